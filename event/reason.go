@@ -1,0 +1,47 @@
+package event
+
+// Reason is why a run ended. Each surface maps it to its own words.
+type Reason string
+
+// The reasons, as in the table "Why a run ends" of the design.
+const (
+	Complete          Reason = "complete"           // the model answered
+	ClientCalls       Reason = "client_calls"       // what is left belongs to the caller
+	Waiting           Reason = "waiting"            // parked: a human decides
+	MaxRounds         Reason = "max_rounds"         // the round limit
+	MaxCalls          Reason = "max_calls"          // a call was skipped for the run's call limit
+	Deadline          Reason = "deadline"           // the active time is used up
+	Tokens            Reason = "tokens"             // the token budget
+	Money             Reason = "money"              // the money budget
+	NoProgress        Reason = "no_progress"        // the progress guard stopped the run
+	OutputCut         Reason = "output_cut"         // the model's own output limit
+	Refused           Reason = "refused"            // the provider's content filter
+	HookDenied        Reason = "hook_denied"        // a hook said no
+	Cancelled         Reason = "cancelled"          // somebody cancelled the run
+	CallerGone        Reason = "caller_gone"        // nobody is left to answer
+	Blocked           Reason = "blocked"            // the outbound policy refused an address
+	ModelError        Reason = "model_error"        // the provider failed
+	ServerUnavailable Reason = "server_unavailable" // a required MCP server is down
+	ToolAbort         Reason = "tool_abort"         // a tool failed and the org wants that to end the run
+	TooLong           Reason = "too_long"           // the context does not fit
+	Lost              Reason = "lost"               // the run cannot be continued after a crash
+)
+
+// Limit reports whether the run was ended by one of its limits, so that the
+// texts of all rounds belong to the answer.
+func (r Reason) Limit() bool {
+	switch r {
+	case MaxRounds, MaxCalls, Deadline, Tokens, Money, NoProgress:
+		return true
+	}
+	return false
+}
+
+// Failed reports whether the caller gets an error instead of an answer.
+func (r Reason) Failed() bool {
+	switch r {
+	case HookDenied, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Cancelled, CallerGone:
+		return true
+	}
+	return false
+}

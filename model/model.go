@@ -1,0 +1,172 @@
+// Package model says what a model is: something that takes a transcript and a
+// list of tools and streams one turn.
+//
+// Streaming is the only path. An adapter reports deltas as they come and
+// returns the assembled [Turn]; a caller that wants only the answer ignores the
+// deltas.
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Model is one model of one provider. Implementations are safe for concurrent
+// use. Implemented by the packages below internal/provider and by
+// turnpiketest.Script.
+type Model interface {
+	// Stream makes one model call. It calls emit for every delta, in order,
+	// from the calling goroutine; an error of emit ends the call and is
+	// returned as it is.
+	//
+	// A failure is an *[Error]. When the stream broke after something had
+	// arrived, the partial turn is returned beside the error: calls whose end
+	// the dialect had marked are Complete in it.
+	Stream(ctx context.Context, req *Request, emit func(Delta) error) (*Turn, error)
+}
+
+// Relayer is a Model that can also pass a request on untouched, for clients
+// that speak the provider's own dialect.
+type Relayer interface {
+	// Relay sends the body as it is and returns the answer as it is, whatever
+	// its status. The error is an *[Error] without Status: no HTTP answer came.
+	// The caller closes the body. The request body is not read after the
+	// first byte of the answer has come.
+	Relay(ctx context.Context, req *RelayRequest) (*RelayResponse, error)
+}
+
+// RelayRequest is a client's request in the provider's dialect.
+type RelayRequest struct {
+	Path   string      // below the base URL, such as "/chat/completions"
+	Header http.Header // the client's, already without credentials and hop-by-hop fields
+	Body   []byte
+}
+
+// RelayResponse is the provider's answer.
+type RelayResponse struct {
+	Status int
+	Header http.Header
+	Body   io.ReadCloser
+	Length int64 // -1 when unknown
+}
+
+// Request is one model call.
+type Request struct {
+	Model string // the provider's name for it
+	Items []item.Item
+	Tools []Tool
+
+	// ToolChoice is how the model may use Tools.
+	ToolChoice ToolChoice
+
+	// MaxTokens caps the output; 0 leaves it to Params and the provider.
+	MaxTokens int
+
+	// Params are members of the client's request that the gateway does not
+	// interpret, in the client's order. An adapter of Dialect sends them as they are.
+	Params  []Param
+	Dialect string
+}
+
+// Tool is a tool as offered to a model.
+type Tool struct {
+	tool.Definition
+
+	// Native is the definition as the client wrote it in Request.Dialect; an
+	// adapter of that dialect sends it unchanged. Nil for the gateway's own.
+	Native json.RawMessage
+}
+
+// ToolChoice is how the model may use its tools. The zero value leaves it to
+// the provider, which means auto.
+type ToolChoice struct {
+	Mode   string          // "", auto, none, required, or named
+	Name   string          // for named
+	Native json.RawMessage // as the client wrote it in Request.Dialect, nil otherwise
+}
+
+// Param is a member of a JSON object, value unparsed.
+type Param struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// DeltaKind says what a [Delta] carries.
+type DeltaKind int
+
+// The kinds of delta that a model reports while it speaks. Tool calls are not
+// reported in pieces: they stand in the Turn.
+const (
+	TextDelta DeltaKind = iota
+	ReasoningDelta
+	RefusalDelta
+)
+
+// Delta is a piece of a turn.
+type Delta struct {
+	Kind DeltaKind
+	Text string
+}
+
+// Stop is why a turn ended, normalised over all dialects.
+type Stop string
+
+// The stop reasons. The zero value means that the turn has no end: it was cut.
+const (
+	StopEnd     Stop = "stop"
+	StopCalls   Stop = "tool_calls"
+	StopLength  Stop = "length"
+	StopFilter  Stop = "content_filter"
+	StopUnknown Stop = ""
+)
+
+// Turn is what a model returned in one call.
+type Turn struct {
+	ID    string // the provider's id of the answer
+	Model string // the provider's name of what answered
+
+	// Item is the assistant's entry for the transcript. Its Calls are those
+	// of Calls that are complete.
+	Item item.Item
+
+	// Calls are all calls of the turn in order, also those that were cut off.
+	Calls []Call
+
+	Stop    Stop
+	RawStop string // in the dialect's words
+	Usage   Usage
+}
+
+// Call is a tool call with the one thing that a transcript does not say.
+type Call struct {
+	item.Call
+
+	// Complete is true once the dialect marked the call's end. Arguments that
+	// happen to parse are not enough.
+	Complete bool
+}
+
+// Usage counts tokens as the provider reported them. A field that was not
+// reported is 0.
+type Usage struct {
+	Input       int64 `json:"input"`  // with cached input, as in the chat dialect
+	Output      int64 `json:"output"` // as reported; some providers leave reasoning out
+	Total       int64 `json:"total"`
+	CachedInput int64 `json:"cached_input,omitempty"`
+	CacheWrite  int64 `json:"cache_write,omitempty"`
+	Reasoning   int64 `json:"reasoning,omitempty"`
+}
+
+// Add returns the sum of both.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		Input: u.Input + v.Input, Output: u.Output + v.Output, Total: u.Total + v.Total,
+		CachedInput: u.CachedInput + v.CachedInput, CacheWrite: u.CacheWrite + v.CacheWrite,
+		Reasoning: u.Reasoning + v.Reasoning,
+	}
+}

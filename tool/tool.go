@@ -1,0 +1,124 @@
+// Package tool says what a tool is: a definition that the model sees and a way
+// to call it. MCP servers, built-ins, HTTP tools and Go functions all become a
+// [Tool].
+//
+//	type clock struct{}
+//
+//	func (clock) Definition() tool.Definition {
+//		return tool.Definition{Name: "now", Description: "The time of day.", InputSchema: json.RawMessage(`{"type":"object"}`)}
+//	}
+//
+//	func (clock) Call(context.Context, tool.Call) (tool.Result, error) {
+//		return tool.Text(time.Now().String()), nil
+//	}
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// ErrNotSent is wrapped by errors of Call after which the request provably
+// never left: the call may be repeated whatever its class.
+var ErrNotSent = errors.New("not sent")
+
+// Owner says who executes a tool.
+type Owner string
+
+// The owners of a tool call.
+const (
+	Gateway Owner = "gateway"
+	Client  Owner = "client"
+	Unknown Owner = "unknown" // nobody: the model made the name up
+)
+
+// Class says how often a call may be executed. The zero value is Once.
+type Class string
+
+// The execution classes, the most careful first.
+const (
+	Once   Class = "once"   // at most once: the pessimistic default for a tool that may write
+	Keyed  Class = "keyed"  // the server honours an idempotency key
+	Read   Class = "read"   // repeat freely
+	Attach Class = "attach" // starting it twice finds the same work
+)
+
+// Tool is something that the gateway can execute for the model. Both methods
+// are safe for concurrent use.
+type Tool interface {
+	// Definition describes the tool. It is constant for the life of the Tool.
+	Definition() Definition
+
+	// Call executes the tool once. What the model may learn from is a Result,
+	// with IsError where it is a failure; an error is a failure of the
+	// transport, and one that wraps [Fatal] ends the run. Call returns soon
+	// after ctx is done.
+	Call(ctx context.Context, c Call) (Result, error)
+}
+
+// Source lists tools: an MCP server, a set of Go functions.
+type Source interface {
+	// List returns the tools in the source's own order. It returns soon after
+	// ctx is done.
+	List(ctx context.Context) ([]Tool, error)
+}
+
+// Definition is what a tool says about itself.
+type Definition struct {
+	Name        string          `json:"name"`
+	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"` // a JSON Schema object
+	Annotations Annotations     `json:"annotations,omitzero"`
+}
+
+// Annotations are a source's hints about behaviour, with MCP's names and
+// meanings; nil is "not said", read as the pessimistic value. They are used
+// only where the operator trusts the source.
+type Annotations struct {
+	ReadOnly    *bool `json:"read_only,omitempty"`   // absent: may write
+	Destructive *bool `json:"destructive,omitempty"` // absent: may destroy
+	Idempotent  *bool `json:"idempotent,omitempty"`  // absent: may not be repeated
+	OpenWorld   *bool `json:"open_world,omitempty"`  // absent: reaches out
+}
+
+// Call is one execution.
+type Call struct {
+	RunID     string
+	Key       string          // round.index, unique in its run
+	Attempt   int             // 1 is the first
+	Arguments json.RawMessage // a JSON object, validated
+
+	// IdempotencyKey is the same for every attempt of one call and for no
+	// other call; empty for classes that do not need it.
+	IdempotencyKey string
+}
+
+// Result is what a tool answered.
+type Result struct {
+	Parts   []item.Part
+	IsError bool
+}
+
+// Text returns a successful result that says text.
+func Text(text string) Result {
+	return Result{Parts: []item.Part{{Kind: item.Text, Text: text}}}
+}
+
+// Error returns a failure that the model is told about.
+func Error(text string) Result {
+	r := Text(text)
+	r.IsError = true
+	return r
+}
+
+// Fatal is a failure that the model must not learn from: it ends the run. The
+// outbound policy's refusal is the one known case.
+type Fatal interface {
+	error
+	// Blocked returns why and which address was refused.
+	Blocked() (reason, address string)
+}

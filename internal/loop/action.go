@@ -1,0 +1,64 @@
+package loop
+
+import "github.com/turnpike-gateway/turnpike/event"
+
+// Action is what the driver is to do next: one of the types below.
+type Action interface{ action() }
+
+// Purpose says what a model call is for.
+type Purpose string
+
+// The purposes. Only turns count as rounds.
+const (
+	PurposeTurn Purpose = "turn" // one round of the loop
+	PurposeRaw  Purpose = "raw"  // the relay: bytes in, bytes out
+)
+
+// Discover lists the tools of the run's servers. Fact: catalogued, or blocked.
+type Discover struct{}
+
+// CallModel makes one model call. Facts: turn_started, then turn or turn_failed.
+type CallModel struct {
+	Purpose   Purpose
+	Round     int
+	Attempt   int   // 1 is the first of the round
+	Target    int   // index into Accepted.Targets
+	NotBefore int64 // Unix milliseconds; 0 = at once
+
+	// OfferTools is false when the model must answer without them.
+	OfferTools bool
+
+	// ChoiceAsAsked keeps the caller's tool_choice; afterwards the model
+	// chooses, or a forced choice would never let it answer.
+	ChoiceAsAsked bool
+}
+
+// PrepareTools looks the calls up, parses and validates them. Fact:
+// call_prepared each, in this order.
+type PrepareTools struct{ Calls []CallKey }
+
+// AnswerCalls gives calls a result without executing them. Fact: call_done each.
+type AnswerCalls struct {
+	Calls   []CallKey
+	Outcome Outcome
+	Text    string // what the model is told
+}
+
+// ExecuteTools executes the calls, all at the same time: the rules have already
+// left out what must wait for its turn. Facts: call_started and call_done each.
+type ExecuteTools struct{ Calls []CallKey }
+
+// Interrupt parks the run until the calls are decided. Facts: call_waiting
+// each, parked.
+type Interrupt struct{ Calls []CallKey }
+
+// Finish ends the run. Fact: finished.
+type Finish struct{ Reason event.Reason }
+
+func (Discover) action()     {}
+func (CallModel) action()    {}
+func (PrepareTools) action() {}
+func (AnswerCalls) action()  {}
+func (ExecuteTools) action() {}
+func (Interrupt) action()    {}
+func (Finish) action()       {}

@@ -1,0 +1,159 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/event"
+)
+
+// Allowed says whether the fact may follow in state s. It is asked before every
+// append, and by replay: a journal that the present rules would not allow is
+// not continued. The error names the rule.
+func Allowed(s State, f Fact) error {
+	if f.Body == nil {
+		return fmt.Errorf("fact %d has no body", f.Seq)
+	}
+	if err := allowed(s, f.Body); err != nil {
+		return fmt.Errorf("%s is not allowed: %w", f.Body.Kind(), err)
+	}
+	return nil
+}
+
+func allowed(s State, body Body) error {
+	_, opens := body.(Accepted)
+	switch {
+	case s.Finished != nil:
+		return fmt.Errorf("the run has finished (%s)", s.Finished.Reason)
+	case opens && s.Accepted != nil:
+		return fmt.Errorf("the run was accepted already")
+	case !opens && s.Accepted == nil:
+		return fmt.Errorf("the run was not accepted")
+	}
+	switch b := body.(type) {
+	case Accepted:
+		return allowAccepted(b)
+	case Catalogued:
+		return s.expects(Discover{}, s.Catalogued == nil && !s.Accepted.Raw)
+	case TurnStarted:
+		return s.allowTurnStarted(b)
+	case TurnFailed:
+		return s.expects(CallModel{}, s.Attempt.Open && s.Attempt.Number == b.Attempt)
+	case Turn:
+		return s.expects(CallModel{}, s.Attempt.Open && b.Round == s.Spent.Rounds && (b.Purpose == PurposeRaw) == s.Accepted.Raw)
+	case CallPrepared:
+		keys := s.unprepared()
+		return s.expects(PrepareTools{}, s.Ended == "" && len(keys) > 0 && keys[0] == b.Key)
+	case CallStarted:
+		return s.allowCallStarted(b)
+	case CallDone:
+		return s.allowCallDone(b)
+	case CallWaiting:
+		return s.expects(Interrupt{}, s.Ended == "" && slices.Contains(s.undecided(), b.Key))
+	case Parked:
+		_, waits := Decide(s).(Interrupt)
+		return s.expects(Interrupt{}, waits && s.ActiveSince != 0 && s.allAsked())
+	case Resumed:
+		return s.expects(Interrupt{}, s.ActiveSince == 0)
+	case CallResolved:
+		return s.allowResolved(b.WaitID)
+	case Expired:
+		if b.WaitID != "" {
+			return s.allowResolved(b.WaitID)
+		}
+	case Finished:
+		if a, ok := Decide(s).(Finish); b.Reason != event.Lost && (!ok || a.Reason != b.Reason) {
+			return fmt.Errorf("the rules say %#v", Decide(s))
+		}
+	}
+	return nil // input, a cancel, a block, the deadline: whenever they come
+}
+
+func allowAccepted(b Accepted) error {
+	switch {
+	case len(b.Targets) == 0:
+		return fmt.Errorf("no target")
+	case b.Limits.Rounds < 1 || b.Limits.ActiveMS < 1:
+		return fmt.Errorf("limits %+v leave no room", b.Limits)
+	}
+	return nil
+}
+
+func (s State) allowTurnStarted(b TurnStarted) error {
+	a, ok := Decide(s).(CallModel)
+	return s.expects(CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target)
+}
+
+// allowCallStarted asks more of a call than runnable does: what is in flight
+// holds back what must wait for its turn.
+func (s State) allowCallStarted(b CallStarted) error {
+	c, ok := s.Call(b.Key)
+	ok = ok && s.Ended == "" && b.Attempt == c.Attempt+1 && !c.lost()
+	if a, isExecute := Decide(s.withoutFlights(b.Key)).(ExecuteTools); !isExecute || !slices.Contains(a.Calls, b.Key) {
+		ok = false
+	}
+	return s.expects(ExecuteTools{}, ok)
+}
+
+// withoutFlights returns s as the rules would see it if the calls that were
+// started together with key did not count as lost.
+func (s State) withoutFlights(key CallKey) State {
+	if s.Accepted.Parallelism == Serial || s.Accepted.Parallelism == First {
+		return s
+	}
+	s.Calls = slices.Clone(s.Calls)
+	for i := range s.Calls {
+		if c := &s.Calls[i]; c.Key != key && c.lost() {
+			c.Attempt = 0
+			s.CallsUsed--
+		}
+	}
+	return s
+}
+
+func (s State) allowCallDone(b CallDone) error {
+	c, ok := s.Call(b.Key)
+	switch {
+	case !ok || c.Done:
+		return fmt.Errorf("call %s is unknown or done", b.Key)
+	case b.Attempt > 0 && c.Attempt == b.Attempt: // it was in flight
+		return nil
+	case b.Attempt > 0:
+		return fmt.Errorf("attempt %d of call %s was not started", b.Attempt, b.Key)
+	}
+	a, isAnswer := Decide(s).(AnswerCalls)
+	switch {
+	case isAnswer && a.Outcome == b.Outcome && slices.Contains(a.Calls, b.Key):
+		return nil
+	case isAnswer && s.Ended == "" && !s.Halted && slices.ContainsFunc(s.answers(), func(a answer) bool { return a.key == b.Key && a.outcome == b.Outcome }):
+		return nil // a turn has several kinds of answer, and their order is free
+	}
+	return fmt.Errorf("the rules say %#v", Decide(s))
+}
+
+func (s State) allowResolved(waitID string) error {
+	for _, c := range s.Calls {
+		if waitID != "" && c.WaitID == waitID {
+			return s.expects(Interrupt{}, !c.Resolved && !c.Done)
+		}
+	}
+	return fmt.Errorf("nothing waits as %q", waitID)
+}
+
+func (s State) allAsked() bool {
+	for _, key := range s.undecided() {
+		if c, _ := s.Call(key); c.WaitID == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// expects returns nil if ok, else an error that names the action which this
+// kind of fact belongs to and the one that is due.
+func (s State) expects(of Action, ok bool) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("it belongs to %T, and the rules say %#v", of, Decide(s))
+}

@@ -1,0 +1,218 @@
+package loop
+
+import (
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Fold applies the facts in order to the zero State.
+func Fold(facts []Fact) State {
+	var s State
+	for _, f := range facts {
+		s = Apply(s, f)
+	}
+	return s
+}
+
+// Apply returns the state after the fact. It is total: a fact that does not
+// fit changes nothing but the sequence number. Ask [Allowed] before.
+func Apply(s State, f Fact) State {
+	s.Seq = f.Seq
+	s.Epoch = max(s.Epoch, f.Epoch)
+	if s.Accepted == nil {
+		if b, ok := f.Body.(Accepted); ok {
+			s.Accepted, s.ActiveSince = &b, f.At
+		}
+		return s
+	}
+	switch b := f.Body.(type) {
+	case Catalogued:
+		s.Catalogued = &b
+	case Blocked:
+		s.Blocked, s.Ended = &b, event.Blocked
+	case InputAdded:
+		s.addInput(b)
+	case TurnStarted:
+		s.startAttempt(b)
+	case TurnFailed:
+		s.failAttempt(b, f.At)
+	case Turn:
+		s.addTurn(b)
+	case CallPrepared:
+		s.prepare(b)
+	case CallStarted:
+		s.start(b)
+	case CallDone:
+		s.finishCall(b)
+	case CallWaiting:
+		s.setCall(b.Key, func(c *Call) { c.WaitID = b.WaitID })
+	case CallResolved:
+		s.resolve(b.WaitID, b.Approved, b.Message)
+	case CancelRequested:
+		s.end(b.Cause)
+	case Expired:
+		s.expire(b)
+	case Parked:
+		s.ActiveMS += b.ActiveMS
+		s.ActiveSince = 0
+	case Resumed:
+		s.ActiveSince = f.At
+	case Finished:
+		s.Finished = &b
+	}
+	s.settle()
+	return s
+}
+
+func (s *State) addInput(b InputAdded) {
+	s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
+	if s.Turn == nil {
+		s.InputRefs = len(s.Transcript)
+	}
+}
+
+func (s *State) startAttempt(b TurnStarted) {
+	onTarget := 1
+	if s.Attempt.Number > 0 && s.Attempt.Target == b.Target {
+		onTarget = s.Attempt.OnTarget + 1
+	}
+	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, OnTarget: onTarget, Open: true}
+}
+
+func (s *State) failAttempt(b TurnFailed, at int64) {
+	s.Attempt.Open = false
+	s.Attempt.Failed, s.Attempt.FailedAt = &b, at
+	s.Usage = s.Usage.Add(b.Usage)
+	s.Spent.Tokens += b.Usage.Input + b.Usage.Output
+}
+
+// addTurn begins a new set of calls. Calls whose end the dialect did not mark
+// are no calls: they stand in no item either.
+func (s *State) addTurn(b Turn) {
+	s.Turn = &b
+	s.Attempt = Attempt{Target: s.Attempt.Target}
+	s.Usage = s.Usage.Add(b.Usage)
+	s.Spent.Tokens += b.Usage.Input + b.Usage.Output
+	if b.Purpose == PurposeTurn {
+		s.Spent.Rounds++
+	}
+	if b.ItemsRef != "" {
+		s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
+	}
+	s.Calls, s.settled = nil, false
+	for i, c := range b.Calls {
+		if c.Complete {
+			s.Calls = append(s.Calls, Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name})
+		}
+	}
+	if n := len(s.History) - policy.Window; n > 0 {
+		s.History = slices.Clone(s.History[n:])
+	}
+}
+
+// prepare also asks the progress guard, in the order of the calls.
+func (s *State) prepare(b CallPrepared) {
+	c, ok := s.Call(b.Key)
+	if !ok || c.Prepared != nil {
+		return
+	}
+	c.Prepared = &b
+	if b.Owner != tool.Client {
+		next := policy.Past{
+			Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Tell,
+			Exempt: b.Polling, Reads: b.Class == tool.Read,
+		}
+		c.Guard, c.Advice = s.Accepted.Guard.Check(s.History, next)
+		next.Nudged = c.Guard != policy.Go
+		s.Halted = s.Halted || c.Guard == policy.Halt
+		c.history = len(s.History)
+		s.History = append(slices.Clip(s.History), next)
+	}
+	s.setCall(b.Key, func(old *Call) { *old = c })
+}
+
+func (s *State) start(b CallStarted) {
+	c, ok := s.Call(b.Key)
+	if !ok || c.Prepared == nil || c.Done {
+		return
+	}
+	if c.Attempt == 0 {
+		s.CallsUsed++
+	}
+	if c.Prepared.Class != tool.Read {
+		s.Wrote = true
+	}
+	s.setCall(b.Key, func(c *Call) { c.Attempt = b.Attempt })
+}
+
+func (s *State) finishCall(b CallDone) {
+	c, ok := s.Call(b.Key)
+	if !ok || c.Done {
+		return
+	}
+	if b.Outcome == SkippedLimit && c.Index < s.Accepted.Limits.CallsPerTurn {
+		s.Spent.CallsSkipped = true
+	}
+	if b.Attempt > 0 && c.Prepared != nil && c.history < len(s.History) {
+		s.History = slices.Clone(s.History)
+		s.History[c.history].Result = b.ResultDigest
+	}
+	s.setCall(b.Key, func(c *Call) { c.Done, c.Outcome, c.ResultRef = true, b.Outcome, b.ResultRef })
+}
+
+func (s *State) resolve(waitID string, approved bool, message string) {
+	for _, c := range s.Calls {
+		if waitID != "" && c.WaitID == waitID && !c.Resolved {
+			s.setCall(c.Key, func(c *Call) { c.Resolved, c.Approved, c.Message = true, approved, message })
+			return
+		}
+	}
+}
+
+func (s *State) expire(b Expired) {
+	if b.WaitID == "" {
+		s.end(event.Deadline)
+		return
+	}
+	s.resolve(b.WaitID, false, "Approval timed out")
+}
+
+// end keeps the first cause.
+func (s *State) end(cause event.Reason) {
+	if s.Ended == "" {
+		s.Ended = cause
+	}
+}
+
+// settle puts the results of a turn into the transcript, in the order of the
+// calls, once every call that is not the caller's has one.
+func (s *State) settle() {
+	if s.settled || len(s.Calls) == 0 {
+		return
+	}
+	var refs []string
+	for _, c := range s.Calls {
+		switch {
+		case c.Done:
+			refs = append(refs, c.ResultRef)
+		case c.owner() != tool.Client:
+			return
+		}
+	}
+	s.settled = true
+	s.Transcript = append(slices.Clip(s.Transcript), refs...)
+}
+
+// setCall changes one call in a copy of the list.
+func (s *State) setCall(key CallKey, change func(*Call)) {
+	for i := range s.Calls {
+		if s.Calls[i].Key == key {
+			s.Calls = slices.Clone(s.Calls)
+			change(&s.Calls[i])
+			return
+		}
+	}
+}

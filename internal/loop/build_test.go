@@ -1,0 +1,130 @@
+package loop
+
+import (
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// The builders below let a test tell a run as a sentence of facts.
+
+func accepted(change ...func(*Accepted)) Body {
+	b := Accepted{
+		RunID: "r", Org: "o", Principal: "p", Surface: "chat", Grade: Light,
+		Targets:     []Target{{"up", "m"}},
+		Limits:      budget.Limits{}.Clamp(budget.MaxRounds),
+		Parallelism: Parallel,
+		Guard:       policy.Guard{Mode: policy.Nudge},
+	}
+	for _, c := range change {
+		c(&b)
+	}
+	return b
+}
+
+func raw(b *Accepted)         { b.Raw = true; b.Grade = Relay }
+func abortOnTool(b *Accepted) { b.AbortOnTool = true }
+func answerLast(b *Accepted)  { b.Limits.OnLimit = budget.Answer }
+func twoTargets(b *Accepted)  { b.Targets = append(b.Targets, Target{"other", "m2"}) }
+
+func mode(p Parallelism) func(*Accepted) { return func(b *Accepted) { b.Parallelism = p } }
+func rounds(n int) func(*Accepted)       { return func(b *Accepted) { b.Limits.Rounds = n } }
+func callLimit(n int) func(*Accepted)    { return func(b *Accepted) { b.Limits.Calls = n } }
+func perTurn(n int) func(*Accepted)      { return func(b *Accepted) { b.Limits.CallsPerTurn = n } }
+func tokens(n int64) func(*Accepted)     { return func(b *Accepted) { b.Limits.Tokens = n } }
+func guard(m policy.Mode) func(*Accepted) {
+	return func(b *Accepted) { b.Guard = policy.Guard{Mode: m} }
+}
+
+func catalogued(servers ...Server) Body { return Catalogued{Servers: servers} }
+
+func asked(round, attempt int) Body {
+	return TurnStarted{Round: round, Attempt: attempt, Purpose: PurposeTurn}
+}
+
+func failed(attempt int, class model.Class, change ...func(*TurnFailed)) Body {
+	b := TurnFailed{Attempt: attempt, Class: class}
+	for _, c := range change {
+		c(&b)
+	}
+	return b
+}
+
+// turn is a turn that asks for the named calls; a name that ends in "…" was cut off.
+func turn(round int, stop model.Stop, names ...string) Body {
+	b := Turn{Round: round, Purpose: PurposeTurn, Stop: stop, ItemsRef: "t" + string(Key(round, 0)), Usage: model.Usage{Input: 10, Output: 5}}
+	for _, n := range names {
+		c := TurnCall{ProviderID: "id", Name: n, Arguments: "{}", Complete: true}
+		if cut := len(n) - len("…"); cut > 0 && n[cut:] == "…" {
+			c.Name, c.Complete = n[:cut], false
+		}
+		b.Calls = append(b.Calls, c)
+	}
+	return b
+}
+
+func prepared(key CallKey, change ...func(*CallPrepared)) Body {
+	b := CallPrepared{Key: key, Owner: tool.Gateway, Class: tool.Once, ArgsDigest: string(key), Verdict: Run}
+	for _, c := range change {
+		c(&b)
+	}
+	return b
+}
+
+func clients(b *CallPrepared) { b.Owner, b.Verdict, b.Class = tool.Client, "", "" }
+func unknown(b *CallPrepared) { b.Owner, b.Verdict, b.Answer = tool.Unknown, Tell, "no such tool" }
+func badArgs(b *CallPrepared) { b.Verdict, b.Answer = Tell, "bad arguments" }
+func gated(b *CallPrepared)   { b.Verdict = Ask }
+func reads(b *CallPrepared)   { b.Class = tool.Read }
+func same(b *CallPrepared)    { b.ArgsDigest = "same" }
+
+func started(key CallKey) Body { return CallStarted{Key: key, Attempt: 1} }
+
+func done(key CallKey) Body {
+	return CallDone{Key: key, Attempt: 1, Outcome: OK, ResultRef: "r" + string(key), ResultDigest: "d" + string(key)}
+}
+
+func answered(key CallKey, o Outcome) Body {
+	return CallDone{Key: key, Outcome: o, ResultRef: "r" + string(key)}
+}
+
+func errored(key CallKey) Body {
+	return CallDone{Key: key, Attempt: 1, Outcome: Error, ResultRef: "r" + string(key), ResultDigest: "e"}
+}
+
+// facts numbers bodies, one second apart.
+func facts(bodies ...Body) []Fact {
+	out := make([]Fact, len(bodies))
+	for i, b := range bodies {
+		out[i] = Fact{Seq: int64(i + 1), Epoch: 1, At: int64(i+1) * 1000, Version: Version, Body: b}
+	}
+	return out
+}
+
+// play folds the facts and fails if one of them was not allowed when it came.
+func play(t *testing.T, bodies ...Body) State {
+	t.Helper()
+	var s State
+	for _, f := range facts(bodies...) {
+		if err := Allowed(s, f); err != nil {
+			t.Fatalf("fact %d: %v", f.Seq, err)
+		}
+		s = Apply(s, f)
+	}
+	return s
+}
+
+// oneTurn is a run whose first turn asks for the named calls.
+func oneTurn(names ...string) []Body {
+	return []Body{accepted(), catalogued(), asked(0, 1), turn(0, model.StopCalls, names...)}
+}
+
+func with(head []Body, tail ...Body) []Body { return append(append([]Body(nil), head...), tail...) }
+
+func begin(change ...func(*Accepted)) []Body { return []Body{accepted(change...), catalogued()} }
+
+func finish(r event.Reason) Action { return Finish{r} }

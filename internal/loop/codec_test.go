@@ -1,0 +1,47 @@
+package loop
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func TestEveryFactSurvivesTheJournal(t *testing.T) {
+	bodies := []Body{
+		accepted(answerLast, tokens(5)), catalogued(Server{Label: "s", Tools: 2}), Blocked{"loopback", "127.0.0.1", "s"},
+		InputAdded{"i", "client"}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
+		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", 7}, CallResolved{"w", true, "me", "ok"},
+		CancelRequested{"me", event.Cancelled}, Expired{"w"}, Parked{5}, Resumed{}, Finished{event.Complete, "c"},
+	}
+	seen := map[Kind]bool{}
+	for _, b := range bodies {
+		data, err := Encode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(b.Kind(), data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(b, got); diff != "" {
+			t.Errorf("%s changed (-want +got):\n%s", b.Kind(), diff)
+		}
+		seen[b.Kind()] = true
+	}
+	if len(seen) != 17 {
+		t.Errorf("%d kinds were tried, there are 17", len(seen))
+	}
+}
+
+func TestDecodeNamesWhatItCannotRead(t *testing.T) {
+	if _, err := Decode("prophecy", []byte("{}")); !errors.Is(err, ErrUnknownKind) {
+		t.Errorf("err = %v", err)
+	}
+	if _, err := Decode(KindTurn, []byte("{")); err == nil {
+		t.Error("broken JSON was read")
+	}
+}

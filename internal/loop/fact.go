@@ -1,0 +1,280 @@
+package loop
+
+import (
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Version is the version of the facts that this package writes.
+const Version = 1
+
+// Fact is one entry of a run's journal.
+type Fact struct {
+	Seq     int64 // 1, 2, 3 … without gaps
+	Epoch   int64 // of the lease under which it was written; 0 for a writer without one
+	At      int64 // Unix milliseconds
+	Version int
+	Body    Body
+}
+
+// Body is what happened: one of the types below.
+type Body interface{ Kind() Kind }
+
+// Kind names a fact in the journal.
+type Kind string
+
+// CallKey is our identity of a tool call: round.index. Provider ids repeat and
+// collide.
+type CallKey string
+
+// Parallelism says how several calls of one turn are executed.
+type Parallelism string
+
+// The modes of parallelism.
+const (
+	Parallel Parallelism = "parallel" // all at the same time
+	Safe     Parallelism = "safe"     // reading calls at the same time, the others in order after them
+	Serial   Parallelism = "serial"   // in order
+	First    Parallelism = "first"    // only the first; the rest is answered
+)
+
+// Grade says how much of a run is stored.
+type Grade string
+
+// The grades of run, see the design's section 4.
+const (
+	Relay   Grade = "relay"
+	Light   Grade = "light"
+	Durable Grade = "durable"
+)
+
+// Accepted opens every journal: what was asked for, by whom, within which
+// limits. Nothing in it changes afterwards.
+type Accepted struct {
+	RunID       string        `json:"run_id"`
+	Org         string        `json:"org"`
+	Principal   string        `json:"principal"`
+	Surface     string        `json:"surface"`
+	Grade       Grade         `json:"grade"`
+	Raw         bool          `json:"raw,omitempty"`
+	Model       string        `json:"model"` // as the caller named it
+	Targets     []Target      `json:"targets"`
+	Limits      budget.Limits `json:"limits"`
+	Parallelism Parallelism   `json:"parallelism,omitempty"`
+	AbortOnTool bool          `json:"abort_on_tool,omitempty"` // tool_error_mode: abort
+	Guard       policy.Guard  `json:"guard,omitzero"`
+	RequestRef  string        `json:"request_ref,omitempty"`
+}
+
+// Target is one provider's model that may serve the run.
+type Target struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"` // the provider's name for it
+}
+
+// Catalogued says which tools the run sees. It is sealed here: a list that
+// changes later concerns later runs.
+type Catalogued struct {
+	CatalogRef string   `json:"catalog_ref,omitempty"`
+	Servers    []Server `json:"servers,omitempty"`
+}
+
+// Server is one tool source as it was found.
+type Server struct {
+	Label    string `json:"label"`
+	Tools    int    `json:"tools"`
+	Required bool   `json:"required,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+// Blocked says that the outbound policy refused an address.
+type Blocked struct {
+	Reason  string `json:"reason"`
+	Address string `json:"address"`
+	Server  string `json:"server,omitempty"`
+}
+
+// InputAdded appends items to the transcript.
+type InputAdded struct {
+	ItemsRef string `json:"items_ref"`
+	By       string `json:"by"` // client, splice
+}
+
+// TurnStarted says that a model call is about to be sent.
+type TurnStarted struct {
+	Round        int     `json:"round"`
+	Attempt      int     `json:"attempt"`
+	Target       int     `json:"target"`
+	Purpose      Purpose `json:"purpose"`
+	PromptDigest string  `json:"prompt_digest,omitempty"`
+}
+
+// TurnFailed says how a model call failed.
+type TurnFailed struct {
+	Attempt    int         `json:"attempt"`
+	Class      model.Class `json:"class"`
+	Status     int         `json:"status,omitempty"`
+	ErrorRef   string      `json:"error_ref,omitempty"`
+	RetryAt    int64       `json:"retry_at,omitempty"`  // Unix milliseconds: when a retry would be due
+	Forwarded  bool        `json:"forwarded,omitempty"` // some of it has reached the caller
+	Usage      model.Usage `json:"usage,omitzero"`
+	PartialRef string      `json:"partial_ref,omitempty"`
+}
+
+// Turn is what the model returned in one call.
+type Turn struct {
+	Round    int         `json:"round"`
+	Purpose  Purpose     `json:"purpose"`
+	ItemsRef string      `json:"items_ref,omitempty"`
+	Calls    []TurnCall  `json:"calls,omitempty"`
+	Stop     model.Stop  `json:"stop"`
+	Usage    model.Usage `json:"usage,omitzero"`
+}
+
+// TurnCall is one tool call of a turn. Its key is round.index with the index
+// in Turn.Calls.
+type TurnCall struct {
+	ProviderID string `json:"provider_id"`
+	Name       string `json:"name"`
+	Arguments  string `json:"arguments"`
+	Complete   bool   `json:"complete"`
+}
+
+// Verdict says what is to become of a prepared call. The zero value is none.
+type Verdict string
+
+// The verdicts.
+const (
+	Run  Verdict = "run"
+	Ask  Verdict = "ask"    // a human decides
+	Tell Verdict = "answer" // not executed: the model is told Answer
+)
+
+// CallPrepared says whose call it is and what is to become of it.
+type CallPrepared struct {
+	Key        CallKey    `json:"call_key"`
+	Owner      tool.Owner `json:"owner"`
+	Tool       string     `json:"tool,omitempty"`   // the source's own name for it
+	Server     string     `json:"server,omitempty"` // the source
+	ToolDigest string     `json:"tool_digest,omitempty"`
+	Class      tool.Class `json:"class,omitempty"`
+	ArgsRef    string     `json:"args_ref,omitempty"`
+	ArgsDigest string     `json:"args_digest"`
+	Polling    bool       `json:"polling,omitempty"`
+	Verdict    Verdict    `json:"verdict,omitempty"` // none for a client's call
+	Answer     string     `json:"answer,omitempty"`  // for Tell
+}
+
+// CallStarted is the intent: it is stored before the request leaves.
+type CallStarted struct {
+	Key     CallKey `json:"call_key"`
+	Attempt int     `json:"attempt"`
+	IdemKey string  `json:"idem_key,omitempty"`
+}
+
+// Outcome says how a call ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OK           Outcome = "ok"
+	Error        Outcome = "error"
+	Unknown      Outcome = "unknown" // it may or may not have happened
+	Denied       Outcome = "denied"
+	SkippedLimit Outcome = "skipped_limit"
+	NotRun       Outcome = "not_run"
+)
+
+// CallDone says how a call ended, executed or not.
+type CallDone struct {
+	Key          CallKey `json:"call_key"`
+	Attempt      int     `json:"attempt,omitempty"` // 0 = never executed
+	Outcome      Outcome `json:"outcome"`
+	ResultRef    string  `json:"result_ref"`
+	ResultDigest string  `json:"result_digest"`
+	MS           int64   `json:"ms,omitempty"`
+}
+
+// CallWaiting says that a human is asked.
+type CallWaiting struct {
+	Key       CallKey `json:"call_key"`
+	WaitID    string  `json:"wait_id"`
+	ExpiresAt int64   `json:"expires_at,omitempty"`
+}
+
+// CallResolved is the human's decision.
+type CallResolved struct {
+	WaitID   string `json:"wait_id"`
+	Approved bool   `json:"approved"`
+	By       string `json:"by"`
+	Message  string `json:"message,omitempty"`
+}
+
+// CancelRequested ends the run at the next decision.
+type CancelRequested struct {
+	By    string       `json:"by"`
+	Cause event.Reason `json:"cause"` // Cancelled or CallerGone
+}
+
+// Expired says that time ran out: the run's own when WaitID is empty, else that
+// of one wait.
+type Expired struct {
+	WaitID string `json:"wait_id,omitempty"`
+}
+
+// Parked says that the run holds nothing and waits.
+type Parked struct {
+	ActiveMS int64 `json:"active_ms"` // spent since it was accepted or resumed
+}
+
+// Resumed says that somebody goes on with the run.
+type Resumed struct{}
+
+// Finished closes every journal.
+type Finished struct {
+	Reason event.Reason `json:"reason"`
+	Code   string       `json:"code,omitempty"`
+}
+
+// The kinds of fact.
+const (
+	KindAccepted        Kind = "accepted"
+	KindCatalogued      Kind = "catalogued"
+	KindBlocked         Kind = "blocked"
+	KindInputAdded      Kind = "input_added"
+	KindTurnStarted     Kind = "turn_started"
+	KindTurnFailed      Kind = "turn_failed"
+	KindTurn            Kind = "turn"
+	KindCallPrepared    Kind = "call_prepared"
+	KindCallStarted     Kind = "call_started"
+	KindCallDone        Kind = "call_done"
+	KindCallWaiting     Kind = "call_waiting"
+	KindCallResolved    Kind = "call_resolved"
+	KindCancelRequested Kind = "cancel_requested"
+	KindExpired         Kind = "expired"
+	KindParked          Kind = "parked"
+	KindResumed         Kind = "resumed"
+	KindFinished        Kind = "finished"
+)
+
+// Kind implements Body.
+func (Accepted) Kind() Kind        { return KindAccepted }
+func (Catalogued) Kind() Kind      { return KindCatalogued }
+func (Blocked) Kind() Kind         { return KindBlocked }
+func (InputAdded) Kind() Kind      { return KindInputAdded }
+func (TurnStarted) Kind() Kind     { return KindTurnStarted }
+func (TurnFailed) Kind() Kind      { return KindTurnFailed }
+func (Turn) Kind() Kind            { return KindTurn }
+func (CallPrepared) Kind() Kind    { return KindCallPrepared }
+func (CallStarted) Kind() Kind     { return KindCallStarted }
+func (CallDone) Kind() Kind        { return KindCallDone }
+func (CallWaiting) Kind() Kind     { return KindCallWaiting }
+func (CallResolved) Kind() Kind    { return KindCallResolved }
+func (CancelRequested) Kind() Kind { return KindCancelRequested }
+func (Expired) Kind() Kind         { return KindExpired }
+func (Parked) Kind() Kind          { return KindParked }
+func (Resumed) Kind() Kind         { return KindResumed }
+func (Finished) Kind() Kind        { return KindFinished }

@@ -1,0 +1,233 @@
+package loop
+
+import (
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// dice draws from the fuzzer's bytes, then from zeros.
+type dice []byte
+
+func (d *dice) roll(sides int) int {
+	if len(*d) == 0 {
+		return 0
+	}
+	v := int((*d)[0]) % sides
+	*d = (*d)[1:]
+	return v
+}
+
+func pick[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
+
+// anyFact makes up a fact that may fit or not.
+func (d *dice) anyFact() Body {
+	key := Key(d.roll(3), d.roll(4))
+	switch d.roll(17) {
+	case 0:
+		return Accepted{
+			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1,
+			Parallelism: pick(d, Parallel, Safe, Serial, First),
+			Limits:      budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer)},
+			Guard:       policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)},
+		}
+	case 1:
+		return Catalogued{Servers: []Server{{Required: d.roll(4) == 1, Error: pick(d, "", "down")}}}
+	case 2:
+		return Blocked{Reason: "loopback"}
+	case 3:
+		return InputAdded{ItemsRef: "i"}
+	case 4:
+		return TurnStarted{Round: d.roll(4), Attempt: d.roll(5), Target: d.roll(2), Purpose: pick(d, PurposeTurn, PurposeRaw)}
+	case 5:
+		return TurnFailed{Attempt: d.roll(5), Class: pick(d, model.Transient, model.Target, model.Invalid, model.TooLong, model.Filtered, model.Gone), Forwarded: d.roll(3) == 1, RetryAt: int64(d.roll(9)) * 1000, Status: pick(d, 0, 200, 500)}
+	case 6:
+		return d.turn(d.roll(4), pick(d, PurposeTurn, PurposeRaw))
+	case 7:
+		return d.prepared(key)
+	case 8:
+		return CallStarted{Key: key, Attempt: d.roll(3)}
+	case 9:
+		return CallDone{Key: key, Attempt: d.roll(3), Outcome: pick(d, OK, Error, Unknown, Denied, SkippedLimit, NotRun), ResultRef: "r"}
+	case 10:
+		return CallWaiting{Key: key, WaitID: string(key)}
+	case 11:
+		return CallResolved{WaitID: string(key), Approved: d.roll(2) == 1}
+	case 12:
+		return CancelRequested{Cause: pick(d, event.Cancelled, event.CallerGone)}
+	case 13:
+		return Expired{WaitID: pick(d, "", string(key))}
+	case 14:
+		return Parked{ActiveMS: int64(d.roll(9)) * 100}
+	case 15:
+		return Resumed{}
+	}
+	return Finished{Reason: pick(d, event.Complete, event.Lost, event.MaxRounds)}
+}
+
+func (d *dice) turn(round int, purpose Purpose) Turn {
+	b := Turn{Round: round, Purpose: purpose, ItemsRef: "t", Stop: pick(d, model.StopEnd, model.StopCalls, model.StopLength, model.StopFilter, model.StopUnknown), Usage: model.Usage{Output: int64(d.roll(30))}}
+	for range d.roll(5) {
+		b.Calls = append(b.Calls, TurnCall{Name: pick(d, "a", "b"), Complete: d.roll(4) != 1})
+	}
+	return b
+}
+
+func (d *dice) prepared(key CallKey) CallPrepared {
+	return CallPrepared{
+		Key: key, Owner: pick(d, tool.Gateway, tool.Client, tool.Unknown), Class: pick(d, tool.Once, tool.Read, tool.Keyed),
+		Verdict: pick(d, Run, Ask, Tell), ArgsDigest: pick(d, "x", "y"),
+	}
+}
+
+// FuzzArbitraryFacts feeds anything at all, allowed or not.
+func FuzzArbitraryFacts(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 0, 0, 3, 3, 2, 1, 4, 1, 0, 0, 4, 0, 1, 0, 0, 6, 0, 0, 1, 2})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := dice(data)
+		var s State
+		for seq := int64(1); len(d) > 0 && seq < 200; seq++ {
+			fact := Fact{Seq: seq, Epoch: 1, At: seq * 100, Body: d.anyFact()}
+			_ = Allowed(s, fact)
+			s = Apply(s, fact)
+			if Decide(s) == nil {
+				t.Fatalf("no action in %+v", s)
+			}
+		}
+	})
+}
+
+// FuzzPlay is a driver whose world is made up by the fuzzer: models and tools
+// answer anything, foreign facts come at any time. Whatever happens, every
+// fact that the driver appends is allowed, nothing runs that may not, and the
+// run ends.
+func FuzzPlay(f *testing.F) {
+	f.Add([]byte{3, 1, 0, 0, 2, 5, 2, 3, 0, 0, 10, 0, 1, 1, 1, 2, 2, 0, 1})
+	f.Add([]byte{1, 1, 1, 0, 2, 9, 1, 1, 1, 5, 4, 3, 2, 1, 0, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1, 1, 1, 1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w := world{t: t, dice: dice(data)}
+		w.append(w.accept())
+		for steps := 0; ; steps++ {
+			if steps > 3000 {
+				t.Fatalf("the run does not end: %#v", Decide(w.state))
+			}
+			w.meddle()
+			if a, ok := Decide(w.state).(Finish); ok {
+				w.append(Finished(a2f(a)))
+				return
+			}
+			w.perform(Decide(w.state))
+		}
+	})
+}
+
+func a2f(a Finish) Finished { return Finished{Reason: a.Reason} }
+
+type world struct {
+	t *testing.T
+	dice
+	state   State
+	seq     int64
+	foreign int
+	runs    map[CallKey]int
+}
+
+func (w *world) accept() Accepted {
+	return Accepted{
+		Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1,
+		Parallelism: pick(&w.dice, Parallel, Safe, Serial, First),
+		Limits:      budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, OnLimit: pick(&w.dice, "", budget.Answer)},
+		Guard:       policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)},
+	}
+}
+
+func (w *world) append(b Body) {
+	w.t.Helper()
+	w.seq++
+	fact := Fact{Seq: w.seq, Epoch: 1, At: w.seq * 10, Version: Version, Body: b}
+	if err := Allowed(w.state, fact); err != nil {
+		w.t.Fatalf("%v\nstate %+v", err, w.state)
+	}
+	w.state = Apply(w.state, fact)
+}
+
+// meddle lets somebody else write, a few times a run.
+func (w *world) meddle() {
+	if w.foreign > 4 || w.roll(6) != 1 {
+		return
+	}
+	w.foreign++
+	switch w.roll(3) {
+	case 0:
+		w.append(CancelRequested{Cause: event.Cancelled})
+	case 1:
+		w.append(Expired{})
+	case 2:
+		w.append(InputAdded{ItemsRef: "i"})
+	}
+}
+
+func (w *world) perform(a Action) {
+	switch a := a.(type) {
+	case Discover:
+		w.append(Catalogued{Servers: []Server{{Required: w.roll(9) == 1, Error: pick(&w.dice, "", "down")}}})
+	case CallModel:
+		w.append(TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose})
+		switch {
+		case w.roll(12) == 1: // the process dies here
+		case w.roll(4) == 1:
+			w.append(TurnFailed{Attempt: a.Attempt, Class: pick(&w.dice, model.Transient, model.Target, model.Invalid, model.TooLong, model.Filtered), Forwarded: w.roll(3) == 1})
+		default:
+			w.append(w.turn(a.Round, a.Purpose))
+		}
+	case PrepareTools:
+		for _, key := range a.Calls {
+			w.append(w.prepared(key))
+		}
+	case AnswerCalls:
+		for _, key := range a.Calls {
+			c, _ := w.state.Call(key)
+			w.append(CallDone{Key: key, Attempt: c.Attempt, Outcome: a.Outcome, ResultRef: "r"})
+		}
+	case ExecuteTools:
+		w.execute(a.Calls)
+	case Interrupt:
+		for _, key := range a.Calls {
+			w.append(CallWaiting{Key: key, WaitID: string(key)})
+		}
+		w.append(Parked{})
+		for _, key := range a.Calls {
+			w.append(CallResolved{WaitID: string(key), Approved: w.roll(2) == 1})
+		}
+		w.append(Resumed{})
+	default:
+		w.t.Fatalf("no such action: %#v", a)
+	}
+}
+
+func (w *world) execute(keys []CallKey) {
+	if w.runs == nil {
+		w.runs = map[CallKey]int{}
+	}
+	for _, key := range keys {
+		c, ok := w.state.Call(key)
+		if !ok || c.Prepared == nil || c.Prepared.Owner == tool.Client || c.Prepared.Verdict == Tell || c.Prepared.Verdict == Ask && !c.Approved {
+			w.t.Fatalf("call %s must not run: %+v", key, c)
+		}
+		if w.runs[key]++; w.runs[key] > 1 && c.Prepared.Class == tool.Once {
+			w.t.Fatalf("once-call %s ran twice", key)
+		}
+		w.append(CallStarted{Key: key, Attempt: c.Attempt + 1})
+	}
+	for _, key := range keys {
+		if w.roll(10) == 1 {
+			return // the process dies here
+		}
+		c, _ := w.state.Call(key)
+		w.append(CallDone{Key: key, Attempt: c.Attempt, Outcome: pick(&w.dice, OK, Error), ResultRef: "r", ResultDigest: pick(&w.dice, "d", "e")})
+	}
+}

@@ -1,0 +1,162 @@
+package loop
+
+import (
+	"strconv"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// State is everything that the rules know of a run. The zero State is the one
+// before the first fact. A State is a value: Apply never changes the one that
+// it is given.
+type State struct {
+	Seq   int64 // of the last fact
+	Epoch int64 // the highest seen
+
+	Accepted   *Accepted
+	Catalogued *Catalogued
+	Blocked    *Blocked
+	Finished   *Finished
+
+	Ended  event.Reason // why nothing new may be started: cancelled, out of time, blocked
+	Halted bool         // the progress guard has seen enough
+
+	Attempt Attempt
+	Turn    *Turn  // the latest
+	Calls   []Call // of the latest turn: those that are complete
+	settled bool   // their results stand in the transcript
+
+	Spent     budget.Spent
+	CallsUsed int // calls that were executed, each once
+	Wrote     bool
+	Usage     model.Usage
+	History   []policy.Past
+
+	// Transcript names the items that the model sees, in order. The first
+	// InputRefs of them came from the caller.
+	Transcript []string
+	InputRefs  int
+
+	ActiveSince int64 // Unix milliseconds; 0 while parked
+	ActiveMS    int64 // used up before ActiveSince
+}
+
+// Attempt is the latest model call of the round that is under way.
+type Attempt struct {
+	Number   int // 0 = none yet
+	Target   int
+	OnTarget int         // attempts on that target
+	Open     bool        // started and neither done nor failed
+	Failed   *TurnFailed // until the next attempt starts
+	FailedAt int64
+}
+
+// Call is one tool call of the latest turn.
+type Call struct {
+	Key        CallKey
+	Index      int
+	ProviderID string
+	Name       string
+
+	Prepared *CallPrepared
+	Guard    policy.Verdict
+	Advice   string
+	history  int // its place in State.History
+
+	Attempt   int // 0 = never started
+	Done      bool
+	Outcome   Outcome
+	ResultRef string
+
+	WaitID   string
+	Resolved bool
+	Approved bool
+	Message  string
+}
+
+// Key returns the identity of the call with the given index in a round.
+func Key(round, index int) CallKey {
+	return CallKey(strconv.Itoa(round) + "." + strconv.Itoa(index))
+}
+
+// DeadlineAt returns when the run's active time is used up, in Unix
+// milliseconds, or 0 while it stands still.
+func (s State) DeadlineAt() int64 {
+	if s.Accepted == nil || s.ActiveSince == 0 {
+		return 0
+	}
+	return s.ActiveSince + s.Accepted.Limits.ActiveMS - s.ActiveMS
+}
+
+// HiddenRefs names the items of the run that its caller has not sent and does
+// not see.
+func (s State) HiddenRefs() []string { return s.Transcript[s.InputRefs:] }
+
+// HidesItems reports whether the run has items that a caller of client tools
+// does not see: earlier rounds, or calls that the gateway executed.
+func (s State) HidesItems() bool {
+	if s.Spent.Rounds > 1 {
+		return true
+	}
+	for _, c := range s.Calls {
+		if c.owner() != tool.Client {
+			return true
+		}
+	}
+	return false
+}
+
+// ClientCalls returns the calls that are left for the caller, in order.
+func (s State) ClientCalls() []Call {
+	var out []Call
+	for _, c := range s.Calls {
+		if c.owner() == tool.Client && !c.Done {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Call returns the call with the given key, or false.
+func (s State) Call(key CallKey) (Call, bool) {
+	for _, c := range s.Calls {
+		if c.Key == key {
+			return c, true
+		}
+	}
+	return Call{}, false
+}
+
+func (c Call) owner() tool.Owner {
+	if c.Prepared == nil {
+		return ""
+	}
+	return c.Prepared.Owner
+}
+
+// wanted reports whether the call is to be executed, now or after a yes.
+func (c Call) wanted() bool {
+	if c.Prepared == nil || c.owner() == tool.Client || c.Guard != policy.Go {
+		return false
+	}
+	return c.Prepared.Verdict == Run || c.Prepared.Verdict == Ask
+}
+
+// free reports whether nothing but its turn stands before the call.
+func (c Call) free() bool {
+	return c.wanted() && (c.Prepared.Verdict == Run || c.Resolved && c.Approved)
+}
+
+// lost reports whether the call was sent and nobody knows what became of it,
+// and it must not be sent again.
+func (c Call) lost() bool {
+	return c.Attempt > 0 && !c.Done && !repeatable(c.Prepared.Class)
+}
+
+func repeatable(class tool.Class) bool {
+	return class == tool.Read || class == tool.Keyed || class == tool.Attach
+}

@@ -4,7 +4,7 @@
 // A run with tools speaks in this order:
 //
 //	Started
-//	  RoundStarted 0   TextDelta*   ToolStarted*  ToolDone*  RoundDone
+//	  RoundStarted 0   TextDelta*   RoundDone   ToolStarted*  ToolDone*
 //	  RoundStarted 1   …
 //	Finished                                      exactly once, always last
 //
@@ -56,8 +56,8 @@ type RefusalDelta struct {
 	Text  string
 }
 
-// RoundDone closes a round: the model's turn is complete and every call that
-// the gateway owns has its result.
+// RoundDone says that the model's turn of a round is complete. The calls that it
+// asked for follow.
 type RoundDone struct {
 	Round int
 	Stop  model.Stop
@@ -89,6 +89,7 @@ type ToolDone struct {
 type RelayHead struct {
 	Status int
 	Header http.Header
+	Length int64 // of the body; -1 when unknown
 }
 
 // RelayBody is a piece of a relayed answer's body. Data is valid until Emit
@@ -123,6 +124,7 @@ type Finished struct {
 type Failure struct {
 	Code    string // such as outbound_ssrf_blocked
 	Message string
+	Address string // the address that the outbound policy refused; not for everyone
 
 	// Upstream is the provider's own error answer, where it gave one.
 	Upstream *model.Error

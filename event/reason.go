@@ -16,6 +16,7 @@ const (
 	NoProgress        Reason = "no_progress"        // the progress guard stopped the run
 	OutputCut         Reason = "output_cut"         // the model's own output limit
 	Refused           Reason = "refused"            // the provider's content filter
+	Invalid           Reason = "invalid"            // the request cannot be served as it is
 	HookDenied        Reason = "hook_denied"        // a hook said no
 	Cancelled         Reason = "cancelled"          // somebody cancelled the run
 	CallerGone        Reason = "caller_gone"        // nobody is left to answer
@@ -40,7 +41,7 @@ func (r Reason) Limit() bool {
 // Failed reports whether the caller gets an error instead of an answer.
 func (r Reason) Failed() bool {
 	switch r {
-	case HookDenied, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Cancelled, CallerGone:
+	case Invalid, HookDenied, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Cancelled, CallerGone:
 		return true
 	}
 	return false

@@ -73,7 +73,7 @@ func allowAccepted(b Accepted) error {
 	switch {
 	case len(b.Targets) == 0:
 		return fmt.Errorf("no target")
-	case b.Limits.Rounds < 1 || b.Limits.ActiveMS < 1:
+	case !b.Raw && (b.Limits.Rounds < 1 || b.Limits.ActiveMS < 1):
 		return fmt.Errorf("limits %+v leave no room", b.Limits)
 	}
 	return nil

@@ -32,6 +32,8 @@ func Decide(s State) Action {
 		return Discover{}
 	case s.serverMissing():
 		return Finish{event.ServerUnavailable}
+	case s.Catalogued.Conflict != nil: // nobody could say whose call it is
+		return Finish{event.Invalid}
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution

@@ -96,6 +96,8 @@ func TestDecide(t *testing.T) {
 		{"a server that is down does not hold the run back", []Body{accepted(), catalogued(Server{Label: "s", Error: "down"})}, call(0, 1)}, // D09
 		{"a required server that is down does", []Body{accepted(), catalogued(requiredDown)}, finish(event.ServerUnavailable)},
 
+		{"a tool of the caller named like one of the gateway is refused", []Body{accepted(), Catalogued{Conflict: &Conflict{"a", "s"}}}, finish(event.Invalid)}, // A16
+
 		// Calls that get a result without execution.
 		{"a name that nobody owns is answered to the model", with(oneTurn("a", "ghost"), prepared("0.0"), prepared("0.1", unknown)), answers{[]CallKey{"0.1"}, Error}},                             // C14
 		{"bad arguments are answered to the model", with(oneTurn("a"), prepared("0.0", badArgs)), answers{[]CallKey{"0.0"}, Error}},                                                                // C07 C16

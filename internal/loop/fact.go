@@ -78,8 +78,15 @@ type Target struct {
 // Catalogued says which tools the run sees. It is sealed here: a list that
 // changes later concerns later runs.
 type Catalogued struct {
-	CatalogRef string   `json:"catalog_ref,omitempty"`
-	Servers    []Server `json:"servers,omitempty"`
+	CatalogRef string    `json:"catalog_ref,omitempty"`
+	Servers    []Server  `json:"servers,omitempty"`
+	Conflict   *Conflict `json:"conflict,omitempty"`
+}
+
+// Conflict is a name that a tool of the caller and one of the gateway share.
+type Conflict struct {
+	Tool   string `json:"tool"`
+	Server string `json:"server"`
 }
 
 // Server is one tool source as it was found.

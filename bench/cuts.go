@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/bench/load"
+	"github.com/turnpike-gateway/turnpike/bench/stats"
+)
+
+// cuts reads a fixed number of burst streams through the gateway and counts
+// those that do not arrive exactly as they were sent. The client asks for the
+// next one the moment a stream has ended, which is when a proxy that lets go of
+// a request too early cuts it.
+func cuts(ctx context.Context, r *rig) ([]row, error) {
+	_, gateway, err := r.relayTargets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := relay{stream: true}
+	got, err := r.load(ctx, gateway, load.Plan{Count: r.opt.streams, Lanes: c.lanes(gateway.addr, r)})
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, gateway.proc.Tail())
+	}
+	return []row{{
+		what: fmt.Sprintf("cut or altered streams, of %d", got.Answers),
+		seen: stats.Exactly(float64(got.Wrong())), gate: stats.AtMost(0),
+		note: fmt.Sprintf("%s; %s", got.Describe(), got.describe("streams/s")),
+	}}, nil
+}

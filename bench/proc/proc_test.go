@@ -1,0 +1,168 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// roleKey makes the test binary play a child.
+const roleKey = "PROC_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleKey); role != "" {
+		os.Exit(play(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func play(role string) int {
+	fmt.Fprintln(os.Stderr, "I am", role)
+	switch role {
+	case "mute":
+		return 3
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+	case "busy":
+		for end := time.Now().Add(60 * time.Millisecond); time.Now().Before(end); {
+		}
+	}
+	fmt.Println("127.0.0.1:1")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+func child(t *testing.T, role string) Command {
+	t.Helper()
+	return Command{
+		Name: role, Path: os.Args[0], Env: append(os.Environ(), roleKey+"="+role),
+		Log: filepath.Join(t.TempDir(), "log"), Speaks: true,
+	}
+}
+
+func TestStopEndsEveryProcess(t *testing.T) {
+	var g Group
+	a, err := g.Start(child(t, "patient"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := g.Start(child(t, "patient"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*Process{a, b} {
+		if line, err := p.Line(t.Context()); err != nil || line != "127.0.0.1:1" {
+			t.Errorf("line %q, error %v", line, err)
+		}
+	}
+	if err := g.Stop(); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []*Process{a, b} {
+		select {
+		case <-p.Exited():
+		default:
+			t.Errorf("process %d still runs", p.PID())
+		}
+	}
+}
+
+func TestStopKillsAStubbornProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes five seconds")
+	}
+	p, err := Start(child(t, "stubborn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Line(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("error %v, want one that says killed", err)
+	}
+}
+
+func TestAProcessThatEndsByItselfIsReportedWithItsLastWords(t *testing.T) {
+	p, err := Start(child(t, "mute"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Line(t.Context()); err == nil || !strings.Contains(err.Error(), "I am mute") {
+		t.Errorf("Line: error %v, want its last words", err)
+	}
+	<-p.Exited()
+	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("Stop: error %v, want exit status 3", err)
+	}
+}
+
+func TestLineEndsWithItsContext(t *testing.T) {
+	c := child(t, "patient")
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Line(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestStartFailsForAMissingProgram(t *testing.T) {
+	c := child(t, "patient")
+	c.Path = filepath.Join(t.TempDir(), "none")
+	if p, err := Start(c); err == nil {
+		t.Errorf("started process %d", p.PID())
+	}
+}
+
+func TestCPUCountsWork(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("no /proc here")
+	}
+	p, err := Start(child(t, "busy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	if _, err := p.Line(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := p.CPU(); err != nil || d <= 0 || d > time.Minute {
+		t.Errorf("CPU = %v, %v", d, err)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	for _, tt := range []struct {
+		name, line string
+		want       time.Duration
+		fails      bool
+	}{
+		{"user and system are added", "7 (bench) S 1 7 7 0 -1 4194560 90 0 0 0 12 30 0 0 20 0 5 0 99", 420 * time.Millisecond, false},
+		{"a command may look like fields", "7 (a) S 1 (b) R 1 7 7 0 -1 4194560 90 0 0 0 1 2 0 0 20", 30 * time.Millisecond, false},
+		{"no command", "7 S 1 7", 0, true},
+		{"too short", "7 (bench) S 1 7 7", 0, true},
+		{"no number", "7 (bench) S 1 7 7 0 -1 4194560 90 0 0 0 x 30 0", 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseStat([]byte(tt.line))
+			if got != tt.want || (err != nil) != tt.fails {
+				t.Errorf("parseStat = %v, %v", got, err)
+			}
+		})
+	}
+}

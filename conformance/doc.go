@@ -1,0 +1,20 @@
+// Package conformance proves that the official OpenAI clients and the official
+// MCP example server work with Turnpike as they are. It is a module of its own,
+// so that the gateway never depends on an SDK of a provider.
+//
+//	cd conformance && npm ci --no-audit --no-fund && go test ./...
+//
+// Everything in the picture but the model is the real thing; all of it listens
+// on 127.0.0.1 and is stopped when the test that started it ends:
+//
+//	openai for Node ─┐                        ┌─► upstream: a scripted model that
+//	                 ├─► turnpike serve ──────┤   computes its answers from what
+//	openai for Go ───┘   (built from ..)      │   it is sent and records it all
+//	                                          └─► proxy: counts tools/call, can
+//	                                              hold one ──► server-everything
+//
+// The tests skip when node or node_modules is missing; with
+// TURNPIKE_TEST_NO_SKIP=1 in the environment they fail instead.
+// TURNPIKE_TEST_BINARY names a gateway that is already built and saves building
+// one.
+package conformance

@@ -1,0 +1,142 @@
+// Package app is the composition root: it builds every part of the gateway in
+// dependency order, by constructor arguments, and holds the commands.
+//
+//	config ─► egress ─► providers ─► orgs (MCP clients) ─► catalog ─► runner ─► chat ─► httpd
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/httpd"
+	"github.com/turnpike-gateway/turnpike/internal/mcptool"
+	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+)
+
+// Options are what the environment gives. Env and Log are required.
+type Options struct {
+	Env     config.Environment
+	Log     *slog.Logger
+	Journal run.Journal // nil = in memory
+}
+
+// App is a whole gateway. Close it.
+type App struct {
+	config  *config.Config
+	log     *slog.Logger
+	out     *egress.Egress
+	secrets *secret.Resolver
+	keys    *config.Secrets
+
+	listener   net.Listener
+	local      locals
+	clients    []*mcptool.Client
+	catalog    *catalog.Catalog
+	heartbeats *sse.Heartbeats
+	api        *httpd.API
+}
+
+// New builds a gateway from a checked configuration and takes its address. It
+// serves nothing yet.
+func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
+	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env)}
+	if err := a.build(ctx, o); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *App) build(ctx context.Context, o Options) error {
+	var err error
+	if a.keys, err = a.config.Resolve(ctx, a.secrets); err != nil {
+		return err
+	}
+	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	a.out = egress.New(outboundPolicy(a.config.Outbound.SSRF), egress.Options{Listen: []netip.AddrPort{addrPort(a.listener)}})
+	providers, err := a.providers()
+	if err != nil {
+		return err
+	}
+	directory, err := a.directory()
+	if err != nil {
+		return err
+	}
+	a.catalog = catalog.New(catalog.Options{Log: a.log})
+	a.heartbeats = sse.NewHeartbeats(0)
+	a.heartbeats.Start()
+	journal := o.Journal
+	if journal == nil {
+		journal = &memory.Journal{}
+	}
+	runner := run.New(run.Options{Catalog: a.catalog, Journal: journal, Handovers: &memory.Handovers{}, Log: a.log})
+	a.api = httpd.New(httpd.Options{
+		Directory: directory,
+		Chat:      chat.New(chat.Options{Runner: runner, Router: route.New(providers), Heartbeats: a.heartbeats, Log: a.log}),
+	})
+	return nil
+}
+
+// URL returns where the gateway can be reached from this machine.
+func (a *App) URL() string {
+	addr := addrPort(a.listener)
+	if addr.Addr().IsUnspecified() {
+		addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), addr.Port())
+	}
+	return "http://" + addr.String()
+}
+
+// Serve answers requests until ctx is done.
+func (a *App) Serve(ctx context.Context) error {
+	return a.api.Serve(ctx, a.listener, a.log)
+}
+
+// Close gives back everything that New took. It may be called after a failed
+// New and more than once.
+func (a *App) Close() {
+	if a.listener != nil {
+		if err := a.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			a.log.Warn("closing the listener", "error", err)
+		}
+	}
+	if a.heartbeats != nil {
+		a.heartbeats.Stop()
+	}
+	if a.catalog != nil {
+		a.catalog.Close()
+	}
+	for _, c := range a.clients {
+		_ = c.Close()
+	}
+	a.clients = nil
+	a.local.stop()
+	if a.out != nil {
+		a.out.CloseIdleConnections()
+	}
+}
+
+func addrPort(l net.Listener) netip.AddrPort {
+	return l.Addr().(*net.TCPAddr).AddrPort()
+}
+
+func outboundPolicy(s config.SSRF) egress.Policy {
+	return egress.Policy{
+		BlockLoopback: s.BlockLoopback, BlockPrivate: s.BlockPrivate, BlockLinkLocal: s.BlockLinkLocal,
+		BlockMulticast: s.BlockMulticast, BlockCGNAT: s.BlockCGNAT, BlockULAv6: s.BlockULAV6,
+		ExtraBlocked: s.ExtraBlockedCIDRs, Allowlist: s.AllowlistCIDRs,
+	}
+}

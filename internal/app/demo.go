@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+const demoQuestion = "How warm is it in Lisbon, in Fahrenheit?"
+
+func demoCommand(p Process) *cobra.Command {
+	var listen string
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the agent loop at work: offline, in one process",
+		Long: `Start a gateway with a scripted model and a small MCP server, both spoken to over
+HTTP, ask one question in front of you, and keep serving.
+
+The model is scripted and says so: it picks tools from what it is offered. What
+stands around it is what "turnpike serve" runs.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), p, listen, once)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` to serve on; another port if this one is taken")
+	cmd.Flags().BoolVar(&once, "once", false, "exit after the first answer")
+	return cmd
+}
+
+func runDemo(ctx context.Context, p Process, listen string, once bool) error {
+	log, err := newLog(p.Stderr, "warn")
+	if err != nil {
+		return err
+	}
+	var servers locals
+	defer servers.stop()
+	mcpURL, err := servers.serve(demo.MCPServer())
+	if err != nil {
+		return err
+	}
+	c, key, err := demoConfig(p.Env, freeAddress(listen), mcpURL)
+	if err != nil {
+		return err
+	}
+	a, err := New(ctx, c, Options{Env: p.Env, Log: log, Journal: &narrator{Journal: &memory.Journal{}, out: p.Stdout}})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var serving sync.WaitGroup
+	var served error
+	serving.Go(func() { served = a.Serve(ctx) })
+	err = showDemo(ctx, p.Stdout, a, key)
+	if err != nil || once {
+		stop()
+	}
+	serving.Wait()
+	return errors.Join(err, served)
+}
+
+// demoConfig is the configuration of the demo; the outbound policy lets it
+// reach the one address of its own MCP server.
+func demoConfig(env config.Environment, listen, mcpURL string) (*config.Config, string, error) {
+	c, err := config.Parse("demo", []byte(fmt.Sprintf(`
+listen: %q
+providers: [{name: demo, kind: demo, models: [demo]}]
+outbound: {ssrf: {allowlist_cidrs: [127.0.0.1/32]}}
+orgs:
+  - id: default
+    features: [mcp_outbound]
+    mcp_servers: [{name: demo-tools, url: %q, trust: true}]
+`, listen, mcpURL)), env)
+	if err != nil {
+		return nil, "", err
+	}
+	key, err := giveKey(c)
+	return c, key, err
+}
+
+// freeAddress returns the address, or one with a free port if it is taken.
+func freeAddress(address string) string {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		_ = l.Close()
+		return address
+	}
+	host, _, splitErr := net.SplitHostPort(address)
+	if splitErr == nil && errors.Is(err, syscall.EADDRINUSE) {
+		return net.JoinHostPort(host, "0")
+	}
+	return address
+}
+
+// showDemo asks the question over HTTP, as any client would.
+func showDemo(ctx context.Context, out io.Writer, a *App, key string) error {
+	fmt.Fprintf(out, "Turnpike demo: a scripted model and a real MCP server, both over HTTP.\n\n  base URL  %s/v1\n  API key   %s\n\n", a.URL(), key)
+	body, err := json.Marshal(map[string]any{
+		"model": "demo", "messages": []map[string]string{{"role": "user", "content": demoQuestion}},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "POST /v1/chat/completions   %q\n", demoQuestion)
+	answer, err := ask(ctx, a, key, string(body))
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself:\n", answer)
+	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n\nServing until you press Ctrl-C.\n", a.URL(), key, body)
+	return nil
+}
+
+func ask(ctx context.Context, a *App, key, body string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL()+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := a.out.Operator().RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Choices []struct {
+			Message struct{ Content string } `json:"message"`
+		} `json:"choices"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil || resp.StatusCode != http.StatusOK || len(answer.Choices) == 0 {
+		return "", fmt.Errorf("the gateway answered %s: %s", resp.Status, data)
+	}
+	return answer.Choices[0].Message.Content, nil
+}
+
+// narrator is a journal that tells what is written into it.
+type narrator struct {
+	run.Journal
+	out io.Writer
+	mu  sync.Mutex // keeps the lines of one batch together
+}
+
+// Append implements run.Journal.
+func (n *narrator) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+	if err := n.Journal.Append(ctx, lease, after, b); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	rows := map[string]any{}
+	for _, r := range b.Rows {
+		rows[r.Ref] = r.Value
+	}
+	for _, f := range b.Facts {
+		n.tell(f.Body, rows)
+	}
+	return nil
+}
+
+func (n *narrator) tell(body loop.Body, rows map[string]any) {
+	switch b := body.(type) {
+	case loop.Turn:
+		items, _ := rows[b.ItemsRef].([]item.Item)
+		text := ""
+		if len(items) == 1 {
+			text = items[0].Text()
+		}
+		fmt.Fprintf(n.out, "\nround %d  model   %s\n", b.Round, text)
+		for i, c := range b.Calls {
+			fmt.Fprintf(n.out, "         call    %s %s(%s)\n", loop.Key(b.Round, i), c.Name, c.Arguments)
+		}
+	case loop.CallDone:
+		items, _ := rows[b.ResultRef].([]item.Item)
+		if len(items) == 1 {
+			fmt.Fprintf(n.out, "         result  %s %s: %s (%d ms)\n", b.Key, b.Outcome, items[0].Text(), b.MS)
+		}
+	case loop.Finished:
+		fmt.Fprintf(n.out, "\nfinished: %s\n", b.Reason)
+	}
+}

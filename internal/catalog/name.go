@@ -1,0 +1,50 @@
+package catalog
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// Naming says how the model sees a server's tools. The zero value is Bare.
+type Naming string
+
+// The ways of naming.
+const (
+	Bare       Naming = "bare"       // the tool's own name
+	Namespaced Naming = "namespaced" // mcp__{server}__{tool}
+	Prefixed   Naming = "prefixed"   // {prefix}_{tool}
+)
+
+// maxName is what the OpenAI dialect allows for a function's name.
+const maxName = 64
+
+// name returns how the model sees the server's tool: at most 64 of
+// [a-zA-Z0-9_-]. A tool whose name had to be changed or cut ends in a hash of
+// the original, so that two tools never become one by it.
+func (s Server) name(original string) string {
+	front := ""
+	switch s.Naming {
+	case Namespaced:
+		front = "mcp__" + strings.Map(allowed, s.Name) + "__"
+	case Prefixed:
+		front = strings.Map(allowed, cmp.Or(s.Prefix, s.Name)) + "_"
+	}
+	clean := strings.Map(allowed, original)
+	if clean == original && len(front+clean) <= maxName && clean != "" {
+		return front + clean
+	}
+	sum := sha256.Sum256([]byte(front + original))
+	suffix := "_" + hex.EncodeToString(sum[:4])
+	full := front + clean
+	return full[:min(len(full), maxName-len(suffix))] + suffix
+}
+
+func allowed(r rune) rune {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+		return r
+	}
+	return '_'
+}

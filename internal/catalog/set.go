@@ -1,0 +1,141 @@
+package catalog
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Entry is a tool as a run sees it.
+type Entry struct {
+	Definition tool.Definition // with the name that the model sees
+	Server     string
+	Tool       tool.Tool
+	Schema     *schema.Schema
+	Class      tool.Class
+	Polling    bool
+	Digest     string // of the definition: changes when the tool does
+}
+
+// Set is the tools of a run, in an order that depends on nothing but them.
+type Set struct {
+	Servers []loop.Server // in configuration order
+
+	entries  []Entry
+	byName   map[string]int
+	withheld map[string]string // names that exist and are not offered → server
+	offered  []model.Tool
+}
+
+// Classed is a Tool that knows its execution class. The others are
+// [tool.Once].
+type Classed interface{ Class() tool.Class }
+
+// Lookup returns the tool of that name, or nil.
+func (s *Set) Lookup(name string) *Entry {
+	if i, ok := s.byName[name]; ok {
+		return &s.entries[i]
+	}
+	return nil
+}
+
+// Withheld returns the server which has a tool of that name that its allow-list
+// leaves out, or "".
+func (s *Set) Withheld(name string) string { return s.withheld[name] }
+
+// Offered returns the definitions for the model. The caller must not change them.
+func (s *Set) Offered() []model.Tool { return s.offered }
+
+// Names returns the names of the tools, sorted.
+func (s *Set) Names() []string {
+	names := make([]string, len(s.entries))
+	for i, e := range s.entries {
+		names[i] = e.Definition.Name
+	}
+	return names
+}
+
+func (s *Set) incomplete() bool {
+	return slices.ContainsFunc(s.Servers, func(server loop.Server) bool { return server.Error != "" })
+}
+
+// assemble applies the rules to what the servers answered.
+func assemble(servers []Server, listings []listing, log *slog.Logger) *Set {
+	set := &Set{byName: map[string]int{}, withheld: map[string]string{}}
+	taken := map[string]string{} // name → server
+	for i, server := range servers {
+		log := log.With("server", server.Name)
+		found := loop.Server{Label: server.Name, Required: server.Required}
+		if err := listings[i].err; err != nil {
+			found.Error = err.Error()
+		} else {
+			found.Tools = set.add(server, listings[i].tools, taken, log)
+		}
+		set.Servers = append(set.Servers, found)
+	}
+	set.sort()
+	return set
+}
+
+// add takes one server's tools and returns how many it took.
+func (s *Set) add(server Server, tools []tool.Tool, taken map[string]string, log *slog.Logger) int {
+	valid, added := 0, 0
+	for _, t := range tools {
+		def := t.Definition()
+		compiled, err := schema.Compile(def.InputSchema)
+		if err != nil {
+			log.Warn("mcp_tool_invalid_schema", "tool", def.Name, "reason", err.Error())
+			continue
+		}
+		valid++
+		original := def.Name
+		def.Name = server.name(original)
+		if !server.offers(original) {
+			s.withheld[def.Name] = server.Name
+			continue
+		}
+		if first, ok := taken[def.Name]; ok {
+			log.Warn("mcp_tool_name_collision", "tool", def.Name, "kept_from", first)
+			continue
+		}
+		taken[def.Name] = server.Name
+		s.entries = append(s.entries, newEntry(server, t, original, def, compiled))
+		added++
+	}
+	if valid == 0 {
+		log.Warn("mcp_server_no_valid_tools", "listed", len(tools))
+	}
+	return added
+}
+
+func newEntry(server Server, t tool.Tool, original string, def tool.Definition, compiled *schema.Schema) Entry {
+	class := tool.Once
+	if c, ok := t.(Classed); ok && c.Class() != "" {
+		class = c.Class()
+	}
+	text, _ := json.Marshal(def) // strings and raw JSON that compiled: cannot fail
+	sum := sha256.Sum256(text)
+	return Entry{
+		Definition: def, Server: server.Name, Tool: t, Schema: compiled, Class: class,
+		Polling: slices.Contains(server.Polling, original), Digest: hex.EncodeToString(sum[:]),
+	}
+}
+
+// sort puts the tools in the order of their names: the same tools make the same
+// bytes whichever server answered first. // C24 P07
+func (s *Set) sort() {
+	slices.SortFunc(s.entries, func(a, b Entry) int { return cmp.Compare(a.Definition.Name, b.Definition.Name) })
+	for i, e := range s.entries {
+		s.byName[e.Definition.Name] = i
+		s.offered = append(s.offered, model.Tool{Definition: e.Definition})
+		delete(s.withheld, e.Definition.Name)
+	}
+}

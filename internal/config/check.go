@@ -1,0 +1,138 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// check finds what is wrong between keys that are right by themselves.
+func (d *decoder) check(c *Config) {
+	unique(d, c.Providers, "providers[%d].name", func(p Provider) string { return p.Name })
+	for i := range c.Providers {
+		d.checkProvider(fmt.Sprintf("providers[%d]", i), &c.Providers[i])
+	}
+	unique(d, c.Orgs, "orgs[%d].id", func(o Org) string { return o.ID })
+	for i := range c.Orgs {
+		d.checkOrg(fmt.Sprintf("orgs[%d]", i), &c.Orgs[i], c.MaxRoundsCap)
+	}
+	d.checkKeys(c.Orgs)
+}
+
+// unique reports names that are taken already. path has one %d for the index.
+func unique[T any](d *decoder, all []T, path string, name func(T) string) {
+	first := map[string]int{}
+	for i, x := range all {
+		n := name(x)
+		if n == "" {
+			continue // missing, which is reported
+		}
+		if j, taken := first[n]; taken {
+			d.failPath(fmt.Sprintf(path, i), "%s is taken by "+path, quote(n), j)
+			continue
+		}
+		first[n] = i
+	}
+}
+
+// checkProvider compares a provider's keys with its kind.
+func (d *decoder) checkProvider(path string, p *Provider) {
+	bedrock, gemini := p.Kind == "bedrock", p.Kind == "gemini"
+	d.only(path, "region", "bedrock", p.Region != "" && !bedrock)
+	d.only(path, "access_key_id", "bedrock", !p.AccessKeyID.IsZero() && !bedrock)
+	d.only(path, "secret_access_key", "bedrock", !p.SecretAccessKey.IsZero() && !bedrock)
+	d.only(path, "api_version", "gemini", p.APIVersion != "" && !gemini)
+	_, tried := d.where[path+".base_url"]
+	switch {
+	case tried || p.BaseURL != "":
+	case p.Kind == "sglang" || p.Kind == "vllm":
+		d.failPath(path+".base_url", "is missing; kind %s has no usual address", p.Kind)
+	case bedrock && p.Region == "":
+		d.failPath(path+".region", "is missing; kind bedrock needs region or base_url")
+	}
+}
+
+func (d *decoder) only(path, key, kind string, wrong bool) {
+	if wrong {
+		d.failPath(path+"."+key, "is only for kind %s", kind)
+	}
+}
+
+func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
+	unique(d, o.Keys, path+".keys[%d].name", func(k Key) string { return k.Name })
+	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m MCPServer) string { return m.Name })
+	if n := o.Runtime.MaxRounds; n != nil && *n > roundsCap {
+		d.failPath(path+".runtime.max_rounds", "%d is above max_rounds_cap (%d)", *n, roundsCap)
+	}
+	for i := range o.MCPServers {
+		d.checkServer(fmt.Sprintf("%s.mcp_servers[%d]", path, i), &o.MCPServers[i])
+	}
+}
+
+func (d *decoder) checkServer(path string, m *MCPServer) {
+	_, url := d.where[path+".url"]
+	_, command := d.where[path+".command"]
+	switch {
+	case url && command:
+		d.failPath(path+".command", "stands beside url; want one of them")
+	case !url && !command:
+		d.failPath(path+".url", "is missing; want an http or https URL")
+	}
+	if m.Env != nil && !command {
+		d.failPath(path+".env", "is only for servers with command")
+	}
+	if m.Prefix != "" && m.Naming != "prefixed" {
+		d.failPath(path+".prefix", "is only for naming: prefixed")
+	}
+}
+
+// checkKeys finds a caller's key that is written twice: it could not say whose
+// request it is.
+func (d *decoder) checkKeys(orgs []Org) {
+	first := map[string]string{}
+	for i, o := range orgs {
+		for j, k := range o.Keys {
+			path := fmt.Sprintf("orgs[%d].keys[%d].key", i, j)
+			written := k.Key.Literal().Reveal() + "\n" + string(k.Key.Ref())
+			if other, taken := first[written]; taken && !k.Key.IsZero() {
+				d.failPath(path, "is the same as %s; a key belongs to one caller", other)
+				continue
+			}
+			first[written] = path
+		}
+	}
+}
+
+// settle fills in what depends on other keys, and gives words with two
+// spellings one.
+func (c *Config) settle() {
+	for i := range c.Providers {
+		p := &c.Providers[i]
+		if p.BaseURL == "" {
+			p.BaseURL = usualURL(p)
+		}
+		p.BaseURL = strings.TrimRight(p.BaseURL, "/")
+	}
+	for i := range c.Orgs {
+		f := c.Orgs[i].Features
+		for j := range f {
+			f[j] = strings.TrimPrefix(f[j], "has_")
+		}
+		slices.Sort(f)
+		c.Orgs[i].Features = slices.Compact(f)
+	}
+}
+
+func usualURL(p *Provider) string {
+	switch p.Kind {
+	case "openai", "openai-responses":
+		return "https://api.openai.com/v1"
+	case "anthropic":
+		return "https://api.anthropic.com"
+	case "gemini":
+		return "https://generativelanguage.googleapis.com"
+	case "bedrock":
+		return "https://bedrock-runtime." + p.Region + ".amazonaws.com"
+	}
+	return ""
+}

@@ -1,0 +1,76 @@
+// Package config reads Turnpike's one configuration file: YAML, or JSON, which
+// is YAML too.
+//
+//	file ──► YAML tree ──► keys (one table) ──► environment ──► cross-checks ──► *Config
+//	              │             │                   │                │
+//	              └─────────────┴───── mistakes ────┴────────────────┘   all of them, at once
+//
+// Every key has a default and a line of documentation, both in the table that
+// the parser itself reads (keys.go); [Keys] returns it for a manual. Unknown
+// keys, wrong types and values out of range are errors that name file, line,
+// column, the key's full path, what was found and what is allowed:
+//
+//	turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
+//
+// Credentials stay references ([secret.Text]); [Config.Resolve] looks them up
+// and reports the missing ones with their place in the file. Values that ask
+// for a feature that is not there yet are parsed and refused (notbuilt.go).
+package config
+
+import (
+	"net/netip"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// Config is a whole configuration, checked, with every default filled in. The
+// fields are the keys of the file; their documentation is in [Keys].
+type Config struct {
+	Listen       string // host:port
+	Data         string // directory, relative to the working directory
+	Database     secret.Text
+	Redis        secret.Text
+	ClickHouse   secret.Text
+	MaxRoundsCap int
+	Providers    []Provider
+	Rates        string // file, relative to the working directory
+	Outbound     Outbound
+	Orgs         []Org
+
+	// Warnings are what is allowed and unwise, one line each, such as a
+	// credential written into the file. They never quote a credential.
+	Warnings []string
+
+	file  string
+	where map[string]origin
+}
+
+// Provider is one model API that the gateway calls.
+type Provider struct {
+	Name    string
+	Kind    string // one of the kinds of [Keys]
+	BaseURL string // without a slash at its end; empty only for demo: the built-in one
+	APIKey  secret.Text
+	Models  []string // exact names and globs, in which * stands for any characters
+
+	Region          string      // bedrock
+	AccessKeyID     secret.Text // bedrock
+	SecretAccessKey secret.Text // bedrock
+	APIVersion      string      // gemini
+}
+
+// Outbound is what guards the addresses that orgs, users, models and remote
+// servers can name.
+type Outbound struct{ SSRF SSRF }
+
+// SSRF says which classes of address are refused.
+type SSRF struct {
+	BlockLoopback     bool
+	BlockPrivate      bool
+	BlockLinkLocal    bool
+	BlockMulticast    bool
+	BlockCGNAT        bool
+	BlockULAV6        bool
+	ExtraBlockedCIDRs []netip.Prefix
+	AllowlistCIDRs    []netip.Prefix // overrides every class
+}

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+const example = `
+listen: 127.0.0.1:9000
+data: /var/lib/turnpike
+database: ""
+max_rounds_cap: 20
+providers:
+  - name: openai
+    kind: openai
+    base_url: http://10.0.0.7:8000/v1/
+    api_key: env:OPENAI_API_KEY       # a comment
+    models: [gpt-5.4, "gpt-*", gpt-5.4]
+  - {name: toy, kind: demo}
+outbound:
+  ssrf: {block_loopback: true, block_private: false, extra_blocked_cidrs: [203.0.113.0/24], allowlist_cidrs: [127.0.0.0/8, "fd00::/64"]}
+orgs:
+  - id: default
+    features: [has_mcp_outbound]
+    keys:
+      - {name: dev, key: env:TURNPIKE_KEY, role: owner}
+      - name: ci
+        key: file:/run/secrets/ci
+    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 0, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, extensions: []}
+    mcp_servers:
+      - name: everything
+        url: http://127.0.0.1:3001/mcp
+        enabled: false
+        tools: [echo, add]
+        headers: {authorization: "Bearer env:GH_TOKEN", X-Team: blue}
+        require_approval: never
+        timeout: 5s
+        required: true
+        trust: true
+        cache: read_only
+        naming: prefixed
+        prefix: every
+        max_retries: 0
+        polling: [echo]
+      - {name: second, url: "https://tools.example/mcp"}
+  - id: other
+`
+
+// same compares configurations by what they say, not by where it was said.
+func same() cmp.Option {
+	return cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })}
+}
+
+func mustText(t *testing.T, s string) secret.Text {
+	t.Helper()
+	text, err := secret.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func defaultRuntime() Runtime {
+	return Runtime{
+		Deadline: 120 * time.Second, Concurrency: 16, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
+		ToolArgValidation: "strict", ToolErrorMode: "recover",
+	}
+}
+
+func allBlocked() SSRF {
+	return SSRF{BlockLoopback: true, BlockPrivate: true, BlockLinkLocal: true, BlockMulticast: true, BlockCGNAT: true, BlockULAV6: true}
+}
+
+func TestEveryKeyReachesItsField(t *testing.T) {
+	got, err := Parse("turnpike.yaml", []byte(example), nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ssrf := allBlocked()
+	ssrf.BlockPrivate = false
+	ssrf.ExtraBlockedCIDRs = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
+	want := &Config{
+		Listen: "127.0.0.1:9000", Data: "/var/lib/turnpike", MaxRoundsCap: 20,
+		Providers: []Provider{
+			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
+			{Name: "toy", Kind: "demo", Models: []string{"*"}},
+		},
+		Outbound: Outbound{ssrf},
+		Orgs: []Org{
+			{
+				ID: "default", Features: []string{MCPOutbound},
+				Keys: []Key{{"dev", mustText(t, "env:TURNPIKE_KEY"), "owner"}, {"ci", mustText(t, "file:/run/secrets/ci"), "member"}},
+				Runtime: Runtime{
+					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe",
+					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off",
+				},
+				MCPServers: []MCPServer{
+					{
+						Name: "everything", URL: "http://127.0.0.1:3001/mcp", Tools: Tools{Names: []string{"echo", "add"}},
+						Headers:         map[string]secret.Text{"Authorization": mustText(t, "Bearer env:GH_TOKEN"), "X-Team": mustText(t, "blue")},
+						RequireApproval: Approval{Mode: "never"}, Timeout: 5 * time.Second, Required: true, Trust: true,
+						Cache: Cache{Mode: "read_only"}, Naming: "prefixed", Prefix: "every", Polling: []string{"echo"},
+					},
+					{
+						Name: "second", URL: "https://tools.example/mcp", Enabled: true, Tools: Tools{All: true}, RequireApproval: Approval{Mode: "never"},
+						Timeout: 30 * time.Second, Cache: Cache{Mode: "read_only"}, Naming: "bare", MaxRetries: 2,
+					},
+				},
+			},
+			{ID: "other", Runtime: defaultRuntime()},
+		},
+	}
+	if diff := cmp.Diff(want, got, same()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnEmptyFileHasEveryDefault(t *testing.T) {
+	want := &Config{Listen: "127.0.0.1:8080", Data: "./turnpike-data", MaxRoundsCap: 50, Outbound: Outbound{allBlocked()}}
+	for _, data := range []string{"", "\n# nothing\n", "{}", "---\n"} {
+		got, err := Parse("turnpike.yaml", []byte(data), nothing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, same()); diff != "" {
+			t.Errorf("%q: %s", data, diff)
+		}
+	}
+}
+
+func TestJSONIsReadToo(t *testing.T) {
+	got, err := Parse("c.json", []byte(`{"listen":"[::1]:80","orgs":[{"id":"a","runtime":{"max_rounds":3},"mcp_servers":[{"name":"x","url":"http://x","tools":"*"}]}]}`), nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Listen != "[::1]:80" || *got.Orgs[0].Runtime.MaxRounds != 3 || !got.Orgs[0].MCPServers[0].Tools.All {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.yaml")
+	if _, err := Load(path, nothing); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("data: d\nlisten: x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path, nothing)
+	if want := path + `:2:9: listen: "x" is not host:port, such as 127.0.0.1:8080`; err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("#", MaxSize+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path, nothing); err == nil || !strings.Contains(err.Error(), "is larger than 1048576 bytes") {
+		t.Errorf("a file over the limit: %v", err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	const file = `providers: [{name: a, api_key: sk-CANARY}]
+orgs:
+  - id: a
+    keys: [{name: k, key: CANARY-key}]
+    mcp_servers:
+      - {name: s, url: http://s, headers: {Authorization: Bearer CANARY, X-Team: blue, X-Api-Key: "env:K"}}
+`
+	c, err := Parse("t.yaml", []byte(file), nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"t.yaml:1:32: providers[0].api_key: literal credential; use env:NAME or file:PATH",
+		"t.yaml:4:27: orgs[0].keys[0].key: literal credential; use env:NAME or file:PATH",
+		"t.yaml:6:59: orgs[0].mcp_servers[0].headers.Authorization: literal credential; use env:NAME or file:PATH",
+	}
+	if diff := cmp.Diff(want, c.Warnings); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,108 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+func anyText(s string) error {
+	if strings.ContainsFunc(s, isControl) {
+		return errors.New("has a control character")
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+func checkPath(s string) error {
+	if s == "" {
+		return errors.New("is empty")
+	}
+	return anyText(s)
+}
+
+func checkListen(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	switch n, bad := strconv.ParseUint(port, 10, 16); {
+	case err != nil || bad != nil:
+		return fmt.Errorf("%s is not host:port, such as 127.0.0.1:8080", quote(s))
+	case host == "":
+		return fmt.Errorf("%s names no host; want 127.0.0.1:%d, or 0.0.0.0:%d to be reached from everywhere", quote(s), n, n)
+	}
+	return anyText(s)
+}
+
+func checkID(s string) error {
+	const pattern = `^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`
+	if !regexp.MustCompile(pattern).MatchString(s) {
+		return fmt.Errorf("%s is not a name; want %s", quote(s), pattern)
+	}
+	return nil
+}
+
+func checkPrefix(s string) error {
+	const pattern = `^[a-zA-Z0-9_-]{1,32}$`
+	if !regexp.MustCompile(pattern).MatchString(s) {
+		return fmt.Errorf("%s is not a prefix; want %s", quote(s), pattern)
+	}
+	return nil
+}
+
+// checkWord takes the names that other systems give their things: any text of
+// one piece.
+func checkWord(s string) error {
+	switch {
+	case s == "":
+		return errors.New("is empty")
+	case len(s) > 256:
+		return errors.New("is longer than 256 bytes")
+	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return fmt.Errorf("%s has a space or control character", quote(s))
+	}
+	return nil
+}
+
+func checkBaseURL(s string) error {
+	u, err := parseURL(s)
+	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
+		return errors.New("has a query; want a URL that paths can be added to")
+	}
+	return err
+}
+
+func checkServerURL(s string) error {
+	_, err := parseURL(s)
+	return err
+}
+
+// parseURL does not quote a URL that may hold a credential.
+func parseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err == nil && u.User != nil:
+		return nil, errors.New("has a user name or password; a credential belongs in a key or a header")
+	case err != nil && strings.Contains(s, "@"):
+		return nil, errors.New("is not a URL; want http://… or https://…")
+	case err != nil || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return nil, fmt.Errorf("%s is not a URL; want http://… or https://…", quote(s))
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("%s is not an http:// or https:// URL", quote(s))
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("%s names no host", quote(s))
+	case u.Fragment != "":
+		return nil, fmt.Errorf("%s has a fragment", quote(s))
+	case u.Port() != "" && !validPort(u.Port()):
+		return nil, fmt.Errorf("%s has no valid port", quote(s))
+	}
+	return u, nil
+}
+
+func validPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
+}

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Limits of the file, far above any real one: its bytes, and how deep it may
+// nest before the YAML parser is asked.
+const (
+	MaxSize  = 1 << 20
+	maxDepth = 1000
+)
+
+// Load reads the file at path and puts the environment's TURNPIKE_… variables
+// over it. What is wrong with its content is an *[Error].
+func Load(path string, env Environment) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return Parse(path, data, env)
+}
+
+// Parse reads a configuration; name stands for its file in messages. The
+// *[Error] holds every mistake, not only the first. An empty file is valid:
+// every key has its default.
+func Parse(name string, data []byte, env Environment) (*Config, error) {
+	d := &decoder{file: name, where: map[string]origin{}}
+	c := &Config{file: name, where: d.where}
+	keys := c.keys()
+	reset(keys)
+	if root := d.tree(data); root != nil {
+		d.mapping("", root, keys)
+	}
+	d.overlay("", keys, env)
+	d.check(c)
+	if err := newError(d.mistakes); err != nil {
+		return nil, err
+	}
+	c.settle()
+	for _, w := range d.warnings {
+		c.Warnings = append(c.Warnings, w.String())
+	}
+	return c, nil
+}
+
+// tree parses the YAML; nil for an empty file and for one that is no YAML,
+// which it reports.
+func (d *decoder) tree(data []byte) ast.Node {
+	if len(data) > MaxSize {
+		d.fail(origin{}, "", "is larger than %d bytes", MaxSize)
+		return nil
+	}
+	if line := tooDeep(data); line > 0 {
+		d.fail(origin{line: line, column: 1}, "", "nests deeper than %d levels", maxDepth)
+		return nil
+	}
+	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		d.syntax(err)
+		return nil
+	}
+	var root ast.Node
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil:
+		case root != nil:
+			d.failNode(doc.Body, "", "starts a second document; want one")
+		default:
+			root = doc.Body
+		}
+	}
+	return root
+}
+
+func (d *decoder) syntax(err error) {
+	var e yaml.Error
+	if errors.As(err, &e) {
+		at := origin{}
+		if t := e.GetToken(); t != nil && t.Position != nil {
+			at = origin{line: t.Position.Line, column: t.Position.Column}
+		}
+		d.fail(at, "", "is not YAML: %s", e.GetMessage())
+		return
+	}
+	d.fail(origin{}, "", "is not YAML: %v", err)
+}
+
+// tooDeep returns the line at which the text may nest deeper than maxDepth, 0
+// if nowhere: the parser that follows recurses for each level. It errs on the
+// careful side and also counts brackets in strings and comments.
+func tooDeep(data []byte) int {
+	brackets, number := 0, 0
+	for line := range bytes.Lines(data) {
+		number++
+		rest := bytes.TrimLeft(line, " \t-?") // lists in lists: - - - x
+		if len(line)-len(rest) > 2*maxDepth {
+			return number
+		}
+		for _, b := range rest {
+			switch b {
+			case '[', '{':
+				brackets++
+			case ']', '}':
+				brackets = max(brackets-1, 0)
+			}
+			if brackets > maxDepth {
+				return number
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,179 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMistakes holds the exact words of every kind of refusal.
+func TestMistakes(t *testing.T) {
+	for name, c := range map[string]struct{ file, want string }{
+		"no YAML":                             {"listen: [a", "t.yaml:1:9: is not YAML: sequence end token ']' not found"},
+		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, data, database, redis, clickhouse, max_rounds_cap, providers, rates, outbound, orgs"},
+		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
+		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},
+		"an unknown key near none":            {"outbound: {ssrf: {}, firewall: on}", "t.yaml:1:22: outbound.firewall: unknown key; known here: ssrf"},
+		"a key given twice":                   {"data: a\ndata: b", "t.yaml:2:1: data: is given twice; the first is in line 1"},
+		"nothing where text is wanted":        {"listen:", "t.yaml:1:1: listen: found nothing, want host:port"},
+		"a number where text is wanted":       {"data: 7", "t.yaml:1:7: data: found the number 7, want directory (put it in quotes)"},
+		"a port alone":                        {"listen: 8080", "t.yaml:1:9: listen: found the number 8080, want host:port (put it in quotes)"},
+		"a listen address for everybody":      {`listen: ":8080"`, `t.yaml:1:9: listen: ":8080" names no host; want 127.0.0.1:8080, or 0.0.0.0:8080 to be reached from everywhere`},
+		"a port that is none":                 {"listen: a:99999", `t.yaml:1:9: listen: "a:99999" is not host:port, such as 127.0.0.1:8080`},
+		"text where a number is wanted":       {"max_rounds_cap: ten", `t.yaml:1:17: max_rounds_cap: found text "ten", want a whole number (1..50)`},
+		"a fraction where a number is wanted": {"max_rounds_cap: 1.5", "t.yaml:1:17: max_rounds_cap: found the number 1.5, want a whole number (1..50)"},
+		"a number out of range":               {"max_rounds_cap: 51", "t.yaml:1:17: max_rounds_cap: 51 is out of range (1..50)"},
+		"an alias":                            {"data: &x d\nrates: *x", "t.yaml:1:7: data: found an anchor, alias, tag or merge key (not supported: write the value out), want directory\nt.yaml:2:8: rates: found an anchor, alias, tag or merge key (not supported: write the value out), want file"},
+		"nothing where a map is wanted":       {"outbound: ", "t.yaml:1:1: outbound: found nothing, want map"},
+		"no map":                              {"outbound: [a]", "t.yaml:1:11: outbound: found a list, want a map with ssrf"},
+		"no list":                             {"orgs: {id: a}", "t.yaml:1:7: orgs: found a map, want a list of maps"},
+		"yes is no boolean":                   {"outbound: {ssrf: {block_private: no}}", `t.yaml:1:34: outbound.ssrf.block_private: found text "no", want true or false`},
+		"an address is no network":            {"outbound: {ssrf: {allowlist_cidrs: [127.0.0.1]}}", `t.yaml:1:37: outbound.ssrf.allowlist_cidrs[0]: "127.0.0.1" is not a CIDR; want 127.0.0.1/32`},
+		"a network with bits after it":        {"outbound: {ssrf: {allowlist_cidrs: [10.1.2.3/8]}}", `t.yaml:1:37: outbound.ssrf.allowlist_cidrs[0]: "10.1.2.3/8" has address bits after its prefix; want 10.0.0.0/8`},
+		"an IPv4 network in IPv6 form":        {"outbound: {ssrf: {extra_blocked_cidrs: ['::ffff:10.0.0.0/104']}}", `t.yaml:1:41: outbound.ssrf.extra_blocked_cidrs[0]: "::ffff:10.0.0.0/104" is an IPv4 network in IPv6 form; write it as IPv4`},
+		"no network":                          {"outbound: {ssrf: {extra_blocked_cidrs: [intranet, 7]}}", "t.yaml:1:41: outbound.ssrf.extra_blocked_cidrs[0]: \"intranet\" is not a CIDR such as 10.0.0.0/8\nt.yaml:1:51: outbound.ssrf.extra_blocked_cidrs[1]: found the number 7, want a CIDR such as 10.0.0.0/8"},
+
+		"a provider without a name":       {"providers: [{kind: demo}]", "t.yaml:1:13: providers[0].name: is missing; want name"},
+		"a name that is none":             {"providers: [{name: a/b}]", `t.yaml:1:20: providers[0].name: "a/b" is not a name; want ^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`},
+		"a kind that is none":             {"providers: [{name: a, kind: azure}]", `t.yaml:1:29: providers[0].kind: "azure" is not allowed; want openai, openai-responses, anthropic, gemini, bedrock, sglang, vllm or demo`},
+		"a provider name taken":           {"providers: [{name: a}, {name: a}]", `t.yaml:1:31: providers[1].name: "a" is taken by providers[0].name`},
+		"a base URL without a scheme":     {"providers: [{name: a, base_url: localhost:8000}]", `t.yaml:1:33: providers[0].base_url: "localhost:8000" is not an http:// or https:// URL`},
+		"a base URL with a password":      {"providers: [{name: a, base_url: 'http://u:CANARY@h'}]", "t.yaml:1:33: providers[0].base_url: has a user name or password; a credential belongs in a key or a header"},
+		"a broken URL with a password":    {"providers: [{name: a, base_url: 'http://u:CANARY@h:x'}]", "t.yaml:1:33: providers[0].base_url: is not a URL; want http://… or https://…"},
+		"a base URL with a query":         {"providers: [{name: a, base_url: 'http://h/v1?a=b'}]", "t.yaml:1:33: providers[0].base_url: has a query; want a URL that paths can be added to"},
+		"a bedrock key elsewhere":         {"providers: [{name: a, region: eu, api_version: v1}]", "t.yaml:1:31: providers[0].region: is only for kind bedrock\nt.yaml:1:48: providers[0].api_version: is only for kind gemini"},
+		"a credential that is a number":   {"providers: [{name: a, api_key: 1234567}]", "t.yaml:1:32: providers[0].api_key: found a number, want text (put it in quotes)"},
+		"a credential that is a bad name": {"providers: [{name: a, api_key: 'env:sk-CANARY'}]", "t.yaml:1:32: providers[0].api_key: what follows env: must match ^[A-Za-z_][A-Za-z0-9_]{0,127}$ and end the value"},
+		"a credential with a scheme":      {"providers: [{name: a, api_key: Bearer env:X}]", "t.yaml:1:32: providers[0].api_key: has text before its reference; want one reference or a literal"},
+		"a credential from a vault":       {"providers: [{name: a, api_key: 'secret:x'}]", "t.yaml:1:32: providers[0].api_key: secret:NAME is for headers of an org's servers; want env:NAME or file:PATH"},
+		"an empty model name":             {`providers: [{name: a, models: [""]}]`, "t.yaml:1:32: providers[0].models[0]: is empty"},
+
+		"an org without an id":         {"orgs: [{}]", "t.yaml:1:8: orgs[0].id: is missing; want name"},
+		"an org that is a word":        {"orgs: [default]", `t.yaml:1:8: orgs[0]: found text "default", want a map with id, features, keys, runtime, mcp_servers`},
+		"an org id taken":              {"orgs:\n  - id: a\n  - id: a", `t.yaml:3:9: orgs[1].id: "a" is taken by orgs[0].id`},
+		"a feature that is none":       {"orgs: [{id: a, features: [mcp]}]", `t.yaml:1:27: orgs[0].features[0]: "mcp" is not allowed; want mcp_outbound or has_mcp_outbound`},
+		"a key name taken":             {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}, {name: k, key: 'env:B'}]}]", `t.yaml:1:55: orgs[0].keys[1].name: "k" is taken by orgs[0].keys[0].name`},
+		"a key in two orgs":            {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}]}, {id: b, keys: [{name: k, key: 'env:A'}]}]", "t.yaml:1:80: orgs[1].keys[0].key: is the same as orgs[0].keys[0].key; a key belongs to one caller"},
+		"an empty key":                 {"orgs: [{id: a, keys: [{name: k, key: ''}]}]", "t.yaml:1:38: orgs[0].keys[0].key: is empty; want env:NAME, file:PATH or a literal"},
+		"a role that is none":          {"orgs: [{id: a, keys: [{name: k, key: 'env:A', role: root}]}]", `t.yaml:1:53: orgs[0].keys[0].role: "root" is not allowed; want owner, admin, member, approver or reader`},
+		"no rounds":                    {"orgs: [{id: a, runtime: {max_rounds: 0}}]", "t.yaml:1:38: orgs[0].runtime.max_rounds: 0 is out of range (1..50)"},                        // B01
+		"too many rounds":              {"orgs: [{id: a, runtime: {max_rounds: 51}}]", "t.yaml:1:38: orgs[0].runtime.max_rounds: 51 is out of range (1..50)"},                      // B01
+		"more rounds than the cap":     {"max_rounds_cap: 5\norgs: [{id: a, runtime: {max_rounds: 6}}]", "t.yaml:2:38: orgs[0].runtime.max_rounds: 6 is above max_rounds_cap (5)"}, // B02
+		"a duration without a unit":    {"orgs: [{id: a, runtime: {deadline: 120}}]", `t.yaml:1:36: orgs[0].runtime.deadline: found the number 120, want a duration such as "30s" or "10m" (1ms..24h)`},
+		"a duration that is none":      {"orgs: [{id: a, runtime: {catalog_ttl: soon}}]", `t.yaml:1:39: orgs[0].runtime.catalog_ttl: found text "soon", want a duration such as "30s" or "10m" (0s..24h)`},
+		"a duration out of range":      {"orgs: [{id: a, runtime: {deadline: 0s}}]", "t.yaml:1:36: orgs[0].runtime.deadline: 0s is out of range (1ms..24h)"},
+		"no concurrency":               {"orgs: [{id: a, runtime: {concurrency: 0}}]", "t.yaml:1:39: orgs[0].runtime.concurrency: 0 is out of range (1..100000)"},
+		"a tiny result":                {"orgs: [{id: a, runtime: {tool_result_max_bytes: 1023}}]", "t.yaml:1:49: orgs[0].runtime.tool_result_max_bytes: 1023 is out of range (1024..2147483647)"},
+		"a number beyond all":          {"orgs: [{id: a, runtime: {concurrency: 99999999999999999999}}]", `t.yaml:1:39: orgs[0].runtime.concurrency: found text "99999999999999999999", want a whole number (1..100000)`},
+		"a stream mode that is none":   {"orgs: [{id: a, runtime: {stream_mode: fast}}]", `t.yaml:1:39: orgs[0].runtime.stream_mode: "fast" is not allowed; want live, final_only or disabled`},
+		"a runtime key that is a slip": {"orgs: [{id: a, runtime: {max_round: 3}}]", "t.yaml:1:26: orgs[0].runtime.max_round: unknown key; did you mean max_rounds?"},
+
+		"a server without an address":    {"orgs: [{id: a, mcp_servers: [{name: s}]}]", "t.yaml:1:30: orgs[0].mcp_servers[0].url: is missing; want an http or https URL"},
+		"a server URL of another scheme": {"orgs: [{id: a, mcp_servers: [{name: s, url: 'file:///etc/passwd'}]}]", `t.yaml:1:45: orgs[0].mcp_servers[0].url: "file:///etc/passwd" is not an http:// or https:// URL`},
+		"a server name taken":            {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a}, {name: s, url: http://b}]}]", `t.yaml:1:63: orgs[0].mcp_servers[1].name: "s" is taken by orgs[0].mcp_servers[0].name`},
+		"tools that are one word":        {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, tools: echo}]}]", `t.yaml:1:62: orgs[0].mcp_servers[0].tools: found text "echo", want "*" or a list of tool names`},
+		"a header of our own":            {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, headers: {host: b}}]}]", "t.yaml:1:65: orgs[0].mcp_servers[0].headers.host: is a header that the gateway sets itself"},
+		"a header that is none":          {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, headers: {'a b': c}}]}]", `t.yaml:1:65: orgs[0].mcp_servers[0].headers."a b": is not a header name`},
+		"a header in two spellings":      {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, headers: {X-A: b, x-a: c}}]}]", "t.yaml:1:73: orgs[0].mcp_servers[0].headers.x-a: is given twice, as X-A"},
+		"two references in a header":     {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, headers: {X-A: 'env:A env:B'}}]}]", "t.yaml:1:70: orgs[0].mcp_servers[0].headers.X-A: what follows env: must match ^[A-Za-z_][A-Za-z0-9_]{0,127}$ and end the value"},
+		"a prefix without its naming":    {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, prefix: p}]}]", "t.yaml:1:63: orgs[0].mcp_servers[0].prefix: is only for naming: prefixed"},
+		"an approval that is none":       {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, require_approval: auto}]}]", `t.yaml:1:73: orgs[0].mcp_servers[0].require_approval: found text "auto", want never, always or map of rules`},
+		"an approval rule that is none":  {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, require_approval: {always: {tools: [a]}}}]}]", "t.yaml:1:83: orgs[0].mcp_servers[0].require_approval.always.tools: unknown key; known here: tool_names, read_only"},
+		"a cache that is none":           {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, cache: some}]}]", `t.yaml:1:62: orgs[0].mcp_servers[0].cache: found text "some", want read_only, all or list of tool names`},
+		"an environment without command": {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, env: {A: b}}]}]", "t.yaml:1:60: orgs[0].mcp_servers[0].env: is only for servers with command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("t.yaml", []byte(c.file), nothing)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if diff := cmp.Diff(c.want, err.Error()); diff != "" {
+				t.Error(diff)
+			}
+			if strings.Contains(err.Error(), "CANARY") {
+				t.Error("the message shows a credential")
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	const file = `max_rounds_cap: 5
+listn: x
+orgs:
+  - id: a
+    runtime:
+      max_rounds: 9
+      stream_mode: fast
+    keys: [{name: k}]
+  - id: a
+`
+	_, err := Parse("t.yaml", []byte(file), variablesOf(map[string]string{"TURNPIKE_LISTEN": "here"}))
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	const want = `t.yaml:2:1: listn: unknown key; did you mean listen?
+t.yaml:6:19: orgs[0].runtime.max_rounds: 9 is above max_rounds_cap (5)
+t.yaml:7:20: orgs[0].runtime.stream_mode: "fast" is not allowed; want live, final_only or disabled
+t.yaml:8:12: orgs[0].keys[0].key: is missing; want env:NAME, file:PATH or a literal
+t.yaml:9:9: orgs[1].id: "a" is taken by orgs[0].id
+TURNPIKE_LISTEN: listen: "here" is not host:port, such as 127.0.0.1:8080`
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Error(diff)
+	}
+	if len(e.Mistakes) != 6 {
+		t.Errorf("%d mistakes", len(e.Mistakes))
+	}
+}
+
+func TestWhatIsNotBuiltIsRefusedOnlyWhereItIsAskedFor(t *testing.T) {
+	const other = ": a value other than the default is not built yet in this version; leave it out or set it to "
+	server := func(s string) string { return "orgs: [{id: a, mcp_servers: [{name: s, " + s + "}]}]" }
+	runtime := func(s string) string { return "orgs: [{id: a, runtime: {" + s + "}}]" }
+	for name, c := range map[string]struct{ file, want string }{
+		"a database":         {"database: env:DB", "t.yaml:1:11: database" + other + `""`},
+		"redis":              {"redis: 'redis://h'", "t.yaml:1:8: redis" + other + `""`},
+		"clickhouse":         {"clickhouse: 'http://h'", "t.yaml:1:13: clickhouse" + other + `""`},
+		"rates":              {"rates: r.yaml", "t.yaml:1:8: rates" + other + `""`},
+		"none of them":       {"database: ''\nredis: ''\nclickhouse: ''\nrates: ''", ""},
+		"a dialect":          {"providers: [{name: a, kind: anthropic}]", "t.yaml:1:29: providers[0].kind: anthropic is not built yet in this version; set it to openai or demo"},
+		"a tool cache":       {runtime("tool_cache_ttl_seconds: 60"), "t.yaml:1:50: orgs[0].runtime.tool_cache_ttl_seconds" + other + "0"},
+		"no tool cache":      {runtime("tool_cache_ttl_seconds: 0"), ""},
+		"extensions":         {runtime("extensions: [trace]"), "t.yaml:1:39: orgs[0].runtime.extensions[0]: trace is not built yet in this version; leave it out or set it to []"},
+		"lenient arguments":  {runtime("tool_arg_validation: lenient"), "t.yaml:1:47: orgs[0].runtime.tool_arg_validation: lenient is not built yet in this version; leave it out or set it to strict"},
+		"a command":          {server("command: [npx, x], env: {A: b}"), "t.yaml:1:49: orgs[0].mcp_servers[0].command: a value other than the default is not built yet in this version; use url"},
+		"approval always":    {server("url: http://a, require_approval: always"), "t.yaml:1:73: orgs[0].mcp_servers[0].require_approval" + other + "never"},
+		"approval by rules":  {server("url: http://a, require_approval: {always: {tool_names: [x], read_only: false}}"), "t.yaml:1:73: orgs[0].mcp_servers[0].require_approval" + other + "never"},
+		"approval never":     {server("url: http://a, require_approval: never"), ""},
+		"a cache of all":     {server("url: http://a, cache: all"), "t.yaml:1:62: orgs[0].mcp_servers[0].cache" + other + "read_only"},
+		"a cache by name":    {server("url: http://a, cache: [x]"), "t.yaml:1:62: orgs[0].mcp_servers[0].cache" + other + "read_only"},
+		"the vault":          {server("url: http://a, headers: {A: 'Bearer secret:t'}"), "t.yaml:1:68: orgs[0].mcp_servers[0].headers.A: secret:NAME is not built yet in this version; use env:NAME or file:PATH"},
+		"a mistake, only it": {server("url: http://a, cache: [7]"), `t.yaml:1:63: orgs[0].mcp_servers[0].cache[0]: found the number 7, want tool name (put it in quotes)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if _, err := Parse("t.yaml", []byte(c.file), nothing); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheNotBuiltTableNamesKeysThatExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, k := range Keys() {
+		known[k.Path] = true
+	}
+	for _, u := range notBuilt() {
+		path := strings.TrimSuffix(strings.TrimSuffix(u.key, "[]"), ".NAME")
+		if !known[path] {
+			t.Errorf("%s is no key", u.key)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package config
+
+import "strings"
+
+// unbuilt is a value that the file may hold and this version cannot serve.
+type unbuilt struct {
+	key     string // as in Keys
+	value   string // as the file says it; anyOther for all but the default
+	instead string
+}
+
+const anyOther = "*"
+
+// notBuilt lists what is parsed and refused. A feature that arrives deletes
+// its line.
+func notBuilt() []unbuilt {
+	const (
+		server = "orgs[].mcp_servers[]."
+		drop   = "leave it out or set it to "
+	)
+	return []unbuilt{
+		{"database", anyOther, drop + `""`},
+		{"redis", anyOther, drop + `""`},
+		{"clickhouse", anyOther, drop + `""`},
+		{"rates", anyOther, drop + `""`},
+		{"providers[].kind", "openai-responses", "set it to openai or demo"},
+		{"providers[].kind", "anthropic", "set it to openai or demo"},
+		{"providers[].kind", "gemini", "set it to openai or demo"},
+		{"providers[].kind", "bedrock", "set it to openai or demo"},
+		{"providers[].kind", "sglang", "set it to openai or demo"},
+		{"providers[].kind", "vllm", "set it to openai or demo"},
+		{"orgs[].runtime.tool_cache_ttl_seconds", anyOther, drop + "0"},
+		{"orgs[].runtime.tool_arg_validation", "lenient", drop + "strict"},
+		{"orgs[].runtime.extensions[]", "trace", drop + "[]"},
+		{"orgs[].runtime.extensions[]", "progress", drop + "[]"},
+		{"orgs[].runtime.extensions[]", "files", drop + "[]"},
+		{"orgs[].runtime.extensions[]", "session", drop + "[]"},
+		{"orgs[].runtime.extensions[]", "cost", drop + "[]"},
+		{server + "command", anyOther, "use url"},
+		{server + "require_approval", anyOther, drop + "never"},
+		{server + "cache", anyOther, drop + "read_only"},
+		{server + "headers.NAME", "secret:NAME", "use env:NAME or file:PATH"},
+		{server + "env.NAME", "secret:NAME", "use env:NAME or file:PATH"},
+	}
+}
+
+// refuseUnbuilt reports a value that is not built yet.
+func (d *decoder) refuseUnbuilt(o origin, path, value string, changed bool) {
+	pattern := docPath(path)
+	for _, u := range notBuilt() {
+		switch {
+		case u.key != pattern:
+		case u.value == anyOther && changed:
+			d.fail(o, path, "a value other than the default is not built yet in this version; %s", u.instead)
+		case u.value == value:
+			d.fail(o, path, "%s is not built yet in this version; %s", value, u.instead)
+		}
+	}
+}
+
+// docPath turns the path of a value into the path of its documentation:
+// orgs[0].id into orgs[].id, …headers.X-Key into …headers.NAME.
+func docPath(path string) string {
+	var b strings.Builder
+	index := false // inside [0]
+	for i := range len(path) {
+		index = index && path[i] != ']'
+		if !index {
+			b.WriteByte(path[i])
+		}
+		index = index || path[i] == '['
+	}
+	path = b.String()
+	for _, names := range []string{".mcp_servers[].headers.", ".mcp_servers[].env."} {
+		if before, _, found := strings.Cut(path, names); found {
+			return before + names + "NAME"
+		}
+	}
+	return path
+}

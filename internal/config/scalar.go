@@ -1,0 +1,217 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// scalar is a key with one value of type T.
+type scalar[T any] struct {
+	into  *T
+	def   T
+	typ   string
+	said  string // the default in words, where show(def) would not tell
+	show  func(T) string
+	parse func(raw) (T, error)
+}
+
+func (s scalar[T]) reset()           { *s.into = s.def }
+func (s scalar[T]) typeName() string { return s.typ }
+
+func (s scalar[T]) defaultText() string {
+	if s.said != "" {
+		return s.said
+	}
+	return s.show(s.def)
+}
+
+func (s scalar[T]) decode(d *decoder, path string, n ast.Node) {
+	v, err := s.parse(rawOf(n))
+	if err != nil {
+		d.failNode(n, path, "%v", err)
+		return
+	}
+	*s.into = v
+}
+
+func (s scalar[T]) fromEnv(text string) error {
+	v, err := s.parse(raw{isLoose, text})
+	if err != nil {
+		return err
+	}
+	*s.into = v
+	return nil
+}
+
+func (s scalar[T]) changed() (string, bool) {
+	now := s.show(*s.into)
+	return now, now != s.show(s.def)
+}
+
+// or gives the default a description: "the surface's own".
+func (s scalar[T]) or(said string) scalar[T] {
+	s.said = said
+	return s
+}
+
+func wrongType(r raw, want string) error {
+	return fmt.Errorf("found %s, want %s", r, want)
+}
+
+// text is a key with one line of text that check accepts.
+func text(into *string, def, want string, check func(string) error) scalar[string] {
+	return scalar[string]{into: into, def: def, typ: want, show: showText, parse: func(r raw) (string, error) {
+		switch r.kind {
+		case isText, isLoose:
+			return r.text, check(r.text)
+		case isNumber, isBool:
+			return "", fmt.Errorf("found %s, want %s (put it in quotes)", r, want)
+		}
+		return "", wrongType(r, want)
+	}}
+}
+
+func showText(s string) string {
+	if s == "" {
+		return `""`
+	}
+	return s
+}
+
+// word is a key with one of a few words. The default may be "", which is not
+// among them.
+func word(into *string, def string, words ...string) scalar[string] {
+	s := text(into, def, either(words), func(s string) error { return oneOf(s, words) })
+	return s
+}
+
+func oneOf(s string, words []string) error {
+	for _, w := range words {
+		if s == w {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not allowed; want %s", quote(s), either(words))
+}
+
+// either lists words as a sentence does: a, b or c.
+func either(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func integer(into *int, def, least, most int) scalar[int] {
+	return scalar[int]{
+		into: into, def: def, typ: "whole number " + span(least, most), show: strconv.Itoa,
+		parse: func(r raw) (int, error) { return parseInt(r, least, most) },
+	}
+}
+
+// maybeInteger is an integer whose absence means something else.
+func maybeInteger(into **int, least, most int) scalar[*int] {
+	show := func(n *int) string {
+		if n == nil {
+			return "unset"
+		}
+		return strconv.Itoa(*n)
+	}
+	return scalar[*int]{
+		into: into, typ: "whole number " + span(least, most), show: show,
+		parse: func(r raw) (*int, error) {
+			n, err := parseInt(r, least, most)
+			return &n, err
+		},
+	}
+}
+
+func span(least, most int) string { return fmt.Sprintf("(%d..%d)", least, most) }
+
+func parseInt(r raw, least, most int) (int, error) {
+	want := "a whole number " + span(least, most)
+	if r.kind != isNumber && r.kind != isLoose {
+		return 0, wrongType(r, want)
+	}
+	n, err := strconv.Atoi(r.text)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s is out of range %s", r.text, span(least, most))
+	case err != nil:
+		return 0, wrongType(r, want)
+	case n < least || n > most:
+		return 0, fmt.Errorf("%d is out of range %s", n, span(least, most))
+	}
+	return n, nil
+}
+
+func boolean(into *bool, def bool) scalar[bool] {
+	return scalar[bool]{into: into, def: def, typ: "true or false", show: strconv.FormatBool, parse: parseBool}
+}
+
+func maybeBoolean(into **bool) scalar[*bool] {
+	show := func(b *bool) string {
+		if b == nil {
+			return "unset"
+		}
+		return strconv.FormatBool(*b)
+	}
+	return scalar[*bool]{into: into, typ: "true or false", show: show, parse: func(r raw) (*bool, error) {
+		b, err := parseBool(r)
+		return &b, err
+	}}
+}
+
+func parseBool(r raw) (bool, error) {
+	if r.kind == isLoose {
+		switch strings.ToLower(r.text) {
+		case "true", "1":
+			return true, nil
+		case "false", "0":
+			return false, nil
+		}
+		return false, fmt.Errorf("%s is not allowed; want true, false, 1 or 0", quote(r.text))
+	}
+	if r.kind != isBool {
+		return false, wrongType(r, "true or false")
+	}
+	return r.text == "true", nil
+}
+
+func duration(into *time.Duration, def, least, most time.Duration) scalar[time.Duration] {
+	limits := fmt.Sprintf("(%s..%s)", showDuration(least), showDuration(most))
+	return scalar[time.Duration]{
+		into: into, def: def, typ: "duration " + limits, show: showDuration,
+		parse: func(r raw) (time.Duration, error) {
+			if r.kind != isText && r.kind != isLoose && r.text != "0" {
+				return 0, wrongType(r, `a duration such as "30s" or "10m" `+limits)
+			}
+			v, err := time.ParseDuration(r.text)
+			switch {
+			case err != nil:
+				return 0, wrongType(r, `a duration such as "30s" or "10m" `+limits)
+			case v < least || v > most:
+				return 0, fmt.Errorf("%s is out of range %s", r.text, limits)
+			}
+			return v, nil
+		},
+	}
+}
+
+// showDuration writes 10m where the standard library writes 10m0s.
+func showDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,123 @@
+package egress
+
+import "net/netip"
+
+// The reasons that a switch of [Policy] turns off. All others always hold.
+const (
+	reasonLoopback  = "loopback"
+	reasonPrivate   = "private"
+	reasonLinkLocal = "link_local"
+	reasonMulticast = "multicast"
+	reasonCGNAT     = "cgnat"
+	reasonULA       = "ula"
+	reasonMetadata  = "metadata"
+)
+
+// block is one range of addresses and why nobody may be sent there.
+type block struct {
+	prefix netip.Prefix
+	reason string
+}
+
+// metadataV4 is the address under which most clouds hand out credentials.
+func metadataV4() netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 169, 254}) }
+
+// blocks returns the special-purpose ranges of IANA and the clouds' metadata
+// addresses, the most particular first. Some of the latter lie in public space.
+func blocks() []block {
+	table := []struct{ prefix, reason string }{
+		{"169.254.169.254/32", reasonMetadata}, // AWS, Azure, GCP and others
+		{"169.254.170.2/32", reasonMetadata},   // ECS task credentials
+		{"169.254.170.23/32", reasonMetadata},  // EKS pod identity
+		{"100.100.100.200/32", reasonMetadata}, // Alibaba
+		{"192.0.0.192/32", reasonMetadata},     // Oracle
+		{"168.63.129.16/32", reasonMetadata},   // Azure wire server
+		{"fd00:ec2::254/128", reasonMetadata},  // AWS
+		{"fd00:ec2::23/128", reasonMetadata},   // EKS pod identity
+		{"fd20:ce::254/128", reasonMetadata},   // GCP
+
+		{"0.0.0.0/8", "this_network"},
+		{"10.0.0.0/8", reasonPrivate},
+		{"100.64.0.0/10", reasonCGNAT},
+		{"127.0.0.0/8", reasonLoopback},
+		{"169.254.0.0/16", reasonLinkLocal},
+		{"172.16.0.0/12", reasonPrivate},
+		{"192.0.0.0/24", "ietf_protocol"},
+		{"192.0.2.0/24", "documentation"},
+		{"192.88.99.0/24", "deprecated_relay"},
+		{"192.168.0.0/16", reasonPrivate},
+		{"198.18.0.0/15", "benchmark"},
+		{"198.51.100.0/24", "documentation"},
+		{"203.0.113.0/24", "documentation"},
+		{"224.0.0.0/4", reasonMulticast},
+		{"240.0.0.0/4", "reserved"},
+
+		{"::1/128", reasonLoopback},
+		{"::/96", "ipv4_compatible"},
+		{"::ffff:0:0:0/96", "ipv4_translated"},
+		{"64:ff9b::/96", "nat64"},
+		{"64:ff9b:1::/48", "nat64_local"},
+		{"100::/64", "discard"},
+		{"100:0:0:1::/64", "discard"},
+		{"2001::/32", "teredo"},
+		{"2001:db8::/32", "documentation"},
+		{"2001::/23", "ietf_protocol"},
+		{"2002::/16", "sixtofour"},
+		{"3fff::/20", "documentation"},
+		{"fc00::/7", reasonULA},
+		{"fe80::/10", reasonLinkLocal},
+		{"fec0::/10", "site_local"},
+		{"ff00::/8", reasonMulticast},
+	}
+	out := make([]block, len(table))
+	for i, row := range table {
+		out[i] = block{netip.MustParsePrefix(row.prefix), row.reason}
+	}
+	return out
+}
+
+// classify returns why addr is special, or "" for an ordinary public address.
+// An IPv4-mapped address is judged as the IPv4 address that it is.
+func classify(table []block, addr netip.Addr) string {
+	for _, b := range table {
+		if b.prefix.Contains(addr) {
+			return b.reason
+		}
+	}
+	switch {
+	case addr.Is4():
+		return ""
+	case isISATAP(addr):
+		return "isatap"
+	case addr.As16()[0]>>5 != 1: // outside 2000::/3, all that is handed out
+		return "not_global_unicast"
+	}
+	return ""
+}
+
+// isISATAP reports whether addr's interface identifier carries an IPv4 address
+// in the way of RFC 5214.
+func isISATAP(addr netip.Addr) bool {
+	b := addr.As16()
+	return (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
+}
+
+// embedded returns the IPv4 address that an IPv6 transition form carries.
+func embedded(addr netip.Addr) (netip.Addr, bool) {
+	if addr.Is4() {
+		return addr, true
+	}
+	b := addr.As16()
+	last := netip.AddrFrom4([4]byte(b[12:16]))
+	switch {
+	case b[0] == 0x20 && b[1] == 0x02: // 6to4
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	case b[0] == 0x20 && b[1] == 0x01 && b[2] == 0 && b[3] == 0: // Teredo, inverted
+		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
+	case b[0] == 0 && b[1] == 0x64 && b[2] == 0xff && b[3] == 0x9b, // NAT64
+		[8]byte(b[:8]) == [8]byte{}, // compatible, translated
+		isISATAP(addr):
+		return last, true
+	}
+	return netip.Addr{}, false
+}

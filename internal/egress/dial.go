@@ -1,0 +1,78 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Time limits of setting up a connection.
+const (
+	dialTimeout      = 10 * time.Second // all addresses of a host together
+	minDialShare     = 2 * time.Second  // what one address gets at least
+	handshakeTimeout = 10 * time.Second
+	keepAlive        = 30 * time.Second
+	idleTimeout      = 90 * time.Second
+)
+
+// dial opens a connection to one of the checked addresses of address, which is
+// host:port as net/http writes it. The addresses are tried in turn.
+func (e *Egress) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("dial: %w", err)
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
+		host = "[" + host + "]" // SplitHostPort took the brackets off
+	}
+	addrs, err := e.addresses(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	return e.dialFirst(ctx, network, addrs, port)
+}
+
+// dialFirst tries addrs in order and shares the remaining time among them.
+func (e *Egress) dialFirst(ctx context.Context, network string, addrs []netip.Addr, port string) (net.Conn, error) {
+	var last error
+	for i, addr := range addrs {
+		conn, err := e.dialOne(ctx, network, net.JoinHostPort(addr.String(), port), len(addrs)-i)
+		if err == nil {
+			return conn, nil
+		}
+		last = err
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, last
+}
+
+func (e *Egress) dialOne(ctx context.Context, network, address string, left int) (net.Conn, error) {
+	share := dialTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		share = max(time.Until(deadline)/time.Duration(left), minDialShare)
+	}
+	d := net.Dialer{Timeout: share, KeepAlive: keepAlive, Control: e.control}
+	return d.DialContext(ctx, network, address)
+}
+
+// control checks the address again at connect(2), whatever led there.
+func (e *Egress) control(_, address string, _ syscall.RawConn) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	if err := e.check("", target.Addr()); err != nil {
+		return err
+	}
+	if e.self[netip.AddrPortFrom(target.Addr().Unmap(), target.Port())] {
+		return &BlockedError{Reason: "self", Addr: target.Addr().Unmap()}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package egress
+
+import "net/netip"
+
+// Policy says which addresses a guarded client may reach. The zero value blocks
+// only what no switch governs (metadata services, reserved and transition
+// ranges); [DefaultPolicy] is what a server starts with.
+type Policy struct {
+	BlockLoopback  bool // 127.0.0.0/8, ::1 and the names of localhost
+	BlockPrivate   bool // RFC 1918 and the names of inner networks
+	BlockLinkLocal bool // 169.254.0.0/16, fe80::/10
+	BlockMulticast bool // 224.0.0.0/4, ff00::/8
+	BlockCGNAT     bool // 100.64.0.0/10
+	BlockULAv6     bool // fc00::/7
+
+	// ExtraBlocked are further forbidden ranges, of any class.
+	ExtraBlocked []netip.Prefix
+
+	// Allowlist overrides every rule about addresses and names, with one
+	// exception: 169.254.169.254 is reached only when it has a /32 of its own.
+	Allowlist []netip.Prefix
+}
+
+// DefaultPolicy blocks every class and allows nothing explicitly.
+func DefaultPolicy() Policy {
+	return Policy{
+		BlockLoopback: true, BlockPrivate: true, BlockLinkLocal: true,
+		BlockMulticast: true, BlockCGNAT: true, BlockULAv6: true,
+	}
+}
+
+// verdict returns why addr may not be reached, or "" when it may.
+func (p Policy) verdict(table []block, addr netip.Addr) string {
+	addr = addr.Unmap().WithZone("")
+	if !addr.IsValid() {
+		return "no_address"
+	}
+	if p.allows(addr) {
+		return ""
+	}
+	if contains(p.ExtraBlocked, addr) {
+		return "extra_blocked"
+	}
+	if reason := classify(table, addr); p.blocks(reason) {
+		return reason
+	}
+	return ""
+}
+
+// blocks reports whether the class called reason is refused.
+func (p Policy) blocks(reason string) bool {
+	switch reason {
+	case "":
+		return false
+	case reasonLoopback:
+		return p.BlockLoopback
+	case reasonPrivate:
+		return p.BlockPrivate
+	case reasonLinkLocal:
+		return p.BlockLinkLocal
+	case reasonMulticast:
+		return p.BlockMulticast
+	case reasonCGNAT:
+		return p.BlockCGNAT
+	case reasonULA:
+		return p.BlockULAv6
+	}
+	return true
+}
+
+// allows reports whether the allow-list names addr. An IPv6 form that carries
+// the metadata address needs that address's own /32 too.
+func (p Policy) allows(addr netip.Addr) bool {
+	metadata := metadataV4()
+	if v4, ok := embedded(addr); ok && v4 == metadata && !p.listsAlone(metadata) {
+		return false
+	}
+	return contains(p.Allowlist, addr)
+}
+
+func (p Policy) listsAlone(addr netip.Addr) bool {
+	for _, prefix := range p.Allowlist {
+		if prefix := unmap(prefix); prefix.Addr() == addr && prefix.IsSingleIP() {
+			return true
+		}
+	}
+	return false
+}
+
+// blocksName reports whether a host name of the given class is refused before
+// its addresses are known.
+func (p Policy) blocksName(class nameClass) bool {
+	switch class {
+	case nameLocalhost:
+		return p.BlockLoopback
+	case nameInternal, nameSingleLabel:
+		return p.BlockPrivate
+	}
+	return false
+}
+
+func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
+	for _, prefix := range prefixes {
+		if unmap(prefix).Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// unmap turns a prefix of IPv4-mapped addresses into the IPv4 prefix that it is.
+func unmap(p netip.Prefix) netip.Prefix {
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p
+}

@@ -1,0 +1,83 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+)
+
+// maxAddresses is how many addresses one name may have.
+const maxAddresses = 64
+
+// Resolver looks up the addresses of an absolute host name (one with a final
+// dot, so that no search domain is tried). A [*net.Resolver] is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// addresses returns the addresses that may be dialled for a host as it stands in
+// a URL. One forbidden address forbids the host.
+func (e *Egress) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	name, addr, reason := readHost(host)
+	if reason != "" {
+		return nil, &BlockedError{Reason: reason, Host: host}
+	}
+	if addr.IsValid() {
+		return []netip.Addr{addr}, e.check(name, addr)
+	}
+	if class := classifyName(name); e.policy.blocksName(class) {
+		return e.allowedAddresses(ctx, name, class)
+	}
+	return e.resolve(ctx, name)
+}
+
+// resolve looks a name up once and checks every answer.
+func (e *Egress) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+	addrs, err := e.resolver.LookupNetIP(ctx, "ip", name+".")
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w", name, err)
+	}
+	switch {
+	case len(addrs) == 0:
+		return nil, &BlockedError{Reason: "no_address", Host: name}
+	case len(addrs) > maxAddresses:
+		return nil, &BlockedError{Reason: "too_many_addresses", Host: name}
+	}
+	for _, addr := range addrs {
+		if err := e.check(name, addr); err != nil {
+			return nil, err
+		}
+	}
+	return addrs, nil
+}
+
+// allowedAddresses resolves a name of a refused class: it passes only when the
+// allow-list names every one of its addresses. The refusal is the same whether
+// the name exists or not, so that it tells nobody what the inner network knows.
+func (e *Egress) allowedAddresses(ctx context.Context, name string, class nameClass) ([]netip.Addr, error) {
+	refusal := &BlockedError{Reason: class.reason(), Host: name}
+	if len(e.policy.Allowlist) == 0 {
+		return nil, refusal
+	}
+	addrs, err := e.resolver.LookupNetIP(ctx, "ip", name+".")
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil || len(addrs) == 0 || len(addrs) > maxAddresses {
+		return nil, refusal
+	}
+	for _, addr := range addrs {
+		if !e.policy.allows(addr.Unmap().WithZone("")) {
+			return nil, refusal
+		}
+	}
+	return addrs, nil
+}
+
+// check judges one address of the host called name.
+func (e *Egress) check(name string, addr netip.Addr) error {
+	if reason := e.policy.verdict(e.table, addr); reason != "" {
+		return &BlockedError{Reason: reason, Addr: addr.Unmap().WithZone(""), Host: name}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package egress
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// maxURL is the length from which a URL is refused, in bytes.
+const maxURL = 4096
+
+// Target is where a URL points, read in the one way that every parser agrees on.
+type Target struct {
+	Scheme string     // http or https
+	Host   string     // lower case, without brackets and final dot
+	Addr   netip.Addr // set when the host is an IP literal
+	Port   uint16     // the scheme's own when the URL names none
+}
+
+// ParseTarget reads where rawURL points. It accepts only URLs that all parsers
+// read alike: plain ASCII, http or https, no user information, no fragment,
+// canonical IP literals, an ordinary port. Everything else is a [*BlockedError].
+// It judges the shape of the URL only, not whether the address may be reached.
+func ParseTarget(rawURL string) (Target, error) {
+	if reason := checkURL(rawURL); reason != "" {
+		return Target{}, &BlockedError{Reason: reason}
+	}
+	scheme, rest, found := strings.Cut(rawURL, ":")
+	scheme = strings.ToLower(scheme)
+	if !found || scheme != "http" && scheme != "https" {
+		return Target{}, &BlockedError{Reason: "scheme"}
+	}
+	authority, ok := strings.CutPrefix(rest, "//")
+	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
+		authority = authority[:i]
+	}
+	switch {
+	case !ok || authority == "":
+		return Target{}, &BlockedError{Reason: "no_host"}
+	case strings.Contains(authority, "@"):
+		return Target{}, &BlockedError{Reason: "userinfo"}
+	case strings.Contains(rest, "#"):
+		return Target{}, &BlockedError{Reason: "fragment"}
+	}
+	return parseAuthority(scheme, authority)
+}
+
+// checkURL refuses what parsers are known to clean up in different ways.
+func checkURL(rawURL string) string {
+	if len(rawURL) >= maxURL {
+		return "url_too_long"
+	}
+	for i := range len(rawURL) {
+		if c := rawURL[i]; c <= ' ' || c >= 0x7f || c == '\\' {
+			return "url_char"
+		}
+	}
+	return ""
+}
+
+func parseAuthority(scheme, authority string) (Target, error) {
+	host, port := authority, ""
+	if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
+		host, port = authority[:i], authority[i:]
+	}
+	name, addr, reason := readHost(host)
+	if reason != "" {
+		return Target{}, &BlockedError{Reason: reason, Host: host}
+	}
+	number, ok := readPort(scheme, port)
+	if !ok {
+		return Target{}, &BlockedError{Reason: "port", Host: host}
+	}
+	return Target{Scheme: scheme, Host: name, Addr: addr, Port: number}, nil
+}
+
+// readPort reads a port with its colon, or the scheme's default for "".
+func readPort(scheme, port string) (uint16, bool) {
+	if port == "" {
+		if scheme == "http" {
+			return 80, true
+		}
+		return 443, true
+	}
+	digits := port[1:]
+	if digits == "" || digits[0] == '0' || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || badPort(uint16(n)) {
+		return 0, false
+	}
+	return uint16(n), true
+}
+
+// badPort reports whether a port belongs to a protocol that can be confused by
+// an HTTP request: the list of the Fetch standard, and the usual databases,
+// caches and control planes.
+func badPort(port uint16) bool {
+	switch port {
+	case 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95,
+		101, 102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179,
+		389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587,
+		601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+		6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080:
+		return true
+	case 445, 1433, 1521, 2375, 2376, 2379, 2380, 3306, 3389, 5432, 5672, 6379, 10250, 11211, 27017:
+		return true
+	}
+	return false
+}

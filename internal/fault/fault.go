@@ -1,0 +1,71 @@
+// Package fault is the one type of error that a caller of the gateway may see:
+// a code, which each surface maps to a status, and a message that is safe to
+// show. Every other error is internal: it is logged, and the caller is told no
+// more than that.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code says what kind of failure it is.
+type Code string
+
+// The codes.
+const (
+	Invalid       Code = "invalid"       // the request is malformed
+	Unprocessable Code = "unprocessable" // well-formed, and impossible
+	TooLarge      Code = "too_large"
+	Unauthorized  Code = "unauthorized"
+	Forbidden     Code = "forbidden"
+	NotFound      Code = "not_found"
+	Method        Code = "method" // the path exists, not for this method
+	Conflict      Code = "conflict"
+	Limited       Code = "limited"
+	Upstream      Code = "upstream" // somebody whom we called failed
+	Unavailable   Code = "unavailable"
+	Internal      Code = "internal"
+)
+
+// Error is a failure that its caller may see.
+type Error struct {
+	Code       Code
+	Reason     string // a stable word for programs, such as model_not_found; may be empty
+	Message    string // what happened and what to do, for people
+	Param      string // the part of the request that is wrong; may be empty
+	RetryAfter time.Duration
+	Err        error // the cause, for the log only
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %v", e.Message, e.Err)
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New returns an error with a formatted message.
+func New(code Code, reason, format string, args ...any) *Error {
+	return &Error{Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// In returns e with the part of the request that it is about.
+func (e *Error) In(param string) *Error {
+	e.Param = param
+	return e
+}
+
+// From returns err as an *Error: itself if it is one, otherwise an internal one
+// that hides it.
+func From(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: Internal, Reason: "internal_error", Message: "the gateway failed; its log says why", Err: err}
+}

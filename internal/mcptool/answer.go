@@ -1,0 +1,205 @@
+package mcptool
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Limits of one answer, in bytes.
+const (
+	maxAnswer    = 16 << 20
+	maxErrorBody = 64 << 10
+)
+
+// answer reads the HTTP answer to one call.
+type answer struct {
+	transport *transport
+	request   *http.Request
+	exchange  *exchange
+	id        json.RawMessage
+	method    string
+}
+
+// read turns resp into what the layer above may see, and takes over release.
+// JSON is read at once; events are read as that layer asks for them.
+func (a *answer) read(ctx context.Context, resp *http.Response, release func()) (*http.Response, error) {
+	body := &closing{resp.Body, release}
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		_ = body.Close()
+		return a.reply(resp, a.fail(errEncoded)), nil
+	}
+	limit := int64(maxAnswer)
+	if !success(resp) {
+		limit = maxErrorBody
+	}
+	bytesLeft := &capped{body, limit}
+	src := bufio.NewReader(bytesLeft)
+	if success(resp) && isEvents(src, resp.Header.Get("Content-Type")) {
+		return a.wrap(resp, "text/event-stream", a.stream(ctx, src, body, bytesLeft)), nil
+	}
+	data, err := io.ReadAll(src)
+	if err != nil {
+		err = readFailure(ctx, err) // before closing, which ends ctx
+	}
+	_ = body.Close()
+	return a.reply(resp, a.settleJSON(resp, data, err)), nil
+}
+
+// settleJSON judges a whole body, or what was read of it before err.
+func (a *answer) settleJSON(resp *http.Response, data []byte, err error) []byte {
+	if err != nil && success(resp) {
+		return a.fail(err)
+	}
+	f, err := decodeFrame(data)
+	switch {
+	case err == nil && f.answers(a.id) && (success(resp) || present(f.Error)):
+		return a.settle(f)
+	case !success(resp):
+		return a.fail(&statusError{resp.StatusCode})
+	case len(bytes.TrimSpace(data)) == 0:
+		return a.fail(fmt.Errorf("%w: it is empty", errMalformed))
+	case err != nil:
+		return a.fail(fmt.Errorf("%w: content type %.100q", errMalformed, resp.Header.Get("Content-Type")))
+	}
+	return a.fail(fmt.Errorf("%w: it answers another request", errMalformed))
+}
+
+// settle records the frame that answers the request and returns the one that the
+// SDK is to see.
+func (a *answer) settle(f frame) []byte {
+	if present(f.Error) {
+		e := decodeRPCError(f.Error)
+		a.exchange.update(func(o *outcome) { o.rpc = e })
+		return a.encodeError(e)
+	}
+	a.exchange.update(func(o *outcome) { o.result = f.Result })
+	return a.encodeResult(f.Result)
+}
+
+// fail records why there is no answer and returns an error frame in its place:
+// a read error would make the SDK close the session under all other calls.
+func (a *answer) fail(err error) []byte {
+	a.exchange.update(func(o *outcome) { o.err = err })
+	return a.encodeError(&rpcError{Code: codeInternal, Message: err.Error()})
+}
+
+// encodeResult builds the frame for the SDK. Only the handshake's results matter
+// to it, and those tool definitions that ask for headers.
+func (a *answer) encodeResult(result json.RawMessage) []byte {
+	switch a.method {
+	case methodCall:
+		result = json.RawMessage(`{"content":[]}`)
+	case methodList:
+		result = headerTools(result)
+	}
+	return encode(struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  json.RawMessage `json:"result"`
+	}{"2.0", a.id, result})
+}
+
+func (a *answer) encodeError(e *rpcError) []byte {
+	seen := struct {
+		Code    int64           `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data,omitempty"`
+	}{int64(e.Code), e.Message, nil}
+	if a.method == methodDiscover && len(e.Data) <= maxErrorBody {
+		seen.Data = e.Data // the versions that the server supports
+	}
+	return encode(struct {
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   any             `json:"error"`
+	}{"2.0", a.id, seen})
+}
+
+// encode marshals what is known to be valid JSON.
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode frame: %v", err))
+	}
+	return data
+}
+
+func (a *answer) reply(resp *http.Response, frame []byte) *http.Response {
+	return a.wrap(resp, "application/json", io.NopCloser(bytes.NewReader(frame)))
+}
+
+// wrap makes the answer for the SDK. The session id passes only where one is
+// given out; at any other time it could only break the session.
+func (a *answer) wrap(resp *http.Response, contentType string, body io.ReadCloser) *http.Response {
+	out := respond(a.request, http.StatusOK, contentType, body)
+	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && a.method == methodInitialize && success(resp) {
+		out.Header.Set("Mcp-Session-Id", id)
+	}
+	return out
+}
+
+func success(resp *http.Response) bool { return resp.StatusCode/100 == 2 }
+
+// isEvents tells an event stream from JSON by its first bytes and, where they
+// leave it open, by the content type, because servers mislabel both.
+func isEvents(src *bufio.Reader, contentType string) bool {
+	for n := 1; ; n++ {
+		head, err := src.Peek(n)
+		start := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+		switch {
+		case len(start) > 0 && (start[0] == '{' || start[0] == '['):
+			return false
+		case beginsEvent(start):
+			return true
+		case err != nil, n > 64, len(start) > len("event:"):
+			return mediaType(contentType) == "text/event-stream"
+		}
+	}
+}
+
+// beginsEvent reports whether an event stream can begin with start.
+func beginsEvent(start []byte) bool {
+	for _, field := range []string{":", "data:", "event:", "id:", "retry:"} {
+		if bytes.HasPrefix(start, []byte(field)) {
+			return true
+		}
+	}
+	return false
+}
+
+// readFailure names the error of reading a body.
+func readFailure(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return errTooLarge
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", errNoAnswer, err)
+}
+
+// capped reads at most left bytes and then fails.
+type capped struct {
+	io.Reader
+	left int64
+}
+
+// Read implements [io.Reader].
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		var one [1]byte
+		if n, err := c.Reader.Read(one[:]); n == 0 {
+			return 0, err
+		}
+		return 0, errTooLarge
+	}
+	n, err := c.Reader.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}

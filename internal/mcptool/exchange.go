@@ -1,0 +1,156 @@
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Failures of an answer. They belong to one request and leave the session alone.
+var (
+	errTooLarge  = errors.New("answer too large")
+	errNoAnswer  = errors.New("connection closed before the answer")
+	errMalformed = errors.New("answer is no JSON-RPC")
+	errEncoded   = errors.New("answer has a content encoding that was not asked for")
+)
+
+// statusError is an HTTP status that is no success, without a JSON-RPC error.
+type statusError struct{ status int }
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("HTTP status %d (%s)", e.status, http.StatusText(e.status))
+}
+
+// outcome is what became of a request. At most one of result, rpc and err is set.
+type outcome struct {
+	method     string
+	sent       bool // a connection was had: the request may have arrived
+	hadSession bool // it named a session
+	connecting bool // it belongs to the handshake, so that no call was sent
+	status     int  // of the HTTP answer; 0 = none
+
+	result json.RawMessage // as the server sent it
+	rpc    *rpcError       // the server's own refusal
+	err    error           // why there is neither
+}
+
+// failed reports whether the server gave no JSON-RPC answer.
+func (o outcome) failed() bool { return o.err != nil }
+
+// fatal returns the error that ends the run, or nil.
+func (o outcome) fatal() error {
+	var f tool.Fatal
+	if errors.As(o.err, &f) {
+		return f
+	}
+	return nil
+}
+
+// gone reports that the session is no more, so that the request was not carried
+// out and belongs to a new session.
+func (o outcome) gone() bool {
+	if o.connecting || !o.hadSession {
+		return errors.Is(o.err, errSessionLost) && !o.sent
+	}
+	switch o.status {
+	case http.StatusNotFound:
+		return o.rpc == nil || !o.rpc.aboutRequest()
+	case http.StatusBadRequest:
+		return o.rpc != nil && o.rpc.aboutSession()
+	}
+	return errors.Is(o.err, errSessionLost) && !o.sent
+}
+
+// transient reports a failure that another try may not meet.
+func (o outcome) transient() bool {
+	if o.status >= 500 || o.status == http.StatusTooManyRequests {
+		return o.status != http.StatusNotImplemented && o.result == nil
+	}
+	switch {
+	case o.err == nil, o.fatal() != nil, o.status/100 > 2:
+		return false
+	case errors.Is(o.err, errTooLarge), errors.Is(o.err, errMalformed), errors.Is(o.err, errEncoded),
+		errors.Is(o.err, errRedirect), errors.Is(o.err, errHeaders), errors.Is(o.err, errClosed):
+		return false
+	}
+	return true
+}
+
+// repeatable reports whether to try again, given whether the call itself may be
+// repeated.
+func (o outcome) repeatable(call bool) bool {
+	return o.transient() && (call || o.connecting || !o.sent)
+}
+
+// exchange collects the outcome of one request while the transport performs it.
+// It travels to the transport in the request's context.
+type exchange struct {
+	key string // the idempotency key to send; "" = none
+
+	mu  sync.Mutex // guards out
+	out outcome
+}
+
+// exchangeKey is the key under which a context carries an *exchange.
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, x *exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, x)
+}
+
+// exchangeOf returns the exchange that ctx carries, or one that nobody reads.
+func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	return &exchange{}
+}
+
+// begin opens the record of a request; a handshake has several.
+func (x *exchange) begin(method string, hadSession bool) {
+	x.update(func(o *outcome) { *o = outcome{method: method, hadSession: hadSession} })
+}
+
+// method returns the method of the latest request.
+func (x *exchange) method() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.out.method
+}
+
+func (x *exchange) update(f func(*outcome)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f(&x.out)
+}
+
+// finish returns the outcome; err is what the layer above made of it and counts
+// only where the transport saw nothing wrong.
+func (x *exchange) finish(err error) outcome {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.out
+	if o.err == nil && o.rpc == nil && o.result == nil {
+		o.err = err
+		if err == nil {
+			o.err = errNoAnswer
+		}
+	}
+	return o
+}
+
+// handshaken returns the outcome of a handshake that failed with err, also where
+// the server's last answer was well formed.
+func (x *exchange) handshaken(err error) outcome {
+	o := x.finish(err)
+	if o.result != nil {
+		o.result, o.err = nil, err
+	}
+	o.connecting = true
+	return o
+}

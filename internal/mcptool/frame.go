@@ -1,0 +1,89 @@
+package mcptool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Codes of JSON-RPC errors that mean something to us.
+const (
+	codeMethodNotFound = -32601
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+)
+
+// frame is one JSON-RPC message. Params and Result are the bytes as sent.
+type frame struct {
+	ID     json.RawMessage `json:"id"`
+	Method *string         `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// decodeFrame reads one JSON-RPC message. Bytes that are no UTF-8 become U+FFFD;
+// a message that is UTF-8 keeps its bytes.
+func decodeFrame(data []byte) (frame, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if !utf8.Valid(data) {
+		data = bytes.ToValidUTF8(data, []byte("\ufffd"))
+	}
+	var f frame
+	if err := json.Unmarshal(data, &f); err != nil {
+		return frame{}, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return f, nil
+}
+
+// answers reports whether f answers the request with the given id. An error
+// without an id does: the server could not read which request it was.
+func (f frame) answers(id json.RawMessage) bool {
+	switch {
+	case f.Method != nil:
+		return false
+	case present(f.Error):
+		return bytes.Equal(f.ID, id) || !present(f.ID)
+	}
+	return f.Result != nil && bytes.Equal(f.ID, id)
+}
+
+// asks reports whether f is a request of the server that waits for an answer.
+func (f frame) asks() bool {
+	return f.Method != nil && present(f.ID) && strings.ContainsAny(string(f.ID[:1]), `"-0123456789`)
+}
+
+// rpcError is a JSON-RPC error object.
+type rpcError struct {
+	Code    float64         `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// decodeRPCError reads an error object as well as it can be read.
+func decodeRPCError(raw json.RawMessage) *rpcError {
+	var e rpcError
+	if err := json.Unmarshal(raw, &e); err == nil {
+		return &e
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		text = "malformed error object"
+	}
+	return &rpcError{Code: codeInternal, Message: text}
+}
+
+// aboutRequest reports an error that concerns the request itself.
+func (e *rpcError) aboutRequest() bool {
+	return e.Code == codeMethodNotFound || e.Code == codeInvalidParams
+}
+
+// aboutSession reports an error by which servers without a proper 404 say that
+// they do not know the session.
+func (e *rpcError) aboutSession() bool {
+	return strings.Contains(strings.ToLower(e.Message), "session")
+}
+
+// present reports whether a JSON value is there and not null.
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

@@ -1,0 +1,68 @@
+package mcptool
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Waiting times between two tries.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 2 * time.Second
+)
+
+// do performs request in the live session and repeats it as far as it may be
+// repeated: after failures that another try may not meet, if the request may be
+// executed twice or was provably not sent.
+func (c *Client) do(ctx context.Context, repeatable bool, request func(*session) outcome) outcome {
+	for try := 0; ; try++ {
+		o := c.once(ctx, request)
+		if !o.repeatable(repeatable) || try >= c.server.MaxRetries || ctx.Err() != nil {
+			return o
+		}
+		c.log.Debug("mcp request failed and is tried again", "method", o.method, "try", try+1, "status", o.status)
+		if sleep(ctx, pause(try)) != nil {
+			return o
+		}
+	}
+}
+
+// pause doubles with each try and is drawn from the upper half of its range, so
+// that many callers of a server that comes back do not meet.
+func pause(try int) time.Duration {
+	d := min(firstPause<<min(try, 10), maxPause)
+	return d/2 + rand.N(d/2)
+}
+
+// once performs request once, in a second session where the first one is gone,
+// which the server says before it executes anything.
+func (c *Client) once(ctx context.Context, request func(*session) outcome) outcome {
+	s, o := c.session(ctx)
+	if s == nil {
+		return o
+	}
+	o = request(s)
+	switch {
+	case o.gone():
+		c.retire(s)
+		if s, o = c.session(ctx); s == nil {
+			return o
+		}
+		return request(s)
+	case o.rpc != nil && o.rpc.Code == mcp.CodeHeaderMismatch:
+		// This session has not seen the tool whose arguments it must repeat in
+		// headers, or it has changed. The server refused before it ran anything.
+		if _, o := c.pages(ctx, s); o.failed() || o.rpc != nil {
+			return o
+		}
+		return request(s)
+	case s.bare != nil && o.status/100 == 4 && o.status != http.StatusTooManyRequests:
+		c.agree("", false) // the server may have learnt initialize since
+		c.retire(s)
+	}
+	return o
+}

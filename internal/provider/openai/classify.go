@@ -1,0 +1,94 @@
+package openai
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// classify says what may be done about a failure. Status is 0 where the
+// failure came inside an answer and named none.
+func classify(status int, d details) model.Class {
+	switch {
+	case filtered(d):
+		return model.Filtered
+	case rejects(status) && tooLong(d):
+		return model.TooLong
+	case d.has("tool_use_failed"): // Groq: the model wrote no valid call; it may the next time
+		return model.Transient
+	case d.has("insufficient_quota", "billing_hard_limit_reached"): // waiting does not help
+		return model.Target
+	case rejects(status) && credentials(d):
+		return model.Target
+	}
+	switch status {
+	case 0:
+		return classifyWords(d)
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return model.Transient
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusGone:
+		return model.Target
+	}
+	switch {
+	case status >= 500:
+		return model.Transient
+	case status >= 400:
+		return model.Invalid
+	}
+	return model.Target // a redirect: this is not the provider's address
+}
+
+// classifyWords classifies a failure that has no status.
+func classifyWords(d details) model.Class {
+	switch {
+	case d.has("rate_limit", "overloaded", "unavailable", "timeout", "server_error"):
+		return model.Transient
+	case d.has("auth", "permission", "not_found", "api_key"):
+		return model.Target
+	case d.has("invalid_request", "bad_request", "badrequest", "validation"):
+		return model.Invalid
+	}
+	return model.Transient
+}
+
+// rejects reports whether the status says that the request is refused as it is.
+func rejects(status int) bool {
+	switch status {
+	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// has reports whether code or type contain one of the words.
+func (d details) has(words ...string) bool { return containsAny(d.words, words...) }
+
+func filtered(d details) bool {
+	return d.has("content_filter", "content_policy_violation", "responsibleaipolicyviolation")
+}
+
+func credentials(d details) bool {
+	return d.has("invalid_api_key", "authentication", "model_not_found") ||
+		containsAny(strings.ToLower(d.message), "incorrect api key", "invalid api key", "api key not valid")
+}
+
+// tooLong knows the codes and, for the providers that have none, the words.
+func tooLong(d details) bool {
+	return d.has("context_length_exceeded", "exceed_context_size", "context_window_exceeded") ||
+		containsAny(strings.ToLower(d.message),
+			"maximum context length", "max context length", "context length exceeded", "exceeds the context",
+			"context window", "available context size", "maximum prompt length", "prompt is too long",
+			"prompt too long", "input is too long", "too many input tokens", "maximum number of tokens",
+			"reduce the length of the messages")
+}
+
+func containsAny(s string, words ...string) bool {
+	for _, w := range words {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,152 @@
+package openai
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func TestErrorAnswers(t *testing.T) {
+	long := `{"error":{"message":"This model's maximum context length is 10 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}`
+	for _, tt := range []struct {
+		name    string
+		status  int
+		body    string
+		class   model.Class
+		message string
+	}{
+		{"a bad request", 400, `{"error":{"message":"no","type":"invalid_request_error"}}`, model.Invalid, "no"},
+		{"an unprocessable one", 422, `{"detail":[{"loc":["body"],"msg":"field required"},{"msg":"x"}]}`, model.Invalid, "field required; x"},
+		{"one that is too large", 413, `{"detail":"too large"}`, model.Invalid, "too large"},
+		{"a context that does not fit", 400, long, model.TooLong, "This model's maximum context length is 10 tokens."},
+		{"the same in llama.cpp's words", 400, `{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}`, model.TooLong, "the request exceeds the available context size"},
+		{"the same in vLLM's words", 400, `{"object":"error","message":"This model's maximum context length is 8 tokens","type":"BadRequestError","code":400}`, model.TooLong, "This model's maximum context length is 8 tokens"},
+		{"no credentials", 401, `{"error":"who?"}`, model.Target, "who?"},
+		{"no money", 402, `{"message":"pay"}`, model.Target, "pay"},
+		{"forbidden", 403, ``, model.Target, ""},
+		{"an unknown model", 404, `{"error":{"message":"m","code":"model_not_found"}}`, model.Target, "m"},
+		{"a bad key as bad request", 400, `{"error":"Incorrect API key provided: x"}`, model.Target, "Incorrect API key provided: x"},
+		{"a bad key in a list", 400, `[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]`, model.Target, "API key not valid."},
+		{"a redirect", 302, `<html>`, model.Target, ""},
+		{"a time-out", 408, ``, model.Transient, ""},
+		{"a conflict", 409, ``, model.Transient, ""},
+		{"a rate limit", 429, `{"error":{"message":"slow","code":"rate_limit_exceeded"}}`, model.Transient, "slow"},
+		{"a used-up quota", 429, `{"error":{"message":"q","type":"insufficient_quota","code":"insufficient_quota"}}`, model.Target, "q"},
+		{"a rate limit that speaks of tokens", 429, `{"error":{"message":"maximum context length"}}`, model.Transient, "maximum context length"},
+		{"a broken server", 500, `oops`, model.Transient, "oops"},
+		{"a gateway's page", 502, `<html>bad gateway</html>`, model.Transient, ""},
+		{"overload", 529, `{"error":{"type":"overloaded_error","message":"o"}}`, model.Transient, "o"},
+		{"a content filter", 400, `{"error":{"message":"f","code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}`, model.Filtered, "f"},
+		{"a call that the provider could not parse", 400, `{"error":{"message":"f","code":"tool_use_failed"}}`, model.Transient, "f"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := serve(t, answer(tt.status, map[string]string{"Location": "http://elsewhere/"}, tt.body))
+			turn, err := p.Stream(t.Context(), &model.Request{}, nil)
+			var e *model.Error
+			if !errors.As(err, &e) || turn != nil {
+				t.Fatal(turn, err)
+			}
+			if e.Class != tt.class || e.Status != tt.status || e.Message != tt.message || string(e.Body) != tt.body {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+func TestErrorHeaderAndBody(t *testing.T) {
+	p := serve(t, answer(503, map[string]string{
+		"Retry-After": "2", "Content-Type": "application/json", "X-Request-Id": "r", "X-Ratelimit-Remaining": "0", "Set-Cookie": "c", "Openai-Organization": "o",
+	}, strings.Repeat("x", 100<<10)))
+	_, err := p.Stream(t.Context(), &model.Request{}, nil)
+	var e *model.Error
+	if !errors.As(err, &e) || len(e.Body) != 64<<10 || e.RetryAfter != 2*time.Second {
+		t.Fatal(err)
+	}
+	want := http.Header{"Retry-After": {"2"}, "Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "X-Ratelimit-Remaining": {"0"}}
+	if diff := cmp.Diff(want, e.Header); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tt := range []struct {
+		after, ms string
+		want      time.Duration
+	}{
+		{"", "", 0}, {"2", "", 2 * time.Second}, {"0.5", "", time.Second / 2}, {"2", "1500", 1500 * time.Millisecond}, {"1", "0", time.Second},
+		{"Fri, 02 Jan 2026 03:04:35 GMT", "", 30 * time.Second}, {"Fri, 02 Jan 2026 03:04:00 GMT", "", 0},
+		{"-1", "", 0}, {"soon", "x", 0}, {"1e300", "", 24 * time.Hour}, {"NaN", "", 0},
+	} {
+		h := http.Header{}
+		h.Set("Retry-After", tt.after)
+		h.Set("Retry-After-Ms", tt.ms)
+		if got := retryAfter(h, now); got != tt.want {
+			t.Errorf("%q %q: %v, want %v", tt.after, tt.ms, got, tt.want)
+		}
+	}
+}
+
+func TestErrorsInsideAnAnswerNameTheirClass(t *testing.T) {
+	for body, want := range map[string]model.Class{
+		`{"error":{"message":"m","code":429}}`:                                    model.Transient,
+		`{"error":{"message":"m","code":"401"}}`:                                  model.Target,
+		`{"error":{"message":"m","status_code":400}}`:                             model.Invalid,
+		`{"error":{"message":"m","type":"invalid_request_error"}}`:                model.Invalid,
+		`{"error":{"message":"m","type":"authentication_error"}}`:                 model.Target,
+		`{"error":{"message":"m","type":"server_error"}}`:                         model.Transient,
+		`{"error":{"message":"prompt is too long: 9 tokens > 8"}}`:                model.TooLong,
+		`{"error":{"message":"m"}}`:                                               model.Transient,
+		`{"error":{"error":{"error":{"error":{"message":"too deep"}}}}}`:          model.Transient,
+		`{"choices":[{"error":{"message":"m","code":403}}]}`:                      model.Target,
+		`{"error":{"message":"m","innererror":{"code":"content_filter"}}}`:        model.Filtered,
+		`{"error":{"message":"m","code":"tool_use_failed","status_code":400}}`:    model.Transient,
+		`{"error":{"message":"m","type":"not_found_error","code":"unknown_url"}}`: model.Target,
+	} {
+		if e := answerError([]byte(body)); e.Class != want || e.Status != 200 || string(e.Body) != body {
+			t.Errorf("%s: %+v, want %s", body, e, want)
+		}
+	}
+}
+
+func FuzzDescribe(f *testing.F) {
+	f.Add(`{"error":{"message":"m","code":1,"innererror":{"code":"x"}},"detail":[{"msg":"a"}]}`)
+	f.Add(`[{"error":"x"}]`)
+	f.Fuzz(func(t *testing.T, body string) {
+		d := describe([]byte(body))
+		if classify(d.status, d) == "" || classify(400, d) == "" {
+			t.Error("no class")
+		}
+	})
+}
+
+// broken fails every request.
+type broken struct{ err error }
+
+func (b broken) RoundTrip(r *http.Request) (*http.Response, error) {
+	_ = r.Body.Close()
+	return nil, b.err
+}
+
+func TestNetworkFailuresAreTransient(t *testing.T) {
+	p := New(Options{BaseURL: "http://p/v1", Transport: broken{io.ErrUnexpectedEOF}})
+	for name, call := range map[string]func() error{
+		"stream": func() error { _, err := p.Stream(t.Context(), &model.Request{}, nil); return err },
+		"relay": func() error {
+			_, err := p.Relay(t.Context(), &model.RelayRequest{Path: "/chat/completions"})
+			return err
+		},
+	} {
+		var e *model.Error
+		if err := call(); !errors.As(err, &e) || e.Class != model.Transient || e.Status != 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package openai
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
+
+func appendMessages(dst []byte, items []item.Item) []byte {
+	if len(items) == 0 {
+		return append(dst, `[]`...)
+	}
+	for i := range items {
+		dst = append(dst, "[,"[min(i, 1)])
+		dst = appendMessage(dst, &items[i])
+	}
+	return append(dst, ']')
+}
+
+// appendMessage appends an item as a message: as it is where this dialect
+// wrote it, otherwise made from the plain fields. Reasoning of other dialects
+// has no place here.
+func appendMessage(dst []byte, i *item.Item) []byte {
+	if i.Native.Dialect == Dialect && len(i.Native.JSON) > 0 {
+		return append(dst, i.Native.JSON...)
+	}
+	dst = appendString(append(dst, `{"role":`...), roleOf(i.Role))
+	if i.Name != "" {
+		dst = appendString(append(dst, `,"name":`...), i.Name)
+	}
+	if i.Role == item.Tool {
+		dst = appendString(append(dst, `,"tool_call_id":`...), i.CallID)
+	}
+	dst = append(dst, `,"content":`...)
+	switch i.Role {
+	case item.Assistant:
+		dst = appendAnswer(dst, i)
+	case item.Tool:
+		dst = appendString(dst, resultText(i.Parts))
+	default:
+		dst = appendContent(dst, i)
+	}
+	return append(dst, '}')
+}
+
+// roleOf spells a role. Developer is understood by few compatible providers,
+// and system by all.
+func roleOf(r item.Role) item.Role {
+	if r == item.Developer {
+		return item.System
+	}
+	return r
+}
+
+// appendAnswer appends an assistant's content, refusal and calls.
+func appendAnswer(dst []byte, i *item.Item) []byte {
+	refusal := ""
+	for _, p := range i.Parts {
+		if p.Kind == item.Refusal {
+			refusal += p.Text
+		}
+	}
+	if said := i.Text(); said != "" || len(i.Calls) == 0 && refusal == "" {
+		dst = appendString(dst, said)
+	} else {
+		dst = append(dst, `null`...)
+	}
+	if refusal != "" {
+		dst = appendString(append(dst, `,"refusal":`...), refusal)
+	}
+	for n, c := range i.Calls {
+		if n == 0 {
+			dst = append(dst, `,"tool_calls":`...)
+		}
+		dst = append(dst, "[,"[min(n, 1)])
+		dst = appendString(append(dst, `{"id":`...), c.ID)
+		dst = appendString(append(dst, `,"type":"function","function":{"name":`...), c.Name)
+		dst = appendString(append(dst, `,"arguments":`...), c.Arguments)
+		dst = append(dst, `}}`...)
+	}
+	if len(i.Calls) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
+}
+
+// resultText is a tool's result: this dialect takes text only, so the model is
+// told what else there was.
+func resultText(parts []item.Part) string {
+	if len(parts) == 1 && parts[0].Kind == item.Text {
+		return parts[0].Text
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		switch {
+		case p.Kind == item.Text:
+			b.WriteString(p.Text)
+		case p.URL != "":
+			b.WriteString("[" + string(p.Kind) + ": " + p.URL + "]")
+		default:
+			b.WriteString("[" + string(p.Kind) + " " + p.MIMEType + ": not shown, this model takes text results only]")
+		}
+	}
+	return b.String()
+}
+
+// appendContent appends the content of a system or user message.
+func appendContent(dst []byte, i *item.Item) []byte {
+	plain := true
+	for _, p := range i.Parts {
+		plain = plain && p.Kind == item.Text
+	}
+	if plain {
+		return appendString(dst, i.Text())
+	}
+	for n, p := range i.Parts {
+		dst = append(dst, "[,"[min(n, 1)])
+		dst = appendPart(dst, p)
+	}
+	return append(dst, ']')
+}
+
+func appendPart(dst []byte, p item.Part) []byte {
+	switch p.Kind {
+	case item.Image:
+		dst = appendString(append(dst, `{"type":"image_url","image_url":{"url":`...), dataURL(p))
+		if p.Detail != "" {
+			dst = appendString(append(dst, `,"detail":`...), p.Detail)
+		}
+	case item.Audio:
+		dst = appendString(append(dst, `{"type":"input_audio","input_audio":{"data":`...), p.Data)
+		dst = appendString(append(dst, `,"format":`...), audioFormat(p.MIMEType))
+	case item.File:
+		dst = appendString(append(dst, `{"type":"file","file":{"file_data":`...), dataURL(p))
+		if p.Name != "" {
+			dst = appendString(append(dst, `,"filename":`...), p.Name)
+		}
+	default:
+		dst = appendString(append(dst, `{"type":"text","text":`...), p.Text)
+		return append(dst, '}')
+	}
+	return append(dst, `}}`...)
+}
+
+// dataURL returns the address of a part's bytes.
+func dataURL(p item.Part) string {
+	if p.URL != "" {
+		return p.URL
+	}
+	return "data:" + p.MIMEType + ";base64," + p.Data
+}
+
+func audioFormat(mime string) string {
+	switch mime {
+	case "audio/mpeg", "audio/mp3":
+		return "mp3"
+	case "audio/wav", "audio/x-wav", "audio/wave", "":
+		return "wav"
+	}
+	return strings.TrimPrefix(mime, "audio/")
+}

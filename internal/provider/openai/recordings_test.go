@@ -1,0 +1,243 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func TestRecordings(t *testing.T) { // M01, M06
+	for _, r := range recordings(t) {
+		t.Run(r.name, func(t *testing.T) {
+			p := serve(t, answer(r.response.Status, r.response.Headers, string(r.body)))
+			var h heard
+			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.emit)
+			check(t, r.expected, turn, &h, err)
+		})
+	}
+}
+
+func check(t *testing.T, want expected, turn *model.Turn, h *heard, err error) {
+	t.Helper()
+	if want.Error != nil {
+		var e *model.Error
+		if !errors.As(err, &e) || e.Status != want.Error.Status || e.Message != want.Error.Message || e.Class == "" || len(e.Body) == 0 {
+			t.Errorf("error %#v, want %+v", err, want.Error)
+		}
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if h.text != want.Text || h.reasoning != want.Reasoning {
+		t.Errorf("text %q, want %q\nreasoning %q, want %q", h.text, want.Text, h.reasoning, want.Reasoning)
+	}
+	if turn == nil {
+		if want.Error == nil || want.Error.InStream {
+			t.Error("no turn")
+		}
+		return
+	}
+	if turn.Item.Text() != want.Text || !sameText(want.ID, turn.ID) || !sameText(want.Model, turn.Model) || !sameText(want.Refusal, h.refusal) {
+		t.Errorf("id %q, model %q, refusal %q, text %q", turn.ID, turn.Model, h.refusal, turn.Item.Text())
+	}
+	checkCalls(t, want, turn)
+	if want.Error != nil {
+		return
+	}
+	if string(turn.Stop) != want.FinishReason.Normalized || !sameText(want.FinishReason.Raw, turn.RawStop) {
+		t.Errorf("stop %q of %q, want %+v", turn.Stop, turn.RawStop, want.FinishReason)
+	}
+	var usage model.Usage
+	if u := want.Usage; u != nil {
+		usage = model.Usage{Input: u.Input, Output: u.Output, Total: u.Total, CachedInput: u.CachedInput, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning}
+	}
+	if diff := cmp.Diff(usage, turn.Usage); diff != "" {
+		t.Error("usage", diff)
+	}
+	if !json.Valid(turn.Item.Native.JSON) {
+		t.Errorf("native is no JSON: %s", turn.Item.Native.JSON)
+	}
+}
+
+func sameText(want *string, got string) bool {
+	return want == nil && got == "" || want != nil && *want == got
+}
+
+func checkCalls(t *testing.T, want expected, turn *model.Turn) {
+	t.Helper()
+	if len(turn.Calls) != len(want.ToolCalls) || len(turn.Item.Calls) != len(want.ToolCalls) {
+		t.Fatalf("%d calls, %d complete, want %d", len(turn.Calls), len(turn.Item.Calls), len(want.ToolCalls))
+	}
+	for i, w := range want.ToolCalls {
+		c := turn.Calls[i]
+		raw := string(w.Arguments)
+		if w.ArgumentsRaw != nil {
+			raw = *w.ArgumentsRaw
+		}
+		if !sameText(w.ID, c.ID) || c.Name != w.Name || c.Arguments != raw || !c.Complete {
+			t.Errorf("call %d: %+v, want %s(%s)", i, c, w.Name, raw)
+		}
+	}
+}
+
+// outcome is everything that an answer's decoding shows.
+type outcome struct {
+	turn   *model.Turn
+	deltas []model.Delta
+	err    string
+}
+
+func decodeAll(src io.Reader) outcome {
+	var h heard
+	turn, err := decode(src, h.emit)
+	return outcome{turn, h.deltas, fmt.Sprint(err)}
+}
+
+// The outcome does not depend on where the network cuts.
+func TestRecordingsAtAnySplit(t *testing.T) {
+	for _, r := range recordings(t) {
+		if r.response.Status != 200 {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			want := decodeAll(bytes.NewReader(r.body))
+			if got := decodeAll(iotest.OneByteReader(bytes.NewReader(r.body))); !reflect.DeepEqual(got, want) {
+				t.Errorf("byte by byte: %+v, want %+v", got, want)
+			}
+			random := rand.New(rand.NewPCG(1, uint64(len(r.body))))
+			for range 40 {
+				at := random.IntN(len(r.body) + 1)
+				halves := io.MultiReader(bytes.NewReader(r.body[:at]), bytes.NewReader(r.body[at:]))
+				if got := decodeAll(halves); !reflect.DeepEqual(got, want) {
+					t.Errorf("split at %d: %+v, want %+v", at, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Cut off anywhere, a stream never yields a turn that looks finished before
+// its end, nor a call that is not the one of the whole stream.
+func TestRecordingsCutOff(t *testing.T) { // G07
+	for _, r := range recordings(t) {
+		if r.response.Status != 200 || !r.streamed || r.expected.Error != nil {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			whole := decodeAll(bytes.NewReader(r.body)).turn
+			random := rand.New(rand.NewPCG(2, uint64(len(r.body))))
+			for range 60 {
+				at := random.IntN(len(r.body))
+				got := decodeAll(bytes.NewReader(r.body[:at]))
+				if got.err == "<nil>" {
+					if got.turn.Stop != whole.Stop || got.turn.Item.Text() != whole.Item.Text() {
+						t.Fatalf("cut at %d: %+v", at, got.turn)
+					}
+					continue
+				}
+				if got.turn == nil {
+					continue
+				}
+				for i, c := range got.turn.Calls {
+					if got.turn.Stop != "" || c.Complete && !reflect.DeepEqual(c, whole.Calls[i]) {
+						t.Fatalf("cut at %d: %+v", at, got.turn)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What a provider accepted goes out as it was.
+func TestRecordedMessagesGoBackUnchanged(t *testing.T) { // M01
+	for _, r := range recordings(t) {
+		if len(r.request.Body.Messages) == 0 {
+			continue
+		}
+		req := &model.Request{Model: "m", Dialect: Dialect}
+		for _, m := range r.request.Body.Messages {
+			req.Items = append(req.Items, item.Item{Role: item.User, Native: item.Native{Dialect: Dialect, JSON: m}})
+		}
+		for _, tool := range r.request.Body.Tools {
+			req.Tools = append(req.Tools, model.Tool{Native: tool})
+		}
+		var got struct{ Messages, Tools []json.RawMessage }
+		if err := json.Unmarshal(New(Options{BaseURL: "http://p"}).encode(req), &got); err != nil {
+			t.Fatal(r.name, err)
+		}
+		if diff := cmp.Diff(r.request.Body.Messages, got.Messages); diff != "" {
+			t.Error(r.name, diff)
+		}
+		if diff := cmp.Diff(r.request.Body.Tools, got.Tools); diff != "" {
+			t.Error(r.name, diff)
+		}
+	}
+}
+
+// The turn of each recorded first request, with the recorded results, makes
+// the second request of the same exchange.
+func TestRecordedToolLoops(t *testing.T) { // M05
+	for _, tt := range []struct{ first, second string }{
+		{"fantasy-open-aicommon-openai-gpt-5-multi-tool-1", "fantasy-open-aicommon-openai-gpt-5-multi-tool-2"},
+		{"fantasy-open-aicommon-openai-gpt-5-multi-tool-streaming-1", "fantasy-open-aicommon-openai-gpt-5-multi-tool-streaming-2"},
+		{"fantasy-vercel-common-gpt-5-multi-tool-streaming-1", "fantasy-vercel-common-gpt-5-multi-tool-streaming-2"},
+		{"fantasy-vercel-thinking-claude-sonnet-4-thinking-streaming-1", "fantasy-vercel-thinking-claude-sonnet-4-thinking-streaming-2"},
+		{"fantasy-vercel-thinking-claude-sonnet-4-sig-thinking-1", "fantasy-vercel-thinking-claude-sonnet-4-sig-thinking-2"},
+	} {
+		t.Run(tt.first, func(t *testing.T) {
+			turn := decodeAll(bytes.NewReader(byName(t, tt.first).body)).turn
+			var sent []json.RawMessage
+			req := &model.Request{Items: []item.Item{turn.Item}}
+			for _, m := range byName(t, tt.second).request.Body.Messages {
+				var msg struct {
+					Role, Content string
+					CallID        string `json:"tool_call_id"`
+				}
+				_ = json.Unmarshal(m, &msg)
+				switch msg.Role {
+				case "assistant":
+					sent = append(sent, m)
+				case "tool":
+					sent = append(sent, m)
+					req.Items = append(req.Items, item.NewResult(msg.CallID, msg.Content, false))
+				}
+			}
+			var got struct{ Messages []json.RawMessage }
+			if err := json.Unmarshal(New(Options{BaseURL: "http://p"}).encode(req), &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(loosely(t, sent), loosely(t, got.Messages)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// loosely reads messages without what the recorded client left to itself: an
+// empty content, the vendor's metadata, and spaces in arguments.
+func loosely(t *testing.T, list []json.RawMessage) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for _, raw := range list {
+		var m map[string]any
+		if err := json.Unmarshal(raw, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m["content"] == nil || m["content"] == "" {
+			delete(m, "content")
+		}
+		delete(m, "provider_metadata")
+		all = append(all, m)
+	}
+	return all
+}

@@ -1,0 +1,108 @@
+package openai
+
+import (
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// turn returns what has been put together. Without an end it is a partial turn.
+func (a *assembly) turn() *model.Turn {
+	t := &model.Turn{ID: a.id, Model: a.model, Calls: a.calls.all(), RawStop: a.raw, Usage: a.usage}
+	t.Item = item.Item{Role: item.Assistant, Native: item.Native{Dialect: Dialect, JSON: a.native()}}
+	for _, p := range []item.Part{
+		{Kind: item.Reasoning, Text: string(a.reasoning)},
+		{Kind: item.Text, Text: string(a.content.text)},
+		{Kind: item.Refusal, Text: string(a.refusal)},
+	} {
+		if p.Text != "" {
+			t.Item.Parts = append(t.Item.Parts, p)
+		}
+	}
+	for _, c := range t.Calls {
+		if c.Complete {
+			t.Item.Calls = append(t.Item.Calls, c.Call)
+		}
+	}
+	if a.ended {
+		t.Stop = a.stop()
+	}
+	return t
+}
+
+// stop settles the two reasons that depend on whether there are calls.
+func (a *assembly) stop() model.Stop {
+	stop := stopOf(a.raw)
+	switch {
+	case stop == model.StopEnd && len(a.calls.list) > 0:
+		return model.StopCalls
+	case stop == model.StopCalls && len(a.calls.list) == 0:
+		return model.StopEnd
+	}
+	return stop
+}
+
+// stopOf maps a finish reason; one that is not known ends the turn.
+func stopOf(raw string) model.Stop {
+	switch raw {
+	case "tool_calls", "tool_use", "function_call":
+		return model.StopCalls
+	case "length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "model_length":
+		return model.StopLength
+	case "content_filter", "refusal", "guardrail_intervened", "SAFETY", "RECITATION",
+		"PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "MODEL_ARMOR":
+		return model.StopFilter
+	}
+	return model.StopEnd
+}
+
+// native returns the message as the provider would have sent it whole, with
+// the calls that are complete: what goes back with the next request.
+func (a *assembly) native() []byte {
+	dst := make([]byte, 0, 256+2*len(a.content.text)+2*len(a.reasoning))
+	dst = append(dst, `{"role":"assistant","content":`...)
+	done := slices.ContainsFunc(a.calls.list, func(c call) bool { return c.complete })
+	if len(a.content.text) == 0 && len(a.content.parts) == 0 && (done || len(a.refusal) > 0) {
+		dst = append(dst, `null`...)
+	} else {
+		dst = a.content.appendTo(dst)
+	}
+	if len(a.refusal) > 0 {
+		dst = appendString(append(dst, `,"refusal":`...), a.refusal)
+	}
+	dst = a.extra.appendTo(dst)
+	if done {
+		dst = a.calls.appendTo(append(dst, `,"tool_calls":`...))
+	}
+	return append(dst, '}')
+}
+
+// addUsage takes a usage object. Some providers repeat it on every chunk, as
+// totals: the last one counts.
+func (a *assembly) addUsage(v []byte) {
+	if !isKind(v, '{') {
+		return
+	}
+	var u model.Usage
+	for name, v := range members(v) {
+		switch string(name) {
+		case "prompt_tokens":
+			u.Input = number(v, 0)
+		case "completion_tokens":
+			u.Output = number(v, 0)
+		case "total_tokens":
+			u.Total = number(v, 0)
+		case "prompt_tokens_details":
+			u.CachedInput = number(member(v, "cached_tokens"), u.CachedInput)
+			u.CacheWrite = number(member(v, "cache_write_tokens"), u.CacheWrite)
+		case "prompt_cache_hit_tokens": // DeepSeek
+			u.CachedInput = max(u.CachedInput, number(v, 0))
+		case "cache_creation_input_tokens": // gateways to Anthropic
+			u.CacheWrite = max(u.CacheWrite, number(v, 0))
+		case "completion_tokens_details":
+			u.Reasoning = number(member(v, "reasoning_tokens"), 0)
+		}
+	}
+	a.usage = u
+}

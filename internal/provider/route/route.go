@@ -1,0 +1,108 @@
+// Package route finds the providers that serve a model name.
+package route
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Provider is one model API and the names that it serves.
+type Provider struct {
+	Name   string
+	Models []string // exact names and globs
+	Model  model.Model
+}
+
+// Target is a provider together with its own name for the model.
+type Target struct {
+	Provider string
+	Name     string
+	Model    model.Model
+}
+
+// Router maps model names to providers. It never changes.
+type Router struct{ providers []Provider }
+
+// New returns a Router over the providers, the preferred ones first.
+func New(providers []Provider) *Router { return &Router{slices.Clone(providers)} }
+
+// Resolve returns the targets for a model name, best first: providers that list
+// the name exactly, then those with a glob that matches. "provider/model"
+// always means the provider called so. Nil means that nobody serves it.
+func (r *Router) Resolve(name string) []Target {
+	if p, rest, ok := strings.Cut(name, "/"); ok {
+		for _, provider := range r.providers {
+			if provider.Name == p && rest != "" {
+				return []Target{{provider.Name, rest, provider.Model}}
+			}
+		}
+	}
+	for _, serves := range []func(Provider, string) bool{Provider.lists, Provider.globs} {
+		var targets []Target
+		for _, p := range r.providers {
+			if serves(p, name) {
+				targets = append(targets, Target{p.Name, name, p.Model})
+			}
+		}
+		if targets != nil {
+			return targets
+		}
+	}
+	return nil
+}
+
+// Known is a name that can be asked for.
+type Known struct {
+	Name     string
+	Provider string
+}
+
+// Known returns the names that the providers list, globs left out, each once.
+func (r *Router) Known() []Known {
+	var known []Known
+	seen := map[string]bool{}
+	for _, p := range r.providers {
+		for _, m := range p.Models {
+			if !isGlob(m) && !seen[m] {
+				seen[m] = true
+				known = append(known, Known{m, p.Name})
+			}
+		}
+	}
+	return known
+}
+
+// Hints returns names and patterns for a message to somebody who asked for a
+// name that nobody serves.
+func (r *Router) Hints() []string {
+	var hints []string
+	for _, p := range r.providers {
+		for _, m := range p.Models {
+			if !slices.Contains(hints, m) {
+				hints = append(hints, m)
+			}
+		}
+	}
+	return hints
+}
+
+func (p Provider) lists(name string) bool { return slices.Contains(p.Models, name) && !isGlob(name) }
+
+func (p Provider) globs(name string) bool {
+	return name != "" && slices.ContainsFunc(p.Models, func(pattern string) bool { return matches(pattern, name) })
+}
+
+func isGlob(pattern string) bool { return strings.ContainsAny(pattern, "*?[") }
+
+// matches is a glob in which * also stands for slashes: model names have them.
+func matches(pattern, name string) bool {
+	if !isGlob(pattern) {
+		return false
+	}
+	flat := strings.NewReplacer("/", "\x00")
+	ok, err := path.Match(flat.Replace(pattern), flat.Replace(name))
+	return ok && err == nil
+}

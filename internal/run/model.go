@@ -1,0 +1,208 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// The waits between attempts when the provider does not say: 250 ms, 500 ms, …
+// each with as much jitter on top.
+const (
+	firstWait = 250 * time.Millisecond
+	maxWait   = 4 * time.Second
+)
+
+// callModel makes one model call and records how it ended.
+func (d *drive) callModel(a loop.CallModel) error {
+	if !d.waitUntil(a.NotBefore) {
+		return nil // the run is over; noticeEnd says why
+	}
+	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose}
+	if err := d.append(nil, started); err != nil {
+		return err
+	}
+	d.said = false
+	if a.Purpose == loop.PurposeRaw {
+		return d.relay(a)
+	}
+	d.emit(event.RoundStarted{Round: a.Round, Attempt: a.Attempt})
+	d.log.Debug("model call", "round", a.Round, "attempt", a.Attempt)
+	turn, err := d.req.Targets[a.Target].Model.Stream(d.ctx, d.modelRequest(a), func(delta model.Delta) error {
+		return d.pass(a.Round, delta)
+	})
+	if err != nil && (turn == nil || !hasCompleteCall(turn)) {
+		return d.fail(a, turn, err)
+	}
+	return d.record(a, turn)
+}
+
+// waitUntil waits for a time in Unix milliseconds and reports whether the run
+// goes on then.
+func (d *drive) waitUntil(at int64) bool {
+	wait := time.UnixMilli(at).Sub(d.o.Now())
+	if at == 0 || wait <= 0 {
+		return d.ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-d.ctx.Done():
+		return false
+	}
+}
+
+func (d *drive) modelRequest(a loop.CallModel) *model.Request {
+	req := &model.Request{
+		Model:     d.req.Targets[a.Target].Name,
+		Items:     d.transcript(d.state.Transcript),
+		MaxTokens: d.req.MaxTokens,
+		Params:    d.req.Params,
+		Dialect:   d.req.Dialect,
+	}
+	if !a.OfferTools {
+		return req
+	}
+	offered := d.tools.Offered()
+	req.Tools = make([]model.Tool, 0, len(d.req.ClientTools)+len(offered))
+	req.Tools = append(append(req.Tools, d.req.ClientTools...), offered...)
+	if a.ChoiceAsAsked {
+		req.ToolChoice = d.req.ToolChoice
+	} else if d.req.ToolChoice.Mode != "" && len(req.Tools) > 0 {
+		req.ToolChoice = model.ToolChoice{Mode: "auto"}
+	}
+	return req
+}
+
+// pass reports a delta of the model.
+func (d *drive) pass(round int, delta model.Delta) error {
+	if delta.Text == "" {
+		return nil
+	}
+	d.said = d.said || d.req.Live
+	switch delta.Kind {
+	case model.TextDelta:
+		d.emit(event.TextDelta{Round: round, Text: delta.Text})
+	case model.ReasoningDelta:
+		d.emit(event.ReasoningDelta{Round: round, Text: delta.Text})
+	case model.RefusalDelta:
+		d.emit(event.RefusalDelta{Round: round, Text: delta.Text})
+	}
+	return context.Cause(d.ctx)
+}
+
+func hasCompleteCall(turn *model.Turn) bool {
+	for _, c := range turn.Calls {
+		if c.Complete {
+			return true
+		}
+	}
+	return false
+}
+
+// record appends a turn. A turn that broke after complete calls is one: they
+// run, and the model is asked again.
+func (d *drive) record(a loop.CallModel, turn *model.Turn) error {
+	ref := fmt.Sprintf("turn:%d", a.Round)
+	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage}
+	for _, c := range turn.Calls {
+		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
+	}
+	if err := d.append(d.store(ref, []item.Item{turn.Item}), body); err != nil {
+		return err
+	}
+	d.emit(event.RoundDone{Round: a.Round, Stop: turn.Stop, Usage: turn.Usage})
+	return nil
+}
+
+// fail appends how the attempt failed. What was said of it stays with its row.
+func (d *drive) fail(a loop.CallModel, turn *model.Turn, err error) error {
+	failure := asModelError(err)
+	if d.ctx.Err() != nil {
+		failure = &model.Error{Class: model.Gone, Err: context.Cause(d.ctx)}
+	}
+	d.failed = failure
+	d.log.Warn("model call failed", "round", a.Round, "attempt", a.Attempt, "class", failure.Class, "error", failure.Error())
+	ref := fmt.Sprintf("failure:%d.%d", a.Round, a.Attempt)
+	body := loop.TurnFailed{
+		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: d.said,
+		RetryAt: d.o.Now().Add(d.retryWait(a.Attempt, failure)).UnixMilli(),
+	}
+	rows := []Row{{ref, map[string]any{"error": failure.Error(), "body": string(failure.Body)}}}
+	if turn != nil {
+		body.Usage = turn.Usage
+		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
+		rows = append(rows, Row{body.PartialRef, []item.Item{turn.Item}})
+	}
+	return d.append(rows, body)
+}
+
+func asModelError(err error) *model.Error {
+	var failure *model.Error
+	if errors.As(err, &failure) {
+		return failure
+	}
+	return &model.Error{Class: model.Transient, Err: err}
+}
+
+// retryWait is how long to wait before the next attempt: what the provider
+// asked for, or twice as long as the last time; jitter on top.
+func (d *drive) retryWait(attempt int, failure *model.Error) time.Duration {
+	if failure.RetryAfter > 0 {
+		return failure.RetryAfter + d.o.Jitter(failure.RetryAfter/10)
+	}
+	wait := time.Duration(math.Min(float64(firstWait)*math.Pow(2, float64(attempt-1)), float64(maxWait)))
+	return wait + d.o.Jitter(wait)
+}
+
+// relay passes the request on and the answer back, whatever they say.
+func (d *drive) relay(a loop.CallModel) error {
+	target := d.req.Targets[a.Target].Model
+	relayer, ok := target.(model.Relayer)
+	if !ok {
+		return d.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})
+	}
+	answer, err := relayer.Relay(d.ctx, d.req.Raw)
+	if err != nil {
+		return d.fail(a, nil, err)
+	}
+	defer answer.Body.Close()
+	d.req.Raw.Body = nil // a stream may be open for long after its request was sent
+	d.emit(event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
+	d.said = true
+	if err := d.pump(answer.Body); err != nil {
+		return d.fail(a, nil, err)
+	}
+	return d.append(nil, loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd})
+}
+
+// pump passes the bytes on as they come: one event for each read.
+func (d *drive) pump(body io.Reader) error {
+	buf := relayBuffers.Get().(*[]byte)
+	defer relayBuffers.Put(buf)
+	for {
+		n, err := body.Read(*buf)
+		if n > 0 {
+			d.emit(event.RelayBody{Data: (*buf)[:n]})
+			if cause := context.Cause(d.ctx); cause != nil {
+				return cause
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return &model.Error{Class: model.Transient, Err: err}
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package run
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/toolexec"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// prepared is what a call that is to run needs.
+type prepared struct {
+	entry     *catalog.Entry
+	arguments json.RawMessage
+}
+
+// prepare looks the calls up, parses and validates them.
+func (d *drive) prepare(a loop.PrepareTools) error {
+	rules := toolexec.Rules{ClientTools: d.clientNames(), Validation: d.req.ArgValidation}
+	bodies := make([]loop.Body, len(a.Calls))
+	var rows []Row
+	for i, key := range a.Calls {
+		c, _ := d.state.Call(key)
+		p := toolexec.Prepare(d.tools, rules, key, c.Name, d.rawArguments(c))
+		if p.Verdict == loop.Run {
+			p.ArgsRef = "args:" + string(key)
+			rows = append(rows, Row{p.ArgsRef, p.Arguments})
+			d.keepArguments(key, prepared{p.Entry, p.Arguments})
+		}
+		bodies[i] = p.CallPrepared
+	}
+	return d.append(rows, bodies...)
+}
+
+func (d *drive) keepArguments(key loop.CallKey, p prepared) {
+	if d.args == nil {
+		d.args = map[loop.CallKey]prepared{}
+	}
+	d.args[key] = p
+}
+
+// rawArguments returns what the model wrote.
+func (d *drive) rawArguments(c loop.Call) string {
+	for i, tc := range d.state.Turn.Calls {
+		if loop.Key(d.state.Turn.Round, i) == c.Key {
+			return tc.Arguments
+		}
+	}
+	return ""
+}
+
+// answer gives calls a result without executing them.
+func (d *drive) answer(a loop.AnswerCalls) error {
+	var rows []Row
+	bodies := make([]loop.Body, len(a.Calls))
+	for i, key := range a.Calls {
+		c, _ := d.state.Call(key)
+		text := a.Text
+		if c.Prepared != nil && a.Outcome == loop.Error {
+			text = c.Prepared.Answer
+		}
+		body, more := d.done(c, c.Attempt, toolexec.Done{Outcome: a.Outcome, Text: text}, 0)
+		bodies[i], rows = body, append(rows, more...)
+	}
+	if err := d.append(rows, bodies...); err != nil {
+		return err
+	}
+	for _, key := range a.Calls {
+		c, _ := d.state.Call(key)
+		d.emit(d.toolDone(c, a.Outcome, d.items[c.ResultRef][0].Text(), 0))
+	}
+	return nil
+}
+
+// done returns the fact that ends a call and the rows that hold its result.
+func (d *drive) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
+	ref := "result:" + string(c.Key)
+	result := item.NewResult(c.ProviderID, r.Text, r.Outcome != loop.OK)
+	return loop.CallDone{
+		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest, MS: took.Milliseconds(),
+	}, d.store(ref, []item.Item{result})
+}
+
+// outcome is how one execution ended.
+type outcome struct {
+	index int
+	done  toolexec.Done
+	err   error
+	took  time.Duration
+}
+
+// execute records the intent to run all the calls, runs them at the same time
+// and records each as it ends. The order of the results is the rules' affair.
+func (d *drive) execute(a loop.ExecuteTools) error {
+	calls, err := d.intend(a.Calls)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	defer cancel()
+	results := make(chan outcome)
+	for i, c := range calls {
+		d.emit(d.toolStarted(c))
+		go func() { results <- d.executeOne(ctx, i, c) }()
+	}
+	var failed error
+	for range calls {
+		r := <-results
+		if err := d.settle(calls[r.index], r); err != nil && failed == nil {
+			failed = err
+		}
+		if failed != nil || d.state.Ended != "" {
+			cancel() // the run is over: the others need not finish
+		}
+	}
+	return failed
+}
+
+// intend appends call_started for every call before anything is sent.
+func (d *drive) intend(keys []loop.CallKey) ([]loop.Call, error) {
+	bodies := make([]loop.Body, len(keys))
+	for i, key := range keys {
+		c, _ := d.state.Call(key)
+		bodies[i] = loop.CallStarted{Key: key, Attempt: c.Attempt + 1, IdemKey: d.idempotencyKey(c)}
+	}
+	if err := d.append(nil, bodies...); err != nil {
+		return nil, err
+	}
+	calls := make([]loop.Call, len(keys))
+	for i, key := range keys {
+		calls[i], _ = d.state.Call(key)
+	}
+	return calls, nil
+}
+
+func (d *drive) executeOne(ctx context.Context, index int, c loop.Call) outcome {
+	p := d.args[c.Key]
+	begin := time.Now()
+	done, err := toolexec.Execute(ctx, p.entry, tool.Call{
+		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
+		Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c),
+	}, d.req.ResultMaxBytes)
+	return outcome{index, done, err, time.Since(begin)}
+}
+
+// settle records how a call ended. One that was cut off by the end of the run
+// stays open: nobody knows what became of it, and the rules say so.
+func (d *drive) settle(c loop.Call, r outcome) error {
+	if r.err != nil {
+		return d.stopped(r.err, c.Prepared.Server)
+	}
+	body, rows := d.done(c, c.Attempt, r.done, r.took)
+	if err := d.append(rows, body); err != nil {
+		return err
+	}
+	d.log.Debug("tool call", "call", c.Key, "tool", c.Name, "outcome", r.done.Outcome, "ms", r.took.Milliseconds())
+	d.emit(d.toolDone(c, r.done.Outcome, r.done.Text, r.took))
+	return nil
+}
+
+// idempotencyKey is the same for every attempt of a call and for no other call;
+// a reading call needs none.
+func (d *drive) idempotencyKey(c loop.Call) string {
+	if c.Prepared.Class == tool.Read {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(d.req.Org + "\x00" + d.lease.RunID + "\x00" + string(c.Key)))
+	return "turnpike:" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))
+}
+
+func (d *drive) toolStarted(c loop.Call) event.ToolStarted {
+	return event.ToolStarted{
+		Round: d.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: c.Prepared.Server, Arguments: d.args[c.Key].arguments,
+	}
+}
+
+func (d *drive) toolDone(c loop.Call, o loop.Outcome, text string, took time.Duration) event.ToolDone {
+	e := event.ToolDone{Round: d.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: string(o), Text: text, Duration: took}
+	if c.Prepared != nil {
+		e.Server = c.Prepared.Server
+	}
+	return e
+}

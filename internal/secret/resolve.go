@@ -1,0 +1,96 @@
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// MaxSize is the largest credential, in bytes.
+const MaxSize = 64 << 10
+
+// ErrNoVault is returned for a secret: reference, because no vault is there to
+// look it up in.
+var ErrNoVault = errors.New("the vault of secret: references is not built yet in this version; use env:NAME or file:PATH")
+
+// Resolver looks references up. It is safe for concurrent use when its
+// environment is. It holds nothing: a changed file or variable is seen by the
+// next call.
+type Resolver struct {
+	env func(string) (string, bool)
+}
+
+// NewResolver returns a Resolver that reads variables with env, such as
+// os.LookupEnv, and files from disk.
+func NewResolver(env func(string) (string, bool)) *Resolver {
+	return &Resolver{env: env}
+}
+
+// Resolve returns the text with its reference replaced by what it names. A
+// variable that is not set, a file that cannot be read, and a credential that
+// is empty, too large or no single line are errors that say which reference is
+// meant and nothing of its content. An empty text gives an empty value.
+func (r *Resolver) Resolve(ctx context.Context, t Text) (Value, error) {
+	if t.ref == "" {
+		return NewValue(t.plain()), nil
+	}
+	s, err := r.lookup(ctx, t.ref)
+	if err != nil {
+		return Value{}, err
+	}
+	if err := checkContent(s); err != nil {
+		return Value{}, fmt.Errorf("%s %w", t.ref, err)
+	}
+	return NewValue(t.plain() + s), nil
+}
+
+func (r *Resolver) lookup(ctx context.Context, ref Ref) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	switch ref.Kind() {
+	case Env:
+		s, ok := r.env(ref.Name())
+		if !ok {
+			return "", fmt.Errorf("environment variable %s is not set", ref.Name())
+		}
+		return s, nil
+	case File:
+		return readFile(ref.Name())
+	}
+	return "", fmt.Errorf("%s: %w", ref, ErrNoVault)
+}
+
+// readFile reads a secret file without the newline that editors put at its end.
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+2)) // a full-size credential, a newline, and one byte to tell
+	if err != nil {
+		return "", err
+	}
+	s, cut := strings.CutSuffix(string(data), "\n")
+	if cut {
+		s = strings.TrimSuffix(s, "\r")
+	}
+	return s, nil
+}
+
+// checkContent refuses what no credential is and no header can carry.
+func checkContent(s string) error {
+	switch {
+	case s == "":
+		return errors.New("is empty")
+	case len(s) > MaxSize:
+		return fmt.Errorf("is larger than %d bytes", MaxSize)
+	case strings.ContainsFunc(s, isControl):
+		return errors.New("has a control character, such as a line break")
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// asked is what the client wants of the answer's form.
+type asked struct {
+	stream       bool
+	includeUsage bool
+}
+
+// decode fills the request from a body's members; of a repeated member the last
+// counts. What the loop does not interpret goes on to the provider as it is.
+func decode(req *run.Request, members []member) (asked, error) {
+	var a asked
+	var messages json.RawMessage
+	for i, m := range members {
+		if repeatedLater(members, i) {
+			continue
+		}
+		var err error
+		switch m.name {
+		case "model":
+		case "messages":
+			messages = m.value
+		case "tools":
+			req.ClientTools, err = decodeTools(m.value)
+		case "tool_choice":
+			req.ToolChoice = decodeToolChoice(m.value)
+		case "stream":
+			err = decodeInto(m, &a.stream)
+		case "n":
+			err = checkN(m)
+		case "stream_options":
+			var options struct {
+				IncludeUsage bool `json:"include_usage"`
+			}
+			err = decodeInto(m, &options)
+			a.includeUsage = options.IncludeUsage
+			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value})
+		default:
+			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value})
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	var err error
+	req.Items, err = decodeMessages(messages)
+	return a, err
+}
+
+func repeatedLater(members []member, i int) bool {
+	for _, later := range members[i+1:] {
+		if later.name == members[i].name {
+			return true
+		}
+	}
+	return false
+}
+
+func decodeInto(m member, into any) error {
+	if err := json.Unmarshal(m.value, into); err != nil {
+		return fault.New(fault.Invalid, "invalid_type", "%s: %v", m.name, plain(err)).In(m.name)
+	}
+	return nil
+}
+
+// plain words a decoding error for somebody who does not know our types.
+func plain(err error) string {
+	if t, ok := err.(*json.UnmarshalTypeError); ok {
+		where := ""
+		if t.Field != "" {
+			where = t.Field + ": "
+		}
+		return fmt.Sprintf("%sa %s does not fit here", where, t.Value)
+	}
+	return err.Error()
+}
+
+// checkN refuses several answers: a loop has one.
+func checkN(m member) error {
+	var n *int
+	if err := decodeInto(m, &n); err != nil {
+		return err
+	}
+	if n != nil && *n > 1 {
+		return fault.New(fault.Invalid, "unsupported_value", "n = %d: the agent loop gives one answer; "+
+			"ask for one, or switch the loop off for this request with the header turnpike-mcp-disabled: true", *n).In("n")
+	}
+	return nil
+}
+
+// wireMessage is what the loop needs to know of a message.
+type wireMessage struct {
+	Role       item.Role       `json:"role"`
+	Name       string          `json:"name"`
+	Content    json.RawMessage `json:"content"`
+	Refusal    string          `json:"refusal"`
+	ToolCallID string          `json:"tool_call_id"`
+	ToolCalls  []wireCall      `json:"tool_calls"`
+}
+
+type wireCall struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+func decodeMessages(raw json.RawMessage) ([]item.Item, error) {
+	var messages []json.RawMessage
+	if err := json.Unmarshal(raw, &messages); raw == nil || err != nil || len(messages) == 0 {
+		return nil, fault.New(fault.Invalid, "missing_required_parameter", "messages must be an array with at least one message").In("messages")
+	}
+	items := make([]item.Item, len(messages))
+	for i, m := range messages {
+		at := fmt.Sprintf("messages[%d]", i)
+		var w wireMessage
+		if err := json.Unmarshal(m, &w); err != nil {
+			return nil, fault.New(fault.Invalid, "invalid_type", "%s: %s", at, plain(err)).In(at)
+		}
+		if w.Role == "" {
+			return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no role", at).In(at + ".role")
+		}
+		parts, err := decodeContent(w.Content)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "invalid_type", "%s.content: %s", at, plain(err)).In(at + ".content")
+		}
+		items[i] = w.item(parts, m)
+	}
+	return items, nil
+}
+
+func (w wireMessage) item(parts []item.Part, native json.RawMessage) item.Item {
+	it := item.Item{Role: w.Role, Name: w.Name, Parts: parts, CallID: w.ToolCallID, Native: item.Native{Dialect: Dialect, JSON: native}}
+	if w.Refusal != "" {
+		it.Parts = append(it.Parts, item.Part{Kind: item.Refusal, Text: w.Refusal})
+	}
+	for _, c := range w.ToolCalls {
+		it.Calls = append(it.Calls, item.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
+	return it
+}
+
+// wirePart is one element of a content array.
+type wirePart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL struct {
+		URL    string `json:"url"`
+		Detail string `json:"detail"`
+	} `json:"image_url"`
+	InputAudio struct {
+		Data   string `json:"data"`
+		Format string `json:"format"`
+	} `json:"input_audio"`
+	File struct {
+		FileData string `json:"file_data"`
+		FileID   string `json:"file_id"`
+		Filename string `json:"filename"`
+	} `json:"file"`
+}
+
+// decodeContent reads a string, null or an array of parts. Kinds that this
+// version does not know stay in the item's native form.
+func decodeContent(raw json.RawMessage) ([]item.Part, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	if raw[0] == '"' {
+		var text string
+		err := json.Unmarshal(raw, &text)
+		return []item.Part{{Kind: item.Text, Text: text}}, err
+	}
+	var wire []wirePart
+	if err := json.Unmarshal(raw, &wire); err != nil {
+		return nil, err
+	}
+	var parts []item.Part
+	for _, p := range wire {
+		switch p.Type {
+		case "text":
+			parts = append(parts, item.Part{Kind: item.Text, Text: p.Text})
+		case "refusal":
+			parts = append(parts, item.Part{Kind: item.Refusal, Text: p.Refusal})
+		case "image_url":
+			parts = append(parts, item.Part{Kind: item.Image, URL: p.ImageURL.URL, Detail: p.ImageURL.Detail})
+		case "input_audio":
+			parts = append(parts, item.Part{Kind: item.Audio, Data: p.InputAudio.Data, MIMEType: "audio/" + p.InputAudio.Format})
+		case "file":
+			parts = append(parts, item.Part{Kind: item.File, Data: p.File.FileData, URL: p.File.FileID, Name: p.File.Filename})
+		}
+	}
+	return parts, nil
+}
+
+// wireTool is a tool of the client: a function, or a custom tool with a name.
+type wireTool struct {
+	Type     string `json:"type"`
+	Function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+	Custom struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	} `json:"custom"`
+}
+
+func decodeTools(raw json.RawMessage) ([]model.Tool, error) {
+	var natives []json.RawMessage
+	if err := json.Unmarshal(raw, &natives); err != nil {
+		return nil, fault.New(fault.Invalid, "invalid_type", "tools: %s", plain(err)).In("tools")
+	}
+	tools := make([]model.Tool, len(natives))
+	for i, native := range natives {
+		at := fmt.Sprintf("tools[%d]", i)
+		var w wireTool
+		if err := json.Unmarshal(native, &w); err != nil {
+			return nil, fault.New(fault.Invalid, "invalid_type", "%s: %s", at, plain(err)).In(at)
+		}
+		def := tool.Definition{Name: w.Function.Name, Description: w.Function.Description, InputSchema: w.Function.Parameters}
+		if w.Type == "custom" {
+			def = tool.Definition{Name: w.Custom.Name, Description: w.Custom.Description}
+		}
+		tools[i] = model.Tool{Definition: def, Native: native}
+	}
+	return tools, nil
+}
+
+func decodeToolChoice(raw json.RawMessage) model.ToolChoice {
+	choice := model.ToolChoice{Native: raw}
+	if json.Unmarshal(raw, &choice.Mode) == nil {
+		if string(raw) == "null" {
+			return model.ToolChoice{}
+		}
+		return choice
+	}
+	var w wireTool
+	if json.Unmarshal(raw, &w) == nil {
+		choice.Mode, choice.Name = "named", w.Function.Name
+	}
+	return choice
+}

@@ -1,0 +1,192 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+)
+
+// MaxBody is the most bytes of a request body, from reference/reliability 4.6.
+const MaxBody = 10 << 20
+
+// Runner performs runs. Implemented by *run.Runner.
+type Runner interface {
+	Run(ctx context.Context, req *run.Request, sink run.Sink) error
+}
+
+// Options are what a Handler needs; all are required.
+type Options struct {
+	Runner     Runner
+	Router     *route.Router
+	Heartbeats *sse.Heartbeats
+	Log        *slog.Logger
+}
+
+// Handler answers POST /v1/chat/completions.
+type Handler struct{ o Options }
+
+// New returns a Handler.
+func New(o Options) *Handler { return &Handler{o} }
+
+// Serve answers one request of an authenticated caller.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller org.Caller) {
+	if err := h.serve(w, r, caller); err != nil {
+		h.logInternal(err)
+		WriteError(w, err)
+	}
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller org.Caller) error {
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	members, err := scan(body)
+	if err != nil {
+		return err
+	}
+	name, err := modelName(members)
+	if err != nil {
+		return err
+	}
+	targets, err := h.targets(name)
+	if err != nil {
+		return err
+	}
+	req := &run.Request{
+		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: "chat",
+		Model: name, Targets: targets, Dialect: Dialect,
+	}
+	if !caller.Org.LoopActive() || optedOut(r.Header) {
+		return h.relay(w, r, req, spliceModel(body, members, targets[0].Name, name))
+	}
+	return h.loop(w, r, req, members, caller)
+}
+
+// loop runs the agent loop and answers in the form that was asked for.
+func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request, members []member, caller org.Caller) error {
+	asked, err := decode(req, members)
+	if err != nil {
+		return err
+	}
+	applyRuntime(req, caller.Org)
+	mode := caller.Org.Runtime.StreamMode
+	if !asked.stream || mode == org.Disabled {
+		return h.answerJSON(w, r, req, caller)
+	}
+	req.Live = mode != org.FinalOnly
+	return h.answerStream(w, r, req, caller, asked)
+}
+
+// applyRuntime puts what the org wants of its runs into the request.
+func applyRuntime(req *run.Request, o *org.Org) {
+	rt := o.Runtime
+	req.Grade = loop.Light
+	req.Servers, req.CatalogTTL = o.Servers, rt.CatalogTTL
+	req.Limits, req.Parallelism = rt.Limits, rt.Parallelism
+	req.AbortOnTool, req.Guard = rt.AbortOnTool, rt.Guard
+	req.ArgValidation, req.ResultMaxBytes = rt.ArgValidation, rt.ResultMaxBytes
+}
+
+// optedOut reads the header that switches the loop off for one request. // A02
+func optedOut(header http.Header) bool {
+	for _, name := range []string{"Turnpike-Mcp-Disabled", "Floopy-Mcp-Disabled"} {
+		switch strings.ToLower(strings.TrimSpace(header.Get(name))) {
+		case "true", "1", "yes":
+			return true
+		}
+	}
+	return false
+}
+
+// readBody reads the whole body into memory of the right size.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	tooLarge := fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", MaxBody)
+	if r.ContentLength > MaxBody {
+		drain(w, r)
+		return nil, tooLarge
+	}
+	body := make([]byte, 0, max(r.ContentLength, 0)+512)
+	for {
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case len(body) > MaxBody:
+			drain(w, r)
+			return nil, tooLarge
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case err != nil:
+			return nil, &fault.Error{Code: fault.Invalid, Reason: "body_unreadable", Message: "the request body could not be read to its end", Err: err}
+		case len(body) == cap(body):
+			body = append(body, 0)[:len(body)]
+		}
+	}
+}
+
+// drain lets a client that is still sending finish, within reason: many read no
+// answer before they have.
+func drain(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Second))
+	_, _ = io.CopyN(io.Discard, r.Body, 4*MaxBody)
+	w.Header().Set("Connection", "close")
+}
+
+// modelName returns the last "model" of the body.
+func modelName(members []member) (string, error) {
+	var name string
+	found := false
+	for _, m := range members {
+		if m.name != "model" {
+			continue
+		}
+		found = true
+		if err := json.Unmarshal(m.value, &name); err != nil {
+			return "", fault.New(fault.Invalid, "invalid_type", "model is not a string").In("model")
+		}
+	}
+	if !found || name == "" {
+		return "", fault.New(fault.Invalid, "missing_required_parameter", "the request names no model").In("model")
+	}
+	return name, nil
+}
+
+func (h *Handler) targets(name string) ([]run.Target, error) {
+	resolved := h.o.Router.Resolve(name)
+	if resolved == nil {
+		return nil, fault.New(fault.NotFound, "model_not_found", "no provider serves the model %q; %s", name, h.hints()).In("model")
+	}
+	targets := make([]run.Target, len(resolved))
+	for i, t := range resolved {
+		targets[i] = run.Target{Provider: t.Provider, Name: t.Name, Model: t.Model}
+	}
+	return targets, nil
+}
+
+func (h *Handler) hints() string {
+	hints := h.o.Router.Hints()
+	const most = 20
+	more := ""
+	if len(hints) > most {
+		hints, more = hints[:most], ", …"
+	}
+	return "known are: " + strings.Join(hints, ", ") + more
+}
+
+func (h *Handler) logInternal(err error) {
+	if fault.From(err).Code == fault.Internal {
+		h.o.Log.Error("request failed", "error", err)
+	}
+}

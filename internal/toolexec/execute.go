@@ -1,0 +1,78 @@
+package toolexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Done is what became of an executed call.
+type Done struct {
+	Outcome loop.Outcome
+	Text    string // what the model reads
+	Digest  string // of Text
+}
+
+// Execute calls the tool and turns whatever comes back into text for the model.
+// limit is the most bytes of text; 0 = no limit. It returns an error only when
+// the run is to end: ctx is done, or the failure is a [tool.Fatal].
+func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit int) (Done, error) {
+	result, err := call(ctx, e.Tool, c)
+	if err != nil {
+		var fatal tool.Fatal
+		switch {
+		case errors.As(err, &fatal):
+			return Done{}, fatal
+		case ctx.Err() != nil:
+			return Done{}, ctx.Err()
+		}
+		return finished(loop.Error, refusal{Error: fmt.Sprintf("tool %s: %v", e.Definition.Name, err)}.String(), limit), nil
+	}
+	if result.IsError {
+		return finished(loop.Error, failure(text(result)), limit), nil // D17
+	}
+	return finished(loop.OK, text(result), limit), nil
+}
+
+// call keeps a tool that panics from taking the process with it.
+func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return t.Call(ctx, c)
+}
+
+func finished(o loop.Outcome, text string, limit int) Done {
+	text = Truncate(strings.ToValidUTF8(text, "\uFFFD"), limit)
+	return Done{o, text, digest(string(o) + text)}
+}
+
+// failure marks a tool's own error for dialects that have no other mark.
+func failure(text string) string {
+	if text == "" {
+		text = "the tool reported an error and said no more"
+	}
+	return "Error: " + text
+}
+
+// text returns the readable content of a result. What a text cannot carry is
+// named.
+func text(r tool.Result) string {
+	var parts []string
+	for _, p := range r.Parts {
+		if p.Kind == item.Text {
+			parts = append(parts, p.Text)
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("[%s %s, %d bytes of base64, not shown]", p.Kind, p.MIMEType, len(p.Data)))
+	}
+	return strings.Join(parts, "\n")
+}

@@ -1,0 +1,160 @@
+// Package toolexec takes a tool call from what the model wrote to a result that
+// the model can read. Every link of the two chains is one small function:
+//
+//	Prepare   owner → allow-list → parse → validate → verdict
+//	Execute   call → failure as text → whole characters → size cap
+//
+// Hooks, policy rules and the result cache have their places between these
+// links; they come with the features that need them.
+package toolexec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// maxArguments bounds the arguments of one call, from reference/reliability 4.6.
+const maxArguments = 1 << 20
+
+// Validation says how arguments are checked. The zero value is Strict.
+type Validation string
+
+// The ways of checking.
+const (
+	Strict Validation = "strict" // against the tool's schema
+	None   Validation = "none"   // a JSON object is enough
+)
+
+// Rules are what the org wants of its calls.
+type Rules struct {
+	ClientTools map[string]bool // names that the caller executes
+	Validation  Validation
+}
+
+// Prepared is a call that has gone through the chain.
+type Prepared struct {
+	loop.CallPrepared
+	Entry     *catalog.Entry  // nil unless the gateway owns it
+	Arguments json.RawMessage // a JSON object, valid; nil unless it is to run
+}
+
+// Prepare decides whose call it is and what is to become of it. It touches
+// nothing outside: the same call gives the same answer.
+func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) Prepared {
+	p := Prepared{CallPrepared: loop.CallPrepared{Key: key, Tool: name, ArgsDigest: digest(raw)}}
+	if rules.ClientTools[name] {
+		p.Owner = tool.Client
+		return p
+	}
+	p.Entry = set.Lookup(name)
+	if p.Entry == nil {
+		p.Owner = tool.Unknown
+		return p.tell(unknownTool(set, name))
+	}
+	p.Owner = tool.Gateway
+	p.Tool, p.Server = p.Entry.Tool.Definition().Name, p.Entry.Server
+	p.ToolDigest, p.Class, p.Polling = p.Entry.Digest, p.Entry.Class, p.Entry.Polling
+	arguments, canonical, err := parse(raw)
+	if err != nil {
+		return p.tell(refusal{Error: "invalid arguments for " + name + ": " + err.Error()})
+	}
+	p.ArgsDigest = digest(canonical)
+	if rules.Validation != None {
+		if v := p.Entry.Schema.Validate(arguments); v != nil {
+			return p.tell(refusal{Error: "invalid arguments for " + name, Violations: v})
+		}
+	}
+	p.Arguments = arguments
+	p.Verdict = loop.Run
+	return p
+}
+
+func (p Prepared) tell(r refusal) Prepared {
+	p.Verdict = loop.Tell
+	p.Answer = r.String()
+	return p
+}
+
+// refusal is what the model reads when its call was not executed.
+type refusal struct {
+	Error      string             `json:"error"`
+	Violations []schema.Violation `json:"violations,omitempty"`
+}
+
+func (r refusal) String() string {
+	const most = 20 // more would teach nothing new
+	if n := len(r.Violations); n > most {
+		r.Error += fmt.Sprintf(" (%d violations, the first %d follow)", n, most)
+		r.Violations = r.Violations[:most]
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(r) // strings only: cannot fail
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func unknownTool(set *catalog.Set, name string) refusal {
+	if server := set.Withheld(name); server != "" { // C06
+		return refusal{Error: fmt.Sprintf("tool %q of server %s is not allowed here", name, server)}
+	}
+	return refusal{Error: fmt.Sprintf("unknown tool %q%s", name, suggestion(set.Names()))}
+}
+
+func suggestion(names []string) string {
+	const most = 20
+	switch {
+	case len(names) == 0:
+		return "; there are no tools"
+	case len(names) > most:
+		return fmt.Sprintf("; some of the tools are: %s", strings.Join(names[:most], ", "))
+	}
+	return "; the tools are: " + strings.Join(names, ", ")
+}
+
+// parse returns the arguments as a JSON object and in the canonical form that
+// names them: JCS (RFC 8785) with integers kept digit by digit. An empty string
+// is no arguments.
+func parse(raw string) (arguments json.RawMessage, canonical string, err error) {
+	if strings.TrimSpace(raw) == "" {
+		return json.RawMessage("{}"), "{}", nil
+	}
+	if len(raw) > maxArguments {
+		return nil, "", fmt.Errorf("larger than %d bytes", maxArguments)
+	}
+	v := jsontext.Value(raw)
+	if v.Kind() != '{' {
+		return nil, "", fmt.Errorf("not a JSON object%s", syntax(v))
+	}
+	canon := slices.Clone(v)
+	if err := canon.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
+		return nil, "", fmt.Errorf("not valid JSON: %s", plain(err))
+	}
+	return json.RawMessage(raw), string(canon), nil
+}
+
+func syntax(v jsontext.Value) string {
+	if v.IsValid() {
+		return ""
+	}
+	return " and not valid JSON"
+}
+
+// plain takes the package name out of a syntax error.
+func plain(err error) string { return strings.TrimPrefix(err.Error(), "jsontext: ") }
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}

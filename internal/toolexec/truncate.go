@@ -1,0 +1,39 @@
+package toolexec
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// Truncate cuts text to at most limit bytes: the head, a marker that names the
+// true size, and the tail, each of whole characters. Where not even the marker
+// fits, the head alone is kept. A limit of 0 is none. // C11
+func Truncate(text string, limit int) string {
+	if limit <= 0 || len(text) <= limit {
+		return text
+	}
+	marker := fmt.Sprintf("\n…[truncated; full result is %d bytes]\n", len(text))
+	room := limit - len(marker)
+	if room <= 0 {
+		return head(text, limit)
+	}
+	tail := room / 4
+	return head(text, room-tail) + marker + tailOf(text, tail)
+}
+
+// head returns at most n bytes of text, ending at a whole character.
+func head(text string, n int) string {
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// tailOf returns at most n bytes from the end, beginning at a whole character.
+func tailOf(text string, n int) string {
+	i := len(text) - n
+	for i < len(text) && !utf8.RuneStart(text[i]) {
+		i++
+	}
+	return text[i:]
+}

@@ -72,10 +72,6 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	directory, err := a.directory()
-	if err != nil {
-		return err
-	}
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
 	a.heartbeats = sse.NewHeartbeats(0)
 	a.heartbeats.Start()
@@ -85,8 +81,11 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	runner := run.New(run.Options{Catalog: a.catalog, Journal: journal, Handovers: &memory.Handovers{}, Log: a.log})
 	a.api = httpd.New(httpd.Options{
-		Directory: directory,
-		Chat:      chat.New(chat.Options{Runner: runner, Router: route.New(providers), Heartbeats: a.heartbeats, Log: a.log}),
+		Directory: a.directory(),
+		Chat: chat.New(chat.Options{
+			Runner: runner, Router: route.New(providers), Heartbeats: a.heartbeats, Log: a.log,
+			MaxRoundsCap: a.config.MaxRoundsCap,
+		}),
 	})
 	return nil
 }

@@ -5,82 +5,60 @@ import (
 	"crypto/sha256"
 	"net/http"
 
-	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/policy"
-	"github.com/turnpike-gateway/turnpike/internal/toolexec"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // directory knows the callers by the hash of their key: a comparison of hashes
 // tells nothing about a key.
-type directory map[[sha256.Size]byte]org.Caller
+type directory map[[sha256.Size]byte]run.Caller
 
-// Authenticate implements org.Directory.
-func (d directory) Authenticate(key string) (org.Caller, bool) {
+// Authenticate implements httpd.Directory.
+func (d directory) Authenticate(key string) (run.Caller, bool) {
 	caller, ok := d[sha256.Sum256([]byte(key))]
 	return caller, ok
 }
 
 // directory builds the orgs and their keys.
-func (a *App) directory() (directory, error) {
+func (a *App) directory() directory {
 	d := directory{}
 	for _, c := range a.config.Orgs {
-		o := a.org(c)
+		caller := a.caller(c)
 		for _, k := range c.Keys {
 			value := a.keys.Keys[c.ID][k.Name].Reveal()
-			d[sha256.Sum256([]byte(value))] = org.Caller{Org: o, Principal: org.Principal{ID: k.Name, Role: org.Role(k.Role)}}
+			caller.Principal = org.Principal{ID: k.Name, Role: org.Role(k.Role)}
+			d[sha256.Sum256([]byte(value))] = caller
 		}
 	}
-	return d, nil
+	return d
 }
 
-func (a *App) org(c config.Org) *org.Org {
-	o := &org.Org{ID: c.ID, Runtime: runtime(c.Runtime, a.config.MaxRoundsCap)}
+// caller is what all principals of an org share.
+func (a *App) caller(c config.Org) run.Caller {
+	o := &org.Org{ID: c.ID, Runtime: runtime(c.Runtime)}
 	for _, f := range c.Features {
 		o.MCPOutbound = o.MCPOutbound || f == config.MCPOutbound
 	}
+	caller := run.Caller{Org: o}
 	for _, s := range c.MCPServers {
 		if s.Enabled {
-			o.Servers = append(o.Servers, a.server(s))
+			caller.Servers = append(caller.Servers, a.server(s))
 		}
 	}
-	return o
+	return caller
 }
 
-// runtime fills in what the chat surface does where the org says nothing.
-func runtime(c config.Runtime, cap int) org.Runtime {
-	rt := org.Runtime{
-		Limits:         budget.Limits{ActiveMS: c.Deadline.Milliseconds(), OnLimit: c.OnLimit},
-		StreamMode:     org.StreamMode(c.StreamMode),
-		Parallelism:    loop.Parallelism(c.ToolParallelism),
-		AbortOnTool:    c.ToolErrorMode == "abort",
-		Guard:          policy.Guard{Mode: policy.Mode(c.DoomLoop)},
-		ArgValidation:  toolexec.Validation(c.ToolArgValidation),
-		ResultMaxBytes: 64 << 10,
-		CatalogTTL:     c.CatalogTTL,
+func runtime(c config.Runtime) org.Runtime {
+	return org.Runtime{
+		MaxRounds: c.MaxRounds, MaxCalls: c.MaxCalls, Deadline: c.Deadline, Concurrency: c.Concurrency,
+		StreamMode: org.StreamMode(c.StreamMode), ToolParallelism: c.ToolParallelism, CatalogTTL: c.CatalogTTL,
+		ToolResultMaxBytes: c.ToolResultMaxBytes, ToolArgValidation: c.ToolArgValidation,
+		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop,
 	}
-	if c.MaxRounds != nil {
-		rt.Limits.Rounds = *c.MaxRounds
-	}
-	if c.MaxCalls != nil {
-		rt.Limits.Calls = *c.MaxCalls
-	}
-	if c.ToolResultMaxBytes != nil {
-		rt.ResultMaxBytes = *c.ToolResultMaxBytes
-	}
-	if rt.Parallelism == "auto" || rt.Parallelism == "" {
-		rt.Parallelism = loop.Parallel
-	}
-	if rt.Guard.Mode == "" {
-		rt.Guard.Mode = policy.Nudge
-	}
-	rt.Limits = rt.Limits.Clamp(cap)
-	return rt
 }
 
 func (a *App) server(s config.MCPServer) catalog.Server {

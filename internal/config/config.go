@@ -49,7 +49,7 @@ type Config struct {
 type Provider struct {
 	Name    string
 	Kind    string // one of the kinds of [Keys]
-	BaseURL string // without a slash at its end; empty only for demo: the built-in one
+	BaseURL string // with its query, if any; empty only for demo: the built-in one
 	APIKey  secret.Text
 	Models  []string // exact names and globs, in which * stands for any characters
 

@@ -43,7 +43,7 @@ func (d *decoder) usualProviders(c *Config, env Environment) {
 	}
 	if u, _ := env(base); u != "" {
 		d.where["providers[0].base_url"] = origin{env: base}
-		if err := checkBaseURL(u); err != nil {
+		if err := checkURL(u); err != nil {
 			d.fail(origin{env: base}, "providers[0].base_url", "%v", err)
 		}
 		p.BaseURL = u

@@ -35,7 +35,7 @@ func (p *Provider) keys() []key {
 		{name: "name", value: text(&p.Name, "", "name", checkID), required: true, doc: "Unique among providers."},
 		{name: "kind", value: word(&p.Kind, "openai", "openai", "openai-responses", "anthropic", "gemini", "bedrock", "sglang", "vllm", "demo"),
 			doc: "Dialect that the provider speaks. demo is a scripted offline model."},
-		{name: "base_url", value: text(&p.BaseURL, "", "http or https URL", checkBaseURL).or("the kind's own; sglang and vllm have none, demo is built in"),
+		{name: "base_url", value: text(&p.BaseURL, "", "http or https URL", checkURL).or("the kind's own; sglang and vllm have none, demo is built in"),
 			doc: "Where the API is. It may be private."},
 		{name: "api_key", value: credentialKey(&p.APIKey), doc: "Credential for the API; empty sends none."},
 		{name: "models", value: texts(&p.Models, []string{"*"}, "model name or glob", checkWord),
@@ -107,7 +107,7 @@ func (r *Runtime) keys() []key {
 func (m *MCPServer) keys() []key {
 	return []key{
 		{name: "name", value: text(&m.Name, "", "name", checkID), required: true, doc: "Unique among the servers of the org."},
-		{name: "url", value: text(&m.URL, "", "http or https URL", checkServerURL), doc: "Where the server is. This or command is required."},
+		{name: "url", value: text(&m.URL, "", "http or https URL", checkURL), doc: "Where the server is. This or command is required."},
 		{name: "command", value: texts(&m.Command, nil, "text", anyText), doc: "Program and arguments of a server that speaks over standard input and output."},
 		{name: "env", value: variables(&m.Env), doc: "Environment of command."},
 		{name: "enabled", value: boolean(&m.Enabled, true), doc: "false: the server is neither asked nor called."},

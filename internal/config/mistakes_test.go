@@ -42,7 +42,7 @@ func TestMistakes(t *testing.T) {
 		"a base URL without a scheme":     {"providers: [{name: a, base_url: localhost:8000}]", `t.yaml:1:33: providers[0].base_url: "localhost:8000" is not an http:// or https:// URL`},
 		"a base URL with a password":      {"providers: [{name: a, base_url: 'http://u:CANARY@h'}]", "t.yaml:1:33: providers[0].base_url: has a user name or password; a credential belongs in a key or a header"},
 		"a broken URL with a password":    {"providers: [{name: a, base_url: 'http://u:CANARY@h:x'}]", "t.yaml:1:33: providers[0].base_url: is not a URL; want http://… or https://…"},
-		"a base URL with a query":         {"providers: [{name: a, base_url: 'http://h/v1?a=b'}]", "t.yaml:1:33: providers[0].base_url: has a query; want a URL that paths can be added to"},
+		"a base URL with a fragment":      {"providers: [{name: a, base_url: 'http://h/v1#x'}]", `t.yaml:1:33: providers[0].base_url: "http://h/v1#x" has a fragment`},
 		"a bedrock key elsewhere":         {"providers: [{name: a, region: eu, api_version: v1}]", "t.yaml:1:31: providers[0].region: is only for kind bedrock\nt.yaml:1:48: providers[0].api_version: is only for kind gemini"},
 		"a credential that is a number":   {"providers: [{name: a, api_key: 1234567}]", "t.yaml:1:32: providers[0].api_key: found a number, want text (put it in quotes)"},
 		"a credential that is a bad name": {"providers: [{name: a, api_key: 'env:sk-CANARY'}]", "t.yaml:1:32: providers[0].api_key: what follows env: must match ^[A-Za-z_][A-Za-z0-9_]{0,127}$ and end the value"},

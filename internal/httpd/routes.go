@@ -9,12 +9,19 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
+// Directory knows the keys. Implemented by package app.
+type Directory interface {
+	// Authenticate returns who presents the key, or false.
+	Authenticate(key string) (run.Caller, bool)
+}
+
 // Options are what the routes need; all are required.
 type Options struct {
-	Directory org.Directory
+	Directory Directory
 	Chat      *chat.Handler
 }
 
@@ -71,7 +78,7 @@ func status(w http.ResponseWriter, code int, text string) {
 func anyone(org.Role) bool { return true }
 
 // as lets a request through to serve if its key is known and its role may.
-func (a *API) as(may func(org.Role) bool, serve func(http.ResponseWriter, *http.Request, org.Caller)) http.HandlerFunc {
+func (a *API) as(may func(org.Role) bool, serve func(http.ResponseWriter, *http.Request, run.Caller)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
 		if err != nil {

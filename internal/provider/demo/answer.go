@@ -101,6 +101,9 @@ func (a answer) chunk(delta map[string]any, finish any) []byte {
 
 // pieces cuts a text before its spaces, and arguments after their commas.
 func pieces(s string) []string {
+	if s == "" {
+		return nil
+	}
 	return regexp.MustCompile(`\s*[^\s,]*,?`).FindAllString(s, -1)
 }
 

@@ -3,14 +3,17 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxNesting is how deep arguments are built; schemas may refer to themselves.
-const maxNesting = 8
+// Schemas may refer to themselves: this is how deep arguments are built, and
+// how many values they have at most.
+const (
+	maxNesting = 8
+	maxValues  = 500
+)
 
 // arguments makes a call's arguments: the required properties of the schema,
 // from what was said where the types fit, else small sensible examples.
@@ -55,14 +58,15 @@ func (o object) MarshalJSON() ([]byte, error) {
 type maker struct {
 	root  map[string]any
 	facts *facts
+	made  int
 }
 
 // value makes a value that fits the schema s of the property called name.
 func (m *maker) value(name string, s map[string]any, depth int) any {
-	s = m.resolve(s, depth)
-	if depth > maxNesting {
+	if m.made++; depth > maxNesting || m.made > maxValues {
 		return nil
 	}
+	s = m.resolve(s)
 	if c, ok := s["const"]; ok {
 		return c
 	}
@@ -82,81 +86,6 @@ func (m *maker) value(name string, s map[string]any, depth int) any {
 		return nil
 	}
 	return m.text(name, s)
-}
-
-// resolve follows a reference inside the schema, and takes the first branch of
-// a choice.
-func (m *maker) resolve(s map[string]any, depth int) map[string]any {
-	for range maxNesting - min(depth, maxNesting) + 1 {
-		if ref, ok := s["$ref"].(string); ok {
-			target := m.find(ref)
-			if target == nil {
-				return map[string]any{}
-			}
-			s = target
-			continue
-		}
-		branch := firstBranch(s)
-		if branch == nil {
-			return s
-		}
-		s = branch
-	}
-	return map[string]any{}
-}
-
-// find looks a local reference up, such as #/$defs/point.
-func (m *maker) find(ref string) map[string]any {
-	at := m.root
-	path, local := strings.CutPrefix(ref, "#/")
-	if !local {
-		return nil
-	}
-	for part := range strings.SplitSeq(path, "/") {
-		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
-		next, ok := at[part].(map[string]any)
-		if !ok {
-			return nil
-		}
-		at = next
-	}
-	return at
-}
-
-func firstBranch(s map[string]any) map[string]any {
-	if s["type"] != nil || s["properties"] != nil {
-		return nil
-	}
-	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
-		branches, _ := s[key].([]any)
-		for _, b := range branches {
-			if b, ok := b.(map[string]any); ok && b["type"] != "null" {
-				return b
-			}
-		}
-	}
-	return nil
-}
-
-// typeOf returns the schema's type, the first that is not null of several.
-func typeOf(s map[string]any) string {
-	switch t := s["type"].(type) {
-	case string:
-		return t
-	case []any:
-		for _, one := range t {
-			if one, ok := one.(string); ok && one != "null" {
-				return one
-			}
-		}
-	}
-	switch {
-	case s["properties"] != nil:
-		return "object"
-	case s["items"] != nil:
-		return "array"
-	}
-	return ""
 }
 
 // oneOf takes a word of an enum by what was said, and its first value when it
@@ -219,57 +148,11 @@ func (m *maker) number(s map[string]any) any {
 	return n
 }
 
-type limits struct {
-	least, most, step float64
-	open              [2]bool // whether least and most themselves are out
-}
-
-func limitsOf(s map[string]any) limits {
-	l := limits{least: math.Inf(-1), most: math.Inf(1)}
-	if typeOf(s) == "integer" {
-		l.step = 1
-	}
-	read := func(key string, into *float64) bool {
-		n, ok := s[key].(float64)
-		if ok {
-			*into = n
-		}
-		return ok
-	}
-	read("minimum", &l.least)
-	read("maximum", &l.most)
-	read("multipleOf", &l.step)
-	l.open = [2]bool{read("exclusiveMinimum", &l.least), read("exclusiveMaximum", &l.most)}
-	return l
-}
-
-func (l limits) hold(n float64) bool {
-	return n >= l.least && n <= l.most && !(l.open[0] && n == l.least) && !(l.open[1] && n == l.most) &&
-		(l.step == 0 || math.Mod(n, l.step) == 0)
-}
-
-// nearest returns a number within the limits, if there is one, close to n.
-func (l limits) nearest(n float64) float64 {
-	step := l.step
-	if step == 0 {
-		step = 0.5
-	}
-	n = min(max(n, l.least), l.most)
-	for _, near := range []float64{math.Ceil(n/step) * step, math.Floor(n/step) * step, math.Ceil(n/step)*step + step, math.Floor(n/step)*step - step, (l.least + l.most) / 2} {
-		if l.hold(near) {
-			return near
-		}
-	}
-	return n
-}
-
 // text makes a string by the property's format and name.
 func (m *maker) text(name string, s map[string]any) string {
 	made := m.byFormat(name, s)
 	if least, ok := s["minLength"].(float64); ok {
-		for utf8.RuneCountInString(made) < int(min(least, 4096)) {
-			made += "x"
-		}
+		made += strings.Repeat("x", max(int(min(least, 4096))-utf8.RuneCountInString(made), 0))
 	}
 	if most, ok := s["maxLength"].(float64); ok && utf8.RuneCountInString(made) > int(max(most, 0)) {
 		made = string([]rune(made)[:int(max(most, 0))])

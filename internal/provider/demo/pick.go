@@ -47,7 +47,7 @@ func rank(t offered, said conversation) int {
 		order = 3
 	}
 	for _, asked := range plainWords(said.question) {
-		if len(asked) > 2 && !slices.Contains([]string{"mcp", "get", "the", "tool"}, asked) && slices.Contains(its, asked) {
+		if len(asked) > 2 && !slices.Contains([]string{"mcp", "get", "the", "tool", "demo", "and", "for", "with", "from", "what", "how"}, asked) && slices.Contains(its, asked) {
 			return order - 10
 		}
 	}

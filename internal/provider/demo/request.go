@@ -139,7 +139,7 @@ func decodeError(err error) error {
 // checkMessages is as strict as the real service about calls and results: each
 // call is answered right after its turn, and nothing else is.
 func checkMessages(messages []message) error {
-	open := map[string]bool{}
+	open := map[string]int{} // ids may repeat
 	for i, m := range messages {
 		at := fmt.Sprintf("messages[%d]", i)
 		switch m.Role {
@@ -148,17 +148,19 @@ func checkMessages(messages []message) error {
 			return invalid(at+".role", fmt.Sprintf("invalid value: '%s'", m.Role))
 		}
 		if m.Role == "tool" {
-			if !open[m.ToolCallID] {
+			if open[m.ToolCallID] == 0 {
 				return invalid(at, "messages with role 'tool' must be a response to a preceding message with 'tool_calls'")
 			}
-			delete(open, m.ToolCallID)
+			if open[m.ToolCallID]--; open[m.ToolCallID] == 0 {
+				delete(open, m.ToolCallID)
+			}
 			continue
 		}
 		if len(open) > 0 {
 			return unanswered(at)
 		}
 		for _, c := range m.ToolCalls {
-			open[c.ID] = true
+			open[c.ID]++
 		}
 	}
 	if len(open) > 0 {

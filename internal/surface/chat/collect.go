@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -21,7 +20,7 @@ func (c *collector) Emit(e event.Event) error {
 }
 
 // answerJSON runs to the end and answers with one object.
-func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller org.Caller) error {
+func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller) error {
 	var c collector
 	if err := h.o.Runner.Run(r.Context(), req, &c); err != nil {
 		return err

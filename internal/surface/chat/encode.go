@@ -5,7 +5,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 )
@@ -32,7 +31,7 @@ type encoder struct {
 
 // answerStream runs and answers with chunks. Until the first of them has left,
 // a failure is still an ordinary error with its status.
-func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller org.Caller, asked asked) error {
+func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, asked asked) error {
 	header := http.Header{}
 	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats, Header: header})
 	defer out.Close()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -28,6 +27,10 @@ type Runner interface {
 
 // Options are what a Handler needs; all are required.
 type Options struct {
+	// MaxRoundsCap is the operator's cap on the rounds of a run, whatever an
+	// org has stored.
+	MaxRoundsCap int
+
 	Runner     Runner
 	Router     *route.Router
 	Heartbeats *sse.Heartbeats
@@ -41,14 +44,14 @@ type Handler struct{ o Options }
 func New(o Options) *Handler { return &Handler{o} }
 
 // Serve answers one request of an authenticated caller.
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller org.Caller) {
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 	if err := h.serve(w, r, caller); err != nil {
 		h.logInternal(err)
 		WriteError(w, err)
 	}
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller org.Caller) error {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	body, err := readBody(w, r)
 	if err != nil {
 		return err
@@ -69,35 +72,25 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller org.Calle
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: "chat",
 		Model: name, Targets: targets, Dialect: Dialect,
 	}
-	if !caller.Org.LoopActive() || optedOut(r.Header) {
+	if !caller.LoopActive() || optedOut(r.Header) {
 		return h.relay(w, r, req, spliceModel(body, members, targets[0].Name, name))
 	}
 	return h.loop(w, r, req, members, caller)
 }
 
 // loop runs the agent loop and answers in the form that was asked for.
-func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request, members []member, caller org.Caller) error {
+func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request, members []member, caller run.Caller) error {
 	asked, err := decode(req, members)
 	if err != nil {
 		return err
 	}
-	applyRuntime(req, caller.Org)
+	applyRuntime(req, caller, h.o.MaxRoundsCap)
 	mode := caller.Org.Runtime.StreamMode
 	if !asked.stream || mode == org.Disabled {
 		return h.answerJSON(w, r, req, caller)
 	}
 	req.Live = mode != org.FinalOnly
 	return h.answerStream(w, r, req, caller, asked)
-}
-
-// applyRuntime puts what the org wants of its runs into the request.
-func applyRuntime(req *run.Request, o *org.Org) {
-	rt := o.Runtime
-	req.Grade = loop.Light
-	req.Servers, req.CatalogTTL = o.Servers, rt.CatalogTTL
-	req.Limits, req.Parallelism = rt.Limits, rt.Parallelism
-	req.AbortOnTool, req.Guard = rt.AbortOnTool, rt.Guard
-	req.ArgValidation, req.ResultMaxBytes = rt.ArgValidation, rt.ResultMaxBytes
 }
 
 // optedOut reads the header that switches the loop off for one request. // A02

@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 type modelList struct {
@@ -26,7 +26,7 @@ func newModelObject(k route.Known) modelObject {
 
 // ServeModels answers GET /v1/models with the names that can be asked for.
 // Names that only a pattern covers cannot be listed.
-func (h *Handler) ServeModels(w http.ResponseWriter, _ *http.Request, _ org.Caller) {
+func (h *Handler) ServeModels(w http.ResponseWriter, _ *http.Request, _ run.Caller) {
 	list := modelList{Object: "list", Data: []modelObject{}}
 	for _, k := range h.o.Router.Known() {
 		list.Data = append(list.Data, newModelObject(k))
@@ -35,7 +35,7 @@ func (h *Handler) ServeModels(w http.ResponseWriter, _ *http.Request, _ org.Call
 }
 
 // ServeModel answers GET /v1/models/{model}.
-func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, _ org.Caller) {
+func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, _ run.Caller) {
 	name := r.PathValue("model")
 	targets := h.o.Router.Resolve(name)
 	if targets == nil {

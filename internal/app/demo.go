@@ -74,6 +74,8 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	err = showDemo(ctx, p.Stdout, a, key)
 	if err != nil || once {
 		stop()
+	} else {
+		fmt.Fprint(p.Stdout, "\nServing until you press Ctrl-C.\n")
 	}
 	serving.Wait()
 	return errors.Join(err, served)
@@ -127,7 +129,7 @@ func showDemo(ctx context.Context, out io.Writer, a *App, key string) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself:\n", answer)
-	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n\nServing until you press Ctrl-C.\n", a.URL(), key, body)
+	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n", a.URL(), key, body)
 	return nil
 }
 

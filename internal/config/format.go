@@ -67,32 +67,27 @@ func checkWord(s string) error {
 	return nil
 }
 
-// checkURL takes a query too: some compatible APIs want one with every request.
+// checkURL takes http and https, also with a query, which some compatible APIs
+// want with every request. It does not quote a URL that may hold a credential.
 func checkURL(s string) error {
-	_, err := parseURL(s)
-	return err
-}
-
-// parseURL does not quote a URL that may hold a credential.
-func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err == nil && u.User != nil:
-		return nil, errors.New("has a user name or password; a credential belongs in a key or a header")
+		return errors.New("has a user name or password; a credential belongs in a key or a header")
 	case err != nil && strings.Contains(s, "@"):
-		return nil, errors.New("is not a URL; want http://… or https://…")
+		return errors.New("is not a URL; want http://… or https://…")
 	case err != nil || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return nil, fmt.Errorf("%s is not a URL; want http://… or https://…", quote(s))
+		return fmt.Errorf("%s is not a URL; want http://… or https://…", quote(s))
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("%s is not an http:// or https:// URL", quote(s))
+		return fmt.Errorf("%s is not an http:// or https:// URL", quote(s))
 	case u.Hostname() == "":
-		return nil, fmt.Errorf("%s names no host", quote(s))
+		return fmt.Errorf("%s names no host", quote(s))
 	case u.Fragment != "":
-		return nil, fmt.Errorf("%s has a fragment", quote(s))
+		return fmt.Errorf("%s has a fragment", quote(s))
 	case u.Port() != "" && !validPort(u.Port()):
-		return nil, fmt.Errorf("%s has no valid port", quote(s))
+		return fmt.Errorf("%s has no valid port", quote(s))
 	}
-	return u, nil
+	return nil
 }
 
 func validPort(s string) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // errDecideAgain says that somebody else's fact came in between, after which
@@ -50,7 +51,7 @@ func (d *drive) append(rows []Row, bodies ...loop.Body) error {
 
 // batch numbers the bodies and folds them into a state to be.
 func (d *drive) batch(rows []Row, bodies []loop.Body) (Batch, loop.State, error) {
-	b := Batch{Rows: rows, Facts: make([]loop.Fact, len(bodies))}
+	b := Batch{Rows: rows, Facts: make([]loop.Fact, len(bodies)), Sync: d.mustSync(bodies)}
 	s, at := d.state, d.o.Now().UnixMilli()
 	for i, body := range bodies {
 		f := loop.Fact{Seq: s.Seq + 1, Epoch: d.lease.Epoch, At: at, Version: loop.Version, Body: body}
@@ -61,6 +62,26 @@ func (d *drive) batch(rows []Row, bodies []loop.Body) (Batch, loop.State, error)
 		b.Facts[i] = f
 	}
 	return b, s, nil
+}
+
+// mustSync says which facts must be on disk before the run goes on. Of a light
+// run these are its beginning, its end, and the intent of every call that must
+// not be made twice; of a durable run all of them.
+func (d *drive) mustSync(bodies []loop.Body) bool {
+	if d.req.Grade == loop.Durable {
+		return true
+	}
+	for _, body := range bodies {
+		switch b := body.(type) {
+		case loop.Accepted, loop.Finished, loop.CallWaiting:
+			return true
+		case loop.CallStarted:
+			if c, ok := d.state.Call(b.Key); ok && c.Prepared.Class != tool.Read {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // write stores the batch. A relay has no stored run.

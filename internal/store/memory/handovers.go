@@ -8,11 +8,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// The bounds of Handovers.
-const (
-	MaxHandovers = 4096
-	HandoverTTL  = 24 * time.Hour
-)
+// MaxHandovers is how many a Handovers keeps.
+const MaxHandovers = 4096
 
 // Handovers is a run.Handovers. The zero value is ready to use.
 type Handovers struct {
@@ -52,7 +49,7 @@ func (h *Handovers) Find(_ context.Context, org, principal, callID string) (*run
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k, ok := h.byID[handoverKey{org, principal, callID}]
-	if !ok || time.Since(k.at) > HandoverTTL {
+	if !ok || time.Since(k.at) > run.HandoverTTL {
 		return nil, nil
 	}
 	return &k.Handover, nil
@@ -60,7 +57,7 @@ func (h *Handovers) Find(_ context.Context, org, principal, callID string) (*run
 
 // expire drops what is too old or too much.
 func (h *Handovers) expire() {
-	for len(h.order) > 0 && (len(h.order) >= MaxHandovers || time.Since(h.order[0].at) > HandoverTTL) {
+	for len(h.order) > 0 && (len(h.order) >= MaxHandovers || time.Since(h.order[0].at) > run.HandoverTTL) {
 		for _, key := range h.order[0].keys {
 			delete(h.byID, key)
 		}

@@ -1,0 +1,48 @@
+package org
+
+import (
+	"crypto/sha256"
+	"time"
+)
+
+// Record is an org as it is stored. What the configuration file declares is not
+// stored: it is applied at every start.
+type Record struct {
+	ID        string
+	Features  []string // plan flags
+	Runtime   Runtime
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Key is a caller's key as it is stored: its hash, never the key.
+type Key struct {
+	Org       string
+	ID        string // unique in its org; it is the principal
+	Name      string // for people
+	Role      Role
+	Hash      [sha256.Size]byte // of the key; unique over all orgs
+	Hint      string            // the first characters of the key, to recognise it by
+	CreatedAt time.Time
+	RevokedAt time.Time // zero while the key works
+}
+
+// MCPServer is a tool server that an org has set up.
+type MCPServer struct {
+	Org        string
+	Name       string // unique in its org
+	URL        string
+	Enabled    bool
+	Tools      []string // the names that may be offered; nil = all
+	Headers    map[string]string
+	Timeout    time.Duration
+	MaxRetries int
+	Required   bool
+	Trust      bool
+	Naming     string
+	Prefix     string
+	Polling    []string
+	Position   int // the order of an org's servers, in which the first of two equal names wins
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}

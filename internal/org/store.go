@@ -1,0 +1,47 @@
+package org
+
+import (
+	"context"
+	"errors"
+)
+
+// The errors of a Store, wrapped.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrExists   = errors.New("exists already")
+)
+
+// Store keeps what is managed over the admin API. Every method but those of
+// orgs themselves takes the org first; an id of another org is an id that does
+// not exist. Implemented by store/memory and store/sqlite; store/storetest says
+// what that means.
+type Store interface {
+	// Orgs returns all orgs, by id.
+	Orgs(ctx context.Context) ([]Record, error)
+	// CreateOrg adds an org: ErrExists if the id is taken.
+	CreateOrg(ctx context.Context, r Record) error
+	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org: ErrNotFound.
+	UpdateOrg(ctx context.Context, r Record) error
+	// DeleteOrg removes an org with its keys and servers; runs stay: ErrNotFound.
+	DeleteOrg(ctx context.Context, id string) error
+
+	// Keys returns the org's keys, revoked ones included, oldest first.
+	Keys(ctx context.Context, org string) ([]Key, error)
+	// CreateKey adds a key: ErrNotFound without its org, ErrExists if the id
+	// or the hash is taken.
+	CreateKey(ctx context.Context, k Key) error
+	// RevokeKey sets RevokedAt, once: ErrNotFound. A key that is revoked
+	// already stays as it is.
+	RevokeKey(ctx context.Context, org, id string, at int64) error
+
+	// MCPServers returns the org's servers by Position, then name.
+	MCPServers(ctx context.Context, org string) ([]MCPServer, error)
+	// CreateMCPServer adds a server behind the others (its Position is given
+	// here): ErrNotFound without its org, ErrExists if the name is taken.
+	CreateMCPServer(ctx context.Context, s MCPServer) error
+	// UpdateMCPServer replaces a server but for its Position and CreatedAt:
+	// ErrNotFound.
+	UpdateMCPServer(ctx context.Context, s MCPServer) error
+	// DeleteMCPServer removes a server: ErrNotFound.
+	DeleteMCPServer(ctx context.Context, org, name string) error
+}

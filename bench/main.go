@@ -1,6 +1,6 @@
 // Bench measures what the gateway costs and compares it with its gates:
 //
-//	go run ./bench            the whole table, about two minutes
+//	go run ./bench            the whole table, about a minute
 //	go run ./bench -quick     shorter passes, for CI
 //	go run ./bench -h         the rest
 //

@@ -47,7 +47,7 @@ func TestTheRelayCasesMeasureABaselineAgainstItself(t *testing.T) {
 	}
 	for _, want := range []string{
 		"small      requests/s, gateway / baseline", "body100k ", "burst      streams/s",
-		"cuts       cut or altered streams, of 50                0         0         0  <= 0      PASS",
+		"cuts       cut or altered streams, of 50                  0         0         0  <= 0      PASS",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

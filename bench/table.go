@@ -18,7 +18,7 @@ type row struct {
 	note   string     // "" = none
 }
 
-const layout = "%-10s %-36s %9s %9s %9s  %-9s %s\n"
+const layout = "%-10s %-38s %9s %9s %9s  %-9s %s\n"
 
 func printHeader(out io.Writer, opt options) {
 	subject := "gateway"

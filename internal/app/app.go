@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,12 +17,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
-	"github.com/turnpike-gateway/turnpike/internal/mcptool"
+	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
@@ -42,7 +44,7 @@ type App struct {
 
 	listener   net.Listener
 	local      locals
-	clients    []*mcptool.Client
+	pool       *pool
 	catalog    *catalog.Catalog
 	heartbeats *sse.Heartbeats
 	api        *httpd.API
@@ -73,6 +75,15 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
+	store := &tmpStore{}
+	a.pool = newPool(a.out, a.secrets, a.log)
+	directory := &Directory{
+		store: store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
+		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog, log: a.log,
+	}
+	if err := newDirectory(ctx, directory); err != nil {
+		return err
+	}
 	a.heartbeats = sse.NewHeartbeats(0)
 	a.heartbeats.Start()
 	journal := o.Journal
@@ -81,7 +92,11 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	runner := run.New(run.Options{Catalog: a.catalog, Journal: journal, Handovers: &memory.Handovers{}, Log: a.log})
 	a.api = httpd.New(httpd.Options{
-		Directory: a.directory(),
+		Directory: directory,
+		Admin: admin.New(admin.Options{
+			Store: store, Directory: directory, Reader: reader{a.config.MaxRoundsCap}, Log: a.log,
+			NewKey: func() string { return id.New("tp_") },
+		}),
 		Chat: chat.New(chat.Options{
 			Runner: runner, Router: route.New(providers), Heartbeats: a.heartbeats, Log: a.log,
 			MaxRoundsCap: a.config.MaxRoundsCap,
@@ -118,10 +133,9 @@ func (a *App) Close() {
 	if a.catalog != nil {
 		a.catalog.Close()
 	}
-	for _, c := range a.clients {
-		_ = c.Close()
+	if a.pool != nil {
+		a.pool.close()
 	}
-	a.clients = nil
 	a.local.stop()
 	if a.out != nil {
 		a.out.CloseIdleConnections()

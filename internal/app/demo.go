@@ -61,7 +61,7 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	if err != nil {
 		return err
 	}
-	a, err := New(ctx, c, Options{Env: p.Env, Log: log, Journal: &narrator{Journal: &memory.Journal{}, out: p.Stdout}})
+	a, err := New(ctx, c, Options{Env: p.Env, Log: log, Journal: &narrator{Journal: &memory.Journal{}, out: p.Stdout, tellers: map[string]*teller{}}})
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func showDemo(ctx context.Context, out io.Writer, a *App, key string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "POST /v1/chat/completions   %q\n", demoQuestion)
+	fmt.Fprintf(out, "POST /v1/chat/completions   %q\n\n", demoQuestion)
 	answer, err := ask(ctx, a, key, string(body))
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -166,7 +166,9 @@ func ask(ctx context.Context, a *App, key, body string) (string, error) {
 type narrator struct {
 	run.Journal
 	out io.Writer
-	mu  sync.Mutex // keeps the lines of one batch together
+
+	mu      sync.Mutex // guards tellers, and keeps the lines of one batch together
+	tellers map[string]*teller
 }
 
 // Append implements run.Journal.
@@ -176,34 +178,24 @@ func (n *narrator) Append(ctx context.Context, lease run.Lease, after int64, b r
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	rows := map[string]any{}
-	for _, r := range b.Rows {
-		rows[r.Ref] = r.Value
+	t := n.tellers[lease.RunID]
+	if t == nil {
+		t = &teller{out: n.out}
+		n.tellers[lease.RunID] = t
+	}
+	t.items = func(ref string) []item.Item {
+		for _, r := range b.Rows {
+			if items, ok := r.Value.([]item.Item); ok && r.Ref == ref {
+				return items
+			}
+		}
+		return nil
 	}
 	for _, f := range b.Facts {
-		n.tell(f.Body, rows)
+		t.tell(f)
+		if f.Body.Kind() == loop.KindFinished {
+			delete(n.tellers, lease.RunID)
+		}
 	}
 	return nil
-}
-
-func (n *narrator) tell(body loop.Body, rows map[string]any) {
-	switch b := body.(type) {
-	case loop.Turn:
-		items, _ := rows[b.ItemsRef].([]item.Item)
-		text := ""
-		if len(items) == 1 {
-			text = items[0].Text()
-		}
-		fmt.Fprintf(n.out, "\nround %d  model   %s\n", b.Round, text)
-		for i, c := range b.Calls {
-			fmt.Fprintf(n.out, "         call    %s %s(%s)\n", loop.Key(b.Round, i), c.Name, c.Arguments)
-		}
-	case loop.CallDone:
-		items, _ := rows[b.ResultRef].([]item.Item)
-		if len(items) == 1 {
-			fmt.Fprintf(n.out, "         result  %s %s: %s (%d ms)\n", b.Key, b.Outcome, items[0].Text(), b.MS)
-		}
-	case loop.Finished:
-		fmt.Fprintf(n.out, "\nfinished: %s\n", b.Reason)
-	}
 }

@@ -3,96 +3,137 @@ package app
 import (
 	"context"
 	"crypto/sha256"
-	"net/http"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
-	"github.com/turnpike-gateway/turnpike/internal/egress"
-	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
-// directory knows the callers by the hash of their key: a comparison of hashes
-// tells nothing about a key.
-type directory map[[sha256.Size]byte]run.Caller
+// Directory is who may do what at the moment: what the file declares and what
+// is stored, in memory, so that a request asks no store. A change makes a new
+// table and puts it in the old one's place; a request that is under way keeps
+// what it began with.
+type Directory struct {
+	store    org.Store
+	declared map[string]admin.Declared
+	operator [sha256.Size]byte // hash of the operator's key; of nothing when there is none
+	hasOp    bool
+	pool     *pool
+	catalog  *catalog.Catalog
+	log      *slog.Logger
+
+	changing sync.Mutex // one change at a time
+	now      atomic.Pointer[table]
+}
+
+// table maps the hashes of keys to callers: comparing hashes tells nothing
+// about a key.
+type table map[[sha256.Size]byte]run.Caller
+
+// newDirectory builds the table of all orgs. Orgs that the file declares get a
+// row in the store, so that more can be added to them over the API.
+func newDirectory(ctx context.Context, d *Directory) error {
+	for id, declared := range d.declared {
+		if err := d.store.CreateOrg(ctx, declared.Record); err != nil && !errors.Is(err, org.ErrExists) {
+			return fmt.Errorf("org %s: %w", id, err)
+		}
+	}
+	d.now.Store(&table{})
+	all, err := d.store.Orgs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if err := d.Reload(ctx, r.ID); err != nil {
+			return fmt.Errorf("org %s: %w", r.ID, err)
+		}
+	}
+	return nil
+}
 
 // Authenticate implements httpd.Directory.
-func (d directory) Authenticate(key string) (run.Caller, bool) {
-	caller, ok := d[sha256.Sum256([]byte(key))]
+func (d *Directory) Authenticate(key string) (run.Caller, bool) {
+	caller, ok := (*d.now.Load())[sha256.Sum256([]byte(key))]
 	return caller, ok
 }
 
-// directory builds the orgs and their keys.
-func (a *App) directory() directory {
-	d := directory{}
-	for _, c := range a.config.Orgs {
-		caller := a.caller(c)
-		for _, k := range c.Keys {
-			value := a.keys.Keys[c.ID][k.Name].Reveal()
-			caller.Principal = org.Principal{ID: k.Name, Role: org.Role(k.Role)}
-			d[sha256.Sum256([]byte(value))] = caller
+// IsOperator implements httpd.Directory.
+func (d *Directory) IsOperator(key string) bool {
+	return d.hasOp && sha256.Sum256([]byte(key)) == d.operator
+}
+
+// Declared implements admin.Directory.
+func (d *Directory) Declared(orgID string) admin.Declared { return d.declared[orgID] }
+
+// ServerStatus implements admin.Directory.
+func (d *Directory) ServerStatus(orgID, name string) admin.ServerStatus {
+	return d.pool.status(orgID, name)
+}
+
+// Reload implements admin.Directory: it takes what is stored of the org into
+// use. The next request sees it.
+func (d *Directory) Reload(ctx context.Context, orgID string) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	caller, keys, err := d.load(ctx, orgID)
+	if err != nil {
+		return err
+	}
+	next := table{}
+	for hash, c := range *d.now.Load() {
+		if c.Org.ID != orgID {
+			next[hash] = c
 		}
 	}
-	return d
-}
-
-// caller is what all principals of an org share.
-func (a *App) caller(c config.Org) run.Caller {
-	o := &org.Org{ID: c.ID, Runtime: runtime(c.Runtime)}
-	for _, f := range c.Features {
-		o.MCPOutbound = o.MCPOutbound || f == config.MCPOutbound
-	}
-	caller := run.Caller{Org: o}
-	for _, s := range c.MCPServers {
-		if s.Enabled {
-			caller.Servers = append(caller.Servers, a.server(s))
+	for _, k := range keys {
+		if k.RevokedAt.IsZero() {
+			caller.Principal = org.Principal{ID: k.ID, Role: k.Role}
+			next[k.Hash] = caller
 		}
 	}
-	return caller
+	d.now.Store(&next)
+	d.catalog.Forget(orgID)
+	return nil
 }
 
-func runtime(c config.Runtime) org.Runtime {
-	return org.Runtime{
-		MaxRounds: c.MaxRounds, MaxCalls: c.MaxCalls, Deadline: c.Deadline, Concurrency: c.Concurrency,
-		StreamMode: org.StreamMode(c.StreamMode), ToolParallelism: c.ToolParallelism, CatalogTTL: c.CatalogTTL,
-		ToolResultMaxBytes: c.ToolResultMaxBytes, ToolArgValidation: c.ToolArgValidation,
-		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop,
+// load puts together what the file declares of an org and what is stored. An
+// org that is gone has no keys.
+func (d *Directory) load(ctx context.Context, orgID string) (run.Caller, []org.Key, error) {
+	all, err := d.store.Orgs(ctx)
+	if err != nil {
+		return run.Caller{}, nil, err
 	}
-}
-
-func (a *App) server(s config.MCPServer) catalog.Server {
-	retries := s.MaxRetries
-	if retries == 0 {
-		retries = -1
+	i := slices.IndexFunc(all, func(r org.Record) bool { return r.ID == orgID })
+	if i < 0 {
+		d.pool.keep(orgID, nil)
+		return run.Caller{}, nil, nil
 	}
-	client := mcptool.New(mcptool.Server{
-		Name: s.Name, URL: s.URL, Headers: a.headers(s), Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
-	}, a.out.Guarded(egress.GuardedOptions{}), a.log)
-	a.clients = append(a.clients, client)
-	out := catalog.Server{
-		Name: s.Name, Source: client, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix, Required: s.Required, Polling: s.Polling,
+	record, declared := all[i], d.declared[orgID]
+	if declared.Org {
+		record.Features = declared.Record.Features
 	}
-	if !s.Tools.All {
-		out.Tools = append([]string{}, s.Tools.Names...)
+	if declared.Runtime {
+		record.Runtime = declared.Record.Runtime
 	}
-	return out
-}
-
-// headers returns what looks a server's headers up, just in time.
-func (a *App) headers(s config.MCPServer) func(context.Context) (http.Header, error) {
-	if len(s.Headers) == 0 {
-		return nil
+	keys, err := d.store.Keys(ctx, orgID)
+	if err != nil {
+		return run.Caller{}, nil, err
 	}
-	return func(ctx context.Context) (http.Header, error) {
-		out := make(http.Header, len(s.Headers))
-		for name, text := range s.Headers {
-			value, err := a.secrets.Resolve(ctx, text)
-			if err != nil {
-				return nil, err
-			}
-			out.Set(name, value.Reveal())
-		}
-		return out, nil
+	servers, err := d.store.MCPServers(ctx, orgID)
+	if err != nil {
+		return run.Caller{}, nil, err
 	}
+	caller := run.Caller{Org: &org.Org{
+		ID: orgID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound),
+	}}
+	caller.Servers = d.pool.keep(orgID, append(slices.Clone(declared.Servers), servers...))
+	return caller, append(slices.Clone(declared.Keys), keys...), nil
 }

@@ -61,28 +61,32 @@ func (d *decoder) only(path, key, kind string, wrong bool) {
 func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.Keys, path+".keys[%d].name", func(k Key) string { return k.Name })
 	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m MCPServer) string { return m.Name })
-	if n := o.Runtime.MaxRounds; n != nil && *n > roundsCap {
-		d.failPath(path+".runtime.max_rounds", "%d is above max_rounds_cap (%d)", *n, roundsCap)
-	}
+	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
 	for i := range o.MCPServers {
 		d.checkServer(fmt.Sprintf("%s.mcp_servers[%d]", path, i), &o.MCPServers[i])
 	}
 }
 
+func (d *decoder) checkRuntime(path string, r *Runtime, roundsCap int) {
+	if n := r.MaxRounds; n != nil && *n > roundsCap {
+		d.failPath(join(path, "max_rounds"), "%d is above max_rounds_cap (%d)", *n, roundsCap)
+	}
+}
+
 func (d *decoder) checkServer(path string, m *MCPServer) {
-	_, url := d.where[path+".url"]
-	_, command := d.where[path+".command"]
+	_, url := d.where[join(path, "url")]
+	_, command := d.where[join(path, "command")]
 	switch {
 	case url && command:
-		d.failPath(path+".command", "stands beside url; want one of them")
+		d.failPath(join(path, "command"), "stands beside url; want one of them")
 	case !url && !command:
-		d.failPath(path+".url", "is missing; want an http or https URL")
+		d.failPath(join(path, "url"), "is missing; want an http or https URL")
 	}
 	if m.Env != nil && !command {
-		d.failPath(path+".env", "is only for servers with command")
+		d.failPath(join(path, "env"), "is only for servers with command")
 	}
 	if m.Prefix != "" && m.Naming != "prefixed" {
-		d.failPath(path+".prefix", "is only for naming: prefixed")
+		d.failPath(join(path, "prefix"), "is only for naming: prefixed")
 	}
 }
 

@@ -32,6 +32,7 @@ type Config struct {
 	Redis        secret.Text
 	ClickHouse   secret.Text
 	MaxRoundsCap int
+	OperatorKey  secret.Text // empty: nobody manages orgs over the API
 	Providers    []Provider
 	Rates        string // file, relative to the working directory
 	Outbound     Outbound

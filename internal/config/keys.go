@@ -20,6 +20,8 @@ func (c *Config) keys() []key {
 			doc: "ClickHouse as a sink for analytics; empty for none."},
 		{name: "max_rounds_cap", value: integer(&c.MaxRoundsCap, 50, 1, 50), env: "TURNPIKE_MAX_ROUNDS_CAP",
 			doc: "The most rounds that any run may have, whatever its org says."},
+		{name: "operator_key", value: credentialKey(&c.OperatorKey), env: "TURNPIKE_OPERATOR_KEY",
+			doc: "Key of the operator, who creates and deletes orgs over /api/orgs. Empty: nobody does."},
 		{name: "providers", value: objects[Provider]{&c.Providers, (*Provider).keys},
 			doc: "Model APIs. A model goes to the first provider whose models match it; name/model always goes to the provider called name."},
 		{name: "rates", value: text(&c.Rates, "", "file", anyText),

@@ -12,7 +12,7 @@ import (
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"no YAML":                             {"listen: [a", "t.yaml:1:9: is not YAML: sequence end token ']' not found"},
-		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, data, database, redis, clickhouse, max_rounds_cap, providers, rates, outbound, orgs"},
+		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, data, database, redis, clickhouse, max_rounds_cap, operator_key, providers, rates, outbound, orgs"},
 		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
 		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},
 		"an unknown key near none":            {"outbound: {ssrf: {}, firewall: on}", "t.yaml:1:22: outbound.firewall: unknown key; known here: ssrf"},

@@ -14,6 +14,7 @@ import (
 type Secrets struct {
 	Providers map[string]secret.Value            // API keys by provider name; absent where there is none
 	Keys      map[string]map[string]secret.Value // callers' keys by org id and key name
+	Operator  secret.Value                       // empty when there is none
 }
 
 // Resolve looks up every credential of the configuration, also those of
@@ -22,6 +23,7 @@ type Secrets struct {
 func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, error) {
 	l := lookup{config: c, resolver: r, keys: map[string]string{}}
 	s := &Secrets{Providers: map[string]secret.Value{}, Keys: map[string]map[string]secret.Value{}}
+	s.Operator = l.key(ctx, "operator_key", c.OperatorKey)
 	for i, p := range c.Providers {
 		if v := l.value(ctx, fmt.Sprintf("providers[%d].api_key", i), p.APIKey); !v.IsZero() {
 			s.Providers[p.Name] = v

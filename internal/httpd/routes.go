@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
@@ -17,12 +18,15 @@ import (
 type Directory interface {
 	// Authenticate returns who presents the key, or false.
 	Authenticate(key string) (run.Caller, bool)
+	// IsOperator reports whether the key is the operator's.
+	IsOperator(key string) bool
 }
 
 // Options are what the routes need; all are required.
 type Options struct {
 	Directory Directory
 	Chat      *chat.Handler
+	Admin     *admin.Handler
 }
 
 // API is the gateway's HTTP interface.
@@ -44,6 +48,24 @@ func (a *API) routes() {
 	a.mux.HandleFunc("POST /v1/chat/completions", a.as(org.Role.MayRun, a.o.Chat.Serve))
 	a.mux.HandleFunc("GET /v1/models", a.as(anyone, a.o.Chat.ServeModels))
 	a.mux.HandleFunc("GET /v1/models/{model...}", a.as(anyone, a.o.Chat.ServeModel))
+
+	m := a.o.Admin
+	a.mux.HandleFunc("GET /api/org", a.managed(m.GetOrg()))
+	a.mux.HandleFunc("PATCH /api/org/runtime", a.managed(m.PatchRuntime()))
+	a.mux.HandleFunc("GET /api/keys", a.managed(m.ListKeys()))
+	a.mux.HandleFunc("POST /api/keys", a.managed(m.CreateKey()))
+	a.mux.HandleFunc("DELETE /api/keys/{id}", a.managed(m.RevokeKey()))
+	a.mux.HandleFunc("GET /api/mcp-servers", a.managed(m.ListServers()))
+	a.mux.HandleFunc("POST /api/mcp-servers", a.managed(m.CreateServer()))
+	a.mux.HandleFunc("GET /api/mcp-servers/{name}", a.managed(m.GetServer()))
+	a.mux.HandleFunc("PATCH /api/mcp-servers/{name}", a.managed(m.PatchServer()))
+	a.mux.HandleFunc("DELETE /api/mcp-servers/{name}", a.managed(m.DeleteServer()))
+	a.mux.HandleFunc("GET /api/orgs", a.operated(m.ListOrgs()))
+	a.mux.HandleFunc("POST /api/orgs", a.operated(m.CreateOrg()))
+	a.mux.HandleFunc("PATCH /api/orgs/{org}", a.operated(m.PatchOrg()))
+	a.mux.HandleFunc("DELETE /api/orgs/{org}", a.operated(m.DeleteOrg()))
+	a.mux.HandleFunc("POST /api/orgs/{org}/keys", a.operated(m.CreateOrgKey()))
+	a.mux.HandleFunc("GET /openapi.json", admin.ServeDocument)
 
 	a.mux.HandleFunc("GET /healthz", a.healthz)
 	a.mux.HandleFunc("GET /readyz", a.readyz)
@@ -88,7 +110,7 @@ func (a *API) as(may func(org.Role) bool, serve func(http.ResponseWriter, *http.
 		caller, ok := a.o.Directory.Authenticate(key)
 		switch {
 		case !ok:
-			chat.WriteError(w, fault.New(fault.Unauthorized, "invalid_api_key", "the API key is not known here"))
+			chat.WriteError(w, unknownKey())
 		case !may(caller.Principal.Role):
 			chat.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed",
 				"a key with the role %s may not do this; owner, admin and member may", caller.Principal.Role))
@@ -96,6 +118,49 @@ func (a *API) as(may func(org.Role) bool, serve func(http.ResponseWriter, *http.
 			serve(w, r, caller)
 		}
 	}
+}
+
+// managed lets owners and admins of an org through.
+func (a *API) managed(serve admin.Endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		key, err := bearer(r.Header.Get("Authorization"))
+		if err != nil {
+			admin.WriteError(w, err)
+			return
+		}
+		caller, ok := a.o.Directory.Authenticate(key)
+		switch {
+		case !ok:
+			admin.WriteError(w, unknownKey())
+		case !caller.Principal.Role.MayManage():
+			admin.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed",
+				"a key with the role %s may not do this; owner and admin may", caller.Principal.Role))
+		default:
+			serve(w, r, caller)
+		}
+	}
+}
+
+// operated lets the operator through.
+func (a *API) operated(serve admin.Endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		key, err := bearer(r.Header.Get("Authorization"))
+		_, known := a.o.Directory.Authenticate(key)
+		switch {
+		case err != nil:
+			admin.WriteError(w, err)
+		case a.o.Directory.IsOperator(key):
+			serve(w, r, run.Caller{})
+		case known:
+			admin.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed", "only the operator may do this: see operator_key in the configuration"))
+		default:
+			admin.WriteError(w, unknownKey())
+		}
+	}
+}
+
+func unknownKey() error {
+	return fault.New(fault.Unauthorized, "invalid_api_key", "the API key is not known here")
 }
 
 func bearer(authorization string) (string, error) {

@@ -18,6 +18,9 @@ const (
 // MayRun reports whether the role may start runs.
 func (r Role) MayRun() bool { return r == Owner || r == Admin || r == Member }
 
+// MayManage reports whether the role may see and change the org's settings.
+func (r Role) MayManage() bool { return r == Owner || r == Admin }
+
 // MaySeeAddresses reports whether the role is told which address the outbound
 // policy refused.
 func (r Role) MaySeeAddresses() bool { return r == Owner || r == Admin }

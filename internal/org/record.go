@@ -32,6 +32,8 @@ type MCPServer struct {
 	Org        string
 	Name       string // unique in its org
 	URL        string
+	Command    []string // only from the configuration file: instead of URL
+	Env        map[string]string
 	Enabled    bool
 	Tools      []string // the names that may be offered; nil = all
 	Headers    map[string]string

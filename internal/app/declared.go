@@ -1,0 +1,117 @@
+package app
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+)
+
+// declared turns the orgs of the file into what the directory works with.
+func declared(c *config.Config, keys *config.Secrets) map[string]admin.Declared {
+	out := map[string]admin.Declared{}
+	for i, o := range c.Orgs {
+		path := fmt.Sprintf("orgs[%d]", i)
+		d := admin.Declared{
+			Org:     c.Given(path + ".id"),
+			Runtime: c.Given(path + ".runtime"),
+			Record:  org.Record{ID: o.ID, Features: o.Features, Runtime: runtimeOf(o.Runtime)},
+		}
+		for _, k := range o.Keys {
+			value := keys.Keys[o.ID][k.Name].Reveal()
+			d.Keys = append(d.Keys, org.Key{
+				Org: o.ID, ID: k.Name, Name: k.Name, Role: org.Role(k.Role), Hash: sha256.Sum256([]byte(value)), Hint: "declared",
+			})
+		}
+		for _, s := range o.MCPServers {
+			d.Servers = append(d.Servers, serverOf(o.ID, s))
+		}
+		out[o.ID] = d
+	}
+	return out
+}
+
+func runtimeOf(c config.Runtime) org.Runtime {
+	return org.Runtime{
+		MaxRounds: c.MaxRounds, MaxCalls: c.MaxCalls, Deadline: c.Deadline, Concurrency: c.Concurrency,
+		StreamMode: org.StreamMode(c.StreamMode), ToolParallelism: c.ToolParallelism, CatalogTTL: c.CatalogTTL,
+		ToolResultMaxBytes: c.ToolResultMaxBytes, ToolArgValidation: c.ToolArgValidation,
+		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop,
+	}
+}
+
+func serverOf(orgID string, s config.MCPServer) org.MCPServer {
+	out := org.MCPServer{
+		Org: orgID, Name: s.Name, URL: s.URL, Command: s.Command, Enabled: s.Enabled, Headers: written(s.Headers), Env: written(s.Env),
+		Timeout: s.Timeout, MaxRetries: s.MaxRetries, Required: s.Required, Trust: s.Trust,
+		Naming: s.Naming, Prefix: s.Prefix, Polling: s.Polling,
+	}
+	if !s.Tools.All {
+		out.Tools = append([]string{}, s.Tools.Names...)
+	}
+	return out
+}
+
+// written returns texts as they were written: references stay references.
+func written(texts map[string]secret.Text) map[string]string {
+	if texts == nil {
+		return nil
+	}
+	out := make(map[string]string, len(texts))
+	for name, t := range texts {
+		out[name] = t.Literal().Reveal() + string(t.Ref())
+	}
+	return out
+}
+
+// reader implements admin.Reader with the rules of the configuration file, and
+// the limits of those who are not its operator.
+type reader struct{ roundsCap int }
+
+// MCPServer implements admin.Reader.
+func (r reader) MCPServer(json []byte) (org.MCPServer, error) {
+	s, err := config.ParseMCPServer("body", json)
+	if err != nil {
+		return org.MCPServer{}, unprocessable(err)
+	}
+	if s.Command != nil {
+		return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "command starts a program on the gateway's machine: only its configuration file may declare one").In("command")
+	}
+	for name, text := range s.Headers {
+		if text.Ref() != "" {
+			return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "a header may not refer to the gateway's environment or files").In("headers." + name)
+		}
+	}
+	return serverOf("", s), nil
+}
+
+// Runtime implements admin.Reader.
+func (r reader) Runtime(json []byte) (org.Runtime, error) {
+	rt, err := config.ParseRuntime("body", json, r.roundsCap)
+	if err != nil {
+		return org.Runtime{}, unprocessable(err)
+	}
+	return runtimeOf(rt), nil
+}
+
+// unprocessable shows the mistakes to who made them.
+func unprocessable(err error) error {
+	var mistakes *config.Error
+	if !errors.As(err, &mistakes) || len(mistakes.Mistakes) == 0 {
+		return err
+	}
+	first := mistakes.Mistakes[0]
+	message := ""
+	for i, m := range mistakes.Mistakes {
+		if i > 0 {
+			message += "; "
+		}
+		message += m.Path + ": " + m.Message
+	}
+	return fault.New(fault.Unprocessable, "invalid_value", "%s", message).In(first.Path)
+}

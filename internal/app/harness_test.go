@@ -1,0 +1,312 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+)
+
+// The harness boots the whole program between scripted neighbours:
+//
+//	client() ──HTTP──► gateway (New + Serve) ──HTTP──► upstream   scripted model
+//	                                         └─HTTP──► mcpServer  official SDK, or rawMCP for what no SDK would do
+//
+// Everything listens on 127.0.0.1 and ends with its test.
+
+// patience is how long a test waits for something that must happen.
+const patience = 20 * time.Second
+
+// gateway is a running gateway.
+type gateway struct {
+	t      *testing.T
+	URL    string
+	client *http.Client
+	log    *logBuffer
+	stop   func() error // ends Serve and returns its error
+}
+
+// noLeaks fails the test when it leaves a goroutine behind. It is called before
+// anything is started. // O01
+func noLeaks(t *testing.T) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+}
+
+// MustRun boots the whole gateway from a configuration.
+func MustRun(t *testing.T, yaml string) *gateway {
+	t.Helper()
+	env := func(name string) (string, bool) { v, ok := environment()[name]; return v, ok }
+	c, err := config.Parse("test.yaml", []byte(yaml), env)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, yaml)
+	}
+	log := &logBuffer{}
+	a, err := New(t.Context(), c, Options{Env: env, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(ctx) }()
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
+	g := &gateway{t: t, URL: a.URL(), client: &http.Client{Transport: transport}, log: log}
+	g.stop = sync.OnceValue(func() error {
+		transport.CloseIdleConnections()
+		cancel()
+		err := <-served
+		a.Close()
+		return err
+	})
+	t.Cleanup(func() {
+		if err := g.stop(); err != nil {
+			t.Errorf("the gateway stopped with %v", err)
+		}
+		if t.Failed() && testing.Verbose() {
+			t.Logf("log of the gateway:\n%s", log)
+		}
+	})
+	return g
+}
+
+func environment() map[string]string {
+	return map[string]string{"TOKEN": "CANARY-token", "UPSTREAM_KEY": "CANARY-upstream-key"}
+}
+
+// logBuffer is a log that tests read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// site describes a gateway with one org, which has a key for every role: owner
+// has the key "owner-key" and so on.
+type site struct {
+	upstream string   // base URL without /v1
+	feature  string   // "" = mcp_outbound, "none" = no feature
+	runtime  string   // YAML map without its braces
+	servers  []string // YAML maps without their braces
+	allow    string   // allowed network; "" = 127.0.0.0/8
+}
+
+func (s site) yaml() string {
+	features := "[mcp_outbound]"
+	switch s.feature {
+	case "":
+	case "none":
+		features = "[]"
+	default:
+		features = "[" + s.feature + "]"
+	}
+	if s.allow == "" {
+		s.allow = "127.0.0.0/8"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `
+listen: 127.0.0.1:0
+providers:
+  - {name: up, base_url: %q, api_key: env:UPSTREAM_KEY, models: [m, "g-*"]}
+outbound: {ssrf: {allowlist_cidrs: [%s]}}
+orgs:
+  - id: o
+    features: %s
+    keys:
+      - {name: a, key: owner-key, role: owner}
+      - {name: b, key: admin-key, role: admin}
+      - {name: c, key: member-key, role: member}
+      - {name: d, key: approver-key, role: approver}
+      - {name: e, key: reader-key, role: reader}
+    runtime: {%s}
+    mcp_servers:
+`, s.upstream+"/v1", s.allow, features, s.runtime)
+	for _, server := range s.servers {
+		fmt.Fprintf(&b, "      - {%s}\n", server)
+	}
+	if len(s.servers) == 0 {
+		return strings.TrimSuffix(b.String(), "    mcp_servers:\n")
+	}
+	return b.String()
+}
+
+// server is an entry of site.servers.
+func server(name, url string, more ...string) string {
+	return strings.Join(append([]string{fmt.Sprintf("name: %s, url: %q", name, url)}, more...), ", ")
+}
+
+// answer is what a client got.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// post sends a body with the owner's key and reads the whole answer. Header
+// fields come in pairs.
+func (g *gateway) post(body string, fields ...string) answer {
+	g.t.Helper()
+	return g.send("POST", "/v1/chat/completions", strings.NewReader(body), fields...)
+}
+
+func (g *gateway) send(method, path string, body io.Reader, fields ...string) answer {
+	g.t.Helper()
+	resp, err := g.client.Do(g.request(g.t.Context(), method, path, body, fields...))
+	if err != nil {
+		g.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatalf("%s %s: reading the answer: %v", method, path, err)
+	}
+	return answer{resp.StatusCode, resp.Header, data}
+}
+
+func (g *gateway) request(ctx context.Context, method, path string, body io.Reader, fields ...string) *http.Request {
+	g.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, g.URL+path, body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer owner-key")
+	r.Header.Set("Content-Type", "application/json")
+	for pair := range slices.Chunk(fields, 2) {
+		r.Header.Set(pair[0], pair[1])
+	}
+	return r
+}
+
+// wireError is the error object of the dialect.
+type wireError struct {
+	Error struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	} `json:"error"`
+}
+
+func (a answer) fault(t *testing.T) wireError {
+	t.Helper()
+	var e wireError
+	if err := json.Unmarshal(a.body, &e); err != nil || e.Error.Message == "" || e.Error.Type == "" {
+		t.Fatalf("status %d with %q, which is no error of the dialect", a.status, a.body)
+	}
+	return e
+}
+
+// wireCompletion is the part of an answer that the tests look at.
+type wireCompletion struct {
+	Choices []struct {
+		Message struct {
+			Content   string
+			ToolCalls []struct {
+				ID       string
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
+		}
+		Delta struct {
+			Content string
+		}
+		FinishReason string `json:"finish_reason"`
+	}
+	Usage struct {
+		Prompt int `json:"prompt_tokens"`
+		Total  int `json:"total_tokens"`
+	}
+}
+
+// completion reads a JSON answer and returns its text and finish reason.
+func (a answer) completion(t *testing.T) (text, reason string) {
+	t.Helper()
+	var c wireCompletion
+	if err := json.Unmarshal(a.body, &c); err != nil || a.status != 200 || len(c.Choices) != 1 {
+		t.Fatalf("status %d with %.2000s, want an answer", a.status, a.body)
+	}
+	return c.Choices[0].Message.Content, c.Choices[0].FinishReason
+}
+
+// stream is what a streamed answer said.
+type stream struct {
+	text    string
+	reasons []string // finish reasons, one is right
+	errors  []string // data frames of the error form
+	done    int      // [DONE] marks, one is right
+}
+
+// stream reads a streamed answer and fails the test if a frame is no JSON or
+// something follows the end mark.
+func (a answer) stream(t *testing.T) stream {
+	t.Helper()
+	if a.status != 200 || a.header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("status %d, %s: %.500s, want a stream", a.status, a.header.Get("Content-Type"), a.body)
+	}
+	var s stream
+	for frame := range strings.SplitSeq(string(a.body), "\n\n") {
+		data, ok := strings.CutPrefix(frame, "data: ")
+		switch {
+		case !ok:
+			continue // a comment, or the end
+		case s.done > 0:
+			t.Fatalf("after the end mark comes %q", frame)
+		case data == "[DONE]":
+			s.done++
+			continue
+		case strings.HasPrefix(data, `{"error"`):
+			s.errors = append(s.errors, data)
+			continue
+		}
+		var c wireCompletion
+		if err := json.Unmarshal([]byte(data), &c); err != nil {
+			t.Fatalf("frame %q: %v", frame, err)
+		}
+		for _, choice := range c.Choices {
+			s.text += choice.Delta.Content
+			if choice.FinishReason != "" {
+				s.reasons = append(s.reasons, choice.FinishReason)
+			}
+		}
+	}
+	return s
+}
+
+// wait fails the test when nothing comes from c in time.
+func wait[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
+
+const question = `{"model":"m","messages":[{"role":"user","content":"go"}]}`
+
+const streamedQuestion = `{"model":"m","stream":true,"messages":[{"role":"user","content":"go"}]}`

@@ -1,0 +1,148 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// teller tells a run's journal fact by fact, in lines that read like a story:
+//
+//	round 0    model    Let me look.                                 (40 ms, 31 + 9 tokens)
+//	           0.0      get_weather({"city":"Lisbon"})
+//	           0.0      ok: Lisbon: 24 degrees                       (2 ms)
+type teller struct {
+	out   io.Writer
+	items func(ref string) []item.Item // what a ref stands for; nil when unknown
+	whole bool                         // texts in full
+
+	begun  int64 // when the run was accepted
+	asked  int64 // when the latest model call began
+	server map[loop.CallKey]string
+}
+
+// tell prints what f says. Facts without a line of their own are silent.
+func (t *teller) tell(f loop.Fact) {
+	switch b := f.Body.(type) {
+	case loop.Accepted:
+		t.begun = f.At
+		t.line("accepted", "", "%s for %s of %s: %s, at most %d rounds, %d calls, %s", b.Model, b.Principal, b.Org, b.Surface,
+			b.Limits.Rounds, b.Limits.Calls, time.Duration(b.Limits.ActiveMS)*time.Millisecond)
+	case loop.InputAdded:
+		t.input(b)
+	case loop.Catalogued:
+		t.catalogued(b, f.At)
+	case loop.Blocked:
+		t.line("blocked", "", "the outbound policy refused %s (%s)", b.Address, b.Reason)
+	case loop.TurnStarted:
+		t.asked = f.At
+		if b.Attempt > 1 {
+			t.line(fmt.Sprintf("round %d", b.Round), "model", "attempt %d", b.Attempt)
+		}
+	case loop.TurnFailed:
+		t.line("", "model", "failed: %s%s, tried %d times   (%d ms)", b.Class, statusOf(b.Status), b.Attempt, f.At-t.asked)
+	case loop.Turn:
+		t.turn(b, f.At)
+	case loop.CallPrepared:
+		if t.server == nil {
+			t.server = map[loop.CallKey]string{}
+		}
+		t.server[b.Key] = b.Server
+	case loop.CallDone:
+		t.callDone(b)
+	case loop.CallWaiting:
+		t.line("", string(b.Key), "waits for a human")
+	case loop.CallResolved:
+		t.line("", "", "%s decided: approved %v", b.By, b.Approved)
+	case loop.CancelRequested:
+		t.line("ended", "", "%s by %s", b.Cause, b.By)
+	case loop.Expired:
+		t.line("ended", "", "the time is used up")
+	case loop.Finished:
+		t.line("finished", "", "%s   (%s after it was accepted)", b.Reason, time.Duration(f.At-t.begun)*time.Millisecond)
+	}
+}
+
+func (t *teller) line(left, middle, format string, args ...any) {
+	fmt.Fprintf(t.out, "%-10s %-8s %s\n", left, middle, fmt.Sprintf(format, args...))
+}
+
+func statusOf(status int) string {
+	if status == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (status %d)", status)
+}
+
+func (t *teller) input(b loop.InputAdded) {
+	items := t.items(b.ItemsRef)
+	if len(items) == 0 {
+		return
+	}
+	last := items[len(items)-1]
+	t.line("input", string(last.Role), "%s   (%d items)", t.short(last.Text()), len(items))
+}
+
+func (t *teller) catalogued(b loop.Catalogued, at int64) {
+	for _, s := range b.Servers {
+		if s.Error != "" {
+			t.line("tools", s.Label, "not available: %s", s.Error)
+			continue
+		}
+		t.line("tools", s.Label, "%d tools   (%d ms)", s.Tools, at-t.begun)
+	}
+}
+
+func (t *teller) turn(b loop.Turn, at int64) {
+	text := ""
+	if items := t.items(b.ItemsRef); len(items) == 1 {
+		text = t.short(items[0].Text())
+	}
+	t.line(fmt.Sprintf("round %d", b.Round), "model", "%s   (%d ms, %d + %d tokens)", text, at-t.asked, b.Usage.Input, b.Usage.Output)
+	for i, c := range b.Calls {
+		cut := ""
+		if !c.Complete {
+			cut = "   cut off"
+		}
+		t.line("", string(loop.Key(b.Round, i)), "%s(%s)%s", c.Name, t.short(c.Arguments), cut)
+	}
+}
+
+func (t *teller) callDone(b loop.CallDone) {
+	text := ""
+	if items := t.items(b.ResultRef); len(items) == 1 {
+		text = ": " + t.short(items[0].Text())
+	}
+	if b.Attempt == 0 {
+		t.line("", string(b.Key), "not executed, %s%s", b.Outcome, text)
+		return
+	}
+	t.line("", string(b.Key), "%s%s   (%s, %d ms)", b.Outcome, text, t.server[b.Key], b.MS)
+}
+
+// short makes one line of a text.
+func (t *teller) short(text string) string {
+	if t.whole {
+		return text
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	const most = 160
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+// decodeItems reads a stored row that holds items.
+func decodeItems(raw json.RawMessage) []item.Item {
+	var items []item.Item
+	if json.Unmarshal(raw, &items) != nil {
+		return nil
+	}
+	return items
+}

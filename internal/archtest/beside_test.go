@@ -1,0 +1,95 @@
+package archtest
+
+// beside are the other files that a streaming chat completion with tools passes
+// through, each with what it does there. A reader of the story can do without
+// them. A file that joins the path of a request is entered here by somebody who
+// knows why it must.
+func beside() map[string]string {
+	return map[string]string{
+		// Hop 1 to 3: who asks, and for what.
+		"internal/app/directory.go":        "finds the caller by the hash of the key, and the server's headers just in time",
+		"internal/org/org.go":              "says which roles may run",
+		"internal/run/caller.go":           "says whether the loop is on for the caller",
+		"internal/surface/chat/scan.go":    "reads the body once, member by member",
+		"internal/surface/chat/runtime.go": "puts the org's settings and the surface's defaults into the request",
+		"internal/provider/route/route.go": "finds who serves the model",
+		"internal/fault/fault.go":          "asked whether a failure may be shown",
+
+		// Hop 4: the run and its record.
+		"internal/id/id.go":                "makes the run's id",
+		"internal/run/append.go":           "asks the rules, stores facts, folds them",
+		"internal/run/discover.go":         "performs Discover",
+		"internal/run/finish.go":           "performs Finish",
+		"internal/run/handover.go":         "looks for ids of ours in what the client sent",
+		"internal/store/memory/journal.go": "keeps the facts",
+
+		// Hop 5 and 8: what the rules are made of.
+		"internal/loop/allowed.go":    "says whether a fact may follow",
+		"internal/loop/fact.go":       "names the kinds of fact",
+		"internal/loop/state.go":      "answers questions about a State",
+		"internal/budget/budget.go":   "says which limit is used up",
+		"internal/policy/progress.go": "notices a run that turns in circles",
+		"event/reason.go":             "says which ends are limits and which are failures",
+
+		// Hop 6: the model call.
+		"model/model.go":                        "adds usage up",
+		"item/item.go":                          "reads an item's text and makes results",
+		"internal/app/providers.go":             "reveals the provider's key",
+		"internal/provider/openai/provider.go":  "sends the call",
+		"internal/provider/openai/request.go":   "builds the body",
+		"internal/provider/openai/body.go":      "lets go of the request's bytes when the answer begins",
+		"internal/provider/openai/message.go":   "turns items into messages",
+		"internal/provider/openai/content.go":   "puts the visible text of an answer together",
+		"internal/provider/openai/object.go":    "keeps the members that the gateway does not interpret",
+		"internal/provider/openai/reasoning.go": "keeps the reasoning that goes back to its provider",
+		"internal/provider/openai/stream.go":    "performs the streaming call",
+		"internal/provider/openai/decode.go":    "reads the answer, streamed or not",
+		"internal/provider/openai/scan.go":      "finds the members of a chunk",
+		"internal/provider/openai/chunk.go":     "folds a chunk into the turn",
+		"internal/provider/openai/calls.go":     "puts tool calls together from their pieces",
+		"internal/provider/openai/turn.go":      "makes the turn",
+		"internal/sse/reader.go":                "reads events",
+		"internal/sse/lines.go":                 "reads lines, whatever ends them",
+
+		// Hop 7: the tools.
+		"internal/catalog/catalog.go":   "asks all servers at once and keeps what they said",
+		"internal/catalog/name.go":      "gives tools their names",
+		"internal/catalog/set.go":       "is what a run may call",
+		"internal/schema/schema.go":     "validates arguments",
+		"internal/toolexec/prepare.go":  "looks a call up, parses and validates it",
+		"internal/toolexec/execute.go":  "calls the tool and words the result",
+		"internal/toolexec/truncate.go": "keeps a result within its size",
+
+		// Hop 7, further out: the MCP client.
+		"internal/mcptool/client.go":     "is the source of a server's tools",
+		"internal/mcptool/list.go":       "lists them",
+		"internal/mcptool/definition.go": "keeps a definition as it was sent",
+		"internal/mcptool/call.go":       "calls one",
+		"internal/mcptool/result.go":     "decodes what came back",
+		"internal/mcptool/retry.go":      "repeats what may be repeated",
+		"internal/mcptool/connect.go":    "opens the session",
+		"internal/mcptool/session.go":    "lends it out",
+		"internal/mcptool/exchange.go":   "follows one request to its answer",
+		"internal/mcptool/transport.go":  "carries the requests of the SDK",
+		"internal/mcptool/headers.go":    "adds the server's headers",
+		"internal/mcptool/answer.go":     "reads the HTTP answer",
+		"internal/mcptool/events.go":     "finds the answer in a stream of events",
+		"internal/mcptool/frame.go":      "finds the answer among frames",
+
+		// Hop 7, the outermost: the way out.
+		"internal/egress/guarded.go": "is the client for addresses that others name",
+		"internal/egress/target.go":  "judges the shape of a URL",
+		"internal/egress/host.go":    "judges the name",
+		"internal/egress/resolve.go": "resolves it, once",
+		"internal/egress/policy.go":  "judges the addresses",
+		"internal/egress/address.go": "knows their classes",
+		"internal/egress/dial.go":    "connects to the one that was judged",
+
+		// Hop 9: the answer.
+		"internal/surface/chat/answer.go":  "folds events into the answer's text",
+		"internal/surface/chat/collect.go": "marshals objects",
+		"internal/surface/chat/wire.go":    "has the objects of the dialect",
+		"internal/sse/writer.go":           "writes an event in one piece",
+		"internal/sse/heartbeats.go":       "keeps a silent stream alive",
+	}
+}

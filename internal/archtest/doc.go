@@ -1,0 +1,15 @@
+// Package archtest keeps the rules of the house that a compiler does not know.
+// It has nothing but tests, and each of them fails with the reason in words, so
+// that whoever breaks a rule learns why it is one:
+//
+//	layers_test.go      who may import whom
+//	rules_test.go       the rules of a run read no clock and do no I/O
+//	network_test.go     connections are opened in one package
+//	comments_test.go    every package and every public name says what it is for
+//	globals_test.go     no init functions, no variables that anybody may change
+//	gomod_test.go       go.mod is tidy; the README and CI run the same tests
+//	ninefiles_test.go   one request touches the files that the documentation says
+//
+// A rule that turns out to be wrong is changed here, with its reason, in the
+// same commit as the code that needs it changed.
+package archtest

@@ -1,0 +1,80 @@
+package archtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestGoModIsTidy(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "tidy", "-diff")
+	cmd.Dir = moduleRoot(t)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	diff, err := cmd.Output()
+	switch {
+	case err == nil:
+	case len(diff) > 0:
+		t.Errorf("go.mod or go.sum is not tidy: run go mod tidy\n%s", diff)
+	default: // tidy reads modules that a build does not need, and has to fetch them
+		skip(t, "go mod tidy could not look at all modules: %s", strings.TrimSpace(stderr.String()))
+	}
+}
+
+// skip leaves a test out, or fails it where skipping is forbidden.
+func skip(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TURNPIKE_TEST_NO_SKIP") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// What the README promises, CI does: the same command, character by character.
+func TestCIRunsTheTestCommandOfTheREADME(t *testing.T) {
+	readme := section(read(t, "README.md"), "## Testing")
+	command := ""
+	for line := range strings.Lines(readme) {
+		if strings.HasPrefix(line, "go test ") && strings.Contains(line, "-race") {
+			command, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+			command = strings.TrimSpace(command)
+		}
+	}
+	if command == "" {
+		t.Fatal("the section Testing of README.md has no line that begins with go test and has -race in it")
+	}
+	if !strings.Contains(read(t, ".ci/run"), "\n"+command+"\n") {
+		t.Errorf(".ci/run has no line %q, which is the test command of README.md", command)
+	}
+}
+
+func TestTheDocumentationTellsTheStoryInTheSameNineFiles(t *testing.T) {
+	for _, name := range []string{"docs/how-a-request-flows.md", "internal/run/doc.go"} {
+		text := read(t, name)
+		for _, file := range story() {
+			short := strings.TrimPrefix(file, "internal/")
+			if !strings.Contains(text, short) && !strings.Contains(text, filepath.Base(file)) {
+				t.Errorf("%s does not name %s, which is one of the nine files of the story", name, short)
+			}
+		}
+	}
+}
+
+// section returns the text from the heading to the next one of its level.
+func section(text, heading string) string {
+	_, after, _ := strings.Cut(text, "\n"+heading+"\n")
+	level, _, _ := strings.Cut(heading, " ")
+	before, _, _ := strings.Cut(after, "\n"+level+" ")
+	return before
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(moduleRoot(t), filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

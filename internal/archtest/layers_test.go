@@ -1,0 +1,102 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer is one line of the design's table of packages. A package may import
+// those of the lines above its own, and none of its own line.
+type layer struct {
+	name     string
+	why      string // said to whoever breaks it
+	packages []string
+}
+
+// layers is the table, from the ground up. A pattern that ends in /... stands
+// for a directory and everything below it.
+func layers() []layer {
+	vocabulary := "the public vocabulary is data that everybody speaks; it knows nothing of the gateway"
+	return []layer{
+		{"vocabulary", vocabulary, []string{"item"}},
+		{"vocabulary", vocabulary, []string{"tool"}},
+		{"vocabulary", vocabulary, []string{"model"}},
+		{"vocabulary", vocabulary, []string{"event"}},
+
+		{"ground", "the ground serves everybody above it and depends on none of them",
+			[]string{"internal/clock", "internal/egress", "internal/fault", "internal/id", "internal/org", "internal/schema", "internal/secret", "internal/sse"}},
+
+		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
+		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},
+
+		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
+		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
+		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/run"}},
+
+		{"routing", "routing orders models of any provider and is asked by every surface: it stands between the two and knows neither",
+			[]string{"internal/provider/route"}},
+
+		{"test kits", "fakes and suites are for the tests of every adapter, so they know none", []string{
+			"turnpiketest", "internal/provider/providertest", "internal/store/storetest", "internal/coord/coordtest"}},
+		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
+			"internal/provider/...", "internal/mcptool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
+			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
+		{"test kits", "the stories are told by all surfaces", []string{"internal/surface/surfacetest"}},
+
+		{"edges", "the edges are what the composition root puts together", []string{"internal/config", "internal/httpd"}},
+		{"composition root", "one function builds every part; nobody but a main may lean on the whole", []string{"internal/app"}},
+		{"programs", "nobody imports a program", []string{".", "gateway", "cmd/..."}},
+	}
+}
+
+// outside are packages that are no part of the gateway.
+func outside() []string { return []string{"bench/...", "docs", "internal/archtest"} }
+
+func TestEveryPackageImportsOnlyWhatLiesBelowIt(t *testing.T) {
+	for _, p := range listPackages(t) {
+		if len(p.GoFiles) == 0 || matches(outside(), p.name()) {
+			continue
+		}
+		own := layerOf(p.name())
+		if own < 0 {
+			t.Errorf("package %s has no place in the table of packages: give it one in layers_test.go", p.name())
+			continue
+		}
+		for _, path := range p.Imports {
+			if isOurs(path) {
+				checkImport(t, p.name(), inModule(path), own)
+			}
+		}
+	}
+}
+
+func checkImport(t *testing.T, importer, imported string, own int) {
+	t.Helper()
+	l := layers()[own]
+	switch theirs := layerOf(imported); {
+	case matches(outside(), imported):
+		t.Errorf("%s imports %s, which is no part of the gateway", importer, imported)
+	case theirs == own:
+		t.Errorf("%s imports %s, its neighbour among the %s: %s", importer, imported, l.name, l.why)
+	case theirs > own:
+		t.Errorf("%s (%s) imports %s (%s), which lies above it: %s", importer, l.name, imported, layers()[theirs].name, l.why)
+	}
+}
+
+// layerOf returns the line of a package, the one that names it before the one
+// that has a pattern for it; -1 for none.
+func layerOf(name string) int {
+	exact := slices.IndexFunc(layers(), func(l layer) bool { return slices.Contains(l.packages, name) })
+	if exact >= 0 {
+		return exact
+	}
+	return slices.IndexFunc(layers(), func(l layer) bool { return matches(l.packages, name) })
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		dir, below := strings.CutSuffix(pattern, "/...")
+		return name == dir || below && strings.HasPrefix(name, dir+"/")
+	})
+}

@@ -1,0 +1,17 @@
+package admin
+
+import (
+	_ "embed" // the document
+	"net/http"
+)
+
+// Document is the OpenAPI description of this API.
+//
+//go:embed openapi.json
+var Document []byte
+
+// ServeDocument answers GET /openapi.json.
+func ServeDocument(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(Document)
+}

@@ -1,0 +1,244 @@
+package admin
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// orgObject is an org on the wire.
+type orgObject struct {
+	ID              string   `json:"id"`
+	Features        []string `json:"features"`
+	Runtime         runtime  `json:"runtime"`
+	Declared        bool     `json:"declared"`
+	RuntimeDeclared bool     `json:"runtime_declared"`
+}
+
+// runtime is an org's runtime settings on the wire, with the configuration
+// file's keys. What is null is left to each surface.
+type runtime struct {
+	MaxRounds          *int    `json:"max_rounds"`
+	MaxCalls           *int    `json:"max_calls"`
+	Deadline           string  `json:"deadline"`
+	Concurrency        int     `json:"concurrency"`
+	StreamMode         string  `json:"stream_mode"`
+	ToolParallelism    string  `json:"tool_parallelism"`
+	CatalogTTL         string  `json:"catalog_ttl"`
+	ToolResultMaxBytes *int    `json:"tool_result_max_bytes"`
+	ToolArgValidation  string  `json:"tool_arg_validation"`
+	ToolErrorMode      string  `json:"tool_error_mode"`
+	OnLimit            *string `json:"on_limit"`
+	DoomLoop           *string `json:"doom_loop"`
+}
+
+func wireRuntime(rt org.Runtime) runtime {
+	return runtime{
+		MaxRounds: rt.MaxRounds, MaxCalls: rt.MaxCalls, Deadline: rt.Deadline.String(), Concurrency: rt.Concurrency,
+		StreamMode: string(rt.StreamMode), ToolParallelism: rt.ToolParallelism, CatalogTTL: rt.CatalogTTL.String(),
+		ToolResultMaxBytes: rt.ToolResultMaxBytes, ToolArgValidation: rt.ToolArgValidation,
+		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop),
+	}
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func (h *Handler) orgObject(r org.Record) orgObject {
+	d := h.o.Directory.Declared(r.ID)
+	if d.Org {
+		r.Features = d.Record.Features
+	}
+	if d.Runtime {
+		r.Runtime = d.Record.Runtime
+	}
+	if r.Features == nil {
+		r.Features = []string{}
+	}
+	return orgObject{ID: r.ID, Features: r.Features, Runtime: wireRuntime(r.Runtime), Declared: d.Org, RuntimeDeclared: d.Runtime}
+}
+
+// record returns the org's stored record.
+func (h *Handler) record(r *http.Request, orgID string) (org.Record, error) {
+	all, err := h.o.Store.Orgs(r.Context())
+	if err != nil {
+		return org.Record{}, err
+	}
+	if i := slices.IndexFunc(all, func(r org.Record) bool { return r.ID == orgID }); i >= 0 {
+		return all[i], nil
+	}
+	return org.Record{}, fault.New(fault.NotFound, "not_found", "there is no org with the id %q", orgID)
+}
+
+// GetOrg answers GET /api/org: the caller's own.
+func (h *Handler) GetOrg() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		record, err := h.record(r, caller.Org.ID)
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, h.orgObject(record), nil
+	})
+}
+
+// PatchRuntime answers PATCH /api/org/runtime; null gives a setting back to the
+// surfaces.
+func (h *Handler) PatchRuntime() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		if h.o.Directory.Declared(caller.Org.ID).Runtime {
+			return 0, nil, isDeclared("runtime of the org", caller.Org.ID)
+		}
+		record, err := h.record(r, caller.Org.ID)
+		if err != nil {
+			return 0, nil, err
+		}
+		merged, err := mergePatch(r, wireRuntime(record.Runtime))
+		if err != nil {
+			return 0, nil, err
+		}
+		if record.Runtime, err = h.o.Reader.Runtime(merged); err != nil {
+			return 0, nil, err
+		}
+		record.UpdatedAt = h.o.Now()
+		if err := h.o.Store.UpdateOrg(r.Context(), record); err != nil {
+			return 0, nil, named(err, "org", record.ID)
+		}
+		return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
+	})
+}
+
+// ListOrgs answers GET /api/orgs, for the operator.
+func (h *Handler) ListOrgs() Endpoint {
+	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+		all, err := h.o.Store.Orgs(r.Context())
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []orgObject{}
+		for _, record := range all {
+			out = append(out, h.orgObject(record))
+		}
+		return http.StatusOK, list[orgObject]{out}, nil
+	})
+}
+
+// newOrg is the body of POST /api/orgs.
+type newOrg struct {
+	ID       string   `json:"id"`
+	Features []string `json:"features"`
+}
+
+var orgID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
+
+// CreateOrg answers POST /api/orgs, for the operator.
+func (h *Handler) CreateOrg() Endpoint {
+	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+		var asked newOrg
+		body, err := readBody(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		if err := strict(body, &asked); err != nil {
+			return 0, nil, err
+		}
+		if !orgID.MatchString(asked.ID) {
+			return 0, nil, fault.New(fault.Invalid, "invalid_value", "id must have 1 to 64 characters of a-z, A-Z, 0-9, _, . and -, and begin with a letter or digit").In("id")
+		}
+		features, err := readFeatures(asked.Features)
+		if err != nil {
+			return 0, nil, err
+		}
+		rt, err := h.o.Reader.Runtime([]byte("{}"))
+		if err != nil {
+			return 0, nil, err
+		}
+		record := org.Record{ID: asked.ID, Features: features, Runtime: rt, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		if err := h.o.Store.CreateOrg(r.Context(), record); err != nil {
+			return 0, nil, named(err, "org", record.ID)
+		}
+		return http.StatusCreated, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
+	})
+}
+
+// PatchOrg answers PATCH /api/orgs/{org}, for the operator: the plan flags.
+func (h *Handler) PatchOrg() Endpoint {
+	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+		record, err := h.record(r, r.PathValue("org"))
+		if err != nil {
+			return 0, nil, err
+		}
+		if h.o.Directory.Declared(record.ID).Org {
+			return 0, nil, isDeclared("org", record.ID)
+		}
+		asked := struct {
+			Features []string `json:"features"`
+		}{record.Features}
+		body, err := readBody(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		if err := strict(body, &asked); err != nil {
+			return 0, nil, err
+		}
+		if record.Features, err = readFeatures(asked.Features); err != nil {
+			return 0, nil, err
+		}
+		record.UpdatedAt = h.o.Now()
+		if err := h.o.Store.UpdateOrg(r.Context(), record); err != nil {
+			return 0, nil, named(err, "org", record.ID)
+		}
+		return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
+	})
+}
+
+// DeleteOrg answers DELETE /api/orgs/{org}, for the operator.
+func (h *Handler) DeleteOrg() Endpoint {
+	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+		name := r.PathValue("org")
+		if h.o.Directory.Declared(name).Org {
+			return 0, nil, isDeclared("org", name)
+		}
+		if err := h.o.Store.DeleteOrg(r.Context(), name); err != nil {
+			return 0, nil, named(err, "org", name)
+		}
+		return http.StatusOK, deleted{name, true}, h.o.Directory.Reload(r.Context(), name)
+	})
+}
+
+// CreateOrgKey answers POST /api/orgs/{org}/keys, for the operator: an org's
+// first key cannot come from the org.
+func (h *Handler) CreateOrgKey() Endpoint {
+	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+		record, err := h.record(r, r.PathValue("org"))
+		if err != nil {
+			return 0, nil, err
+		}
+		asked, err := readKey(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		return h.createKey(r, record.ID, asked)
+	})
+}
+
+func readFeatures(features []string) ([]string, error) {
+	out := []string{}
+	for _, f := range features {
+		if f == "has_mcp_outbound" {
+			f = "mcp_outbound"
+		}
+		if f != "mcp_outbound" {
+			return nil, fault.New(fault.Invalid, "invalid_value", "there is no feature called %q; there is mcp_outbound", f).In("features")
+		}
+		out = append(out, f)
+	}
+	return slices.Compact(out), nil
+}

@@ -1,0 +1,227 @@
+package admin
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// ListServers answers GET /api/mcp-servers.
+func (h *Handler) ListServers() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []server{}
+		for _, s := range h.o.Directory.Declared(caller.Org.ID).Servers {
+			out = append(out, h.server(s, true))
+		}
+		for _, s := range stored {
+			out = append(out, h.server(s, false))
+		}
+		return http.StatusOK, list[server]{out}, nil
+	})
+}
+
+// GetServer answers GET /api/mcp-servers/{name}.
+func (h *Handler) GetServer() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		s, declared, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, h.server(s, declared), nil
+	})
+}
+
+// CreateServer answers POST /api/mcp-servers.
+func (h *Handler) CreateServer() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		body, err := readBody(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		s, err := h.readServer(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		if declaredServer(h.o.Directory.Declared(caller.Org.ID), s.Name) != nil {
+			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file declares an MCP server called %q", s.Name).In("name")
+		}
+		s.Org = caller.Org.ID
+		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
+		if err := h.o.Store.CreateMCPServer(r.Context(), s); err != nil {
+			return 0, nil, named(err, "MCP server", s.Name)
+		}
+		return http.StatusCreated, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
+	})
+}
+
+// PatchServer answers PATCH /api/mcp-servers/{name}: members that are given
+// replace those that are there (RFC 7396).
+func (h *Handler) PatchServer() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		old, declared, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		if declared {
+			return 0, nil, isDeclared("MCP server", old.Name)
+		}
+		merged, err := mergePatch(r, serverSettings(old))
+		if err != nil {
+			return 0, nil, err
+		}
+		s, err := h.readServer(merged)
+		if err != nil {
+			return 0, nil, err
+		}
+		if s.Name != old.Name {
+			return 0, nil, fault.New(fault.Invalid, "immutable", "the name of an MCP server cannot be changed").In("name")
+		}
+		s.Org, s.Position, s.CreatedAt, s.UpdatedAt = old.Org, old.Position, old.CreatedAt, h.o.Now()
+		if err := h.o.Store.UpdateMCPServer(r.Context(), s); err != nil {
+			return 0, nil, named(err, "MCP server", s.Name)
+		}
+		return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
+	})
+}
+
+// DeleteServer answers DELETE /api/mcp-servers/{name}.
+func (h *Handler) DeleteServer() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		s, declared, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		if declared {
+			return 0, nil, isDeclared("MCP server", s.Name)
+		}
+		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name); err != nil {
+			return 0, nil, named(err, "MCP server", s.Name)
+		}
+		return http.StatusOK, deleted{s.Name, true}, h.o.Directory.Reload(r.Context(), s.Org)
+	})
+}
+
+// find returns the server that the path names.
+func (h *Handler) find(r *http.Request, caller run.Caller) (s org.MCPServer, declared bool, err error) {
+	name := r.PathValue("name")
+	if d := declaredServer(h.o.Directory.Declared(caller.Org.ID), name); d != nil {
+		return *d, true, nil
+	}
+	stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
+	if err != nil {
+		return s, false, err
+	}
+	if i := slices.IndexFunc(stored, func(s org.MCPServer) bool { return s.Name == name }); i >= 0 {
+		return stored[i], false, nil
+	}
+	return s, false, fault.New(fault.NotFound, "not_found", "there is no MCP server called %q", name)
+}
+
+func declaredServer(d Declared, name string) *org.MCPServer {
+	for i := range d.Servers {
+		if d.Servers[i].Name == name {
+			return &d.Servers[i]
+		}
+	}
+	return nil
+}
+
+// readServer reads settings with the file's rules, and with one of its own: an
+// org must not reach what belongs to the operator (programs, environment, files)
+// and a credential is not stored in the open.
+func (h *Handler) readServer(body []byte) (org.MCPServer, error) {
+	s, err := h.o.Reader.MCPServer(body)
+	if err != nil {
+		return s, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		if credentialHeader(name) {
+			return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s carries a credential: credentials are "+
+				"references to the org's vault, which this version does not have yet; declare the server in the configuration file", name).In("headers." + name)
+		}
+	}
+	return s, nil
+}
+
+func credentialHeader(name string) bool {
+	name = strings.ToLower(name)
+	for _, part := range []string{"auth", "cookie", "key", "token", "secret", "password", "session", "credential"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// server is an MCP server on the wire: the keys of the configuration file, and
+// what only we know.
+type server struct {
+	settings
+	Declared  bool         `json:"declared"`
+	Status    ServerStatus `json:"status"`
+	CreatedAt *int64       `json:"created_at"` // Unix seconds; null for declared ones
+	UpdatedAt *int64       `json:"updated_at"`
+}
+
+type settings struct {
+	Name       string            `json:"name"`
+	URL        string            `json:"url,omitempty"`
+	Enabled    bool              `json:"enabled"`
+	Tools      any               `json:"tools"` // "*" or a list of names
+	Headers    map[string]string `json:"headers"`
+	Timeout    string            `json:"timeout"`
+	MaxRetries int               `json:"max_retries"`
+	Required   bool              `json:"required"`
+	Trust      bool              `json:"trust"`
+	Naming     string            `json:"naming"`
+	Prefix     string            `json:"prefix,omitempty"`
+	Polling    []string          `json:"polling"`
+}
+
+func serverSettings(s org.MCPServer) settings {
+	out := settings{
+		Name: s.Name, URL: s.URL, Enabled: s.Enabled, Tools: "*", Headers: s.Headers, Timeout: s.Timeout.String(),
+		MaxRetries: s.MaxRetries, Required: s.Required, Trust: s.Trust, Naming: s.Naming, Prefix: s.Prefix, Polling: s.Polling,
+	}
+	if s.Tools != nil {
+		out.Tools = s.Tools
+	}
+	if out.Headers == nil {
+		out.Headers = map[string]string{}
+	}
+	if out.Polling == nil {
+		out.Polling = []string{}
+	}
+	return out
+}
+
+func redacted(headers map[string]string) map[string]string {
+	out := make(map[string]string, len(headers))
+	for name := range headers {
+		out[name] = "[redacted]"
+	}
+	return out
+}
+
+func (h *Handler) server(s org.MCPServer, declared bool) server {
+	out := server{settings: serverSettings(s), Declared: declared, Status: ServerStatus{State: "disabled"}}
+	if s.Enabled {
+		out.Status = h.o.Directory.ServerStatus(s.Org, s.Name)
+	}
+	if declared {
+		out.Headers = redacted(s.Headers) // the operator may have written a credential there
+	} else {
+		created, updated := s.CreatedAt.Unix(), s.UpdatedAt.Unix()
+		out.CreatedAt, out.UpdatedAt = &created, &updated
+	}
+	return out
+}

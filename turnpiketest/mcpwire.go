@@ -1,0 +1,153 @@
+package turnpiketest
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// acceptable reports whether the SDK takes the tool: it wants a schema of type
+// object. The others are only listed.
+func (t Tool) acceptable() bool {
+	var s struct {
+		Type string `json:"type"`
+	}
+	return json.Unmarshal([]byte(t.schema()), &s) == nil && s.Type == "object"
+}
+
+// onTheWire is the tool as the SDK lists it.
+func (t Tool) onTheWire() *mcp.Tool {
+	return &mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description,
+		InputSchema: json.RawMessage(t.schema()), Annotations: t.hints(),
+	}
+}
+
+// hints are the annotations in the words of the SDK, which cannot say false
+// where that is the default.
+func (t Tool) hints() *mcp.ToolAnnotations {
+	a := t.Annotations
+	if a == (tool.Annotations{}) {
+		return nil
+	}
+	return &mcp.ToolAnnotations{
+		ReadOnlyHint: a.ReadOnly != nil && *a.ReadOnly, IdempotentHint: a.Idempotent != nil && *a.Idempotent,
+		DestructiveHint: a.Destructive, OpenWorldHint: a.OpenWorld,
+	}
+}
+
+// listed puts the tools that the SDK does not take into its list.
+func (m *MCPServer) listed(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, r)
+		list, ok := result.(*mcp.ListToolsResult)
+		if err != nil || !ok {
+			return result, err
+		}
+		return &wholeList{list, m.definitions()}, nil
+	}
+}
+
+// wholeList is a list of tools with members that the SDK's cannot have.
+type wholeList struct {
+	*mcp.ListToolsResult
+	tools []json.RawMessage
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (l *wholeList) MarshalJSON() ([]byte, error) {
+	plain, err := json.Marshal(l.ListToolsResult)
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(plain, &members); err != nil {
+		return nil, err
+	}
+	if members["tools"], err = json.Marshal(l.tools); err != nil {
+		return nil, err
+	}
+	return json.Marshal(members)
+}
+
+// definitions are all tools in their order, as they stand in a list.
+func (m *MCPServer) definitions() []json.RawMessage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := []json.RawMessage{}
+	for _, t := range m.tools {
+		d, _ := json.Marshal(struct { // strings and raw JSON
+			Name        string               `json:"name"`
+			Title       string               `json:"title,omitempty"`
+			Description string               `json:"description,omitempty"`
+			InputSchema json.RawMessage      `json:"inputSchema,omitempty"`
+			Annotations *mcp.ToolAnnotations `json:"annotations,omitempty"`
+		}{t.Name, t.Title, t.Description, json.RawMessage(t.schema()), t.hints()})
+		out = append(out, d)
+	}
+	return out
+}
+
+// newCallResult is a result in the words of the SDK.
+func newCallResult(r tool.Result) *mcp.CallToolResult {
+	out := &mcp.CallToolResult{Content: []mcp.Content{}, IsError: r.IsError}
+	for _, p := range r.Parts {
+		data, _ := base64.StdEncoding.DecodeString(p.Data) // what is no base64 is sent as far as it is
+		switch p.Kind {
+		case item.Image:
+			out.Content = append(out.Content, &mcp.ImageContent{Data: data, MIMEType: p.MIMEType})
+		case item.Audio:
+			out.Content = append(out.Content, &mcp.AudioContent{Data: data, MIMEType: p.MIMEType})
+		default:
+			out.Content = append(out.Content, &mcp.TextContent{Text: p.Text})
+		}
+	}
+	return out
+}
+
+// bare answers a request without the SDK.
+func (m *MCPServer) bare(w http.ResponseWriter, r *http.Request, f frame) {
+	switch f.Method {
+	case "tools/list":
+		reply(w, f.ID, map[string]any{"tools": m.definitions()})
+	case "tools/call":
+		t, ok := m.tool(f.Params.Name)
+		if !ok {
+			refuse(w, f.ID, -32602, fmt.Sprintf("unknown tool %q", f.Params.Name))
+			return
+		}
+		result, err := m.perform(r.Context(), t, f.Params.Arguments, r.Header.Get("Idempotency-Key"))
+		if err != nil {
+			refuse(w, f.ID, -32603, err.Error())
+			return
+		}
+		reply(w, f.ID, result)
+	default:
+		refuse(w, f.ID, -32601, "method not found")
+	}
+}
+
+func reply(w http.ResponseWriter, id json.RawMessage, result any) {
+	send(w, map[string]any{"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+func refuse(w http.ResponseWriter, id json.RawMessage, code int, message string) {
+	send(w, map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": message}})
+}
+
+func send(w http.ResponseWriter, answer map[string]any) {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // a caller that left is the caller's affair
+}

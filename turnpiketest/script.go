@@ -1,0 +1,113 @@
+package turnpiketest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+var _ model.Model = (*Script)(nil)
+
+// Script is a model that plays a story, one turn for each call. It is a
+// [model.Model] and nothing else; an [Upstream] plays the same story over HTTP.
+//
+// A call beyond the last turn fails with an *[model.Error] of class Invalid
+// that says so. A Script is safe for concurrent use; calls that come at the
+// same time get the turns in the order of their arrival.
+type Script struct {
+	mu       sync.Mutex // guards what follows
+	turns    []turn     // those that are left
+	played   int
+	requests []model.Request
+}
+
+// ParseScript reads a story, in the format of the package comment. The error
+// names the line that is wrong.
+func ParseScript(story string) (*Script, error) {
+	turns, err := parseStory(story)
+	if err != nil {
+		return nil, err
+	}
+	return &Script{turns: turns}, nil
+}
+
+// NewScript reads a story for a test, which fails if the story is wrong.
+func NewScript(t testing.TB, story string) *Script {
+	t.Helper()
+	s, err := ParseScript(story)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Stream implements [model.Model] by playing the next turn.
+func (s *Script) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
+	number, t, err := s.next(req)
+	if err != nil {
+		return nil, err
+	}
+	p := performance{number: number, model: req.Model, emit: emit}
+	return p.play(ctx, t)
+}
+
+// Requests returns what Stream was asked for, in order. The slices of a request
+// are the script's own; the items in them are shared with the caller.
+func (s *Script) Requests() []model.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Played returns how many turns have begun, over whichever way.
+func (s *Script) Played() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.played
+}
+
+// Left returns how many turns of the story have not begun. A turn that answers
+// all further calls is one of them until the first.
+func (s *Script) Left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, t := range s.turns {
+		switch {
+		case t.again != forever:
+			n += 1 + t.again
+		case !t.begun:
+			n++
+		}
+	}
+	return n
+}
+
+// next records the request, nil for one that an Upstream has recorded, and
+// takes the next turn.
+func (s *Script) next(req *model.Request) (number int, t turn, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req != nil {
+		kept := *req
+		kept.Items, kept.Tools, kept.Params = slices.Clone(req.Items), slices.Clone(req.Tools), slices.Clone(req.Params)
+		s.requests = append(s.requests, kept)
+	}
+	s.played++
+	if len(s.turns) == 0 {
+		return s.played, t, &model.Error{Class: model.Invalid, Message: fmt.Sprintf("the script has no turn %d", s.played)}
+	}
+	t = s.turns[0]
+	switch s.turns[0].begun = true; {
+	case t.again == forever:
+	case t.again > 0:
+		s.turns[0].again--
+	default:
+		s.turns = s.turns[1:]
+	}
+	return s.played, t, nil
+}

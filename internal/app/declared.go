@@ -41,7 +41,7 @@ func runtimeOf(c config.Runtime) org.Runtime {
 		MaxRounds: c.MaxRounds, MaxCalls: c.MaxCalls, Deadline: c.Deadline, Concurrency: c.Concurrency,
 		StreamMode: org.StreamMode(c.StreamMode), ToolParallelism: c.ToolParallelism, CatalogTTL: c.CatalogTTL,
 		ToolResultMaxBytes: c.ToolResultMaxBytes, ToolArgValidation: c.ToolArgValidation,
-		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop,
+		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop, DroppedParams: c.DroppedParams,
 	}
 }
 

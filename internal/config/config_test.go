@@ -72,7 +72,7 @@ func mustText(t *testing.T, s string) secret.Text {
 func defaultRuntime() Runtime {
 	return Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
-		ToolArgValidation: "strict", ToolErrorMode: "recover",
+		ToolArgValidation: "strict", ToolErrorMode: "recover", DroppedParams: "name",
 	}
 }
 
@@ -102,7 +102,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				Keys: []Key{{"dev", mustText(t, "env:TURNPIKE_KEY"), "owner"}, {"ci", mustText(t, "file:/run/secrets/ci"), "member"}},
 				Runtime: Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe",
-					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off",
+					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DroppedParams: "name",
 				},
 				MCPServers: []MCPServer{
 					{

@@ -102,6 +102,7 @@ func (r *Runtime) keys() []key {
 		{name: "tool_error_mode", value: word(&r.ToolErrorMode, "recover", "recover", "abort"), doc: "recover: the model is told about a failed call. abort: the run ends."},
 		{name: "on_limit", value: word(&r.OnLimit, "", "stop", "answer").or(own), doc: "At the round limit: stop, or answer in a last round without tools."},
 		{name: "doom_loop", value: word(&r.DoomLoop, "", "nudge", "fail", "off").or(own), doc: "What a third identical call in a row does: tell the model, end the run, nothing."},
+		{name: "dropped_params", value: word(&r.DroppedParams, "name", "name", "refuse"), doc: "Request fields that a run cannot carry: named in the header turnpike-dropped-params, or the request is refused with 400."},
 		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"), doc: "Extensions of answers that the org gets without asking for them."},
 	}
 }

@@ -42,6 +42,7 @@ type Runtime struct {
 	ToolErrorMode       string
 	OnLimit             string // may be empty
 	DoomLoop            string // may be empty
+	DroppedParams       string
 	Extensions          []string
 }
 

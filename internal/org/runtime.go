@@ -27,4 +27,5 @@ type Runtime struct {
 	ToolErrorMode      string // recover, abort
 	OnLimit            string // stop, answer
 	DoomLoop           string // nudge, fail, off
+	DroppedParams      string // name, refuse
 }

@@ -34,6 +34,7 @@ type runtime struct {
 	ToolErrorMode      string  `json:"tool_error_mode"`
 	OnLimit            *string `json:"on_limit"`
 	DoomLoop           *string `json:"doom_loop"`
+	DroppedParams      string  `json:"dropped_params"`
 }
 
 func wireRuntime(rt org.Runtime) runtime {
@@ -41,7 +42,7 @@ func wireRuntime(rt org.Runtime) runtime {
 		MaxRounds: rt.MaxRounds, MaxCalls: rt.MaxCalls, Deadline: rt.Deadline.String(), Concurrency: rt.Concurrency,
 		StreamMode: string(rt.StreamMode), ToolParallelism: rt.ToolParallelism, CatalogTTL: rt.CatalogTTL.String(),
 		ToolResultMaxBytes: rt.ToolResultMaxBytes, ToolArgValidation: rt.ToolArgValidation,
-		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop),
+		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop), DroppedParams: rt.DroppedParams,
 	}
 }
 

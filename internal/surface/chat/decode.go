@@ -15,6 +15,14 @@ import (
 type asked struct {
 	stream       bool
 	includeUsage bool
+	dropped      []string // members that a run cannot carry
+}
+
+// uncarried are the members whose effect would be lost between the provider's
+// answer and ours: they are left out and named, not passed on for nothing. // P22
+var uncarried = map[string]bool{
+	"logprobs": true, "top_logprobs": true, "audio": true, "modalities": true,
+	"functions": true, "function_call": true, // the old form of tools: a loop speaks the new one
 }
 
 // decode fills the request from a body's members; of a repeated member the last
@@ -47,6 +55,10 @@ func decode(req *run.Request, members []member) (asked, error) {
 			a.includeUsage = options.IncludeUsage
 			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value})
 		default:
+			if uncarried[m.name] && asksForSomething(m.value) {
+				a.dropped = append(a.dropped, m.name)
+				continue
+			}
 			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value})
 		}
 		if err != nil {
@@ -56,6 +68,15 @@ func decode(req *run.Request, members []member) (asked, error) {
 	var err error
 	req.Items, err = decodeMessages(messages)
 	return a, err
+}
+
+// asksForSomething reports whether a member differs from leaving it out.
+func asksForSomething(value json.RawMessage) bool {
+	switch string(value) {
+	case "null", "false", "[]", `["text"]`:
+		return false
+	}
+	return true
 }
 
 func repeatedLater(members []member, i int) bool {

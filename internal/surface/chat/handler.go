@@ -84,6 +84,9 @@ func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request,
 	if err != nil {
 		return err
 	}
+	if err := nameDropped(w, asked.dropped, caller.Org.Runtime.DroppedParams); err != nil {
+		return err
+	}
 	applyRuntime(req, caller, h.o.MaxRoundsCap)
 	mode := caller.Org.Runtime.StreamMode
 	if !asked.stream || mode == org.Disabled {
@@ -91,6 +94,20 @@ func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request,
 	}
 	req.Live = mode != org.FinalOnly
 	return h.answerStream(w, r, req, caller, asked)
+}
+
+// nameDropped says which members of the request are left out, or refuses them.
+func nameDropped(w http.ResponseWriter, dropped []string, mode string) error {
+	if len(dropped) == 0 {
+		return nil
+	}
+	names := strings.Join(dropped, ",")
+	if mode == "refuse" {
+		return fault.New(fault.Invalid, "unsupported_parameter", "the agent loop cannot carry %s; leave it out, or switch the loop off "+
+			"for this request with the header turnpike-mcp-disabled: true", names).In(dropped[0])
+	}
+	w.Header().Set("Turnpike-Dropped-Params", names)
+	return nil
 }
 
 // optedOut reads the header that switches the loop off for one request. // A02

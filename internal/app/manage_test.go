@@ -1,0 +1,259 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+)
+
+// documented sends management requests and checks every answer against the
+// OpenAPI document that the gateway serves.
+type documented struct {
+	*gateway
+	doc map[string]any
+}
+
+func manage(g *gateway) documented {
+	var doc map[string]any
+	if err := json.Unmarshal(admin.Document, &doc); err != nil {
+		g.t.Fatal(err)
+	}
+	return documented{g, doc}
+}
+
+// do sends a request as the holder of key and returns the decoded answer.
+func (d documented) do(method, path, key, body string, want int) map[string]any {
+	d.t.Helper()
+	a := d.send(method, path, strings.NewReader(body), "Authorization", "Bearer "+key)
+	if a.status != want {
+		d.t.Fatalf("%s %s answered %d, want %d: %s", method, path, a.status, want, a.body)
+	}
+	d.conforms(method, path, a)
+	var out map[string]any
+	if err := json.Unmarshal(a.body, &out); err != nil {
+		d.t.Fatalf("%s %s: %v: %s", method, path, err, a.body)
+	}
+	return out
+}
+
+// conforms checks the answer against the schema of its path, method and status.
+func (d documented) conforms(method, path string, a answer) {
+	d.t.Helper()
+	template := d.template(path)
+	pointer := fmt.Sprintf("/paths/%s/%s/responses/%d/content/application~1json/schema",
+		strings.NewReplacer("~", "~0", "/", "~1").Replace(template), strings.ToLower(method), a.status)
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("mem:///openapi.json", d.doc); err != nil {
+		d.t.Fatal(err)
+	}
+	schema, err := c.Compile("mem:///openapi.json#" + (&url.URL{Path: pointer}).EscapedPath())
+	if err != nil {
+		d.t.Fatalf("the document says nothing of %s %s with %d: %v", method, template, a.status, err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := schema.Validate(value); err != nil {
+		d.t.Errorf("%s %s answered %s, which is not what the document says: %v", method, path, a.body, err)
+	}
+}
+
+// template returns the document's path for a request's.
+func (d documented) template(path string) string {
+	d.t.Helper()
+	asked := strings.Split(path, "/")
+	for template := range d.doc["paths"].(map[string]any) {
+		parts := strings.Split(template, "/")
+		same := len(parts) == len(asked)
+		for i := 0; same && i < len(parts); i++ {
+			same = parts[i] == asked[i] || strings.HasPrefix(parts[i], "{")
+		}
+		if same {
+			return template
+		}
+	}
+	d.t.Fatalf("the document has no path for %s", path)
+	return ""
+}
+
+const chatBody = `{"model":"m","messages":[{"role":"user","content":"echo this"}]}`
+
+// callThenAnswer calls the tool echo if it is offered, once.
+func callThenAnswer(w http.ResponseWriter, _ *http.Request, got received) {
+	if bytes.Contains(got.body, []byte(`"echo"`)) && !bytes.Contains(got.body, []byte(`"role":"tool"`)) {
+		asks(call{"echo", `{"n":1}`}).write(w)
+		return
+	}
+	says("done").write(w)
+}
+
+// last returns what the upstream got last.
+func (u *upstream) last() string {
+	all := u.requests()
+	return string(all[len(all)-1].body)
+}
+
+func TestAServerOverTheAPIWorksFromTheNextRequestOn(t *testing.T) { // A01 D29
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	calls := func() int { return len(tools.of("tools/call")) }
+	lists := func() int { return len(tools.of("tools/list")) }
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+
+	relayed := d.post(chatBody)
+	if got := up.last(); got != chatBody {
+		t.Fatalf("without a server the upstream got %s", got)
+	}
+	created := d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL+"/mcp"), 201)
+	if created["enabled"] != true || created["declared"] != false {
+		t.Errorf("created %v", created)
+	}
+	if d.post(chatBody); calls() != 1 {
+		t.Errorf("the next request made %d tool calls, want 1", calls())
+	}
+	if got := d.do("GET", "/api/mcp-servers/tools", "admin-key", "", 200)["status"].(map[string]any); got["state"] != "connected" {
+		t.Errorf("status %v", got)
+	}
+	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"enabled":false}`, 200)
+	listed := lists()
+	if again := d.post(chatBody); !bytes.Equal(again.body, relayed.body) || up.last() != chatBody || lists() != listed {
+		t.Errorf("switched off, the upstream got %s", up.last())
+	}
+	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"enabled":true}`, 200)
+	if d.post(chatBody); calls() != 2 {
+		t.Errorf("switched on again, %d tool calls, want 2", calls())
+	}
+	d.do("DELETE", "/api/mcp-servers/tools", "owner-key", "", 200)
+	if d.post(chatBody); up.last() != chatBody {
+		t.Errorf("deleted, the upstream got %s", up.last())
+	}
+	d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 404)
+}
+
+func TestWhatTheFileDeclaresIsShownAndNotEditable(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	d := manage(MustRun(t, site{upstream: up.URL, runtime: "max_rounds: 7", servers: []string{
+		server("filed", "http://127.0.0.1:9/mcp", `headers: {Authorization: "Bearer CANARY-literal"}`),
+	}}.yaml()))
+	list := d.do("GET", "/api/mcp-servers", "owner-key", "", 200)["data"].([]any)
+	first := list[0].(map[string]any)
+	if len(list) != 1 || first["declared"] != true || fmt.Sprint(first["headers"]) != "map[Authorization:[redacted]]" {
+		t.Errorf("servers %v", list)
+	}
+	d.do("PATCH", "/api/mcp-servers/filed", "owner-key", `{"enabled":false}`, 409)
+	d.do("DELETE", "/api/mcp-servers/filed", "owner-key", "", 409)
+	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"filed","url":"https://example.com/mcp"}`, 409)
+	d.do("PATCH", "/api/org/runtime", "owner-key", `{"max_rounds":3}`, 409)
+	if got := d.do("GET", "/api/org", "owner-key", "", 200)["runtime"].(map[string]any)["max_rounds"]; got != 7.0 {
+		t.Errorf("max_rounds %v", got)
+	}
+	keys := d.do("GET", "/api/keys", "owner-key", "", 200)["data"].([]any)
+	if len(keys) != 5 || strings.Contains(fmt.Sprint(keys), "owner-key") {
+		t.Errorf("keys %v", keys)
+	}
+	d.do("DELETE", "/api/keys/a", "owner-key", "", 409)
+}
+
+func TestKeysWorkUntilTheyAreRevoked(t *testing.T) { // K08 K09
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	made := d.do("POST", "/api/keys", "admin-key", `{"name":"ci","role":"member"}`, 201)
+	key := made["key"].(string)
+	if a := d.post(chatBody, "Authorization", "Bearer "+key); a.status != 200 {
+		t.Errorf("the new key got %d: %s", a.status, a.body)
+	}
+	for _, k := range d.do("GET", "/api/keys", "owner-key", "", 200)["data"].([]any) {
+		if _, shown := k.(map[string]any)["key"]; shown {
+			t.Errorf("the list shows a key: %v", k)
+		}
+	}
+	d.do("DELETE", "/api/keys/"+made["id"].(string), "owner-key", "", 200)
+	if a := d.post(chatBody, "Authorization", "Bearer "+key); a.status != 401 {
+		t.Errorf("the revoked key got %d", a.status)
+	}
+	d.do("POST", "/api/keys", "admin-key", `{"name":"me","role":"owner"}`, 403)
+	d.do("POST", "/api/keys", "owner-key", `{"name":"me","role":"king"}`, 400)
+	d.do("POST", "/api/keys", "owner-key", `{"name":"","role":"member"}`, 400)
+	d.do("DELETE", "/api/keys/nobody", "owner-key", "", 404)
+}
+
+func TestOnlyOwnersAndAdminsManage(t *testing.T) { // K09
+	noLeaks(t)
+	d := manage(MustRun(t, site{upstream: "http://127.0.0.1:9"}.yaml()))
+	for _, key := range []string{"member-key", "approver-key", "reader-key"} {
+		for _, r := range []string{"GET /api/org", "GET /api/keys", "POST /api/keys", "GET /api/mcp-servers", "POST /api/mcp-servers", "PATCH /api/org/runtime"} {
+			method, path, _ := strings.Cut(r, " ")
+			d.do(method, path, key, "{}", 403)
+		}
+	}
+	d.do("GET", "/api/org", "nobody", "", 401)
+	for _, key := range []string{"owner-key", "admin-key"} {
+		d.do("GET", "/api/orgs", key, "", 403)
+	}
+}
+
+func TestSettingsAreReadWithTheRulesOfTheFile(t *testing.T) { // B01
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	yaml := strings.Replace(site{upstream: up.URL}.yaml(), "    runtime: {}\n", "", 1)
+	d := manage(MustRun(t, yaml))
+	for _, body := range []string{`{"max_rounds":0}`, `{"max_rounds":51}`, `{"stream_mode":"loud"}`, `{"max_rouns":3}`, `{"deadline":"soon"}`} {
+		d.do("PATCH", "/api/org/runtime", "owner-key", body, 422)
+	}
+	got := d.do("PATCH", "/api/org/runtime", "owner-key", `{"max_rounds":1,"stream_mode":"final_only"}`, 200)["runtime"].(map[string]any)
+	if got["max_rounds"] != 1.0 || got["stream_mode"] != "final_only" {
+		t.Errorf("runtime %v", got)
+	}
+	if got := d.do("PATCH", "/api/org/runtime", "owner-key", `{"max_rounds":null}`, 200)["runtime"].(map[string]any); got["max_rounds"] != nil {
+		t.Errorf("max_rounds %v", got["max_rounds"])
+	}
+	for _, body := range []string{
+		`{"name":"x"}`, `{"name":"x","url":"ftp://example.com"}`, `{"name":"x","url":"https://example.com","timout":"3s"}`,
+		`{"name":"x","command":["sh","-c","id"]}`, `{"name":"x","url":"https://example.com","headers":{"X-A":"env:HOME"}}`,
+		`{"name":"x","url":"https://example.com","headers":{"Authorization":"Bearer abc"}}`,
+	} {
+		d.do("POST", "/api/mcp-servers", "owner-key", body, 422)
+	}
+	d.do("POST", "/api/mcp-servers", "owner-key", `{`, 400)
+	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"`+strings.Repeat("x", 2<<20)+`"}`, 413)
+}
+
+func TestTheOperatorManagesOrgs(t *testing.T) { // A01 K07
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	d := manage(MustRun(t, "operator_key: operator-key\n"+site{upstream: up.URL}.yaml()))
+	d.do("POST", "/api/orgs", "operator-key", `{"id":"new","features":["has_mcp_outbound"]}`, 201)
+	d.do("POST", "/api/orgs", "operator-key", `{"id":"new"}`, 409)
+	d.do("POST", "/api/orgs", "operator-key", `{"id":"-"}`, 400)
+	key := d.do("POST", "/api/orgs/new/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
+	if a := d.post(chatBody, "Authorization", "Bearer "+key); a.status != 200 {
+		t.Errorf("the new org's key got %d: %s", a.status, a.body)
+	}
+	d.do("POST", "/api/mcp-servers", key, `{"name":"mine","url":"https://example.com/mcp"}`, 201)
+	d.do("GET", "/api/mcp-servers/mine", "owner-key", "", 404) // of another org
+	d.do("DELETE", "/api/mcp-servers/mine", "owner-key", "", 404)
+	if n := len(d.do("GET", "/api/orgs", "operator-key", "", 200)["data"].([]any)); n != 2 {
+		t.Errorf("%d orgs", n)
+	}
+	d.do("PATCH", "/api/orgs/new", "operator-key", `{"features":[]}`, 200)
+	d.do("PATCH", "/api/orgs/o", "operator-key", `{"features":[]}`, 409)
+	d.do("DELETE", "/api/orgs/new", "operator-key", "", 200)
+	if a := d.post(chatBody, "Authorization", "Bearer "+key); a.status != 401 {
+		t.Errorf("the key of a deleted org got %d", a.status)
+	}
+	if a := d.send(http.MethodGet, "/api/org", nil, "Authorization", "Bearer operator-key"); a.status != 401 {
+		t.Errorf("the operator is no org's principal: %d", a.status)
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -53,6 +55,20 @@ func (s *Set) Withheld(name string) string { return s.withheld[name] }
 
 // Offered returns the definitions for the model. The caller must not change them.
 func (s *Set) Offered() []model.Tool { return s.offered }
+
+// With returns the set with one more tool, at the end of what is offered: what
+// stood there before keeps its bytes. A name that is taken stays taken.
+func (s *Set) With(e Entry) *Set {
+	if s.Lookup(e.Definition.Name) != nil {
+		return s
+	}
+	more := *s
+	more.entries = append(slices.Clip(s.entries), e)
+	more.offered = append(slices.Clip(s.offered), model.Tool{Definition: e.Definition})
+	more.byName = maps.Clone(s.byName)
+	more.byName[e.Definition.Name] = len(more.entries) - 1
+	return &more
+}
 
 // Names returns the names of the tools, sorted.
 func (s *Set) Names() []string {
@@ -114,6 +130,17 @@ func (s *Set) add(server Server, tools []tool.Tool, taken map[string]string, log
 		log.Warn("mcp_server_no_valid_tools", "listed", len(tools))
 	}
 	return added
+}
+
+// NewEntry returns a tool of the gateway's own as a run sees it. The error says
+// what is wrong with its schema.
+func NewEntry(t tool.Tool) (Entry, error) {
+	def := t.Definition()
+	compiled, err := schema.Compile(def.InputSchema)
+	if err != nil {
+		return Entry{}, fmt.Errorf("tool %s: schema: %w", def.Name, err)
+	}
+	return newEntry(Server{Name: "turnpike"}, t, def.Name, def, compiled), nil
 }
 
 func newEntry(server Server, t tool.Tool, original string, def tool.Definition, compiled *schema.Schema) Entry {

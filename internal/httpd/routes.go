@@ -72,6 +72,7 @@ func (a *API) routes() {
 
 	a.mux.HandleFunc("/v1/chat/completions", only("POST"))
 	a.mux.HandleFunc("/v1/models", only("GET"))
+	a.mux.HandleFunc("/v1/models/{model...}", only("GET"))
 	a.mux.HandleFunc("/", notFound)
 }
 

@@ -28,6 +28,9 @@ type CallModel struct {
 	// OfferTools is false when the model must answer without them.
 	OfferTools bool
 
+	// OfferReread adds the tool that reads what was cut from results.
+	OfferReread bool
+
 	// ChoiceAsAsked keeps the caller's tool_choice; afterwards the model
 	// chooses, or a forced choice would never let it answer.
 	ChoiceAsAsked bool

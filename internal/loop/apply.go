@@ -160,6 +160,7 @@ func (s *State) finishCall(b CallDone) {
 		s.History = slices.Clone(s.History)
 		s.History[c.history].Result = b.ResultDigest
 	}
+	s.Cut = s.Cut || b.FullRef != ""
 	s.setCall(b.Key, func(c *Call) { c.Done, c.Outcome, c.ResultRef = true, b.Outcome, b.ResultRef })
 }
 

@@ -240,6 +240,6 @@ func (s State) callModel(attempt, target int, notBefore int64) Action {
 	answerNow := s.Accepted.Limits.OnLimit == budget.Answer && s.Accepted.Limits.LastRound(s.Spent)
 	return CallModel{
 		Purpose: PurposeTurn, Round: s.Spent.Rounds, Attempt: attempt, Target: target, NotBefore: notBefore,
-		OfferTools: !answerNow, ChoiceAsAsked: s.Spent.Rounds == 0,
+		OfferTools: !answerNow, OfferReread: s.Cut && !answerNow, ChoiceAsAsked: s.Spent.Rounds == 0,
 	}
 }

@@ -202,6 +202,7 @@ type CallDone struct {
 	Outcome      Outcome `json:"outcome"`
 	ResultRef    string  `json:"result_ref"`
 	ResultDigest string  `json:"result_digest"`
+	FullRef      string  `json:"full_ref,omitempty"` // all of a result that was cut
 	MS           int64   `json:"ms,omitempty"`
 }
 

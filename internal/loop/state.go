@@ -31,7 +31,8 @@ type State struct {
 	settled bool   // their results stand in the transcript
 
 	Spent     budget.Spent
-	CallsUsed int // calls that were executed, each once
+	CallsUsed int  // calls that were executed, each once
+	Cut       bool // a result was cut: the model may read the rest
 	Wrote     bool
 	Usage     model.Usage
 	History   []policy.Past

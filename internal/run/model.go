@@ -74,6 +74,9 @@ func (d *drive) modelRequest(a loop.CallModel) *model.Request {
 		return req
 	}
 	offered := d.tools.Offered()
+	if a.OfferReread {
+		offered = d.visible().Offered()
+	}
 	req.Tools = make([]model.Tool, 0, len(d.req.ClientTools)+len(offered))
 	req.Tools = append(append(req.Tools, d.req.ClientTools...), offered...)
 	if a.ChoiceAsAsked {

@@ -1,8 +1,10 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,17 +13,26 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// Journal keeps the facts of runs. Implemented by store/memory.
+// Journal keeps the facts of runs. Implemented by store/memory and
+// store/sqlite; store/storetest says what that means.
 type Journal interface {
 	// Append stores the batch after the fact with sequence number after; the
 	// facts carry the numbers that follow. It compares the lease's epoch and
-	// after: a writer that is behind gets a *[Behind] and nothing is stored. A
-	// nil error means that the batch is stored as well as the grade of the run
-	// promises.
+	// after: a lease of a lower epoch than the journal has seen gets an error
+	// that wraps [ErrFenced], a writer that is behind gets a *[Behind], and
+	// nothing is stored. A second fact of the same kind about the same attempt
+	// at the same call ([CallOf]), and a row with a ref that the run has, are
+	// refused with an error that wraps org.ErrExists. A nil error means that
+	// the batch is stored as well as the grade of the run promises.
 	Append(ctx context.Context, lease Lease, after int64, b Batch) error
 }
 
-// Lease is the right to write a run's journal.
+// ErrFenced is wrapped by the error that a writer gets whose lease somebody
+// else has taken over: it stops, and touches nothing.
+var ErrFenced = errors.New("the lease was taken over")
+
+// Lease is the right to write a run's journal. Epoch 0 is that of a writer
+// without a lease, which is never fenced.
 type Lease struct {
 	Org   string
 	RunID string
@@ -39,10 +50,62 @@ type Batch struct {
 	Sync bool
 }
 
+// Check says whether b can follow the fact numbered after in the journal of
+// the lease's run: numbers without gaps, and Accepted as the first fact, of that
+// org and run, and nowhere else.
+func (b Batch) Check(lease Lease, after int64) error {
+	if after == 0 && len(b.Facts) == 0 {
+		return errors.New("a journal does not begin without a fact")
+	}
+	for i, f := range b.Facts {
+		if want := after + 1 + int64(i); f.Seq != want {
+			return fmt.Errorf("a fact has the number %d, where %d is next", f.Seq, want)
+		}
+		a, opens := f.Body.(loop.Accepted)
+		switch {
+		case f.Body == nil:
+			return fmt.Errorf("fact %d has no body", f.Seq)
+		case opens != (f.Seq == 1):
+			return fmt.Errorf("fact %d is %s: a journal has one accepted, and it is the first fact", f.Seq, f.Body.Kind())
+		case opens && (a.Org != lease.Org || a.RunID != lease.RunID):
+			return fmt.Errorf("accepted is that of run %s of org %s", a.RunID, a.Org)
+		}
+	}
+	return nil
+}
+
+// CallOf returns the call that a fact is about and the attempt at it. The key
+// is empty for a fact about no call in particular.
+func CallOf(body loop.Body) (key loop.CallKey, attempt int) {
+	switch b := body.(type) {
+	case loop.CallPrepared:
+		return b.Key, 0
+	case loop.CallStarted:
+		return b.Key, b.Attempt
+	case loop.CallDone:
+		return b.Key, b.Attempt
+	case loop.CallWaiting:
+		return b.Key, 0
+	}
+	return "", 0
+}
+
 // Row is a body that facts refer to.
 type Row struct {
 	Ref   string // unique in its run
 	Value any    // marshals to JSON; not changed afterwards
+}
+
+// JSON returns the row's value as it is stored: text as it was said, without
+// escapes for HTML.
+func (r Row) JSON() (json.RawMessage, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r.Value); err != nil {
+		return nil, fmt.Errorf("row %s: %w", r.Ref, err)
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
 // Behind says that somebody else has written to the journal: Facts follow what
@@ -59,10 +122,13 @@ type Sink interface {
 }
 
 // Handovers keep what a caller of client tools does not see of a run, until the
-// caller comes back with the results. Implemented by store/memory.
+// caller comes back with the results. Implemented by store/memory and
+// store/sqlite.
 type Handovers interface {
 	// Save stores the handover under each of its ids, on disk when it returns.
-	// It may be forgotten after HandoverTTL.
+	// It is unknown after HandoverTTL. What is stored is never overwritten: if
+	// one of the ids was given out before, nothing is stored, and the error
+	// wraps org.ErrExists.
 	Save(ctx context.Context, org, principal string, h Handover) error
 
 	// Find returns the handover that gave out the id, or nil. An id that was
@@ -86,8 +152,10 @@ type Handover struct {
 // Archive reads what a Journal holds. Implemented by store/memory and
 // store/sqlite.
 type Archive interface {
-	// Runs returns an org's runs, the latest first: at most limit, those
-	// before the run with the id before unless it is empty.
+	// Runs returns an org's runs, the latest first (of one millisecond, by
+	// descending id): at most limit, those before the run with the id before
+	// unless it is empty. If the org has no such run, the error wraps
+	// org.ErrNotFound.
 	Runs(ctx context.Context, org, before string, limit int) ([]Summary, error)
 
 	// Load returns the whole journal of a run: an error that wraps
@@ -116,10 +184,40 @@ type Summary struct {
 	Status     Status
 	Reason     event.Reason // why it ended; empty before
 	Rounds     int
-	Calls      int // tool calls that were executed
-	Tokens     int64
+	Calls      int   // tool calls that were executed, each once
+	Tokens     int64 // input and output of all model calls
 	CreatedAt  int64 // Unix milliseconds
 	FinishedAt int64 // 0 before
+}
+
+// After returns the summary of a run whose journal goes on with f. The zero
+// Summary is the one before the first fact.
+func (s Summary) After(f loop.Fact) Summary {
+	switch b := f.Body.(type) {
+	case loop.Accepted:
+		return Summary{
+			Org: b.Org, RunID: b.RunID, Principal: b.Principal, Surface: b.Surface, Grade: b.Grade, Model: b.Model,
+			Status: Running, CreatedAt: f.At,
+		}
+	case loop.Turn:
+		if b.Purpose == loop.PurposeTurn {
+			s.Rounds++
+		}
+		s.Tokens += b.Usage.Input + b.Usage.Output
+	case loop.TurnFailed:
+		s.Tokens += b.Usage.Input + b.Usage.Output
+	case loop.CallStarted:
+		if b.Attempt == 1 {
+			s.Calls++
+		}
+	case loop.Parked:
+		s.Status = Waiting
+	case loop.Resumed:
+		s.Status = Running
+	case loop.Finished:
+		s.Status, s.Reason, s.FinishedAt = Done, b.Reason, f.At
+	}
+	return s
 }
 
 // Story is a run's journal together with the bodies that its facts refer to.

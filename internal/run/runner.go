@@ -65,7 +65,8 @@ type drive struct {
 	items  map[string][]item.Item // by ref: what the journal's rows hold
 	args   map[loop.CallKey]prepared
 	tools  *catalog.Set
-	failed *model.Error // the last failed attempt, for the caller's eyes
+	full   map[loop.CallKey]string // results that were cut, whole
+	failed *model.Error            // the last failed attempt, for the caller's eyes
 
 	ctx    context.Context // of effects: ends with the caller, the deadline or the sink
 	cancel context.CancelCauseFunc

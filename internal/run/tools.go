@@ -29,7 +29,7 @@ func (d *drive) prepare(a loop.PrepareTools) error {
 	var rows []Row
 	for i, key := range a.Calls {
 		c, _ := d.state.Call(key)
-		p := toolexec.Prepare(d.tools, rules, key, c.Name, d.rawArguments(c))
+		p := toolexec.Prepare(d.visible(), rules, key, c.Name, d.rawArguments(c))
 		if p.Verdict == loop.Run {
 			p.ArgsRef = "args:" + string(key)
 			rows = append(rows, Row{p.ArgsRef, p.Arguments})
@@ -147,7 +147,7 @@ func (d *drive) executeOne(ctx context.Context, index int, c loop.Call) outcome 
 	done, err := toolexec.Execute(ctx, p.entry, tool.Call{
 		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c),
-	}, d.req.ResultMaxBytes)
+	}, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(c.Key)})
 	return outcome{index, done, err, time.Since(begin)}
 }
 
@@ -158,6 +158,11 @@ func (d *drive) settle(c loop.Call, r outcome) error {
 		return d.stopped(r.err, c.Prepared.Server)
 	}
 	body, rows := d.done(c, c.Attempt, r.done, r.took)
+	if r.done.Full != "" {
+		body.FullRef = "full:" + string(c.Key)
+		rows = append(rows, Row{body.FullRef, r.done.Full})
+		d.keepFull(c.Key, r.done.Full)
+	}
 	if err := d.append(rows, body); err != nil {
 		return err
 	}

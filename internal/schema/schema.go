@@ -38,8 +38,9 @@ type Violation struct {
 	Message string `json:"message"`
 }
 
-// Compile reads a schema. It refuses what is no object, what is too large or
-// too deep, and every reference that leaves the document.
+// Compile reads a schema for arguments. It refuses what is no object or is not
+// about one, what is too large or too deep, and every reference that leaves the
+// document.
 func Compile(raw json.RawMessage) (*Schema, error) {
 	trimmed := bytes.TrimSpace(raw)
 	switch {
@@ -68,6 +69,9 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	compiled, err := c.Compile(here)
 	if err != nil {
 		return nil, fmt.Errorf("not a usable JSON Schema: %s", oneLine(err))
+	}
+	if types, ok := doc.(map[string]any)["type"]; ok && types != "object" {
+		return nil, fmt.Errorf("for a %v, and arguments are an object", types)
 	}
 	return &Schema{compiled}, nil
 }

@@ -16,6 +16,7 @@ func TestCompileRefuses(t *testing.T) { // D07
 		{"a boolean", `true`, "not a JSON object"},
 		{"broken JSON", `{"type":`, "not valid JSON"},
 		{"a type that does not exist", `{"type":"strnig"}`, "not a usable"},
+		{"one for strings", `{"type":"string"}`, "for a string"},
 		{"a file reference", `{"$ref":"file:///etc/passwd"}`, "not followed"},
 		{"a remote reference", `{"properties":{"a":{"$ref":"http://169.254.169.254/"}}}`, "not followed"},
 		{"a reference to nowhere", `{"$ref":"#/$defs/x"}`, "not a usable"},

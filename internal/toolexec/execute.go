@@ -16,13 +16,14 @@ import (
 type Done struct {
 	Outcome loop.Outcome
 	Text    string // what the model reads
-	Digest  string // of Text
+	Full    string // all of it, where Text was cut; otherwise empty
+	Digest  string // of all of it
 }
 
 // Execute calls the tool and turns whatever comes back into text for the model.
-// limit is the most bytes of text; 0 = no limit. It returns an error only when
-// the run is to end: ctx is done, or the failure is a [tool.Fatal].
-func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit int) (Done, error) {
+// It returns an error only when the run is to end: ctx is done, or the failure
+// is a [tool.Fatal].
+func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Done, error) {
 	result, err := call(ctx, e.Tool, c)
 	if err != nil {
 		var fatal tool.Fatal
@@ -50,9 +51,13 @@ func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err err
 	return t.Call(ctx, c)
 }
 
-func finished(o loop.Outcome, text string, limit int) Done {
-	text = Truncate(strings.ToValidUTF8(text, "\uFFFD"), limit)
-	return Done{o, text, digest(string(o) + text)}
+func finished(o loop.Outcome, text string, limit Cap) Done {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	done := Done{Outcome: o, Text: Truncate(text, limit), Digest: digest(string(o) + text)}
+	if len(done.Text) != len(text) {
+		done.Full = text
+	}
+	return done
 }
 
 // failure marks a tool's own error for dialects that have no other mark.

@@ -5,14 +5,21 @@ import (
 	"unicode/utf8"
 )
 
-// Truncate cuts text to at most limit bytes: the head, a marker that names the
-// true size, and the tail, each of whole characters. Where not even the marker
-// fits, the head alone is kept. A limit of 0 is none. // C11
-func Truncate(text string, limit int) string {
+// Cap is how much of a result the model gets. The zero value is all of it.
+type Cap struct {
+	Bytes int    // 0 = no limit
+	Hint  string // how to read the rest, for the model; may be empty
+}
+
+// Truncate cuts text to at most cap.Bytes: the head, a marker that names the
+// true size and how to read the rest, and the tail, each of whole characters.
+// Where not even the marker fits, the head alone is kept. // C11
+func Truncate(text string, cap Cap) string {
+	limit := cap.Bytes
 	if limit <= 0 || len(text) <= limit {
 		return text
 	}
-	marker := fmt.Sprintf("\n…[truncated; full result is %d bytes]\n", len(text))
+	marker := fmt.Sprintf("\n…[truncated; full result is %d bytes]%s\n", len(text), cap.Hint)
 	room := limit - len(marker)
 	if room <= 0 {
 		return head(text, limit)

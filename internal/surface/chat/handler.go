@@ -73,7 +73,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 		Model: name, Targets: targets, Dialect: Dialect,
 	}
 	if !caller.LoopActive() || optedOut(r.Header) {
-		return h.relay(w, r, req, spliceModel(body, members, targets[0].Name, name))
+		return h.relay(w, r, req, spliceModel(body, members, targets[0].Name))
 	}
 	return h.loop(w, r, req, members, caller)
 }
@@ -147,11 +147,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 // drain lets a client that is still sending finish, within reason: many read no
-// answer before they have.
+// answer before they have. One that asked first has sent nothing.
 func drain(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	if r.Header.Get("Expect") != "" {
+		return
+	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, _ = io.CopyN(io.Discard, r.Body, 4*MaxBody)
-	w.Header().Set("Connection", "close")
 }
 
 // modelName returns the last "model" of the body.

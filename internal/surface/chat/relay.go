@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -103,24 +102,22 @@ func ours(name string) bool {
 		strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Proxy-")
 }
 
-// spliceModel returns the body with every top-level "model" value replaced, or
-// the body itself when the provider's name is the one that was asked for.
-func spliceModel(body []byte, members []member, theirs, asked string) []byte {
-	if theirs == asked {
-		return body
-	}
+// spliceModel returns the body with the provider's name for the model in every
+// top-level "model" that says something else: whichever of several a provider
+// reads, it is the one that was routed. Otherwise it is the body itself.
+func spliceModel(body []byte, members []member, theirs string) []byte {
 	value, _ := json.Marshal(theirs) // a string: cannot fail
-	var out bytes.Buffer
-	out.Grow(len(body) + len(value))
+	var out []byte
 	done := 0
 	for _, m := range members {
-		if m.name != "model" {
+		if m.name != "model" || m.value[0] == '"' && unquote(m.value) == theirs {
 			continue
 		}
-		out.Write(body[done:m.at])
-		out.Write(value)
+		out = append(append(out, body[done:m.at]...), value...)
 		done = m.at + len(m.value)
 	}
-	out.Write(body[done:])
-	return out.Bytes()
+	if done == 0 {
+		return body
+	}
+	return append(out, body[done:]...)
 }

@@ -38,6 +38,10 @@ const (
 // Class says how often a call may be executed. The zero value is Once.
 type Class string
 
+// Repeatable reports whether a call may be sent again when nobody knows what
+// became of it.
+func (c Class) Repeatable() bool { return c == Read || c == Keyed || c == Attach }
+
 // The execution classes, the most careful first.
 const (
 	Once   Class = "once"   // at most once: the pessimistic default for a tool that may write
@@ -92,8 +96,12 @@ type Call struct {
 	Attempt   int             // 1 is the first
 	Arguments json.RawMessage // a JSON object, validated
 
+	// Class says how often the call may be executed; the zero value is Once.
+	Class Class
+
 	// IdempotencyKey is the same for every attempt of one call and for no
-	// other call; empty for classes that do not need it.
+	// other call; empty for calls that only read. A key alone does not make a
+	// call repeatable: only a server that honours it does, which is class Keyed.
 	IdempotencyKey string
 }
 

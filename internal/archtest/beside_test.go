@@ -20,6 +20,7 @@ func beside() map[string]string {
 		"internal/run/append.go":           "asks the rules, stores facts, folds them",
 		"internal/run/discover.go":         "performs Discover",
 		"internal/run/finish.go":           "performs Finish",
+		"internal/run/reread.go":           "words the hint that a cut result ends with, and offers its rest once there is one",
 		"internal/run/handover.go":         "looks for ids of ours in what the client sent",
 		"internal/store/memory/journal.go": "keeps the facts",
 

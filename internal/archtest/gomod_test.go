@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -17,10 +18,44 @@ func TestGoModIsTidy(t *testing.T) {
 	switch {
 	case err == nil:
 	case len(diff) > 0:
-		t.Errorf("go.mod or go.sum is not tidy: run go mod tidy\n%s", diff)
+		mod, _, _ := strings.Cut(string(diff), "diff current/go.sum")
+		t.Errorf("go.mod or go.sum is not tidy: run go mod tidy\n%s", mod)
 	default: // tidy reads modules that a build does not need, and has to fetch them
 		skip(t, "go mod tidy could not look at all modules: %s", strings.TrimSpace(stderr.String()))
 	}
+}
+
+// The SQLite of modernc.org is C code, translated for one version of its libc.
+// With another it builds, and may break in ways that no build shows.
+func TestTheLibcIsTheOneThatSQLiteWasTranslatedFor(t *testing.T) {
+	text := read(t, "go.mod")
+	libc := required(text, "modernc.org/libc")
+	if required(text, "modernc.org/sqlite") == "" {
+		return // there is no SQLite here
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.GoMod}}", "modernc.org/sqlite")
+	cmd.Dir = moduleRoot(t)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list -m modernc.org/sqlite: %v", err)
+	}
+	theirs, err := os.ReadFile(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := required(string(theirs), "modernc.org/libc"); libc != want {
+		t.Errorf("go.mod has modernc.org/libc %s, and modernc.org/sqlite was translated for %s: go get modernc.org/libc@%s", libc, want, want)
+	}
+}
+
+// required returns the version of a module in the text of a go.mod, "" for
+// none.
+func required(mod, module string) string {
+	found := regexp.MustCompile(`(?m)^(?:require)?\s*` + regexp.QuoteMeta(module) + ` (v\S+)`).FindStringSubmatch(mod)
+	if found == nil {
+		return ""
+	}
+	return found[1]
 }
 
 // skip leaves a test out, or fails it where skipping is forbidden.

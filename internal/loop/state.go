@@ -155,9 +155,5 @@ func (c Call) free() bool {
 // lost reports whether the call was sent and nobody knows what became of it,
 // and it must not be sent again.
 func (c Call) lost() bool {
-	return c.Attempt > 0 && !c.Done && !repeatable(c.Prepared.Class)
-}
-
-func repeatable(class tool.Class) bool {
-	return class == tool.Read || class == tool.Keyed || class == tool.Attach
+	return c.Attempt > 0 && !c.Done && !c.Prepared.Class.Repeatable()
 }

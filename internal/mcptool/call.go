@@ -26,8 +26,8 @@ func (r *remote) Definition() tool.Definition { return r.definition }
 // server says that the tool only reads, else [tool.Once].
 func (r *remote) Class() tool.Class { return r.class }
 
-// Call implements [tool.Tool]. A call with an idempotency key carries it in the
-// header Idempotency-Key and may be repeated. An error wraps [tool.Fatal],
+// Call implements [tool.Tool]. A call that may be repeated carries its
+// idempotency key in the header Idempotency-Key. An error wraps [tool.Fatal],
 // [tool.ErrNotSent] or the cause of ctx; all else that goes wrong is a result
 // that tells the model about it.
 func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
@@ -37,9 +37,13 @@ func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) 
 	if !present(arguments) {
 		arguments = json.RawMessage("{}")
 	}
-	repeatable := r.class == tool.Read || call.IdempotencyKey != ""
+	repeatable := r.class == tool.Read || call.Class.Repeatable()
+	key := "" // net/http repeats a POST that carries one when its connection breaks
+	if repeatable {
+		key = call.IdempotencyKey
+	}
 	o := r.client.do(limited, repeatable, func(s *session) outcome {
-		return s.call(limited, r.definition.Name, arguments, call.IdempotencyKey)
+		return s.call(limited, r.definition.Name, arguments, key)
 	})
 	return r.settle(ctx, limited, o)
 }
@@ -54,7 +58,7 @@ func (r *remote) settle(ctx, limited context.Context, o outcome) (tool.Result, e
 		return tool.Error(fmt.Sprintf("tool %q of server %q failed: %s", name, server, o.rpc.text())), nil
 	case o.fatal() == nil && ctx.Err() == nil && limited.Err() != nil:
 		return tool.Error(fmt.Sprintf("tool %q of server %q did not answer within %s", name, server, r.client.server.Timeout)), nil
-	case o.fatal() != nil, ctx.Err() != nil, errors.Is(o.err, errHeaders), errors.Is(o.err, errClosed):
+	case o.fatal() != nil, ctx.Err() != nil, o.ours():
 		return tool.Result{}, fmt.Errorf("tool %q: %w", name, r.client.failure(ctx, limited, o))
 	case o.connecting, !o.sent:
 		return tool.Result{}, fmt.Errorf("tool %q: %w: %w", name, tool.ErrNotSent, r.client.failure(ctx, limited, o))
@@ -94,17 +98,27 @@ func plain(err error) error {
 // reason says for the model what went wrong, without addresses.
 func (o outcome) reason() string {
 	var status *statusError
+	var exit *exitError
 	switch {
 	case errors.As(o.err, &status):
 		return "the server answered with " + status.Error()
+	case errors.As(o.err, &exit):
+		return fmt.Sprintf("the server process ended (%s) before it answered", exit.status)
 	case o.status/100 == 3, errors.Is(o.err, errRedirect):
 		return "the server redirected the request, which is not followed"
 	case errors.Is(o.err, errTooLarge):
 		return fmt.Sprintf("the answer is larger than %d MiB", maxAnswer>>20)
+	case errors.Is(o.err, errFlood):
+		return "the server sent too much that nobody had asked for"
 	case errors.Is(o.err, errMalformed), errors.Is(o.err, errEncoded):
 		return "the server sent an " + o.err.Error()
 	}
 	return "the server closed the connection before it answered"
+}
+
+// ours reports a failure that the server has no part in.
+func (o outcome) ours() bool {
+	return errors.Is(o.err, errHeaders) || errors.Is(o.err, errEnv) || errors.Is(o.err, errServer) || errors.Is(o.err, errClosed)
 }
 
 // text returns the error's message with its code.

@@ -100,7 +100,7 @@ func TestConfiguredHeadersGoWithListAndCall(t *testing.T) { // D12
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tools[0].Call(t.Context(), tool.Call{IdempotencyKey: "k1"}); err != nil {
+	if _, err := tools[0].Call(t.Context(), tool.Call{IdempotencyKey: "k1", Class: tool.Keyed}); err != nil {
 		t.Fatal(err)
 	}
 	list, call := f.of(methodList)[0].header, f.of(methodCall)[0].header
@@ -191,7 +191,11 @@ func TestRetries(t *testing.T) { // D19
 			}
 			x := named(f.client(func(s *Server) { s.MaxRetries = c.retries }), "shaky")
 			x.class = c.class
-			r, err := x.Call(t.Context(), tool.Call{IdempotencyKey: c.key})
+			call := tool.Call{IdempotencyKey: c.key}
+			if c.key != "" {
+				call.Class = tool.Keyed
+			}
+			r, err := x.Call(t.Context(), call)
 			if err != nil || r.IsError == c.ok {
 				t.Errorf("%v %v, want success %v", r, err, c.ok)
 			}

@@ -3,6 +3,7 @@ package mcptool
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -47,44 +48,118 @@ func (c *Client) make(a *attempt) {
 	ctx, cancel := context.WithTimeout(c.life, c.server.Timeout)
 	defer cancel()
 	a.session, a.failed = c.connect(ctx)
+	if a.session == nil {
+		c.noteFailure(c.describe(ctx, a.failed))
+	}
 	c.mu.Lock()
 	c.making = nil
-	if a.session != nil && c.closed {
+	switch {
+	case a.session != nil && c.closed:
 		c.work.Go(a.session.close)
 		a.session, a.failed = nil, outcome{err: errClosed, connecting: true}
+	case a.session != nil:
+		c.publish(a.session)
 	}
-	c.current = a.session
 	c.mu.Unlock()
 	close(a.done)
 }
 
-// connect agrees with the server on how to talk. What was agreed on is kept, so
-// that a later session does not probe again.
-func (c *Client) connect(ctx context.Context) (*session, outcome) {
-	version, isBare := c.agreed()
-	if isBare {
-		return c.bareSession(), outcome{}
+// publish makes s the session of all calls. The caller holds mu.
+func (c *Client) publish(s *session) {
+	c.current = s
+	c.terms = terms{s.transport, s.protocol()}
+	c.status.connected(c.terms)
+	if s.announcesChanges() && c.sessions > 0 {
+		c.changed() // nobody listened in between
 	}
+	c.sessions++
+}
+
+// retire replaces s: the next request makes a new session. Requests under way in
+// s may still end.
+func (c *Client) retire(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != s || c.closed {
+		return
+	}
+	c.current = nil
+	c.work.Go(s.close)
+}
+
+// connect agrees with the server on how to talk.
+func (c *Client) connect(ctx context.Context) (*session, outcome) {
+	t := c.agreed()
+	switch {
+	case !c.server.reachable():
+		return nil, outcome{err: errServer, connecting: true}
+	case len(c.server.Command) > 0:
+		return c.connectStdio(ctx, t.version)
+	case t.transport == BareHTTP:
+		return c.bareSession(), outcome{}
+	case t.transport == LegacySSE:
+		s, o := c.connectSSE(ctx)
+		if s == nil && !o.transient() {
+			c.agree(terms{}) // the server may have learnt streamable HTTP since
+		}
+		return s, o
+	}
+	s, o := c.connectStreamable(ctx, t.version)
+	if s != nil {
+		return s, o
+	}
+	c.agree(terms{})
+	return c.connectOlder(ctx, o)
+}
+
+// connectStreamable makes a session over streamable HTTP.
+func (c *Client) connectStreamable(ctx context.Context, version string) (*session, outcome) {
 	x := &exchange{}
 	sdk, err := c.sdk.Connect(withExchange(ctx, x), &mcp.StreamableClientTransport{
 		Endpoint:             c.server.URL,
 		HTTPClient:           c.http,
-		MaxRetries:           -1, // the transport resumes streams itself
-		MaxEventSize:         -1, // and caps them
-		DisableStandaloneSSE: true,
+		MaxRetries:           -1,   // the transport resumes streams itself
+		MaxEventSize:         -1,   // and caps them
+		DisableStandaloneSSE: true, // one that fails would end the session: we listen ourselves
 	}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	if err == nil {
-		c.agree(sdk.InitializeResult().ProtocolVersion, false)
-		return &session{sdk: sdk}, outcome{}
+	if err != nil {
+		return nil, x.handshaken(err)
 	}
-	o := x.handshaken(err)
+	s := &session{transport: StreamableHTTP, sdk: sdk}
+	c.listen(s)
+	return s, outcome{}
+}
+
+// connectOlder tries what servers spoke before streamable HTTP, where one
+// answered initialize as they do. o is that answer.
+func (c *Client) connectOlder(ctx context.Context, o outcome) (*session, outcome) {
+	if predatesStreamable(o) {
+		w, legacy := c.openEvents(ctx, min(probeTimeout, c.server.Timeout))
+		switch {
+		case w != nil:
+			return c.connectEvents(ctx, w)
+		case legacy.fatal() != nil:
+			return nil, legacy
+		}
+	}
 	if refusesInitialize(o) {
 		c.log.Info("mcp server refuses initialize and is called without a session")
-		c.agree("", true)
 		return c.bareSession(), outcome{}
 	}
-	c.agree("", false)
 	return nil, o
+}
+
+// probeTimeout is what a server that knows no streamable HTTP gets to begin its
+// event stream.
+const probeTimeout = 5 * time.Second
+
+// predatesStreamable reports an answer to initialize after which the event
+// stream of revision 2024-11-05 is tried.
+func predatesStreamable(o outcome) bool {
+	if o.method != methodInitialize {
+		return false
+	}
+	return o.status == http.StatusBadRequest || o.status == http.StatusNotFound || o.status == http.StatusMethodNotAllowed
 }
 
 // refusesInitialize reports that the server answered initialize itself with a
@@ -102,30 +177,5 @@ func refusesInitialize(o outcome) bool {
 }
 
 func (c *Client) bareSession() *session {
-	return &session{bare: &bare{http: c.http, url: c.server.URL}}
-}
-
-// agreed returns what was last agreed on.
-func (c *Client) agreed() (version string, isBare bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.version, c.bare
-}
-
-func (c *Client) agree(version string, isBare bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.version, c.bare = version, isBare
-}
-
-// retire replaces s: the next request makes a new session. Requests under way in
-// s may still end.
-func (c *Client) retire(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current != s || c.closed {
-		return
-	}
-	c.current = nil
-	c.work.Go(s.close)
+	return &session{transport: BareHTTP, bare: &bare{http: c.http, url: c.server.URL}}
 }

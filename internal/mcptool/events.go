@@ -86,6 +86,8 @@ func (e *events) next() {
 	case err != nil: // a priming event, or noise
 	case f.answers(e.answer.id):
 		e.finish(e.answer.settle(f))
+	case f.announces():
+		e.answer.transport.client.changed()
 	case f.asks() && e.asked < maxAsked:
 		e.asked++
 		e.emit(encode(map[string]any{"jsonrpc": "2.0", "id": f.ID, "method": *f.Method}))

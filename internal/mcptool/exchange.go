@@ -75,7 +75,8 @@ func (o outcome) transient() bool {
 	case o.err == nil, o.fatal() != nil, o.status/100 > 2:
 		return false
 	case errors.Is(o.err, errTooLarge), errors.Is(o.err, errMalformed), errors.Is(o.err, errEncoded),
-		errors.Is(o.err, errRedirect), errors.Is(o.err, errHeaders), errors.Is(o.err, errClosed):
+		errors.Is(o.err, errRedirect), errors.Is(o.err, errHeaders), errors.Is(o.err, errClosed),
+		errors.Is(o.err, errServer), errors.Is(o.err, errEnv), errors.Is(o.err, errStart), errors.Is(o.err, errEndpoint):
 		return false
 	}
 	return true

@@ -54,6 +54,9 @@ func (f frame) asks() bool {
 	return f.Method != nil && present(f.ID) && strings.ContainsAny(string(f.ID[:1]), `"-0123456789`)
 }
 
+// announces reports whether f says that the server's tools have changed.
+func (f frame) announces() bool { return f.Method != nil && *f.Method == methodListChanged }
+
 // rpcError is a JSON-RPC error object.
 type rpcError struct {
 	Code    float64         `json:"code"`

@@ -59,7 +59,7 @@ func FuzzEventStream(f *testing.F) {
 	f.Add([]byte("data: {\"id\":null,\"error\":7}\n\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		read := func(src io.Reader) string {
-			a := &answer{request: &http.Request{Header: http.Header{"Mcp-Protocol-Version": {statelessVersion}}}, exchange: &exchange{}, id: json.RawMessage("1"), method: methodCall}
+			a := &answer{transport: &transport{client: &Client{}}, request: &http.Request{Header: http.Header{"Mcp-Protocol-Version": {statelessVersion}}}, exchange: &exchange{}, id: json.RawMessage("1"), method: methodCall}
 			body := &closing{io.NopCloser(src), func() {}}
 			limit := &capped{body, 1 << 20}
 			out, err := io.ReadAll(a.stream(t.Context(), limit, body, limit))

@@ -16,7 +16,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the tests, or this binary as the child process of one of them.
+func TestMain(m *testing.M) {
+	if serveAsChild() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fake is a hand-written MCP server with sessions of revision 2025-11-25. Its
 // fields are set before the first request.
@@ -185,6 +191,9 @@ func say(text string) http.HandlerFunc {
 func named(c *Client, name string) *remote {
 	return &remote{client: c, definition: tool.Definition{Name: name}, class: tool.Once}
 }
+
+// toolCall returns a call without arguments.
+func toolCall() tool.Call { return tool.Call{} }
 
 // textOf returns the text of a result.
 func textOf(r tool.Result) string {

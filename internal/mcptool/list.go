@@ -21,6 +21,16 @@ type page struct {
 	NextCursor string            `json:"nextCursor"`
 }
 
+// listing is what one discovery found.
+type listing struct {
+	tools   []tool.Tool
+	leftOut []LeftOut
+}
+
+func (l *listing) leave(name, reason string) {
+	l.leftOut = append(l.leftOut, LeftOut{name, reason})
+}
+
 // List returns the server's tools in its own order: all pages, at most 50 pages
 // and 500 tools; what is beyond is left out with a warning. A tool without a
 // name is left out too. A tool whose schema is missing, null or no object is
@@ -31,69 +41,82 @@ type page struct {
 func (c *Client) List(ctx context.Context) ([]tool.Tool, error) {
 	limited, cancel := context.WithTimeout(ctx, c.server.Timeout)
 	defer cancel()
-	var tools []tool.Tool
+	_, found, err := c.discover(ctx, limited)
+	return found.tools, err
+}
+
+// discover lists the tools and returns the session that did it. limited is ctx
+// with our timeout.
+func (c *Client) discover(ctx, limited context.Context) (by *session, found listing, err error) {
 	o := c.do(limited, true, func(s *session) outcome {
 		var o outcome
-		tools, o = c.pages(limited, s)
+		by = s
+		found, o = c.pages(limited, s)
 		return o
 	})
 	if !o.failed() && o.rpc == nil {
-		return tools, nil
+		c.noteTools(len(found.tools))
+		return by, found, nil
 	}
-	return nil, fmt.Errorf("list tools: %w", c.failure(ctx, limited, o))
+	if ctx.Err() == nil { // a caller that left says nothing about the server
+		c.noteFailure(c.describe(limited, o))
+	}
+	return nil, listing{}, fmt.Errorf("list tools: %w", c.failure(ctx, limited, o))
 }
 
 // pages reads the tools of all pages in session s. The outcome is the last
 // page's.
-func (c *Client) pages(ctx context.Context, s *session) ([]tool.Tool, outcome) {
-	var tools []tool.Tool
+func (c *Client) pages(ctx context.Context, s *session) (listing, outcome) {
+	var found listing
 	cursor, seen := "", map[string]bool{}
 	for range maxPages {
 		o, accepted := s.list(ctx, cursor)
 		if o.failed() || o.rpc != nil {
-			return nil, o
+			return listing{}, o
 		}
 		var p page
 		if err := json.Unmarshal(o.result, &p); err != nil {
 			o.result, o.err = nil, fmt.Errorf("%w: list of tools: %w", errMalformed, err)
-			return nil, o
+			return listing{}, o
 		}
-		tools = c.appendTools(tools, p.Tools, accepted)
+		c.appendTools(&found, p.Tools, accepted)
 		switch {
 		case p.NextCursor == "":
-			return tools, o
-		case len(tools) >= maxTools:
+			return found, o
+		case len(found.tools) >= maxTools:
 			c.log.Warn("mcp server has too many tools, the rest is left out", "limit", maxTools)
-			return tools, o
+			return found, o
 		case seen[p.NextCursor]:
-			c.log.Warn("mcp server repeats a cursor of its list of tools", "tools", len(tools))
-			return tools, o
+			c.log.Warn("mcp server repeats a cursor of its list of tools", "tools", len(found.tools))
+			return found, o
 		}
 		seen[p.NextCursor] = true
 		cursor = p.NextCursor
 	}
 	c.log.Warn("mcp server has too many pages of tools, the rest is left out", "limit", maxPages)
-	return tools, outcome{method: methodList, sent: true, result: json.RawMessage("{}")}
+	return found, outcome{method: methodList, sent: true, result: json.RawMessage("{}")}
 }
 
 // appendTools adds the usable tools of one page.
-func (c *Client) appendTools(tools []tool.Tool, raw []json.RawMessage, accepted map[string]bool) []tool.Tool {
+func (c *Client) appendTools(found *listing, raw []json.RawMessage, accepted map[string]bool) {
 	for i, r := range raw {
-		if len(tools) >= maxTools {
+		if len(found.tools) >= maxTools {
 			c.log.Warn("mcp server has too many tools, the rest is left out", "limit", maxTools, "left_out", len(raw)-i)
-			return tools
+			found.leave("", fmt.Sprintf("%d tools beyond the limit of %d", len(raw)-i, maxTools))
+			return
 		}
 		d, ok := decodeDefinition(r)
 		switch {
 		case !ok:
 			c.log.Warn("mcp_tool_unreadable", "position", i)
+			found.leave("", fmt.Sprintf("entry %d of its page has no name", i))
 		case accepted != nil && asksForHeaders(d.InputSchema) && !accepted[d.Name]:
 			c.log.Warn("mcp_tool_invalid_header_annotation", "tool", d.Name)
+			found.leave(d.Name, "its x-mcp-header annotations are invalid")
 		default:
-			tools = append(tools, &remote{client: c, definition: d, class: c.class(d)})
+			found.tools = append(found.tools, &remote{client: c, definition: d, class: c.class(d)})
 		}
 	}
-	return tools
 }
 
 // class returns how often calls of a tool may be executed.

@@ -31,10 +31,14 @@ func (c *Client) do(ctx context.Context, repeatable bool, request func(*session)
 	}
 }
 
-// pause doubles with each try and is drawn from the upper half of its range, so
-// that many callers of a server that comes back do not meet.
-func pause(try int) time.Duration {
-	d := min(firstPause<<min(try, 10), maxPause)
+// pause returns the waiting time after a try, the first being 0.
+func pause(try int) time.Duration { return backoff(try, maxPause) }
+
+// backoff doubles with each try up to the longest and is drawn from the upper
+// half of its range, so that many callers of a server that comes back do not
+// meet.
+func backoff(try int, longest time.Duration) time.Duration {
+	d := min(firstPause<<min(try, 10), longest)
 	return d/2 + rand.N(d/2)
 }
 
@@ -61,7 +65,7 @@ func (c *Client) once(ctx context.Context, request func(*session) outcome) outco
 		}
 		return request(s)
 	case s.bare != nil && o.status/100 == 4 && o.status != http.StatusTooManyRequests:
-		c.agree("", false) // the server may have learnt initialize since
+		c.agree(terms{}) // the server may have learnt initialize since
 		c.retire(s)
 	}
 	return o

@@ -14,10 +14,15 @@ const (
 	methodDiscover   = "server/discover"
 	methodList       = "tools/list"
 	methodCall       = "tools/call"
+	methodListen     = "subscriptions/listen"
+	methodCancelled  = "notifications/cancelled"
 )
 
-// statelessVersion is the first protocol revision without sessions.
-const statelessVersion = "2026-07-28"
+// Protocol revisions that make a difference here.
+const (
+	sessionVersion   = "2025-11-25" // the last one that begins with initialize
+	statelessVersion = "2026-07-28" // the first one without sessions
+)
 
 // errSessionLost says that a request met a session that had already ended.
 var errSessionLost = errors.New("session lost")
@@ -25,12 +30,32 @@ var errSessionLost = errors.New("session lost")
 // session is one way to talk to the server: a session of the SDK, or none at all
 // with a server that knows no initialize.
 type session struct {
-	sdk  *mcp.ClientSession // nil for a bare server
-	bare *bare
+	transport Transport
+	sdk       *mcp.ClientSession // nil for a bare server
+	bare      *bare
+	link      *link  // the one stream of legacy SSE and stdio; else nil
+	deafen    func() // ends the stream of notifications, where one is kept; else nil
+}
+
+// protocol returns the revision that is spoken, "" without a session.
+func (s *session) protocol() string {
+	if s.sdk == nil {
+		return ""
+	}
+	return s.sdk.InitializeResult().ProtocolVersion
+}
+
+// announcesChanges reports that the server says when its tools change.
+func (s *session) announcesChanges() bool {
+	if s.sdk == nil {
+		return false
+	}
+	can := s.sdk.InitializeResult().Capabilities
+	return can != nil && can.Tools != nil && can.Tools.ListChanged
 }
 
 // list asks for one page of tools. accepted names the tools among those with
-// x-mcp-header that are usable; it is nil for a bare server, which has no such
+// x-mcp-header that are usable; it is nil where arguments are never repeated in
 // headers.
 func (s *session) list(ctx context.Context, cursor string) (o outcome, accepted map[string]bool) {
 	if s.bare != nil {
@@ -38,7 +63,7 @@ func (s *session) list(ctx context.Context, cursor string) (o outcome, accepted 
 	}
 	x := &exchange{}
 	page, err := s.sdk.ListTools(withExchange(ctx, x), &mcp.ListToolsParams{Cursor: cursor})
-	if err == nil {
+	if err == nil && s.link == nil {
 		accepted = make(map[string]bool, len(page.Tools))
 		for _, t := range page.Tools {
 			accepted[t.Name] = true
@@ -60,6 +85,9 @@ func (s *session) call(ctx context.Context, name string, arguments json.RawMessa
 
 // close ends the session after the requests under way.
 func (s *session) close() {
+	if s.deafen != nil {
+		s.deafen()
+	}
 	if s.sdk != nil {
 		_ = s.sdk.Close() // the server need not agree that the session is over
 	}

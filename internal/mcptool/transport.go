@@ -52,7 +52,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if f.Method != nil && present(f.ID) {
 		return t.call(r, body, f.ID, *f.Method)
 	}
-	if f.Method != nil && *f.Method == "notifications/cancelled" {
+	if f.Method != nil && *f.Method == methodCancelled {
 		return t.cancelled(r, body), nil
 	}
 	ctx, release := t.client.bound(r.Context())
@@ -133,16 +133,6 @@ func (t *transport) cancelled(r *http.Request, body []byte) *http.Response {
 		}
 	})
 	return respond(r, http.StatusAccepted, "", nil)
-}
-
-// bound returns a context that ends with ctx or with the client.
-func (c *Client) bound(ctx context.Context) (bound context.Context, release func()) {
-	bound, cancel := context.WithCancelCause(ctx)
-	unwatch := context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })
-	return bound, func() {
-		unwatch()
-		cancel(nil)
-	}
 }
 
 // readBody takes the request's body, which is closed in any case.

@@ -146,7 +146,7 @@ func (d *drive) executeOne(ctx context.Context, index int, c loop.Call) outcome 
 	begin := time.Now()
 	done, err := toolexec.Execute(ctx, p.entry, tool.Call{
 		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
-		Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c),
+		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c),
 	}, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(c.Key)})
 	return outcome{index, done, err, time.Since(begin)}
 }

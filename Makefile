@@ -1,0 +1,27 @@
+# The commands that one types all day. Everything else is in .ci/run.
+.PHONY: build test race lint docs demo bench ci
+
+build: ## the program, as ./turnpike
+	CGO_ENABLED=0 go build -trimpath -o turnpike ./cmd/turnpike
+
+test: ## what everybody runs
+	go test ./...
+
+race: ## the README's full test command
+	go test -race -shuffle=on ./...
+
+lint: ## golangci-lint, as tools/go.mod pins it
+	go build -C tools -o ../coverage/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	./coverage/golangci-lint run
+
+docs: ## write the generated part of the documentation again
+	go test ./docs -run Configuration -update
+
+demo: ## the first minute
+	go run ./cmd/turnpike demo
+
+bench: ## the performance table
+	go run ./bench
+
+ci: ## all of it
+	bash .ci/run

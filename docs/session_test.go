@@ -1,0 +1,238 @@
+package docs_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+)
+
+// session runs the blocks of one page, in order, as one shell script in a
+// directory of its own:
+//
+//	block 1  { …; } > 1.out        its variables stay set for the next
+//	block 2  ( …; ) > 2.out &      a server; the script waits for its address
+//	block 3  { …; } > 3.out        compared with block 4, "json output"
+//
+// What a test cannot have is replaced: ports by free ones, the API of a real
+// provider by the demo model, and the demo's key, which the page writes as
+// tp_…, by the one that the demo has printed.
+type session struct {
+	dir     string
+	blocks  []block
+	hasNode bool
+	ports   *strings.Replacer
+	back    *strings.Replacer
+	script  bytes.Buffer
+	env     []string
+}
+
+// patience is how long a page may take.
+const patience = 90 * time.Second
+
+// build builds the program once for all pages.
+func build(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "turnpike")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/turnpike")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+func newSession(t *testing.T, binary string, all []block) *session {
+	t.Helper()
+	s := &session{dir: t.TempDir(), blocks: all}
+	model := httptest.NewServer(demo.New(demo.Options{}))
+	t.Cleanup(model.Close)
+	s.replacePorts(t, "https://api.openai.com", model.URL)
+	s.env = []string{
+		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "OPENAI_API_KEY=sk-test",
+		"NO_UPDATE_NOTIFIER=1", "npm_config_offline=true",
+	}
+	s.findNode(t)
+	return s
+}
+
+// replacePorts gives the page a free port for each that it names.
+func (s *session) replacePorts(t *testing.T, more ...string) {
+	t.Helper()
+	var there, back []string
+	seen := map[string]bool{}
+	for _, b := range s.blocks {
+		for _, m := range regexp.MustCompile(`127\.0\.0\.1:([1-9][0-9]{3,4})`).FindAllStringSubmatch(b.text, -1) {
+			if port := m[1]; !seen[port] {
+				seen[port] = true
+				free := freePort(t)
+				there = append(there, "127.0.0.1:"+port, "127.0.0.1:"+free, "PORT="+port, "PORT="+free)
+				back = append(back, "127.0.0.1:"+free, "127.0.0.1:"+port)
+			}
+		}
+	}
+	s.ports, s.back = strings.NewReplacer(append(there, more...)...), strings.NewReplacer(back...)
+}
+
+// freePort returns a port that nobody listened on a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// findNode makes the packages of conformance/ those of the page.
+func (s *session) findNode(t *testing.T) {
+	t.Helper()
+	modules, err := filepath.Abs(filepath.Join(root, "conformance", "node_modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	preload, err := filepath.Abs("testdata/loopback.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, noNode := exec.LookPath("node")
+	_, noModules := os.Stat(modules)
+	if s.hasNode = noNode == nil && noModules == nil; !s.hasNode {
+		return
+	}
+	s.env = append(s.env, "NODE_OPTIONS=--import="+preload)
+	if err := os.Symlink(modules, filepath.Join(s.dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs the page and compares what it printed with what it says.
+func (s *session) run(t *testing.T) {
+	t.Helper()
+	if !s.write(t) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-s")
+	cmd.Dir, cmd.Env, cmd.Stdin = s.dir, s.env, &s.script
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the servers end with the script
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what has not ended by itself
+	if err != nil {
+		t.Fatalf("the page's commands failed: %v\n%s%s", err, out.String(), s.lastOutput())
+	}
+	for i, b := range s.blocks {
+		if b.is("output") && s.runs(s.blocks[i-1]) {
+			compare(t, b, s.output(t, i-1))
+		}
+	}
+}
+
+// write writes the script and the files of the page, and reports whether there
+// is anything to run.
+func (s *session) write(t *testing.T) (found bool) {
+	t.Helper()
+	s.script.WriteString(prelude)
+	for i, b := range s.blocks {
+		if name := b.value("file"); name != "" {
+			if err := os.WriteFile(filepath.Join(s.dir, name), []byte(s.fill(b.text)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if b.lang != "sh" || b.is("elsewhere") || b.is("ci") {
+			continue
+		}
+		if !s.runs(b) {
+			skipPart(t, "line %d: Node, or the packages of conformance/, are not installed", b.line)
+			continue
+		}
+		found = true
+		if b.is("server") {
+			fmt.Fprintf(&s.script, "(\n%s) > %d.out 2>&1 &\nservers=\"$servers $!\"; await %d.out\n", s.fill(b.text), i, i)
+		} else {
+			fmt.Fprintf(&s.script, "{\n%s} > %d.out\n", s.fill(b.text), i)
+		}
+	}
+	return found
+}
+
+// prelude stops the servers when the script ends, and waits for a server to say
+// that it listens; a demo also says its key.
+const prelude = `set -eu
+servers=
+trap 'for s in $servers; do kill $s 2>/dev/null || true; done' EXIT
+await() {
+	n=0
+	until grep -qE 'listens on|listening on|Serving until' "$1"; do
+		n=$((n + 1))
+		if [ $n -gt 300 ]; then echo "no server in $1:"; cat "$1"; exit 1; fi
+		sleep 0.1
+	done
+	key=$(grep -oE 'tp_[a-z2-7]{26}' "$1" | head -n 1) || true
+}
+`
+
+func (s *session) runs(b block) bool {
+	return b.lang == "sh" && !b.is("elsewhere") && !b.is("ci") && (b.value("needs") != "node" || s.hasNode)
+}
+
+// fill puts the machine's own things in the place of those of the page.
+func (s *session) fill(text string) string {
+	text = s.ports.Replace(text)
+	text = strings.ReplaceAll(text, "go run ./cmd/turnpike", "turnpike")
+	if address := s.ports.Replace("127.0.0.1:8080"); strings.Contains(text, "turnpike demo") {
+		text = strings.ReplaceAll(text, "turnpike demo", "turnpike demo --listen "+address)
+	}
+	return strings.ReplaceAll(text, "tp_…", "$key")
+}
+
+func (s *session) output(t *testing.T, i int) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("%d.out", i)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.back.Replace(string(text))
+}
+
+// lastOutput is what the blocks printed, for a failure.
+func (s *session) lastOutput() string {
+	var all strings.Builder
+	for i, b := range s.blocks {
+		if text, err := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("%d.out", i))); err == nil {
+			fmt.Fprintf(&all, "-- line %d --\n%s", b.line, text)
+		}
+	}
+	return all.String()
+}
+
+// skipPart says that a block was left out, or fails where that is forbidden.
+func skipPart(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TURNPIKE_TEST_NO_SKIP") == "1" {
+		t.Errorf(format, args...)
+		return
+	}
+	t.Logf(format, args...)
+}

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+)
+
+// remote is a running gateway, spoken to over its management API: the process
+// that serves is the only one that writes its store.
+type remote struct {
+	url, key string
+}
+
+// flags adds what says where the gateway is.
+func (m *remote) flags(cmd *cobra.Command, p Process) {
+	base, _ := p.Env("TURNPIKE_URL")
+	if base == "" {
+		base = "http://127.0.0.1:8080"
+	}
+	cmd.PersistentFlags().StringVar(&m.url, "url", base, "`URL` of the running gateway, or TURNPIKE_URL")
+	m.key, _ = p.Env("TURNPIKE_KEY")
+}
+
+// call sends a request and decodes the answer into out, unless that is nil.
+func (m *remote) call(ctx context.Context, method, path string, in, out any) error {
+	if m.key == "" {
+		return errors.New("no key: set TURNPIKE_KEY to a key with the role owner or admin")
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(m.url, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+m.key)
+	req.Header.Set("Content-Type", "application/json")
+	way := egress.New(egress.DefaultPolicy(), egress.Options{})
+	defer way.CloseIdleConnections()
+	resp, err := way.Operator().RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("no gateway answers at %s: %w", m.url, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= 300 {
+		var failed struct {
+			Error struct{ Message string }
+		}
+		if json.Unmarshal(data, &failed) == nil && failed.Error.Message != "" {
+			return errors.New(failed.Error.Message)
+		}
+		return fmt.Errorf("%s answered %s", m.url, resp.Status)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(data, out)
+}
+
+// keyObject is a key as the management API shows it.
+type keyObject struct {
+	ID, Name, Role, Hint, Key string
+	Declared                  bool
+	RevokedAt                 *int64 `json:"revoked_at"`
+}
+
+func keysCommand(p Process) *cobra.Command {
+	var m remote
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, list and revoke the keys of an org on a running gateway",
+		Long: `Make, list and revoke keys over the management API of a running gateway. The
+variable TURNPIKE_KEY holds a key of the org with the role owner or admin.`,
+		Args: cobra.NoArgs,
+	}
+	m.flags(cmd, p)
+	cmd.AddCommand(createKey(&m), listKeys(&m), revokeKey(&m))
+	return cmd
+}
+
+func createKey(m *remote) *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Make a key and print it: nobody can read it again",
+		Example: "  turnpike keys create ci --role member",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var made keyObject
+			if err := m.call(cmd.Context(), http.MethodPost, "/api/keys", map[string]string{"name": args[0], "role": role}, &made); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), made.Key)
+			fmt.Fprintf(cmd.ErrOrStderr(), "made %s with the role %s; this is the only time that the key is shown\n", made.ID, made.Role)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&role, "role", "member", "owner, admin, member, approver or reader")
+	return cmd
+}
+
+func listKeys(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the org's keys",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all struct{ Data []keyObject }
+			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ID\tNAME\tROLE\tKEY\tSTATE")
+			for _, k := range all.Data {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Role, k.Hint, k.state())
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func (k keyObject) state() string {
+	switch {
+	case k.RevokedAt != nil:
+		return "revoked " + time.Unix(*k.RevokedAt, 0).UTC().Format(time.DateTime)
+	case k.Declared:
+		return "declared in the file"
+	}
+	return "active"
+}
+
+func revokeKey(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Make a key useless, from the next request on",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := m.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked\n", args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,187 @@
+package mcptool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// A stream of notifications that ended is taken up again after a pause that
+// grows to the longest; one that lived this long begins with short pauses.
+const (
+	steadyStream = time.Minute
+	longestPause = time.Minute
+)
+
+// listener keeps open the stream on which a server of streamable HTTP says what
+// nobody asked for. Calls do not depend on it.
+type listener struct {
+	client  *Client
+	version string
+	session string // the session's id; "" where there is none
+	lastID  string // of the events seen so far
+	noise   noise
+}
+
+// listen keeps a stream of notifications open while s lives, where the server
+// announces changes and somebody wants to know.
+func (c *Client) listen(s *session) {
+	if c.server.OnListChanged == nil || !s.announcesChanges() {
+		return
+	}
+	ctx, cancel := context.WithCancel(c.life)
+	s.deafen = cancel
+	l := &listener{client: c, version: s.protocol(), session: s.sdk.ID()}
+	c.work.Go(func() { // the handshake, whose work this belongs to, is still under way
+		defer cancel()
+		l.run(ctx)
+	})
+}
+
+// run opens the stream again and again until ctx is done or the server wants no
+// more.
+func (l *listener) run(ctx context.Context) {
+	for try := 0; ; try++ {
+		began := time.Now()
+		if !l.once(ctx) {
+			return
+		}
+		if time.Since(began) >= steadyStream {
+			try = 0
+		}
+		if sleep(ctx, backoff(try, longestPause)) != nil {
+			return
+		}
+	}
+}
+
+// once opens the stream and reads it to its end. It reports whether there is
+// sense in another.
+func (l *listener) once(ctx context.Context) (again bool) {
+	resp, err := l.open(ctx)
+	var fatal tool.Fatal
+	switch {
+	case ctx.Err() != nil, errors.As(err, &fatal), errors.Is(err, errRedirect):
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		return false
+	case err != nil:
+		l.client.log.Debug("mcp notifications not to be had", "error", plain(err))
+		return true
+	}
+	defer resp.Body.Close()
+	switch {
+	case success(resp) && mediaType(resp.Header.Get("Content-Type")) == "text/event-stream":
+		return l.read(ctx, resp.Body)
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode >= 500:
+		return true
+	}
+	return false // the server offers no stream
+}
+
+// open asks for the stream as the revision wants it.
+func (l *listener) open(ctx context.Context) (*http.Response, error) {
+	if l.version >= statelessVersion {
+		r, err := l.request(ctx, http.MethodPost, listenRequest(l.version))
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Mcp-Method", methodListen)
+		return l.client.direct.Do(r)
+	}
+	r, err := l.request(ctx, http.MethodGet, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	if l.lastID != "" {
+		r.Header.Set("Last-Event-ID", l.lastID)
+	}
+	return l.client.direct.Do(r)
+}
+
+func (l *listener) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, l.client.server.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Mcp-Protocol-Version", l.version)
+	if l.session != "" {
+		r.Header.Set("Mcp-Session-Id", l.session)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r, nil
+}
+
+// read takes events until the stream ends. It reports whether there is sense in
+// another stream.
+func (l *listener) read(ctx context.Context, body io.Reader) (again bool) {
+	src := sse.NewReader(body, sse.ReaderOptions{})
+	for {
+		event, err := src.Next()
+		if err != nil {
+			return true
+		}
+		l.lastID = event.ID
+		if l.noise.add(len(event.Data)+1, time.Now()) != nil {
+			l.client.log.Warn("mcp server floods its notifications")
+			return true
+		}
+		f, err := decodeFrame(event.Data)
+		switch {
+		case err != nil: // a priming event, or noise
+		case f.asks():
+			l.reply(ctx, f)
+		case f.Method == nil && present(f.Error):
+			return false // the server refuses to announce anything
+		case f.announces():
+			l.client.changed()
+		}
+	}
+}
+
+// reply answers a request of the server.
+func (l *listener) reply(ctx context.Context, f frame) {
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	r, err := l.request(ctx, http.MethodPost, replyTo(f))
+	if err != nil {
+		return
+	}
+	resp, err := l.client.direct.Do(r)
+	if err != nil {
+		l.client.log.Debug("mcp server's request not answered", "error", plain(err))
+		return
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
+	_ = resp.Body.Close()
+}
+
+// listenRequest asks a server without sessions to announce changes of its tools.
+// Its only answer says that it stops.
+func listenRequest(version string) []byte {
+	return encode(map[string]any{
+		"jsonrpc": "2.0", "id": json.RawMessage(`"listen"`), "method": methodListen,
+		"params": map[string]any{
+			"_meta": map[string]any{
+				mcp.MetaKeyProtocolVersion:    version,
+				mcp.MetaKeyClientInfo:         us(),
+				mcp.MetaKeyClientCapabilities: struct{}{},
+			},
+			"notifications": map[string]bool{"toolsListChanged": true},
+		},
+	})
+}

@@ -1,0 +1,339 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) } // O01
+
+// ledger is a Journal of one run that others can write to and that can fail.
+type ledger struct {
+	mu    sync.Mutex
+	facts []loop.Fact
+	rows  map[string]any
+	fail  func(loop.Body) error // asked for every fact; nil = never
+}
+
+// Append implements Journal.
+func (l *ledger) Append(ctx context.Context, _ Lease, after int64, b Batch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if last := int64(len(l.facts)); last > after {
+		return &Behind{append([]loop.Fact(nil), l.facts[after:]...)}
+	} else if last < after {
+		return fmt.Errorf("the ledger ends at %d, not at %d", last, after)
+	}
+	for _, f := range b.Facts {
+		if l.fail != nil {
+			if err := l.fail(f.Body); err != nil {
+				return err
+			}
+		}
+	}
+	l.facts = append(l.facts, b.Facts...)
+	for _, r := range b.Rows {
+		if l.rows == nil {
+			l.rows = map[string]any{}
+		}
+		l.rows[r.Ref] = r.Value
+	}
+	return nil
+}
+
+// write appends a fact as somebody without the lease does.
+func (l *ledger) write(body loop.Body) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.facts = append(l.facts, loop.Fact{Seq: int64(len(l.facts)) + 1, At: time.Now().UnixMilli(), Version: loop.Version, Body: body})
+}
+
+func (l *ledger) kinds() []loop.Kind {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]loop.Kind, len(l.facts))
+	for i, f := range l.facts {
+		out[i] = f.Body.Kind()
+	}
+	return out
+}
+
+// done returns how the calls ended, in the order in which they did.
+func (l *ledger) done() []loop.CallDone {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []loop.CallDone
+	for _, f := range l.facts {
+		if d, ok := f.Body.(loop.CallDone); ok {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// replays fails the test unless the rules allow every fact in its place.
+func (l *ledger) replays(t *testing.T) loop.State {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var s loop.State
+	for _, f := range l.facts {
+		if err := loop.Allowed(s, f); err != nil {
+			t.Errorf("fact %d: %v", f.Seq, err)
+		}
+		s = loop.Apply(s, f)
+	}
+	return s
+}
+
+// notes is a Sink that remembers.
+type notes struct {
+	mu     sync.Mutex
+	events []event.Event
+	fail   func(event.Event) error
+}
+
+// Emit implements Sink.
+func (n *notes) Emit(e event.Event) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, e)
+	if n.fail != nil {
+		return n.fail(e)
+	}
+	return nil
+}
+
+// end returns the one Finished event, which is the last.
+func (n *notes) end(t *testing.T) event.Finished {
+	t.Helper()
+	for i, e := range n.events {
+		f, ok := e.(event.Finished)
+		if ok != (i == len(n.events)-1) {
+			t.Fatalf("event %d of %d is %T", i, len(n.events), e)
+		}
+		if ok {
+			return f
+		}
+	}
+	t.Fatal("no event")
+	return event.Finished{}
+}
+
+func (n *notes) finished() bool {
+	for _, e := range n.events {
+		if _, ok := e.(event.Finished); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// speaker is a Model that answers with its turns in order, then with the last.
+type speaker struct {
+	turns []func(ctx context.Context, emit func(model.Delta) error) (*model.Turn, error)
+
+	mu    sync.Mutex
+	asked []model.Request
+}
+
+// Stream implements model.Model.
+func (s *speaker) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
+	s.mu.Lock()
+	n := len(s.asked)
+	s.asked = append(s.asked, *req)
+	s.mu.Unlock()
+	return s.turns[min(n, len(s.turns)-1)](ctx, emit)
+}
+
+// results returns what the model was told by tools at its n-th call.
+func (s *speaker) results(n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, it := range s.asked[n].Items {
+		if it.Role == item.Tool {
+			out = append(out, it.Text())
+		}
+	}
+	return out
+}
+
+func (s *speaker) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
+type answer = func(context.Context, func(model.Delta) error) (*model.Turn, error)
+
+// says answers with text, which is also streamed.
+func says(text string) answer {
+	return func(_ context.Context, emit func(model.Delta) error) (*model.Turn, error) {
+		if err := emit(model.Delta{Text: text}); err != nil {
+			return nil, err
+		}
+		return &model.Turn{Item: item.NewText(item.Assistant, text), Stop: model.StopEnd, Usage: model.Usage{Input: 10, Output: 5}}, nil
+	}
+}
+
+// asks answers with complete calls of the named tools.
+func asks(names ...string) answer {
+	return func(context.Context, func(model.Delta) error) (*model.Turn, error) { return turnOf(names...), nil }
+}
+
+func turnOf(names ...string) *model.Turn {
+	turn := &model.Turn{Item: item.Item{Role: item.Assistant}, Stop: model.StopCalls, Usage: model.Usage{Input: 10, Output: 5}}
+	for i, name := range names {
+		c := item.Call{ID: fmt.Sprint("p", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, i)}
+		turn.Calls = append(turn.Calls, model.Call{Call: c, Complete: true})
+		turn.Item.Calls = append(turn.Item.Calls, c)
+	}
+	return turn
+}
+
+func breaks(class model.Class) answer {
+	return func(context.Context, func(model.Delta) error) (*model.Turn, error) {
+		return nil, &model.Error{Class: class, Message: "broken"}
+	}
+}
+
+// box is a Source of tools that are functions. A name that begins with "read"
+// only reads.
+type box map[string]func(ctx context.Context, c tool.Call) (tool.Result, error)
+
+// List implements tool.Source.
+func (b box) List(context.Context) ([]tool.Tool, error) {
+	var out []tool.Tool
+	for name, f := range b {
+		out = append(out, boxed{name, f})
+	}
+	return out, nil
+}
+
+type boxed struct {
+	name string
+	f    func(context.Context, tool.Call) (tool.Result, error)
+}
+
+// Definition implements tool.Tool.
+func (b boxed) Definition() tool.Definition {
+	return tool.Definition{Name: b.name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+}
+
+// Class implements catalog.Classed.
+func (b boxed) Class() tool.Class {
+	if len(b.name) >= 4 && b.name[:4] == "read" {
+		return tool.Read
+	}
+	return tool.Once
+}
+
+// Call implements tool.Tool.
+func (b boxed) Call(ctx context.Context, c tool.Call) (tool.Result, error) { return b.f(ctx, c) }
+
+func echoes(_ context.Context, c tool.Call) (tool.Result, error) {
+	return tool.Text(string(c.Arguments)), nil
+}
+
+// waits blocks until its context ends; entered is told when it begins.
+func waits(entered chan<- struct{}) func(context.Context, tool.Call) (tool.Result, error) {
+	return func(ctx context.Context, _ tool.Call) (tool.Result, error) {
+		entered <- struct{}{}
+		<-ctx.Done()
+		return tool.Result{}, context.Cause(ctx)
+	}
+}
+
+// stage is everything that one run needs.
+type stage struct {
+	journal   *ledger
+	sink      *notes
+	model     *speaker
+	handovers *cupboard
+	req       *Request
+	runner    *Runner
+}
+
+func newStage(t *testing.T, tools box, turns ...answer) *stage {
+	t.Helper()
+	s := &stage{journal: &ledger{}, sink: &notes{}, model: &speaker{turns: turns}, handovers: &cupboard{}}
+	s.req = &Request{
+		Org: "o", Principal: "p", Surface: "test", Grade: loop.Light, Model: "m",
+		Targets: []Target{{Provider: "up", Name: "m", Model: s.model}},
+		Items:   []item.Item{item.NewText(item.User, "go")},
+		Limits:  budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel,
+	}
+	if tools != nil {
+		s.req.Servers = []catalog.Server{{Name: "s", Source: tools}}
+	}
+	c := catalog.New(catalog.Options{})
+	t.Cleanup(c.Close)
+	s.runner = New(Options{
+		Catalog: c, Journal: s.journal, Handovers: s.handovers,
+		Jitter: func(time.Duration) time.Duration { return 0 },
+	})
+	return s
+}
+
+// run performs the request; it must be recorded.
+func (s *stage) run(t *testing.T) event.Finished {
+	t.Helper()
+	if err := s.runner.Run(t.Context(), s.req, s.sink); err != nil {
+		t.Fatal(err)
+	}
+	if state := s.journal.replays(t); state.Finished == nil {
+		t.Errorf("the journal has no end: %v", s.journal.kinds())
+	}
+	return s.sink.end(t)
+}
+
+// cupboard is a Handovers in memory.
+type cupboard struct {
+	mu   sync.Mutex
+	kept map[string]Handover
+	fail error
+}
+
+// Save implements Handovers.
+func (c *cupboard) Save(_ context.Context, org, principal string, h Handover) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail != nil {
+		return c.fail
+	}
+	if c.kept == nil {
+		c.kept = map[string]Handover{}
+	}
+	for id := range h.CallIDs {
+		c.kept[org+"/"+principal+"/"+id] = h
+	}
+	return nil
+}
+
+// Find implements Handovers.
+func (c *cupboard) Find(_ context.Context, org, principal, id string) (*Handover, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h, ok := c.kept[org+"/"+principal+"/"+id]; ok {
+		return &h, nil
+	}
+	return nil, nil
+}

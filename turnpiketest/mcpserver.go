@@ -75,8 +75,8 @@ func NewMCPServer(o MCPOptions, tools ...Tool) *MCPServer {
 // Close ends everything that is under way and waits until it has. It may be
 // called more than once.
 func (m *MCPServer) Close() {
+	m.server.CloseClientConnections() // first, so that what hangs is no answer
 	m.stop()
-	m.server.CloseClientConnections()
 	m.server.Close()
 	for s := range m.sdk.Sessions() {
 		_ = s.Close() // its client has gone

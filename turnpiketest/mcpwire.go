@@ -22,28 +22,22 @@ func (t Tool) acceptable() bool {
 	return json.Unmarshal([]byte(t.schema()), &s) == nil && s.Type == "object"
 }
 
-// onTheWire is the tool as the SDK lists it.
+// onTheWire is the tool as the SDK knows it. What a client sees of it stands in
+// the list that listed makes.
 func (t Tool) onTheWire() *mcp.Tool {
-	return &mcp.Tool{
-		Name: t.Name, Title: t.Title, Description: t.Description,
-		InputSchema: json.RawMessage(t.schema()), Annotations: t.hints(),
-	}
+	return &mcp.Tool{Name: t.Name, InputSchema: json.RawMessage(t.schema())}
 }
 
-// hints are the annotations in the words of the SDK, which cannot say false
-// where that is the default.
-func (t Tool) hints() *mcp.ToolAnnotations {
-	a := t.Annotations
-	if a == (tool.Annotations{}) {
-		return nil
-	}
-	return &mcp.ToolAnnotations{
-		ReadOnlyHint: a.ReadOnly != nil && *a.ReadOnly, IdempotentHint: a.Idempotent != nil && *a.Idempotent,
-		DestructiveHint: a.Destructive, OpenWorldHint: a.OpenWorld,
-	}
+// hints are annotations in the words of MCP; what is not said is left out.
+type hints struct {
+	ReadOnly    *bool `json:"readOnlyHint,omitempty"`
+	Destructive *bool `json:"destructiveHint,omitempty"`
+	Idempotent  *bool `json:"idempotentHint,omitempty"`
+	OpenWorld   *bool `json:"openWorldHint,omitempty"`
 }
 
-// listed puts the tools that the SDK does not take into its list.
+// listed makes the SDK list the tools as they are: also those that it would not
+// take, and annotations that its types cannot say.
 func (m *MCPServer) listed(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, r)
@@ -74,6 +68,7 @@ func (l *wholeList) MarshalJSON() ([]byte, error) {
 	if members["tools"], err = json.Marshal(l.tools); err != nil {
 		return nil, err
 	}
+	delete(members, "nextCursor") // they are all there
 	return json.Marshal(members)
 }
 
@@ -84,12 +79,12 @@ func (m *MCPServer) definitions() []json.RawMessage {
 	out := []json.RawMessage{}
 	for _, t := range m.tools {
 		d, _ := json.Marshal(struct { // strings and raw JSON
-			Name        string               `json:"name"`
-			Title       string               `json:"title,omitempty"`
-			Description string               `json:"description,omitempty"`
-			InputSchema json.RawMessage      `json:"inputSchema,omitempty"`
-			Annotations *mcp.ToolAnnotations `json:"annotations,omitempty"`
-		}{t.Name, t.Title, t.Description, json.RawMessage(t.schema()), t.hints()})
+			Name        string          `json:"name"`
+			Title       string          `json:"title,omitempty"`
+			Description string          `json:"description,omitempty"`
+			InputSchema json.RawMessage `json:"inputSchema,omitempty"`
+			Annotations hints           `json:"annotations,omitzero"`
+		}{t.Name, t.Title, t.Description, json.RawMessage(t.schema()), hints(t.Annotations)})
 		out = append(out, d)
 	}
 	return out

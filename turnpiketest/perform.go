@@ -171,8 +171,11 @@ func (f failure) class() model.Class {
 		http.StatusMethodNotAllowed, http.StatusGone:
 		return model.Target
 	}
-	if f.status >= 500 {
+	switch {
+	case f.status >= 500:
 		return model.Transient
+	case strings.Contains(strings.ToLower(f.message), "maximum context length"):
+		return model.TooLong
 	}
 	return model.Invalid
 }

@@ -1,6 +1,7 @@
 package turnpiketest
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"math"
@@ -48,8 +49,9 @@ type Upstream struct {
 	closing chan struct{} // ends what hangs
 	once    sync.Once
 
-	mu       sync.Mutex // guards requests
+	mu       sync.Mutex // guards what follows
 	requests []UpstreamRequest
+	arrived  chan struct{} // closed when a request comes; nil = nobody waits
 }
 
 // NewUpstream starts an Upstream. Close it.
@@ -64,8 +66,8 @@ func NewUpstream(script *Script, o UpstreamOptions) *Upstream {
 // may be called more than once.
 func (u *Upstream) Close() {
 	u.once.Do(func() {
+		u.server.CloseClientConnections() // first, so that what hangs is no answer
 		close(u.closing)
-		u.server.CloseClientConnections()
 		u.server.Close()
 	})
 }
@@ -76,6 +78,39 @@ func (u *Upstream) Requests() []UpstreamRequest {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Clone(u.requests)
+}
+
+// Await waits until n requests have come in all. The error is the cause of
+// ctx's end.
+func (u *Upstream) Await(ctx context.Context, n int) error {
+	for {
+		u.mu.Lock()
+		if len(u.requests) >= n {
+			u.mu.Unlock()
+			return nil
+		}
+		if u.arrived == nil {
+			u.arrived = make(chan struct{})
+		}
+		arrived := u.arrived
+		u.mu.Unlock()
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// record keeps a request.
+func (u *Upstream) record(r *http.Request, body []byte) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests = append(u.requests, UpstreamRequest{r.URL.Path, r.Header.Clone(), body, time.Now()})
+	if u.arrived != nil {
+		close(u.arrived)
+		u.arrived = nil
+	}
 }
 
 // asked is what an Upstream reads of a request.
@@ -96,9 +131,7 @@ func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the caller left
 	}
-	u.mu.Lock()
-	u.requests = append(u.requests, UpstreamRequest{r.URL.Path, r.Header.Clone(), body, time.Now()})
-	u.mu.Unlock()
+	u.record(r, body)
 	var a asked
 	if err := json.Unmarshal(body, &a); err != nil {
 		failure{status: http.StatusBadRequest, message: "not valid JSON: " + err.Error()}.write(w)

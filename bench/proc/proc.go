@@ -43,7 +43,7 @@ type Process struct {
 // Start starts a process. The caller owns it and must call [Process.Stop].
 func Start(c Command) (*Process, error) {
 	p := &Process{name: c.Name, log: c.Log, exited: make(chan struct{})}
-	p.cmd = exec.Command(c.Path, c.Args...)
+	p.cmd = exec.CommandContext(context.Background(), c.Path, c.Args...) // ended by Stop alone
 	p.cmd.Env = c.Env
 	theirs, err := p.open(c.Speaks)
 	if err == nil {
@@ -123,7 +123,7 @@ func (p *Process) Stop() error {
 	defer p.closeOurs()
 	select {
 	case <-p.exited:
-		return p.describe(fmt.Errorf("ended by itself: %v", p.result))
+		return p.describe(fmt.Errorf("ended by itself: %w", p.result))
 	default:
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

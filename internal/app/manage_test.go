@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // documented sends management requests and checks every answer against the
@@ -23,7 +21,7 @@ type documented struct {
 
 func manage(g *gateway) documented {
 	var doc map[string]any
-	if err := json.Unmarshal(admin.Document, &doc); err != nil {
+	if err := json.Unmarshal(g.send("GET", "/openapi.json", nil).body, &doc); err != nil {
 		g.t.Fatal(err)
 	}
 	return documented{g, doc}
@@ -255,5 +253,37 @@ func TestTheOperatorManagesOrgs(t *testing.T) { // A01 K07
 	}
 	if a := d.send(http.MethodGet, "/api/org", nil, "Authorization", "Bearer operator-key"); a.status != 401 {
 		t.Errorf("the operator is no org's principal: %d", a.status)
+	}
+}
+
+func TestAnOrgHasSoManyRunsAtATime(t *testing.T) { // B07
+	noLeaks(t)
+	begun, release := make(chan struct{}, 3), make(chan struct{})
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		begun <- struct{}{}
+		<-release
+		says("done").write(w)
+	})
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	g := MustRun(t, site{upstream: up.URL, runtime: "concurrency: 2", servers: []string{server("s", tools.URL)}}.yaml())
+	answers := make(chan answer, 2)
+	for range 2 {
+		go func() { answers <- g.post(chatBody) }()
+	}
+	for range 2 {
+		wait(t, begun, "a run that reached the model")
+	}
+	refused := g.post(chatBody)
+	if refused.status != 429 || refused.header.Get("Retry-After") != "60" || !bytes.Contains(refused.body, []byte(`"retry_after_secs":60`)) {
+		t.Errorf("the third run got %d, %v: %s", refused.status, refused.header, refused.body)
+	}
+	close(release)
+	for range 2 {
+		if a := wait(t, answers, "an answer"); a.status != 200 {
+			t.Errorf("status %d: %s", a.status, a.body)
+		}
+	}
+	if a := g.post(chatBody); a.status != 200 {
+		t.Errorf("a run afterwards got %d: %s", a.status, a.body)
 	}
 }

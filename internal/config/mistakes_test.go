@@ -144,7 +144,7 @@ func TestWhatIsNotBuiltIsRefusedOnlyWhereItIsAskedFor(t *testing.T) {
 		"no tool cache":      {runtime("tool_cache_ttl_seconds: 0"), ""},
 		"extensions":         {runtime("extensions: [trace]"), "t.yaml:1:39: orgs[0].runtime.extensions[0]: trace is not built yet in this version; leave it out or set it to []"},
 		"lenient arguments":  {runtime("tool_arg_validation: lenient"), "t.yaml:1:47: orgs[0].runtime.tool_arg_validation: lenient is not built yet in this version; leave it out or set it to strict"},
-		"a command":          {server("command: [npx, x], env: {A: b}"), "t.yaml:1:49: orgs[0].mcp_servers[0].command: a value other than the default is not built yet in this version; use url"},
+		"a command":          {server("command: [npx, x], env: {A: b}"), ""},
 		"approval always":    {server("url: http://a, require_approval: always"), "t.yaml:1:73: orgs[0].mcp_servers[0].require_approval" + other + "never"},
 		"approval by rules":  {server("url: http://a, require_approval: {always: {tool_names: [x], read_only: false}}"), "t.yaml:1:73: orgs[0].mcp_servers[0].require_approval" + other + "never"},
 		"approval never":     {server("url: http://a, require_approval: never"), ""},

@@ -36,7 +36,6 @@ func notBuilt() []unbuilt {
 		{"orgs[].runtime.extensions[]", "files", drop + "[]"},
 		{"orgs[].runtime.extensions[]", "session", drop + "[]"},
 		{"orgs[].runtime.extensions[]", "cost", drop + "[]"},
-		{server + "command", anyOther, "use url"},
 		{server + "require_approval", anyOther, drop + "never"},
 		{server + "cache", anyOther, drop + "read_only"},
 		{server + "headers.NAME", "secret:NAME", "use env:NAME or file:PATH"},

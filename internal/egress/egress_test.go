@@ -313,7 +313,7 @@ func TestTheOperatorReachesPrivateAddressesWithoutProxies(t *testing.T) {
 	defer srv.Close()
 	e := New(DefaultPolicy(), Options{})
 	defer e.CloseIdleConnections()
-	if e.Operator().Proxy != nil || e.Operator() != e.Operator() {
+	if first := e.Operator(); first.Proxy != nil || first != e.Operator() {
 		t.Error("the operator's transport has a proxy, or is not one")
 	}
 	resp, err := (&http.Client{Transport: e.Operator()}).Get(srv.URL)

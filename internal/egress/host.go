@@ -45,7 +45,7 @@ func readHost(host string) (name string, addr netip.Addr, reason string) {
 		if err != nil || !addr.Is6() {
 			return "", netip.Addr{}, "ip_literal"
 		}
-		return inner, addr, ""
+		return strings.ToLower(inner), addr, ""
 	}
 	name = strings.ToLower(strings.TrimSuffix(host, "."))
 	if reason := checkName(name); reason != "" {

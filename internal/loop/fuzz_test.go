@@ -117,15 +117,13 @@ func FuzzPlay(f *testing.F) {
 			}
 			w.meddle()
 			if a, ok := Decide(w.state).(Finish); ok {
-				w.append(Finished(a2f(a)))
+				w.append(Finished{Reason: a.Reason})
 				return
 			}
 			w.perform(Decide(w.state))
 		}
 	})
 }
-
-func a2f(a Finish) Finished { return Finished{Reason: a.Reason} }
 
 type world struct {
 	t *testing.T

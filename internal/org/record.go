@@ -2,6 +2,7 @@ package org
 
 import (
 	"crypto/sha256"
+	"errors"
 	"time"
 )
 
@@ -47,4 +48,13 @@ type MCPServer struct {
 	Position   int // the order of an org's servers, in which the first of two equal names wins
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+// Storable returns an error if a [Store] must not keep s: what starts a process
+// comes from the configuration file and from nowhere else.
+func (s MCPServer) Storable() error {
+	if len(s.Command) > 0 || len(s.Env) > 0 {
+		return errors.New("a command and its environment can only be set in the configuration file")
+	}
+	return nil
 }

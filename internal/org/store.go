@@ -13,8 +13,8 @@ var (
 
 // Store keeps what is managed over the admin API. Every method but those of
 // orgs themselves takes the org first; an id of another org is an id that does
-// not exist. Implemented by store/memory and store/sqlite; store/storetest says
-// what that means.
+// not exist. Times and durations are kept to the millisecond. Implemented by
+// store/memory and store/sqlite; store/storetest says what that means.
 type Store interface {
 	// Orgs returns all orgs, by id.
 	Orgs(ctx context.Context) ([]Record, error)
@@ -25,7 +25,8 @@ type Store interface {
 	// DeleteOrg removes an org with its keys and servers; runs stay: ErrNotFound.
 	DeleteOrg(ctx context.Context, id string) error
 
-	// Keys returns the org's keys, revoked ones included, oldest first.
+	// Keys returns the org's keys, revoked ones included, oldest first (of one
+	// time, by id).
 	Keys(ctx context.Context, org string) ([]Key, error)
 	// CreateKey adds a key: ErrNotFound without its org, ErrExists if the id
 	// or the hash is taken.
@@ -37,10 +38,11 @@ type Store interface {
 	// MCPServers returns the org's servers by Position, then name.
 	MCPServers(ctx context.Context, org string) ([]MCPServer, error)
 	// CreateMCPServer adds a server behind the others (its Position is given
-	// here): ErrNotFound without its org, ErrExists if the name is taken.
+	// here): ErrNotFound without its org, ErrExists if the name is taken, and
+	// another error if it is not Storable.
 	CreateMCPServer(ctx context.Context, s MCPServer) error
 	// UpdateMCPServer replaces a server but for its Position and CreatedAt:
-	// ErrNotFound.
+	// ErrNotFound, or another error if it is not Storable.
 	UpdateMCPServer(ctx context.Context, s MCPServer) error
 	// DeleteMCPServer removes a server: ErrNotFound.
 	DeleteMCPServer(ctx context.Context, org, name string) error

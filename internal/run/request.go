@@ -35,6 +35,7 @@ type Request struct {
 	Servers    []catalog.Server // in configuration order
 	CatalogTTL time.Duration
 
+	Concurrency    int           // runs of the org at a time; 0 = no limit
 	Limits         budget.Limits // clamped
 	Parallelism    loop.Parallelism
 	AbortOnTool    bool

@@ -29,8 +29,11 @@ type Options struct {
 }
 
 // Runner runs requests. It is safe for concurrent use and holds nothing between
-// runs.
-type Runner struct{ o Options }
+// runs but the count of those that are under way.
+type Runner struct {
+	o     Options
+	slots slots
+}
 
 // New returns a Runner.
 func New(o Options) *Runner {
@@ -46,7 +49,7 @@ func New(o Options) *Runner {
 	if o.Jitter == nil {
 		o.Jitter = func(limit time.Duration) time.Duration { return rand.N(limit + 1) }
 	}
-	return &Runner{o}
+	return &Runner{o: o}
 }
 
 // The causes for which a run's context ends.
@@ -76,7 +79,8 @@ type drive struct {
 
 // Run performs the request and reports to sink until the Finished event, which
 // comes exactly once. It returns when everything that it started has ended. An
-// error means that the run could not be recorded; no Finished was emitted then.
+// error means that the run could not be recorded, or was not accepted because
+// the org has no slot (a [fault.Error]); no Finished was emitted then.
 //
 // The end of ctx is the caller's leaving: it cancels the model call and every
 // tool.
@@ -90,6 +94,13 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 	}
 	d.ctx, d.cancel = context.WithCancelCause(ctx)
 	defer d.cancel(nil)
+	if req.Raw == nil {
+		release, err := r.slots.take(req.Org, req.Concurrency)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	if err := d.accept(); err != nil {
 		return err
 	}

@@ -108,7 +108,8 @@ func (w *Writer) Close() {
 // send closes the frame in buf with an empty line and lets it leave.
 // The caller holds mu.
 func (w *Writer) send(timeout time.Duration) error {
-	frame := append(w.buf, '\n')
+	w.buf = append(w.buf, '\n')
+	frame := w.buf
 	w.buf = frame[:0]
 	if cap(frame) > keptBuffer {
 		w.buf = nil

@@ -16,7 +16,7 @@ func decode(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) {
 	a := &assembly{emit: emit}
 	whole, src, err := sniff(src)
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		err = cut()
 	case err != nil:
 	case whole:
@@ -96,7 +96,7 @@ func (a *assembly) close(err error) error {
 	switch {
 	case a.ended:
 		return nil
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return cut()
 	case errors.As(err, &limit):
 		return brokenAnswer("the stream is too large", err)

@@ -2,9 +2,13 @@ package memory
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -13,6 +17,8 @@ const MaxHandovers = 4096
 
 // Handovers is a run.Handovers. The zero value is ready to use.
 type Handovers struct {
+	Now func() time.Time // nil = time.Now
+
 	mu    sync.Mutex
 	byID  map[handoverKey]*kept
 	order []*kept // oldest first
@@ -27,17 +33,23 @@ type kept struct {
 }
 
 // Save implements run.Handovers.
-func (h *Handovers) Save(_ context.Context, org, principal string, handover run.Handover) error {
+func (h *Handovers) Save(_ context.Context, orgID, principal string, handover run.Handover) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID == nil {
 		h.byID = map[handoverKey]*kept{}
 	}
-	h.expire()
-	k := &kept{Handover: handover, at: time.Now()}
+	now := h.now()
+	h.expire(now)
+	k := &kept{Handover: clone(handover), at: now}
 	for id := range handover.CallIDs {
-		key := handoverKey{org, principal, id}
+		key := handoverKey{orgID, principal, id}
+		if _, taken := h.byID[key]; taken {
+			return fmt.Errorf("handover of call %s: %w", id, org.ErrExists)
+		}
 		k.keys = append(k.keys, key)
+	}
+	for _, key := range k.keys {
 		h.byID[key] = k
 	}
 	h.order = append(h.order, k)
@@ -45,23 +57,39 @@ func (h *Handovers) Save(_ context.Context, org, principal string, handover run.
 }
 
 // Find implements run.Handovers.
-func (h *Handovers) Find(_ context.Context, org, principal, callID string) (*run.Handover, error) {
+func (h *Handovers) Find(_ context.Context, orgID, principal, callID string) (*run.Handover, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k, ok := h.byID[handoverKey{org, principal, callID}]
-	if !ok || time.Since(k.at) > run.HandoverTTL {
+	k, ok := h.byID[handoverKey{orgID, principal, callID}]
+	if !ok || k.expired(h.now()) {
 		return nil, nil
 	}
-	return &k.Handover, nil
+	found := clone(k.Handover)
+	return &found, nil
 }
 
+func (h *Handovers) now() time.Time {
+	if h.Now == nil {
+		return time.Now()
+	}
+	return h.Now()
+}
+
+func (k *kept) expired(now time.Time) bool { return now.Sub(k.at) >= run.HandoverTTL }
+
 // expire drops what is too old or too much.
-func (h *Handovers) expire() {
-	for len(h.order) > 0 && (len(h.order) >= MaxHandovers || time.Since(h.order[0].at) > run.HandoverTTL) {
+func (h *Handovers) expire(now time.Time) {
+	for len(h.order) > 0 && (len(h.order) >= MaxHandovers || h.order[0].expired(now)) {
 		for _, key := range h.order[0].keys {
 			delete(h.byID, key)
 		}
 		h.order[0] = nil
 		h.order = h.order[1:]
 	}
+}
+
+// clone copies what the caller might change; items never change.
+func clone(h run.Handover) run.Handover {
+	h.Items, h.CallIDs = slices.Clone(h.Items), maps.Clone(h.CallIDs)
+	return h
 }

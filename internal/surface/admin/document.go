@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// Document is the OpenAPI description of this API.
+// document is the OpenAPI description of this API.
 //
 //go:embed openapi.json
-var Document []byte
+var document []byte
 
 // ServeDocument answers GET /openapi.json.
 func ServeDocument(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(Document)
+	_, _ = w.Write(document)
 }

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -97,7 +98,8 @@ func decodeInto(m member, into any) error {
 
 // plain words a decoding error for somebody who does not know our types.
 func plain(err error) string {
-	if t, ok := err.(*json.UnmarshalTypeError); ok {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) {
 		where := ""
 		if t.Field != "" {
 			where = t.Field + ": "

@@ -41,14 +41,16 @@ type errorObject struct {
 	Type    string  `json:"type"`
 	Param   *string `json:"param"`
 	Code    *string `json:"code"`
+
+	RetryAfterSecs int `json:"retry_after_secs,omitempty"`
 }
 
 // WriteError answers with err in the dialect's form. An error that is no
 // [fault.Error] is hidden.
 func WriteError(w http.ResponseWriter, err error) {
 	f := fault.From(err)
-	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
+	if n := seconds(f.RetryAfter); n > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(n))
 	}
 	write(w, wires[f.Code].status, bodyOf(f))
 }
@@ -56,8 +58,11 @@ func WriteError(w http.ResponseWriter, err error) {
 // bodyOf returns the dialect's error object for err.
 func bodyOf(err error) []byte {
 	f := fault.From(err)
-	return marshal(errorBody{errorObject{f.Message, wires[f.Code].kind, optional(f.Param), optional(f.Reason)}})
+	return marshal(errorBody{errorObject{f.Message, wires[f.Code].kind, optional(f.Param), optional(f.Reason), seconds(f.RetryAfter)}})
 }
+
+// seconds rounds up: who comes back too early is refused again.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 func optional(s string) *string {
 	if s == "" {

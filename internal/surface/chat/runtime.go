@@ -18,6 +18,7 @@ func applyRuntime(req *run.Request, caller run.Caller, maxRoundsCap int) {
 	rt := caller.Org.Runtime
 	req.Grade = loop.Light
 	req.Servers, req.CatalogTTL = caller.Servers, rt.CatalogTTL
+	req.Concurrency = rt.Concurrency
 	req.Limits = limits(rt).Clamp(maxRoundsCap)
 	req.Parallelism = loop.Parallelism(rt.ToolParallelism)
 	if rt.ToolParallelism == "" || rt.ToolParallelism == "auto" {

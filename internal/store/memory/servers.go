@@ -1,0 +1,94 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// MCPServers implements org.Store.
+func (o *Orgs) MCPServers(_ context.Context, orgID string) ([]org.MCPServer, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, ok := o.orgs[orgID]
+	if !ok {
+		return nil, nil
+	}
+	out := make([]org.MCPServer, len(r.servers))
+	for i, s := range r.servers {
+		out[i] = cloneServer(s)
+	}
+	return out, nil
+}
+
+// CreateMCPServer implements org.Store.
+func (o *Orgs) CreateMCPServer(_ context.Context, s org.MCPServer) error {
+	if err := s.Storable(); err != nil {
+		return fmt.Errorf("MCP server %s: %w", s.Name, err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, err := o.find(s.Org)
+	switch {
+	case err != nil:
+		return fmt.Errorf("MCP server %s: %w", s.Name, err)
+	case r.server(s.Name) >= 0:
+		return fmt.Errorf("MCP server %s: %w", s.Name, org.ErrExists)
+	}
+	s.Position = 0
+	if n := len(r.servers); n > 0 {
+		s.Position = r.servers[n-1].Position + 1
+	}
+	r.servers = append(r.servers, cloneServer(s))
+	return nil
+}
+
+// UpdateMCPServer implements org.Store.
+func (o *Orgs) UpdateMCPServer(_ context.Context, s org.MCPServer) error {
+	if err := s.Storable(); err != nil {
+		return fmt.Errorf("MCP server %s: %w", s.Name, err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, i := o.findServer(s.Org, s.Name)
+	if i < 0 {
+		return fmt.Errorf("MCP server %s: %w", s.Name, org.ErrNotFound)
+	}
+	s.Position, s.CreatedAt = r.servers[i].Position, r.servers[i].CreatedAt
+	r.servers[i] = cloneServer(s)
+	return nil
+}
+
+// DeleteMCPServer implements org.Store.
+func (o *Orgs) DeleteMCPServer(_ context.Context, orgID, name string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, i := o.findServer(orgID, name)
+	if i < 0 {
+		return fmt.Errorf("MCP server %s: %w", name, org.ErrNotFound)
+	}
+	r.servers = slices.Delete(r.servers, i, i+1)
+	return nil
+}
+
+// findServer returns the index of a server, -1 if there is none. It is called
+// with mu held.
+func (o *Orgs) findServer(orgID, name string) (*orgRecord, int) {
+	r, ok := o.orgs[orgID]
+	if !ok {
+		return nil, -1
+	}
+	return r, r.server(name)
+}
+
+func (r *orgRecord) server(name string) int {
+	return slices.IndexFunc(r.servers, func(s org.MCPServer) bool { return s.Name == name })
+}
+
+func cloneServer(s org.MCPServer) org.MCPServer {
+	s.Tools, s.Polling, s.Headers = slices.Clone(s.Tools), slices.Clone(s.Polling), maps.Clone(s.Headers)
+	return s
+}

@@ -1,0 +1,119 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at`
+
+// Runs implements run.Archive.
+func (r *Reader) Runs(ctx context.Context, orgID, before string, limit int) ([]run.Summary, error) {
+	at := int64(1<<63 - 1)
+	if before != "" {
+		err := r.db.QueryRowContext(ctx, `SELECT created_at FROM runs WHERE org = ? AND run_id = ?`, orgID, before).Scan(&at)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, fmt.Errorf("run %s: %w", before, org.ErrNotFound)
+		} else if err != nil {
+			return nil, wrap("list runs", err)
+		}
+	}
+	runs, err := list(ctx, r.db, scanSummary, `SELECT `+summaryColumns+` FROM runs
+		WHERE org = ? AND (created_at, run_id) < (?, ?) ORDER BY created_at DESC, run_id DESC LIMIT ?`,
+		orgID, at, before, max(limit, 0))
+	return runs, wrap("list runs", err)
+}
+
+// Load implements run.Archive.
+func (r *Reader) Load(ctx context.Context, orgID, runID string) (*run.Story, error) {
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one point in time
+	if err != nil {
+		return nil, wrap("load a run", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // there is nothing to be undone
+	story, err := load(ctx, tx, runKey{orgID, runID})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
+	}
+	return story, wrap("load a run", err)
+}
+
+func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
+	summary, err := scanSummary(tx.QueryRowContext(ctx, `SELECT `+summaryColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run))
+	if err != nil {
+		return nil, err
+	}
+	facts, err := readFacts(ctx, tx, key, 0)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := list(ctx, tx, scanRow, `SELECT ref, body FROM run_rows WHERE org = ? AND run_id = ?`, key.org, key.run)
+	if err != nil {
+		return nil, err
+	}
+	story := &run.Story{Summary: summary, Facts: facts, Rows: make(map[string]json.RawMessage, len(rows))}
+	for _, r := range rows {
+		story.Rows[r.ref] = r.body
+	}
+	return story, nil
+}
+
+// readHead returns what a run adds up to, its epoch, and the number of its last
+// fact; sql.ErrNoRows for a run that is not there.
+func readHead(ctx context.Context, db querier, key runKey) (s run.Summary, epoch, seq int64, err error) {
+	var next int64
+	row := db.QueryRowContext(ctx, `SELECT epoch, next_seq, `+summaryColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
+	s, err = scanSummary(wider{row, []any{&epoch, &next}})
+	return s, epoch, max(next-1, 0), err
+}
+
+// readFacts returns the facts of a run that follow the one numbered after.
+func readFacts(ctx context.Context, db querier, key runKey, after int64) ([]loop.Fact, error) {
+	return list(ctx, db, scanFact, `SELECT seq, epoch, at, v, kind, body FROM run_facts
+		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, key.org, key.run, after)
+}
+
+func scanFact(row scanner) (loop.Fact, error) {
+	var f loop.Fact
+	var kind string
+	var body []byte
+	if err := row.Scan(&f.Seq, &f.Epoch, &f.At, &f.Version, &kind, &body); err != nil {
+		return f, err
+	}
+	var err error
+	if f.Body, err = loop.Decode(loop.Kind(kind), body); err != nil {
+		return f, fmt.Errorf("fact %d: %w", f.Seq, err)
+	}
+	return f, nil
+}
+
+func scanSummary(row scanner) (run.Summary, error) {
+	var s run.Summary
+	err := row.Scan(&s.Org, &s.RunID, &s.Principal, &s.Surface, &s.Grade, &s.Model, &s.Status, &s.Reason,
+		&s.Rounds, &s.Calls, &s.Tokens, &s.CreatedAt, &s.FinishedAt)
+	return s, err
+}
+
+func scanRow(r scanner) (row, error) {
+	var out row
+	err := r.Scan(&out.ref, &out.body)
+	return out, err
+}
+
+// wider is a row whose first columns go elsewhere.
+type wider struct {
+	scanner
+	first []any
+}
+
+// Scan implements scanner.
+func (w wider) Scan(dest ...any) error {
+	return w.scanner.Scan(append(w.first[:len(w.first):len(w.first)], dest...)...)
+}

@@ -1,0 +1,77 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS // read-only
+
+// migrate brings the schema up to date.
+func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	found, known, err := p.GetVersions(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("schema version: %w", err)
+	case found > known:
+		return &SchemaError{Found: found, Known: known}
+	}
+	done, err := p.Up(ctx)
+	for _, m := range done {
+		log.InfoContext(ctx, "store migrated", "migration", m.Source.Path, "took", m.Duration)
+	}
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}
+
+// checkVersion returns a *SchemaError unless the schema is the one that this
+// program knows.
+func checkVersion(ctx context.Context, db *sql.DB) error {
+	known, err := knownVersion()
+	if err != nil {
+		return err
+	}
+	var tables int
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = ?`, goose.DefaultTablename).Scan(&tables); err != nil {
+		return err
+	}
+	var found int64
+	if tables > 0 {
+		err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+goose.DefaultTablename+` WHERE is_applied`).Scan(&found)
+	}
+	switch {
+	case err != nil:
+		return err
+	case found != known:
+		return &SchemaError{Found: found, Known: known}
+	}
+	return nil
+}
+
+// knownVersion is the number of the last migration.
+func knownVersion() (int64, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return 0, err
+	}
+	return goose.NumericComponent(strings.TrimPrefix(names[len(names)-1], "migrations/"))
+}

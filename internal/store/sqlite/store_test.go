@@ -1,0 +1,71 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStore(t *testing.T) {
+	kit := kit{paths: map[*Store]string{}, clocks: map[*Store]func() time.Time{}}
+	storetest.Run(t, storetest.Maker{Open: kit.open, Reopen: kit.reopen, Crash: kit.crash})
+}
+
+// kit remembers what it takes to open a store again.
+type kit struct {
+	paths  map[*Store]string
+	clocks map[*Store]func() time.Time
+}
+
+func (k kit) open(t *testing.T, now func() time.Time) storetest.Store {
+	return k.openAt(t, filepath.Join(t.TempDir(), "turnpike.db"), now)
+}
+
+func (k kit) openAt(t *testing.T, path string, now func() time.Time) storetest.Store {
+	t.Helper()
+	s := openStore(t, Options{Path: path, Now: now})
+	k.paths[s], k.clocks[s] = path, now
+	return storetest.Store{Orgs: s, Journal: s, Archive: s, Handovers: s}
+}
+
+func (k kit) reopen(t *testing.T, old storetest.Store) storetest.Store {
+	s := old.Orgs.(*Store)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return k.openAt(t, k.paths[s], k.clocks[s])
+}
+
+// crash copies the file and its log as they are on the disk now.
+func (k kit) crash(t *testing.T, running storetest.Store) storetest.Store {
+	s := running.Orgs.(*Store)
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	for _, part := range []string{"", "-wal"} {
+		data, err := os.ReadFile(k.paths[s] + part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+part, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return k.openAt(t, path, k.clocks[s])
+}
+
+// openStore opens a store that is closed with the test, if it is still open.
+func openStore(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}

@@ -1,0 +1,256 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// The bounds of a group and of what waits for one.
+const (
+	maxGroup = 100                  // writes
+	linger   = 2 * time.Millisecond // how long a group that nobody waits for is open for more
+	maxQueue = 1024                 // writes; whoever comes later waits for room
+)
+
+// writer owns the connection that writes. Its goroutine ends with close.
+type writer struct {
+	db    *sql.DB
+	tx    tx
+	queue chan *write
+	room  chan struct{} // one element for each write in the queue or in a group
+	log   *slog.Logger
+	ended chan struct{}
+
+	mu     sync.RWMutex
+	closed bool
+}
+
+// write is one change, stored as a whole or not at all.
+type write struct {
+	do    func(*tx) error
+	waits bool   // somebody waits for done
+	after *write // fails with this one; nil = stands alone
+
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+func newWriter(db *sql.DB, conn *sql.Conn, log *slog.Logger) *writer {
+	w := &writer{
+		db: db, log: log,
+		tx:    tx{conn: conn, statements: map[string]*sql.Stmt{}},
+		queue: make(chan *write, maxQueue),
+		room:  make(chan struct{}, maxQueue),
+		ended: make(chan struct{}),
+	}
+	go w.run()
+	return w
+}
+
+// submit puts the write into the queue. Writes are performed in the order of
+// their submission.
+func (w *writer) submit(ctx context.Context, one *write) error {
+	one.done = make(chan struct{})
+	select {
+	case w.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		<-w.room
+		return ErrClosed
+	}
+	w.queue <- one // does not block: there is room
+	return nil
+}
+
+// perform submits the write and waits until it is on disk. If ctx ends before,
+// it may be stored or not.
+func (w *writer) perform(ctx context.Context, do func(*tx) error) error {
+	one := &write{do: do, waits: true}
+	if err := w.submit(ctx, one); err != nil {
+		return err
+	}
+	return one.wait(ctx)
+}
+
+func (one *write) wait(ctx context.Context) error {
+	select {
+	case <-one.done:
+		return one.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// close performs what is in the queue and closes the file.
+func (w *writer) close() error {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.queue)
+	}
+	w.mu.Unlock()
+	<-w.ended
+	return errors.Join(w.tx.close(), w.db.Close())
+}
+
+// run performs the writes, group by group.
+func (w *writer) run() {
+	defer close(w.ended)
+	for first := range w.queue {
+		w.commit(w.collect(first))
+	}
+}
+
+// collect returns the group that begins with first: what is in the queue by
+// now, and what else comes as long as nobody waits for any of it.
+func (w *writer) collect(first *write) []*write {
+	group := []*write{first}
+	waits := first.waits
+	var late <-chan time.Time
+	for len(group) < maxGroup {
+		one, ok := w.next(&late, waits)
+		if !ok {
+			break
+		}
+		group = append(group, one)
+		waits = waits || one.waits
+	}
+	return group
+}
+
+// next returns the next write of a group; false if there is none to wait for.
+func (w *writer) next(late *<-chan time.Time, waits bool) (*write, bool) {
+	select {
+	case one, ok := <-w.queue:
+		return one, ok
+	default:
+	}
+	if waits {
+		return nil, false
+	}
+	if *late == nil {
+		*late = time.After(linger)
+	}
+	select {
+	case one, ok := <-w.queue:
+		return one, ok
+	case <-*late:
+		return nil, false
+	}
+}
+
+// commit performs the group as one transaction and answers those who wait.
+func (w *writer) commit(group []*write) {
+	err := w.tx.perform(group)
+	if err != nil {
+		w.log.Error("store: a group of writes failed", "writes", len(group), "error", err)
+	}
+	for _, one := range group {
+		if one.err == nil {
+			one.err = err
+		}
+		one.do, one.after = nil, nil
+		close(one.done)
+		<-w.room
+	}
+}
+
+// tx is the transaction of a group.
+type tx struct {
+	conn       *sql.Conn
+	statements map[string]*sql.Stmt // by text, of which there are a few
+}
+
+// perform commits those of the writes that succeed. Its error is that of all.
+func (t *tx) perform(group []*write) error {
+	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	for _, one := range group {
+		if err := t.performOne(one); err != nil {
+			return t.abandon(err)
+		}
+	}
+	if _, err := t.exec(`COMMIT`); err != nil {
+		return t.abandon(err)
+	}
+	return nil
+}
+
+// performOne performs one write within a savepoint. Its error concerns the
+// whole transaction; that of the write stays with it.
+func (t *tx) performOne(one *write) error {
+	if one.after != nil && one.after.err != nil {
+		one.err = fmt.Errorf("an earlier append: %w", one.after.err)
+		return nil
+	}
+	if _, err := t.exec(`SAVEPOINT one`); err != nil {
+		return err
+	}
+	if one.err = one.do(t); one.err != nil {
+		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
+			return one.err // a full or failing disk has ended the transaction
+		}
+	}
+	_, err := t.exec(`RELEASE one`)
+	return err
+}
+
+// abandon ends the transaction, unless err has.
+func (t *tx) abandon(err error) error {
+	_, _ = t.exec(`ROLLBACK`)
+	return err
+}
+
+// exec performs a statement and returns how many rows it changed. What has come
+// into the queue is written whether or not its caller still waits, so there is
+// no context.
+func (t *tx) exec(text string, args ...any) (int64, error) {
+	s, err := t.statement(text)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// get reads one row.
+func (t *tx) get(text string, args []any, dest ...any) error {
+	s, err := t.statement(text)
+	if err != nil {
+		return err
+	}
+	return s.QueryRowContext(context.Background(), args...).Scan(dest...)
+}
+
+func (t *tx) statement(text string) (*sql.Stmt, error) {
+	if s, ok := t.statements[text]; ok {
+		return s, nil
+	}
+	s, err := t.conn.PrepareContext(context.Background(), text)
+	if err != nil {
+		return nil, err
+	}
+	t.statements[text] = s
+	return s, nil
+}
+
+func (t *tx) close() error {
+	var errs []error
+	for _, s := range t.statements {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, t.conn.Close())...)
+}

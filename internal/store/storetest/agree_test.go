@@ -1,0 +1,296 @@
+package storetest_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+var seed = flag.Uint64("seed", 0, "of the random operations; 0 = by the clock")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Memory is the model: whatever is done to both stores, in whatever order, the
+// answers are the same.
+func TestMemoryAndSQLiteAgreeOnRandomOperations(t *testing.T) { // K07
+	steps := 10_000
+	if testing.Short() {
+		steps = 1_000
+	}
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("go test -run %s -seed %d", t.Name(), *seed)
+	p := newPlayer(t, *seed)
+	counts := map[string]int{}
+	for range steps {
+		name, answers := p.step()
+		counts[fmt.Sprintf("%s: %s", name, outcome(answers[0].err))]++
+		if diff := cmp.Diff(answers[0].plain(), answers[1].plain(), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s (-memory +sqlite):\n%s", name, diff)
+		}
+	}
+	if testing.Short() {
+		return
+	}
+	for _, want := range []string{
+		"append: ok", "append: fenced", "append: behind", "append: exists already", "append: other",
+		"load: ok", "load: not found", "runs: ok", "runs: not found", "save: ok", "save: exists already", "find: ok",
+		"create key: ok", "create key: exists already", "create key: not found", "revoke key: ok", "delete org: ok",
+		"create server: ok", "create server: exists already", "update server: ok", "delete server: not found",
+	} {
+		if counts[want] == 0 {
+			t.Errorf("of %d random operations none was %q: %v", steps, want, counts)
+		}
+	}
+}
+
+// answer is what a store says.
+type answer struct {
+	value any
+	err   error
+}
+
+// plain is an answer without the words of its error.
+func (a answer) plain() []any {
+	var behind *run.Behind
+	if errors.As(a.err, &behind) {
+		return []any{a.value, outcome(a.err), behind.Facts}
+	}
+	return []any{a.value, outcome(a.err)}
+}
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, org.ErrNotFound):
+		return "not found"
+	case errors.Is(err, org.ErrExists):
+		return "exists already"
+	case errors.Is(err, run.ErrFenced):
+		return "fenced"
+	case errors.As(err, new(*run.Behind)):
+		return "behind"
+	}
+	return "other"
+}
+
+// player does the same to two stores.
+type player struct {
+	t      *testing.T
+	rand   *rand.Rand
+	stores [2]storetest.Store
+	now    time.Time
+	fresh  int // for what must not repeat
+	ends   map[run.Lease]int64
+	loose  map[run.Lease]bool // runs with appends that nobody waited for
+}
+
+func newPlayer(t *testing.T, seed uint64) *player {
+	p := &player{
+		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
+		ends: map[run.Lease]int64{}, loose: map[run.Lease]bool{},
+	}
+	clock := func() time.Time { return p.now }
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	j := &memory.Journal{}
+	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{}, Journal: j, Archive: j, Handovers: &memory.Handovers{Now: clock}}
+	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Handovers: s}
+	return p
+}
+
+func (p *player) both(do func(storetest.Store) (any, error)) (answers [2]answer) {
+	for i, s := range p.stores {
+		answers[i].value, answers[i].err = do(s)
+	}
+	return answers
+}
+
+func (p *player) only(do func(storetest.Store) error) [2]answer {
+	return p.both(func(s storetest.Store) (any, error) { return nil, do(s) })
+}
+
+// Few names, so that they meet.
+func (p *player) org() string       { return string(rune('a' + p.rand.IntN(3))) }
+func (p *player) name() string      { return fmt.Sprint("n", p.rand.IntN(6)) }
+func (p *player) principal() string { return fmt.Sprint("p", p.rand.IntN(2)) }
+func (p *player) coin() bool        { return p.rand.IntN(2) == 0 }
+
+// step does something.
+func (p *player) step() (string, [2]answer) {
+	p.now = p.now.Add(time.Duration(p.rand.IntN(3)) * time.Millisecond)
+	switch n := p.rand.IntN(100); {
+	case n < 25:
+		return p.manage()
+	case n < 80:
+		return p.journal()
+	case n < 90:
+		return p.hand()
+	}
+	return p.read()
+}
+
+func (p *player) manage() (string, [2]answer) {
+	ctx := p.t.Context()
+	orgID, name := p.org(), p.name()
+	record := org.Record{ID: orgID, Features: []string{name}, Runtime: org.Runtime{MaxRounds: new(p.rand.IntN(50)), OnLimit: name}, CreatedAt: p.now, UpdatedAt: p.now}
+	key := org.Key{Org: orgID, ID: name, Role: org.Member, Hint: "tp_", CreatedAt: p.now}
+	key.Hash[0] = byte(p.rand.IntN(12))
+	server := org.MCPServer{Org: orgID, Name: name, URL: "http://" + name, Enabled: p.coin(), Headers: map[string]string{"a": name}, Timeout: time.Second, CreatedAt: p.now, UpdatedAt: p.now}
+	switch p.rand.IntN(20) {
+	case 0, 1:
+		return "create org", p.only(func(s storetest.Store) error { return s.Orgs.CreateOrg(ctx, record) })
+	case 2:
+		return "update org", p.only(func(s storetest.Store) error { return s.Orgs.UpdateOrg(ctx, record) })
+	case 3:
+		if p.rand.IntN(4) > 0 {
+			return "orgs", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Orgs(ctx) })
+		}
+		return "delete org", p.only(func(s storetest.Store) error { return s.Orgs.DeleteOrg(ctx, orgID) })
+	case 4, 5, 6:
+		return "create key", p.only(func(s storetest.Store) error { return s.Orgs.CreateKey(ctx, key) })
+	case 7, 8:
+		return "revoke key", p.only(func(s storetest.Store) error { return s.Orgs.RevokeKey(ctx, orgID, name, p.now.UnixMilli()) })
+	case 9, 10:
+		return "keys", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Keys(ctx, orgID) })
+	case 11, 12, 13:
+		return "create server", p.only(func(s storetest.Store) error { return s.Orgs.CreateMCPServer(ctx, server) })
+	case 14, 15:
+		return "update server", p.only(func(s storetest.Store) error { return s.Orgs.UpdateMCPServer(ctx, server) })
+	case 16, 17:
+		return "delete server", p.only(func(s storetest.Store) error { return s.Orgs.DeleteMCPServer(ctx, orgID, name) })
+	}
+	return "servers", p.both(func(s storetest.Store) (any, error) { return s.Orgs.MCPServers(ctx, orgID) })
+}
+
+// journal appends what may fit or not. A batch that may be refused for its
+// content is waited for: of others, SQLite says so a little later.
+func (p *player) journal() (string, [2]answer) {
+	lease := run.Lease{Org: p.org(), RunID: fmt.Sprint("r", p.rand.IntN(40))}
+	after := p.ends[lease]
+	batch, risky := p.batch(lease, &after)
+	batch.Sync = risky || p.coin()
+	key := lease
+	lease.Epoch = int64(p.rand.IntN(3))
+	answers := p.only(func(s storetest.Store) error { return s.Journal.Append(p.t.Context(), lease, after, batch) })
+	if answers[0].err == nil {
+		p.ends[key] = after + int64(len(batch.Facts))
+		p.loose[key] = !batch.Sync
+	}
+	return "append", answers
+}
+
+func (p *player) batch(lease run.Lease, after *int64) (b run.Batch, risky bool) {
+	if *after > 0 && p.rand.IntN(10) == 0 {
+		*after -= int64(p.rand.IntN(2) + 1)
+		*after = max(*after, 1)
+	} else if p.rand.IntN(40) == 0 {
+		*after += 3
+	}
+	for i := range p.rand.IntN(4) {
+		body, repeats := p.body()
+		if *after == 0 && i == 0 {
+			body = loop.Accepted{Org: lease.Org, RunID: lease.RunID, Principal: "p", Grade: loop.Light}
+		}
+		risky = risky || repeats
+		b.Facts = append(b.Facts, loop.Fact{Seq: *after + 1 + int64(i), Epoch: 1, At: p.now.UnixMilli(), Version: 1, Body: body})
+	}
+	for range p.rand.IntN(3) {
+		p.fresh++
+		ref := fmt.Sprint("fresh ", p.fresh)
+		if p.rand.IntN(20) == 0 {
+			ref, risky = p.name(), true
+		}
+		b.Rows = append(b.Rows, run.Row{Ref: ref, Value: map[string]any{"n": p.fresh, "text": "<é>"}})
+	}
+	return b, risky
+}
+
+func (p *player) body() (body loop.Body, repeats bool) {
+	p.fresh++
+	key := loop.Key(p.fresh, 0)
+	if repeats = p.rand.IntN(20) == 0; repeats {
+		key = loop.Key(0, p.rand.IntN(3))
+	}
+	switch p.rand.IntN(8) {
+	case 0:
+		return loop.CallPrepared{Key: key, ArgsDigest: "d"}, repeats
+	case 1:
+		return loop.CallStarted{Key: key, Attempt: 1 + p.rand.IntN(2)}, repeats
+	case 2:
+		return loop.CallDone{Key: key, Attempt: p.rand.IntN(2), Outcome: loop.OK}, repeats
+	case 3:
+		return loop.Turn{Purpose: loop.PurposeTurn, Round: p.fresh, Usage: model.Usage{Input: 3, Output: 4}}, false
+	case 4:
+		return loop.TurnFailed{Attempt: 1, Class: model.Transient, Usage: model.Usage{Input: 1}}, false
+	case 5:
+		return loop.Parked{ActiveMS: 4}, false
+	case 6:
+		return loop.Resumed{}, false
+	}
+	return loop.Finished{Reason: event.Complete}, false
+}
+
+func (p *player) hand() (string, [2]answer) {
+	ctx := p.t.Context()
+	orgID, principal, id := p.org(), p.principal(), fmt.Sprint("call ", p.rand.IntN(30))
+	if p.rand.IntN(20) == 0 {
+		p.now = p.now.Add(run.HandoverTTL / 3)
+	}
+	if p.coin() {
+		return "find", p.both(func(s storetest.Store) (any, error) { return s.Handovers.Find(ctx, orgID, principal, id) })
+	}
+	h := run.Handover{RunID: fmt.Sprint(p.fresh), CallIDs: map[string]string{id: "theirs", fmt.Sprint("call ", p.rand.IntN(30)): "theirs too"}}
+	return "save", p.only(func(s storetest.Store) error { return s.Handovers.Save(ctx, orgID, principal, h) })
+}
+
+// read waits for what nobody has waited for, and compares.
+func (p *player) read() (string, [2]answer) {
+	ctx := p.t.Context()
+	for lease, loose := range p.loose {
+		if !loose {
+			continue
+		}
+		for _, s := range p.stores {
+			if err := s.Journal.Append(ctx, lease, p.ends[lease], run.Batch{Sync: true}); err != nil {
+				p.t.Fatalf("what nobody waited for: %v", err)
+			}
+		}
+	}
+	clear(p.loose)
+	orgID, runID := p.org(), fmt.Sprint("r", p.rand.IntN(45))
+	if p.coin() {
+		return "load", p.both(func(s storetest.Store) (any, error) { return s.Archive.Load(ctx, orgID, runID) })
+	}
+	if p.coin() {
+		runID = ""
+	}
+	limit := p.rand.IntN(12)
+	return "runs", p.both(func(s storetest.Store) (any, error) { return s.Archive.Runs(ctx, orgID, runID, limit) })
+}

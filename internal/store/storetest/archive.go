@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func archiveCases() []rule {
+	return []rule{
+		{"a run that is not there is not found", "Load: ErrNotFound; Runs of nobody are none", func(b *bench) {
+			_, err := b.Archive.Load(b.Context(), "a", "r")
+			b.refused(err, org.ErrNotFound)
+			runs, err := b.Archive.Runs(b.Context(), "a", "", 10)
+			none(b, runs, err)
+			_, err = b.Archive.Runs(b.Context(), "a", "r", 10)
+			b.refused(err, org.ErrNotFound)
+		}},
+		{"a summary says what the facts add up to", "at every moment, in the list as in the story", summary},
+		{"runs are listed the latest first, page by page", "of one millisecond, by descending id; no run is lost or repeated between pages", pages},
+		{"a running run can be read", "the story so far", func(b *bench) {
+			a := b.begin("a", "r")
+			story := a.stored()
+			if story.Summary.Status != run.Running || story.Summary.FinishedAt != 0 {
+				b.Errorf("the summary of a running run: %+v", story.Summary)
+			}
+		}},
+		{"rows stay when the run has ended", "the story is told afterwards", rowsStay},
+		{"what a reader does with a story stays with the reader", "stories are copied out", func(b *bench) {
+			a := b.begin("a", "r")
+			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}}, input("x")))
+			story := a.stored()
+			story.Facts[0].Body = loop.Resumed{}
+			delete(story.Rows, "x")
+			b.same(a.stored().Rows, map[string]json.RawMessage{"x": json.RawMessage("1")})
+		}},
+	}
+}
+
+func summary(b *bench) {
+	a := b.author("a", "r")
+	usage := model.Usage{Input: 10, Output: 5, Total: 15}
+	want := run.Summary{
+		Org: "a", RunID: "r", Principal: "key of a", Surface: "chat", Grade: loop.Light, Model: "m",
+		Status: run.Running, CreatedAt: a.clock.Load(),
+	}
+	turn := loop.Turn{Purpose: loop.PurposeTurn, Stop: model.StopCalls, Usage: usage}
+	steps := []struct {
+		body loop.Body
+		then func()
+	}{
+		{accepted("a", "r"), func() {}},
+		{loop.TurnFailed{Attempt: 1, Class: model.Transient, Usage: usage}, func() { want.Tokens = 15 }},
+		{turn, func() { want.Tokens, want.Rounds = 30, 1 }},
+		{started("0.0", 1), func() { want.Calls = 1 }},
+		{started("0.0", 2), func() {}},
+		{started("0.1", 1), func() { want.Calls = 2 }},
+		{loop.CallDone{Key: "0.2", Outcome: loop.Denied}, func() {}},
+		{loop.Parked{}, func() { want.Status = run.Waiting }},
+		{loop.Resumed{}, func() { want.Status = run.Running }},
+		{loop.Turn{Purpose: "compact", Usage: usage}, func() { want.Tokens = 45 }},
+		{turn, func() { want.Tokens, want.Rounds = 60, 2 }},
+		{loop.Finished{Reason: event.MaxRounds}, func() {
+			want.Status, want.Reason, want.FinishedAt = run.Done, event.MaxRounds, a.clock.Load()
+		}},
+	}
+	for _, step := range steps {
+		a.write(step.body)
+		step.then()
+		b.same(a.stored().Summary, want)
+		runs, err := b.Archive.Runs(b.Context(), "a", "", 10)
+		b.ok(err)
+		b.same(runs, []run.Summary{want})
+		a.clock.Add(7)
+	}
+}
+
+func pages(b *bench) {
+	var want []string
+	for i := range 25 {
+		if i%3 == 0 {
+			b.clock.Add(1)
+		}
+		b.begin("a", fmt.Sprintf("run %02d", i))
+		b.begin("b", fmt.Sprintf("run %02d", i))
+		want = append([]string{fmt.Sprintf("run %02d", i)}, want...)
+	}
+	for _, size := range []int{1, 4, 25, 100} {
+		var got []string
+		for before := ""; ; before = got[len(got)-1] {
+			page, err := b.Archive.Runs(b.Context(), "a", before, size)
+			b.ok(err)
+			for _, s := range page {
+				if s.Org != "a" {
+					b.Fatalf("a run of another org: %+v", s)
+				}
+				got = append(got, s.RunID)
+			}
+			if len(page) < size {
+				break
+			}
+		}
+		b.same(got, want)
+	}
+	for _, limit := range []int{0, -1} {
+		page, err := b.Archive.Runs(b.Context(), "a", "", limit)
+		none(b, page, err)
+	}
+}
+
+func rowsStay(b *bench) {
+	a := b.begin("a", "r")
+	long := strings.Repeat("long ", 600_000) // 3 MB
+	items := []item.Item{item.NewText(item.User, "<b>Grüße</b> & \u2028"), item.NewText(item.Assistant, long)}
+	items[0].Native = item.Native{Dialect: "d", JSON: json.RawMessage(`{"a":"<&>","n":12345678901234567890}`)}
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "input", Value: items}}}, input("input")))
+	a.write(loop.Finished{Reason: event.Complete})
+	var got []item.Item
+	b.ok(json.Unmarshal(a.stored().Rows["input"], &got))
+	b.same(got, items)
+}

@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// author writes one run's journal.
+type author struct {
+	*bench
+	lease run.Lease
+	facts []loop.Fact // written
+}
+
+// begin opens a run's journal.
+func (b *bench) begin(orgID, runID string) *author {
+	b.Helper()
+	a := b.author(orgID, runID)
+	a.write(accepted(orgID, runID))
+	return a
+}
+
+// author returns somebody who is about to begin a run.
+func (b *bench) author(orgID, runID string) *author {
+	return &author{bench: b, lease: run.Lease{Org: orgID, RunID: runID, Epoch: 1}}
+}
+
+func accepted(orgID, runID string) loop.Accepted {
+	return loop.Accepted{
+		RunID: runID, Org: orgID, Principal: "key of " + orgID, Surface: "chat", Grade: loop.Light, Model: "m",
+		Targets: []loop.Target{{Provider: "p", Model: "p-m"}},
+	}
+}
+
+// after returns the number of the last fact.
+func (a *author) after() int64 { return int64(len(a.facts)) }
+
+// number makes facts of the bodies.
+func (a *author) number(bodies ...loop.Body) []loop.Fact {
+	facts := make([]loop.Fact, len(bodies))
+	for i, body := range bodies {
+		facts[i] = loop.Fact{Seq: a.after() + 1 + int64(i), Epoch: a.lease.Epoch, At: a.clock.Load(), Version: loop.Version, Body: body}
+	}
+	return facts
+}
+
+// append appends a batch of the bodies and remembers them if it was taken.
+func (a *author) append(ctx context.Context, b run.Batch, bodies ...loop.Body) error {
+	b.Facts = a.number(bodies...)
+	err := a.Journal.Append(ctx, a.lease, a.after(), b)
+	if err == nil {
+		a.facts = append(slices.Clip(a.facts), b.Facts...)
+	}
+	return err
+}
+
+// write appends the bodies and waits until they are on disk.
+func (a *author) write(bodies ...loop.Body) {
+	a.Helper()
+	a.ok(a.append(a.Context(), run.Batch{Sync: true}, bodies...))
+}
+
+// stored fails the case unless the journal holds what was written, and returns
+// it.
+func (a *author) stored() *run.Story {
+	a.Helper()
+	story, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
+	a.ok(err)
+	a.same(story.Facts, a.facts)
+	return story
+}
+
+// behind fails the case unless err is a *run.Behind with these facts.
+func (b *bench) behind(err error, want ...loop.Fact) {
+	b.Helper()
+	var behind *run.Behind
+	if !errors.As(err, &behind) {
+		b.Fatalf("got error %v, want a *run.Behind", err)
+	}
+	b.same(behind.Facts, want)
+}
+
+// Some facts.
+func input(ref string) loop.Body { return loop.InputAdded{ItemsRef: ref, By: "client"} }
+
+func started(key loop.CallKey, attempt int) loop.Body {
+	return loop.CallStarted{Key: key, Attempt: attempt, IdemKey: "idem " + string(key)}
+}
+
+func done(key loop.CallKey, attempt int) loop.Body {
+	return loop.CallDone{Key: key, Attempt: attempt, Outcome: loop.OK, ResultRef: "result", ResultDigest: "d", MS: 3}
+}

@@ -1,0 +1,59 @@
+package storetest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// fill gives every field of the struct that p points to a value that is not
+// zero, but for those that are named. A field that is added later is stored, or
+// a case fails.
+func fill(p any, but ...string) {
+	v := reflect.ValueOf(p).Elem()
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); !slices.Contains(but, f.Name) {
+			set(v.Field(i), f.Name)
+		}
+	}
+}
+
+func set(v reflect.Value, name string) {
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(time.UnixMilli(1_700_000_000_123).UTC()))
+		return
+	case time.Duration:
+		v.SetInt(int64(1500 * time.Millisecond))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("a " + name)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint8:
+		v.SetUint(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		set(v.Elem(), name)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		set(v.Index(1), name)
+	case reflect.Array:
+		for i := range v.Len() {
+			set(v.Index(i), name)
+		}
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"<key> & more": name}))
+	default:
+		panic(fmt.Sprintf("no value for the field %s of type %s", name, v.Type()))
+	}
+}
+
+// hash returns the hash of some key.
+func hash(n int) [sha256.Size]byte { return sha256.Sum256(fmt.Append(nil, "key ", n)) }

@@ -1,0 +1,89 @@
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+func handoverCases() []rule {
+	return []rule{
+		{"a handover is found by each of its ids", "as it was saved", func(b *bench) {
+			h := handover("r", "id 1", "id 2")
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", h))
+			b.handover("a", "p", "id 1", &h)
+			b.handover("a", "p", "id 2", &h)
+			b.handover("a", "p", "id 3", nil)
+			b.handover("a", "p", "provider's id 1", nil)
+		}},
+		{"a handover belongs to its principal", "to another key of the org, its ids are unknown ids", func(b *bench) {
+			h := handover("r", "id 1")
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", h))
+			b.handover("a", "q", "id 1", nil)
+			b.handover("b", "p", "id 1", nil)
+			b.handover("", "", "id 1", nil)
+		}},
+		{"the same id may be another principal's too", "each finds its own", func(b *bench) {
+			mine, theirs, others := handover("mine", "id 1"), handover("theirs", "id 1"), handover("others", "id 1")
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", mine))
+			b.ok(b.Handovers.Save(b.Context(), "a", "q", theirs))
+			b.ok(b.Handovers.Save(b.Context(), "b", "p", others))
+			b.handover("a", "p", "id 1", &mine)
+			b.handover("a", "q", "id 1", &theirs)
+			b.handover("b", "p", "id 1", &others)
+		}},
+		{"a handover is never overwritten", "an id that was given out is not given out again: ErrExists, and nothing is stored", func(b *bench) {
+			first := handover("first", "id 1", "id 2")
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", first))
+			b.refused(b.Handovers.Save(b.Context(), "a", "p", handover("second", "id 2", "id 3")), org.ErrExists)
+			b.refused(b.Handovers.Save(b.Context(), "a", "p", handover("second", "id 1")), org.ErrExists)
+			b.handover("a", "p", "id 1", &first)
+			b.handover("a", "p", "id 2", &first)
+			b.handover("a", "p", "id 3", nil)
+		}},
+		{"a handover that is too old is unknown", "after HandoverTTL, and not before", func(b *bench) {
+			old, young := handover("old", "id 1"), handover("young", "id 2")
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", old))
+			b.advance(run.HandoverTTL / 2)
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", young))
+			b.advance(run.HandoverTTL/2 - time.Millisecond)
+			b.handover("a", "p", "id 1", &old)
+			b.advance(time.Millisecond)
+			b.handover("a", "p", "id 1", nil)
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", handover("new", "id 3")))
+			b.handover("a", "p", "id 1", nil)
+			b.handover("a", "p", "id 2", &young)
+		}},
+		{"what a caller does with a handover stays with the caller", "handovers are copied in and out", func(b *bench) {
+			h, want := handover("r", "id 1"), handover("r", "id 1")
+			b.ok(b.Handovers.Save(b.Context(), "a", "p", h))
+			h.CallIDs["id 1"], h.Items[0] = "changed", item.Item{}
+			got, err := b.Handovers.Find(b.Context(), "a", "p", "id 1")
+			b.ok(err)
+			got.CallIDs["id 1"], got.Items[0] = "changed", item.Item{}
+			b.handover("a", "p", "id 1", &want)
+		}},
+	}
+}
+
+func handover(runID string, ids ...string) run.Handover {
+	h := run.Handover{RunID: runID, CallIDs: map[string]string{}}
+	turn := item.Item{Role: item.Assistant, Native: item.Native{Dialect: "d", JSON: json.RawMessage(`{"signature":"<&>=="}`)}}
+	for _, id := range ids {
+		h.CallIDs[id] = "provider's " + id
+		turn.Calls = append(turn.Calls, item.Call{ID: "provider's " + id, Name: "t", Arguments: `{ "a" : "<&>" }`})
+	}
+	h.Items = []item.Item{turn, item.NewResult("hidden", runID, false)}
+	return h
+}
+
+// handover fails the case unless the id leads to want.
+func (b *bench) handover(orgID, principal, callID string, want *run.Handover) {
+	b.Helper()
+	got, err := b.Handovers.Find(b.Context(), orgID, principal, callID)
+	b.ok(err)
+	b.same(got, want)
+}

@@ -1,0 +1,101 @@
+package storetest
+
+import (
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func isolationCases() []rule {
+	return []rule{
+		{"two orgs with the same ids have nothing in common", "the org is the first part of every key", mirrored}, // K07
+		{"what happens in one org changes nothing in the other", "deletes, revocations and appends stay in their org", undisturbed},
+		{"an id of another org is an id that does not exist", "the answer is the same as for one that nobody has", foreign},
+	}
+}
+
+// inhabit gives an org one of everything, under ids that every org has.
+func (b *bench) inhabit(orgID string) {
+	b.Helper()
+	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: orgID, Features: []string{orgID}}))
+	b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))}))
+	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID}))
+	a := b.author(orgID, "run")
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
+	b.ok(b.Handovers.Save(b.Context(), orgID, "key", handover(orgID, "call")))
+}
+
+// inhabited fails the case unless the org has what inhabit gave it, and only
+// that.
+func (b *bench) inhabited(orgID string) {
+	b.Helper()
+	b.keys(orgID, org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))})
+	b.servers(orgID, org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID})
+	story, err := b.Archive.Load(b.Context(), orgID, "run")
+	b.ok(err)
+	if got := string(story.Rows["row"]); got != `"`+orgID+`"` || len(story.Facts) != 2 || story.Summary.Principal != "key of "+orgID {
+		b.Errorf("org %s has the run %+v", orgID, story)
+	}
+	runs, err := b.Archive.Runs(b.Context(), orgID, "", 10)
+	b.ok(err)
+	if len(runs) != 1 || runs[0].Org != orgID {
+		b.Errorf("org %s has the runs %+v", orgID, runs)
+	}
+	h := handover(orgID, "call")
+	b.handover(orgID, "key", "call", &h)
+}
+
+func mirrored(b *bench) {
+	b.inhabit("a")
+	b.inhabit("bb")
+	b.inhabited("a")
+	b.inhabited("bb")
+}
+
+func undisturbed(b *bench) {
+	b.inhabit("a")
+	b.inhabit("bb")
+	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1))
+	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: "server", URL: "http://changed"}))
+	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "bb", "server"))
+	theirs := b.author("bb", "run")
+	theirs.facts = theirs.number(accepted("bb", "run"), started("0.0", 1))
+	theirs.lease.Epoch = 9
+	b.ok(theirs.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "more", Value: 1}}}, started("0.1", 1), loop.Finished{Reason: event.Complete}))
+	b.inhabited("a")
+	b.ok(b.Orgs.DeleteOrg(b.Context(), "bb"))
+	b.inhabited("a")
+}
+
+func foreign(b *bench) {
+	b.inhabit("a")
+	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "bb"}))
+	b.keys("bb")
+	b.servers("bb")
+	b.handover("bb", "key", "call", nil)
+	for _, id := range []string{"run", "nobody's"} {
+		_, err := b.Archive.Load(b.Context(), "bb", id)
+		b.unknown(err, "run "+id)
+		_, err = b.Archive.Runs(b.Context(), "bb", id, 10)
+		b.unknown(err, "run "+id)
+	}
+	for _, id := range []string{"key", "nobody's"} {
+		b.unknown(b.Orgs.RevokeKey(b.Context(), "bb", id, 1), "key "+id)
+	}
+	for _, id := range []string{"server", "nobody's"} {
+		b.unknown(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: id}), "MCP server "+id)
+		b.unknown(b.Orgs.DeleteMCPServer(b.Context(), "bb", id), "MCP server "+id)
+	}
+	b.inhabited("a")
+}
+
+// unknown fails the case unless err says that there is no such thing, and
+// nothing else.
+func (b *bench) unknown(err error, what string) {
+	b.Helper()
+	b.refused(err, org.ErrNotFound)
+	if want := what + ": " + org.ErrNotFound.Error(); err != nil && err.Error() != want {
+		b.Errorf("got %q, want %q", err, want)
+	}
+}

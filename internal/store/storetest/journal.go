@@ -1,0 +1,294 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+func journalCases() []rule {
+	return []rule{
+		{"every kind of fact comes back as it was written", "Load returns facts equal to what was appended", everyKind},
+		{"facts are numbered without gaps", "a batch that does not begin behind the last fact, or skips one, is refused as a whole", gapless},
+		{"a journal begins with accepted", "the run of the lease is the run of the journal", opening},
+		{"a lower epoch is fenced", "who has lost the lease writes nothing more; who has none is not asked for one", fencing},
+		{"a writer who is behind is told exactly what it missed", "Behind has the facts after the one that the writer knows, and nothing is stored", missed},
+		{"a writer who is behind is told what is still on its way", "facts that nobody waited for count", missedUnsynced},
+		{"an attempt at a call is recorded once", "a second fact of the same kind, call and attempt: ErrExists", repeated},
+		{"a batch is stored whole or not at all", "facts and rows together", whole},
+		{"a ref is used once in its run", "what facts refer to does not change: ErrExists", refs},
+		{"unsynced batches follow in order", "the next synced append puts them on disk before it returns", unsynced},
+		{"the failure of an unsynced batch is not lost", "it comes back from that append or from the run's next one, and the journal goes on from what was stored", lateFailure},
+		{"a batch of nothing waits for what came before", "it is how a writer makes sure", empty},
+		{"runs do not wait for each other's mistakes", "64 writers at a time, some of whom repeat themselves", crowd},
+		{"a context that has ended is not waited for", "an append that cannot be answered returns", ended},
+	}
+}
+
+func everyKind(b *bench) {
+	a := b.begin("a", "r")
+	full := accepted("a", "r")
+	full.Limits.Rounds, full.Limits.NanoUSD, full.Guard.Threshold = 10, new(int64(5)), 3
+	a = b.author("a", "full")
+	full.RunID = "full"
+	usage := model.Usage{Input: 1, Output: 2, Total: 3, Reasoning: 1}
+	bodies := []loop.Body{
+		full,
+		loop.InputAdded{ItemsRef: "input", By: "client"},
+		loop.Catalogued{Servers: []loop.Server{{Label: "s", Tools: 2, Error: "<down> & out"}}, Conflict: &loop.Conflict{Tool: "t", Server: "s"}},
+		loop.TurnStarted{Round: 0, Attempt: 1, Purpose: loop.PurposeTurn, PromptDigest: "d"},
+		loop.TurnFailed{Attempt: 1, Class: model.Transient, Status: 503, ErrorRef: "e", RetryAt: 12, Usage: usage},
+		loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "t", Stop: model.StopCalls, Usage: usage, Calls: []loop.TurnCall{{ProviderID: "c", Name: "t", Arguments: "{\"a\": \"\u2028\x00é\"", Complete: true}}},
+		loop.CallPrepared{Key: "0.0", Owner: tool.Gateway, Tool: "t", Server: "s", Class: tool.Once, ArgsDigest: "d", Verdict: loop.Ask},
+		loop.CallWaiting{Key: "0.0", WaitID: "w", ExpiresAt: 99},
+		loop.Parked{ActiveMS: 5},
+		loop.CallResolved{WaitID: "w", Approved: true, By: "somebody", Message: "go"},
+		loop.Resumed{},
+		started("0.0", 1),
+		done("0.0", 1),
+		loop.Blocked{Reason: "private", Address: "10.0.0.1", Server: "s"},
+		loop.Expired{WaitID: "w"},
+		loop.CancelRequested{By: "somebody", Cause: event.Cancelled},
+		loop.Finished{Reason: event.Cancelled, Code: "c"},
+	}
+	for _, body := range bodies {
+		a.clock.Add(1)
+		a.write(body)
+	}
+	a.stored()
+}
+
+func gapless(b *bench) {
+	a := b.begin("a", "r")
+	for _, facts := range [][]loop.Fact{
+		{{Seq: 3, Body: input("x")}},
+		{{Seq: 1, Body: input("x")}},
+		{{Seq: 2, Body: input("x")}, {Seq: 4, Body: input("y")}},
+		{{Seq: 2, Body: input("x")}, {Seq: 2, Body: input("y")}},
+		{{Seq: 2}},
+	} {
+		if err := b.Journal.Append(b.Context(), a.lease, 1, run.Batch{Sync: true, Facts: facts}); err == nil {
+			b.Errorf("accepted after fact 1: %+v", facts)
+		}
+	}
+	err := b.Journal.Append(b.Context(), a.lease, 5, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 6, Body: input("x")}}})
+	if err == nil || errors.As(err, new(*run.Behind)) {
+		b.Errorf("a writer who knows more than there is got %v", err)
+	}
+	a.write(input("x"), input("y"))
+	a.stored()
+}
+
+func opening(b *bench) {
+	a := b.author("a", "r")
+	refusedAsOpening := func(batch run.Batch, bodies ...loop.Body) {
+		b.Helper()
+		if a.append(b.Context(), batch, bodies...) == nil {
+			b.Fatalf("a journal begins with %+v", bodies)
+		}
+	}
+	refusedAsOpening(run.Batch{Sync: true}, input("x"))
+	refusedAsOpening(run.Batch{Sync: true}, accepted("b", "r"))
+	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "other"))
+	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "r"), accepted("a", "r"))
+	refusedAsOpening(run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}})
+	_, err := b.Archive.Load(b.Context(), "a", "r")
+	b.refused(err, org.ErrNotFound)
+	a.write(accepted("a", "r"), input("x"))
+	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "r"))
+	a.stored()
+}
+
+func fencing(b *bench) {
+	old := b.begin("a", "r")
+	next := *old
+	next.lease.Epoch = 2
+	next.write(input("x"))
+	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	b.refused(old.append(b.Context(), run.Batch{}, input("y")), run.ErrFenced)
+
+	without := next
+	without.lease.Epoch = 0
+	without.write(loop.CancelRequested{By: "somebody", Cause: event.Cancelled})
+	without.stored()
+	next.facts = without.facts
+	next.write(input("z"))
+	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	next.stored()
+}
+
+func missed(b *bench) {
+	a := b.begin("a", "r")
+	late := *a
+	a.write(input("x"))
+	a.write(input("y"), input("z"))
+	for _, sync := range []bool{true, false} {
+		batch := run.Batch{Sync: sync, Rows: []run.Row{{Ref: "late", Value: 1}}}
+		b.behind(late.append(b.Context(), batch, input("late")), a.facts[1:]...)
+	}
+	late.facts = a.facts[:3]
+	b.behind(late.append(b.Context(), run.Batch{Sync: true}, input("late")), a.facts[3:]...)
+	if story := a.stored(); len(story.Rows) > 0 {
+		b.Errorf("the rows of a writer who was behind are stored: %s", story.Rows)
+	}
+	late.facts = a.facts
+	late.write(input("late"))
+	late.stored()
+}
+
+func missedUnsynced(b *bench) {
+	a := b.begin("a", "r")
+	late := *a
+	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
+	b.ok(a.append(b.Context(), run.Batch{}, input("y")))
+	b.behind(late.append(b.Context(), run.Batch{}, input("late")), a.facts[1:]...)
+	a.stored()
+}
+
+func repeated(b *bench) {
+	a := b.begin("a", "r")
+	a.write(started("0.0", 1), started("0.1", 1), done("0.0", 1))
+	b.refused(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
+	b.refused(a.append(b.Context(), run.Batch{Sync: true}, input("x"), done("0.0", 1)), org.ErrExists)
+	b.refused(a.append(b.Context(), run.Batch{Sync: true}, started("0.2", 1), started("0.2", 1)), org.ErrExists)
+	a.write(started("0.1", 2), done("0.1", 2), started("0.2", 1), input("x"), input("x"))
+	a.stored()
+	b.begin("a", "other").write(started("0.0", 1))
+	b.begin("b", "r").write(started("0.0", 1))
+}
+
+func whole(b *bench) {
+	a := b.begin("a", "r")
+	a.write(started("0.0", 1))
+	rows := []run.Row{{Ref: "x", Value: "x"}}
+	b.refused(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x"), started("0.0", 1)), org.ErrExists)
+	bad := append(rows, run.Row{Ref: "bad", Value: func() {}})
+	if a.append(b.Context(), run.Batch{Sync: true, Rows: bad}, input("x")) == nil {
+		b.Error("a row that is no JSON was taken")
+	}
+	if story := a.stored(); len(story.Rows) > 0 || story.Summary.Calls != 1 {
+		b.Errorf("a part of a batch is stored: %+v", story)
+	}
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x")))
+	b.same(a.stored().Rows, map[string]json.RawMessage{"x": json.RawMessage(`"x"`)})
+}
+
+func refs(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}}, input("x")))
+	again := run.Batch{Sync: true, Rows: []run.Row{{Ref: "y", Value: 2}, {Ref: "x", Value: 3}}}
+	b.refused(a.append(b.Context(), again, input("y")), org.ErrExists)
+	twice := run.Batch{Sync: true, Rows: []run.Row{{Ref: "y", Value: 2}, {Ref: "y", Value: 3}}}
+	b.refused(a.append(b.Context(), twice, input("y")), org.ErrExists)
+	b.same(a.stored().Rows, map[string]json.RawMessage{"x": json.RawMessage("1")})
+}
+
+func unsynced(b *bench) {
+	a := b.begin("a", "r")
+	want := map[string]json.RawMessage{}
+	for i := range 250 {
+		ref := fmt.Sprint("row ", i)
+		want[ref] = json.RawMessage(fmt.Sprint(i))
+		b.ok(a.append(b.Context(), run.Batch{Rows: []run.Row{{Ref: ref, Value: i}}}, input(ref)))
+	}
+	story, err := b.Archive.Load(b.Context(), "a", "r")
+	b.ok(err)
+	b.same(story.Facts, a.facts[:len(story.Facts)]) // whatever there is yet, is a beginning
+	a.write(input("last"))
+	b.same(a.stored().Rows, want)
+}
+
+func lateFailure(b *bench) {
+	a := b.begin("a", "r")
+	a.write(started("0.0", 1))
+	honest := *a
+	early := a.append(b.Context(), run.Batch{}, started("0.0", 1))
+	late := a.append(b.Context(), run.Batch{Sync: true}, input("x"))
+	if early == nil {
+		b.refused(late, org.ErrExists)
+	} else {
+		b.refused(early, org.ErrExists)
+		b.ok(late)
+		honest = *a
+	}
+	honest.write(input("y"))
+	honest.stored()
+}
+
+func empty(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
+	b.ok(a.append(b.Context(), run.Batch{Sync: true}))
+	a.stored()
+}
+
+func crowd(b *bench) {
+	const writers, rounds = 64, 8
+	var group errgroup.Group
+	authors := make([]*author, writers)
+	for i := range authors {
+		a := b.author("a", fmt.Sprintf("run %02d", i))
+		authors[i] = a
+		group.Go(func() error { return a.live(b.Context(), rounds, i%3 == 0) })
+	}
+	b.ok(group.Wait())
+	for _, a := range authors {
+		story := a.stored()
+		if got := len(story.Rows); got != rounds {
+			b.Errorf("%s has %d rows, want %d", a.lease.RunID, got, rounds)
+		}
+	}
+	runs, err := b.Archive.Runs(b.Context(), "a", "", 100)
+	b.ok(err)
+	if len(runs) != writers {
+		b.Errorf("%d runs, want %d", len(runs), writers)
+	}
+}
+
+// live writes a run; somebody clumsy also tries to write what is there already.
+func (a *author) live(ctx context.Context, rounds int, clumsy bool) error {
+	if err := a.append(ctx, run.Batch{Sync: true}, accepted(a.lease.Org, a.lease.RunID)); err != nil {
+		return err
+	}
+	for i := range rounds {
+		key := loop.Key(i, 0)
+		row := run.Row{Ref: string(key), Value: i}
+		if err := a.append(ctx, run.Batch{Rows: []run.Row{row}}, started(key, 1)); err != nil {
+			return err
+		}
+		if clumsy {
+			if err := a.append(ctx, run.Batch{Sync: true}, started(key, 1)); !errors.Is(err, org.ErrExists) {
+				return fmt.Errorf("repeated call: %w", err)
+			}
+		}
+		if err := a.append(ctx, run.Batch{Sync: i%2 == 0}, done(key, 1)); err != nil {
+			return err
+		}
+	}
+	return a.append(ctx, run.Batch{Sync: true}, loop.Finished{Reason: event.Complete})
+}
+
+func ended(b *bench) {
+	a := b.begin("a", "r")
+	ctx, cancel := context.WithCancel(b.Context())
+	cancel()
+	err := a.append(ctx, run.Batch{Sync: true}, input("x"))
+	story, loadErr := b.Archive.Load(b.Context(), "a", "r")
+	b.ok(loadErr)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		b.Errorf("got %v, want nothing or the end of the context", err)
+	}
+	if err == nil && len(story.Facts) != 2 {
+		b.Error("the append succeeded and nothing is stored")
+	}
+}

@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func persistenceCases() []rule {
+	return []rule{
+		{"everything survives a restart", "what a process stored, the next one finds", func(b *bench) {
+			b.inhabit("a")
+			b.inhabit("bb")
+			b.Store = b.maker.Reopen(b.T, b.Store)
+			b.orgs(org.Record{ID: "a", Features: []string{"a"}}, org.Record{ID: "bb", Features: []string{"bb"}})
+			b.inhabited("a")
+			b.inhabited("bb")
+		}},
+		{"a run goes on after a restart", "its end, its epoch and its calls are remembered", func(b *bench) {
+			old := b.begin("a", "r")
+			a := *old
+			a.lease.Epoch = 2
+			a.write(started("0.0", 1))
+			b.Store = b.maker.Reopen(b.T, b.Store)
+			b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("x")), run.ErrFenced)
+			stale := a
+			stale.facts = a.facts[:1]
+			b.behind(stale.append(b.Context(), run.Batch{}, input("x")), a.facts[1:]...)
+			b.refused(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
+			a.write(loop.Finished{Reason: event.Complete})
+			if s := a.stored().Summary; s.Calls != 1 || s.Status != run.Done {
+				b.Errorf("the summary is %+v", s)
+			}
+		}},
+		{"closing loses nothing", "what nobody waited for is written first", func(b *bench) {
+			a := b.begin("a", "r")
+			for i := range 300 {
+				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
+			}
+			b.Store = b.maker.Reopen(b.T, b.Store)
+			a.stored()
+		}},
+		{"a synced append survives a crash", "it is on disk when Append returns, with everything before it", func(b *bench) {
+			a := b.begin("a", "r")
+			for i := range 20 {
+				b.ok(a.append(b.Context(), run.Batch{Rows: []run.Row{{Ref: fmt.Sprint(i), Value: i}}}, input(fmt.Sprint(i))))
+			}
+			a.write(started("0.0", 1))
+			left := b.maker.Crash(b.T, b.Store)
+			story, err := left.Archive.Load(b.Context(), "a", "r")
+			b.ok(err)
+			b.same(story.Facts, a.facts)
+			if len(story.Rows) != 20 {
+				b.Errorf("%d rows, want 20", len(story.Rows))
+			}
+		}},
+		{"a crash leaves a beginning", "of what nobody waited for, some is there and nothing is missing in between", func(b *bench) {
+			a := b.begin("a", "r")
+			for i := range 50 {
+				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
+			}
+			left := b.maker.Crash(b.T, b.Store)
+			story, err := left.Archive.Load(b.Context(), "a", "r")
+			b.ok(err)
+			b.same(story.Facts, a.facts[:len(story.Facts)])
+		}},
+		{"what is managed survives a crash", "a change is on disk when it was confirmed, as is a handover", func(b *bench) {
+			b.inhabit("a")
+			b.Store = b.maker.Crash(b.T, b.Store)
+			b.inhabited("a")
+		}},
+	}
+}

@@ -1,0 +1,102 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+func serverCases() []rule {
+	return []rule{
+		{"a server is kept as it was created", "every field is stored, but for Position, which the store gives", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			full := org.MCPServer{}
+			fill(&full, "Command", "Env")
+			full.Org = "a"
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), full))
+			full.Position = 0
+			b.servers("a", full)
+		}},
+		{"no tools are not all tools", "nil offers all, an empty list none", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			all := org.MCPServer{Org: "a", Name: "all"}
+			nothing := org.MCPServer{Org: "a", Name: "none", Tools: []string{}, Position: 1}
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), all))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), nothing))
+			b.servers("a", all, nothing)
+		}},
+		{"servers keep the order of their creation", "the first of two equal tool names wins, so the order must not change by itself", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			for _, name := range []string{"z", "a", "m"} {
+				b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: name, Position: 99}))
+			}
+			b.ok(b.Orgs.DeleteMCPServer(b.Context(), "a", "a"))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "a"}))
+			b.servers("a", org.MCPServer{Org: "a", Name: "z"}, org.MCPServer{Org: "a", Name: "m", Position: 2}, org.MCPServer{Org: "a", Name: "a", Position: 3})
+		}},
+		{"a server needs its org and a name of its own", "ErrNotFound, ErrExists", func(b *bench) {
+			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}), org.ErrNotFound)
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			s := org.MCPServer{Org: "a", Name: "s", URL: "http://one"}
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), s))
+			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://two"}), org.ErrExists)
+			b.servers("a", s)
+		}},
+		{"an update replaces a server, and not its place or birth", "UpdateMCPServer leaves Position and CreatedAt", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "first"}))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", CreatedAt: b.now()}))
+			changed := org.MCPServer{}
+			fill(&changed, "Command", "Env")
+			changed.Org, changed.Name, changed.CreatedAt = "a", "s", b.now().Add(time.Hour)
+			b.ok(b.Orgs.UpdateMCPServer(b.Context(), changed))
+			changed.Position, changed.CreatedAt = 1, b.now()
+			b.servers("a", org.MCPServer{Org: "a", Name: "first"}, changed)
+		}},
+		{"a server that is not there is not found", "update and delete: ErrNotFound", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}), org.ErrNotFound)
+			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "a", "s"), org.ErrNotFound)
+			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "s"}), org.ErrNotFound)
+			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "b", "s"), org.ErrNotFound)
+			b.servers("a")
+		}},
+		{"a command is never stored", "whoever may change a server must not start a process on the gateway's machine", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			s := org.MCPServer{Org: "a", Name: "s"}
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), s))
+			for _, bad := range []org.MCPServer{{Org: "a", Name: "s", Command: []string{"sh"}}, {Org: "a", Name: "s", Env: map[string]string{"A": "b"}}} {
+				if b.Orgs.UpdateMCPServer(b.Context(), bad) == nil {
+					b.Errorf("the server was changed to %+v", bad)
+				}
+				bad.Name = "t"
+				if b.Orgs.CreateMCPServer(b.Context(), bad) == nil {
+					b.Errorf("the server was created: %+v", bad)
+				}
+			}
+			b.servers("a", s)
+		}},
+		{"what a caller does with a server stays with the caller", "servers are copied in and out", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			s := org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Headers: map[string]string{"one": "1"}}
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), s))
+			s.Tools[0], s.Polling[0], s.Headers["one"] = "changed", "changed", "changed"
+			list, err := b.Orgs.MCPServers(b.Context(), "a")
+			b.ok(err)
+			list[0].Tools[0], list[0].Polling[0], list[0].Headers["one"] = "changed", "changed", "changed"
+			b.servers("a", org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Headers: map[string]string{"one": "1"}})
+		}},
+	}
+}
+
+// servers fails the case unless the org has exactly these servers.
+func (b *bench) servers(orgID string, want ...org.MCPServer) {
+	b.Helper()
+	got, err := b.Orgs.MCPServers(b.Context(), orgID)
+	if len(want) == 0 {
+		none(b, got, err)
+		return
+	}
+	b.ok(err)
+	b.same(got, want)
+}

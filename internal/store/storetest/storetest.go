@@ -1,0 +1,126 @@
+// Package storetest says what a store must do. Every implementation of the
+// ports takes the same suite; a case that fails says which rule was broken.
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, storetest.Maker{Open: open})
+//	}
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// Store is one implementation of all the ports. The same value may stand for
+// several of them.
+type Store struct {
+	Orgs      org.Store
+	Journal   run.Journal
+	Archive   run.Archive
+	Handovers run.Handovers
+}
+
+// Maker makes stores for the cases. Open is required.
+type Maker struct {
+	// Open returns an empty store whose clock is now. It is closed when the
+	// test ends.
+	Open func(t *testing.T, now func() time.Time) Store
+
+	// Reopen closes the store and opens what it has left behind. Nil says that
+	// the implementation keeps nothing.
+	Reopen func(t *testing.T, s Store) Store
+
+	// Crash opens a copy of what is on the disk at this moment, as the next
+	// process would find it after the power went. Nil as with Reopen.
+	Crash func(t *testing.T, s Store) Store
+}
+
+// Run holds the implementation to all the rules.
+func Run(t *testing.T, m Maker) {
+	for _, c := range slices.Concat(orgCases(), keyCases(), serverCases(), journalCases(), archiveCases(), handoverCases(), isolationCases()) {
+		c.test(t, m)
+	}
+	if m.Reopen == nil {
+		return
+	}
+	for _, c := range persistenceCases() {
+		c.test(t, m)
+	}
+}
+
+// rule is one case: what must hold, and why.
+type rule struct {
+	name string
+	why  string
+	run  func(*bench)
+}
+
+func (r rule) test(t *testing.T, m Maker) {
+	t.Run(r.name, func(t *testing.T) {
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("the rule: %s", r.why)
+			}
+		})
+		b := &bench{T: t, maker: m}
+		b.clock.Store(1_700_000_000_000)
+		b.Store = m.Open(t, b.now)
+		r.run(b)
+	})
+}
+
+// bench is what a case works at.
+type bench struct {
+	*testing.T
+	Store
+	maker Maker
+	clock atomic.Int64 // Unix milliseconds
+}
+
+func (b *bench) now() time.Time { return time.UnixMilli(b.clock.Load()).UTC() }
+
+func (b *bench) advance(d time.Duration) { b.clock.Add(d.Milliseconds()) }
+
+// ok fails the case unless err is nil.
+func (b *bench) ok(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatalf("unexpected error: %v", err)
+	}
+}
+
+// refused fails the case unless err wraps want.
+func (b *bench) refused(err, want error) {
+	b.Helper()
+	if !errors.Is(err, want) {
+		b.Errorf("got error %v, want one that wraps %q", err, want)
+	}
+}
+
+// same fails the case unless got is want. Nil and empty differ.
+func (b *bench) same(got, want any) {
+	b.Helper()
+	if diff := cmp.Diff(want, got, compare()); diff != "" {
+		b.Errorf("differs (-want +got):\n%s", diff)
+	}
+}
+
+// none fails the case unless the list is empty.
+func none[T any](b *bench, list []T, err error) {
+	b.Helper()
+	b.ok(err)
+	if len(list) > 0 {
+		b.Errorf("got %+v, want nothing", list)
+	}
+}
+
+func compare() cmp.Option { return cmpopts.EquateErrors() }

@@ -1,0 +1,153 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func jsonUnmarshal(text string, into any) error { return json.Unmarshal([]byte(text), into) }
+
+func decodeText(t testing.TB, body string) (*run.Request, asked, error) {
+	t.Helper()
+	members, err := scan([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &run.Request{}
+	a, err := decode(req, members)
+	return req, a, err
+}
+
+func TestARequestIsDecoded(t *testing.T) {
+	req, a, err := decodeText(t, `{"model":"m","temperature":1e400,"stream":true,"stream_options":{"include_usage":true,"x":1},
+		"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"},"strict":true}},{"type":"custom","custom":{"name":"c"}}],
+		"tool_choice":{"type":"function","function":{"name":"f"}},"n":1,"logprobs":true,"audio":null,"seed":7,"seed":8,
+		"messages":[
+			{"role":"system","content":"be brief"},
+			{"role":"user","name":"ann","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"http://x/i.png","detail":"low"}},{"type":"odd","odd":1}]},
+			{"role":"assistant","content":null,"refusal":"no","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{bad"}}]},
+			{"role":"tool","tool_call_id":"c1","content":"\ud800"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !a.stream || !a.includeUsage || !cmp.Equal(a.dropped, []string{"logprobs"}) {
+		t.Errorf("%+v", a)
+	}
+	var params []string
+	for _, p := range req.Params {
+		params = append(params, p.Name+"="+string(p.Value))
+	}
+	if want := []string{"temperature=1e400", `stream_options={"include_usage":true,"x":1}`, "audio=null", "seed=8"}; !cmp.Equal(params, want) {
+		t.Errorf("parameters %q, want %q", params, want)
+	}
+	if len(req.ClientTools) != 2 || req.ClientTools[0].Name != "f" || req.ClientTools[1].Name != "c" || !strings.Contains(string(req.ClientTools[0].Native), `"strict":true`) {
+		t.Errorf("%+v", req.ClientTools)
+	}
+	if c := req.ToolChoice; c.Mode != "named" || c.Name != "f" {
+		t.Errorf("%+v", c)
+	}
+	for i := range req.Items {
+		if req.Items[i].Native.Dialect != Dialect || len(req.Items[i].Native.JSON) == 0 {
+			t.Errorf("item %d has no native form", i)
+		}
+		req.Items[i].Native = item.Native{}
+	}
+	want := []item.Item{
+		item.NewText(item.System, "be brief"),
+		{Role: item.User, Name: "ann", Parts: []item.Part{{Kind: item.Text, Text: "look"}, {Kind: item.Image, URL: "http://x/i.png", Detail: "low"}}},
+		{Role: item.Assistant, Parts: []item.Part{{Kind: item.Refusal, Text: "no"}}, Calls: []item.Call{{ID: "c1", Name: "f", Arguments: "{bad"}}},
+		item.NewResult("c1", "\uFFFD", false),
+	}
+	if diff := cmp.Diff(want, req.Items); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestToolChoices(t *testing.T) {
+	for text, want := range map[string]model.ToolChoice{
+		`null`:     {},
+		`"auto"`:   {Mode: "auto", Native: json.RawMessage(`"auto"`)},
+		`"none"`:   {Mode: "none", Native: json.RawMessage(`"none"`)},
+		`{"a":{}}`: {Mode: "named", Native: json.RawMessage(`{"a":{}}`)},
+	} {
+		if diff := cmp.Diff(want, decodeToolChoice(json.RawMessage(text))); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
+}
+
+// A body of very many members must not take very long: it is one client's, and
+// the processor is everybody's.
+func TestManyMembersAreDecodedInReasonableTime(t *testing.T) {
+	const n = 100_000
+	for name, member := range map[string]func(i int) string{
+		"different": func(i int) string { return fmt.Sprintf(`"k%07d":1,`, i) },
+		"the same":  func(int) string { return `"k":1,` },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			b.WriteString("{")
+			for i := range n {
+				b.WriteString(member(i))
+			}
+			b.WriteString(`"messages":[{"role":"user","content":"x"}]}`)
+			begin := time.Now()
+			_, _, err := decodeText(t, b.String())
+			var f *fault.Error
+			if err != nil && !errors.As(err, &f) {
+				t.Error(err)
+			}
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("%d members of %d bytes took %v", n, b.Len(), took)
+			}
+		})
+	}
+}
+
+// Whatever a client sends: no panic, and an error is one that it may see.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"x"}]}`,
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"x"},null,1]}],"tools":[null],"tool_choice":7}`,
+		`{"messages":[{"role":"assistant","tool_calls":[{"function":null}]}],"n":-1,"stream":null}`,
+		`{"stream_options":null,"messages":[{"role":"tool","tool_call_id":"c","content":null}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		members, err := scan(body)
+		if err != nil {
+			return
+		}
+		req := &run.Request{}
+		if _, err = decode(req, members); err != nil {
+			var shown *fault.Error
+			if !errors.As(err, &shown) || shown.Code != fault.Invalid {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		if len(req.Items) == 0 {
+			t.Fatal("no items and no error")
+		}
+		for _, it := range req.Items {
+			if it.Role == "" || !json.Valid(it.Native.JSON) {
+				t.Fatalf("%+v", it)
+			}
+		}
+		if _, err := json.Marshal(req.Items); err != nil { // what the journal stores
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package chat
+
+import (
+	"errors"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+)
+
+func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
+	for code, status := range map[fault.Code]int{
+		fault.Invalid: 400, fault.Unauthorized: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Method: 405,
+		fault.Conflict: 409, fault.TooLarge: 413, fault.Unprocessable: 422, fault.Limited: 429,
+		fault.Internal: 500, fault.Upstream: 502, fault.Unavailable: 503,
+	} {
+		w := httptest.NewRecorder()
+		WriteError(w, fault.New(code, "why", "it is %s", "so").In("here"))
+		want := `{"error":{"message":"it is so","type":"` + wires[code].kind + `","param":"here","code":"why"}}`
+		if w.Code != status || w.Body.String() != want || wires[code].kind == "" {
+			t.Errorf("%s: status %d, %s", code, w.Code, w.Body)
+		}
+	}
+	if len(wires) != 12 {
+		t.Errorf("%d codes: the table of this test is not complete", len(wires))
+	}
+}
+
+func TestHowLongToWaitIsRoundedUp(t *testing.T) {
+	for wait, want := range map[time.Duration]string{0: "", time.Millisecond: "1", time.Second: "1", 1500 * time.Millisecond: "2"} {
+		w := httptest.NewRecorder()
+		WriteError(w, &fault.Error{Code: fault.Limited, Message: "wait", RetryAfter: wait})
+		if got := w.Header().Get("Retry-After"); got != want {
+			t.Errorf("%v is %q, want %q", wait, got, want)
+		}
+	}
+}
+
+func TestAnErrorOfNoKnownKindIsHidden(t *testing.T) {
+	w := httptest.NewRecorder()
+	WriteError(w, errors.New("CANARY"))
+	if want := `{"error":{"message":"the gateway failed; its log says why","type":"server_error","param":null,"code":"internal_error"}}`; w.Code != 500 || w.Body.String() != want {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,159 @@
+package toolexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// blocked is a refusal of the outbound policy.
+type blocked struct{}
+
+func (blocked) Error() string             { return "blocked 10.0.0.1" }
+func (blocked) Blocked() (string, string) { return "private", "10.0.0.1" }
+
+func TestWhatTheModelReadsOfAnExecution(t *testing.T) {
+	parts := func(p ...item.Part) tool.Result { return tool.Result{Parts: p} }
+	for _, tt := range []struct {
+		name    string
+		call    func() (tool.Result, error)
+		outcome loop.Outcome
+		text    string
+	}{
+		{"text", func() (tool.Result, error) { return tool.Text("hi"), nil }, loop.OK, "hi"},
+		{"nothing", func() (tool.Result, error) { return tool.Result{}, nil }, loop.OK, ""},
+		{"several texts", func() (tool.Result, error) {
+			return parts(item.Part{Kind: item.Text, Text: "a"}, item.Part{Kind: item.Text, Text: "b"}), nil
+		}, loop.OK, "a\nb"},
+		{"what a text cannot carry is named", func() (tool.Result, error) {
+			return parts(item.Part{Kind: item.Image, MIMEType: "image/png", Data: "AAAA"}), nil
+		}, loop.OK, "[image image/png, 4 bytes of base64, not shown]"},
+		{"an error that the tool reports", func() (tool.Result, error) { return tool.Error("no luck"), nil }, loop.Error, "Error: no luck"}, // D17
+		{"an error without a word", func() (tool.Result, error) { return tool.Result{IsError: true}, nil }, loop.Error, "Error: the tool reported an error and said no more"},
+		{"a failure of the transport", func() (tool.Result, error) { return tool.Result{}, errors.New("no route") }, loop.Error, `{"error":"tool add: no route"}`}, // C09
+		{"a panic", func() (tool.Result, error) { panic("oops") }, loop.Error, `{"error":"tool add: panic: oops"}`},
+		{"bytes that are no text", func() (tool.Result, error) { return tool.Text("a\xffb"), nil }, loop.OK, "a\uFFFDb"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tt.call() })
+			d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{})
+			if err != nil || d.Outcome != tt.outcome || d.Text != tt.text || d.Digest == "" {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+}
+
+func TestWhatEndsTheRun(t *testing.T) {
+	set := newSet(t, func(ctx context.Context, _ tool.Call) (tool.Result, error) { return tool.Result{}, ctx.Err() })
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the caller left: %v", err)
+	}
+	set = newSet(t, func(context.Context, tool.Call) (tool.Result, error) {
+		return tool.Result{}, fmt.Errorf("tool add: %w", blocked{})
+	})
+	var fatal tool.Fatal
+	if _, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); !errors.As(err, &fatal) { // K04, also when the caller has left
+		t.Errorf("a refusal: %v", err)
+	}
+	// A result that came although the caller left is one.
+	set = newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
+	if d, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); err != nil || d.Text != "done" {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+func TestTheDigestOfAResultTellsOutcomeAndTextApart(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range []tool.Result{tool.Text("a"), tool.Text("b"), tool.Error("a")} {
+		set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return r, nil })
+		d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{})
+		if err != nil || seen[d.Digest] {
+			t.Errorf("%+v, %v", d, err)
+		}
+		seen[d.Digest] = true
+	}
+}
+
+func TestALongResultIsCut(t *testing.T) { // C11
+	set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) {
+		return tool.Text(strings.Repeat("é", 5<<20)), nil
+	})
+	d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{64 << 10, " Look there."})
+	if err != nil || len(d.Text) > 64<<10 || len(d.Text) < 63<<10 || !strings.Contains(d.Text, "…[truncated; full result is 10485760 bytes] Look there.\n") {
+		t.Errorf("%d bytes, %v", len(d.Text), err)
+	}
+	if d.Full != strings.Repeat("é", 5<<20) { // P16
+		t.Errorf("%d bytes are kept", len(d.Full))
+	}
+	if d, err = Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{}); err != nil || d.Full != "" || len(d.Text) != 10<<20 {
+		t.Errorf("without a limit: %d bytes, %d are kept, %v", len(d.Text), len(d.Full), err)
+	}
+}
+
+func TestTruncate(t *testing.T) {
+	const marker = "\n…[truncated; full result is 400 bytes]\n"
+	long := strings.Repeat("h", 200) + strings.Repeat("t", 200)
+	for _, tt := range []struct {
+		name  string
+		text  string
+		limit int
+		want  string
+	}{
+		{"no limit", long, 0, long},
+		{"a negative limit is none", long, -1, long},
+		{"at the limit", long, 400, long},
+		{"three quarters of head and one of tail", long, 100, strings.Repeat("h", 44) + marker + strings.Repeat("t", 14)},
+		{"no room for the marker", long, 10, "hhhhhhhhhh"},
+		{"characters stay whole", strings.Repeat("😀", 3), 7, "😀"},
+		{"no room for one character", "😀", 3, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Truncate(tt.text, Cap{Bytes: tt.limit}); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// C11: within the limit, valid where the text was, and the marker says how long
+// the whole is.
+func FuzzTruncate(f *testing.F) {
+	f.Add(strings.Repeat("é", 100), 90, "")
+	f.Add(strings.Repeat("😀a", 100), 61, " Read the rest.")
+	f.Add("\x80\x80\x80\x80", 2, "")
+	f.Fuzz(func(t *testing.T, text string, limit int, hint string) {
+		if !utf8.ValidString(hint) {
+			return // hints are ours
+		}
+		got := Truncate(text, Cap{limit, hint})
+		switch {
+		case limit <= 0 || len(text) <= limit:
+			if got != text {
+				t.Fatalf("%q was changed to %q", text, got)
+			}
+			return
+		case len(got) > limit:
+			t.Fatalf("%d bytes, the limit is %d", len(got), limit)
+		case utf8.ValidString(text) && !utf8.ValidString(got):
+			t.Fatalf("%q is cut to %q", text, got)
+		}
+		marker := fmt.Sprintf("\n…[truncated; full result is %d bytes]%s\n", len(text), hint)
+		head, tail, ok := strings.Cut(got, marker)
+		if limit > len(marker) && !ok {
+			t.Fatalf("no marker in %q", got)
+		}
+		if ok && (!strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail)) {
+			t.Fatalf("%q and %q are not the ends of %q", head, tail, text)
+		}
+	})
+}

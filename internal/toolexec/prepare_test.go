@@ -1,0 +1,164 @@
+package toolexec
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+func TestWhatBecomesOfACall(t *testing.T) {
+	set := newSet(t, nil)
+	for _, tt := range []struct {
+		name       string
+		call       string
+		arguments  string
+		validation Validation
+
+		owner   tool.Owner
+		verdict loop.Verdict
+		sent    string   // the arguments of a call that runs
+		answer  []string // what the model reads otherwise
+	}{
+		{"arguments that fit", "add", `{"n":1}`, Strict, tool.Gateway, loop.Run, `{"n":1}`, nil},
+		{"space around them", "add", " {\"n\" : 1}\n", Strict, tool.Gateway, loop.Run, " {\"n\" : 1}\n", nil},
+		{"a client's tool", "mine", `{bad`, Strict, tool.Client, "", "", nil},
+		{"a client's tool that the gateway has too", "free", `{}`, Strict, tool.Gateway, loop.Run, `{}`, nil},
+		{"nobody's tool", "nosuch", `{}`, Strict, tool.Unknown, loop.Tell, "", []string{`unknown tool \"nosuch\"`, "add, free"}}, // C14
+		{"a tool without a name", "", `{}`, Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
+		{"a name in other letters", "ADD", `{"n":1}`, Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
+		{"a tool that is not on the list", "hidden", `{}`, Strict, tool.Unknown, loop.Tell, "", []string{"hidden", "server s", "not allowed"}}, // C06
+		{"no arguments", "free", "", Strict, tool.Gateway, loop.Run, `{}`, nil},
+		{"nothing but space", "free", " \n", Strict, tool.Gateway, loop.Run, `{}`, nil},
+		{"no arguments where some are needed", "add", "", Strict, tool.Gateway, loop.Tell, "", []string{"invalid arguments", "n"}},
+		{"broken JSON", "add", `{"n":1`, Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}}, // C16
+		{"no JSON at all", "free", `hello`, Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
+		{"null", "free", `null`, Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
+		{"a list", "free", `[{}]`, Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
+		{"two objects", "free", `{}{}`, Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"a repeated member", "free", `{"a":1,"a":2}`, Strict, tool.Gateway, loop.Tell, "", []string{"duplicate"}},
+		{"bytes that are no text", "free", "{\"a\":\"\xff\"}", Strict, tool.Gateway, loop.Tell, "", []string{"UTF-8"}},
+		{"half a surrogate", "free", `{"a":"\ud800"}`, Strict, tool.Gateway, loop.Tell, "", []string{"surrogate"}},
+		{"a wrong type", "add", `{"n":"1"}`, Strict, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}}, // C07
+		{"all errors at once", "add", `{"n":"1","tags":[1,"a",2],"x":1}`, Strict, tool.Gateway, loop.Tell, "", []string{`"/n"`, `"/tags/0"`, `"/tags/2"`, "x"}},
+		{"a wrong type that nobody checks", "add", `{"n":"1"}`, None, tool.Gateway, loop.Run, `{"n":"1"}`, nil},
+		{"broken JSON is refused also where nobody checks", "add", `{"n":`, None, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"no validation named is the strict one", "add", `{"n":"1"}`, "", tool.Gateway, loop.Tell, "", []string{"/n"}},
+		{"a long integer stays exact", "add", `{"n":12345678901234567890}`, Strict, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
+		{"a number beyond all bounds", "free", `{"n":1e1000000}`, Strict, tool.Gateway, loop.Tell, "", []string{"exponent"}},
+		{"arguments at the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, Strict, tool.Gateway, loop.Run, `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, nil},
+		{"arguments over the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-7) + `"}`, Strict, tool.Gateway, loop.Tell, "", []string{"larger than 1048576 bytes"}},
+		{"very deep arguments", "free", `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}, Validation: tt.validation}, "0.0", tt.call, tt.arguments)
+			if p.Owner != tt.owner || p.Verdict != tt.verdict || p.Key != "0.0" || p.ArgsDigest == "" {
+				t.Fatalf("%+v", p.CallPrepared)
+			}
+			if string(p.Arguments) != tt.sent {
+				t.Errorf("arguments %.200s, want %.200s", p.Arguments, tt.sent)
+			}
+			if (p.Entry != nil) != (tt.owner == tool.Gateway) {
+				t.Errorf("entry %v", p.Entry)
+			}
+			if tt.verdict == loop.Tell && !json.Valid([]byte(p.Answer)) {
+				t.Errorf("the answer is no JSON: %s", p.Answer)
+			}
+			for _, word := range tt.answer {
+				if !strings.Contains(p.Answer, word) {
+					t.Errorf("%.500s does not say %s", p.Answer, word)
+				}
+			}
+		})
+	}
+}
+
+func TestAClientsToolIsTheClientsWhateverTheGatewayHas(t *testing.T) {
+	p := Prepare(newSet(t, nil), Rules{ClientTools: map[string]bool{"add": true}}, "0.0", "add", `{"n":"no number"}`)
+	if p.Owner != tool.Client || p.Verdict != "" || p.Entry != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestAPreparedCallSaysWhatItIs(t *testing.T) {
+	p := Prepare(newSet(t, nil), Rules{}, "2.1", "free", `{}`)
+	if p.Server != "s" || p.Tool != "free" || p.Class != tool.Read || !p.Polling || p.ToolDigest != p.Entry.Digest {
+		t.Errorf("%+v", p.CallPrepared)
+	}
+}
+
+// The progress guard compares digests: the same arguments written in another way
+// are the same, others are not.
+func TestTheDigestNamesTheArgumentsAndNotTheirWriting(t *testing.T) {
+	set := newSet(t, nil)
+	digest := func(arguments string) string {
+		return Prepare(set, Rules{Validation: None}, "0.0", "free", arguments).ArgsDigest
+	}
+	for _, same := range [][2]string{
+		{`{"a":1,"b":"é"}`, " {\"b\":\"\\u00e9\", \"a\":1 }"},
+		{``, `{}`},
+		{`{"a":1.0}`, `{"a":1}`},
+		{`{"a":{"y":1,"x":2}}`, `{"a":{"x":2,"y":1}}`},
+	} {
+		if digest(same[0]) != digest(same[1]) {
+			t.Errorf("%s and %s differ", same[0], same[1])
+		}
+	}
+	for _, other := range [][2]string{
+		{`{"a":9007199254740993}`, `{"a":9007199254740992}`}, // the same as floating point
+		{`{"a":1}`, `{"a":"1"}`},
+		{`{"a":[1,2]}`, `{"a":[2,1]}`},
+		{`{"a":null}`, `{}`},
+		{`{bad`, `{}`},
+	} {
+		if digest(other[0]) == digest(other[1]) {
+			t.Errorf("%s and %s are the same", other[0], other[1])
+		}
+	}
+}
+
+func TestTheModelReadsNoMoreThanTwentyViolations(t *testing.T) {
+	tags := strings.TrimSuffix(strings.Repeat("1,", 500), ",")
+	p := Prepare(newSet(t, nil), Rules{}, "0.0", "add", `{"n":1,"tags":[`+tags+`]}`)
+	if n := strings.Count(p.Answer, `"path"`); n != 20 || !strings.Contains(p.Answer, "500 violations") {
+		t.Errorf("%d violations: %s", n, p.Answer)
+	}
+}
+
+// Whatever the model writes: no panic, and what runs is one valid object that
+// fits the schema.
+func FuzzPrepare(f *testing.F) {
+	for _, seed := range []string{`{"n":1}`, `{"n":1e5}`, `{bad`, ``, `null`, "{\"n\":1,\"x\":\"\xff\"}", `{"n":1,"n":2}`, `{"n":-0,"tags":["\ud83d\ude00"]}`, `{"n":1e99999}`} {
+		f.Add("add", seed)
+		f.Add("free", seed)
+	}
+	set := newSet(f, nil)
+	f.Fuzz(func(t *testing.T, name, raw string) {
+		p := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}}, "0.0", name, raw)
+		again := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}}, "0.0", name, raw)
+		if p.CallPrepared != again.CallPrepared {
+			t.Fatalf("%+v, then %+v", p.CallPrepared, again.CallPrepared)
+		}
+		switch p.Verdict {
+		case loop.Run:
+			var object map[string]any
+			if err := json.Unmarshal(p.Arguments, &object); err != nil || object == nil {
+				t.Fatalf("%q runs with %q: %v", raw, p.Arguments, err)
+			}
+			if v := p.Entry.Schema.Validate(p.Arguments); v != nil {
+				t.Fatalf("%q runs with violations %v", raw, v)
+			}
+		case loop.Tell:
+			if p.Arguments != nil || !json.Valid([]byte(p.Answer)) || !utf8.ValidString(p.Answer) {
+				t.Fatalf("%q is answered with %q", raw, p.Answer)
+			}
+		default:
+			if p.Owner != tool.Client {
+				t.Fatalf("%+v", p.CallPrepared)
+			}
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -22,16 +23,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
-	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
 // Options are what the environment gives. Env and Log are required.
 type Options struct {
-	Env     config.Environment
-	Log     *slog.Logger
-	Journal run.Journal // nil = in memory
+	Env config.Environment
+	Log *slog.Logger
+
+	// Watch may put itself before the journal of runs, to see what is written;
+	// nil = nobody watches.
+	Watch func(run.Journal) run.Journal
 }
 
 // App is a whole gateway. Close it.
@@ -43,6 +47,7 @@ type App struct {
 	keys    *config.Secrets
 
 	listener   net.Listener
+	store      *sqlite.Store
 	local      locals
 	pool       *pool
 	catalog    *catalog.Catalog
@@ -66,6 +71,10 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.keys, err = a.config.Resolve(ctx, a.secrets); err != nil {
 		return err
 	}
+	path := filepath.Join(a.config.Data, databaseFile)
+	if a.store, err = sqlite.Open(ctx, sqlite.Options{Path: path, Log: a.log}); err != nil {
+		return err
+	}
 	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -75,10 +84,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
-	store := &tmpStore{}
 	a.pool = newPool(a.out, a.secrets, a.log)
 	directory := &Directory{
-		store: store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
+		store: a.store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
 		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog, log: a.log,
 	}
 	if err := newDirectory(ctx, directory); err != nil {
@@ -86,15 +94,15 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	a.heartbeats = sse.NewHeartbeats(0)
 	a.heartbeats.Start()
-	journal := o.Journal
-	if journal == nil {
-		journal = &memory.Journal{}
+	journal := run.Journal(a.store)
+	if o.Watch != nil {
+		journal = o.Watch(journal)
 	}
-	runner := run.New(run.Options{Catalog: a.catalog, Journal: journal, Handovers: &memory.Handovers{}, Log: a.log})
+	runner := run.New(run.Options{Catalog: a.catalog, Journal: journal, Handovers: a.store, Log: a.log})
 	a.api = httpd.New(httpd.Options{
 		Directory: directory,
 		Admin: admin.New(admin.Options{
-			Store: store, Directory: directory, Reader: reader{a.config.MaxRoundsCap}, Log: a.log,
+			Store: a.store, Directory: directory, Reader: reader{a.config.MaxRoundsCap}, Log: a.log,
 			NewKey: func() string { return id.New("tp_") },
 		}),
 		Chat: chat.New(chat.Options{
@@ -137,6 +145,12 @@ func (a *App) Close() {
 		a.pool.close()
 	}
 	a.local.stop()
+	if a.store != nil {
+		if err := a.store.Close(); err != nil {
+			a.log.Error("closing the store", "error", err)
+		}
+		a.store = nil
+	}
 	if a.out != nil {
 		a.out.CloseIdleConnections()
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,7 +20,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -57,11 +57,19 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	if err != nil {
 		return err
 	}
-	c, key, err := demoConfig(p.Env, freeAddress(listen), mcpURL)
+	data, err := os.MkdirTemp("", "turnpike-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer os.RemoveAll(data)
+	c, key, err := demoConfig(p.Env, freeAddress(listen), data, mcpURL)
 	if err != nil {
 		return err
 	}
-	a, err := New(ctx, c, Options{Env: p.Env, Log: log, Journal: &narrator{Journal: &memory.Journal{}, out: p.Stdout, tellers: map[string]*teller{}}})
+	watch := func(j run.Journal) run.Journal {
+		return &narrator{Journal: j, out: p.Stdout, tellers: map[string]*teller{}}
+	}
+	a, err := New(ctx, c, Options{Env: p.Env, Log: log, Watch: watch})
 	if err != nil {
 		return err
 	}
@@ -83,16 +91,17 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 
 // demoConfig is the configuration of the demo; the outbound policy lets it
 // reach the one address of its own MCP server.
-func demoConfig(env config.Environment, listen, mcpURL string) (*config.Config, string, error) {
+func demoConfig(env config.Environment, listen, data, mcpURL string) (*config.Config, string, error) {
 	c, err := config.Parse("demo", []byte(fmt.Sprintf(`
 listen: %q
+data: %q
 providers: [{name: demo, kind: demo, models: [demo]}]
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.1/32]}}
 orgs:
   - id: default
     features: [mcp_outbound]
     mcp_servers: [{name: demo-tools, url: %q, trust: true}]
-`, listen, mcpURL)), env)
+`, listen, data, mcpURL)), env)
 	if err != nil {
 		return nil, "", err
 	}

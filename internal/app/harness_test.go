@@ -49,7 +49,14 @@ func noLeaks(t *testing.T) {
 // MustRun boots the whole gateway from a configuration.
 func MustRun(t *testing.T, yaml string) *gateway {
 	t.Helper()
-	env := func(name string) (string, bool) { v, ok := environment()[name]; return v, ok }
+	data := t.TempDir()
+	env := func(name string) (string, bool) {
+		if name == "TURNPIKE_DATA" {
+			return data, true
+		}
+		v, ok := environment()[name]
+		return v, ok
+	}
 	c, err := config.Parse("test.yaml", []byte(yaml), env)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, yaml)

@@ -15,8 +15,8 @@ import (
 
 // The bounds of a Journal. A run that is running is never dropped.
 const (
-	MaxRuns     = 1024      // runs
-	MaxRowBytes = 256 << 20 // bytes of the bodies of all runs together
+	MaxRuns     = 1024     // runs
+	MaxRowBytes = 64 << 20 // bytes of the bodies of all runs together
 )
 
 // Journal is a run.Journal and a run.Archive. The zero value is ready to use.

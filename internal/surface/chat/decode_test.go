@@ -90,7 +90,7 @@ func TestToolChoices(t *testing.T) {
 // A body of very many members must not take very long: it is one client's, and
 // the processor is everybody's.
 func TestManyMembersAreDecodedInReasonableTime(t *testing.T) {
-	const n = 100_000
+	const n = 20_000
 	for name, member := range map[string]func(i int) string{
 		"different": func(i int) string { return fmt.Sprintf(`"k%07d":1,`, i) },
 		"the same":  func(int) string { return `"k":1,` },
@@ -108,7 +108,7 @@ func TestManyMembersAreDecodedInReasonableTime(t *testing.T) {
 			if err != nil && !errors.As(err, &f) {
 				t.Error(err)
 			}
-			if took := time.Since(begin); took > 2*time.Second {
+			if took := time.Since(begin); took > time.Second {
 				t.Errorf("%d members of %d bytes took %v", n, b.Len(), took)
 			}
 		})

@@ -46,7 +46,9 @@ func (r *teller) Run(ctx context.Context, req *run.Request, sink run.Sink) error
 	return nil
 }
 
-func begun() event.Event { return event.Started{RunID: "run_1", Model: "m", At: time.Unix(1700000000, 0)} }
+func begun() event.Event {
+	return event.Started{RunID: "run_1", Model: "m", At: time.Unix(1700000000, 0)}
+}
 
 // serve answers a body with what the runner tells, for an org whose loop is on.
 func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats) *httptest.ResponseRecorder {

@@ -1,0 +1,171 @@
+package httpd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestBearer(t *testing.T) {
+	for header, want := range map[string]string{
+		"Bearer k": "k", "bearer k": "k", "BEARER  k ": "k", "Bearer a b": "a b",
+		"": "", "k": "", "Bearer": "", "Bearer ": "", "Basic k": "", "Bearerk": "",
+	} {
+		got, err := bearer(header)
+		if got != want && err == nil || (err != nil) != (want == "") {
+			t.Errorf("%q is the key %q (%v), want %q", header, got, err, want)
+		}
+	}
+}
+
+// started serves h as Serve does the routes, and returns where and how to stop.
+func started(t *testing.T, h http.HandlerFunc) (url string, stop func() error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &API{mux: http.NewServeMux()}
+	a.mux.HandleFunc("GET /readyz", a.readyz)
+	a.mux.HandleFunc("/", h)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(ctx, l, slog.New(slog.DiscardHandler)) }()
+	return "http://" + l.Addr().String(), func() error { cancel(); return <-served }
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
+
+func TestAnAPIIsReadyOnlyWhileItServes(t *testing.T) {
+	a := &API{}
+	for _, ready := range []bool{false, true, false} {
+		a.SetReady(ready)
+		w := &recorder{header: http.Header{}}
+		a.readyz(w, nil)
+		if (w.status == 200) != ready || (w.status == 503) == ready {
+			t.Errorf("ready %t: status %d", ready, w.status)
+		}
+	}
+	url, stop := started(t, func(http.ResponseWriter, *http.Request) {})
+	if status, _ := get(t, url+"/readyz"); status != 200 {
+		t.Errorf("status %d while serving", status)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if status, _ := get(t, url+"/readyz"); status != 0 {
+		t.Errorf("status %d after the end", status)
+	}
+}
+
+type recorder struct {
+	header http.Header
+	status int
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) Write(p []byte) (int, error) { return len(p), nil }
+func (r *recorder) WriteHeader(status int)      { r.status = status }
+
+func TestARequestThatIsUnderWayIsFinished(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	url, stop := started(t, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-release
+		fmt.Fprint(w, "whole", r.Context().Err())
+	})
+	got := make(chan string, 1)
+	go func() {
+		_, body := get(t, url+"/x")
+		got <- body
+	}()
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for { // until nobody listens any more
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	close(release)
+	if body := <-got; body != "whole<nil>" {
+		t.Errorf("the client got %q", body)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeSaysWhyItCouldNot(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	a := &API{mux: http.NewServeMux()}
+	if err := a.Serve(t.Context(), l, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("no error on a listener that is closed")
+	}
+}
+
+func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
+	url, stop := started(t, func(http.ResponseWriter, *http.Request) {})
+	r, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Long", strings.Repeat("x", 80<<10))
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client without a key that declares a body and never sends it gets its answer
+// and holds nothing.
+func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
+	url, stop := started(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	fmt.Fprint(conn, "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+	buf := make([]byte, 12)
+	if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "HTTP/1.1 401" {
+		t.Errorf("within two seconds came %q (%v)", buf, err)
+	}
+	_ = conn.Close()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

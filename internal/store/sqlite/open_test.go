@@ -1,0 +1,227 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func TestOpenMakesAFileForItsOwnerOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data", "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]fs.FileMode{"": 0o700, "turnpike.db": 0o600, "turnpike.db-wal": 0o600, "turnpike.db-shm": 0o600, "turnpike.db.lock": 0o600}
+	for name, mode := range want {
+		info, err := os.Stat(filepath.Join(filepath.Dir(path), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != mode {
+			t.Errorf("%q has the mode %v, want %v", name, info.Mode().Perm(), mode)
+		}
+	}
+}
+
+func TestOpenClosesAFileThatOthersCouldRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	openStore(t, Options{Path: path})
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the mode is %v", info.Mode().Perm())
+	}
+}
+
+func TestAnyNameOfAFileWorks(t *testing.T) {
+	for _, name := range []string{"with space", "a?mode=memory", "100%", "a#b", "ü", ":memory:"} {
+		path := filepath.Join(t.TempDir(), name)
+		s := openStore(t, Options{Path: path})
+		if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+			t.Errorf("%s is not the file: %v", name, err)
+		}
+	}
+}
+
+func TestTheConnectionThatWritesIsSetUpAsPromised(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	want := map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "auto_vacuum": "2"}
+	err := s.writer.perform(t.Context(), func(tx *tx) error {
+		for name, value := range want {
+			var got string
+			if err := tx.get("PRAGMA "+name, nil, &got); err != nil {
+				return err
+			}
+			if got != value {
+				t.Errorf("%s is %s, want %s", name, got, value)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.ExecContext(t.Context(), `DELETE FROM orgs`); err == nil {
+		t.Error("a connection for reading has written")
+	}
+}
+
+func TestOneProcessHasTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrLocked) {
+		t.Errorf("the second got %v, want ErrLocked", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	openStore(t, Options{Path: path})
+}
+
+func TestAStoreThatIsClosedRefusesWrites(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+}
+
+func TestOpenRefusesWhatIsNoStore(t *testing.T) {
+	if _, err := Open(t.Context(), Options{}); err == nil {
+		t.Error("a store without a path was opened")
+	}
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	if err := os.WriteFile(path, []byte("this is a text file and it is no database, whatever its name says"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Path: path}); err == nil {
+		t.Error("a text file was opened")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	openStore(t, Options{Path: path}) // the failure has left no lock behind
+}
+
+func TestAReaderReadsWhileTheGatewayRuns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	begin(t, s, "a", "r")
+	r := openReader(t, path)
+	story, err := r.Load(t.Context(), "a", "r")
+	if err != nil || story.Summary.Status != run.Running || len(story.Facts) != 1 {
+		t.Fatalf("got %+v, %v", story, err)
+	}
+	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
+		t.Fatal(err)
+	}
+	if story, err = r.Load(t.Context(), "a", "r"); err != nil || len(story.Facts) != 2 {
+		t.Fatalf("got %+v, %v", story, err)
+	}
+}
+
+func TestAReaderReadsWhatAGatewayHasLeft(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s, "a", "r")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := openReader(t, path)
+	runs, err := r.Runs(t.Context(), "a", "", 10)
+	if err != nil || len(runs) != 1 {
+		t.Errorf("got %+v, %v", runs, err)
+	}
+	orgs, err := r.Orgs(t.Context())
+	if err != nil || len(orgs) != 1 {
+		t.Errorf("got %+v, %v", orgs, err)
+	}
+}
+
+func TestAReaderNeedsAFileAndMakesNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	if _, err := OpenReader(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want fs.ErrNotExist", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("there is a file now")
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenReader(t.Context(), path); !errors.Is(err, ErrSchema) {
+		t.Errorf("got %v for an empty file, want ErrSchema", err)
+	}
+}
+
+func TestAFileOfALaterVersionIsRefusedWithBothNumbers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	err := s.writer.perform(t.Context(), func(tx *tx) error {
+		_, err := tx.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func(context.Context) error{
+		"Open":       func(ctx context.Context) error { _, err := Open(ctx, Options{Path: path}); return err },
+		"OpenReader": func(ctx context.Context) error { _, err := OpenReader(ctx, path); return err },
+	} {
+		var version *SchemaError
+		if err := open(t.Context()); !errors.As(err, &version) || !errors.Is(err, ErrSchema) || version.Found != 99 || version.Known != 1 {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func openReader(t *testing.T, path string) *Reader {
+	t.Helper()
+	r, err := OpenReader(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// begin opens a run's journal.
+func begin(t testing.TB, s *Store, orgID, runID string) {
+	t.Helper()
+	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: orgID, RunID: runID}}}}
+	if err := s.Append(t.Context(), run.Lease{Org: orgID, RunID: runID, Epoch: 1}, 0, batch); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,241 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func TestAGroupIsWhatHasComeTogether(t *testing.T) {
+	waited, loose := &write{waits: true}, &write{}
+	for name, c := range map[string]struct {
+		first *write
+		queue []*write
+		size  int
+		took  time.Duration
+	}{
+		"a write that somebody waits for leaves at once":           {waited, nil, 1, 0},
+		"and takes along what is there":                            {waited, []*write{loose, waited, loose}, 4, 0},
+		"a write that nobody waits for stays open for others":      {loose, nil, 1, linger},
+		"until somebody comes who waits":                           {loose, []*write{loose, waited}, 3, 0},
+		"a group has at most a hundred writes":                     {loose, repeat(loose, 150), maxGroup, 0},
+		"also if somebody waits for some of them":                  {waited, repeat(waited, 150), maxGroup, 0},
+		"a group that nobody waits for does not wait for the next": {loose, repeat(loose, 10), 11, linger},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &writer{queue: make(chan *write, maxQueue)}
+				for _, one := range c.queue {
+					w.queue <- one
+				}
+				began := time.Now()
+				group := w.collect(c.first)
+				if len(group) != c.size || time.Since(began) != c.took {
+					t.Errorf("%d writes after %v, want %d after %v", len(group), time.Since(began), c.size, c.took)
+				}
+			})
+		})
+	}
+}
+
+func TestAClosedQueueEndsAGroup(t *testing.T) {
+	w := &writer{queue: make(chan *write, 1)}
+	w.queue <- &write{}
+	close(w.queue)
+	if group := w.collect(&write{}); len(group) != 2 {
+		t.Errorf("%d writes, want 2", len(group))
+	}
+}
+
+func repeat(one *write, n int) []*write {
+	out := make([]*write, n)
+	for i := range out {
+		out[i] = one
+	}
+	return out
+}
+
+// hold keeps the writer busy until the returned function is called.
+func hold(t *testing.T, s *Store) (release func()) {
+	t.Helper()
+	busy, free := make(chan struct{}), make(chan struct{})
+	one := &write{do: func(*tx) error {
+		close(busy)
+		<-free
+		return nil
+	}}
+	if err := s.writer.submit(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	<-busy
+	return func() { close(free) }
+}
+
+func TestAWriteThatFailsLeavesItsNeighboursAlone(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	release := hold(t, s)
+	group := make([]*write, 5)
+	for i := range group {
+		group[i] = &write{do: func(tx *tx) error {
+			if _, err := tx.exec(`INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES (?, 'null', '{}', 0, 0)`, fmt.Sprint(i)); err != nil {
+				return err
+			}
+			if i == 2 {
+				return errors.New("no")
+			}
+			return nil
+		}}
+		if err := s.writer.submit(t.Context(), group[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release()
+	for i, one := range group {
+		if err := one.wait(t.Context()); (err != nil) != (i == 2) {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	orgs, err := s.Orgs(t.Context())
+	if err != nil || len(orgs) != 4 {
+		t.Errorf("got %+v, %v: want all but the third", orgs, err)
+	}
+}
+
+func TestACallerWhoseContextEndsDoesNotWaitForTheDisk(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	begin(t, s, "a", "r")
+	release := hold(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	if err := s.Append(ctx, run.Lease{Org: "a", RunID: "r"}, 1, batch); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the end of the context", err)
+	}
+	release()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFullQueueBlocksAndLosesNothing(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	release := hold(t, s)
+	nothing := func(*tx) error { return nil }
+	for range maxQueue - 1 { // one is in hand
+		if err := s.writer.submit(t.Context(), &write{do: nothing}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.writer.submit(ctx, &write{do: nothing}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want to wait for room until the context ends", err)
+	}
+	release()
+	if err := s.writer.perform(t.Context(), nothing); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFullDiskIsAnErrorOfTheStoreAndNothingIsHalfStored(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Log: slog.New(slog.DiscardHandler)})
+	begin(t, s, "a", "r")
+	limit(t, s, "1")
+	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
+	big := run.Batch{
+		Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "big"}}},
+		Rows:  []run.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
+	}
+	if err := s.Append(t.Context(), lease, 1, big); err != nil {
+		t.Fatal(err) // nobody waits, so nobody knows yet
+	}
+	next := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, At: 3, Body: loop.InputAdded{ItemsRef: "next"}}}}
+	var failure *Error
+	if err := s.Append(t.Context(), lease, 2, next); !errors.As(err, &failure) || failure.Op != "append" {
+		t.Fatalf("got %v, want an *Error of append", err)
+	}
+	story, err := s.Load(t.Context(), "a", "r")
+	if err != nil || len(story.Facts) != 1 || len(story.Rows) != 0 {
+		t.Fatalf("got %+v, %v: want what was there before", story, err)
+	}
+	limit(t, s, "1000000")
+	big.Sync = true
+	if err := s.Append(t.Context(), lease, 1, big); err != nil {
+		t.Errorf("there is room again, and yet: %v", err)
+	}
+}
+
+// limit sets how many pages the file may have; less than it has stops it from
+// growing.
+func limit(t *testing.T, s *Store, pages string) {
+	t.Helper()
+	err := s.writer.perform(t.Context(), func(tx *tx) error {
+		var n int
+		return tx.get(`PRAGMA max_page_count = `+pages, nil, &n)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheTableOfHeadsStaysWithinItsBound(t *testing.T) {
+	var table heads
+	pending := &write{done: make(chan struct{})}
+	for i := range maxHeads + 10 {
+		h := table.lock(runKey{"a", fmt.Sprint(i)})
+		if i == 0 {
+			h.pending = []*write{pending}
+		}
+		h.mu.Unlock()
+	}
+	if n := len(table.byRun); n > 20 {
+		t.Errorf("%d heads are left, want those since the sweep", n)
+	}
+	if h := table.byRun[runKey{"a", "0"}]; h == nil || h.gone {
+		t.Error("a head with something in the queue was forgotten")
+	}
+}
+
+func TestARunThatHasEndedIsForgottenAndFoundAgain(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	begin(t, s, "a", "r")
+	if len(s.heads.byRun) != 1 {
+		t.Fatalf("%d heads, want that of the run", len(s.heads.byRun))
+	}
+	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
+	if err := s.Append(t.Context(), lease, 1, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.Parked{}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.heads.byRun) != 0 {
+		t.Errorf("%d heads, want none: the run waits", len(s.heads.byRun))
+	}
+	if err := s.Append(t.Context(), lease, 2, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, Body: loop.Resumed{}}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheNamesOfStoredSettingsStay(t *testing.T) {
+	text, _ := encode(org.Runtime{})
+	want := []string{
+		"MaxRounds", "MaxCalls", "Deadline", "Concurrency", "StreamMode", "ToolParallelism", "CatalogTTL",
+		"ToolResultMaxBytes", "ToolArgValidation", "ToolErrorMode", "OnLimit", "DoomLoop",
+	}
+	var got map[string]any
+	if err := (asJSON{&got}).Scan(text); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range want {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s is gone: whoever renames a setting writes a migration of orgs.runtime", name)
+		}
+	}
+}

@@ -84,7 +84,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
-	a.pool = newPool(a.out, a.secrets, a.log)
+	a.pool = newPool(a.out, a.secrets, a.log, a.catalog.Forget)
 	directory := &Directory{
 		store: a.store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
 		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog, log: a.log,
@@ -106,7 +106,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 			NewKey: func() string { return id.New("tp_") },
 		}),
 		Chat: chat.New(chat.Options{
-			Runner: runner, Router: route.New(providers), Heartbeats: a.heartbeats, Log: a.log,
+			Runner: runner, Router: route.New(providers), Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
 			MaxRoundsCap: a.config.MaxRoundsCap,
 		}),
 	})

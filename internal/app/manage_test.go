@@ -287,3 +287,29 @@ func TestAnOrgHasSoManyRunsAtATime(t *testing.T) { // B07
 		t.Errorf("a run afterwards got %d: %s", a.status, a.body)
 	}
 }
+
+func TestModelsSayWhichToolsTheGatewayAdds(t *testing.T) { // D25
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo, "other": echo})
+	d := manage(MustRun(t, site{upstream: "http://127.0.0.1:9", servers: []string{
+		server("up", tools.URL), server("down", "http://127.0.0.1:9/mcp"),
+	}}.yaml()))
+	var list struct {
+		Data []struct {
+			ID        string
+			Available bool `json:"tools_available"`
+			Tools     int  `json:"mcp_tools_count"`
+			Servers   int  `json:"mcp_servers_connected"`
+		}
+	}
+	if err := json.Unmarshal(d.send("GET", "/v1/models", nil).body, &list); err != nil {
+		t.Fatal(err)
+	}
+	if m := list.Data[0]; len(list.Data) != 1 || m.ID != "m" || !m.Available || m.Tools != 2 || m.Servers != 1 {
+		t.Errorf("models %+v", list)
+	}
+	status := d.do("GET", "/api/mcp-servers/down", "owner-key", "", 200)["status"].(map[string]any)
+	if status["state"] != "failed" || status["error"] == nil {
+		t.Errorf("the server that is down has the status %v", status)
+	}
+}

@@ -24,7 +24,8 @@ type pool struct {
 	out     *egress.Egress
 	secrets *secret.Resolver
 	log     *slog.Logger
-	linger  time.Duration // how long a replaced client lives on
+	changed func(orgID string) // a server's tools have changed
+	linger  time.Duration      // how long a replaced client lives on
 
 	mu      sync.Mutex
 	clients map[string]map[string]*pooled // by org and server
@@ -37,9 +38,9 @@ type pooled struct {
 	client *mcptool.Client
 }
 
-func newPool(out *egress.Egress, secrets *secret.Resolver, log *slog.Logger) *pool {
+func newPool(out *egress.Egress, secrets *secret.Resolver, log *slog.Logger, changed func(orgID string)) *pool {
 	return &pool{
-		out: out, secrets: secrets, log: log, linger: 5 * time.Minute,
+		out: out, secrets: secrets, log: log, changed: changed, linger: 5 * time.Minute,
 		clients: map[string]map[string]*pooled{}, retired: map[*mcptool.Client]*time.Timer{},
 	}
 }
@@ -91,7 +92,9 @@ func (p *pool) connect(s org.MCPServer) *mcptool.Client {
 		retries = -1
 	}
 	return mcptool.New(mcptool.Server{
-		Name: s.Name, URL: s.URL, Headers: p.headers(s), Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
+		Name: s.Name, URL: s.URL, Command: s.Command, Env: p.environment(s), Headers: p.headers(s),
+		Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
+		OnListChanged: func() { p.changed(s.Org) },
 	}, p.out.Guarded(egress.GuardedOptions{}), p.log.With("org", s.Org))
 }
 
@@ -102,19 +105,37 @@ func (p *pool) headers(s org.MCPServer) func(context.Context) (http.Header, erro
 	}
 	return func(ctx context.Context) (http.Header, error) {
 		out := make(http.Header, len(s.Headers))
-		for name, text := range s.Headers {
-			reference, err := secret.Parse(text)
-			if err != nil {
-				return nil, err
-			}
-			value, err := p.secrets.Resolve(ctx, reference)
-			if err != nil {
-				return nil, err
-			}
-			out.Set(name, value.Reveal())
-		}
-		return out, nil
+		err := p.resolve(ctx, s.Headers, out.Set)
+		return out, err
 	}
+}
+
+// environment returns what looks the variables of a server's program up.
+func (p *pool) environment(s org.MCPServer) func(context.Context) (map[string]string, error) {
+	if len(s.Env) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) (map[string]string, error) {
+		out := make(map[string]string, len(s.Env))
+		err := p.resolve(ctx, s.Env, func(name, value string) { out[name] = value })
+		return out, err
+	}
+}
+
+// resolve looks up what the texts refer to.
+func (p *pool) resolve(ctx context.Context, texts map[string]string, set func(name, value string)) error {
+	for name, text := range texts {
+		reference, err := secret.Parse(text)
+		if err != nil {
+			return err
+		}
+		value, err := p.secrets.Resolve(ctx, reference)
+		if err != nil {
+			return err
+		}
+		set(name, value.Reveal())
+	}
+	return nil
 }
 
 // retire closes the client after a while. The caller holds mu.
@@ -134,9 +155,10 @@ func (p *pool) status(orgID, name string) admin.ServerStatus {
 	c := p.clients[orgID][name]
 	p.mu.Unlock()
 	if c == nil {
-		return admin.ServerStatus{State: "unknown"}
+		return admin.ServerStatus{State: string(mcptool.Unknown)}
 	}
-	return admin.ServerStatus{State: "unknown"}
+	s := c.client.Status()
+	return admin.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
 }
 
 // close closes every client.

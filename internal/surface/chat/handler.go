@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
@@ -33,6 +34,7 @@ type Options struct {
 
 	Runner     Runner
 	Router     *route.Router
+	Catalog    *catalog.Catalog
 	Heartbeats *sse.Heartbeats
 	Log        *slog.Logger
 }

@@ -20,7 +20,8 @@ type client struct {
 	sent    http.Header // the header as it was when the status left
 	pieces  []piece
 	flushes int
-	room    int // how many pieces it takes before its connection breaks; 0 = all
+	room    int         // how many pieces it takes before its connection breaks; 0 = all
+	left    func() bool // it has closed its connection
 }
 
 type piece struct {
@@ -33,7 +34,7 @@ func (c *client) Header() http.Header { return c.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (c *client) WriteHeader(status int) {
-	if c.status == 0 {
+	if c.status == 0 && !c.left() {
 		c.status, c.sent = status, c.header.Clone()
 	}
 }
@@ -41,7 +42,7 @@ func (c *client) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (c *client) Write(p []byte) (int, error) {
 	c.WriteHeader(http.StatusOK)
-	if c.room > 0 && len(c.pieces) == c.room {
+	if c.left() || c.room > 0 && len(c.pieces) == c.room {
 		return 0, errors.New("broken pipe")
 	}
 	c.pieces = append(c.pieces, piece{time.Now(), bytes.Clone(p)})
@@ -65,7 +66,10 @@ func (c *client) streamed() bool { return c.sent.Get("Content-Type") == "text/ev
 // golden is the answer as a story shows it: a stream byte for byte, everything
 // else with its status and header.
 func (c *client) golden() string {
-	if c.streamed() {
+	switch {
+	case c.status == 0:
+		return "nothing: the client has left\n"
+	case c.streamed():
 		return c.body()
 	}
 	var b strings.Builder

@@ -30,11 +30,13 @@
 //	max_rounds_cap N          the operator's own
 //	role ROLE                 of the caller; default member
 //	server NAME words         a server, in configuration order; the words are down, required,
-//	                          naming=HOW, prefix=P, tools=A,B and polling=A,B
+//	                          blocked=REASON, naming=HOW, prefix=P, tools=A,B and polling=A,B
 //	leave DURATION            the client leaves so long after its request
 //	unplug N                  the connection takes N frames and no more
 //	second_principal NAME     who sends the second request
 //	differ WHY                stream and JSON end differently here, and why that is right
+//	open WHY                  the goldens are written by hand and say what should come; the story
+//	                          is skipped as long as something else does, and fails afterwards
 //
 // The words of a tool are read (it only reads), server=NAME, after DURATION,
 // hang and panic. Its result is a text, or "error TEXT" (the tool's own failure),

@@ -3,7 +3,6 @@ package surfacetest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -82,9 +81,7 @@ func (st *stage) build() (stop func()) {
 	s := st.story
 	for _, v := range s.servers {
 		src := turnpiketest.NewSource(v.tools...)
-		if v.down {
-			src.Fail(errors.New("connection refused"))
-		}
+		src.Fail(v.fails)
 		v.Source = source{src}
 		st.servers = append(st.servers, v.Server)
 	}
@@ -127,12 +124,30 @@ func (st *stage) request(t *testing.T, f form, name, principal string) performan
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
 	st.tap.events, st.tap.begin = nil, time.Now()
 	c := &client{header: http.Header{}, room: st.story.unplug}
+	c.left = func() bool { return ctx.Err() != nil }
 	st.handler.Serve(c, r, run.Caller{
 		Org:       &org.Org{ID: "acme", MCPOutbound: true, Runtime: st.story.runtime},
 		Principal: org.Principal{ID: principal, Role: st.story.role},
 		Servers:   st.servers,
 	})
-	return performance{answer: c, events: st.tap.events, prompts: st.prompts(), facts: st.journal.Facts("acme", st.tap.runID())}
+	facts, err := st.facts()
+	if err != nil {
+		t.Errorf("the journal of the %s: %v", name, err)
+	}
+	return performance{answer: c, events: st.tap.events, prompts: st.prompts(), facts: facts}
+}
+
+// facts are those of the latest request's run; none if there was no run.
+func (st *stage) facts() ([]loop.Fact, error) {
+	id := st.tap.runID()
+	if id == "" {
+		return nil, nil
+	}
+	told, err := st.journal.Load(context.Background(), "acme", id)
+	if err != nil {
+		return nil, err
+	}
+	return told.Facts, nil
 }
 
 // requestBody is the story's members on top of the ones that every request has.

@@ -33,9 +33,26 @@ func TestStories(t *testing.T) {
 				}
 				parts = append(parts, goldens([]string{"", "second "}[i], whole[i], streamed[i])...)
 			}
-			turnpiketest.Golden(t, s.path, s.with(parts, isGolden).format())
+			got := s.with(parts, isGolden).format()
+			if s.open != "" {
+				stillOpen(t, s, string(got))
+				return
+			}
+			turnpiketest.Golden(t, s.path, got)
 		})
 	}
+}
+
+// stillOpen holds a story that is known to go wrong against goldens that were
+// written by hand. The day it goes right, its mark must go.
+func stillOpen(t *testing.T, s *story, got string) {
+	t.Helper()
+	d := turnpiketest.Diff(string(s.format()), got)
+	if d == "" {
+		t.Errorf("%s goes right now: take the line \"open\" out of its state", s.path)
+		return
+	}
+	t.Skipf("open: %s\n%s", s.open, d)
 }
 
 // goldens are what a story shows of one request.

@@ -28,12 +28,13 @@ type story struct {
 	unplug    int           // 0 = the connection lasts
 	principal string        // of the second request
 	differ    string        // why stream and JSON end differently
+	open      string        // what is still wrong: the goldens are what should come
 }
 
 // server is a tool source of the story's org.
 type server struct {
 	catalog.Server
-	down  bool
+	fails error // of discovery
 	tools []turnpiketest.Tool
 }
 
@@ -129,6 +130,8 @@ func (s *story) set(key, value string) error {
 		s.principal = value
 	case "differ":
 		s.differ = value
+	case "open":
+		s.open = value
 	default:
 		return errors.New("unknown key")
 	}
@@ -159,7 +162,9 @@ func (s *story) setServer(fields []string) error {
 		word, value, _ := strings.Cut(f, "=")
 		switch word {
 		case "down":
-			v.down = true
+			v.fails = errors.New("connection refused")
+		case "blocked":
+			v.fails = blocked{value, "10.0.0.7"}
 		case "required":
 			v.Required = true
 		case "naming":

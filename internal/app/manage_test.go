@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -291,8 +292,10 @@ func TestAnOrgHasSoManyRunsAtATime(t *testing.T) { // B07
 func TestModelsSayWhichToolsTheGatewayAdds(t *testing.T) { // D25
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo, "other": echo})
+	gone := httptest.NewServer(nil)
+	gone.Close()
 	d := manage(MustRun(t, site{upstream: "http://127.0.0.1:9", servers: []string{
-		server("up", tools.URL), server("down", "http://127.0.0.1:9/mcp"),
+		server("up", tools.URL), server("down", gone.URL+"/mcp"),
 	}}.yaml()))
 	var list struct {
 		Data []struct {

@@ -44,7 +44,7 @@ Begin with:
 	root.SetArgs(p.Args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), configCommand(p), versionCommand())
+	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), mcpCommand(p), configCommand(p), versionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		printError(p.Stderr, err)
 		return 1

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -69,7 +70,18 @@ func (t *teller) tell(f loop.Fact) {
 }
 
 func (t *teller) line(left, middle, format string, args ...any) {
-	fmt.Fprintf(t.out, "%-10s %-8s %s\n", left, middle, fmt.Sprintf(format, args...))
+	fmt.Fprintf(t.out, "%-10s %-8s %s\n", left, printable(middle), printable(fmt.Sprintf(format, args...)))
+}
+
+// printable takes what would command a terminal out of a text that models,
+// tools and servers have written.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
 }
 
 func statusOf(status int) string {

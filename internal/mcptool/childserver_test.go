@@ -148,10 +148,12 @@ func (r *rawChild) call(id json.RawMessage, tool string) {
 	switch tool {
 	case "pid":
 		r.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%d"}]}}`, id, os.Getpid())
-	case "late": // answered with the next call
+	case "late": // answered with the call of good
 		r.late = append(r.late, bytes.Clone(id))
+		note("late")
 		return
 	case "hang":
+		note("hang")
 		return
 	case "huge": // the id comes last, as some servers write it
 		r.say(`{"result":{"content":[{"type":"text","text":"%s"}]},"jsonrpc":"2.0","id":%s}`, strings.Repeat("h", maxAnswer), id)
@@ -182,12 +184,11 @@ func (r *rawChild) call(id json.RawMessage, tool string) {
 		r.say(`{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`)
 		r.say(good, id)
 	default:
-		r.say(good, id)
+		for _, id := range append(r.late, id) {
+			r.say(good, id)
+		}
+		r.late = nil
 	}
-	for _, id := range r.late {
-		r.say(good, id)
-	}
-	r.late = nil
 }
 
 func (r *rawChild) say(format string, a ...any) {

@@ -203,3 +203,15 @@ func textOf(r tool.Result) string {
 	}
 	return out
 }
+
+// until waits for something that no channel tells about.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !f(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not so after 20 s", what)
+		}
+	}
+}

@@ -55,13 +55,13 @@ func alive(pid int) bool {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); alive(pid); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d is still there", pid)
-		}
-	}
+	until(t, fmt.Sprintf("process %d has ended", pid), func() bool { return !alive(pid) })
+}
+
+// arrived waits until a child has made a note.
+func arrived(t *testing.T, notes func() []string, what string) {
+	t.Helper()
+	until(t, what+" has arrived", func() bool { return slices.Contains(notes(), what) })
 }
 
 func TestAStdioServerListsAndIsCalled(t *testing.T) { // D16
@@ -145,17 +145,14 @@ func TestACallThatMayBeRepeatedSurvivesTheDeathOfItsServer(t *testing.T) { // D1
 }
 
 func TestAStdioServerKilledFromOutsideIsBackForTheNextCall(t *testing.T) {
-	c, _ := childClient(t, "raw")
+	c, notes := childClient(t, "raw")
 	hung := make(chan tool.Result, 1)
 	pid := pidOf(t, c)
 	go func() {
 		r, _ := named(c, "hang").Call(t.Context(), toolCall())
 		hung <- r
 	}()
-	ask(t, c, "good")
-	for c.currentPending() == 0 { // until the call has arrived
-		ask(t, c, "good")
-	}
+	arrived(t, notes, "hang")
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -171,19 +168,6 @@ func TestAStdioServerKilledFromOutsideIsBackForTheNextCall(t *testing.T) {
 	if s := c.Status(); s.State != Connected || s.Error != "" {
 		t.Errorf("status %+v", s)
 	}
-}
-
-// currentPending returns how many requests wait in the session's link.
-func (c *Client) currentPending() int {
-	c.mu.Lock()
-	s := c.current
-	c.mu.Unlock()
-	if s == nil || s.link == nil {
-		return 0
-	}
-	s.link.mu.Lock()
-	defer s.link.mu.Unlock()
-	return len(s.link.pending)
 }
 
 func TestAHostileStdioServerFailsItsOwnCall(t *testing.T) { // D16
@@ -204,13 +188,11 @@ func TestAHostileStdioServerFailsItsOwnCall(t *testing.T) { // D16
 	} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
-			c, _ := childClient(t, "raw")
+			c, notes := childClient(t, "raw")
 			pid := pidOf(t, c)
 			sibling := make(chan string, 1)
 			go func() { sibling <- textOf(ask(t, c, "late")) }()
-			for c.currentPending() == 0 {
-				ask(t, c, "pid")
-			}
+			arrived(t, notes, "late")
 			if tool == "hang" {
 				c.server.Timeout = time.Second
 			}
@@ -242,12 +224,8 @@ func TestGarbageBeforeTheProtocolIsSkipped(t *testing.T) {
 		t.Error(r)
 	}
 	ask(t, c, "asks")
-	for len(notes()) < 5 { // start, reply "p1", reply 2
-		ask(t, c, "good")
-	}
-	if got := notes(); !slices.Contains(got, `"p1"`) || !slices.Contains(got, "2") {
-		t.Errorf("the server's requests got %q", got)
-	}
+	arrived(t, notes, `"p1"`) // our answers to the server's requests
+	arrived(t, notes, "2")
 }
 
 func TestAStdioServerOfTheLatestRevisionOnly(t *testing.T) {
@@ -337,16 +315,14 @@ func TestNoProcessIsLeftBehind(t *testing.T) {
 	})
 	t.Run("a call under way", func(t *testing.T) {
 		t.Parallel()
-		c, _ := childClient(t, "raw")
+		c, notes := childClient(t, "raw")
 		pid := pidOf(t, c)
 		under := make(chan error, 1)
 		go func() {
 			_, err := named(c, "hang").Call(t.Context(), toolCall())
 			under <- err
 		}()
-		for c.currentPending() == 0 {
-			ask(t, c, "good")
-		}
+		arrived(t, notes, "hang")
 		_ = c.Close()
 		if err := <-under; !errors.Is(err, errClosed) || alive(pid) {
 			t.Errorf("%v, alive %v", err, alive(pid))
@@ -381,8 +357,7 @@ func TestNoProcessIsLeftBehind(t *testing.T) {
 }
 
 func TestACallThatIsGivenUpReturnsAtOnceOverStdio(t *testing.T) {
-	c, _ := childClient(t, "raw")
-	ask(t, c, "good")
+	c, notes := childClient(t, "raw")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	bye := errors.New("caller gone")
 	under := make(chan error, 1)
@@ -390,15 +365,19 @@ func TestACallThatIsGivenUpReturnsAtOnceOverStdio(t *testing.T) {
 		_, err := named(c, "hang").Call(ctx, toolCall())
 		under <- err
 	}()
-	for c.currentPending() == 0 {
-		ask(t, c, "good")
-	}
+	arrived(t, notes, "hang")
 	cancel(bye)
 	if err := <-under; !errors.Is(err, bye) {
 		t.Error(err)
 	}
-	for c.currentPending() > 0 { // forgotten, though never answered
-		ask(t, c, "good")
+	l := c.current.link
+	until(t, "the call is forgotten", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.pending) == 0
+	})
+	if r := ask(t, c, "good"); textOf(r) != "good" {
+		t.Error(r)
 	}
 }
 

@@ -458,3 +458,30 @@ func TestAToolThatPanicsIsAnErrorForTheModel(t *testing.T) {
 		t.Errorf("%+v, %q", end, s.model.results(1))
 	}
 }
+
+// P16: the model reads the rest of a cut result with a tool of ours; where
+// somebody else has one of that name, it is not told to use it.
+func TestTheRestOfACutResultCanBeRead(t *testing.T) {
+	big := strings.Repeat("é", 4000)
+	reads := func(context.Context, func(model.Delta) error) (*model.Turn, error) {
+		turn := turnOf("read_result")
+		turn.Calls[0].Arguments = `{"id":"0.0","offset":7001,"length":5}`
+		return turn, nil
+	}
+	bigTool := func(context.Context, tool.Call) (tool.Result, error) { return tool.Text(big), nil }
+	s := newStage(t, box{"big": bigTool}, asks("big"), reads, says("Done."))
+	s.req.ResultMaxBytes = 1024
+	s.run(t)
+	if got := s.model.results(1)[0]; len(got) > 1024 || !strings.Contains(got, `full result is 8000 bytes] Read the rest with read_result, id "0.0"`) {
+		t.Errorf("the model was told %q", got)
+	}
+	if got := s.model.results(2)[1]; !strings.Contains(got, "bytes 7000 to 7006 of 8000") || !strings.HasSuffix(got, "ééé") {
+		t.Errorf("the model was told %q", got)
+	}
+	s = newStage(t, box{"big": bigTool, "read_result": echoes}, asks("big"), says("Done."))
+	s.req.ResultMaxBytes = 1024
+	s.run(t)
+	if got := s.model.results(1)[0]; strings.Contains(got, "Read the rest with read_result") {
+		t.Errorf("the model is sent to the server's own read_result: %q", got)
+	}
+}

@@ -129,7 +129,7 @@ func (w *Writer) beat() {
 		return
 	}
 	defer w.mu.Unlock()
-	if w.err != nil {
+	if w.err != nil || w.quiet {
 		return
 	}
 	w.buf = append(w.buf, ": keep-alive\n"...)

@@ -47,6 +47,8 @@ type Writer struct {
 	mu  sync.Mutex
 	buf []byte
 	err error // the first one; nothing is written after it
+
+	quiet bool // no heartbeat any more
 }
 
 // NewWriter returns a Writer on rw. It sends nothing yet.
@@ -90,6 +92,17 @@ func (w *Writer) Comment(text string) error {
 // Started reports whether status and header have left, so that nothing but
 // events can be answered.
 func (w *Writer) Started() bool { return w.started.Load() }
+
+// Quiet ends the heartbeats: when it has returned, only the caller's own events
+// can begin the stream.
+func (w *Writer) Quiet() {
+	if w.o.Heartbeats != nil {
+		w.o.Heartbeats.remove(w)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.quiet = true
+}
 
 // Close ends the use of the ResponseWriter. It waits for a write that is under
 // way. It sends nothing.

@@ -31,8 +31,9 @@ var uncarried = map[string]bool{
 func decode(req *run.Request, members []member) (asked, error) {
 	var a asked
 	var messages json.RawMessage
+	last := lastOfEach(members)
 	for i, m := range members {
-		if repeatedLater(members, i) {
+		if last[m.name] != i {
 			continue
 		}
 		var err error
@@ -80,13 +81,13 @@ func asksForSomething(value json.RawMessage) bool {
 	return true
 }
 
-func repeatedLater(members []member, i int) bool {
-	for _, later := range members[i+1:] {
-		if later.name == members[i].name {
-			return true
-		}
+// lastOfEach returns where each name stands for the last time.
+func lastOfEach(members []member) map[string]int {
+	last := make(map[string]int, len(members))
+	for i, m := range members {
+		last[m.name] = i
 	}
-	return false
+	return last
 }
 
 func decodeInto(m member, into any) error {

@@ -38,18 +38,17 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	e := &encoder{out: out, header: header, asked: asked, live: req.Live, mayAddress: caller.Principal.Role.MaySeeAddresses(), spoke: -1}
 	e.started.Model = req.Model
 	err := h.o.Runner.Run(r.Context(), req, e)
-	switch {
-	case err != nil && !out.Started():
+	out.Quiet() // from here on nobody else begins the stream
+	switch begun := out.Started(); {
+	case err != nil && !begun:
 		return err
 	case err != nil:
 		h.logInternal(err)
 		e.fail(bodyOf(err))
-	case e.end.Reason.Failed() && !out.Started():
-		out.Close() // no heartbeat may begin the stream now
-		if !out.Started() {
-			writeEnd(w, e.end, e.mayAddress)
-			return nil
-		}
+	case e.end.Reason.Failed() && !begun:
+		writeEnd(w, e.end, e.mayAddress)
+	case e.end.Reason.Failed():
+		e.fail(endFrame(e.end, e.mayAddress))
 	}
 	return nil
 }
@@ -88,12 +87,10 @@ func (e *encoder) text(round int, text string) {
 }
 
 // finish sends the one terminal frame, the usage if it was asked for, and the
-// end mark.
+// end mark. How a failure is told depends on whether the stream has begun, which
+// is settled after the run.
 func (e *encoder) finish(end event.Finished) {
 	if end.Reason.Failed() {
-		if e.out.Started() {
-			e.fail(endFrame(end, e.mayAddress))
-		}
 		return
 	}
 	e.remaining(end)

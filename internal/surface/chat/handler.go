@@ -49,6 +49,10 @@ func New(o Options) *Handler { return &Handler{o} }
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 	if err := h.serve(w, r, caller); err != nil {
 		h.logInternal(err)
+		if fault.From(err).Code == fault.TooLarge {
+			refuseBody(w, r, err)
+			return
+		}
 		WriteError(w, err)
 	}
 }
@@ -127,7 +131,6 @@ func optedOut(header http.Header) bool {
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	tooLarge := fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", MaxBody)
 	if r.ContentLength > MaxBody {
-		drain(w, r)
 		return nil, tooLarge
 	}
 	body := make([]byte, 0, max(r.ContentLength, 0)+512)
@@ -136,7 +139,6 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		body = body[:len(body)+n]
 		switch {
 		case len(body) > MaxBody:
-			drain(w, r)
 			return nil, tooLarge
 		case errors.Is(err, io.EOF):
 			return body, nil
@@ -148,14 +150,18 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 }
 
-// drain lets a client that is still sending finish, within reason: many read no
-// answer before they have. One that asked first has sent nothing.
-func drain(w http.ResponseWriter, r *http.Request) {
+// refuseBody answers at once, and then lets a client that is still sending
+// finish, within reason: many read no answer before they have. One that asked
+// first has sent nothing.
+func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	w.Header().Set("Connection", "close")
+	WriteError(w, err)
 	if r.Header.Get("Expect") != "" {
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Second))
+	control := http.NewResponseController(w)
+	_ = control.Flush()
+	_ = control.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, _ = io.CopyN(io.Discard, r.Body, 4*MaxBody)
 }
 

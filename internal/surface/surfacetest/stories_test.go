@@ -23,6 +23,9 @@ func TestStories(t *testing.T) {
 	}
 	for _, s := range stories {
 		t.Run(s.name(), func(t *testing.T) {
+			if s.race != "" && raceDetector {
+				t.Skipf("open: a data race: %s", s.race)
+			}
 			whole, streamed := play(t, s, asJSON), play(t, s, asStream)
 			var parts []part
 			for i := range whole {

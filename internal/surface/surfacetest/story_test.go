@@ -29,6 +29,7 @@ type story struct {
 	principal string        // of the second request
 	differ    string        // why stream and JSON end differently
 	open      string        // what is still wrong: the goldens are what should come
+	race      string        // a data race of the gateway that the story meets
 }
 
 // server is a tool source of the story's org.
@@ -132,6 +133,8 @@ func (s *story) set(key, value string) error {
 		s.differ = value
 	case "open":
 		s.open = value
+	case "race":
+		s.race = value
 	default:
 		return errors.New("unknown key")
 	}

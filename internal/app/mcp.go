@@ -1,0 +1,167 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/mcptool"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+)
+
+func mcpCommand(p Process) *cobra.Command {
+	var from readStore
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Look at the MCP servers of an org",
+		Args:  cobra.NoArgs,
+	}
+	from.flags(cmd)
+	cmd.AddCommand(listMCP(p, &from), checkMCP(p, &from))
+	return cmd
+}
+
+// servers returns the org's servers: those of the file, then those that are
+// stored, if a gateway has stored any.
+func (s *readStore) servers(ctx context.Context, p Process) (*config.Config, []org.MCPServer, error) {
+	c, err := s.config(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []org.MCPServer
+	for _, o := range c.Orgs {
+		for _, m := range o.MCPServers {
+			if o.ID == s.org {
+				all = append(all, serverOf(o.ID, m))
+			}
+		}
+	}
+	data := c.Data
+	if s.data != "" {
+		data = s.data
+	}
+	store, err := sqlite.OpenReader(ctx, filepath.Join(data, databaseFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, all, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer store.Close()
+	stored, err := store.MCPServers(ctx, s.org)
+	return c, append(all, stored...), err
+}
+
+func listMCP(p Process, from *readStore) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the org's MCP servers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, all, err := from.servers(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tENABLED\tWHERE\tTOOLS\tFROM")
+			for _, s := range all {
+				tools, where, origin := "all", s.URL, "the file"
+				if s.Tools != nil {
+					tools = strings.Join(s.Tools, ",")
+				}
+				if where == "" {
+					where = strings.Join(s.Command, " ")
+				}
+				if !s.CreatedAt.IsZero() {
+					origin = "the API"
+				}
+				fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\n", s.Name, s.Enabled, where, tools, origin)
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func checkMCP(p Process, from *readStore) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check NAME",
+		Short: "Connect to a server, list its tools, and say which are left out and why",
+		Long: `Connect to an MCP server as the gateway would, with its headers and under its
+outbound policy, and list its tools. The exit status is 1 if the server cannot
+be reached or offers nothing.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, all, err := from.servers(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(all, func(s org.MCPServer) bool { return s.Name == args[0] })
+			if i < 0 {
+				return fmt.Errorf("the org %s has no MCP server called %q", from.org, args[0])
+			}
+			return checkServer(cmd.Context(), cmd.OutOrStdout(), p, c, all[i])
+		},
+	}
+}
+
+func checkServer(ctx context.Context, out io.Writer, p Process, c *config.Config, s org.MCPServer) error {
+	way := egress.New(outboundPolicy(c.Outbound.SSRF), egress.Options{})
+	defer way.CloseIdleConnections()
+	pool := newPool(way, secret.NewResolver(p.Env), slog.New(slog.DiscardHandler), func(string) {})
+	client := pool.connect(s)
+	defer client.Close()
+	report, err := client.Check(ctx)
+	if err != nil {
+		return fmt.Errorf("server %s: %w", s.Name, err)
+	}
+	fmt.Fprintf(out, "%s is up: %s %s over %s", s.Name, printable(report.ServerName), printable(report.ServerVersion), report.Transport)
+	if report.Protocol != "" {
+		fmt.Fprintf(out, ", protocol %s", report.Protocol)
+	}
+	fmt.Fprintln(out)
+	offered := printTools(out, s, report)
+	if offered == 0 {
+		return fmt.Errorf("server %s offers no tools", s.Name)
+	}
+	return nil
+}
+
+// printTools says of every tool whether runs get it, and returns how many do.
+func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered int) {
+	for _, t := range report.Tools {
+		_, err := schema.Compile(t.InputSchema)
+		switch {
+		case err != nil:
+			fmt.Fprintf(out, "  left out  %s: its input schema is %s\n", printable(t.Name), printable(err.Error()))
+		case s.Tools != nil && !slices.Contains(s.Tools, t.Name):
+			fmt.Fprintf(out, "  left out  %s: the server's list of tools does not name it\n", printable(t.Name))
+		default:
+			offered++
+			fmt.Fprintf(out, "  offered   %s  %s\n", printable(t.Name), firstLine(t.Description))
+		}
+	}
+	for _, l := range report.LeftOut {
+		fmt.Fprintf(out, "  left out  %s: %s\n", printable(l.Name), printable(l.Reason))
+	}
+	fmt.Fprintf(out, "%d tools offered\n", offered)
+	return offered
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return printable(line)
+}

@@ -23,7 +23,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// retryAfter is how long the absence of a server that failed is remembered.
+// retryAfter is how long the absence of a server that failed is remembered, at
+// least; one that let everybody wait is remembered for twice as long as it did.
 const retryAfter = 5 * time.Second
 
 // Server is a tool source as an org has set it up.
@@ -93,7 +94,11 @@ func (c *Catalog) For(ctx context.Context, org string, servers []Server, ttl tim
 	}
 	c.tasks.Add(1)
 	done := c.flight.DoChan(org+"\x00"+strconv.Itoa(drops), func() (any, error) {
+		begun := c.now()
 		set, err := c.discover(c.base, org, servers)
+		if err == nil && set.incomplete() {
+			ttl = min(ttl, max(retryAfter, 2*c.now().Sub(begun)))
+		}
 		if err == nil {
 			c.keep(org, set, ttl, drops)
 		}
@@ -131,9 +136,6 @@ func (c *Catalog) kept(org string) (set *Set, drops int) {
 }
 
 func (c *Catalog) keep(org string, set *Set, ttl time.Duration, drops int) {
-	if set.incomplete() {
-		ttl = min(ttl, retryAfter)
-	}
 	if ttl <= 0 {
 		return
 	}
@@ -153,23 +155,25 @@ type listing struct {
 
 func (c *Catalog) discover(ctx context.Context, org string, servers []Server) (*Set, error) {
 	listings := make([]listing, len(servers))
-	var group errgroup.Group
+	group, listing := errgroup.WithContext(ctx)
 	for i, s := range servers {
 		group.Go(func() error {
-			listings[i].tools, listings[i].err = s.Source.List(ctx)
+			listings[i].tools, listings[i].err = s.Source.List(listing)
+			var fatal tool.Fatal
+			if errors.As(listings[i].err, &fatal) { // ends the run: the others are not waited for
+				return fmt.Errorf("server %s: %w", s.Name, listings[i].err)
+			}
 			return nil
 		})
 	}
-	_ = group.Wait()
-	for i, l := range listings {
-		var fatal tool.Fatal
-		if errors.As(l.err, &fatal) {
-			return nil, fmt.Errorf("server %s: %w", servers[i].Name, l.err)
-		}
-		c.logFailure(org, servers[i].Name, l.err)
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	for i, l := range listings {
+		c.logFailure(org, servers[i].Name, l.err)
 	}
 	return assemble(servers, listings, c.log.With("org", org)), nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -76,8 +77,19 @@ func (a *API) routes() {
 	a.mux.HandleFunc("/", notFound)
 }
 
-// ServeHTTP implements http.Handler.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+// ServeHTTP implements http.Handler. An answer does not wait for a body that
+// nobody reads, and what is left of one has little time to come: a client that
+// was refused holds nothing.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		a.mux.ServeHTTP(w, r)
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // HTTP/2 is so by itself
+	a.mux.ServeHTTP(w, r)
+	_ = control.SetReadDeadline(time.Now().Add(leftoverTimeout))
+}
 
 // SetReady says whether the gateway takes work.
 func (a *API) SetReady(ready bool) { a.ready.Store(ready) }

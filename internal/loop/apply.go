@@ -69,6 +69,7 @@ func Apply(s State, f Fact) State {
 
 func (s *State) addInput(b InputAdded) {
 	s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
+	s.Cut = s.Cut || b.Cut
 	if s.Turn == nil {
 		s.InputRefs = len(s.Transcript)
 	}
@@ -142,9 +143,6 @@ func (s *State) start(b CallStarted) {
 	if c.Attempt == 0 {
 		s.CallsUsed++
 	}
-	if c.Prepared.Class != tool.Read {
-		s.Wrote = true
-	}
 	s.setCall(b.Key, func(c *Call) { c.Attempt = b.Attempt })
 }
 
@@ -153,8 +151,11 @@ func (s *State) finishCall(b CallDone) {
 	if !ok || c.Done {
 		return
 	}
-	if b.Outcome == SkippedLimit && c.Index < s.Accepted.Limits.CallsPerTurn {
-		s.Spent.CallsSkipped = true
+	if b.Outcome == SkippedLimit && s.nth(c) < s.Accepted.Limits.CallsPerTurn {
+		s.Spent.CallsSkipped = true // for the run's limit: of the turn's, the model may ask again
+	}
+	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil && c.Prepared.Class != tool.Read {
+		s.Wrote = true
 	}
 	if b.Attempt > 0 && c.Prepared != nil && c.history < len(s.History) {
 		s.History = slices.Clone(s.History)
@@ -162,6 +163,18 @@ func (s *State) finishCall(b CallDone) {
 	}
 	s.Cut = s.Cut || b.FullRef != ""
 	s.setCall(b.Key, func(c *Call) { c.Done, c.Outcome, c.ResultRef = true, b.Outcome, b.ResultRef })
+}
+
+// nth returns how many calls of the turn come before c that are not the
+// caller's.
+func (s *State) nth(c Call) int {
+	n := 0
+	for _, other := range s.Calls[:c.Index] {
+		if other.owner() != tool.Client {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *State) resolve(waitID string, approved bool, message string) {

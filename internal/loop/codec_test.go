@@ -13,7 +13,7 @@ import (
 func TestEveryFactSurvivesTheJournal(t *testing.T) {
 	bodies := []Body{
 		accepted(answerLast, tokens(5)), catalogued(Server{Label: "s", Tools: 2}), Blocked{"loopback", "127.0.0.1", "s"},
-		InputAdded{"i", "client"}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
+		InputAdded{"i", "client", true}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
 		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", 7}, CallResolved{"w", true, "me", "ok"},
 		CancelRequested{"me", event.Cancelled}, Expired{"w"}, Parked{5}, Resumed{}, Finished{event.Complete, "c"},
 	}

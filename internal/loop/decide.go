@@ -102,12 +102,10 @@ func (s State) serverMissing() bool {
 	return false
 }
 
-// unprepared leaves out the calls beyond the turn's limit: whatever they say,
-// they will not run.
 func (s State) unprepared() []CallKey {
 	var keys []CallKey
 	for _, c := range s.Calls {
-		if c.Prepared == nil && !c.Done && c.Index < s.Accepted.Limits.CallsPerTurn {
+		if c.Prepared == nil && !c.Done {
 			keys = append(keys, c.Key)
 		}
 	}
@@ -124,11 +122,15 @@ type answer struct {
 // answers returns the results of all calls that are not to run, in order.
 func (s State) answers() []answer {
 	var out []answer
-	before := 0                                   // calls of this turn that are to run
+	nth := 0                                      // calls of this turn that are not the caller's
+	before := 0                                   // of those, the ones that are to run
 	left := s.Accepted.Limits.Calls - s.CallsUsed // of those that have not started, how many may
 	for _, c := range s.Calls {
-		if outcome, text := s.answerFor(c, before, left); outcome != "" {
+		if outcome, text := s.answerFor(c, nth, before, left); outcome != "" {
 			out = append(out, answer{c.Key, outcome, text})
+		}
+		if c.owner() != tool.Client {
+			nth++
 		}
 		if c.wanted() {
 			before++
@@ -154,18 +156,16 @@ func (s State) answerable() AnswerCalls {
 	return out
 }
 
-// answerFor returns the result of a call that is not to run, or "". before is
-// how many calls of the turn come before it that are to run, left how many more
-// the run may start.
-func (s State) answerFor(c Call, before, left int) (Outcome, string) {
+// answerFor returns the result of a call that is not to run, or "". nth is how
+// many calls of the turn come before it that are not the caller's, before how
+// many of them are to run, left how many more the run may start.
+func (s State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 	limits := s.Accepted.Limits
 	switch {
-	case c.Done || c.owner() == tool.Client:
+	case c.Done || c.Prepared == nil || c.owner() == tool.Client:
 		return "", ""
-	case c.Index >= limits.CallsPerTurn:
+	case c.Attempt == 0 && nth >= limits.CallsPerTurn:
 		return SkippedLimit, fmt.Sprintf("Not run: one turn may make at most %d tool calls. Ask for the rest in the next turn.", limits.CallsPerTurn)
-	case c.Prepared == nil:
-		return "", ""
 	case c.lost():
 		return Unknown, "outcome_unknown: the call was sent and its answer was lost. It may or may not have taken effect; it was not repeated."
 	case c.Attempt > 0:

@@ -108,9 +108,9 @@ func TestDecide(t *testing.T) {
 		{"those within it still run", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), answered("0.1", SkippedLimit)), ExecuteTools{[]CallKey{"0.0"}}},
 		{"the run ends for its call limit when one was skipped", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), answered("0.1", SkippedLimit), started("0.0"), done("0.0")), finish(event.MaxCalls)},
 		{"and only then", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), call(1, 1)},
-		{"calls beyond the turn's limit are not even prepared", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b")), PrepareTools{[]CallKey{"0.0"}}},
-		{"they are skipped", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0")), answers{[]CallKey{"0.1"}, SkippedLimit}},
-		{"and the model may ask for them again", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), answered("0.1", SkippedLimit), started("0.0"), done("0.0")), call(1, 1)},
+		{"calls beyond the turn's limit are skipped", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), answers{[]CallKey{"0.1"}, SkippedLimit}},
+		{"the caller's own do not count", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "yours", "a", "yours"), prepared("0.0", clients), prepared("0.1"), prepared("0.2", clients)), ExecuteTools{[]CallKey{"0.1"}}},
+		{"and the model may ask for them again", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), answered("0.1", SkippedLimit), started("0.0"), done("0.0")), call(1, 1)},
 		{"first: the other calls of the turn are answered", with(begin(mode(First)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), answers{[]CallKey{"0.1"}, NotRun}}, // C04
 		{"a once-call whose answer was lost is not repeated", with(oneTurn("a"), prepared("0.0"), started("0.0")), answers{[]CallKey{"0.0"}, Unknown}},
 		{"a denied call is answered", with(oneTurn("a"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w"}), answers{[]CallKey{"0.0"}, Denied}},

@@ -107,7 +107,8 @@ type Blocked struct {
 // InputAdded appends items to the transcript.
 type InputAdded struct {
 	ItemsRef string `json:"items_ref"`
-	By       string `json:"by"` // client, splice
+	By       string `json:"by"`            // client, splice
+	Cut      bool   `json:"cut,omitempty"` // they hold results that were cut, and that can be read
 }
 
 // TurnStarted says that a model call is about to be sent.

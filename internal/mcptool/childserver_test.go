@@ -215,7 +215,10 @@ func childClient(t *testing.T, mode string, change ...func(*Server)) (c *Client,
 	t.Helper()
 	file := t.TempDir() + "/notes"
 	s := Server{Name: "child", Command: []string{os.Args[0]}, Timeout: time.Minute, Env: func(context.Context) (map[string]string, error) {
-		return map[string]string{childMode: mode, "TURNPIKE_TEST_NOTE": file}, nil
+		return map[string]string{
+			childMode: mode, "TURNPIKE_TEST_NOTE": file,
+			"GORACE": "atexit_sleep_ms=0", // a child built for the race detector ends at once, too
+		}, nil
 	}}
 	for _, f := range change {
 		f(&s)

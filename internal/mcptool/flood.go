@@ -7,7 +7,7 @@ import (
 
 // A server may send this much that nobody asked for, in this time.
 const (
-	maxNoise  = 64 << 20 // bytes
+	maxNoise  = maxAnswer // bytes
 	noiseTime = 10 * time.Second
 )
 

@@ -10,7 +10,7 @@ import (
 
 // maxSkipped is how long a line may be that is skipped because it is too long,
 // in bytes; beyond it there is no hope for an end.
-const maxSkipped = 256 << 20
+const maxSkipped = 4 * maxAnswer
 
 // message is what came on a stream: one JSON-RPC message, or the fact that there
 // was one beyond the limit.

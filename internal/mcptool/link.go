@@ -168,7 +168,7 @@ func (l *link) await(a *awaited) bool {
 }
 
 // take returns who waits for an answer with the given id, and forgets him; nil
-// for nobody. An answer without an id is for the only one who waits.
+// for nobody. An error without an id is for the only one who waits.
 func (l *link) take(id json.RawMessage) *awaited {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,8 +216,10 @@ func (l *link) read() {
 			err = l.receive(m)
 		}
 	}
+	if l.why() == nil {
+		l.client.linkEnds(l, err)
+	}
 	l.end(err)
-	l.client.linkEnded(l)
 }
 
 // why returns what ended the link; nil while it lives.
@@ -234,13 +236,13 @@ func (l *link) receive(m message) error {
 			l.deliver(a.fail(errTooLarge))
 			return nil
 		}
-		return l.noise.add(maxAnswer, time.Now())
+		return l.noise.add(maxNoise/2, time.Now())
 	}
 	f, err := decodeFrame(m.data)
 	switch {
 	case err != nil:
 		l.client.log.Debug("mcp server sent no JSON-RPC", "bytes", len(m.data))
-	case f.Method == nil:
+	case f.Method == nil && (present(f.ID) || present(f.Error)):
 		if a := l.take(f.ID); a != nil {
 			l.settle(a, f)
 			return nil

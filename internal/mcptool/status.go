@@ -104,7 +104,10 @@ func describeError(o outcome) string {
 	var name *net.DNSError
 	var number syscall.Errno
 	var certificate *tls.CertificateVerificationError
+	var exit *exitError
 	switch {
+	case errors.As(o.err, &exit):
+		return o.reason()
 	case errors.Is(o.err, errServer):
 		return errServer.Error()
 	case errors.As(o.err, &name):

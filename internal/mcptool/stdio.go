@@ -137,8 +137,13 @@ func (w *stdioWire) next() (message, error) {
 	if err == nil || errors.Is(err, errFlood) {
 		return m, err
 	}
+	return message{}, w.ended()
+}
+
+// ended ends the process, unless it has ended, and says how it did.
+func (w *stdioWire) ended() error {
 	w.child.stop()
-	return message{}, &exitError{w.child.status, w.child.tail}
+	return &exitError{w.child.status, w.child.tail}
 }
 
 // send implements [wire]. Others wait while one writes; a server that does not
@@ -150,7 +155,7 @@ func (w *stdioWire) send(ctx context.Context, data []byte, x *exchange) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-w.child.exited:
-		return errSessionLost
+		return fmt.Errorf("%w: %w", errSessionLost, w.ended())
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -158,15 +163,18 @@ func (w *stdioWire) send(ctx context.Context, data []byte, x *exchange) error {
 	x.update(func(o *outcome) { o.sent = true })
 	_ = w.child.stdin.SetWriteDeadline(time.Now().Add(w.limit))
 	n, err := w.child.stdin.Write(append(data, '\n'))
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case n == 0:
+	}
+	if n == 0 {
 		x.update(func(o *outcome) { o.sent = false })
-		return fmt.Errorf("%w: %w", errSessionLost, err)
+		return fmt.Errorf("%w: %w", errSessionLost, w.ended())
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return w.ended()
 	}
 	w.child.kill()
-	return fmt.Errorf("%w: the server does not read: %w", errNoAnswer, err)
+	return fmt.Errorf("%w: the server does not read", errNoAnswer)
 }
 
 // close implements [wire].

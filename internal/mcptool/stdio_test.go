@@ -84,7 +84,7 @@ func TestAStdioServerListsAndIsCalled(t *testing.T) { // D16
 	}
 	for line := range strings.Lines(textOf(ask(t, c, "env"))) {
 		name, _, _ := strings.Cut(line, "=")
-		if !slices.Contains([]string{"PATH", "HOME", "TMPDIR", "LANG", childMode, "TURNPIKE_TEST_NOTE"}, name) {
+		if !slices.Contains([]string{"PATH", "HOME", "TMPDIR", "LANG", childMode, "TURNPIKE_TEST_NOTE", "GORACE"}, name) {
 			t.Errorf("the child sees %s", line)
 		}
 	}

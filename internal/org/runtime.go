@@ -13,19 +13,20 @@ const (
 )
 
 // Runtime is how an org's runs behave, in the words of the configuration. Where
-// a pointer is nil or a word is empty, each surface has a default of its own.
+// a pointer is nil or a word is empty, each surface has a default of its own. The
+// JSON is what the stores keep.
 type Runtime struct {
-	MaxRounds          *int
-	MaxCalls           *int
-	Deadline           time.Duration // of active time; 0 = the surface's own
-	Concurrency        int           // runs at a time
-	StreamMode         StreamMode    // empty = Live
-	ToolParallelism    string        // auto, parallel, safe, serial, first
-	CatalogTTL         time.Duration // 0 asks the servers on every run
-	ToolResultMaxBytes *int
-	ToolArgValidation  string // strict, none
-	ToolErrorMode      string // recover, abort
-	OnLimit            string // stop, answer
-	DoomLoop           string // nudge, fail, off
-	DroppedParams      string // name, refuse
+	MaxRounds          *int          `json:"max_rounds"`
+	MaxCalls           *int          `json:"max_calls"`
+	Deadline           time.Duration `json:"deadline_ns"`      // of active time; 0 = the surface's own
+	Concurrency        int           `json:"concurrency"`      // runs at a time
+	StreamMode         StreamMode    `json:"stream_mode"`      // empty = Live
+	ToolParallelism    string        `json:"tool_parallelism"` // auto, parallel, safe, serial, first
+	CatalogTTL         time.Duration `json:"catalog_ttl_ns"`   // 0 asks the servers on every run
+	ToolResultMaxBytes *int          `json:"tool_result_max_bytes"`
+	ToolArgValidation  string        `json:"tool_arg_validation"` // strict, none
+	ToolErrorMode      string        `json:"tool_error_mode"`     // recover, abort
+	OnLimit            string        `json:"on_limit"`            // stop, answer
+	DoomLoop           string        `json:"doom_loop"`           // nudge, fail, off
+	DroppedParams      string        `json:"dropped_params"`      // name, refuse
 }

@@ -31,6 +31,7 @@ func (d *drive) handOver() ([]event.ClientCall, error) {
 	if !hides {
 		return calls, nil
 	}
+	h.Full = d.full
 	h.Items = d.transcript(d.state.HiddenRefs())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), appendTimeout)
 	defer cancel()
@@ -57,6 +58,7 @@ func (d *drive) splice(items []item.Item) ([]item.Item, error) {
 				out = append(out, items[:i]...)
 			}
 			out = append(out, h.Items...)
+			d.keepAll(h.Full)
 			for ours, theirs := range h.CallIDs {
 				original[ours] = theirs
 			}

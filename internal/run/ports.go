@@ -145,6 +145,10 @@ type Handover struct {
 	RunID string      `json:"run_id"`
 	Items []item.Item `json:"items"`
 
+	// Full holds results that were cut, whole, by the id under which the model
+	// was told to read them.
+	Full map[string]string `json:"full,omitempty"`
+
 	// CallIDs maps the ids that we gave out to the provider's.
 	CallIDs map[string]string `json:"call_ids"`
 }

@@ -24,7 +24,7 @@ const maxFull = 16 << 20
 
 // reread reads results that were cut in this run.
 type reread struct {
-	full  map[loop.CallKey]string
+	full  map[string]string
 	limit int // bytes of one answer
 }
 
@@ -55,7 +55,7 @@ func (r reread) Call(_ context.Context, c tool.Call) (tool.Result, error) {
 	if err := json.Unmarshal(c.Arguments, &args); err != nil {
 		return tool.Error(err.Error()), nil
 	}
-	text, ok := r.full[loop.CallKey(args.ID)]
+	text, ok := r.full[args.ID]
 	if !ok {
 		ids := slices.Sorted(maps.Keys(r.full))
 		return tool.Error(fmt.Sprintf("there is no truncated result %q; there are %v", args.ID, ids)), nil
@@ -89,27 +89,39 @@ func whole(text string, from, to int) (int, int) {
 	return from, to
 }
 
-// keepFull keeps a cut result for reading. The owner of the run calls it
-// between executions, so that no tool reads while it writes.
-func (d *drive) keepFull(key loop.CallKey, text string) {
-	if len(text) > maxFull {
-		text = strings.ToValidUTF8(text[:maxFull], "")
+// rereadID names a result of this run among those that a caller's transcript
+// may hold of earlier ones.
+func (d *drive) rereadID(key loop.CallKey) string {
+	run := strings.TrimPrefix(d.lease.RunID, "run_")
+	return run[:min(len(run), 6)] + "." + string(key)
+}
+
+// keepAll keeps cut results for reading. The owner of the run calls it between
+// executions, so that no tool reads while it writes.
+func (d *drive) keepAll(results map[string]string) {
+	if len(results) == 0 {
+		return
 	}
 	next := maps.Clone(d.full)
 	if next == nil {
-		next = map[loop.CallKey]string{}
+		next = map[string]string{}
 	}
-	next[key] = text
+	for id, text := range results {
+		if len(text) > maxFull {
+			text = strings.ToValidUTF8(text[:maxFull], "")
+		}
+		next[id] = text
+	}
 	d.full = next
 }
 
 // rereadHint tells the model how to read the rest of a result, unless the
-// caller has a tool of that name.
+// caller or a server has a tool of that name.
 func (d *drive) rereadHint(key loop.CallKey) string {
-	if d.clientNames()[rereadName] {
+	if d.clientNames()[rereadName] || d.tools.Lookup(rereadName) != nil {
 		return ""
 	}
-	return fmt.Sprintf(" Read the rest with %s, id %q.", rereadName, key)
+	return fmt.Sprintf(" Read the rest with %s, id %q.", rereadName, d.rereadID(key))
 }
 
 // visible returns the tools of the run: those that were found, and the one that

@@ -68,8 +68,8 @@ type drive struct {
 	items  map[string][]item.Item // by ref: what the journal's rows hold
 	args   map[loop.CallKey]prepared
 	tools  *catalog.Set
-	full   map[loop.CallKey]string // results that were cut, whole
-	failed *model.Error            // the last failed attempt, for the caller's eyes
+	full   map[string]string // results that were cut, whole, by the id that the model knows
+	failed *model.Error      // the last failed attempt, for the caller's eyes
 
 	ctx    context.Context // of effects: ends with the caller, the deadline or the sink
 	cancel context.CancelCauseFunc
@@ -161,7 +161,7 @@ func (d *drive) accept() error {
 	if err != nil {
 		return err
 	}
-	if err := d.append(d.store("input", items), body, loop.InputAdded{ItemsRef: "input", By: "client"}); err != nil {
+	if err := d.append(d.store("input", items), body, loop.InputAdded{ItemsRef: "input", By: "client", Cut: len(d.full) > 0}); err != nil {
 		return err
 	}
 	d.emit(event.Started{RunID: d.lease.RunID, Model: req.Model, At: d.o.Now()})

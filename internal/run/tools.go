@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -154,20 +155,26 @@ func (d *drive) executeOne(ctx context.Context, index int, c loop.Call) outcome 
 // settle records how a call ended. One that was cut off by the end of the run
 // stays open: nobody knows what became of it, and the rules say so.
 func (d *drive) settle(c loop.Call, r outcome) error {
-	if r.err != nil {
+	var fatal tool.Fatal
+	if errors.As(r.err, &fatal) { // refused before it left
+		r.done = toolexec.Done{Outcome: loop.NotRun, Text: "Not sent: the outbound policy refused the server's address."}
+	} else if r.err != nil {
 		return d.stopped(r.err, c.Prepared.Server)
 	}
 	body, rows := d.done(c, c.Attempt, r.done, r.took)
 	if r.done.Full != "" {
 		body.FullRef = "full:" + string(c.Key)
 		rows = append(rows, Row{body.FullRef, r.done.Full})
-		d.keepFull(c.Key, r.done.Full)
+		d.keepAll(map[string]string{d.rereadID(c.Key): r.done.Full})
 	}
 	if err := d.append(rows, body); err != nil {
 		return err
 	}
 	d.log.Debug("tool call", "call", c.Key, "tool", c.Name, "outcome", r.done.Outcome, "ms", r.took.Milliseconds())
 	d.emit(d.toolDone(c, r.done.Outcome, r.done.Text, r.took))
+	if fatal != nil {
+		return d.stopped(r.err, c.Prepared.Server)
+	}
 	return nil
 }
 

@@ -63,6 +63,18 @@ func NewWriter(rw http.ResponseWriter, o Options) *Writer {
 	return w
 }
 
+// SetHeader adds a field to what is sent before the first event. It reports
+// whether there was still time.
+func (w *Writer) SetHeader(name, value string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started.Load() {
+		return false
+	}
+	w.rw.Header().Set(name, value)
+	return true
+}
+
 // Event sends data without a name. Data with line ends becomes several data
 // lines. The first error of a stream is returned by all calls after it.
 func (w *Writer) Event(data []byte) error { return w.Named("", data) }

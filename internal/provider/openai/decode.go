@@ -122,6 +122,15 @@ func noChoices(data []byte) error {
 	return err
 }
 
+// isNothing reports whether a member is missing, null or an empty array.
+func isNothing(value []byte) bool {
+	switch string(value) {
+	case "", "null", "[]":
+		return true
+	}
+	return false
+}
+
 // whole reads an answer that is one JSON object.
 func (a *assembly) whole(src io.Reader) error {
 	data, err := io.ReadAll(src)
@@ -129,10 +138,10 @@ func (a *assembly) whole(src io.Reader) error {
 		return err
 	}
 	data = trimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
-	if !valid(data) || data[0] != '{' || member(data, "choices") == nil {
-		if !valid(data) {
-			return garbage(data)
-		}
+	switch {
+	case !valid(data):
+		return garbage(data)
+	case data[0] != '{' || isNothing(member(data, "choices")):
 		return noChoices(data)
 	}
 	a.unstreamed = true

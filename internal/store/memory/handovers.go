@@ -90,6 +90,6 @@ func (h *Handovers) expire(now time.Time) {
 
 // clone copies what the caller might change; items never change.
 func clone(h run.Handover) run.Handover {
-	h.Items, h.CallIDs = slices.Clone(h.Items), maps.Clone(h.CallIDs)
+	h.Items, h.CallIDs, h.Full = slices.Clone(h.Items), maps.Clone(h.CallIDs), maps.Clone(h.Full)
 	return h
 }

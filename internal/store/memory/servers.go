@@ -81,7 +81,8 @@ func (o *Orgs) findServer(orgID, name string) (*orgRecord, int) {
 	if !ok {
 		return nil, -1
 	}
-	return r, r.server(name)
+	i := r.server(name)
+	return r, i
 }
 
 func (r *orgRecord) server(name string) int {

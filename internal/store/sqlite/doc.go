@@ -2,7 +2,7 @@
 // and MCP servers, the journals of runs, and handovers.
 //
 //	Append ──┐  head of the run: fenced? behind?
-//	Save   ──┼─► queue ─► writer: at most 100 writes or 2 ms
+//	Save   ──┼─► queue ─► writer: at most 100 writes or 20 ms
 //	Create ──┘              BEGIN · a savepoint for each · COMMIT, one fsync
 //	                                        │
 //	Runs, Load, Orgs, … ◄── read pool ◄── file (WAL)

@@ -58,7 +58,7 @@ func (s *Store) DeleteMCPServer(ctx context.Context, orgID, name string) error {
 }
 
 func encodeServer(m org.MCPServer) (tools, headers, polling string, err error) {
-	if err = m.Storable(); err != nil {
+	if err := m.Storable(); err != nil {
 		return "", "", "", err
 	}
 	if tools, err = encode(m.Tools); err != nil {

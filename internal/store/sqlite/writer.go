@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -13,7 +14,7 @@ import (
 // The bounds of a group and of what waits for one.
 const (
 	maxGroup = 100                  // writes
-	linger   = 2 * time.Millisecond // how long a group that nobody waits for is open for more
+	linger   = 20 * time.Millisecond // how long a group that nobody waits for is open for more
 	maxQueue = 1024                 // writes; whoever comes later waits for room
 )
 
@@ -106,6 +107,7 @@ func (w *writer) close() error {
 func (w *writer) run() {
 	defer close(w.ended)
 	for first := range w.queue {
+		runtime.Gosched() // whom the last commit has answered comes back with more
 		w.commit(w.collect(first))
 	}
 }
@@ -215,7 +217,7 @@ func (t *tx) abandon(err error) error {
 // into the queue is written whether or not its caller still waits, so there is
 // no context.
 func (t *tx) exec(text string, args ...any) (int64, error) {
-	s, err := t.statement(text)
+	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
 	if err != nil {
 		return 0, err
 	}
@@ -228,7 +230,7 @@ func (t *tx) exec(text string, args ...any) (int64, error) {
 
 // get reads one row.
 func (t *tx) get(text string, args []any, dest ...any) error {
-	s, err := t.statement(text)
+	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
 	if err != nil {
 		return err
 	}

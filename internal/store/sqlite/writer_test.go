@@ -226,8 +226,8 @@ func TestARunThatHasEndedIsForgottenAndFoundAgain(t *testing.T) {
 func TestTheNamesOfStoredSettingsStay(t *testing.T) {
 	text, _ := encode(org.Runtime{})
 	want := []string{
-		"MaxRounds", "MaxCalls", "Deadline", "Concurrency", "StreamMode", "ToolParallelism", "CatalogTTL",
-		"ToolResultMaxBytes", "ToolArgValidation", "ToolErrorMode", "OnLimit", "DoomLoop",
+		"max_rounds", "max_calls", "deadline_ns", "concurrency", "stream_mode", "tool_parallelism", "catalog_ttl_ns",
+		"tool_result_max_bytes", "tool_arg_validation", "tool_error_mode", "on_limit", "doom_loop", "dropped_params",
 	}
 	var got map[string]any
 	if err := (asJSON{&got}).Scan(text); err != nil {

@@ -56,6 +56,8 @@ func mirrored(b *bench) {
 func undisturbed(b *bench) {
 	b.inhabit("a")
 	b.inhabit("bb")
+	b.ok(b.Orgs.UpdateOrg(b.Context(), org.Record{ID: "bb", Features: []string{"changed"}}))
+	b.orgs(org.Record{ID: "a", Features: []string{"a"}}, org.Record{ID: "bb", Features: []string{"changed"}})
 	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1))
 	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: "server", URL: "http://changed"}))
 	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "bb", "server"))

@@ -36,11 +36,8 @@ func journalCases() []rule {
 }
 
 func everyKind(b *bench) {
-	a := b.begin("a", "r")
-	full := accepted("a", "r")
+	a, full := b.author("a", "r"), accepted("a", "r")
 	full.Limits.Rounds, full.Limits.NanoUSD, full.Guard.Threshold = 10, new(int64(5)), 3
-	a = b.author("a", "full")
-	full.RunID = "full"
 	usage := model.Usage{Input: 1, Output: 2, Total: 3, Reasoning: 1}
 	bodies := []loop.Body{
 		full,
@@ -172,7 +169,7 @@ func whole(b *bench) {
 	a.write(started("0.0", 1))
 	rows := []run.Row{{Ref: "x", Value: "x"}}
 	b.refused(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x"), started("0.0", 1)), org.ErrExists)
-	bad := append(rows, run.Row{Ref: "bad", Value: func() {}})
+	bad := []run.Row{rows[0], {Ref: "bad", Value: func() {}}}
 	if a.append(b.Context(), run.Batch{Sync: true, Rows: bad}, input("x")) == nil {
 		b.Error("a row that is no JSON was taken")
 	}

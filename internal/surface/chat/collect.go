@@ -25,11 +25,11 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	if err := h.o.Runner.Run(r.Context(), req, &c); err != nil {
 		return err
 	}
+	setRunID(w, c.started.RunID)
 	if c.end.Reason.Failed() {
 		writeEnd(w, c.end, caller.Principal.Role.MaySeeAddresses())
 		return nil
 	}
-	setRunID(w, c.started.RunID)
 	writeJSON(w, http.StatusOK, c.completion())
 	return nil
 }

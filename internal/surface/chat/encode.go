@@ -19,7 +19,6 @@ const frameBytes = 64
 type encoder struct {
 	answer
 	out        *sse.Writer
-	header     http.Header // sent with the first frame
 	asked      asked
 	live       bool
 	mayAddress bool
@@ -32,10 +31,9 @@ type encoder struct {
 // answerStream runs and answers with chunks. Until the first of them has left,
 // a failure is still an ordinary error with its status.
 func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, asked asked) error {
-	header := http.Header{}
-	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats, Header: header})
+	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 	defer out.Close()
-	e := &encoder{out: out, header: header, asked: asked, live: req.Live, mayAddress: caller.Principal.Role.MaySeeAddresses(), spoke: -1}
+	e := &encoder{out: out, asked: asked, live: req.Live, mayAddress: caller.Principal.Role.MaySeeAddresses(), spoke: -1}
 	e.started.Model = req.Model
 	err := h.o.Runner.Run(r.Context(), req, e)
 	out.Quiet() // from here on nobody else begins the stream
@@ -58,7 +56,7 @@ func (e *encoder) Emit(ev event.Event) error {
 	e.add(ev)
 	switch ev := ev.(type) {
 	case event.Started:
-		e.header.Set("Turnpike-Run-Id", ev.RunID)
+		e.out.SetHeader("Turnpike-Run-Id", ev.RunID)
 	case event.TextDelta:
 		if e.live {
 			e.text(ev.Round, ev.Text)

@@ -21,6 +21,13 @@ import (
 // MaxBody is the most bytes of a request body, from reference/reliability 4.6.
 const MaxBody = 10 << 20
 
+// A client must send bodyStep bytes of its body in each bodyProgress, from
+// reference/reliability 4.6.
+const (
+	bodyProgress = 30 * time.Second
+	bodyStep     = 1 << 10
+)
+
 // Runner performs runs. Implemented by *run.Runner.
 type Runner interface {
 	Run(ctx context.Context, req *run.Request, sink run.Sink) error
@@ -133,8 +140,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > MaxBody {
 		return nil, tooLarge
 	}
+	control := http.NewResponseController(w)
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // what follows waits as long as it must
 	body := make([]byte, 0, max(r.ContentLength, 0)+512)
-	for {
+	for next := 0; ; {
+		if len(body) >= next {
+			_ = control.SetReadDeadline(time.Now().Add(bodyProgress))
+			next = len(body) + bodyStep
+		}
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {

@@ -123,7 +123,8 @@ func (a *told) add(t *testing.T, data string) (ends int) {
 // checkAgreement holds the two forms of one request against each other. // A06
 func checkAgreement(t *testing.T, whole, streamed performance) {
 	t.Helper()
-	a, b := tellJSON(t, whole.answer), told{}
+	a := tellJSON(t, whole.answer)
+	var b told
 	if streamed.answer.streamed() {
 		b = tellStream(t, streamed.answer)
 	} else {

@@ -61,7 +61,7 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	defer os.RemoveAll(data)
+	defer func() { _ = os.RemoveAll(data) }()
 	c, key, err := demoConfig(p.Env, freeAddress(listen), data, mcpURL)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func TestAServerThatMisbehavesInACall(t *testing.T) {
 			reply(w, rpc{ID: []byte("99999")}, `{"content":[]}`)
 		}, []string{"another request"}},
 		{"answers 500", func(w http.ResponseWriter, _ *http.Request, _ rpc) { http.Error(w, "oops", 500) }, []string{"500"}},
-		{"answers 401", func(w http.ResponseWriter, _ *http.Request, _ rpc) { http.Error(w, "who?", 401) }, []string{"401"}},
+		{"answers 401", func(w http.ResponseWriter, _ *http.Request, _ rpc) { http.Error(w, "who?", http.StatusUnauthorized) }, []string{"401"}},
 		{"says that it failed and no more", gives(`{"isError":true,"content":[]}`), []string{"Error: "}}, // D17
 		{"sends a result that is none", gives(`{"content":7}`), []string{"unreadable"}},
 		{"sends null", gives(`null`), nil},

@@ -22,7 +22,14 @@ func beside() map[string]string {
 		"internal/run/finish.go":           "performs Finish",
 		"internal/run/reread.go":           "words the hint that a cut result ends with, and offers its rest once there is one",
 		"internal/run/handover.go":         "looks for ids of ours in what the client sent",
-		"internal/store/memory/journal.go": "keeps the facts",
+		"internal/run/slots.go":            "counts the org's runs that are under way",
+		"internal/run/ports.go":            "folds facts into a run's summary for the store",
+		"internal/store/sqlite/append.go":  "keeps the facts",
+		"internal/store/sqlite/archive.go": "keeps the run's row up to date",
+		"internal/store/sqlite/head.go":    "knows where a run's journal ends, so that a light append need not wait",
+		"internal/store/sqlite/writer.go":  "commits in groups",
+		"internal/loop/codec.go":           "writes facts as the store keeps them",
+		"tool/tool.go":                     "says which calls may be repeated",
 
 		// Hop 5 and 8: what the rules are made of.
 		"internal/loop/allowed.go":    "says whether a fact may follow",
@@ -63,6 +70,12 @@ func beside() map[string]string {
 
 		// Hop 7, further out: the MCP client.
 		"internal/mcptool/client.go":     "is the source of a server's tools",
+		"internal/mcptool/server.go":     "says how the server is reached",
+		"internal/mcptool/terms.go":      "remembers what was agreed on with it",
+		"internal/mcptool/direct.go":     "speaks streamable HTTP with it",
+		"internal/mcptool/listen.go":     "hears that its tools have changed",
+		"internal/mcptool/flood.go":      "bounds what it sends unasked",
+		"internal/mcptool/status.go":     "notes how it was last seen",
 		"internal/mcptool/list.go":       "lists them",
 		"internal/mcptool/definition.go": "keeps a definition as it was sent",
 		"internal/mcptool/call.go":       "calls one",

@@ -153,7 +153,7 @@ func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
 // A client without a key that declares a body and never sends it gets its answer
 // and holds nothing.
 func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
-	url, stop := started(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	url, stop := started(t, (&API{}).as(anyone, nil))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)

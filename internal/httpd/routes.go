@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -77,19 +76,8 @@ func (a *API) routes() {
 	a.mux.HandleFunc("/", notFound)
 }
 
-// ServeHTTP implements http.Handler. An answer does not wait for a body that
-// nobody reads, and what is left of one has little time to come: a client that
-// was refused holds nothing.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 {
-		a.mux.ServeHTTP(w, r)
-		return
-	}
-	control := http.NewResponseController(w)
-	_ = control.EnableFullDuplex() // HTTP/2 is so by itself
-	a.mux.ServeHTTP(w, r)
-	_ = control.SetReadDeadline(time.Now().Add(leftoverTimeout))
-}
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
 // SetReady says whether the gateway takes work.
 func (a *API) SetReady(ready bool) { a.ready.Store(ready) }
@@ -112,15 +100,27 @@ func status(w http.ResponseWriter, code int, text string) {
 
 func anyone(org.Role) bool { return true }
 
+// unread says that the body of the request will not be read: the answer does
+// not wait for it, and a client that was refused holds nothing.
+func unread(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+	}
+}
+
 // as lets a request through to serve if its key is known and its role may.
 func (a *API) as(may func(org.Role) bool, serve func(http.ResponseWriter, *http.Request, run.Caller)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
 		if err != nil {
+			unread(w, r)
 			chat.WriteError(w, err)
 			return
 		}
 		caller, ok := a.o.Directory.Authenticate(key)
+		if !ok || !may(caller.Principal.Role) {
+			unread(w, r)
+		}
 		switch {
 		case !ok:
 			chat.WriteError(w, unknownKey())
@@ -138,10 +138,14 @@ func (a *API) managed(serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
 		if err != nil {
+			unread(w, r)
 			admin.WriteError(w, err)
 			return
 		}
 		caller, ok := a.o.Directory.Authenticate(key)
+		if !ok || !caller.Principal.Role.MayManage() {
+			unread(w, r)
+		}
 		switch {
 		case !ok:
 			admin.WriteError(w, unknownKey())
@@ -159,11 +163,14 @@ func (a *API) operated(serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
 		_, known := a.o.Directory.Authenticate(key)
+		if err == nil && a.o.Directory.IsOperator(key) {
+			serve(w, r, run.Caller{})
+			return
+		}
+		unread(w, r)
 		switch {
 		case err != nil:
 			admin.WriteError(w, err)
-		case a.o.Directory.IsOperator(key):
-			serve(w, r, run.Caller{})
 		case known:
 			admin.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed", "only the operator may do this: see operator_key in the configuration"))
 		default:
@@ -185,11 +192,13 @@ func bearer(authorization string) (string, error) {
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
+	unread(w, r)
 	chat.WriteError(w, fault.New(fault.NotFound, "not_found", "there is no %s %s here; the API is POST /v1/chat/completions, GET /v1/models", r.Method, r.URL.Path))
 }
 
 func only(method string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		unread(w, r)
 		w.Header().Set("Allow", method)
 		chat.WriteError(w, fault.New(fault.Method, "method_not_allowed", "%s takes %s, not %s", r.URL.Path, method, r.Method))
 	}

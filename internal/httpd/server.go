@@ -15,7 +15,6 @@ const (
 	idleTimeout       = 120 * time.Second
 	maxHeader         = 64 << 10
 	drainTimeout      = 25 * time.Second
-	leftoverTimeout   = 2 * time.Second // for a request body that nobody has read
 )
 
 // Serve answers on l until ctx is done, then lets requests that are under way

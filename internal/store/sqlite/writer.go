@@ -13,9 +13,9 @@ import (
 
 // The bounds of a group and of what waits for one.
 const (
-	maxGroup = 100                  // writes
+	maxGroup = 100                   // writes
 	linger   = 20 * time.Millisecond // how long a group that nobody waits for is open for more
-	maxQueue = 1024                 // writes; whoever comes later waits for room
+	maxQueue = 1024                  // writes; whoever comes later waits for room
 )
 
 // writer owns the connection that writes. Its goroutine ends with close.

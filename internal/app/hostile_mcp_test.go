@@ -210,7 +210,7 @@ func TestAForbiddenAddressEndsTheRun(t *testing.T) {
 					up := newUpstream(t, script(asks(call{"echo", `{}`}).saying("Looking.")))
 					g := MustRun(t, site{upstream: up.URL, allow: "127.0.0.1/32", servers: []string{server("s", tt.url)}}.yaml())
 					got := g.post(request, "Authorization", "Bearer "+role+"-key")
-					e := wireError{}
+					var e wireError
 					if tt.spoken && request == streamedQuestion {
 						s := got.stream(t)
 						if s.done != 1 || len(s.errors) != 1 || len(s.reasons) != 0 {

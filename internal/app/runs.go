@@ -144,7 +144,7 @@ func tellStory(out io.Writer, story *run.Story, whole bool) {
 	for _, f := range story.Facts {
 		t.tell(f)
 	}
-	fmt.Fprintf(out, "\n%d rounds, %d tool calls, %d tokens", s.Rounds, s.Calls, s.Tokens)
+	fmt.Fprintf(out, "\n%s, %s, %s", counted(s.Rounds, "round"), counted(s.Calls, "tool call"), counted(int(s.Tokens), "token"))
 	if s.Status == run.Running {
 		fmt.Fprintf(out, "; running for %s", time.Since(time.UnixMilli(s.CreatedAt)).Round(time.Millisecond))
 	}

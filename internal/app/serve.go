@@ -93,7 +93,7 @@ func announce(out io.Writer, c *config.Config, url string) {
 		providers = append(providers, fmt.Sprintf("%s (%s)", p.Name, strings.Join(p.Models, ", ")))
 	}
 	for _, o := range c.Orgs {
-		orgs = append(orgs, fmt.Sprintf("%s (%d MCP servers)", o.ID, len(o.MCPServers)))
+		orgs = append(orgs, fmt.Sprintf("%s (%s)", o.ID, counted(len(o.MCPServers), "MCP server")))
 	}
 	fmt.Fprintf(out, "turnpike listens on %s\n  providers: %s\n  orgs: %s\n", url, strings.Join(providers, ", "), strings.Join(orgs, ", "))
 }

@@ -46,7 +46,7 @@ func (t *teller) tell(f loop.Fact) {
 			t.line(fmt.Sprintf("round %d", b.Round), "model", "attempt %d", b.Attempt)
 		}
 	case loop.TurnFailed:
-		t.line("", "model", "failed: %s%s, tried %d times   (%d ms)", b.Class, statusOf(b.Status), b.Attempt, f.At-t.asked)
+		t.line("", "model", "attempt %d failed: %s%s   (%d ms)", b.Attempt, b.Class, statusOf(b.Status), f.At-t.asked)
 	case loop.Turn:
 		t.turn(b, f.At)
 	case loop.CallPrepared:
@@ -73,6 +73,14 @@ func (t *teller) line(left, middle, format string, args ...any) {
 	fmt.Fprintf(t.out, "%-10s %-8s %s\n", left, printable(middle), printable(fmt.Sprintf(format, args...)))
 }
 
+// counted says how many things there are.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // printable takes what would command a terminal out of a text that models,
 // tools and servers have written.
 func printable(text string) string {
@@ -97,7 +105,7 @@ func (t *teller) input(b loop.InputAdded) {
 		return
 	}
 	last := items[len(items)-1]
-	t.line("input", string(last.Role), "%s   (%d items)", t.short(last.Text()), len(items))
+	t.line("input", string(last.Role), "%s   (%s)", t.short(last.Text()), counted(len(items), "item"))
 }
 
 func (t *teller) catalogued(b loop.Catalogued, at int64) {
@@ -106,7 +114,7 @@ func (t *teller) catalogued(b loop.Catalogued, at int64) {
 			t.line("tools", s.Label, "not available: %s", s.Error)
 			continue
 		}
-		t.line("tools", s.Label, "%d tools   (%d ms)", s.Tools, at-t.begun)
+		t.line("tools", s.Label, "%s   (%d ms)", counted(s.Tools, "tool"), at-t.begun)
 	}
 }
 

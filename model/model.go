@@ -87,6 +87,7 @@ type Tool struct {
 type ToolChoice struct {
 	Mode   string          // "", auto, none, required, or named
 	Name   string          // for named
+	Only   []string        // the tools that Mode is about; nil = all
 	Native json.RawMessage // as the client wrote it in Request.Dialect, nil otherwise
 }
 

@@ -2,13 +2,16 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -314,5 +317,74 @@ func TestModelsSayWhichToolsTheGatewayAdds(t *testing.T) { // D25
 	status := d.do("GET", "/api/mcp-servers/down", "owner-key", "", 200)["status"].(map[string]any)
 	if status["state"] != "failed" || status["error"] == nil {
 		t.Errorf("the server that is down has the status %v", status)
+	}
+}
+
+func TestWhatToolChoiceDemandsMustBeThere(t *testing.T) { // C25
+	noLeaks(t)
+	up := newUpstream(t, script(asks(call{"echo", `{}`}, call{"other", `{}`}), says("done")))
+	tools := newMCP(t, map[string]handler{"echo": echo, "other": echo})
+	g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())
+	with := func(choice string) string {
+		return strings.Replace(chatBody, "{", `{"tool_choice":`+choice+",", 1)
+	}
+	if a := g.post(with(`{"type":"function","function":{"name":"ghost"}}`)); a.status != 422 || !bytes.Contains(a.body, []byte("ghost")) {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	only := `{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"echo"}}]}}`
+	if a := g.post(with(only)); a.status != 200 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	if got := tools.of("tools/call"); len(got) != 1 {
+		t.Errorf("%d tool calls, want that of the allowed one", len(got))
+	}
+	all := up.requests()
+	if first := string(all[0].body); !strings.Contains(first, only) {
+		t.Errorf("the first round got %s", first)
+	}
+	if second := string(all[1].body); !strings.Contains(second, `"mode":"auto"`) || !strings.Contains(second, "not among the allowed tools") {
+		t.Errorf("the second round got %s", second)
+	}
+	bare := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL, "tools: []")}}.yaml())
+	if a := bare.post(with(`"required"`)); a.status != 422 || !bytes.Contains(a.body, []byte("any tool")) {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}
+
+func TestRequestFieldsThatALoopCannotCarryAreNamedOrRefused(t *testing.T) { // P22
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	body := strings.Replace(chatBody, "{", `{"logprobs":true,"made_up":{"a":1},`, 1)
+	g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())
+	a := g.post(body)
+	if a.status != 200 || a.header.Get("Turnpike-Dropped-Params") != "logprobs" {
+		t.Errorf("status %d, header %v", a.status, a.header)
+	}
+	if sent := up.last(); strings.Contains(sent, "logprobs") || !strings.Contains(sent, `"made_up":{"a":1}`) {
+		t.Errorf("the upstream got %s", sent)
+	}
+	g = MustRun(t, site{upstream: up.URL, runtime: "dropped_params: refuse", servers: []string{server("s", tools.URL)}}.yaml())
+	if a := g.post(body); a.status != 400 || !bytes.Contains(a.body, []byte("logprobs")) {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}
+
+func TestAnnotationsPlanOnlyWhereTheServerIsTrusted(t *testing.T) { // D14
+	noLeaks(t)
+	for trust, together := range map[string]bool{"true": true, "false": false} {
+		var now, most atomic.Int32
+		slow := func(ctx context.Context, _ string) (string, error) {
+			raise(&most, now.Add(1))
+			defer now.Add(-1)
+			return "ok", pause(ctx, 20*time.Millisecond)
+		}
+		tools := newMCP(t, map[string]handler{"a": slow}, "a")
+		up := newUpstream(t, script(asks(call{"a", `{"n":1}`}, call{"a", `{"n":2}`}), says("done")))
+		g := MustRun(t, site{upstream: up.URL, runtime: "tool_parallelism: safe", servers: []string{server("s", tools.URL, "trust: "+trust)}}.yaml())
+		g.post(chatBody)
+		if got := most.Load() > 1; got != together {
+			t.Errorf("trust %s: calls that say they only read overlapped: %v", trust, got)
+		}
 	}
 }

@@ -34,6 +34,8 @@ func Decide(s State) Action {
 		return Finish{event.ServerUnavailable}
 	case s.Catalogued.Conflict != nil: // nobody could say whose call it is
 		return Finish{event.Invalid}
+	case s.Catalogued.Missing != "": // the model would be forced to do what it cannot
+		return Finish{event.Invalid}
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution

@@ -97,6 +97,7 @@ func TestDecide(t *testing.T) {
 		{"a required server that is down does", []Body{accepted(), catalogued(requiredDown)}, finish(event.ServerUnavailable)},
 
 		{"a tool of the caller named like one of the gateway is refused", []Body{accepted(), Catalogued{Conflict: &Conflict{"a", "s"}}}, finish(event.Invalid)}, // A16
+		{"a tool that must be called and that nobody has is refused", []Body{accepted(), Catalogued{Missing: "a"}}, finish(event.Invalid)},                      // C25
 
 		// Calls that get a result without execution.
 		{"a name that nobody owns is answered to the model", with(oneTurn("a", "ghost"), prepared("0.0"), prepared("0.1", unknown)), answers{[]CallKey{"0.1"}, Error}},                             // C14

@@ -81,6 +81,7 @@ type Catalogued struct {
 	CatalogRef string    `json:"catalog_ref,omitempty"`
 	Servers    []Server  `json:"servers,omitempty"`
 	Conflict   *Conflict `json:"conflict,omitempty"`
+	Missing    string    `json:"missing,omitempty"` // what tool_choice demands and nobody has
 }
 
 // Conflict is a name that a tool of the caller and one of the gateway share.

@@ -51,7 +51,8 @@ type child struct {
 
 // startChild starts a command with exactly the environment env. Stop it.
 func startChild(command, env []string, log *slog.Logger) (*child, error) {
-	c := &child{command: exec.Command(command[0], command[1:]...), log: log, exited: make(chan struct{})}
+	run := exec.Command(command[0], command[1:]...) //nolint:noctx // the end of a context would kill it without asking first
+	c := &child{command: run, log: log, exited: make(chan struct{})}
 	c.command.Env = env
 	c.command.SysProcAttr = ownGroup()
 	theirs, err := c.pipes()

@@ -155,6 +155,14 @@ func (r *rawChild) call(id json.RawMessage, tool string) {
 	case "hang":
 		note("hang")
 		return
+	case "deaf": // reads nothing any more
+		note("deaf")
+		select {}
+	case "talks":
+		for range 64 {
+			fmt.Fprintln(os.Stderr, strings.Repeat("t", 1<<20))
+		}
+		r.say(good, id)
 	case "huge": // the id comes last, as some servers write it
 		r.say(`{"result":{"content":[{"type":"text","text":"%s"}]},"jsonrpc":"2.0","id":%s}`, strings.Repeat("h", maxAnswer), id)
 	case "endless":

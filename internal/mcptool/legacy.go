@@ -72,7 +72,7 @@ func (w *eventWire) open() outcome {
 		return outcome{err: err}
 	}
 	r.Header.Set("Accept", "text/event-stream")
-	resp, err := w.client.direct.Do(r)
+	resp, err := w.client.direct.Do(r) //nolint:bodyclose // close of the wire does it
 	if err != nil {
 		return outcome{err: err}
 	}

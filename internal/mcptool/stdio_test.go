@@ -398,3 +398,46 @@ func TestConcurrentCallsShareOneProcess(t *testing.T) {
 		t.Errorf("%d processes", len(notes()))
 	}
 }
+
+func TestAServerThatDoesNotReadIsReplaced(t *testing.T) {
+	c, notes := childClient(t, "raw", func(s *Server) { s.Timeout, s.MaxRetries = time.Second, -1 })
+	pid := pidOf(t, c)
+	deaf := make(chan tool.Result, 1)
+	go func() { deaf <- ask(t, c, "deaf") }()
+	arrived(t, notes, "deaf")
+	large := tool.Call{Arguments: json.RawMessage(fmt.Sprintf("{\"pad\":%q}", strings.Repeat("p", 4<<20)))}
+	r, err := named(c, "good").Call(t.Context(), large) // more than a pipe holds
+	if err != nil || !r.IsError || !strings.Contains(textOf(r), "did not answer within 1s") {
+		t.Errorf("%v %v", r, err)
+	}
+	if r := <-deaf; !r.IsError {
+		t.Error(r)
+	}
+	gone(t, pid)
+	if r := ask(t, c, "good"); textOf(r) != "good" {
+		t.Error(r)
+	}
+}
+
+func TestAServerThatTalksMuchOnStandardErrorIsCalled(t *testing.T) {
+	var mu sync.Mutex
+	var longest int
+	c, _ := childClient(t, "raw")
+	c.log = slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, len(p))
+		return len(p), nil
+	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if r := ask(t, c, "talks"); textOf(r) != "good" {
+		t.Error(r)
+	}
+	_ = c.Close()
+	if longest < maxSaid || longest > 2*maxSaid {
+		t.Errorf("a log line of %d bytes", longest)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -23,7 +23,24 @@ func (d *drive) discover() error {
 			break
 		}
 	}
+	body.Missing = d.missingTool()
 	return d.append(nil, body)
+}
+
+// missingTool returns what the caller's tool choice demands and nobody has: the
+// name of a tool, or "any tool".
+func (d *drive) missingTool() string {
+	choice := d.req.ToolChoice
+	has := func(name string) bool { return d.clientNames()[name] || d.tools.Lookup(name) != nil }
+	switch {
+	case choice.Mode == "named" && choice.Name != "" && !has(choice.Name):
+		return choice.Name
+	case choice.Mode == "required" && choice.Only != nil && !slices.ContainsFunc(choice.Only, has):
+		return "any of the allowed tools"
+	case choice.Mode == "required" && len(d.req.ClientTools) == 0 && len(d.tools.Offered()) == 0:
+		return "any tool"
+	}
+	return ""
 }
 
 func (d *drive) clientNames() map[string]bool {

@@ -37,6 +37,10 @@ func (d *drive) failure(reason event.Reason) *event.Failure {
 	switch reason {
 	case event.Invalid:
 		c := d.state.Catalogued.Conflict
+		if c == nil {
+			return &event.Failure{Code: "tool_choice_unavailable", Message: fmt.Sprintf(
+				"tool_choice demands %s, and neither the request nor the gateway has it", d.state.Catalogued.Missing)}
+		}
 		return &event.Failure{Code: "tool_name_conflict", Message: fmt.Sprintf(
 			"your tool %q conflicts with the tool of that name of the gateway's MCP server %q: rename yours", c.Tool, c.Server)}
 	case event.ModelError:

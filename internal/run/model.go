@@ -82,7 +82,7 @@ func (d *drive) modelRequest(a loop.CallModel) *model.Request {
 	if a.ChoiceAsAsked {
 		req.ToolChoice = d.req.ToolChoice
 	} else if d.req.ToolChoice.Mode != "" && len(req.Tools) > 0 {
-		req.ToolChoice = model.ToolChoice{Mode: "auto"}
+		req.ToolChoice = model.ToolChoice{Mode: "auto", Only: d.req.ToolChoice.Only}
 	}
 	return req
 }

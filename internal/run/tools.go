@@ -25,7 +25,7 @@ type prepared struct {
 
 // prepare looks the calls up, parses and validates them.
 func (d *drive) prepare(a loop.PrepareTools) error {
-	rules := toolexec.Rules{ClientTools: d.clientNames(), Validation: d.req.ArgValidation}
+	rules := toolexec.Rules{ClientTools: d.clientNames(), Only: d.req.ToolChoice.Only, Validation: d.req.ArgValidation}
 	bodies := make([]loop.Body, len(a.Calls))
 	var rows []Row
 	for i, key := range a.Calls {

@@ -39,6 +39,7 @@ const (
 // Rules are what the org wants of its calls.
 type Rules struct {
 	ClientTools map[string]bool // names that the caller executes
+	Only        []string        // the names that the caller allows; nil = all
 	Validation  Validation
 }
 
@@ -63,6 +64,9 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 		return p.tell(unknownTool(set, name))
 	}
 	p.Owner = tool.Gateway
+	if rules.Only != nil && !slices.Contains(rules.Only, name) { // C25
+		return p.tell(refusal{Error: fmt.Sprintf("tool %q is not among the allowed tools of this request", name)})
+	}
 	p.Tool, p.Server = p.Entry.Tool.Definition().Name, p.Entry.Server
 	p.ToolDigest, p.Class, p.Polling = p.Entry.Digest, p.Entry.Class, p.Entry.Polling
 	arguments, canonical, err := parse(raw)

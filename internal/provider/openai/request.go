@@ -72,6 +72,8 @@ func appendToolChoice(dst []byte, req *model.Request) []byte {
 	switch {
 	case c.Native != nil && req.Dialect == Dialect:
 		return append(append(dst, `,"tool_choice":`...), c.Native...)
+	case c.Only != nil:
+		return appendAllowed(dst, c)
 	case c.Mode == "named":
 		dst = appendString(append(dst, `,"tool_choice":{"type":"function","function":{"name":`...), c.Name)
 		return append(dst, `}}`...)
@@ -79,6 +81,20 @@ func appendToolChoice(dst []byte, req *model.Request) []byte {
 		return appendString(append(dst, `,"tool_choice":`...), c.Mode)
 	}
 	return dst
+}
+
+// appendAllowed appends a choice among some of the tools.
+func appendAllowed(dst []byte, c model.ToolChoice) []byte {
+	dst = appendString(append(dst, `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":`...), c.Mode)
+	dst = append(dst, `,"tools":[`...)
+	for i, name := range c.Only {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(append(dst, `{"type":"function","function":{"name":`...), name)
+		dst = append(dst, `}}`...)
+	}
+	return append(dst, `]}}`...)
 }
 
 // appendParams appends the client's own members as they are, without those

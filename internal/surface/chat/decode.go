@@ -272,9 +272,26 @@ func decodeToolChoice(raw json.RawMessage) model.ToolChoice {
 		}
 		return choice
 	}
-	var w wireTool
-	if json.Unmarshal(raw, &w) == nil {
-		choice.Mode, choice.Name = "named", w.Function.Name
+	var w wireChoice
+	if json.Unmarshal(raw, &w) != nil {
+		return choice // the provider's to refuse
 	}
+	if w.Type == "allowed_tools" { // C25
+		choice.Mode, choice.Only = w.Allowed.Mode, []string{}
+		for _, t := range w.Allowed.Tools {
+			choice.Only = append(choice.Only, t.Function.Name)
+		}
+		return choice
+	}
+	choice.Mode, choice.Name = "named", w.Function.Name+w.Custom.Name
 	return choice
+}
+
+// wireChoice is a tool_choice that is an object: one tool, or some of them.
+type wireChoice struct {
+	wireTool
+	Allowed struct {
+		Mode  string     `json:"mode"`
+		Tools []wireTool `json:"tools"`
+	} `json:"allowed_tools"`
 }

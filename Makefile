@@ -1,5 +1,5 @@
 # The commands that one types all day. Everything else is in .ci/run.
-.PHONY: build test race lint docs demo bench ci
+.PHONY: build test race lint fuzz docs demo bench ci
 
 build: ## the program, as ./turnpike
 	CGO_ENABLED=0 go build -trimpath -o turnpike ./cmd/turnpike
@@ -13,6 +13,9 @@ race: ## the README's full test command
 lint: ## golangci-lint, as tools/go.mod pins it
 	go build -C tools -o ../coverage/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	./coverage/golangci-lint run
+
+fuzz: ## look for new inputs, a minute for each target
+	bash .ci/fuzz 60s
 
 docs: ## write the generated part of the documentation again
 	go test ./docs -run Configuration -update

@@ -12,7 +12,8 @@
 //	go                    must be Go
 //	… file=NAME           is written to NAME, for the blocks below it
 //	json output           what the block above printed; "…" stands for any value
-//	text output           the same, line by line; … stands for any characters
+//	text output           the same, line by line; … stands for any characters, on a line
+//	                      of its own for any lines, and two spaces or more for any number
 //
 // Other languages, and text, are for reading only.
 //

@@ -225,6 +225,7 @@ func TestSettingsAreReadWithTheRulesOfTheFile(t *testing.T) { // B01
 		`{"name":"x"}`, `{"name":"x","url":"ftp://example.com"}`, `{"name":"x","url":"https://example.com","timout":"3s"}`,
 		`{"name":"x","command":["sh","-c","id"]}`, `{"name":"x","url":"https://example.com","headers":{"X-A":"env:HOME"}}`,
 		`{"name":"x","url":"https://example.com","headers":{"Authorization":"Bearer abc"}}`,
+		`{"name":"x","url":"https://example.com/mcp?api_key=abc"}`,
 	} {
 		d.do("POST", "/api/mcp-servers", "owner-key", body, 422)
 	}

@@ -70,10 +70,7 @@ func (a *API) routes() {
 	a.mux.HandleFunc("GET /healthz", a.healthz)
 	a.mux.HandleFunc("GET /readyz", a.readyz)
 
-	a.mux.HandleFunc("/v1/chat/completions", only("POST"))
-	a.mux.HandleFunc("/v1/models", only("GET"))
-	a.mux.HandleFunc("/v1/models/{model...}", only("GET"))
-	a.mux.HandleFunc("/", notFound)
+	a.mux.HandleFunc("/", a.elsewhere)
 }
 
 // ServeHTTP implements http.Handler.
@@ -191,15 +188,31 @@ func bearer(authorization string) (string, error) {
 	return key, nil
 }
 
-func notFound(w http.ResponseWriter, r *http.Request) {
+// elsewhere answers what no route does: another method of a path that is there,
+// or nothing that is.
+func (a *API) elsewhere(w http.ResponseWriter, r *http.Request) {
 	unread(w, r)
-	chat.WriteError(w, fault.New(fault.NotFound, "not_found", "there is no %s %s here; the API is POST /v1/chat/completions, GET /v1/models", r.Method, r.URL.Path))
+	err := fault.New(fault.NotFound, "not_found", "there is no %s %s here; the API is POST /v1/chat/completions, GET /v1/models and /api (see /openapi.json)", r.Method, r.URL.Path)
+	if methods := a.methods(r); len(methods) > 0 {
+		allow := strings.Join(methods, ", ")
+		w.Header().Set("Allow", allow)
+		err = fault.New(fault.Method, "method_not_allowed", "%s takes %s, not %s", r.URL.Path, allow, r.Method)
+	}
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		admin.WriteError(w, err)
+		return
+	}
+	chat.WriteError(w, err)
 }
 
-func only(method string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		unread(w, r)
-		w.Header().Set("Allow", method)
-		chat.WriteError(w, fault.New(fault.Method, "method_not_allowed", "%s takes %s, not %s", r.URL.Path, method, r.Method))
+// methods returns what the path of the request may be asked with.
+func (a *API) methods(r *http.Request) []string {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := a.mux.Handler(other); pattern != "/" && pattern != "" {
+			methods = append(methods, method)
+		}
 	}
+	return methods
 }

@@ -23,7 +23,7 @@ func (s *slots) take(org string, limit int) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit > 0 && s.running[org] >= limit {
-		refused := fault.New(fault.Limited, "concurrency_limit", "the org has %d runs under way, which is its limit; try again later", limit)
+		refused := fault.New(fault.Limited, "concurrency_limit", "the org is at its limit of %d runs at a time; try again later", limit)
 		refused.RetryAfter = slotRetry
 		return nil, refused
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -147,6 +148,14 @@ func (h *Handler) readServer(body []byte) (org.MCPServer, error) {
 		if credentialHeader(name) {
 			return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s carries a credential: credentials are "+
 				"references to the org's vault, which this version does not have yet; declare the server in the configuration file", name).In("headers." + name)
+		}
+	}
+	if u, err := url.Parse(s.URL); err == nil {
+		for name := range u.Query() {
+			if credentialHeader(name) {
+				return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the parameter %s of the URL looks like a credential, "+
+					"which is not stored in the open; declare the server in the configuration file", name).In("url")
+			}
 		}
 	}
 	return s, nil

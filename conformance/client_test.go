@@ -23,19 +23,22 @@ type ask struct {
 	Raw     string            `json:"raw,omitempty"`
 	Helper  string            `json:"helper,omitempty"` // which helper of the SDK is used; clients/helpers.mjs
 
+	Pause     bool `json:"pause,omitempty"`      // the client's function waits until it is told to go on; clients/runtools.mjs
 	NoRetries bool `json:"no_retries,omitempty"` // else the client retries as it does by default
 	Hash      bool `json:"hash,omitempty"`       // fill in outcome.BodySHA256
 }
 
 // exchange is a request under way.
 type exchange struct {
-	firstText chan string  // gets the first text delta of a stream; buffered
-	done      chan outcome // gets the one outcome; buffered
-	abort     func()       // ends the request from the client's side
+	firstText chan string   // gets the first text delta of a stream; buffered
+	done      chan outcome  // gets the one outcome; buffered
+	paused    chan struct{} // gets one for each call of the client's function that waits; buffered
+	abort     func()        // ends the request from the client's side
+	goOn      func()        // lets the client's function go on; nil where there is none
 }
 
 func newExchange() *exchange {
-	return &exchange{firstText: make(chan string, 1), done: make(chan outcome, 1)}
+	return &exchange{firstText: make(chan string, 1), done: make(chan outcome, 1), paused: make(chan struct{}, 1)}
 }
 
 // outcome is what the client's code saw of the answer.

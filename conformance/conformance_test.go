@@ -19,7 +19,17 @@ func TestConformance(t *testing.T) { // P12
 		{"a client that leaves ends the work", testAbort},
 		{"a turn with a gateway's and a client's tool", testMixedTurn},
 		{"runTools of the Node client", testRunTools},
+		{"a restart between the halves of a mixed turn", testRestart},
+		{"two calls of the client's tools in one turn", testParallelClientTools},
 		{"stream and parse helpers of the Node client", testHelpers},
+		{"pictures reach the model as they are", testImages},
+		{"a result of 10 MiB", testLongResult},
+		{"a long result of a mixed turn is readable after a restart", testLongMixedTurn},
+		{"server-filesystem over standard input", testFilesystem},
+		{"a stdio server that is killed in mid-call", testKilledChild},
+		{"a server of the management API", testManagement},
+		{"the commands runs list and runs show", testRuns},
+		{"the commands mcp list and mcp check", testCheck},
 		{"characters cut anywhere arrive whole", testUnicode},
 	}
 	for _, suite := range suites {

@@ -1,5 +1,5 @@
 // Package conformance proves that the official OpenAI clients and the official
-// MCP example server work with Turnpike as they are. It is a module of its own,
+// MCP example servers work with Turnpike as they are. It is a module of its own,
 // so that the gateway never depends on an SDK of a provider.
 //
 //	cd conformance && npm ci --no-audit --no-fund && go test ./...
@@ -10,8 +10,11 @@
 //	openai for Node ─┐                        ┌─► upstream: a scripted model that
 //	                 ├─► turnpike serve ──────┤   computes its answers from what
 //	openai for Go ───┘   (built from ..)      │   it is sent and records it all
-//	                                          └─► proxy: counts tools/call, can
-//	                                              hold one ──► server-everything
+//	                                          ├─► proxy: counts tools/call, can
+//	                                          │   hold one ──► server-everything
+//	                                          └─► children over stdin and stdout:
+//	                                              server-filesystem, servers/text.mjs,
+//	                                              server-everything with a witness
 //
 // The tests skip when node or node_modules is missing; with
 // TURNPIKE_TEST_NO_SKIP=1 in the environment they fail instead.

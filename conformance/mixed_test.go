@@ -31,15 +31,16 @@ func testMixedTurn(t *testing.T, s *site) { // A08
 }
 
 // returned is what a client appends to its messages: the answer that it got, and
-// the result of the one call in it.
-func returned(got outcome, result string) []object {
-	call := got.ToolCalls[0]
-	return []object{
-		{"role": "assistant", "content": got.Text, "tool_calls": []object{
-			{"id": call.ID, "type": "function", "function": object{"name": call.Name, "arguments": call.Arguments}},
-		}},
-		{"role": "tool", "tool_call_id": call.ID, "content": result},
+// the results of the calls in it, in their order.
+func returned(got outcome, results ...string) []object {
+	var calls, answers []object
+	for i, call := range got.ToolCalls {
+		function := object{"name": call.Name, "arguments": call.Arguments}
+		calls = append(calls, object{"id": call.ID, "type": "function", "function": function})
+		answers = append(answers, object{"role": "tool", "tool_call_id": call.ID, "content": results[i]})
 	}
+	assistant := object{"role": "assistant", "content": got.Text, "tool_calls": calls}
+	return append([]object{assistant}, answers...)
 }
 
 // wantHiddenTranscript checks that the provider saw the whole conversation, each

@@ -20,6 +20,7 @@ func (c nodeClient) start(t *testing.T, ask ask) *exchange {
 	onLine := func(line []byte) {
 		var said struct {
 			FirstText *string  `json:"first_text"`
+			Paused    bool     `json:"paused"`
 			Done      *outcome `json:"done"`
 		}
 		if err := json.Unmarshal(line, &said); err != nil {
@@ -27,6 +28,9 @@ func (c nodeClient) start(t *testing.T, ask ask) *exchange {
 		}
 		if said.FirstText != nil {
 			offer(e.firstText, *said.FirstText)
+		}
+		if said.Paused {
+			offer(e.paused, struct{}{})
 		}
 		if said.Done != nil {
 			offer(e.done, *said.Done)
@@ -40,6 +44,7 @@ func (c nodeClient) start(t *testing.T, ask ask) *exchange {
 	}
 	say(marshal(ask))
 	e.abort = func() { say([]byte("abort")) }
+	e.goOn = func() { say([]byte("go on")) }
 	return e
 }
 

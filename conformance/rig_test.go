@@ -11,17 +11,28 @@ import (
 type rig struct {
 	upstream *upstream
 	proxy    *proxy
+	program  *program
 	gateway  string   // base URL without a path
 	clients  []client // Node and Go
 	node     string   // path of the node program
 }
 
+// newRig puts a gateway before server-everything.
 func (s *site) newRig(t *testing.T, play script) *rig {
+	t.Helper()
+	return s.newRigWith(t, play, func(r *rig) []object {
+		return []object{{"name": "everything", "url": r.proxy.URL + "/mcp", "enabled": true}}
+	})
+}
+
+// newRigWith puts a gateway before the MCP servers that servers returns.
+func (s *site) newRigWith(t *testing.T, play script, servers func(r *rig) []object) *rig {
 	t.Helper()
 	r := &rig{node: s.node, clients: []client{nodeClient{node: s.node, script: "chat.mjs"}, goClient{}}}
 	r.upstream = startUpstream(t, play)
 	r.proxy = startProxy(t, s.everything)
-	r.gateway = s.startGateway(t, r.upstream.URL, r.proxy.URL)
+	r.program = s.startGateway(t, r.upstream.URL, servers(r))
+	r.gateway = r.program.url
 	return r
 }
 

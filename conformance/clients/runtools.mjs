@@ -2,7 +2,7 @@
 // answer asks for it and sends the result back until the answer is text.
 import { describe, emptySeen, makeClient, open } from "./session.mjs";
 
-const { options, emit, close } = await open();
+const { options, emit, pause, close } = await open();
 const seen = emptySeen();
 const client = makeClient(options);
 
@@ -13,7 +13,10 @@ const getLocalTime = {
     description: "The wall clock at a place, as the client knows it.",
     parameters: { type: "object", properties: { place: { type: "string" } }, required: ["place"] },
     parse: JSON.parse,
-    function: ({ place }) => `12:34 in ${place}`,
+    function: async ({ place }) => {
+      if (options.pause) await pause();
+      return `12:34 in ${place}`;
+    },
   },
 };
 

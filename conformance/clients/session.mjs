@@ -1,9 +1,11 @@
 // What every client script shares: options come as the first line of standard
-// input, the word "abort" on a later line ends the request, and what was seen
-// leaves as JSON, one object per line.
+// input, the word "abort" on a later line ends the request, any other line ends
+// a pause, and what was seen leaves as JSON, one object per line.
 import { createHash } from "node:crypto";
 import { createInterface } from "node:readline";
 import OpenAI from "openai";
+
+const emit = (object) => process.stdout.write(JSON.stringify(object) + "\n");
 
 export async function open() {
   const lines = createInterface({ input: process.stdin });
@@ -13,7 +15,11 @@ export async function open() {
   return {
     options,
     signal: aborter.signal,
-    emit: (object) => process.stdout.write(JSON.stringify(object) + "\n"),
+    emit,
+    pause: () => {
+      emit({ paused: true });
+      return new Promise((resolve) => lines.once("line", resolve));
+    },
     close: () => {
       lines.close();
       process.stdin.destroy();

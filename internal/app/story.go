@@ -85,7 +85,7 @@ func counted(n int, thing string) string {
 // tools and servers have written.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+		if r != '\n' && r != '\t' && r != '\u200d' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 			return '\uFFFD'
 		}
 		return r

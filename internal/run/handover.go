@@ -1,8 +1,10 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -72,7 +74,25 @@ func (d *drive) splice(items []item.Item) ([]item.Item, error) {
 	if out == nil {
 		return items, nil
 	}
+	inCallOrder(out)
 	return out, nil
+}
+
+// inCallOrder puts the results that follow each assistant item into the order
+// of its calls: ours were kept, the caller's come after them.
+func inCallOrder(items []item.Item) {
+	for i := 0; i < len(items); i++ {
+		calls := items[i].Calls
+		end := i + 1
+		for end < len(items) && items[end].Role == item.Tool {
+			end++
+		}
+		place := func(result item.Item) int {
+			return slices.IndexFunc(calls, func(c item.Call) bool { return c.ID == result.CallID })
+		}
+		slices.SortStableFunc(items[i+1:end], func(a, b item.Item) int { return cmp.Compare(place(a), place(b)) })
+		i = end - 1
+	}
 }
 
 func (d *drive) handoverOf(it item.Item) (*Handover, error) {

@@ -128,6 +128,12 @@ func (s *session) run(t *testing.T) {
 	if !s.write(t) {
 		return
 	}
+	for _, program := range []string{"sh", "grep", "sleep", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			skipPart(t, "the page's commands need %s, which is not installed", program)
+			return
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-s")

@@ -38,7 +38,7 @@ func serveAsChild() bool {
 		os.Exit(7)
 	case "holder":
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		select {} // outlives its input
+		forever() // outlives its input
 	case "gateway":
 		serveAsGateway()
 	default:
@@ -157,7 +157,7 @@ func (r *rawChild) call(id json.RawMessage, tool string) {
 		return
 	case "deaf": // reads nothing any more
 		note("deaf")
-		select {}
+		forever()
 	case "talks":
 		for range 64 {
 			fmt.Fprintln(os.Stderr, strings.Repeat("t", 1<<20))
@@ -214,7 +214,7 @@ func serveAsGateway() {
 		panic(err)
 	}
 	fmt.Println(textOf(r))
-	select {}
+	forever()
 }
 
 // childClient returns a Client of this binary as a server, closed with the test, and
@@ -236,5 +236,13 @@ func childClient(t *testing.T, mode string, change ...func(*Server)) (c *Client,
 	return c, func() []string {
 		data, _ := os.ReadFile(file)
 		return strings.Fields(string(data))
+	}
+}
+
+// forever is not select{}: in a process without other goroutines, and without
+// cgo, that is a deadlock, which ends it.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }

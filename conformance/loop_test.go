@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// testTwoToolRounds changes nothing in the client but base URL and key.
+// testTwoToolRounds changes nothing in the client but base URL and key. // A14
 func testTwoToolRounds(t *testing.T, s *site) {
 	r := s.newRig(t, sumScript)
 	eachWay(t, r.clients, func(t *testing.T, c client, stream bool) {

@@ -87,7 +87,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	a.pool = newPool(a.out, a.secrets, a.log, a.catalog.Forget)
 	directory := &Directory{
 		store: a.store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
-		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog, log: a.log,
+		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog,
 	}
 	if err := newDirectory(ctx, directory); err != nil {
 		return err

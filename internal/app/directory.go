@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,7 +27,6 @@ type Directory struct {
 	hasOp    bool
 	pool     *pool
 	catalog  *catalog.Catalog
-	log      *slog.Logger
 
 	changing sync.Mutex // one change at a time
 	now      atomic.Pointer[table]

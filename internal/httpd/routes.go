@@ -105,54 +105,46 @@ func unread(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// as lets a request through to serve if its key is known and its role may.
-func (a *API) as(may func(org.Role) bool, serve func(http.ResponseWriter, *http.Request, run.Caller)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		key, err := bearer(r.Header.Get("Authorization"))
-		if err != nil {
-			unread(w, r)
-			chat.WriteError(w, err)
-			return
-		}
-		caller, ok := a.o.Directory.Authenticate(key)
-		if !ok || !may(caller.Principal.Role) {
-			unread(w, r)
-		}
-		switch {
-		case !ok:
-			chat.WriteError(w, unknownKey())
-		case !may(caller.Principal.Role):
-			chat.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed",
-				"a key with the role %s may not do this; owner, admin and member may", caller.Principal.Role))
-		default:
-			serve(w, r, caller)
-		}
-	}
+// as lets a request to the model API through to serve if its key is known and
+// its role may.
+func (a *API) as(may func(org.Role) bool, serve admin.Endpoint) http.HandlerFunc {
+	return a.guarded(may, "owner, admin and member", chat.WriteError, serve)
 }
 
 // managed lets owners and admins of an org through.
 func (a *API) managed(serve admin.Endpoint) http.HandlerFunc {
+	return a.guarded(org.Role.MayManage, "owner and admin", admin.WriteError, serve)
+}
+
+// guarded is the one place where a key becomes a caller. Refusals are written
+// with refuse, in the form of the API that was asked.
+func (a *API) guarded(may func(org.Role) bool, who string, refuse func(http.ResponseWriter, error), serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		key, err := bearer(r.Header.Get("Authorization"))
+		caller, err := a.caller(r)
+		if err == nil && !may(caller.Principal.Role) {
+			err = fault.New(fault.Forbidden, "role_not_allowed",
+				"a key with the role %s may not do this; %s may", caller.Principal.Role, who)
+		}
 		if err != nil {
 			unread(w, r)
-			admin.WriteError(w, err)
+			refuse(w, err)
 			return
 		}
-		caller, ok := a.o.Directory.Authenticate(key)
-		if !ok || !caller.Principal.Role.MayManage() {
-			unread(w, r)
-		}
-		switch {
-		case !ok:
-			admin.WriteError(w, unknownKey())
-		case !caller.Principal.Role.MayManage():
-			admin.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed",
-				"a key with the role %s may not do this; owner and admin may", caller.Principal.Role))
-		default:
-			serve(w, r, caller)
-		}
+		serve(w, r, caller)
 	}
+}
+
+// caller returns who presents the request's key.
+func (a *API) caller(r *http.Request) (run.Caller, error) {
+	key, err := bearer(r.Header.Get("Authorization"))
+	if err != nil {
+		return run.Caller{}, err
+	}
+	caller, ok := a.o.Directory.Authenticate(key)
+	if !ok {
+		return run.Caller{}, unknownKey()
+	}
+	return caller, nil
 }
 
 // operated lets the operator through.

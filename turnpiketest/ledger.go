@@ -16,8 +16,8 @@ type ToolCall struct {
 	End       time.Time // zero while the call is under way
 	Err       error     // how it failed; the cause of the context's end where the caller left
 
-	// Key names the call: the idempotency key where one came, in the process
-	// otherwise round.index.
+	// Key names the call: the idempotency key where one came (over MCP in _meta,
+	// and not for tools that only read), in the process otherwise round.index.
 	Key string
 }
 

@@ -142,6 +142,9 @@ type frame struct {
 	Params struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
+		Meta      struct {
+			Key string `json:"turnpike/idempotencyKey"`
+		} `json:"_meta"`
 	} `json:"params"`
 }
 
@@ -195,7 +198,7 @@ func (m *MCPServer) hang(r *http.Request) {
 // die breaks the connection off; a call that dies has happened all the same.
 func (m *MCPServer) die(f frame) {
 	if f.Method == "tools/call" {
-		m.calls.begin(ToolCall{Tool: f.Params.Name, Arguments: f.Params.Arguments})(io.ErrUnexpectedEOF)
+		m.calls.begin(ToolCall{Tool: f.Params.Name, Arguments: f.Params.Arguments, Key: f.Params.Meta.Key})(io.ErrUnexpectedEOF)
 	}
 	panic(http.ErrAbortHandler) // closes the connection
 }
@@ -220,10 +223,7 @@ func (m *MCPServer) answer(t Tool) mcp.ToolHandler {
 				return nil, fmt.Errorf("notify: %w", err)
 			}
 		}
-		key := ""
-		if r.Extra != nil {
-			key = r.Extra.Header.Get("Idempotency-Key")
-		}
+		key, _ := r.Params.Meta["turnpike/idempotencyKey"].(string)
 		return m.perform(ctx, t, r.Params.Arguments, key)
 	}
 }

@@ -88,11 +88,11 @@ func TestAServerOfEveryKindServesItsTools(t *testing.T) { // D15
 			if diff := cmp.Diff(want, d); diff != "" {
 				t.Error(diff)
 			}
-			r, err := named(t, c, "echo").Call(t.Context(), tool.Call{Arguments: json.RawMessage(`{"n":12345678901234567890}`), IdempotencyKey: "k1"})
+			r, err := named(t, c, "echo").Call(t.Context(), tool.Call{Arguments: json.RawMessage(`{"n":12345678901234567890}`), IdempotencyKey: "k0"})
 			if err != nil || r.IsError || textOf(r) != `{"n":12345678901234567890}` {
 				t.Error(r, err)
 			}
-			r, err = named(t, c, "sad").Call(t.Context(), tool.Call{})
+			r, err = named(t, c, "sad").Call(t.Context(), tool.Call{IdempotencyKey: "k1"})
 			if err != nil || !r.IsError || textOf(r) != "no luck" {
 				t.Error(r, err)
 			}
@@ -101,7 +101,7 @@ func TestAServerOfEveryKindServesItsTools(t *testing.T) { // D15
 				t.Error(r, err)
 			}
 			calls := m.Calls()
-			if len(calls) != 3 || calls[0].Tool != "echo" || calls[0].Key != "k1" || calls[0].End.Before(calls[0].Start) || calls[2].Err == nil {
+			if len(calls) != 3 || calls[0].Tool != "echo" || calls[0].Key != "" || calls[1].Key != "k1" || calls[0].End.Before(calls[0].Start) || calls[2].Err == nil {
 				t.Errorf("%+v", calls)
 			}
 			if m.Count("tools/list") != 4 || m.Count("tools/call") != 3 {

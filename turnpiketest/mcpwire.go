@@ -118,7 +118,7 @@ func (m *MCPServer) bare(w http.ResponseWriter, r *http.Request, f frame) {
 			refuse(w, f.ID, -32602, fmt.Sprintf("unknown tool %q", f.Params.Name))
 			return
 		}
-		result, err := m.perform(r.Context(), t, f.Params.Arguments, r.Header.Get("Idempotency-Key"))
+		result, err := m.perform(r.Context(), t, f.Params.Arguments, f.Params.Meta.Key)
 		if err != nil {
 			refuse(w, f.ID, -32603, err.Error())
 			return

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -26,6 +27,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/toolcache"
 )
 
 // Options are what the environment gives. Env and Log are required.
@@ -51,14 +53,16 @@ type App struct {
 	local      locals
 	pool       *pool
 	catalog    *catalog.Catalog
+	runner     *run.Runner
 	heartbeats *sse.Heartbeats
 	api        *httpd.API
+	fatal      chan error // what the process must end for
 }
 
 // New builds a gateway from a checked configuration and takes its address. It
 // serves nothing yet.
 func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
-	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env)}
+	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env), fatal: make(chan error, 1)}
 	if err := a.build(ctx, o); err != nil {
 		a.Close()
 		return nil, err
@@ -72,7 +76,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	path := filepath.Join(a.config.Data, databaseFile)
-	if a.store, err = sqlite.Open(ctx, sqlite.Options{Path: path, Log: a.log}); err != nil {
+	if a.store, err = sqlite.Open(ctx, sqlite.Options{Path: path, Log: a.log, Fatal: func(err error) { a.fatal <- err }}); err != nil {
 		return err
 	}
 	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
@@ -84,7 +88,10 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
-	a.pool = newPool(a.out, a.secrets, a.log, a.catalog.Forget)
+	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
+		return err
+	}
+	a.pool = newPool(a.out, a.secrets, vaults{a.keys.Vault, a.store.Secret}, a.log, a.catalog.Forget)
 	directory := &Directory{
 		store: a.store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
 		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog,
@@ -98,15 +105,20 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if o.Watch != nil {
 		journal = o.Watch(journal)
 	}
-	runner := run.New(run.Options{Catalog: a.catalog, Journal: journal, Handovers: a.store, Log: a.log})
+	router := route.New(providers)
+	a.runner = run.New(run.Options{
+		Catalog: a.catalog, Journal: journal, Handovers: a.store, Leases: a.store, Archive: a.store,
+		Resources: resources{directory, router}, Log: a.log,
+		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
+	})
 	a.api = httpd.New(httpd.Options{
-		Directory: directory,
+		Directory: directory, Health: a.health,
 		Admin: admin.New(admin.Options{
-			Store: a.store, Directory: directory, Reader: reader{a.config.MaxRoundsCap}, Log: a.log,
+			Store: a.store, Runs: a.runner, Directory: directory, Reader: reader{a.config.MaxRoundsCap, a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
 			NewKey: func() string { return id.New("tp_") },
 		}),
 		Chat: chat.New(chat.Options{
-			Runner: runner, Router: route.New(providers), Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
+			Runner: a.runner, Router: router, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
 			MaxRoundsCap: a.config.MaxRoundsCap,
 		}),
 	})
@@ -122,10 +134,31 @@ func (a *App) URL() string {
 	return "http://" + addr.String()
 }
 
-// Serve answers requests until ctx is done.
+// softStop is how long durable runs may go on while the gateway stops, before
+// they are left to its next process.
+const softStop = 20 * time.Second
+
+// Serve takes over the runs that an earlier process has left, and answers
+// requests until ctx is done. It returns at once, and without tidying up, when
+// what was written to the disk may not be there.
 func (a *App) Serve(ctx context.Context) error {
-	return a.api.Serve(ctx, a.listener, a.log)
+	if err := a.runner.Start(ctx); err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() {
+		served <- a.api.Serve(ctx, a.listener, a.log, func(hard context.Context) { a.runner.Stop(hard, softStop) })
+	}()
+	select {
+	case err := <-served:
+		return err
+	case err := <-a.fatal:
+		return fmt.Errorf("the store cannot be trusted any more; start the gateway again: %w", err)
+	}
 }
+
+// health says what keeps the gateway from taking work.
+func (a *App) health() error { return a.runner.Health() }
 
 // Close gives back everything that New took. It may be called after a failed
 // New and more than once.
@@ -134,6 +167,11 @@ func (a *App) Close() {
 		if err := a.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			a.log.Warn("closing the listener", "error", err)
 		}
+	}
+	if a.runner != nil {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		a.runner.Stop(now, 0)
 	}
 	if a.heartbeats != nil {
 		a.heartbeats.Stop()

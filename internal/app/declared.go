@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -40,8 +41,10 @@ func runtimeOf(c config.Runtime) org.Runtime {
 	return org.Runtime{
 		MaxRounds: c.MaxRounds, MaxCalls: c.MaxCalls, Deadline: c.Deadline, Concurrency: c.Concurrency,
 		StreamMode: org.StreamMode(c.StreamMode), ToolParallelism: c.ToolParallelism, CatalogTTL: c.CatalogTTL,
+		ToolCacheTTL:       time.Duration(c.ToolCacheTTLSeconds) * time.Second,
 		ToolResultMaxBytes: c.ToolResultMaxBytes, ToolArgValidation: c.ToolArgValidation,
 		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop, DroppedParams: c.DroppedParams,
+		MaxRunTokens: c.MaxRunTokens, Durable: c.Durable,
 	}
 }
 
@@ -50,9 +53,18 @@ func serverOf(orgID string, s config.MCPServer) org.MCPServer {
 		Org: orgID, Name: s.Name, URL: s.URL, Command: s.Command, Enabled: s.Enabled, Headers: written(s.Headers), Env: written(s.Env),
 		Timeout: s.Timeout, MaxRetries: s.MaxRetries, Required: s.Required, Trust: s.Trust,
 		Naming: s.Naming, Prefix: s.Prefix, Polling: s.Polling,
+		Reads: s.Reads, Keyed: s.Keyed, Cache: cacheOf(s.Cache), Concurrency: s.Concurrency,
 	}
 	if !s.Tools.All {
 		out.Tools = append([]string{}, s.Tools.Names...)
+	}
+	return out
+}
+
+func cacheOf(c config.Cache) org.Cache {
+	out := org.Cache{Mode: org.CacheMode(c.Mode), Names: c.Names}
+	if c.Mode == "read_only" {
+		out.Mode = org.CacheReadOnly
 	}
 	return out
 }
@@ -71,7 +83,10 @@ func written(texts map[string]secret.Text) map[string]string {
 
 // reader implements admin.Reader with the rules of the configuration file, and
 // the limits of those who are not its operator.
-type reader struct{ roundsCap int }
+type reader struct {
+	roundsCap int
+	vault     bool // there is one to refer to
+}
 
 // MCPServer implements admin.Reader.
 func (r reader) MCPServer(json []byte) (org.MCPServer, error) {
@@ -83,8 +98,12 @@ func (r reader) MCPServer(json []byte) (org.MCPServer, error) {
 		return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "command starts a program on the gateway's machine: only its configuration file may declare one").In("command")
 	}
 	for name, text := range s.Headers {
-		if text.Ref() != "" {
+		switch kind := text.Ref().Kind(); {
+		case text.Ref() == "":
+		case kind != secret.Vault:
 			return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "a header may not refer to the gateway's environment or files").In("headers." + name)
+		case !r.vault:
+			return org.MCPServer{}, fault.New(fault.Unprocessable, "vault_off", "%s: %v", text.Ref(), secret.ErrNoVault).In("headers." + name)
 		}
 	}
 	return serverOf("", s), nil

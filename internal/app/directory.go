@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
@@ -63,6 +64,16 @@ func (d *Directory) Authenticate(key string) (run.Caller, bool) {
 	return caller, ok
 }
 
+// ofOrg returns what an org has now; false for one without a valid key.
+func (d *Directory) ofOrg(orgID string) (run.Caller, bool) {
+	for _, caller := range *d.now.Load() {
+		if caller.Org.ID == orgID {
+			return caller, true
+		}
+	}
+	return run.Caller{}, false
+}
+
 // IsOperator implements httpd.Directory.
 func (d *Directory) IsOperator(key string) bool {
 	return d.hasOp && sha256.Sum256([]byte(key)) == d.operator
@@ -74,6 +85,14 @@ func (d *Directory) Declared(orgID string) admin.Declared { return d.declared[or
 // ServerStatus implements admin.Directory.
 func (d *Directory) ServerStatus(orgID, name string) admin.ServerStatus {
 	return d.pool.status(orgID, name)
+}
+
+// SecretChanged implements admin.Directory. Connections that were opened with
+// the old secret are given up: the server may have tied its session to it, and a
+// program has it in its environment.
+func (d *Directory) SecretChanged(ctx context.Context, orgID, name string) error {
+	d.pool.drop(orgID, secret.Ref(string(secret.Vault)+":"+name))
+	return d.Reload(ctx, orgID)
 }
 
 // Reload implements admin.Directory: it takes what is stored of the org into

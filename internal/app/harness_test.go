@@ -49,12 +49,17 @@ func noLeaks(t *testing.T) {
 // MustRun boots the whole gateway from a configuration.
 func MustRun(t *testing.T, yaml string) *gateway {
 	t.Helper()
-	data := t.TempDir()
+	return mustRunIn(t, t.TempDir(), yaml, environment())
+}
+
+// mustRunIn boots it in a data directory and an environment of the test's own.
+func mustRunIn(t *testing.T, data, yaml string, variables map[string]string) *gateway {
+	t.Helper()
 	env := func(name string) (string, bool) {
 		if name == "TURNPIKE_DATA" {
 			return data, true
 		}
-		v, ok := environment()[name]
+		v, ok := variables[name]
 		return v, ok
 	}
 	c, err := config.Parse("test.yaml", []byte(yaml), env)

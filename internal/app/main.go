@@ -17,13 +17,14 @@ import (
 type Process struct {
 	Args   []string // without the program's name
 	Env    config.Environment
+	Stdin  io.Reader // nil is the process's own
 	Stdout io.Writer
 	Stderr io.Writer
 }
 
 // Main runs the command that the arguments name and returns the exit status: 0,
-// or 1 after an error, which stands on Stderr. It returns soon after ctx is
-// done.
+// or 1 after an error, which stands on Stderr; "outbound check" has statuses of
+// its own. It returns soon after ctx is done.
 func Main(ctx context.Context, p Process) int {
 	root := &cobra.Command{
 		Use:   "turnpike",
@@ -42,14 +43,54 @@ Begin with:
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetArgs(p.Args)
+	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), mcpCommand(p), configCommand(p), versionCommand())
+	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), configCommand(p), versionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
-		printError(p.Stderr, err)
-		return 1
+		return report(p.Stderr, err)
 	}
 	return 0
+}
+
+// exitError ends the program with a status of its own. One without a cause has
+// said on Stdout what there is to say.
+type exitError struct {
+	status int
+	cause  error
+}
+
+// Error returns the cause's text.
+func (e *exitError) Error() string {
+	if e.cause == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *exitError) Unwrap() error { return e.cause }
+
+// misuse marks an error, if it is one, as a mistake of whoever typed the
+// command, for commands whose status 1 is an answer.
+func misuse(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{2, err}
+}
+
+// report shows an error and returns the exit status that it stands for.
+func report(w io.Writer, err error) int {
+	var e *exitError
+	if !errors.As(err, &e) {
+		printError(w, err)
+		return 1
+	}
+	if e.cause != nil {
+		printError(w, e.cause)
+	}
+	return e.status
 }
 
 // printError shows configuration mistakes as they are: one a line, each with

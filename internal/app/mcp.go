@@ -21,6 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 func mcpCommand(p Process) *cobra.Command {
@@ -50,11 +51,7 @@ func (s *readStore) servers(ctx context.Context, p Process) (*config.Config, []o
 			}
 		}
 	}
-	data := c.Data
-	if s.data != "" {
-		data = s.data
-	}
-	store, err := sqlite.OpenReader(ctx, filepath.Join(data, databaseFile))
+	store, err := sqlite.OpenReader(ctx, filepath.Join(s.directory(c), databaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, all, nil
 	}
@@ -64,6 +61,14 @@ func (s *readStore) servers(ctx context.Context, p Process) (*config.Config, []o
 	defer store.Close()
 	stored, err := store.MCPServers(ctx, s.org)
 	return c, append(all, stored...), err
+}
+
+// directory is where the gateway of the configuration keeps its data.
+func (s *readStore) directory(c *config.Config) string {
+	if s.data != "" {
+		return s.data
+	}
+	return c.Data
 }
 
 func listMCP(p Process, from *readStore) *cobra.Command {
@@ -113,16 +118,21 @@ be reached or offers nothing.`,
 			if i < 0 {
 				return fmt.Errorf("the org %s has no MCP server called %q", from.org, args[0])
 			}
-			return checkServer(cmd.Context(), cmd.OutOrStdout(), p, c, all[i])
+			resolver := secret.NewResolver(p.Env)
+			keys, err := c.Keyring(cmd.Context(), resolver)
+			if err != nil {
+				return err
+			}
+			way := egress.New(outboundPolicy(c.Outbound.SSRF), egress.Options{})
+			defer way.CloseIdleConnections()
+			pool := newPool(way, resolver, vaultsOnDisk(keys, from.directory(c)), slog.New(slog.DiscardHandler), func(string) {})
+			return checkServer(cmd.Context(), cmd.OutOrStdout(), pool, all[i])
 		},
 	}
 }
 
-func checkServer(ctx context.Context, out io.Writer, p Process, c *config.Config, s org.MCPServer) error {
-	way := egress.New(outboundPolicy(c.Outbound.SSRF), egress.Options{})
-	defer way.CloseIdleConnections()
-	pool := newPool(way, secret.NewResolver(p.Env), slog.New(slog.DiscardHandler), func(string) {})
-	client := pool.connect(s)
+func checkServer(ctx context.Context, out io.Writer, pool *pool, s org.MCPServer) error {
+	client := pool.connect(s).client
 	defer client.Close()
 	report, err := client.Check(ctx)
 	if err != nil {
@@ -157,8 +167,31 @@ func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered 
 	for _, l := range report.LeftOut {
 		fmt.Fprintf(out, "  left out  %s: %s\n", printable(l.Name), printable(l.Reason))
 	}
+	for _, m := range misnamed(s, report) {
+		fmt.Fprintf(out, "  missing   %s\n", m)
+	}
 	fmt.Fprintf(out, "%d tools offered\n", offered)
 	return offered
+}
+
+// misnamed returns the names in the server's lists that it has no tool for: it
+// may not have them yet, or they are slips.
+func misnamed(s org.MCPServer, report mcptool.Report) (out []string) {
+	has := func(name string) bool {
+		return slices.ContainsFunc(report.Tools, func(t tool.Definition) bool { return t.Name == name }) ||
+			slices.ContainsFunc(report.LeftOut, func(l mcptool.LeftOut) bool { return l.Name == name })
+	}
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{"tools", s.Tools}, {"polling", s.Polling}, {"reads", s.Reads}, {"keyed", s.Keyed}, {"cache", s.Cache.Names}} {
+		for _, name := range list.names {
+			if !has(name) {
+				out = append(out, fmt.Sprintf("%s: %s names it, and the server has no such tool", printable(name), list.key))
+			}
+		}
+	}
+	return out
 }
 
 func firstLine(text string) string {

@@ -2,11 +2,16 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
-	"reflect"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
@@ -23,6 +28,7 @@ import (
 type pool struct {
 	out     *egress.Egress
 	secrets *secret.Resolver
+	vaults  vaults
 	log     *slog.Logger
 	changed func(orgID string) // a server's tools have changed
 	linger  time.Duration      // how long a replaced client lives on
@@ -34,13 +40,14 @@ type pool struct {
 }
 
 type pooled struct {
-	server org.MCPServer
-	client *mcptool.Client
+	server     org.MCPServer
+	client     *mcptool.Client
+	unresolved atomic.Pointer[string] // what the last look into the vault lacked; nil = nothing
 }
 
-func newPool(out *egress.Egress, secrets *secret.Resolver, log *slog.Logger, changed func(orgID string)) *pool {
+func newPool(out *egress.Egress, secrets *secret.Resolver, vaults vaults, log *slog.Logger, changed func(orgID string)) *pool {
 	return &pool{
-		out: out, secrets: secrets, log: log, changed: changed, linger: 5 * time.Minute,
+		out: out, secrets: secrets, vaults: vaults, log: log, changed: changed, linger: 5 * time.Minute,
 		clients: map[string]map[string]*pooled{}, retired: map[*mcptool.Client]*time.Timer{},
 	}
 }
@@ -58,7 +65,7 @@ func (p *pool) keep(orgID string, servers []org.MCPServer) []catalog.Server {
 		}
 		c := before[s.Name]
 		if c == nil || !sameConnection(c.server, s) {
-			c = &pooled{client: p.connect(s)}
+			c = p.connect(s)
 		} else {
 			delete(before, s.Name)
 		}
@@ -73,63 +80,113 @@ func (p *pool) keep(orgID string, servers []org.MCPServer) []catalog.Server {
 	return out
 }
 
+// drop retires the clients of the org's servers that refer to the secret.
+func (p *pool) drop(orgID string, ref secret.Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, c := range p.clients[orgID] {
+		if refersTo(c.server.Headers, ref) || refersTo(c.server.Env, ref) {
+			delete(p.clients[orgID], name)
+			p.retire(c.client)
+		}
+	}
+}
+
+func refersTo(texts map[string]string, ref secret.Ref) bool {
+	for _, text := range texts {
+		if t, err := secret.Parse(text); err == nil && t.Ref() == ref {
+			return true
+		}
+	}
+	return false
+}
+
 // sameConnection reports whether a client for a serves b.
 func sameConnection(a, b org.MCPServer) bool {
 	return a.URL == b.URL && maps.Equal(a.Headers, b.Headers) && a.Timeout == b.Timeout &&
-		a.MaxRetries == b.MaxRetries && a.Trust == b.Trust && reflect.DeepEqual(a.Command, b.Command) && maps.Equal(a.Env, b.Env)
+		a.MaxRetries == b.MaxRetries && a.Trust == b.Trust && slices.Equal(a.Command, b.Command) && maps.Equal(a.Env, b.Env) &&
+		slices.Equal(a.Reads, b.Reads) && slices.Equal(a.Keyed, b.Keyed) && a.Concurrency == b.Concurrency
 }
 
 func catalogServer(s org.MCPServer, source *mcptool.Client) catalog.Server {
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
-		Required: s.Required, Polling: s.Polling,
+		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Origin: origin(s),
 	}
 }
 
-func (p *pool) connect(s org.MCPServer) *mcptool.Client {
+// origin returns a text that is the same for servers that are reached in the same
+// way: with other credentials, a server may answer something else.
+func origin(s org.MCPServer) string {
+	text, _ := json.Marshal([]any{s.URL, s.Headers, s.Command, s.Env}) // strings: cannot fail
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func (p *pool) connect(s org.MCPServer) *pooled {
 	retries := s.MaxRetries
 	if retries == 0 {
 		retries = -1
 	}
-	return mcptool.New(mcptool.Server{
-		Name: s.Name, URL: s.URL, Command: s.Command, Env: p.environment(s), Headers: p.headers(s),
+	c := &pooled{server: s}
+	c.client = mcptool.New(mcptool.Server{
+		Name: s.Name, URL: s.URL, Command: s.Command, Env: p.environment(c), Headers: p.headers(c),
 		Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
+		Reads: s.Reads, Keyed: s.Keyed, MaxConcurrent: s.Concurrency,
 		OnListChanged: func() { p.changed(s.Org) },
 	}, p.out.Guarded(egress.GuardedOptions{}), p.log.With("org", s.Org))
+	return c
 }
 
 // headers returns what looks a server's headers up, just in time.
-func (p *pool) headers(s org.MCPServer) func(context.Context) (http.Header, error) {
-	if len(s.Headers) == 0 {
+func (p *pool) headers(c *pooled) func(context.Context) (http.Header, error) {
+	if len(c.server.Headers) == 0 {
 		return nil
 	}
+	orgID, texts := c.server.Org, c.server.Headers
 	return func(ctx context.Context) (http.Header, error) {
-		out := make(http.Header, len(s.Headers))
-		err := p.resolve(ctx, s.Headers, out.Set)
+		out := make(http.Header, len(texts))
+		err := p.resolve(ctx, orgID, texts, out.Set)
+		c.note(err)
 		return out, err
 	}
 }
 
 // environment returns what looks the variables of a server's program up.
-func (p *pool) environment(s org.MCPServer) func(context.Context) (map[string]string, error) {
-	if len(s.Env) == 0 {
+func (p *pool) environment(c *pooled) func(context.Context) (map[string]string, error) {
+	if len(c.server.Env) == 0 {
 		return nil
 	}
+	orgID, texts := c.server.Org, c.server.Env
 	return func(ctx context.Context) (map[string]string, error) {
-		out := make(map[string]string, len(s.Env))
-		err := p.resolve(ctx, s.Env, func(name, value string) { out[name] = value })
+		out := make(map[string]string, len(texts))
+		err := p.resolve(ctx, orgID, texts, func(name, value string) { out[name] = value })
+		c.note(err)
 		return out, err
 	}
 }
 
-// resolve looks up what the texts refer to.
-func (p *pool) resolve(ctx context.Context, texts map[string]string, set func(name, value string)) error {
+// note remembers what the vault lacked, for the status. Other references are the
+// operator's own: an org is not told about them.
+func (c *pooled) note(err error) {
+	var missing *vaultError
+	if errors.As(err, &missing) || errors.Is(err, secret.ErrNoVault) {
+		text := err.Error()
+		c.unresolved.Store(&text)
+		return
+	}
+	c.unresolved.Store(nil)
+}
+
+// resolve looks up what the texts of an org's server refer to.
+func (p *pool) resolve(ctx context.Context, orgID string, texts map[string]string, set func(name, value string)) error {
+	secrets := p.secrets.With(p.vaults.of(orgID))
 	for name, text := range texts {
 		reference, err := secret.Parse(text)
 		if err != nil {
 			return err
 		}
-		value, err := p.secrets.Resolve(ctx, reference)
+		value, err := secrets.Resolve(ctx, reference)
 		if err != nil {
 			return err
 		}
@@ -158,6 +215,9 @@ func (p *pool) status(orgID, name string) admin.ServerStatus {
 		return admin.ServerStatus{State: string(mcptool.Unknown)}
 	}
 	s := c.client.Status()
+	if missing := c.unresolved.Load(); missing != nil && s.State == mcptool.Failed {
+		s.Error = *missing
+	}
 	return admin.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"text/tabwriter"
 	"time"
@@ -60,11 +62,34 @@ func runsCommand(p Process) *cobra.Command {
 	var from readStore
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "Look at runs, also while the gateway serves",
+		Short: "Look at runs, also while the gateway serves; end one",
 		Args:  cobra.NoArgs,
 	}
-	from.flags(cmd)
-	cmd.AddCommand(listRuns(p, &from), showRun(p, &from))
+	list, show := listRuns(p, &from), showRun(p, &from)
+	from.flags(list)
+	from.flags(show)
+	cmd.AddCommand(list, show, cancelRun(p))
+	return cmd
+}
+
+func cancelRun(p Process) *cobra.Command {
+	var m remote
+	cmd := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "End a run that is under way on a running gateway",
+		Long: `End a run over the management API of a running gateway: what it waits for is cut
+off, and calls whose answer did not come are recorded as unknown. The variable
+TURNPIKE_KEY holds a key of the org with the role owner or admin.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := m.call(cmd.Context(), http.MethodPost, "/api/runs/"+url.PathEscape(args[0])+"/cancel", nil, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is being cancelled\n", args[0])
+			return nil
+		},
+	}
+	m.flags(cmd, p)
 	return cmd
 }
 
@@ -129,7 +154,11 @@ func showRun(p Process, from *readStore) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tellStory(cmd.OutOrStdout(), story, whole)
+			audit, err := store.Audited(cmd.Context(), from.org, args[0])
+			if err != nil {
+				return err
+			}
+			tellStory(cmd.OutOrStdout(), story, audit, whole)
 			return nil
 		},
 	}
@@ -137,12 +166,15 @@ func showRun(p Process, from *readStore) *cobra.Command {
 	return cmd
 }
 
-func tellStory(out io.Writer, story *run.Story, whole bool) {
+func tellStory(out io.Writer, story *run.Story, audit []run.AuditRow, whole bool) {
 	s := story.Summary
 	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", s.RunID, time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), s.Status)
 	t := &teller{out: out, whole: whole, items: func(ref string) []item.Item { return decodeItems(story.Rows[ref]) }}
 	for _, f := range story.Facts {
 		t.tell(f)
+	}
+	for _, row := range audit {
+		t.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)
 	}
 	fmt.Fprintf(out, "\n%s, %s, %s", counted(s.Rounds, "round"), counted(s.Calls, "tool call"), counted(int(s.Tokens), "token"))
 	if s.Status == run.Running {

@@ -20,7 +20,8 @@ func serveCommand(p Process) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the gateway",
 		Long: `Run the gateway until SIGINT or SIGTERM, after which requests that are under
-way get 25 seconds to finish.
+way get 25 seconds to finish. Durable runs that need longer than 20 are left to
+the next start, which goes on with them, as it does after a crash.
 
 Without --config, the gateway takes OPENAI_API_KEY (and OPENAI_BASE_URL) from
 the environment, serves one org called default, and prints a key for it. The

@@ -32,7 +32,7 @@ func (t *teller) tell(f loop.Fact) {
 	switch b := f.Body.(type) {
 	case loop.Accepted:
 		t.begun = f.At
-		t.line("accepted", "", "%s for %s of %s: %s, at most %d rounds, %d calls, %s", b.Model, b.Principal, b.Org, b.Surface,
+		t.line("accepted", "", "%s for %s of %s: %s, %s, at most %d rounds, %d calls, %s", b.Model, b.Principal, b.Org, b.Surface, b.Grade,
 			b.Limits.Rounds, b.Limits.Calls, time.Duration(b.Limits.ActiveMS)*time.Millisecond)
 	case loop.InputAdded:
 		t.input(b)
@@ -47,6 +47,9 @@ func (t *teller) tell(f loop.Fact) {
 		}
 	case loop.TurnFailed:
 		t.line("", "model", "attempt %d failed: %s%s   (%d ms)", b.Attempt, b.Class, statusOf(b.Status), f.At-t.asked)
+		if items := t.items(b.PartialRef); len(items) == 1 && items[0].Text() != "" {
+			t.line("", "", "after: %s", t.short(items[0].Text()))
+		}
 	case loop.Turn:
 		t.turn(b, f.At)
 	case loop.CallPrepared:
@@ -62,10 +65,17 @@ func (t *teller) tell(f loop.Fact) {
 		t.line("", "", "%s decided: approved %v", b.By, b.Approved)
 	case loop.CancelRequested:
 		t.line("ended", "", "%s by %s", b.Cause, b.By)
+	case loop.Resumed:
+		t.line("taken over", "", "by %s", b.By)
+	case loop.ReserveRefused:
+		t.line("ended", "", "budget %s has no room for another model call (%d tokens)", b.Scope, b.Amount.Tokens)
 	case loop.Expired:
 		t.line("ended", "", "the time is used up")
 	case loop.Finished:
 		t.line("finished", "", "%s   (%s after it was accepted)", b.Reason, time.Duration(f.At-t.begun)*time.Millisecond)
+		if b.Detail != "" {
+			t.line("", "", "%s", b.Detail)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ func layers() []layer {
 		{"vocabulary", vocabulary, []string{"event"}},
 
 		{"ground", "the ground serves everybody above it and depends on none of them",
-			[]string{"internal/clock", "internal/egress", "internal/fault", "internal/id", "internal/org", "internal/schema", "internal/secret", "internal/sse"}},
+			[]string{"internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/id", "internal/org", "internal/schema", "internal/secret", "internal/sse"}},
 
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},
@@ -33,6 +33,7 @@ func layers() []layer {
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/run"}},
+		{"driver", "what a store returns is not believed, so that the cache knows no store", []string{"internal/toolcache"}},
 
 		{"routing", "routing orders models of any provider and is asked by every surface: it stands between the two and knows neither",
 			[]string{"internal/provider/route"}},

@@ -81,3 +81,69 @@ func (l Limits) Exhausted(s Spent) event.Reason {
 
 // LastRound reports whether the next round is the last one that l allows.
 func (l Limits) LastRound(s Spent) bool { return s.Rounds+1 >= l.Rounds }
+
+// Amount is what model calls cost, or may cost.
+type Amount struct {
+	Tokens  int64 `json:"tokens,omitempty"` // input and output
+	NanoUSD int64 `json:"nano_usd,omitempty"`
+}
+
+// Add returns the sum.
+func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.NanoUSD + b.NanoUSD} }
+
+// Sub returns the difference.
+func (a Amount) Sub(b Amount) Amount { return Amount{a.Tokens - b.Tokens, a.NanoUSD - b.NanoUSD} }
+
+// Shared is a budget that several runs spend from. Each model call sets aside
+// the most that it may cost before it is sent, so that no two of them spend the
+// same.
+type Shared struct {
+	Scope string `json:"scope"` // names it in its org, with its period: "org:2026-11-21"
+	Limit Amount `json:"limit"` // a member of 0 limits nothing
+}
+
+// Fits reports whether an amount may be set aside beside what is spent and what
+// others have set aside.
+func (s Shared) Fits(used, amount Amount) bool {
+	return fits(used.Tokens, amount.Tokens, s.Limit.Tokens) && fits(used.NanoUSD, amount.NanoUSD, s.Limit.NanoUSD)
+}
+
+func fits(used, amount, limit int64) bool { return limit == 0 || used+amount <= limit }
+
+// What a model call is taken to cost before it is made. A token of text has
+// rarely less than three bytes; a call whose caller names no limit is given one,
+// so that there is a most.
+const (
+	bytesPerToken  = 3
+	DefaultOutput  = 8_192 // tokens
+	smallestOutput = 16    // tokens: a call that may say less is not worth making
+)
+
+// Call is one model call to come.
+type Call struct {
+	Known int64 // tokens of the prompt that the provider has counted before
+	Fresh int64 // bytes of the prompt since
+	Asked int64 // most tokens of output, as the caller asked; 0 = not said
+}
+
+// Plan returns what a call may cost at most and the limit on its output that
+// makes this true. A limit of 0 is none: nothing limits the run's tokens. The
+// run itself has room for the call unless ok is false.
+func (l Limits) Plan(s Spent, c Call, shared bool) (most Amount, output int64, ok bool) {
+	if l.Tokens <= 0 && !shared {
+		return Amount{}, 0, true
+	}
+	input := c.Known + (c.Fresh+bytesPerToken-1)/bytesPerToken
+	output = c.Asked
+	if output == 0 {
+		output = DefaultOutput
+	}
+	if l.Tokens > 0 {
+		left := l.Tokens - s.Tokens - input
+		if left < smallestOutput {
+			return Amount{}, 0, false
+		}
+		output = min(output, left)
+	}
+	return Amount{Tokens: input + output}, output, true
+}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -36,6 +37,12 @@ type Server struct {
 	Prefix   string // for Prefixed; empty = from the name
 	Required bool   // a run without it fails
 	Polling  []string
+	Cache    org.Cache
+
+	// Origin says in any words what Source is connected to: another origin is
+	// another server, whatever its name, and nothing that the one has answered
+	// is used for the other.
+	Origin string
 }
 
 // Options configure a Catalog. The zero value is useful.

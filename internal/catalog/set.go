@@ -24,7 +24,9 @@ type Entry struct {
 	Schema     *schema.Schema
 	Class      tool.Class
 	Polling    bool
+	Cacheable  bool   // an earlier result of the same call may be used
 	Digest     string // of the definition: changes when the tool does
+	Origin     string // of the server
 }
 
 // Set is the tools of a run, in an order that depends on nothing but them.
@@ -140,7 +142,9 @@ func NewEntry(t tool.Tool) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("tool %s: schema: %w", def.Name, err)
 	}
-	return newEntry(Server{Name: "turnpike"}, t, def.Name, def, compiled), nil
+	e := newEntry(Server{Name: "turnpike"}, t, def.Name, def, compiled)
+	e.Cacheable = false // what it answers is about its run
+	return e, nil
 }
 
 func newEntry(server Server, t tool.Tool, original string, def tool.Definition, compiled *schema.Schema) Entry {
@@ -152,7 +156,8 @@ func newEntry(server Server, t tool.Tool, original string, def tool.Definition, 
 	sum := sha256.Sum256(text)
 	return Entry{
 		Definition: def, Server: server.Name, Tool: t, Schema: compiled, Class: class,
-		Polling: slices.Contains(server.Polling, original), Digest: hex.EncodeToString(sum[:]),
+		Polling: slices.Contains(server.Polling, original), Cacheable: server.reuses(original, def.Annotations, class),
+		Digest: hex.EncodeToString(sum[:]), Origin: server.Origin,
 	}
 }
 

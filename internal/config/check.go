@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 // check finds what is wrong between keys that are right by themselves.
@@ -17,6 +19,7 @@ func (d *decoder) check(c *Config) {
 		d.checkOrg(fmt.Sprintf("orgs[%d]", i), &c.Orgs[i], c.MaxRoundsCap)
 	}
 	d.checkKeys(c.Orgs)
+	d.checkVault(c)
 }
 
 // unique reports names that are taken already. path has one %d for the index.
@@ -88,6 +91,11 @@ func (d *decoder) checkServer(path string, m *MCPServer) {
 	if m.Prefix != "" && m.Naming != "prefixed" {
 		d.failPath(join(path, "prefix"), "is only for naming: prefixed")
 	}
+	for i, name := range m.Keyed {
+		if slices.Contains(m.Reads, name) {
+			d.failPath(fmt.Sprintf("%s[%d]", join(path, "keyed"), i), "%s is in reads, too; want it in one of them", quote(name))
+		}
+	}
 }
 
 // checkKeys finds a caller's key that is written twice: it could not say whose
@@ -103,6 +111,32 @@ func (d *decoder) checkKeys(orgs []Org) {
 				continue
 			}
 			first[written] = path
+		}
+	}
+}
+
+// checkVault finds references to a vault that there cannot be.
+func (d *decoder) checkVault(c *Config) {
+	unread := func(m Mistake) bool { return m.Path == "master_key" }
+	if !c.MasterKey.IsZero() || slices.ContainsFunc(d.mistakes, unread) {
+		return
+	}
+	if !c.MasterKeyPrevious.IsZero() {
+		d.failPath("master_key_previous", "stands without master_key")
+	}
+	for i, o := range c.Orgs {
+		for j, m := range o.MCPServers {
+			path := fmt.Sprintf("orgs[%d].mcp_servers[%d].", i, j)
+			d.checkVaultless(path+"headers", m.Headers)
+			d.checkVaultless(path+"env", m.Env)
+		}
+	}
+}
+
+func (d *decoder) checkVaultless(path string, texts map[string]secret.Text) {
+	for name, t := range texts {
+		if t.Ref().Kind() == secret.Vault {
+			d.failPath(join(path, name), "%s needs the vault, which is off; set master_key, or TURNPIKE_MASTER_KEY, to 32 random bytes (openssl rand -base64 32)", t.Ref())
 		}
 	}
 }

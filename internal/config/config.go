@@ -26,17 +26,20 @@ import (
 // Config is a whole configuration, checked, with every default filled in. The
 // fields are the keys of the file; their documentation is in [Keys].
 type Config struct {
-	Listen       string // host:port
-	Data         string // directory, relative to the working directory
-	Database     secret.Text
-	Redis        secret.Text
-	ClickHouse   secret.Text
-	MaxRoundsCap int
-	OperatorKey  secret.Text // empty: nobody manages orgs over the API
-	Providers    []Provider
-	Rates        string // file, relative to the working directory
-	Outbound     Outbound
-	Orgs         []Org
+	Listen            string // host:port
+	Data              string // directory, relative to the working directory
+	Database          secret.Text
+	Redis             secret.Text
+	ClickHouse        secret.Text
+	MaxRoundsCap      int
+	OperatorKey       secret.Text // empty: nobody manages orgs over the API
+	MasterKey         secret.Text // empty: orgs have no vault
+	MasterKeyPrevious secret.Text // the one before; empty: none
+	CachePepper       secret.Text // empty: a new one at every start
+	Providers         []Provider
+	Rates             string // file, relative to the working directory
+	Outbound          Outbound
+	Orgs              []Org
 
 	// Warnings are what is allowed and unwise, one line each, such as a
 	// credential written into the file. They never quote a credential.

@@ -35,7 +35,7 @@ orgs:
       - {name: dev, key: env:TURNPIKE_KEY, role: owner}
       - name: ci
         key: file:/run/secrets/ci
-    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 0, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, extensions: []}
+    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 300, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, extensions: []}
     mcp_servers:
       - name: everything
         url: http://127.0.0.1:3001/mcp
@@ -46,11 +46,14 @@ orgs:
         timeout: 5s
         required: true
         trust: true
-        cache: read_only
+        cache: [search, echo]
         naming: prefixed
         prefix: every
         max_retries: 0
         polling: [echo]
+        reads: [search]
+        keyed: [order, refund]
+        concurrency: 3
       - {name: second, url: "https://tools.example/mcp"}
   - id: other
 `
@@ -72,7 +75,7 @@ func mustText(t *testing.T, s string) secret.Text {
 func defaultRuntime() Runtime {
 	return Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
-		ToolArgValidation: "strict", ToolErrorMode: "recover", DroppedParams: "name",
+		ToolArgValidation: "strict", ToolErrorMode: "recover", DroppedParams: "name", Durable: "auto",
 	}
 }
 
@@ -101,19 +104,20 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				ID: "default", Features: []string{MCPOutbound},
 				Keys: []Key{{"dev", mustText(t, "env:TURNPIKE_KEY"), "owner"}, {"ci", mustText(t, "file:/run/secrets/ci"), "member"}},
 				Runtime: Runtime{
-					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe",
-					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DroppedParams: "name",
+					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTLSeconds: 300,
+					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DroppedParams: "name", Durable: "auto",
 				},
 				MCPServers: []MCPServer{
 					{
 						Name: "everything", URL: "http://127.0.0.1:3001/mcp", Tools: Tools{Names: []string{"echo", "add"}},
 						Headers:         map[string]secret.Text{"Authorization": mustText(t, "Bearer env:GH_TOKEN"), "X-Team": mustText(t, "blue")},
 						RequireApproval: Approval{Mode: "never"}, Timeout: 5 * time.Second, Required: true, Trust: true,
-						Cache: Cache{Mode: "read_only"}, Naming: "prefixed", Prefix: "every", Polling: []string{"echo"},
+						Cache: Cache{Mode: "names", Names: []string{"search", "echo"}}, Naming: "prefixed", Prefix: "every", Polling: []string{"echo"},
+						Reads: []string{"search"}, Keyed: []string{"order", "refund"}, Concurrency: 3,
 					},
 					{
 						Name: "second", URL: "https://tools.example/mcp", Enabled: true, Tools: Tools{All: true}, RequireApproval: Approval{Mode: "never"},
-						Timeout: 30 * time.Second, Cache: Cache{Mode: "read_only"}, Naming: "bare", MaxRetries: 2,
+						Timeout: 30 * time.Second, Cache: Cache{Mode: "read_only"}, Naming: "bare", MaxRetries: 2, Concurrency: 10,
 					},
 				},
 			},

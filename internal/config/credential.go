@@ -58,7 +58,7 @@ func parseCredential(r raw) (secret.Text, error) {
 	case t.Ref() != "" && !t.Literal().IsZero():
 		return secret.Text{}, errors.New("has text before its reference; want one reference or a literal")
 	case t.Ref().Kind() == secret.Vault:
-		return secret.Text{}, errors.New("secret:NAME is for headers of an org's servers; want env:NAME or file:PATH")
+		return secret.Text{}, errors.New("secret:NAME is for headers and variables of an org's servers; want env:NAME or file:PATH")
 	case strings.ContainsAny(t.Literal().Reveal(), " \t"):
 		return secret.Text{}, errors.New("has a space in it; want one reference or a literal")
 	}
@@ -132,9 +132,6 @@ func (m secretMap) decode(d *decoder, path string, n ast.Node) {
 }
 
 func (d *decoder) checkSecret(at string, e entry, t secret.Text) {
-	if t.Ref().Kind() == secret.Vault {
-		d.refuseUnbuilt(originOf(e.value), at, "secret:NAME", true)
-	}
 	if t.IsLiteral() && regexp.MustCompile(`(?i)auth|key|token|secret|password|cookie`).MatchString(e.name) {
 		d.warn(e.value, at, literalCredential)
 	}

@@ -29,7 +29,6 @@ func notBuilt() []unbuilt {
 		{"providers[].kind", "bedrock", "set it to openai or demo"},
 		{"providers[].kind", "sglang", "set it to openai or demo"},
 		{"providers[].kind", "vllm", "set it to openai or demo"},
-		{"orgs[].runtime.tool_cache_ttl_seconds", anyOther, drop + "0"},
 		{"orgs[].runtime.tool_arg_validation", "lenient", drop + "strict"},
 		{"orgs[].runtime.extensions[]", "trace", drop + "[]"},
 		{"orgs[].runtime.extensions[]", "progress", drop + "[]"},
@@ -37,9 +36,6 @@ func notBuilt() []unbuilt {
 		{"orgs[].runtime.extensions[]", "session", drop + "[]"},
 		{"orgs[].runtime.extensions[]", "cost", drop + "[]"},
 		{server + "require_approval", anyOther, drop + "never"},
-		{server + "cache", anyOther, drop + "read_only"},
-		{server + "headers.NAME", "secret:NAME", "use env:NAME or file:PATH"},
-		{server + "env.NAME", "secret:NAME", "use env:NAME or file:PATH"},
 	}
 }
 
@@ -58,7 +54,7 @@ func (d *decoder) refuseUnbuilt(o origin, path, value string, changed bool) {
 }
 
 // docPath turns the path of a value into the path of its documentation:
-// orgs[0].id into orgs[].id, …headers.X-Key into …headers.NAME.
+// orgs[0].id into orgs[].id.
 func docPath(path string) string {
 	var b strings.Builder
 	index := false // inside [0]
@@ -69,11 +65,5 @@ func docPath(path string) string {
 		}
 		index = index || path[i] == '['
 	}
-	path = b.String()
-	for _, names := range []string{".mcp_servers[].headers.", ".mcp_servers[].env."} {
-		if before, _, found := strings.Cut(path, names); found {
-			return before + names + "NAME"
-		}
-	}
-	return path
+	return b.String()
 }

@@ -43,6 +43,8 @@ type Runtime struct {
 	OnLimit             string // may be empty
 	DoomLoop            string // may be empty
 	DroppedParams       string
+	MaxRunTokens        *int
+	Durable             string
 	Extensions          []string
 }
 
@@ -65,6 +67,9 @@ type MCPServer struct {
 	Prefix          string // for naming prefixed; empty: from the server's name
 	MaxRetries      int
 	Polling         []string
+	Reads           []string // tools that only read
+	Keyed           []string // tools whose server honours idempotency keys
+	Concurrency     int      // calls at a time
 }
 
 // Tools says which of a server's tools are offered.

@@ -15,15 +15,20 @@ type Secrets struct {
 	Providers map[string]secret.Value            // API keys by provider name; absent where there is none
 	Keys      map[string]map[string]secret.Value // callers' keys by org id and key name
 	Operator  secret.Value                       // empty when there is none
+	Vault     *secret.Keyring                    // seals the secrets of orgs; nil when there is no master key
+	Pepper    secret.Value                       // of the result cache; empty when there is none
 }
 
 // Resolve looks up every credential of the configuration, also those of
 // enabled MCP servers, so that a missing variable or file is found at start.
+// What the vault holds is not looked up: it changes while the gateway serves.
 // The *[Error] holds all that fail, each with the place that names it.
 func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, error) {
 	l := lookup{config: c, resolver: r, keys: map[string]string{}}
 	s := &Secrets{Providers: map[string]secret.Value{}, Keys: map[string]map[string]secret.Value{}}
 	s.Operator = l.key(ctx, "operator_key", c.OperatorKey)
+	s.Vault = l.keyring(ctx)
+	s.Pepper = l.value(ctx, "cache_pepper", c.CachePepper)
 	for i, p := range c.Providers {
 		if v := l.value(ctx, fmt.Sprintf("providers[%d].api_key", i), p.APIKey); !v.IsZero() {
 			s.Providers[p.Name] = v
@@ -42,6 +47,13 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 		return nil, err
 	}
 	return s, nil
+}
+
+// Keyring looks up what seals the secrets of orgs, and nothing else; nil when
+// there is no master key. What is wrong is an *[Error].
+func (c *Config) Keyring(ctx context.Context, r *secret.Resolver) (*secret.Keyring, error) {
+	l := lookup{config: c, resolver: r}
+	return l.keyring(ctx), newError(l.mistakes)
 }
 
 // lookup is one pass over the credentials of a configuration.
@@ -78,14 +90,37 @@ func (l *lookup) key(ctx context.Context, path string, t secret.Text) secret.Val
 	return v
 }
 
+func (l *lookup) keyring(ctx context.Context) *secret.Keyring {
+	const now, was = "master_key", "master_key_previous"
+	key := l.value(ctx, now, l.config.MasterKey)
+	if key.IsZero() {
+		return nil
+	}
+	ring, err := secret.NewKeyring(key)
+	if err != nil {
+		l.fail(now, err.Error())
+		return nil
+	}
+	if key = l.value(ctx, was, l.config.MasterKeyPrevious); !key.IsZero() {
+		if ring, err = ring.WithPrevious(key); err != nil {
+			l.fail(was, err.Error())
+		}
+	}
+	return ring
+}
+
 func (l *lookup) server(ctx context.Context, path string, m MCPServer) {
 	if !m.Enabled {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		l.value(ctx, join(path+".headers", name), m.Headers[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
-		l.value(ctx, join(path+".env", name), m.Env[name])
+	l.texts(ctx, path+".headers", m.Headers)
+	l.texts(ctx, path+".env", m.Env)
+}
+
+func (l *lookup) texts(ctx context.Context, path string, texts map[string]secret.Text) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if t := texts[name]; t.Ref().Kind() != secret.Vault {
+			l.value(ctx, join(path, name), t)
+		}
 	}
 }

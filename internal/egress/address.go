@@ -102,22 +102,29 @@ func isISATAP(addr netip.Addr) bool {
 	return (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
-// embedded returns the IPv4 address that an IPv6 transition form carries.
-func embedded(addr netip.Addr) (netip.Addr, bool) {
+// embedded returns the IPv4 addresses that an IPv6 transition form may carry:
+// several where the form does not say in which of its bytes.
+func embedded(addr netip.Addr) []netip.Addr {
 	if addr.Is4() {
-		return addr, true
+		return []netip.Addr{addr}
 	}
 	b := addr.As16()
 	last := netip.AddrFrom4([4]byte(b[12:16]))
 	switch {
 	case b[0] == 0x20 && b[1] == 0x02: // 6to4
-		return netip.AddrFrom4([4]byte(b[2:6])), true
+		return []netip.Addr{netip.AddrFrom4([4]byte(b[2:6]))}
 	case b[0] == 0x20 && b[1] == 0x01 && b[2] == 0 && b[3] == 0: // Teredo, inverted
-		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
-	case b[0] == 0 && b[1] == 0x64 && b[2] == 0xff && b[3] == 0x9b, // NAT64
+		return []netip.Addr{netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})}
+	case [6]byte(b[:6]) == [6]byte{0, 0x64, 0xff, 0x9b, 0, 1}: // local NAT64; RFC 6052 leaves out byte 8
+		return []netip.Addr{
+			netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}),
+			netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}),
+			netip.AddrFrom4([4]byte(b[9:13])), last,
+		}
+	case [4]byte(b[:4]) == [4]byte{0, 0x64, 0xff, 0x9b}, // NAT64
 		[8]byte(b[:8]) == [8]byte{}, // compatible, translated
 		isISATAP(addr):
-		return last, true
+		return []netip.Addr{last}
 	}
-	return netip.Addr{}, false
+	return nil
 }

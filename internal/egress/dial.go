@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -13,6 +14,7 @@ import (
 const (
 	dialTimeout      = 10 * time.Second // all addresses of a host together
 	minDialShare     = 2 * time.Second  // what one address gets at least
+	lookupTimeout    = dialTimeout - minDialShare
 	handshakeTimeout = 10 * time.Second
 	keepAlive        = 30 * time.Second
 	idleTimeout      = 90 * time.Second
@@ -68,11 +70,28 @@ func (e *Egress) control(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", address, err)
 	}
-	if err := e.check("", target.Addr()); err != nil {
+	return e.checkConnect("", target)
+}
+
+// checkConnect judges one connection: its address, and whether it would lead
+// back into this process.
+func (e *Egress) checkConnect(name string, target netip.AddrPort) error {
+	if err := e.check(name, target.Addr()); err != nil {
 		return err
 	}
-	if e.self[netip.AddrPortFrom(target.Addr().Unmap(), target.Port())] {
-		return &BlockedError{Reason: "self", Addr: target.Addr().Unmap()}
+	if e.self.answer(target) {
+		return &BlockedError{Reason: "self", Addr: target.Addr().Unmap().WithZone(""), Host: name}
 	}
 	return nil
+}
+
+// listeners are the addresses that this process serves on.
+type listeners []netip.AddrPort
+
+// answer reports whether a connection to target would end in this process.
+func (l listeners) answer(target netip.AddrPort) bool {
+	addr := target.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(l, func(own netip.AddrPort) bool {
+		return own.Port() == target.Port() && leadsTo(addr, own.Addr().Unmap())
+	})
 }

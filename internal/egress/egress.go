@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 )
 
 // headerLimit caps the header of an answer, in bytes.
@@ -16,8 +17,9 @@ type Options struct {
 	Resolver Resolver
 
 	// Listen are the addresses that this process serves on. A guarded client
-	// never connects to them, also where the allow-list names them. An
-	// unspecified address stands for every address of this host.
+	// never connects to them, also where the allow-list names them, and by
+	// whatever address they can be reached. An unspecified address stands for
+	// every address of this host.
 	Listen []netip.AddrPort
 }
 
@@ -27,14 +29,17 @@ type Egress struct {
 	policy   Policy
 	table    []block
 	resolver Resolver
-	self     map[netip.AddrPort]bool
+	self     listeners
 	guarded  *http.Transport
 	operator *http.Transport
 }
 
-// New returns the process's way out under policy p.
+// New returns the process's way out under policy p, which holds for as long as
+// the process lives: a kept connection was checked under the same policy as a
+// new one, so none has to be closed because of it.
 func New(p Policy, o Options) *Egress {
-	e := &Egress{policy: p, table: blocks(), resolver: o.Resolver, self: listening(o.Listen)}
+	p.ExtraBlocked, p.Allowlist = slices.Clone(p.ExtraBlocked), slices.Clone(p.Allowlist)
+	e := &Egress{policy: p, table: blocks(), resolver: o.Resolver, self: slices.Clone(o.Listen)}
 	if e.resolver == nil {
 		e.resolver = net.DefaultResolver
 	}
@@ -48,40 +53,4 @@ func New(p Policy, o Options) *Egress {
 func (e *Egress) CloseIdleConnections() {
 	e.guarded.CloseIdleConnections()
 	e.operator.CloseIdleConnections()
-}
-
-// listening returns the addresses under which this process can be reached.
-func listening(listen []netip.AddrPort) map[netip.AddrPort]bool {
-	self := make(map[netip.AddrPort]bool, len(listen))
-	for _, l := range listen {
-		self[netip.AddrPortFrom(l.Addr().Unmap(), l.Port())] = true
-		if !l.Addr().IsUnspecified() {
-			continue
-		}
-		for _, addr := range hostAddresses() {
-			self[netip.AddrPortFrom(addr, l.Port())] = true
-		}
-	}
-	return self
-}
-
-// hostAddresses returns this host's addresses, both loopbacks among them even
-// when the interfaces cannot be read.
-func hostAddresses() []netip.Addr {
-	addrs := []netip.Addr{
-		netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback(),
-		netip.IPv4Unspecified(), netip.IPv6Unspecified(), // connect(2) reads them as loopback
-	}
-	interfaces, err := net.InterfaceAddrs()
-	if err != nil {
-		return addrs
-	}
-	for _, a := range interfaces {
-		if n, ok := a.(*net.IPNet); ok {
-			if addr, ok := netip.AddrFromSlice(n.IP); ok {
-				addrs = append(addrs, addr.Unmap())
-			}
-		}
-	}
-	return addrs
 }

@@ -129,8 +129,9 @@ func TestARealDialToAForbiddenAddressNeverConnects(t *testing.T) { // P06
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hits <- r.URL.Path }))
 	defer srv.Close()
 	port := srv.Listener.Addr().(*net.TCPAddr).AddrPort().Port()
-	t.Setenv("HTTP_PROXY", srv.URL) // must be ignored
-	t.Setenv("HTTPS_PROXY", srv.URL)
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+		t.Setenv(name, srv.URL) // must be ignored
+	}
 
 	dns := &names{answers: map[string][][]string{"evil.example.com.": one("127.0.0.1")}}
 	e := New(DefaultPolicy(), Options{Resolver: dns})
@@ -182,6 +183,9 @@ func TestTheAllowListOverridesAddressesAndNames(t *testing.T) { // K03
 		{"metadata on its own", prefixes("169.254.169.254/32"), "169.254.169.254", ""},
 		{"metadata mapped, on its own", prefixes("169.254.169.254/32"), "[::ffff:a9fe:a9fe]", ""},
 		{"metadata behind NAT64", prefixes("64:ff9b::/96"), "[64:ff9b::a9fe:a9fe]", "nat64"},
+		{"metadata behind local NAT64, after 48 bits", prefixes("64:ff9b:1::/48"), "[64:ff9b:1:a9fe:a9:fe00::]", "nat64_local"},
+		{"metadata behind local NAT64, after 96 bits", prefixes("64:ff9b:1::/48"), "[64:ff9b:1::a9fe:a9fe]", "nat64_local"},
+		{"another address behind local NAT64", prefixes("64:ff9b:1::/48"), "[64:ff9b:1::a00:1]", ""},
 		{"metadata behind 6to4", prefixes("2002::/16"), "[2002:a9fe:a9fe::1]", "sixtofour"},
 		{"another metadata address in a range", prefixes("100.100.0.0/16"), "100.100.100.200", ""},
 	}
@@ -233,7 +237,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) { // K05
 		{"to an internal name", "http://vault.internal/", "redirect"},
 		{"to a name that resolves inside", "http://inside.example.com/", "redirect"},
 		{"to a public name", "https://example.com/mcp", ""},
-		{"to a file", "file:///etc/passwd", ""},
+		{"to a file", "file:///etc/passwd", "redirect"},
 		{"to the same server", "/again", ""},
 	}
 	for _, c := range cases {

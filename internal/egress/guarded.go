@@ -61,12 +61,13 @@ func checkRequest(r *http.Request) error {
 	return nil
 }
 
-// refuseRedirect ends every redirect. One that points to a forbidden address is
-// an attack and says so; another is a server to be configured by its new URL.
+// refuseRedirect ends every redirect. One that points to a forbidden address, or
+// away from HTTP, is an attack and says so; another is a server to be configured
+// by its new URL.
 func (e *Egress) refuseRedirect(r *http.Request, _ []*http.Request) error {
 	host := hostOf(r)
-	if host == "" {
-		return fmt.Errorf("redirect to a %s URL not followed", r.URL.Scheme)
+	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
+		return &BlockedError{Reason: "redirect", Host: host}
 	}
 	_, err := e.addresses(r.Context(), host)
 	var blocked *BlockedError

@@ -1,6 +1,9 @@
 package egress
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Policy says which addresses a guarded client may reach. The zero value blocks
 // only what no switch governs (metadata services, reserved and transition
@@ -72,7 +75,7 @@ func (p Policy) blocks(reason string) bool {
 // the metadata address needs that address's own /32 too.
 func (p Policy) allows(addr netip.Addr) bool {
 	metadata := metadataV4()
-	if v4, ok := embedded(addr); ok && v4 == metadata && !p.listsAlone(metadata) {
+	if slices.Contains(embedded(addr), metadata) && !p.listsAlone(metadata) {
 		return false
 	}
 	return contains(p.Allowlist, addr)

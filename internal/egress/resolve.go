@@ -22,8 +22,16 @@ func (e *Egress) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	if reason != "" {
 		return nil, &BlockedError{Reason: reason, Host: host}
 	}
+	return e.vet(ctx, name, addr)
+}
+
+// vet is addresses for a host that has been read: a literal address, or a name.
+func (e *Egress) vet(ctx context.Context, name string, addr netip.Addr) ([]netip.Addr, error) {
+	if err := e.judge(name, addr); err != nil {
+		return nil, err
+	}
 	if addr.IsValid() {
-		return []netip.Addr{addr}, e.check(name, addr)
+		return []netip.Addr{addr}, nil
 	}
 	if class := classifyName(name); e.policy.blocksName(class) {
 		return e.allowedAddresses(ctx, name, class)
@@ -33,7 +41,7 @@ func (e *Egress) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 
 // resolve looks a name up once and checks every answer.
 func (e *Egress) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
-	addrs, err := e.resolver.LookupNetIP(ctx, "ip", name+".")
+	addrs, err := e.lookUp(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("resolve %s: %w", name, err)
 	}
@@ -51,15 +59,21 @@ func (e *Egress) resolve(ctx context.Context, name string) ([]netip.Addr, error)
 	return addrs, nil
 }
 
+// lookUp asks for a name's addresses, as an absolute name. It gives up while
+// there is time left to tell a slow resolver from a cancelled caller.
+func (e *Egress) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	return e.resolver.LookupNetIP(ctx, "ip", name+".")
+}
+
 // allowedAddresses resolves a name of a refused class: it passes only when the
 // allow-list names every one of its addresses. The refusal is the same whether
-// the name exists or not, so that it tells nobody what the inner network knows.
+// the name exists or not, and when the lookup takes too long, so that it tells
+// nobody what the inner network knows.
 func (e *Egress) allowedAddresses(ctx context.Context, name string, class nameClass) ([]netip.Addr, error) {
 	refusal := &BlockedError{Reason: class.reason(), Host: name}
-	if len(e.policy.Allowlist) == 0 {
-		return nil, refusal
-	}
-	addrs, err := e.resolver.LookupNetIP(ctx, "ip", name+".")
+	addrs, err := e.lookUp(ctx, name)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -72,6 +86,18 @@ func (e *Egress) allowedAddresses(ctx context.Context, name string, class nameCl
 		}
 	}
 	return addrs, nil
+}
+
+// judge refuses what is refused before any lookup.
+func (e *Egress) judge(name string, addr netip.Addr) error {
+	if addr.IsValid() {
+		return e.check(name, addr)
+	}
+	class := classifyName(name)
+	if e.policy.blocksName(class) && len(e.policy.Allowlist) == 0 {
+		return &BlockedError{Reason: class.reason(), Host: name}
+	}
+	return nil
 }
 
 // check judges one address of the host called name.

@@ -3,24 +3,25 @@ package egress
 import (
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 )
 
-// judge returns the refusal of a URL without a lookup: its shape, the class of
-// its name, its literal address. "" may be resolved and dialled.
+// judge returns the refusal of a URL without a lookup; "" may be resolved and
+// dialled.
 func judge(p Policy, rawURL string) string {
-	target, err := ParseTarget(rawURL)
+	_, err := New(p, Options{}).Judge(rawURL)
+	return reasonOf(err)
+}
+
+func mustParse(t *testing.T, rawURL string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(rawURL)
 	if err != nil {
-		return reasonOf(err)
+		t.Fatal(err)
 	}
-	if target.Addr.IsValid() {
-		return p.verdict(blocks(), target.Addr)
-	}
-	if class := classifyName(target.Host); p.blocksName(class) {
-		return class.reason()
-	}
-	return ""
+	return u
 }
 
 // anyReason stands for a refusal whose code is free.
@@ -40,7 +41,8 @@ func TestForbiddenTargets(t *testing.T) { // K02, K05, P06: table 4.1, groups A 
 			{"file:///etc/passwd", "scheme"}, {"gopher://127.0.0.1:6379/_INFO", "scheme"}, {"ftp://example.com/", "scheme"},
 			{"unix:///var/run/docker.sock", "scheme"}, {"http+unix://%2Fvar%2Frun%2Fdocker.sock/x", anyReason},
 			{"data:text/plain,x", "scheme"}, {"javascript:alert(1)", "scheme"}, {"//example.com/", "scheme"},
-			{"https:example.com", "no_host"}, {"https:///example.com", "no_host"}, {"", "scheme"}, {"https://", "no_host"},
+			{"https:example.com", "no_host"}, {"https:///example.com", "no_host"}, {"", "scheme"}, {"://example.com/", "scheme"}, {"https://", "no_host"},
+			{"ftp://", "scheme"}, {"data:", "scheme"}, {"javascript:", "scheme"}, {"jar:", "scheme"}, {"netdoc:", "scheme"}, {"dict://", "scheme"}, {"ws://", "scheme"},
 			{"ws://example.com/", "scheme"}, {"HTTPS://127.0.0.1/", "loopback"}, {"jar:http://example.com!/", "scheme"},
 			{"netdoc:///etc/passwd", "scheme"}, {"dict://example.com/", "scheme"}, {"http", "scheme"}, {"https", "scheme"},
 		}},
@@ -113,6 +115,13 @@ func TestForbiddenTargets(t *testing.T) { // K02, K05, P06: table 4.1, groups A 
 			{"http://example.com/" + strings.Repeat("a", maxURL-len("http://example.com/")-1), ""},
 		}},
 	}
+	rows := 0
+	for _, g := range groups {
+		rows += len(g.rows)
+	}
+	if rows < 150 {
+		t.Errorf("the table has %d rows, and had 150", rows)
+	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, row := range g.rows {
@@ -122,6 +131,24 @@ func TestForbiddenTargets(t *testing.T) { // K02, K05, P06: table 4.1, groups A 
 				}
 			}
 		})
+	}
+}
+
+// The page is where an operator looks a refusal up.
+func TestEveryReasonStandsOnThePageAboutThePolicy(t *testing.T) {
+	page, err := os.ReadFile("../../docs/outbound-policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := strings.Fields("isatap not_global_unicast extra_blocked no_address too_many_addresses self redirect internal_name single_label " +
+		"ip_literal host_char host_name port url_too_long url_char scheme no_host userinfo fragment unresolved")
+	for _, b := range blocks() {
+		reasons = append(reasons, b.reason)
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(string(page), "`"+reason+"`") {
+			t.Errorf("the page does not explain %s", reason)
+		}
 	}
 }
 

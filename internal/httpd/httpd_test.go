@@ -35,12 +35,12 @@ func started(t *testing.T, h http.HandlerFunc) (url string, stop func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &API{mux: http.NewServeMux()}
+	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }}}
 	a.mux.HandleFunc("GET /readyz", a.readyz)
 	a.mux.HandleFunc("/", h)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- a.Serve(ctx, l, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- a.Serve(ctx, l, slog.New(slog.DiscardHandler), func(context.Context) {}) }()
 	return "http://" + l.Addr().String(), func() error { cancel(); return <-served }
 }
 
@@ -57,7 +57,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestAnAPIIsReadyOnlyWhileItServes(t *testing.T) {
-	a := &API{}
+	a := &API{o: Options{Health: func() error { return nil }}}
 	for _, ready := range []bool{false, true, false} {
 		a.SetReady(ready)
 		w := &recorder{header: http.Header{}}
@@ -124,8 +124,8 @@ func TestServeSaysWhyItCouldNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	a := &API{mux: http.NewServeMux()}
-	if err := a.Serve(t.Context(), l, slog.New(slog.DiscardHandler)); err == nil {
+	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }}}
+	if err := a.Serve(t.Context(), l, slog.New(slog.DiscardHandler), func(context.Context) {}); err == nil {
 		t.Error("no error on a listener that is closed")
 	}
 }

@@ -27,6 +27,9 @@ type Options struct {
 	Directory Directory
 	Chat      *chat.Handler
 	Admin     *admin.Handler
+
+	// Health says what keeps the gateway from taking work, or nil.
+	Health func() error
 }
 
 // API is the gateway's HTTP interface.
@@ -60,6 +63,10 @@ func (a *API) routes() {
 	a.mux.HandleFunc("GET /api/mcp-servers/{name}", a.managed(m.GetServer()))
 	a.mux.HandleFunc("PATCH /api/mcp-servers/{name}", a.managed(m.PatchServer()))
 	a.mux.HandleFunc("DELETE /api/mcp-servers/{name}", a.managed(m.DeleteServer()))
+	a.mux.HandleFunc("GET /api/secrets", a.managed(m.ListSecrets()))
+	a.mux.HandleFunc("PUT /api/secrets/{name}", a.managed(m.PutSecret()))
+	a.mux.HandleFunc("DELETE /api/secrets/{name}", a.managed(m.DeleteSecret()))
+	a.mux.HandleFunc("POST /api/runs/{id}/cancel", a.managed(m.CancelRun()))
 	a.mux.HandleFunc("GET /api/orgs", a.operated(m.ListOrgs()))
 	a.mux.HandleFunc("POST /api/orgs", a.operated(m.CreateOrg()))
 	a.mux.HandleFunc("PATCH /api/orgs/{org}", a.operated(m.PatchOrg()))
@@ -84,6 +91,10 @@ func (a *API) healthz(w http.ResponseWriter, _ *http.Request) { status(w, http.S
 func (a *API) readyz(w http.ResponseWriter, _ *http.Request) {
 	if !a.ready.Load() {
 		status(w, http.StatusServiceUnavailable, "not ready")
+		return
+	}
+	if a.o.Health() != nil { // the log says what it is
+		status(w, http.StatusServiceUnavailable, "not ready: the store cannot be written")
 		return
 	}
 	status(w, http.StatusOK, "ready")
@@ -200,7 +211,7 @@ func (a *API) elsewhere(w http.ResponseWriter, r *http.Request) {
 // methods returns what the path of the request may be asked with.
 func (a *API) methods(r *http.Request) []string {
 	var methods []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
 		if _, pattern := a.mux.Handler(other); pattern != "/" && pattern != "" {
 			methods = append(methods, method)

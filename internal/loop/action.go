@@ -1,6 +1,9 @@
 package loop
 
-import "github.com/turnpike-gateway/turnpike/event"
+import (
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+)
 
 // Action is what the driver is to do next: one of the types below.
 type Action interface{ action() }
@@ -17,13 +20,17 @@ const (
 // Discover lists the tools of the run's servers. Fact: catalogued, or blocked.
 type Discover struct{}
 
-// CallModel makes one model call. Facts: turn_started, then turn or turn_failed.
+// CallModel makes one model call. Facts: reserved where Most is not zero, or
+// reserve_refused; turn_started, then turn or turn_failed.
 type CallModel struct {
 	Purpose   Purpose
 	Round     int
 	Attempt   int   // 1 is the first of the round
 	Target    int   // index into Accepted.Targets
 	NotBefore int64 // Unix milliseconds; 0 = at once
+
+	MaxOutput int64         // tokens that the model may say; 0 = as the caller asked
+	Most      budget.Amount // what the call may cost, to be set aside; zero = nothing limits it
 
 	// OfferTools is false when the model must answer without them.
 	OfferTools bool
@@ -48,7 +55,8 @@ type AnswerCalls struct {
 }
 
 // ExecuteTools executes the calls, all at the same time: the rules have already
-// left out what must wait for its turn. Facts: call_started and call_done each.
+// left out what must wait for its turn. Facts: call_started and call_done each;
+// only call_done where an earlier result is still good.
 type ExecuteTools struct{ Calls []CallKey }
 
 // Interrupt parks the run until the calls are decided. Facts: call_waiting

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 )
 
 // Allowed says whether the fact may follow in state s. It is asked before every
@@ -53,8 +54,10 @@ func allowed(s State, body Body) error {
 	case Parked:
 		_, waits := Decide(s).(Interrupt)
 		return s.expects(Interrupt{}, waits && s.ActiveSince != 0 && s.allAsked())
-	case Resumed:
-		return s.expects(Interrupt{}, s.ActiveSince == 0)
+	case Reserved:
+		return s.allowReserved(b.Round, b.Attempt)
+	case ReserveRefused:
+		return s.allowReserved(b.Round, b.Attempt)
 	case CallResolved:
 		return s.allowResolved(b.WaitID)
 	case Expired:
@@ -66,7 +69,7 @@ func allowed(s State, body Body) error {
 			return fmt.Errorf("the rules say %#v", Decide(s))
 		}
 	}
-	return nil // input, a cancel, a block, the deadline: whenever they come
+	return nil // input, a cancel, a block, the deadline, a new owner: whenever they come
 }
 
 func allowAccepted(b Accepted) error {
@@ -81,7 +84,13 @@ func allowAccepted(b Accepted) error {
 
 func (s State) allowTurnStarted(b TurnStarted) error {
 	a, ok := Decide(s).(CallModel)
-	return s.expects(CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target)
+	return s.expects(CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target &&
+		(s.Reserved != nil || a.Most == budget.Amount{}))
+}
+
+func (s State) allowReserved(round, attempt int) error {
+	a, ok := Decide(s).(CallModel)
+	return s.expects(CallModel{}, ok && a.Round == round && a.Attempt == attempt && a.Most != budget.Amount{} && s.Reserved == nil)
 }
 
 // allowCallStarted asks more of a call than runnable does: what is in flight
@@ -120,6 +129,10 @@ func (s State) allowCallDone(b CallDone) error {
 		return nil
 	case b.Attempt > 0:
 		return fmt.Errorf("attempt %d of call %s was not started", b.Attempt, b.Key)
+	}
+	if b.Outcome == Cached {
+		a, runs := Decide(s).(ExecuteTools)
+		return s.expects(ExecuteTools{}, runs && slices.Contains(a.Calls, b.Key))
 	}
 	a, isAnswer := Decide(s).(AnswerCalls)
 	switch {

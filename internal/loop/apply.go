@@ -22,31 +22,45 @@ func Fold(facts []Fact) State {
 func Apply(s State, f Fact) State {
 	s.Seq = f.Seq
 	s.Epoch = max(s.Epoch, f.Epoch)
+	worked := s.Worked
+	if f.Epoch == s.Epoch {
+		s.Worked = f.At
+	}
+	s.At = max(s.At, f.At)
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
-			s.Accepted, s.ActiveSince = &b, f.At
+			s.Accepted, s.ActiveSince, s.Grade = &b, f.At, b.Grade
 		}
 		return s
 	}
 	switch b := f.Body.(type) {
 	case Catalogued:
 		s.Catalogued = &b
+		s.Fresh += b.Bytes
+		s.Taken = 0
 	case Blocked:
 		s.Blocked, s.Ended = &b, event.Blocked
 	case InputAdded:
 		s.addInput(b)
+	case Reserved:
+		s.Reserved = &b
+	case ReserveRefused:
+		s.end(b.Reason)
 	case TurnStarted:
 		s.startAttempt(b)
 	case TurnFailed:
 		s.failAttempt(b, f.At)
+		s.Taken = 0
 	case Turn:
 		s.addTurn(b)
+		s.Taken = 0
 	case CallPrepared:
 		s.prepare(b)
 	case CallStarted:
 		s.start(b)
 	case CallDone:
 		s.finishCall(b)
+		s.Taken = 0
 	case CallWaiting:
 		s.setCall(b.Key, func(c *Call) { c.WaitID = b.WaitID })
 	case CallResolved:
@@ -58,8 +72,10 @@ func Apply(s State, f Fact) State {
 	case Parked:
 		s.ActiveMS += b.ActiveMS
 		s.ActiveSince = 0
+		s.Grade = Durable
+		s.Taken = 0
 	case Resumed:
-		s.ActiveSince = f.At
+		s.resume(f.At, worked)
 	case Finished:
 		s.Finished = &b
 	}
@@ -67,7 +83,25 @@ func Apply(s State, f Fact) State {
 	return s
 }
 
+// resume gives the run to a new owner. Time in which nobody worked on it is not
+// active time: what the last owner did after its last fact is not known.
+func (s *State) resume(at, last int64) {
+	if s.ActiveSince != 0 {
+		s.ActiveMS += max(0, last-s.ActiveSince)
+		s.Taken++
+	}
+	s.ActiveSince = at
+	if s.Attempt.Open && s.Reserved != nil { // the call was paid for, and nobody knows how much
+		s.Spent.Tokens += s.Reserved.Amount.Tokens
+		s.Reserved = nil
+	}
+	if s.Grade != Durable || s.Taken >= MaxTaken { // its client went with its owner; whoever takes it dies of it
+		s.end(event.Lost)
+	}
+}
+
 func (s *State) addInput(b InputAdded) {
+	s.Fresh += b.Bytes
 	s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
 	s.Cut = s.Cut || b.Cut
 	if s.Turn == nil {
@@ -87,16 +121,22 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 	s.Attempt.Open = false
 	s.Attempt.Failed, s.Attempt.FailedAt = &b, at
 	s.Usage = s.Usage.Add(b.Usage)
-	s.Spent.Tokens += b.Usage.Input + b.Usage.Output
+	s.Spent.Tokens += s.Cost(b).Tokens
+	s.Reserved = nil
 }
 
 // addTurn begins a new set of calls. Calls whose end the dialect did not mark
 // are no calls: they stand in no item either.
 func (s *State) addTurn(b Turn) {
 	s.Turn = &b
+	s.Spent.Tokens += s.Cost(b).Tokens
+	s.Reserved = nil
+	s.Fresh += b.Bytes
+	if known := b.Usage.Input + b.Usage.Output; known > 0 {
+		s.Known, s.Fresh = known, 0
+	}
 	s.Attempt = Attempt{Target: s.Attempt.Target}
 	s.Usage = s.Usage.Add(b.Usage)
-	s.Spent.Tokens += b.Usage.Input + b.Usage.Output
 	if b.Purpose == PurposeTurn {
 		s.Spent.Rounds++
 	}
@@ -157,11 +197,12 @@ func (s *State) finishCall(b CallDone) {
 	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil && c.Prepared.Class != tool.Read {
 		s.Wrote = true
 	}
-	if b.Attempt > 0 && c.Prepared != nil && c.history < len(s.History) {
+	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.history < len(s.History) {
 		s.History = slices.Clone(s.History)
 		s.History[c.history].Result = b.ResultDigest
 	}
 	s.Cut = s.Cut || b.FullRef != ""
+	s.Fresh += b.Bytes
 	s.setCall(b.Key, func(c *Call) { c.Done, c.Outcome, c.ResultRef = true, b.Outcome, b.ResultRef })
 }
 

@@ -35,6 +35,7 @@ func mode(p Parallelism) func(*Accepted) { return func(b *Accepted) { b.Parallel
 func rounds(n int) func(*Accepted)       { return func(b *Accepted) { b.Limits.Rounds = n } }
 func callLimit(n int) func(*Accepted)    { return func(b *Accepted) { b.Limits.Calls = n } }
 func perTurn(n int) func(*Accepted)      { return func(b *Accepted) { b.Limits.CallsPerTurn = n } }
+func durable(b *Accepted)                { b.Grade = Durable }
 func tokens(n int64) func(*Accepted)     { return func(b *Accepted) { b.Limits.Tokens = n } }
 func guard(m policy.Mode) func(*Accepted) {
 	return func(b *Accepted) { b.Guard = policy.Guard{Mode: m} }
@@ -44,6 +45,14 @@ func catalogued(servers ...Server) Body { return Catalogued{Servers: servers} }
 
 func asked(round, attempt int) Body {
 	return TurnStarted{Round: round, Attempt: attempt, Purpose: PurposeTurn}
+}
+
+func reserved(round, attempt int, tokens int64) Body {
+	return Reserved{Round: round, Attempt: attempt, Scopes: []string{"run"}, Amount: budget.Amount{Tokens: tokens}}
+}
+
+func shared(b *Accepted) {
+	b.Budgets = []budget.Shared{{Scope: "org", Limit: budget.Amount{Tokens: 1000}}}
 }
 
 func failed(attempt int, class model.Class, change ...func(*TurnFailed)) Body {

@@ -23,6 +23,10 @@ func Decode(kind Kind, data []byte) (Body, error) {
 		return decode[Blocked](data)
 	case KindInputAdded:
 		return decode[InputAdded](data)
+	case KindReserved:
+		return decode[Reserved](data)
+	case KindReserveRefused:
+		return decode[ReserveRefused](data)
 	case KindTurnStarted:
 		return decode[TurnStarted](data)
 	case KindTurnFailed:

@@ -7,15 +7,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
 func TestEveryFactSurvivesTheJournal(t *testing.T) {
 	bodies := []Body{
 		accepted(answerLast, tokens(5)), catalogued(Server{Label: "s", Tools: 2}), Blocked{"loopback", "127.0.0.1", "s"},
-		InputAdded{"i", "client", true}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
+		InputAdded{"i", "client", true, 7}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
 		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", 7}, CallResolved{"w", true, "me", "ok"},
-		CancelRequested{"me", event.Cancelled}, Expired{"w"}, Parked{5}, Resumed{}, Finished{event.Complete, "c"},
+		CancelRequested{"me", event.Cancelled}, Expired{"w"}, Parked{5}, Resumed{"w"}, Reserved{1, 2, []string{"run"}, budget.Amount{Tokens: 3}},
+		ReserveRefused{1, 2, "org", budget.Amount{Tokens: 3}, event.Tokens}, Finished{event.Complete, "c", "why", []Handed{{"0.0", "call_1"}}},
 	}
 	seen := map[Kind]bool{}
 	for _, b := range bodies {
@@ -32,8 +34,8 @@ func TestEveryFactSurvivesTheJournal(t *testing.T) {
 		}
 		seen[b.Kind()] = true
 	}
-	if len(seen) != 17 {
-		t.Errorf("%d kinds were tried, there are 17", len(seen))
+	if len(seen) != 19 {
+		t.Errorf("%d kinds were tried, there are 19", len(seen))
 	}
 }
 

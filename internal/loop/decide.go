@@ -239,9 +239,15 @@ func (s State) answerReason() event.Reason {
 }
 
 func (s State) callModel(attempt, target int, notBefore int64) Action {
-	answerNow := s.Accepted.Limits.OnLimit == budget.Answer && s.Accepted.Limits.LastRound(s.Spent)
+	limits := s.Accepted.Limits
+	most, output, ok := limits.Plan(s.Spent, budget.Call{Known: s.Known, Fresh: s.Fresh, Asked: s.Accepted.MaxTokens}, len(s.Accepted.Budgets) > 0)
+	if !ok {
+		return s.conclude(event.Tokens)
+	}
+	answerNow := limits.OnLimit == budget.Answer && limits.LastRound(s.Spent)
 	return CallModel{
 		Purpose: PurposeTurn, Round: s.Spent.Rounds, Attempt: attempt, Target: target, NotBefore: notBefore,
+		MaxOutput: output, Most: most,
 		OfferTools: !answerNow, OfferReread: s.Cut && !answerNow, ChoiceAsAsked: s.Spent.Rounds == 0,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -144,8 +145,27 @@ func TestDecide(t *testing.T) {
 		{"then the run ends for its rounds", with(begin(rounds(1)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), finish(event.MaxRounds)}, // B03
 		{"an answer on the last round is an answer", with(begin(rounds(1)), asked(0, 1), turn(0, model.StopEnd)), finish(event.Complete)},
 		{"answer: the last round is offered no tools", with(begin(rounds(2), answerLast), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1}},
-		{"tokens end the run before the next model call", with(begin(tokens(15)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), finish(event.Tokens)},
-		{"a finished answer is not thrown away because it crossed the line", with(begin(tokens(1)), asked(0, 1), turn(0, model.StopEnd)), finish(event.Complete)},
+		{"tokens end the run before the next model call", with(begin(tokens(30)), reserved(0, 1, 30), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), finish(event.Tokens)},
+		{"a finished answer is not thrown away because it crossed the line", with(begin(tokens(16)), reserved(0, 1, 16), asked(0, 1), overrun(turn(0, model.StopEnd))), finish(event.Complete)},
+		{"a model call may say no more than what is left", with(begin(tokens(100)), reserved(0, 1, 100), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: OK, Bytes: 30}),
+			CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, MaxOutput: 60, Most: budget.Amount{Tokens: 85}, OfferTools: true}}, // 15 spent; the prompt is 15 known and 10 new
+		{"a shared budget limits what a call may say", begin(shared), CallModel{Purpose: PurposeTurn, Attempt: 1, MaxOutput: budget.DefaultOutput, Most: budget.Amount{Tokens: budget.DefaultOutput}, OfferTools: true, ChoiceAsAsked: true}},
+		{"a shared budget without room ends the run", with(begin(shared), ReserveRefused{Attempt: 1, Scope: "org", Reason: event.Tokens}), finish(event.Tokens)},
+		{"what a lost call may have cost is spent", with(begin(durable, tokens(40)), reserved(0, 1, 40), asked(0, 1), Resumed{}), finish(event.Tokens)},
+		{"a call that the provider refused costs nothing", with(begin(tokens(40)), reserved(0, 1, 40), asked(0, 1), failed(1, model.Transient, func(b *TurnFailed) { b.Status = 503 })),
+			CallModel{Purpose: PurposeTurn, Attempt: 2, MaxOutput: 40, Most: budget.Amount{Tokens: 40}, OfferTools: true, ChoiceAsAsked: true}},
+		{"one that broke off without a count costs all that was set aside", with(begin(tokens(40)), reserved(0, 1, 40), asked(0, 1), failed(1, model.Transient)), finish(event.Tokens)},
+
+		{"a result that is still good is a result", with(oneTurn("a", "b"), prepared("0.0", reads), prepared("0.1"), answered("0.0", Cached)), ExecuteTools{[]CallKey{"0.1"}}}, // F01
+
+		// New owners.
+		{"a durable run goes on where it was", with(begin(durable), asked(0, 1), Resumed{}), CallModel{Purpose: PurposeTurn, Attempt: 2, OfferTools: true, ChoiceAsAsked: true}},
+		{"a light run is lost with its owner", with(begin(), asked(0, 1), Resumed{}), finish(event.Lost)},
+		{"a light run that is lost says what became of its calls", with(oneTurn("a"), prepared("0.0", reads), started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
+		{"a light run that waited is durable", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}, started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
+		{"a run that five owners in a row died of is given up", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, Resumed{}), finish(event.Lost)},
+		{"owners that got further do not count", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, asked(0, 1), failed(1, model.Transient), Resumed{}),
+			CallModel{Purpose: PurposeTurn, Attempt: 2, OfferTools: true, ChoiceAsAsked: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,6 +206,23 @@ func TestUsageIsSummedOverRounds(t *testing.T) { // B23
 	s := play(t, with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0"), asked(1, 1), turn(1, model.StopEnd))...)
 	if want := (model.Usage{Input: 20, Output: 10}); s.Usage != want || s.Spent.Tokens != 30 {
 		t.Errorf("usage = %+v, tokens = %d", s.Usage, s.Spent.Tokens)
+	}
+}
+
+// overrun is a turn that took more than it was given.
+func overrun(b Body) Body {
+	t := b.(Turn)
+	t.Usage = model.Usage{Input: 500, Output: 500}
+	return t
+}
+
+// What nobody worked on a run does not count, however long it was.
+func TestTimeWithoutAnOwnerIsNotActive(t *testing.T) { // P01 B04
+	s := play(t, with(begin(durable), asked(0, 1))...)
+	last := s.At
+	s = Apply(s, Fact{Seq: 9, At: last + 3_600_000, Body: Resumed{}})
+	if got, want := s.DeadlineAt(), last+3_600_000+120_000-(last-1000); got != want {
+		t.Errorf("deadline = %d, want %d", got, want)
 	}
 }
 

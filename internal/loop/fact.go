@@ -66,7 +66,12 @@ type Accepted struct {
 	Parallelism Parallelism   `json:"parallelism,omitempty"`
 	AbortOnTool bool          `json:"abort_on_tool,omitempty"` // tool_error_mode: abort
 	Guard       policy.Guard  `json:"guard,omitzero"`
+	MaxTokens   int64         `json:"max_tokens,omitempty"` // of one model call's output, as the caller asked; 0 = not said
 	RequestRef  string        `json:"request_ref,omitempty"`
+
+	// Budgets are those of the org that the run spends from. They bind beside
+	// Limits, and are shared with other runs.
+	Budgets []budget.Shared `json:"budgets,omitempty"`
 }
 
 // Target is one provider's model that may serve the run.
@@ -82,6 +87,7 @@ type Catalogued struct {
 	Servers    []Server  `json:"servers,omitempty"`
 	Conflict   *Conflict `json:"conflict,omitempty"`
 	Missing    string    `json:"missing,omitempty"` // what tool_choice demands and nobody has
+	Bytes      int64     `json:"bytes,omitempty"`   // of the definitions that the model is shown
 }
 
 // Conflict is a name that a tool of the caller and one of the gateway share.
@@ -110,6 +116,25 @@ type InputAdded struct {
 	ItemsRef string `json:"items_ref"`
 	By       string `json:"by"`            // client, splice
 	Cut      bool   `json:"cut,omitempty"` // they hold results that were cut, and that can be read
+	Bytes    int64  `json:"bytes,omitempty"`
+}
+
+// Reserved says that the most that a model call may cost was set aside in every
+// budget that the run spends from. It comes with the call's TurnStarted.
+type Reserved struct {
+	Round   int           `json:"round"`
+	Attempt int           `json:"attempt"`
+	Scopes  []string      `json:"scopes"`
+	Amount  budget.Amount `json:"amount"`
+}
+
+// ReserveRefused says that a shared budget had no room for the next model call.
+type ReserveRefused struct {
+	Round   int           `json:"round"`
+	Attempt int           `json:"attempt"`
+	Scope   string        `json:"scope"`
+	Amount  budget.Amount `json:"amount"`
+	Reason  event.Reason  `json:"reason"` // Tokens or Money
 }
 
 // TurnStarted says that a model call is about to be sent.
@@ -141,6 +166,7 @@ type Turn struct {
 	Calls    []TurnCall  `json:"calls,omitempty"`
 	Stop     model.Stop  `json:"stop"`
 	Usage    model.Usage `json:"usage,omitzero"`
+	Bytes    int64       `json:"bytes,omitempty"` // of what the next call is shown of it
 }
 
 // TurnCall is one tool call of a turn. Its key is round.index with the index
@@ -192,6 +218,7 @@ const (
 	OK           Outcome = "ok"
 	Error        Outcome = "error"
 	Unknown      Outcome = "unknown" // it may or may not have happened
+	Cached       Outcome = "cached"  // not executed: an earlier result of the same call is still good
 	Denied       Outcome = "denied"
 	SkippedLimit Outcome = "skipped_limit"
 	NotRun       Outcome = "not_run"
@@ -205,6 +232,7 @@ type CallDone struct {
 	ResultRef    string  `json:"result_ref"`
 	ResultDigest string  `json:"result_digest"`
 	FullRef      string  `json:"full_ref,omitempty"` // all of a result that was cut
+	Bytes        int64   `json:"bytes,omitempty"`    // of what the model is told
 	MS           int64   `json:"ms,omitempty"`
 }
 
@@ -226,7 +254,7 @@ type CallResolved struct {
 // CancelRequested ends the run at the next decision.
 type CancelRequested struct {
 	By    string       `json:"by"`
-	Cause event.Reason `json:"cause"` // Cancelled or CallerGone
+	Cause event.Reason `json:"cause"` // Cancelled, CallerGone, or Lost
 }
 
 // Expired says that time ran out: the run's own when WaitID is empty, else that
@@ -240,13 +268,27 @@ type Parked struct {
 	ActiveMS int64 `json:"active_ms"` // spent since it was accepted or resumed
 }
 
-// Resumed says that somebody goes on with the run.
-type Resumed struct{}
+// Resumed says that a new owner goes on with the run: one that was parked, or
+// one whose owner is gone.
+type Resumed struct {
+	By string `json:"by"` // the new owner
+}
 
 // Finished closes every journal.
 type Finished struct {
 	Reason event.Reason `json:"reason"`
 	Code   string       `json:"code,omitempty"`
+	Detail string       `json:"detail,omitempty"` // why a run was given up, for its operator
+
+	// Handed are the calls that the caller is to execute, with the ids that it
+	// was given.
+	Handed []Handed `json:"handed,omitempty"`
+}
+
+// Handed is a call that was left to the caller.
+type Handed struct {
+	Key CallKey `json:"call_key"`
+	ID  string  `json:"id"`
 }
 
 // The kinds of fact.
@@ -255,6 +297,8 @@ const (
 	KindCatalogued      Kind = "catalogued"
 	KindBlocked         Kind = "blocked"
 	KindInputAdded      Kind = "input_added"
+	KindReserved        Kind = "reserved"
+	KindReserveRefused  Kind = "reserve_refused"
 	KindTurnStarted     Kind = "turn_started"
 	KindTurnFailed      Kind = "turn_failed"
 	KindTurn            Kind = "turn"
@@ -275,6 +319,8 @@ func (Accepted) Kind() Kind        { return KindAccepted }
 func (Catalogued) Kind() Kind      { return KindCatalogued }
 func (Blocked) Kind() Kind         { return KindBlocked }
 func (InputAdded) Kind() Kind      { return KindInputAdded }
+func (Reserved) Kind() Kind        { return KindReserved }
+func (ReserveRefused) Kind() Kind  { return KindReserveRefused }
 func (TurnStarted) Kind() Kind     { return KindTurnStarted }
 func (TurnFailed) Kind() Kind      { return KindTurnFailed }
 func (Turn) Kind() Kind            { return KindTurn }

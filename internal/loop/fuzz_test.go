@@ -27,7 +27,7 @@ func pick[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
 // anyFact makes up a fact that may fit or not.
 func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
-	switch d.roll(17) {
+	switch d.roll(19) {
 	case 0:
 		return Accepted{
 			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1,
@@ -52,7 +52,7 @@ func (d *dice) anyFact() Body {
 	case 8:
 		return CallStarted{Key: key, Attempt: d.roll(3)}
 	case 9:
-		return CallDone{Key: key, Attempt: d.roll(3), Outcome: pick(d, OK, Error, Unknown, Denied, SkippedLimit, NotRun), ResultRef: "r"}
+		return CallDone{Key: key, Attempt: d.roll(3), Outcome: pick(d, OK, Error, Unknown, Cached, Denied, SkippedLimit, NotRun), ResultRef: "r"}
 	case 10:
 		return CallWaiting{Key: key, WaitID: string(key)}
 	case 11:
@@ -65,6 +65,10 @@ func (d *dice) anyFact() Body {
 		return Parked{ActiveMS: int64(d.roll(9)) * 100}
 	case 15:
 		return Resumed{}
+	case 16:
+		return Reserved{Round: d.roll(4), Attempt: d.roll(5), Amount: budget.Amount{Tokens: int64(d.roll(60))}}
+	case 17:
+		return ReserveRefused{Round: d.roll(4), Attempt: d.roll(5), Reason: event.Tokens}
 	}
 	return Finished{Reason: pick(d, event.Complete, event.Lost, event.MaxRounds)}
 }
@@ -136,9 +140,9 @@ type world struct {
 
 func (w *world) accept() Accepted {
 	return Accepted{
-		Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1,
+		Grade: pick(&w.dice, Durable, Light), Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1,
 		Parallelism: pick(&w.dice, Parallel, Safe, Serial, First),
-		Limits:      budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, OnLimit: pick(&w.dice, "", budget.Answer)},
+		Limits:      budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer)},
 		Guard:       policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)},
 	}
 }
@@ -174,9 +178,13 @@ func (w *world) perform(a Action) {
 	case Discover:
 		w.append(Catalogued{Servers: []Server{{Required: w.roll(9) == 1, Error: pick(&w.dice, "", "down")}}})
 	case CallModel:
+		if (a.Most != budget.Amount{}) {
+			w.append(Reserved{Round: a.Round, Attempt: a.Attempt, Amount: a.Most})
+		}
 		w.append(TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose})
 		switch {
 		case w.roll(12) == 1: // the process dies here
+			w.append(Resumed{})
 		case w.roll(4) == 1:
 			w.append(TurnFailed{Attempt: a.Attempt, Class: pick(&w.dice, model.Transient, model.Target, model.Invalid, model.TooLong, model.Filtered), Forwarded: w.roll(3) == 1})
 		default:
@@ -212,7 +220,15 @@ func (w *world) execute(keys []CallKey) {
 		w.runs = map[CallKey]int{}
 	}
 	for _, key := range keys {
+		if w.roll(8) == 1 {
+			w.append(CallDone{Key: key, Outcome: Cached, ResultRef: "r"})
+		}
+	}
+	for _, key := range keys {
 		c, ok := w.state.Call(key)
+		if c.Done {
+			continue
+		}
 		if !ok || c.Prepared == nil || c.Prepared.Owner == tool.Client || c.Prepared.Verdict == Tell || c.Prepared.Verdict == Ask && !c.Approved {
 			w.t.Fatalf("call %s must not run: %+v", key, c)
 		}
@@ -222,8 +238,12 @@ func (w *world) execute(keys []CallKey) {
 		w.append(CallStarted{Key: key, Attempt: c.Attempt + 1})
 	}
 	for _, key := range keys {
+		if c, _ := w.state.Call(key); c.Done {
+			continue
+		}
 		if w.roll(10) == 1 {
-			return // the process dies here
+			w.append(Resumed{}) // the process dies here
+			return
 		}
 		c, _ := w.state.Call(key)
 		w.append(CallDone{Key: key, Attempt: c.Attempt, Outcome: pick(&w.dice, OK, Error), ResultRef: "r", ResultDigest: pick(&w.dice, "d", "e")})

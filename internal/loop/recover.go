@@ -5,12 +5,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// The bounds on model attempts, from the design's section 8 and
+// The bounds on attempts, from the design's section 8 and
 // reference/reliability R14.
 const (
-	MaxAttempts     = 3     // failed attempts on one target
-	MaxLostAttempts = 5     // attempts on one target whose end was never recorded
-	MaxRetryWaitMS  = 5_000 // a provider that asks for a longer wait is not waited for: the caller learns sooner
+	MaxAttempts    = 3     // failed attempts on one target
+	MaxTaken       = 5     // owners in a row that did not get the run further
+	MaxRetryWaitMS = 5_000 // a provider that asks for a longer wait is not waited for: the caller learns sooner
 )
 
 // recover decides what follows a model call that failed, or whose end was never
@@ -21,8 +21,6 @@ func (s State) recover() Action {
 	switch {
 	case s.Accepted.Raw && f == nil: // its client died with the process
 		return Finish{event.Lost}
-	case f == nil && a.OnTarget >= MaxLostAttempts:
-		return Finish{event.ModelError}
 	case f == nil:
 		return s.callModel(a.Number+1, a.Target, 0)
 	case f.Class == model.Gone:

@@ -16,6 +16,8 @@ import (
 type State struct {
 	Seq   int64 // of the last fact
 	Epoch int64 // the highest seen
+	At    int64 // of the last fact, Unix milliseconds
+	Grade Grade // as accepted; a run that waits is durable from then on
 
 	Accepted   *Accepted
 	Catalogued *Catalogued
@@ -23,6 +25,7 @@ type State struct {
 	Finished   *Finished
 
 	Ended  event.Reason // why nothing new may be started: cancelled, out of time, blocked
+	Taken  int          // new owners since the run last got further
 	Halted bool         // the progress guard has seen enough
 
 	Attempt Attempt
@@ -37,6 +40,10 @@ type State struct {
 	Usage     model.Usage
 	History   []policy.Past
 
+	Known    int64     // tokens of the transcript that the provider has counted
+	Fresh    int64     // bytes of what came after
+	Reserved *Reserved // of the latest model call
+
 	// Transcript names the items that the model sees, in order. The first
 	// InputRefs of them came from the caller.
 	Transcript []string
@@ -44,6 +51,7 @@ type State struct {
 
 	ActiveSince int64 // Unix milliseconds; 0 while parked
 	ActiveMS    int64 // used up before ActiveSince
+	Worked      int64 // the owner's last fact, by the clock that ActiveSince was read from
 }
 
 // Attempt is the latest model call of the round that is under way.
@@ -156,4 +164,25 @@ func (c Call) free() bool {
 // and it must not be sent again.
 func (c Call) lost() bool {
 	return c.Attempt > 0 && !c.Done && !c.Prepared.Class.Repeatable()
+}
+
+// Cost returns what a model call has cost that ended with the fact: what its
+// provider counted. Where it did not say, that is all that was set aside, unless
+// the provider refused the call.
+func (s State) Cost(end Body) budget.Amount {
+	switch b := end.(type) {
+	case Turn:
+		return s.cost(b.Usage, false)
+	case TurnFailed:
+		return s.cost(b.Usage, b.Status >= 400)
+	}
+	return budget.Amount{}
+}
+
+func (s State) cost(u model.Usage, refused bool) budget.Amount {
+	counted := budget.Amount{Tokens: u.Input + u.Output}
+	if counted.Tokens == 0 && !refused && s.Reserved != nil {
+		return s.Reserved.Amount
+	}
+	return counted
 }

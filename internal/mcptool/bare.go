@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // bare speaks to a server that knows tools/list and tools/call and nothing else:
@@ -24,8 +26,11 @@ type listParams struct {
 }
 
 type callParams struct {
+	Meta      mcp.Meta        `json:"_meta,omitempty"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
+
+	key string // the idempotency key; "" = none
 }
 
 // post sends one request and returns what became of it. The exchange of ctx is

@@ -22,30 +22,43 @@ type remote struct {
 // Definition implements [tool.Tool].
 func (r *remote) Definition() tool.Definition { return r.definition }
 
-// Class returns how often a call may be executed: [tool.Read] where a trusted
-// server says that the tool only reads, else [tool.Once].
+// Class returns how often a call may be executed, as [Server] says.
 func (r *remote) Class() tool.Class { return r.class }
 
-// Call implements [tool.Tool]. A call that may be repeated carries its
-// idempotency key in the header Idempotency-Key. An error wraps [tool.Fatal],
+// Call implements [tool.Tool]. It waits for its turn first. A call that does not
+// only read carries its idempotency key, the same bytes for every try, in _meta
+// and, over HTTP, in the header Idempotency-Key. An error wraps [tool.Fatal],
 // [tool.ErrNotSent] or the cause of ctx; all else that goes wrong is a result
 // that tells the model about it.
 func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
+	leave, err := r.client.enter(ctx)
+	if err != nil {
+		return tool.Result{}, fmt.Errorf("tool %q: %w: server %q: %w", r.definition.Name, tool.ErrNotSent, r.client.server.Name, err)
+	}
+	defer leave()
 	limited, cancel := context.WithTimeout(ctx, r.client.server.Timeout)
 	defer cancel()
-	arguments := call.Arguments
-	if !present(arguments) {
-		arguments = json.RawMessage("{}")
+	p := callParams{Name: r.definition.Name, Arguments: call.Arguments}
+	if !present(p.Arguments) {
+		p.Arguments = json.RawMessage("{}")
 	}
-	repeatable := r.class == tool.Read || call.Class.Repeatable()
-	key := "" // net/http repeats a POST that carries one when its connection breaks
-	if repeatable {
-		key = call.IdempotencyKey
+	writes := r.class != tool.Read && call.Class != tool.Read
+	if writes {
+		p.key = call.IdempotencyKey
 	}
-	o := r.client.do(limited, repeatable, func(s *session) outcome {
-		return s.call(limited, r.definition.Name, arguments, key)
+	o := r.client.do(limited, r.repeatable(call), func(s *session) outcome {
+		return s.call(limited, p, writes)
 	})
 	return r.settle(ctx, limited, o)
+}
+
+// repeatable reports whether the call may be sent again when nobody knows what
+// became of it. A server can honour no key that is not there.
+func (r *remote) repeatable(call tool.Call) bool {
+	if r.class == tool.Read || call.Class == tool.Read {
+		return true
+	}
+	return call.IdempotencyKey != "" && (r.class.Repeatable() || call.Class.Repeatable())
 }
 
 // settle turns the outcome of a call into what the run is told.

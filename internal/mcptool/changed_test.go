@@ -45,7 +45,7 @@ func TestAServersNewToolIsAnnouncedOverEveryTransport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			told, set := onChange()
 			c := connect(t, set)
-			if tools, err := c.List(t.Context()); err != nil || len(tools) != 5 {
+			if tools, err := c.List(t.Context()); err != nil || len(tools) != 6 {
 				t.Fatal(tools, err)
 			}
 			// The stream of notifications opens beside the calls; a change before
@@ -62,7 +62,7 @@ func TestAServersNewToolIsAnnouncedOverEveryTransport(t *testing.T) {
 				case <-tick.C:
 				}
 			}
-			if tools, err := c.List(t.Context()); err != nil || len(tools) != 6 {
+			if tools, err := c.List(t.Context()); err != nil || len(tools) != 7 {
 				t.Error(tools, err)
 			}
 			_ = c.Close()

@@ -75,6 +75,10 @@ func officialChild() *mcp.Server {
 		os.Exit(3)
 		return ""
 	})
+	server.AddTool(&mcp.Tool{Name: "key", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(r.Params.Meta[metaKey])}}}, nil
+		})
 	add("grow", func(string) string {
 		add("grown", func(string) string { return "" })
 		return "grown"

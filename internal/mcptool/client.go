@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -30,8 +31,9 @@ type Client struct {
 
 	life    context.Context // ends with Close; carries no values
 	stop    context.CancelCauseFunc
-	work    sync.WaitGroup // handshakes, sessions and their streams, child processes
-	changes chan struct{}  // holds one when OnListChanged is to be called
+	work    sync.WaitGroup      // handshakes, sessions and their streams, child processes
+	changes chan struct{}       // holds one when OnListChanged is to be called
+	places  *semaphore.Weighted // one for each call that may be under way
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -51,10 +53,12 @@ func New(s Server, client *http.Client, log *slog.Logger) *Client {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	s = s.withDefaults()
 	c := &Client{
-		server:  s.withDefaults(),
+		server:  s,
 		log:     log.With("server", s.Name),
 		changes: make(chan struct{}, 1),
+		places:  semaphore.NewWeighted(int64(s.MaxConcurrent)),
 		status:  Status{State: Unknown, Since: time.Now()},
 	}
 	c.life, c.stop = context.WithCancelCause(context.Background())

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -388,7 +389,7 @@ func TestConcurrentCallsShareOneSession(t *testing.T) {
 		all.Wait() // answers only when all calls are here
 		say("met")(w, r)
 	}
-	c := f.client()
+	c := f.client(func(s *Server) { s.MaxConcurrent = n })
 	var callers sync.WaitGroup
 	for range n {
 		callers.Go(func() {
@@ -447,10 +448,12 @@ type callerKey struct{}
 func (w *watch) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	what := r.Method
-	if r.GetBody != nil {
-		body, _ := r.GetBody()
+	if r.Body != http.NoBody {
+		body, _ := io.ReadAll(r.Body)
+		r = r.Clone(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		var m struct{ Method string }
-		_ = json.NewDecoder(body).Decode(&m)
+		_ = json.Unmarshal(body, &m)
 		what = m.Method
 	}
 	w.saw[what] = r.Context().Value(callerKey{}) != nil

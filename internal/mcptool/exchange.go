@@ -29,7 +29,7 @@ func (e *statusError) Error() string {
 // outcome is what became of a request. At most one of result, rpc and err is set.
 type outcome struct {
 	method     string
-	sent       bool // a connection was had: the request may have arrived
+	sent       bool // its beginning was written: the request may have arrived
 	hadSession bool // it named a session
 	connecting bool // it belongs to the handshake, so that no call was sent
 	status     int  // of the HTTP answer; 0 = none
@@ -91,7 +91,8 @@ func (o outcome) repeatable(call bool) bool {
 // exchange collects the outcome of one request while the transport performs it.
 // It travels to the transport in the request's context.
 type exchange struct {
-	key string // the idempotency key to send; "" = none
+	key    string // the idempotency key to send; "" = none
+	writes bool   // the tool may write, so that net/http must not send the request again
 
 	mu  sync.Mutex // guards out
 	out outcome

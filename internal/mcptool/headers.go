@@ -32,9 +32,6 @@ func ForbiddenHeader(name string) bool {
 
 // addHeaders puts the configured headers into a request of ours.
 func (t *transport) addHeaders(r *http.Request) error {
-	if key := exchangeOf(r.Context()).key; key != "" {
-		r.Header.Set("Idempotency-Key", key)
-	}
 	configured := t.client.server.Headers
 	if configured == nil {
 		return nil

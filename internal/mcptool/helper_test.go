@@ -45,6 +45,7 @@ type seen struct {
 	verb, method string
 	header       http.Header
 	id, params   json.RawMessage
+	from         string // the caller's address, one for each connection
 }
 
 func newFake(t *testing.T) *fake {
@@ -82,7 +83,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 		Params json.RawMessage `json:"params"`
 	}
 	_ = json.Unmarshal(body, &m)
-	s := seen{r.Method, m.Method, r.Header.Clone(), m.ID, m.Params}
+	s := seen{r.Method, m.Method, r.Header.Clone(), m.ID, m.Params, r.RemoteAddr}
 	f.mu.Lock()
 	f.requests = append(f.requests, s)
 	stale := f.live != r.Header.Get("Mcp-Session-Id") && m.Method != methodInitialize && m.Method != methodDiscover

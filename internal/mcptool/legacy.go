@@ -135,7 +135,7 @@ func (w *eventWire) send(ctx context.Context, data []byte, x *exchange) error {
 	defer cancel(nil)
 	unwatch := context.AfterFunc(w.life, func() { cancel(context.Cause(w.life)) })
 	defer unwatch()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.endpoint, bytes.NewReader(data))
+	r, err := http.NewRequestWithContext(withExchange(ctx, x), http.MethodPost, w.endpoint, bytes.NewReader(data))
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func TestALegacyServerIsFoundAndCalled(t *testing.T) { // D16
 		s.Headers = func(context.Context) (http.Header, error) { return http.Header{"X-Team": {"a"}}, nil }
 	})
 	tools, err := c.List(t.Context())
-	if err != nil || len(tools) != 5 {
+	if err != nil || len(tools) != 6 {
 		t.Fatal(tools, err)
 	}
 	const arguments = `{"z":12345678901234567890,"a":"<é>"}`
@@ -109,7 +109,11 @@ func TestALegacyServerIsFoundAndCalled(t *testing.T) { // D16
 	if l.header.Get("X-Team") != "a" || l.header.Get("Idempotency-Key") != "k1" {
 		t.Errorf("headers %v", l.header)
 	}
-	if s := c.Status(); s.State != Connected || s.Transport != LegacySSE || s.Protocol != sessionVersion || s.Tools != 5 {
+	r, err = named(c, "key").Call(t.Context(), tool.Call{IdempotencyKey: "k2"})
+	if err != nil || textOf(r) != "k2" || l.header.Get("Idempotency-Key") != "k2" {
+		t.Error(r, err, l.header)
+	}
+	if s := c.Status(); s.State != Connected || s.Transport != LegacySSE || s.Protocol != sessionVersion || s.Tools != 6 {
 		t.Errorf("status %+v", s)
 	}
 	var callers sync.WaitGroup

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -121,8 +122,12 @@ func (c *Client) appendTools(found *listing, raw []json.RawMessage, accepted map
 
 // class returns how often calls of a tool may be executed.
 func (c *Client) class(d tool.Definition) tool.Class {
-	if c.server.Trust && d.Annotations.ReadOnly != nil && *d.Annotations.ReadOnly {
+	switch {
+	case c.server.Trust && d.Annotations.ReadOnly != nil && *d.Annotations.ReadOnly,
+		slices.Contains(c.server.Reads, d.Name):
 		return tool.Read
+	case slices.Contains(c.server.Keyed, d.Name):
+		return tool.Keyed
 	}
 	return tool.Once
 }

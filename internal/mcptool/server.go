@@ -11,6 +11,7 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 	defaultRetries = 2
+	defaultCalls   = 10
 )
 
 // errServer says that a Server names no way to reach it, or two.
@@ -47,12 +48,28 @@ type Server struct {
 	Timeout time.Duration
 
 	// MaxRetries is how often discovery, calls that may be repeated and calls
-	// that were provably not sent are tried again; 0 = 2, negative = never.
+	// that were provably not sent are tried again; 0 = 2, negative = never. A
+	// call that writes is sent once for each try, and by nothing else again.
 	MaxRetries int
 
+	// MaxConcurrent is how many calls may be under way at the same time, over all
+	// runs; 0 = 10. The others wait in the order in which they came, as long as
+	// their contexts allow: Timeout begins when a call's turn has come.
+	MaxConcurrent int
+
 	// Trust believes the annotations of the server's tools: one that says it
-	// only reads is of class [tool.Read]. All others are [tool.Once].
+	// only reads is of class [tool.Read].
 	Trust bool
+
+	// Reads are tools that only read whatever the server says of them: class
+	// [tool.Read].
+	Reads []string
+
+	// Keyed are tools that the server executes once for each idempotency key,
+	// however often a call comes: class [tool.Keyed], unless they only read. All
+	// tools that are neither are [tool.Once]. Names that the server does not have
+	// do no harm, here and in Reads.
+	Keyed []string
 
 	// OnListChanged is called when the server says that its tools have changed,
 	// and when a session that would have told so was replaced. Calls follow each
@@ -66,6 +83,9 @@ type Server struct {
 func (s Server) withDefaults() Server {
 	if s.Timeout <= 0 {
 		s.Timeout = defaultTimeout
+	}
+	if s.MaxConcurrent <= 0 {
+		s.MaxConcurrent = defaultCalls
 	}
 	switch {
 	case s.MaxRetries == 0:

@@ -2,7 +2,6 @@ package mcptool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -72,15 +71,28 @@ func (s *session) list(ctx context.Context, cursor string) (o outcome, accepted 
 	return x.finish(lost(err)), accepted
 }
 
-// call asks the server to execute a tool.
-func (s *session) call(ctx context.Context, name string, arguments json.RawMessage, key string) outcome {
-	x := &exchange{key: key}
+// metaKey is the member of _meta that carries the idempotency key of a call.
+const metaKey = "turnpike/idempotencyKey"
+
+// call asks the server to execute a tool. writes says that the tool does not
+// only read.
+func (s *session) call(ctx context.Context, p callParams, writes bool) outcome {
+	x := &exchange{key: p.key, writes: writes}
 	ctx = withExchange(ctx, x)
+	p.Meta = meta(p.key)
 	if s.bare != nil {
-		return s.bare.post(ctx, methodCall, callParams{name, arguments})
+		return s.bare.post(ctx, methodCall, p)
 	}
-	_, err := s.sdk.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	_, err := s.sdk.CallTool(ctx, &mcp.CallToolParams{Meta: p.Meta, Name: p.Name, Arguments: p.Arguments})
 	return x.finish(lost(err))
+}
+
+// meta returns a map of its own for each request: the SDK adds to it.
+func meta(key string) mcp.Meta {
+	if key == "" {
+		return nil
+	}
+	return mcp.Meta{metaKey: key}
 }
 
 // close ends the session after the requests under way.

@@ -71,7 +71,7 @@ func TestAStdioServerListsAndIsCalled(t *testing.T) { // D16
 		t.Errorf("before the first use: %+v", s)
 	}
 	tools, err := c.List(t.Context())
-	if err != nil || len(tools) != 5 {
+	if err != nil || len(tools) != 6 {
 		t.Fatal(tools, err)
 	}
 	const arguments = `{"z":12345678901234567890,"a":"<é>"}`
@@ -82,13 +82,17 @@ func TestAStdioServerListsAndIsCalled(t *testing.T) { // D16
 	if r := ask(t, c, "nosuch"); !r.IsError || !strings.Contains(textOf(r), "nosuch") {
 		t.Error(r)
 	}
+	r, err = named(c, "key").Call(t.Context(), tool.Call{IdempotencyKey: "k1"})
+	if err != nil || textOf(r) != "k1" {
+		t.Error(r, err)
+	}
 	for line := range strings.Lines(textOf(ask(t, c, "env"))) {
 		name, _, _ := strings.Cut(line, "=")
 		if !slices.Contains([]string{"PATH", "HOME", "TMPDIR", "LANG", childMode, "TURNPIKE_TEST_NOTE", "GORACE"}, name) {
 			t.Errorf("the child sees %s", line)
 		}
 	}
-	if s := c.Status(); s.State != Connected || s.Transport != Stdio || s.Protocol != sessionVersion || s.Tools != 5 || s.Error != "" {
+	if s := c.Status(); s.State != Connected || s.Transport != Stdio || s.Protocol != sessionVersion || s.Tools != 6 || s.Error != "" {
 		t.Errorf("status %+v", s)
 	}
 	pid := pidOf(t, c)

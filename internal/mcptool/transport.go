@@ -83,17 +83,26 @@ func (t *transport) call(r *http.Request, body []byte, id json.RawMessage, metho
 	return a.read(ctx, resp, release)
 }
 
-// send performs one HTTP request with the configured headers.
+// send performs one HTTP request with the configured headers and the key of x.
+// It is sent once where x writes: net/http repeats a request by itself, over
+// HTTP/1.1 if it carries an idempotency key and its connection breaks, over
+// HTTP/2 also if the server resets it with PROTOCOL_ERROR; but never one whose
+// body it cannot get again.
 func (t *transport) send(ctx context.Context, r *http.Request, method string, body []byte, x *exchange) (*http.Response, error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { x.update(func(o *outcome) { o.sent = true }) },
+		WroteHeaders: func() { x.update(func(o *outcome) { o.sent = true }) }, // the body comes after them
 	})
 	out := r.Clone(ctx)
 	out.Method = method
 	out.Body, out.GetBody, out.ContentLength = http.NoBody, nil, 0
 	if body != nil {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		if !x.writes {
+			out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		}
+		if x.key != "" {
+			out.Header.Set("Idempotency-Key", x.key)
+		}
 	}
 	if err := t.addHeaders(out); err != nil {
 		return nil, err

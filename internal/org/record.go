@@ -45,9 +45,41 @@ type MCPServer struct {
 	Naming     string
 	Prefix     string
 	Polling    []string
-	Position   int // the order of an org's servers, in which the first of two equal names wins
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	Reads      []string // tools that only read, whatever the server says
+	Keyed      []string // tools whose server honours idempotency keys
+	Cache      Cache
+
+	Concurrency int // calls at a time; 0 = the default
+	Position    int // the order of an org's servers, in which the first of two equal names wins
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
+// Cache says which of a server's results may be used again. The JSON is what the
+// stores keep.
+type Cache struct {
+	Mode  CacheMode `json:"mode,omitempty"`
+	Names []string  `json:"names,omitempty"` // for CacheNames, the server's own
+}
+
+// CacheMode says how the tools are chosen whose results may be used again.
+type CacheMode string
+
+// The cache modes. None but CacheNames chooses a tool that is polled.
+const (
+	CacheReadOnly CacheMode = ""      // tools that only read, as the server or the org says
+	CacheAll      CacheMode = "all"   // also those of which nobody says anything
+	CacheNames    CacheMode = "names" // those that are named, and no others
+)
+
+// Secret is an entry of an org's vault as it is stored: sealed, so that what
+// reads the store cannot read it.
+type Secret struct {
+	Org       string
+	Name      string // unique in its org
+	Sealed    []byte // opens for this org and name only; see package secret
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // Storable returns an error if a [Store] must not keep s: what starts a process

@@ -7,8 +7,9 @@ import (
 
 // The errors of a Store, wrapped.
 var (
-	ErrNotFound = errors.New("not found")
-	ErrExists   = errors.New("exists already")
+	ErrUnavailable = errors.New("the store cannot be used at the moment")
+	ErrNotFound    = errors.New("not found")
+	ErrExists      = errors.New("exists already")
 )
 
 // Store keeps what is managed over the admin API. Every method but those of
@@ -22,7 +23,7 @@ type Store interface {
 	CreateOrg(ctx context.Context, r Record) error
 	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org: ErrNotFound.
 	UpdateOrg(ctx context.Context, r Record) error
-	// DeleteOrg removes an org with its keys and servers; runs stay: ErrNotFound.
+	// DeleteOrg removes an org with its keys, servers, secrets and kept results; runs stay: ErrNotFound.
 	DeleteOrg(ctx context.Context, id string) error
 
 	// Keys returns the org's keys, revoked ones included, oldest first (of one
@@ -46,4 +47,15 @@ type Store interface {
 	UpdateMCPServer(ctx context.Context, s MCPServer) error
 	// DeleteMCPServer removes a server: ErrNotFound.
 	DeleteMCPServer(ctx context.Context, org, name string) error
+
+	// Secrets returns the org's secrets by name, without Sealed: who lists them
+	// has no use for it.
+	Secrets(ctx context.Context, org string) ([]Secret, error)
+	// Secret returns one secret with what is sealed: ErrNotFound.
+	Secret(ctx context.Context, org, name string) (Secret, error)
+	// PutSecret adds a secret, or replaces Sealed and UpdatedAt of the one of
+	// that name: ErrNotFound without its org.
+	PutSecret(ctx context.Context, s Secret) error
+	// DeleteSecret removes a secret: ErrNotFound.
+	DeleteSecret(ctx context.Context, org, name string) error
 }

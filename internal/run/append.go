@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -20,12 +21,18 @@ var errDecideAgain = errors.New("decide again")
 const appendTimeout = 30 * time.Second
 
 // append stores the bodies as the next facts, together with rows, and folds
-// them. Every fact is asked for at the rules first. If somebody else has
-// written in between, their facts are folded, and the bodies follow if the
-// rules still allow them; otherwise it returns errDecideAgain.
+// them.
 func (d *drive) append(rows []Row, bodies ...loop.Body) error {
+	return d.commit(Batch{Rows: rows}, bodies...)
+}
+
+// commit stores the bodies as the next facts, together with what else is in the
+// batch, and folds them. Every fact is asked for at the rules first. If somebody
+// else has written in between, their facts are folded, and the bodies follow if
+// the rules still allow them; otherwise it returns errDecideAgain.
+func (d *drive) commit(batch Batch, bodies ...loop.Body) error {
 	for behind := false; ; behind = true {
-		batch, next, err := d.batch(rows, bodies)
+		next, err := d.number(&batch, bodies)
 		if err != nil && behind {
 			return errDecideAgain
 		} else if err != nil {
@@ -35,10 +42,10 @@ func (d *drive) append(rows []Row, bodies ...loop.Body) error {
 		var b *Behind
 		switch {
 		case err == nil:
-			d.state = next
+			d.state, d.written = next, d.o.Now()
 			return nil
 		case !errors.As(err, &b):
-			return fmt.Errorf("run %s: journal: %w", d.lease.RunID, err)
+			return d.judged(err)
 		}
 		for _, f := range b.Facts {
 			d.state = loop.Apply(d.state, f)
@@ -49,31 +56,45 @@ func (d *drive) append(rows []Row, bodies ...loop.Body) error {
 	}
 }
 
-// batch numbers the bodies and folds them into a state to be.
-func (d *drive) batch(rows []Row, bodies []loop.Body) (Batch, loop.State, error) {
-	b := Batch{Rows: rows, Facts: make([]loop.Fact, len(bodies)), Sync: d.mustSync(bodies)}
+// judged returns a verdict of the journal as it is; everything else is the
+// store's trouble, and the caller is told to come back.
+func (d *drive) judged(err error) error {
+	var known *Submitted
+	var over *OverBudget
+	switch {
+	case errors.As(err, &known), errors.As(err, &over), errors.Is(err, ErrNoSlot), errors.Is(err, ErrFenced), errors.Is(err, org.ErrExists):
+		return fmt.Errorf("run %s: journal: %w", d.lease.RunID, err)
+	}
+	d.trouble(err)
+	return unavailable(fmt.Errorf("run %s: journal: %w", d.lease.RunID, err))
+}
+
+// number makes facts of the bodies and folds them into a state to be.
+func (d *drive) number(b *Batch, bodies []loop.Body) (loop.State, error) {
+	b.Facts, b.Sync = make([]loop.Fact, len(bodies)), d.mustSync(*b, bodies)
 	s, at := d.state, d.o.Now().UnixMilli()
 	for i, body := range bodies {
 		f := loop.Fact{Seq: s.Seq + 1, Epoch: d.lease.Epoch, At: at, Version: loop.Version, Body: body}
 		if err := loop.Allowed(s, f); err != nil {
-			return b, s, err
+			return s, err
 		}
 		s = loop.Apply(s, f)
 		b.Facts[i] = f
 	}
-	return b, s, nil
+	return s, nil
 }
 
 // mustSync says which facts must be on disk before the run goes on. Of a light
-// run these are its beginning, its end, and the intent of every call that must
-// not be made twice; of a durable run all of them.
-func (d *drive) mustSync(bodies []loop.Body) bool {
-	if d.req.Grade == loop.Durable {
+// run these are its beginning, its end, the intent of every call that must not
+// be made twice, and what is set aside in shared budgets: no model is asked
+// before all of them have said yes. Of a durable run it is all of them.
+func (d *drive) mustSync(batch Batch, bodies []loop.Body) bool {
+	if d.state.Grade == loop.Durable || len(batch.Holds) > 0 {
 		return true
 	}
 	for _, body := range bodies {
 		switch b := body.(type) {
-		case loop.Accepted, loop.Finished, loop.CallWaiting:
+		case loop.Accepted, loop.Finished, loop.CallWaiting, loop.Parked:
 			return true
 		case loop.CallStarted:
 			if c, ok := d.state.Call(b.Key); ok && c.Prepared.Class != tool.Read {

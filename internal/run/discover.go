@@ -24,7 +24,14 @@ func (d *drive) discover() error {
 		}
 	}
 	body.Missing = d.missingTool()
-	return d.append(nil, body)
+	for _, t := range set.Offered() {
+		body.Bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
+	}
+	if d.state.Grade != loop.Durable {
+		return d.append(nil, body)
+	}
+	body.CatalogRef = catalogRef
+	return d.append([]Row{d.catalogRow()}, body)
 }
 
 // missingTool returns what the caller's tool choice demands and nobody has: the

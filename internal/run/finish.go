@@ -4,31 +4,59 @@ import (
 	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
 // finish closes the journal and reports the end. What the caller needs to come
 // back is stored before it is told.
 func (d *drive) finish(a loop.Finish) error {
-	end := event.Finished{Reason: a.Reason, Usage: d.state.Usage, Rounds: d.state.Spent.Rounds, SideEffects: d.state.Wrote}
+	body := loop.Finished{Reason: a.Reason}
 	if a.Reason == event.ClientCalls {
-		calls, err := d.handOver()
-		if err != nil {
+		var err error
+		if body.Handed, err = d.handOver(); err != nil {
 			return err
 		}
-		end.Calls = calls
 	}
-	end.Failure = d.failure(a.Reason)
-	body := loop.Finished{Reason: a.Reason}
-	if end.Failure != nil {
-		body.Code = end.Failure.Code
+	if f := d.failure(a.Reason); f != nil {
+		body.Code = f.Code
 	}
-	if err := d.append(nil, body); err != nil {
+	crash.At("C16")
+	if err := d.commit(Batch{Audit: d.exhausted(a.Reason)}, body); err != nil {
 		return err
 	}
-	d.log.Debug("finished", "reason", a.Reason, "rounds", end.Rounds, "tokens", d.state.Spent.Tokens)
-	d.emit(end)
+	crash.At("C17")
+	d.log.Debug("finished", "reason", a.Reason, "rounds", d.state.Spent.Rounds, "tokens", d.state.Spent.Tokens)
+	d.emit(d.ending(body))
 	return nil
+}
+
+// ending is the event that closes the run.
+func (d *drive) ending(body loop.Finished) event.Finished {
+	end := event.Finished{
+		Reason: body.Reason, Usage: d.state.Usage, Rounds: d.state.Spent.Rounds, SideEffects: d.state.Wrote,
+		Failure: d.failure(body.Reason),
+	}
+	for _, h := range body.Handed {
+		c, _ := d.state.Call(h.Key)
+		end.Calls = append(end.Calls, event.ClientCall{ID: h.ID, Name: c.Name, Arguments: d.rawArguments(c)})
+	}
+	return end
+}
+
+// exhausted returns the audit row of a run that one of its budgets has ended:
+// one, because a journal has one end.
+func (d *drive) exhausted(reason event.Reason) []Audit {
+	switch reason {
+	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
+	default:
+		return nil
+	}
+	a := d.state.Accepted
+	return []Audit{{Kind: AuditBudgetExhausted, At: d.o.Now().UnixMilli(), Body: map[string]any{
+		"budget": reason, "principal": a.Principal, "surface": a.Surface, "model": a.Model, "limits": a.Limits,
+		"rounds": d.state.Spent.Rounds, "calls": d.state.CallsUsed, "tokens": d.state.Spent.Tokens,
+	}}}
 }
 
 // failure says what went wrong in words that are safe to show; nil for reasons
@@ -55,7 +83,7 @@ func (d *drive) failure(reason event.Reason) *event.Failure {
 	case event.ToolAbort:
 		return &event.Failure{Code: "tool_failed", Message: d.failedTool()}
 	case event.Lost:
-		return &event.Failure{Code: "run_lost", Message: "the run could not be continued"}
+		return &event.Failure{Code: "run_lost", Message: "the gateway was stopped while the run was under way, and the run could not be continued"}
 	case event.Cancelled, event.CallerGone:
 		return &event.Failure{Code: string(reason), Message: "the run was cancelled"}
 	}

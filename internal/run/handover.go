@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -18,17 +18,17 @@ const mintedPrefix = "call_tp_"
 // handOver returns the calls that are the caller's. When the run has items that
 // the caller does not see, the calls get ids of ours, and the items are stored
 // under them first.
-func (d *drive) handOver() ([]event.ClientCall, error) {
+func (d *drive) handOver() ([]loop.Handed, error) {
 	h := Handover{RunID: d.lease.RunID, CallIDs: map[string]string{}}
 	hides := d.state.HidesItems()
-	var calls []event.ClientCall
+	var calls []loop.Handed
 	for _, c := range d.state.ClientCalls() {
 		id := c.ProviderID
 		if hides {
 			id = d.o.NewID(mintedPrefix)
 			h.CallIDs[id] = c.ProviderID
 		}
-		calls = append(calls, event.ClientCall{ID: id, Name: c.Name, Arguments: d.rawArguments(c)})
+		calls = append(calls, loop.Handed{Key: c.Key, ID: id})
 	}
 	if !hides {
 		return calls, nil
@@ -38,7 +38,8 @@ func (d *drive) handOver() ([]event.ClientCall, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), appendTimeout)
 	defer cancel()
 	if err := d.o.Handovers.Save(ctx, d.req.Org, d.req.Principal, h); err != nil {
-		return nil, fmt.Errorf("run %s: hand over: %w", d.lease.RunID, err)
+		d.trouble(err)
+		return nil, unavailable(fmt.Errorf("run %s: hand over: %w", d.lease.RunID, err))
 	}
 	return calls, nil
 }

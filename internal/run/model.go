@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -26,8 +28,7 @@ func (d *drive) callModel(a loop.CallModel) error {
 	if !d.waitUntil(a.NotBefore) {
 		return nil // the run is over; noticeEnd says why
 	}
-	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose}
-	if err := d.append(nil, started); err != nil {
+	if err := d.begin(a); err != nil || d.state.Ended != "" {
 		return err
 	}
 	d.said = false
@@ -36,13 +37,60 @@ func (d *drive) callModel(a loop.CallModel) error {
 	}
 	d.emit(event.RoundStarted{Round: a.Round, Attempt: a.Attempt})
 	d.log.Debug("model call", "round", a.Round, "attempt", a.Attempt)
-	turn, err := d.req.Targets[a.Target].Model.Stream(d.ctx, d.modelRequest(a), func(delta model.Delta) error {
+	turn, err := d.req.Targets[a.Target].Model.Stream(crash.OnSent(d.ctx, "C5"), d.modelRequest(a), func(delta model.Delta) error {
 		return d.pass(a.Round, delta)
 	})
+	if err != nil && d.abandoned() {
+		return errHandOver
+	}
 	if err != nil && (turn == nil || !hasCompleteCall(turn)) {
 		return d.fail(a, turn, err)
 	}
 	return d.record(a, turn)
+}
+
+// begin records that a model call is about to be sent, and sets aside what it
+// may cost at most. A budget without room for it ends the run.
+func (d *drive) begin(a loop.CallModel) error {
+	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose}
+	if (a.Most == budget.Amount{}) {
+		return d.append(nil, started)
+	}
+	var batch Batch
+	scopes := []string{"run"}
+	for _, b := range d.state.Accepted.Budgets {
+		batch.Holds = append(batch.Holds, Hold{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.Most})
+		scopes = append(scopes, b.Scope)
+	}
+	err := d.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.Most}, started)
+	var over *OverBudget
+	if !errors.As(err, &over) {
+		crash.At("C4")
+		return err
+	}
+	reason := event.Tokens
+	if a.Most.NanoUSD > 0 {
+		reason = event.Money
+	}
+	return d.append(nil, loop.ReserveRefused{Round: a.Round, Attempt: a.Attempt, Scope: over.Scope, Amount: a.Most, Reason: reason})
+}
+
+// settled says what the model call has cost that ends with the fact.
+func (d *drive) settled(end loop.Body) []Settled {
+	r := d.state.Reserved
+	if r == nil || len(d.state.Accepted.Budgets) == 0 {
+		return nil
+	}
+	return []Settled{{attemptID(r.Round, r.Attempt), d.state.Cost(end)}}
+}
+
+func attemptID(round, attempt int) string { return fmt.Sprintf("%d.%d", round, attempt) }
+
+// abandoned reports whether the call was cut off so that somebody else can go
+// on with the run: nothing of it is recorded.
+func (d *drive) abandoned() bool {
+	cause := context.Cause(d.ctx)
+	return errors.Is(cause, ErrFenced) || errors.Is(cause, errStopped) && d.state.Grade == loop.Durable
 }
 
 // waitUntil waits for a time in Unix milliseconds and reports whether the run
@@ -66,7 +114,7 @@ func (d *drive) modelRequest(a loop.CallModel) *model.Request {
 	req := &model.Request{
 		Model:     d.req.Targets[a.Target].Name,
 		Items:     d.transcript(d.state.Transcript),
-		MaxTokens: d.req.MaxTokens,
+		MaxTokens: int(a.MaxOutput),
 		Params:    d.req.Params,
 		Dialect:   d.req.Dialect,
 	}
@@ -96,6 +144,7 @@ func (d *drive) pass(round int, delta model.Delta) error {
 	switch delta.Kind {
 	case model.TextDelta:
 		d.emit(event.TextDelta{Round: round, Text: delta.Text})
+		crash.At("C6")
 	case model.ReasoningDelta:
 		d.emit(event.ReasoningDelta{Round: round, Text: delta.Text})
 	case model.RefusalDelta:
@@ -117,13 +166,16 @@ func hasCompleteCall(turn *model.Turn) bool {
 // run, and the model is asked again.
 func (d *drive) record(a loop.CallModel, turn *model.Turn) error {
 	ref := fmt.Sprintf("turn:%d", a.Round)
-	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage}
+	items := []item.Item{turn.Item}
+	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage, Bytes: textBytes(items)}
 	for _, c := range turn.Calls {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}
-	if err := d.append(d.store(ref, []item.Item{turn.Item}), body); err != nil {
+	crash.At("C7")
+	if err := d.commit(Batch{Rows: d.store(ref, items), Settled: d.settled(body)}, body); err != nil {
 		return err
 	}
+	crash.At("C8")
 	d.emit(event.RoundDone{Round: a.Round, Stop: turn.Stop, Usage: turn.Usage})
 	return nil
 }
@@ -141,13 +193,13 @@ func (d *drive) fail(a loop.CallModel, turn *model.Turn, err error) error {
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: d.said,
 		RetryAt: d.o.Now().Add(d.retryWait(a.Attempt, failure)).UnixMilli(),
 	}
-	rows := []Row{{ref, map[string]any{"error": failure.Error(), "body": string(failure.Body)}}}
+	rows := []Row{{ref, newStoredFailure(failure)}}
 	if turn != nil {
 		body.Usage = turn.Usage
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
 		rows = append(rows, Row{body.PartialRef, []item.Item{turn.Item}})
 	}
-	return d.append(rows, body)
+	return d.commit(Batch{Rows: rows, Settled: d.settled(body)}, body)
 }
 
 func asModelError(err error) *model.Error {

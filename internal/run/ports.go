@@ -24,25 +24,22 @@ type Journal interface {
 	// at the same call ([CallOf]), and a row with a ref that the run has, are
 	// refused with an error that wraps org.ErrExists. A nil error means that
 	// the batch is stored as well as the grade of the run promises.
+	//
+	// The first batch of a run opens it, on the terms of Batch.Opening, and
+	// gives the lease to its owner. Every later batch of the owner extends the
+	// lease by [LeaseTTL]; one after which the run is not running ends it.
 	Append(ctx context.Context, lease Lease, after int64, b Batch) error
-}
-
-// ErrFenced is wrapped by the error that a writer gets whose lease somebody
-// else has taken over: it stops, and touches nothing.
-var ErrFenced = errors.New("the lease was taken over")
-
-// Lease is the right to write a run's journal. Epoch 0 is that of a writer
-// without a lease, which is never fenced.
-type Lease struct {
-	Org   string
-	RunID string
-	Epoch int64
 }
 
 // Batch is what one Append stores, all of it or nothing.
 type Batch struct {
 	Facts []loop.Fact
 	Rows  []Row
+
+	Opening *Opening  // with the first batch of a run only; nil = no terms
+	Holds   []Hold    // set aside in budgets of the org, or the batch is refused with an *[OverBudget]
+	Settled []Settled // holds whose amount is known now
+	Audit   []Audit   // what an auditor is to see of the batch
 
 	// Sync says that the batch, and every batch of the run before it, must be
 	// on disk when Append returns. Others may follow a little later, in order;
@@ -165,6 +162,23 @@ type Archive interface {
 	// Load returns the whole journal of a run: an error that wraps
 	// org.ErrNotFound for an id that the org has not.
 	Load(ctx context.Context, org, runID string) (*Story, error)
+
+	// Audited returns the rows that a run has left for auditors, in order: none
+	// for an id that the org has not.
+	Audited(ctx context.Context, org, runID string) ([]AuditRow, error)
+
+	// Used returns what a budget of the org has been charged with: nothing for
+	// one that nobody has spent from.
+	Used(ctx context.Context, org, scope string) (Used, error)
+}
+
+// AuditRow is an [Audit] as it is stored.
+type AuditRow struct {
+	Number int64 // in its org, from 1
+	RunID  string
+	At     int64
+	Kind   string
+	Body   json.RawMessage
 }
 
 // Status says where a run is.
@@ -197,6 +211,9 @@ type Summary struct {
 // After returns the summary of a run whose journal goes on with f. The zero
 // Summary is the one before the first fact.
 func (s Summary) After(f loop.Fact) Summary {
+	if s.Status == Done {
+		return s // nothing follows an end
+	}
 	switch b := f.Body.(type) {
 	case loop.Accepted:
 		return Summary{
@@ -216,7 +233,8 @@ func (s Summary) After(f loop.Fact) Summary {
 		}
 	case loop.Parked:
 		s.Status = Waiting
-	case loop.Resumed:
+		s.Grade = loop.Durable
+	case loop.Resumed, loop.CallResolved, loop.CancelRequested, loop.Expired: // somebody is to see to it
 		s.Status = Running
 	case loop.Finished:
 		s.Status, s.Reason, s.FinishedAt = Done, b.Reason, f.At

@@ -18,8 +18,17 @@ type Request struct {
 	Principal string
 	Surface   string
 	Grade     loop.Grade
-	Model     string   // as the caller named it
-	Targets   []Target // at least one, in the order in which to try them
+
+	// Key is the caller's Idempotency-Key: the request is for one durable run,
+	// however often it is sent. Nil = none.
+	Key *SubmitKey
+
+	// Attach says that a repeat of Key may follow the run while it is under
+	// way. Otherwise it is told to come back when the run is over.
+	Attach bool
+
+	Model   string   // as the caller named it
+	Targets []Target // at least one, in the order in which to try them
 
 	// Raw is the whole request of a relay; nil for a loop. Its body belongs to
 	// the run. The rest of the fields concern the loop.
@@ -28,15 +37,17 @@ type Request struct {
 	Items       []item.Item
 	ClientTools []model.Tool
 	ToolChoice  model.ToolChoice
-	MaxTokens   int
+	MaxTokens   int64         // of one model call's output, as Params say; 0 = they do not
 	Params      []model.Param // what the loop does not interpret, in Dialect
 	Dialect     string
 
 	Servers    []catalog.Server // in configuration order
 	CatalogTTL time.Duration
+	CacheTTL   time.Duration // of results of tools that may be kept; 0 = none is
 
 	Concurrency    int           // runs of the org at a time; 0 = no limit
 	Limits         budget.Limits // clamped
+	Budgets        []budget.Shared
 	Parallelism    loop.Parallelism
 	AbortOnTool    bool
 	Guard          policy.Guard

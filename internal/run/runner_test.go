@@ -492,3 +492,31 @@ func TestTheRestOfACutResultCanBeRead(t *testing.T) {
 		t.Errorf("the model is sent to the server's own read_result: %q", got)
 	}
 }
+
+// A light run that waits is durable from then on: what it needs to be gone on
+// with is stored with the fact that parks it. // P01
+func TestARunThatWaitsKeepsWhatItsNextOwnerNeeds(t *testing.T) {
+	s := newStage(t, box{"echo": echoes}, asks("echo"))
+	d := s.runner.newDrive(t.Context(), s.req, s.sink)
+	defer d.cancel(nil)
+	facts := []loop.Body{
+		loop.TurnStarted{Attempt: 1, Purpose: loop.PurposeTurn},
+		loop.Turn{Purpose: loop.PurposeTurn, Calls: []loop.TurnCall{{ProviderID: "p0", Name: "echo", Complete: true}}},
+		loop.CallPrepared{Key: "0.0", Owner: tool.Gateway, Class: tool.Once, Verdict: loop.Ask},
+	}
+	if err := errors.Join(d.accept(), d.discover(), d.append(nil, facts...)); err != nil {
+		t.Fatal(err)
+	}
+	if s.journal.rows[requestRef] != nil || s.journal.rows[catalogRef] != nil {
+		t.Error("a light run stores more than it needs")
+	}
+	if err := d.play(); err != nil {
+		t.Fatal(err)
+	}
+	if s.journal.rows[requestRef] == nil || s.journal.rows[catalogRef] == nil || d.state.Grade != loop.Durable {
+		t.Errorf("grade %s, rows %v", d.state.Grade, s.journal.rows)
+	}
+	if end := s.sink.end(t); end.Reason != event.Waiting {
+		t.Errorf("%+v", end)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -84,10 +85,23 @@ func (d *drive) answer(a loop.AnswerCalls) error {
 // done returns the fact that ends a call and the rows that hold its result.
 func (d *drive) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
 	ref := "result:" + string(c.Key)
-	result := item.NewResult(c.ProviderID, r.Text, r.Outcome != loop.OK)
+	result := item.NewResult(c.ProviderID, r.Text, r.Outcome != loop.OK && r.Outcome != loop.Cached)
 	return loop.CallDone{
-		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest, MS: took.Milliseconds(),
+		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
+		Bytes: int64(len(r.Text)), MS: took.Milliseconds(),
 	}, d.store(ref, []item.Item{result})
+}
+
+// ended is done for a result of which there may be more than the model is told:
+// all of it is kept for reading.
+func (d *drive) ended(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
+	body, rows := d.done(c, attempt, r, took)
+	if r.Full != "" {
+		body.FullRef = "full:" + string(c.Key)
+		rows = append(rows, Row{body.FullRef, r.Full})
+		d.keepAll(map[string]string{d.rereadID(c.Key): r.Full})
+	}
+	return body, rows
 }
 
 // outcome is how one execution ended.
@@ -101,7 +115,11 @@ type outcome struct {
 // execute records the intent to run all the calls, runs them at the same time
 // and records each as it ends. The order of the results is the rules' affair.
 func (d *drive) execute(a loop.ExecuteTools) error {
-	calls, err := d.intend(a.Calls)
+	keys, err := d.fromCache(a.Calls)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	calls, err := d.intend(keys)
 	if err != nil {
 		return err
 	}
@@ -135,6 +153,7 @@ func (d *drive) intend(keys []loop.CallKey) ([]loop.Call, error) {
 	if err := d.append(nil, bodies...); err != nil {
 		return nil, err
 	}
+	crash.At("C9")
 	calls := make([]loop.Call, len(keys))
 	for i, key := range keys {
 		calls[i], _ = d.state.Call(key)
@@ -145,7 +164,7 @@ func (d *drive) intend(keys []loop.CallKey) ([]loop.Call, error) {
 func (d *drive) executeOne(ctx context.Context, index int, c loop.Call) outcome {
 	p := d.args[c.Key]
 	begin := time.Now()
-	done, err := toolexec.Execute(ctx, p.entry, tool.Call{
+	done, err := toolexec.Execute(crash.OnSent(ctx, "C10"), p.entry, tool.Call{
 		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c),
 	}, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(c.Key)})
@@ -156,20 +175,21 @@ func (d *drive) executeOne(ctx context.Context, index int, c loop.Call) outcome 
 // stays open: nobody knows what became of it, and the rules say so.
 func (d *drive) settle(c loop.Call, r outcome) error {
 	var fatal tool.Fatal
-	if errors.As(r.err, &fatal) { // refused before it left
+	switch {
+	case errors.As(r.err, &fatal): // refused before it left
 		r.done = toolexec.Done{Outcome: loop.NotRun, Text: "Not sent: the outbound policy refused the server's address."}
-	} else if r.err != nil {
+	case errors.Is(r.err, tool.ErrNotSent) && !d.abandoned():
+		r.done, r.err = toolexec.Done{Outcome: loop.NotRun, Text: "Not sent: the run ended first."}, nil
+	case r.err != nil:
 		return d.stopped(r.err, c.Prepared.Server)
 	}
-	body, rows := d.done(c, c.Attempt, r.done, r.took)
-	if r.done.Full != "" {
-		body.FullRef = "full:" + string(c.Key)
-		rows = append(rows, Row{body.FullRef, r.done.Full})
-		d.keepAll(map[string]string{d.rereadID(c.Key): r.done.Full})
-	}
+	body, rows := d.ended(c, c.Attempt, r.done, r.took)
+	crash.At("C11")
 	if err := d.append(rows, body); err != nil {
 		return err
 	}
+	crash.At("C12")
+	d.remember(c, r.done)
 	d.log.Debug("tool call", "call", c.Key, "tool", c.Name, "outcome", r.done.Outcome, "ms", r.took.Milliseconds())
 	d.emit(d.toolDone(c, r.done.Outcome, r.done.Text, r.took))
 	if fatal != nil {

@@ -15,6 +15,13 @@
 //	v, _ := secret.NewResolver(os.LookupEnv).Resolve(ctx, t)
 //	req.Header.Set("Authorization", v.Reveal())   // the one place that sees it
 //
+// What an org's vault holds is sealed by a [Keyring], under the operator's master
+// key, before it is stored:
+//
+//	keys, _ := secret.NewKeyring(masterKey)
+//	sealed, _ := keys.Seal("acme", "gh_token", value)   // for the store
+//	value, err := keys.Open("acme", "gh_token", sealed) // for a Lookup
+//
 // No error of this package contains a credential, and no text that could be
 // one: a reference that does not parse is described, not quoted.
 package secret

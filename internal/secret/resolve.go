@@ -12,16 +12,21 @@ import (
 // MaxSize is the largest credential, in bytes.
 const MaxSize = 64 << 10
 
-// ErrNoVault is returned for a secret: reference, because no vault is there to
+// ErrNoVault is returned for a secret: reference where no vault is there to
 // look it up in.
-var ErrNoVault = errors.New("the vault of secret: references is not built yet in this version; use env:NAME or file:PATH")
+var ErrNoVault = errors.New("the vault is off, because master_key is not set")
 
 // Resolver looks references up. It is safe for concurrent use when its
 // environment is. It holds nothing: a changed file or variable is seen by the
 // next call.
 type Resolver struct {
-	env func(string) (string, bool)
+	env   func(string) (string, bool)
+	vault Lookup // nil = none
 }
+
+// Lookup returns an entry of one org's vault. Its error says what is the matter
+// and nothing of the content; the Resolver names the entry.
+type Lookup func(ctx context.Context, name string) (Value, error)
 
 // NewResolver returns a Resolver that reads variables with env, such as
 // os.LookupEnv, and files from disk.
@@ -29,10 +34,16 @@ func NewResolver(env func(string) (string, bool)) *Resolver {
 	return &Resolver{env: env}
 }
 
+// With returns a Resolver that also looks secret: references up, in one org's
+// vault. Nil leaves it without one.
+func (r *Resolver) With(vault Lookup) *Resolver {
+	return &Resolver{env: r.env, vault: vault}
+}
+
 // Resolve returns the text with its reference replaced by what it names. A
-// variable that is not set, a file that cannot be read, and a credential that
-// is empty, too large or no single line are errors that say which reference is
-// meant and nothing of its content. An empty text gives an empty value.
+// variable that is not set, a file that cannot be read, an entry that the vault
+// does not have, and a credential that is empty, too large or no single line
+// are errors that say which reference is meant and nothing of its content. An empty text gives an empty value.
 func (r *Resolver) Resolve(ctx context.Context, t Text) (Value, error) {
 	if t.ref == "" {
 		return NewValue(t.plain()), nil
@@ -61,7 +72,14 @@ func (r *Resolver) lookup(ctx context.Context, ref Ref) (string, error) {
 	case File:
 		return readFile(ref.Name())
 	}
-	return "", fmt.Errorf("%s: %w", ref, ErrNoVault)
+	if r.vault == nil {
+		return "", fmt.Errorf("%s: %w", ref, ErrNoVault)
+	}
+	v, err := r.vault(ctx, ref.Name())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", ref, err)
+	}
+	return v.Reveal(), nil
 }
 
 // readFile reads a secret file without the newline that editors put at its end.
@@ -82,7 +100,11 @@ func readFile(path string) (string, error) {
 	return s, nil
 }
 
-// checkContent refuses what no credential is and no header can carry.
+// Check refuses what no credential is and no header can carry: nothing, more
+// than [MaxSize], and control characters. The error says which and quotes
+// nothing.
+func (v Value) Check() error { return checkContent(v.Reveal()) }
+
 func checkContent(s string) error {
 	switch {
 	case s == "":

@@ -2,6 +2,7 @@ package secret_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,21 +82,21 @@ func TestResolve(t *testing.T) {
 	}
 	r := resolver(map[string]string{"TOKEN": canary, "EMPTY": "", "LINES": canary + "\nx"})
 	for name, c := range map[string]struct{ in, want, err string }{
-		"a literal is itself":                  {in: "Basic abc", want: "Basic abc"},
-		"a variable":                           {in: "env:TOKEN", want: canary},
-		"a variable after a scheme":            {in: "Bearer env:TOKEN", want: "Bearer " + canary},
-		"a variable that is not set":           {in: "env:NOPE", err: "environment variable NOPE is not set"},
-		"a variable that is empty":             {in: "env:EMPTY", err: "env:EMPTY is empty"},
-		"a line break would forge a header":    {in: "env:LINES", err: "env:LINES has a control character"},
-		"a file without its last newline":      {in: write("a", canary+"\n"), want: canary},
-		"a file from Windows":                  {in: write("b", canary+"\r\n"), want: canary},
-		"only one newline is taken off":        {in: write("c", canary+"\n\n"), err: "has a control character"},
-		"a file at the limit":                  {in: write("d", strings.Repeat("x", secret.MaxSize)+"\n"), want: strings.Repeat("x", secret.MaxSize)},
-		"a file one byte over the limit":       {in: write("e", strings.Repeat("x", secret.MaxSize+1)), err: "is larger than 65536 bytes"},
-		"a file far over the limit":            {in: write("f", strings.Repeat("x", 3*secret.MaxSize)), err: "is larger than 65536 bytes"},
-		"an empty file":                        {in: write("g", "\n"), err: "is empty"},
-		"a file that is not there":             {in: "file:" + filepath.Join(dir, "none"), err: "no such file"},
-		"the vault is refused until it exists": {in: "secret:gh", err: "secret:gh: the vault of secret: references is not built yet"},
+		"a literal is itself":               {in: "Basic abc", want: "Basic abc"},
+		"a variable":                        {in: "env:TOKEN", want: canary},
+		"a variable after a scheme":         {in: "Bearer env:TOKEN", want: "Bearer " + canary},
+		"a variable that is not set":        {in: "env:NOPE", err: "environment variable NOPE is not set"},
+		"a variable that is empty":          {in: "env:EMPTY", err: "env:EMPTY is empty"},
+		"a line break would forge a header": {in: "env:LINES", err: "env:LINES has a control character"},
+		"a file without its last newline":   {in: write("a", canary+"\n"), want: canary},
+		"a file from Windows":               {in: write("b", canary+"\r\n"), want: canary},
+		"only one newline is taken off":     {in: write("c", canary+"\n\n"), err: "has a control character"},
+		"a file at the limit":               {in: write("d", strings.Repeat("x", secret.MaxSize)+"\n"), want: strings.Repeat("x", secret.MaxSize)},
+		"a file one byte over the limit":    {in: write("e", strings.Repeat("x", secret.MaxSize+1)), err: "is larger than 65536 bytes"},
+		"a file far over the limit":         {in: write("f", strings.Repeat("x", 3*secret.MaxSize)), err: "is larger than 65536 bytes"},
+		"an empty file":                     {in: write("g", "\n"), err: "is empty"},
+		"a file that is not there":          {in: "file:" + filepath.Join(dir, "none"), err: "no such file"},
+		"the vault, where there is none":    {in: "secret:gh", err: "secret:gh: the vault is off, because master_key is not set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := secret.Parse(c.in)
@@ -120,6 +121,40 @@ func TestVaultErrorIsNamed(t *testing.T) {
 	text, _ := secret.Parse("secret:x")
 	if _, err := resolver(nil).Resolve(t.Context(), text); !errors.Is(err, secret.ErrNoVault) {
 		t.Error(err)
+	}
+}
+
+// D18: what is looked up is looked up again for every request.
+func TestAnEntryOfTheVaultIsLookedUpEachTime(t *testing.T) {
+	text, err := secret.Parse("Bearer secret:gh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, missing := canary, errors.New("there is no such secret")
+	r := resolver(nil).With(func(_ context.Context, name string) (secret.Value, error) {
+		if name != "gh" || content == "" {
+			return secret.Value{}, missing
+		}
+		return secret.NewValue(content), nil
+	})
+	for _, c := range []struct{ content, want, err string }{
+		{canary, "Bearer " + canary, ""},
+		{canary + "2", "Bearer " + canary + "2", ""},
+		{canary + "\r\nX: y", "", "secret:gh has a control character"},
+		{"", "", "secret:gh: there is no such secret"},
+	} {
+		content = c.content
+		got, err := r.Resolve(t.Context(), text)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), canary) {
+				t.Errorf("error %v, want one with %q", err, c.err)
+			}
+		} else if err != nil || got.Reveal() != c.want {
+			t.Errorf("%d bytes, %v", len(got.Reveal()), err)
+		}
+	}
+	if _, err := r.Resolve(t.Context(), text); !errors.Is(err, missing) {
+		t.Errorf("the cause is lost: %v", err)
 	}
 }
 

@@ -22,7 +22,7 @@ type Done struct {
 
 // Execute calls the tool and turns whatever comes back into text for the model.
 // It returns an error only when the run is to end: ctx is done, or the failure
-// is a [tool.Fatal].
+// is a [tool.Fatal]. It wraps [tool.ErrNotSent] if the call provably did not leave.
 func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Done, error) {
 	result, err := call(ctx, e.Tool, c)
 	if err != nil {
@@ -30,6 +30,8 @@ func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Don
 		switch {
 		case errors.As(err, &fatal):
 			return Done{}, fatal
+		case ctx.Err() != nil && errors.Is(err, tool.ErrNotSent):
+			return Done{}, fmt.Errorf("%w: %w", tool.ErrNotSent, ctx.Err())
 		case ctx.Err() != nil:
 			return Done{}, ctx.Err()
 		}
@@ -39,6 +41,21 @@ func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Don
 		return finished(loop.Error, failure(text(result)), limit), nil // D17
 	}
 	return finished(loop.OK, text(result), limit), nil
+}
+
+// Whole returns all of what the tool answered.
+func (d Done) Whole() string {
+	if d.Full != "" {
+		return d.Full
+	}
+	return d.Text
+}
+
+// Again returns an earlier successful result for another call.
+func Again(text string, limit Cap) Done {
+	done := finished(loop.OK, text, limit)
+	done.Outcome = loop.Cached
+	return done
 }
 
 // call keeps a tool that panics from taking the process with it.

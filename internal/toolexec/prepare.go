@@ -148,6 +148,13 @@ func parse(raw string) (arguments json.RawMessage, canonical string, err error) 
 	return json.RawMessage(raw), string(canon), nil
 }
 
+// Canonical returns the form of a call's arguments that is the same for all that
+// say the same; false for arguments that have none.
+func Canonical(arguments json.RawMessage) (string, bool) {
+	_, canonical, err := parse(string(arguments))
+	return canonical, err == nil
+}
+
 func syntax(v jsontext.Value) string {
 	if v.IsValid() {
 		return ""

@@ -19,7 +19,7 @@ func (j *Journal) Runs(_ context.Context, orgID, before string, limit int) ([]ru
 	var all []run.Summary
 	for key, r := range j.runs {
 		if key.org == orgID {
-			all = append(all, r.summary())
+			all = append(all, r.summary)
 		}
 	}
 	slices.SortFunc(all, func(a, b run.Summary) int {
@@ -43,13 +43,5 @@ func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, erro
 	if !ok {
 		return nil, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
-	return &run.Story{Summary: r.summary(), Facts: slices.Clone(r.facts), Rows: maps.Clone(r.rows)}, nil
-}
-
-func (r *record) summary() run.Summary {
-	var s run.Summary
-	for _, f := range r.facts {
-		s = s.After(f)
-	}
-	return s
+	return &run.Story{Summary: r.summary, Facts: slices.Clone(r.facts), Rows: maps.Clone(r.rows)}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -76,5 +77,52 @@ func TestHandoversKeepsTheLatest(t *testing.T) {
 		if err != nil || (got != nil) != want {
 			t.Errorf("handover %s: found is %v, want %v: %v", id, got != nil, want, err)
 		}
+	}
+}
+
+func TestAJournalForgetsTheOldestKeysAndAuditRows(t *testing.T) {
+	var j memory.Journal
+	open := func(n int) error {
+		runID := fmt.Sprint("run ", n)
+		return j.Append(t.Context(), run.Lease{Org: "a", RunID: runID}, 0, run.Batch{
+			Facts:   []loop.Fact{{Seq: 1, Body: loop.Accepted{Org: "a", RunID: runID}}, {Seq: 2, Body: loop.Finished{}}},
+			Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: fmt.Sprint(n % (memory.MaxSubmitKeys + 1))}},
+			Audit:   []run.Audit{{Kind: "k"}},
+		})
+	}
+	for n := range memory.MaxSubmitKeys + 1 {
+		if err := open(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open(memory.MaxSubmitKeys + 1); err != nil {
+		t.Errorf("the oldest key stands for a run still: %v", err)
+	}
+	if err := open(memory.MaxSubmitKeys + 3); !errors.As(err, new(*run.Submitted)) {
+		t.Errorf("got %v for a key that is not the oldest, want a *run.Submitted", err)
+	}
+	last := memory.MaxSubmitKeys + 2
+	for n, want := range map[int]int{last - memory.MaxAuditRows - 1: 0, last - memory.MaxAuditRows: 1, last - 1: 1} {
+		rows, err := j.Audited(t.Context(), "a", fmt.Sprint("run ", n))
+		if err != nil || len(rows) != want || want > 0 && rows[0].Number != int64(n+1) {
+			t.Errorf("run %d has the rows %+v, %v; want %d", n, rows, err, want)
+		}
+	}
+}
+
+func TestARunThatIsDroppedLeavesNothingSetAside(t *testing.T) {
+	var j memory.Journal
+	hold := run.Hold{ID: "0.1", Budget: budget.Shared{Scope: "s"}, Amount: budget.Amount{Tokens: 5}}
+	lease := run.Lease{Org: "a", RunID: "waits"}
+	facts := []loop.Fact{{Seq: 1, Body: loop.Accepted{Org: "a", RunID: "waits"}}, {Seq: 2, Body: loop.Parked{}}}
+	if err := j.Append(t.Context(), lease, 0, run.Batch{Facts: facts, Holds: []run.Hold{hold}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range memory.MaxRuns {
+		tell(t, &j, fmt.Sprint(i), true, 0)
+	}
+	used, err := j.Used(t.Context(), "a", "s")
+	if want := (run.Used{Spent: hold.Amount}); err != nil || has(t, &j, "waits") || used != want {
+		t.Errorf("got %+v, %v, want %+v", used, err, want)
 	}
 }

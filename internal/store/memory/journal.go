@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -15,27 +17,39 @@ import (
 
 // The bounds of a Journal. A run that is running is never dropped.
 const (
-	MaxRuns     = 1024     // runs
-	MaxRowBytes = 64 << 20 // bytes of the bodies of all runs together
+	MaxRuns       = 1024     // runs
+	MaxRowBytes   = 64 << 20 // bytes of the bodies of all runs together
+	MaxSubmitKeys = 16_384   // beyond, the oldest key stands for nothing any more
+	MaxAuditRows  = 16_384   // of all orgs together; their numbers go on
 )
 
-// Journal is a run.Journal and a run.Archive. The zero value is ready to use.
+// Journal is a run.Journal, a run.Archive and a run.Leases. The zero value is
+// ready to use. What was spent of a budget is never forgotten.
 type Journal struct {
-	mu    sync.Mutex
-	runs  map[runKey]*record
-	order []runKey // oldest first
-	bytes int      // of all rows
+	Now func() time.Time // nil = time.Now
+
+	mu      sync.Mutex
+	runs    map[runKey]*record
+	order   []runKey // oldest first
+	bytes   int      // of all rows
+	turn    string   // the org that was given a lease last
+	keys    submitKeys
+	budgets map[budgetKey]run.Used
+	audit   auditLog
 }
 
 type runKey struct{ org, run string }
 
 type record struct {
+	summary run.Summary
 	epoch   int64
+	owner   string
+	until   int64 // Unix milliseconds: the end of the lease
 	facts   []loop.Fact
 	calls   map[callFact]bool
 	rows    map[string]json.RawMessage
 	bytes   int // of rows
-	running bool
+	holds   map[holdKey]budget.Amount
 }
 
 // callFact is what a journal holds once.
@@ -50,7 +64,7 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	if err := b.Check(lease, after); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
-	rows, err := encode(b.Rows)
+	add, err := encode(b)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
@@ -59,7 +73,7 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	key := runKey{lease.Org, lease.RunID}
 	r, known := j.runs[key]
 	if !known {
-		r = &record{calls: map[callFact]bool{}, rows: map[string]json.RawMessage{}}
+		r = &record{calls: map[callFact]bool{}, rows: map[string]json.RawMessage{}, holds: map[holdKey]budget.Amount{}}
 	}
 	switch last := int64(len(r.facts)); {
 	case lease.Epoch != 0 && lease.Epoch < r.epoch:
@@ -69,16 +83,56 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	case last < after:
 		return fmt.Errorf("run %s: the journal ends at %d, not at %d", lease.RunID, last, after)
 	}
-	calls, err := r.news(b)
-	if err != nil {
+	if err := j.judge(key, r, b, &add); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
 	if !known {
 		j.add(key, r)
 	}
-	r.add(lease.Epoch, b.Facts, calls, rows)
-	j.makeRoom(size(rows))
+	j.store(key, r, lease, b, add)
 	return nil
+}
+
+// addition is a batch in the words of a record.
+type addition struct {
+	rows   map[string]json.RawMessage
+	audit  []json.RawMessage // bodies
+	calls  map[callFact]bool
+	charge charge
+}
+
+// judge says why the batch cannot be stored; if it can, it completes the
+// addition. Nothing is changed yet.
+func (j *Journal) judge(key runKey, r *record, b run.Batch, add *addition) error {
+	if len(r.facts) == 0 && b.Opening != nil {
+		if err := j.mayOpen(key.org, *b.Opening); err != nil {
+			return err
+		}
+	}
+	var err error
+	if add.calls, err = r.news(b); err != nil {
+		return err
+	}
+	add.charge, err = j.plan(key, r, b)
+	return err
+}
+
+// store stores what was judged.
+func (j *Journal) store(key runKey, r *record, lease run.Lease, b run.Batch, add addition) {
+	if len(r.facts) == 0 && b.Opening != nil && b.Opening.Key != nil {
+		j.keys.add(key, *b.Opening.Key, j.now())
+	}
+	was := r.summary.Status
+	r.add(b.Facts, add)
+	r.hand(lease, was, j.now())
+	j.charge(r, add.charge)
+	if r.summary.Status == run.Done {
+		j.settleAll(key.org, r)
+	}
+	for i, a := range b.Audit {
+		j.audit.add(key, a, add.audit[i])
+	}
+	j.makeRoom(size(add.rows))
 }
 
 // news returns the calls that the facts of the batch are about, if neither they
@@ -106,21 +160,14 @@ func (r *record) news(b run.Batch) (map[callFact]bool, error) {
 	return calls, nil
 }
 
-// add stores what was checked.
-func (r *record) add(epoch int64, facts []loop.Fact, calls map[callFact]bool, rows map[string]json.RawMessage) {
-	r.epoch = max(r.epoch, epoch)
-	r.facts = append(r.facts, facts...)
-	maps.Copy(r.calls, calls)
-	maps.Copy(r.rows, rows)
-	r.bytes += size(rows)
+func (r *record) add(facts []loop.Fact, add addition) {
 	for _, f := range facts {
-		switch f.Body.(type) {
-		case loop.Accepted, loop.Resumed:
-			r.running = true
-		case loop.Parked, loop.Finished:
-			r.running = false
-		}
+		r.summary = r.summary.After(f)
 	}
+	r.facts = append(r.facts, facts...)
+	maps.Copy(r.calls, add.calls)
+	maps.Copy(r.rows, add.rows)
+	r.bytes += size(add.rows)
 }
 
 func (j *Journal) add(key runKey, r *record) {
@@ -140,23 +187,38 @@ func (j *Journal) makeRoom(grown int) {
 	}
 	j.order = slices.DeleteFunc(j.order, func(key runKey) bool {
 		r := j.runs[key]
-		if r.running || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
+		if r.summary.Status == run.Running || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
 			return false
 		}
+		j.settleAll(key.org, r)
 		delete(j.runs, key)
 		j.bytes -= r.bytes
 		return true
 	})
 }
 
-func encode(rows []run.Row) (map[string]json.RawMessage, error) {
-	out := make(map[string]json.RawMessage, len(rows))
-	for _, row := range rows {
+func (j *Journal) now() time.Time {
+	if j.Now == nil {
+		return time.Now()
+	}
+	return j.Now()
+}
+
+func encode(b run.Batch) (addition, error) {
+	out := addition{rows: make(map[string]json.RawMessage, len(b.Rows))}
+	for _, row := range b.Rows {
 		data, err := row.JSON()
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		out[row.Ref] = data
+		out.rows[row.Ref] = data
+	}
+	for _, a := range b.Audit {
+		data, err := json.Marshal(a.Body)
+		if err != nil {
+			return out, fmt.Errorf("audit row %s: %w", a.Kind, err)
+		}
+		out.audit = append(out.audit, data)
 	}
 	return out, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Orgs is an org.Store. The zero value is ready to use.
+// Orgs is an org.Store and a toolcache.Store. The zero value is ready to use.
 type Orgs struct {
 	mu   sync.Mutex
 	orgs map[string]*orgRecord
@@ -21,6 +21,8 @@ type orgRecord struct {
 	org.Record
 	keys    []org.Key       // in the order of Keys
 	servers []org.MCPServer // in the order of MCPServers
+	secrets []org.Secret    // in the order of Secrets
+	results results
 }
 
 // Orgs implements org.Store.
@@ -86,6 +88,7 @@ func cloneOrg(r org.Record) org.Record {
 	r.Runtime.MaxRounds = cloneInt(r.Runtime.MaxRounds)
 	r.Runtime.MaxCalls = cloneInt(r.Runtime.MaxCalls)
 	r.Runtime.ToolResultMaxBytes = cloneInt(r.Runtime.ToolResultMaxBytes)
+	r.Runtime.MaxRunTokens = cloneInt(r.Runtime.MaxRunTokens)
 	return r
 }
 

@@ -91,5 +91,6 @@ func (r *orgRecord) server(name string) int {
 
 func cloneServer(s org.MCPServer) org.MCPServer {
 	s.Tools, s.Polling, s.Headers = slices.Clone(s.Tools), slices.Clone(s.Polling), maps.Clone(s.Headers)
+	s.Reads, s.Keyed, s.Cache.Names = slices.Clone(s.Reads), slices.Clone(s.Keyed), slices.Clone(s.Cache.Names)
 	return s
 }

@@ -10,7 +10,8 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Maker{Open: func(_ *testing.T, now func() time.Time) storetest.Store {
-		journal := &memory.Journal{}
-		return storetest.Store{Orgs: &memory.Orgs{}, Journal: journal, Archive: journal, Handovers: &memory.Handovers{Now: now}}
+		journal := &memory.Journal{Now: now}
+		orgs := &memory.Orgs{}
+		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Leases: journal, Handovers: &memory.Handovers{Now: now}, Results: orgs}
 	}})
 }

@@ -16,6 +16,11 @@ var (
 	ErrLocked = errors.New("another process has the file open")
 	ErrClosed = errors.New("the store is closed")
 	ErrSchema = errors.New("the schema is not the one that this program knows")
+
+	// ErrPoisoned says that the disk did not confirm what was written. The
+	// system may have dropped it, and would confirm the next time: only what a
+	// new process reads is known to be there.
+	ErrPoisoned = errors.New("the disk lost writes, and the store takes no more")
 )
 
 // SchemaError says that the file was made by another version of the program.
@@ -32,8 +37,9 @@ func (e *SchemaError) Error() string {
 // Is reports whether target is ErrSchema.
 func (e *SchemaError) Is(target error) bool { return target == ErrSchema }
 
-// Error is a failure of the file itself: the disk, the lock, a file that is
-// damaged. What was to be stored is not known to be.
+// Error is a failure of the file itself: the disk is full or broken, the lock, a
+// file that is damaged. What was to be stored is not known to be. The store can
+// take writes again when the cause is gone, unless it wraps [ErrPoisoned].
 type Error struct {
 	Op  string // what was being done, such as "append" or "load"
 	Err error
@@ -43,6 +49,9 @@ func (e *Error) Error() string { return fmt.Sprintf("store: %s: %v", e.Op, e.Err
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is org.ErrUnavailable.
+func (e *Error) Is(target error) bool { return target == org.ErrUnavailable }
 
 // wrap makes an Error of what is nobody's mistake but the file's.
 func wrap(op string, err error) error {
@@ -61,4 +70,15 @@ func taken(err error) bool {
 	var e *modernc.Error
 	return errors.As(err, &e) &&
 		(e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}
+
+// lost reports whether err says that writes were not confirmed by the disk. It
+// asks for the code alone, so that a test can have such an error.
+func lost(err error) bool {
+	var e interface {
+		error
+		Code() int
+	}
+	return errors.As(err, &e) &&
+		(e.Code() == sqlite3.SQLITE_IOERR_FSYNC || e.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC)
 }

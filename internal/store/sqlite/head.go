@@ -26,6 +26,7 @@ type head struct {
 	epoch   int64
 	seq     int64
 	summary run.Summary
+	held    bool     // something may be set aside for the run
 	pending []*write // in order; some may have ended
 }
 
@@ -62,6 +63,20 @@ func (t *heads) get(key runKey) *head {
 	h := &head{}
 	t.byRun[key] = h
 	return h
+}
+
+// raise tells the run's head, if there is one, of a new epoch in the file. Until
+// then an append of the old one is refused when it is written.
+func (t *heads) raise(key runKey, epoch int64) {
+	t.mu.Lock()
+	h := t.byRun[key]
+	t.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.epoch = max(h.epoch, epoch)
 }
 
 // sweep forgets every head that the file can give back. It is called with mu
@@ -130,14 +145,15 @@ func (h *head) drain(ctx context.Context) error {
 }
 
 // reset goes back to what the file holds, after a write has failed. It returns
-// the first failure that nobody has been told of.
+// the first failure that nobody has been told of. Who was fenced off is told so
+// by the epoch that the file holds; his successor is not to hear of it.
 func (h *head) reset(ctx context.Context) error {
 	if err := h.drain(ctx); err != nil {
 		return err
 	}
 	var first error
 	for _, one := range h.pending {
-		if one.err != nil && !one.waits && first == nil {
+		if one.err != nil && !one.waits && first == nil && !errors.Is(one.err, run.ErrFenced) {
 			first = fmt.Errorf("an earlier append: %w", one.err)
 		}
 	}
@@ -159,6 +175,6 @@ func (h *head) ready(ctx context.Context, db querier, key runKey) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	h.summary, h.epoch, h.seq, h.loaded = s, epoch, seq, true
+	h.summary, h.epoch, h.seq, h.held, h.loaded = s, epoch, seq, seq > 0, true
 	return nil
 }

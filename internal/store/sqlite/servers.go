@@ -10,14 +10,14 @@ import (
 // MCPServers implements org.Store.
 func (r *Reader) MCPServers(ctx context.Context, orgID string) ([]org.MCPServer, error) {
 	servers, err := list(ctx, r.db, scanServer, `SELECT org, name, url, enabled, tools, headers, timeout_ms, max_retries,
-			required, trust, naming, prefix, polling, position, created_at, updated_at
+			required, trust, naming, prefix, polling, reads, keyed, cache, concurrency, position, created_at, updated_at
 		FROM mcp_outbound_servers WHERE org = ? ORDER BY position, name`, orgID)
 	return servers, wrap("list MCP servers", err)
 }
 
 // CreateMCPServer implements org.Store.
 func (s *Store) CreateMCPServer(ctx context.Context, m org.MCPServer) error {
-	tools, headers, polling, err := encodeServer(m)
+	e, err := encodeServer(m)
 	if err != nil {
 		return fmt.Errorf("MCP server %s: %w", m.Name, err)
 	}
@@ -26,27 +26,27 @@ func (s *Store) CreateMCPServer(ctx context.Context, m org.MCPServer) error {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO mcp_outbound_servers (org, name, url, enabled, tools, headers, timeout_ms, max_retries,
-				required, trust, naming, prefix, polling, created_at, updated_at, position)
-			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, coalesce(max(position) + 1, 0)
+				required, trust, naming, prefix, polling, reads, keyed, cache, concurrency, created_at, updated_at, position)
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, coalesce(max(position) + 1, 0)
 			FROM mcp_outbound_servers WHERE org = ?1`,
-			m.Org, m.Name, m.URL, m.Enabled, tools, headers, m.Timeout.Milliseconds(), m.MaxRetries,
-			m.Required, m.Trust, m.Naming, m.Prefix, polling, millis(m.CreatedAt), millis(m.UpdatedAt))
+			m.Org, m.Name, m.URL, m.Enabled, e.tools, e.headers, m.Timeout.Milliseconds(), m.MaxRetries,
+			m.Required, m.Trust, m.Naming, m.Prefix, e.polling, e.reads, e.keyed, e.cache, m.Concurrency, millis(m.CreatedAt), millis(m.UpdatedAt))
 		return err
 	})
 }
 
 // UpdateMCPServer implements org.Store.
 func (s *Store) UpdateMCPServer(ctx context.Context, m org.MCPServer) error {
-	tools, headers, polling, err := encodeServer(m)
+	e, err := encodeServer(m)
 	if err != nil {
 		return fmt.Errorf("MCP server %s: %w", m.Name, err)
 	}
 	return s.change(ctx, "update an MCP server", "MCP server "+m.Name, func(t *tx) error {
 		return found(t.exec(`UPDATE mcp_outbound_servers SET url = ?, enabled = ?, tools = ?, headers = ?, timeout_ms = ?, max_retries = ?,
-				required = ?, trust = ?, naming = ?, prefix = ?, polling = ?, updated_at = ?
+				required = ?, trust = ?, naming = ?, prefix = ?, polling = ?, reads = ?, keyed = ?, cache = ?, concurrency = ?, updated_at = ?
 			WHERE org = ? AND name = ?`,
-			m.URL, m.Enabled, tools, headers, m.Timeout.Milliseconds(), m.MaxRetries,
-			m.Required, m.Trust, m.Naming, m.Prefix, polling, millis(m.UpdatedAt), m.Org, m.Name))
+			m.URL, m.Enabled, e.tools, e.headers, m.Timeout.Milliseconds(), m.MaxRetries,
+			m.Required, m.Trust, m.Naming, m.Prefix, e.polling, e.reads, e.keyed, e.cache, m.Concurrency, millis(m.UpdatedAt), m.Org, m.Name))
 	})
 }
 
@@ -57,23 +57,28 @@ func (s *Store) DeleteMCPServer(ctx context.Context, orgID, name string) error {
 	})
 }
 
-func encodeServer(m org.MCPServer) (tools, headers, polling string, err error) {
+// encodedServer holds the fields of a server that are stored as JSON.
+type encodedServer struct{ tools, headers, polling, reads, keyed, cache string }
+
+func encodeServer(m org.MCPServer) (e encodedServer, err error) {
 	if err := m.Storable(); err != nil {
-		return "", "", "", err
+		return e, err
 	}
-	if tools, err = encode(m.Tools); err != nil {
-		return "", "", "", err
+	for _, field := range []struct {
+		to   *string
+		from any
+	}{{&e.tools, m.Tools}, {&e.headers, m.Headers}, {&e.polling, m.Polling}, {&e.reads, m.Reads}, {&e.keyed, m.Keyed}, {&e.cache, m.Cache}} {
+		if *field.to, err = encode(field.from); err != nil {
+			return e, err
+		}
 	}
-	if headers, err = encode(m.Headers); err != nil {
-		return "", "", "", err
-	}
-	polling, err = encode(m.Polling)
-	return tools, headers, polling, err
+	return e, nil
 }
 
 func scanServer(row scanner) (org.MCPServer, error) {
 	var m org.MCPServer
 	err := row.Scan(&m.Org, &m.Name, &m.URL, &m.Enabled, asJSON{&m.Tools}, asJSON{&m.Headers}, asDuration{&m.Timeout}, &m.MaxRetries,
-		&m.Required, &m.Trust, &m.Naming, &m.Prefix, asJSON{&m.Polling}, &m.Position, asTime{&m.CreatedAt}, asTime{&m.UpdatedAt})
+		&m.Required, &m.Trust, &m.Naming, &m.Prefix, asJSON{&m.Polling}, asJSON{&m.Reads}, asJSON{&m.Keyed}, asJSON{&m.Cache}, &m.Concurrency,
+		&m.Position, asTime{&m.CreatedAt}, asTime{&m.UpdatedAt})
 	return m, err
 }

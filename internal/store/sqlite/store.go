@@ -18,21 +18,30 @@ type Options struct {
 
 	Log *slog.Logger     // nil = discard
 	Now func() time.Time // nil = time.Now
+
+	// Fatal is called once, when the disk has not confirmed a write: every
+	// write from then on is refused with an error that wraps [ErrPoisoned]. It
+	// should end the process, before anybody is answered; if it returns, it
+	// must not have waited for the store. Nil = the store is only closed to
+	// writes.
+	Fatal func(error)
 }
 
-// Store is an org.Store, run.Journal, run.Archive and run.Handovers on one
-// SQLite file. It is safe for concurrent use.
+// Store is an org.Store, run.Journal, run.Archive, run.Leases, run.Handovers and
+// toolcache.Store on one SQLite file. It is safe for concurrent use.
 type Store struct {
 	Reader
 	writer *writer
 	heads  heads
 	lock   *os.File
 	now    func() time.Time
+	turn   string // the org that was given a lease last; only the writer's goroutine looks at it
 }
 
-// Open opens the file, brings its schema up to date and starts the writer. It
-// returns an error that wraps [ErrLocked] while another process has the file
-// open, and one that wraps [ErrSchema] if the file was made by a later version.
+// Open opens the file, brings its schema up to date, starts the writer and ends
+// every lease that the file holds: whoever had one is gone. It returns an error
+// that wraps [ErrLocked] while another process has the file open, and one that
+// wraps [ErrSchema] if the file was made by a later version.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -59,6 +68,9 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
+	if err := s.endLeases(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 
@@ -82,7 +94,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	}
 	s.db.SetMaxOpenConns(readers)
 	s.db.SetMaxIdleConns(readers)
-	s.writer = newWriter(db, conn, o.Log)
+	s.writer = newWriter(db, conn, o)
 	return nil
 }
 

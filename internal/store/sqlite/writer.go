@@ -25,30 +25,38 @@ type writer struct {
 	queue chan *write
 	room  chan struct{} // one element for each write in the queue or in a group
 	log   *slog.Logger
+	fatal func(error) // may be nil
 	ended chan struct{}
 
-	mu     sync.RWMutex
-	closed bool
+	mu       sync.RWMutex
+	closed   bool
+	poisoned error // every write is refused with it; nil = none is
 }
+
+// errBusy says that the queue is full.
+var errBusy = errors.New("too many writes are waiting")
 
 // write is one change, stored as a whole or not at all.
 type write struct {
 	do    func(*tx) error
-	waits bool   // somebody waits for done
-	after *write // fails with this one; nil = stands alone
+	waits bool        // somebody waits for done
+	after *write      // fails with this one; nil = stands alone
+	epoch int64       // of an append
+	told  func(error) // called once with err, and must not block; nil = nobody is
 
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-func newWriter(db *sql.DB, conn *sql.Conn, log *slog.Logger) *writer {
+func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	w := &writer{
-		db: db, log: log,
+		db: db, log: o.Log, fatal: o.Fatal,
 		tx:    tx{conn: conn, statements: map[string]*sql.Stmt{}},
 		queue: make(chan *write, maxQueue),
 		room:  make(chan struct{}, maxQueue),
 		ended: make(chan struct{}),
 	}
+	w.tx.commit = w.tx.commitNow
 	go w.run()
 	return w
 }
@@ -56,17 +64,33 @@ func newWriter(db *sql.DB, conn *sql.Conn, log *slog.Logger) *writer {
 // submit puts the write into the queue. Writes are performed in the order of
 // their submission.
 func (w *writer) submit(ctx context.Context, one *write) error {
-	one.done = make(chan struct{})
 	select {
 	case w.room <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return w.enqueue(one)
+}
+
+// offer is submit for a write that can be done without: it does not wait for
+// room.
+func (w *writer) offer(one *write) error {
+	select {
+	case w.room <- struct{}{}:
+	default:
+		return errBusy
+	}
+	return w.enqueue(one)
+}
+
+// enqueue puts the write where there is room for it.
+func (w *writer) enqueue(one *write) error {
+	one.done = make(chan struct{})
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	if w.closed {
+	if err := w.refusal(); err != nil {
 		<-w.room
-		return ErrClosed
+		return err
 	}
 	w.queue <- one // does not block: there is room
 	return nil
@@ -150,26 +174,59 @@ func (w *writer) next(late *<-chan time.Time, waits bool) (*write, bool) {
 	}
 }
 
+// refusal returns why there are no more writes. It is called with mu held.
+func (w *writer) refusal() error {
+	if w.closed {
+		return ErrClosed
+	}
+	return w.poisoned
+}
+
 // commit performs the group as one transaction and answers those who wait.
 func (w *writer) commit(group []*write) {
-	err := w.tx.perform(group)
-	if err != nil {
-		w.log.Error("store: a group of writes failed", "writes", len(group), "error", err)
+	err := w.poisoned // only this goroutine sets it
+	if err == nil {
+		err = w.transact(group)
 	}
 	for _, one := range group {
-		if one.err == nil {
+		if one.err == nil || w.poisoned != nil {
 			one.err = err
 		}
 		one.do, one.after = nil, nil
 		close(one.done)
 		<-w.room
+		if one.told != nil {
+			one.told(one.err)
+		}
 	}
+}
+
+// transact performs the group; after a failure that may have cost what was stored
+// before, nothing is performed any more.
+func (w *writer) transact(group []*write) error {
+	err := w.tx.perform(group)
+	if err == nil {
+		return nil
+	}
+	w.log.Error("store: a group of writes failed", "writes", len(group), "error", err)
+	if !lost(err) {
+		return err
+	}
+	err = fmt.Errorf("%w: %w", ErrPoisoned, err)
+	w.mu.Lock()
+	w.poisoned = err
+	w.mu.Unlock()
+	if w.fatal != nil {
+		w.fatal(err)
+	}
+	return err
 }
 
 // tx is the transaction of a group.
 type tx struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt // by text, of which there are a few
+	commit     func() error         // commitNow, or a test's failure
 }
 
 // perform commits those of the writes that succeed. Its error is that of all.
@@ -182,10 +239,15 @@ func (t *tx) perform(group []*write) error {
 			return t.abandon(err)
 		}
 	}
-	if _, err := t.exec(`COMMIT`); err != nil {
+	if err := t.commit(); err != nil {
 		return t.abandon(err)
 	}
 	return nil
+}
+
+func (t *tx) commitNow() error {
+	_, err := t.exec(`COMMIT`)
+	return err
 }
 
 // performOne performs one write within a savepoint. Its error concerns the
@@ -199,6 +261,9 @@ func (t *tx) performOne(one *write) error {
 		return err
 	}
 	if one.err = one.do(t); one.err != nil {
+		if lost(one.err) {
+			return one.err
+		}
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // a full or failing disk has ended the transaction
 		}

@@ -174,6 +174,39 @@ func TestAFullDiskIsAnErrorOfTheStoreAndNothingIsHalfStored(t *testing.T) {
 	}
 }
 
+func TestAFullDiskRefusesEveryWriterAndNobodyFails(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Fatal: func(err error) { t.Errorf("Fatal: %v", err) }})
+	begin(t, s, "a", "r")
+	limit(t, s, "1")
+	var failure *Error
+	if err := s.Probe(t.Context()); !errors.As(err, &failure) {
+		t.Errorf("a probe got %v, want an *Error", err)
+	}
+	batch := run.Batch{
+		Sync: true, Opening: &run.Opening{Slots: 2, Key: &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}},
+		Facts: []loop.Fact{{Seq: 1, At: 1, Body: loop.Accepted{Org: "a", RunID: "next"}}},
+		Rows:  []run.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
+		Audit: []run.Audit{{Kind: "k", Body: "x"}},
+	}
+	lease := run.Lease{Org: "a", RunID: "next", Epoch: 1, Owner: "o"}
+	for range 3 {
+		if err := s.Append(t.Context(), lease, 0, batch); !errors.As(err, &failure) {
+			t.Errorf("an opening got %v, want an *Error", err)
+		}
+	}
+	limit(t, s, "1000000")
+	if err := s.Probe(t.Context()); err != nil {
+		t.Errorf("there is room again, and yet: %v", err)
+	}
+	if err := s.Append(t.Context(), lease, 0, batch); err != nil {
+		t.Errorf("neither the slot nor the key is taken, and yet: %v", err)
+	}
+	rows, err := s.Audited(t.Context(), "a", "next")
+	if err != nil || len(rows) != 1 || rows[0].Number != 1 {
+		t.Errorf("got the audit rows %+v, %v: want the first", rows, err)
+	}
+}
+
 // limit sets how many pages the file may have; less than it has stops it from
 // growing.
 func limit(t *testing.T, s *Store, pages string) {

@@ -52,6 +52,7 @@ func TestMemoryAndSQLiteAgreeOnRandomOperations(t *testing.T) { // K07
 	}
 	for _, want := range []string{
 		"append: ok", "append: fenced", "append: behind", "append: exists already", "append: other",
+		"append: no slot", "append: submitted", "append: over budget", "claim: ok", "renew: ok", "release: ok", "used: ok", "audited: ok",
 		"load: ok", "load: not found", "runs: ok", "runs: not found", "save: ok", "save: exists already", "find: ok",
 		"create key: ok", "create key: exists already", "create key: not found", "revoke key: ok", "delete org: ok",
 		"create server: ok", "create server: exists already", "update server: ok", "delete server: not found",
@@ -71,8 +72,15 @@ type answer struct {
 // plain is an answer without the words of its error.
 func (a answer) plain() []any {
 	var behind *run.Behind
-	if errors.As(a.err, &behind) {
+	var submitted *run.Submitted
+	var over *run.OverBudget
+	switch {
+	case errors.As(a.err, &behind):
 		return []any{a.value, outcome(a.err), behind.Facts}
+	case errors.As(a.err, &submitted):
+		return []any{a.value, outcome(a.err), *submitted}
+	case errors.As(a.err, &over):
+		return []any{a.value, outcome(a.err), *over}
 	}
 	return []any{a.value, outcome(a.err)}
 }
@@ -87,6 +95,12 @@ func outcome(err error) string {
 		return "exists already"
 	case errors.Is(err, run.ErrFenced):
 		return "fenced"
+	case errors.Is(err, run.ErrNoSlot):
+		return "no slot"
+	case errors.As(err, new(*run.Submitted)):
+		return "submitted"
+	case errors.As(err, new(*run.OverBudget)):
+		return "over budget"
 	case errors.As(err, new(*run.Behind)):
 		return "behind"
 	}
@@ -101,13 +115,14 @@ type player struct {
 	now    time.Time
 	fresh  int // for what must not repeat
 	ends   map[run.Lease]int64
-	loose  map[run.Lease]bool // runs with appends that nobody waited for
+	epochs map[run.Lease]int64 // the last ones given
+	loose  map[run.Lease]bool  // runs with appends that nobody waited for
 }
 
 func newPlayer(t *testing.T, seed uint64) *player {
 	p := &player{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
-		ends: map[run.Lease]int64{}, loose: map[run.Lease]bool{},
+		ends: map[run.Lease]int64{}, epochs: map[run.Lease]int64{}, loose: map[run.Lease]bool{},
 	}
 	clock := func() time.Time { return p.now }
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock})
@@ -119,9 +134,9 @@ func newPlayer(t *testing.T, seed uint64) *player {
 			t.Error(err)
 		}
 	})
-	j := &memory.Journal{}
-	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{}, Journal: j, Archive: j, Handovers: &memory.Handovers{Now: clock}}
-	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Handovers: s}
+	j := &memory.Journal{Now: clock}
+	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{}, Journal: j, Archive: j, Leases: j, Handovers: &memory.Handovers{Now: clock}}
+	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s}
 	return p
 }
 
@@ -138,6 +153,7 @@ func (p *player) only(do func(storetest.Store) error) [2]answer {
 
 // Few names, so that they meet.
 func (p *player) org() string       { return string(rune('a' + p.rand.IntN(3))) }
+func (p *player) run() string       { return fmt.Sprint("r", p.rand.IntN(40)) }
 func (p *player) name() string      { return fmt.Sprint("n", p.rand.IntN(6)) }
 func (p *player) principal() string { return fmt.Sprint("p", p.rand.IntN(2)) }
 func (p *player) coin() bool        { return p.rand.IntN(2) == 0 }
@@ -146,11 +162,13 @@ func (p *player) coin() bool        { return p.rand.IntN(2) == 0 }
 func (p *player) step() (string, [2]answer) {
 	p.now = p.now.Add(time.Duration(p.rand.IntN(3)) * time.Millisecond)
 	switch n := p.rand.IntN(100); {
-	case n < 25:
+	case n < 20:
 		return p.manage()
-	case n < 80:
+	case n < 72:
 		return p.journal()
-	case n < 90:
+	case n < 80:
+		return p.lease()
+	case n < 88:
 		return p.hand()
 	}
 	return p.read()
@@ -192,16 +210,19 @@ func (p *player) manage() (string, [2]answer) {
 // journal appends what may fit or not. A batch that may be refused for its
 // content is waited for: of others, SQLite says so a little later.
 func (p *player) journal() (string, [2]answer) {
-	lease := run.Lease{Org: p.org(), RunID: fmt.Sprint("r", p.rand.IntN(40))}
+	lease := run.Lease{Org: p.org(), RunID: p.run()}
 	after := p.ends[lease]
 	batch, risky := p.batch(lease, &after)
 	batch.Sync = risky || p.coin()
 	key := lease
-	lease.Epoch = int64(p.rand.IntN(3))
+	if lease.Epoch = p.epoch(key); lease.Epoch > 0 {
+		lease.Owner = p.owner()
+	}
 	answers := p.only(func(s storetest.Store) error { return s.Journal.Append(p.t.Context(), lease, after, batch) })
 	if answers[0].err == nil {
 		p.ends[key] = after + int64(len(batch.Facts))
 		p.loose[key] = !batch.Sync
+		p.epochs[key] = max(p.epochs[key], lease.Epoch)
 	}
 	return "append", answers
 }
@@ -229,7 +250,7 @@ func (p *player) batch(lease run.Lease, after *int64) (b run.Batch, risky bool) 
 		}
 		b.Rows = append(b.Rows, run.Row{Ref: ref, Value: map[string]any{"n": p.fresh, "text": "<é>"}})
 	}
-	return b, risky
+	return b, p.terms(&b, *after == 0) || risky
 }
 
 func (p *player) body() (body loop.Body, repeats bool) {
@@ -238,7 +259,7 @@ func (p *player) body() (body loop.Body, repeats bool) {
 	if repeats = p.rand.IntN(20) == 0; repeats {
 		key = loop.Key(0, p.rand.IntN(3))
 	}
-	switch p.rand.IntN(8) {
+	switch p.rand.IntN(9) {
 	case 0:
 		return loop.CallPrepared{Key: key, ArgsDigest: "d"}, repeats
 	case 1:
@@ -253,6 +274,8 @@ func (p *player) body() (body loop.Body, repeats bool) {
 		return loop.Parked{ActiveMS: 4}, false
 	case 6:
 		return loop.Resumed{}, false
+	case 7:
+		return loop.CancelRequested{By: "somebody", Cause: event.Cancelled}, false
 	}
 	return loop.Finished{Reason: event.Complete}, false
 }
@@ -261,7 +284,7 @@ func (p *player) hand() (string, [2]answer) {
 	ctx := p.t.Context()
 	orgID, principal, id := p.org(), p.principal(), fmt.Sprint("call ", p.rand.IntN(30))
 	if p.rand.IntN(20) == 0 {
-		p.now = p.now.Add(run.HandoverTTL / 3)
+		p.day()
 	}
 	if p.coin() {
 		return "find", p.both(func(s storetest.Store) (any, error) { return s.Handovers.Find(ctx, orgID, principal, id) })
@@ -284,6 +307,9 @@ func (p *player) read() (string, [2]answer) {
 		}
 	}
 	clear(p.loose)
+	if p.rand.IntN(3) == 0 {
+		return p.account()
+	}
 	orgID, runID := p.org(), fmt.Sprint("r", p.rand.IntN(45))
 	if p.coin() {
 		return "load", p.both(func(s storetest.Store) (any, error) { return s.Archive.Load(ctx, orgID, runID) })

@@ -63,7 +63,7 @@ func summary(b *bench) {
 		{started("0.0", 2), func() {}},
 		{started("0.1", 1), func() { want.Calls = 2 }},
 		{loop.CallDone{Key: "0.2", Outcome: loop.Denied}, func() {}},
-		{loop.Parked{}, func() { want.Status = run.Waiting }},
+		{loop.Parked{}, func() { want.Status, want.Grade = run.Waiting, loop.Durable }},
 		{loop.Resumed{}, func() { want.Status = run.Running }},
 		{loop.Turn{Purpose: "compact", Usage: usage}, func() { want.Tokens = 45 }},
 		{turn, func() { want.Tokens, want.Rounds = 60, 2 }},

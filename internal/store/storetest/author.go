@@ -24,9 +24,12 @@ func (b *bench) begin(orgID, runID string) *author {
 	return a
 }
 
+// owner is who has the leases of authors, unless a case says otherwise.
+const owner = "owner"
+
 // author returns somebody who is about to begin a run.
 func (b *bench) author(orgID, runID string) *author {
-	return &author{bench: b, lease: run.Lease{Org: orgID, RunID: runID, Epoch: 1}}
+	return &author{bench: b, lease: run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: owner}}
 }
 
 func accepted(orgID, runID string) loop.Accepted {

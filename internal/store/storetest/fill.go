@@ -48,6 +48,8 @@ func set(v reflect.Value, name string) {
 		for i := range v.Len() {
 			set(v.Index(i), name)
 		}
+	case reflect.Struct:
+		fill(v.Addr().Interface())
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"<key> & more": name}))
 	default:

@@ -21,9 +21,11 @@ func (b *bench) inhabit(orgID string) {
 	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: orgID, Features: []string{orgID}}))
 	b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))}))
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID}))
+	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)}))
 	a := b.author(orgID, "run")
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
 	b.ok(b.Handovers.Save(b.Context(), orgID, "key", handover(orgID, "call")))
+	b.keep(orgID, b.entry("result", orgID))
 }
 
 // inhabited fails the case unless the org has what inhabit gave it, and only
@@ -32,6 +34,8 @@ func (b *bench) inhabited(orgID string) {
 	b.Helper()
 	b.keys(orgID, org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))})
 	b.servers(orgID, org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID})
+	b.secrets(orgID, org.Secret{Org: orgID, Name: "secret"})
+	b.secret(org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)})
 	story, err := b.Archive.Load(b.Context(), orgID, "run")
 	b.ok(err)
 	if got := string(story.Rows["row"]); got != `"`+orgID+`"` || len(story.Facts) != 2 || story.Summary.Principal != "key of "+orgID {
@@ -44,6 +48,7 @@ func (b *bench) inhabited(orgID string) {
 	}
 	h := handover(orgID, "call")
 	b.handover(orgID, "key", "call", &h)
+	b.kept(orgID, b.entry("result", orgID))
 }
 
 func mirrored(b *bench) {
@@ -61,6 +66,8 @@ func undisturbed(b *bench) {
 	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1))
 	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: "server", URL: "http://changed"}))
 	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "bb", "server"))
+	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "bb", Name: "secret", Sealed: []byte("changed")}))
+	b.ok(b.Orgs.DeleteSecret(b.Context(), "bb", "secret"))
 	theirs := b.author("bb", "run")
 	theirs.facts = theirs.number(accepted("bb", "run"), started("0.0", 1))
 	theirs.lease.Epoch = 9
@@ -76,6 +83,7 @@ func foreign(b *bench) {
 	b.keys("bb")
 	b.servers("bb")
 	b.handover("bb", "key", "call", nil)
+	b.gone("bb", "result")
 	for _, id := range []string{"run", "nobody's"} {
 		_, err := b.Archive.Load(b.Context(), "bb", id)
 		b.unknown(err, "run "+id)
@@ -88,6 +96,11 @@ func foreign(b *bench) {
 	for _, id := range []string{"server", "nobody's"} {
 		b.unknown(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: id}), "MCP server "+id)
 		b.unknown(b.Orgs.DeleteMCPServer(b.Context(), "bb", id), "MCP server "+id)
+	}
+	for _, id := range []string{"secret", "nobody's"} {
+		_, err := b.Orgs.Secret(b.Context(), "bb", id)
+		b.unknown(err, "secret "+id)
+		b.unknown(b.Orgs.DeleteSecret(b.Context(), "bb", id), "secret "+id)
 	}
 	b.inhabited("a")
 }

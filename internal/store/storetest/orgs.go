@@ -56,13 +56,13 @@ func orgCases() []rule {
 			b.ok(err)
 		}},
 		{"what a caller does with a list stays with the caller", "records are copied in and out", func(b *bench) {
-			features, rounds := []string{"one"}, new(3)
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a", Features: features, Runtime: org.Runtime{MaxRounds: rounds}}))
-			features[0], *rounds = "changed", 99
+			features, rounds, tokens := []string{"one"}, new(3), new(3)
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a", Features: features, Runtime: org.Runtime{MaxRounds: rounds, MaxRunTokens: tokens}}))
+			features[0], *rounds, *tokens = "changed", 99, 99
 			list, err := b.Orgs.Orgs(b.Context())
 			b.ok(err)
-			list[0].Features[0], *list[0].Runtime.MaxRounds = "changed", 99
-			b.orgs(org.Record{ID: "a", Features: []string{"one"}, Runtime: org.Runtime{MaxRounds: new(3)}})
+			list[0].Features[0], *list[0].Runtime.MaxRounds, *list[0].Runtime.MaxRunTokens = "changed", 99, 99
+			b.orgs(org.Record{ID: "a", Features: []string{"one"}, Runtime: org.Runtime{MaxRounds: new(3), MaxRunTokens: new(3)}})
 		}},
 	}
 }

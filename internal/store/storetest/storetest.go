@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/toolcache"
 )
 
 // Store is one implementation of all the ports. The same value may stand for
@@ -26,7 +27,9 @@ type Store struct {
 	Orgs      org.Store
 	Journal   run.Journal
 	Archive   run.Archive
+	Leases    run.Leases
 	Handovers run.Handovers
+	Results   toolcache.Store
 }
 
 // Maker makes stores for the cases. Open is required.
@@ -46,13 +49,16 @@ type Maker struct {
 
 // Run holds the implementation to all the rules.
 func Run(t *testing.T, m Maker) {
-	for _, c := range slices.Concat(orgCases(), keyCases(), serverCases(), journalCases(), archiveCases(), handoverCases(), isolationCases()) {
+	for _, c := range slices.Concat(
+		orgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), handoverCases(), isolationCases(),
+		slotCases(), submitCases(), leaseCases(), budgetCases(), auditCases(), resultCases(), resultBoundCases(),
+	) {
 		c.test(t, m)
 	}
 	if m.Reopen == nil {
 		return
 	}
-	for _, c := range persistenceCases() {
+	for _, c := range slices.Concat(persistenceCases(), promiseCases()) {
 		c.test(t, m)
 	}
 }

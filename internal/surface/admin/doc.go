@@ -1,5 +1,5 @@
-// Package admin is the management API: an org's settings, keys and MCP servers,
-// and, for the operator, the orgs themselves.
+// Package admin is the management API: an org's settings, keys, MCP servers and
+// secrets, and, for the operator, the orgs themselves.
 //
 //	request ─► who may ─► read with the configuration's own rules ─► store ─► Directory.Reload
 //
@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 // Directory is what the gateway works with at the moment. Implemented by
@@ -23,6 +24,9 @@ import (
 type Directory interface {
 	// Reload takes the org's stored state into use, for the next request.
 	Reload(ctx context.Context, orgID string) error
+	// SecretChanged does what Reload does, and makes the servers that refer to
+	// the secret begin anew with what it is now.
+	SecretChanged(ctx context.Context, orgID, name string) error
 	// Declared returns what the configuration file says of the org.
 	Declared(orgID string) Declared
 	// ServerStatus says how an enabled server was last seen.
@@ -52,12 +56,19 @@ type Reader interface {
 	Runtime(json []byte) (org.Runtime, error)
 }
 
-// Options are what a Handler needs. All but Now are required.
+// Runs are the runs of all orgs. Implemented by *run.Runner.
+type Runs interface {
+	Cancel(ctx context.Context, org, runID, by string) error
+}
+
+// Options are what a Handler needs. All but Vault and Now are required.
 type Options struct {
 	Store     org.Store
+	Runs      Runs
 	Directory Directory
 	Reader    Reader
 	NewKey    func() string
+	Vault     *secret.Keyring // nil = no secrets can be stored
 	Log       *slog.Logger
 	Now       func() time.Time // nil = time.Now
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -29,20 +30,25 @@ type runtime struct {
 	StreamMode         string  `json:"stream_mode"`
 	ToolParallelism    string  `json:"tool_parallelism"`
 	CatalogTTL         string  `json:"catalog_ttl"`
+	ToolCacheTTL       int     `json:"tool_cache_ttl_seconds"`
 	ToolResultMaxBytes *int    `json:"tool_result_max_bytes"`
 	ToolArgValidation  string  `json:"tool_arg_validation"`
 	ToolErrorMode      string  `json:"tool_error_mode"`
 	OnLimit            *string `json:"on_limit"`
 	DoomLoop           *string `json:"doom_loop"`
 	DroppedParams      string  `json:"dropped_params"`
+	MaxRunTokens       *int    `json:"max_run_tokens"`
+	Durable            string  `json:"durable"`
 }
 
 func wireRuntime(rt org.Runtime) runtime {
 	return runtime{
 		MaxRounds: rt.MaxRounds, MaxCalls: rt.MaxCalls, Deadline: rt.Deadline.String(), Concurrency: rt.Concurrency,
 		StreamMode: string(rt.StreamMode), ToolParallelism: rt.ToolParallelism, CatalogTTL: rt.CatalogTTL.String(),
+		ToolCacheTTL:       int(rt.ToolCacheTTL.Seconds()),
 		ToolResultMaxBytes: rt.ToolResultMaxBytes, ToolArgValidation: rt.ToolArgValidation,
 		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop), DroppedParams: rt.DroppedParams,
+		MaxRunTokens: rt.MaxRunTokens, Durable: cmp.Or(rt.Durable, "auto"),
 	}
 }
 

@@ -4,12 +4,14 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 // ListServers answers GET /api/mcp-servers.
@@ -145,20 +147,27 @@ func (h *Handler) readServer(body []byte) (org.MCPServer, error) {
 		return s, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
-		if credentialHeader(name) {
-			return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s carries a credential: credentials are "+
-				"references to the org's vault, which this version does not have yet; declare the server in the configuration file", name).In("headers." + name)
+		if credentialHeader(name) && !refersToVault(s.Headers[name]) {
+			return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s carries a credential: store it with PUT /api/secrets/NAME, "+
+				"and write secret:NAME in its place", name).In("headers." + name)
 		}
 	}
 	if u, err := url.Parse(s.URL); err == nil {
 		for name := range u.Query() {
 			if credentialHeader(name) {
 				return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the parameter %s of the URL looks like a credential, "+
-					"which is not stored in the open; declare the server in the configuration file", name).In("url")
+					"which is not stored in the open; send it in a header that refers to a secret", name).In("url")
 			}
 		}
 	}
 	return s, nil
+}
+
+// refersToVault reports whether the text is a reference to the org's vault, with
+// nothing before it but a scheme such as "Bearer ".
+func refersToVault(text string) bool {
+	t, err := secret.Parse(text)
+	return err == nil && t.Ref().Kind() == secret.Vault && regexp.MustCompile(`^([A-Za-z-]{1,20} )?$`).MatchString(t.Literal().Reveal())
 }
 
 func credentialHeader(name string) bool {
@@ -182,24 +191,29 @@ type server struct {
 }
 
 type settings struct {
-	Name       string            `json:"name"`
-	URL        string            `json:"url,omitempty"`
-	Enabled    bool              `json:"enabled"`
-	Tools      any               `json:"tools"` // "*" or a list of names
-	Headers    map[string]string `json:"headers"`
-	Timeout    string            `json:"timeout"`
-	MaxRetries int               `json:"max_retries"`
-	Required   bool              `json:"required"`
-	Trust      bool              `json:"trust"`
-	Naming     string            `json:"naming"`
-	Prefix     string            `json:"prefix,omitempty"`
-	Polling    []string          `json:"polling"`
+	Name        string            `json:"name"`
+	URL         string            `json:"url,omitempty"`
+	Enabled     bool              `json:"enabled"`
+	Tools       any               `json:"tools"` // "*" or a list of names
+	Headers     map[string]string `json:"headers"`
+	Timeout     string            `json:"timeout"`
+	MaxRetries  int               `json:"max_retries"`
+	Required    bool              `json:"required"`
+	Trust       bool              `json:"trust"`
+	Naming      string            `json:"naming"`
+	Prefix      string            `json:"prefix,omitempty"`
+	Polling     []string          `json:"polling"`
+	Reads       []string          `json:"reads"`
+	Keyed       []string          `json:"keyed"`
+	Cache       any               `json:"cache"` // read_only, all or a list of names
+	Concurrency int               `json:"concurrency"`
 }
 
 func serverSettings(s org.MCPServer) settings {
 	out := settings{
 		Name: s.Name, URL: s.URL, Enabled: s.Enabled, Tools: "*", Headers: s.Headers, Timeout: s.Timeout.String(),
-		MaxRetries: s.MaxRetries, Required: s.Required, Trust: s.Trust, Naming: s.Naming, Prefix: s.Prefix, Polling: s.Polling,
+		MaxRetries: s.MaxRetries, Required: s.Required, Trust: s.Trust, Naming: s.Naming, Prefix: s.Prefix,
+		Polling: listed(s.Polling), Reads: listed(s.Reads), Keyed: listed(s.Keyed), Cache: wireCache(s.Cache), Concurrency: s.Concurrency,
 	}
 	if s.Tools != nil {
 		out.Tools = s.Tools
@@ -207,10 +221,25 @@ func serverSettings(s org.MCPServer) settings {
 	if out.Headers == nil {
 		out.Headers = map[string]string{}
 	}
-	if out.Polling == nil {
-		out.Polling = []string{}
-	}
 	return out
+}
+
+func wireCache(c org.Cache) any {
+	switch c.Mode {
+	case org.CacheNames:
+		return listed(c.Names)
+	case org.CacheReadOnly:
+		return "read_only"
+	}
+	return c.Mode
+}
+
+// listed returns the names as they stand in JSON, where none is [].
+func listed(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
 }
 
 func redacted(headers map[string]string) map[string]string {

@@ -112,6 +112,10 @@ type errorObject struct {
 
 func (h *Handler) writeError(w http.ResponseWriter, err error) {
 	f := fault.From(err)
+	if errors.Is(err, org.ErrUnavailable) {
+		h.o.Log.Error("management request failed", "error", err)
+		f = fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot store anything at the moment; try again later")
+	}
 	if f.Code == fault.Internal {
 		h.o.Log.Error("management request failed", "error", err)
 	}

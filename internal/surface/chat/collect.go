@@ -23,7 +23,7 @@ func (c *collector) Emit(e event.Event) error {
 func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller) error {
 	var c collector
 	if err := h.o.Runner.Run(r.Context(), req, &c); err != nil {
-		return err
+		return unlessGone(r, err)
 	}
 	setRunID(w, c.started.RunID)
 	if c.end.Reason.Failed() {

@@ -67,9 +67,26 @@ func decode(req *run.Request, members []member) (asked, error) {
 			return a, err
 		}
 	}
+	req.MaxTokens = outputLimit(req.Params)
 	var err error
 	req.Items, err = decodeMessages(messages)
 	return a, err
+}
+
+// outputLimit returns how many tokens a model call may say, as the client put
+// it; 0 = it did not.
+func outputLimit(params []model.Param) int64 {
+	limit := int64(0)
+	for _, p := range params {
+		var n int64
+		if p.Name != "max_tokens" && p.Name != "max_completion_tokens" || json.Unmarshal(p.Value, &n) != nil || n <= 0 {
+			continue
+		}
+		if limit == 0 || n < limit {
+			limit = n
+		}
+	}
+	return limit
 }
 
 // asksForSomething reports whether a member differs from leaving it out.

@@ -39,7 +39,8 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	out.Quiet() // from here on nobody else begins the stream
 	switch begun := out.Started(); {
 	case err != nil && !begun:
-		return err
+		return unlessGone(r, err)
+	case err != nil && r.Context().Err() != nil: // nobody is left to be told
 	case err != nil:
 		h.logInternal(err)
 		e.fail(bodyOf(err))

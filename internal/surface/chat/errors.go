@@ -88,8 +88,8 @@ func writeEnd(w http.ResponseWriter, end event.Finished, mayAddress bool) {
 			w.Header()[name] = values
 		}
 	}
-	if end.SideEffects {
-		w.Header().Set("X-Should-Retry", "false") // a tool that may write has run
+	if end.SideEffects || end.Reason == event.Cancelled {
+		w.Header().Set("X-Should-Retry", "false") // a tool that may write has run, or somebody wants no run
 	}
 	write(w, status, body)
 }

@@ -88,6 +88,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if !caller.LoopActive() || optedOut(r.Header) {
 		return h.relay(w, r, req, spliceModel(body, members, targets[0].Name))
 	}
+	if req.Key, err = submitKey(r.Header, caller.Principal.ID, body); err != nil {
+		return err
+	}
 	return h.loop(w, r, req, members, caller)
 }
 
@@ -106,6 +109,7 @@ func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request,
 		return h.answerJSON(w, r, req, caller)
 	}
 	req.Live = mode != org.FinalOnly
+	req.Attach = true
 	return h.answerStream(w, r, req, caller, asked)
 }
 

@@ -17,7 +17,11 @@ const resultMaxBytes = 64 << 10
 func applyRuntime(req *run.Request, caller run.Caller, maxRoundsCap int) {
 	rt := caller.Org.Runtime
 	req.Grade = loop.Light
+	if req.Key != nil || rt.Durable == "always" {
+		req.Grade = loop.Durable
+	}
 	req.Servers, req.CatalogTTL = caller.Servers, rt.CatalogTTL
+	req.CacheTTL = rt.ToolCacheTTL
 	req.Concurrency = rt.Concurrency
 	req.Limits = limits(rt).Clamp(maxRoundsCap)
 	req.Parallelism = loop.Parallelism(rt.ToolParallelism)
@@ -36,7 +40,7 @@ func applyRuntime(req *run.Request, caller run.Caller, maxRoundsCap int) {
 func limits(rt org.Runtime) budget.Limits {
 	return budget.Limits{
 		Rounds: valueOr(rt.MaxRounds, 0), Calls: valueOr(rt.MaxCalls, 0),
-		ActiveMS: rt.Deadline.Milliseconds(), OnLimit: rt.OnLimit,
+		ActiveMS: rt.Deadline.Milliseconds(), OnLimit: rt.OnLimit, Tokens: int64(valueOr(rt.MaxRunTokens, 0)),
 	}
 }
 

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// forbidden listens where the gateway may not connect to, on the port of url,
+// and counts who does. It returns nil where the machine has no such address.
+func forbidden(t *testing.T, url string) *atomic.Int64 {
+	t.Helper()
+	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
+	l, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Skipf("this machine has one loopback address: %v", err)
+	}
+	reached, ended := new(atomic.Int64), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			reached.Add(1)
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-ended
+	})
+	return reached
+}
+
+// named returns the URL of a server with a name in place of its address.
+func named(url, name string) string { return strings.Replace(url, "127.0.0.1", name, 1) }
+
+// K01, K04, P06: the name of a server is resolved once, through real packets,
+// and one forbidden answer ends the run before anything is connected to.
+func TestANameThatLeadsInsideEndsTheRun(t *testing.T) {
+	noLeaks(t)
+	many := make([]string, 65)
+	for i := range many {
+		many[i] = fmt.Sprintf("8.8.4.%d", i)
+	}
+	newNameserver(t, map[string][]string{
+		"private.example.com": {"10.0.0.1"}, "mixed.example.com": {"127.0.0.1", "127.0.0.2"}, "inside.example.com": {"127.0.0.2"},
+		"public-and-private.example.com": {"8.8.8.8", "192.168.0.1"}, "six.example.com": {"fd12::1"}, "both.example.com": {"8.8.8.8", "::ffff:10.0.0.1"},
+		"alias.example.com": {"alias2.example.com"}, "alias2.example.com": {"db.corp"}, "db.corp": {"10.0.0.5"},
+		"meta.example.com": {"169.254.169.254"}, "many.example.com": many, "nat64.example.com": {"64:ff9b::a9fe:a9fe"},
+	})
+	for host, reason := range map[string]string{
+		"private": "private", "mixed": "loopback", "inside": "loopback", "public-and-private": "private", "six": "ula", "both": "private",
+		"alias": "private", "meta": "metadata", "many": "too_many_addresses", "nat64": "nat64",
+	} {
+		t.Run(host, func(t *testing.T) {
+			tools := newRawMCP(t, methods{"tools/list": gives(oneTool("echo"))})
+			reached := forbidden(t, tools.URL)
+			up := newUpstream(t, script(says("Done.")))
+			url := named(tools.URL, host+".example.com")
+			g := MustRun(t, site{upstream: up.URL, allow: "127.0.0.1/32", servers: []string{server("s", url)}}.yaml())
+			got := g.post(question)
+			e := got.fault(t)
+			if got.status != 403 || *e.Error.Code != "outbound_ssrf_blocked" || !strings.HasPrefix(e.Error.Message, "outbound_ssrf_blocked: ssrf_blocked:"+reason) {
+				t.Errorf("status %d: %s", got.status, got.body)
+			}
+			if reached.Load() != 0 || len(tools.of("")) != 0 || len(up.requests()) != 0 {
+				t.Errorf("%d forbidden connections, %d requests to the server, %d to the model", reached.Load(), len(tools.of("")), len(up.requests()))
+			}
+		})
+	}
+}
+
+// K01: a name that was harmless when the tools were listed, and leads inside when
+// one is called.
+func TestANameThatChangesBetweenTwoConnectionsEndsTheRun(t *testing.T) {
+	noLeaks(t)
+	for _, answers := range [][]string{{"127.0.0.2"}, {"127.0.0.1", "127.0.0.2"}, {"::ffff:127.0.0.2"}, {"10.0.0.1"}} {
+		t.Run(strings.Join(answers, " and "), func(t *testing.T) {
+			dns := newNameserver(t, map[string][]string{"flip.example.com": {"127.0.0.1"}})
+			tools := newRawMCP(t, methods{"tools/list": gives(oneTool("echo")), "tools/call": gives(`{"content":[]}`)})
+			tools.Config.SetKeepAlivesEnabled(false) // each request needs a connection, and each connection a lookup
+			reached := forbidden(t, tools.URL)
+			turns := script(asks(call{"echo", `{}`}), says("Done."))
+			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+				dns.set("flip.example.com", answers...)
+				turns(w, r, got)
+			})
+			url := named(tools.URL, "flip.example.com")
+			g := MustRun(t, site{upstream: up.URL, allow: "127.0.0.1/32", servers: []string{server("s", url)}}.yaml())
+			got := g.post(question)
+			if e := got.fault(t); got.status != 403 || *e.Error.Code != "outbound_ssrf_blocked" {
+				t.Errorf("status %d: %s", got.status, got.body)
+			}
+			if n := len(tools.of("tools/call")); n != 0 || reached.Load() != 0 || len(up.requests()) != 1 {
+				t.Errorf("%d calls, %d forbidden connections, %d requests to the model", n, reached.Load(), len(up.requests()))
+			}
+		})
+	}
+}
+
+// K03: the allow-list opens names of the inner network too.
+func TestAClusterNameInsideTheAllowListWorks(t *testing.T) {
+	noLeaks(t)
+	newNameserver(t, map[string][]string{"tools.svc.cluster.local": {"127.0.0.1"}, "elsewhere.svc.cluster.local": {"127.0.0.2"}})
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	for name, status := range map[string]int{"tools": 200, "elsewhere": 403} {
+		up := newUpstream(t, script(asks(call{"echo", `{}`}), says("Done.")))
+		url := named(tools.URL, name+".svc.cluster.local")
+		g := MustRun(t, site{upstream: up.URL, allow: "127.0.0.1/32", servers: []string{server("s", url)}}.yaml())
+		if got := g.post(question); got.status != status {
+			t.Errorf("%s: status %d: %s", name, got.status, got.body)
+		}
+	}
+}
+
+// P06: what a caller reads of an inner name is the same whether it exists or not,
+// and a member is not told where a public one leads.
+func TestARefusalIsNoWayToAskTheInnerResolver(t *testing.T) {
+	noLeaks(t)
+	dns := newNameserver(t, map[string][]string{})
+	up := newUpstream(t, script(says("Done.")))
+	for name, cases := range map[string]struct {
+		roles   []string
+		answers [][]string
+	}{
+		"vault.corp":        {[]string{"owner", "member"}, [][]string{nil, {"10.9.9.9"}, {"8.8.8.8"}, {"127.0.0.2"}, {"fd00:ec2::254"}}},
+		"vault.example.com": {[]string{"member"}, [][]string{{"10.9.9.9"}, {"192.168.3.4"}, {"8.8.8.8", "172.16.0.1"}}},
+	} {
+		g := MustRun(t, site{upstream: up.URL, allow: "127.0.0.1/32", servers: []string{server("s", "http://"+name+":8000/mcp")}}.yaml())
+		for _, role := range cases.roles {
+			var first answer
+			for i, answers := range cases.answers {
+				dns.set(name, answers...)
+				got := g.post(question, "Authorization", "Bearer "+role+"-key")
+				if i == 0 {
+					first = got
+				}
+				if got.status != 403 || !bytes.Equal(got.body, first.body) {
+					t.Errorf("%s, %s, %v: status %d: %s, and for %v: %s", name, role, answers, got.status, got.body, cases.answers[0], first.body)
+				}
+			}
+		}
+	}
+}
+
+// A name that nobody answers for is a server that is down, and no more.
+func TestANameWithoutAnAnswerIsAServerThatIsDown(t *testing.T) {
+	noLeaks(t)
+	newNameserver(t, map[string][]string{"slow.example.com": {silence}})
+	for _, name := range []string{"slow.example.com", "nosuch.example.com"} {
+		up := newUpstream(t, script(says("Done.")))
+		s := server("s", "http://"+name+":8000/mcp", "timeout: 400ms", "max_retries: 0")
+		g := MustRun(t, site{upstream: up.URL, servers: []string{s}}.yaml())
+		if text, _ := g.post(question).completion(t); text != "Done." {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// secretObject is an entry of the vault as the management API shows it.
+type secretObject struct {
+	Name      string
+	CreatedAt int64 `json:"created_at"`
+	UpdatedAt int64 `json:"updated_at"`
+}
+
+func secretsCommand(p Process) *cobra.Command {
+	var m remote
+	cmd := &cobra.Command{
+		Use:   "secrets",
+		Short: "Store, list and delete the secrets of an org on a running gateway",
+		Long: `Store, list and delete secrets over the management API of a running gateway. A
+header of an MCP server refers to one as "Bearer secret:NAME". The variable
+TURNPIKE_KEY holds a key of the org with the role owner or admin.`,
+		Args: cobra.NoArgs,
+	}
+	m.flags(cmd, p)
+	cmd.AddCommand(setSecret(&m), listSecrets(&m), deleteSecret(&m))
+	return cmd
+}
+
+func setSecret(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set NAME",
+		Short: "Store the secret that stands on standard input, in place of one that is there",
+		Long: `Store a secret: one line of at most 64 KiB, read from standard input, so that it
+stands in no argument and in no history of a shell. The line break at its end
+is left out. Nobody can read it again.`,
+		Example: "  turnpike secrets set gh_token < token.txt",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			value, err := readValue(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			if err := m.call(cmd.Context(), http.MethodPut, secretPath(args[0]), map[string]string{"value": value.Reveal()}, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is stored; refer to it as secret:%s\n", args[0], args[0])
+			return nil
+		},
+	}
+}
+
+// readValue reads a secret without the line break at its end.
+func readValue(in io.Reader) (secret.Value, error) {
+	data, err := io.ReadAll(io.LimitReader(in, secret.MaxSize+3)) // a full-size one, a line break, and one byte to tell
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("standard input: %w", err)
+	}
+	text, cut := strings.CutSuffix(string(data), "\n")
+	if cut {
+		text = strings.TrimSuffix(text, "\r")
+	}
+	v := secret.NewValue(text)
+	if err := v.Check(); err != nil {
+		return secret.Value{}, fmt.Errorf("what stands on standard input %w", err)
+	}
+	return v, nil
+}
+
+func listSecrets(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the names of the org's secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all struct{ Data []secretObject }
+			if err := m.call(cmd.Context(), http.MethodGet, "/api/secrets", nil, &all); err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tCREATED (UTC)\tUPDATED (UTC)")
+			for _, s := range all.Data {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, dateTime(s.CreatedAt), dateTime(s.UpdatedAt))
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func deleteSecret(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a secret; servers that refer to it fail from their next request on",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := m.call(cmd.Context(), http.MethodDelete, secretPath(args[0]), nil, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", args[0])
+			return nil
+		},
+	}
+}
+
+func secretPath(name string) string { return "/api/secrets/" + url.PathEscape(name) }
+
+func dateTime(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.DateTime) }

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// Two master keys, as openssl rand -base64 32 makes them.
+const (
+	masterKey   = "q2pV0S0j5m7J4O0w1hYk3XrT9bZcUeNfGdLa8iQxRzs="
+	previousKey = "n8vK1uYw3cRtB6mZ0sQeXaJ5hLfGdPoI9rTyUiWq2E4="
+)
+
+func TestAReferenceToTheVaultNeedsAMasterKey(t *testing.T) { // K06
+	const off = " needs the vault, which is off; set master_key, or TURNPIKE_MASTER_KEY, to 32 random bytes (openssl rand -base64 32)"
+	const file = "orgs:\n  - id: a\n    mcp_servers:\n      - {name: s, url: http://a, headers: {x-key: 'secret:t'}}\n      - {name: c, command: [x], env: {TOKEN: 'secret:u'}}\n"
+	for name, c := range map[string]struct {
+		file, env, want string
+	}{
+		"without one, every reference is a mistake": {file, "", "t.yaml:4:51: orgs[0].mcp_servers[0].headers.X-Key: secret:t" + off + "\n" +
+			"t.yaml:5:46: orgs[0].mcp_servers[1].env.TOKEN: secret:u" + off},
+		"with one in the file":                       {"master_key: file:/run/key\n" + file, "", ""},
+		"with one in the environment":                {file, "file:/run/key", ""},
+		"a master key that cannot be read is enough": {"master_key: 7\n" + file, "", "t.yaml:1:13: master_key: found a number, want text (put it in quotes)"},
+		"the one before needs the one now":           {"master_key_previous: env:OLD", "", "t.yaml:1:22: master_key_previous: stands without master_key"},
+		"a master key is not in the vault":           {"master_key: secret:k", "", "t.yaml:1:13: master_key: secret:NAME is for headers and variables of an org's servers; want env:NAME or file:PATH"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := func(name string) (string, bool) { return c.env, name == "TURNPIKE_MASTER_KEY" && c.env != "" }
+			got := ""
+			if _, err := Parse("t.yaml", []byte(c.file), env); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheMasterKeyIsLookedUpAndJudgedAtTheStart(t *testing.T) { // K06
+	for name, c := range map[string]struct {
+		file, now, was, want string
+	}{
+		"none is no vault":           {"", "", "", "none"},
+		"one is a vault":             {"master_key: env:NOW", masterKey, "", ""},
+		"two are a vault":            {"master_key: env:NOW\nmaster_key_previous: env:WAS", masterKey, previousKey, ""},
+		"a variable that is not set": {"master_key: env:NONE", "", "", "t.yaml:1:13: master_key: environment variable NONE is not set"},
+		"a word":                     {"master_key: env:NOW", "CANARY hunter2", "", "t.yaml:1:13: master_key: is not base64 or hexadecimal; want 32 random bytes; make one with: openssl rand -base64 32"},
+		"a weak one before":          {"master_key: env:NOW\nmaster_key_previous: env:WAS", masterKey, strings.Repeat("ab", 32), "t.yaml:2:22: master_key_previous: is not random; a key that can be guessed protects nothing; make one with: openssl rand -base64 32"},
+		"the same one twice":         {"master_key: env:NOW\nmaster_key_previous: env:WAS", masterKey, masterKey, "t.yaml:2:22: master_key_previous: is the same as master_key; leave it out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parsed, err := Parse("t.yaml", []byte(c.file), nothing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resolver := secret.NewResolver(func(name string) (string, bool) {
+				v := map[string]string{"NOW": c.now, "WAS": c.was}[name]
+				return v, v != ""
+			})
+			got := ""
+			s, err := parsed.Resolve(t.Context(), resolver)
+			switch {
+			case err != nil:
+				got = err.Error()
+			case s.Vault == nil:
+				got = "none"
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWhatTheVaultHoldsIsNotLookedUpAtTheStart(t *testing.T) { // D18
+	c, err := Parse("t.yaml", []byte("master_key: env:NOW\norgs: [{id: a, mcp_servers: [{name: s, url: 'http://a', headers: {A: 'Bearer secret:missing'}}]}]"), nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver := secret.NewResolver(func(string) (string, bool) { return masterKey, true })
+	if _, err := c.Resolve(t.Context(), resolver); err != nil {
+		t.Errorf("%v", err)
+	}
+}

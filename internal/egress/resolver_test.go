@@ -1,0 +1,164 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A name that answers with an open address and a forbidden one by turns, a
+// thousand times with no time to live: every connection goes to the one, none to
+// the other.
+func TestAFlappingNameNeverLeadsInside(t *testing.T) { // K01, P06
+	const times = 1000
+	outside, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := outside.Addr().(*net.TCPAddr).Port
+	inside, err := net.Listen("tcp", fmt.Sprintf("127.0.0.2:%d", port))
+	if err != nil {
+		_ = outside.Close()
+		t.Skipf("this machine has one loopback address: %v", err)
+	}
+	var reached atomic.Int64
+	served := make(chan error, 1)
+	srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: patience}
+	go func() { served <- srv.Serve(outside) }()
+	accepted := make(chan struct{})
+	go func() {
+		defer close(accepted)
+		for {
+			conn, err := inside.Accept()
+			if err != nil {
+				return
+			}
+			reached.Add(1)
+			_ = conn.Close()
+		}
+	}()
+	var answers [][]string
+	for i := range times {
+		answers = append(answers, one("127.0.0.1", "127.0.0.2")[0][i%2:i%2+1])
+	}
+	e := open(t)
+	e.resolver.(*names).answers["flap.example.com."] = answers
+	for i := range times {
+		want := []string{"", "loopback"}[i%2]
+		if err := get(t, e, fmt.Sprintf("http://flap.example.com:%d/", port)); reasonOf(err) != want || want == "" && err != nil {
+			t.Fatalf("request %d: %v, want reason %q", i, err, want)
+		}
+	}
+	_, _ = srv.Close(), inside.Close()
+	<-accepted
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+	if reached.Load() != 0 {
+		t.Errorf("%d forbidden connections", reached.Load())
+	}
+}
+
+// slow is a resolver that answers after a time, or when it is not waited for.
+type slow time.Duration
+
+func (s slow) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+	select {
+	case <-time.After(time.Duration(s)):
+		return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+	case <-ctx.Done():
+		return nil, &net.DNSError{Err: ctx.Err().Error(), Name: host, IsTimeout: true}
+	}
+}
+
+func TestASlowLookupEnds(t *testing.T) { // 4.1
+	synctest.Test(t, func(t *testing.T) {
+		e := New(DefaultPolicy(), Options{Resolver: slow(time.Hour)})
+		begin := time.Now()
+		_, err := e.dial(t.Context(), "tcp", "a.example.com:443")
+		if took := time.Since(begin); err == nil || reasonOf(err) != "" || took > dialTimeout {
+			t.Errorf("%v after %v", err, took)
+		}
+		begin = time.Now()
+		r := &http.Request{URL: mustParse(t, "http://b.example.com/")}
+		if err := e.refuseRedirect(r, nil); err == nil || reasonOf(err) != "" || time.Since(begin) > dialTimeout {
+			t.Errorf("redirect: %v after %v", err, time.Since(begin))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // one that is late is judged as any other
+		e := New(DefaultPolicy(), Options{Resolver: slow(lookupTimeout - time.Second)})
+		if _, err := e.dial(t.Context(), "tcp", "a.example.com:443"); reasonOf(err) != "private" {
+			t.Errorf("%v, want private", err)
+		}
+	})
+}
+
+// Names of inner networks are refused in the same words whatever the inner
+// resolver says of them, and however long it takes.
+func TestARefusalDoesNotTellWhatTheInnerNetworkKnows(t *testing.T) { // P06
+	const name = "vault.corp"
+	many := strings.Fields(strings.Repeat("10.1.0.1 ", maxAddresses+1))
+	resolvers := map[string]Resolver{
+		"does not exist":              &names{},
+		"has no address":              &names{answers: map[string][][]string{name + ".": one()}},
+		"lies outside the allow-list": &names{answers: map[string][][]string{name + ".": one("10.2.0.1")}},
+		"lies half outside":           &names{answers: map[string][][]string{name + ".": one("10.1.0.1", "10.2.0.1")}},
+		"is public":                   &names{answers: map[string][][]string{name + ".": one("8.8.8.8")}},
+		"is the metadata service":     &names{answers: map[string][][]string{name + ".": one("169.254.169.254")}},
+		"has too many addresses":      &names{answers: map[string][][]string{name + ".": one(many...)}},
+		"is never answered":           slow(time.Hour),
+	}
+	for what, resolver := range resolvers {
+		synctest.Test(t, func(t *testing.T) {
+			p := DefaultPolicy()
+			p.Allowlist = prefixes("10.1.0.0/16")
+			e := New(p, Options{Resolver: resolver})
+			_, err := e.dial(t.Context(), "tcp", name+":80")
+			if want := "ssrf_blocked:internal_name:" + name; err == nil || err.Error() != want {
+				t.Errorf("a name that %s: %v, want %s", what, err, want)
+			}
+		})
+	}
+}
+
+// A public name that leads inside is refused with the class of the address, and
+// the words depend on nothing else.
+func TestAPublicNameThatLeadsInsideIsRefusedByClass(t *testing.T) { // P06
+	e := New(DefaultPolicy(), Options{Resolver: &names{answers: map[string][][]string{
+		"a.example.com.": one("10.0.0.1"), "b.example.com.": one("8.8.8.8", "10.0.0.1"), "c.example.com.": one("::ffff:10.0.0.1"),
+	}}})
+	for _, host := range []string{"a", "b", "c"} {
+		_, err := e.addresses(t.Context(), host+".example.com")
+		if want := "ssrf_blocked:private:10.0.0.1"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", host, err, want)
+		}
+	}
+}
+
+func TestResolveSaysWhatWouldBeDialled(t *testing.T) {
+	e := New(DefaultPolicy(), Options{Resolver: &names{answers: map[string][][]string{
+		"a.example.com.": one("8.8.8.8", "2606:4700:4700::1111"), "in.example.com.": one("192.168.0.1"),
+	}}})
+	for url, want := range map[string]string{
+		"https://a.example.com/": "[8.8.8.8 2606:4700:4700::1111]", "https://8.8.4.4/": "[8.8.4.4]",
+		"https://in.example.com/": "private", "https://redis/": "single_label", "https://a.example.com:22/": "port",
+		"https://nosuch.example.com/": "",
+	} {
+		addrs, err := e.Resolve(t.Context(), url)
+		got := reasonOf(err)
+		if err == nil {
+			got = fmt.Sprint(addrs)
+		}
+		if got != want || want == "" && err == nil {
+			t.Errorf("%s: %s (%v), want %s", url, got, err, want)
+		}
+	}
+}

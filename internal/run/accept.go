@@ -1,0 +1,100 @@
+package run
+
+import (
+	"errors"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// slotRetry is how long a caller is asked to wait for a slot: runs are over
+// within their deadline.
+const slotRetry = 60 * time.Second
+
+// storeRetry is how long a caller is asked to wait for a store that cannot be
+// written.
+const storeRetry = 5 * time.Second
+
+// accept opens the journal with what was asked for.
+func (d *drive) accept() error {
+	body := d.accepted()
+	if body.Raw {
+		return d.append(nil, body)
+	}
+	items, err := d.splice(d.req.Items)
+	if err != nil {
+		return err
+	}
+	batch := Batch{Rows: d.store("input", items), Opening: &Opening{Slots: d.req.Concurrency, Key: d.req.Key}}
+	if d.req.Grade == loop.Durable {
+		body.RequestRef = requestRef
+		batch.Rows = append(batch.Rows, d.requestRows()...)
+	}
+	crash.At("C1")
+	input := loop.InputAdded{ItemsRef: "input", By: "client", Cut: len(d.full) > 0, Bytes: textBytes(items)}
+	if err := d.commit(batch, body, input); err != nil {
+		return d.refused(err)
+	}
+	crash.At("C2")
+	d.confirm(d)
+	d.emit(event.Started{RunID: d.lease.RunID, Model: d.req.Model, At: time.UnixMilli(d.state.At)})
+	return nil
+}
+
+func (d *drive) accepted() loop.Accepted {
+	req := d.req
+	body := loop.Accepted{
+		RunID: d.lease.RunID, Org: req.Org, Principal: req.Principal, Surface: req.Surface, Grade: req.Grade,
+		Raw: req.Raw != nil, Model: req.Model, Limits: req.Limits, Parallelism: req.Parallelism,
+		AbortOnTool: req.AbortOnTool, Guard: req.Guard, MaxTokens: req.MaxTokens, Budgets: req.Budgets,
+	}
+	for _, t := range req.Targets {
+		body.Targets = append(body.Targets, loop.Target{Provider: t.Provider, Model: t.Name})
+	}
+	return body
+}
+
+// refused says in words for the caller why a run was not accepted.
+func (d *drive) refused(err error) error {
+	var known *Submitted
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, ErrNoSlot): // B07
+		refused := fault.New(fault.Limited, "concurrency_limit",
+			"the org is at its limit of %d runs at a time; try again later", d.req.Concurrency)
+		refused.RetryAfter = slotRetry
+		return refused
+	}
+	d.unsure = true
+	return err
+}
+
+// unavailable is what a caller is told while the store takes no writes.
+func unavailable(err error) error {
+	refused := fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot record runs at the moment; try again later")
+	refused.RetryAfter, refused.Err = storeRetry, err
+	return refused
+}
+
+// textBytes is how much there is to read in the items.
+func textBytes(items []item.Item) int64 {
+	n := 0
+	for _, it := range items {
+		n += len(it.Native.JSON)
+		if it.Native.JSON != nil {
+			continue
+		}
+		for _, p := range it.Parts {
+			n += len(p.Text)
+		}
+		for _, c := range it.Calls {
+			n += len(c.Name) + len(c.Arguments)
+		}
+	}
+	return int64(n)
+}

@@ -1,0 +1,543 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// town is a store that several gateways share, with a model and tools.
+type town struct {
+	journal   memory.Journal
+	handovers memory.Handovers
+	think     func(ctx context.Context, transcript []item.Item) (*model.Turn, error)
+
+	mu    sync.Mutex
+	tools map[string]func(context.Context, tool.Call) (tool.Result, error)
+	calls []tool.Call // in the order in which they arrived
+}
+
+// gateway is one process. Its runs go on until the test stops it.
+func (w *town) gateway(t *testing.T) *run.Runner {
+	t.Helper()
+	c := catalog.New(catalog.Options{})
+	r := run.New(run.Options{
+		Catalog: c, Journal: &w.journal, Handovers: &w.handovers, Leases: &w.journal, Archive: &w.journal, Resources: w,
+		Jitter: func(time.Duration) time.Duration { return 0 },
+	})
+	t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.Stop(now, 0)
+		c.Close()
+	})
+	return r
+}
+
+// For implements run.Resources.
+func (w *town) For(context.Context, *loop.Accepted) ([]run.Target, []catalog.Server, error) {
+	return []run.Target{{Provider: "up", Name: "m", Model: w}}, []catalog.Server{{Name: "s", Source: w}}, nil
+}
+
+// Stream implements model.Model.
+func (w *town) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
+	turn, err := w.think(ctx, req.Items)
+	if turn != nil && turn.Item.Text() != "" {
+		if err := emit(model.Delta{Text: turn.Item.Text()}); err != nil {
+			return nil, err
+		}
+	}
+	return turn, err
+}
+
+// List implements tool.Source.
+func (w *town) List(context.Context) ([]tool.Tool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []tool.Tool
+	for name := range w.tools {
+		out = append(out, booth{w, name})
+	}
+	return out, nil
+}
+
+// booth is one of the tools: what its name begins with is its class.
+type booth struct {
+	town *town
+	name string
+}
+
+func (b booth) Definition() tool.Definition {
+	return tool.Definition{Name: b.name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+}
+
+func (b booth) Class() tool.Class {
+	class, _, _ := strings.Cut(b.name, "_")
+	return tool.Class(class)
+}
+
+func (b booth) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
+	b.town.mu.Lock()
+	b.town.calls = append(b.town.calls, c)
+	work := b.town.tools[b.name]
+	b.town.mu.Unlock()
+	return work(ctx, c)
+}
+
+func (w *town) made() []tool.Call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// wants is a request with a key.
+func (w *town) wants(principal, key, hash string) *run.Request {
+	targets, servers, _ := w.For(context.Background(), nil)
+	return &run.Request{
+		Org: "o", Principal: principal, Surface: "test", Grade: loop.Durable, Model: "m", Targets: targets, Servers: servers,
+		Key:   &run.SubmitKey{Principal: principal, Key: key, Hash: hash},
+		Items: []item.Item{item.NewText(item.User, "go")}, Limits: budget.Limits{}.Clamp(budget.MaxRounds),
+		Concurrency: 16, Parallelism: loop.Parallel, ResultMaxBytes: 1 << 16,
+	}
+}
+
+func says(text string) *model.Turn {
+	return &model.Turn{Item: item.NewText(item.Assistant, text), Stop: model.StopEnd, Usage: model.Usage{Input: 10, Output: 5}}
+}
+
+func asks(names ...string) *model.Turn {
+	turn := &model.Turn{Item: item.Item{Role: item.Assistant}, Stop: model.StopCalls, Usage: model.Usage{Input: 10, Output: 5}}
+	for i, name := range names {
+		c := item.Call{ID: fmt.Sprint("p", i), Name: name, Arguments: "{}"}
+		turn.Calls = append(turn.Calls, model.Call{Call: c, Complete: true})
+		turn.Item.Calls = append(turn.Item.Calls, c)
+	}
+	return turn
+}
+
+func results(transcript []item.Item) []string {
+	var out []string
+	for _, it := range transcript {
+		if it.Role == item.Tool {
+			out = append(out, it.Text())
+		}
+	}
+	return out
+}
+
+// script asks for the named tools, then says what they have answered.
+func script(names ...string) func(context.Context, []item.Item) (*model.Turn, error) {
+	return func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+		if got := results(transcript); got != nil {
+			return says(strings.Join(got, " ")), nil
+		}
+		return asks(names...), nil
+	}
+}
+
+// diary is a Sink.
+type diary struct {
+	mu     sync.Mutex
+	events []event.Event
+}
+
+func (d *diary) Emit(e event.Event) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, e)
+	return nil
+}
+
+// said returns the text of the last round and how the run ended.
+func (d *diary) said() (text string, end event.Finished) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.events {
+		switch e := e.(type) {
+		case event.RoundStarted:
+			text = ""
+		case event.TextDelta:
+			text += e.Text
+		case event.Finished:
+			end = e
+		}
+	}
+	return text, end
+}
+
+func refusal(t *testing.T, err error, want string) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Reason != want {
+		t.Fatalf("got %v, want the reason %s", err, want)
+	}
+	return f
+}
+
+// P24: one request, one run.
+func TestARequestThatIsRepeatedGetsTheRunThatItHas(t *testing.T) {
+	w := &town{think: script("once_pay"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+		"once_pay": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("paid"), nil },
+	}}
+	r := w.gateway(t)
+	var first, second diary
+	for _, d := range []*diary{&first, &second} {
+		if err := r.Run(t.Context(), w.wants("p", "k", "h"), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, aEnd := first.said()
+	b, bEnd := second.said()
+	if a != "paid" || b != a || aEnd.Usage != bEnd.Usage || aEnd.Reason != bEnd.Reason || len(w.made()) != 1 {
+		t.Errorf("%q %+v, then %q %+v; %d calls", a, aEnd, b, bEnd, len(w.made()))
+	}
+	if a, b := first.events[0].(event.Started), second.events[0].(event.Started); a.RunID != b.RunID || !a.At.Equal(b.At) {
+		t.Errorf("%+v, then %+v", a, b)
+	}
+	_ = refusal(t, r.Run(t.Context(), w.wants("p", "k", "other"), &diary{}), "idempotency_key_reused")
+	if err := r.Run(t.Context(), w.wants("somebody else", "k", "other"), &diary{}); err != nil {
+		t.Error(err)
+	}
+	if len(w.made()) != 2 {
+		t.Errorf("%d calls: another principal's key is another key", len(w.made()))
+	}
+}
+
+func TestARunUnderWayIsFollowedByThoseWhoMay(t *testing.T) { // P24
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("read_slowly"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+			"read_slowly": func(ctx context.Context, _ tool.Call) (tool.Result, error) {
+				time.Sleep(10 * time.Second)
+				return tool.Text("read"), nil
+			},
+		}}
+		r := w.gateway(t)
+		leaving, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		if err := r.Run(leaving, w.wants("p", "k", "h"), &diary{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the caller left, and was told %v", err)
+		}
+		f := refusal(t, r.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "run_in_progress")
+		if f.Code != fault.Conflict || f.RetryAfter <= 0 {
+			t.Errorf("%+v", f)
+		}
+		stream := w.wants("p", "k", "h")
+		stream.Attach = true
+		var d diary
+		if err := r.Run(t.Context(), stream, &d); err != nil {
+			t.Fatal(err)
+		}
+		text, end := d.said()
+		if text != "read" || end.Reason != event.Complete || len(w.made()) != 1 {
+			t.Errorf("%q %+v, %d calls", text, end, len(w.made()))
+		}
+		if _, ok := d.events[0].(event.Started); !ok {
+			t.Errorf("a follower is told everything from the beginning, not from %T", d.events[0])
+		}
+	})
+}
+
+// P01: the owner stops renewing its lease in the middle of a turn's calls; the
+// next one goes on. Reading and keyed calls are made again, with the same key;
+// the others are not, and the model is told.
+func TestAnotherGatewayGoesOnWithARunWhoseOwnerIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("read_a", "keyed_b", "once_c")}
+		hangs := func(ctx context.Context, c tool.Call) (tool.Result, error) {
+			if c.Attempt == 1 {
+				<-ctx.Done()
+				return tool.Result{}, context.Cause(ctx)
+			}
+			return tool.Text("done"), nil
+		}
+		w.tools = map[string]func(context.Context, tool.Call) (tool.Result, error){"read_a": hangs, "keyed_b": hangs, "once_c": hangs}
+		first, second := w.gateway(t), w.gateway(t)
+		leaving, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		_ = first.Run(leaving, w.wants("p", "k", "h"), &diary{}) // it was never started: it renews nothing
+		time.Sleep(run.LeaseTTL)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stream := w.wants("p", "k", "h")
+		stream.Attach = true
+		var d diary
+		if err := second.Run(t.Context(), stream, &d); err != nil {
+			t.Fatal(err)
+		}
+		text, end := d.said()
+		if !strings.HasPrefix(text, "done done outcome_unknown") || end.Reason != event.Complete {
+			t.Errorf("%q %+v", text, end)
+		}
+		keys := map[string]int{}
+		for _, c := range w.made() {
+			if c.Class == tool.Keyed {
+				keys[c.IdempotencyKey]++
+			}
+		}
+		if len(w.made()) != 5 || len(keys) != 1 {
+			t.Errorf("%d calls, keys %v", len(w.made()), keys)
+		}
+	})
+}
+
+// P01 O05: what cannot be gone on with is lost, and says so; its slot is free.
+func TestALightRunEndsWithItsOwner(t *testing.T) { // B07
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: func(ctx context.Context, _ []item.Item) (*model.Turn, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}}
+		first, second := w.gateway(t), w.gateway(t)
+		light := w.wants("p", "", "")
+		light.Grade, light.Key, light.Concurrency = loop.Light, nil, 1
+		go func() { _ = first.Run(t.Context(), light, &diary{}) }()
+		synctest.Wait()
+		again := *light
+		f := refusal(t, second.Run(t.Context(), &again, &diary{}), "concurrency_limit")
+		if f.RetryAfter != 60*time.Second {
+			t.Errorf("%+v", f)
+		}
+		time.Sleep(run.LeaseTTL)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		runs, err := w.journal.Runs(t.Context(), "o", "", 10)
+		if err != nil || len(runs) != 1 || runs[0].Reason != event.Lost {
+			t.Errorf("%+v %v", runs, err)
+		}
+		w.think = script()
+		if err := second.Run(t.Context(), &again, &diary{}); err != nil {
+			t.Errorf("the slot is free: %v", err)
+		}
+	})
+}
+
+func TestACancelledRunEndsAtOnceAndAccountsForItsCalls(t *testing.T) { // P01
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("once_c"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+			"once_c": func(ctx context.Context, _ tool.Call) (tool.Result, error) {
+				<-ctx.Done()
+				return tool.Result{}, context.Cause(ctx)
+			},
+		}}
+		r := w.gateway(t)
+		var d diary
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(t.Context(), w.wants("p", "k", "h"), &d) }()
+		synctest.Wait()
+		runID := d.events[0].(event.Started).RunID
+		if err := r.Cancel(t.Context(), "o", runID, "admin"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		story, err := w.journal.Load(t.Context(), "o", runID)
+		if err != nil || story.Summary.Reason != event.Cancelled {
+			t.Fatalf("%+v %v", story.Summary, err)
+		}
+		if done, ok := story.Facts[len(story.Facts)-2].Body.(loop.CallDone); !ok || done.Outcome != loop.Unknown {
+			t.Errorf("%+v", story.Facts[len(story.Facts)-2])
+		}
+		_ = refusal(t, r.Cancel(t.Context(), "o", runID, "admin"), "run_finished")
+		if err := r.Cancel(t.Context(), "other", runID, "admin"); err == nil || errors.As(err, new(*fault.Error)) {
+			t.Errorf("another org's run is one that is not there, not %v", err)
+		}
+	})
+}
+
+// O05: durable runs are left to the next process, light ones get their time.
+func TestAGatewayThatStopsHandsItsRunsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+			"read_on": func(context.Context, tool.Call) (tool.Result, error) {
+				time.Sleep(2 * time.Second)
+				return tool.Text("more"), nil
+			},
+		}}
+		w.think = func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+			time.Sleep(2 * time.Second)
+			if len(results(transcript)) == 8 {
+				return says("read"), nil
+			}
+			turn := asks("read_on")
+			turn.Item.Calls[0].Arguments = fmt.Sprintf(`{"page":%d}`, len(results(transcript)))
+			turn.Calls[0].Arguments = turn.Item.Calls[0].Arguments
+			return turn, nil
+		}
+		first := w.gateway(t)
+		if err := first.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- first.Run(t.Context(), w.wants("p", "k", "h"), &diary{}) }()
+		synctest.Wait()
+		hard, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		begin := time.Now()
+		first.Stop(hard, 5*time.Second)
+		if took := time.Since(begin); took > 8*time.Second {
+			t.Errorf("stopping took %v: the next fact was nearer", took)
+		}
+		f := refusal(t, <-ended, "run_handed_over")
+		if f.Code != fault.Unavailable || f.RetryAfter <= 0 {
+			t.Errorf("%+v", f)
+		}
+		_ = refusal(t, first.Run(t.Context(), w.wants("p", "k2", "h"), &diary{}), "stopping")
+		second := w.gateway(t)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stream := w.wants("p", "k", "h")
+		stream.Attach = true
+		var d diary
+		if err := second.Run(t.Context(), stream, &d); err != nil {
+			t.Fatal(err)
+		}
+		if text, end := d.said(); text != "read" || end.Rounds != 9 || len(w.made()) != 8 {
+			t.Errorf("%q %+v, %d calls", text, end, len(w.made()))
+		}
+	})
+}
+
+// A model call sets the most that it may cost aside; what nobody counted is paid
+// in full.
+func TestASharedBudgetIsNeverOverspent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) {
+			time.Sleep(time.Second)
+			turn := says("yes")
+			turn.Usage = model.Usage{Input: 1, Output: 9}
+			return turn, nil
+		}}
+		r := w.gateway(t)
+		pot := []budget.Shared{{Scope: "pot", Limit: budget.Amount{Tokens: 100}}}
+		var wg sync.WaitGroup
+		outcomes := make([]event.Reason, 8)
+		for i := range outcomes {
+			wg.Go(func() {
+				req := w.wants("p", fmt.Sprint(i), "h")
+				req.Budgets, req.MaxTokens = pot, 30 // 31 with the prompt: three fit
+				var d diary
+				if err := r.Run(t.Context(), req, &d); err != nil {
+					t.Error(err)
+				}
+				_, end := d.said()
+				outcomes[i] = end.Reason
+			})
+		}
+		wg.Wait()
+		slices.Sort(outcomes)
+		if got := fmt.Sprint(outcomes); got != "[complete complete complete tokens tokens tokens tokens tokens]" {
+			t.Error(got)
+		}
+		if used, err := w.journal.Used(t.Context(), "o", "pot"); err != nil || used != (run.Used{Spent: budget.Amount{Tokens: 30}}) {
+			t.Errorf("%+v %v", used, err)
+		}
+	})
+}
+
+// C19: what a call has done stays done, whatever becomes of the next one.
+func TestACallThatFailsTakesNothingBack(t *testing.T) {
+	w := &town{think: func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+		return asks("once_a", "once_b"), nil
+	}}
+	w.tools = map[string]func(context.Context, tool.Call) (tool.Result, error){
+		"once_a": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("written"), nil },
+		"once_b": func(context.Context, tool.Call) (tool.Result, error) { return tool.Error("no"), nil },
+	}
+	req := w.wants("p", "k", "h")
+	req.Parallelism, req.AbortOnTool = loop.Serial, true
+	var d diary
+	if err := w.gateway(t).Run(t.Context(), req, &d); err != nil {
+		t.Fatal(err)
+	}
+	_, end := d.said()
+	story, err := w.journal.Load(t.Context(), "o", d.events[0].(event.Started).RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes := map[loop.CallKey]loop.Outcome{}
+	for _, f := range story.Facts {
+		if done, ok := f.Body.(loop.CallDone); ok {
+			outcomes[done.Key] = done.Outcome
+		}
+	}
+	if end.Reason != event.ToolAbort || !end.SideEffects || outcomes["0.0"] != loop.OK || outcomes["0.1"] != loop.Error || len(w.made()) != 2 {
+		t.Errorf("%+v, outcomes %v, %d calls", end, outcomes, len(w.made()))
+	}
+}
+
+// B06: a run has one end, and so one row.
+func TestARunThatUsesABudgetUpLeavesOneAuditRow(t *testing.T) {
+	w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return asks("read_on"), nil }, tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+		"read_on": func(_ context.Context, c tool.Call) (tool.Result, error) { return tool.Text(c.Key), nil },
+	}}
+	req := w.wants("p", "k", "h")
+	req.Limits.Rounds = 2
+	var d diary
+	if err := w.gateway(t).Run(t.Context(), req, &d); err != nil {
+		t.Fatal(err)
+	}
+	_, end := d.said()
+	rows, err := w.journal.Audited(t.Context(), "o", d.events[0].(event.Started).RunID)
+	if err != nil || end.Reason != event.MaxRounds || len(rows) != 1 || rows[0].Kind != run.AuditBudgetExhausted || !strings.Contains(string(rows[0].Body), `"max_rounds"`) {
+		t.Errorf("%+v, rows %+v, %v", end, rows, err)
+	}
+}
+
+// A tool that has changed while nobody performed the run is not executed.
+func TestATakenOverRunKeepsTheToolsThatItBeganWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: func(ctx context.Context, transcript []item.Item) (*model.Turn, error) {
+			if got := results(transcript); got != nil {
+				return says(got[0]), nil
+			}
+			return asks("read_a"), nil
+		}}
+		w.tools = map[string]func(context.Context, tool.Call) (tool.Result, error){"read_a": func(ctx context.Context, _ tool.Call) (tool.Result, error) {
+			<-ctx.Done()
+			return tool.Result{}, context.Cause(ctx)
+		}}
+		first, second := w.gateway(t), w.gateway(t)
+		leaving, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		_ = first.Run(leaving, w.wants("p", "k", "h"), &diary{})
+		w.mu.Lock()
+		w.tools = map[string]func(context.Context, tool.Call) (tool.Result, error){"read_b": nil}
+		w.mu.Unlock()
+		time.Sleep(run.LeaseTTL)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stream := w.wants("p", "k", "h")
+		stream.Attach = true
+		var d diary
+		if err := second.Run(t.Context(), stream, &d); err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := d.said(); !strings.Contains(text, "gone, or has changed since") {
+			t.Error(text)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+type budgetKey struct{ org, scope string }
+
+type holdKey struct{ id, scope string }
+
+// charge is what a batch does to the budgets of its org and the holds of its
+// run.
+type charge struct {
+	budgets map[budgetKey]run.Used // as they will be
+	settled map[holdKey]bool
+	holds   map[holdKey]budget.Amount
+}
+
+// Used implements run.Archive.
+func (j *Journal) Used(_ context.Context, orgID, scope string) (run.Used, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.budgets[budgetKey{orgID, scope}], nil
+}
+
+// plan says what the batch charges: what is settled first, so that its room can
+// be set aside anew.
+func (j *Journal) plan(key runKey, r *record, b run.Batch) (charge, error) {
+	c := charge{budgets: map[budgetKey]run.Used{}, settled: map[holdKey]bool{}, holds: map[holdKey]budget.Amount{}}
+	used := func(scope string) (budgetKey, run.Used) {
+		k := budgetKey{key.org, scope}
+		if u, ok := c.budgets[k]; ok {
+			return k, u
+		}
+		return k, j.budgets[k]
+	}
+	for _, s := range b.Settled {
+		for h, held := range r.holds {
+			if h.id == s.ID && !c.settled[h] {
+				k, u := used(h.scope)
+				c.budgets[k] = run.Used{Spent: u.Spent.Add(s.Amount), Held: u.Held.Sub(held)}
+				c.settled[h] = true
+			}
+		}
+	}
+	for _, h := range b.Holds {
+		k, u := used(h.Budget.Scope)
+		if !h.Budget.Fits(u.Spent.Add(u.Held), h.Amount) {
+			return c, &run.OverBudget{Scope: h.Budget.Scope}
+		}
+		id := holdKey{h.ID, h.Budget.Scope}
+		_, twice := c.holds[id]
+		if _, open := r.holds[id]; twice || open && !c.settled[id] {
+			return c, fmt.Errorf("hold %s in budget %s: %w", h.ID, h.Budget.Scope, org.ErrExists)
+		}
+		c.holds[id] = h.Amount
+		c.budgets[k] = run.Used{Spent: u.Spent, Held: u.Held.Add(h.Amount)}
+	}
+	return c, nil
+}
+
+// charge does what was planned.
+func (j *Journal) charge(r *record, c charge) {
+	for k, u := range c.budgets {
+		j.use(k, u)
+	}
+	for h := range c.settled {
+		delete(r.holds, h)
+	}
+	for h, amount := range c.holds {
+		r.holds[h] = amount
+	}
+}
+
+// settleAll charges what is still set aside for the run at its full amount.
+func (j *Journal) settleAll(orgID string, r *record) {
+	for h, amount := range r.holds {
+		k := budgetKey{orgID, h.scope}
+		u := j.budgets[k]
+		j.use(k, run.Used{Spent: u.Spent.Add(amount), Held: u.Held.Sub(amount)})
+	}
+	clear(r.holds)
+}
+
+func (j *Journal) use(k budgetKey, u run.Used) {
+	if j.budgets == nil {
+		j.budgets = map[budgetKey]run.Used{}
+	}
+	j.budgets[k] = u
+}

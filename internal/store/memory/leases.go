@@ -1,0 +1,144 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// hand settles what becomes of the run's lease after a batch. A writer without
+// one leaves it as it is, unless he wakes the run: it is there to be claimed.
+func (r *record) hand(lease run.Lease, was run.Status, now time.Time) {
+	r.epoch = max(r.epoch, lease.Epoch)
+	switch {
+	case r.summary.Status != run.Running, lease.Epoch == 0 && was != run.Running:
+		r.owner, r.until = "", 0
+	case lease.Epoch > 0:
+		r.owner, r.until = lease.Owner, ends(now)
+	}
+}
+
+// ends returns when a lease ends that is given or extended now.
+func ends(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
+
+// live reports whether somebody has the lease.
+func (r *record) live(now time.Time) bool {
+	return r.summary.Status == run.Running && r.until > now.UnixMilli()
+}
+
+func (r *record) lease() run.Lease {
+	return run.Lease{Org: r.summary.Org, RunID: r.summary.RunID, Epoch: r.epoch, Owner: r.owner}
+}
+
+// mayOpen judges the terms of an opening, the key first: a repeated request gets
+// the run that it has, also when the org has no slot left.
+func (j *Journal) mayOpen(orgID string, o run.Opening) error {
+	now := j.now()
+	if o.Key != nil {
+		if s := j.keys.find(orgID, *o.Key, now); s != nil {
+			return s
+		}
+	}
+	if o.Slots > 0 && j.liveRuns(orgID, now) >= o.Slots {
+		return run.ErrNoSlot
+	}
+	return nil
+}
+
+// liveRuns counts the org's runs that somebody has the lease of.
+func (j *Journal) liveRuns(orgID string, now time.Time) int {
+	n := 0
+	for key, r := range j.runs {
+		if key.org == orgID && r.live(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// Claim implements run.Leases. The orgs' turn goes on from the org that was
+// given a lease last, also with the next Claim.
+func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.now()
+	var leases []run.Lease
+	for _, r := range j.turns(now) {
+		if len(leases) >= limit {
+			break
+		}
+		j.settleAll(r.summary.Org, r)
+		r.epoch, r.owner, r.until = r.epoch+1, owner, ends(now)
+		j.turn = r.summary.Org
+		leases = append(leases, r.lease())
+	}
+	return leases, nil
+}
+
+// turns returns the runs that nobody has, in the order in which they are
+// claimed: the oldest of each org, then the second oldest, each time beginning
+// with the org after the last one.
+func (j *Journal) turns(now time.Time) []*record {
+	var free []*record
+	for _, r := range j.runs {
+		if r.summary.Status == run.Running && !r.live(now) {
+			free = append(free, r)
+		}
+	}
+	slices.SortFunc(free, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.summary.CreatedAt, b.summary.CreatedAt), strings.Compare(a.summary.RunID, b.summary.RunID))
+	})
+	place, seen := map[*record]int{}, map[string]int{}
+	for _, r := range free {
+		place[r] = seen[r.summary.Org]
+		seen[r.summary.Org]++
+	}
+	slices.SortFunc(free, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(place[a], place[b]), j.compareTurn(a.summary.Org, b.summary.Org))
+	})
+	return free
+}
+
+// compareTurn says which of two orgs is sooner: the first after the last one.
+func (j *Journal) compareTurn(a, b string) int {
+	switch aNext, bNext := a > j.turn, b > j.turn; {
+	case aNext && !bNext:
+		return -1
+	case bNext && !aNext:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+// Renew implements run.Leases.
+func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	until := ends(j.now())
+	var leases []run.Lease
+	for _, r := range j.runs {
+		if owner != "" && r.owner == owner && r.summary.Status == run.Running {
+			r.until = until
+			leases = append(leases, r.lease())
+		}
+	}
+	return leases, nil
+}
+
+// Release implements run.Leases.
+func (j *Journal) Release(_ context.Context, lease run.Lease) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
+	if ok && r.epoch == lease.Epoch && r.owner == lease.Owner {
+		r.owner, r.until = "", 0
+	}
+	return nil
+}
+
+// Probe implements run.Leases: there is always room.
+func (j *Journal) Probe(context.Context) error { return nil }

@@ -1,0 +1,77 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// Secrets implements org.Store.
+func (o *Orgs) Secrets(_ context.Context, orgID string) ([]org.Secret, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, ok := o.orgs[orgID]
+	if !ok {
+		return nil, nil
+	}
+	out := slices.Clone(r.secrets)
+	for i := range out {
+		out[i].Sealed = nil
+	}
+	return out, nil
+}
+
+// Secret implements org.Store.
+func (o *Orgs) Secret(_ context.Context, orgID, name string) (org.Secret, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r, ok := o.orgs[orgID]; ok {
+		if i, found := r.secret(name); found {
+			s := r.secrets[i]
+			s.Sealed = bytes.Clone(s.Sealed)
+			return s, nil
+		}
+	}
+	return org.Secret{}, fmt.Errorf("secret %s: %w", name, org.ErrNotFound)
+}
+
+// PutSecret implements org.Store.
+func (o *Orgs) PutSecret(_ context.Context, s org.Secret) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, err := o.find(s.Org)
+	if err != nil {
+		return fmt.Errorf("secret %s: %w", s.Name, err)
+	}
+	s.Sealed = bytes.Clone(s.Sealed)
+	i, found := r.secret(s.Name)
+	if !found {
+		r.secrets = slices.Insert(r.secrets, i, s)
+		return nil
+	}
+	s.CreatedAt = r.secrets[i].CreatedAt
+	r.secrets[i] = s
+	return nil
+}
+
+// DeleteSecret implements org.Store.
+func (o *Orgs) DeleteSecret(_ context.Context, orgID, name string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r, ok := o.orgs[orgID]; ok {
+		if i, found := r.secret(name); found {
+			r.secrets = slices.Delete(r.secrets, i, i+1)
+			return nil
+		}
+	}
+	return fmt.Errorf("secret %s: %w", name, org.ErrNotFound)
+}
+
+// secret returns where a secret is, or belongs.
+func (r *orgRecord) secret(name string) (int, bool) {
+	return slices.BinarySearchFunc(r.secrets, name, func(s org.Secret, name string) int { return strings.Compare(s.Name, name) })
+}

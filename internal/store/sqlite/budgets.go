@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+const usedColumns = `spent_tokens, spent_nano_usd, held_tokens, held_nano_usd`
+
+// Used implements run.Archive.
+func (r *Reader) Used(ctx context.Context, orgID, scope string) (run.Used, error) {
+	used, err := scanUsed(r.db.QueryRowContext(ctx, `SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, orgID, scope))
+	if errors.Is(err, sql.ErrNoRows) {
+		return run.Used{}, nil
+	}
+	return used, wrap("read a budget", err)
+}
+
+func scanUsed(row scanner) (run.Used, error) {
+	var u run.Used
+	err := row.Scan(&u.Spent.Tokens, &u.Spent.NanoUSD, &u.Held.Tokens, &u.Held.NanoUSD)
+	return u, err
+}
+
+// charge settles what is known now, sets aside what comes next, and leaves
+// nothing set aside for a run that has ended.
+func (b batch) charge(t *tx, c change) error {
+	for _, s := range b.settled {
+		if err := b.settle(t, s); err != nil {
+			return err
+		}
+	}
+	for _, h := range b.holds {
+		if err := b.hold(t, c.lease.Epoch, h); err != nil {
+			return err
+		}
+	}
+	if c.to.Status == run.Done && c.held {
+		return t.settleAll(b.key)
+	}
+	return nil
+}
+
+func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
+	var used run.Used
+	err := t.get(`SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, []any{b.key.org, h.Budget.Scope},
+		&used.Spent.Tokens, &used.Spent.NanoUSD, &used.Held.Tokens, &used.Held.NanoUSD)
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return err
+	case !h.Budget.Fits(used.Spent.Add(used.Held), h.Amount):
+		return &run.OverBudget{Scope: h.Budget.Scope}
+	}
+	_, err = t.exec(`INSERT INTO budgets (org, scope, spent_tokens, spent_nano_usd, held_tokens, held_nano_usd) VALUES (?, ?, 0, 0, ?, ?)
+		ON CONFLICT DO UPDATE SET held_tokens = held_tokens + excluded.held_tokens, held_nano_usd = held_nano_usd + excluded.held_nano_usd`,
+		b.key.org, h.Budget.Scope, h.Amount.Tokens, h.Amount.NanoUSD)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`INSERT INTO holds (org, run_id, id, scope, tokens, nano_usd, epoch) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		b.key.org, b.key.run, h.ID, h.Budget.Scope, h.Amount.Tokens, h.Amount.NanoUSD, epoch)
+	if taken(err) {
+		return fmt.Errorf("hold %s in budget %s: %w", h.ID, h.Budget.Scope, org.ErrExists)
+	}
+	return err
+}
+
+// settle charges what a model call has cost, which may be more than was set
+// aside for it.
+func (b batch) settle(t *tx, s run.Settled) error {
+	_, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + ?4, spent_nano_usd = spent_nano_usd + ?5,
+			held_tokens = held_tokens - h.tokens, held_nano_usd = held_nano_usd - h.nano_usd
+		FROM holds h WHERE h.org = ?1 AND h.run_id = ?2 AND h.id = ?3 AND budgets.org = h.org AND budgets.scope = h.scope`,
+		b.key.org, b.key.run, s.ID, s.Amount.Tokens, s.Amount.NanoUSD)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`DELETE FROM holds WHERE org = ? AND run_id = ? AND id = ?`, b.key.org, b.key.run, s.ID)
+	return err
+}
+
+// settleAll charges what is still set aside for the run at its full amount.
+func (t *tx) settleAll(key runKey) error {
+	n, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + h.tokens, spent_nano_usd = spent_nano_usd + h.nano_usd,
+			held_tokens = held_tokens - h.tokens, held_nano_usd = held_nano_usd - h.nano_usd
+		FROM (SELECT scope, sum(tokens) AS tokens, sum(nano_usd) AS nano_usd FROM holds WHERE org = ?1 AND run_id = ?2 GROUP BY scope) h
+		WHERE budgets.org = ?1 AND budgets.scope = h.scope`, key.org, key.run)
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = t.exec(`DELETE FROM holds WHERE org = ? AND run_id = ?`, key.org, key.run)
+	return err
+}

@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// change is what a batch does to the head of its run.
+type change struct {
+	lease    run.Lease
+	from, to run.Summary
+	seq      int64 // of the last fact, before
+	next     int64 // and after
+	at       int64
+	now      time.Time
+	held     bool // something may be set aside for the run
+}
+
+// change returns what the batch does to a locked head.
+func (h *head) change(lease run.Lease, b run.Batch, now time.Time) change {
+	c := change{
+		lease: lease, from: h.summary, to: h.summary, seq: h.seq, next: h.seq + int64(len(b.Facts)),
+		now: now, held: h.held || len(b.Holds) > 0,
+	}
+	for _, f := range b.Facts {
+		c.to, c.at = c.to.After(f), f.At
+	}
+	return c
+}
+
+// follow makes the head what it will be after the change.
+func (h *head) follow(c change) {
+	h.summary, h.seq, h.held = c.to, c.next, c.held
+	h.epoch = max(h.epoch, c.lease.Epoch)
+}
+
+// hand returns what becomes of the run's lease. A writer without one leaves it
+// as it is, unless he wakes the run: it is there to be claimed.
+func (c change) hand() (owner string, until int64, keep bool) {
+	switch {
+	case c.to.Status != run.Running:
+		return "", 0, false
+	case c.lease.Epoch > 0:
+		return c.lease.Owner, ends(c.now), false
+	}
+	return "", 0, c.from.Status == run.Running
+}
+
+// ends returns when a lease ends that is given or extended now.
+func ends(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
+
+// turns reports whether more changes than the counters.
+func (c change) turns() bool {
+	return c.from.Status != c.to.Status || c.from.Grade != c.to.Grade || c.from.Reason != c.to.Reason || c.from.FinishedAt != c.to.FinishedAt
+}
+
+// The two ways to change a head: the first is that of nearly every append, and
+// leaves the index over what is running alone.
+const (
+	advanceHead = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
+			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
+	turnHead  = advanceHead + `, status = ?13, grade = ?14, finish_reason = ?15, finished_at = ?16`
+	whichHead = ` WHERE org = ?1 AND run_id = ?2 AND next_seq = ?3 AND (epoch <= ?4 OR ?4 = 0)`
+)
+
+func (b batch) writeHead(t *tx, c change) error {
+	if c.seq == 0 {
+		return b.insertHead(t, c)
+	}
+	s := c.to
+	owner, until, keep := c.hand()
+	text := advanceHead + whichHead
+	args := []any{b.key.org, b.key.run, c.seq + 1, c.lease.Epoch, s.Rounds, s.Calls, s.Tokens, c.next + 1, c.at, keep, owner, until}
+	if c.turns() {
+		text = turnHead + whichHead
+		args = append(args, string(s.Status), string(s.Grade), string(s.Reason), s.FinishedAt)
+	}
+	n, err := t.exec(text, args...)
+	if err == nil && n != 1 {
+		err = b.misfit(t, c)
+	}
+	return err
+}
+
+func (b batch) insertHead(t *tx, c change) error {
+	s := c.to
+	owner, until, _ := c.hand()
+	_, err := t.exec(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason,
+			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		b.key.org, b.key.run, s.Principal, s.Surface, string(s.Grade), s.Model, string(s.Status), string(s.Reason),
+		s.Rounds, s.Calls, s.Tokens, c.lease.Epoch, c.next+1, s.CreatedAt, c.at, s.FinishedAt, owner, until)
+	return err
+}
+
+// misfit says why the batch does not follow what is in the file: the run was
+// claimed while the batch was in the queue, or else it is a mistake of ours.
+func (b batch) misfit(t *tx, c change) error {
+	var epoch, next int64
+	err := t.get(`SELECT epoch, next_seq FROM runs WHERE org = ? AND run_id = ?`, []any{b.key.org, b.key.run}, &epoch, &next)
+	switch {
+	case err != nil:
+		return err
+	case c.lease.Epoch != 0 && c.lease.Epoch < epoch:
+		return run.ErrFenced
+	}
+	return fmt.Errorf("%w: it ends at %d, not at %d", errGap, next-1, c.seq)
+}

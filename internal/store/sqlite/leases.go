@@ -1,0 +1,119 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// Claim implements run.Leases. The orgs' turn goes on from the org that was
+// given a lease last, also with the next Claim.
+func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
+	var claimed []run.Lease
+	now := s.now()
+	err := s.writer.perform(ctx, func(t *tx) (err error) {
+		claimed, err = t.claim(owner, s.turn, limit, now)
+		if n := len(claimed); n > 0 {
+			s.turn = claimed[n-1].Org
+		}
+		return err
+	})
+	if err != nil {
+		return nil, wrap("claim runs", err)
+	}
+	for _, lease := range claimed {
+		s.heads.raise(runKey{lease.Org, lease.RunID}, lease.Epoch)
+	}
+	return claimed, nil
+}
+
+// claim gives the owner what nobody has, beginning with the org after the given
+// one.
+func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, error) {
+	leases, err := t.leases(`SELECT org, run_id, epoch + 1, ?1 FROM (
+			SELECT org, run_id, epoch, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
+			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2)
+		ORDER BY place, org <= ?3, org LIMIT ?4`, owner, now.UnixMilli(), after, max(limit, 0))
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range leases {
+		if _, err := t.exec(`UPDATE runs SET epoch = ?, owner = ?, lease_until = ? WHERE org = ? AND run_id = ?`,
+			l.Epoch, owner, ends(now), l.Org, l.RunID); err != nil {
+			return nil, err
+		}
+		if err := t.settleAll(runKey{l.Org, l.RunID}); err != nil {
+			return nil, err
+		}
+	}
+	return leases, nil
+}
+
+// Renew implements run.Leases.
+func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
+	var renewed []run.Lease
+	now := s.now()
+	err := s.writer.perform(ctx, func(t *tx) (err error) {
+		renewed, err = t.leases(`UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
+			RETURNING org, run_id, epoch, owner`, owner, ends(now))
+		return err
+	})
+	if err != nil {
+		return nil, wrap("renew leases", err)
+	}
+	return renewed, nil
+}
+
+// Release implements run.Leases.
+func (s *Store) Release(ctx context.Context, lease run.Lease) error {
+	err := s.writer.perform(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE runs SET owner = '', lease_until = 0 WHERE org = ? AND run_id = ? AND epoch = ? AND owner = ? AND status = 'running'`,
+			lease.Org, lease.RunID, lease.Epoch, lease.Owner)
+		return err
+	})
+	return wrap("release a lease", err)
+}
+
+// probeSize is what a probe needs to find room for: about a round of a run.
+const probeSize = 16 << 10
+
+// Probe implements run.Leases.
+func (s *Store) Probe(ctx context.Context) error {
+	err := s.writer.perform(ctx, func(t *tx) error {
+		_, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (1, zeroblob(?))`, probeSize)
+		return err
+	})
+	return wrap("probe", err)
+}
+
+// endLeases ends the leases of whoever had the file before: since this process
+// has the lock, nobody of them is alive.
+func (s *Store) endLeases(ctx context.Context) error {
+	return s.writer.perform(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`)
+		return err
+	})
+}
+
+// leases reads the leases that a statement returns.
+func (t *tx) leases(text string, args ...any) ([]run.Lease, error) {
+	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.QueryContext(context.Background(), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []run.Lease
+	for rows.Next() {
+		var l run.Lease
+		if err := rows.Scan(&l.Org, &l.RunID, &l.Epoch, &l.Owner); err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
+	return out, rows.Err()
+}

@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// maxSwept is how many rows of a table that have expired one write removes: it
+// must not hold up the others of its group.
+const maxSwept = 100
+
+// open judges the terms of an opening, the key first: a repeated request gets
+// the run that it has, also when the org has no slot left.
+func (b batch) open(t *tx, c change) error {
+	if b.opening.Key != nil {
+		if err := b.takeKey(t, c, *b.opening.Key); err != nil {
+			return err
+		}
+	}
+	if b.opening.Slots <= 0 {
+		return nil
+	}
+	var live int
+	err := t.get(`SELECT count(*) FROM runs INDEXED BY runs_running WHERE status = 'running' AND org = ? AND lease_until > ?`,
+		[]any{b.key.org, c.now.UnixMilli()}, &live)
+	if err == nil && live >= b.opening.Slots {
+		err = run.ErrNoSlot
+	}
+	return err
+}
+
+func (b batch) takeKey(t *tx, c change, k run.SubmitKey) error {
+	now := c.now.UnixMilli()
+	var s run.Submitted
+	err := t.get(`SELECT run_id, hash FROM submit_keys WHERE org = ? AND principal = ? AND key = ? AND expires_at > ?`,
+		[]any{b.key.org, k.Principal, k.Key, now}, &s.RunID, &s.Hash)
+	switch {
+	case err == nil:
+		return &s
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
+	_, err = t.exec(`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now, maxSwept)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`INSERT OR REPLACE INTO submit_keys (org, principal, key, hash, run_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		b.key.org, k.Principal, k.Key, k.Hash, b.key.run, c.now.Add(run.SubmitKeyTTL).UnixMilli())
+	return err
+}

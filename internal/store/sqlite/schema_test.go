@@ -1,0 +1,60 @@
+package sqlite
+
+import (
+	"database/sql"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/pressly/goose/v3"
+)
+
+func TestMigrationsGoDownAndUpAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	begin(t, s, "a", "r")
+	want := schema(t, s.db)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := connect(path, writing())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []int64{1, 0} {
+		if _, err := p.DownTo(t.Context(), version); err != nil {
+			t.Fatalf("down to %d: %v", version, err)
+		}
+		if _, err := p.Up(t.Context()); err != nil {
+			t.Fatalf("up from %d: %v", version, err)
+		}
+		if got := schema(t, db); !slices.Equal(got, want) {
+			t.Errorf("from %d, the schema is\n%q\nwant\n%q", version, got, want)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func schema(t *testing.T, db *sql.DB) []string {
+	t.Helper()
+	got, err := list(t.Context(), db, func(row scanner) (string, error) {
+		var s string
+		err := row.Scan(&s)
+		return s, err
+	}, `SELECT coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}

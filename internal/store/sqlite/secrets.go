@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// Secrets implements org.Store.
+func (r *Reader) Secrets(ctx context.Context, orgID string) ([]org.Secret, error) {
+	secrets, err := list(ctx, r.db, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? ORDER BY name`, orgID)
+	return secrets, wrap("list secrets", err)
+}
+
+// Secret implements org.Store.
+func (r *Reader) Secret(ctx context.Context, orgID, name string) (org.Secret, error) {
+	s, err := scanSecret(r.db.QueryRowContext(ctx, `SELECT org, name, sealed, created_at, updated_at FROM secrets WHERE org = ? AND name = ?`, orgID, name))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = org.ErrNotFound
+	}
+	if err != nil {
+		return org.Secret{}, fmt.Errorf("secret %s: %w", name, wrap("read a secret", err))
+	}
+	return s, nil
+}
+
+// PutSecret implements org.Store.
+func (s *Store) PutSecret(ctx context.Context, m org.Secret) error {
+	return s.change(ctx, "put a secret", "secret "+m.Name, func(t *tx) error {
+		if err := t.mustExist(m.Org); err != nil {
+			return err
+		}
+		_, err := t.exec(`INSERT INTO secrets (org, name, sealed, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (org, name) DO UPDATE SET sealed = excluded.sealed, updated_at = excluded.updated_at`,
+			m.Org, m.Name, m.Sealed, millis(m.CreatedAt), millis(m.UpdatedAt))
+		return err
+	})
+}
+
+// DeleteSecret implements org.Store.
+func (s *Store) DeleteSecret(ctx context.Context, orgID, name string) error {
+	return s.change(ctx, "delete a secret", "secret "+name, func(t *tx) error {
+		return found(t.exec(`DELETE FROM secrets WHERE org = ? AND name = ?`, orgID, name))
+	})
+}
+
+func scanSecret(row scanner) (org.Secret, error) {
+	var s org.Secret
+	err := row.Scan(&s.Org, &s.Name, &s.Sealed, asTime{&s.CreatedAt}, asTime{&s.UpdatedAt})
+	if len(s.Sealed) == 0 {
+		s.Sealed = nil
+	}
+	return s, err
+}

@@ -1,0 +1,98 @@
+package storetest_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+)
+
+func (p *player) owner() string { return fmt.Sprint("o", p.rand.IntN(3)) }
+func (p *player) scope() string { return fmt.Sprint("s", p.fresh/400, p.rand.IntN(2)) }
+
+// epoch returns one to write a run with: mostly the present one, or none.
+func (p *player) epoch(key run.Lease) int64 {
+	now := max(p.epochs[key], 1)
+	switch n := p.rand.IntN(20); {
+	case n < 4:
+		return 0
+	case n < 6:
+		return now - 1
+	case n == 6:
+		return now + 1
+	}
+	return now
+}
+
+// lease moves leases about.
+func (p *player) lease() (string, [2]answer) {
+	ctx := p.t.Context()
+	if p.rand.IntN(3) == 0 {
+		p.now = p.now.Add(run.LeaseTTL / 2)
+	}
+	owner := p.owner()
+	switch p.rand.IntN(4) {
+	case 0:
+		return "renew", p.both(func(s storetest.Store) (any, error) {
+			leases, err := s.Leases.Renew(ctx, owner)
+			slices.SortFunc(leases, func(a, b run.Lease) int { return strings.Compare(a.Org+a.RunID, b.Org+b.RunID) })
+			return leases, err
+		})
+	case 1:
+		key := run.Lease{Org: p.org(), RunID: p.run()}
+		l := run.Lease{Org: key.Org, RunID: key.RunID, Epoch: p.epoch(key), Owner: owner}
+		return "release", p.only(func(s storetest.Store) error { return s.Leases.Release(ctx, l) })
+	}
+	limit := p.rand.IntN(5)
+	answers := p.both(func(s storetest.Store) (any, error) { return s.Leases.Claim(ctx, owner, limit) })
+	for _, l := range answers[0].value.([]run.Lease) {
+		p.epochs[run.Lease{Org: l.Org, RunID: l.RunID}] = l.Epoch
+	}
+	return "claim", answers
+}
+
+// terms adds to a batch what is judged when it is stored, and reports whether
+// it may be refused for that.
+func (p *player) terms(b *run.Batch, opens bool) (risky bool) {
+	if opens && p.coin() {
+		b.Opening = &run.Opening{Slots: p.rand.IntN(6)}
+		if p.coin() {
+			b.Opening.Key = &run.SubmitKey{Principal: p.principal(), Key: p.name(), Hash: fmt.Sprint(p.fresh)}
+		}
+		risky = true
+	}
+	for p.rand.IntN(4) == 0 {
+		risky = true
+		b.Holds = append(b.Holds, run.Hold{
+			ID:     fmt.Sprint("h", p.rand.IntN(6)),
+			Budget: budget.Shared{Scope: p.scope(), Limit: budget.Amount{Tokens: 300, NanoUSD: int64(p.rand.IntN(2) * 200)}},
+			Amount: budget.Amount{Tokens: int64(p.rand.IntN(60)), NanoUSD: int64(p.rand.IntN(60))},
+		})
+	}
+	for p.rand.IntN(4) == 0 {
+		b.Settled = append(b.Settled, run.Settled{
+			ID: fmt.Sprint("h", p.rand.IntN(6)), Amount: budget.Amount{Tokens: int64(p.rand.IntN(60)), NanoUSD: int64(p.rand.IntN(60))},
+		})
+	}
+	for p.rand.IntN(4) == 0 {
+		b.Audit = append(b.Audit, run.Audit{Kind: p.name(), At: p.now.UnixMilli(), Body: map[string]any{"n": p.fresh, "text": "<é>"}})
+	}
+	return risky
+}
+
+// account reads what has been charged and what auditors see.
+func (p *player) account() (string, [2]answer) {
+	ctx := p.t.Context()
+	orgID, scope, runID := p.org(), p.scope(), p.run()
+	if p.coin() {
+		return "used", p.both(func(s storetest.Store) (any, error) { return s.Archive.Used(ctx, orgID, scope) })
+	}
+	return "audited", p.both(func(s storetest.Store) (any, error) { return s.Archive.Audited(ctx, orgID, runID) })
+}
+
+// day lets the time pass that makes keys and handovers expire.
+func (p *player) day() { p.now = p.now.Add(8 * time.Hour) }

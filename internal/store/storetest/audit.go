@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func auditCases() []rule { // B06
+	return []rule{
+		{"an audit row is stored with its batch", "in the order of the batches, numbered in its org", auditRows},
+		{"a refused batch leaves no audit row", "and no gap in the numbers", auditOfRefused},
+		{"audit rows are the org's", "each org has its own numbers, and a run of another org is one that nobody has", foreignAudit},
+		{"audit rows are numbered without gaps", "64 runs at the same time, some of whose batches are refused", auditRace},
+		{"an audit row that is no JSON is refused with its batch", "what cannot be shown to an auditor must not happen", auditNoJSON},
+	}
+}
+
+func audit(kind string, at int64, n int) run.Audit {
+	return run.Audit{Kind: kind, At: at, Body: map[string]any{"n": n, "text": "<é> & \"\""}}
+}
+
+// audited fails the case unless the run has left rows with these numbers, and
+// returns them.
+func (b *bench) audited(orgID, runID string, want ...int64) []run.AuditRow {
+	b.Helper()
+	rows, err := b.Archive.Audited(b.Context(), orgID, runID)
+	b.ok(err)
+	var numbers []int64
+	for _, row := range rows {
+		numbers = append(numbers, row.Number)
+	}
+	if !slices.Equal(numbers, want) {
+		b.Errorf("run %s of org %s has the audit rows %d, want %d", runID, orgID, numbers, want)
+	}
+	return rows
+}
+
+func auditRows(b *bench) {
+	a, other := b.begin("a", "r"), b.begin("a", "other")
+	b.audited("a", "r")
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit("one", 5, 1), audit("two", 4, 2)}}, input("x")))
+	b.ok(other.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit("three", 6, 3)}}))
+	b.ok(a.append(b.Context(), run.Batch{Audit: []run.Audit{audit("four", 7, 4)}}))
+	b.ok(a.append(b.Context(), run.Batch{Sync: true}))
+	rows := b.audited("a", "r", 1, 2, 4)
+	b.audited("a", "other", 3)
+	var body struct {
+		N    int
+		Text string
+	}
+	b.ok(json.Unmarshal(rows[1].Body, &body))
+	if row := rows[1]; row.RunID != "r" || row.At != 4 || row.Kind != "two" || body.N != 2 || body.Text != "<é> & \"\"" {
+		b.Errorf("the second row is %+v %s", row, row.Body)
+	}
+	rows[0].Body[0] = 'x'
+	b.ok(json.Unmarshal(b.audited("a", "r", 1, 2, 4)[0].Body, &body)) // it was copied out
+}
+
+func auditOfRefused(b *bench) {
+	a := b.begin("a", "r")
+	a.write(started("0.0", 1))
+	rows := []run.Audit{audit("one", 1, 1)}
+	b.refused(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, started("0.0", 1)), org.ErrExists)
+	over := run.Batch{Sync: true, Audit: rows, Holds: []run.Hold{hold("0.1", "s", tokens(1), tokens(2))}}
+	b.over(a.append(b.Context(), over, input("x")), "s")
+	late := *a
+	late.facts = a.facts[:1]
+	b.behind(late.append(b.Context(), run.Batch{Sync: true, Audit: rows}, input("x")), a.facts[1:]...)
+	full := run.Batch{Sync: true, Audit: rows, Opening: &run.Opening{Slots: 1}}
+	b.refused(b.author("a", "other").append(b.Context(), full, accepted("a", "other")), run.ErrNoSlot)
+	b.audited("a", "r")
+	b.audited("a", "other")
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, input("x")))
+	b.audited("a", "r", 1)
+}
+
+func foreignAudit(b *bench) {
+	for _, orgID := range []string{"a", "b"} {
+		a := b.begin(orgID, "r")
+		b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit(orgID, 1, 1)}}))
+	}
+	for _, orgID := range []string{"a", "b"} {
+		if rows := b.audited(orgID, "r", 1); rows[0].Kind != orgID {
+			b.Errorf("org %s has the row %+v", orgID, rows[0])
+		}
+	}
+	b.audited("c", "r")
+	b.audited("a", "nobody's")
+}
+
+func auditRace(b *bench) {
+	const runs, rounds = 64, 5
+	var group errgroup.Group
+	for i := range runs {
+		a := b.begin("a", fmt.Sprint("run ", i))
+		group.Go(func() error {
+			for n := range rounds {
+				batch := run.Batch{Sync: n%2 == 0, Audit: []run.Audit{audit("k", 1, n)}}
+				if err := a.append(b.Context(), batch, started("0.0", n+1)); err != nil {
+					return err
+				}
+				batch.Sync = true
+				if i%3 == 0 && a.append(b.Context(), batch, started("0.0", n+1)) == nil {
+					return fmt.Errorf("a call was started twice")
+				}
+			}
+			return a.append(b.Context(), run.Batch{Sync: true})
+		})
+	}
+	b.ok(group.Wait())
+	var numbers []int64
+	for i := range runs {
+		rows, err := b.Archive.Audited(b.Context(), "a", fmt.Sprint("run ", i))
+		b.ok(err)
+		for _, row := range rows {
+			numbers = append(numbers, row.Number)
+		}
+	}
+	slices.Sort(numbers)
+	for i, n := range numbers {
+		if n != int64(i+1) {
+			b.Fatalf("the numbers are %d", numbers)
+		}
+	}
+	if len(numbers) != runs*rounds {
+		b.Errorf("%d rows, want %d", len(numbers), runs*rounds)
+	}
+}
+
+func auditNoJSON(b *bench) {
+	a := b.begin("a", "r")
+	bad := run.Audit{Kind: "k", Body: func() {}}
+	if a.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit("k", 1, 1), bad}}, input("x")) == nil {
+		b.Error("the row was taken")
+	}
+	b.audited("a", "r")
+	a.stored()
+}

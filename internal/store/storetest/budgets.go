@@ -1,0 +1,243 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func budgetCases() []rule {
+	return []rule{
+		{"a hold takes room until it is settled", "then the budget is charged with what the call has cost, and the rest is free", holdAndSettle},
+		{"a hold that does not fit is refused with its batch", "OverBudget names the scope; a limit is reached and not passed, in tokens and in money", overBudget},
+		{"a hold in several budgets is all or nothing", "a refusal by one leaves the others untouched", severalBudgets},
+		{"what is settled makes room in its own batch", "a run goes from call to call without letting go in between", settleFirst},
+		{"a call may cost more than was set aside", "it is charged, and stands in the way of the next hold", debt},
+		{"what is settled twice is charged once", "an id without a hold charges nothing", settledTwice},
+		{"an open hold is not set aside again", "ErrExists; when it is settled, its id is free", holdTwice},
+		{"the end of a run settles what it has open at its full amount", "what the call has cost is not known, and may be all of it", finishSettles},
+		{"a claim settles what is open at its full amount", "the call of the old owner may have been made", claimSettles},
+		{"a run that waits keeps what is set aside", "it has not ended", parkHolds},
+		{"budgets are the org's", "the same scope of another org is another budget, and the same id of another run another hold", foreignBudgets},
+		{"a budget is never passed", "64 runs at the same time spend what is there and no more", budgetRace},
+	}
+}
+
+func tokens(n int64) budget.Amount { return budget.Amount{Tokens: n} }
+
+// hold is one in the budget of that scope and limit.
+func hold(id, scope string, limit, amount budget.Amount) run.Hold {
+	return run.Hold{ID: id, Budget: budget.Shared{Scope: scope, Limit: limit}, Amount: amount}
+}
+
+func (a *author) hold(holds ...run.Hold) error {
+	return a.append(a.Context(), run.Batch{Sync: true, Holds: holds})
+}
+
+func (a *author) settle(id string, amount budget.Amount) {
+	a.Helper()
+	a.ok(a.append(a.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: id, Amount: amount}}}))
+}
+
+// used fails the case unless the budget is charged like this.
+func (b *bench) used(orgID, scope string, spent, held budget.Amount) {
+	b.Helper()
+	got, err := b.Archive.Used(b.Context(), orgID, scope)
+	b.ok(err)
+	b.same(got, run.Used{Spent: spent, Held: held})
+}
+
+// over fails the case unless err says that the budget has no room.
+func (b *bench) over(err error, scope string) {
+	b.Helper()
+	var over *run.OverBudget
+	if !errors.As(err, &over) || over.Scope != scope {
+		b.Errorf("got error %v, want a *run.OverBudget of %s", err, scope)
+	}
+}
+
+func holdAndSettle(b *bench) {
+	a := b.begin("a", "r")
+	b.used("a", "s", tokens(0), tokens(0))
+	cost := budget.Amount{Tokens: 100, NanoUSD: 7}
+	b.ok(a.hold(hold("0.1", "s", budget.Amount{}, cost)))
+	b.used("a", "s", tokens(0), cost)
+	b.ok(a.hold(hold("1.1", "s", budget.Amount{}, cost)))
+	b.used("a", "s", tokens(0), cost.Add(cost))
+	a.settle("0.1", budget.Amount{Tokens: 30, NanoUSD: 2})
+	b.used("a", "s", budget.Amount{Tokens: 30, NanoUSD: 2}, cost)
+	a.settle("1.1", cost)
+	b.used("a", "s", budget.Amount{Tokens: 130, NanoUSD: 9}, tokens(0))
+}
+
+func overBudget(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(60))))
+	batch := run.Batch{Sync: true, Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(41))}, Rows: []run.Row{{Ref: "x", Value: 1}}}
+	b.over(a.append(b.Context(), batch, input("x")), "s")
+	if story := a.stored(); len(story.Rows) > 0 {
+		b.Errorf("rows of a refused batch: %s", story.Rows)
+	}
+	b.used("a", "s", tokens(0), tokens(60))
+	b.ok(a.hold(hold("1.1", "s", tokens(100), tokens(40))))
+	b.over(a.hold(hold("2.1", "s", tokens(100), tokens(1))), "s")
+	money := budget.Amount{NanoUSD: 10}
+	b.ok(a.hold(hold("2.1", "money", money, budget.Amount{Tokens: 1e6, NanoUSD: 10})))
+	b.over(a.hold(hold("3.1", "money", money, budget.Amount{NanoUSD: 1})), "money")
+	b.ok(a.append(b.Context(), run.Batch{Sync: true}, input("x"))) // the run goes on
+	a.stored()
+}
+
+func severalBudgets(b *bench) {
+	a := b.begin("a", "r")
+	b.over(a.hold(
+		hold("0.1", "org", tokens(100), tokens(50)),
+		hold("0.1", "key", tokens(40), tokens(50)),
+		hold("0.1", "agent", tokens(100), tokens(50)),
+	), "key")
+	for _, scope := range []string{"org", "key", "agent"} {
+		b.used("a", scope, tokens(0), tokens(0))
+	}
+	b.over(a.hold(hold("0.1", "org", tokens(100), tokens(60)), hold("0.2", "org", tokens(100), tokens(60))), "org")
+	b.used("a", "org", tokens(0), tokens(0))
+	b.ok(a.hold(hold("0.1", "org", tokens(100), tokens(50)), hold("0.1", "key", tokens(60), tokens(50))))
+	a.settle("0.1", tokens(20))
+	b.used("a", "org", tokens(20), tokens(0))
+	b.used("a", "key", tokens(20), tokens(0))
+}
+
+func settleFirst(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(100))))
+	next := run.Batch{
+		Sync: true, Settled: []run.Settled{{ID: "0.1", Amount: tokens(30)}},
+		Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(70))},
+	}
+	b.ok(a.append(b.Context(), next, input("x")))
+	b.used("a", "s", tokens(30), tokens(70))
+}
+
+func debt(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(50))))
+	a.settle("0.1", tokens(120))
+	b.used("a", "s", tokens(120), tokens(0))
+	b.over(a.hold(hold("1.1", "s", tokens(100), tokens(1))), "s")
+	b.ok(a.hold(hold("1.1", "s", tokens(200), tokens(1)))) // the limit is the caller's to say
+}
+
+func settledTwice(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(50))))
+	a.settle("nobody's", tokens(40))
+	twice := []run.Settled{{ID: "0.1", Amount: tokens(10)}, {ID: "0.1", Amount: tokens(20)}}
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Settled: twice}))
+	a.settle("0.1", tokens(10))
+	b.used("a", "s", tokens(10), tokens(0))
+}
+
+func holdTwice(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(50))))
+	b.refused(a.hold(hold("0.1", "s", tokens(100), tokens(5))), org.ErrExists)
+	b.used("a", "s", tokens(0), tokens(50))
+	a.settle("0.1", tokens(10))
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(5))))
+	b.used("a", "s", tokens(10), tokens(5))
+}
+
+func finishSettles(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(20)), hold("0.1", "t", tokens(100), tokens(20))))
+	b.ok(a.hold(hold("0.2", "s", tokens(100), tokens(30))))
+	a.settle("0.1", tokens(5))
+	b.ok(a.hold(hold("1.1", "s", tokens(100), tokens(7)), hold("1.1", "t", tokens(100), tokens(7))))
+	a.write(loop.Finished{Reason: event.Complete})
+	b.used("a", "s", tokens(42), tokens(0))
+	b.used("a", "t", tokens(12), tokens(0))
+}
+
+func claimSettles(b *bench) {
+	old := b.begin("a", "r")
+	b.ok(old.hold(hold("0.1", "s", tokens(100), tokens(20)), hold("0.1", "t", tokens(100), tokens(20))))
+	other := b.begin("a", "other")
+	b.ok(other.hold(hold("0.1", "s", tokens(100), tokens(9))))
+	b.advance(run.LeaseTTL)
+	b.renew("nobody")
+	other.write(input("still here"))
+	b.leases(b.claim("new", 10), "a/r@2")
+	b.used("a", "s", tokens(20), tokens(9))
+	b.used("a", "t", tokens(20), tokens(0))
+	b.refused(old.append(b.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: "0.1", Amount: tokens(1)}}}), run.ErrFenced)
+	next := old.with(run.Lease{Org: "a", RunID: "r", Epoch: 2, Owner: "new"})
+	next.settle("0.1", tokens(1)) // it is settled already
+	b.used("a", "s", tokens(20), tokens(9))
+	b.ok(next.hold(hold("0.1", "s", tokens(100), tokens(3)))) // the same call again
+	b.used("a", "s", tokens(20), tokens(12))
+}
+
+func parkHolds(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(20))))
+	a.write(loop.Parked{})
+	b.used("a", "s", tokens(0), tokens(20))
+	a.write(loop.Resumed{})
+	a.write(loop.Finished{Reason: event.Complete})
+	b.used("a", "s", tokens(20), tokens(0))
+}
+
+func foreignBudgets(b *bench) {
+	a, other, foreign := b.begin("a", "r"), b.begin("a", "other"), b.begin("b", "r")
+	for _, x := range []*author{a, other, foreign} {
+		b.ok(x.hold(hold("0.1", "s", tokens(100), tokens(40))))
+	}
+	b.over(other.hold(hold("1.1", "s", tokens(100), tokens(40))), "s")
+	b.ok(foreign.hold(hold("1.1", "s", tokens(100), tokens(40))))
+	a.settle("0.1", tokens(1))
+	b.used("a", "s", tokens(1), tokens(40))
+	b.used("b", "s", tokens(0), tokens(80))
+}
+
+func budgetRace(b *bench) {
+	const runs, limit, each = 64, 1000, 90
+	var group errgroup.Group
+	var spent, refused atomic.Int64
+	for i := range runs {
+		a := b.begin("a", fmt.Sprint("run ", i))
+		group.Go(func() error {
+			for round := range 4 {
+				id := fmt.Sprint(round, ".1")
+				err := a.hold(hold(id, "s", tokens(limit), tokens(each)))
+				if errors.As(err, new(*run.OverBudget)) {
+					refused.Add(1)
+					continue
+				} else if err != nil {
+					return err
+				}
+				used, err := b.Archive.Used(b.Context(), "a", "s")
+				if err != nil || used.Spent.Add(used.Held).Tokens > limit {
+					return fmt.Errorf("used %+v of %d: %w", used, limit, err)
+				}
+				cost := int64(10 + i%each/2)
+				if err := a.append(b.Context(), run.Batch{Settled: []run.Settled{{ID: id, Amount: tokens(cost)}}}); err != nil {
+					return err
+				}
+				spent.Add(cost)
+			}
+			return a.append(b.Context(), run.Batch{Sync: true}, loop.Finished{Reason: event.Complete})
+		})
+	}
+	b.ok(group.Wait())
+	b.used("a", "s", tokens(spent.Load()), tokens(0))
+	if spent.Load() > limit || refused.Load() == 0 {
+		b.Errorf("%d of %d were spent, and %d refused", spent.Load(), limit, refused.Load())
+	}
+}

@@ -1,0 +1,325 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func leaseCases() []rule {
+	return []rule{
+		{"a run is claimed when its lease has ended", "after LeaseTTL and not before; its epoch is the next one, and it has its new owner", claimEnded},
+		{"a claim fences the old owner off", "whatever he knows; and the new owner goes on where the journal ends", claimFences},
+		{"a claim fences off what is still on its way", "what nobody waited for is stored before the claim or not at all, and the new owner hears nothing of it", claimOnItsWay},
+		{"a run that waits or has ended is not claimed", "there is nothing to be done for it", claimRunning},
+		{"runs are claimed org by org", "an org with many runs does not keep another waiting, also when they are claimed one at a time", claimFair},
+		{"an org's oldest run is claimed first", "of one millisecond, by id; no more than the limit", claimOldest},
+		{"a run is claimed once", "eight owners at the same time never get the same run", claimRace},
+		{"leases are renewed by their owner", "those of others are left alone, and what has ended and nobody claimed is taken back", renewed},
+		{"nobody renews what he has no longer", "claimed by somebody else, released, waiting or ended", notRenewed},
+		{"a released lease may be claimed at once", "its owner need not have been gone for LeaseTTL", released},
+		{"only the present lease can be released", "that of an older epoch, or of another owner, is left alone", notReleased},
+		{"whoever wakes a run leaves it to be claimed", "a decision comes from somebody without a lease, and anybody may go on", woken},
+		{"a writer without a lease leaves the lease alone", "it is neither extended nor ended", foreignWriter},
+		{"a writer without a lease is not fenced by a claim", "he never had one", foreignAfterClaim},
+		{"a store that works can be probed", "and nothing that anybody reads has changed", probed},
+	}
+}
+
+func (b *bench) claim(owner string, limit int) []run.Lease {
+	b.Helper()
+	leases, err := b.Leases.Claim(b.Context(), owner, limit)
+	b.ok(err)
+	for _, l := range leases {
+		if l.Owner != owner {
+			b.Errorf("%s claimed, and the lease is %+v", owner, l)
+		}
+	}
+	return leases
+}
+
+// leases fails the case unless got are the leases written org/run@epoch.
+func (b *bench) leases(got []run.Lease, want ...string) {
+	b.Helper()
+	var names []string
+	for _, l := range got {
+		names = append(names, fmt.Sprintf("%s/%s@%d", l.Org, l.RunID, l.Epoch))
+	}
+	if !slices.Equal(names, want) {
+		b.Errorf("got the leases %q, want %q", names, want)
+	}
+}
+
+// with returns an author of the same run who has another lease.
+func (a *author) with(l run.Lease) *author {
+	next := *a
+	next.lease = l
+	return &next
+}
+
+func claimEnded(b *bench) {
+	b.begin("a", "r")
+	b.leases(b.claim("new", 10))
+	b.advance(run.LeaseTTL - time.Millisecond)
+	b.leases(b.claim("new", 10))
+	b.advance(time.Millisecond)
+	b.leases(b.claim("new", 10), "a/r@2")
+	b.leases(b.claim("newer", 10))
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("newer", 10), "a/r@3")
+}
+
+func claimFences(b *bench) {
+	old := b.begin("a", "r")
+	old.write(started("0.0", 1))
+	b.advance(run.LeaseTTL)
+	next := old.with(b.claim("new", 10)[0])
+	for _, sync := range []bool{true, false} {
+		b.refused(old.append(b.Context(), run.Batch{Sync: sync}, input("old")), run.ErrFenced)
+		b.refused(old.append(b.Context(), run.Batch{Sync: sync}), run.ErrFenced)
+	}
+	next.write(input("new"))
+	b.ok(next.append(b.Context(), run.Batch{}, input("newer")))
+	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
+	next.write(loop.Finished{Reason: event.Complete})
+	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
+	next.stored()
+}
+
+func claimOnItsWay(b *bench) {
+	for i := range 20 {
+		old := b.begin("a", fmt.Sprint("run ", i))
+		b.advance(run.LeaseTTL)
+		b.ok(old.append(b.Context(), run.Batch{}, input("before")))
+		b.advance(run.LeaseTTL)
+		var late errgroup.Group
+		late.Go(func() error {
+			for n := range 5 {
+				_ = old.append(b.Context(), run.Batch{}, input(fmt.Sprint("late ", n)))
+				_ = old.append(b.Context(), run.Batch{Rows: []run.Row{{Ref: fmt.Sprint("late ", n), Value: n}}})
+			}
+			return nil
+		})
+		var claimed []run.Lease
+		for len(claimed) == 0 { // the late ones may have extended the lease
+			b.advance(run.LeaseTTL)
+			claimed = b.claim("new", 1)
+		}
+		b.leases(claimed, fmt.Sprintf("a/run %d@2", i))
+		story, err := b.Archive.Load(b.Context(), "a", old.lease.RunID)
+		b.ok(err)
+		next := b.author("a", old.lease.RunID).with(claimed[0])
+		next.facts = story.Facts
+		next.write(input("new"))
+		b.ok(late.Wait())
+		next.write(loop.Finished{Reason: event.Complete})
+		next.stored()
+	}
+}
+
+func claimRunning(b *bench) {
+	b.begin("a", "waits").write(loop.Parked{})
+	b.begin("a", "done").write(loop.Finished{Reason: event.Complete})
+	b.begin("a", "running")
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("new", 10), "a/running@2")
+}
+
+func claimFair(b *bench) {
+	for i := range 10 {
+		b.begin("a", fmt.Sprint("run ", i))
+	}
+	b.advance(1)
+	b.begin("b", "one")
+	b.begin("b", "two")
+	b.begin("c", "one")
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("new", 7), "a/run 0@2", "b/one@2", "c/one@2", "a/run 1@2", "b/two@2", "a/run 2@2", "a/run 3@2")
+	b.begin("b", "three")
+	b.begin("c", "two")
+	b.begin("c", "three")
+	b.advance(run.LeaseTTL)
+	seen := map[string]int{}
+	for range 6 {
+		seen[b.claim("newer", 1)[0].Org]++
+	}
+	b.same(seen, map[string]int{"a": 2, "b": 2, "c": 2})
+}
+
+func claimOldest(b *bench) {
+	for _, runID := range []string{"c", "d", "a", "b"} {
+		b.begin("o", runID)
+		if runID == "d" {
+			b.advance(time.Millisecond)
+		}
+	}
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("new", 0))
+	b.leases(b.claim("new", -1))
+	b.leases(b.claim("new", 3), "o/c@2", "o/d@2", "o/a@2")
+	b.leases(b.claim("new", 3), "o/b@2")
+}
+
+func claimRace(b *bench) {
+	const owners, runs = 8, 40
+	for i := range runs {
+		b.begin(string(rune('a'+i%3)), fmt.Sprint("run ", i))
+	}
+	b.advance(run.LeaseTTL)
+	var group errgroup.Group
+	var mu sync.Mutex
+	owner := map[string]string{}
+	for i := range owners {
+		group.Go(func() error {
+			for {
+				leases, err := b.Leases.Claim(b.Context(), fmt.Sprint("owner ", i), 3)
+				if err != nil || len(leases) == 0 {
+					return err
+				}
+				mu.Lock()
+				for _, l := range leases {
+					name := l.Org + "/" + l.RunID
+					if other, taken := owner[name]; taken {
+						b.Errorf("%s was given to %s and to %s", name, other, l.Owner)
+					}
+					owner[name] = l.Owner
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	b.ok(group.Wait())
+	if len(owner) != runs {
+		b.Errorf("%d runs were claimed, want %d", len(owner), runs)
+	}
+}
+
+// renew returns what the owner renews, in the order of org and run.
+func (b *bench) renew(owner string) []run.Lease {
+	b.Helper()
+	leases, err := b.Leases.Renew(b.Context(), owner)
+	b.ok(err)
+	slices.SortFunc(leases, func(x, y run.Lease) int { return strings.Compare(x.Org+"/"+x.RunID, y.Org+"/"+y.RunID) })
+	return leases
+}
+
+func renewed(b *bench) {
+	b.begin("a", "r")
+	b.begin("b", "r")
+	other := b.author("a", "other")
+	other.lease.Owner = "another"
+	other.write(accepted("a", "other"))
+	b.leases(b.renew("nobody"))
+	b.leases(b.renew(""))
+	b.advance(run.LeaseTTL - time.Millisecond)
+	b.leases(b.renew(owner), "a/r@1", "b/r@1")
+	b.advance(run.LeaseTTL - time.Millisecond)
+	b.leases(b.claim("new", 10), "a/other@2")
+	b.advance(run.LeaseTTL)
+	b.leases(b.renew(owner), "a/r@1", "b/r@1") // ended, and nobody's yet
+	b.leases(b.claim("new", 10), "a/other@3")
+}
+
+func notRenewed(b *bench) {
+	b.begin("a", "claimed")
+	b.advance(run.LeaseTTL)
+	b.claim("new", 1)
+	released := b.begin("a", "released")
+	b.ok(b.Leases.Release(b.Context(), released.lease))
+	b.begin("a", "waits").write(loop.Parked{})
+	b.begin("a", "done").write(loop.Finished{Reason: event.Complete})
+	b.begin("a", "mine")
+	b.leases(b.renew(owner), "a/mine@1")
+	b.leases(b.renew("new"), "a/claimed@2")
+}
+
+func released(b *bench) {
+	a := b.begin("a", "r")
+	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
+	b.ok(b.Leases.Release(b.Context(), a.lease))
+	next := a.with(b.claim("new", 10)[0])
+	b.refused(a.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	next.write(input("y"))
+	next.stored()
+}
+
+func notReleased(b *bench) {
+	a := b.begin("a", "r")
+	b.advance(run.LeaseTTL)
+	next := b.claim("new", 10)[0]
+	b.ok(b.Leases.Release(b.Context(), a.lease))
+	stranger := next
+	stranger.Owner = "stranger"
+	b.ok(b.Leases.Release(b.Context(), stranger))
+	foreign := next
+	foreign.Org = "b"
+	b.ok(b.Leases.Release(b.Context(), foreign))
+	b.leases(b.claim("newer", 10))
+	b.ok(b.Leases.Release(b.Context(), next))
+	b.leases(b.claim("newer", 10), "a/r@3")
+	b.ok(b.Leases.Release(b.Context(), run.Lease{Org: "a", RunID: "nobody's", Epoch: 1, Owner: owner}))
+}
+
+func woken(b *bench) {
+	for i, body := range []loop.Body{
+		loop.Resumed{}, loop.CallResolved{WaitID: "w", Approved: true}, loop.CancelRequested{Cause: event.Cancelled}, loop.Expired{WaitID: "w"},
+	} {
+		a := b.begin("a", fmt.Sprint("run ", i))
+		a.write(loop.Parked{})
+		b.leases(b.claim("new", 10))
+		foreign := a.with(run.Lease{Org: "a", RunID: a.lease.RunID})
+		foreign.write(body)
+		claimed := b.claim("new", 10)
+		b.leases(claimed, fmt.Sprintf("a/run %d@2", i))
+		next := foreign.with(claimed[0])
+		next.write(input("x"))
+		next.stored()
+	}
+}
+
+func foreignWriter(b *bench) {
+	a := b.begin("a", "r")
+	b.advance(run.LeaseTTL - time.Millisecond)
+	foreign := a.with(run.Lease{Org: "a", RunID: "r"})
+	foreign.write(loop.CancelRequested{By: "somebody", Cause: event.Cancelled})
+	b.leases(b.claim("new", 10))
+	b.leases(b.renew(owner), "a/r@1")
+	b.advance(run.LeaseTTL - time.Millisecond)
+	foreign.write(input("x"))
+	b.advance(time.Millisecond)
+	b.leases(b.claim("new", 10), "a/r@2")
+
+	nobody := b.author("a", "nobody's")
+	nobody.lease = run.Lease{Org: "a", RunID: "nobody's"}
+	nobody.write(accepted("a", "nobody's"))
+	b.leases(b.claim("new", 10), "a/nobody's@1")
+}
+
+func foreignAfterClaim(b *bench) {
+	a := b.begin("a", "r")
+	foreign := a.with(run.Lease{Org: "a", RunID: "r"})
+	foreign.write(input("x"))
+	b.advance(run.LeaseTTL)
+	next := foreign.with(b.claim("new", 10)[0])
+	foreign.write(input("y"))
+	b.behind(next.append(b.Context(), run.Batch{}, input("z")), foreign.facts[2:]...)
+	next.facts = foreign.facts
+	next.write(input("z"))
+	next.stored()
+}
+
+func probed(b *bench) {
+	b.inhabit("a")
+	for range 3 {
+		b.ok(b.Leases.Probe(b.Context()))
+	}
+	b.inhabited("a")
+}

@@ -1,0 +1,90 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+func secretCases() []rule { // K06
+	return []rule{
+		{"a secret is kept as it was put", "every byte of what is sealed, and the times", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			full := org.Secret{}
+			fill(&full)
+			full.Org = "a"
+			b.ok(b.Orgs.PutSecret(b.Context(), full))
+			b.secret(full)
+		}},
+		{"a list shows no secret, not even sealed", "who lists secrets has no use for them", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			for _, name := range []string{"z", "a", "M"} {
+				b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: name, Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}))
+			}
+			b.secrets("a",
+				org.Secret{Org: "a", Name: "M", CreatedAt: b.now(), UpdatedAt: b.now()},
+				org.Secret{Org: "a", Name: "a", CreatedAt: b.now(), UpdatedAt: b.now()},
+				org.Secret{Org: "a", Name: "z", CreatedAt: b.now(), UpdatedAt: b.now()})
+		}},
+		{"a secret is replaced under its name, and its birth stays", "PutSecret leaves CreatedAt", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}))
+			later := b.now().Add(time.Hour)
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{2, 0, 3}, CreatedAt: later, UpdatedAt: later}))
+			b.secret(org.Secret{Org: "a", Name: "s", Sealed: []byte{2, 0, 3}, CreatedAt: b.now(), UpdatedAt: later})
+			b.secrets("a", org.Secret{Org: "a", Name: "s", CreatedAt: b.now(), UpdatedAt: later})
+		}},
+		{"a secret needs its org", "ErrNotFound", func(b *bench) {
+			b.refused(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}), org.ErrNotFound)
+			b.secrets("a")
+		}},
+		{"a secret that is not there is not found", "reading and deleting: ErrNotFound, also where there is no org", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}))
+			b.ok(b.Orgs.DeleteSecret(b.Context(), "a", "s"))
+			for _, orgID := range []string{"a", "nobody"} {
+				_, err := b.Orgs.Secret(b.Context(), orgID, "s")
+				b.unknown(err, "secret s")
+				b.unknown(b.Orgs.DeleteSecret(b.Context(), orgID, "s"), "secret s")
+				b.secrets(orgID)
+			}
+		}},
+		{"an org takes its secrets with it", "an org that is made anew under the id must not find them", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}))
+			b.ok(b.Orgs.DeleteOrg(b.Context(), "a"))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.secrets("a")
+		}},
+		{"what a caller does with a secret stays with the caller", "secrets are copied in and out", func(b *bench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			sealed := []byte{1, 2}
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: sealed}))
+			sealed[0] = 9
+			got, err := b.Orgs.Secret(b.Context(), "a", "s")
+			b.ok(err)
+			got.Sealed[1] = 9
+			b.secret(org.Secret{Org: "a", Name: "s", Sealed: []byte{1, 2}})
+		}},
+	}
+}
+
+// secrets fails the case unless the org has exactly these secrets.
+func (b *bench) secrets(orgID string, want ...org.Secret) {
+	b.Helper()
+	got, err := b.Orgs.Secrets(b.Context(), orgID)
+	if len(want) == 0 {
+		none(b, got, err)
+		return
+	}
+	b.ok(err)
+	b.same(got, want)
+}
+
+// secret fails the case unless the secret is there and as it should be.
+func (b *bench) secret(want org.Secret) {
+	b.Helper()
+	got, err := b.Orgs.Secret(b.Context(), want.Org, want.Name)
+	b.ok(err)
+	b.same(got, want)
+}

@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// slots is how many runs of an org the cases allow at a time.
+const slots = 16
+
+func slotCases() []rule { // B07
+	return []rule{
+		{"the seventeenth run has no slot", "ErrNoSlot, and nothing of the run is stored; other orgs have their own slots", seventeenth},
+		{"whoever asks for no slot gets none and needs none", "an opening without terms is not refused, and its lease counts", unasked},
+		{"a slot is given back", "by the end of its run, by parking, by release, and by nobody's doing when the lease ends", givenBack},
+		{"whatever the owner appends keeps the slot", "the lease is extended by LeaseTTL, also if nobody waits for the batch", kept},
+		{"a run that found no slot may try again", "the refusal has left nothing behind that is in the way", tryAgain},
+		{"sixteen slots are given to sixteen runs", "64 at the same time: what is counted and what is taken is one transaction", slotRace},
+	}
+}
+
+// open opens the author's run on these terms.
+func (a *author) open(o run.Opening) error {
+	return a.append(a.Context(), run.Batch{Sync: true, Opening: &o}, accepted(a.lease.Org, a.lease.RunID))
+}
+
+// fillSlots opens as many runs as the org may have.
+func (b *bench) fillSlots(orgID string) []*author {
+	b.Helper()
+	authors := make([]*author, slots)
+	for i := range authors {
+		authors[i] = b.author(orgID, fmt.Sprintf("run %02d", i))
+		b.ok(authors[i].open(run.Opening{Slots: slots}))
+	}
+	return authors
+}
+
+// missing fails the case unless there is no such run.
+func (b *bench) missing(orgID, runID string) {
+	b.Helper()
+	_, err := b.Archive.Load(b.Context(), orgID, runID)
+	b.refused(err, org.ErrNotFound)
+}
+
+func seventeenth(b *bench) {
+	b.fillSlots("a")
+	err := b.author("a", "one more").open(run.Opening{Slots: slots})
+	b.refused(err, run.ErrNoSlot)
+	b.missing("a", "one more")
+	b.ok(b.author("b", "one more").open(run.Opening{Slots: slots}))
+	b.ok(b.author("a", "under other terms").open(run.Opening{Slots: slots + 1}))
+}
+
+func unasked(b *bench) {
+	b.fillSlots("a")
+	b.ok(b.author("a", "any number").open(run.Opening{}))
+	b.begin("a", "no terms")
+	b.refused(b.author("a", "one more").open(run.Opening{Slots: slots + 2}), run.ErrNoSlot)
+}
+
+func givenBack(b *bench) {
+	authors := b.fillSlots("a")
+	n := 0
+	another := func(why string) {
+		b.Helper()
+		n++
+		if err := b.author("a", fmt.Sprint("another ", n)).open(run.Opening{Slots: slots}); err != nil {
+			b.Errorf("%s: %v", why, err)
+		}
+		b.refused(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
+	}
+	authors[0].write(loop.Finished{Reason: event.Complete})
+	another("a run has ended")
+	authors[1].write(loop.Parked{})
+	another("a run waits")
+	b.ok(b.Leases.Release(b.Context(), authors[2].lease))
+	another("a lease was released")
+	b.advance(run.LeaseTTL - time.Millisecond)
+	b.refused(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
+	b.advance(time.Millisecond)
+	b.fillSlots("b")
+	b.ok(b.author("a", "after all have gone").open(run.Opening{Slots: 1}))
+}
+
+func kept(b *bench) {
+	a := b.author("a", "r")
+	b.ok(a.open(run.Opening{Slots: 1}))
+	for i, batch := range []run.Batch{{}, {Sync: true}, {Rows: []run.Row{{Ref: "x", Value: 1}}}} {
+		b.advance(run.LeaseTTL - time.Millisecond)
+		b.ok(a.append(b.Context(), batch, input(fmt.Sprint(i))))
+		b.advance(run.LeaseTTL - time.Millisecond)
+		b.refused(b.author("a", "other").open(run.Opening{Slots: 1}), run.ErrNoSlot)
+		b.ok(a.append(b.Context(), run.Batch{Sync: true}))
+	}
+	b.advance(run.LeaseTTL)
+	b.ok(b.author("a", "other").open(run.Opening{Slots: 1}))
+}
+
+func tryAgain(b *bench) {
+	first, second := b.author("a", "first"), b.author("a", "second")
+	b.ok(first.open(run.Opening{Slots: 1}))
+	for range 3 {
+		b.refused(second.open(run.Opening{Slots: 1}), run.ErrNoSlot)
+	}
+	first.write(loop.Finished{Reason: event.Complete})
+	b.ok(second.open(run.Opening{Slots: 1}))
+	second.write(input("x"))
+	second.stored()
+}
+
+func slotRace(b *bench) {
+	var group errgroup.Group
+	var opened, refused atomic.Int64
+	for i := range 4 * slots {
+		a := b.author("a", fmt.Sprint("run ", i))
+		group.Go(func() error {
+			switch err := a.open(run.Opening{Slots: slots}); {
+			case err == nil:
+				opened.Add(1)
+			case errors.Is(err, run.ErrNoSlot):
+				refused.Add(1)
+			default:
+				return err
+			}
+			return nil
+		})
+	}
+	b.ok(group.Wait())
+	runs, err := b.Archive.Runs(b.Context(), "a", "", 100)
+	b.ok(err)
+	if opened.Load() != slots || refused.Load() != 3*slots || len(runs) != slots {
+		b.Errorf("%d were opened, %d refused and %d stored, want %d, %d and %d", opened.Load(), refused.Load(), len(runs), slots, 3*slots, slots)
+	}
+}

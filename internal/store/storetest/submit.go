@@ -1,0 +1,122 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func submitCases() []rule { // P24
+	return []rule{
+		{"a key stands for one run", "a repeated request gets the run that it has and the hash that tells whether it is the same, and stores nothing", repeatedKey},
+		{"a key is judged before the slots", "whoever asks again must find his run, however busy the org is", keyBeforeSlot},
+		{"a run without a slot does not take its key", "what was refused may be sent again", keyOfRefused},
+		{"a key is its principal's", "the same text of another principal or org is another key", foreignKeys},
+		{"a key is free again after a day", "after SubmitKeyTTL, and not before", keyExpires},
+		{"one key makes one run", "64 at the same time: all hear of the same run", keyRace},
+	}
+}
+
+func terms(principal, key, hash string) run.Opening {
+	return run.Opening{Slots: slots, Key: &run.SubmitKey{Principal: principal, Key: key, Hash: hash}}
+}
+
+// submitted fails the case unless err says that the key stands for the run.
+func (b *bench) submitted(err error, want run.Submitted) {
+	b.Helper()
+	var got *run.Submitted
+	if !errors.As(err, &got) {
+		b.Fatalf("got error %v, want a *run.Submitted", err)
+	}
+	b.same(*got, want)
+}
+
+func repeatedKey(b *bench) {
+	a := b.author("a", "first")
+	b.ok(a.open(terms("p", "k", "hash 1")))
+	for _, hash := range []string{"hash 1", "hash 2"} {
+		b.submitted(b.author("a", "second").open(terms("p", "k", hash)), run.Submitted{RunID: "first", Hash: "hash 1"})
+		b.missing("a", "second")
+	}
+	a.write(loop.Finished{Reason: event.Complete})
+	b.submitted(b.author("a", "second").open(terms("p", "k", "hash 1")), run.Submitted{RunID: "first", Hash: "hash 1"})
+	b.ok(b.author("a", "second").open(terms("p", "other", "hash 1")))
+}
+
+func keyBeforeSlot(b *bench) {
+	b.ok(b.author("a", "first").open(terms("p", "k", "h")))
+	full := terms("p", "k", "h")
+	full.Slots = 1
+	b.submitted(b.author("a", "second").open(full), run.Submitted{RunID: "first", Hash: "h"})
+}
+
+func keyOfRefused(b *bench) {
+	first := b.begin("a", "first")
+	full := terms("p", "k", "h")
+	full.Slots = 1
+	b.refused(b.author("a", "second").open(full), run.ErrNoSlot)
+	first.write(loop.Finished{Reason: event.Complete})
+	b.ok(b.author("a", "third").open(full))
+}
+
+func foreignKeys(b *bench) {
+	b.ok(b.author("a", "p's").open(terms("p", "k", "1")))
+	b.ok(b.author("a", "q's").open(terms("q", "k", "2")))
+	b.ok(b.author("b", "theirs").open(terms("p", "k", "3")))
+	b.submitted(b.author("a", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "p's", Hash: "1"})
+	b.submitted(b.author("a", "x").open(terms("q", "k", "1")), run.Submitted{RunID: "q's", Hash: "2"})
+	b.submitted(b.author("b", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "theirs", Hash: "3"})
+}
+
+func keyExpires(b *bench) {
+	b.ok(b.author("a", "first").open(terms("p", "k", "1")))
+	b.advance(run.SubmitKeyTTL / 2)
+	b.ok(b.author("a", "young").open(terms("p", "young", "1")))
+	b.advance(run.SubmitKeyTTL/2 - time.Millisecond)
+	b.submitted(b.author("a", "second").open(terms("p", "k", "2")), run.Submitted{RunID: "first", Hash: "1"})
+	b.advance(time.Millisecond)
+	b.ok(b.author("a", "second").open(terms("p", "k", "2")))
+	b.submitted(b.author("a", "third").open(terms("p", "k", "3")), run.Submitted{RunID: "second", Hash: "2"})
+	b.submitted(b.author("a", "third").open(terms("p", "young", "3")), run.Submitted{RunID: "young", Hash: "1"})
+}
+
+func keyRace(b *bench) {
+	const callers = 64
+	var group errgroup.Group
+	var opened atomic.Int64
+	var heard [callers]string
+	for i := range callers {
+		a := b.author("a", fmt.Sprint("run ", i))
+		group.Go(func() error {
+			var s *run.Submitted
+			switch err := a.open(terms("p", "k", "h")); {
+			case err == nil:
+				opened.Add(1)
+				heard[i] = a.lease.RunID
+			case errors.As(err, &s):
+				heard[i] = s.RunID
+			default:
+				return err
+			}
+			return nil
+		})
+	}
+	b.ok(group.Wait())
+	runs, err := b.Archive.Runs(b.Context(), "a", "", 2*callers)
+	b.ok(err)
+	if opened.Load() != 1 || len(runs) != 1 {
+		b.Fatalf("%d callers opened a run and %d are stored, want one", opened.Load(), len(runs))
+	}
+	for _, runID := range heard {
+		if runID != runs[0].RunID {
+			b.Errorf("somebody heard of %s, and the run is %s", runID, runs[0].RunID)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// secretObject is an entry of the vault on the wire: all that is ever shown.
+type secretObject struct {
+	Name      string `json:"name"`
+	CreatedAt int64  `json:"created_at"`
+	UpdatedAt int64  `json:"updated_at"`
+}
+
+func wireSecret(s org.Secret) secretObject {
+	return secretObject{s.Name, s.CreatedAt.Unix(), s.UpdatedAt.Unix()}
+}
+
+// ListSecrets answers GET /api/secrets.
+func (h *Handler) ListSecrets() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		stored, err := h.o.Store.Secrets(r.Context(), caller.Org.ID)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []secretObject{}
+		for _, s := range stored {
+			out = append(out, wireSecret(s))
+		}
+		return http.StatusOK, list[secretObject]{out}, nil
+	})
+}
+
+// PutSecret answers PUT /api/secrets/{name}: it adds a secret or replaces one.
+func (h *Handler) PutSecret() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		if h.o.Vault == nil {
+			return 0, nil, fault.New(fault.Conflict, "vault_off", "this gateway has no vault; its operator sets master_key, or TURNPIKE_MASTER_KEY, "+
+				"to 32 random bytes, such as \"openssl rand -base64 32\" makes")
+		}
+		name := r.PathValue("name")
+		if _, err := secret.ParseRef(string(secret.Vault) + ":" + name); err != nil {
+			return 0, nil, fault.New(fault.Invalid, "invalid_value", "the name of a secret has 1 to 64 letters, digits and . _ -, and begins with a letter or a digit").In("name")
+		}
+		value, err := readSecret(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		s := org.Secret{Org: caller.Org.ID, Name: name, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		if s.Sealed, err = h.o.Vault.Seal(s.Org, s.Name, value); err != nil {
+			return 0, nil, err
+		}
+		if err := h.o.Store.PutSecret(r.Context(), s); err != nil {
+			return 0, nil, named(err, "org", s.Org)
+		}
+		if s, err = h.o.Store.Secret(r.Context(), s.Org, s.Name); err != nil {
+			return 0, nil, named(err, "secret", name)
+		}
+		return http.StatusOK, wireSecret(s), h.o.Directory.SecretChanged(r.Context(), s.Org, name)
+	})
+}
+
+// DeleteSecret answers DELETE /api/secrets/{name}. A server that refers to the
+// secret fails from its next request on.
+func (h *Handler) DeleteSecret() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		name := r.PathValue("name")
+		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name); err != nil {
+			return 0, nil, named(err, "secret", name)
+		}
+		return http.StatusOK, deleted{name, true}, h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
+	})
+}
+
+// readSecret reads {"value": "…"}. Its errors quote nothing of the body, not
+// even the names of its members.
+func readSecret(r *http.Request) (secret.Value, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	var members map[string]json.RawMessage
+	var value string
+	if json.Unmarshal(body, &members) != nil || len(members) != 1 || members["value"] == nil || json.Unmarshal(members["value"], &value) != nil {
+		return secret.Value{}, fault.New(fault.Invalid, "invalid_value", `the request body must be {"value": "…"}, with the secret as text`)
+	}
+	v := secret.NewValue(value)
+	if err := v.Check(); err != nil {
+		return secret.Value{}, fault.New(fault.Unprocessable, "invalid_value", "value %v", err).In("value")
+	}
+	return v, nil
+}

@@ -1,0 +1,235 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// The keys of the gateway's only caller, and its own to the provider.
+const (
+	ownKey      = "sk-crash-owner-5b0e7a1f93c64d28"
+	providerKey = "sk-crash-provider-c2d94e60b7a81f35"
+)
+
+// configFile has holes for the data directory, the provider's URL, the org's
+// runtime and the MCP server's URL. Every start takes a port of its own.
+const configFile = `
+listen: 127.0.0.1:0
+data: %q
+providers:
+  - {name: up, kind: openai, base_url: %q, api_key: env:PROVIDER_KEY, models: [m]}
+outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
+orgs:
+  - id: default
+    features: [mcp_outbound]
+    keys: [{name: owner, key: env:OWNER_KEY, role: owner}]
+    runtime: {%s}
+    mcp_servers:
+      - {name: tools, url: %q, reads: [look], keyed: [order]}
+`
+
+// world is what outlives a gateway's process: its provider, the MCP server that
+// remembers every call, its configuration, its data and its callers.
+//
+//	client ──► gateway (killed, and started again) ──► provider
+//	                │                              └─► tools
+//	                └── data directory ◄── runs list, archive
+type world struct {
+	*testing.T
+	provider *provider
+	tools    *turnpiketest.MCPServer
+	http     *http.Client
+	data     string
+	config   string   // path of the configuration
+	held     string   // what the errand waits for
+	prefix   []string // command line that the gateway's is added to; nil = none
+	inside   []string // command line that those of other commands are added to; nil = none
+
+	mu  sync.Mutex
+	url string // of the process that serves; guarded by mu
+}
+
+// options are what differs between worlds.
+type options struct {
+	script  script
+	tools   []turnpiketest.Tool
+	runtime string // settings of the org, as YAML without braces
+	data    string // data directory; empty = one of the world's own
+}
+
+// newWorld makes a world without a gateway.
+func newWorld(t *testing.T, o options) *world {
+	t.Helper()
+	dir := t.TempDir()
+	if o.data == "" {
+		o.data = filepath.Join(dir, "data")
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	w := &world{
+		T: t, provider: newProvider(t, o.script), tools: turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, o.tools...),
+		http: &http.Client{Transport: transport}, data: o.data, config: filepath.Join(dir, "turnpike.yaml"),
+	}
+	t.Cleanup(w.tools.Close)
+	text := fmt.Sprintf(configFile, o.data, w.provider.URL+"/v1", o.runtime, w.tools.URL)
+	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// start begins a gateway that kills itself at the point, which is POINT:N, or
+// lives on if there is none. It returns when the gateway listens, which is
+// before it takes work.
+func (w *world) start(point string) *process {
+	w.Helper()
+	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey)
+	if point != "" {
+		env = append(env, "TURNPIKE_CRASH="+point)
+	}
+	line := slices.Concat(w.prefix, []string{os.Getenv(binaryVariable), "serve", "--config", w.config})
+	p := begin(w.T, env, line[0], line[1:]...)
+	eventually(w.T, "the gateway listens", func() bool {
+		url, ok := p.output.after("turnpike listens on ")
+		if ok {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.url = url
+			return true
+		}
+		select {
+		case <-p.ended:
+			w.Fatalf("the gateway ended before it listened: %v", p.cmd.ProcessState)
+		default:
+		}
+		return false
+	})
+	return p
+}
+
+// serve starts a gateway that lives on and returns when it takes work.
+func (w *world) serve() *process {
+	w.Helper()
+	p := w.start("")
+	eventually(w.T, "the gateway takes work", w.ready)
+	return p
+}
+
+func (w *world) ready() bool { return w.get("/readyz") == http.StatusOK }
+
+// get returns the status of an answer, or 0.
+func (w *world) get(path string) int {
+	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base()+path, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	resp, err := w.http.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// cancelRun asks for the end of a run. There may be nobody who answers.
+func (w *world) cancelRun(id string) {
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodPost, w.base()+"/api/runs/"+id+"/cancel", nil)
+	if err != nil {
+		w.Error(err)
+		return
+	}
+	req.Header.Set("Authorization", "Bearer "+ownKey)
+	if resp, err := w.http.Do(req); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
+func (w *world) base() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.url
+}
+
+// command runs another command of the gateway's program on its data and returns
+// what it printed.
+func (w *world) command(args ...string) string {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	line := slices.Concat(w.inside, []string{os.Getenv(binaryVariable)}, args, []string{"--data", w.data})
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Env = baseEnv()
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		w.Fatalf("turnpike %v: %v\n%s", args, err, text)
+	}
+	return string(text)
+}
+
+// runs returns how each run of the org stands, by id, as the command says it.
+func (w *world) runs() map[string]string {
+	w.Helper()
+	states := map[string]string{}
+	for i, line := range strings.Split(strings.TrimSpace(w.command("runs", "list", "--limit", "1000")), "\n") {
+		if words := strings.Fields(line); i > 0 { // after the head
+			states[words[0]] = words[len(words)-1]
+		}
+	}
+	return states
+}
+
+// stateCounts returns how many runs stand how.
+func (w *world) stateCounts() map[string]int {
+	w.Helper()
+	counts := map[string]int{}
+	for _, state := range w.runs() {
+		counts[state]++
+	}
+	return counts
+}
+
+// load reads the journal of a run and its rows for auditors from the file.
+func (w *world) load(id string) (*run.Story, []run.AuditRow) {
+	w.Helper()
+	r, err := sqlite.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer r.Close()
+	story, err := r.Load(w.Context(), "default", id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	audit, err := r.Audited(w.Context(), "default", id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return story, audit
+}
+
+// textOf returns the text of a tool's result.
+func textOf(story *run.Story, ref string) string {
+	var items []struct{ Parts []struct{ Text string } }
+	if json.Unmarshal(story.Rows[ref], &items) != nil || len(items) != 1 || len(items[0].Parts) != 1 {
+		return ""
+	}
+	return items[0].Parts[0].Text
+}

@@ -1,0 +1,226 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// matrixCase is one way to be disturbed.
+type matrixCase struct {
+	name   string
+	serial bool // the calls of a turn run one after the other
+	slow   bool // waits for the clock: one of the two kinds of client will do
+	kills  int
+	turns  int    // model calls, of which those that a kill cut off are made again; 0 = depends
+	ended  string // how the run ends
+
+	// disturb starts gateways, ends them, and leaves one that serves. Once the
+	// first is there it calls ask, after which the run is under way. What the
+	// errand holds goes on when disturb returns.
+	disturb func(w *world, ask func())
+	held    string // what waits until then: model, tool, or nothing
+}
+
+// row names the line of the table that the case counts in: its points without
+// their numbers.
+func (c matrixCase) row() string {
+	words := strings.Fields(c.name)
+	for i, word := range words {
+		words[i], _, _ = strings.Cut(word, ":")
+	}
+	return strings.Join(words, " ")
+}
+
+// matrixCases are the points of reference/reliability, section 1, that a run of
+// chat passes: the errand has three model calls and four tool calls, in two
+// batches of facts or, in order, in four. The slowest come first.
+func matrixCases() []matrixCase {
+	cases := slowCases()
+	each := func(serial bool, times int, points ...string) {
+		for _, p := range points {
+			for n := 1; n <= times; n++ {
+				cases = append(cases, killedAt(serial, fmt.Sprintf("%s:%d", p, n)))
+			}
+		}
+	}
+	cases = append(cases, killedAt(false))
+	each(false, 1, "C1", "C2", "C16", "C17")
+	each(false, 3, "C4", "C5", "C7", "C8")
+	each(false, 2, "C6", "C9")
+	each(true, 4, "C9", "C10", "C11", "C12") // look, order, send, send
+	each(false, 2, "C10", "C11", "C12")      // whichever is first, and second
+	return append(cases,
+		killedAt(true, "C2:1", "C3:1"), killedAt(true, "C8:2", "C3:1", "C3:1"), killedAt(true, "C10:3", "C9:1", "C17:1"),
+		killedAt(true, "C6:5", "C5:1"), killedAt(true, "C12:2", "C4:1", "C16:1"),
+		matrixCase{name: "C20", kills: 1, ended: "cancelled", held: "tool", disturb: cancelled},
+		matrixCase{name: "C21 early", kills: 1, ended: "complete", held: "tool", disturb: killedWhileItDrains},
+	)
+}
+
+func slowCases() []matrixCase {
+	return []matrixCase{
+		{name: "C21", slow: true, kills: 1, ended: "complete", held: "tool", disturb: killedAfterTheDrain},
+		{name: "C22", slow: true, ended: "complete", held: "tool", disturb: stopped},
+		{name: "C22 model", slow: true, ended: "complete", held: "model", disturb: stopped},
+	}
+}
+
+// killedAt is the case of gateways that kill themselves at POINT:N, one after
+// the other.
+func killedAt(serial bool, points ...string) matrixCase {
+	name, turns := strings.Join(points, " "), 3
+	if name == "" {
+		name = "undisturbed"
+	}
+	for _, point := range points {
+		if p, _, _ := strings.Cut(point, ":"); p == "C5" || p == "C6" || p == "C7" { // between its request and its record
+			turns++
+		}
+	}
+	return matrixCase{
+		name: name, serial: serial, kills: len(points), turns: turns, ended: "complete",
+		disturb: func(w *world, ask func()) {
+			for i, point := range append(points, "") {
+				p := w.start(point)
+				if i == 0 {
+					ask()
+				}
+				if point != "" {
+					p.wantKilled(w.T, "which passes "+point)
+				}
+			}
+		},
+	}
+}
+
+// cancelled kills the gateway when it has recorded that the run is to end.
+func cancelled(w *world, ask func()) {
+	p := w.start("C20:1")
+	ask()
+	w.awaitHeld()
+	for id := range w.runs() {
+		w.cancelRun(id)
+	}
+	p.wantKilled(w.T, "which records a cancel")
+	w.start("")
+}
+
+// killedWhileItDrains kills a gateway that was asked to stop and has not.
+func killedWhileItDrains(w *world, ask func()) {
+	p := w.start("")
+	ask()
+	w.awaitHeld()
+	p.signal(syscall.SIGTERM)
+	eventually(w.T, "the gateway stops", func() bool { return !w.ready() })
+	p.kill()
+	p.wantKilled(w.T, "which drains")
+	w.start("")
+}
+
+// killedAfterTheDrain kills a gateway whose runs did not finish in the time that
+// they have while it stops.
+func killedAfterTheDrain(w *world, ask func()) {
+	p := w.start("C21:1")
+	ask()
+	w.awaitHeld()
+	p.signal(syscall.SIGTERM)
+	p.wantKilled(w.T, "which hands its runs over")
+	w.start("")
+}
+
+// stopped makes the gateway stand still until its lease has ended: it comes back
+// as one that does not know.
+func stopped(w *world, ask func()) {
+	p := w.start("")
+	ask()
+	w.awaitHeld()
+	p.signal(syscall.SIGSTOP)
+	if err := pause(w.Context(), run.LeaseTTL+time.Second); err != nil {
+		w.Error(err)
+	}
+	p.signal(syscall.SIGCONT)
+}
+
+// TestTheMatrixOfCrashes kills the gateway at every point that a durable run
+// passes, and starts it again: the client that repeats its request gets the
+// answer of an undisturbed run.
+func TestTheMatrixOfCrashes(t *testing.T) { // P01 P24
+	t.Parallel()
+	var mu sync.Mutex
+	table := map[string]counts{}
+	t.Run("cases", func(t *testing.T) {
+		for i, c := range matrixCases() {
+			for _, stream := range []bool{false, true} {
+				if c.slow && stream != (i%2 == 0) || testing.Short() && (i%9 != 3 || stream) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s serial=%v stream=%v", c.name, c.serial, stream), func(t *testing.T) {
+					t.Parallel()
+					got := c.run(t, stream)
+					mu.Lock()
+					defer mu.Unlock()
+					table[c.row()] = table[c.row()].plus(got)
+				})
+			}
+		}
+	})
+	total := report(t, table)
+	if !testing.Short() && (total.unknown == 0 || total.broken == 0 || total.sends == total.keys) {
+		t.Errorf("the matrix never saw a call whose outcome is unknown, a broken stream, or a keyed call that was repeated: %+v", total)
+	}
+}
+
+// run plays the errand in a disturbed world, and judges it.
+func (c matrixCase) run(t *testing.T, stream bool) counts {
+	runtime := "max_run_tokens: 100000" // sets tokens aside before each model call
+	if c.serial {
+		runtime += ", tool_parallelism: serial"
+	}
+	w, release := newErrand(t, c.held, runtime)
+	q := question{text: "Run the errand.", stream: stream, key: "errand-1"}
+	var got <-chan insistence
+	c.disturb(w, func() { got = w.insist(q, nil) })
+	release()
+	in := w.answered(got)
+	counted, all := w.judge(c.ended)
+	w.wantErrand(q, in, c.ended, all)
+	if n := len(w.provider.transcripts()); c.turns != 0 && n != c.turns {
+		t.Errorf("the model was called %d times, want %d", n, c.turns)
+	}
+	return counted.plus(counts{cases: 1, kills: c.kills, broken: in.broken()})
+}
+
+// report prints the table and returns its last line.
+func report(t *testing.T, table map[string]counts) counts {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "point\tcases\tkills\tresumed\tcut off\tonce effects\tunknown\tkeyed sends\tdistinct keys\t")
+	line := func(name string, c counts) {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name, c.cases, c.kills, c.resumed, c.broken, c.effects, c.unknown, c.sends, c.keys)
+	}
+	var total counts
+	seen := map[string]bool{}
+	for _, c := range matrixCases() {
+		name := c.row()
+		if counted, ok := table[name]; ok && !seen[name] {
+			line(name, counted)
+			total = total.plus(counted)
+		}
+		seen[name] = true
+	}
+	line("all", total)
+	if err := w.Flush(); err != nil {
+		t.Error(err)
+	}
+	t.Log("\n" + out.String())
+	return total
+}

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// told is what the journal of a run says that its callers were told.
+type told struct {
+	texts   map[int]string    // by round
+	results map[string]string // by call
+	end     loop.Finished
+}
+
+// checkConns compares what a client heard, on every connection, with what the
+// journal says in the end.
+func (b *book) checkConns(c *client) {
+	var runID string
+	for _, conn := range c.conns {
+		if len(conn.events) == 0 {
+			continue
+		}
+		started, ok := conn.events[0].(event.Started)
+		if !ok {
+			b.w.violate("I8: %s hears %T first", c.id, conn.events[0])
+			return
+		}
+		if c.key != nil && runID != "" && started.RunID != runID {
+			b.w.violate("I9: %s hears of run %s and of run %s", c.id, runID, started.RunID)
+		}
+		runID = started.RunID
+		story, err := b.w.store.journal.Load(context.Background(), c.org, runID)
+		if err != nil {
+			b.w.violate("I8: %s hears of run %s: %v", c.id, runID, err)
+			return
+		}
+		t := tell(story)
+		if c.key == nil && t.end.Reason == event.Lost && !conn.finished() {
+			continue // what a light run has said is not all on disk when its process dies
+		}
+		b.checkConn(c, conn, t)
+	}
+}
+
+func tell(story *run.Story) told {
+	t := told{texts: map[int]string{}, results: map[string]string{}}
+	text := func(ref string) string {
+		var items []item.Item
+		if json.Unmarshal(story.Rows[ref], &items) != nil || len(items) == 0 {
+			return ""
+		}
+		return items[0].Text()
+	}
+	for _, f := range story.Facts {
+		switch body := f.Body.(type) {
+		case loop.Turn:
+			t.texts[body.Round] = text(body.ItemsRef)
+		case loop.CallDone:
+			t.results[string(body.Key)] = string(body.Outcome) + ": " + text(body.ResultRef)
+		case loop.Finished:
+			t.end = body
+		}
+	}
+	return t
+}
+
+func (b *book) checkConn(c *client, conn *conn, t told) {
+	var text strings.Builder
+	for i, e := range conn.events {
+		switch e := e.(type) {
+		case event.Started:
+			if i > 0 {
+				b.w.violate("I8: %s hears of a second beginning", c.id)
+			}
+		case event.RoundStarted:
+			if c.like.Live && c.key == nil && text.Len() > 0 {
+				b.w.violate("I8: %s has heard %q when round %d begins again", c.id, text.String(), e.Round)
+			}
+			text.Reset()
+		case event.TextDelta:
+			text.WriteString(e.Text)
+		case event.RoundDone:
+			if want := t.texts[e.Round]; text.String() != want {
+				b.w.violate("I8: %s hears %q in round %d, and the journal says %q", c.id, text.String(), e.Round, want)
+			}
+			text.Reset()
+		case event.ToolDone:
+			if got := e.Outcome + ": " + e.Text; got != t.results[e.Key] {
+				b.w.violate("I8: %s hears that call %s ended with %q, and the journal says %q", c.id, e.Key, got, t.results[e.Key])
+			}
+		case event.Finished:
+			if i < len(conn.events)-1 || e.Reason != t.end.Reason {
+				b.w.violate("I8: %s hears the end %s as event %d of %d, and the journal says %s", c.id, e.Reason, i+1, len(conn.events), t.end.Reason)
+			}
+		}
+	}
+}

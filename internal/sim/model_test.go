@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// bytesPerToken is the worst that the gateway is prepared for.
+const bytesPerToken = 3
+
+// speaker is the model of one client, as a process reaches it. What it says
+// follows from the transcript, but for a word that is new in every answer.
+type speaker struct {
+	p *process
+	c *client
+}
+
+// answer is what the provider does with a request.
+type answer struct {
+	chunks []string
+	turn   *model.Turn
+	err    error // after the chunks
+	hangs  bool
+}
+
+// Stream implements model.Model.
+func (s speaker) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
+	swarm := s.p.w.swarm
+	a, err := ask(ctx, s.p, "asks the model for", s.c.id, swarm.dying(faults{lost: swarm.modelLost}), func(r *rand.Rand) (answer, error) {
+		return s.hear(req, r), nil
+	})
+	if err != nil {
+		return nil, &model.Error{Class: model.Transient, Err: err}
+	}
+	if a.hangs {
+		return nil, s.hang(ctx)
+	}
+	for _, chunk := range a.chunks {
+		if _, err := ask(ctx, s.p, "hears the model for", s.c.id, faults{}, func(*rand.Rand) (none, error) { return none{}, nil }); err != nil {
+			return nil, &model.Error{Class: model.Transient, Err: err}
+		}
+		if err := emit(model.Delta{Text: chunk}); err != nil {
+			return nil, err
+		}
+	}
+	return a.turn, a.err
+}
+
+// hang waits until the caller gives up.
+func (s speaker) hang(ctx context.Context) error {
+	s.p.w.saw("a model did not answer")
+	c := s.p.call(ctx, "waits for the model of", s.c.id, faults{})
+	c.at, c.do = time.Time{}, func() error { return nil }
+	return &model.Error{Class: model.Transient, Err: s.p.w.bus.park(c)}
+}
+
+// hear bills a request and says what comes of it.
+func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
+	w := s.p.w
+	w.book.checkTranscript(s.c, req)
+	fault := r.Float64()
+	hit := func(rate float64) bool {
+		fault -= rate
+		return fault < 0 && !w.calm()
+	}
+	if hit(w.swarm.modelRefused) {
+		status := []int{429, 500}[r.IntN(2)]
+		return answer{err: &model.Error{Class: model.Transient, Status: status, Message: "try again"}}
+	}
+	a := s.say(req, r)
+	a.turn.Usage = model.Usage{Input: int64(size(req)) / bytesPerToken, Output: s.output(req, a.turn, r)}
+	w.book.billed(s.c, a.turn.Usage.Input+a.turn.Usage.Output)
+	switch {
+	case hit(w.swarm.modelHangs):
+		a.hangs = true
+	case hit(w.swarm.modelCut):
+		a.turn.Stop = model.StopUnknown
+		a.err = &model.Error{Class: model.Transient, Err: errors.New("unexpected EOF")}
+		if len(a.turn.Calls) > 1 {
+			w.saw("a stream broke after a complete call")
+			a.turn.Calls, a.turn.Item.Calls = a.turn.Calls[:1], a.turn.Item.Calls[:1]
+		} else {
+			a.turn.Calls, a.turn.Item.Calls = nil, nil
+		}
+	}
+	if r.Float64() < w.swarm.modelSilent && !w.calm() {
+		a.turn.Usage = model.Usage{}
+	}
+	return a
+}
+
+// say is the next turn of the script.
+func (s speaker) say(req *model.Request, r *rand.Rand) answer {
+	round := 0
+	for _, it := range req.Items {
+		if it.Role == item.Assistant {
+			round++
+		}
+	}
+	text := fmt.Sprintf("org=%s client=%s round=%d word=%08x ", s.c.org, s.c.id, round, r.Uint32())
+	turn := &model.Turn{Stop: model.StopEnd}
+	if room := req.MaxTokens * bytesPerToken; room > 0 && len(text) > room {
+		text, turn.Stop = text[:room], model.StopLength
+	}
+	turn.Item = item.NewText(item.Assistant, text)
+	if turn.Stop == model.StopEnd && round < len(s.c.script) && len(req.Tools) > 0 {
+		turn.Stop = model.StopCalls
+		for i, name := range s.c.script[round] {
+			c := item.Call{ID: fmt.Sprintf("p%d", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, 10*round+i)}
+			turn.Calls = append(turn.Calls, model.Call{Call: c, Complete: true})
+			turn.Item.Calls = append(turn.Item.Calls, c)
+		}
+	}
+	if room := req.MaxTokens * bytesPerToken; room > 0 && sizeOf(turn.Item) > room {
+		turn.Calls, turn.Item.Calls, turn.Stop = nil, nil, model.StopLength
+	}
+	half := len(text) / 2
+	return answer{chunks: []string{text[:half], text[half:]}, turn: turn}
+}
+
+// output is how many tokens the provider counts for a turn: at most what it was
+// allowed, and sometimes all of it, for thoughts that nobody sees.
+func (s speaker) output(req *model.Request, turn *model.Turn, r *rand.Rand) int64 {
+	n := (sizeOf(turn.Item)+bytesPerToken-1)/bytesPerToken + 1
+	if r.IntN(4) == 0 {
+		n = max(n, req.MaxTokens)
+	}
+	if req.MaxTokens > 0 {
+		n = min(n, req.MaxTokens)
+	}
+	return int64(n)
+}
+
+func size(req *model.Request) int {
+	n := 0
+	for _, it := range req.Items {
+		n += sizeOf(it)
+	}
+	for _, t := range req.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.InputSchema)
+	}
+	return n
+}
+
+func sizeOf(it item.Item) int {
+	n := len(it.Text())
+	for _, c := range it.Calls {
+		n += len(c.Name) + len(c.Arguments)
+	}
+	return n
+}

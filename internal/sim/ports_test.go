@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// none is what a port returns that has only an error.
+type none struct{}
+
+// Append implements run.Journal.
+func (p *process) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+	about, what := lease.Org+"/"+lease.RunID, "appends "+kinds(b)+" to"
+	wr := writing{lease, after, b}
+	if p.w.mutation == checkThenAct && len(b.Holds) > 0 {
+		_, err := ask(ctx, p, "looks at the budgets for", about, faults{}, func(*rand.Rand) (none, error) { return none{}, p.w.store.room(wr) })
+		if err != nil {
+			return err
+		}
+		wr.batch = unlimited(b)
+	}
+	_, err := ask(ctx, p, what, about, p.w.swarm.dying(p.w.swarm.store), func(*rand.Rand) (none, error) { return none{}, p.w.store.append(p, wr) })
+	switch {
+	case errors.Is(err, errUnanswered) && after == 0:
+		p.w.saw("nobody knew whether a run was accepted")
+	case errors.Is(err, errUnanswered):
+		p.w.saw("nobody knew whether an append was stored")
+	}
+	return err
+}
+
+// Claim implements run.Leases.
+func (p *process) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
+	return ask(ctx, p, "claims", "runs", p.w.swarm.store, func(*rand.Rand) ([]run.Lease, error) { return p.w.store.claim(owner, limit) })
+}
+
+// Renew implements run.Leases.
+func (p *process) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
+	return ask(ctx, p, "renews", "its leases", p.w.swarm.store, func(*rand.Rand) ([]run.Lease, error) {
+		leases, err := p.w.store.journal.Renew(ctx, owner)
+		slices.SortFunc(leases, func(a, b run.Lease) int { return cmp.Compare(a.RunID, b.RunID) })
+		return leases, err
+	})
+}
+
+// Release implements run.Leases.
+func (p *process) Release(ctx context.Context, lease run.Lease) error {
+	_, err := ask(ctx, p, "releases", lease.Org+"/"+lease.RunID, p.w.swarm.store, func(*rand.Rand) (none, error) {
+		p.w.store.uncount(p, writing{lease: lease})
+		return none{}, p.w.store.journal.Release(ctx, lease)
+	})
+	return err
+}
+
+// Probe implements run.Leases.
+func (p *process) Probe(ctx context.Context) error {
+	_, err := ask(ctx, p, "probes", "the store", p.w.swarm.store, func(*rand.Rand) (none, error) {
+		p.w.saw("a store in trouble was probed")
+		return none{}, p.w.store.journal.Probe(ctx)
+	})
+	return err
+}
+
+// Load implements run.Archive.
+func (p *process) Load(ctx context.Context, org, runID string) (*run.Story, error) {
+	return ask(ctx, p, "loads", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) (*run.Story, error) {
+		story, err := p.w.store.load(runKey{org, runID})
+		if err == nil && (story.Summary.Org != org || story.Facts[0].Body.(loop.Accepted).Org != org) {
+			p.w.violate("I11: org %s read run %s of org %s", org, runID, story.Summary.Org)
+		}
+		return story, err
+	})
+}
+
+// Runs implements run.Archive.
+func (p *process) Runs(ctx context.Context, org, before string, limit int) ([]run.Summary, error) {
+	return ask(ctx, p, "lists", org, p.w.swarm.store, func(*rand.Rand) ([]run.Summary, error) {
+		return p.w.store.journal.Runs(ctx, org, before, limit)
+	})
+}
+
+// Audited implements run.Archive.
+func (p *process) Audited(ctx context.Context, org, runID string) ([]run.AuditRow, error) {
+	return ask(ctx, p, "reads the audit of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) ([]run.AuditRow, error) {
+		return p.w.store.journal.Audited(ctx, org, runID)
+	})
+}
+
+// Used implements run.Archive.
+func (p *process) Used(ctx context.Context, org, scope string) (run.Used, error) {
+	return ask(ctx, p, "reads budget", org+"/"+scope, p.w.swarm.store, func(*rand.Rand) (run.Used, error) {
+		return p.w.store.journal.Used(ctx, org, scope)
+	})
+}
+
+// resources are what a process finds for runs that it takes over.
+type resources struct{ p *process }
+
+// For implements run.Resources.
+func (r resources) For(_ context.Context, a *loop.Accepted) ([]run.Target, []catalog.Server, error) {
+	for _, c := range r.p.w.clients {
+		if c.model() == a.Model {
+			return c.targets(r.p), c.servers(r.p), nil
+		}
+	}
+	return nil, nil, fmt.Errorf("nobody knows model %s", a.Model)
+}

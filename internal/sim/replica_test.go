@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// replica is a place where one process runs after the other.
+type replica struct {
+	w    *world
+	name string
+
+	current *process // guarded by bus.mu
+	stops   bool     // it is being stopped in an orderly way; guarded by bus.mu
+}
+
+// process is one life of the gateway: the real Runner and the real Catalog, with
+// the bus for an outside.
+type process struct {
+	w        *world
+	name     string
+	runner   *run.Runner
+	catalog  *catalog.Catalog
+	starting sync.WaitGroup
+	life     context.Context // ends when it could not start
+	ids      int             // guarded by bus.mu
+	ahead    time.Duration   // of the true time
+
+	dead    bool      // guarded by bus.mu
+	serves  bool      // guarded by bus.mu
+	asleep  time.Time // until then it does nothing; guarded by bus.mu
+	expires context.CancelFunc
+}
+
+// live runs one process after the other.
+func (r *replica) live() {
+	for life := 1; ; life++ {
+		p := r.boot(life)
+		orderly, goesOn := r.end(p)
+		if orderly {
+			p.drain(r.w.chance(p.name, "drain"))
+		}
+		r.w.bury(p)
+		if !goesOn || !r.w.wait(context.Background(), r.name+" boots", between(r.w.chance(p.name, "down"), time.Second/2, 20*time.Second), nil) {
+			return
+		}
+	}
+}
+
+// boot starts a process. It serves once its Start has returned.
+func (r *replica) boot(life int) *process {
+	p := &process{w: r.w, name: fmt.Sprintf("%s.%d", r.name, life)}
+	if clock := r.w.swarm.clocks; clock > 0 {
+		p.ahead = between(r.w.chance(p.name, "clock"), -clock, clock).Truncate(time.Millisecond)
+	}
+	p.life, p.expires = context.WithCancel(context.Background())
+	p.catalog = catalog.New(catalog.Options{})
+	p.runner = run.New(run.Options{
+		Catalog: p.catalog, Journal: p, Leases: p, Archive: p, Handovers: &r.w.store.handovers, Resources: resources{p},
+		Owner: p.name, NewID: p.newID, Now: p.now,
+		Jitter: func(limit time.Duration) time.Duration { return limit / 3 },
+	})
+	b := r.w.bus
+	b.mu.Lock()
+	r.current = p
+	b.mu.Unlock()
+	p.starting.Go(func() {
+		err := p.runner.Start(context.Background())
+		b.mu.Lock()
+		p.serves = err == nil
+		b.mu.Unlock()
+		if err != nil {
+			p.expires()
+		}
+	})
+	return p
+}
+
+// end waits for the end of the process. It reports whether the end is an
+// orderly one, and whether there is a life after it.
+func (r *replica) end(p *process) (orderly, goesOn bool) {
+	w := r.w
+	chance := w.chance(p.name, "end")
+	lives := never
+	if w.swarm.lives > 0 {
+		lives = between(chance, 2*time.Second, w.swarm.lives)
+	}
+	for {
+		over := false
+		goesOn = w.wait(p.life, p.name+" ends", lives, func(*rand.Rand) {
+			switch {
+			case r.leaving() || w.calm() && p.life.Err() == nil:
+			case p.life.Err() == nil && chance.Float64() < w.swarm.drains:
+				over, orderly = true, true
+			default:
+				over = true
+				w.kill(p)
+			}
+		})
+		if over || !goesOn {
+			return orderly, goesOn
+		}
+		lives = never
+	}
+}
+
+// drain ends the process as SIGTERM does.
+func (p *process) drain(chance *rand.Rand) {
+	p.w.bus.mu.Lock()
+	p.serves = false
+	p.w.bus.mu.Unlock()
+	p.starting.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), between(chance, time.Second, 30*time.Second))
+	defer cancel()
+	p.runner.Stop(ctx, between(chance, 0, 10*time.Second))
+	p.w.saw("a process was stopped in an orderly way")
+}
+
+// bury waits for the goroutines of a process that is over.
+func (w *world) bury(p *process) {
+	w.bus.mu.Lock()
+	killed := p.dead
+	p.dead = true
+	w.bus.mu.Unlock()
+	if !killed {
+		w.store.forget(p)
+	}
+	for _, c := range w.bus.leave(func(c *call) bool { return c.process == p }) {
+		c.err = errKilled
+		close(c.done)
+	}
+	p.expires()
+	p.starting.Wait()
+	dead, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.runner.Stop(dead, 0)
+	p.catalog.Close()
+}
+
+// rest stops the process for good at the end of the world.
+func (r *replica) rest() {
+	p := r.process()
+	r.w.bus.mu.Lock()
+	r.stops = true
+	r.w.bus.mu.Unlock()
+	p.starting.Wait()
+	p.runner.Stop(context.Background(), 0)
+}
+
+func (r *replica) leaving() bool {
+	r.w.bus.mu.Lock()
+	defer r.w.bus.mu.Unlock()
+	return r.stops
+}
+
+// pause stops the process for a while, again and again, so that it wakes up as a
+// zombie whose leases are somebody else's.
+func (r *replica) pause() {
+	w := r.w
+	for n := 1; w.swarm.pauses > 0; n++ {
+		chance := w.chance(r.name, "pause", fmt.Sprint(n))
+		goesOn := w.wait(context.Background(), r.name+" is paused", between(chance, time.Second, w.swarm.pauses), func(*rand.Rand) {
+			w.bus.mu.Lock()
+			defer w.bus.mu.Unlock()
+			r.current.asleep = time.Now().Add(between(chance, 5*time.Second, 60*time.Second))
+			if r.current.asleep.After(w.calmAt) {
+				r.current.asleep = w.calmAt
+			}
+		})
+		if !goesOn || w.calm() {
+			return
+		}
+	}
+}
+
+func (r *replica) process() *process {
+	r.w.bus.mu.Lock()
+	defer r.w.bus.mu.Unlock()
+	return r.current
+}
+
+// serving returns the process of the replica if it takes requests.
+func (r *replica) serving() *process {
+	r.w.bus.mu.Lock()
+	defer r.w.bus.mu.Unlock()
+	if p := r.current; p != nil && p.serves && !p.dead {
+		return p
+	}
+	return nil
+}
+
+func (p *process) isDead() bool {
+	p.w.bus.mu.Lock()
+	defer p.w.bus.mu.Unlock()
+	return p.dead
+}
+
+// now is the process's own clock, which may be wrong.
+func (p *process) now() time.Time { return time.Now().Add(p.ahead) }
+
+// newID makes ids that are the same in every repetition.
+func (p *process) newID(prefix string) string {
+	p.w.bus.mu.Lock()
+	defer p.w.bus.mu.Unlock()
+	p.ids++
+	return fmt.Sprintf("%s%s-%d", prefix, p.name, p.ids)
+}

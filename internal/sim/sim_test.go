@@ -1,0 +1,179 @@
+// Package sim plays whole worlds against the real driver: processes that are
+// killed, stopped and woken up again, a store that loses requests and answers,
+// models and tools that fail, and callers who leave and come back. After every
+// step it asks whether the gateway's promises hold.
+//
+//	clients ─► run.Runner ×3 ─► bus ─► memory store, models, tools ─► book
+//	                             ▲                                     │ checks
+//	                         scheduler: one call at a time ◄───────────┘
+//
+// A world is a function of its seed. Everybody who asks for something outside
+// waits on the bus; when all of them wait, the scheduler lets one go. Nobody
+// shares a source of chance (see world.chance), and time is that of
+// testing/synctest. Its promises, I1 to I12, are those of
+// reference/reliability, section 3.
+package sim
+
+import (
+	"bufio"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain gives a world one processor: it does one thing at a time anyway, and
+// with two of them the race detector can end in a failed check of its own, when
+// two timers of a bubble fire at once (https://go.dev/issue/78156).
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	goleak.VerifyTestMain(m)
+}
+
+// defaultSeeds is how many worlds are played unless TURNPIKE_SIM_SEEDS says
+// otherwise.
+const defaultSeeds = 60
+
+// seeds returns those that once failed, then 1, 2, 3 …, or the one that
+// TURNPIKE_SIM_SEED names.
+func seeds(t *testing.T) []uint64 {
+	t.Helper()
+	if one := one(); one != "" {
+		return []uint64{number(t, one)}
+	}
+	n := uint64(defaultSeeds)
+	if text := os.Getenv("TURNPIKE_SIM_SEEDS"); text != "" {
+		n = number(t, text)
+	}
+	list := failedBefore(t)
+	for seed := uint64(1); seed <= n; seed++ {
+		list = append(list, seed)
+	}
+	return list
+}
+
+// one is the seed of the one world that is to be repeated; empty = none.
+func one() string { return os.Getenv("TURNPIKE_SIM_SEED") }
+
+func number(t *testing.T, text string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// failedBefore reads the seeds that found a mistake once.
+func failedBefore(t *testing.T) []uint64 {
+	t.Helper()
+	file, err := os.Open("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var list []uint64
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		seed, _, _ := strings.Cut(lines.Text(), "#")
+		if seed = strings.TrimSpace(seed); seed != "" {
+			list = append(list, number(t, seed))
+		}
+	}
+	return list
+}
+
+// P01 P24 B07: crashes at any point, requests that are sent again, and slots.
+func TestPromisesAreKept(t *testing.T) {
+	sometimes, steps := map[string]int{}, 0
+	for _, seed := range seeds(t) {
+		r := simulate(t, seed, correct)
+		if one() != "" {
+			t.Log(strings.Join(r.trace, "\n"))
+		}
+		if r.violation != "" {
+			t.Fatal(r)
+		}
+		steps += r.steps
+		for what, n := range r.sometimes {
+			sometimes[what] += n
+		}
+	}
+	t.Logf("%d steps", steps)
+	for _, what := range slices.Sorted(maps.Keys(sometimes)) {
+		t.Logf("%7d × %s", sometimes[what], what)
+	}
+	if one() != "" {
+		return
+	}
+	for _, what := range worthReaching() {
+		if sometimes[what] == 0 {
+			t.Errorf("it never happened that %s: a simulator that does not get there proves nothing about it", what)
+		}
+	}
+}
+
+// worthReaching are the states for which the promises were made.
+func worthReaching() []string {
+	return []string{
+		"a budget had no room",
+		"a call was repeated",
+		"a keyed call was sent twice and took effect once",
+		"a light run was fenced off",
+		"a model did not answer",
+		"a once call became outcome_unknown",
+		"a process was stopped in an orderly way",
+		"a repeat attached",
+		"a repeat was answered",
+		"a run ended: cancelled",
+		"a run ended: deadline",
+		"a run ended: lost",
+		"a run was taken over",
+		"a store in trouble was probed",
+		"a stream broke after a complete call",
+		"a zombie was fenced off",
+		"no slot was free",
+		"nobody knew whether a run was accepted",
+		"nobody knew whether an append was stored",
+		"somebody else wrote in between",
+		"what was set aside was settled for its owner",
+		"what was written behind was lost",
+	}
+}
+
+// A simulator that misses a mistake which somebody made on purpose would miss it
+// by accident, too.
+func TestMutationsAreCaught(t *testing.T) {
+	const most = 60
+	for _, m := range mutations() {
+		t.Run(string(m), func(t *testing.T) {
+			for seed := uint64(1); seed <= most; seed++ {
+				if r := simulate(t, seed, m); r.violation != "" {
+					t.Logf("seed %d: %s", seed, r.violation)
+					return
+				}
+			}
+			t.Errorf("in %d worlds nobody noticed", most)
+		})
+	}
+}
+
+func TestASeedTellsTheSameStoryTwice(t *testing.T) {
+	for seed := uint64(1); seed <= 10; seed++ {
+		first, second := simulate(t, seed, correct), simulate(t, seed, correct)
+		if first.hash == second.hash {
+			continue
+		}
+		for i := range min(len(first.trace), len(second.trace)) {
+			if first.trace[i] != second.trace[i] {
+				t.Errorf("seed %d: once\n%s\nand once\n%s", seed, first.trace[i], second.trace[i])
+				break
+			}
+		}
+		t.Errorf("seed %d: %d steps and %d", seed, first.steps, second.steps)
+	}
+}

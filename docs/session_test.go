@@ -213,13 +213,16 @@ func (s *session) fill(text string) string {
 	return strings.ReplaceAll(text, "tp_…", "$key")
 }
 
+// farewell is what a gateway may say when the page ends and it is stopped.
+var farewell = regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="stopping: .*\n`)
+
 func (s *session) output(t *testing.T, i int) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("%d.out", i)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.back.Replace(string(text))
+	return s.back.Replace(farewell.ReplaceAllString(string(text), ""))
 }
 
 // lastOutput is what the blocks printed, for a failure.

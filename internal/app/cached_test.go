@@ -224,6 +224,34 @@ func TestWhatAServerSaidIsNotUsedForAnotherOne(t *testing.T) {
 	c.says("answer 3")
 }
 
+// F01 D18: so does another secret, by whatever reference.
+func TestWhatAServerSaidToOneCredentialIsNotUsedForAnother(t *testing.T) {
+	c := newCachedSite(t, "tool_cache_ttl_seconds: 300")
+	c.yaml = "master_key: " + masterKey + "\n" + strings.ReplaceAll(c.yaml, "name: s, ", `name: s, headers: {X-Vault: "secret:gh", X-Env: "env:TEAM"}, `)
+	team := "blue"
+	boot := func() {
+		if c.gateway != nil {
+			_ = c.stop()
+		}
+		env := environment()
+		env["TURNPIKE_AGENT_CACHE_PEPPER"], env["TEAM"] = "pepper", team
+		c.gateway = mustRunIn(c.T, c.data, c.yaml, env)
+	}
+	boot()
+	d := manage(c.gateway)
+	d.do("PUT", "/api/secrets/gh", "admin-key", `{"value":"one"}`, 200)
+	c.says("answer 1")
+	c.says("answer 1")
+	d.do("PUT", "/api/secrets/gh", "admin-key", `{"value":"two"}`, 200)
+	c.says("answer 2")
+	boot()
+	c.says("answer 2")
+	team = "red"
+	boot()
+	c.says("answer 3")
+	c.says("answer 3")
+}
+
 // F02
 func TestTheCacheIsManagedOverTheAPI(t *testing.T) {
 	noLeaks(t)

@@ -130,7 +130,7 @@ func (d *Directory) load(ctx context.Context, orgID string) (run.Caller, []org.K
 	}
 	i := slices.IndexFunc(all, func(r org.Record) bool { return r.ID == orgID })
 	if i < 0 {
-		d.pool.keep(orgID, nil)
+		d.pool.keep(ctx, orgID, nil, nil)
 		return run.Caller{}, nil, nil
 	}
 	record, declared := all[i], d.declared[orgID]
@@ -148,9 +148,13 @@ func (d *Directory) load(ctx context.Context, orgID string) (run.Caller, []org.K
 	if err != nil {
 		return run.Caller{}, nil, err
 	}
+	secrets, err := d.store.Secrets(ctx, orgID)
+	if err != nil {
+		return run.Caller{}, nil, err
+	}
 	caller := run.Caller{Org: &org.Org{
 		ID: orgID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound),
 	}}
-	caller.Servers = d.pool.keep(orgID, append(slices.Clone(declared.Servers), servers...))
+	caller.Servers = d.pool.keep(ctx, orgID, append(slices.Clone(declared.Servers), servers...), secrets)
 	return caller, append(slices.Clone(declared.Keys), keys...), nil
 }

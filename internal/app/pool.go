@@ -2,9 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -53,8 +50,9 @@ func newPool(out *egress.Egress, secrets *secret.Resolver, vaults vaults, log *s
 }
 
 // keep makes the org's clients those of its enabled servers and returns them as
-// the catalogue wants them. A server that did not change keeps its client.
-func (p *pool) keep(orgID string, servers []org.MCPServer) []catalog.Server {
+// the catalogue wants them. A server that did not change keeps its client. The
+// secrets are those of the org's vault.
+func (p *pool) keep(ctx context.Context, orgID string, servers []org.MCPServer, secrets []org.Secret) []catalog.Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, now := p.clients[orgID], map[string]*pooled{}
@@ -71,7 +69,7 @@ func (p *pool) keep(orgID string, servers []org.MCPServer) []catalog.Server {
 		}
 		c.server = s
 		now[s.Name] = c
-		out = append(out, catalogServer(s, c.client))
+		out = append(out, catalogServer(s, c.client, p.origin(ctx, s, secrets)))
 	}
 	for _, c := range before {
 		p.retire(c.client)
@@ -108,19 +106,11 @@ func sameConnection(a, b org.MCPServer) bool {
 		slices.Equal(a.Reads, b.Reads) && slices.Equal(a.Keyed, b.Keyed) && a.Concurrency == b.Concurrency
 }
 
-func catalogServer(s org.MCPServer, source *mcptool.Client) catalog.Server {
+func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catalog.Server {
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
-		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Origin: origin(s),
+		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Origin: origin,
 	}
-}
-
-// origin returns a text that is the same for servers that are reached in the same
-// way: with other credentials, a server may answer something else.
-func origin(s org.MCPServer) string {
-	text, _ := json.Marshal([]any{s.URL, s.Headers, s.Command, s.Env}) // strings: cannot fail
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }
 
 func (p *pool) connect(s org.MCPServer) *pooled {

@@ -108,7 +108,7 @@ func (s Shared) Fits(used, amount Amount) bool {
 	return fits(used.Tokens, amount.Tokens, s.Limit.Tokens) && fits(used.NanoUSD, amount.NanoUSD, s.Limit.NanoUSD)
 }
 
-func fits(used, amount, limit int64) bool { return limit == 0 || used+amount <= limit }
+func fits(used, amount, limit int64) bool { return limit == 0 || amount <= limit-used }
 
 // What a model call is taken to cost before it is made. A token of text has
 // rarely less than three bytes; a call whose caller names no limit is given one,
@@ -117,6 +117,11 @@ const (
 	bytesPerToken  = 3
 	DefaultOutput  = 8_192 // tokens
 	smallestOutput = 16    // tokens: a call that may say less is not worth making
+
+	// mostTokens is more than any model reads or says. What clients ask for and
+	// providers count may be larger, and is taken for this much: sums of it stay
+	// what they are.
+	mostTokens = 1 << 40
 )
 
 // Call is one model call to come.
@@ -133,13 +138,14 @@ func (l Limits) Plan(s Spent, c Call, shared bool) (most Amount, output int64, o
 	if l.Tokens <= 0 && !shared {
 		return Amount{}, 0, true
 	}
-	input := c.Known + (c.Fresh+bytesPerToken-1)/bytesPerToken
-	output = c.Asked
+	fresh := min(c.Fresh, bytesPerToken*mostTokens)
+	input := min(c.Known, mostTokens) + (fresh+bytesPerToken-1)/bytesPerToken
+	output = min(c.Asked, mostTokens)
 	if output == 0 {
 		output = DefaultOutput
 	}
 	if l.Tokens > 0 {
-		left := l.Tokens - s.Tokens - input
+		left := l.Tokens - min(s.Tokens, l.Tokens) - input
 		if left < smallestOutput {
 			return Amount{}, 0, false
 		}

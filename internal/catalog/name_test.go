@@ -25,6 +25,7 @@ func TestNamesThatAModelSees(t *testing.T) {
 		{"65 are cut and told apart", Server{}, strings.Repeat("x", 65), strings.Repeat("x", 55) + "_" + suffixOf(strings.Repeat("x", 65))},
 		{"what is not allowed becomes a line", Server{}, "a/b", "a_b_" + suffixOf("a/b")},
 		{"so does each character, not each byte", Server{}, "é😀", "___" + suffixOf("é😀")},
+		{"a letter that looks like another is none of ours", Server{}, "seаrch", "se_rch_" + suffixOf("seаrch")}, // Cyrillic а
 		{"an empty name gets one", Server{}, "", "_" + suffixOf("")},
 		{"the front counts", Server{Name: "s", Naming: Namespaced}, strings.Repeat("x", 57), "mcp__s__" + strings.Repeat("x", 47) + "_" + suffixOf("mcp__s__"+strings.Repeat("x", 57))},
 		{"a long server is cut too", Server{Name: strings.Repeat("s", 64), Naming: Prefixed}, "a", strings.Repeat("s", 55) + "_" + suffixOf(strings.Repeat("s", 64)+"_a")},

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -34,6 +35,7 @@ type Set struct {
 	Servers []loop.Server // in configuration order
 
 	entries  []Entry
+	bytes    int // of their definitions
 	byName   map[string]int
 	withheld map[string]string // names that exist and are not offered → server
 	offered  []model.Tool
@@ -103,35 +105,63 @@ func assemble(servers []Server, listings []listing, log *slog.Logger) *Set {
 	return set
 }
 
+// The bounds on the tools of one run, from reference/reliability 4.6. Servers
+// that stand first fill them first.
+const (
+	MaxTools = 128
+	MaxBytes = 2 << 20 // of names, titles, descriptions and schemas together
+)
+
 // add takes one server's tools and returns how many it took.
 func (s *Set) add(server Server, tools []tool.Tool, taken map[string]string, log *slog.Logger) int {
-	valid, added := 0, 0
+	valid, added, beyond := 0, 0, 0
+	says := report{log: log}
 	for _, t := range tools {
-		def := t.Definition()
-		compiled, err := schema.Compile(def.InputSchema)
-		if err != nil {
-			log.Warn("mcp_tool_invalid_schema", "tool", def.Name, "reason", err.Error())
+		original := t.Definition().Name
+		u, err := examine(t.Definition())
+		var refused *Refusal
+		if errors.As(err, &refused) {
+			says.tool(refused.Code, original, "reason", refused.Reason)
 			continue
 		}
 		valid++
-		original := def.Name
-		def.Name = server.name(original)
+		u.definition.Name = server.name(original)
+		name := u.definition.Name
 		if !server.offers(original) {
-			s.withheld[def.Name] = server.Name
+			s.withheld[name] = server.Name
 			continue
 		}
-		if first, ok := taken[def.Name]; ok {
-			log.Warn("mcp_tool_name_collision", "tool", def.Name, "kept_from", first)
+		if first, ok := taken[name]; ok {
+			says.tool("mcp_tool_name_collision", name, "kept_from", first)
 			continue
 		}
-		taken[def.Name] = server.Name
-		s.entries = append(s.entries, newEntry(server, t, original, def, compiled))
+		if !s.hasRoom(u.definition) {
+			beyond++
+			continue
+		}
+		says.examined(u)
+		taken[name] = server.Name
+		s.entries = append(s.entries, newEntry(server, t, original, u.definition, u.schema))
+		s.bytes += size(u.definition)
 		added++
+	}
+	says.end()
+	if beyond > 0 {
+		log.Warn("mcp_too_many_tools", "left_out", beyond, "limit", MaxTools, "limit_bytes", MaxBytes)
 	}
 	if valid == 0 {
 		log.Warn("mcp_server_no_valid_tools", "listed", len(tools))
 	}
 	return added
+}
+
+// hasRoom reports whether one more tool is within the bounds of a run.
+func (s *Set) hasRoom(d tool.Definition) bool {
+	return len(s.entries) < MaxTools && s.bytes+size(d) <= MaxBytes
+}
+
+func size(d tool.Definition) int {
+	return len(d.Name) + len(d.Title) + len(d.Description) + len(d.InputSchema)
 }
 
 // NewEntry returns a tool of the gateway's own as a run sees it. The error says

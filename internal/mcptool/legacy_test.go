@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,7 +233,8 @@ func TestResolveEndpoint(t *testing.T) {
 
 func TestALegacyStreamIsLimitedByEvent(t *testing.T) {
 	const events, size = 20, 1 << 20 // 20 MiB in all, none of them too large
-	posted := make(chan json.RawMessage, 10)
+	var streams sync.Map             // its number → what was posted to it: one that has ended must not take another's
+	var last atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && r.URL.Path != "/post" {
 			http.NotFound(w, r)
@@ -245,14 +247,16 @@ func TestALegacyStreamIsLimitedByEvent(t *testing.T) {
 				Params struct{ Name string }
 			}
 			_ = json.NewDecoder(r.Body).Decode(&m)
-			if m.ID != nil {
-				posted <- fmt.Appendf(nil, `[%s,%q,%q]`, m.ID, m.Method, m.Params.Name)
+			if posted, ok := streams.Load(r.URL.RawQuery); ok && m.ID != nil {
+				posted.(chan json.RawMessage) <- fmt.Appendf(nil, `[%s,%q,%q]`, m.ID, m.Method, m.Params.Name)
 			}
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
 		asEvents(w)
-		fmt.Fprint(w, ": hello\n\nevent: endpoint\ndata: /post\n\n")
+		posted, number := make(chan json.RawMessage, 10), fmt.Sprint(last.Add(1))
+		streams.Store(number, posted)
+		fmt.Fprintf(w, ": hello\n\nevent: endpoint\ndata: /post?%s\n\n", number)
 		for {
 			_ = http.NewResponseController(w).Flush()
 			var p [3]json.RawMessage

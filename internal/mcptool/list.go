@@ -6,14 +6,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Limits of one discovery.
+// Limits of one discovery, from reference/reliability 4.6. The pages together may
+// be as long as one answer.
 const (
-	maxPages = 50
-	maxTools = 500
+	maxPages      = 50
+	maxTools      = 500
+	maxDefinition = 128 << 10 // bytes of one tool: twice what a schema may have
+	maxListed     = 2 << 20   // bytes of all tools that are kept
+	maxLeftOut    = 100       // entries that are remembered for being left out
 )
 
 // page is the result of tools/list, its tools as the server sent them.
@@ -25,17 +30,34 @@ type page struct {
 // listing is what one discovery found.
 type listing struct {
 	tools   []tool.Tool
+	bytes   int // of their definitions
 	leftOut []LeftOut
 }
 
 func (l *listing) leave(name, reason string) {
-	l.leftOut = append(l.leftOut, LeftOut{name, reason})
+	if len(l.leftOut) < maxLeftOut {
+		l.leftOut = append(l.leftOut, LeftOut{name, reason})
+	}
+}
+
+// keep adds a tool, unless it is too large; it says why it did not.
+func (l *listing) keep(r *remote, bytes int) (why string) {
+	switch {
+	case bytes > maxDefinition:
+		return fmt.Sprintf("its definition is larger than %d bytes", maxDefinition)
+	case l.bytes+bytes > maxListed:
+		return fmt.Sprintf("the server's definitions are larger than %d bytes together", maxListed)
+	}
+	l.bytes += bytes
+	l.tools = append(l.tools, r)
+	return ""
 }
 
 // List returns the server's tools in its own order: all pages, at most 50 pages
-// and 500 tools; what is beyond is left out with a warning. A tool without a
-// name is left out too. A tool whose schema is missing, null or no object is
-// returned with that schema (nil, or the bytes), for the catalogue to drop.
+// of 16 MiB together, and 500 tools of 2 MiB together; what is beyond is left out
+// with a warning. A tool without a name is left out too. A tool whose schema is
+// missing, null or no object is returned with that schema (nil, or the bytes), for
+// the catalogue to drop.
 //
 // An error is a failure of the server or the way to it; one that wraps
 // [tool.Fatal] is a refusal of the outbound policy.
@@ -69,7 +91,7 @@ func (c *Client) discover(ctx, limited context.Context) (by *session, found list
 // page's.
 func (c *Client) pages(ctx context.Context, s *session) (listing, outcome) {
 	var found listing
-	cursor, seen := "", map[string]bool{}
+	cursor, seen, bytes := "", map[string]bool{}, 0
 	for range maxPages {
 		o, accepted := s.list(ctx, cursor)
 		if o.failed() || o.rpc != nil {
@@ -81,11 +103,15 @@ func (c *Client) pages(ctx context.Context, s *session) (listing, outcome) {
 			return listing{}, o
 		}
 		c.appendTools(&found, p.Tools, accepted)
+		bytes += len(o.result)
 		switch {
 		case p.NextCursor == "":
 			return found, o
 		case len(found.tools) >= maxTools:
 			c.log.Warn("mcp server has too many tools, the rest is left out", "limit", maxTools)
+			return found, o
+		case bytes >= maxAnswer:
+			c.log.Warn("mcp server has too long a list of tools, the rest is left out", "limit_bytes", maxAnswer)
 			return found, o
 		case seen[p.NextCursor]:
 			c.log.Warn("mcp server repeats a cursor of its list of tools", "tools", len(found.tools))
@@ -100,24 +126,44 @@ func (c *Client) pages(ctx context.Context, s *session) (listing, outcome) {
 
 // appendTools adds the usable tools of one page.
 func (c *Client) appendTools(found *listing, raw []json.RawMessage, accepted map[string]bool) {
+	nameless, large := 0, 0
 	for i, r := range raw {
 		if len(found.tools) >= maxTools {
 			c.log.Warn("mcp server has too many tools, the rest is left out", "limit", maxTools, "left_out", len(raw)-i)
 			found.leave("", fmt.Sprintf("%d tools beyond the limit of %d", len(raw)-i, maxTools))
-			return
+			break
 		}
 		d, ok := decodeDefinition(r)
 		switch {
 		case !ok:
-			c.log.Warn("mcp_tool_unreadable", "position", i)
+			nameless++
 			found.leave("", fmt.Sprintf("entry %d of its page has no name", i))
 		case accepted != nil && asksForHeaders(d.InputSchema) && !accepted[d.Name]:
-			c.log.Warn("mcp_tool_invalid_header_annotation", "tool", d.Name)
-			found.leave(d.Name, "its x-mcp-header annotations are invalid")
+			c.log.Warn("mcp_tool_invalid_header_annotation", "tool", shorten(d.Name))
+			found.leave(shorten(d.Name), "its x-mcp-header annotations are invalid")
 		default:
-			found.tools = append(found.tools, &remote{client: c, definition: d, class: c.class(d)})
+			why := found.keep(&remote{client: c, definition: d, class: c.class(d)}, len(r))
+			if why != "" {
+				large++
+				found.leave(shorten(d.Name), why)
+			}
 		}
 	}
+	if nameless > 0 {
+		c.log.Warn("mcp_tool_unreadable", "left_out", nameless)
+	}
+	if large > 0 {
+		c.log.Warn("mcp_tool_too_large", "left_out", large, "limit_bytes", maxDefinition, "limit_bytes_together", maxListed)
+	}
+}
+
+// shorten bounds a name that is only shown.
+func shorten(name string) string {
+	const most = 128 // bytes, about
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…"
 }
 
 // class returns how often calls of a tool may be executed.

@@ -1,10 +1,13 @@
 package mcptool
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -64,18 +67,42 @@ func decodeResult(name, server string, raw json.RawMessage) tool.Result {
 // decodeContent reads the pieces of content; a single one may stand without its
 // list.
 func decodeContent(raw json.RawMessage) []item.Part {
-	pieces := read[[]json.RawMessage](raw)
-	if pieces == nil && present(raw) {
+	pieces, more := elements(raw, maxParts)
+	if pieces == nil && present(raw) && raw[0] != '[' {
 		pieces = []json.RawMessage{raw}
 	}
-	parts := make([]item.Part, 0, min(len(pieces), maxParts+1))
-	for i, piece := range pieces {
-		if i == maxParts {
-			return append(parts, text(fmt.Sprintf("[%d more pieces of content left out]", len(pieces)-i)))
-		}
+	parts := make([]item.Part, 0, len(pieces)+1)
+	for _, piece := range pieces {
 		parts = append(parts, decodePiece(piece))
 	}
+	if more > 0 {
+		parts = append(parts, text(fmt.Sprintf("[%d more pieces of content left out]", more)))
+	}
 	return parts
+}
+
+// elements returns the first elements of a JSON array, at most so many, and how
+// many more there are; none of anything else.
+func elements(array json.RawMessage, most int) (first []json.RawMessage, more int) {
+	d := jsontext.NewDecoder(bytes.NewReader(array), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if start, err := d.ReadToken(); err != nil || start.Kind() != '[' {
+		return nil, 0
+	}
+	for d.PeekKind() != ']' {
+		if len(first) == most {
+			if d.SkipValue() != nil {
+				return first, more
+			}
+			more++
+			continue
+		}
+		v, err := d.ReadValue()
+		if err != nil {
+			return first, more
+		}
+		first = append(first, json.RawMessage(bytes.Clone(v)))
+	}
+	return first, more
 }
 
 func decodePiece(raw json.RawMessage) item.Part {

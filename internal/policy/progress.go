@@ -77,12 +77,13 @@ func (g Guard) Check(past []Past, next Past) (Verdict, string) {
 		{pingPong(past, next), 2 * limit, "The same two calls have alternated with the same results; this is the %s of them."},
 		{sameResult(past, next), dull, "This tool gives the same result whatever the arguments; this is the %s such call in a row."},
 	}
+	worst, text := Go, ""
 	for _, s := range shapes {
-		if v := g.judge(s.n, s.limit); v != Go {
-			return v, fmt.Sprintf(s.text, ordinal(s.n))
+		if v := g.judge(s.n, s.limit); v > worst {
+			worst, text = v, fmt.Sprintf(s.text, ordinal(s.n))
 		}
 	}
-	return Go, ""
+	return worst, text
 }
 
 func (g Guard) judge(n, limit int) Verdict {

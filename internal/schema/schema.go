@@ -12,25 +12,35 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 )
 
 // The bounds on a schema, from reference/reliability 4.6.
 const (
-	MaxBytes   = 64 << 10
-	MaxDepth   = 32
-	maxPattern = 1 << 10
+	MaxBytes = 64 << 10
+	MaxDepth = 32
 )
 
 // hugeNumber finds numbers such as 1e1000000000, whose exact value would fill
 // the memory. It also finds them as a whole string; that costs nobody anything.
 var hugeNumber = regexp.MustCompile(`[:\[,\s][-+]?[0-9.]+[eE][-+]?0*[1-9][0-9]{3,}\s*[,}\]]`)
 
-// Schema is a compiled schema, safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+// The bounds on what a validation reports. Who repairs that much asks again.
+const (
+	maxViolations = 1000
+	maxMessage    = 512 // bytes of one; it may quote the value, and all that was allowed
+)
+
+// Schema is a compiled schema, safe for concurrent use: validations take turns.
+type Schema struct {
+	compiled *jsonschema.Schema
+	effort   *effort
+}
 
 // Violation is one way in which a value does not fit.
 type Violation struct {
@@ -42,7 +52,7 @@ type Violation struct {
 // about one, what is too large or too deep, and every reference that leaves the
 // document.
 func Compile(raw json.RawMessage) (*Schema, error) {
-	trimmed := bytes.TrimSpace(raw)
+	trimmed := bytes.Trim(raw, " \t\r\n") // JSON knows no other space
 	switch {
 	case len(trimmed) == 0:
 		return nil, errors.New("missing")
@@ -60,9 +70,10 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
 	const here = "mem:///schema.json"
+	e := &effort{weight: members(doc)}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(sealed{})
-	c.UseRegexpEngine(linear)
+	c.UseRegexpEngine(e.linear)
 	if err := c.AddResource(here, doc); err != nil {
 		return nil, err
 	}
@@ -73,11 +84,15 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	if types, ok := doc.(map[string]any)["type"]; ok && types != "object" {
 		return nil, fmt.Errorf("for a %v, and arguments are an object", types)
 	}
-	return &Schema{compiled}, nil
+	if err := e.meter(compiled, here); err != nil {
+		return nil, fmt.Errorf("not a usable JSON Schema: %w", err)
+	}
+	return &Schema{compiled, e}, nil
 }
 
-// Validate returns every violation in value, the leaves only, sorted by path;
-// nil when it fits. The value is valid JSON.
+// Validate returns the violations in value, the leaves only, sorted by path; nil
+// when it fits. They are all of them up to a thousand. A value that costs too much
+// to check does not fit. The value is valid JSON.
 func (s *Schema) Validate(value json.RawMessage) []Violation {
 	if hugeNumber.Match(value) {
 		return []Violation{{Message: "holds a number with an exponent of more than three digits"}}
@@ -87,7 +102,7 @@ func (s *Schema) Validate(value json.RawMessage) []Violation {
 		return []Violation{{Message: err.Error()}}
 	}
 	var failed *jsonschema.ValidationError
-	switch err := s.compiled.Validate(doc); {
+	switch err := s.effort.during(func() error { return s.compiled.Validate(doc) }); {
 	case err == nil:
 		return nil
 	case !errors.As(err, &failed):
@@ -99,13 +114,31 @@ func (s *Schema) Validate(value json.RawMessage) []Violation {
 }
 
 func leaves(out []Violation, e *jsonschema.ValidationError, p *message.Printer) []Violation {
+	if len(out) == maxViolations {
+		return out
+	}
+	if extra, ok := e.ErrorKind.(*kind.AdditionalProperties); ok {
+		slices.Sort(extra.Properties) // they come in the order of a map
+	}
 	if len(e.Causes) == 0 {
-		return append(out, Violation{pointer(e.InstanceLocation), e.ErrorKind.LocalizedString(p)})
+		return append(out, Violation{pointer(e.InstanceLocation), shorten(e.ErrorKind.LocalizedString(p))})
 	}
 	for _, cause := range e.Causes {
 		out = leaves(out, cause, p)
 	}
 	return out
+}
+
+// shorten keeps the beginning of a message.
+func shorten(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	n := maxMessage
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
 }
 
 func pointer(location []string) string {
@@ -123,24 +156,6 @@ type sealed struct{}
 func (sealed) Load(url string) (any, error) {
 	return nil, fmt.Errorf("references outside the schema are not followed: %s", url)
 }
-
-// linear compiles patterns with RE2. A pattern that RE2 cannot say (lookahead,
-// backreference) is ignored rather than the whole tool.
-func linear(pattern string) (jsonschema.Regexp, error) {
-	if len(pattern) > maxPattern {
-		return anything(pattern), nil
-	}
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return anything(pattern), nil
-	}
-	return re, nil
-}
-
-type anything string
-
-func (anything) MatchString(string) bool { return true }
-func (a anything) String() string        { return string(a) }
 
 // depth returns how deep brackets nest outside of strings.
 func depth(raw []byte) int {

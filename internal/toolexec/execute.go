@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/visible"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -18,6 +19,7 @@ type Done struct {
 	Text    string // what the model reads
 	Full    string // all of it, where Text was cut; otherwise empty
 	Digest  string // of all of it
+	Hidden  int    // characters that nobody would have seen, taken out of Text and Full
 }
 
 // Execute calls the tool and turns whatever comes back into text for the model.
@@ -69,8 +71,8 @@ func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err err
 }
 
 func finished(o loop.Outcome, text string, limit Cap) Done {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	done := Done{Outcome: o, Text: Truncate(text, limit), Digest: digest(string(o) + text)}
+	text, hidden := visible.Text(strings.ToValidUTF8(text, "\uFFFD"))
+	done := Done{Outcome: o, Text: Truncate(text, limit), Digest: digest(string(o) + text), Hidden: hidden}
 	if len(done.Text) != len(text) {
 		done.Full = text
 	}

@@ -39,6 +39,9 @@ func TestWhatTheModelReadsOfAnExecution(t *testing.T) {
 		{"an error without a word", func() (tool.Result, error) { return tool.Result{IsError: true}, nil }, loop.Error, "Error: the tool reported an error and said no more"},
 		{"a failure of the transport", func() (tool.Result, error) { return tool.Result{}, errors.New("no route") }, loop.Error, `{"error":"tool add: no route"}`}, // C09
 		{"a panic", func() (tool.Result, error) { panic("oops") }, loop.Error, `{"error":"tool add: panic: oops"}`},
+		{"text that nobody would see", func() (tool.Result, error) { return tool.Text("a\u200b\x1b[31mb\U000e0041"), nil }, loop.OK, "ab"},
+		{"an error that nobody would see", func() (tool.Result, error) { return tool.Error("no\u202e luck"), nil }, loop.Error, "Error: no luck"},
+		{"a failure with escapes", func() (tool.Result, error) { return tool.Result{}, errors.New("no\u200b route") }, loop.Error, `{"error":"tool add: no route"}`},
 		{"bytes that are no text", func() (tool.Result, error) { return tool.Text("a\xffb"), nil }, loop.OK, "a\uFFFDb"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,7 +2,7 @@
 // the model can read. Every link of the two chains is one small function:
 //
 //	Prepare   owner → allow-list → parse → validate → verdict
-//	Execute   call → failure as text → whole characters → size cap
+//	Execute   call → failure as text → whole and visible characters → size cap
 //
 // Hooks, policy rules and the result cache have their places between these
 // links; they come with the features that need them.

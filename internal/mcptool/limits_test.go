@@ -1,0 +1,122 @@
+package mcptool
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// exactly answers with a result of one text, n bytes of JSON in all.
+func exactly(n int, how string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		before := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"`, asked(r).id)
+		const after = `"}]}}`
+		text := before + strings.Repeat("x", n-len(before)-len(after)) + after
+		switch how {
+		case "known":
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		case "chunked":
+			w.Header().Set("Content-Type", "application/json")
+			_ = http.NewResponseController(w).Flush()
+		case "event":
+			asEvents(w)
+			text = "data: " + text[:len(text)-len("data: ")-2]
+			text = text[:len(text)-len(after)] + after + "\n\n"
+		}
+		_, _ = w.Write([]byte(text))
+	}
+}
+
+// P06: an answer may have 16 MiB, and no byte more, whether or not it tells its
+// length; as an event it is the stream that may.
+func TestAnAnswerIsAsLargeAsItsLimit(t *testing.T) {
+	for how, over := range map[string]int{"known": 1, "chunked": 1, "event": 3} { // the line ends of an event say nothing
+		t.Run(how, func(t *testing.T) {
+			f := newFake(t)
+			f.override["fits"], f.override["over"] = exactly(maxAnswer, how), exactly(maxAnswer+over, how)
+			c := f.client()
+			if r, err := named(c, "fits").Call(t.Context(), tool.Call{}); err != nil || r.IsError || len(textOf(r)) < maxAnswer-200 {
+				t.Errorf("at the limit: error %v, %d bytes, %v", r.IsError, len(textOf(r)), err)
+			}
+			if r, err := named(c, "over").Call(t.Context(), tool.Call{}); err != nil || !r.IsError || !strings.Contains(textOf(r), "larger than 16 MiB") {
+				t.Errorf("over it: error %v, %.200q, %v", r.IsError, textOf(r), err)
+			}
+		})
+	}
+}
+
+// sized is a tool whose definition has n bytes.
+func sized(name string, n int) string {
+	before := fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"},"description":"`, name)
+	return before + strings.Repeat("d", n-len(before)-2) + `"}`
+}
+
+// P06: what a list may hold, each limit met and passed by one.
+func TestAListIsAsLongAsItsLimits(t *testing.T) {
+	several := func(n int, each int) string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = sized(fmt.Sprintf("t%05d", i), each)
+		}
+		return "[" + strings.Join(list, ",") + "]"
+	}
+	const full = maxListed / maxDefinition
+	for _, tt := range []struct {
+		name, tools string
+		kept, left  int
+		reason      string
+	}{
+		{"tools at the limit", several(maxTools, 100), maxTools, 0, ""},
+		{"one tool over", several(maxTools+1, 100), maxTools, 1, "1 tools beyond the limit of 500"},
+		{"a hundred thousand tools", several(100_000, 100), maxTools, 1, "99500 tools beyond"},
+		{"a definition at the limit", several(1, maxDefinition), 1, 0, ""},
+		{"a definition one over", several(1, maxDefinition+1), 0, 1, "its definition is larger than 131072 bytes"},
+		{"definitions together at the limit", several(full, maxDefinition), full, 0, ""},
+		{"definitions together over it", several(full+1, maxDefinition), full, 1, "larger than 2097152 bytes together"},
+		{"a hundred thousand things that are no tools", "[" + strings.Repeat("7,", 100_000) + "7]", 0, maxLeftOut, "has no name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t)
+			f.tools = tt.tools
+			report, err := f.client().Check(t.Context())
+			if err != nil || len(report.Tools) != tt.kept || len(report.LeftOut) != tt.left {
+				t.Fatalf("%d tools, %d left out, %v", len(report.Tools), len(report.LeftOut), err)
+			}
+			if tt.left > 0 && !strings.Contains(report.LeftOut[0].Reason, tt.reason) {
+				t.Errorf("left out because %q, want %q", report.LeftOut[0].Reason, tt.reason)
+			}
+		})
+	}
+}
+
+// P06: pages of a list that say little and are large are not all read.
+func TestThePagesOfAListAreAsLongAsOneAnswer(t *testing.T) {
+	f := newFake(t)
+	page := strings.Repeat(" ", maxAnswer/4)
+	n := 0
+	f.override[methodList] = func(w http.ResponseWriter, r *http.Request) {
+		n++
+		result(w, asked(r).id, fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{}}],"nextCursor":"c%d"%s}`, n, n, page))
+	}
+	tools, err := f.client().List(t.Context())
+	if err != nil || len(tools) != 4 || f.count(methodList) != 4 {
+		t.Errorf("%d tools in %d pages, %v", len(tools), f.count(methodList), err)
+	}
+}
+
+// P06
+func TestAResultHasSoManyParts(t *testing.T) {
+	for _, n := range []int{maxParts, maxParts + 1} {
+		raw := `{"content":[` + strings.Repeat(`{"type":"text","text":"a"},`, n-1) + `{"type":"text","text":"a"}]}`
+		parts := decodeResult("t", "s", []byte(raw)).Parts
+		last := parts[len(parts)-1].Text
+		if n == maxParts && (len(parts) != n || last != "a") || n > maxParts && (len(parts) != maxParts+1 || last != "[1 more pieces of content left out]") {
+			t.Errorf("%d pieces: %d parts, the last %q", n, len(parts), last)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package policy
+
+import "testing"
+
+// FuzzCheck: the guard says the same of the same history, is no milder with a
+// lower threshold or in a stricter mode, leaves what is exempt alone, and never
+// calls the first call of a run a circle.
+func FuzzCheck(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0}, uint8(3), byte(0))
+	f.Add([]byte{0, 1, 0, 1, 0, 1, 0}, uint8(3), byte(1))
+	f.Add([]byte{0x80, 0x81, 0x92, 0x43, 0x24}, uint8(2), byte(0x10))
+	f.Add([]byte{0x20, 0x21, 0x22, 0x23, 0x24, 0x25}, uint8(0), byte(0x26))
+	f.Add([]byte{0x24, 0x20, 0x22}, uint8(2), byte(0x22)) // two circles at once: the worse one counts
+	f.Fuzz(func(t *testing.T, history []byte, threshold uint8, call byte) {
+		var past []Past
+		for _, b := range history[:min(len(history), Window)] {
+			past = append(past, pastOf(b))
+		}
+		next := pastOf(call)
+		next.Result, next.Nudged = "", false
+		g := Guard{Mode: Nudge, Threshold: int(threshold % 16)}
+		verdict, text := g.Check(past, next)
+		if again, same := g.Check(past, next); again != verdict || same != text || (verdict == Go) != (text == "") {
+			t.Fatalf("%v %q, then %v %q", verdict, text, again, same)
+		}
+		if v, _ := (Guard{Mode: Fail, Threshold: g.Threshold}).Check(past, next); v != Go && v != Halt || (v == Go) != (verdict == Go) {
+			t.Fatalf("nudge %v, fail %v", verdict, v)
+		}
+		if v, _ := (Guard{Mode: Off, Threshold: g.Threshold}).Check(past, next); v != Go {
+			t.Fatalf("off, and yet %v", v)
+		}
+		if g.Threshold > 0 {
+			if v, _ := (Guard{Mode: Nudge, Threshold: g.Threshold + 1}).Check(past, next); v > verdict {
+				t.Fatalf("threshold %d: %v, and %v with one more", g.Threshold, verdict, v)
+			}
+		}
+		if len(past) == 0 && g.Threshold != 1 && verdict != Go {
+			t.Fatalf("the first call: %v", verdict)
+		}
+		next.Exempt = true
+		if v, _ := g.Check(past, next); v != Go {
+			t.Fatalf("exempt: %v", v)
+		}
+	})
+}
+
+// pastOf makes a call of a byte.
+func pastOf(b byte) Past {
+	return Past{
+		Tool: []string{"a", "b"}[b&1], Args: []string{"x", "y", "z", ""}[b>>1&3], Result: []string{"", "r"}[b>>4&1],
+		Invalid: b&0x20 != 0, Nudged: b&0x40 != 0, Reads: b&0x80 != 0,
+	}
+}

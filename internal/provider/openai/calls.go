@@ -20,6 +20,7 @@ const maxCalls = 1024
 // has begun, or when the turn has ended for another reason than its length.
 type calls struct {
 	list  []call
+	bytes int  // of the pieces' arguments, as they came
 	open  int  // the call that the last piece belonged to
 	mixed bool // pieces of several calls alternate: only the turn's end ends them
 }
@@ -80,6 +81,7 @@ func (c *calls) add(at int, v []byte) bool {
 		i = len(c.list) - 1
 	}
 	c.touch(i)
+	c.bytes += len(p.args)
 	c.list[i].take(p)
 	return true
 }

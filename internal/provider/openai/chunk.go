@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -66,6 +67,14 @@ func (a *assembly) chunk(data []byte) error {
 	}
 	if a.pieces == 1 && a.piece != nil {
 		a.same.learn(data, a.piece, a.into)
+	}
+	return nil
+}
+
+// tooLarge returns an error when the turn has more than a model writes.
+func (a *assembly) tooLarge() error {
+	if len(a.content.text)+len(a.reasoning)+len(a.refusal)+a.calls.bytes > maxTurn {
+		return brokenAnswer(fmt.Sprintf("the turn is larger than %d MiB", maxTurn>>20), nil)
 	}
 	return nil
 }
@@ -201,7 +210,7 @@ func (a *assembly) addCalls(list []byte) error {
 	for i, v := range elements(list) {
 		a.pieces += 2
 		if !a.calls.add(i, v) {
-			return garbage([]byte("too many tool calls"))
+			return brokenAnswer(fmt.Sprintf("the turn has more than %d tool calls", maxCalls), nil)
 		}
 	}
 	return nil

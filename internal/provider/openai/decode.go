@@ -85,6 +85,9 @@ func (a *assembly) stream(src io.Reader) error {
 			if err := a.chunk(data); err != nil {
 				return err
 			}
+			if err := a.tooLarge(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -149,5 +152,5 @@ func (a *assembly) whole(src io.Reader) error {
 		return err
 	}
 	a.done()
-	return nil
+	return a.tooLarge()
 }

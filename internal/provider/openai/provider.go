@@ -41,6 +41,9 @@ const (
 	defaultSilence = 120 * time.Second
 	// maxAnswer is how much of one answer is read in all.
 	maxAnswer = 64 << 20
+	// maxTurn is how much of it may be the model's own words: text, reasoning,
+	// refusal and arguments together. A million tokens are less.
+	maxTurn = 8 << 20
 )
 
 var (
@@ -150,7 +153,9 @@ func (p *Provider) send(ctx context.Context, to *url.URL, header http.Header, da
 		return nil, err
 	}
 	body.detach()
-	req.GetBody = nil // the answer refers to its request, and a stream is open for long
+	// A stream is open for long. The answer refers to its request, and the
+	// transport to a copy of it, whose GetBody is still there: it gets nothing.
+	req.GetBody, data = nil, nil
 	return resp, nil
 }
 

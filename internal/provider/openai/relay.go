@@ -34,8 +34,9 @@ func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.R
 	}, nil
 }
 
-// endToEnd removes what concerns only this connection, and cookies, which
-// would be the provider's for the gateway and not for its client.
+// endToEnd removes what concerns only this connection, and what the provider
+// says of its own site: cookies, other ways to reach it, how browsers shall
+// treat it, who may read its answers. Passed on, it would be said of the gateway.
 func endToEnd(h http.Header) {
 	for _, list := range h["Connection"] {
 		for name := range strings.SplitSeq(list, ",") {
@@ -45,6 +46,8 @@ func endToEnd(h http.Header) {
 	for _, name := range [...]string{
 		"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer",
 		"Transfer-Encoding", "Upgrade", "Set-Cookie", "Set-Cookie2",
+		"Alt-Svc", "Strict-Transport-Security", "Clear-Site-Data", "Nel", "Report-To", "Reporting-Endpoints",
+		"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers",
 	} {
 		delete(h, name)
 	}

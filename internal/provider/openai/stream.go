@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -32,6 +33,9 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, p.failed(ctx, statusError(resp))
+	}
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" { // nobody asked for it
+		return nil, brokenAnswer(fmt.Sprintf("the answer has the content encoding %.40q", enc), nil)
 	}
 	src := &source{src: resp.Body, left: maxAnswer, watch: watch, silence: p.o.Silence}
 	turn, err := decode(src, emit)
@@ -85,6 +89,10 @@ type source struct {
 
 func (s *source) Read(p []byte) (int, error) {
 	if s.left <= 0 {
+		var one [1]byte
+		if n, err := s.src.Read(one[:]); n == 0 {
+			return 0, err
+		}
 		return 0, brokenAnswer("the answer is too large", errTooMuch)
 	}
 	n, err := s.src.Read(p[:min(int64(len(p)), s.left)])

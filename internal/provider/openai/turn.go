@@ -2,6 +2,7 @@ package openai
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -88,21 +89,36 @@ func (a *assembly) addUsage(v []byte) {
 	for name, v := range members(v) {
 		switch string(name) {
 		case "prompt_tokens":
-			u.Input = number(v, 0)
+			u.Input = tokens(v, 0)
 		case "completion_tokens":
-			u.Output = number(v, 0)
+			u.Output = tokens(v, 0)
 		case "total_tokens":
-			u.Total = number(v, 0)
+			u.Total = tokens(v, 0)
 		case "prompt_tokens_details":
-			u.CachedInput = number(member(v, "cached_tokens"), u.CachedInput)
-			u.CacheWrite = number(member(v, "cache_write_tokens"), u.CacheWrite)
+			u.CachedInput = tokens(member(v, "cached_tokens"), u.CachedInput)
+			u.CacheWrite = tokens(member(v, "cache_write_tokens"), u.CacheWrite)
 		case "prompt_cache_hit_tokens": // DeepSeek
-			u.CachedInput = max(u.CachedInput, number(v, 0))
+			u.CachedInput = max(u.CachedInput, tokens(v, 0))
 		case "cache_creation_input_tokens": // gateways to Anthropic
-			u.CacheWrite = max(u.CacheWrite, number(v, 0))
+			u.CacheWrite = max(u.CacheWrite, tokens(v, 0))
 		case "completion_tokens_details":
-			u.Reasoning = number(member(v, "reasoning_tokens"), 0)
+			u.Reasoning = tokens(member(v, "reasoning_tokens"), 0)
 		}
 	}
 	a.usage = u
+}
+
+// maxUsage is how many tokens one call is believed to have used. A negative
+// number would give back to budgets what others have spent, and sums of absurd
+// ones would overflow.
+const maxUsage = 1_000_000_000
+
+// tokens returns a count of tokens within its bounds, or otherwise for what is no
+// number.
+func tokens(v []byte, otherwise int64) int64 {
+	if len(v) == 0 || v[0] != '-' && (v[0] < '0' || v[0] > '9') {
+		return otherwise
+	}
+	f, _ := strconv.ParseFloat(string(v), 64) // beyond its range it is infinite
+	return int64(min(max(f, 0), maxUsage))
 }

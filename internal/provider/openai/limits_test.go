@@ -1,0 +1,188 @@
+package openai
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// sends answers with a body that is made while it is sent, of a length that is
+// known from its header or not.
+func sends(length int64, known bool, body io.Reader) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if known {
+			w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
+		} else {
+			_ = http.NewResponseController(w).Flush()
+		}
+		_, _ = io.Copy(w, body)
+	}
+}
+
+// filler is n bytes of the letter x.
+func filler(n int64) io.Reader { return io.LimitReader(xs{}, n) }
+
+type xs struct{}
+
+func (xs) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// Each limit of an answer lets through what is exactly as large, and says what
+// was too large beyond it, whether or not the answer told its length.
+func TestAnAnswerIsAsLargeAsItsLimits(t *testing.T) { // P06
+	around := func(before, after string) func(n int64) io.Reader {
+		return func(n int64) io.Reader {
+			return io.MultiReader(strings.NewReader(before), filler(n-int64(len(before)+len(after))), strings.NewReader(after))
+		}
+	}
+	stream := func(event io.Reader) io.Reader {
+		return io.MultiReader(event, strings.NewReader("\n\n"+end("stop")+done))
+	}
+	for _, tt := range []struct {
+		name  string
+		limit int64
+		well  string // the error at the limit, "" for none
+		body  func(n int64) io.Reader
+		over  string // the error beyond it
+	}{
+		{"an object", maxAnswer, "", around(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"x":"`, `"}`), "the answer is too large"},
+		{"a stream", maxAnswer, "the stream ended before the turn did", func(n int64) io.Reader {
+			comment := ": " + strings.Repeat("x", 1<<16) + "\n"
+			last := delta(`"content":"a"`) + ":"
+			return io.MultiReader(strings.NewReader(strings.Repeat(comment, maxAnswer/len(comment)-1)+last),
+				filler(n-int64(len(comment))*(maxAnswer/int64(len(comment))-1)-int64(len(last))))
+		}, "the answer is too large"},
+		{"a line", sse.DefaultMaxLine, "", func(n int64) io.Reader {
+			return stream(around(`data: {"choices":[{"delta":{"content":"`, `"}}]}`)(n))
+		}, "the stream is too large"},
+		{"an event", sse.DefaultMaxEvent, "", func(n int64) io.Reader {
+			const before, after = `{"choices":[{"delta":{"content":"a"}}]`, `}`
+			line := strings.Repeat(" ", 1<<19) + "\n"
+			data := before + strings.Repeat(line, int(n)/len(line)-1)
+			data += strings.Repeat(" ", int(n)-len(data)-len(after)) + after
+			return stream(strings.NewReader("data: " + strings.ReplaceAll(data, "\n", "\ndata: ")))
+		}, "the stream is too large"},
+	} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, length known %t", tt.name, known), func(t *testing.T) {
+				for n, want := range map[int64]string{tt.limit: tt.well, tt.limit + 1: tt.over} {
+					length, _ := io.Copy(io.Discard, tt.body(n))
+					p := serve(t, sends(length, known, tt.body(n)))
+					_, err := p.Stream(t.Context(), &model.Request{}, func(model.Delta) error { return nil })
+					var e *model.Error
+					if (want == "") != (err == nil) || err != nil && (!errors.As(err, &e) || e.Class != model.Transient || e.Message != want) {
+						t.Errorf("%d bytes: %v, want %q", n, err, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// P06
+func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
+	const half = maxTurn/2 - 1000
+	most := func(pieces ...string) string { return strings.Join(pieces, "") + end("stop") + done }
+	words := func(n int) string {
+		var b strings.Builder
+		for ; n > 0; n -= 1 << 19 {
+			b.WriteString(delta(`"content":"` + strings.Repeat("x", min(n, 1<<19)) + `"`))
+		}
+		return b.String()
+	}
+	arguments := func(n int) string {
+		b := callPiece(`{"index":0,"id":"c","function":{"name":"f","arguments":""}}`)
+		for ; n > 0; n -= 1 << 19 {
+			b += callPiece(`{"index":0,"function":{"arguments":"` + strings.Repeat("x", min(n, 1<<19)) + `"}}`)
+		}
+		return b
+	}
+	for name, row := range map[string]struct {
+		in   string
+		fits bool
+	}{
+		"text at the limit":               {most(words(maxTurn)), true},
+		"text over it":                    {most(words(maxTurn + 1)), false},
+		"text and arguments near it":      {most(words(half), arguments(half)), true},
+		"text and arguments over it":      {most(words(half), arguments(half+3000)), false},
+		"one object at the limit":         {`{"choices":[{"message":{"content":"` + strings.Repeat("x", maxTurn) + `"}}]}`, true},
+		"one object over it":              {`{"choices":[{"message":{"content":"` + strings.Repeat("x", maxTurn+1) + `"}}]}`, false},
+		"what is no word of the model is": {`{"choices":[{"message":{"content":"a","images":["` + strings.Repeat("x", maxTurn+1) + `"]}}]}`, true},
+	} {
+		got := decodeAll(strings.NewReader(row.in))
+		if row.fits != (got.err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.err, "the turn is larger than 8 MiB") {
+			t.Errorf("%s: %v", name, got.err)
+		}
+	}
+}
+
+func TestATurnHasSoManyCalls(t *testing.T) { // P06
+	for _, n := range []int{maxCalls, maxCalls + 1} {
+		p := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			for i := range n {
+				_, _ = io.WriteString(w, callPiece(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}`, i, i)))
+			}
+			_, _ = io.WriteString(w, end("tool_calls"))
+		})
+		turn, err := p.Stream(t.Context(), &model.Request{}, nil)
+		var e *model.Error
+		switch {
+		case n == maxCalls && (err != nil || len(turn.Calls) != n):
+			t.Errorf("%d calls: %v", n, err)
+		case n > maxCalls && (!errors.As(err, &e) || e.Message != "the turn has more than 1024 tool calls"):
+			t.Errorf("%d calls: %v", n, err)
+		}
+	}
+}
+
+// A budget is neither refilled by what a provider says nor overflows.
+func TestUsageIsBelievedWithinBounds(t *testing.T) { // P04
+	for said, want := range map[string]int64{
+		"-5": 0, "-1e30": 0, "0": 0, "7": 7, "7.9": 7, "1000000000": maxUsage, "1000000001": maxUsage,
+		"9223372036854775807": maxUsage, "99999999999999999999": maxUsage, "1e999": maxUsage, `"7"`: 0, "null": 0, "[]": 0,
+	} {
+		in := end("stop") + `data: {"choices":[],"usage":{"prompt_tokens":` + said + `,"completion_tokens":` + said + `,"total_tokens":` + said +
+			`,"prompt_tokens_details":{"cached_tokens":` + said + `},"completion_tokens_details":{"reasoning_tokens":` + said + `}}}` + "\n\n" + done
+		got := decodeAll(strings.NewReader(in)).turn.Usage
+		if (got != model.Usage{Input: want, Output: want, Total: want, CachedInput: want, Reasoning: want}) {
+			t.Errorf("%s tokens: %+v", said, got)
+		}
+	}
+}
+
+func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
+	p := serve(t, answer(200, map[string]string{"Content-Encoding": "gzip"}, "\x1f\x8b"), func(o *Options) {
+		o.Transport.(*http.Transport).DisableCompression = true
+	})
+	_, err := p.Stream(t.Context(), &model.Request{}, nil)
+	var e *model.Error
+	if !errors.As(err, &e) || e.Message != `the answer has the content encoding "gzip"` {
+		t.Error(err)
+	}
+}
+
+func TestARetryAfterIsADayAtMost(t *testing.T) {
+	for _, name := range []string{"Retry-After", "Retry-After-Ms"} {
+		for said, want := range map[string]time.Duration{"1e300": maxRetryAfter, "99999999999999999999": maxRetryAfter, "-1": 0, "NaN": 0, "soon": 0} {
+			if got := retryAfter(http.Header{name: {said}}, time.Now()); got != want {
+				t.Errorf("%s: %s: %v, want %v", name, said, got, want)
+			}
+		}
+	}
+	if got := retryAfter(http.Header{"Retry-After": {"Fri, 31 Dec 9999 23:59:59 GMT"}}, time.Now()); got != maxRetryAfter {
+		t.Errorf("a date: %v", got)
+	}
+}

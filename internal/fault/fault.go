@@ -18,6 +18,10 @@ const (
 	Invalid       Code = "invalid"       // the request is malformed
 	Unprocessable Code = "unprocessable" // well-formed, and impossible
 	TooLarge      Code = "too_large"
+	Header        Code = "header"      // the header is too large
+	MediaType     Code = "media_type"  // the body is said to be what nobody here reads
+	Timeout       Code = "timeout"     // the request did not come in time
+	Misdirected   Code = "misdirected" // it is addressed to somebody else
 	Unauthorized  Code = "unauthorized"
 	Forbidden     Code = "forbidden"
 	NotFound      Code = "not_found"

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,20 +29,37 @@ func TestBearer(t *testing.T) {
 	}
 }
 
+// serving returns an API that answers with h everywhere but at /readyz.
+func serving(h http.HandlerFunc, limits Limits) *API {
+	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }, Limits: limits.withDefaults()}}
+	a.mux.HandleFunc("GET /readyz", a.readyz)
+	a.mux.HandleFunc("/", h)
+	return a
+}
+
 // started serves h as Serve does the routes, and returns where and how to stop.
 func started(t *testing.T, h http.HandlerFunc) (url string, stop func() error) {
+	t.Helper()
+	return startedWithin(t, Limits{}, h)
+}
+
+func startedWithin(t *testing.T, limits Limits, h http.HandlerFunc) (url string, stop func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }}}
-	a.mux.HandleFunc("GET /readyz", a.readyz)
-	a.mux.HandleFunc("/", h)
+	a := serving(h, limits)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ctx, l, slog.New(slog.DiscardHandler), func(context.Context) {}) }()
-	return "http://" + l.Addr().String(), func() error { cancel(); return <-served }
+	stop = sync.OnceValue(func() error { cancel(); return <-served })
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + l.Addr().String(), stop
 }
 
 func get(t *testing.T, url string) (int, string) {

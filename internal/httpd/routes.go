@@ -3,6 +3,8 @@
 package httpd
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -22,7 +24,7 @@ type Directory interface {
 	IsOperator(key string) bool
 }
 
-// Options are what the routes need; all are required.
+// Options are what the routes need.
 type Options struct {
 	Directory Directory
 	Chat      *chat.Handler
@@ -30,6 +32,30 @@ type Options struct {
 
 	// Health says what keeps the gateway from taking work, or nil.
 	Health func() error
+
+	// Loopback says that only this machine can reach the gateway. Names that are
+	// neither this machine's nor among Hosts are then refused.
+	Loopback bool
+	// Hosts are the names that the gateway is known by, in lower case and
+	// without ports; with at least one, others are refused.
+	Hosts []string
+	// Origins are the sites whose pages may send what changes something, such as
+	// https://app.example.com; nil = the gateway's own.
+	Origins []string
+
+	Limits Limits
+
+	// Overload says why no more requests for a model can be taken at the moment,
+	// in words for their senders; "" = they can, as does nil. It is asked for each
+	// of them.
+	Overload func() string
+
+	// Log takes one line for each request, of the level info; nil = none is
+	// written.
+	Log *slog.Logger
+	// Trace returns the context with the trace that a request's header names;
+	// nil = there are no traces.
+	Trace func(context.Context, http.Header) context.Context
 }
 
 // API is the gateway's HTTP interface.
@@ -37,18 +63,29 @@ type API struct {
 	o     Options
 	ready atomic.Bool
 	mux   *http.ServeMux
+	sites http.CrossOriginProtection
+	admission
 }
 
-// New returns the API. It is not ready yet.
-func New(o Options) *API {
-	a := &API{o: o, mux: http.NewServeMux()}
+// New returns the API. It is not ready yet. An origin that is none is an error.
+func New(o Options) (*API, error) {
+	o.Limits = o.Limits.withDefaults()
+	if o.Overload == nil {
+		o.Overload = func() string { return "" }
+	}
+	a := &API{o: o, mux: http.NewServeMux(), admission: newAdmission(o.Limits.Requests)}
+	for _, origin := range o.Origins {
+		if err := a.sites.AddTrustedOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
 	a.routes()
-	return a
+	return a, nil
 }
 
 // routes is the whole API.
 func (a *API) routes() {
-	a.mux.HandleFunc("POST /v1/chat/completions", a.as(org.Role.MayRun, a.o.Chat.Serve))
+	a.mux.HandleFunc("POST /v1/chat/completions", a.as(org.Role.MayRun, a.calmly(a.unladen(a.o.Chat.Serve))))
 	a.mux.HandleFunc("GET /v1/models", a.as(anyone, a.o.Chat.ServeModels))
 	a.mux.HandleFunc("GET /v1/models/{model...}", a.as(anyone, a.o.Chat.ServeModel))
 
@@ -67,6 +104,8 @@ func (a *API) routes() {
 	a.mux.HandleFunc("PUT /api/secrets/{name}", a.managed(m.PutSecret()))
 	a.mux.HandleFunc("DELETE /api/secrets/{name}", a.managed(m.DeleteSecret()))
 	a.mux.HandleFunc("POST /api/runs/{id}/cancel", a.managed(m.CancelRun()))
+	a.mux.HandleFunc("GET /api/audit", a.managed(m.ListAudit()))
+	a.mux.HandleFunc("GET /api/audit/export", a.managed(m.ExportAudit()))
 	a.mux.HandleFunc("GET /api/orgs", a.operated(m.ListOrgs()))
 	a.mux.HandleFunc("POST /api/orgs", a.operated(m.CreateOrg()))
 	a.mux.HandleFunc("PATCH /api/orgs/{org}", a.operated(m.PatchOrg()))
@@ -81,7 +120,32 @@ func (a *API) routes() {
 }
 
 // ServeHTTP implements http.Handler.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.o.Trace != nil {
+		r = r.WithContext(a.o.Trace(r.Context(), r.Header))
+	}
+	a.logged(w, r, a.answer)
+}
+
+// answer lets a request that can be let in through to its route.
+func (a *API) answer(w http.ResponseWriter, r *http.Request) {
+	protect(w.Header())
+	a.await(w, r)
+	if err := a.admit(r); err != nil {
+		unread(w, r)
+		refuse(w, r, err)
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// protect tells browsers and caches to do nothing with an answer of ours but
+// hand it over. A relayed answer has the header that its provider gave it.
+func protect(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+}
 
 // SetReady says whether the gateway takes work.
 func (a *API) SetReady(ready bool) { a.ready.Store(ready) }
@@ -119,30 +183,50 @@ func unread(w http.ResponseWriter, r *http.Request) {
 // as lets a request to the model API through to serve if its key is known and
 // its role may.
 func (a *API) as(may func(org.Role) bool, serve admin.Endpoint) http.HandlerFunc {
-	return a.guarded(may, "owner, admin and member", chat.WriteError, serve)
+	return a.guarded(door{may, "owner, admin and member", chat.MaxBody, true, chat.WriteError}, serve)
 }
 
 // managed lets owners and admins of an org through.
 func (a *API) managed(serve admin.Endpoint) http.HandlerFunc {
-	return a.guarded(org.Role.MayManage, "owner and admin", admin.WriteError, serve)
+	return a.guarded(door{org.Role.MayManage, "owner and admin", admin.MaxBody, false, admin.WriteError}, serve)
 }
 
-// guarded is the one place where a key becomes a caller. Refusals are written
-// with refuse, in the form of the API that was asked.
-func (a *API) guarded(may func(org.Role) bool, who string, refuse func(http.ResponseWriter, error), serve admin.Endpoint) http.HandlerFunc {
+// door is what stands before the endpoints of an API.
+type door struct {
+	may     func(org.Role) bool
+	who     string // those roles, in words
+	maxBody int64  // bytes
+	model   bool   // what comes in counts for the rate of its org
+	write   func(http.ResponseWriter, error)
+}
+
+// guarded is the one place where a key becomes a caller. Refusals are written in
+// the form of the API that was asked.
+func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
-		if err == nil && !may(caller.Principal.Role) {
+		by(w, caller)
+		if err == nil && !d.may(caller.Principal.Role) {
 			err = fault.New(fault.Forbidden, "role_not_allowed",
-				"a key with the role %s may not do this; %s may", caller.Principal.Role, who)
+				"a key with the role %s may not do this; %s may", caller.Principal.Role, d.who)
+		}
+		if err == nil {
+			err = a.withinRate(w, r, caller, d.model)
 		}
 		if err != nil {
 			unread(w, r)
-			refuse(w, err)
+			d.write(w, err)
 			return
 		}
-		serve(w, r, caller)
+		a.serve(w, r, caller, d.maxBody, serve)
 	}
+}
+
+// serve answers a caller who may ask.
+func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve admin.Endpoint) {
+	bounded, body := a.newBody(w, r, maxBody)
+	serve(w, bounded, caller)
+	body.linger(r.Header.Get("Expect") != "")
 }
 
 // caller returns who presents the request's key.
@@ -164,7 +248,8 @@ func (a *API) operated(serve admin.Endpoint) http.HandlerFunc {
 		key, err := bearer(r.Header.Get("Authorization"))
 		_, known := a.o.Directory.Authenticate(key)
 		if err == nil && a.o.Directory.IsOperator(key) {
-			serve(w, r, run.Caller{})
+			by(w, run.Caller{Principal: org.Principal{ID: "operator"}})
+			a.serve(w, r, run.Caller{}, admin.MaxBody, serve)
 			return
 		}
 		unread(w, r)
@@ -201,6 +286,11 @@ func (a *API) elsewhere(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
 		err = fault.New(fault.Method, "method_not_allowed", "%s takes %s, not %s", r.URL.Path, allow, r.Method)
 	}
+	refuse(w, r, err)
+}
+
+// refuse answers with err in the form of the API that was asked.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		admin.WriteError(w, err)
 		return

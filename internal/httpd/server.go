@@ -10,12 +10,7 @@ import (
 	"time"
 )
 
-// The limits of the server, from reference/reliability 4.6 and R10.
 const (
-	readHeaderTimeout = 10 * time.Second
-	idleTimeout       = 120 * time.Second
-	maxHeader         = 64 << 10
-
 	drainTimeout = 25 * time.Second // for requests to finish
 	lastWords    = 2 * time.Second  // for those that were cut off to say so
 )
@@ -24,16 +19,22 @@ const (
 // finish for a while. Beside that it calls drain, whose context ends when what
 // is still under way must be cut off, and waits for it. It returns nil after a
 // clean stop.
+//
+// It speaks HTTP/1.1 only, without encryption: what speaks HTTP/2 with clients
+// stands before it.
 func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain func(context.Context)) error {
+	limits := a.o.Limits.withDefaults()
 	server := &http.Server{
 		Handler:           a,
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
+		Protocols:         new(http.Protocols),
+		ReadHeaderTimeout: limits.HeaderTimeout,
+		IdleTimeout:       limits.IdleTimeout,
+		MaxHeaderBytes:    maxHeader, // admit counts exactly
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
+	server.Protocols.SetHTTP1(true)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	go func() { served <- server.Serve(newGate(l, limits, log)) }()
 	a.SetReady(true)
 	select {
 	case err := <-served:

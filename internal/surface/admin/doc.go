@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -65,6 +66,7 @@ type Runs interface {
 type Options struct {
 	Store     org.Store
 	Runs      Runs
+	Audit     audit.Rows
 	Directory Directory
 	Reader    Reader
 	NewKey    func() string

@@ -21,12 +21,14 @@ type key struct {
 	Hint      string `json:"hint"`
 	Key       string `json:"key,omitempty"`
 	Declared  bool   `json:"declared"`
+	PerMinute int    `json:"requests_per_minute"`
+	Burst     int    `json:"burst"`
 	CreatedAt *int64 `json:"created_at"`
 	RevokedAt *int64 `json:"revoked_at"`
 }
 
 func wireKey(k org.Key, declared bool) key {
-	out := key{ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared}
+	out := key{ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst}
 	if !declared {
 		created := k.CreatedAt.Unix()
 		out.CreatedAt = &created
@@ -60,6 +62,7 @@ func (h *Handler) ListKeys() Endpoint {
 type newKey struct {
 	Name string   `json:"name"`
 	Role org.Role `json:"role"`
+	org.Rate
 }
 
 // CreateKey answers POST /api/keys.
@@ -79,7 +82,7 @@ func (h *Handler) CreateKey() Endpoint {
 func (h *Handler) createKey(r *http.Request, orgID string, asked newKey) (int, any, error) {
 	secret := h.o.NewKey()
 	k := org.Key{
-		Org: orgID, ID: id.New("key_"), Name: asked.Name, Role: asked.Role,
+		Org: orgID, ID: id.New("key_"), Name: asked.Name, Role: asked.Role, Rate: asked.Rate,
 		Hash: sha256.Sum256([]byte(secret)), Hint: secret[:min(len(secret), 7)] + "…", CreatedAt: h.o.Now(),
 	}
 	if err := h.o.Store.CreateKey(r.Context(), k); err != nil {
@@ -133,7 +136,20 @@ func readKey(r *http.Request) (newKey, error) {
 	case !slices.Contains(roles, asked.Role):
 		return asked, fault.New(fault.Invalid, "invalid_value", "role must be owner, admin, member, approver or reader").In("role")
 	}
-	return asked, nil
+	return asked, checkRate(asked.Rate)
+}
+
+// checkRate holds a key's limit to what the configuration file may say.
+func checkRate(r org.Rate) error {
+	switch {
+	case r.PerMinute < 0 || r.PerMinute > org.MaxRate:
+		return fault.New(fault.Invalid, "invalid_value", "requests_per_minute must be 0, which is no limit, to %d", org.MaxRate).In("requests_per_minute")
+	case r.Burst < 0 || r.Burst > org.MaxRate:
+		return fault.New(fault.Invalid, "invalid_value", "burst must be 0, which is as many as requests_per_minute, to %d", org.MaxRate).In("burst")
+	case r.Burst > 0 && !r.IsLimit():
+		return fault.New(fault.Invalid, "invalid_value", "burst stands without requests_per_minute, which is the limit").In("burst")
+	}
+	return nil
 }
 
 // mayGive keeps an admin from making itself an owner.

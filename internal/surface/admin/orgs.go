@@ -39,6 +39,8 @@ type runtime struct {
 	DroppedParams      string  `json:"dropped_params"`
 	MaxRunTokens       *int    `json:"max_run_tokens"`
 	Durable            string  `json:"durable"`
+	RequestsPerMinute  int     `json:"requests_per_minute"`
+	Burst              int     `json:"burst"`
 }
 
 func wireRuntime(rt org.Runtime) runtime {
@@ -48,7 +50,7 @@ func wireRuntime(rt org.Runtime) runtime {
 		ToolCacheTTL:       int(rt.ToolCacheTTL.Seconds()),
 		ToolResultMaxBytes: rt.ToolResultMaxBytes, ToolArgValidation: rt.ToolArgValidation,
 		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop), DroppedParams: rt.DroppedParams,
-		MaxRunTokens: rt.MaxRunTokens, Durable: cmp.Or(rt.Durable, "auto"),
+		MaxRunTokens: rt.MaxRunTokens, Durable: cmp.Or(rt.Durable, "auto"), RequestsPerMinute: rt.Rate.PerMinute, Burst: rt.Rate.Burst,
 	}
 }
 

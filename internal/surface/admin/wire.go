@@ -7,13 +7,15 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// maxBody bounds a management request.
-const maxBody = 1 << 20
+// MaxBody is the most bytes of a management request, which its server sees to.
+const MaxBody = 1 << 20
 
 type list[T any] struct {
 	Data []T `json:"data"`
@@ -25,14 +27,15 @@ type deleted struct {
 }
 
 func readBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	switch {
-	case err != nil:
-		return nil, &fault.Error{Code: fault.Invalid, Reason: "body_unreadable", Message: "the request body could not be read to its end", Err: err}
-	case len(body) > maxBody:
-		return nil, fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", maxBody)
-	case !json.Valid(body):
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(body) {
 		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON")
+	}
+	if err := jsonlimit.Check(body); err != nil {
+		return nil, fault.New(fault.Invalid, "json_too_complex", "the request body %v", err)
 	}
 	return body, nil
 }
@@ -95,6 +98,8 @@ func isDeclared(kind, name string) error {
 // statuses maps codes to the status of the answer.
 var statuses = map[fault.Code]int{
 	fault.Invalid: http.StatusBadRequest, fault.Unprocessable: http.StatusUnprocessableEntity, fault.TooLarge: http.StatusRequestEntityTooLarge,
+	fault.Header: http.StatusRequestHeaderFieldsTooLarge, fault.MediaType: http.StatusUnsupportedMediaType,
+	fault.Timeout: http.StatusRequestTimeout, fault.Misdirected: http.StatusMisdirectedRequest,
 	fault.Unauthorized: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden, fault.NotFound: http.StatusNotFound,
 	fault.Method: http.StatusMethodNotAllowed, fault.Conflict: http.StatusConflict, fault.Limited: http.StatusTooManyRequests,
 	fault.Upstream: http.StatusBadGateway, fault.Unavailable: http.StatusServiceUnavailable, fault.Internal: http.StatusInternalServerError,
@@ -108,6 +113,8 @@ type errorObject struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Param   string `json:"param,omitempty"`
+
+	RetryAfterSecs int `json:"retry_after_secs,omitempty"`
 }
 
 func (h *Handler) writeError(w http.ResponseWriter, err error) {
@@ -125,7 +132,11 @@ func (h *Handler) writeError(w http.ResponseWriter, err error) {
 // WriteError answers with err in this API's form.
 func WriteError(w http.ResponseWriter, err error) {
 	f := fault.From(err)
-	writeJSON(w, statuses[f.Code], errorBody{errorObject{f.Reason, f.Message, f.Param}})
+	secs := int((f.RetryAfter + time.Second - 1) / time.Second) // rounded up: who comes back too early is refused again
+	if secs > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(secs))
+	}
+	writeJSON(w, statuses[f.Code], errorBody{errorObject{f.Reason, f.Message, f.Param, secs}})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -8,25 +8,19 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 )
 
-// MaxBody is the most bytes of a request body, from reference/reliability 4.6.
+// MaxBody is the most bytes of a request body, from reference/reliability 4.6;
+// its server sees to it.
 const MaxBody = 10 << 20
-
-// A client must send bodyStep bytes of its body in each bodyProgress, from
-// reference/reliability 4.6.
-const (
-	bodyProgress = 30 * time.Second
-	bodyStep     = 1 << 10
-)
 
 // Runner performs runs. Implemented by *run.Runner.
 type Runner interface {
@@ -56,16 +50,12 @@ func New(o Options) *Handler { return &Handler{o} }
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 	if err := h.serve(w, r, caller); err != nil {
 		h.logInternal(err)
-		if fault.From(err).Code == fault.TooLarge {
-			refuseBody(w, r, err)
-			return
-		}
 		WriteError(w, err)
 	}
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	body, err := readBody(w, r)
+	body, err := readBody(r)
 	if err != nil {
 		return err
 	}
@@ -87,6 +77,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	}
 	if !caller.LoopActive() || optedOut(r.Header) {
 		return h.relay(w, r, req, spliceModel(body, members, targets[0].Name))
+	}
+	if err := jsonlimit.Check(body); err != nil {
+		return fault.New(fault.Invalid, "json_too_complex", "the request body %v", err)
 	}
 	if req.Key, err = submitKey(r.Header, caller.Principal.ID, body); err != nil {
 		return err
@@ -139,47 +132,20 @@ func optedOut(header http.Header) bool {
 }
 
 // readBody reads the whole body into memory of the right size.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	tooLarge := fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", MaxBody)
-	if r.ContentLength > MaxBody {
-		return nil, tooLarge
-	}
-	control := http.NewResponseController(w)
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // what follows waits as long as it must
-	body := make([]byte, 0, max(r.ContentLength, 0)+512)
-	for next := 0; ; {
-		if len(body) >= next {
-			_ = control.SetReadDeadline(time.Now().Add(bodyProgress))
-			next = len(body) + bodyStep
-		}
+func readBody(r *http.Request) ([]byte, error) {
+	body := make([]byte, 0, min(max(r.ContentLength, 0), MaxBody)+512)
+	for {
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {
-		case len(body) > MaxBody:
-			return nil, tooLarge
 		case errors.Is(err, io.EOF):
 			return body, nil
 		case err != nil:
-			return nil, &fault.Error{Code: fault.Invalid, Reason: "body_unreadable", Message: "the request body could not be read to its end", Err: err}
+			return nil, err
 		case len(body) == cap(body):
 			body = append(body, 0)[:len(body)]
 		}
 	}
-}
-
-// refuseBody answers at once, and then lets a client that is still sending
-// finish, within reason: many read no answer before they have. One that asked
-// first has sent nothing.
-func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
-	w.Header().Set("Connection", "close")
-	WriteError(w, err)
-	if r.Header.Get("Expect") != "" {
-		return
-	}
-	control := http.NewResponseController(w)
-	_ = control.Flush()
-	_ = control.SetReadDeadline(time.Now().Add(10 * time.Second))
-	_, _ = io.CopyN(io.Discard, r.Body, 4*MaxBody)
 }
 
 // modelName returns the last "model" of the body.

@@ -43,6 +43,8 @@ type relaySink struct {
 // Emit implements run.Sink.
 func (s *relaySink) Emit(e event.Event) error {
 	switch e := e.(type) {
+	case event.Started:
+		s.w.Header().Set("Turnpike-Request-Id", e.RunID)
 	case event.RelayHead:
 		s.head(e)
 	case event.RelayBody:
@@ -60,9 +62,12 @@ func (s *relaySink) Emit(e event.Event) error {
 
 func (s *relaySink) head(e event.RelayHead) {
 	header := s.w.Header()
+	id := header["Turnpike-Request-Id"]
+	clear(header) // what the provider said, and nothing of ours but the request's id
 	for name, values := range e.Header {
 		header[name] = values
 	}
+	header["Turnpike-Request-Id"] = id
 	if e.Length >= 0 {
 		header.Set("Content-Length", strconv.FormatInt(e.Length, 10))
 	}

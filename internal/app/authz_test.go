@@ -1,0 +1,337 @@
+package app
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// may says who may use a route.
+type may int
+
+const (
+	open    may = iota // everybody, without a key
+	known              // every key of an org
+	runs               // owner, admin and member
+	manages            // owner and admin
+	operate            // the operator
+)
+
+// visit is one way of asking a route: for a thing of one's own, of another org,
+// or one that is not there.
+type visit struct {
+	whose  string
+	status int // for those who may
+	path   func(*twoOrgs) string
+	body   func(*twoOrgs) string // nil = {}
+}
+
+// access is the whole API: for each route who may use it, and what it answers to
+// them. A route that is not here fails the test.
+func access() map[string]struct {
+	who    may
+	visits []visit
+} {
+	type routes = map[string]struct {
+		who    may
+		visits []visit
+	}
+	at := func(path string) func(*twoOrgs) string { return func(*twoOrgs) string { return path } }
+	says := func(body string) func(*twoOrgs) string { return func(*twoOrgs) string { return body } }
+	one := func(status int, path string) []visit { return []visit{{"own", status, at(path), nil}} }
+	with := func(status int, path string, body func(*twoOrgs) string) []visit {
+		return []visit{{"own", status, at(path), body}}
+	}
+	// things are asked for by a name, which of gives one of an org.
+	things := func(status int, path string, of func(w *twoOrgs, key string) string) []visit {
+		return []visit{
+			{"own", status, func(w *twoOrgs) string { return fmt.Sprintf(path, of(w, "owner-key")) }, nil},
+			{"other", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, of(w, w.stranger)) }, nil},
+			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, nil},
+		}
+	}
+	ofOrgs := func(path string, body func(*twoOrgs) string, status int) []visit {
+		return []visit{
+			{"own", status, func(w *twoOrgs) string { return fmt.Sprintf(path, w.org()) }, body},
+			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, body},
+		}
+	}
+	newKey := says(`{"name":"k","role":"reader"}`)
+	return routes{
+		"GET /healthz":      {open, one(200, "/healthz")},
+		"GET /readyz":       {open, one(200, "/readyz")},
+		"GET /openapi.json": {open, one(200, "/openapi.json")},
+		"/":                 {open, one(404, "/elsewhere")},
+
+		"POST /v1/chat/completions":      {runs, with(200, "/v1/chat/completions", says(question))},
+		"GET /v1/models":                 {known, one(200, "/v1/models")},
+		"GET /v1/models/{model...}":      {known, []visit{{"own", 200, at("/v1/models/m"), nil}, {"missing", 404, at("/v1/models/zzz"), nil}}},
+		"GET /api/org":                   {manages, one(200, "/api/org")},
+		"PATCH /api/org/runtime":         {manages, one(200, "/api/org/runtime")},
+		"GET /api/audit":                 {manages, one(200, "/api/audit")},
+		"GET /api/audit/export":          {manages, one(200, "/api/audit/export")},
+		"GET /api/keys":                  {manages, one(200, "/api/keys")},
+		"POST /api/keys":                 {manages, with(201, "/api/keys", newKey)},
+		"DELETE /api/keys/{id}":          {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
+		"GET /api/mcp-servers":           {manages, one(200, "/api/mcp-servers")},
+		"POST /api/mcp-servers":          {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},
+		"GET /api/mcp-servers/{name}":    {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"PATCH /api/mcp-servers/{name}":  {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"DELETE /api/mcp-servers/{name}": {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"GET /api/secrets":               {manages, one(200, "/api/secrets")},
+		"PUT /api/secrets/{name}":        {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
+		"DELETE /api/secrets/{name}":     {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
+		"POST /api/runs/{id}/cancel":     {manages, things(409, "/api/runs/%s/cancel", (*twoOrgs).run)}, // it is over
+
+		"GET /api/orgs":             {operate, one(200, "/api/orgs")},
+		"POST /api/orgs":            {operate, with(201, "/api/orgs", func(w *twoOrgs) string { return `{"id":"` + w.name() + `"}` })},
+		"PATCH /api/orgs/{org}":     {operate, ofOrgs("/api/orgs/%s", nil, 200)},
+		"DELETE /api/orgs/{org}":    {operate, ofOrgs("/api/orgs/%s", nil, 200)},
+		"POST /api/orgs/{org}/keys": {operate, ofOrgs("/api/orgs/%s/keys", newKey, 201)},
+	}
+}
+
+// principals are all kinds of callers, by what they send.
+func (w *twoOrgs) principals() map[string]string {
+	out := map[string]string{
+		"nobody": "", "malformed": "Basic b3duZXIta2V5", "two words": "Bearer owner-key x", "unknown": "Bearer nobody",
+		"revoked": "Bearer " + w.revoked, "hash of a key": fmt.Sprintf("Bearer %x", sha256.Sum256([]byte("owner-key"))), "operator": "Bearer operator-key",
+	}
+	for _, role := range []string{"owner", "admin", "member", "approver", "reader"} {
+		out[role] = "Bearer " + role + "-key"
+	}
+	return out
+}
+
+// refusal returns the status that keeps the principal out; 0 = it may.
+func (m may) refusal(principal string) int {
+	allowed := map[may][]string{
+		known: {"owner", "admin", "member", "approver", "reader"}, runs: {"owner", "admin", "member"},
+		manages: {"owner", "admin"}, operate: {"operator"},
+	}
+	isOfOrg := slices.Contains(allowed[known], principal)
+	switch {
+	case m == open || slices.Contains(allowed[m], principal):
+		return 0
+	case isOfOrg:
+		return 403
+	}
+	return 401 // the operator, too: it is no principal of an org
+}
+
+// twoOrgs is a gateway with two orgs that know nothing of each other.
+type twoOrgs struct {
+	documented
+	stranger string // key of the owner of the other org
+	revoked  string
+	made     int
+}
+
+func newTwoOrgs(t *testing.T) *twoOrgs {
+	up := newUpstream(t, script(says("hi")))
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	yaml := strings.Replace(site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.withVault(), "    runtime: {}\n", "", 1)
+	w := &twoOrgs{documented: manage(MustRun(t, yaml))}
+	w.do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
+	w.stranger = w.do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
+	w.do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL), 201)
+	gone := w.do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"owner"}`, 201)
+	w.revoked = gone["key"].(string)
+	w.do("DELETE", "/api/keys/"+gone["id"].(string), "owner-key", "", 200)
+	return w
+}
+
+// name returns one that nobody has.
+func (w *twoOrgs) name() string { w.made++; return fmt.Sprintf("n%05d", w.made) }
+
+func (w *twoOrgs) serverBody(name string) string {
+	return fmt.Sprintf(`{"name":%q,"url":"https://example.com/mcp","enabled":false}`, name)
+}
+
+func (w *twoOrgs) server(key string) string {
+	name := w.name()
+	w.do("POST", "/api/mcp-servers", key, w.serverBody(name), 201)
+	return name
+}
+
+func (w *twoOrgs) secret(key string) string {
+	name := w.name()
+	w.do("PUT", "/api/secrets/"+name, key, `{"value":"a value"}`, 200)
+	return name
+}
+
+func (w *twoOrgs) key(key string) string {
+	return w.do("POST", "/api/keys", key, `{"name":"k","role":"reader"}`, 201)["id"].(string)
+}
+
+func (w *twoOrgs) run(key string) string {
+	return w.post(question, "Authorization", "Bearer "+key).header.Get("Turnpike-Run-Id")
+}
+
+func (w *twoOrgs) org() string {
+	name := w.name()
+	w.do("POST", "/api/orgs", "operator-key", `{"id":"`+name+`"}`, 201)
+	return name
+}
+
+// as sends the visit to the path and returns the answer, in which the name that
+// the path has stands as NAME: what else an answer says must not depend on it.
+func (w *twoOrgs) as(authorization, method, path, body string) (int, string) {
+	w.t.Helper()
+	a := w.send(method, path, strings.NewReader(body), "Authorization", authorization)
+	for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Server": ""} {
+		if got := a.header.Get(header); got != want {
+			w.t.Errorf("%s %s: %s: %q, want %q", method, path, header, got, want)
+		}
+	}
+	if !strings.HasPrefix(a.header.Get("Content-Security-Policy"), "default-src 'none'") {
+		w.t.Errorf("%s %s: header %v", method, path, a.header)
+	}
+	text := string(a.body)
+	if parts := strings.Split(path, "/"); len(parts) > 3 && len(parts[3]) > 2 {
+		text = strings.ReplaceAll(text, parts[3], "NAME")
+	}
+	return a.status, text
+}
+
+// K07 K09: every route, every kind of caller, things of one's own, of another
+// org, and that are not there.
+func TestEveryRouteIsGuarded(t *testing.T) {
+	noLeaks(t)
+	table := access()
+	routes := routesOf(t)
+	if missing := slices.DeleteFunc(slices.Clone(routes), func(r string) bool { return len(table[r].visits) > 0 }); len(missing) > 0 {
+		t.Fatalf("these routes have no row in access: %q", missing)
+	}
+	w := newTwoOrgs(t)
+	for _, pattern := range slices.Sorted(maps.Keys(table)) {
+		if !slices.Contains(routes, pattern) {
+			t.Errorf("access has a row for %q, which is no route", pattern)
+			continue
+		}
+		t.Run(pattern, func(t *testing.T) {
+			w.t = t
+			method, _, found := strings.Cut(pattern, " ")
+			if !found {
+				method = "GET"
+			}
+			w.check(t, method, table[pattern].who, table[pattern].visits)
+		})
+	}
+}
+
+func (w *twoOrgs) check(t *testing.T, method string, who may, visits []visit) {
+	refused := map[string]string{} // by principal: the answer, the same for every visit
+	var missing, foreign string
+	for _, v := range visits {
+		body := func() string {
+			if v.body == nil {
+				return "{}"
+			}
+			return v.body(w)
+		}
+		path := v.path(w)
+		for _, p := range slices.Sorted(maps.Keys(w.principals())) { // first those who must not: nothing may change
+			want := who.refusal(p)
+			if want == 0 {
+				continue
+			}
+			status, text := w.as(w.principals()[p], method, path, body())
+			if before := refused[p]; status != want || before != "" && before != text {
+				t.Errorf("%s, %s: status %d, want %d: %s (before: %s)", p, v.whose, status, want, text, before)
+			}
+			refused[p] = text
+		}
+		for _, p := range slices.Sorted(maps.Keys(w.principals())) {
+			if who.refusal(p) != 0 {
+				continue
+			}
+			status, text := w.as(w.principals()[p], method, path, body())
+			if status != v.status {
+				t.Errorf("%s, %s: status %d, want %d: %s", p, v.whose, status, v.status, text)
+			}
+			switch v.whose {
+			case "missing":
+				missing = text
+			case "other":
+				foreign = text
+			}
+			if method != "GET" {
+				path = v.path(w) // the next one has its own
+			}
+		}
+		if v.whose == "own" && len(visits) == 3 { // what is one's own is foreign to the other org
+			if status, text := w.as("Bearer "+w.stranger, method, path, body()); status != 404 {
+				t.Errorf("the other org got %d: %s", status, text)
+			}
+		}
+	}
+	if len(visits) == 3 && foreign != missing {
+		t.Errorf("of another org: %s\nnot there:      %s", foreign, missing)
+	}
+}
+
+// routesOf reads the patterns of the routes where they stand.
+func routesOf(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../httpd/routes.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patterns []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "HandleFunc" && f.Sel.Name != "Handle" {
+			return true
+		}
+		text, ok := call.Args[0].(*ast.BasicLit)
+		if !ok {
+			t.Fatal("a route's pattern is no plain text")
+		}
+		pattern, err := strconv.Unquote(text.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patterns = append(patterns, pattern)
+		return true
+	})
+	if len(patterns) < 20 {
+		t.Fatalf("found only %d routes", len(patterns))
+	}
+	return patterns
+}
+
+// The org follows from the key, whatever else a request says. // K07
+func TestARequestCannotNameAnotherOrg(t *testing.T) {
+	noLeaks(t)
+	w := newTwoOrgs(t)
+	for _, fields := range [][]string{
+		{"X-Org-Id", "other"}, {"X-Tenant-Id", "other"}, {"OpenAI-Organization", "other"}, {"Turnpike-Org", "other"},
+		{"Forwarded", "for=127.0.0.1;host=other"}, {"X-Forwarded-User", "other"}, {"X-Original-URL", "/api/orgs"}, {"X-Rewrite-URL", "/api/orgs"},
+		{"X-HTTP-Method-Override", "DELETE"},
+	} {
+		a := w.send("GET", "/api/org?org=other&org_id=other", nil, fields...)
+		if a.status != 200 || !strings.HasPrefix(string(a.body), `{"id":"o"`) {
+			t.Errorf("%q: status %d: %s", fields, a.status, a.body)
+		}
+	}
+	a := w.send("POST", "/api/mcp-servers", strings.NewReader(`{"name":"x","url":"https://example.com/mcp","org":"other"}`))
+	if a.status != 422 {
+		t.Errorf("a body that names an org got %d: %s", a.status, a.body)
+	}
+	for _, path := range []string{"/api/mcp-servers/%2e%2e%2forgs", "/api/keys/..%2f..%2forgs%2fother", "/api//orgs", "/api/./orgs", "/API/orgs"} {
+		if a := w.send("GET", path, nil); a.status < 300 {
+			t.Errorf("%s: status %d: %s", path, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package httpd
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// nobody is a directory without keys.
+type nobody struct{}
+
+func (nobody) Authenticate(string) (run.Caller, bool) { return run.Caller{}, false }
+func (nobody) IsOperator(string) bool                 { return false }
+
+// asked returns the answer to a request with header fields in pairs. Nobody is
+// known, so a request that is let in gets 401.
+func asked(t *testing.T, o Options, method, target, body string, fields ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	o.Directory, o.Health = nobody{}, func() error { return nil }
+	a, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetReady(true)
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i] == "Host" {
+			r.Host = fields[i+1]
+		} else {
+			r.Header.Set(fields[i], fields[i+1])
+		}
+	}
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	return w
+}
+
+// A page whose name was made to lead to this machine is not let in.
+func TestOnlyTheGatewaysOwnNamesAreAnswered(t *testing.T) {
+	local, public, named := Options{Loopback: true}, Options{}, Options{Hosts: []string{"gw.example.com"}}
+	both := Options{Loopback: true, Hosts: []string{"gw.example.com"}}
+	for _, tt := range []struct {
+		host    string
+		o       Options
+		refused bool
+	}{
+		{"127.0.0.1:8080", local, false}, {"127.0.0.1", local, false}, {"[::1]:8080", local, false}, {"[::1]", local, false},
+		{"localhost", local, false}, {"LocalHost:9", local, false}, {"app.localhost:9", local, false},
+		{"host.docker.internal:8080", local, false}, {"host.containers.internal", local, false}, {"", local, false},
+		{"192.168.1.7", local, false}, // an address leads nowhere else
+		{"evil.example", local, true}, {"evil.example:8080", local, true}, {"localhost.evil.example", local, true},
+		{"evil-localhost", local, true}, {"127.0.0.1.nip.io", local, true}, {"localhost.", local, true},
+		{"0x7f.1", local, true}, {"[::1", local, true}, {"evil@localhost", local, true}, {"gw.example.com", local, true},
+		{"gw.example.com", both, false}, {"GW.example.com:443", both, false}, {"evil.example", both, true}, {"localhost", both, false},
+		{"anything.example", public, false},
+		{"gw.example.com", named, false}, {"10.0.0.1", named, false}, {"anything.example", named, true}, {"x.gw.example.com", named, true},
+	} {
+		w := asked(t, tt.o, "GET", "/v1/models", "", "Host", tt.host)
+		if got := w.Code == 421; got != tt.refused || got && !strings.Contains(w.Body.String(), "public_hosts") || !got && w.Code != 401 {
+			t.Errorf("%q with %+v: status %d, %s", tt.host, tt.o, w.Code, w.Body)
+		}
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if w := asked(t, tt.o, "GET", path, "", "Host", tt.host); w.Code != 200 {
+				t.Errorf("%s of %q: status %d", path, tt.host, w.Code)
+			}
+		}
+	}
+}
+
+func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+	allowed := Options{Origins: []string{"https://app.example.com", "app://notes"}}
+	for _, tt := range []struct {
+		name    string
+		o       Options
+		method  string
+		fields  []string
+		refused bool
+	}{
+		{"no browser", Options{}, "POST", nil, false},
+		{"the gateway's own page", Options{}, "POST", []string{"Origin", "http://example.com", "Sec-Fetch-Site", "same-origin"}, false},
+		{"its own page, in an older browser", Options{}, "POST", []string{"Origin", "http://example.com"}, false},
+		{"another site", Options{}, "POST", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, true},
+		{"another site, in an older browser", Options{}, "POST", []string{"Origin", "https://evil.example"}, true},
+		{"another port of the machine", Options{}, "POST", []string{"Origin", "http://example.com:3000", "Sec-Fetch-Site", "same-site"}, true},
+		{"a file or a sandbox", Options{}, "POST", []string{"Origin", "null"}, true},
+		{"reading for another site", Options{}, "GET", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, false},
+		{"deleting for another site", Options{}, "DELETE", []string{"Origin", "https://evil.example"}, true},
+		{"putting for another site", Options{}, "PUT", []string{"Origin", "https://evil.example"}, true},
+		{"a site that may", allowed, "POST", []string{"Origin", "https://app.example.com", "Sec-Fetch-Site", "cross-site"}, false},
+		{"a program that may", allowed, "POST", []string{"Origin", "app://notes"}, false},
+		{"one that may not", allowed, "POST", []string{"Origin", "https://app.example.com.evil.example", "Sec-Fetch-Site", "cross-site"}, true},
+	} {
+		for _, path := range []string{"/v1/chat/completions", "/api/keys"} {
+			w := asked(t, tt.o, tt.method, path, "", append(tt.fields, "Host", "example.com")...)
+			if got := w.Code == 403; got != tt.refused || got && !strings.Contains(w.Body.String(), "allowed_origins") {
+				t.Errorf("%s, %s %s: status %d, %s", tt.name, tt.method, path, w.Code, w.Body)
+			}
+			if w.Header().Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s: %v", tt.name, w.Header())
+			}
+		}
+	}
+	if _, err := New(Options{Origins: []string{"example.com"}}); err == nil {
+		t.Error("an origin without a scheme is taken")
+	}
+}
+
+func TestAKeyInTheURLIsRefusedWithAReason(t *testing.T) {
+	for _, query := range []string{"key=CANARY", "api_key=CANARY", "API-Key=CANARY", "apikey=CANARY", "access_token=CANARY", "a=1&token=CANARY", "Authorization=Bearer+CANARY"} {
+		w := asked(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}")
+		if w.Code != 400 || !strings.Contains(w.Body.String(), "key_in_url") || !strings.Contains(w.Body.String(), "Authorization: Bearer") || strings.Contains(w.Body.String(), "CANARY") {
+			t.Errorf("%s: status %d, %s", query, w.Code, w.Body)
+		}
+	}
+	for _, query := range []string{"", "api-version=2024-10-21", "keys=1", "limit=20"} {
+		if w := asked(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}"); w.Code != 401 {
+			t.Errorf("%s: status %d, %s", query, w.Code, w.Body)
+		}
+	}
+}
+
+func TestWhatABodyMayBeCalled(t *testing.T) {
+	for _, tt := range []struct {
+		kind    string // of the body; "" = the client does not say
+		page    bool   // a browser sends it
+		refused bool
+	}{
+		{"application/json", false, false}, {"application/json", true, false}, {"application/json; charset=utf-8", false, false},
+		{"APPLICATION/JSON", false, false}, {"application/vnd.api+json", false, false}, {"", false, false},
+		{"application/x-www-form-urlencoded", false, false}, // curl -d
+		{"application/x-www-form-urlencoded", true, true},
+		{"text/plain", false, true}, {"text/plain;charset=UTF-8", true, true}, {"multipart/form-data; boundary=x", true, true},
+		{"text/xml", false, true}, {"application/octet-stream", false, true}, {"json", false, true}, {"text/x+json", false, true}, {"/", false, true},
+	} {
+		fields := []string{"Content-Type", tt.kind}
+		if tt.page {
+			fields = append(fields, "Origin", "http://example.com")
+		}
+		if w := asked(t, Options{}, "POST", "/api/keys", "{}", fields...); (w.Code == 415) != tt.refused || w.Code != 415 && w.Code != 401 {
+			t.Errorf("%q: status %d, %s", tt.kind, w.Code, w.Body)
+		}
+	}
+	if w := asked(t, Options{}, "GET", "/v1/models", "", "Content-Type", "text/plain"); w.Code != 401 {
+		t.Errorf("without a body: status %d", w.Code)
+	}
+	if w := asked(t, Options{}, "POST", "/v1/chat/completions", "x", "Content-Encoding", "gzip"); w.Code != 415 {
+		t.Errorf("a compressed body: status %d", w.Code)
+	}
+}
+
+// Whatever is wrong with a request, it is said in the form of the API that was
+// asked, with what protects every answer.
+func TestARefusalHasTheFormOfItsAPI(t *testing.T) {
+	for path, want := range map[string]string{"/v1/models": `"type":"invalid_request_error"`, "/api/org": `{"error":{"code":"host_not_allowed"`} {
+		w := asked(t, Options{Loopback: true}, "GET", path, "", "Host", "evil.example")
+		if !strings.Contains(w.Body.String(), want) || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v, %s", path, w.Header(), w.Body)
+		}
+	}
+	w := asked(t, Options{}, http.MethodPost, "/api/keys", "<", "Content-Type", "text/xml")
+	if w.Header().Get("Connection") != "close" {
+		t.Error("the server would wait for a body that nobody reads")
+	}
+}

@@ -1,0 +1,235 @@
+package httpd
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exchange sends a request as it stands and returns the answer's status, and
+// whether the connection is then closed.
+func exchange(t *testing.T, url, request string) (status int, closed bool) {
+	t.Helper()
+	c := connect(t, url)
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode, resp.Close
+}
+
+func connect(t *testing.T, url string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// Each limit of a header, to the byte.
+func TestAHeaderMayHaveSoMuch(t *testing.T) {
+	url, _ := started(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	const line, host = "GET / HTTP/1.1\r\n", "Host: x\r\n"
+	field := func(size int) string { return "A: " + strings.Repeat("a", size-len("A: \r\n")) + "\r\n" }
+	fields := func(n int) string { return strings.Repeat("A: b\r\n", n) }
+	full := maxHeader - len(line) - len(host) - 7*maxField
+	path := func(size int) string {
+		return "GET /" + strings.Repeat("a", size-len("GET / HTTP/1.1\r\n")) + " HTTP/1.1\r\n"
+	}
+	for _, tt := range []struct {
+		name, request string
+		status        int
+	}{
+		{"100 fields", line + host + fields(maxFields-1), 200},
+		{"101 fields", line + host + fields(maxFields), 431},
+		{"a field of 8 KiB", line + host + field(maxField), 200},
+		{"a field of one byte more", line + host + field(maxField+1), 431},
+		{"64 KiB", line + host + strings.Repeat(field(maxField), 7) + field(full), 200},
+		{"one byte more", line + host + strings.Repeat(field(maxField), 7) + field(full+1), 431},
+		{"a line of 8 KiB", path(maxField) + host, 200},
+		{"a line of one byte more", path(maxField+1) + host, 431},
+		{"a name of more than 8 KiB", line + host + strings.Repeat("a", maxField) + ": \r\n", 431},
+		{"a host of more than 8 KiB", line + "Host: " + strings.Repeat("a", maxField+1) + "\r\n", 431},
+		{"a megabyte", line + host + strings.Repeat(field(maxField), 128), 431},
+		{"two hosts", line + host + host, 400},
+		{"no host", line, 400},
+		{"two lengths", "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nContent-Length: 2\r\n", 400},
+		{"a length and chunks", "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nTransfer-Encoding: chunked, gzip\r\n", 501},
+		{"a space before the colon", line + host + "A : b\r\n", 400},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if status, _ := exchange(t, url, tt.request+"\r\n"); status != tt.status {
+				t.Errorf("status %d, want %d", status, tt.status)
+			}
+		})
+	}
+}
+
+// HTTP/2 has floods of its own; the server does not speak it.
+func TestHTTP2IsNotSpoken(t *testing.T) {
+	url, _ := started(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
+	if status, closed := exchange(t, url, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); status < 400 || !closed {
+		t.Errorf("status %d to somebody who begins with HTTP/2, closed %t", status, closed)
+	}
+	upgrade := "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
+	if status, _ := exchange(t, url, upgrade); status != 200 {
+		t.Errorf("status %d to somebody who offers HTTP/2", status)
+	}
+}
+
+func TestOneClientTooManyIsToldSo(t *testing.T) {
+	const most = 3
+	url, _ := startedWithin(t, Limits{Connections: most}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	ask := func(c net.Conn) *http.Response {
+		t.Helper()
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	var clients []net.Conn
+	for i := range most {
+		clients = append(clients, connect(t, url))
+		if resp := ask(clients[i]); resp.StatusCode != 200 {
+			t.Fatalf("client %d got %d", i, resp.StatusCode)
+		}
+	}
+	defer func() {
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}()
+	for range 2 * most { // those that were turned away leave no trace
+		c := connect(t, url)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil) // unasked
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" || !resp.Close || !strings.Contains(string(body), "too_many_connections") {
+			t.Errorf("one too many got %d, %v: %s", resp.StatusCode, resp.Header, body)
+		}
+		_ = c.Close()
+	}
+	if resp := ask(clients[0]); resp.StatusCode != 200 {
+		t.Errorf("a client from before got %d", resp.StatusCode)
+	}
+	_ = clients[0].Close()
+	for until := time.Now().Add(10 * time.Second); ; { // the server learns of it in its own time
+		c := connect(t, url)
+		resp := ask(c)
+		_ = c.Close()
+		if resp.StatusCode == 200 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("the place of a client that left was not given to another")
+		}
+	}
+}
+
+// Many that only begin to ask keep nobody from being answered, and are gone
+// when their time is over.
+func TestManyHalfRequestsKeepNobodyWaiting(t *testing.T) {
+	const slow = 300
+	url, _ := startedWithin(t, Limits{HeaderTimeout: 500 * time.Millisecond}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	var halves []net.Conn
+	for range slow {
+		c := connect(t, url)
+		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nX-A: b")
+		halves = append(halves, c)
+	}
+	if status, body := get(t, url+"/"); status != 200 || body != "ok" {
+		t.Errorf("status %d, %q beside them", status, body)
+	}
+	for i, c := range halves {
+		if _, err := io.ReadAll(c); err != nil { // to the end, before the test's own deadline
+			t.Fatalf("half a request, number %d: %v", i, err)
+		}
+		_ = c.Close()
+	}
+}
+
+func TestClientsAreNeverMoreThanTheFilesAllow(t *testing.T) {
+	for files, want := range map[uint64]uint64{0: 32, 64: 32, 127: 32, 128: 32, 256: 96, 1024: 480, 1 << 20: 524256} {
+		if got := mostOf(files); got != want || files >= 128 && 2*got+64 > files {
+			t.Errorf("%d clients fit into %d files, want %d", got, files, want)
+		}
+	}
+}
+
+func TestLimitsThatAreNotSetAreTheDocumentedOnes(t *testing.T) {
+	got := (Limits{}).withDefaults()
+	if got.Connections != 20_000 || got.HeaderTimeout != 10*time.Second || got.IdleTimeout != 120*time.Second ||
+		got.BodyTimeout != 30*time.Second || got.StallTimeout != 30*time.Second {
+		t.Errorf("%+v", got)
+	}
+	if got.withDefaults() != got {
+		t.Errorf("%+v is changed to %+v", got, got.withDefaults())
+	}
+	mine := Limits{Connections: 1, HeaderTimeout: 2, IdleTimeout: 3, BodyTimeout: 4, StallTimeout: 5}.withDefaults()
+	if mine.Connections != 1 || mine.HeaderTimeout != 2 || mine.IdleTimeout != 3 || mine.BodyTimeout != 4 || mine.StallTimeout != 5 {
+		t.Errorf("%+v", mine)
+	}
+}
+
+// A body that is too large is refused, to the byte, whether its length is known
+// or not, and the client that is still sending reads why.
+func TestABodyMayHaveSoMuch(t *testing.T) {
+	const most = 1 << 20
+	url, _ := started(t, bounded(most))
+	for _, tt := range []struct {
+		size, status int
+	}{{0, 200}, {most, 200}, {most + 1, 413}, {4 * most, 413}} {
+		for _, how := range []string{"declared", "in chunks"} {
+			t.Run(fmt.Sprintf("%d bytes, %s", tt.size, how), func(t *testing.T) {
+				text := io.Reader(strings.NewReader(strings.Repeat("x", tt.size)))
+				if how == "in chunks" {
+					text = struct{ io.Reader }{text}
+				}
+				client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+				resp, err := client.Post(url, "application/json", text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				said, _ := io.ReadAll(resp.Body)
+				if resp.StatusCode != tt.status || tt.status == 200 && string(said) != fmt.Sprintf("read %d bytes", tt.size) {
+					t.Errorf("status %d: %s", resp.StatusCode, said)
+				}
+			})
+		}
+	}
+}
+
+// What two requests on one connection ask is not mixed up by a body that the
+// first did not have read.
+func TestARequestAfterARefusedBodyIsNotReadFromIt(t *testing.T) {
+	var paths []string
+	url, stop := started(t, func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.Path)
+		bounded(10)(w, r)
+	})
+	status, closed := exchange(t, url, "POST /first HTTP/1.1\r\nHost: x\r\nContent-Length: 44\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n")
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if status != 413 || !closed || !slices.Equal(paths, []string{"/first"}) {
+		t.Errorf("status %d, closed %t, asked for %v", status, closed, paths)
+	}
+}

@@ -1,0 +1,104 @@
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// logOf lets h answer a GET and returns the lines of the log.
+func logOf(t *testing.T, level slog.Level, path string, h http.HandlerFunc) string {
+	t.Helper()
+	var log bytes.Buffer
+	a := serving(h, Limits{})
+	a.o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+	func() {
+		defer func() { _ = recover() }() // the server's part
+		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+	}()
+	return log.String()
+}
+
+func TestTheLineOfARequestSaysHowItEnded(t *testing.T) {
+	says := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
+	breaks := func(w http.ResponseWriter, r *http.Request) { says(w, r); panic(http.ErrAbortHandler) }
+	early := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusTeapot)
+	}
+	for _, c := range []struct {
+		name    string
+		level   slog.Level
+		path    string
+		answers http.HandlerFunc
+		want    string
+	}{
+		{"an answer", slog.LevelInfo, "/x", says, "method=GET path=- status=200 ms=0 bytes=5\n"},
+		{"no answer", slog.LevelInfo, "/x", func(http.ResponseWriter, *http.Request) {}, "method=GET path=- status=200 ms=0 bytes=0\n"},
+		{"an answer that breaks off", slog.LevelInfo, "/x", breaks, "method=GET path=- status=200 ms=0 bytes=5 cut_off=true\n"},
+		{"a status after hints", slog.LevelInfo, "/x", early, "method=GET path=- status=418 ms=0 bytes=0\n"},
+		{"a health check", slog.LevelInfo, "/readyz", says, ""},
+		{"a quiet log", slog.LevelWarn, "/x", says, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, got, _ := strings.Cut(logOf(t, c.level, c.path, c.answers), "msg=request ")
+			if !strings.Contains(got, " ms=0 ") && c.want != "" { // a slow machine
+				c.want = strings.Replace(c.want, "ms=0", got[strings.Index(got, "ms="):strings.Index(got, " bytes")], 1)
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// relaying is a runner that passes on 200 pieces, as a stream has them.
+type relaying struct{}
+
+// Run implements chat.Runner.
+func (relaying) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
+	_ = sink.Emit(event.Started{RunID: "req_1", Model: "m"})
+	piece := event.RelayBody{Data: []byte("data: x\n\n")}
+	for range 200 {
+		if err := sink.Emit(piece); err != nil {
+			return err
+		}
+	}
+	return sink.Emit(event.Finished{Reason: event.Complete})
+}
+
+type writing struct{ w http.ResponseWriter }
+
+// Emit implements run.Sink.
+func (s writing) Emit(e event.Event) error {
+	if b, ok := e.(event.RelayBody); ok {
+		_, err := s.w.Write(b.Data)
+		return err
+	}
+	return nil
+}
+
+// What the line costs a relay of 200 pieces: the difference between the two.
+func BenchmarkTheLineOfARelay(b *testing.B) {
+	for name, level := range map[string]slog.Level{"off": slog.LevelWarn, "on": slog.LevelInfo} {
+		b.Run(name, func(b *testing.B) {
+			runner := Logged(relaying{})
+			a := serving(func(w http.ResponseWriter, r *http.Request) { _ = runner.Run(r.Context(), nil, writing{w}) }, Limits{})
+			a.o.Log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level}))
+			w, r := &recorder{header: http.Header{}}, httptest.NewRequest("GET", "/x", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				a.ServeHTTP(w, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,284 @@
+package httpd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+)
+
+// The tests here are about clients that are slow on purpose, in virtual time and
+// with the real limits. Connections are pipes, which keep nothing: what one side
+// writes, the other must read.
+
+// pipes is a listener whose clients are in the same process.
+type pipes struct {
+	coming chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.coming:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// inVirtualTime serves h until do has returned. dial returns a new client.
+func inVirtualTime(t *testing.T, h http.HandlerFunc, do func(t *testing.T, dial func() net.Conn)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipes{make(chan net.Conn), make(chan struct{})}
+		ctx, cancel := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() {
+			served <- serving(h, Limits{}).Serve(ctx, l, slog.New(slog.DiscardHandler), func(context.Context) {})
+		}()
+		do(t, func() net.Conn {
+			client, server := net.Pipe()
+			l.coming <- server
+			return client
+		})
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// bounded is a handler that reads its body as the routes of the API do.
+func bounded(most int64) http.HandlerFunc {
+	a := &API{o: Options{Limits: Limits{}.withDefaults()}}
+	return func(w http.ResponseWriter, r *http.Request) {
+		a.serve(w, r, run.Caller{}, most, func(w http.ResponseWriter, r *http.Request, _ run.Caller) {
+			text, err := io.ReadAll(r.Body)
+			if err != nil {
+				chat.WriteError(w, err)
+				return
+			}
+			fmt.Fprintf(w, "read %d bytes", len(text))
+		})
+	}
+}
+
+// reads returns what the server says until it closes the connection, and when
+// it did.
+func reads(c net.Conn) <-chan string {
+	said := make(chan string, 1)
+	began := time.Now()
+	go func() {
+		text, _ := io.ReadAll(c)
+		said <- fmt.Sprintf("%s\nclosed after %v", text, time.Since(began))
+	}()
+	return said
+}
+
+// trickle sends the pieces, each so long after the one before, until nobody
+// takes them.
+func trickle(c net.Conn, every time.Duration, pieces []string) (done <-chan struct{}) {
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for _, piece := range pieces {
+			time.Sleep(every)
+			if _, err := io.WriteString(c, piece); err != nil {
+				return
+			}
+		}
+	}()
+	return sent
+}
+
+// A client that sends its header byte by byte has ten seconds for all of it.
+func TestAHeaderThatTricklesEndsTheConnection(t *testing.T) {
+	inVirtualTime(t, func(http.ResponseWriter, *http.Request) { t.Error("there was a request") }, func(t *testing.T, dial func() net.Conn) {
+		for name, header := range map[string]string{
+			"nothing": "", "half a line": "GET / HTTP/1.1\r\nX-A: ", "endless lines": "GET / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X-A: b\r\n", 100),
+		} {
+			c := dial()
+			said := reads(c)
+			sent := trickle(c, 500*time.Millisecond, strings.Split(header, ""))
+			if got := <-said; !strings.HasSuffix(got, "\nclosed after 10s") {
+				t.Errorf("%s: the client heard %q", name, got)
+			}
+			_ = c.Close()
+			<-sent
+		}
+	})
+}
+
+func TestAConnectionThatAsksNothingMoreIsClosed(t *testing.T) {
+	inVirtualTime(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, func(t *testing.T, dial func() net.Conn) {
+		c := dial()
+		said := reads(c)
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		if got := <-said; !strings.HasSuffix(got, "hello\nclosed after 2m0s") {
+			t.Errorf("the client heard %q", got)
+		}
+		_ = c.Close()
+	})
+}
+
+// A body must come at 1 KiB in 30 seconds at least: then it may take for ever.
+func TestABodyMustMakeProgress(t *testing.T) {
+	const header = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4096\r\n\r\n"
+	kib := strings.Repeat("x", 1<<10)
+	for _, tt := range []struct {
+		name   string
+		header string
+		pieces []string // each 29 s after the one before
+		want   string   // parts of what the client hears, with * between them
+	}{
+		{"one KiB in each 29 s", header, []string{kib, kib, kib, kib}, "200 OK*read 4096 bytes"},
+		{"nothing at all", header, nil, "408*body_timeout*closed after 30s"},
+		{"one KiB and no more", header, []string{kib}, "408*body_timeout*closed after 59s"},
+		{"one byte less than a KiB", header, []string{kib[1:], "x"}, "408*body_timeout*closed after 30s"},
+		{"one byte at a time", header, strings.Split(kib[:100], ""), "408*body_timeout*closed after 30s"},
+		{"in chunks, one of which never comes", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+			[]string{"400\r\n" + kib + "\r\n"}, "408*body_timeout*closed after 59s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inVirtualTime(t, bounded(1<<20), func(t *testing.T, dial func() net.Conn) {
+				c := dial()
+				said := reads(c)
+				fmt.Fprint(c, tt.header)
+				sent := trickle(c, 29*time.Second, tt.pieces)
+				got := <-said
+				for part := range strings.SplitSeq(tt.want, "*") {
+					if !strings.Contains(got, part) {
+						t.Errorf("the client heard %q, which has no %q", got, part)
+					}
+				}
+				_ = c.Close()
+				<-sent
+			})
+		})
+	}
+}
+
+// Nobody reads the body of a health check, and no client holds anything by not
+// sending it.
+func TestABodyThatNobodyWantsIsNotWaitedForLong(t *testing.T) {
+	inVirtualTime(t, http.NotFound, func(t *testing.T, dial func() net.Conn) {
+		c := dial()
+		said := reads(c)
+		fmt.Fprint(c, "GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+		if got := <-said; !strings.HasSuffix(got, "ready\n\nclosed after 30s") {
+			t.Errorf("the client heard %q", got)
+		}
+		_ = c.Close()
+	})
+}
+
+// A client that takes nothing of its answer is disconnected, and its request
+// ends as if it had left.
+func TestAClientThatTakesNothingIsDisconnected(t *testing.T) {
+	type end struct {
+		after time.Duration
+		err   error
+		left  bool
+	}
+	var got end
+	h := func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		for {
+			_, err := w.Write(make([]byte, 4<<10))
+			if err != nil {
+				got = end{time.Since(began), err, r.Context().Err() != nil}
+				return
+			}
+		}
+	}
+	inVirtualTime(t, h, func(t *testing.T, dial func() net.Conn) {
+		c := dial()
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got.after != 30*time.Second || !errors.Is(got.err, os.ErrDeadlineExceeded) || !got.left {
+			t.Errorf("the request ended with %+v", got)
+		}
+		_ = c.Close()
+	})
+}
+
+// One that takes a little now and then gets all of it, however long that takes.
+func TestAClientThatTakesALittleIsWaitedFor(t *testing.T) {
+	const size = 2 << 20
+	for name, write := range map[string]func(w http.ResponseWriter){
+		"in one piece":       func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, size)) },
+		"in many pieces":     func(w http.ResponseWriter) { _, _ = io.Copy(w, bytes.NewReader(make([]byte, size))) },
+		"after long silence": func(w http.ResponseWriter) { time.Sleep(time.Hour); _, _ = w.Write(make([]byte, size)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(w http.ResponseWriter, _ *http.Request) { write(w) }, func(t *testing.T, dial func() net.Conn) {
+				c := dial()
+				fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+				began := time.Now()
+				resp, err := http.ReadResponse(bufio.NewReader(slowly{c}), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := io.ReadAll(resp.Body)
+				if err != nil || len(got) != size || time.Since(began) < 10*time.Minute {
+					t.Errorf("after %v the client had %d bytes: %v", time.Since(began), len(got), err)
+				}
+				_ = c.Close()
+			})
+		})
+	}
+}
+
+// slowly takes 64 KiB and then nothing for 20 s.
+type slowly struct{ net.Conn }
+
+func (s slowly) Read(p []byte) (int, error) {
+	time.Sleep(20 * time.Second * time.Duration(min(len(p), 4<<10)) / (64 << 10))
+	return s.Conn.Read(p[:min(len(p), 4<<10)])
+}
+
+// A deadline that is set on the answer counts until it is taken away: events
+// have their own.
+func TestADeadlineOfTheAnswerCounts(t *testing.T) {
+	for want, set := range map[time.Duration]func(c *http.ResponseController){
+		time.Second:      func(c *http.ResponseController) { _ = c.SetWriteDeadline(time.Now().Add(time.Second)) },
+		45 * time.Second: func(c *http.ResponseController) { _ = c.SetWriteDeadline(time.Now().Add(45 * time.Second)) },
+		30 * time.Second: func(c *http.ResponseController) {
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+			_ = c.SetWriteDeadline(time.Time{})
+		},
+	} {
+		var got time.Duration
+		h := func(w http.ResponseWriter, _ *http.Request) {
+			began := time.Now()
+			set(http.NewResponseController(w))
+			_, _ = w.Write(make([]byte, 100<<10))
+			got = time.Since(began)
+		}
+		inVirtualTime(t, h, func(t *testing.T, dial func() net.Conn) {
+			c := dial()
+			fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got != want {
+				t.Errorf("the write ended after %v, want %v", got, want)
+			}
+			_ = c.Close()
+		})
+	}
+}

@@ -25,7 +25,13 @@ func cases() []benchCase {
 		{"body100k", "pass-through, request bodies of 100 KB", false, relay{unit: "requests/s", size: 100_000}.run},
 		{"burst", "streams of 200 chunks, as fast as they go", false, relay{unit: "streams/s", stream: true}.run},
 		{"cuts", "streams that arrive cut or altered", false, cuts},
+		{"store", "pass-through while the database is locked", true, store},
 		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop},
+		{"rounds", "runs of 10 rounds, a model of 20 ms, 8 at a time", true, rounds},
+		{"cpu", "CPU of runs of 3 rounds without latency", true, loopCPU},
+		{"idle", "memory of idle streams and of an idle gateway", false, idle},
+		{"leak", "clients that leave", false, leak},
+		{"neighbour", "an org beside one that is at its limits", true, neighbour},
 	}
 }
 
@@ -59,7 +65,7 @@ func measure(ctx context.Context, opt options, out, errs io.Writer) (passed bool
 // runCase runs one case with processes of its own. One that did not stop as it
 // should is reported, but says nothing about what was measured.
 func runCase(ctx context.Context, c benchCase, r *rig, errs io.Writer) ([]row, error) {
-	r.group = &proc.Group{}
+	r.group, r.current, r.profiles = &proc.Group{}, c.name, 0
 	rows, err := c.run(ctx, r)
 	if stopped := r.group.Stop(); stopped != nil && ctx.Err() == nil {
 		fmt.Fprintf(errs, "bench: after case %s: %v\n", c.name, stopped)

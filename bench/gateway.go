@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,20 @@ import (
 // readyTime is how long the gateway may take until it says that it is ready.
 const readyTime = 30 * time.Second
 
+// The gateway's own defaults: runs of an org, and calls of an MCP server, at a time.
+const (
+	defaultSlots = 16
+	defaultCalls = 10
+)
+
 // gatewayConfig is what the cases change in the gateway's configuration.
 type gatewayConfig struct {
 	provider    string // host:port
 	mcp         string // host:port of the MCP server; "" = no loop
-	parallelism string // runtime.tool_parallelism
+	parallelism string // runtime.tool_parallelism; "" = parallel
+	slots       int    // runtime.concurrency; 0 = the default, 16
+	calls       int    // concurrency of the MCP server; 0 = the default, 10
+	neighbour   bool   // a second org, with the same settings and a key of its own
 }
 
 // configFile is the gateway's configuration: the defaults, with the loopback
@@ -32,22 +42,34 @@ providers:
   - {name: up, kind: openai, base_url: "http://{{.Provider}}/v1", api_key: "env:{{.ProviderKey}}", models: ["*"]}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
 orgs:
-  - id: default
-    features: [{{if .MCP}}mcp_outbound{{end}}]
-    keys: [{name: bench, key: "env:{{.ClientKey}}", role: owner}]
-    runtime: {tool_parallelism: {{.Parallelism}}}
-    mcp_servers: [{{if .MCP}}{name: bench, url: "http://{{.MCP}}/mcp", enabled: true, trust: true}{{end}}]
+{{- range .Orgs}}
+  - id: {{.ID}}
+    features: [{{if $.MCP}}mcp_outbound{{end}}]
+    keys: [{name: bench, key: "env:{{.Key}}", role: owner}]
+    runtime: {tool_parallelism: {{$.Parallelism}}, concurrency: {{$.Slots}}}
+    mcp_servers: [{{if $.MCP}}{name: bench, url: "http://{{$.MCP}}/mcp", enabled: true, trust: true, concurrency: {{$.Calls}}}{{end}}]
+{{- end}}
 `
+
+// configOrg is an org of the configuration file.
+type configOrg struct {
+	ID  string
+	Key string // variable
+}
 
 func (c gatewayConfig) text(listen, data string) (string, error) {
 	t, err := template.New("config").Parse(configFile)
 	if err != nil {
 		return "", err
 	}
+	orgs := []configOrg{{"default", clientKeyVar}}
+	if c.neighbour {
+		orgs = append(orgs, configOrg{"neighbour", neighbourKeyVar})
+	}
 	var b strings.Builder
-	err = t.Execute(&b, map[string]string{
-		"Listen": listen, "Data": data, "Provider": c.provider, "MCP": c.mcp, "Parallelism": c.parallelism,
-		"ProviderKey": providerKeyVar, "ClientKey": clientKeyVar,
+	err = t.Execute(&b, map[string]any{
+		"Listen": listen, "Data": data, "Provider": c.provider, "MCP": c.mcp, "ProviderKey": providerKeyVar, "Orgs": orgs,
+		"Parallelism": cmp.Or(c.parallelism, "parallel"), "Slots": cmp.Or(c.slots, defaultSlots), "Calls": cmp.Or(c.calls, defaultCalls),
 	})
 	return b.String(), err
 }
@@ -58,7 +80,8 @@ func (r *rig) startGateway(ctx context.Context, c gatewayConfig) (target, error)
 	if err != nil {
 		return target{}, err
 	}
-	text, err := c.text(addr, r.file("data"))
+	data, profile := r.file("data"), r.profilePrefix()
+	text, err := c.text(addr, data)
 	if err != nil {
 		return target{}, err
 	}
@@ -68,7 +91,7 @@ func (r *rig) startGateway(ctx context.Context, c gatewayConfig) (target, error)
 	}
 	p, err := r.group.Start(proc.Command{
 		Name: "gateway", Path: r.gateway, Args: []string{"serve", "--config", file},
-		Env: r.environment(), Log: r.file("gateway.log"),
+		Env: r.environment(profileVar + "=" + profile), Log: r.file("gateway.log"),
 	})
 	if err != nil {
 		return target{}, err
@@ -76,7 +99,7 @@ func (r *rig) startGateway(ctx context.Context, c gatewayConfig) (target, error)
 	if err := ready(ctx, addr, p); err != nil {
 		return target{}, fmt.Errorf("gateway is not ready: %w\n%s", err, p.Tail())
 	}
-	return target{addr, p}, nil
+	return target{addr: addr, proc: p, data: data, profile: profile}, nil
 }
 
 // freeAddr returns an address of 127.0.0.1 that was free a moment ago.
@@ -90,24 +113,17 @@ func freeAddr() (string, error) {
 
 // ready waits for GET /readyz to answer 200.
 func ready(ctx context.Context, addr string, p *proc.Process) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("no 200 from /readyz within %v", readyTime))
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	for {
+	client := &http.Client{Transport: transport, Timeout: time.Second}
+	return until(ctx, readyTime, "no 200 from /readyz", func() (bool, error) {
 		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		case <-p.Exited():
-			return errors.New("it ended by itself")
-		case <-tick.C:
+			return false, errors.New("it ended by itself")
+		default:
+			return isReady(ctx, client, addr), nil
 		}
-		if isReady(ctx, &http.Client{Transport: transport, Timeout: time.Second}, addr) {
-			return nil
-		}
-	}
+	})
 }
 
 func isReady(ctx context.Context, c *http.Client, addr string) bool {

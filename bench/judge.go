@@ -8,6 +8,29 @@ import (
 	"github.com/turnpike-gateway/turnpike/bench/fake"
 )
 
+// judgeAll judges the runs of a pass by all that the two ledgers show. What
+// belongs to none of them is reported: a run before went on after its end.
+func (l *loopResult) judgeAll(scripts []fake.Script, calls []fake.ToolCall, turns []fake.ModelCall) error {
+	callsOf, turnsOf := map[int][]fake.ToolCall{}, map[int][]fake.ModelCall{}
+	for _, c := range calls {
+		callsOf[fake.RunOf(c.ID)] = append(callsOf[fake.RunOf(c.ID)], c)
+	}
+	for _, t := range turns {
+		turnsOf[t.Run] = append(turnsOf[t.Run], t)
+	}
+	for _, s := range scripts {
+		if err := l.judge(s, callsOf[s.Run], turnsOf[s.Run]); err != nil {
+			return err
+		}
+		delete(callsOf, s.Run)
+		delete(turnsOf, s.Run)
+	}
+	if len(callsOf)+len(turnsOf) > 0 {
+		return fmt.Errorf("tool calls of %d and model calls of %d runs that nobody asked for", len(callsOf), len(turnsOf))
+	}
+	return nil
+}
+
 // judge notes what the ledgers of one run show. It fails when the run was not
 // the scripted one: then its time means nothing.
 func (l *loopResult) judge(s fake.Script, calls []fake.ToolCall, turns []fake.ModelCall) error {

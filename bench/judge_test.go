@@ -77,6 +77,44 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Runs of a pass overlap, so the ledgers have all of them at once.
+func TestJudgeAllTellsRunsApart(t *testing.T) {
+	s := func(run int) fake.Script { return fake.Script{Run: run, Rounds: [][]int{{0}}} }
+	calls := []fake.ToolCall{{ID: 2000, Start: 0, End: 5}, {ID: 1000, Start: 1, End: 4}}
+	turns := []fake.ModelCall{{Run: 1}, {Run: 2}, {Run: 2, Round: 1, Results: []fake.ToolResult{result(2000)}},
+		{Run: 1, Round: 1, Results: []fake.ToolResult{result(1000)}}}
+	var got loopResult
+	if err := got.judgeAll([]fake.Script{s(1), s(2)}, calls, turns); err != nil || got.peak != 1 || got.overlaps+got.disorders != 0 {
+		t.Errorf("%+v, error %v", got, err)
+	}
+	if err := got.judgeAll([]fake.Script{s(2)}, calls, turns); err == nil || !strings.Contains(err.Error(), "nobody asked for") {
+		t.Errorf("error %v for a run that went on after its end", err)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	for _, tt := range []struct {
+		xs   []float64
+		p    int
+		want float64
+	}{
+		{[]float64{7}, 99, 7},
+		{[]float64{3, 1, 2, 4}, 50, 2},
+		{[]float64{3, 1, 2, 4}, 99, 4},
+	} {
+		if got := percentile(tt.xs, tt.p); got != tt.want {
+			t.Errorf("percentile(%v, %d) = %v, want %v", tt.xs, tt.p, got, tt.want)
+		}
+	}
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[99-i] = float64(i + 1)
+	}
+	if got := percentile(hundred, 99); got != 99 {
+		t.Errorf("p99 of 1 to 100 is %v", got)
+	}
+}
+
 func TestCollect(t *testing.T) {
 	const (
 		word = "data: {\"choices\":[{\"delta\":{\"content\":\"Run 1 is done.\"}}]}\n\n"

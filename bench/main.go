@@ -1,7 +1,8 @@
 // Bench measures what the gateway costs and compares it with its gates:
 //
-//	go run ./bench            the whole table, about a minute
+//	go run ./bench            the whole table, in some minutes
 //	go run ./bench -quick     shorter passes, for CI
+//	go run ./bench -list      the cases
 //	go run ./bench -h         the rest
 //
 // It builds the gateway, starts it between fake servers on 127.0.0.1, loads it,
@@ -10,8 +11,8 @@
 //
 //	bench ──┬─ load ─────────► bench child baseline ──► bench child upstream     relay cases
 //	        ├─ load ─────────► turnpike serve ────────► bench child upstream
-//	        └─ one run a time ► turnpike serve ───┬───► bench child model         loop case
-//	                                              └───► bench child tool (MCP)
+//	        ├─ runs ─────────► turnpike serve ───┬───► bench child model          loop cases
+//	        └─ runs ─────────► bench child loop ─┴───► bench child tool (MCP)
 //
 // README.md says what each case measures and how to read the table.
 package main
@@ -52,6 +53,10 @@ func bench(ctx context.Context, args []string, in io.Reader, out, errs io.Writer
 	case err != nil:
 		fmt.Fprintln(errs, "bench:", err)
 		return 2
+	}
+	if opt.list {
+		printCases(out)
+		return 0
 	}
 	passed, err := measure(ctx, opt, out, errs)
 	if err != nil {

@@ -25,6 +25,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// smallest is as little as shows that something was measured.
+func smallest() sizes {
+	return sizes{
+		pairs: 1, pass: 30 * time.Millisecond, streams: 50, crowd: 20, lockedRequests: 20, runs: 2, serialRuns: 1,
+		warm: 1, passes: 1, roundRuns: 2, cpuRuns: 4, idleStreams: 20, idlePairs: 1, steady: 50 * time.Millisecond, leavers: 10, leaveRuns: 4,
+		neighbourPairs: 1, quietRuns: 4,
+	}
+}
+
 // tiny is the command line -self with everything as short as it goes.
 func tiny(t *testing.T, args ...string) options {
 	t.Helper()
@@ -32,7 +41,7 @@ func tiny(t *testing.T, args ...string) options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt.concurrency, opt.pass, opt.streams = 2, 30*time.Millisecond, 50
+	opt.concurrency, opt.sizes = 2, smallest()
 	return opt
 }
 
@@ -46,15 +55,35 @@ func TestTheRelayCasesMeasureABaselineAgainstItself(t *testing.T) {
 		t.Errorf("complaints: %s", &errs)
 	}
 	for _, want := range []string{
-		"small      requests/s, gateway / baseline", "body100k ", "burst      streams/s",
-		"cuts       cut or altered streams, of 50                  0         0         0  <= 0      PASS",
+		"small requests/s, gateway / baseline", "body100k requests/s", "burst streams/s",
+		"cuts cut or altered streams, of 50 0 0 0 <= 0 PASS", "the same of 20 at the same time 0 0 0 <= 0 PASS",
+		"idle RssAnon of 20 streams, gateway / baseline", "leak streams open 1 s after 10 clients left 0 0 0 <= 0 PASS",
 	} {
-		if !strings.Contains(out.String(), want) {
+		if !strings.Contains(spaced(out.String()), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
-	if strings.Contains(out.String(), "loop") {
-		t.Errorf("a loop without a gateway:\n%s", &out)
+}
+
+func TestWithoutAGatewayOnlyWhatABaselineCanDoIsMeasured(t *testing.T) {
+	var names []string
+	for _, c := range tiny(t).cases {
+		names = append(names, c.name)
+	}
+	if got := strings.Join(names, " "); got != "small body100k burst cuts idle leak" {
+		t.Errorf("cases %s", got)
+	}
+}
+
+func TestListNamesEveryCase(t *testing.T) {
+	var out bytes.Buffer
+	if code := bench(t.Context(), []string{"-list"}, strings.NewReader(""), &out, t.Output()); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, c := range cases() {
+		if !strings.Contains(out.String(), c.name+" ") {
+			t.Errorf("no case %s in\n%s", c.name, &out)
+		}
 	}
 }
 
@@ -90,6 +119,7 @@ func TestExitCodes(t *testing.T) {
 		{"no pairs make no sense", []string{"-pairs", "0"}, 2},
 		{"a loop without a gateway makes no sense", []string{"-self", "-case", "loop"}, 2},
 		{"a gateway that is not measured makes no sense", []string{"-self", "-gateway", "x"}, 2},
+		{"a profile of somebody else's binary makes no sense", []string{"-profile", "x", "-gateway", "y"}, 2},
 		{"a gateway that is not there fails", []string{"-gateway", "/nonexistent/turnpike", "-case", "small"}, 1},
 		{"an unknown child fails", []string{"child", "nobody"}, 1},
 	} {
@@ -102,6 +132,15 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+func TestACrowdThatTheSystemHasNoRoomForIsRefused(t *testing.T) {
+	if err := fits(1000, 2199); err == nil || !strings.Contains(err.Error(), "need 2200 open files") {
+		t.Errorf("error %v", err)
+	}
+	if err := fits(1000, 2200); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestQuickIsShorter(t *testing.T) {
 	full, err := parse(nil, t.Output())
 	if err != nil {
@@ -111,7 +150,10 @@ func TestQuickIsShorter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if full.streams != 10_000 || quick.streams != 1000 || quick.pass >= full.pass || full.pairs < 5 || quick.pairs < 5 {
+	if full.streams != 10_000 || full.leavers != 1000 || quick.streams >= full.streams || quick.pass >= full.pass || full.pairs <= quick.pairs || quick.pairs < 5 {
 		t.Errorf("full %+v, quick %+v", full, quick)
+	}
+	if asked, err := parse([]string{"-pairs", "7", "-quick"}, t.Output()); err != nil || asked.pairs != 7 {
+		t.Errorf("%d pairs, error %v", asked.pairs, err)
 	}
 }

@@ -13,34 +13,78 @@ import (
 type options struct {
 	gateway string      // a prebuilt gateway; "" = build it
 	self    bool        // measure a second baseline in the gateway's place
+	profile string      // directory for profiles of the gateway; "" = none
+	list    bool        // only say which cases there are
 	cases   []benchCase // in the order of the table
 
-	concurrency int           // connections of the load
-	pairs       int           // measured pairs of passes of a relay case
-	pass        time.Duration // length of a pass
-	streams     int           // of the case cuts
-	runs        int           // measured runs of the loop, tools in parallel
-	serialRuns  int           // the same, tools in series
-	limit       time.Duration // for everything
+	concurrency int // connections of the load
+	sizes
+	limit time.Duration // for everything
+}
+
+// sizes is how much is measured.
+type sizes struct {
+	pairs          int           // measured pairs of passes of a relay case
+	pass           time.Duration // length of a pass of a relay case
+	streams        int           // of the case cuts, one after another on each connection …
+	crowd          int           // … and at the same time
+	lockedRequests int           // of the case store
+	runs           int           // measured runs of the case loop, tools in parallel
+	serialRuns     int           // the same, tools in series
+	warm           int           // unmeasured passes of the loop cases: connections, MCP session, catalogue
+	passes         int           // of the cases rounds and cpu, on each side
+	roundRuns      int           // runs of such a pass of the case rounds
+	cpuRuns        int           // the same of the case cpu
+	idleStreams    int           // of the case idle
+	idlePairs      int           // pairs of processes that hold them
+	steady         time.Duration // for how long memory must not have grown until it is measured
+	leavers        int           // clients of the case leak
+	leaveRuns      int           // the same, in runs
+	neighbourPairs int           // pairs of passes of the case neighbour
+	quietRuns      int           // runs of such a pass
+}
+
+func full() sizes {
+	return sizes{
+		pairs: 9, pass: 2 * time.Second, streams: 10_000, crowd: 2000, lockedRequests: 500, runs: 40, serialRuns: 5,
+		warm: 3, passes: 7, roundRuns: 80, cpuRuns: 400, idleStreams: 1000, idlePairs: 5, steady: 2 * time.Second, leavers: 1000, leaveRuns: 200,
+		neighbourPairs: 5, quietRuns: 400,
+	}
+}
+
+func quick() sizes {
+	return sizes{
+		pairs: 5, pass: 300 * time.Millisecond, streams: 1000, crowd: 500, lockedRequests: 200, runs: 15, serialRuns: 2,
+		warm: 2, passes: 3, roundRuns: 24, cpuRuns: 100, idleStreams: 500, idlePairs: 1, steady: time.Second, leavers: 500, leaveRuns: 60,
+		neighbourPairs: 3, quietRuns: 100,
+	}
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
-	opt := options{concurrency: 16, pairs: 5, pass: time.Second, streams: 10_000, runs: 20, serialRuns: 5, limit: 15 * time.Minute}
-	var quick bool
+	opt := options{concurrency: 16, sizes: full(), limit: 20 * time.Minute}
+	var short bool
+	var pairs int
 	var names string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errs)
 	flags.StringVar(&opt.gateway, "gateway", "", "`path` of a gateway binary; without it ./cmd/turnpike is built")
-	flags.StringVar(&names, "case", "", "measure only these cases, comma-separated `names`:"+caseHelp())
-	flags.BoolVar(&quick, "quick", false, "passes of 300 ms and 1,000 streams")
+	flags.StringVar(&names, "case", "", "measure only these cases, comma-separated `names`; -list has them")
+	flags.BoolVar(&opt.list, "list", false, "list the cases, and measure nothing")
+	flags.BoolVar(&short, "quick", false, "shorter passes, fewer streams and runs: below 90 s, for CI")
 	flags.BoolVar(&opt.self, "self", false, "measure a second baseline in place of the gateway: ratios of about 1 show what this machine can tell apart")
-	flags.IntVar(&opt.pairs, "pairs", opt.pairs, "pairs of passes of each relay case")
+	flags.IntVar(&pairs, "pairs", opt.pairs, "pairs of passes of each relay case; with -quick the default is 5")
+	flags.StringVar(&opt.profile, "profile", "", "write CPU and heap profiles of the gateway to this `directory`")
 	if err := flags.Parse(args); err != nil {
 		return opt, err
 	}
-	if quick {
-		opt.pass, opt.streams, opt.serialRuns, opt.limit = 300*time.Millisecond, 1000, 3, 5*time.Minute
+	if short {
+		opt.sizes, opt.limit = quick(), 5*time.Minute
 	}
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "pairs" {
+			opt.pairs = pairs
+		}
+	})
 	var err error
 	opt.cases, err = chosen(names, opt.self)
 	switch {
@@ -50,8 +94,10 @@ func parse(args []string, errs io.Writer) (options, error) {
 		return opt, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case opt.pairs < 1 || opt.pairs > 1000:
 		return opt, fmt.Errorf("%d pairs; 1 to 1000 make sense", opt.pairs)
-	case opt.self && opt.gateway != "":
+	case opt.self && (opt.gateway != "" || opt.profile != ""):
 		return opt, errors.New("-self measures no gateway")
+	case opt.gateway != "" && opt.profile != "":
+		return opt, errors.New("-profile builds a gateway of its own")
 	}
 	return opt, nil
 }
@@ -81,12 +127,4 @@ func chosen(names string, self bool) ([]benchCase, error) {
 		return nil, fmt.Errorf("no case %q", name)
 	}
 	return picked, nil
-}
-
-func caseHelp() string {
-	var b strings.Builder
-	for _, c := range cases() {
-		fmt.Fprintf(&b, "\n%-9s %s", c.name, c.about)
-	}
-	return b.String()
 }

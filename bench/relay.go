@@ -137,13 +137,18 @@ func (r *rig) relayTargets(ctx context.Context) (baseline, gateway target, err e
 	if err != nil {
 		return baseline, gateway, err
 	}
+	return r.proxies(ctx, upstream)
+}
+
+// proxies starts the baseline and the gateway in front of an upstream.
+func (r *rig) proxies(ctx context.Context, upstream target) (baseline, gateway target, err error) {
 	if baseline, err = r.child(ctx, roleBaseline, upstreamVar+"="+upstream.addr); err != nil {
 		return baseline, gateway, err
 	}
 	if r.opt.self {
 		gateway, err = r.child(ctx, roleBaseline, upstreamVar+"="+upstream.addr)
 	} else {
-		gateway, err = r.startGateway(ctx, gatewayConfig{provider: upstream.addr, parallelism: "parallel"})
+		gateway, err = r.startGateway(ctx, gatewayConfig{provider: upstream.addr})
 	}
 	return baseline, gateway, err
 }

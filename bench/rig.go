@@ -19,17 +19,23 @@ type rig struct {
 	gateway string // the gateway binary; "" with -self
 	dir     string // removed by close
 
-	providerKey string // what the providers want
-	clientKey   string // what the load sends
+	providerKey  string // what the providers want
+	clientKey    string // what the load sends
+	neighbourKey string // what the load of the second org sends
 
-	group   *proc.Group
-	started int // names logs and data directories
+	group    *proc.Group
+	current  string // name of the case that is running
+	started  int    // names logs and data directories
+	profiles int    // names profiles
 }
 
-// target is a server that was started: where it listens, and its process.
+// target is a server that was started.
 type target struct {
-	addr string // host:port
+	addr string // where it listens, host:port
 	proc *proc.Process
+
+	data    string // a gateway's data directory
+	profile string // how the names of a profiled gateway's files begin; "" for others
 }
 
 func newRig(ctx context.Context, opt options) (*rig, error) {
@@ -42,15 +48,30 @@ func newRig(ctx context.Context, opt options) (*rig, error) {
 		return nil, err
 	}
 	r := &rig{opt: opt, exe: exe, gateway: opt.gateway, dir: dir,
-		providerKey: "provider-" + rand.Text(), clientKey: "client-" + rand.Text() + rand.Text()}
+		providerKey: "provider-" + rand.Text(), clientKey: clientKey(), neighbourKey: clientKey()}
 	if r.gateway == "" && !opt.self {
 		r.gateway = filepath.Join(dir, "turnpike")
-		if err := proc.Build(ctx, "./cmd/turnpike", r.gateway); err != nil {
+		if err := r.build(ctx); err != nil {
 			_ = r.close() // the build's error is the one that counts
 			return nil, err
 		}
 	}
 	return r, nil
+}
+
+// clientKey makes a key as callers have one.
+func clientKey() string { return "client-" + rand.Text() + rand.Text() }
+
+// build builds the gateway, with a profiler beside it if one is wanted.
+func (r *rig) build(ctx context.Context) error {
+	dir := "./cmd/turnpike"
+	if r.opt.profile != "" {
+		dir = "./bench/profiled"
+		if err := os.MkdirAll(r.opt.profile, 0o755); err != nil {
+			return err
+		}
+	}
+	return proc.Build(ctx, dir, r.gateway)
 }
 
 func (r *rig) close() error { return os.RemoveAll(r.dir) }
@@ -65,7 +86,7 @@ func (r *rig) child(ctx context.Context, role string, extra ...string) (target, 
 		return target{}, err
 	}
 	addr, err := p.Line(ctx)
-	return target{addr, p}, err
+	return target{addr: addr, proc: p}, err
 }
 
 // file returns a new name in the rig's directory.
@@ -83,6 +104,6 @@ func (r *rig) environment(extra ...string) []string {
 			vars = append(vars, v)
 		}
 	}
-	vars = append(vars, providerKeyVar+"="+r.providerKey, clientKeyVar+"="+r.clientKey)
+	vars = append(vars, providerKeyVar+"="+r.providerKey, clientKeyVar+"="+r.clientKey, neighbourKeyVar+"="+r.neighbourKey)
 	return append(vars, extra...)
 }

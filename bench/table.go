@@ -18,12 +18,21 @@ type row struct {
 	note   string     // "" = none
 }
 
-const layout = "%-10s %-38s %9s %9s %9s  %-9s %s\n"
+const layout = "%-10s %-46s %9s %9s %9s  %-9s %s\n"
+
+func printCases(out io.Writer) {
+	for _, c := range cases() {
+		fmt.Fprintf(out, "%-10s %s\n", c.name, c.about)
+	}
+}
 
 func printHeader(out io.Writer, opt options) {
 	subject := "gateway"
 	if opt.self {
 		subject = "a second baseline in the gateway's place"
+	}
+	if opt.profile != "" {
+		subject = "a gateway that is being profiled"
 	}
 	fmt.Fprintf(out, "%s; c=%d, %d pairs of passes of %v; %s %s/%s, %d CPUs\n\n",
 		subject, opt.concurrency, opt.pairs, opt.pass, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())

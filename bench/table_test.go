@@ -14,10 +14,10 @@ func TestPrintRows(t *testing.T) {
 		{what: "counted", seen: stats.Exactly(2), gate: stats.AtMost(0)},
 		{what: "informs", digits: 1, seen: stats.Exactly(440)},
 	}
-	const want = `case       ratio                                      0.700     0.900     1.000  >= 0.8    PASS
+	const want = `case       ratio                                              0.700     0.900     1.000  >= 0.8    PASS
            and why
-           counted                                        2         2         2  <= 0      FAIL
-           informs                                    440.0     440.0     440.0  -         
+           counted                                                2         2         2  <= 0      FAIL
+           informs                                            440.0     440.0     440.0  -         
 `
 	var out bytes.Buffer
 	printRows(&out, "case", rows)

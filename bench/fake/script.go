@@ -45,6 +45,9 @@ func (s Script) CallID(round, i int) int {
 	return n + i
 }
 
+// RunOf returns the run that the call of that id belongs to.
+func RunOf(id int) int { return id / callsPerRun }
+
 // Final is the text that the model ends the run with.
 func (s Script) Final() string { return fmt.Sprintf("Run %d is done.", s.Run) }
 

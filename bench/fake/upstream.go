@@ -15,11 +15,7 @@ import (
 // own key is refused.
 func Upstream(key string) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+wire.Path, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+key {
-			refuse(w, http.StatusUnauthorized, errors.New("not the provider's key"))
-			return
-		}
+	mux.HandleFunc("POST "+wire.Path, authorized(key, func(w http.ResponseWriter, r *http.Request) {
 		body, err := readAll(r)
 		if err != nil {
 			refuse(w, http.StatusBadRequest, err)
@@ -35,8 +31,20 @@ func Upstream(key string) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(wire.JSON(sum)) // a caller that left is the caller's affair
 		}
-	})
+	}))
 	return mux
+}
+
+// authorized lets requests with key as their bearer through to h.
+func authorized(key string, h http.HandlerFunc) http.HandlerFunc {
+	want := "Bearer " + key
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != want {
+			refuse(w, http.StatusUnauthorized, errors.New("not the provider's key"))
+			return
+		}
+		h(w, r)
+	}
 }
 
 // burst writes a stream, one flush for each event.

@@ -7,6 +7,9 @@ import "bytes"
 type comparer struct {
 	want []byte
 	at   int // bytes that came and were right
+
+	mark    int    // when at has come so far …
+	reached func() // … this is called once; nil = nobody wants to know
 }
 
 // take compares the next piece.
@@ -14,6 +17,7 @@ func (c *comparer) take(p []byte) error {
 	rest := c.want[c.at:]
 	if len(p) <= len(rest) && bytes.Equal(p, rest[:len(p)]) {
 		c.at += len(p)
+		c.tell()
 		return nil
 	}
 	n := 0
@@ -25,6 +29,13 @@ func (c *comparer) take(p []byte) error {
 		return fault(Altered, "%d bytes more than the wanted %d: %s", len(p)-n, len(c.want), excerpt(p[n:]))
 	}
 	return fault(Altered, "at byte %d of %d: %s, want %s", c.at, len(c.want), excerpt(p[n:]), excerpt(rest[n:]))
+}
+
+func (c *comparer) tell() {
+	if c.reached != nil && c.at >= c.mark {
+		c.reached()
+		c.reached = nil
+	}
 }
 
 // end says that the body is over; how is for the report.

@@ -25,17 +25,19 @@ func (c *conn) do(ctx context.Context, x *Exchange) error {
 	if err := c.dial(ctx); err != nil {
 		return err
 	}
-	reusable, err := c.exchange(x)
+	reusable, err := c.exchange(x, &comparer{want: x.Want.Body})
 	if !reusable {
 		c.close()
 	}
 	return err
 }
 
-func (c *conn) exchange(x *Exchange) (reusable bool, err error) {
+// exchange sends the request and gives the answer's body to body.
+func (c *conn) exchange(x *Exchange, body *comparer) (reusable bool, err error) {
 	if _, err := c.net.Write(x.Request); err != nil {
 		return false, fault(NoAnswer, "sending the request: %v", err)
 	}
+	body.tell() // the mark may be 0
 	h, err := readHead(c.buf)
 	if err != nil {
 		return false, fault(NoAnswer, "%v", err)
@@ -46,7 +48,7 @@ func (c *conn) exchange(x *Exchange) (reusable bool, err error) {
 	if h.contentType != x.Want.ContentType {
 		return false, fault(Altered, "content type %q, want %q", h.contentType, x.Want.ContentType)
 	}
-	return readBody(c.buf, h, &comparer{want: x.Want.Body})
+	return readBody(c.buf, h, body)
 }
 
 // rest is the beginning of an unwanted answer's body, for the report.

@@ -9,6 +9,7 @@ import (
 type Exchange struct {
 	Request []byte // the whole HTTP/1.1 request, head and body
 	Want    Answer
+	Mark    int // how many bytes of the body [Gather] waits for; else without meaning
 }
 
 // Answer is the one right answer to a request.

@@ -27,9 +27,9 @@ type Command struct {
 	Speaks bool
 }
 
-// Process is a started process. Its standard input is a pipe that is never
-// written and ends when this process ends, however that happens: a child that
-// watches it cannot be left behind.
+// Process is a started process. Its standard input is a pipe that carries what
+// [Process.Tell] says and ends when this process ends, however that happens: a
+// child that watches it cannot be left behind.
 type Process struct {
 	name   string
 	log    string
@@ -114,6 +114,14 @@ func (p *Process) Line(ctx context.Context) (string, error) {
 		return "", p.describe(errors.Join(err, ctx.Err()))
 	}
 	return strings.TrimSpace(line), nil
+}
+
+// Tell writes a line to the process's standard input.
+func (p *Process) Tell(line string) error {
+	if _, err := p.input.WriteString(line + "\n"); err != nil {
+		return p.describe(err)
+	}
+	return nil
 }
 
 // Stop ends the process and waits until it has ended: politely first, after

@@ -33,6 +33,8 @@ func play(role string) int {
 		return 3
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
+	case "echo":
+		_, _ = io.CopyN(os.Stdout, os.Stdin, int64(len("hello\n")))
 	case "busy":
 		for end := time.Now().Add(60 * time.Millisecond); time.Now().Before(end); {
 		}
@@ -164,5 +166,56 @@ func TestParseStat(t *testing.T) {
 				t.Errorf("parseStat = %v, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestRssAnonSeesTheProcess(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("no /proc here")
+	}
+	p, err := Start(child(t, "patient"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	if _, err := p.Line(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := p.RssAnon(); err != nil || n < 1<<16 || n > 1<<30 {
+		t.Errorf("RssAnon = %d, %v", n, err)
+	}
+}
+
+func TestParseStatus(t *testing.T) {
+	for _, tt := range []struct {
+		name, status string
+		want         int64
+		fails        bool
+	}{
+		{"kibibytes become bytes", "Name:\tx\nVmRSS:\t    9 kB\nRssAnon:\t    7 kB\nRssFile:\t 2 kB\n", 7 << 10, false},
+		{"no such line", "Name:\tRssAnon:\n", 0, true},
+		{"no number", "Name:\tx\nRssAnon:\t x kB\n", 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseStatus([]byte(tt.status))
+			if (err != nil) != tt.fails || err == nil && got != tt.want {
+				t.Errorf("parseStatus = %d, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestAProcessHearsWhatItIsTold(t *testing.T) {
+	c := child(t, "echo")
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	if err := p.Tell("hello"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := p.Line(t.Context()); err != nil || line != "hello" {
+		t.Errorf("line %q, error %v", line, err)
 	}
 }

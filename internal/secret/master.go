@@ -20,20 +20,28 @@ type master struct {
 
 const makeOne = "; make one with: openssl rand -base64 32"
 
-// parseMaster reads 32 random bytes, in base64 or in hexadecimal. The error says
+// ParseKey reads 32 random bytes, in base64 or in hexadecimal. The error says
 // what is wrong and how to make a key, and quotes nothing.
-func parseMaster(v Value) (*master, error) {
+func ParseKey(v Value) (key [masterSize]byte, err error) {
 	raw := decodeMaster(strings.TrimSpace(v.Reveal()))
 	switch {
 	case raw == nil:
-		return nil, errors.New("is not base64 or hexadecimal; want 32 random bytes" + makeOne)
+		return key, errors.New("is not base64 or hexadecimal; want 32 random bytes" + makeOne)
 	case len(raw) != masterSize:
-		return nil, errors.New("does not have 32 bytes" + makeOne)
+		return key, errors.New("does not have 32 bytes" + makeOne)
 	case !looksRandom(raw):
-		return nil, errors.New("is not random; a key that can be guessed protects nothing" + makeOne)
+		return key, errors.New("is not random; a key that can be guessed protects nothing" + makeOne)
 	}
-	m := &master{key: [masterSize]byte(raw)}
-	mac := hmac.New(sha256.New, raw)
+	return [masterSize]byte(raw), nil
+}
+
+func parseMaster(v Value) (*master, error) {
+	key, err := ParseKey(v)
+	if err != nil {
+		return nil, err
+	}
+	m := &master{key: key}
+	mac := hmac.New(sha256.New, key[:])
 	mac.Write([]byte("turnpike master key id"))
 	copy(m.id[:], mac.Sum(nil))
 	return m, nil

@@ -1,0 +1,111 @@
+package loop
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// FuzzDecode: a stored fact is read or refused, one of a kind that we do not
+// know with its own error; and what was read says the same when it is stored
+// and read again.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"accepted", `{"run_id":"run_1","targets":[{"provider":"p","model":"m"}],"limits":{"rounds":3,"active_ms":1000,"nano_usd":0},"guard":{"mode":"nudge"}}`},
+		{"turn", `{"round":0,"purpose":"turn","calls":[{"provider_id":"c","name":"a","arguments":"{}","complete":true}],"stop":"calls","usage":{"input":3}}`},
+		{"call_prepared", `{"call_key":"0.0","owner":"gateway","args_digest":"x","verdict":"run"}`}, {"parked", `{"active_ms":-1}`},
+		{"prophecy", `{}`}, {"finished", `{"reason":"complete","handed":[{"call_key":"0.0","id":"x"}]}`}, {"turn_failed", `{"usage":null}`}, {"expired", `null`},
+	} {
+		f.Add(seed[0], []byte(seed[1]))
+	}
+	kinds := map[Kind]bool{}
+	for _, b := range everyBody() {
+		kinds[b.Kind()] = true
+	}
+	f.Fuzz(func(t *testing.T, kind string, data []byte) {
+		body, err := Decode(Kind(kind), data)
+		if errors.Is(err, ErrUnknownKind) == kinds[Kind(kind)] {
+			t.Fatalf("kind %q: %v", kind, err)
+		}
+		if err != nil {
+			return
+		}
+		if body.Kind() != Kind(kind) {
+			t.Fatalf("a %s was read as a %s", kind, body.Kind())
+		}
+		stored, err := Encode(body)
+		if err != nil {
+			t.Fatalf("%+v cannot be stored: %v", body, err)
+		}
+		again, err := Decode(body.Kind(), stored)
+		if err != nil {
+			t.Fatalf("%s: %v", stored, err)
+		}
+		if second, _ := Encode(again); !bytes.Equal(stored, second) {
+			t.Fatalf("%s, then %s", stored, second)
+		}
+	})
+}
+
+// everyBody returns one body of each kind, empty.
+func everyBody() []Body {
+	return []Body{
+		Accepted{}, Catalogued{}, Blocked{}, InputAdded{}, Reserved{}, ReserveRefused{}, TurnStarted{}, TurnFailed{}, Turn{}, CallPrepared{},
+		CallStarted{}, CallDone{}, CallWaiting{}, CallResolved{}, CancelRequested{}, Expired{}, Parked{}, Resumed{}, Finished{},
+	}
+}
+
+// FuzzJournal folds a stored journal that somebody has written into: a line for
+// each fact. The rules have an answer to it, the fold does not change what was
+// folded before, and what the rules allow in one reading they allow in the next.
+func FuzzJournal(f *testing.F) {
+	const head = `accepted {"run_id":"run_1","grade":"durable","parallelism":"parallel","targets":[{},{}],"limits":{"rounds":3,"calls":9,"calls_per_turn":4,"active_ms":60000}}
+catalogued {}
+input_added {"items_ref":"input"}
+turn_started {"round":0,"attempt":1,"purpose":"turn"}
+`
+	f.Add(head + `turn {"purpose":"turn","items_ref":"t","calls":[{"name":"a","complete":true},{"name":"b","complete":true}],"stop":"calls"}
+call_prepared {"call_key":"0.0","owner":"gateway","class":"once","verdict":"run"}
+call_prepared {"call_key":"0.1","owner":"gateway","class":"read","verdict":"ask"}
+call_started {"call_key":"0.0","attempt":1}
+call_done {"call_key":"0.0","attempt":1,"outcome":"ok","result_ref":"r"}
+call_waiting {"call_key":"0.1","wait_id":"w"}
+parked {"active_ms":5}
+call_resolved {"wait_id":"w","approved":true}
+resumed {"by":"me"}`)
+	f.Add(head + `turn_failed {"attempt":1,"class":"transient","retry_at":9223372036854775807}
+turn_started {"round":-1,"attempt":-9223372036854775808,"target":99,"purpose":"raw"}
+reserved {"round":0,"attempt":2,"amount":{"tokens":-9223372036854775808}}
+resumed {}
+finished {"reason":"complete"}`)
+	f.Fuzz(func(t *testing.T, journal string) {
+		var s State
+		seq := int64(0)
+		for line := range strings.SplitSeq(journal, "\n") {
+			kind, data, _ := strings.Cut(line, " ")
+			body, err := Decode(Kind(kind), []byte(data))
+			if err != nil || seq > 200 {
+				continue
+			}
+			seq++
+			fact := Fact{Seq: seq, Epoch: 1, At: seq * 100, Version: Version, Body: body}
+			first, second := Allowed(s, fact), Allowed(s, fact)
+			if (first == nil) != (second == nil) {
+				t.Fatalf("%s: %v, then %v", line, first, second)
+			}
+			before := s
+			action := Decide(before)
+			s = Apply(s, fact)
+			if diff := cmp.Diff(action, Decide(before)); diff != "" {
+				t.Fatalf("%s changed the state before it:\n%s", line, diff)
+			}
+			if Decide(s) == nil {
+				t.Fatalf("no action in %+v", s)
+			}
+			_, _, _, _ = s.HiddenRefs(), s.HidesItems(), s.ClientCalls(), s.DeadlineAt()
+		}
+	})
+}

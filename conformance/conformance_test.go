@@ -28,6 +28,7 @@ func TestConformance(t *testing.T) { // P12
 		{"server-filesystem over standard input", testFilesystem},
 		{"a stdio server that is killed in mid-call", testKilledChild},
 		{"a server of the management API", testManagement},
+		{"a call that was made is not made again", testCached},
 		{"the commands runs list and runs show", testRuns},
 		{"the commands mcp list and mcp check", testCheck},
 		{"characters cut anywhere arrive whole", testUnicode},

@@ -8,7 +8,7 @@
 //	  RoundStarted 1   …
 //	Finished                                      exactly once, always last
 //
-// A relayed request speaks in RelayHead, RelayBody*, Finished.
+// A relayed request speaks in Started, RelayHead, RelayBody*, Finished.
 package event
 
 import (

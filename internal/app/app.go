@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
@@ -38,6 +39,15 @@ type Options struct {
 	// Watch may put itself before the journal of runs, to see what is written;
 	// nil = nobody watches.
 	Watch func(run.Journal) run.Journal
+
+	// Limits are those of the server; 0 = its defaults. Connections and
+	// Requests are the configuration's.
+	Limits httpd.Limits
+}
+
+func (o Options) limits(c *config.Config) httpd.Limits {
+	o.Limits.Connections, o.Limits.Requests = c.MaxConnections, c.MaxRequests
+	return o.Limits
 }
 
 // App is a whole gateway. Close it.
@@ -49,11 +59,13 @@ type App struct {
 	keys    *config.Secrets
 
 	listener   net.Listener
+	shown      shown
 	store      *sqlite.Store
 	local      locals
 	pool       *pool
 	catalog    *catalog.Catalog
 	runner     *run.Runner
+	keeper     *audit.Keeper
 	heartbeats *sse.Heartbeats
 	api        *httpd.API
 	fatal      chan error // what the process must end for
@@ -82,7 +94,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	a.out = egress.New(outboundPolicy(a.config.Outbound.SSRF), egress.Options{Listen: []netip.AddrPort{addrPort(a.listener)}})
+	if err := a.showTelemetry(ctx, o.Env); err != nil {
+		return err
+	}
 	providers, err := a.providers()
 	if err != nil {
 		return err
@@ -105,24 +119,29 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if o.Watch != nil {
 		journal = o.Watch(journal)
 	}
+	if a.keeper, err = a.newKeeper(); err != nil {
+		return err
+	}
 	router := route.New(providers)
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Handovers: a.store, Leases: a.store, Archive: a.store,
-		Resources: resources{directory, router}, Log: a.log,
+		Resources: resources{directory, router}, Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
-	a.api = httpd.New(httpd.Options{
+	a.api, err = httpd.New(httpd.Options{
 		Directory: directory, Health: a.health,
+		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
+		Limits: o.limits(a.config), Overload: overload{a.store.Lag, newMemory("/sys/fs/cgroup")}.why, Log: a.log, Trace: a.shown.extract(),
 		Admin: admin.New(admin.Options{
-			Store: a.store, Runs: a.runner, Directory: directory, Reader: reader{a.config.MaxRoundsCap, a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
+			Store: a.store, Runs: a.runner, Audit: a.store, Directory: directory, Reader: reader{a.config.MaxRoundsCap, a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
 			NewKey: func() string { return id.New("tp_") },
 		}),
 		Chat: chat.New(chat.Options{
-			Runner: a.runner, Router: router, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
+			Runner: httpd.Logged(a.runner), Router: router, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
 			MaxRoundsCap: a.config.MaxRoundsCap,
 		}),
 	})
-	return nil
+	return err
 }
 
 // URL returns where the gateway can be reached from this machine.
@@ -145,6 +164,7 @@ func (a *App) Serve(ctx context.Context) error {
 	if err := a.runner.Start(ctx); err != nil {
 		return err
 	}
+	a.keeper.Start()
 	served := make(chan error, 1)
 	go func() {
 		served <- a.api.Serve(ctx, a.listener, a.log, func(hard context.Context) { a.runner.Stop(hard, softStop) })
@@ -173,9 +193,15 @@ func (a *App) Close() {
 		cancel()
 		a.runner.Stop(now, 0)
 	}
+	if a.keeper != nil {
+		if err := a.stopKeeper(); err != nil {
+			a.log.Warn("the end of the audit has no checkpoint", "error", err)
+		}
+	}
 	if a.heartbeats != nil {
 		a.heartbeats.Stop()
 	}
+	a.shown.stop(a.log)
 	if a.catalog != nil {
 		a.catalog.Close()
 	}

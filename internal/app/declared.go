@@ -27,6 +27,7 @@ func declared(c *config.Config, keys *config.Secrets) map[string]admin.Declared 
 			value := keys.Keys[o.ID][k.Name].Reveal()
 			d.Keys = append(d.Keys, org.Key{
 				Org: o.ID, ID: k.Name, Name: k.Name, Role: org.Role(k.Role), Hash: sha256.Sum256([]byte(value)), Hint: "declared",
+				Rate: org.Rate{PerMinute: k.RequestsPerMinute, Burst: k.Burst},
 			})
 		}
 		for _, s := range o.MCPServers {
@@ -44,7 +45,7 @@ func runtimeOf(c config.Runtime) org.Runtime {
 		ToolCacheTTL:       time.Duration(c.ToolCacheTTLSeconds) * time.Second,
 		ToolResultMaxBytes: c.ToolResultMaxBytes, ToolArgValidation: c.ToolArgValidation,
 		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop, DroppedParams: c.DroppedParams,
-		MaxRunTokens: c.MaxRunTokens, Durable: c.Durable,
+		MaxRunTokens: c.MaxRunTokens, Durable: c.Durable, Rate: org.Rate{PerMinute: c.RequestsPerMinute, Burst: c.Burst},
 	}
 }
 

@@ -204,7 +204,7 @@ func TestABodyThatIsDeclaredTooLargeIsNotAskedFor(t *testing.T) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer owner-key\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", 2*maxBody)
+	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", 2*maxBody)
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.Contains(line, "413") {
 		t.Errorf("the first line of the answer is %q (%v), want 413", line, err)
@@ -221,7 +221,7 @@ func TestABodyThatIsCutIsNoRequest(t *testing.T) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer owner-key\r\nContent-Length: %d\r\n\r\n%s", len(question)+5, question)
+	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\nContent-Length: %d\r\n\r\n%s", len(question)+5, question)
 	_ = conn.(*net.TCPConn).CloseWrite()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

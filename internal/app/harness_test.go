@@ -55,6 +55,12 @@ func MustRun(t *testing.T, yaml string) *gateway {
 // mustRunIn boots it in a data directory and an environment of the test's own.
 func mustRunIn(t *testing.T, data, yaml string, variables map[string]string) *gateway {
 	t.Helper()
+	return mustRunWith(t, data, yaml, variables, Options{})
+}
+
+// mustRunWith boots it with options, of which Env and Log are the harness's.
+func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o Options) *gateway {
+	t.Helper()
 	env := func(name string) (string, bool) {
 		if name == "TURNPIKE_DATA" {
 			return data, true
@@ -67,7 +73,8 @@ func mustRunIn(t *testing.T, data, yaml string, variables map[string]string) *ga
 		t.Fatalf("%v\n%s", err, yaml)
 	}
 	log := &logBuffer{}
-	a, err := New(t.Context(), c, Options{Env: env, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	o.Env, o.Log = env, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	a, err := New(t.Context(), c, o)
 	if err != nil {
 		t.Fatal(err)
 	}

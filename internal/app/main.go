@@ -46,7 +46,7 @@ Begin with:
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), configCommand(p), versionCommand())
+	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), auditCommand(p), configCommand(p), versionCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		return report(p.Stderr, err)
 	}

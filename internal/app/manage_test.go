@@ -72,6 +72,7 @@ func (d documented) conforms(method, path string, a answer) {
 // template returns the document's path for a request's.
 func (d documented) template(path string) string {
 	d.t.Helper()
+	path, _, _ = strings.Cut(path, "?")
 	asked := strings.Split(path, "/")
 	for template := range d.doc["paths"].(map[string]any) {
 		parts := strings.Split(template, "/")

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -153,15 +153,15 @@ func checkServer(ctx context.Context, out io.Writer, pool *pool, s org.MCPServer
 // printTools says of every tool whether runs get it, and returns how many do.
 func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered int) {
 	for _, t := range report.Tools {
-		_, err := schema.Compile(t.InputSchema)
+		usable, err := catalog.Usable(t)
 		switch {
 		case err != nil:
-			fmt.Fprintf(out, "  left out  %s: its input schema is %s\n", printable(t.Name), printable(err.Error()))
+			fmt.Fprintf(out, "  left out  %s: %s\n", printable(t.Name), printable(err.Error()))
 		case s.Tools != nil && !slices.Contains(s.Tools, t.Name):
 			fmt.Fprintf(out, "  left out  %s: the server's list of tools does not name it\n", printable(t.Name))
 		default:
 			offered++
-			fmt.Fprintf(out, "  offered   %s  %s\n", printable(t.Name), firstLine(t.Description))
+			fmt.Fprintf(out, "  offered   %s  %s\n", printable(t.Name), firstLine(usable.Description))
 		}
 	}
 	for _, l := range report.LeftOut {

@@ -37,7 +37,7 @@ func (a *App) openai(p config.Provider, baseURL string) *openai.Provider {
 	return openai.New(openai.Options{
 		BaseURL:   baseURL,
 		APIKey:    func(context.Context) (string, error) { return key.Reveal(), nil },
-		Transport: a.out.Operator(),
+		Transport: a.out.Providers(),
 		Log:       a.log.With("provider", p.Name),
 	})
 }

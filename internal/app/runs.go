@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -154,11 +155,11 @@ func showRun(p Process, from *readStore) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			audit, err := store.Audited(cmd.Context(), from.org, args[0])
+			rows, err := store.AuditRows(cmd.Context(), from.org, audit.Query{RunID: args[0], Kind: audit.KindExhausted})
 			if err != nil {
 				return err
 			}
-			tellStory(cmd.OutOrStdout(), story, audit, whole)
+			tellStory(cmd.OutOrStdout(), story, rows, whole)
 			return nil
 		},
 	}
@@ -166,14 +167,14 @@ func showRun(p Process, from *readStore) *cobra.Command {
 	return cmd
 }
 
-func tellStory(out io.Writer, story *run.Story, audit []run.AuditRow, whole bool) {
+func tellStory(out io.Writer, story *run.Story, audited []audit.Row, whole bool) {
 	s := story.Summary
 	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", s.RunID, time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), s.Status)
 	t := &teller{out: out, whole: whole, items: func(ref string) []item.Item { return decodeItems(story.Rows[ref]) }}
 	for _, f := range story.Facts {
 		t.tell(f)
 	}
-	for _, row := range audit {
+	for _, row := range audited {
 		t.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)
 	}
 	fmt.Fprintf(out, "\n%s, %s, %s", counted(s.Rounds, "round"), counted(s.Calls, "tool call"), counted(int(s.Tokens), "token"))

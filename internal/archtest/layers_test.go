@@ -25,7 +25,9 @@ func layers() []layer {
 		{"vocabulary", vocabulary, []string{"event"}},
 
 		{"ground", "the ground serves everybody above it and depends on none of them",
-			[]string{"internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/id", "internal/org", "internal/schema", "internal/secret", "internal/sse"}},
+			[]string{"internal/audit", "internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/id", "internal/jsonlimit", "internal/org", "internal/schema", "internal/secret", "internal/sse", "internal/visible"}},
+
+		{"ground", "what was taken of a limit is kept for whoever lets requests in, by what an org says of its limits", []string{"internal/ratelimit"}},
 
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},

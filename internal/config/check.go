@@ -65,6 +65,9 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.Keys, path+".keys[%d].name", func(k Key) string { return k.Name })
 	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m MCPServer) string { return m.Name })
 	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
+	for i, k := range o.Keys {
+		d.checkBurst(fmt.Sprintf("%s.keys[%d]", path, i), k.RequestsPerMinute, k.Burst)
+	}
 	for i := range o.MCPServers {
 		d.checkServer(fmt.Sprintf("%s.mcp_servers[%d]", path, i), &o.MCPServers[i])
 	}
@@ -73,6 +76,14 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 func (d *decoder) checkRuntime(path string, r *Runtime, roundsCap int) {
 	if n := r.MaxRounds; n != nil && *n > roundsCap {
 		d.failPath(join(path, "max_rounds"), "%d is above max_rounds_cap (%d)", *n, roundsCap)
+	}
+	d.checkBurst(path, r.RequestsPerMinute, r.Burst)
+}
+
+// checkBurst finds a burst of no limit.
+func (d *decoder) checkBurst(path string, perMinute, burst int) {
+	if perMinute == 0 && burst > 0 {
+		d.failPath(join(path, "burst"), "stands without requests_per_minute, which is the limit")
 	}
 }
 

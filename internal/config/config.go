@@ -26,7 +26,11 @@ import (
 // Config is a whole configuration, checked, with every default filled in. The
 // fields are the keys of the file; their documentation is in [Keys].
 type Config struct {
-	Listen            string // host:port
+	Listen            string   // host:port
+	PublicHosts       []string // names of the gateway, in lower case, without ports
+	AllowedOrigins    []string // sites such as https://app.example.com
+	MaxConnections    int
+	MaxRequests       int    // under way at a time
 	Data              string // directory, relative to the working directory
 	Database          secret.Text
 	Redis             secret.Text
@@ -39,6 +43,8 @@ type Config struct {
 	Providers         []Provider
 	Rates             string // file, relative to the working directory
 	Outbound          Outbound
+	Telemetry         Telemetry
+	Audit             Audit
 	Orgs              []Org
 
 	// Warnings are what is allowed and unwise, one line each, such as a
@@ -47,6 +53,13 @@ type Config struct {
 
 	file  string
 	where map[string]origin
+}
+
+// Audit is how the audit is kept.
+type Audit struct {
+	Key           secret.Text // signs checkpoints; empty: a file in the data directory
+	Checkpoints   string      // file, relative to the working directory; empty: one in the data directory
+	RetentionDays int         // 0 = rows are kept for ever
 }
 
 // Provider is one model API that the gateway calls.

@@ -93,7 +93,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.ExtraBlockedCIDRs = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
-		Listen: "127.0.0.1:9000", Data: "/var/lib/turnpike", MaxRoundsCap: 20,
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, Data: "/var/lib/turnpike", MaxRoundsCap: 20,
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -102,7 +102,10 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 		Orgs: []Org{
 			{
 				ID: "default", Features: []string{MCPOutbound},
-				Keys: []Key{{"dev", mustText(t, "env:TURNPIKE_KEY"), "owner"}, {"ci", mustText(t, "file:/run/secrets/ci"), "member"}},
+				Keys: []Key{
+					{Name: "dev", Key: mustText(t, "env:TURNPIKE_KEY"), Role: "owner"},
+					{Name: "ci", Key: mustText(t, "file:/run/secrets/ci"), Role: "member"},
+				},
 				Runtime: Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTLSeconds: 300,
 					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DroppedParams: "name", Durable: "auto",
@@ -130,7 +133,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 }
 
 func TestAnEmptyFileHasEveryDefault(t *testing.T) {
-	want := &Config{Listen: "127.0.0.1:8080", Data: "./turnpike-data", MaxRoundsCap: 50, Outbound: Outbound{allBlocked()}}
+	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, Data: "./turnpike-data", MaxRoundsCap: 50, Outbound: Outbound{allBlocked()}}
 	for _, data := range []string{"", "\n# nothing\n", "{}", "---\n"} {
 		got, err := Parse("turnpike.yaml", []byte(data), nothing)
 		if err != nil {

@@ -37,6 +37,9 @@ func TestTheEnvironmentWinsOverTheFile(t *testing.T) {
 		{"TURNPIKE_DATABASE_URL", "", func(c *Config) any { return c.Database.IsZero() }, true},
 		{"TURNPIKE_REDIS_URL", "", func(c *Config) any { return c.Redis.IsZero() }, true},
 		{"TURNPIKE_CLICKHOUSE_URL", "", func(c *Config) any { return c.ClickHouse.IsZero() }, true},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318", func(c *Config) any { return c.Telemetry.OTLPEndpoint }, "http://collector:4318"},
+		{"TURNPIKE_METRICS_LISTEN", "127.0.0.1:0", func(c *Config) any { return c.Telemetry.MetricsListen }, "127.0.0.1:0"},
+		{"TURNPIKE_TELEMETRY_CONTENT", "true", func(c *Config) any { return c.Telemetry.Content }, true},
 		{"TURNPIKE_MAX_ROUNDS_CAP", "7", func(c *Config) any { return c.MaxRoundsCap }, 7},
 		{ssrf + "BLOCK_LOOPBACK", "false", func(c *Config) any { return c.Outbound.SSRF.BlockLoopback }, false},
 		{ssrf + "BLOCK_PRIVATE", "0", func(c *Config) any { return c.Outbound.SSRF.BlockPrivate }, false},
@@ -90,7 +93,7 @@ func TestWithoutAFile(t *testing.T) {
 		t.Fatal(has, err)
 	}
 	want := &Config{
-		Listen: "127.0.0.1:1", Data: "./turnpike-data", MaxRoundsCap: 50, Outbound: Outbound{allBlocked()},
+		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, Data: "./turnpike-data", MaxRoundsCap: 50, Outbound: Outbound{allBlocked()},
 		Providers: []Provider{{Name: "openai", Kind: "openai", BaseURL: "http://localhost:1234/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"*"}}},
 		Orgs:      []Org{{ID: "default", Features: []string{MCPOutbound}, Runtime: defaultRuntime()}},
 	}

@@ -94,3 +94,21 @@ func validPort(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return err == nil && n > 0
 }
+
+// checkHost takes a name as a client's Host header has it, in one spelling.
+func checkHost(s string) error {
+	const pattern = `^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`
+	if !regexp.MustCompile(pattern).MatchString(s) {
+		return fmt.Errorf("%s is not a host name in lower case, without a port; want %s", quote(s), pattern)
+	}
+	return nil
+}
+
+// checkOrigin takes what browsers send as Origin.
+func checkOrigin(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != s {
+		return fmt.Errorf("%s is not an origin such as https://app.example.com", quote(s))
+	}
+	return nil
+}

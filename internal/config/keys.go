@@ -3,6 +3,8 @@ package config
 import (
 	"math"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // keys is the table of the whole file.
@@ -10,6 +12,14 @@ func (c *Config) keys() []key {
 	return []key{
 		{name: "listen", value: text(&c.Listen, "127.0.0.1:8080", "host:port", checkListen), env: "TURNPIKE_LISTEN",
 			doc: "Address that the gateway serves on. Port 0 takes a free one."},
+		{name: "public_hosts", value: texts(&c.PublicHosts, nil, "host name", checkHost), env: "TURNPIKE_PUBLIC_HOSTS",
+			doc: "Names that clients know the gateway by, without ports. With at least one, requests to other names are refused. Empty: the same where listen is a loopback address, else every name is taken. Addresses and localhost always work."},
+		{name: "allowed_origins", value: texts(&c.AllowedOrigins, nil, "origin such as https://app.example.com", checkOrigin), env: "TURNPIKE_ALLOWED_ORIGINS",
+			doc: "Sites whose pages may send requests that change something, beside the gateway's own. The gateway answers no CORS requests itself."},
+		{name: "max_connections", value: integer(&c.MaxConnections, 20_000, 1, 1_000_000), env: "TURNPIKE_MAX_CONNECTIONS",
+			doc: "Clients that may be connected at a time; never more than half of the files that the process may open. One more is answered 503."},
+		{name: "max_requests", value: integer(&c.MaxRequests, 20_000, 1, 1_000_000), env: "TURNPIKE_MAX_REQUESTS",
+			doc: "Requests for a model that may be under way at a time. An org may have twice as many of them as there are places left: alone it gets two thirds of them. One more is answered 503."},
 		{name: "data", value: text(&c.Data, "./turnpike-data", "directory", checkPath), env: "TURNPIKE_DATA",
 			doc: "Directory of the SQLite file and of uploaded files, relative to the working directory."},
 		{name: "database", value: credentialKey(&c.Database), env: "TURNPIKE_DATABASE_URL",
@@ -34,6 +44,9 @@ func (c *Config) keys() []key {
 			doc: "File with the operator's own prices per model."},
 		{name: "outbound", value: object{c.Outbound.keys()},
 			doc: "Guards every address that orgs, users, models and remote servers can name. Provider base URLs are the operator's own and are not guarded."},
+		{name: "audit", value: object{c.Audit.keys()}, doc: "How the audit is kept."},
+		{name: "telemetry", value: object{c.Telemetry.keys()},
+			doc: "What the operator's own tools are shown: spans for OpenTelemetry, metrics for Prometheus."},
 		{name: "orgs", value: objects[Org]{&c.Orgs, (*Org).keys}, doc: "Isolated customers."},
 	}
 }
@@ -52,6 +65,17 @@ func (p *Provider) keys() []key {
 		{name: "access_key_id", value: credentialKey(&p.AccessKeyID), doc: "Only for bedrock; without it the usual AWS chain is used."},
 		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock."},
 		{name: "api_version", value: text(&p.APIVersion, "", "version", checkWord), doc: "Only for gemini."},
+	}
+}
+
+func (a *Audit) keys() []key {
+	return []key{
+		{name: "key", value: credentialKey(&a.Key), env: "TURNPIKE_AUDIT_KEY",
+			doc: "Signs checkpoints of the audit: 32 random bytes in base64 or hexadecimal. Empty: the file audit.key in data, which is made when it is not there."},
+		{name: "checkpoints", value: text(&a.Checkpoints, "", "file", checkPath).or("the file audit.checkpoints in data"), env: "TURNPIKE_AUDIT_CHECKPOINTS",
+			doc: "File in which checkpoints are kept a second time, relative to the working directory. Best on another disk, where lines can only be added."},
+		{name: "retention_days", value: integer(&a.RetentionDays, 0, 0, 36_500), env: "TURNPIKE_AUDIT_RETENTION_DAYS",
+			doc: "How long rows are kept; 0 = for ever."},
 	}
 }
 
@@ -89,6 +113,8 @@ func (k *Key) keys() []key {
 		{name: "name", value: text(&k.Name, "", "name", checkID), required: true, doc: "Unique among the keys of the org."},
 		{name: "key", value: credentialKey(&k.Key).required(), required: true, doc: "What callers send as a bearer token. Only its hash is stored."},
 		{name: "role", value: word(&k.Role, "member", "owner", "admin", "member", "approver", "reader"), doc: "What the key may do. owner, admin and member may run."},
+		{name: "requests_per_minute", value: integer(&k.RequestsPerMinute, 0, 0, org.MaxRate), doc: "Requests that may be made with the key, of every kind; one comes back every 60/N seconds. 0 is no limit."},
+		{name: "burst", value: integer(&k.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "How many of them may be made at once."},
 	}
 }
 
@@ -111,6 +137,8 @@ func (r *Runtime) keys() []key {
 		{name: "doom_loop", value: word(&r.DoomLoop, "", "nudge", "fail", "off").or(own), doc: "What a third identical call in a row does: tell the model, end the run, nothing."},
 		{name: "dropped_params", value: word(&r.DroppedParams, "name", "name", "refuse"), doc: "Request fields that a run cannot carry: named in the header turnpike-dropped-params, or the request is refused with 400."},
 		{name: "durable", value: word(&r.Durable, "auto", "auto", "always"), doc: "Which runs survive a crash and the loss of their client. auto: those whose request has an Idempotency-Key. always: all of them; each step is then on disk before the next."},
+		{name: "requests_per_minute", value: integer(&r.RequestsPerMinute, 0, 0, org.MaxRate), doc: "Requests that the org may make to the model API, with all its keys; one comes back every 60/N seconds. 0 is no limit."},
+		{name: "burst", value: integer(&r.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "How many of them may be made at once."},
 		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"), doc: "Extensions of answers that the org gets without asking for them."},
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"no YAML":                             {"listen: [a", "t.yaml:1:9: is not YAML: sequence end token ']' not found"},
-		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, data, database, redis, clickhouse, max_rounds_cap, operator_key, master_key, master_key_previous, cache_pepper, providers, rates, outbound, orgs"},
+		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, allowed_origins, max_connections, max_requests, data, database, redis, clickhouse, max_rounds_cap, operator_key, master_key, master_key_previous, cache_pepper, providers, rates, outbound, audit, telemetry, orgs"},
 		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
 		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},
 		"an unknown key near none":            {"outbound: {ssrf: {}, firewall: on}", "t.yaml:1:22: outbound.firewall: unknown key; known here: ssrf"},
@@ -20,6 +20,8 @@ func TestMistakes(t *testing.T) {
 		"nothing where text is wanted":        {"listen:", "t.yaml:1:1: listen: found nothing, want host:port"},
 		"a number where text is wanted":       {"data: 7", "t.yaml:1:7: data: found the number 7, want directory (put it in quotes)"},
 		"a port alone":                        {"listen: 8080", "t.yaml:1:9: listen: found the number 8080, want host:port (put it in quotes)"},
+		"a public name with a port":           {"public_hosts: [gw.example.com:443, GW]", "t.yaml:1:16: public_hosts[0]: \"gw.example.com:443\" is not a host name in lower case, without a port; want ^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$\nt.yaml:1:36: public_hosts[1]: \"GW\" is not a host name in lower case, without a port; want ^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"},
+		"a site with a path":                  {"allowed_origins: ['https://a.example/']", `t.yaml:1:19: allowed_origins[0]: "https://a.example/" is not an origin such as https://app.example.com`},
 		"a listen address for everybody":      {`listen: ":8080"`, `t.yaml:1:9: listen: ":8080" names no host; want 127.0.0.1:8080, or 0.0.0.0:8080 to be reached from everywhere`},
 		"a port that is none":                 {"listen: a:99999", `t.yaml:1:9: listen: "a:99999" is not host:port, such as 127.0.0.1:8080`},
 		"text where a number is wanted":       {"max_rounds_cap: ten", `t.yaml:1:17: max_rounds_cap: found text "ten", want a whole number (1..50)`},
@@ -68,6 +70,10 @@ func TestMistakes(t *testing.T) {
 		"a tiny result":                {"orgs: [{id: a, runtime: {tool_result_max_bytes: 1023}}]", "t.yaml:1:49: orgs[0].runtime.tool_result_max_bytes: 1023 is out of range (1024..2147483647)"},
 		"a number beyond all":          {"orgs: [{id: a, runtime: {concurrency: 99999999999999999999}}]", `t.yaml:1:39: orgs[0].runtime.concurrency: found text "99999999999999999999", want a whole number (1..100000)`},
 		"a stream mode that is none":   {"orgs: [{id: a, runtime: {stream_mode: fast}}]", `t.yaml:1:39: orgs[0].runtime.stream_mode: "fast" is not allowed; want live, final_only or disabled`},
+		"a burst of no limit":          {"orgs: [{id: a, runtime: {burst: 6}, keys: [{name: k, key: 'env:A', burst: 1}]}]", "t.yaml:1:33: orgs[0].runtime.burst: stands without requests_per_minute, which is the limit\nt.yaml:1:75: orgs[0].keys[0].burst: stands without requests_per_minute, which is the limit"},
+		"a rate below zero":            {"orgs: [{id: a, runtime: {requests_per_minute: -1}}]", "t.yaml:1:47: orgs[0].runtime.requests_per_minute: -1 is out of range (0..1000000)"},
+		"a rate beyond all":            {"orgs: [{id: a, keys: [{name: k, key: 'env:A', requests_per_minute: 1000001}]}]", "t.yaml:1:68: orgs[0].keys[0].requests_per_minute: 1000001 is out of range (0..1000000)"},
+		"no requests":                  {"max_requests: 0", "t.yaml:1:15: max_requests: 0 is out of range (1..1000000)"},
 		"a runtime key that is a slip": {"orgs: [{id: a, runtime: {max_round: 3}}]", "t.yaml:1:26: orgs[0].runtime.max_round: unknown key; did you mean max_rounds?"},
 
 		"a server without an address":    {"orgs: [{id: a, mcp_servers: [{name: s}]}]", "t.yaml:1:30: orgs[0].mcp_servers[0].url: is missing; want an http or https URL"},

@@ -24,6 +24,9 @@ type Key struct {
 	Name string
 	Key  secret.Text
 	Role string // owner, admin, member, approver or reader
+
+	RequestsPerMinute int // 0 = no limit
+	Burst             int // 0 = as many as RequestsPerMinute
 }
 
 // Runtime is how an org's runs behave. Where a pointer is nil or a word is
@@ -45,6 +48,8 @@ type Runtime struct {
 	DroppedParams       string
 	MaxRunTokens        *int
 	Durable             string
+	RequestsPerMinute   int // 0 = no limit
+	Burst               int // 0 = as many as RequestsPerMinute
 	Extensions          []string
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ type Secrets struct {
 	Keys      map[string]map[string]secret.Value // callers' keys by org id and key name
 	Operator  secret.Value                       // empty when there is none
 	Vault     *secret.Keyring                    // seals the secrets of orgs; nil when there is no master key
+	Audit     ed25519.PrivateKey                 // signs checkpoints of the audit; nil when the configuration has no key
 	Pepper    secret.Value                       // of the result cache; empty when there is none
 }
 
@@ -28,6 +30,7 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 	s := &Secrets{Providers: map[string]secret.Value{}, Keys: map[string]map[string]secret.Value{}}
 	s.Operator = l.key(ctx, "operator_key", c.OperatorKey)
 	s.Vault = l.keyring(ctx)
+	s.Audit = l.auditKey(ctx)
 	s.Pepper = l.value(ctx, "cache_pepper", c.CachePepper)
 	for i, p := range c.Providers {
 		if v := l.value(ctx, fmt.Sprintf("providers[%d].api_key", i), p.APIKey); !v.IsZero() {
@@ -54,6 +57,13 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 func (c *Config) Keyring(ctx context.Context, r *secret.Resolver) (*secret.Keyring, error) {
 	l := lookup{config: c, resolver: r}
 	return l.keyring(ctx), newError(l.mistakes)
+}
+
+// AuditKey looks up what signs checkpoints of the audit, and nothing else; nil
+// when the configuration has no key. What is wrong is an *[Error].
+func (c *Config) AuditKey(ctx context.Context, r *secret.Resolver) (ed25519.PrivateKey, error) {
+	l := lookup{config: c, resolver: r}
+	return l.auditKey(ctx), newError(l.mistakes)
 }
 
 // lookup is one pass over the credentials of a configuration.
@@ -107,6 +117,20 @@ func (l *lookup) keyring(ctx context.Context) *secret.Keyring {
 		}
 	}
 	return ring
+}
+
+func (l *lookup) auditKey(ctx context.Context) ed25519.PrivateKey {
+	const path = "audit.key"
+	v := l.value(ctx, path, l.config.Audit.Key)
+	if v.IsZero() {
+		return nil
+	}
+	seed, err := secret.ParseKey(v)
+	if err != nil {
+		l.fail(path, err.Error())
+		return nil
+	}
+	return ed25519.NewKeyFromSeed(seed[:])
 }
 
 func (l *lookup) server(ctx context.Context, path string, m MCPServer) {

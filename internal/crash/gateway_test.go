@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
@@ -207,7 +208,7 @@ func (w *world) stateCounts() map[string]int {
 }
 
 // load reads the journal of a run and its rows for auditors from the file.
-func (w *world) load(id string) (*run.Story, []run.AuditRow) {
+func (w *world) load(id string) (*run.Story, []audit.Row) {
 	w.Helper()
 	r, err := sqlite.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db"))
 	if err != nil {
@@ -218,11 +219,11 @@ func (w *world) load(id string) (*run.Story, []run.AuditRow) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	audit, err := r.Audited(w.Context(), "default", id)
+	rows, err := r.AuditRows(w.Context(), "default", audit.Query{RunID: id})
 	if err != nil {
 		w.Fatal(err)
 	}
-	return story, audit
+	return story, rows
 }
 
 // textOf returns the text of a tool's result.

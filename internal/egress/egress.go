@@ -21,6 +21,10 @@ type Options struct {
 	// whatever address they can be reached. An unspecified address stands for
 	// every address of this host.
 	Listen []netip.AddrPort
+
+	// Annotate adds to the headers of requests to providers and to guarded
+	// targets; nil adds nothing.
+	Annotate Annotate
 }
 
 // Egress opens outgoing connections. It is safe for concurrent use; make one
@@ -32,6 +36,7 @@ type Egress struct {
 	self     listeners
 	guarded  *http.Transport
 	operator *http.Transport
+	add      Annotate
 }
 
 // New returns the process's way out under policy p, which holds for as long as
@@ -39,7 +44,7 @@ type Egress struct {
 // new one, so none has to be closed because of it.
 func New(p Policy, o Options) *Egress {
 	p.ExtraBlocked, p.Allowlist = slices.Clone(p.ExtraBlocked), slices.Clone(p.Allowlist)
-	e := &Egress{policy: p, table: blocks(), resolver: o.Resolver, self: slices.Clone(o.Listen)}
+	e := &Egress{policy: p, table: blocks(), resolver: o.Resolver, self: slices.Clone(o.Listen), add: o.Annotate}
 	if e.resolver == nil {
 		e.resolver = net.DefaultResolver
 	}

@@ -24,7 +24,7 @@ type GuardedOptions struct {
 // Egress share their kept connections.
 func (e *Egress) Guarded(o GuardedOptions) *http.Client {
 	return &http.Client{
-		Transport:     guard{e.guarded},
+		Transport:     guard{e.annotate(e.guarded)},
 		CheckRedirect: e.refuseRedirect,
 		Timeout:       o.Timeout,
 	}

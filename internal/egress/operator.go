@@ -5,9 +5,13 @@ import (
 	"net/http"
 )
 
-// relayBuffer is the size of a relayed connection's buffers: two fit the L2
-// cache, and a frame of any provider fits one.
-const relayBuffer = 64 << 10
+// The sizes of a relayed connection's buffers, which are there for as long as the
+// connection: that may be a stream of minutes. A request's header fits the one
+// for writing, and its body passes it by.
+const (
+	readBuffer  = 4 << 10
+	writeBuffer = 2 << 10
+)
 
 // Operator returns the transport for the base URLs that the operator
 // configured, which may be private. It is tuned for a relay: many kept
@@ -25,8 +29,8 @@ func newOperator() *http.Transport {
 		IdleConnTimeout:        idleTimeout,
 		DisableCompression:     true, // bytes pass as they are
 		MaxResponseHeaderBytes: headerLimit,
-		WriteBufferSize:        relayBuffer,
-		ReadBufferSize:         relayBuffer,
+		WriteBufferSize:        writeBuffer,
+		ReadBufferSize:         readBuffer,
 		ForceAttemptHTTP2:      true, // a transport with its own dialer does not try otherwise
 	}
 }

@@ -39,4 +39,5 @@ type Org struct {
 type Principal struct {
 	ID   string // unique in its org
 	Role Role
+	Rate Rate // of all that is asked with it
 }

@@ -24,6 +24,7 @@ type Key struct {
 	Role      Role
 	Hash      [sha256.Size]byte // of the key; unique over all orgs
 	Hint      string            // the first characters of the key, to recognise it by
+	Rate      Rate              // of all that is asked with it
 	CreatedAt time.Time
 	RevokedAt time.Time // zero while the key works
 }

@@ -32,4 +32,5 @@ type Runtime struct {
 	DroppedParams      string        `json:"dropped_params"`      // name, refuse
 	MaxRunTokens       *int          `json:"max_run_tokens"`      // nil = no limit
 	Durable            string        `json:"durable"`             // auto, always; empty = auto
+	Rate               Rate          `json:"rate"`                // of requests to the model API
 }

@@ -23,7 +23,11 @@ const storeRetry = 5 * time.Second
 func (d *drive) accept() error {
 	body := d.accepted()
 	if body.Raw {
-		return d.append(nil, body)
+		if err := d.append(nil, body); err != nil {
+			return err
+		}
+		d.emit(event.Started{RunID: d.lease.RunID, Model: d.req.Model, At: time.UnixMilli(d.state.At)})
+		return nil
 	}
 	items, err := d.splice(d.req.Items)
 	if err != nil {

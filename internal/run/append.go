@@ -43,6 +43,7 @@ func (d *drive) commit(batch Batch, bodies ...loop.Body) error {
 		switch {
 		case err == nil:
 			d.state, d.written = next, d.o.Now()
+			d.recorded(batch.Audit...)
 			return nil
 		case !errors.As(err, &b):
 			return d.judged(err)
@@ -71,13 +72,14 @@ func (d *drive) judged(err error) error {
 
 // number makes facts of the bodies and folds them into a state to be.
 func (d *drive) number(b *Batch, bodies []loop.Body) (loop.State, error) {
-	b.Facts, b.Sync = make([]loop.Fact, len(bodies)), d.mustSync(*b, bodies)
+	b.Facts, b.Sync, b.Audit = make([]loop.Fact, len(bodies)), d.mustSync(*b, bodies), nil
 	s, at := d.state, d.o.Now().UnixMilli()
 	for i, body := range bodies {
 		f := loop.Fact{Seq: s.Seq + 1, Epoch: d.lease.Epoch, At: at, Version: loop.Version, Body: body}
 		if err := loop.Allowed(s, f); err != nil {
 			return s, err
 		}
+		b.Audit = append(b.Audit, d.entries(s, f)...)
 		s = loop.Apply(s, f)
 		b.Facts[i] = f
 	}

@@ -15,7 +15,8 @@ func (d *drive) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 	var rest []loop.CallKey
 	var rows []Row
 	var bodies []loop.Body
-	var told []event.Event
+	var told []event.ToolDone
+	var which []loop.Call
 	for _, key := range keys {
 		c, _ := d.state.Call(key)
 		name, cacheable := d.cacheKey(c)
@@ -30,7 +31,7 @@ func (d *drive) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 		result := toolexec.Again(text, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(key)})
 		body, more := d.ended(c, 0, result, 0)
 		bodies, rows = append(bodies, body), append(rows, more...)
-		told = append(told, d.toolDone(c, loop.Cached, result.Text, 0))
+		told, which = append(told, d.toolDone(c, loop.Cached, result.Text, 0)), append(which, c)
 	}
 	if len(bodies) == 0 {
 		return rest, nil
@@ -38,7 +39,8 @@ func (d *drive) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 	if err := d.append(rows, bodies...); err != nil {
 		return nil, err
 	}
-	for _, e := range told {
+	for i, e := range told {
+		d.toolAnswered(which[i], loop.Cached, e.Text)
 		d.emit(e)
 	}
 	return rest, nil

@@ -27,11 +27,14 @@ type drive struct {
 	full   map[string]string // results that were cut, whole, by the id that the model knows
 	failed *model.Error      // the last failed attempt, for the caller's eyes
 
-	ctx    context.Context // of effects: ends with the caller, the deadline or the sink
-	cancel context.CancelCauseFunc
-	feed   *feed // of a durable run: where callers follow it
-	said   bool  // something of the attempt has reached the caller
-	log    *slog.Logger
+	ctx     context.Context // of effects: ends with the caller, the deadline or the sink
+	cancel  context.CancelCauseFunc
+	feed    *feed    // of a durable run: where callers follow it
+	said    bool     // something of the attempt has reached the caller
+	clock   clock    // of the latest model call
+	passed  passedOn // of a relay
+	watched watched
+	log     *slog.Logger
 
 	written time.Time   // when the journal was last written: the lease holds from then on
 	unsure  bool        // whether the journal was opened is not known
@@ -63,7 +66,7 @@ func (d *drive) perform() error {
 // race plays the run against its deadline.
 func (d *drive) race() error {
 	defer d.expire()()
-	return d.play()
+	return d.observed(false, d.play)
 }
 
 // expire ends the run's context at the deadline, unless stop is called before.

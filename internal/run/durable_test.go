@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -29,6 +30,7 @@ type town struct {
 	journal   memory.Journal
 	handovers memory.Handovers
 	think     func(ctx context.Context, transcript []item.Item) (*model.Turn, error)
+	watch     run.Observer // nil = nobody does
 
 	mu    sync.Mutex
 	tools map[string]func(context.Context, tool.Call) (tool.Result, error)
@@ -40,7 +42,7 @@ func (w *town) gateway(t *testing.T) *run.Runner {
 	t.Helper()
 	c := catalog.New(catalog.Options{})
 	r := run.New(run.Options{
-		Catalog: c, Journal: &w.journal, Handovers: &w.handovers, Leases: &w.journal, Archive: &w.journal, Resources: w,
+		Catalog: c, Journal: &w.journal, Handovers: &w.handovers, Leases: &w.journal, Archive: &w.journal, Resources: w, Observer: w.watch,
 		Jitter: func(time.Duration) time.Duration { return 0 },
 	})
 	t.Cleanup(func() {
@@ -500,8 +502,9 @@ func TestARunThatUsesABudgetUpLeavesOneAuditRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, end := d.said()
-	rows, err := w.journal.Audited(t.Context(), "o", d.events[0].(event.Started).RunID)
-	if err != nil || end.Reason != event.MaxRounds || len(rows) != 1 || rows[0].Kind != run.AuditBudgetExhausted || !strings.Contains(string(rows[0].Body), `"max_rounds"`) {
+	rows, err := w.journal.AuditRows(t.Context(), "o", audit.Query{RunID: d.events[0].(event.Started).RunID})
+	rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return r.Kind != audit.KindExhausted })
+	if err != nil || end.Reason != event.MaxRounds || len(rows) != 1 || !strings.Contains(string(rows[0].Body), `"max_rounds"`) {
 		t.Errorf("%+v, rows %+v, %v", end, rows, err)
 	}
 }

@@ -22,7 +22,7 @@ func (d *drive) finish(a loop.Finish) error {
 		body.Code = f.Code
 	}
 	crash.At("C16")
-	if err := d.commit(Batch{Audit: d.exhausted(a.Reason)}, body); err != nil {
+	if err := d.append(nil, body); err != nil {
 		return err
 	}
 	crash.At("C17")
@@ -42,21 +42,6 @@ func (d *drive) ending(body loop.Finished) event.Finished {
 		end.Calls = append(end.Calls, event.ClientCall{ID: h.ID, Name: c.Name, Arguments: d.rawArguments(c)})
 	}
 	return end
-}
-
-// exhausted returns the audit row of a run that one of its budgets has ended:
-// one, because a journal has one end.
-func (d *drive) exhausted(reason event.Reason) []Audit {
-	switch reason {
-	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
-	default:
-		return nil
-	}
-	a := d.state.Accepted
-	return []Audit{{Kind: AuditBudgetExhausted, At: d.o.Now().UnixMilli(), Body: map[string]any{
-		"budget": reason, "principal": a.Principal, "surface": a.Surface, "model": a.Model, "limits": a.Limits,
-		"rounds": d.state.Spent.Rounds, "calls": d.state.CallsUsed, "tokens": d.state.Spent.Tokens,
-	}}}
 }
 
 // failure says what went wrong in words that are safe to show; nil for reasons

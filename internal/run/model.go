@@ -31,15 +31,18 @@ func (d *drive) callModel(a loop.CallModel) error {
 	if err := d.begin(a); err != nil || d.state.Ended != "" {
 		return err
 	}
-	d.said = false
+	d.said, d.clock = false, clock{sent: d.o.Now()}
 	if a.Purpose == loop.PurposeRaw {
 		return d.relay(a)
 	}
 	d.emit(event.RoundStarted{Round: a.Round, Attempt: a.Attempt})
 	d.log.Debug("model call", "round", a.Round, "attempt", a.Attempt)
-	turn, err := d.req.Targets[a.Target].Model.Stream(crash.OnSent(d.ctx, "C5"), d.modelRequest(a), func(delta model.Delta) error {
+	req := d.modelRequest(a)
+	ctx, called := d.modelCalled(a, req)
+	turn, err := d.req.Targets[a.Target].Model.Stream(crash.OnSent(ctx, "C5"), req, func(delta model.Delta) error {
 		return d.pass(a.Round, delta)
 	})
+	called(turn, err)
 	if err != nil && d.abandoned() {
 		return errHandOver
 	}
@@ -140,6 +143,7 @@ func (d *drive) pass(round int, delta model.Delta) error {
 	if delta.Text == "" {
 		return nil
 	}
+	d.clock.heard(d.o.Now())
 	d.said = d.said || d.req.Live
 	switch delta.Kind {
 	case model.TextDelta:
@@ -220,6 +224,12 @@ func (d *drive) retryWait(attempt int, failure *model.Error) time.Duration {
 	return wait + d.o.Jitter(wait)
 }
 
+// passedOn is what a relay has passed back.
+type passedOn struct {
+	status int // of the provider; 0 = it has not answered
+	bytes  int64
+}
+
 // relay passes the request on and the answer back, whatever they say.
 func (d *drive) relay(a loop.CallModel) error {
 	target := d.req.Targets[a.Target].Model
@@ -233,6 +243,7 @@ func (d *drive) relay(a loop.CallModel) error {
 	}
 	defer answer.Body.Close()
 	d.req.Raw.Body = nil // a stream may be open for long after its request was sent
+	d.passed.status = answer.Status
 	d.emit(event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	d.said = true
 	if err := d.pump(answer.Body); err != nil {
@@ -243,12 +254,18 @@ func (d *drive) relay(a loop.CallModel) error {
 
 // pump passes the bytes on as they come: one event for each read.
 func (d *drive) pump(body io.Reader) error {
-	buf := relayBuffers.Get().(*[]byte)
-	defer relayBuffers.Put(buf)
-	for {
-		n, err := body.Read(*buf)
+	var lent relayBuffer
+	defer lent.done()
+	for n := 0; ; {
+		var err error
+		buf := lent.next(n)
+		n, err = body.Read(buf)
 		if n > 0 {
-			d.emit(event.RelayBody{Data: (*buf)[:n]})
+			if d.passed.bytes == 0 {
+				d.clock.heard(d.o.Now())
+			}
+			d.passed.bytes += int64(n)
+			d.emit(event.RelayBody{Data: buf[:n]})
 			if cause := context.Cause(d.ctx); cause != nil {
 				return cause
 			}

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -36,10 +39,10 @@ type Batch struct {
 	Facts []loop.Fact
 	Rows  []Row
 
-	Opening *Opening  // with the first batch of a run only; nil = no terms
-	Holds   []Hold    // set aside in budgets of the org, or the batch is refused with an *[OverBudget]
-	Settled []Settled // holds whose amount is known now
-	Audit   []Audit   // what an auditor is to see of the batch
+	Opening *Opening      // with the first batch of a run only; nil = no terms
+	Holds   []Hold        // set aside in budgets of the org, or the batch is refused with an *[OverBudget]
+	Settled []Settled     // holds whose amount is known now
+	Audit   []audit.Entry // what an auditor is to see of the batch; of this run, whatever they say
 
 	// Sync says that the batch, and every batch of the run before it, must be
 	// on disk when Append returns. Others may follow a little later, in order;
@@ -69,6 +72,19 @@ func (b Batch) Check(lease Lease, after int64) error {
 		}
 	}
 	return nil
+}
+
+// Audited returns the batch's audit entries as those of the lease's run, whose
+// requests have its id, or its id and what follows a dot.
+func (b Batch) Audited(lease Lease) []audit.Entry {
+	out := slices.Clone(b.Audit)
+	for i := range out {
+		out[i].RunID = lease.RunID
+		if !strings.HasPrefix(out[i].RequestID, lease.RunID+".") {
+			out[i].RequestID = lease.RunID
+		}
+	}
+	return out
 }
 
 // CallOf returns the call that a fact is about and the attempt at it. The key
@@ -163,22 +179,13 @@ type Archive interface {
 	// org.ErrNotFound for an id that the org has not.
 	Load(ctx context.Context, org, runID string) (*Story, error)
 
-	// Audited returns the rows that a run has left for auditors, in order: none
-	// for an id that the org has not.
-	Audited(ctx context.Context, org, runID string) ([]AuditRow, error)
+	// AuditRows returns the audit rows of the org that the query chooses, in the
+	// order of their numbers: at most its limit.
+	AuditRows(ctx context.Context, org string, q audit.Query) ([]audit.Row, error)
 
 	// Used returns what a budget of the org has been charged with: nothing for
 	// one that nobody has spent from.
 	Used(ctx context.Context, org, scope string) (Used, error)
-}
-
-// AuditRow is an [Audit] as it is stored.
-type AuditRow struct {
-	Number int64 // in its org, from 1
-	RunID  string
-	At     int64
-	Kind   string
-	Body   json.RawMessage
 }
 
 // Status says where a run is.

@@ -32,15 +32,3 @@ type Used struct {
 	Spent budget.Amount // settled
 	Held  budget.Amount // set aside
 }
-
-// AuditBudgetExhausted is the kind of the one row that a run leaves which ended
-// because a limit was used up. // B06
-const AuditBudgetExhausted = "audit_log.agent.budget_exhausted"
-
-// Audit is a row for auditors. The store numbers the rows of an org 1, 2, 3 …
-// without gaps.
-type Audit struct {
-	Kind string
-	At   int64 // Unix milliseconds
-	Body any   // marshals to a JSON object
-}

@@ -18,9 +18,12 @@ import (
 // It is offered from the first cut on. // P16
 const rereadName = "read_result"
 
-// maxFull is how much of a cut result is kept for reading, from
+// The bounds on what is kept for reading, in bytes. The first is from
 // reference/reliability 4.6.
-const maxFull = 16 << 20
+const (
+	maxFull    = 16 << 20 // of one result: the rest of a longer one cannot be read
+	maxFullAll = 64 << 20 // of all results of a run: what comes later cannot be read
+)
 
 // reread reads results that were cut in this run.
 type reread struct {
@@ -60,8 +63,8 @@ func (r reread) Call(_ context.Context, c tool.Call) (tool.Result, error) {
 		ids := slices.Sorted(maps.Keys(r.full))
 		return tool.Error(fmt.Sprintf("there is no truncated result %q; there are %v", args.ID, ids)), nil
 	}
-	if args.Offset >= len(text) {
-		return tool.Error(fmt.Sprintf("offset %d is beyond the end; the result has %d bytes", args.Offset, len(text))), nil
+	if args.Offset < 0 || args.Offset >= len(text) { // arguments that nobody validated may be anything
+		return tool.Error(fmt.Sprintf("offset %d is outside; the result has %d bytes", args.Offset, len(text))), nil
 	}
 	const room = 128 // for the line that says where the piece is from
 	length := max(r.limit-room, room)
@@ -106,9 +109,16 @@ func (d *drive) keepAll(results map[string]string) {
 	if next == nil {
 		next = map[string]string{}
 	}
+	kept := 0
+	for _, text := range next {
+		kept += len(text)
+	}
 	for id, text := range results {
 		if len(text) > maxFull {
 			text = strings.ToValidUTF8(text[:maxFull], "")
+		}
+		if kept += len(text); kept > maxFullAll {
+			break
 		}
 		next[id] = text
 	}

@@ -102,6 +102,11 @@ func (d *drive) resume() error {
 	if err := d.append(nil, loop.Resumed{By: d.lease.Owner}); err != nil {
 		return err
 	}
+	return d.observed(true, func() error { return d.goOn(story) })
+}
+
+// goOn plays the rest of a run that was taken over.
+func (d *drive) goOn(story *Story) error {
 	defer d.expire()()
 	if d.state.Ended == "" {
 		err := d.equip(d.ctx, story.Rows)

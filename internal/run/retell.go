@@ -66,7 +66,29 @@ func (d *drive) recall(f loop.Fact, rows map[string]json.RawMessage) error {
 			}
 			d.keepAll(map[string]string{d.rereadID(b.Key): text})
 		}
-		return d.recallItems(b.ResultRef, rows)
+		if err := d.recallItems(b.ResultRef, rows); err != nil {
+			return err
+		}
+		if len(d.items[b.ResultRef]) == 0 {
+			return fmt.Errorf("row %s holds no result", b.ResultRef)
+		}
+	case loop.Finished:
+		return d.checkEnd(b)
+	}
+	return nil
+}
+
+// checkEnd refuses an end that is told from a fact which is not there.
+func (d *drive) checkEnd(b loop.Finished) error {
+	switch {
+	case b.Reason == event.Blocked && d.state.Blocked == nil,
+		(b.Reason == event.Invalid || b.Reason == event.ServerUnavailable) && d.state.Catalogued == nil:
+		return fmt.Errorf("nothing before it says why it ended (%s)", b.Reason)
+	}
+	for _, h := range b.Handed {
+		if _, ok := d.state.Call(h.Key); !ok {
+			return fmt.Errorf("there is no call %s to be handed over", h.Key)
+		}
 	}
 	return nil
 }

@@ -24,14 +24,16 @@ type Options struct {
 	Leases    Leases
 	Archive   Archive
 	Resources Resources
-	Cache     Cache // nil = nothing is kept
+	Cache     Cache    // nil = nothing is kept
+	Recorder  Recorder // nil = relays leave no audit rows
+	Observer  Observer // nil = nobody watches
 
 	// Owner names this process, anew at every start; empty = a name is made.
 	Owner string
 
 	Log    *slog.Logger                            // nil = discard
 	Now    func() time.Time                        // nil = time.Now
-	NewID  func(prefix string) string              // nil = id.New
+	NewID  func(prefix string) string              // nil = id.NewOrdered
 	Jitter func(limit time.Duration) time.Duration // nil = evenly spread over 0..limit
 }
 
@@ -66,7 +68,7 @@ func New(o Options) *Runner {
 		o.Now = time.Now
 	}
 	if o.NewID == nil {
-		o.NewID = id.New
+		o.NewID = id.NewOrdered
 	}
 	if o.Jitter == nil {
 		o.Jitter = func(limit time.Duration) time.Duration { return rand.N(limit + 1) }
@@ -103,7 +105,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 	d := r.newDrive(ctx, req, sink)
 	defer d.cancel(errDiscarded)
 	if req.Grade == loop.Relay {
-		return d.perform()
+		return d.relayed()
 	}
 	if err := r.adopt(d, false); err != nil {
 		return err

@@ -17,7 +17,7 @@ const attachRetry = time.Second
 // submit starts a durable run and follows it; where the request's key stands
 // for a run already, it follows or repeats that one. // P24
 func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
-	d := r.newDrive(r.base, req, nil)
+	d := r.newDrive(r.carried(ctx), req, nil)
 	d.feed = newFeed()
 	d.sink = d.feed
 	if err := r.adopt(d, false); err != nil {

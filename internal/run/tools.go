@@ -77,7 +77,9 @@ func (d *drive) answer(a loop.AnswerCalls) error {
 	}
 	for _, key := range a.Calls {
 		c, _ := d.state.Call(key)
-		d.emit(d.toolDone(c, a.Outcome, d.items[c.ResultRef][0].Text(), 0))
+		text := d.items[c.ResultRef][0].Text()
+		d.toolAnswered(c, a.Outcome, text)
+		d.emit(d.toolDone(c, a.Outcome, text, 0))
 	}
 	return nil
 }
@@ -123,12 +125,13 @@ func (d *drive) execute(a loop.ExecuteTools) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(d.ctx)
+	round := d.state.Turn.Round
+	ctx, cancel := context.WithCancel(d.inRound(round))
 	defer cancel()
 	results := make(chan outcome)
 	for i, c := range calls {
 		d.emit(d.toolStarted(c))
-		go func() { results <- d.executeOne(ctx, i, c) }()
+		go func() { results <- d.executeOne(ctx, round, i, c) }()
 	}
 	var failed error
 	for range calls {
@@ -161,14 +164,17 @@ func (d *drive) intend(keys []loop.CallKey) ([]loop.Call, error) {
 	return calls, nil
 }
 
-func (d *drive) executeOne(ctx context.Context, index int, c loop.Call) outcome {
+func (d *drive) executeOne(ctx context.Context, round, index int, c loop.Call) outcome {
 	p := d.args[c.Key]
+	ctx, called := d.toolCalled(ctx, round, c, c.Attempt)
 	begin := time.Now()
 	done, err := toolexec.Execute(crash.OnSent(ctx, "C10"), p.entry, tool.Call{
 		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c),
 	}, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(c.Key)})
-	return outcome{index, done, err, time.Since(begin)}
+	took := time.Since(begin)
+	called(toolEnd(done, err))
+	return outcome{index, done, err, took}
 }
 
 // settle records how a call ended. One that was cut off by the end of the run
@@ -190,6 +196,9 @@ func (d *drive) settle(c loop.Call, r outcome) error {
 	}
 	crash.At("C12")
 	d.remember(c, r.done)
+	if r.done.Hidden > 0 {
+		d.log.Warn("tool_result_hidden_text", "call", c.Key, "tool", c.Name, "server", c.Prepared.Server, "characters", r.done.Hidden)
+	}
 	d.log.Debug("tool call", "call", c.Key, "tool", c.Name, "outcome", r.done.Outcome, "ms", r.took.Milliseconds())
 	d.emit(d.toolDone(c, r.done.Outcome, r.done.Text, r.took))
 	if fatal != nil {

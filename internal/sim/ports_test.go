@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -87,10 +88,10 @@ func (p *process) Runs(ctx context.Context, org, before string, limit int) ([]ru
 	})
 }
 
-// Audited implements run.Archive.
-func (p *process) Audited(ctx context.Context, org, runID string) ([]run.AuditRow, error) {
-	return ask(ctx, p, "reads the audit of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) ([]run.AuditRow, error) {
-		return p.w.store.journal.Audited(ctx, org, runID)
+// AuditRows implements run.Archive.
+func (p *process) AuditRows(ctx context.Context, org string, q audit.Query) ([]audit.Row, error) {
+	return ask(ctx, p, "reads the audit of", org+"/"+q.RunID, p.w.swarm.store, func(*rand.Rand) ([]audit.Row, error) {
+		return p.w.store.journal.AuditRows(ctx, org, q)
 	})
 }
 

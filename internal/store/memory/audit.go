@@ -2,45 +2,140 @@ package memory
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-// auditLog holds the rows for auditors. The zero value is empty.
+// auditLog holds the chains of all orgs. The zero value is empty.
 type auditLog struct {
-	last map[string]int64 // number by org
-	rows []auditRow       // oldest first
+	last        map[string]audit.Row // by org
+	rows        []audit.Row          // of all orgs, oldest first
+	checkpoints []audit.Checkpoint   // by number, cuts last
 }
 
-type auditRow struct {
-	org string
-	run.AuditRow
+// follow returns the rows that the entries make at the end of the org's chain.
+func (l *auditLog) follow(org string, entries []audit.Entry) ([]audit.Row, error) {
+	rows := make([]audit.Row, len(entries))
+	last := l.last[org]
+	for i, e := range entries {
+		row, err := audit.Follow(org, last.Number, last.Hash, e)
+		if err != nil {
+			return nil, err
+		}
+		rows[i], last = row, row
+	}
+	return rows, nil
 }
 
-func (l *auditLog) add(key runKey, a run.Audit, body json.RawMessage) {
+func (l *auditLog) add(rows []audit.Row) {
 	if l.last == nil {
-		l.last = map[string]int64{}
+		l.last = map[string]audit.Row{}
 	}
-	if len(l.rows) >= MaxAuditRows {
-		l.rows[0] = auditRow{}
-		l.rows = l.rows[1:]
+	for _, row := range rows {
+		if len(l.rows) >= MaxAuditRows {
+			l.rows[0] = audit.Row{}
+			l.rows = l.rows[1:]
+		}
+		l.rows = append(l.rows, row)
+		l.last[row.Org] = row
 	}
-	l.last[key.org]++
-	l.rows = append(l.rows, auditRow{key.org, run.AuditRow{Number: l.last[key.org], RunID: key.run, At: a.At, Kind: a.Kind, Body: body}})
 }
 
-// Audited implements run.Archive.
-func (j *Journal) Audited(_ context.Context, orgID, runID string) ([]run.AuditRow, error) {
+// Record implements run.Recorder.
+func (j *Journal) Record(_ context.Context, org string, e audit.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var out []run.AuditRow
+	rows, err := j.audit.follow(org, []audit.Entry{e})
+	j.audit.add(rows)
+	return err
+}
+
+// AuditRows implements run.Archive.
+func (j *Journal) AuditRows(_ context.Context, org string, q audit.Query) ([]audit.Row, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	q = q.AtMost()
+	var out []audit.Row
 	for _, row := range j.audit.rows {
-		if row.org == orgID && row.RunID == runID {
+		if row.Org == org && q.Matches(row) && len(out) < q.Limit {
 			row.Body = slices.Clone(row.Body)
-			out = append(out, row.AuditRow)
+			out = append(out, row)
 		}
 	}
 	return out, nil
+}
+
+// AuditHeads implements audit.Log.
+func (j *Journal) AuditHeads(context.Context) ([]audit.Head, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []audit.Head
+	for org, last := range j.audit.last {
+		if !slices.ContainsFunc(j.audit.rows, func(r audit.Row) bool { return r.Org == org }) {
+			continue
+		}
+		h := audit.Head{Org: org, Number: last.Number, At: last.At, Hash: last.Hash}
+		for _, c := range j.audit.checkpoints {
+			if c.Org == org && !c.Cut {
+				h.Checked, h.CheckedAt = c.Number, c.At
+			}
+		}
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b audit.Head) int { return strings.Compare(a.Org, b.Org) })
+	return out, nil
+}
+
+// AddCheckpoint implements audit.Log.
+func (j *Journal) AddCheckpoint(_ context.Context, c audit.Checkpoint) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.audit.mark(c)
+	return nil
+}
+
+func (l *auditLog) mark(c audit.Checkpoint) {
+	same := func(o audit.Checkpoint) bool { return o.Org == c.Org && o.Number == c.Number && o.Cut == c.Cut }
+	if slices.ContainsFunc(l.checkpoints, same) {
+		return
+	}
+	at := slices.IndexFunc(l.checkpoints, func(o audit.Checkpoint) bool {
+		return o.Number > c.Number || o.Number == c.Number && o.Cut && !c.Cut
+	})
+	if at < 0 {
+		at = len(l.checkpoints)
+	}
+	l.checkpoints = slices.Insert(l.checkpoints, at, c)
+}
+
+// Checkpoints implements audit.Log.
+func (j *Journal) Checkpoints(_ context.Context, org string, after int64, limit int) ([]audit.Checkpoint, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []audit.Checkpoint
+	for _, c := range j.audit.checkpoints {
+		if c.Org == org && c.Number > after && len(out) < limit {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+var errNoCut = errors.New("a checkpoint that cuts nothing")
+
+// PruneAudit implements audit.Log.
+func (j *Journal) PruneAudit(_ context.Context, c audit.Checkpoint) (removed int64, err error) {
+	if !c.Cut {
+		return 0, errNoCut
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.audit.mark(c)
+	had := len(j.audit.rows)
+	j.audit.rows = slices.DeleteFunc(j.audit.rows, func(r audit.Row) bool { return r.Org == c.Org && r.Number <= c.Number })
+	j.audit.checkpoints = slices.DeleteFunc(j.audit.checkpoints, func(o audit.Checkpoint) bool { return o.Org == c.Org && o.Number < c.Number })
+	return int64(had - len(j.audit.rows)), nil
 }

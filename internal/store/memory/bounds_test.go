@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -87,7 +88,7 @@ func TestAJournalForgetsTheOldestKeysAndAuditRows(t *testing.T) {
 		return j.Append(t.Context(), run.Lease{Org: "a", RunID: runID}, 0, run.Batch{
 			Facts:   []loop.Fact{{Seq: 1, Body: loop.Accepted{Org: "a", RunID: runID}}, {Seq: 2, Body: loop.Finished{}}},
 			Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: fmt.Sprint(n % (memory.MaxSubmitKeys + 1))}},
-			Audit:   []run.Audit{{Kind: "k"}},
+			Audit:   []audit.Entry{{Kind: "k"}},
 		})
 	}
 	for n := range memory.MaxSubmitKeys + 1 {
@@ -103,7 +104,7 @@ func TestAJournalForgetsTheOldestKeysAndAuditRows(t *testing.T) {
 	}
 	last := memory.MaxSubmitKeys + 2
 	for n, want := range map[int]int{last - memory.MaxAuditRows - 1: 0, last - memory.MaxAuditRows: 1, last - 1: 1} {
-		rows, err := j.Audited(t.Context(), "a", fmt.Sprint("run ", n))
+		rows, err := j.AuditRows(t.Context(), "a", audit.Query{RunID: fmt.Sprint("run ", n)})
 		if err != nil || len(rows) != want || want > 0 && rows[0].Number != int64(n+1) {
 			t.Errorf("run %d has the rows %+v, %v; want %d", n, rows, err, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -83,7 +84,7 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	case last < after:
 		return fmt.Errorf("run %s: the journal ends at %d, not at %d", lease.RunID, last, after)
 	}
-	if err := j.judge(key, r, b, &add); err != nil {
+	if err := j.judge(key, r, lease, b, &add); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
 	if !known {
@@ -96,14 +97,14 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 // addition is a batch in the words of a record.
 type addition struct {
 	rows   map[string]json.RawMessage
-	audit  []json.RawMessage // bodies
+	audit  []audit.Row
 	calls  map[callFact]bool
 	charge charge
 }
 
 // judge says why the batch cannot be stored; if it can, it completes the
 // addition. Nothing is changed yet.
-func (j *Journal) judge(key runKey, r *record, b run.Batch, add *addition) error {
+func (j *Journal) judge(key runKey, r *record, lease run.Lease, b run.Batch, add *addition) error {
 	if len(r.facts) == 0 && b.Opening != nil {
 		if err := j.mayOpen(key.org, *b.Opening); err != nil {
 			return err
@@ -113,7 +114,10 @@ func (j *Journal) judge(key runKey, r *record, b run.Batch, add *addition) error
 	if add.calls, err = r.news(b); err != nil {
 		return err
 	}
-	add.charge, err = j.plan(key, r, b)
+	if add.charge, err = j.plan(key, r, b); err != nil {
+		return err
+	}
+	add.audit, err = j.audit.follow(key.org, b.Audited(lease))
 	return err
 }
 
@@ -129,9 +133,7 @@ func (j *Journal) store(key runKey, r *record, lease run.Lease, b run.Batch, add
 	if r.summary.Status == run.Done {
 		j.settleAll(key.org, r)
 	}
-	for i, a := range b.Audit {
-		j.audit.add(key, a, add.audit[i])
-	}
+	j.audit.add(add.audit)
 	j.makeRoom(size(add.rows))
 }
 
@@ -212,13 +214,6 @@ func encode(b run.Batch) (addition, error) {
 			return out, err
 		}
 		out.rows[row.Ref] = data
-	}
-	for _, a := range b.Audit {
-		data, err := json.Marshal(a.Body)
-		if err != nil {
-			return out, fmt.Errorf("audit row %s: %w", a.Kind, err)
-		}
-		out.audit = append(out.audit, data)
 	}
 	return out, nil
 }

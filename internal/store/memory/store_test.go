@@ -12,6 +12,6 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Maker{Open: func(_ *testing.T, now func() time.Time) storetest.Store {
 		journal := &memory.Journal{Now: now}
 		orgs := &memory.Orgs{}
-		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Leases: journal, Handovers: &memory.Handovers{Now: now}, Results: orgs}
+		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Leases: journal, Handovers: &memory.Handovers{Now: now}, Results: orgs, Audit: journal}
 	}})
 }

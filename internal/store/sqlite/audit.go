@@ -2,40 +2,241 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-// auditRow is a row of audit_log, before it has a number.
-type auditRow struct {
-	run.Audit
-	body string
+// Record implements run.Recorder.
+func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
+	e, err := e.Encoded()
+	if err != nil {
+		return err
+	}
+	return wrap("record", s.writer.submit(ctx, &write{entry: &e, org: orgID}))
 }
 
-// Audited implements run.Archive.
-func (r *Reader) Audited(ctx context.Context, orgID, runID string) ([]run.AuditRow, error) {
-	rows, err := list(ctx, r.db, scanAudit, `SELECT n, run_id, at, kind, body FROM audit_log
-		WHERE org = ? AND run_id = ? ORDER BY n`, orgID, runID)
-	return rows, wrap("list audit rows", err)
+// end is the last row of a chain.
+type end struct {
+	number int64
+	hash   audit.Hash
 }
 
-func scanAudit(row scanner) (run.AuditRow, error) {
-	var a run.AuditRow
-	var body []byte
-	err := row.Scan(&a.Number, &a.RunID, &a.At, &a.Kind, &body)
-	a.Body = body
-	return a, err
+// addAudit puts the entries at the end of the org's chain: there is one writer,
+// and what its savepoints take back is not in the chain either.
+func (t *tx) addAudit(orgID string, entries []audit.Entry) error {
+	rows, err := t.follow(nil, orgID, entries)
+	if err != nil {
+		return err
+	}
+	return t.insertAudit(rows)
 }
 
-// writeAudit numbers the rows: one writer and its savepoints leave no gap.
-func (b batch) writeAudit(t *tx) error {
-	for _, a := range b.audit {
-		_, err := t.exec(`INSERT INTO audit_log (org, n, at, kind, run_id, body)
-			SELECT ?1, coalesce(max(n), 0) + 1, ?2, ?3, ?4, ?5 FROM audit_log WHERE org = ?1`,
-			b.key.org, a.At, a.Kind, b.key.run, a.body)
+// follow appends the rows that the entries make at the end of the org's chain.
+func (t *tx) follow(rows []audit.Row, orgID string, entries []audit.Entry) ([]audit.Row, error) {
+	for _, e := range entries {
+		last, err := t.endOf(orgID)
 		if err != nil {
+			return rows, err
+		}
+		row, err := audit.Follow(orgID, last.number, last.hash, e)
+		if err != nil {
+			return rows, err
+		}
+		t.ends[orgID] = end{row.Number, row.Hash}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// insertAtOnce is how many rows go into one statement.
+const insertAtOnce = 16
+
+const (
+	insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id, request_id, body, hash) VALUES `
+	auditValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+// insertAudit stores the rows, many with one statement as far as they go.
+func (t *tx) insertAudit(rows []audit.Row) error {
+	many := insertAudit + strings.Repeat(auditValues+", ", insertAtOnce-1) + auditValues
+	for len(rows) > 0 {
+		text, n := insertAudit+auditValues, 1
+		if len(rows) >= insertAtOnce {
+			text, n = many, insertAtOnce
+		}
+		args := make([]any, 0, n*9)
+		for i := range rows[:n] {
+			r := &rows[i]
+			args = append(args, r.Org, r.Number, r.At, string(r.Kind), r.Principal, r.RunID, r.RequestID, string(r.Body), r.Hash[:])
+		}
+		if _, err := t.exec(text, args...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// performEntries performs those writes of a group that are entries of relays. What
+// fails them is the disk, which fails the group.
+func (t *tx) performEntries(group []*write) error {
+	var rows []audit.Row
+	for _, one := range group {
+		if one.entry == nil {
+			continue
+		}
+		var err error
+		if rows, err = t.follow(rows, one.org, []audit.Entry{*one.entry}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.insertAudit(rows)
+}
+
+// endOf returns the end of an org's chain: its last row, or where retention has
+// cut the last one off.
+func (t *tx) endOf(orgID string) (end, error) {
+	if last, ok := t.ends[orgID]; ok {
+		return last, nil
+	}
+	var last end
+	var hash []byte
+	err := t.get(`SELECT n, hash FROM (
+			SELECT n, hash FROM (SELECT n, hash FROM audit_log WHERE org = ?1 ORDER BY n DESC LIMIT 1)
+			UNION ALL
+			SELECT n, hash FROM (SELECT n, hash FROM audit_checkpoints WHERE org = ?1 AND cut = 1 ORDER BY n DESC LIMIT 1)
+		) ORDER BY n DESC LIMIT 1`, []any{orgID}, &last.number, &hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		return end{}, nil
+	}
+	copy(last.hash[:], hash)
+	return last, err
+}
+
+// AuditRows implements run.Archive.
+func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]audit.Row, error) {
+	q = q.AtMost()
+	where, args := []string{"org = ?", "n > ?"}, []any{orgID, q.After}
+	for _, c := range []struct{ column, value string }{
+		{"run_id", q.RunID}, {"request_id", q.RequestID}, {"principal", q.Principal}, {"kind", string(q.Kind)},
+	} {
+		if c.value != "" {
+			where, args = append(where, c.column+" = ?"), append(args, c.value)
+		}
+	}
+	if q.RunID != "" { // its requests' ids are the run's, or begin with it and a dot
+		where, args = append(where, "(request_id = ? OR request_id > ? AND request_id < ?)"), append(args, q.RunID, q.RunID+".", q.RunID+"/")
+	}
+	if q.From > 0 {
+		where, args = append(where, "at >= ?"), append(args, q.From)
+	}
+	if q.To > 0 {
+		where, args = append(where, "at < ?"), append(args, q.To)
+	}
+	text := `SELECT org, n, at, kind, principal, run_id, request_id, body, hash FROM audit_log WHERE ` +
+		strings.Join(where, " AND ") + ` ORDER BY n LIMIT ?`
+	rows, err := list(ctx, r.db, scanAudit, text, append(args, q.Limit)...)
+	return rows, wrap("list audit rows", err)
+}
+
+func scanAudit(row scanner) (audit.Row, error) {
+	var a audit.Row
+	var body, hash []byte
+	err := row.Scan(&a.Org, &a.Number, &a.At, &a.Kind, &a.Principal, &a.RunID, &a.RequestID, &body, &hash)
+	a.Body = body
+	copy(a.Hash[:], hash)
+	return a, err
+}
+
+// AuditHeads implements audit.Log.
+func (r *Reader) AuditHeads(ctx context.Context) ([]audit.Head, error) {
+	heads, err := list(ctx, r.db, scanHead, `
+		WITH RECURSIVE known (org) AS (
+			SELECT min(org) FROM audit_log
+			UNION ALL
+			SELECT (SELECT min(org) FROM audit_log WHERE org > known.org) FROM known WHERE known.org IS NOT NULL
+		)
+		SELECT a.org, a.n, a.at, a.hash, coalesce(c.n, 0), coalesce(c.at, 0)
+		FROM known
+		JOIN audit_log a ON a.org = known.org AND a.n = (SELECT max(n) FROM audit_log WHERE org = known.org)
+		LEFT JOIN audit_checkpoints c ON c.org = known.org AND c.cut = 0
+			AND c.n = (SELECT max(n) FROM audit_checkpoints WHERE org = known.org AND cut = 0)`)
+	return heads, wrap("read the ends of the audit chains", err)
+}
+
+func scanHead(row scanner) (audit.Head, error) {
+	var h audit.Head
+	var hash []byte
+	err := row.Scan(&h.Org, &h.Number, &h.At, &hash, &h.Checked, &h.CheckedAt)
+	copy(h.Hash[:], hash)
+	return h, err
+}
+
+// AuditOrgs implements audit.Log.
+func (r *Reader) AuditOrgs(ctx context.Context) ([]string, error) {
+	orgs, err := list(ctx, r.db, func(row scanner) (string, error) {
+		var id string
+		err := row.Scan(&id)
+		return id, err
+	}, `SELECT org FROM audit_log GROUP BY org UNION SELECT org FROM audit_checkpoints GROUP BY org ORDER BY 1`)
+	return orgs, wrap("list the orgs of the audit", err)
+}
+
+// Checkpoints implements audit.Log.
+func (r *Reader) Checkpoints(ctx context.Context, orgID string, after int64, limit int) ([]audit.Checkpoint, error) {
+	out, err := list(ctx, r.db, scanCheckpoint, `SELECT org, n, cut, at, hash, signature FROM audit_checkpoints
+		WHERE org = ? AND n > ? ORDER BY n, cut LIMIT ?`, orgID, after, limit)
+	return out, wrap("list checkpoints", err)
+}
+
+func scanCheckpoint(row scanner) (audit.Checkpoint, error) {
+	var c audit.Checkpoint
+	var hash []byte
+	err := row.Scan(&c.Org, &c.Number, &c.Cut, &c.At, &hash, &c.Signature)
+	copy(c.Hash[:], hash)
+	return c, err
+}
+
+// AddCheckpoint implements audit.Log.
+func (s *Store) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
+	return wrap("store a checkpoint", s.writer.perform(ctx, func(t *tx) error { return t.addCheckpoint(c) }))
+}
+
+func (t *tx) addCheckpoint(c audit.Checkpoint) error {
+	_, err := t.exec(`INSERT INTO audit_checkpoints (org, n, cut, at, hash, signature) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (org, n, cut) DO NOTHING`, c.Org, c.Number, c.Cut, c.At, c.Hash[:], c.Signature)
+	return err
+}
+
+// pruneAtOnce is how many rows one transaction removes: others wait for it.
+const pruneAtOnce = 500
+
+// PruneAudit implements audit.Log.
+func (s *Store) PruneAudit(ctx context.Context, c audit.Checkpoint) (removed int64, err error) {
+	if !c.Cut {
+		return 0, fmt.Errorf("checkpoint at row %d of org %s cuts nothing", c.Number, c.Org)
+	}
+	if err := s.AddCheckpoint(ctx, c); err != nil {
+		return 0, err
+	}
+	for {
+		var n int64
+		err := s.writer.perform(ctx, func(t *tx) (err error) {
+			n, err = t.exec(`DELETE FROM audit_log WHERE org = ?1 AND n IN (SELECT n FROM audit_log WHERE org = ?1 AND n <= ?2 ORDER BY n LIMIT ?3)`,
+				c.Org, c.Number, pruneAtOnce)
+			if err != nil || n > 0 {
+				return err
+			}
+			_, err = t.exec(`DELETE FROM audit_checkpoints WHERE org = ? AND n < ?`, c.Org, c.Number)
+			return err
+		})
+		removed += n
+		if err != nil || n == 0 {
+			return removed, wrap("remove audit rows", err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -16,7 +17,7 @@ type batch struct {
 	opening *run.Opening
 	holds   []run.Hold
 	settled []run.Settled
-	audit   []auditRow
+	audit   []audit.Entry
 }
 
 // fact is a row of run_facts.
@@ -36,8 +37,8 @@ type row struct {
 func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 	out := batch{
 		key:   runKey{lease.Org, lease.RunID},
-		facts: make([]fact, len(b.Facts)), rows: make([]row, len(b.Rows)), audit: make([]auditRow, len(b.Audit)),
-		opening: b.Opening, holds: b.Holds, settled: b.Settled,
+		facts: make([]fact, len(b.Facts)), rows: make([]row, len(b.Rows)),
+		opening: b.Opening, holds: b.Holds, settled: b.Settled, audit: b.Audited(lease),
 	}
 	for i, f := range b.Facts {
 		body, err := loop.Encode(f.Body)
@@ -53,13 +54,6 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 			return out, err
 		}
 		out.rows[i] = row{r.Ref, body}
-	}
-	for i, a := range b.Audit {
-		body, err := encode(a.Body)
-		if err != nil {
-			return out, fmt.Errorf("audit row %s: %w", a.Kind, err)
-		}
-		out.audit[i] = auditRow{a, body}
 	}
 	return out, nil
 }
@@ -88,7 +82,7 @@ func (b batch) write(t *tx, c change) error {
 	if err := b.charge(t, c); err != nil {
 		return err
 	}
-	return b.writeAudit(t)
+	return t.addAudit(b.key.org, b.audit)
 }
 
 func (b batch) writeFact(t *tx, f fact) error {

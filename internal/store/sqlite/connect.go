@@ -24,6 +24,7 @@ func writing() url.Values {
 		"_foreign_keys": {"on"},
 		"_busy_timeout": {busyTimeout},
 		"_defensive":    {"1"},
+		"_pragma":       {"temp_store(MEMORY)"}, // savepoints keep what they may take back in memory
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Keys implements org.Store.
 func (r *Reader) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
-	keys, err := list(ctx, r.db, scanKey, `SELECT org, id, name, role, hash, hint, created_at, revoked_at FROM api_keys
+	keys, err := list(ctx, r.db, scanKey, `SELECT org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at FROM api_keys
 		WHERE org = ? ORDER BY created_at, id`, orgID)
 	return keys, wrap("list keys", err)
 }
@@ -20,8 +20,9 @@ func (s *Store) CreateKey(ctx context.Context, k org.Key) error {
 		if err := t.mustExist(k.Org); err != nil {
 			return err
 		}
-		_, err := t.exec(`INSERT INTO api_keys (org, id, name, role, hash, hint, created_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			k.Org, k.ID, k.Name, string(k.Role), k.Hash[:], k.Hint, millis(k.CreatedAt), millis(k.RevokedAt))
+		_, err := t.exec(`INSERT INTO api_keys (org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			k.Org, k.ID, k.Name, string(k.Role), k.Hash[:], k.Hint, k.Rate.PerMinute, k.Rate.Burst, millis(k.CreatedAt), millis(k.RevokedAt))
 		return err
 	})
 }
@@ -36,7 +37,7 @@ func (s *Store) RevokeKey(ctx context.Context, orgID, id string, at int64) error
 func scanKey(row scanner) (org.Key, error) {
 	var k org.Key
 	var hash []byte
-	err := row.Scan(&k.Org, &k.ID, &k.Name, &k.Role, &hash, &k.Hint, asTime{&k.CreatedAt}, asTime{&k.RevokedAt})
+	err := row.Scan(&k.Org, &k.ID, &k.Name, &k.Role, &hash, &k.Hint, &k.Rate.PerMinute, &k.Rate.Burst, asTime{&k.CreatedAt}, asTime{&k.RevokedAt})
 	if err == nil && copy(k.Hash[:], hash) != len(k.Hash) {
 		return k, fmt.Errorf("key %s: its hash has %d bytes", k.ID, len(hash))
 	}

@@ -98,6 +98,10 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	return nil
 }
 
+// Waiting returns how many writes wait, with those of the group that is being
+// written.
+func (s *Store) Waiting() int { return len(s.writer.room) }
+
 // Close writes what was appended and closes the file. Writes that come later
 // are refused with an error that wraps [ErrClosed]. Close may be called once.
 func (s *Store) Close() error {

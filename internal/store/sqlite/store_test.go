@@ -32,7 +32,7 @@ func (k kit) openAt(t *testing.T, path string, now func() time.Time) storetest.S
 	t.Helper()
 	s := openStore(t, Options{Path: path, Now: now})
 	k.paths[s], k.clocks[s] = path, now
-	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s}
+	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s, Audit: s}
 }
 
 func (k kit) reopen(t *testing.T, old storetest.Store) storetest.Store {

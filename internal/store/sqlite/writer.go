@@ -8,13 +8,16 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
 // The bounds of a group and of what waits for one.
 const (
 	maxGroup = 100                   // writes
-	linger   = 20 * time.Millisecond // how long a group that nobody waits for is open for more
+	linger   = 10 * time.Millisecond // how long a group that nobody waits for is open for more
 	maxQueue = 1024                  // writes; whoever comes later waits for room
 )
 
@@ -28,6 +31,8 @@ type writer struct {
 	fatal func(error) // may be nil
 	ended chan struct{}
 
+	front atomic.Pointer[write] // the oldest of the group under way; nil = there is none
+
 	mu       sync.RWMutex
 	closed   bool
 	poisoned error // every write is refused with it; nil = none is
@@ -39,10 +44,13 @@ var errBusy = errors.New("too many writes are waiting")
 // write is one change, stored as a whole or not at all.
 type write struct {
 	do    func(*tx) error
-	waits bool        // somebody waits for done
-	after *write      // fails with this one; nil = stands alone
-	epoch int64       // of an append
-	told  func(error) // called once with err, and must not block; nil = nobody is
+	entry *audit.Entry // of a relay, instead of do: all of a group are stored together
+	org   string       // of entry
+	waits bool         // somebody waits for done
+	after *write       // fails with this one; nil = stands alone
+	epoch int64        // of an append
+	since time.Time    // when it was submitted
+	told  func(error)  // called once with err, and must not block; nil = nobody is
 
 	done chan struct{} // closed when err is set
 	err  error
@@ -51,7 +59,7 @@ type write struct {
 func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	w := &writer{
 		db: db, log: o.Log, fatal: o.Fatal,
-		tx:    tx{conn: conn, statements: map[string]*sql.Stmt{}},
+		tx:    tx{conn: conn, statements: map[string]*sql.Stmt{}, ends: map[string]end{}},
 		queue: make(chan *write, maxQueue),
 		room:  make(chan struct{}, maxQueue),
 		ended: make(chan struct{}),
@@ -64,6 +72,7 @@ func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 // submit puts the write into the queue. Writes are performed in the order of
 // their submission.
 func (w *writer) submit(ctx context.Context, one *write) error {
+	one.since = time.Now()
 	select {
 	case w.room <- struct{}{}:
 	case <-ctx.Done():
@@ -75,6 +84,7 @@ func (w *writer) submit(ctx context.Context, one *write) error {
 // offer is submit for a write that can be done without: it does not wait for
 // room.
 func (w *writer) offer(one *write) error {
+	one.since = time.Now()
 	select {
 	case w.room <- struct{}{}:
 	default:
@@ -131,8 +141,10 @@ func (w *writer) close() error {
 func (w *writer) run() {
 	defer close(w.ended)
 	for first := range w.queue {
+		w.front.Store(first)
 		runtime.Gosched() // whom the last commit has answered comes back with more
 		w.commit(w.collect(first))
+		w.front.Store(nil)
 	}
 }
 
@@ -192,7 +204,7 @@ func (w *writer) commit(group []*write) {
 		if one.err == nil || w.poisoned != nil {
 			one.err = err
 		}
-		one.do, one.after = nil, nil
+		one.do, one.after, one.entry = nil, nil, nil
 		close(one.done)
 		<-w.room
 		if one.told != nil {
@@ -227,6 +239,7 @@ type tx struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt // by text, of which there are a few
 	commit     func() error         // commitNow, or a test's failure
+	ends       map[string]end       // of the audit chains that were written to, by org
 }
 
 // perform commits those of the writes that succeed. Its error is that of all.
@@ -234,7 +247,16 @@ func (t *tx) perform(group []*write) error {
 	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
+	if len(group) == 1 && group[0].entry == nil {
+		return t.performAlone(group[0])
+	}
+	if err := t.performEntries(group); err != nil {
+		return t.abandon(err)
+	}
 	for _, one := range group {
+		if one.entry != nil {
+			continue
+		}
 		if err := t.performOne(one); err != nil {
 			return t.abandon(err)
 		}
@@ -250,11 +272,37 @@ func (t *tx) commitNow() error {
 	return err
 }
 
+// performAlone performs and commits the only write of a group, which is the whole
+// transaction and needs no savepoint.
+func (t *tx) performAlone(one *write) error {
+	if one.fails() {
+		return t.abandon(nil)
+	}
+	if one.err = one.do(t); one.err != nil {
+		if err := t.abandon(one.err); lost(err) {
+			return err
+		}
+		return nil
+	}
+	if err := t.commit(); err != nil {
+		return t.abandon(err)
+	}
+	return nil
+}
+
+// fails reports whether the write fails with the one that it follows.
+func (one *write) fails() bool {
+	if one.after == nil || one.after.err == nil {
+		return false
+	}
+	one.err = fmt.Errorf("an earlier append: %w", one.after.err)
+	return true
+}
+
 // performOne performs one write within a savepoint. Its error concerns the
 // whole transaction; that of the write stays with it.
 func (t *tx) performOne(one *write) error {
-	if one.after != nil && one.after.err != nil {
-		one.err = fmt.Errorf("an earlier append: %w", one.after.err)
+	if one.fails() {
 		return nil
 	}
 	if _, err := t.exec(`SAVEPOINT one`); err != nil {
@@ -264,6 +312,7 @@ func (t *tx) performOne(one *write) error {
 		if lost(one.err) {
 			return one.err
 		}
+		clear(t.ends)
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // a full or failing disk has ended the transaction
 		}
@@ -274,6 +323,7 @@ func (t *tx) performOne(one *write) error {
 
 // abandon ends the transaction, unless err has.
 func (t *tx) abandon(err error) error {
+	clear(t.ends)
 	_, _ = t.exec(`ROLLBACK`)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -186,7 +187,7 @@ func TestAFullDiskRefusesEveryWriterAndNobodyFails(t *testing.T) {
 		Sync: true, Opening: &run.Opening{Slots: 2, Key: &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}},
 		Facts: []loop.Fact{{Seq: 1, At: 1, Body: loop.Accepted{Org: "a", RunID: "next"}}},
 		Rows:  []run.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
-		Audit: []run.Audit{{Kind: "k", Body: "x"}},
+		Audit: []audit.Entry{{Kind: "k", Body: "x"}},
 	}
 	lease := run.Lease{Org: "a", RunID: "next", Epoch: 1, Owner: "o"}
 	for range 3 {
@@ -201,7 +202,7 @@ func TestAFullDiskRefusesEveryWriterAndNobodyFails(t *testing.T) {
 	if err := s.Append(t.Context(), lease, 0, batch); err != nil {
 		t.Errorf("neither the slot nor the key is taken, and yet: %v", err)
 	}
-	rows, err := s.Audited(t.Context(), "a", "next")
+	rows, err := s.AuditRows(t.Context(), "a", audit.Query{RunID: "next"})
 	if err != nil || len(rows) != 1 || rows[0].Number != 1 {
 		t.Errorf("got the audit rows %+v, %v: want the first", rows, err)
 	}
@@ -260,7 +261,7 @@ func TestTheNamesOfStoredSettingsStay(t *testing.T) {
 	text, _ := encode(org.Runtime{})
 	want := []string{
 		"max_rounds", "max_calls", "deadline_ns", "concurrency", "stream_mode", "tool_parallelism", "catalog_ttl_ns",
-		"tool_result_max_bytes", "tool_arg_validation", "tool_error_mode", "on_limit", "doom_loop", "dropped_params",
+		"tool_result_max_bytes", "tool_arg_validation", "tool_error_mode", "on_limit", "doom_loop", "dropped_params", "rate",
 	}
 	var got map[string]any
 	if err := (asJSON{&got}).Scan(text); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
@@ -79,7 +80,7 @@ func (p *player) terms(b *run.Batch, opens bool) (risky bool) {
 		})
 	}
 	for p.rand.IntN(4) == 0 {
-		b.Audit = append(b.Audit, run.Audit{Kind: p.name(), At: p.now.UnixMilli(), Body: map[string]any{"n": p.fresh, "text": "<é>"}})
+		b.Audit = append(b.Audit, audit.Entry{Kind: audit.Kind(p.name()), At: p.now.UnixMilli(), Body: map[string]any{"n": p.fresh, "text": "<é>"}})
 	}
 	return risky
 }
@@ -91,7 +92,9 @@ func (p *player) account() (string, [2]answer) {
 	if p.coin() {
 		return "used", p.both(func(s storetest.Store) (any, error) { return s.Archive.Used(ctx, orgID, scope) })
 	}
-	return "audited", p.both(func(s storetest.Store) (any, error) { return s.Archive.Audited(ctx, orgID, runID) })
+	return "audited", p.both(func(s storetest.Store) (any, error) {
+		return s.Archive.AuditRows(ctx, orgID, audit.Query{RunID: runID})
+	})
 }
 
 // day lets the time pass that makes keys and handovers expire.

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
@@ -21,15 +22,15 @@ func auditCases() []rule { // B06
 	}
 }
 
-func audit(kind string, at int64, n int) run.Audit {
-	return run.Audit{Kind: kind, At: at, Body: map[string]any{"n": n, "text": "<é> & \"\""}}
+func remark(kind audit.Kind, at int64, n int) audit.Entry {
+	return audit.Entry{Kind: kind, At: at, Body: map[string]any{"n": n, "text": "<é> & \"\""}}
 }
 
 // audited fails the case unless the run has left rows with these numbers, and
 // returns them.
-func (b *bench) audited(orgID, runID string, want ...int64) []run.AuditRow {
+func (b *bench) audited(orgID, runID string, want ...int64) []audit.Row {
 	b.Helper()
-	rows, err := b.Archive.Audited(b.Context(), orgID, runID)
+	rows, err := b.Archive.AuditRows(b.Context(), orgID, audit.Query{RunID: runID})
 	b.ok(err)
 	var numbers []int64
 	for _, row := range rows {
@@ -44,9 +45,9 @@ func (b *bench) audited(orgID, runID string, want ...int64) []run.AuditRow {
 func auditRows(b *bench) {
 	a, other := b.begin("a", "r"), b.begin("a", "other")
 	b.audited("a", "r")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit("one", 5, 1), audit("two", 4, 2)}}, input("x")))
-	b.ok(other.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit("three", 6, 3)}}))
-	b.ok(a.append(b.Context(), run.Batch{Audit: []run.Audit{audit("four", 7, 4)}}))
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("one", 5, 1), remark("two", 4, 2)}}, input("x")))
+	b.ok(other.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("three", 6, 3)}}))
+	b.ok(a.append(b.Context(), run.Batch{Audit: []audit.Entry{remark("four", 7, 4)}}))
 	b.ok(a.append(b.Context(), run.Batch{Sync: true}))
 	rows := b.audited("a", "r", 1, 2, 4)
 	b.audited("a", "other", 3)
@@ -65,7 +66,7 @@ func auditRows(b *bench) {
 func auditOfRefused(b *bench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1))
-	rows := []run.Audit{audit("one", 1, 1)}
+	rows := []audit.Entry{remark("one", 1, 1)}
 	b.refused(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, started("0.0", 1)), org.ErrExists)
 	over := run.Batch{Sync: true, Audit: rows, Holds: []run.Hold{hold("0.1", "s", tokens(1), tokens(2))}}
 	b.over(a.append(b.Context(), over, input("x")), "s")
@@ -83,10 +84,10 @@ func auditOfRefused(b *bench) {
 func foreignAudit(b *bench) {
 	for _, orgID := range []string{"a", "b"} {
 		a := b.begin(orgID, "r")
-		b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit(orgID, 1, 1)}}))
+		b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark(audit.Kind(orgID), 1, 1)}}))
 	}
 	for _, orgID := range []string{"a", "b"} {
-		if rows := b.audited(orgID, "r", 1); rows[0].Kind != orgID {
+		if rows := b.audited(orgID, "r", 1); rows[0].Kind != audit.Kind(orgID) {
 			b.Errorf("org %s has the row %+v", orgID, rows[0])
 		}
 	}
@@ -101,7 +102,7 @@ func auditRace(b *bench) {
 		a := b.begin("a", fmt.Sprint("run ", i))
 		group.Go(func() error {
 			for n := range rounds {
-				batch := run.Batch{Sync: n%2 == 0, Audit: []run.Audit{audit("k", 1, n)}}
+				batch := run.Batch{Sync: n%2 == 0, Audit: []audit.Entry{remark("k", 1, n)}}
 				if err := a.append(b.Context(), batch, started("0.0", n+1)); err != nil {
 					return err
 				}
@@ -116,7 +117,7 @@ func auditRace(b *bench) {
 	b.ok(group.Wait())
 	var numbers []int64
 	for i := range runs {
-		rows, err := b.Archive.Audited(b.Context(), "a", fmt.Sprint("run ", i))
+		rows, err := b.Archive.AuditRows(b.Context(), "a", audit.Query{RunID: fmt.Sprint("run ", i)})
 		b.ok(err)
 		for _, row := range rows {
 			numbers = append(numbers, row.Number)
@@ -135,8 +136,8 @@ func auditRace(b *bench) {
 
 func auditNoJSON(b *bench) {
 	a := b.begin("a", "r")
-	bad := run.Audit{Kind: "k", Body: func() {}}
-	if a.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit("k", 1, 1), bad}}, input("x")) == nil {
+	bad := audit.Entry{Kind: "k", Body: func() {}}
+	if a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("k", 1, 1), bad}}, input("x")) == nil {
 		b.Error("the row was taken")
 	}
 	b.audited("a", "r")

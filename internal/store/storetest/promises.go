@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
@@ -24,7 +25,7 @@ func promiseCases() []rule { // P01
 			b.Store = b.maker.Reopen(b.T, b.Store)
 			b.indebted("a", "r")
 			a.bench = b
-			b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []run.Audit{audit("k", 1, 2)}}, loop.Finished{Reason: event.Complete}))
+			b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("k", 1, 2)}}, loop.Finished{Reason: event.Complete}))
 			b.used("a", "s", tokens(45), tokens(0)) // the hold of the process before
 			b.audited("a", "r", 1, 2)
 		}},
@@ -56,7 +57,7 @@ func (b *bench) inDebt(orgID, runID string) *author {
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(20))))
 	a.settle("0.1", tokens(5))
 	b.ok(a.append(b.Context(), run.Batch{
-		Sync: true, Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(40))}, Audit: []run.Audit{audit("k", 1, 1)},
+		Sync: true, Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(40))}, Audit: []audit.Entry{remark("k", 1, 1)},
 	}, input("x")))
 	return a
 }

@@ -30,6 +30,7 @@ type Store struct {
 	Leases    run.Leases
 	Handovers run.Handovers
 	Results   toolcache.Store
+	Audit     AuditLog
 }
 
 // Maker makes stores for the cases. Open is required.
@@ -51,7 +52,7 @@ type Maker struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), handoverCases(), isolationCases(),
-		slotCases(), submitCases(), leaseCases(), budgetCases(), auditCases(), resultCases(), resultBoundCases(),
+		slotCases(), submitCases(), leaseCases(), budgetCases(), auditCases(), auditLogCases(), resultCases(), resultBoundCases(),
 	) {
 		c.test(t, m)
 	}

@@ -43,17 +43,6 @@ CREATE TABLE holds (
   FOREIGN KEY (org, scope) REFERENCES budgets (org, scope)
 ) STRICT;
 
-CREATE TABLE audit_log (
-  org    TEXT    NOT NULL,
-  n      INTEGER NOT NULL, -- 1, 2, 3 … in the org
-  at     INTEGER NOT NULL,
-  kind   TEXT    NOT NULL,
-  run_id TEXT    NOT NULL,
-  body   TEXT    NOT NULL, -- JSON
-  PRIMARY KEY (org, n)
-) STRICT;
-CREATE INDEX audit_log_run ON audit_log (org, run_id, n);
-
 -- What is written to see whether there is room: one row, which nobody reads.
 CREATE TABLE probes (
   id   INTEGER NOT NULL PRIMARY KEY,
@@ -62,7 +51,6 @@ CREATE TABLE probes (
 
 -- +goose Down
 DROP TABLE probes;
-DROP TABLE audit_log;
 DROP TABLE holds;
 DROP TABLE budgets;
 DROP TABLE submit_keys;

@@ -1,0 +1,286 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+)
+
+// auditNow runs a command of "turnpike audit" on a data directory.
+func auditNow(t *testing.T, data string, args ...string) (status int, out string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	env := func(string) (string, bool) { return "", false }
+	status = Main(t.Context(), Process{Args: append(append([]string{"audit"}, args...), "--data", data), Env: env, Stdout: &stdout, Stderr: &stderr})
+	return status, stdout.String() + stderr.String()
+}
+
+// Three rounds with four calls, found again by request id.
+func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L13 C23
+	noLeaks(t)
+	data := t.TempDir()
+	tools := newMCP(t, map[string]handler{
+		"echo": func(_ context.Context, text string) (string, error) { return text, nil },
+		"fail": func(context.Context, string) (string, error) { return "", fmt.Errorf("not today") },
+	}, "echo")
+	up := newUpstream(t, script(
+		asks(call{"echo", `{"text":"a"}`}, call{"fail", `{}`}, call{"nothing", `{}`}),
+		asks(call{"echo", `{"text":"a"}`}),
+		says("done"),
+	))
+	s := site{upstream: up.URL, runtime: "tool_cache_ttl_seconds: 60", servers: []string{server("s", tools.URL)}}
+	g := mustRunIn(t, data, s.yaml(), environment())
+	a := g.post(question)
+	runID := a.header.Get("Turnpike-Run-Id")
+	d := manage(g)
+	page := d.do("GET", "/api/audit?run_id="+runID, "owner-key", "", 200)
+	var rounds, calls []map[string]any
+	for _, row := range page["data"].([]any) {
+		row := row.(map[string]any)
+		if row["agent_run_id"] != runID {
+			t.Errorf("a row of another run: %v", row)
+		}
+		body := row["body"].(map[string]any)
+		body["request_id"] = row["request_id"]
+		switch row["kind"] {
+		case "audit_log.request":
+			rounds = append(rounds, body)
+		case "audit_log.agent.tool_call":
+			calls = append(calls, body)
+		default:
+			t.Errorf("a row of the kind %v", row["kind"])
+		}
+	}
+	if len(rounds) != 3 || len(calls) != 4 {
+		t.Fatalf("%d rounds and %d calls are in the audit, want 3 and 4: %v", len(rounds), len(calls), page)
+	}
+	for i, r := range rounds {
+		id := runID
+		if i > 0 {
+			id = fmt.Sprintf("%s.%d", runID, i)
+		}
+		if r["surface"] != "agent" || r["via"] != "chat" || r["round_index"] != float64(i) || r["tool_call_index"] != nil || r["status"] != "ok" || r["request_id"] != id {
+			t.Errorf("round %d: %v", i, r)
+		}
+	}
+	want := []string{"0.0 echo s ok 1", "0.1 fail s error 1", "0.2 nothing  error 0", "1.0 echo s cached 0"}
+	got := map[string]bool{}
+	for _, c := range calls {
+		got[fmt.Sprintf("%v.%v %v %v %v %v", c["round_index"], c["tool_call_index"], c["tool"], c["server_id"], c["status"], c["attempts"])] = true
+	}
+	for _, w := range want {
+		if !got[w] {
+			t.Errorf("no row says %q: %v", w, got)
+		}
+	}
+	one := d.do("GET", "/api/audit?request_id="+runID+".1", "admin-key", "", 200)["data"].([]any)
+	if len(one) != 2 { // the round and its call
+		t.Errorf("the second round's request has %d rows, want 2", len(one))
+	}
+	if rows := d.do("GET", "/api/audit?key_id=nobody", "owner-key", "", 200)["data"].([]any); len(rows) > 0 {
+		t.Errorf("nobody's key has rows: %v", rows)
+	}
+	d.do("GET", "/api/audit?form=x", "owner-key", "", 400)
+	d.do("GET", "/api/audit?from=yesterday", "owner-key", "", 400)
+	d.do("GET", "/api/audit?limit=201", "owner-key", "", 400)
+	d.do("GET", "/api/audit", "member-key", "", 403)
+	first := d.do("GET", "/api/audit?limit=3", "owner-key", "", 200)
+	rest := d.do("GET", fmt.Sprintf("/api/audit?after=%v", first["next"]), "owner-key", "", 200)
+	if n := len(first["data"].([]any)) + len(rest["data"].([]any)); n != 7 || rest["next"] != nil {
+		t.Errorf("page by page there are %d rows, want 7", n)
+	}
+	status, out := auditNow(t, data, "list", "--org", "o", "--request", runID+".1")
+	if status != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(out, "cached") {
+		t.Errorf("audit list: %d\n%s", status, out)
+	}
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if status, out = auditNow(t, data, "verify"); status != 0 || !strings.Contains(out, "org o: 7 rows, rows 1 to 7, 1 checkpoint, signed up to row 7: ok") {
+		t.Errorf("audit verify: %d\n%s", status, out)
+	}
+}
+
+// What is passed on leaves one row, whatever became of it.
+func TestARelayLeavesOneRow(t *testing.T) { // L01 A03
+	noLeaks(t)
+	data := t.TempDir()
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if got.number > 0 {
+			http.Error(w, `{"error":{"message":"slow down"}}`, http.StatusTooManyRequests)
+			return
+		}
+		says("hello").write(w)
+	})
+	g := mustRunIn(t, data, site{upstream: up.URL}.yaml(), environment())
+	ids := []string{}
+	for range 2 {
+		ids = append(ids, g.post(question).header.Get("Turnpike-Request-Id"))
+	}
+	d := manage(g)
+	for i, want := range []string{"ok 200", "failed 429"} {
+		if !strings.HasPrefix(ids[i], "req_") {
+			t.Fatalf("the answer names no request: %q", ids)
+		}
+		var rows []any
+		for end := time.Now().Add(patience); len(rows) == 0 && time.Now().Before(end); { // it is written a little later
+			rows = d.do("GET", "/api/audit?request_id="+ids[i], "owner-key", "", 200)["data"].([]any)
+		}
+		row := rows[0].(map[string]any)
+		body := row["body"].(map[string]any)
+		if got := fmt.Sprint(body["status"], " ", body["http_status"]); got != want || body["surface"] != "relay" || row["agent_run_id"] != nil || body["bytes"].(float64) == 0 {
+			t.Errorf("relay %d: %v, want %s", i, row, want)
+		}
+	}
+}
+
+// L11
+func TestAnExportEndsWithItsChecksum(t *testing.T) {
+	noLeaks(t)
+	data := filledAudit(t, 2500)
+	status, out := auditNow(t, data, "export", "--org", "o")
+	lines := strings.SplitAfter(strings.TrimSuffix(out, "\n"), "\n")
+	last := lines[len(lines)-1]
+	var trailer audit.Trailer
+	if err := json.Unmarshal([]byte(last), &trailer); err != nil || status != 0 {
+		t.Fatalf("%d, %v: %s", status, err, last)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(lines[:len(lines)-1], "")))
+	if trailer.SHA256 != hex.EncodeToString(sum[:]) || trailer.Rows != 2500 || trailer.First != 1 || trailer.Last != 2500 || len(lines) != 2501 {
+		t.Errorf("%+v, %d lines", trailer, len(lines))
+	}
+	var row audit.Shown
+	if err := json.Unmarshal([]byte(lines[0]), &row); err != nil || row.Number != 1 || row.Kind != audit.KindToolCall || len(row.Hash) != 64 {
+		t.Errorf("%v, %s", err, lines[0])
+	}
+	g := mustRunIn(t, data, site{upstream: "http://127.0.0.1:9"}.yaml(), environment())
+	over := g.send("GET", "/api/audit/export?from="+url.QueryEscape("2020-01-01T00:00:00Z"), nil, "Authorization", "Bearer owner-key")
+	if over.status != 200 || over.header.Get("Content-Type") != "application/x-ndjson" || string(over.body) != out {
+		t.Errorf("over the API: %d, %d bytes, want %d", over.status, len(over.body), len(out))
+	}
+}
+
+// filledAudit makes a data directory whose org o has so many rows, with signed
+// checkpoints in both places.
+func filledAudit(t *testing.T, rows int) string {
+	t.Helper()
+	data := t.TempDir()
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, databaseFile), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	key, err := audit.FileKey(filepath.Join(data, auditKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper := audit.NewKeeper(audit.KeeperOptions{Log: store, Key: key, Witness: audit.Witness{Path: filepath.Join(data, checkpointsFile)}.Add})
+	for n := range rows {
+		e := audit.Entry{Kind: audit.KindToolCall, At: 1_700_000_000_000 + int64(n), Principal: "k", RequestID: fmt.Sprint("r", n), Body: audit.ToolCall{Tool: "t", Round: n}}
+		if err := store.Record(t.Context(), "o", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	barrier := audit.Checkpoint{Org: "none", Number: 0}.Sign(key)
+	if err := store.AddCheckpoint(t.Context(), barrier); err != nil { // everything before it is written
+		t.Fatal(err)
+	}
+	keeper.Start()
+	if err := keeper.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// P09: one row of 10,000 is altered, deleted, moved or cut off, and named.
+func TestWhoeverChangesARowIsFound(t *testing.T) {
+	noLeaks(t)
+	const rows = 10_000
+	whole := filledAudit(t, rows)
+	if status, out := auditNow(t, whole, "verify"); status != 0 || !strings.Contains(out, "org o: 10000 rows, rows 1 to 10000") || !strings.Contains(out, ": ok") {
+		t.Fatalf("before: %d\n%s", status, out)
+	}
+	for _, tt := range []struct {
+		name       string
+		statements []string
+		want       []string
+	}{
+		{"a body", []string{`UPDATE audit_log SET body = replace(body, 't', 'u') WHERE n = 4711`}, []string{"row 4711: changed"}},
+		{"a time", []string{`UPDATE audit_log SET at = at + 1 WHERE n = 1`}, []string{"row 1: changed"}},
+		{"a key", []string{`UPDATE audit_log SET principal = 'z' WHERE n = 9999`}, []string{"row 9999: changed"}},
+		{"a request", []string{`UPDATE audit_log SET request_id = 'z' WHERE n = 10000`}, []string{"row 10000: changed"}},
+		{"a kind", []string{`UPDATE audit_log SET kind = 'z' WHERE n = 17`}, []string{"row 17: changed"}},
+		{"a hash", []string{`UPDATE audit_log SET hash = zeroblob(32) WHERE n = 17`}, []string{"rows 17 to 18: changed"}},
+		{"a row is deleted", []string{`DELETE FROM audit_log WHERE n = 5000`}, []string{"row 5000: missing"}},
+		{"the first row is deleted", []string{`DELETE FROM audit_log WHERE n = 1`}, []string{"row 1: missing"}},
+		{"a stretch is deleted", []string{`DELETE FROM audit_log WHERE n BETWEEN 10 AND 20`}, []string{"rows 10 to 20: missing"}},
+		{"deleted, and the rest moved up", []string{
+			`DELETE FROM audit_log WHERE n = 5000`, `UPDATE audit_log SET n = -n WHERE n > 5000`, `UPDATE audit_log SET n = -n - 1 WHERE n < 0`},
+			[]string{"rows 5000 to 9999: changed", "row 10000: missing: the end was cut off"}},
+		{"two rows are swapped", []string{
+			`UPDATE audit_log SET n = 0 WHERE n = 30`, `UPDATE audit_log SET n = 30 WHERE n = 40`, `UPDATE audit_log SET n = 40 WHERE n = 0`},
+			[]string{"rows 30 to 31: changed", "rows 40 to 41: changed"}},
+		{"the end is cut off", []string{`DELETE FROM audit_log WHERE n = 10000`}, []string{"row 10000: missing: the end was cut off"}},
+		{"the end and its checkpoint", []string{`DELETE FROM audit_log WHERE n > 9000`, `DELETE FROM audit_checkpoints`}, []string{"rows 9001 to 10000: missing: the end was cut off"}},
+		{"everything", []string{`DELETE FROM audit_log`, `DELETE FROM audit_checkpoints`}, []string{"rows 1 to 10000: missing: the end was cut off"}},
+		{"a removal that nobody signed", []string{
+			`DELETE FROM audit_log WHERE n <= 100`, `INSERT INTO audit_checkpoints SELECT org, 100, 1, at, zeroblob(32), zeroblob(64) FROM audit_checkpoints WHERE org = 'o'`},
+			[]string{"row 100: the mark of a removal: its signature", "rows 1 to 100: missing"}},
+		{"a row is put in", []string{
+			`UPDATE audit_log SET n = -n WHERE n > 50`, `UPDATE audit_log SET n = -n + 1 WHERE n < 0`,
+			`INSERT INTO audit_log SELECT org, 51, at, kind, principal, run_id, 'more', body, hash FROM audit_log WHERE n = 50`},
+			[]string{"rows 51 to 10000: changed", "row 10000: not what was signed", "row 10001: changed"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			data := t.TempDir()
+			for _, name := range []string{databaseFile, auditKeyFile, checkpointsFile} {
+				text, err := os.ReadFile(filepath.Join(whole, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(data, name), text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			db, err := sql.Open("sqlite", filepath.Join(data, databaseFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range tt.statements {
+				if _, err := db.ExecContext(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			status, out := auditNow(t, data, "verify")
+			if status != 1 {
+				t.Errorf("the status is %d, want 1", status)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(out, "org o, "+want) {
+					t.Errorf("verify does not say %q:\n%s", want, out)
+				}
+			}
+			if strings.Count(out, "\n") > len(tt.want)+2 {
+				t.Errorf("verify says more than was done:\n%s", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package app
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// slowStore is how long what is to be stored may wait before no more work is
+// taken.
+const slowStore = time.Second
+
+// overload says why no more work can be taken at the moment, in words for who
+// brings it; "" = it can.
+type overload struct {
+	lag    func() time.Duration // of the store
+	memory *memory
+}
+
+func (o overload) why() string {
+	switch {
+	case o.lag() > slowStore:
+		return "its store is slow"
+	case o.memory.isFull():
+		return "its memory is nearly full"
+	}
+	return ""
+}
+
+// memory knows whether what is in use comes near to what the process may have.
+// It looks when it is asked, ten times in a second at most.
+type memory struct {
+	most uint64 // bytes; 0 = not known, and never full
+	used func() uint64
+
+	next atomic.Int64 // when to look again, in Unix ns
+	full atomic.Bool
+}
+
+// lookEvery is how long what was seen counts.
+const lookEvery = 100 * time.Millisecond
+
+// isFull reports whether it is nearly full.
+func (m *memory) isFull() bool {
+	if m.most == 0 {
+		return false
+	}
+	now, next := time.Now().UnixNano(), m.next.Load()
+	if now >= next && m.next.CompareAndSwap(next, now+int64(lookEvery)) {
+		m.full.Store(m.used() > m.most)
+	}
+	return m.full.Load()
+}
+
+// newMemory returns the memory of this process. Under GOMEMLIMIT the garbage
+// collector keeps to the limit, and nine tenths of it may be in use. Under the
+// limit of a container alone it does not: what is in use may double before it
+// collects, so it is half of that.
+func newMemory(cgroup string) *memory {
+	m := &memory{used: inUse}
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		m.most = uint64(limit) / 10 * 9 //nolint:gosec // it is not negative
+	} else if limit, ok := containerLimit(cgroup); ok {
+		m.most = limit / 10 * 9 / 2
+	}
+	return m
+}
+
+// containerLimit returns what the container may use, in bytes; false if there is
+// no limit or none that can be read. The files are those of Linux's control
+// groups, of version 2 and of version 1, whose largest number is no limit.
+func containerLimit(cgroup string) (uint64, bool) {
+	for _, name := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(filepath.Join(cgroup, name))
+		if err != nil {
+			continue
+		}
+		limit, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		return limit, err == nil && limit < math.MaxInt64/2
+	}
+	return 0, false
+}
+
+// inUse returns the bytes that cannot be given back: what the last collection
+// has found in use, and the stacks.
+func inUse() uint64 {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
+}

@@ -1,0 +1,139 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/telemetry"
+)
+
+// How long the collector may take, and what of that a stopping gateway has.
+const (
+	exportTimeout = 10 * time.Second
+	lastSpans     = 2 * time.Second
+)
+
+// shown is what the operator's tools see of the gateway. The zero value shows
+// nothing.
+type shown struct {
+	telemetry *telemetry.Telemetry // nil = nobody looks
+	spans     bool
+	listener  net.Listener // of the metrics; nil = there are none
+	server    *http.Server
+	tasks     sync.WaitGroup
+}
+
+// showTelemetry makes the way out, on which requests say which trace they belong
+// to, and what watches the gateway, whose spans leave over it.
+func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
+	s, own := &a.shown, []netip.AddrPort{addrPort(a.listener)}
+	if at := a.config.Telemetry.MetricsListen; at != "" {
+		var err error
+		if s.listener, err = net.Listen("tcp", at); err != nil {
+			return fmt.Errorf("telemetry.metrics_listen: %w", err)
+		}
+		own = append(own, addrPort(s.listener))
+	}
+	collector := collectorURL(a.config.Telemetry, env)
+	s.spans = collector != ""
+	way := egress.Options{Listen: own}
+	if s.spans {
+		way.Annotate = telemetry.Inject
+	}
+	a.out = egress.New(outboundPolicy(a.config.Outbound.SSRF), way)
+	if !s.spans && s.listener == nil {
+		return nil
+	}
+	o := telemetry.Options{
+		Content: a.config.Telemetry.Content, Kinds: map[string]string{}, Version: version(),
+		Metrics: s.listener != nil, Queue: a.store.Waiting,
+	}
+	for _, p := range a.config.Providers {
+		o.Kinds[p.Name] = p.Kind
+	}
+	var err error
+	if s.spans {
+		if o.Spans, err = telemetry.OTLP(ctx, collector, a.out.OperatorClient(exportTimeout), a.log); err != nil {
+			return fmt.Errorf("telemetry: %w", err)
+		}
+	}
+	if s.telemetry, err = telemetry.New(ctx, o); err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	s.serve(a.log)
+	return nil
+}
+
+// collectorURL returns where spans go, "" for nowhere. The variables are those
+// that OpenTelemetry has for it.
+func collectorURL(c config.Telemetry, env config.Environment) string {
+	value := func(name string) string {
+		v, _ := env(name)
+		return v
+	}
+	switch own := value("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"); {
+	case strings.EqualFold(value("OTEL_SDK_DISABLED"), "true"), value("OTEL_TRACES_EXPORTER") == "none":
+		return ""
+	case own != "":
+		return own
+	case c.OTLPEndpoint == "":
+		return ""
+	}
+	return strings.TrimRight(c.OTLPEndpoint, "/") + "/v1/traces"
+}
+
+// serve answers scrapes, if there are metrics.
+func (s *shown) serve(log *slog.Logger) {
+	if s.listener == nil {
+		return
+	}
+	log.Info("metrics are served", "url", "http://"+s.listener.Addr().String()+"/metrics")
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.telemetry.Metrics())
+	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	s.tasks.Go(func() { _ = s.server.Serve(s.listener) })
+}
+
+// observer returns who watches runs, or nil.
+func (s *shown) observer() run.Observer {
+	if s.telemetry == nil {
+		return nil
+	}
+	return s.telemetry
+}
+
+// extract returns what reads the trace of a request, or nil.
+func (s *shown) extract() func(context.Context, http.Header) context.Context {
+	if !s.spans {
+		return nil
+	}
+	return telemetry.Extract
+}
+
+// stop sends what is left, and stops answering.
+func (s *shown) stop(log *slog.Logger) {
+	if s.telemetry != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+		defer cancel()
+		if err := s.telemetry.Stop(ctx); err != nil {
+			log.Warn("the last spans were not sent", "error", err)
+		}
+	}
+	switch {
+	case s.server != nil:
+		_ = s.server.Close()
+	case s.listener != nil:
+		_ = s.listener.Close()
+	}
+	s.tasks.Wait()
+}

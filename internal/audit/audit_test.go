@@ -1,0 +1,255 @@
+package audit_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+)
+
+func key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
+
+func public() ed25519.PublicKey { return key().Public().(ed25519.PublicKey) }
+
+func record(t *testing.T, j *memory.Journal, n int, at time.Time) {
+	t.Helper()
+	for i := range n {
+		if err := j.Record(t.Context(), "o", audit.Entry{Kind: "k", At: at.UnixMilli(), Body: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func verify(t *testing.T, j *memory.Journal, witness []audit.Checkpoint) audit.Report {
+	t.Helper()
+	r, err := audit.Verify(t.Context(), "o", j, public(), witness)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// P09: a checkpoint every 1,000 rows or every minute, and at the end.
+func TestAKeeperSignsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j memory.Journal
+		var witness []audit.Checkpoint
+		k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Witness: func(c audit.Checkpoint) error {
+			witness = append(witness, c)
+			return nil
+		}})
+		k.Start()
+		signed := func(wait time.Duration, want int64) {
+			t.Helper()
+			time.Sleep(wait)
+			synctest.Wait()
+			if r := verify(t, &j, nil); r.CheckedTo != want || len(r.Findings) > 0 {
+				t.Errorf("signed up to row %d, want %d: %v", r.CheckedTo, want, r.Findings)
+			}
+		}
+		record(t, &j, 10, time.Now())
+		signed(6*time.Second, 10) // there was none
+		record(t, &j, 10, time.Now())
+		signed(30*time.Second, 10)
+		signed(31*time.Second, 20)
+		record(t, &j, 1000, time.Now())
+		signed(6*time.Second, 1020)
+		record(t, &j, 1, time.Now())
+		if err := k.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		signed(0, 1021)
+		if len(witness) != 4 {
+			t.Errorf("the second place has %d checkpoints, want 4", len(witness))
+		}
+	})
+}
+
+// L07: what retention removes, it signs; the rest can be checked.
+func TestAKeeperRemovesWhatIsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j memory.Journal
+		var witness []audit.Checkpoint
+		k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Keep: 24 * time.Hour, Witness: func(c audit.Checkpoint) error {
+			witness = append(witness, c)
+			return nil
+		}})
+		record(t, &j, 1500, time.Now())
+		k.Start()
+		time.Sleep(20 * time.Hour)
+		record(t, &j, 5, time.Now())
+		time.Sleep(6 * time.Hour)
+		synctest.Wait()
+		if err := k.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		r := verify(t, &j, witness)
+		if r.First != 1501 || r.Last != 1505 || len(r.Findings) > 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A second place that cannot be written stops checkpoints, and is tried again.
+func TestAKeeperTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j memory.Journal
+		full := true
+		k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Witness: func(audit.Checkpoint) error {
+			if full {
+				return errors.New("disk full")
+			}
+			return nil
+		}})
+		record(t, &j, 3, time.Now())
+		k.Start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r := verify(t, &j, nil); r.CheckedTo != 0 {
+			t.Errorf("%+v", r)
+		}
+		full = false
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if r := verify(t, &j, nil); r.CheckedTo != 3 {
+			t.Errorf("%+v", r)
+		}
+		_ = k.Stop(t.Context())
+	})
+}
+
+func TestAChainThatWasMadeAnewIsNotTheOneThatWasSigned(t *testing.T) {
+	var j, forged memory.Journal
+	record(t, &j, 10, time.Unix(1, 0))
+	record(t, &forged, 10, time.Unix(2, 0))
+	rows, err := j.AuditRows(t.Context(), "o", audit.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := audit.Checkpoint{Org: "o", Number: 7, Hash: rows[6].Hash, At: 5}.Sign(key())
+	if r := verify(t, &forged, []audit.Checkpoint{c}); len(r.Findings) != 1 || r.Findings[0].First != 7 {
+		t.Errorf("%+v", r)
+	}
+	if r := verify(t, &j, []audit.Checkpoint{c, c}); len(r.Findings) != 0 || r.Checkpoints != 1 || r.CheckedTo != 7 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestASignatureIsForOneCheckpoint(t *testing.T) {
+	c := audit.Checkpoint{Org: "o", Number: 7, Hash: audit.Hash{1}, At: 5}.Sign(key())
+	if err := c.Check(public()); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*audit.Checkpoint){
+		"org":       func(c *audit.Checkpoint) { c.Org = "p" },
+		"number":    func(c *audit.Checkpoint) { c.Number++ },
+		"hash":      func(c *audit.Checkpoint) { c.Hash[31]++ },
+		"time":      func(c *audit.Checkpoint) { c.At++ },
+		"cut":       func(c *audit.Checkpoint) { c.Cut = true },
+		"signature": func(c *audit.Checkpoint) { c.Signature = append([]byte{c.Signature[0] + 1}, c.Signature[1:]...) },
+		"nothing":   func(c *audit.Checkpoint) { c.Signature = nil },
+	} {
+		other := c
+		change(&other)
+		if other.Check(public()) == nil {
+			t.Errorf("another %s passes", name)
+		}
+	}
+}
+
+// No two entries have the same hash because their texts run into each other.
+func TestAHashTellsFieldsApart(t *testing.T) {
+	seen := map[audit.Hash]string{}
+	for _, e := range []audit.Entry{
+		{Kind: "ab", Principal: "c"}, {Kind: "a", Principal: "bc"}, {Kind: "abc"}, {Principal: "abc"}, {RunID: "abc"}, {RequestID: "abc"},
+		{At: 1}, {Body: 1}, {},
+	} {
+		row, err := audit.Follow("o", 0, audit.Hash{}, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, taken := seen[row.Hash]; taken {
+			t.Errorf("%+v has the hash of %s", e, other)
+		}
+		seen[row.Hash] = fmt.Sprintf("%+v", e)
+	}
+	second, _ := audit.Follow("o", 1, audit.Hash{}, audit.Entry{})
+	elsewhere, _ := audit.Follow("p", 0, audit.Hash{}, audit.Entry{})
+	if _, taken := seen[second.Hash]; taken || second.Hash == elsewhere.Hash {
+		t.Error("a row elsewhere has the same hash")
+	}
+}
+
+func TestAWitnessOutlivesHalfALine(t *testing.T) {
+	w := audit.Witness{Path: filepath.Join(t.TempDir(), "checkpoints")}
+	if got, strange, err := w.Read(); len(got)+strange > 0 || err != nil {
+		t.Fatal(got, strange, err)
+	}
+	a := audit.Checkpoint{Org: "o", Number: 1, Hash: audit.Hash{1}, At: 5}.Sign(key())
+	b := audit.Checkpoint{Org: "o", Number: 2, Hash: audit.Hash{2}, At: 6, Cut: true}.Sign(key())
+	if err := w.Add(a); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(w.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.Path, append(text, text[:len(text)/2]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Add(b); err != nil {
+		t.Fatal(err)
+	}
+	got, strange, err := w.Read()
+	if err != nil || strange != 1 || len(got) != 2 || got[0].Check(public()) != nil || got[1].Check(public()) != nil || !got[1].Cut {
+		t.Errorf("%+v, %d, %v", got, strange, err)
+	}
+}
+
+func TestAKeyFileIsMadeOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if _, err := audit.ReadFileKey(path); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	made, err := audit.FileKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := audit.FileKey(path)
+	if err != nil || !made.Equal(again) {
+		t.Errorf("%v: another key", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v: others can read it", info.Mode(), err)
+	}
+	if key, err := audit.ParsePublic(audit.Public(made)); err != nil || !key.Equal(made.Public()) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := audit.FileKey(path); err == nil || strings.Contains(err.Error(), "short") {
+		t.Errorf("a file that holds no key: %v", err)
+	}
+}
+
+type failing struct{ *memory.Journal }
+
+func (failing) AuditRows(context.Context, string, audit.Query) ([]audit.Row, error) {
+	return nil, errors.New("no")
+}
+
+func TestAVerificationThatCannotReadSaysSo(t *testing.T) {
+	if _, err := audit.Verify(t.Context(), "o", failing{&memory.Journal{}}, public(), nil); err == nil {
+		t.Error("nothing was read, and nothing was said")
+	}
+}

@@ -1,0 +1,83 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Shown is a row as people and programs see it: over the API, on the command
+// line and in an export.
+type Shown struct {
+	Org       string          `json:"org"`
+	Number    int64           `json:"number"`
+	At        string          `json:"at"` // RFC 3339, milliseconds, UTC
+	Kind      Kind            `json:"kind"`
+	Principal string          `json:"key_id"`
+	RunID     *string         `json:"agent_run_id"` // nil for a relay
+	RequestID string          `json:"request_id"`
+	Body      json.RawMessage `json:"body"`
+	Hash      string          `json:"hash"`
+}
+
+const shownTime = "2006-01-02T15:04:05.000Z"
+
+// Show returns the row as it is shown.
+func (r Row) Show() Shown {
+	s := Shown{
+		Org: r.Org, Number: r.Number, At: time.UnixMilli(r.At).UTC().Format(shownTime), Kind: r.Kind,
+		Principal: r.Principal, RequestID: r.RequestID, Body: r.Body, Hash: r.Hash.String(),
+	}
+	if r.RunID != "" {
+		s.RunID = &r.RunID
+	}
+	return s
+}
+
+// Trailer is the last line of an export.
+type Trailer struct {
+	Rows   int64  `json:"rows"`
+	First  int64  `json:"first"` // numbers; 0 = there are no rows
+	Last   int64  `json:"last"`
+	SHA256 string `json:"sha256"` // of all lines before this one, in hexadecimal
+}
+
+// Rows reads rows. It is part of [Log].
+type Rows interface {
+	AuditRows(ctx context.Context, org string, q Query) ([]Row, error)
+}
+
+// Export writes the rows that the query chooses, one JSON object a line, and
+// then the [Trailer]. The query's limit does not count. An export without a
+// trailer is not whole.
+func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (Trailer, error) {
+	sum := sha256.New()
+	lines := json.NewEncoder(io.MultiWriter(w, sum))
+	lines.SetEscapeHTML(false)
+	var t Trailer
+	for q.Limit = MaxRows; ; {
+		page, err := rows.AuditRows(ctx, org, q)
+		if err != nil {
+			return t, err
+		}
+		for _, r := range page {
+			if err := lines.Encode(r.Show()); err != nil {
+				return t, fmt.Errorf("row %d: %w", r.Number, err)
+			}
+			if t.First == 0 {
+				t.First = r.Number
+			}
+			t.Rows++
+			t.Last, q.After = r.Number, r.Number
+		}
+		if len(page) < MaxRows {
+			break
+		}
+	}
+	t.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return t, json.NewEncoder(w).Encode(t)
+}

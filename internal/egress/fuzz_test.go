@@ -1,0 +1,100 @@
+package egress
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// FuzzAddress: what the default policy lets through is an ordinary public
+// address however it is written, and does not carry one that it refuses; a rule
+// more never lets more through.
+func FuzzAddress(f *testing.F) {
+	for _, seed := range []string{
+		"8.8.8.8", "127.0.0.1", "169.254.169.254", "168.63.129.16", "100.100.100.200", "0.1.2.3", "::1", "::ffff:10.0.0.1", "::ffff:0:127.0.0.1",
+		"64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "2002:7f00:1::", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:4860::5efe:7f00:1", "fec0::1", "2606:4700::1111",
+	} {
+		addr := netip.MustParseAddr(seed)
+		f.Add(addr.AsSlice(), uint8(0), false)
+		f.Add(addr.AsSlice(), uint8(24), true)
+	}
+	table := blocks()
+	f.Fuzz(func(t *testing.T, raw []byte, bits uint8, allow bool) {
+		addr, ok := netip.AddrFromSlice(raw)
+		if !ok {
+			return
+		}
+		p := DefaultPolicy()
+		reason := p.verdict(table, addr)
+		if again := p.verdict(table, addr.Unmap()); again != reason {
+			t.Fatalf("%s: %q, unmapped %q", addr, reason, again)
+		}
+		if reason == "" {
+			checkPublic(t, p, table, addr.Unmap())
+		}
+		prefix := netip.PrefixFrom(addr, int(bits)%(addr.BitLen()+1)).Masked()
+		if addr.Is4In6() && prefix.Bits() < 96 { // ranges of IPv6 do not speak of IPv4
+			return
+		}
+		more := p
+		if allow {
+			more.Allowlist = []netip.Prefix{prefix}
+			carries := slices.Contains(embedded(addr.Unmap()), metadataV4())
+			if got := more.verdict(table, addr); got == "" && carries && unmap(prefix) != netip.PrefixFrom(metadataV4(), 32) {
+				t.Fatalf("%s is reached by way of %s", addr, prefix)
+			}
+			return
+		}
+		more.ExtraBlocked = []netip.Prefix{prefix}
+		if got := more.verdict(table, addr); got == "" {
+			t.Fatalf("%s is in %s and passes", addr, prefix)
+		}
+	})
+}
+
+// checkPublic compares an address that passed with what net/netip knows, and
+// with the IPv4 address that it may be translated to.
+func checkPublic(t *testing.T, p Policy, table []block, addr netip.Addr) {
+	t.Helper()
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified() {
+		t.Fatalf("%s passes", addr)
+	}
+	if addr.Is4() {
+		return
+	}
+	for _, inner := range embedded(addr) {
+		if reason := p.verdict(table, inner); reason != "" {
+			t.Fatalf("%s passes and carries %s: %s", addr, inner, reason)
+		}
+	}
+}
+
+// FuzzJudge: a URL that is judged to be harmless points to one place, and that
+// is not an address which the policy refuses.
+func FuzzJudge(f *testing.F) {
+	for _, seed := range []string{
+		"https://example.com/mcp", "http://2130706433/", "http://0x7f.1/", "http://[::ffff:127.0.0.1]/", "http://127.0.0.1./", "http://a@b/",
+		"http://metadata.google.internal/", "http://example.com:22/", "https://8.8.8.8:443", "http://1.1.1.1.nip.io/", "HTTPS://[64:ff9b::a9fe:a9fe]/",
+	} {
+		f.Add(seed)
+	}
+	e := New(DefaultPolicy(), Options{})
+	f.Fuzz(func(t *testing.T, raw string) {
+		target, err := e.Judge(raw)
+		if err != nil {
+			if reasonOf(err) == "" {
+				t.Fatalf("%q: %v is no refusal", raw, err)
+			}
+			return
+		}
+		again, err := ParseTarget(raw)
+		if err != nil || again != target {
+			t.Fatalf("%q: judged as %+v, read as %+v, %v", raw, target, again, err)
+		}
+		if target.Addr.IsValid() {
+			checkPublic(t, DefaultPolicy(), blocks(), target.Addr.Unmap())
+		} else if classifyName(target.Host) != namePublic {
+			t.Fatalf("%q names %s, which is not public", raw, target.Host)
+		}
+	})
+}

@@ -1,0 +1,7 @@
+-- +goose Up
+ALTER TABLE api_keys ADD COLUMN requests_per_minute INTEGER NOT NULL DEFAULT 0; -- 0 = no limit
+ALTER TABLE api_keys ADD COLUMN burst INTEGER NOT NULL DEFAULT 0; -- 0 = as many as requests_per_minute
+
+-- +goose Down
+ALTER TABLE api_keys DROP COLUMN burst;
+ALTER TABLE api_keys DROP COLUMN requests_per_minute;

@@ -1,0 +1,59 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// complainEvery is how often a collector that takes nothing is worth a line.
+const complainEvery = time.Minute
+
+// OTLP returns what sends spans to the collector at url, such as
+// http://127.0.0.1:4318/v1/traces, over HTTP. A failure is logged, at most once a
+// minute, and costs the spans. Headers and compression are those of the
+// variables OTEL_EXPORTER_OTLP_… of the process.
+func OTLP(ctx context.Context, url string, client *http.Client, log *slog.Logger) (sdktrace.SpanExporter, error) {
+	inner, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(url), otlptracehttp.WithHTTPClient(client))
+	if err != nil {
+		return nil, err
+	}
+	return &complaining{SpanExporter: inner, log: log, now: time.Now}, nil
+}
+
+// complaining is an exporter whose failures end in the log.
+type complaining struct {
+	sdktrace.SpanExporter
+	log *slog.Logger
+	now func() time.Time
+
+	mu   sync.Mutex
+	last time.Time
+	lost int // spans, since the last line
+}
+
+// ExportSpans implements sdktrace.SpanExporter. It returns no error: nobody
+// could do anything about it.
+func (c *complaining) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		c.complain(err, len(spans))
+	}
+	return nil
+}
+
+func (c *complaining) complain(err error, lost int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost += lost
+	now := c.now()
+	if !c.last.IsZero() && now.Sub(c.last) < complainEvery {
+		return
+	}
+	c.log.Warn("spans could not be exported", "spans", c.lost, "error", err)
+	c.last, c.lost = now, 0
+}

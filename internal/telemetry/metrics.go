@@ -1,0 +1,199 @@
+package telemetry
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// metrics are what a scrape shows. A nil *metrics counts nothing.
+type metrics struct {
+	rounds, relays *bounded[*requests]
+	tools          *bounded[*toolCalls]
+	orgs           *bounded[*ofOrg]
+	relaysOpen     prometheus.Gauge
+}
+
+// requests counts the rounds, or the relays, of an org and model.
+type requests struct {
+	ok, failed, unknown      prometheus.Counter
+	took, first              prometheus.Observer
+	input, output            prometheus.Counter
+	cachedInput, outReasoned prometheus.Counter
+}
+
+// toolCalls counts those of an org and server.
+type toolCalls struct {
+	outcomes counters
+	took     prometheus.Observer
+}
+
+// ofOrg is what is counted for a whole org.
+type ofOrg struct {
+	slots     prometheus.Gauge
+	runs      counters // by surface and reason
+	exhausted counters // by budget
+}
+
+// counters are those of a vector whose last labels are our own words. Each is
+// found once.
+type counters struct {
+	vec   *prometheus.CounterVec
+	first []string // values of the first labels
+	byKey *sync.Map
+}
+
+func (c counters) inc(key string, labels ...string) {
+	found, ok := c.byKey.Load(key)
+	if !ok {
+		found, _ = c.byKey.LoadOrStore(key, c.vec.WithLabelValues(append(c.first[:len(c.first):len(c.first)], labels...)...))
+	}
+	found.(prometheus.Counter).Inc()
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "turnpike", Name: name, Help: help}, labels)
+}
+
+// seconds is a histogram from 5 ms to 5 min.
+func seconds(name, help string, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "turnpike", Name: name, Help: help,
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
+	}, labels)
+}
+
+func newMetrics(r *prometheus.Registry, queue func() int) *metrics {
+	m := &metrics{relaysOpen: prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "relays_in_flight", Help: "Requests that are being passed on.",
+	})}
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.relaysOpen)
+	m.registerRequests(r)
+	m.registerTools(r)
+	m.registerOrgs(r)
+	if queue != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, with those of the group that is being written.",
+		}, func() float64 { return float64(queue()) }))
+	}
+	return m
+}
+
+func (m *metrics) registerRequests(r *prometheus.Registry) {
+	total := counter("requests_total", "Rounds of runs (surface agent) and requests that were passed on (surface relay), by how they ended.", "surface", "org", "model", "status")
+	took := seconds("request_duration_seconds", "How long the model took: the last attempt of a round, or a relay as a whole.", "surface", "org", "model")
+	first := seconds("time_to_first_token_seconds", "How long it took until the model said something, or until the first byte of a relayed answer.", "surface", "org", "model")
+	tokens := counter("tokens_total", "Tokens of rounds, as providers count them. input has cached_input in it, output has reasoning_output where the provider says so.", "org", "model", "type")
+	r.MustRegister(total, took, first, tokens)
+	of := func(surface string, p pair) *requests {
+		count := func(status string) prometheus.Counter { return total.WithLabelValues(surface, p.org, p.name, status) }
+		return &requests{
+			ok: count(audit.OK), failed: count(audit.Failed), unknown: count(audit.Unknown),
+			took: took.WithLabelValues(surface, p.org, p.name), first: first.WithLabelValues(surface, p.org, p.name),
+		}
+	}
+	m.relays = newBounded(func(p pair) *requests { return of(audit.SurfaceRelay, p) })
+	m.rounds = newBounded(func(p pair) *requests {
+		h := of(audit.SurfaceAgent, p)
+		h.input, h.output = tokens.WithLabelValues(p.org, p.name, "input"), tokens.WithLabelValues(p.org, p.name, "output")
+		h.cachedInput, h.outReasoned = tokens.WithLabelValues(p.org, p.name, "cached_input"), tokens.WithLabelValues(p.org, p.name, "reasoning_output")
+		return h
+	})
+}
+
+func (m *metrics) registerTools(r *prometheus.Registry) {
+	total := counter("tool_calls_total", "Tool calls that the gateway answered, executed or not, by outcome. The server is none for names that nobody owns.", "org", "server", "outcome")
+	took := seconds("tool_call_duration_seconds", "How long executed tool calls took.", "org", "server")
+	r.MustRegister(total, took)
+	m.tools = newBounded(func(p pair) *toolCalls {
+		return &toolCalls{counters{total, []string{p.org, p.name}, new(sync.Map)}, took.WithLabelValues(p.org, p.name)}
+	})
+}
+
+func (m *metrics) registerOrgs(r *prometheus.Registry) {
+	runs := counter("runs_total", "Runs that ended or began to wait, by the reason; handed_over = another process goes on.", "org", "surface", "reason")
+	exhausted := counter("budgets_exhausted_total", "Runs that were ended by one of their budgets.", "org", "budget")
+	slots := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "slots_in_use", Help: "Runs that are under way in this process."}, []string{"org"})
+	r.MustRegister(runs, exhausted, slots)
+	m.orgs = newBounded(func(p pair) *ofOrg {
+		return &ofOrg{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}}
+	})
+}
+
+// begins counts a run while it is under way, and how it ends.
+func (m *metrics) begins(b run.Begun) func(run.End) {
+	if m == nil {
+		return func(run.End) {}
+	}
+	if b.Grade == loop.Relay {
+		m.relaysOpen.Inc()
+		return m.relayEnds
+	}
+	of := m.orgs.of(pair{org: b.Org}, true)
+	of.slots.Inc()
+	return func(end run.End) {
+		of.slots.Dec()
+		reason := string(end.Reason)
+		if reason == "" {
+			reason = "handed_over"
+		}
+		of.runs.inc(b.Surface+" "+reason, b.Surface, reason)
+	}
+}
+
+func (m *metrics) relayEnds(run.End) { m.relaysOpen.Dec() }
+
+// recorded counts what the audit has taken.
+func (m *metrics) recorded(org string, e audit.Entry) {
+	switch b := e.Body.(type) {
+	case audit.Request:
+		m.request(org, b)
+	case audit.ToolCall:
+		server := b.Server
+		if server == "" {
+			server = "none"
+		}
+		h := m.tools.of(pair{org, server}, true)
+		h.outcomes.inc(b.Status, b.Status)
+		if b.Attempts > 0 {
+			h.took.Observe(ms(b.LatencyMS))
+		}
+	case audit.Exhausted:
+		m.orgs.of(pair{org: org}, true).exhausted.inc(b.Budget, b.Budget)
+	}
+}
+
+// request counts a round or a relay. A name of a model becomes a label only when
+// a provider has answered to it: clients can make names up.
+func (m *metrics) request(org string, r audit.Request) {
+	family := m.rounds
+	if r.Surface == audit.SurfaceRelay {
+		family = m.relays
+	}
+	h := family.of(pair{org, short(r.Model)}, r.Status == audit.OK)
+	switch r.Status {
+	case audit.OK:
+		h.ok.Inc()
+	case audit.Failed:
+		h.failed.Inc()
+	default:
+		h.unknown.Inc()
+	}
+	h.took.Observe(ms(r.LatencyMS))
+	if r.TTFTMS != nil {
+		h.first.Observe(ms(*r.TTFTMS))
+	}
+	if h.input != nil {
+		h.input.Add(float64(r.InputTokens))
+		h.output.Add(float64(r.OutputTokens))
+		h.cachedInput.Add(float64(r.CachedTokens))
+		h.outReasoned.Add(float64(r.ReasoningTokens))
+	}
+}
+
+func ms(n int64) float64 { return float64(max(n, 0)) / 1000 }

@@ -1,0 +1,243 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Our own attributes, beside those of the conventions. The names are those of
+// the audit.
+const (
+	keyRun       = attribute.Key("agent_run_id")
+	keyRound     = attribute.Key("round_index")
+	keyCall      = attribute.Key("tool_call_index")
+	keyOrg       = attribute.Key("org")
+	keySurface   = attribute.Key("surface")
+	keyGrade     = attribute.Key("grade")
+	keyPrincipal = attribute.Key("principal")
+	keyProvider  = attribute.Key("provider") // as the configuration names it
+	keyServer    = attribute.Key("server_id")
+	keyAttempt   = attribute.Key("attempt")
+	keyOutcome   = attribute.Key("outcome")
+	keyReason    = attribute.Key("finish_reason")
+	keyRounds    = attribute.Key("rounds")
+	keyCalls     = attribute.Key("tool_calls")
+	keyTakenOver = attribute.Key("taken_over")
+)
+
+// commonKey is the key of what all spans of a run have in common.
+type commonKey struct{}
+
+// common returns the attributes that all spans of a run have, with more.
+func common(ctx context.Context, more ...attribute.KeyValue) trace.SpanStartEventOption {
+	all, _ := ctx.Value(commonKey{}).([]attribute.KeyValue)
+	return trace.WithAttributes(append(all[:len(all):len(all)], more...)...)
+}
+
+// Run implements [run.Observer].
+func (t *Telemetry) Run(ctx context.Context, b run.Begun) (context.Context, func(run.End)) {
+	counted := t.metrics.begins(b)
+	if t.tracer == nil {
+		return ctx, counted
+	}
+	all := []attribute.KeyValue{keyRun.String(b.RunID), keyOrg.String(b.Org), keySurface.String(b.Surface)}
+	operation := semconv.GenAIOperationNameInvokeAgent
+	if b.Grade == loop.Relay {
+		operation = semconv.GenAIOperationNameChat
+	}
+	ctx = context.WithValue(ctx, commonKey{}, all)
+	ctx, span := t.tracer.Start(ctx, "routing_execute", trace.WithSpanKind(trace.SpanKindServer), common(ctx,
+		operation, semconv.GenAIRequestModel(short(b.Model)), keyGrade.String(string(b.Grade)), keyPrincipal.String(b.Principal)))
+	if b.Target.Provider != "" {
+		span.SetAttributes(t.provided(b.Target.Provider)...)
+	}
+	if b.TakenOver {
+		span.SetAttributes(keyTakenOver.Bool(true))
+	}
+	return ctx, func(end run.End) {
+		counted(end)
+		endRun(span, b, end)
+	}
+}
+
+func endRun(span trace.Span, b run.Begun, end run.End) {
+	span.SetAttributes(keyReason.String(string(end.Reason)))
+	if b.Grade == loop.Relay {
+		if end.Status != 0 {
+			span.SetAttributes(semconv.HTTPResponseStatusCode(end.Status))
+		}
+		if end.ToFirst > 0 {
+			span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(end.ToFirst.Seconds()))
+		}
+	} else {
+		span.SetAttributes(keyRounds.Int(end.Rounds), keyCalls.Int(end.Calls))
+		span.SetAttributes(usage(end.Usage)...)
+	}
+	switch {
+	case end.Reason == "":
+		fail(span, "handed_over")
+	case end.Reason.Failed():
+		fail(span, string(end.Reason))
+	case end.Status >= 400:
+		fail(span, strconv.Itoa(end.Status))
+	}
+	span.End()
+}
+
+// Round implements [run.Observer].
+func (t *Telemetry) Round(ctx context.Context, n int) (context.Context, func()) {
+	if t.tracer == nil {
+		return ctx, func() {}
+	}
+	ctx, span := t.tracer.Start(ctx, "agent_round_"+strconv.Itoa(n), common(ctx, keyRound.Int(n)))
+	return ctx, func() { span.End() }
+}
+
+// ModelCall implements [run.Observer].
+func (t *Telemetry) ModelCall(ctx context.Context, c run.ModelCall) (context.Context, func(run.ModelEnd)) {
+	if t.tracer == nil {
+		return ctx, func(run.ModelEnd) {}
+	}
+	ctx, span := t.tracer.Start(ctx, "chat "+c.Request.Model, trace.WithSpanKind(trace.SpanKindClient), common(ctx,
+		semconv.GenAIOperationNameChat, semconv.GenAIRequestModel(c.Request.Model), keyRound.Int(c.Round), keyAttempt.Int(c.Attempt)))
+	span.SetAttributes(t.provided(c.Provider)...)
+	if c.Request.MaxTokens > 0 {
+		span.SetAttributes(semconv.GenAIRequestMaxTokens(c.Request.MaxTokens))
+	}
+	if t.o.Content && span.IsRecording() {
+		span.SetAttributes(semconv.GenAIInputMessagesKey.String(messages(c.Request.Items)))
+	}
+	return ctx, func(end run.ModelEnd) {
+		if end.Turn != nil {
+			span.SetAttributes(answered(end.Turn)...)
+		}
+		if t.o.Content && end.Turn != nil && span.IsRecording() {
+			span.SetAttributes(semconv.GenAIOutputMessagesKey.String(output(end.Turn)))
+		}
+		if end.ToFirst > 0 {
+			span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(end.ToFirst.Seconds()))
+		}
+		if end.Err != nil {
+			failModel(span, end.Err)
+		}
+		span.End()
+	}
+}
+
+// failModel says what kind of failure it was. What the provider said about it
+// may quote the prompt.
+func failModel(span trace.Span, err error) {
+	kind := string(model.Transient)
+	var failure *model.Error
+	if errors.As(err, &failure) {
+		kind = string(failure.Class)
+		if failure.Status != 0 {
+			span.SetAttributes(semconv.HTTPResponseStatusCode(failure.Status))
+		}
+	}
+	fail(span, kind)
+}
+
+// provided returns the attributes of a provider: what it is, by the names of the
+// conventions, and what it is called here.
+func (t *Telemetry) provided(name string) []attribute.KeyValue {
+	kind := semconv.GenAIProviderNameKey.String(t.o.Kinds[name])
+	switch t.o.Kinds[name] {
+	case "openai", "openai-responses":
+		kind = semconv.GenAIProviderNameOpenAI
+	case "anthropic":
+		kind = semconv.GenAIProviderNameAnthropic
+	case "gemini":
+		kind = semconv.GenAIProviderNameGCPGemini
+	case "bedrock":
+		kind = semconv.GenAIProviderNameAWSBedrock
+	case "":
+		kind = semconv.GenAIProviderNameKey.String(name)
+	}
+	return []attribute.KeyValue{kind, keyProvider.String(name)}
+}
+
+func answered(turn *model.Turn) []attribute.KeyValue {
+	all := usage(turn.Usage)
+	if turn.Stop != model.StopUnknown {
+		all = append(all, semconv.GenAIResponseFinishReasons(string(turn.Stop)))
+	}
+	if turn.ID != "" {
+		all = append(all, semconv.GenAIResponseID(short(turn.ID)))
+	}
+	if turn.Model != "" {
+		all = append(all, semconv.GenAIResponseModel(short(turn.Model)))
+	}
+	return all
+}
+
+// usage returns what a provider has counted, if it has.
+func usage(u model.Usage) []attribute.KeyValue {
+	var all []attribute.KeyValue
+	if u.Input+u.Output > 0 {
+		all = append(all, semconv.GenAIUsageInputTokens(int(u.Input)), semconv.GenAIUsageOutputTokens(int(u.Output)))
+	}
+	if u.CachedInput > 0 {
+		all = append(all, semconv.GenAIUsageCacheReadInputTokens(int(u.CachedInput)))
+	}
+	if u.CacheWrite > 0 {
+		all = append(all, semconv.GenAIUsageCacheCreationInputTokens(int(u.CacheWrite)))
+	}
+	if u.Reasoning > 0 {
+		all = append(all, semconv.GenAIUsageReasoningOutputTokens(int(u.Reasoning)))
+	}
+	return all
+}
+
+// ToolCall implements [run.Observer]. The span is that of the tool's execution,
+// with the attributes of the MCP request, as the conventions want it where one
+// program knows both.
+func (t *Telemetry) ToolCall(ctx context.Context, c run.ToolCall) (context.Context, func(run.ToolEnd)) {
+	if t.tracer == nil {
+		return ctx, func(run.ToolEnd) {}
+	}
+	name := short(c.Name)
+	ctx, span := t.tracer.Start(ctx, "execute_tool "+name, common(ctx,
+		semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(name), semconv.GenAIToolCallID(short(c.ID)), semconv.GenAIToolType("extension"),
+		keyRound.Int(c.Round), keyCall.Int(c.Index), keyAttempt.Int(c.Attempt)))
+	if c.Server != "" {
+		span.SetAttributes(keyServer.String(c.Server))
+		if c.Attempt > 0 {
+			span.SetAttributes(semconv.McpMethodNameToolsCall)
+		}
+	}
+	if t.o.Content && len(c.Arguments) > 0 && span.IsRecording() {
+		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(cut(string(c.Arguments), maxText)))
+	}
+	return ctx, func(end run.ToolEnd) {
+		span.SetAttributes(keyOutcome.String(string(end.Outcome)))
+		if t.o.Content && end.Text != "" && span.IsRecording() {
+			span.SetAttributes(semconv.GenAIToolCallResultKey.String(cut(end.Text, maxText)))
+		}
+		switch {
+		case end.Fatal:
+			fail(span, "blocked")
+		case end.Outcome == loop.Error:
+			fail(span, "tool_error")
+		case end.Outcome != loop.OK && end.Outcome != loop.Cached:
+			fail(span, string(end.Outcome))
+		}
+		span.End()
+	}
+}
+
+// fail marks the span with one of a few words.
+func fail(span trace.Span, kind string) {
+	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
+	span.SetStatus(codes.Error, kind)
+}

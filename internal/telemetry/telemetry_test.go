@@ -1,0 +1,257 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// seen returns the spans of what do reports, by name.
+func seen(t *testing.T, o Options, do func(*Telemetry)) map[string]tracetest.SpanStub {
+	t.Helper()
+	spans := &keeping{InMemoryExporter: tracetest.NewInMemoryExporter()}
+	o.Spans = spans
+	tel, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(tel)
+	if err := tel.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]tracetest.SpanStub{}
+	for _, s := range spans.GetSpans() {
+		out[s.Name] = s
+	}
+	return out
+}
+
+// keeping is an exporter in memory that forgets nothing at its end.
+type keeping struct{ *tracetest.InMemoryExporter }
+
+// Shutdown implements sdktrace.SpanExporter.
+func (*keeping) Shutdown(context.Context) error { return nil }
+
+func attributesOf(s tracetest.SpanStub) map[string]string {
+	out := map[string]string{}
+	for _, a := range s.Attributes {
+		out[string(a.Key)] = a.Value.String()
+	}
+	return out
+}
+
+// How runs and calls end is said in the few words of ours: what others said
+// about it may quote what a span must not hold.
+func TestFailuresAreNamedAndNotQuoted(t *testing.T) {
+	failed := &model.Error{Class: model.Invalid, Status: 400, Message: "PRIVATE is no good prompt"}
+	spans := seen(t, Options{Kinds: map[string]string{"up": "gemini"}}, func(tel *Telemetry) {
+		ctx, ended := tel.Run(t.Context(), run.Begun{Org: "o", RunID: "run_1", Surface: "chat", Grade: loop.Light})
+		ctx, over := tel.Round(ctx, 0)
+		_, called := tel.ModelCall(ctx, run.ModelCall{Attempt: 2, Provider: "up", Request: &model.Request{Model: "g", MaxTokens: 7}})
+		called(run.ModelEnd{Err: fmt.Errorf("round 0: %w", failed)})
+		for i, end := range []run.ToolEnd{{Outcome: loop.NotRun, Fatal: true}, {Outcome: loop.Unknown}, {Outcome: loop.Cached}} {
+			_, done := tel.ToolCall(ctx, run.ToolCall{Index: i, Name: fmt.Sprint("t", i)})
+			done(end)
+		}
+		over()
+		ended(run.End{Reason: event.ModelError})
+	})
+	for name, want := range map[string]string{
+		"routing_execute": "model_error", "chat g": "invalid", "execute_tool t0": "blocked", "execute_tool t1": "unknown", "execute_tool t2": "", "agent_round_0": "",
+	} {
+		s := spans[name]
+		if got := attributesOf(s)["error.type"]; got != want || s.Status.Description != want || (s.Status.Code == codes.Error) != (want != "") {
+			t.Errorf("%s ended with %q and %+v, want %q", name, got, s.Status, want)
+		}
+		if strings.Contains(fmt.Sprint(s), "PRIVATE") {
+			t.Errorf("%s holds what the provider said", name)
+		}
+	}
+	a := attributesOf(spans["chat g"])
+	for key, want := range map[string]string{"gen_ai.provider.name": "gcp.gemini", "provider": "up", "http.response.status_code": "400", "gen_ai.request.max_tokens": "7", "attempt": "2"} {
+		if a[key] != want {
+			t.Errorf("%s is %q, want %q", key, a[key], want)
+		}
+	}
+}
+
+// A transcript of any length, and names that somebody makes up, stay within
+// bounds, in whole characters.
+func TestWhatSpansHoldIsBounded(t *testing.T) {
+	long := strings.Repeat("é", maxText)
+	var items []item.Item
+	for i := range 40 {
+		items = append(items, item.NewText(item.User, fmt.Sprintf("%d%s", i, long)))
+	}
+	spans := seen(t, Options{Content: true}, func(tel *Telemetry) {
+		ctx, called := tel.ModelCall(t.Context(), run.ModelCall{Provider: "up", Request: &model.Request{Model: "g", Items: items}})
+		called(run.ModelEnd{Turn: &model.Turn{ID: long, Model: long, Item: item.NewText(item.Assistant, long)}})
+		_, done := tel.ToolCall(ctx, run.ToolCall{Name: long + "\xff", ID: long, Server: "s", Arguments: []byte(long)})
+		done(run.ToolEnd{Outcome: loop.OK, Text: long})
+	})
+	if len(spans) != 2 {
+		t.Fatalf("%d spans", len(spans))
+	}
+	for name, s := range spans {
+		if len(name) > maxName+32 {
+			t.Errorf("a span's name has %d bytes", len(name))
+		}
+		for key, value := range attributesOf(s) {
+			if len(value) > maxMessages+4096 || strings.ContainsRune(value, '\uFFFD') {
+				t.Errorf("%s has %d bytes, or half a character", key, len(value))
+			}
+		}
+	}
+	if got := attributesOf(spans["chat g"])["gen_ai.input.messages"]; !strings.Contains(got, `"39`) || strings.Contains(got, `"0é`) {
+		t.Errorf("the latest messages are not those that are kept: %.80s", got)
+	}
+}
+
+// stuck is an exporter that never comes back, as one whose collector hangs.
+type stuck struct {
+	entered, release chan struct{}
+	once             sync.Once
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (s *stuck) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
+	select {
+	case s.entered <- struct{}{}:
+	default:
+	}
+	<-s.release
+	return nil
+}
+
+// Shutdown implements sdktrace.SpanExporter.
+func (s *stuck) Shutdown(context.Context) error {
+	s.once.Do(func() { close(s.release) })
+	return nil
+}
+
+// More spans end than any queue holds, while the collector hangs: nobody waits
+// for it, and the end of the process waits as long as it is told to and leaves
+// nothing behind.
+func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
+	s := &stuck{entered: make(chan struct{}, 1), release: make(chan struct{})}
+	tel, err := New(t.Context(), Options{Spans: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * sdktrace.DefaultMaxQueueSize {
+		_, ended := tel.Run(t.Context(), run.Begun{Grade: loop.Relay})
+		ended(run.End{Reason: event.Complete})
+	}
+	<-s.entered
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := tel.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it stopped with %v", err)
+	}
+}
+
+type refusing struct{ sdktrace.SpanExporter }
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (refusing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
+	return errors.New("refused")
+}
+
+func TestFailuresOfTheExportAreLoggedOnceAMinute(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Unix(1e9, 0)
+	c := &complaining{SpanExporter: refusing{}, log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }}
+	for range 130 { // a batch each second
+		if err := c.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 2)); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+	}
+	if got := strings.Count(log.String(), "spans could not be exported"); got != 3 || !strings.Contains(log.String(), "spans=120") {
+		t.Errorf("%d lines, want 3, of which two are for 120 spans:\n%s", got, &log)
+	}
+}
+
+// An org with any number of models, and any number of orgs, make a bounded
+// number of series; nothing is lost in the sum. // L05
+func TestLabelsAreBounded(t *testing.T) {
+	tel, err := New(t.Context(), Options{Metrics: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(org, name, status string) {
+		tel.Recorded(org, audit.Entry{Body: audit.Request{Surface: audit.SurfaceRelay, Model: name, Status: status}})
+	}
+	for i := range 200 {
+		count("greedy", fmt.Sprint("made-up-", i), audit.Failed)
+		count("greedy", fmt.Sprint("m", i), audit.OK)
+	}
+	for i := range 3000 {
+		count(fmt.Sprint("org", i), "m", audit.OK)
+	}
+	count("greedy", "m0", audit.Failed) // known by now
+	families, err := tel.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, sum, other, m0 := map[string]bool{}, 0.0, 0.0, 0.0
+	for _, f := range families {
+		if f.GetName() != "turnpike_requests_total" {
+			continue
+		}
+		for _, m := range f.Metric {
+			labels := map[string]string{}
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if strings.HasPrefix(labels["model"], "made-up") {
+				t.Fatalf("a name that no provider knows is a label: %v", labels)
+			}
+			series[labels["org"]+" "+labels["model"]] = true
+			sum += m.GetCounter().GetValue()
+			if labels["org"] == "greedy" && labels["model"] == "other" {
+				other += m.GetCounter().GetValue()
+			}
+			if labels["model"] == "m0" && labels["status"] == "failed" {
+				m0 += m.GetCounter().GetValue()
+			}
+		}
+	}
+	if len(series) > maxSeries+1 || sum != 3401 || other < 200+150 || m0 != 1 {
+		t.Errorf("%d pairs (%v counted, %v of them as other names of one org, %v for the known one)", len(series), sum, other, m0)
+	}
+}
+
+func BenchmarkARelayIsCounted(b *testing.B) {
+	tel, err := New(b.Context(), Options{Metrics: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ttft := int64(3)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, ended := tel.Run(b.Context(), run.Begun{Org: "o", Surface: "chat", Grade: loop.Relay, Model: "m"})
+		tel.Recorded("o", audit.Entry{Body: audit.Request{Surface: audit.SurfaceRelay, Model: "m", Status: audit.OK, TTFTMS: &ttft}})
+		ended(run.End{Reason: event.Complete})
+	}
+}

@@ -40,7 +40,9 @@ type Relayer interface {
 	Relay(ctx context.Context, req *RelayRequest) (*RelayResponse, error)
 }
 
-// RelayRequest is a client's request in the provider's dialect.
+// RelayRequest is a client's request in the provider's dialect. It belongs to the
+// provider from then on: Header may be changed, and Body be read, for as long as
+// the answer is open.
 type RelayRequest struct {
 	Path   string      // below the base URL, such as "/chat/completions"
 	Header http.Header // the client's, already without credentials and hop-by-hop fields

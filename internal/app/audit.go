@@ -323,5 +323,5 @@ func printReport(out io.Writer, r audit.Report) {
 		state = "NOT as it was recorded"
 	}
 	fmt.Fprintf(out, "org %s: %s, rows %d to %d, %s, signed up to row %d: %s\n", r.Org, counted(int(r.Rows), "row"), r.First, r.Last,
-		counted(int(r.Checkpoints), "checkpoint"), r.CheckedTo, state)
+		counted(r.Checkpoints, "checkpoint"), r.CheckedTo, state)
 }

@@ -47,10 +47,11 @@ stands around it is what "turnpike serve" runs.`,
 }
 
 func runDemo(ctx context.Context, p Process, listen string, once bool) error {
-	log, err := newLog(p.Stderr, "warn")
+	log, flush, err := newLog(p.Stderr, "warn")
 	if err != nil {
 		return err
 	}
+	defer flush()
 	var servers locals
 	defer servers.stop()
 	mcpURL, err := servers.serve(demo.MCPServer())

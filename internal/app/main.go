@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -135,13 +134,4 @@ func version() string {
 		v += " " + revision
 	}
 	return v + " " + info.GoVersion
-}
-
-// newLog returns a log of lines for people.
-func newLog(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

@@ -30,10 +30,12 @@ variables TURNPIKE_LISTEN, TURNPIKE_OUTBOUND_SSRF_… and so on override the fil
   turnpike serve --config turnpike.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := newLog(p.Stderr, level)
+			log, flush, err := newLog(p.Stderr, level)
 			if err != nil {
 				return err
 			}
+			defer flush()
+			collectLessOften(p.Env)
 			c, key, err := loadConfig(p, file)
 			if err != nil {
 				return err

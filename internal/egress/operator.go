@@ -9,8 +9,8 @@ import (
 // connection: that may be a stream of minutes. A request's header fits the one
 // for writing, and its body passes it by.
 const (
-	readBuffer  = 4 << 10
-	writeBuffer = 2 << 10
+	readBuffer  = 2 << 10
+	writeBuffer = 1 << 10
 )
 
 // Operator returns the transport for the base URLs that the operator

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
@@ -263,4 +264,27 @@ func TestACalmedClientMayLeave(t *testing.T) {
 			t.Errorf("after %v %v are kept back", took, c.paused)
 		}
 	})
+}
+
+// K08: what it costs to let a request in that may come.
+func BenchmarkLettingIn(b *testing.B) {
+	for name, limit := range map[string]org.Rate{"no limit": {}, "a limit": {PerMinute: org.MaxRate}} {
+		b.Run(name, func(b *testing.B) {
+			a, err := New(Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			caller := callerOf("o", limit, limit)
+			r := httptest.NewRequest("POST", "/", nil)
+			w := httptest.NewRecorder()
+			serve := a.calmly(a.unladen(func(http.ResponseWriter, *http.Request, run.Caller) {}))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := a.withinRate(w, r, caller, true); err != nil {
+					a.rates = ratelimit.New() // all of it was used up
+				}
+				serve(w, r, caller)
+			}
+		})
+	}
 }

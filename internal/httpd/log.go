@@ -69,7 +69,7 @@ func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFu
 	}
 	rec := &record{ResponseWriter: w, began: time.Now()}
 	r = r.WithContext(context.WithValue(r.Context(), recordKey{}, rec))
-	defer func() { a.o.Log.LogAttrs(r.Context(), level, "request", rec.line(r)...) }() // also when next panics, to cut the answer off
+	defer func() { rec.tell(r, a.o.Log, level) }() // also when next panics, to cut the answer off
 	next(rec, r)
 	rec.whole = true
 	if rec.status == 0 {
@@ -77,15 +77,16 @@ func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFu
 	}
 }
 
-// line returns what is to be said. Of the path that is the pattern: what a
-// client writes into a path may be a secret.
-func (r *record) line(req *http.Request) []slog.Attr {
+// tell writes the line. Of the path it has the pattern: what a client writes into
+// a path may be a secret.
+func (r *record) tell(req *http.Request, log *slog.Logger, level slog.Level) {
 	_, path, found := strings.Cut(req.Pattern, " ")
 	if !found {
 		path = "-"
 	}
 	took := time.Since(r.began)
-	all := make([]slog.Attr, 0, 17)
+	var room [17]slog.Attr
+	all := room[:0]
 	all = append(all, slog.String("method", req.Method), slog.String("path", path), slog.Int("status", r.status))
 	text := func(key, value string) {
 		if value != "" {
@@ -108,7 +109,7 @@ func (r *record) line(req *http.Request) []slog.Attr {
 	if !r.whole {
 		all = append(all, slog.Bool("cut_off", true))
 	}
-	return all
+	log.LogAttrs(req.Context(), level, "request", all...)
 }
 
 // by notes who asks; org is nil for the operator, and for nobody.

@@ -6,7 +6,7 @@ import "sync"
 // says a word now and then, holds a small one; what comes in bulk is read into
 // large ones, which are lent.
 const (
-	smallRead = 2 << 10
+	smallRead = 1 << 10
 	largeRead = 32 << 10
 )
 

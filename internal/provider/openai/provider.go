@@ -21,6 +21,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -138,6 +139,9 @@ func (p *Provider) send(ctx context.Context, to *url.URL, header http.Header, da
 	if err := p.authorize(ctx, header); err != nil {
 		return nil, err
 	}
+	if len(data) <= smallBody {
+		return p.sendSmall(ctx, to, header, data)
+	}
 	body := &sentBody{rest: data}
 	req := p.template.WithContext(ctx)
 	req.URL, req.Header, req.Body, req.ContentLength = to, header, body, int64(len(data))
@@ -157,6 +161,19 @@ func (p *Provider) send(ctx context.Context, to *url.URL, header http.Header, da
 	// transport to a copy of it, whose GetBody is still there: it gets nothing.
 	req.GetBody, data = nil, nil
 	return resp, nil
+}
+
+// smallBody is the size of a body that may stay in memory for as long as its
+// answer. The transport sends one that it knows to be in memory together with the
+// header; before any other, it sends the header on its own.
+const smallBody = 4 << 10
+
+func (p *Provider) sendSmall(ctx context.Context, to *url.URL, header http.Header, data []byte) (*http.Response, error) {
+	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	req := p.template.WithContext(ctx)
+	req.URL, req.Header, req.ContentLength, req.GetBody = to, header, int64(len(data)), body
+	req.Body, _ = body()
+	return p.o.Transport.RoundTrip(req)
 }
 
 // authorize sets the key in place of the caller's.

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -19,8 +18,10 @@ func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.R
 	if req.Path != chatPath {
 		to = below(p.template.URL, req.Path)
 	}
-	header := make(http.Header, len(req.Header)+2)
-	maps.Copy(header, req.Header)
+	header := req.Header
+	if header == nil {
+		header = http.Header{}
+	}
 	if header.Get("Accept-Encoding") == "" {
 		header.Set("Accept-Encoding", "identity") // else the transport asks for gzip and undoes it
 	}

@@ -97,12 +97,14 @@ func (p Provider) globs(name string) bool {
 
 func isGlob(pattern string) bool { return strings.ContainsAny(pattern, "*?[") }
 
+// flat returns the text without slashes, which path.Match sees as borders.
+func flat(text string) string { return strings.ReplaceAll(text, "/", "\x00") }
+
 // matches is a glob in which * also stands for slashes: model names have them.
 func matches(pattern, name string) bool {
 	if !isGlob(pattern) {
 		return false
 	}
-	flat := strings.NewReplacer("/", "\x00")
-	ok, err := path.Match(flat.Replace(pattern), flat.Replace(name))
+	ok, err := path.Match(flat(pattern), flat(name))
 	return ok && err == nil
 }

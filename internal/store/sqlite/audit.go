@@ -10,15 +10,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-// Record implements run.Recorder.
-func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
-	e, err := e.Encoded()
-	if err != nil {
-		return err
-	}
-	return wrap("record", s.writer.submit(ctx, &write{entry: &e, org: orgID}))
-}
-
 // end is the last row of a chain.
 type end struct {
 	number int64
@@ -79,22 +70,6 @@ func (t *tx) insertAudit(rows []audit.Row) error {
 		rows = rows[n:]
 	}
 	return nil
-}
-
-// performEntries performs those writes of a group that are entries of relays. What
-// fails them is the disk, which fails the group.
-func (t *tx) performEntries(group []*write) error {
-	var rows []audit.Row
-	for _, one := range group {
-		if one.entry == nil {
-			continue
-		}
-		var err error
-		if rows, err = t.follow(rows, one.org, []audit.Entry{*one.entry}); err != nil {
-			return err
-		}
-	}
-	return t.insertAudit(rows)
 }
 
 // endOf returns the end of an org's chain: its last row, or where retention has
@@ -203,6 +178,9 @@ func scanCheckpoint(row scanner) (audit.Checkpoint, error) {
 
 // AddCheckpoint implements audit.Log.
 func (s *Store) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
+	if err := s.recorder.flush(ctx); err != nil { // it comes behind what was recorded before
+		return wrap("record", err)
+	}
 	return wrap("store a checkpoint", s.writer.perform(ctx, func(t *tx) error { return t.addCheckpoint(c) }))
 }
 

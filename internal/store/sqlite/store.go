@@ -31,11 +31,12 @@ type Options struct {
 // toolcache.Store on one SQLite file. It is safe for concurrent use.
 type Store struct {
 	Reader
-	writer *writer
-	heads  heads
-	lock   *os.File
-	now    func() time.Time
-	turn   string // the org that was given a lease last; only the writer's goroutine looks at it
+	writer   *writer
+	recorder *recorder
+	heads    heads
+	lock     *os.File
+	now      func() time.Time
+	turn     string // the org that was given a lease last; only the writer's goroutine looks at it
 }
 
 // Open opens the file, brings its schema up to date, starts the writer and ends
@@ -95,6 +96,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	s.db.SetMaxOpenConns(readers)
 	s.db.SetMaxIdleConns(readers)
 	s.writer = newWriter(db, conn, o)
+	s.recorder = &recorder{w: s.writer}
 	return nil
 }
 
@@ -106,6 +108,7 @@ func (s *Store) Waiting() int { return len(s.writer.room) }
 // are refused with an error that wraps [ErrClosed]. Close may be called once.
 func (s *Store) Close() error {
 	err := s.Reader.Close()
+	_ = s.recorder.flush(context.Background()) // the writer says what it cannot write
 	return errors.Join(err, s.writer.close(), s.lock.Close())
 }
 

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
 // The bounds of a group and of what waits for one.
@@ -44,13 +42,12 @@ var errBusy = errors.New("too many writes are waiting")
 // write is one change, stored as a whole or not at all.
 type write struct {
 	do    func(*tx) error
-	entry *audit.Entry // of a relay, instead of do: all of a group are stored together
-	org   string       // of entry
-	waits bool         // somebody waits for done
-	after *write       // fails with this one; nil = stands alone
-	epoch int64        // of an append
-	since time.Time    // when it was submitted
-	told  func(error)  // called once with err, and must not block; nil = nobody is
+	waits bool        // somebody waits for done
+	lazy  bool        // it must outlive the process at once, and a power failure only when it is a second old
+	after *write      // fails with this one; nil = stands alone
+	epoch int64       // of an append
+	since time.Time   // when it was submitted
+	told  func(error) // called once with err, and must not block; nil = nobody is
 
 	done chan struct{} // closed when err is set
 	err  error
@@ -204,7 +201,7 @@ func (w *writer) commit(group []*write) {
 		if one.err == nil || w.poisoned != nil {
 			one.err = err
 		}
-		one.do, one.after, one.entry = nil, nil, nil
+		one.do, one.after = nil, nil
 		close(one.done)
 		<-w.room
 		if one.told != nil {
@@ -240,23 +237,22 @@ type tx struct {
 	statements map[string]*sql.Stmt // by text, of which there are a few
 	commit     func() error         // commitNow, or a test's failure
 	ends       map[string]end       // of the audit chains that were written to, by org
+	lax        bool                 // commits do not wait for the disk
+	synced     time.Time            // when one last has
 }
 
 // perform commits those of the writes that succeed. Its error is that of all.
 func (t *tx) perform(group []*write) error {
+	if err := t.synchronize(group); err != nil {
+		return err
+	}
 	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
-	if len(group) == 1 && group[0].entry == nil {
+	if len(group) == 1 {
 		return t.performAlone(group[0])
 	}
-	if err := t.performEntries(group); err != nil {
-		return t.abandon(err)
-	}
 	for _, one := range group {
-		if one.entry != nil {
-			continue
-		}
 		if err := t.performOne(one); err != nil {
 			return t.abandon(err)
 		}
@@ -265,6 +261,31 @@ func (t *tx) perform(group []*write) error {
 		return t.abandon(err)
 	}
 	return nil
+}
+
+// laziness is how long a power failure may take back what is lazy.
+const laziness = time.Second
+
+// synchronize says whether the commit of the group is to wait for the disk. One
+// that does takes everything before it along.
+func (t *tx) synchronize(group []*write) error {
+	now, lax := time.Now(), true
+	for _, one := range group {
+		lax = lax && one.lazy
+	}
+	if lax = lax && now.Sub(t.synced) < laziness; !lax {
+		t.synced = now
+	}
+	if lax == t.lax {
+		return nil
+	}
+	t.lax = lax
+	mode := `PRAGMA synchronous = FULL`
+	if lax {
+		mode = `PRAGMA synchronous = NORMAL`
+	}
+	_, err := t.exec(mode)
+	return err
 }
 
 func (t *tx) commitNow() error {

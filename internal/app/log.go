@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// The bounds of what a log holds back.
+const (
+	logDelay = 100 * time.Millisecond
+	logBytes = 64 << 10
+)
+
+// newLog returns a log of lines for people, which are written a little later and
+// many at once; warnings and errors, with all before them, at once. What is held
+// back is written by flush.
+func newLog(w io.Writer, level string) (log *slog.Logger, flush func(), err error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+	}
+	held := &heldWriter{w: w}
+	return slog.New(promptHandler{slog.NewTextHandler(held, &slog.HandlerOptions{Level: l}), held}), held.flush, nil
+}
+
+// heldWriter collects what is written: a gateway writes a line for every request,
+// and a system call for every line would cost more than the line.
+type heldWriter struct {
+	mu    sync.Mutex
+	w     io.Writer
+	lines []byte
+	timer *time.Timer // runs while there are lines
+}
+
+// Write implements io.Writer. What the log cannot be written for is nobody's
+// error.
+func (h *heldWriter) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, p...)
+	switch {
+	case len(h.lines) >= logBytes:
+		h.write()
+	case len(h.lines) == len(p):
+		h.timer = time.AfterFunc(logDelay, h.flush)
+	}
+	return len(p), nil
+}
+
+func (h *heldWriter) flush() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.write()
+}
+
+// write writes the lines. The caller has mu.
+func (h *heldWriter) write() {
+	if len(h.lines) == 0 {
+		return
+	}
+	h.timer.Stop()
+	_, _ = h.w.Write(h.lines)
+	h.lines = h.lines[:0]
+}
+
+// promptHandler writes warnings and errors at once.
+type promptHandler struct {
+	slog.Handler
+	held *heldWriter
+}
+
+// Handle implements slog.Handler.
+func (p promptHandler) Handle(ctx context.Context, r slog.Record) error {
+	err := p.Handler.Handle(ctx, r)
+	if r.Level >= slog.LevelWarn {
+		p.held.flush()
+	}
+	return err
+}
+
+// WithAttrs implements slog.Handler.
+func (p promptHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return promptHandler{p.Handler.WithAttrs(attrs), p.held}
+}
+
+// WithGroup implements slog.Handler.
+func (p promptHandler) WithGroup(name string) slog.Handler {
+	return promptHandler{p.Handler.WithGroup(name), p.held}
+}

@@ -72,7 +72,6 @@ func beside() map[string]string {
 		"internal/app/providers.go":             "reveals the provider's key",
 		"internal/provider/openai/provider.go":  "sends the call",
 		"internal/provider/openai/request.go":   "builds the body",
-		"internal/provider/openai/body.go":      "lets go of the request's bytes when the answer begins",
 		"internal/provider/openai/message.go":   "turns items into messages",
 		"internal/provider/openai/content.go":   "puts the visible text of an answer together",
 		"internal/provider/openai/object.go":    "keeps the members that the gateway does not interpret",

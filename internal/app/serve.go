@@ -48,6 +48,7 @@ variables TURNPIKE_LISTEN, TURNPIKE_OUTBOUND_SSRF_… and so on override the fil
 			for _, w := range c.Warnings {
 				log.Warn(w)
 			}
+			flush() // what was said of the start comes before it
 			announce(cmd.OutOrStdout(), c, a.URL())
 			if key != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "  API key, for this start only: %s\n", key)

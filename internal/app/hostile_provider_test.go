@@ -62,7 +62,7 @@ func TestAProviderThatMeansHarm(t *testing.T) {
 		{name: "an object of a gigabyte", answer: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"`)
 			gigabyte(w)
-		}, status: 502, reason: "too large", recorded: "model_error", attempts: 3, memory: 400},
+		}, status: 502, reason: "too large", recorded: "model_error", attempts: 3, memory: 600},
 		{name: "a byte now and then", answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			tick := time.NewTicker(10 * time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,9 +104,10 @@ func TestAKeeperRemovesWhatIsOld(t *testing.T) {
 func TestAKeeperTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
-		full := true
+		var full atomic.Bool
+		full.Store(true)
 		k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Witness: func(audit.Checkpoint) error {
-			if full {
+			if full.Load() {
 				return errors.New("disk full")
 			}
 			return nil
@@ -117,7 +119,7 @@ func TestAKeeperTriesAgain(t *testing.T) {
 		if r := verify(t, &j, nil); r.CheckedTo != 0 {
 			t.Errorf("%+v", r)
 		}
-		full = false
+		full.Store(false)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if r := verify(t, &j, nil); r.CheckedTo != 3 {

@@ -51,12 +51,16 @@ func (a answer) last() string {
 	return a.text
 }
 
+// tail makes a request longer than what a connection holds back: it has left when
+// the transport says that it was written.
+const tail = 16 << 10
+
 // ask sends the question once. What is said of a stream is also sent to heard,
 // unless that is nil.
 func (w *world) ask(ctx context.Context, q question, heard func(answer)) answer {
 	body, _ := json.Marshal(map[string]any{ // strings and booleans
 		"model": "m", "stream": q.stream, "stream_options": map[string]any{"include_usage": q.stream},
-		"messages": []any{map[string]any{"role": "user", "content": q.text}},
+		"messages": []any{map[string]any{"role": "user", "content": q.text}}, "user": strings.Repeat("x", tail),
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base()+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // store/memory and store/sqlite.
 type Recorder interface {
 	// Record stores the entry a little later, in the order of the calls. While
-	// too many entries wait, it waits too: nothing is dropped. A failure that
-	// comes later is the store's trouble, not the caller's.
+	// too many entries wait, it waits too: nothing is dropped. An error may be that of
+	// an earlier entry, which could not be stored.
 	Record(ctx context.Context, org string, e audit.Entry) error
 }
 

@@ -133,7 +133,7 @@ func maxTokensParam(host string) string {
 	return "max_tokens"
 }
 
-// send makes one request. The body is not read after send returns. The error
+// send makes one request. A large body is not read after send returns. The error
 // is the transport's own, or a *model.Error.
 func (p *Provider) send(ctx context.Context, to *url.URL, header http.Header, data []byte) (*http.Response, error) {
 	if err := p.authorize(ctx, header); err != nil {

@@ -151,7 +151,7 @@ func scanHead(row scanner) (audit.Head, error) {
 	return h, err
 }
 
-// AuditOrgs implements audit.Log.
+// AuditOrgs returns the orgs that have rows or checkpoints.
 func (r *Reader) AuditOrgs(ctx context.Context) ([]string, error) {
 	orgs, err := list(ctx, r.db, func(row scanner) (string, error) {
 		var id string

@@ -27,7 +27,7 @@ func cases() []benchCase {
 		{"cuts", "streams that arrive cut or altered", false, cuts},
 		{"store", "pass-through while the database is locked", true, store},
 		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop},
-		{"rounds", "runs of 10 rounds, a model of 20 ms, 8 at a time", true, rounds},
+		{"rounds", "runs of 10 rounds, a model of 20 ms", true, rounds},
 		{"cpu", "CPU of runs of 3 rounds without latency", true, loopCPU},
 		{"idle", "memory of idle streams and of an idle gateway", false, idle},
 		{"leak", "clients that leave", false, leak},

@@ -14,6 +14,12 @@ const (
 	patience = 15 * time.Second // with memory that goes on growing
 )
 
+// streamGates are how many times the memory of the baseline's an idle stream may
+// take.
+func streamGates() gates {
+	return gates{table: stats.AtMost(1), floor: stats.AtMost(1.3)}
+}
+
 // idle measures the memory of streams in which nothing happens, in new
 // processes for each pair: what a process has given back of an earlier crowd
 // would say nothing.
@@ -30,7 +36,7 @@ func idle(ctx context.Context, r *rig) ([]row, error) {
 	b, g := stats.Summarize(base), stats.Summarize(own)
 	rows := []row{{
 		what: fmt.Sprintf("RssAnon of %d streams, gateway / baseline", n), digits: 3,
-		seen: stats.Summarize(ratios), gate: stats.AtMost(1),
+		seen: stats.Summarize(ratios), gate: r.opt.gate(streamGates()),
 		note: fmt.Sprintf("a stream takes %.1f KiB of the baseline, %.1f KiB of the gateway (medians)", b.Median/1024, g.Median/1024),
 	}}
 	if r.opt.self {

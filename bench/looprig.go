@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/bench/fake"
+	"github.com/turnpike-gateway/turnpike/bench/stats"
 )
 
 // loopRig is the two servers around the loop, which all that runs it shares.
@@ -31,8 +35,9 @@ type loopSide struct {
 type loopResult struct {
 	runs  int           // measured or not
 	ms    []float64     // of each measured run
+	mid   []float64     // the median of ms, of each measured pass
 	cpu   time.Duration // of all measured runs
-	cpuMS []float64     // for a run, of each measured pass; short if the machine does not tell
+	cpuMS []float64     // for a run, of each measured pass; NaN if the machine does not tell
 
 	peak          int // most tool calls of a run at the same time
 	overlaps      int // calls that began before an earlier one of the run had ended
@@ -46,6 +51,19 @@ func (l *loopResult) describe() string {
 		s += fmt.Sprintf("; %.2f ms CPU a run", l.cpu.Seconds()*1000/float64(len(l.ms)))
 	}
 	return s
+}
+
+// measured adds a pass: how long its runs took, and their processor time unless
+// the machine does not tell.
+func (l *loopResult) measured(ms []float64, cpu time.Duration, noCPU error) {
+	l.ms = append(l.ms, ms...)
+	l.mid = append(l.mid, stats.Summarize(ms).Median)
+	if noCPU != nil {
+		l.cpuMS = append(l.cpuMS, math.NaN())
+		return
+	}
+	l.cpu += cpu
+	l.cpuMS = append(l.cpuMS, cpu.Seconds()*1000/float64(len(ms)))
 }
 
 func (r *rig) loopServers(ctx context.Context) (l *loopRig, err error) {
@@ -82,9 +100,12 @@ type plan struct {
 	passes int // that do
 }
 
-// passes makes passes on the sides in turn.
+// passes makes passes on the sides in turn. Every other time the order of the
+// sides is reversed, so that neither is always the one that comes second.
 func (l *loopRig) passes(ctx context.Context, p plan, sides ...*loopSide) error {
+	sides = slices.Clone(sides)
 	for i := -p.warm; i < p.passes; i++ {
+		slices.Reverse(sides)
 		for _, side := range sides {
 			if err := l.pass(ctx, side, p, i >= 0); err != nil {
 				return fmt.Errorf("%w\n%s", err, side.proc.Tail())
@@ -107,12 +128,9 @@ func (l *loopRig) pass(ctx context.Context, side *loopSide, p plan, measured boo
 	if err != nil {
 		return err
 	}
-	if after, err := side.proc.CPU(); measured && noCPU == nil && err == nil {
-		side.cpu += after - before
-		side.cpuMS = append(side.cpuMS, (after-before).Seconds()*1000/float64(p.runs))
-	}
+	after, err := side.proc.CPU()
 	if measured {
-		side.ms = append(side.ms, ms...)
+		side.measured(ms, after-before, errors.Join(noCPU, err))
 	}
 	side.runs += p.runs
 	calls, err := take[fake.ToolCall](ctx, l.client, l.tool.addr)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func smallest() sizes {
 	return sizes{
 		pairs: 1, pass: 30 * time.Millisecond, streams: 50, crowd: 20, lockedRequests: 20, runs: 2, serialRuns: 1,
-		warm: 1, passes: 1, roundRuns: 2, cpuRuns: 4, idleStreams: 20, idlePairs: 1, steady: 50 * time.Millisecond, leavers: 10, leaveRuns: 4,
+		warm: 1, passes: 1, roundRuns: 2, roundWidth: 2, cpuRuns: 4, idleStreams: 20, idlePairs: 1, steady: 50 * time.Millisecond, leavers: 10, leaveRuns: 4,
 		neighbourPairs: 1, quietRuns: 4,
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/bench/wire"
 )
 
-// relayGate is the least share of the baseline's rate that passes.
-const relayGate = 0.8
+// relayGates are the least share of the baseline's rate that passes.
+func relayGates() gates {
+	return gates{table: stats.AtLeast(0.8), floor: stats.AtLeast(0.6)}
+}
 
 // relay is a case of pure pass-through, gateway against baseline.
 type relay struct {
@@ -49,13 +51,13 @@ func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 		ratios = append(ratios, g.Rate()/b.Rate())
 		base, gate = base.add(b), gate.add(g)
 	}
-	return c.rows(ratios, base, gate), nil
+	return c.rows(ratios, base, gate, r.opt.gate(relayGates())), nil
 }
 
-func (c relay) rows(ratios []float64, base, gate measured) []row {
+func (c relay) rows(ratios []float64, base, gate measured, rate stats.Gate) []row {
 	rows := []row{{
 		what: c.unit + ", gateway / baseline", digits: 3,
-		seen: stats.Summarize(ratios), gate: stats.AtLeast(relayGate),
+		seen: stats.Summarize(ratios), gate: rate,
 		note: fmt.Sprintf("baseline %s; gateway %s", base.describe(c.unit), gate.describe(c.unit)),
 	}}
 	if gate.Wrong() > 0 {

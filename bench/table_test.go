@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/bench/load"
 	"github.com/turnpike-gateway/turnpike/bench/stats"
@@ -31,10 +33,70 @@ func TestPrintRows(t *testing.T) {
 
 func TestWrongAnswersFailARelayCaseWhateverItsRatio(t *testing.T) {
 	gate := measured{Tally: load.Tally{Answers: 100, Faults: map[load.Kind]int{load.Cut: 1}}}
-	if rows := (relay{unit: "streams/s"}).rows([]float64{1.2}, measured{}, gate); allHold(rows) {
+	rate := relayGates().table
+	if rows := (relay{unit: "streams/s"}).rows([]float64{1.2}, measured{}, gate, rate); allHold(rows) {
 		t.Errorf("a cut stream passed: %+v", rows)
 	}
-	if rows := (relay{unit: "streams/s"}).rows([]float64{1.2}, measured{}, measured{}); !allHold(rows) {
+	if rows := (relay{unit: "streams/s"}).rows([]float64{1.2}, measured{}, measured{}, rate); !allHold(rows) {
 		t.Errorf("right answers at a good rate failed: %+v", rows)
+	}
+}
+
+// A share of 0.55 is what a gateway at 0.82 has once it has lost a third.
+func TestQuickChecksFloorsAndTheTableItsGates(t *testing.T) {
+	table, err := parse(nil, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick, err := parse([]string{"-quick"}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name                string
+		gates               gates
+		seen                float64
+		inTable, amongQuick bool
+	}{
+		{"a relay at its gate", relayGates(), 0.8, true, true},
+		{"a relay on a busy machine", relayGates(), 0.65, false, true},
+		{"a relay that has lost a third", relayGates(), 0.55, false, false},
+		{"the CPU of runs at its gate", cpuGates(), 3.5, true, true},
+		{"the CPU of runs on a busy machine", cpuGates(), 3.9, false, true},
+		{"the CPU of runs that has grown by a third", cpuGates(), 4.1, false, false},
+		{"the time of runs on a busy machine, of which the minimum knows nothing", loopGates(), 1.4, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := table.gate(tt.gates).Holds(stats.Exactly(tt.seen)); got != tt.inTable {
+				t.Errorf("%v in the table: %v", tt.seen, got)
+			}
+			if got := quick.gate(tt.gates).Holds(stats.Exactly(tt.seen)); got != tt.amongQuick {
+				t.Errorf("%v with -quick: %v", tt.seen, got)
+			}
+		})
+	}
+}
+
+func TestPassesAreComparedWithTheirOwnPair(t *testing.T) {
+	var bare, gateway loopResult
+	for _, slowdown := range []int{1, 3, 10} { // of the whole machine
+		unit := time.Duration(slowdown) * time.Millisecond
+		bare.measured([]float64{100 * float64(slowdown), 90 * float64(slowdown), 400 * float64(slowdown)}, 10*unit, nil)
+		gateway.measured([]float64{110 * float64(slowdown), 900 * float64(slowdown), 90 * float64(slowdown)}, 30*unit, nil)
+	}
+	if got := pairRow("time", gateway.mid, bare.mid, stats.Gate{}).seen; got != stats.Exactly(1.1) {
+		t.Errorf("time: %+v, want 1.1 three times", got)
+	}
+	if got := pairRow("CPU", gateway.cpuMS, bare.cpuMS, stats.Gate{}).seen; got != stats.Exactly(3) {
+		t.Errorf("CPU: %+v, want 3 three times", got)
+	}
+}
+
+func TestAMachineThatDoesNotTellTheCPUPassesNoGateOfIt(t *testing.T) {
+	var bare, gateway loopResult
+	bare.measured([]float64{1}, 0, errors.New("no /proc here"))
+	gateway.measured([]float64{1}, 0, errors.New("no /proc here"))
+	if r := pairRow("CPU", gateway.cpuMS, bare.cpuMS, stats.AtMost(cpuGates().floor.Limit)); allHold([]row{r}) {
+		t.Errorf("passed: %+v", r)
 	}
 }

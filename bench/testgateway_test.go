@@ -60,7 +60,8 @@ func TestTheLoopCasesTellGatewaysApart(t *testing.T) {
 		{asConfigured, "store,loop,rounds,cpu", []string{
 			"store could not be measured: FAIL", "GET /api/keys: status 404",
 			"at most 8 tool calls", "at most 1 tool calls", "0 <= 0 PASS", "the same, bare loop",
-			"loop time of a run / minimum of 90 ms", "rounds time of a run / minimum of 200 ms", "cpu ms of gateway CPU a run",
+			"loop time of a run / minimum of 90 ms", "rounds time of a run / minimum of 200 ms", "time of a run, gateway / bare loop",
+			"cpu CPU of a run, gateway / bare loop", "ms of gateway CPU a run",
 		}},
 		{asConfigured, "neighbour", []string{"neighbour could not be measured: FAIL", "was never refused"}},
 		{narrow, "neighbour", []string{"p99 of an org, other org loud / silent", "200 clients of the other org made"}},

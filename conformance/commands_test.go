@@ -37,7 +37,7 @@ func testRuns(t *testing.T, s *site) {
 	t.Run("show a finished run", func(t *testing.T) {
 		wantLines(t, r.program.must(t, "runs", "show", finished), append(firstTool(),
 			`^ +1\.0 +get-sum\(\{"a":20,"b":22\}\)$`,
-			`^ +1\.0 +ok: The sum of 20 and 22 is 42\. +\(everything, \d+ ms\)$`,
+			`^ +1\.0 +ok: The sum of 20 and 22 is 42\. +\(everything, [0-9.]+ ms\)$`,
 			`^round 2 +model +Twice checked: 42 .*\(\d+ ms, 41 \+ 13 tokens\)$`,
 			`^finished +complete +\(\S+ after it was accepted\)$`,
 			storyTotals)...)
@@ -73,7 +73,7 @@ func firstTool() []string {
 		`^tools +everything +\d+ tools\b`,
 		`^round 0 +model +I will ask the echo .*\(\d+ ms, 11 \+ 5 tokens\)$`,
 		`^ +0\.0 +echo\(\{"message":"20 22"\}\)$`,
-		`^ +0\.0 +ok: Echo: 20 22 +\(everything, \d+ ms\)$`,
+		`^ +0\.0 +ok: Echo: 20 22 +\(everything, [0-9.]+ ms\)$`,
 	}
 }
 

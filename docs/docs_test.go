@@ -4,7 +4,8 @@
 //	sh                    runs, in the page's own directory, after the blocks above it
 //	sh server             runs in the background until the page ends; the next block
 //	                      begins when it says where it listens
-//	sh needs=node         runs where Node and the packages of conformance/ are
+//	sh needs=node         runs where Node and the packages of conformance/ are; needs_test.go
+//	                      finds the other blocks that cannot run without it
 //	sh elsewhere          is only checked for syntax: it needs the network, or a
 //	                      machine of the reader's
 //	sh ci                 is only checked to stand in .ci/run, which runs it
@@ -100,10 +101,15 @@ func read(t *testing.T, name string) string {
 // blocks returns the fenced blocks of a page.
 func blocks(t *testing.T, page string) []block {
 	t.Helper()
+	return parseBlocks(t, page, read(t, page))
+}
+
+func parseBlocks(t *testing.T, page, text string) []block {
+	t.Helper()
 	var list []block
 	var open *block
 	number := 0
-	for line := range strings.Lines(read(t, page)) {
+	for line := range strings.Lines(text) {
 		number++
 		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {

@@ -116,6 +116,9 @@ type Finished struct {
 	// request must not be repeated blindly.
 	SideEffects bool
 
+	// GaveUp is true when the provider failed as often as a model call is tried.
+	GaveUp bool
+
 	// Failure says what went wrong, for the reasons that are failures.
 	Failure *Failure
 }
@@ -125,6 +128,10 @@ type Failure struct {
 	Code    string // such as outbound_ssrf_blocked
 	Message string
 	Address string // the address that the outbound policy refused; not for everyone
+
+	// Server is the MCP server that failed, URL where it is (not for everyone), and
+	// Setting the key of the configuration that can allow it; "" = not known, or none.
+	Server, URL, Setting string
 
 	// Upstream is the provider's own error answer, where it gave one.
 	Upstream *model.Error

@@ -26,6 +26,7 @@ const (
 	ToolAbort         Reason = "tool_abort"         // a tool failed and the org wants that to end the run
 	TooLong           Reason = "too_long"           // the context does not fit
 	Lost              Reason = "lost"               // the run cannot be continued after a crash
+	Memory            Reason = "memory"             // the run would retain more than it may
 )
 
 // Limit reports whether the run was ended by one of its limits, so that the
@@ -41,7 +42,7 @@ func (r Reason) Limit() bool {
 // Failed reports whether the caller gets an error instead of an answer.
 func (r Reason) Failed() bool {
 	switch r {
-	case Invalid, HookDenied, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Cancelled, CallerGone:
+	case Invalid, HookDenied, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Cancelled, CallerGone, Memory:
 		return true
 	}
 	return false

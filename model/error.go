@@ -30,6 +30,9 @@ type Error struct {
 	Header http.Header
 	Body   []byte
 
+	// Credential is true when the provider refuses the gateway's own credential.
+	Credential bool
+
 	// RetryAfter is how long the provider asked to wait; 0 when it did not say.
 	RetryAfter time.Duration
 

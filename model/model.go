@@ -73,6 +73,11 @@ type Request struct {
 	// interpret, in the client's order. An adapter of Dialect sends them as they are.
 	Params  []Param
 	Dialect string
+
+	// Memory is charged with what the answer makes the process keep; nil = nothing
+	// is counted. An error of it ends the call, which returns an error that wraps
+	// it.
+	Memory tool.Memory
 }
 
 // Tool is a tool as offered to a model.

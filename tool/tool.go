@@ -21,8 +21,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// ErrNotSent is wrapped by errors of Call after which the request provably
-// never left: the call may be repeated whatever its class.
+// ErrNotSent is wrapped by errors of Call after which the call provably never
+// left, at any of its tries: it may be repeated whatever its class. After any
+// other error the call may have been carried out.
 var ErrNotSent = errors.New("not sent")
 
 // Owner says who executes a tool.
@@ -56,10 +57,12 @@ type Tool interface {
 	// Definition describes the tool. It is constant for the life of the Tool.
 	Definition() Definition
 
-	// Call executes the tool once. What the model may learn from is a Result,
-	// with IsError where it is a failure; an error is a failure of the
-	// transport, and one that wraps [Fatal] ends the run. Call returns soon
-	// after ctx is done.
+	// Call executes the tool once. A Result is the tool's own answer, with
+	// IsError where it is a failure. An error says that there is no answer: the
+	// call counts as possibly carried out unless the error wraps [ErrNotSent].
+	// The model reads the error's text, so it must name no address and no
+	// secret. An error that wraps [Fatal] ends the run. Call returns soon after
+	// ctx is done.
 	Call(ctx context.Context, c Call) (Result, error)
 }
 
@@ -103,6 +106,20 @@ type Call struct {
 	// other call; empty for calls that only read. A key alone does not make a
 	// call repeatable: only a server that honours it does, which is class Keyed.
 	IdempotencyKey string
+
+	// Memory is charged with what the call makes the process keep; nil = nothing
+	// is counted.
+	Memory Memory
+}
+
+// Memory bounds how many bytes a call may keep. It is safe for concurrent use.
+// What is charged is released when the call has ended and its result is stored.
+type Memory interface {
+	// Charge counts n bytes before they are read or made. After an error they
+	// must not be kept.
+	Charge(n int) error
+	// Release takes n bytes back that were charged.
+	Release(n int)
 }
 
 // Result is what a tool answered.

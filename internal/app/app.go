@@ -17,8 +17,10 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
@@ -39,6 +41,10 @@ type Options struct {
 	// Watch may put itself before the journal of runs, to see what is written;
 	// nil = nobody watches.
 	Watch func(run.Journal) run.Journal
+
+	// AcceptDataLoss starts with a database that is older than its checkpoints
+	// in the second place.
+	AcceptDataLoss bool
 
 	// Limits are those of the server; 0 = its defaults. Connections and
 	// Requests are the configuration's.
@@ -64,17 +70,21 @@ type App struct {
 	local      locals
 	pool       *pool
 	catalog    *catalog.Catalog
+	directory  *Directory
 	runner     *run.Runner
 	keeper     *audit.Keeper
+	retention  retention
+	disk       *disk
 	heartbeats *sse.Heartbeats
 	api        *httpd.API
 	fatal      chan error // what the process must end for
+	acceptLoss bool
 }
 
 // New builds a gateway from a checked configuration and takes its address. It
 // serves nothing yet.
 func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
-	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env), fatal: make(chan error, 1)}
+	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env), fatal: make(chan error, 1), acceptLoss: o.AcceptDataLoss}
 	if err := a.build(ctx, o); err != nil {
 		a.Close()
 		return nil, err
@@ -88,7 +98,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	path := filepath.Join(a.config.Data, databaseFile)
-	if a.store, err = sqlite.Open(ctx, sqlite.Options{Path: path, Log: a.log, Fatal: func(err error) { a.fatal <- err }}); err != nil {
+	if a.store, err = a.openStore(ctx, sqlite.Options{Path: path, Log: a.log, Caps: caps(a.config.OrgCaps), Fatal: func(err error) { a.fatal <- err }}); err != nil {
 		return err
 	}
 	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
@@ -106,11 +116,11 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.pool = newPool(a.out, a.secrets, vaults{a.keys.Vault, a.store.Secret}, a.log, a.catalog.Forget)
-	directory := &Directory{
+	a.directory = &Directory{
 		store: a.store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
-		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog,
+		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog, log: a.log,
 	}
-	if err := newDirectory(ctx, directory); err != nil {
+	if err := newDirectory(ctx, a.directory); err != nil {
 		return err
 	}
 	a.heartbeats = sse.NewHeartbeats(0)
@@ -119,22 +129,26 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if o.Watch != nil {
 		journal = o.Watch(journal)
 	}
-	if a.keeper, err = a.newKeeper(); err != nil {
+	if a.keeper, err = a.newKeeper(ctx); err != nil {
 		return err
 	}
 	router := route.New(providers)
+	inUse := newMemory("/sys/fs/cgroup")
+	retained := newLedger(a.config, inUse)
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Handovers: a.store, Leases: a.store, Archive: a.store,
-		Resources: resources{directory, router}, Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
+		Resources: resources{a.directory, router}, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
+	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
 	a.api, err = httpd.New(httpd.Options{
-		Directory: directory, Health: a.health,
+		Directory: a.directory, Health: a.health, Refuse: a.disk.refusal,
 		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
-		Limits: o.limits(a.config), Overload: overload{a.store.Lag, newMemory("/sys/fs/cgroup")}.why, Log: a.log, Trace: a.shown.extract(),
+		Limits: o.limits(a.config), Overload: overload{a.store.Lag, inUse}.why, Ledger: retained, Log: a.log, Trace: a.shown.extract(), Refused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
-			Store: a.store, Runs: a.runner, Audit: a.store, Directory: directory, Reader: reader{a.config.MaxRoundsCap, a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
-			NewKey: func() string { return id.New("tp_") },
+			Store: a.store, Runs: a.runner, Audit: a.store, Directory: a.directory, Reader: reader{a.config.MaxRoundsCap, a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
+			Judge:  judgeServer(a.out),
+			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
 		Chat: chat.New(chat.Options{
 			Runner: httpd.Logged(a.runner), Router: router, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
@@ -165,6 +179,7 @@ func (a *App) Serve(ctx context.Context) error {
 		return err
 	}
 	a.keeper.Start()
+	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
 	served := make(chan error, 1)
 	go func() {
 		served <- a.api.Serve(ctx, a.listener, a.log, func(hard context.Context) { a.runner.Stop(hard, softStop) })
@@ -178,7 +193,15 @@ func (a *App) Serve(ctx context.Context) error {
 }
 
 // health says what keeps the gateway from taking work.
-func (a *App) health() error { return a.runner.Health() }
+func (a *App) health() error {
+	if err := a.store.Damage(); err != nil {
+		return fault.New(fault.Unavailable, "store_unavailable", "%v; the log says more", err)
+	}
+	if err := a.runner.Health(); err != nil {
+		return err
+	}
+	return a.disk.refusal()
+}
 
 // Close gives back everything that New took. It may be called after a failed
 // New and more than once.
@@ -193,6 +216,7 @@ func (a *App) Close() {
 		cancel()
 		a.runner.Stop(now, 0)
 	}
+	a.retention.stop()
 	if a.keeper != nil {
 		if err := a.stopKeeper(); err != nil {
 			a.log.Warn("the end of the audit has no checkpoint", "error", err)
@@ -202,6 +226,9 @@ func (a *App) Close() {
 		a.heartbeats.Stop()
 	}
 	a.shown.stop(a.log)
+	if a.directory != nil {
+		a.directory.close()
+	}
 	if a.catalog != nil {
 		a.catalog.Close()
 	}

@@ -9,14 +9,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
@@ -28,7 +30,7 @@ const (
 )
 
 // newKeeper returns what signs the ends of the audit's chains.
-func (a *App) newKeeper() (*audit.Keeper, error) {
+func (a *App) newKeeper(ctx context.Context) (*audit.Keeper, error) {
 	key := a.keys.Audit
 	if key == nil {
 		var err error
@@ -36,8 +38,11 @@ func (a *App) newKeeper() (*audit.Keeper, error) {
 			return nil, fmt.Errorf("the audit's key: %w", err)
 		}
 	}
+	if err := a.checkLoss(ctx, key); err != nil {
+		return nil, err
+	}
 	return audit.NewKeeper(audit.KeeperOptions{
-		Log: a.store, Key: key, Witness: audit.Witness{Path: checkpointsPath(a.config)}.Add,
+		Log: a.store, Key: key, Now: clock.Wall, Witness: audit.Witness{Path: checkpointsPath(a.config)}.Add,
 		Keep: time.Duration(a.config.Audit.RetentionDays) * 24 * time.Hour, Logger: a.log,
 	}), nil
 }
@@ -60,28 +65,50 @@ func auditCommand(p Process) *cobra.Command {
 	var from readStore
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Look at the audit, take it along, and check that nobody changed it",
+		Short: "List, export and verify the audit log",
 		Args:  cobra.NoArgs,
 	}
 	from.flags(cmd)
-	cmd.AddCommand(listAudit(p, &from), exportAudit(p, &from), verifyAudit(p, &from), auditKey(p, &from))
+	for _, chosen := range []*cobra.Command{listAudit(p, &from), exportAudit(p, &from), verifyAudit(p, &from)} {
+		operatorFlag(chosen, &from)
+		cmd.AddCommand(chosen)
+	}
+	cmd.AddCommand(auditKey(p, &from))
 	return cmd
+}
+
+// operatorFlag adds the flag that chooses the operator's own chain. --org and
+// --operator together are an error.
+func operatorFlag(cmd *cobra.Command, from *readStore) {
+	cmd.Flags().BoolFunc("operator", "the operator's own rows, instead of an org's", func(text string) error {
+		set, err := strconv.ParseBool(text)
+		if err == nil && set {
+			from.org = org.Operator
+		}
+		return err
+	})
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("org") && cmd.Flags().Changed("operator") {
+			return errors.New("--org and --operator exclude each other")
+		}
+		return nil
+	}
 }
 
 // auditFlags are those that choose rows.
 type auditFlags struct{ run, request, key, kind, from, to string }
 
 func (f *auditFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.run, "run", "", "only rows of the run with this `ID`")
-	cmd.Flags().StringVar(&f.request, "request", "", "only rows of the request with this `ID`")
+	cmd.Flags().StringVar(&f.run, "run", "", "only rows of the run with this `ID` or UUID")
+	cmd.Flags().StringVar(&f.request, "request", "", "only rows of the request with this `ID` or UUID")
 	cmd.Flags().StringVar(&f.key, "key-id", "", "only rows of the key with this `ID`")
-	cmd.Flags().StringVar(&f.kind, "kind", "", "only rows of this `KIND`, such as "+string(audit.KindToolCall))
-	cmd.Flags().StringVar(&f.from, "from", "", "only rows since this `TIME`, such as 2026-01-31T12:00:00Z")
+	cmd.Flags().StringVar(&f.kind, "kind", "", "only rows of this `KIND`, for example "+string(audit.KindToolCall))
+	cmd.Flags().StringVar(&f.from, "from", "", "only rows at or after this `TIME`, for example 2026-01-31T12:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "only rows before this `TIME`")
 }
 
 func (f *auditFlags) query() (q audit.Query, err error) {
-	q = audit.Query{RunID: f.run, RequestID: f.request, Principal: f.key, Kind: audit.Kind(f.kind)}
+	q = audit.Query{RunID: audit.FindRun(f.run), RequestIDs: audit.FindRequest(f.request), Principal: f.key, Kind: audit.Kind(f.kind)}
 	for _, t := range []struct {
 		text string
 		to   *int64
@@ -104,7 +131,7 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List an org's rows, the first ones first",
+		Short: "List an org's audit rows, oldest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := choose.query()
@@ -125,29 +152,29 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 		},
 	}
 	choose.add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many, and at most 1000")
-	cmd.Flags().Int64Var(&after, "after", 0, "only rows behind the one with this `NUMBER`")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of rows (1 to 1000)")
+	cmd.Flags().Int64Var(&after, "after", 0, "only rows after the row with this `NUMBER`")
 	return cmd
 }
 
 func printAudit(out io.Writer, rows []audit.Row) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NUMBER\tTIME (UTC)\tKEY\tREQUEST\tKIND\tWHAT")
+	t := newTable(out, "NUMBER", "TIME (UTC)", "KEY", "REQUEST", "KIND", "WHAT")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", r.Number, time.UnixMilli(r.At).UTC().Format("2006-01-02 15:04:05.000"),
-			r.Principal, r.RequestID, strings.TrimPrefix(string(r.Kind), "audit_log."), printable(string(r.Body)))
+		s := r.Show()
+		t.row(s.Number, time.UnixMilli(r.At).UTC().Format("2006-01-02 15:04:05.000"),
+			s.Principal, s.RequestID, strings.TrimPrefix(string(s.Kind), "audit_log."), string(s.Body))
 	}
-	return w.Flush()
+	return t.flush()
 }
 
 func exportAudit(p Process, from *readStore) *cobra.Command {
 	var choose auditFlags
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write an org's rows as lines of JSON, with a checksum at the end",
-		Long: `Write an org's rows to standard output, one JSON object a line. The last line
-holds the number of rows and the SHA-256 of all bytes before it; an export
-without it is not whole.`,
+		Short: "Export an org's audit rows as JSON lines with a checksum",
+		Long: `Write an org's audit rows to standard output, one JSON object per line. The last
+line has the number of rows and the SHA-256 of all bytes before it. An export
+without that line is incomplete.`,
 		Example: "  turnpike audit export --from 2026-01-01T00:00:00Z > audit.ndjson",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -171,7 +198,7 @@ without it is not whole.`,
 func auditKey(p Process, from *readStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key",
-		Short: "Print the public key that checkpoints are checked with",
+		Short: "Print the public key that verifies checkpoints",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.config(p)
@@ -205,30 +232,34 @@ func verifyAudit(p Process, from *readStore) *cobra.Command {
 	var public, checkpoints string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check that no row was changed, left out, put in, moved or cut off",
-		Long: `Read the whole audit, of one org or of all, and name every row that is not as it
-was recorded. The exit status is 1 if there is one. The gateway may be running.
+		Short: "Verify that no audit row was changed, added, moved or removed",
+		Long: `Verify the audit log of all orgs, or of the org that --org names, and print every
+row that does not match its hash chain. The gateway may be running. Exit status:
 
-Checkpoints are read from the store and from the file in which they are kept a
-second time. What was recorded after the last checkpoint, which is at most a
-minute old while the gateway runs, could be cut off without a trace.`,
+  0  all rows match
+  1  a row does not match, or the audit log cannot be read
+  3  no checkpoint signs the rows of an org, so they cannot be verified
+
+The gateway writes a checkpoint every minute while there are new rows. Checkpoints
+are read from the store and from the checkpoint file. The removal of rows after
+the last checkpoint cannot be detected.`,
 		Example: `  turnpike audit verify
   turnpike audit verify --public-key "$(cat elsewhere/audit.pub)" --checkpoints elsewhere/audit.checkpoints`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			org := from.org
-			if !cmd.Flags().Changed("org") {
-				org = ""
+			chain := from.org
+			if chain == config.DefaultOrg && !cmd.Flags().Changed("org") {
+				chain = ""
 			}
-			return verify(cmd, p, from, org, public, checkpoints)
+			return verify(cmd, p, from, chain, public, checkpoints)
 		},
 	}
-	cmd.Flags().StringVar(&public, "public-key", "", "public `KEY` to check with, as \"turnpike audit key\" prints it; the data directory's unless given")
-	cmd.Flags().StringVar(&checkpoints, "checkpoints", "", "`FILE` of checkpoints; the configuration's unless given")
+	cmd.Flags().StringVar(&public, "public-key", "", "public `KEY`, as printed by \"turnpike audit key\" (default: the key in the data directory)")
+	cmd.Flags().StringVar(&checkpoints, "checkpoints", "", "checkpoint `FILE` (default: audit.checkpoints of the configuration)")
 	return cmd
 }
 
-func verify(cmd *cobra.Command, p Process, from *readStore, org, public, checkpoints string) error {
+func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, checkpoints string) error {
 	c, err := from.config(p)
 	if err != nil {
 		return err
@@ -252,20 +283,18 @@ func verify(cmd *cobra.Command, p Process, from *readStore, org, public, checkpo
 		return err
 	}
 	defer store.Close()
-	orgs := []string{org}
-	if org == "" {
+	orgs := []string{chain}
+	if chain == "" {
 		if orgs, err = auditedOrgs(cmd.Context(), store, witness); err != nil {
 			return err
 		}
 	}
 	out := cmd.OutOrStdout()
-	if strange > 0 {
-		fmt.Fprintf(out, "%s: %s that are no checkpoints\n", checkpoints, counted(strange, "line"))
-	}
+	printStrange(out, checkpoints, strange)
 	if _, err := os.Stat(checkpoints); errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(out, "%s is not there: checkpoints are taken from the store alone\n", checkpoints)
+		fmt.Fprintf(out, "%s is not there: checkpoints are taken from the store alone\n", plain(checkpoints))
 	}
-	found := 0
+	found, unsigned := 0, 0
 	for _, id := range orgs {
 		report, err := audit.Verify(cmd.Context(), id, store, key, witness)
 		if err != nil {
@@ -273,11 +302,28 @@ func verify(cmd *cobra.Command, p Process, from *readStore, org, public, checkpo
 		}
 		printReport(out, report)
 		found += len(report.Findings)
+		if report.Unsigned() {
+			unsigned++
+		}
 	}
-	if found > 0 {
+	switch {
+	case found > 0:
 		return &exitError{status: 1}
+	case unsigned > 0:
+		return &exitError{status: 3}
 	}
 	return nil
+}
+
+// printStrange says which lines of the file of checkpoints are none.
+func printStrange(out io.Writer, path string, strange []audit.Strange) {
+	for i, s := range strange {
+		if i == audit.MaxFindings {
+			fmt.Fprintf(out, "%s: %s in all that are not checkpoints\n", plain(path), counted(len(strange), "line"))
+			return
+		}
+		fmt.Fprintf(out, "%s, line %d: not a checkpoint: %s\n", plain(path), s.Line, plain(s.Reason))
+	}
 }
 
 func verifyingKey(ctx context.Context, p Process, c *config.Config, public string) (ed25519.PublicKey, error) {
@@ -312,16 +358,23 @@ func auditedOrgs(ctx context.Context, store *sqlite.Reader, witness []audit.Chec
 }
 
 func printReport(out io.Writer, r audit.Report) {
+	for _, l := range r.Losses {
+		fmt.Fprintf(out, "org %s: rows %d to %d were lost with their database; on %s UTC the operator started the gateway without them\n",
+			plain(r.Org), l.Has+1, max(l.Known, l.Has+1), time.UnixMilli(l.At).UTC().Format(time.DateTime))
+	}
 	for _, f := range r.Findings {
-		fmt.Fprintln(out, f)
+		fmt.Fprintln(out, plain(f.String()))
 	}
 	if len(r.Findings) == audit.MaxFindings {
-		fmt.Fprintf(out, "org %s: and so on\n", r.Org)
+		fmt.Fprintf(out, "org %s: and so on\n", plain(r.Org))
 	}
 	state := "ok"
-	if len(r.Findings) > 0 {
+	switch {
+	case len(r.Findings) > 0:
 		state = "NOT as it was recorded"
+	case r.Unsigned():
+		state = "NOT VERIFIED: the rows fit together, but no checkpoint signs one of them. All of them could have been replaced, or the end cut off"
 	}
-	fmt.Fprintf(out, "org %s: %s, rows %d to %d, %s, signed up to row %d: %s\n", r.Org, counted(int(r.Rows), "row"), r.First, r.Last,
+	fmt.Fprintf(out, "org %s: %s, rows %d to %d, %s, signed up to row %d: %s\n", plain(r.Org), counted(int(r.Rows), "row"), r.First, r.Last,
 		counted(r.Checkpoints, "checkpoint"), r.CheckedTo, state)
 }

@@ -9,15 +9,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
@@ -29,6 +32,8 @@ func auditNow(t *testing.T, data string, args ...string) (status int, out string
 	status = Main(t.Context(), Process{Args: append(append([]string{"audit"}, args...), "--data", data), Env: env, Stdout: &stdout, Stderr: &stderr})
 	return status, stdout.String() + stderr.String()
 }
+
+var isUUIDv7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
 // Three rounds with four calls, found again by request id.
 func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L13 C23
@@ -52,7 +57,7 @@ func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L1
 	var rounds, calls []map[string]any
 	for _, row := range page["data"].([]any) {
 		row := row.(map[string]any)
-		if row["agent_run_id"] != runID {
+		if row["agent_run_id"] != id.UUID(runID) {
 			t.Errorf("a row of another run: %v", row)
 		}
 		body := row["body"].(map[string]any)
@@ -70,17 +75,23 @@ func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L1
 		t.Fatalf("%d rounds and %d calls are in the audit, want 3 and 4: %v", len(rounds), len(calls), page)
 	}
 	for i, r := range rounds {
-		id := runID
+		request := id.UUID(runID)
 		if i > 0 {
-			id = fmt.Sprintf("%s.%d", runID, i)
+			request = id.UUID(fmt.Sprintf("%s.%d", runID, i))
 		}
-		if r["surface"] != "agent" || r["via"] != "chat" || r["round_index"] != float64(i) || r["tool_call_index"] != nil || r["status"] != "ok" || r["request_id"] != id {
+		if latency, _ := r["latency_ms"].(float64); !isUUIDv7.MatchString(request) || latency <= 0 {
+			t.Errorf("round %d took %v ms", i, r["latency_ms"])
+		}
+		if r["surface"] != "agent" || r["via"] != "chat" || r["round_index"] != float64(i) || r["tool_call_index"] != nil || r["status"] != "ok" || r["request_id"] != request {
 			t.Errorf("round %d: %v", i, r)
 		}
 	}
 	want := []string{"0.0 echo s ok 1", "0.1 fail s error 1", "0.2 nothing  error 0", "1.0 echo s cached 0"}
 	got := map[string]bool{}
 	for _, c := range calls {
+		if executed := c["attempts"] != float64(0); executed != (c["latency_ms"].(float64) > 0) || c["agent_run_id"] != id.UUID(runID) {
+			t.Errorf("%v", c)
+		}
 		got[fmt.Sprintf("%v.%v %v %v %v %v", c["round_index"], c["tool_call_index"], c["tool"], c["server_id"], c["status"], c["attempts"])] = true
 	}
 	for _, w := range want {
@@ -88,9 +99,14 @@ func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L1
 			t.Errorf("no row says %q: %v", w, got)
 		}
 	}
-	one := d.do("GET", "/api/audit?request_id="+runID+".1", "admin-key", "", 200)["data"].([]any)
-	if len(one) != 2 { // the round and its call
-		t.Errorf("the second round's request has %d rows, want 2", len(one))
+	for _, second := range []string{runID + ".1", id.UUID(runID + ".1")} {
+		one := d.do("GET", "/api/audit?request_id="+second, "admin-key", "", 200)["data"].([]any)
+		if len(one) != 2 { // the round and its call
+			t.Errorf("the second round's request %s has %d rows, want 2", second, len(one))
+		}
+	}
+	if rows := d.do("GET", "/api/audit?run_id="+id.UUID(runID), "owner-key", "", 200)["data"].([]any); len(rows) != 7 {
+		t.Errorf("by its UUID the run has %d rows, want 7", len(rows))
 	}
 	if rows := d.do("GET", "/api/audit?key_id=nobody", "owner-key", "", 200)["data"].([]any); len(rows) > 0 {
 		t.Errorf("nobody's key has rows: %v", rows)
@@ -146,6 +162,33 @@ func TestARelayLeavesOneRow(t *testing.T) { // L01 A03
 		if got := fmt.Sprint(body["status"], " ", body["http_status"]); got != want || body["surface"] != "relay" || row["agent_run_id"] != nil || body["bytes"].(float64) == 0 {
 			t.Errorf("relay %d: %v, want %s", i, row, want)
 		}
+	}
+}
+
+// D03: a tool that is left out because of its name is in the audit once, however
+// many runs share the list.
+func TestANameCollisionIsInTheAudit(t *testing.T) {
+	noLeaks(t)
+	echo := map[string]handler{"echo": func(_ context.Context, text string) (string, error) { return text, nil }}
+	one, two := newMCP(t, echo), newMCP(t, echo)
+	up := newUpstream(t, script(says("done"), says("done")))
+	s := site{upstream: up.URL, servers: []string{server("one", one.URL), server("two", two.URL)}}
+	data := t.TempDir()
+	g := mustRunIn(t, data, s.yaml(), environment())
+	runID := g.post(question).header.Get("Turnpike-Run-Id")
+	g.post(question)
+	rows := manage(g).do("GET", "/api/audit?kind="+string(audit.KindCollision), "owner-key", "", 200)["data"].([]any)
+	want := map[string]any{"agent_run_id": id.UUID(runID), "tool": "echo", "server_id": "two", "kept_from": "one"}
+	if len(rows) != 1 {
+		t.Fatalf("%d rows, want 1: %v", len(rows), rows)
+	}
+	if row := rows[0].(map[string]any); !maps.Equal(row["body"].(map[string]any), want) || row["agent_run_id"] != id.UUID(runID) {
+		t.Errorf("%v, want %v", row, want)
+	}
+	var out bytes.Buffer
+	Main(t.Context(), Process{Args: []string{"runs", "show", runID, "--org", "o", "--data", data}, Env: func(string) (string, bool) { return "", false }, Stdout: &out, Stderr: &out})
+	if !strings.Contains(out.String(), "echo is left out: one has a tool of that name") {
+		t.Errorf("runs show does not tell:\n%s", out.String())
 	}
 }
 
@@ -209,6 +252,10 @@ func filledAudit(t *testing.T, rows int) string {
 
 // P09: one row of 10,000 is altered, deleted, moved or cut off, and named.
 func TestWhoeverChangesARowIsFound(t *testing.T) {
+	if raceDetector {
+		t.Log("10,000 rows are checked without the race detector: nothing here runs at the same time")
+		return
+	}
 	noLeaks(t)
 	const rows = 10_000
 	whole := filledAudit(t, rows)
@@ -257,18 +304,7 @@ func TestWhoeverChangesARowIsFound(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			db, err := sql.Open("sqlite", filepath.Join(data, databaseFile))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range tt.statements {
-				if _, err := db.ExecContext(t.Context(), s); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			changeStore(t, data, tt.statements...)
 			status, out := auditNow(t, data, "verify")
 			if status != 1 {
 				t.Errorf("the status is %d, want 1", status)
@@ -282,5 +318,53 @@ func TestWhoeverChangesARowIsFound(t *testing.T) {
 				t.Errorf("verify says more than was done:\n%s", out)
 			}
 		})
+	}
+}
+
+// Rows of which no checkpoint speaks fit together, and that is all that can be
+// said of them. // P09
+func TestRowsThatNobodySignedAreNotVerified(t *testing.T) {
+	noLeaks(t)
+	data := filledAudit(t, 20)
+	changeStore(t, data, `DELETE FROM audit_checkpoints`)
+	checkpoints := filepath.Join(data, checkpointsFile)
+	signed, err := os.ReadFile(checkpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(checkpoints); err != nil {
+		t.Fatal(err)
+	}
+	status, out := auditNow(t, data, "verify")
+	if status != 3 || !strings.Contains(out, "org o: 20 rows, rows 1 to 20, 0 checkpoints") || !strings.Contains(out, "NOT VERIFIED") || strings.Contains(out, ": ok") {
+		t.Errorf("no checkpoint: status %d\n%s", status, out)
+	}
+	if err := os.WriteFile(checkpoints, append([]byte(strings.Repeat("x", 100_000)+"\n"), signed...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, out = auditNow(t, data, "verify")
+	if status != 0 || !strings.Contains(out, checkpointsFile+", line 1: not a checkpoint: longer than 65536 bytes\n") || !strings.Contains(out, "signed up to row 20: ok") {
+		t.Errorf("a line that is too long: status %d\n%s", status, out)
+	}
+	changeStore(t, data, `UPDATE audit_log SET body = '{}' WHERE n = 20`)
+	if status, out = auditNow(t, data, "verify"); status != 1 {
+		t.Errorf("a row that was changed: status %d\n%s", status, out)
+	}
+}
+
+// changeStore changes the database of a data directory behind the gateway's back.
+func changeStore(t *testing.T, data string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(data, databaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatal(s, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

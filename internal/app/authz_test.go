@@ -79,6 +79,7 @@ func access() map[string]struct {
 		"GET /api/audit/export":          {manages, one(200, "/api/audit/export")},
 		"GET /api/keys":                  {manages, one(200, "/api/keys")},
 		"POST /api/keys":                 {manages, with(201, "/api/keys", newKey)},
+		"PATCH /api/keys/{id}":           {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
 		"DELETE /api/keys/{id}":          {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
 		"GET /api/mcp-servers":           {manages, one(200, "/api/mcp-servers")},
 		"POST /api/mcp-servers":          {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},

@@ -80,7 +80,7 @@ func TestNoSecretComesOutAnywhere(t *testing.T) {
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) }))
 	t.Cleanup(broken.Close)
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
-		if bytes.Contains(got.body, []byte("fail")) {
+		if bytes.Contains(got.body, []byte("FAIL")) {
 			http.Error(w, `{"error":{"message":"wrong key"}}`, http.StatusUnauthorized)
 			return
 		}
@@ -176,8 +176,8 @@ func (c *canaries) chat(g *gateway) {
 	owner := c.of("orgkey")
 	ask("JSON", chatBody, owner, 200)
 	ask("a stream", strings.Replace(chatBody, "{", `{"stream":true,`, 1), owner, 200)
-	ask("a failure of the provider", strings.Replace(chatBody, "echo this", "fail", 1), owner, 401)
-	ask("a failed stream", strings.Replace(strings.Replace(chatBody, "echo this", "fail", 1), "{", `{"stream":true,`, 1), owner, 401)
+	ask("a failure of the provider", strings.Replace(chatBody, "echo this", "FAIL", 1), owner, 502)
+	ask("a failed stream", strings.Replace(strings.Replace(chatBody, "echo this", "FAIL", 1), "{", `{"stream":true,`, 1), owner, 502)
 	ask("the key of the file", chatBody, c.of("orgliteral"), 200)
 	ask("the relay", chatBody, c.byKind["madekey"], 200)
 	ask("a wrong key", chatBody, c.of("wrongkey"), 401)

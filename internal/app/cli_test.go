@@ -36,10 +36,24 @@ func TestCommandsThatEndByThemselves(t *testing.T) {
 		"help of demo teaches":         {args: []string{"demo", "--help"}, stdout: []string{"scripted model", "--listen", "--once"}},
 		"help of config check teaches": {args: []string{"config", "check", "--help"}, stdout: []string{"turnpike.yaml:17:21", "exit status"}},
 		"version":                      {args: []string{"version"}, stdout: []string{"turnpike ", "go1."}},
-		"an unknown command":           {args: []string{"sevre"}, status: 1, stderr: []string{`unknown command "sevre"`}},
-		"an unknown flag":              {args: []string{"serve", "--prot", "1"}, status: 1, stderr: []string{"unknown flag: --prot"}},
-		"too many arguments":           {args: []string{"version", "x"}, status: 1, stderr: []string{"turnpike: "}},
-		"check without a file":         {args: []string{"config", "check"}, status: 1, stderr: []string{"accepts 1 arg"}},
+		"the flag version":             {args: []string{"--version"}, stdout: []string{"turnpike ", "go1."}},
+		"init writes a file":           {args: []string{"config", "init", "DIR/a.yaml"}, stdout: []string{"a.yaml is written", "export TURNPIKE_KEY=tp_", "turnpike serve --config"}},
+		"init leaves a file alone": {args: []string{"config", "init", "DIR/a.yaml"}, files: map[string]string{"a.yaml": "x"},
+			status: 1, stderr: []string{"a.yaml exists"}},
+		"a file without providers": {args: []string{"config", "check", "DIR/a.yaml"}, files: map[string]string{"a.yaml": "listen: 127.0.0.1:0\n"},
+			status: 1, stderr: []string{"providers: is missing; want at least one provider"}},
+		"an empty list of providers": {args: []string{"config", "check", "DIR/a.yaml"}, files: map[string]string{"a.yaml": "listen: 127.0.0.1:0\nproviders: []\n"},
+			status: 1, stderr: []string{"a.yaml:2:", "providers: is missing"}},
+		"a shell variable in a secret": {args: []string{"config", "check", "DIR/a.yaml"},
+			files:  map[string]string{"a.yaml": "providers: [{name: d, kind: openai, api_key: \"${OPENAI_API_KEY}\"}]\n"},
+			status: 1, stderr: []string{"a.yaml:1:46: providers[0].api_key: ${OPENAI_API_KEY} is not replaced in this file; write env:OPENAI_API_KEY"}},
+		"a shell variable in a header": {args: []string{"config", "check", "DIR/a.yaml"},
+			files: map[string]string{"a.yaml": minimal + "    mcp_servers:\n      - {name: s, url: 'http://h/', headers: {Authorization: 'Bearer ${TOKEN:-x}'}}\n"}, env: map[string]string{"KEY": "k"},
+			status: 1, stderr: []string{"a.yaml:7:", "headers.Authorization", "write env:TOKEN"}},
+		"an unknown command":   {args: []string{"sevre"}, status: 1, stderr: []string{`unknown command "sevre"`}},
+		"an unknown flag":      {args: []string{"serve", "--prot", "1"}, status: 1, stderr: []string{"unknown flag: --prot"}},
+		"too many arguments":   {args: []string{"version", "x"}, status: 1, stderr: []string{"turnpike: "}},
+		"check without a file": {args: []string{"config", "check"}, status: 1, stderr: []string{"accepts 1 arg"}},
 		"check of a file that is not there": {args: []string{"config", "check", "DIR/no.yaml"}, status: 1,
 			stderr: []string{"no.yaml", "no such file"}},
 		"check of a right file": {args: []string{"config", "check", "DIR/a.yaml"}, files: map[string]string{"a.yaml": minimal},
@@ -212,7 +226,7 @@ func TestSIGTERMLetsRequestsFinish(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		refusesConnections(t, strings.TrimPrefix(g.URL, "http://"))
+		saysItIsStopping(t, strings.TrimPrefix(g.URL, "http://"))
 		close(release)
 		if s := wait(t, got, "the answer").stream(t); s.text != "Hello" || s.done != 1 {
 			t.Errorf("loop %t: %+v", loopOn, s)
@@ -242,17 +256,22 @@ func listensOn(t *testing.T, out io.Reader) string {
 	}
 }
 
-// refusesConnections returns when nobody listens any more.
-func refusesConnections(t *testing.T, address string) {
+// saysItIsStopping returns when /readyz says that the gateway is stopping.
+func saysItIsStopping(t *testing.T, address string) {
 	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 10_000 {
-		conn, err := net.Dial("tcp", address)
+		resp, err := client.Get("http://" + address + "/readyz")
 		if err != nil {
+			t.Fatalf("the port is closed although a request is under way: %v", err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode == 503 && string(body) == "stopping\n" {
 			return
 		}
-		_ = conn.Close()
 	}
-	t.Fatal("new connections are still taken")
+	t.Fatal("/readyz does not say that the gateway is stopping")
 }
 
 // The same in the process: ctx is the signal.
@@ -284,7 +303,7 @@ func TestTheEndOfTheContextLetsRequestsFinish(t *testing.T) {
 	wait(t, reached, "the tool to be called")
 	stopped := make(chan error, 1)
 	go func() { stopped <- g.stop() }()
-	refusesConnections(t, strings.TrimPrefix(g.URL, "http://"))
+	saysItIsStopping(t, strings.TrimPrefix(g.URL, "http://"))
 	close(release)
 	if text := wait(t, got, "the answer"); !strings.Contains(text, "Done.") {
 		t.Errorf("%s", text)

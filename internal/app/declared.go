@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -31,11 +33,15 @@ func declared(c *config.Config, keys *config.Secrets) map[string]admin.Declared 
 			})
 		}
 		for _, s := range o.MCPServers {
-			d.Servers = append(d.Servers, serverOf(o.ID, s))
+			d.Servers = append(d.Servers, declaredServer(o.ID, s))
 		}
 		out[o.ID] = d
 	}
 	return out
+}
+
+func caps(c config.OrgCaps) org.Caps {
+	return org.Caps{Keys: c.Keys, MCPServers: c.MCPServers, Secrets: c.Secrets, Handovers: c.Handovers, Stored: int64(c.StoredMiB) << 20}
 }
 
 func runtimeOf(c config.Runtime) org.Runtime {
@@ -44,9 +50,16 @@ func runtimeOf(c config.Runtime) org.Runtime {
 		StreamMode: org.StreamMode(c.StreamMode), ToolParallelism: c.ToolParallelism, CatalogTTL: c.CatalogTTL,
 		ToolCacheTTL:       time.Duration(c.ToolCacheTTLSeconds) * time.Second,
 		ToolResultMaxBytes: c.ToolResultMaxBytes, ToolArgValidation: c.ToolArgValidation,
-		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop, DroppedParams: c.DroppedParams,
+		ToolErrorMode: c.ToolErrorMode, OnLimit: c.OnLimit, DoomLoop: c.DoomLoop, DoomThreshold: c.DoomThreshold, DroppedParams: c.DroppedParams,
 		MaxRunTokens: c.MaxRunTokens, Durable: c.Durable, Rate: org.Rate{PerMinute: c.RequestsPerMinute, Burst: c.Burst},
 	}
+}
+
+// declaredServer is a server of the file.
+func declaredServer(orgID string, s config.MCPServer) org.MCPServer {
+	out := serverOf(orgID, s)
+	out.Declared = true
+	return out
 }
 
 func serverOf(orgID string, s config.MCPServer) org.MCPServer {
@@ -90,10 +103,10 @@ type reader struct {
 }
 
 // MCPServer implements admin.Reader.
-func (r reader) MCPServer(json []byte) (org.MCPServer, error) {
-	s, err := config.ParseMCPServer("body", json)
+func (r reader) MCPServer(json []byte, patched bool) (org.MCPServer, error) {
+	s, err := config.Part{Name: "body", Data: json, Patched: patched}.MCPServer()
 	if err != nil {
-		return org.MCPServer{}, unprocessable(err)
+		return org.MCPServer{}, refusal(fault.Unprocessable, err)
 	}
 	if s.Command != nil {
 		return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "command starts a program on the gateway's machine: only its configuration file may declare one").In("command")
@@ -112,15 +125,42 @@ func (r reader) MCPServer(json []byte) (org.MCPServer, error) {
 
 // Runtime implements admin.Reader.
 func (r reader) Runtime(json []byte) (org.Runtime, error) {
-	rt, err := config.ParseRuntime("body", json, r.roundsCap)
+	rt, err := config.Part{Name: "body", Data: json, Patched: true}.Runtime(r.roundsCap)
 	if err != nil {
-		return org.Runtime{}, unprocessable(err)
+		return org.Runtime{}, refusal(fault.Unprocessable, err)
 	}
 	return runtimeOf(rt), nil
 }
 
-// unprocessable shows the mistakes to who made them.
-func unprocessable(err error) error {
+// Org implements admin.Reader.
+func (r reader) Org(json []byte) (org.Record, error) {
+	o, err := config.Part{Name: "body", Data: json}.Org("id", "features")
+	if err != nil {
+		return org.Record{}, refusal(fault.Invalid, err)
+	}
+	return org.Record{ID: o.ID, Features: o.Features}, nil
+}
+
+// Features implements admin.Reader.
+func (r reader) Features(json []byte) ([]string, error) {
+	o, err := config.Part{Name: "body", Data: json, Patched: true}.Org("features")
+	if err != nil {
+		return nil, refusal(fault.Invalid, err)
+	}
+	return o.Features, nil
+}
+
+// Key implements admin.Reader.
+func (r reader) Key(json []byte, patched bool) (org.Key, error) {
+	k, err := config.Part{Name: "body", Data: json, Patched: patched}.Key()
+	if err != nil {
+		return org.Key{}, refusal(fault.Invalid, err)
+	}
+	return org.Key{Name: k.Name, Role: org.Role(k.Role), Rate: org.Rate{PerMinute: k.RequestsPerMinute, Burst: k.Burst}}, nil
+}
+
+// refusal shows the mistakes to who made them.
+func refusal(code fault.Code, err error) error {
 	var mistakes *config.Error
 	if !errors.As(err, &mistakes) || len(mistakes.Mistakes) == 0 {
 		return err
@@ -131,7 +171,37 @@ func unprocessable(err error) error {
 		if i > 0 {
 			message += "; "
 		}
-		message += m.Path + ": " + m.Message
+		if m.Path != "" {
+			message += m.Path + ": "
+		}
+		message += m.Message
 	}
-	return fault.New(fault.Unprocessable, "invalid_value", "%s", message).In(first.Path)
+	return fault.New(code, "invalid_value", "%s", message).In(first.Path)
+}
+
+// judgeServer refuses URLs of MCP servers to which the gateway would never connect:
+// literal addresses and names that the outbound policy refuses without a lookup.
+func judgeServer(way *egress.Egress) func(url string) error {
+	return func(url string) error {
+		_, err := way.Judge(url)
+		var blocked *egress.BlockedError
+		if !errors.As(err, &blocked) || blocked.Setting() == "" { // how a URL is written is for the reader of settings
+			return nil
+		}
+		refused := fault.New(fault.Unprocessable, "outbound_ssrf_blocked", "the outbound policy refuses this URL: %s%s", blocked.Reason, allowedBy(blocked)).In("url")
+		refused.Setting = blocked.Setting()
+		return refused
+	}
+}
+
+// allowedBy says how the operator can allow a refused address; "" if only another
+// URL helps.
+func allowedBy(e *egress.BlockedError) string {
+	switch {
+	case e.Setting() == "":
+		return ""
+	case e.Addr.IsValid():
+		return fmt.Sprintf("; the operator can allow it with %s: [%q]", e.Setting(), netip.PrefixFrom(e.Addr, e.Addr.BitLen()))
+	}
+	return "; the operator can allow its addresses with " + e.Setting()
 }

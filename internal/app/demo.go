@@ -30,27 +30,23 @@ func demoCommand(p Process) *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the agent loop at work: offline, in one process",
-		Long: `Start a gateway with a scripted model and a small MCP server, both spoken to over
-HTTP, ask one question in front of you, and keep serving.
+		Short: "Run an offline demo of the agent loop",
+		Long: `Start a gateway with a scripted model and a small MCP server, both over HTTP. Send
+one question, print what happens, and keep serving.
 
-The model is scripted and says so: it picks tools from what it is offered. What
-stands around it is what "turnpike serve" runs.`,
+Only the model is scripted. The gateway is the same as in "turnpike serve".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runDemo(cmd.Context(), p, listen, once)
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` to serve on; another port if this one is taken")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` to serve on; if the port is in use, another one is chosen")
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first answer")
 	return cmd
 }
 
 func runDemo(ctx context.Context, p Process, listen string, once bool) error {
-	log, flush, err := newLog(p.Stderr, "warn")
-	if err != nil {
-		return err
-	}
+	log, flush := newLog(p.Stderr, config.Log{Level: "warn"})
 	defer flush()
 	var servers locals
 	defer servers.stop()
@@ -138,7 +134,7 @@ func showDemo(ctx context.Context, out io.Writer, a *App, key string) error {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself:\n", answer)
+	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself:\n", plain(answer))
 	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n", a.URL(), key, body)
 	return nil
 }

@@ -6,9 +6,11 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -19,9 +21,13 @@ import (
 )
 
 // Directory is who may do what at the moment: what the file declares and what
-// is stored, in memory, so that a request asks no store. A change makes a new
-// table and puts it in the old one's place; a request that is under way keeps
-// what it began with.
+// is stored, in memory, so that a request asks no store and takes no lock. Each
+// org has a snapshot of its own. A change of the org puts a new one in its
+// place; a request that is under way keeps what it began with.
+//
+//	key ─► keys ─► entry of the org ─► its snapshot ─► caller
+//	                      ▲
+//	change in the store ─► Reload: one load at a time for each org
 type Directory struct {
 	store    org.Store
 	declared map[string]admin.Declared
@@ -29,25 +35,50 @@ type Directory struct {
 	hasOp    bool
 	pool     *pool
 	catalog  *catalog.Catalog
+	log      *slog.Logger
 
-	changing sync.Mutex // one change at a time
-	now      atomic.Pointer[table]
+	base  context.Context // of loads: a change outlives the request that made it
+	stop  context.CancelFunc
+	loads sync.WaitGroup
+
+	// keys maps the hash of a key to the *entry of its org. How long a look-up
+	// takes depends on the hash of what was sent, which tells nothing about a
+	// key: unknown keys and nearly right ones take the same steps.
+	keys sync.Map
+
+	mu      sync.Mutex // held for a few steps only, never while the store is asked
+	entries map[string]*entry
 }
 
-// table maps the hashes of keys to callers. How long a look-up takes depends on
-// the hash of what was sent, which tells nothing about a key: unknown keys and
-// nearly right ones take the same steps.
-type table map[[sha256.Size]byte]run.Caller
+// entry holds the snapshot of one org.
+type entry struct {
+	id  string
+	now atomic.Pointer[snapshot]
 
-// newDirectory builds the table of all orgs. Orgs that the file declares get a
-// row in the store, so that more can be added to them over the API.
+	// Guarded by Directory.mu.
+	loading bool
+	waiting []chan<- error // of the next load; each takes one value without blocking
+	again   chan struct{}  // ends a pause after a failed load
+}
+
+// snapshot is what an org has. It never changes.
+type snapshot struct {
+	org     *org.Org
+	keys    map[[sha256.Size]byte]org.Principal
+	servers []catalog.Server
+}
+
+// newDirectory loads all orgs. Orgs that the file declares get a row in the
+// store, so that more can be added to them over the API. Close it, also after an
+// error.
 func newDirectory(ctx context.Context, d *Directory) error {
+	d.base, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	d.entries = map[string]*entry{}
 	for id, declared := range d.declared {
-		if err := d.store.CreateOrg(ctx, declared.Record); err != nil && !errors.Is(err, org.ErrExists) {
+		if err := d.store.CreateOrg(ctx, declared.Record, org.Author{}); err != nil && !errors.Is(err, org.ErrExists) {
 			return fmt.Errorf("org %s: %w", id, err)
 		}
 	}
-	d.now.Store(&table{})
 	all, err := d.store.Orgs(ctx)
 	if err != nil {
 		return err
@@ -60,20 +91,39 @@ func newDirectory(ctx context.Context, d *Directory) error {
 	return nil
 }
 
+// close ends loads that are under way and waits for them.
+func (d *Directory) close() {
+	if d.stop != nil {
+		d.stop()
+		d.loads.Wait()
+	}
+}
+
 // Authenticate implements httpd.Directory.
 func (d *Directory) Authenticate(key string) (run.Caller, bool) {
-	caller, ok := (*d.now.Load())[sha256.Sum256([]byte(key))]
-	return caller, ok
+	hash := sha256.Sum256([]byte(key))
+	p, ok := d.keys.Load(hash)
+	if !ok {
+		return run.Caller{}, false
+	}
+	s := p.(*entry).now.Load()
+	principal, ok := s.keys[hash]
+	if !ok {
+		return run.Caller{}, false
+	}
+	return run.Caller{Org: s.org, Principal: principal, Servers: s.servers}, true
 }
 
 // ofOrg returns what an org has now; false for one without a valid key.
 func (d *Directory) ofOrg(orgID string) (run.Caller, bool) {
-	for _, caller := range *d.now.Load() {
-		if caller.Org.ID == orgID {
-			return caller, true
-		}
+	d.mu.Lock()
+	p := d.entries[orgID]
+	d.mu.Unlock()
+	if p == nil {
+		return run.Caller{}, false
 	}
-	return run.Caller{}, false
+	s := p.now.Load()
+	return run.Caller{Org: s.org, Servers: s.servers}, len(s.keys) > 0
 }
 
 // IsOperator implements httpd.Directory.
@@ -99,65 +149,181 @@ func (d *Directory) SecretChanged(ctx context.Context, orgID, name string) error
 }
 
 // Reload implements admin.Directory: it takes what is stored of the org into
-// use. The next request sees it.
+// use. The next request sees it. What fails is tried again until it succeeds,
+// also when nobody waits any more.
 func (d *Directory) Reload(ctx context.Context, orgID string) error {
-	d.changing.Lock()
-	defer d.changing.Unlock()
-	caller, keys, err := d.load(ctx, orgID)
-	if err != nil {
+	loaded := make(chan error, 1)
+	d.ask(orgID, loaded)
+	select {
+	case err := <-loaded:
 		return err
+	case <-ctx.Done():
+		return fmt.Errorf("org %s: take its change into use: %w", orgID, ctx.Err())
 	}
-	next := table{}
-	for hash, c := range *d.now.Load() {
-		if c.Org.ID != orgID {
-			next[hash] = c
+}
+
+// ask wants a load of the org that begins from now on, and tells loaded how the
+// first one went. Many that ask during a load share the next one.
+func (d *Directory) ask(orgID string, loaded chan<- error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.entries[orgID]
+	if p == nil {
+		p = &entry{id: orgID, again: make(chan struct{}, 1)}
+		p.now.Store(&snapshot{})
+		d.entries[orgID] = p
+	}
+	p.waiting = append(p.waiting, loaded)
+	if p.loading {
+		select {
+		case p.again <- struct{}{}:
+		default:
+		}
+		return
+	}
+	p.loading = true
+	d.loads.Go(func() { d.keepLoading(p) })
+}
+
+// The pauses after a load that failed.
+const (
+	firstPause = 100 * time.Millisecond
+	longPause  = 5 * time.Second
+)
+
+// keepLoading loads the org until a load has succeeded that began after the last
+// one who asked.
+func (d *Directory) keepLoading(p *entry) {
+	pause := time.Duration(0) // > 0: the last load has failed
+	for {
+		waiting := d.begin(p, pause > 0)
+		if waiting == nil {
+			return
+		}
+		err := d.load(d.base, p)
+		for _, loaded := range waiting {
+			loaded <- err
+		}
+		if err == nil {
+			if pause > 0 {
+				d.log.Info("a change of an org has taken effect", "org", p.id)
+			}
+			pause = 0
+			continue
+		}
+		if pause == 0 && d.base.Err() == nil {
+			d.log.Error("a change of an org is stored and has not taken effect; it is tried again", "org", p.id, "error", err)
+		}
+		if pause = min(max(2*pause, firstPause), longPause); !d.rest(p, pause) {
+			return
 		}
 	}
-	for _, k := range keys {
-		if k.RevokedAt.IsZero() {
-			caller.Principal = org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate}
-			next[k.Hash] = caller
-		}
+}
+
+// begin takes those who wait for the next load; nil = there is none to be made,
+// and the org's loads have ended.
+func (d *Directory) begin(p *entry, owed bool) []chan<- error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	waiting := p.waiting
+	p.waiting = nil
+	if len(waiting) > 0 || owed {
+		return append([]chan<- error{}, waiting...)
 	}
-	d.now.Store(&next)
-	d.catalog.Forget(orgID)
+	p.loading = false
+	if p.now.Load().org == nil { // it was deleted
+		delete(d.entries, p.id)
+	}
 	return nil
 }
 
-// load puts together what the file declares of an org and what is stored. An
-// org that is gone has no keys.
-func (d *Directory) load(ctx context.Context, orgID string) (run.Caller, []org.Key, error) {
-	all, err := d.store.Orgs(ctx)
+// rest waits until it is time for another load; false when the directory is
+// closed.
+func (d *Directory) rest(p *entry, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.again:
+	case <-d.base.Done():
+		return false
+	}
+	return true
+}
+
+// loadTimeout is how long one load may take.
+const loadTimeout = 10 * time.Second
+
+// load puts what is stored of the org into its entry.
+func (d *Directory) load(ctx context.Context, p *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	next, err := d.read(ctx, p.id)
 	if err != nil {
-		return run.Caller{}, nil, err
+		return err
 	}
-	i := slices.IndexFunc(all, func(r org.Record) bool { return r.ID == orgID })
-	if i < 0 {
+	before := p.now.Swap(next)
+	for hash := range next.keys {
+		if _, known := before.keys[hash]; !known {
+			d.keys.Store(hash, p)
+		}
+	}
+	for hash := range before.keys {
+		if _, kept := next.keys[hash]; !kept {
+			d.keys.CompareAndDelete(hash, p)
+		}
+	}
+	if next.org == nil {
+		d.catalog.Remove(p.id)
+	}
+	return nil
+}
+
+// read puts together what the file declares of an org and what is stored. An
+// org that is gone has nothing.
+func (d *Directory) read(ctx context.Context, orgID string) (*snapshot, error) {
+	record, err := d.store.Org(ctx, orgID)
+	if errors.Is(err, org.ErrNotFound) {
 		d.pool.keep(ctx, orgID, nil, nil)
-		return run.Caller{}, nil, nil
+		return &snapshot{}, nil
 	}
-	record, declared := all[i], d.declared[orgID]
+	if err != nil {
+		return nil, err
+	}
+	declared := d.declared[orgID]
 	if declared.Org {
 		record.Features = declared.Record.Features
 	}
+	refused := ""
 	if declared.Runtime {
 		record.Runtime = declared.Record.Runtime
+	} else if err := refusedRuntime(record); err != nil {
+		refused = err.Error()
+		d.log.Error("the stored settings of an org ask for what this version cannot do: its requests are refused", "org", orgID, "error", err)
 	}
 	keys, err := d.store.Keys(ctx, orgID)
 	if err != nil {
-		return run.Caller{}, nil, err
+		return nil, err
 	}
 	servers, err := d.store.MCPServers(ctx, orgID)
 	if err != nil {
-		return run.Caller{}, nil, err
+		return nil, err
 	}
 	secrets, err := d.store.Secrets(ctx, orgID)
 	if err != nil {
-		return run.Caller{}, nil, err
+		return nil, err
 	}
-	caller := run.Caller{Org: &org.Org{
-		ID: orgID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound),
-	}}
-	caller.Servers = d.pool.keep(ctx, orgID, append(slices.Clone(declared.Servers), servers...), secrets)
-	return caller, append(slices.Clone(declared.Keys), keys...), nil
+	s := &snapshot{
+		org: &org.Org{
+			ID: orgID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Refused: refused,
+		},
+		keys: make(map[[sha256.Size]byte]org.Principal, len(declared.Keys)+len(keys)),
+	}
+	for _, k := range slices.Concat(declared.Keys, keys) {
+		if k.RevokedAt.IsZero() {
+			s.keys[k.Hash] = org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate}
+		}
+	}
+	s.servers = d.pool.keep(ctx, orgID, slices.Concat(declared.Servers, servers), secrets)
+	return s, nil
 }

@@ -254,6 +254,9 @@ func TestTheProvidersErrorIsTheClients(t *testing.T) {
 	}
 	for name, g := range gateways {
 		for _, status = range []int{400, 401, 402, 403, 404, 409, 422, 429, 500, 503, 529} {
+			if status == 401 && name == "loop" {
+				continue // the gateway's key, not the client's: upstream_credential_refused
+			}
 			for _, request := range []string{question, streamedQuestion} {
 				t.Run(fmt.Sprintf("%d, %s, stream %t", status, name, request == streamedQuestion), func(t *testing.T) {
 					got := g.post(request)

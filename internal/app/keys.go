@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ func (m *remote) flags(cmd *cobra.Command, p Process) {
 	if base == "" {
 		base = "http://127.0.0.1:8080"
 	}
-	cmd.PersistentFlags().StringVar(&m.url, "url", base, "`URL` of the running gateway, or TURNPIKE_URL")
+	cmd.PersistentFlags().StringVar(&m.url, "url", base, "`URL` of the running gateway (environment: TURNPIKE_URL)")
 	m.key, _ = p.Env("TURNPIKE_KEY")
 }
 
@@ -88,9 +87,9 @@ func keysCommand(p Process) *cobra.Command {
 	var m remote
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, list and revoke the keys of an org on a running gateway",
-		Long: `Make, list and revoke keys over the management API of a running gateway. The
-variable TURNPIKE_KEY holds a key of the org with the role owner or admin.`,
+		Short: "Create, list and revoke API keys on a running gateway",
+		Long: `Create, list and revoke the API keys of an org over the management API of a
+running gateway. Set TURNPIKE_KEY to a key with the role owner or admin.`,
 		Args: cobra.NoArgs,
 	}
 	m.flags(cmd, p)
@@ -102,7 +101,7 @@ func createKey(m *remote) *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
 		Use:     "create NAME",
-		Short:   "Make a key and print it: nobody can read it again",
+		Short:   "Create a key and print it; it cannot be shown again",
 		Example: "  turnpike keys create ci --role member",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,31 +109,30 @@ func createKey(m *remote) *cobra.Command {
 			if err := m.call(cmd.Context(), http.MethodPost, "/api/keys", map[string]string{"name": args[0], "role": role}, &made); err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), made.Key)
-			fmt.Fprintf(cmd.ErrOrStderr(), "made %s with the role %s; this is the only time that the key is shown\n", made.ID, made.Role)
+			fmt.Fprintln(cmd.OutOrStdout(), plain(made.Key))
+			fmt.Fprintf(cmd.ErrOrStderr(), "created %s with the role %s; the key is not shown again\n", plain(made.ID), plain(made.Role))
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", "member", "owner, admin, member, approver or reader")
+	cmd.Flags().StringVar(&role, "role", "member", "role of the key: owner, admin, member, approver or reader")
 	return cmd
 }
 
 func listKeys(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the org's keys",
+		Short: "List the keys of the org",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all struct{ Data []keyObject }
 			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
 				return err
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ID\tNAME\tROLE\tKEY\tSTATE")
+			t := newTable(cmd.OutOrStdout(), "ID", "NAME", "ROLE", "KEY", "STATE")
 			for _, k := range all.Data {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, k.Role, k.Hint, k.state())
+				t.row(k.ID, k.Name, k.Role, k.Hint, k.state())
 			}
-			return w.Flush()
+			return t.flush()
 		},
 	}
 }
@@ -152,13 +150,13 @@ func (k keyObject) state() string {
 func revokeKey(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
-		Short: "Make a key useless, from the next request on",
+		Short: "Revoke a key, effective immediately",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := m.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked\n", args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked\n", plain(args[0]))
 			return nil
 		},
 	}

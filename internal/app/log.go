@@ -2,11 +2,12 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
 // The bounds of what a log holds back.
@@ -15,16 +16,19 @@ const (
 	logBytes = 64 << 10
 )
 
-// newLog returns a log of lines for people, which are written a little later and
+// newLog returns a log whose lines are written a little later and
 // many at once; warnings and errors, with all before them, at once. What is held
 // back is written by flush.
-func newLog(w io.Writer, level string) (log *slog.Logger, flush func(), err error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
-	}
+func newLog(w io.Writer, o config.Log) (log *slog.Logger, flush func()) {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(o.Level)) // one of the words that the configuration allows
 	held := &heldWriter{w: w}
-	return slog.New(promptHandler{slog.NewTextHandler(held, &slog.HandlerOptions{Level: l}), held}), held.flush, nil
+	options := &slog.HandlerOptions{Level: level}
+	handler := slog.Handler(slog.NewTextHandler(held, options))
+	if o.Format == "json" {
+		handler = slog.NewJSONHandler(held, options)
+	}
+	return slog.New(promptHandler{handler, held}), held.flush
 }
 
 // heldWriter collects what is written: a gateway writes a line for every request,

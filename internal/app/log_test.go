@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
 // writeCounter counts writes.
@@ -33,10 +35,7 @@ func (p *writeCounter) lines() (lines, writes int) {
 func TestTheLogIsWrittenManyLinesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out writeCounter
-		log, flush, err := newLog(&out, "info")
-		if err != nil {
-			t.Fatal(err)
-		}
+		log, flush := newLog(&out, config.Log{Level: "info"})
 		want := func(lines, writes int) {
 			t.Helper()
 			synctest.Wait()

@@ -29,7 +29,7 @@ func TestAStreamAndAJSONAnswerSayTheSame(t *testing.T) {
 				))
 				g := MustRun(t, site{upstream: up.URL, runtime: "stream_mode: " + mode, servers: []string{server("s", tools.URL)}}.yaml())
 				got := g.post(request)
-				text := ""
+				var text string
 				if request == question || mode == "disabled" { // G02 G03
 					if ct := got.header.Get("Content-Type"); ct != "application/json" {
 						t.Errorf("content type %s", ct)
@@ -408,14 +408,14 @@ func TestTheDeadlineEndsARun(t *testing.T) {
 // and when the client comes back the model sees the whole transcript.
 func TestAMixedTurnComesBackWhole(t *testing.T) {
 	noLeaks(t)
-	tools := newMCP(t, map[string]handler{"echo": echo})
-	up := newUpstream(t, script(asks(call{"echo", `{"n":1}`}, call{"mine", `{"x":2}`}), says("Done.")))
+	tools := newMCP(t, map[string]handler{"echo_1": echo})
+	up := newUpstream(t, script(asks(call{"echo_1", `{"n":1}`}, call{"mine", `{"x":2}`}), says("Done.")))
 	g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())
 	const client = `"tools":[{"type":"function","function":{"name":"mine","parameters":{"type":"object"}}}]`
 	first := g.post(`{"model":"m",` + client + `,"messages":[{"role":"user","content":"go"}]}`)
 	_, reason := first.completion(t)
 	id := between(string(first.body), `"tool_calls":[{"id":"`, `"`)
-	if reason != "tool_calls" || !strings.HasPrefix(id, "call_tp_") || strings.Contains(string(first.body), "echo") {
+	if reason != "tool_calls" || !strings.HasPrefix(id, "call_tp_") || strings.Contains(string(first.body), "echo_1") {
 		t.Fatalf("%s", first.body)
 	}
 	back := func(key string) []string {

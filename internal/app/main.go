@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,34 +23,42 @@ type Process struct {
 }
 
 // Main runs the command that the arguments name and returns the exit status: 0,
-// or 1 after an error, which stands on Stderr; "outbound check" has statuses of
-// its own. It returns soon after ctx is done.
+// or 1 after an error, which stands on Stderr; "outbound check" and "audit
+// verify" have statuses of their own. No control character but line breaks and
+// tabs comes out. It returns soon after ctx is done.
 func Main(ctx context.Context, p Process) int {
+	p.Stdout, p.Stderr = terminal{p.Stdout}, terminal{p.Stderr}
+	if err := rootCommand(p).ExecuteContext(ctx); err != nil {
+		return report(p.Stderr, err)
+	}
+	return 0
+}
+
+// rootCommand returns the program with all its commands.
+func rootCommand(p Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "turnpike",
-		Short: "An agent gateway: OpenAI in front, any model behind, the tool loop in between",
-		Long: `Turnpike stands between an OpenAI-style client and a model provider and runs the
-agent loop on the server: it calls the model, executes the tools that it owns
-(MCP servers), feeds the results back and answers on the API that the client
-already speaks.
+		Short: "An agent gateway between OpenAI-compatible clients and model providers",
+		Long: `Turnpike is an agent gateway between OpenAI-compatible clients and model
+providers. It runs the agent loop on the server: it calls the model, executes
+MCP tools, sends the results back to the model, and answers over the OpenAI API.
 
-Begin with:
-  turnpike demo                          everything in one process, offline
-  turnpike serve                         with OPENAI_API_KEY in the environment
-  turnpike serve --config turnpike.yaml  with your own providers and servers`,
+Start with:
+  turnpike demo                          offline demo in one process
+  turnpike serve                         uses OPENAI_API_KEY
+  turnpike serve --config turnpike.yaml  uses your providers and MCP servers`,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("turnpike {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), auditCommand(p), configCommand(p), versionCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
-		return report(p.Stderr, err)
-	}
-	return 0
+	root.AddCommand(serveCommand(p), demoCommand(p), runsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
+	return root
 }
 
 // exitError ends the program with a status of its own. One without a cause has
@@ -92,15 +101,17 @@ func report(w io.Writer, err error) int {
 	return e.status
 }
 
-// printError shows configuration mistakes as they are: one a line, each with
-// its place.
+// printError shows an error in one line, and configuration mistakes one a line,
+// each with its place.
 func printError(w io.Writer, err error) {
-	var mistakes *config.Error
-	if errors.As(err, &mistakes) {
-		fmt.Fprintln(w, mistakes)
+	var config *config.Error
+	if errors.As(err, &config) {
+		for _, m := range config.Mistakes {
+			fmt.Fprintln(w, plain(m.String()))
+		}
 		return
 	}
-	fmt.Fprintln(w, "turnpike:", err)
+	fmt.Fprintln(w, "turnpike:", plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 func versionCommand() *cobra.Command {

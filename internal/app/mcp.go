@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +27,7 @@ func mcpCommand(p Process) *cobra.Command {
 	var from readStore
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Look at the MCP servers of an org",
+		Short: "List and test the MCP servers of an org",
 		Args:  cobra.NoArgs,
 	}
 	from.flags(cmd)
@@ -47,7 +46,7 @@ func (s *readStore) servers(ctx context.Context, p Process) (*config.Config, []o
 	for _, o := range c.Orgs {
 		for _, m := range o.MCPServers {
 			if o.ID == s.org {
-				all = append(all, serverOf(o.ID, m))
+				all = append(all, declaredServer(o.ID, m))
 			}
 		}
 	}
@@ -74,15 +73,14 @@ func (s *readStore) directory(c *config.Config) string {
 func listMCP(p Process, from *readStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the org's MCP servers",
+		Short: "List the MCP servers of the org",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, all, err := from.servers(cmd.Context(), p)
 			if err != nil {
 				return err
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tENABLED\tWHERE\tTOOLS\tFROM")
+			t := newTable(cmd.OutOrStdout(), "NAME", "ENABLED", "WHERE", "TOOLS", "FROM")
 			for _, s := range all {
 				tools, where, origin := "all", s.URL, "the file"
 				if s.Tools != nil {
@@ -91,12 +89,12 @@ func listMCP(p Process, from *readStore) *cobra.Command {
 				if where == "" {
 					where = strings.Join(s.Command, " ")
 				}
-				if !s.CreatedAt.IsZero() {
+				if !s.Declared {
 					origin = "the API"
 				}
-				fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\n", s.Name, s.Enabled, where, tools, origin)
+				t.row(s.Name, s.Enabled, where, tools, origin)
 			}
-			return w.Flush()
+			return t.flush()
 		},
 	}
 }
@@ -104,10 +102,10 @@ func listMCP(p Process, from *readStore) *cobra.Command {
 func checkMCP(p Process, from *readStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check NAME",
-		Short: "Connect to a server, list its tools, and say which are left out and why",
-		Long: `Connect to an MCP server as the gateway would, with its headers and under its
-outbound policy, and list its tools. The exit status is 1 if the server cannot
-be reached or offers nothing.`,
+		Short: "Connect to an MCP server and list its tools, including those left out and why",
+		Long: `Connect to an MCP server as the gateway does, with the configured headers and the
+outbound policy, and list its tools. The exit status is 1 if the server cannot be
+reached or has no usable tools.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, all, err := from.servers(cmd.Context(), p)
@@ -132,15 +130,19 @@ be reached or offers nothing.`,
 }
 
 func checkServer(ctx context.Context, out io.Writer, pool *pool, s org.MCPServer) error {
-	client := pool.connect(s).client
+	client := pool.connect(s, refusedServer(s)).client
 	defer client.Close()
 	report, err := client.Check(ctx)
+	var blocked *egress.BlockedError
+	if errors.As(err, &blocked) {
+		return fmt.Errorf("server %s: the outbound policy refuses %s: %s%s", plain(s.Name), plain(s.URL), blocked.Reason, allowedBy(blocked))
+	}
 	if err != nil {
 		return fmt.Errorf("server %s: %w", s.Name, err)
 	}
-	fmt.Fprintf(out, "%s is up: %s %s over %s", s.Name, printable(report.ServerName), printable(report.ServerVersion), report.Transport)
+	fmt.Fprintf(out, "%s is up: %s %s over %s", plain(s.Name), plain(report.ServerName), plain(report.ServerVersion), report.Transport)
 	if report.Protocol != "" {
-		fmt.Fprintf(out, ", protocol %s", report.Protocol)
+		fmt.Fprintf(out, ", protocol %s", plain(report.Protocol))
 	}
 	fmt.Fprintln(out)
 	offered := printTools(out, s, report)
@@ -156,16 +158,16 @@ func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered 
 		usable, err := catalog.Usable(t)
 		switch {
 		case err != nil:
-			fmt.Fprintf(out, "  left out  %s: %s\n", printable(t.Name), printable(err.Error()))
+			fmt.Fprintf(out, "  left out  %s: %s\n", plain(t.Name), plain(err.Error()))
 		case s.Tools != nil && !slices.Contains(s.Tools, t.Name):
-			fmt.Fprintf(out, "  left out  %s: the server's list of tools does not name it\n", printable(t.Name))
+			fmt.Fprintf(out, "  left out  %s: the server's list of tools does not name it\n", plain(t.Name))
 		default:
 			offered++
-			fmt.Fprintf(out, "  offered   %s  %s\n", printable(t.Name), firstLine(usable.Description))
+			fmt.Fprintf(out, "  offered   %s  %s\n", plain(t.Name), firstLine(usable.Description))
 		}
 	}
 	for _, l := range report.LeftOut {
-		fmt.Fprintf(out, "  left out  %s: %s\n", printable(l.Name), printable(l.Reason))
+		fmt.Fprintf(out, "  left out  %s: %s\n", plain(l.Name), plain(l.Reason))
 	}
 	for _, m := range misnamed(s, report) {
 		fmt.Fprintf(out, "  missing   %s\n", m)
@@ -187,7 +189,7 @@ func misnamed(s org.MCPServer, report mcptool.Report) (out []string) {
 	}{{"tools", s.Tools}, {"polling", s.Polling}, {"reads", s.Reads}, {"keyed", s.Keyed}, {"cache", s.Cache.Names}} {
 		for _, name := range list.names {
 			if !has(name) {
-				out = append(out, fmt.Sprintf("%s: %s names it, and the server has no such tool", printable(name), list.key))
+				out = append(out, fmt.Sprintf("%s: %s names it, and the server has no such tool", plain(name), list.key))
 			}
 		}
 	}
@@ -196,5 +198,5 @@ func misnamed(s org.MCPServer, report mcptool.Report) (out []string) {
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return printable(line)
+	return plain(line)
 }

@@ -18,7 +18,7 @@ func (p *pool) origin(ctx context.Context, s org.MCPServer, secrets []org.Secret
 	var credentials []string
 	for _, texts := range []map[string]string{s.Headers, s.Env} {
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
-			credentials = append(credentials, p.version(ctx, texts[name], secrets))
+			credentials = append(credentials, p.version(ctx, s, texts[name], secrets))
 		}
 	}
 	text, _ := json.Marshal([]any{s.URL, s.Headers, s.Command, s.Env, credentials}) // strings: cannot fail
@@ -29,7 +29,7 @@ func (p *pool) origin(ctx context.Context, s org.MCPServer, secrets []org.Secret
 // version returns what changes when that changes to which a text refers: the
 // time of a secret of the vault, which is opened at dispatch and not before, and
 // the value of any other.
-func (p *pool) version(ctx context.Context, text string, secrets []org.Secret) string {
+func (p *pool) version(ctx context.Context, s org.MCPServer, text string, secrets []org.Secret) string {
 	reference, err := secret.Parse(text)
 	if err != nil {
 		return ""
@@ -41,7 +41,7 @@ func (p *pool) version(ctx context.Context, text string, secrets []org.Secret) s
 		}
 		return secrets[i].UpdatedAt.UTC().String()
 	}
-	value, err := p.secrets.Resolve(ctx, reference)
+	value, err := p.resolver(s).Resolve(ctx, reference)
 	if err != nil {
 		return ""
 	}

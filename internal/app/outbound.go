@@ -21,7 +21,7 @@ import (
 func outboundCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbound",
-		Short: "Ask the outbound policy",
+		Short: "Test URLs against the outbound policy",
 		Args:  func(cmd *cobra.Command, args []string) error { return misuse(cobra.NoArgs(cmd, args)) },
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,19 +35,20 @@ func checkOutbound(p Process) *cobra.Command {
 	var offline bool
 	cmd := &cobra.Command{
 		Use:   "check [URL...]",
-		Short: "Say whether the gateway would connect to a URL that an org, a model or a server names",
-		Long: `Judge URLs as the gateway judges those of MCP servers, under the policy of the
-configuration file or of the TURNPIKE_OUTBOUND_SSRF_… variables. Nothing is
-connected to, and no key of a provider is needed. The verdict is one of
+		Short: "Check whether the outbound policy allows a URL",
+		Long: `Check URLs against the outbound policy, as the gateway does for MCP servers. The
+policy comes from the configuration file or the TURNPIKE_OUTBOUND_SSRF_…
+variables. The command opens no connection and needs no provider key. Results:
 
-  ok ADDRESS...      the gateway would connect, to these addresses in turn
-  refused REASON     it would not: loopback, private, metadata, internal_name …
+  ok ADDRESS...      the gateway would try these addresses in order
+  refused REASON     loopback, private, metadata, internal_name, …
 
-One URL prints its verdict. Several, or those that standard input has one a line
-when none is given or the only one is -, print the URL, a tab and the verdict.
+For one URL, the command prints the result. For several URLs it prints one line
+each: the URL, a tab and the result. Without URLs, or with -, it reads URLs from
+standard input, one per line.
 
-The exit status is 0 when all are ok, 1 when one is refused, and 2 when the
-command or the configuration is wrong and nothing was judged.`,
+The exit status is 0 if all URLs are ok, 1 if one is refused, and 2 if the command
+or the configuration is invalid.`,
 		Example: `  turnpike outbound check https://mcp.example.com/mcp
   turnpike outbound check --config turnpike.yaml --offline < urls.txt`,
 		RunE: func(cmd *cobra.Command, urls []string) error {
@@ -64,7 +65,7 @@ command or the configuration is wrong and nothing was judged.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` (YAML or JSON)")
-	cmd.Flags().BoolVar(&offline, "offline", false, "look no name up: judge how URLs are written, and literal addresses")
+	cmd.Flags().BoolVar(&offline, "offline", false, "do not resolve names; check only the URL text and literal addresses")
 	return cmd
 }
 

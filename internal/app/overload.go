@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
 // slowStore is how long what is to be stored may wait before no more work is
@@ -39,7 +42,7 @@ type memory struct {
 	most uint64 // bytes; 0 = not known, and never full
 	used func() uint64
 
-	next atomic.Int64 // when to look again, in Unix ns
+	next atomic.Pointer[time.Time] // when to look again; nil = now. A time.Now, which no step of the wall clock moves
 	full atomic.Bool
 }
 
@@ -51,8 +54,11 @@ func (m *memory) isFull() bool {
 	if m.most == 0 {
 		return false
 	}
-	now, next := time.Now().UnixNano(), m.next.Load()
-	if now >= next && m.next.CompareAndSwap(next, now+int64(lookEvery)) {
+	now, next := time.Now(), m.next.Load()
+	if next != nil && now.Before(*next) {
+		return m.full.Load()
+	}
+	if again := now.Add(lookEvery); m.next.CompareAndSwap(next, &again) {
 		m.full.Store(m.used() > m.most)
 	}
 	return m.full.Load()
@@ -70,6 +76,17 @@ func newMemory(cgroup string) *memory {
 		m.most = limit / 10 * 9 / 2
 	}
 	return m
+}
+
+// newLedger returns the ledger of what callers make the process retain. Without
+// a bound in the configuration it is half of what may be in use: the rest is for
+// stacks, connections and garbage.
+func newLedger(c *config.Config, m *memory) *ledger.Ledger {
+	process := int64(c.MaxRetainedMiB) << 20
+	if process == 0 {
+		process = int64(m.most / 2) //nolint:gosec // a half fits
+	}
+	return ledger.New(ledger.Options{Process: process, Run: int64(c.MaxRetainedRunMiB) << 20})
 }
 
 // containerLimit returns what the container may use, in bytes; false if there is

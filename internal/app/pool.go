@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,10 @@ import (
 )
 
 // pool keeps one MCP client for each enabled server of each org. A client whose
-// server was changed or switched off lives on until the runs that began with it
-// must have ended.
+// server was changed or switched off is retired: it serves the runs that began with
+// it, for linger, and holds a connection or a process only while one of their calls
+// is under way. An org has at most maxRetired of them; one more closes the oldest,
+// and its calls under way fail.
 type pool struct {
 	out     *egress.Egress
 	secrets *secret.Resolver
@@ -30,52 +33,93 @@ type pool struct {
 	changed func(orgID string) // a server's tools have changed
 	linger  time.Duration      // how long a replaced client lives on
 
-	mu      sync.Mutex
-	clients map[string]map[string]*pooled // by org and server
-	retired map[*mcptool.Client]*time.Timer
-	closing sync.WaitGroup
+	mu        sync.Mutex
+	revisions uint64                        // the last one given out
+	clients   map[string]map[string]*pooled // by org and server
+	retired   map[string][]*retired         // by org, the oldest first
+	closing   sync.WaitGroup
+}
+
+// maxRetired bounds what an org holds by changing its servers again and again.
+const maxRetired = 16
+
+// retired is a replaced client, which its timer closes.
+type retired struct {
+	client *mcptool.Client
+	timer  *time.Timer
 }
 
 type pooled struct {
 	server     org.MCPServer
+	refused    error // why the server is not used, though it is stored; nil = it is used
 	client     *mcptool.Client
+	shown      catalog.Server         // to the catalogue, last
 	unresolved atomic.Pointer[string] // what the last look into the vault lacked; nil = nothing
 }
 
 func newPool(out *egress.Egress, secrets *secret.Resolver, vaults vaults, log *slog.Logger, changed func(orgID string)) *pool {
 	return &pool{
 		out: out, secrets: secrets, vaults: vaults, log: log, changed: changed, linger: 5 * time.Minute,
-		clients: map[string]map[string]*pooled{}, retired: map[*mcptool.Client]*time.Timer{},
+		clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{},
 	}
 }
 
 // keep makes the org's clients those of its enabled servers and returns them as
 // the catalogue wants them. A server that did not change keeps its client. The
-// secrets are those of the org's vault.
+// secrets are those of the org's vault. Of two servers with one name the first is
+// used, which the file declares.
 func (p *pool) keep(ctx context.Context, orgID string, servers []org.MCPServer, secrets []org.Secret) []catalog.Server {
+	refused := p.refusals(orgID, servers)
+	origins := make([]string, len(servers))
+	for i, s := range servers {
+		origins[i] = p.origin(ctx, s, secrets) // may read files: before the lock, which all orgs share
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, now := p.clients[orgID], map[string]*pooled{}
 	var out []catalog.Server
-	for _, s := range servers {
-		if !s.Enabled {
+	for i, s := range servers {
+		if !s.Enabled || now[s.Name] != nil {
 			continue
 		}
 		c := before[s.Name]
-		if c == nil || !sameConnection(c.server, s) {
-			c = p.connect(s)
+		if c == nil || !sameConnection(c.server, s) || (c.refused == nil) != (refused[i] == nil) {
+			c = p.connect(s, refused[i])
 		} else {
 			delete(before, s.Name)
 		}
 		c.server = s
 		now[s.Name] = c
-		out = append(out, catalogServer(s, c.client, p.origin(ctx, s, secrets)))
+		out = append(out, p.revised(c, catalogServer(s, c.client, origins[i])))
 	}
 	for _, c := range before {
-		p.retire(c.client)
+		p.retire(orgID, c.client)
 	}
 	p.clients[orgID] = now
+	if len(now) == 0 {
+		delete(p.clients, orgID)
+	}
 	return out
+}
+
+// refusals returns for each server why it is not used. To judge one takes long
+// for a lock that all orgs share, so it is done before, and once.
+func (p *pool) refusals(orgID string, servers []org.MCPServer) []error {
+	refused := make([]error, len(servers))
+	var judge []int
+	p.mu.Lock()
+	for i, s := range servers {
+		if c := p.clients[orgID][s.Name]; c != nil && reflect.DeepEqual(c.server, s) {
+			refused[i] = c.refused
+		} else if s.Enabled {
+			judge = append(judge, i)
+		}
+	}
+	p.mu.Unlock()
+	for _, i := range judge {
+		refused[i] = refusedServer(servers[i])
+	}
+	return refused
 }
 
 // drop retires the clients of the org's servers that refer to the secret.
@@ -85,7 +129,7 @@ func (p *pool) drop(orgID string, ref secret.Ref) {
 	for name, c := range p.clients[orgID] {
 		if refersTo(c.server.Headers, ref) || refersTo(c.server.Env, ref) {
 			delete(p.clients[orgID], name)
-			p.retire(c.client)
+			p.retire(orgID, c.client)
 		}
 	}
 }
@@ -101,7 +145,7 @@ func refersTo(texts map[string]string, ref secret.Ref) bool {
 
 // sameConnection reports whether a client for a serves b.
 func sameConnection(a, b org.MCPServer) bool {
-	return a.URL == b.URL && maps.Equal(a.Headers, b.Headers) && a.Timeout == b.Timeout &&
+	return a.URL == b.URL && a.Declared == b.Declared && maps.Equal(a.Headers, b.Headers) && a.Timeout == b.Timeout &&
 		a.MaxRetries == b.MaxRetries && a.Trust == b.Trust && slices.Equal(a.Command, b.Command) && maps.Equal(a.Env, b.Env) &&
 		slices.Equal(a.Reads, b.Reads) && slices.Equal(a.Keyed, b.Keyed) && a.Concurrency == b.Concurrency
 }
@@ -109,16 +153,31 @@ func sameConnection(a, b org.MCPServer) bool {
 func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catalog.Server {
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
-		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Origin: origin,
+		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Origin: origin, URL: s.URL,
 	}
 }
 
-func (p *pool) connect(s org.MCPServer) *pooled {
+// revised gives the server another revision if anything of it has changed since
+// it was last kept. It is called with mu held.
+func (p *pool) revised(c *pooled, s catalog.Server) catalog.Server {
+	s.Revision = c.shown.Revision
+	if !reflect.DeepEqual(s, c.shown) {
+		p.revisions++
+		s.Revision = p.revisions
+		c.shown = s
+	}
+	return s
+}
+
+func (p *pool) connect(s org.MCPServer, refused error) *pooled {
 	retries := s.MaxRetries
 	if retries == 0 {
 		retries = -1
 	}
-	c := &pooled{server: s}
+	c := &pooled{server: s, refused: refused}
+	if c.refused != nil {
+		p.log.Error("a stored MCP server is not used", "org", s.Org, "server", s.Name, "error", c.refused)
+	}
 	c.client = mcptool.New(mcptool.Server{
 		Name: s.Name, URL: s.URL, Command: s.Command, Env: p.environment(c), Headers: p.headers(c),
 		Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
@@ -128,15 +187,22 @@ func (p *pool) connect(s org.MCPServer) *pooled {
 	return c
 }
 
-// headers returns what looks a server's headers up, just in time.
+// headers returns what looks a server's headers up, just in time. For a server
+// that is refused it fails, before anything is sent.
 func (p *pool) headers(c *pooled) func(context.Context) (http.Header, error) {
-	if len(c.server.Headers) == 0 {
+	if c.refused != nil {
+		return func(context.Context) (http.Header, error) {
+			c.note(c.refused)
+			return nil, c.refused
+		}
+	}
+	s := c.server
+	if len(s.Headers) == 0 {
 		return nil
 	}
-	orgID, texts := c.server.Org, c.server.Headers
 	return func(ctx context.Context) (http.Header, error) {
-		out := make(http.Header, len(texts))
-		err := p.resolve(ctx, orgID, texts, out.Set)
+		out := make(http.Header, len(s.Headers))
+		err := p.resolve(ctx, s, s.Headers, out.Set)
 		c.note(err)
 		return out, err
 	}
@@ -144,23 +210,24 @@ func (p *pool) headers(c *pooled) func(context.Context) (http.Header, error) {
 
 // environment returns what looks the variables of a server's program up.
 func (p *pool) environment(c *pooled) func(context.Context) (map[string]string, error) {
-	if len(c.server.Env) == 0 {
+	s := c.server
+	if len(s.Env) == 0 {
 		return nil
 	}
-	orgID, texts := c.server.Org, c.server.Env
 	return func(ctx context.Context) (map[string]string, error) {
-		out := make(map[string]string, len(texts))
-		err := p.resolve(ctx, orgID, texts, func(name, value string) { out[name] = value })
+		out := make(map[string]string, len(s.Env))
+		err := p.resolve(ctx, s, s.Env, func(name, value string) { out[name] = value })
 		c.note(err)
 		return out, err
 	}
 }
 
-// note remembers what the vault lacked, for the status. Other references are the
-// operator's own: an org is not told about them.
+// note remembers what the vault lacked, and why a stored server is refused, for
+// the status. Other references are the operator's own: an org is not told about
+// them.
 func (c *pooled) note(err error) {
 	var missing *vaultError
-	if errors.As(err, &missing) || errors.Is(err, secret.ErrNoVault) {
+	if errors.As(err, &missing) || errors.Is(err, secret.ErrNoVault) || err != nil && errors.Is(err, c.refused) {
 		text := err.Error()
 		c.unresolved.Store(&text)
 		return
@@ -168,9 +235,20 @@ func (c *pooled) note(err error) {
 	c.unresolved.Store(nil)
 }
 
-// resolve looks up what the texts of an org's server refer to.
-func (p *pool) resolve(ctx context.Context, orgID string, texts map[string]string, set func(name, value string)) error {
-	secrets := p.secrets.With(p.vaults.of(orgID))
+// resolver returns what looks up the references of a server: all of them for
+// one that the file declares, and only those to the org's vault for one that is
+// stored. Who can write the store must not be able to read the gateway's
+// variables and files.
+func (p *pool) resolver(s org.MCPServer) *secret.Resolver {
+	if s.Declared {
+		return p.secrets.With(p.vaults.of(s.Org))
+	}
+	return secret.VaultOnly(p.vaults.of(s.Org))
+}
+
+// resolve looks up what the texts of a server refer to.
+func (p *pool) resolve(ctx context.Context, s org.MCPServer, texts map[string]string, set func(name, value string)) error {
+	secrets := p.resolver(s)
 	for name, text := range texts {
 		reference, err := secret.Parse(text)
 		if err != nil {
@@ -186,15 +264,33 @@ func (p *pool) resolve(ctx context.Context, orgID string, texts map[string]strin
 }
 
 // retire closes the client after a while. The caller holds mu.
-func (p *pool) retire(c *mcptool.Client) {
-	p.closing.Add(1)
-	p.retired[c] = time.AfterFunc(p.linger, func() {
-		defer p.closing.Done()
-		_ = c.Close()
+func (p *pool) retire(orgID string, c *mcptool.Client) {
+	c.Retire()
+	r := &retired{client: c}
+	r.timer = time.AfterFunc(p.linger, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.retired, c)
+		p.end(orgID, r)
 	})
+	p.retired[orgID] = append(p.retired[orgID], r)
+	if all := p.retired[orgID]; len(all) > maxRetired {
+		p.end(orgID, all[0])
+	}
+}
+
+// end closes a retired client in the background, unless that has been done. The
+// caller holds mu.
+func (p *pool) end(orgID string, r *retired) {
+	i := slices.Index(p.retired[orgID], r)
+	if i < 0 {
+		return
+	}
+	r.timer.Stop()
+	p.retired[orgID] = slices.Delete(p.retired[orgID], i, i+1)
+	if len(p.retired[orgID]) == 0 {
+		delete(p.retired, orgID)
+	}
+	p.closing.Go(r.client.Kill)
 }
 
 func (p *pool) status(orgID, name string) admin.ServerStatus {
@@ -214,10 +310,9 @@ func (p *pool) status(orgID, name string) admin.ServerStatus {
 // close closes every client.
 func (p *pool) close() {
 	p.mu.Lock()
-	for c, timer := range p.retired {
-		if timer.Stop() {
-			_ = c.Close()
-			p.closing.Done()
+	for orgID, all := range p.retired {
+		for _, r := range slices.Clone(all) {
+			p.end(orgID, r)
 		}
 	}
 	for _, clients := range p.clients {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,8 +28,8 @@ const databaseFile = "turnpike.db"
 type readStore struct{ file, data, org string }
 
 func (s *readStore) flags(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVarP(&s.file, "config", "c", "", "configuration `FILE` that names the data directory")
-	cmd.PersistentFlags().StringVar(&s.data, "data", "", "data `DIRECTORY`; the configuration's unless given")
+	cmd.PersistentFlags().StringVarP(&s.file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
+	cmd.PersistentFlags().StringVar(&s.data, "data", "", "data `DIRECTORY` (default: data of the configuration)")
 	cmd.PersistentFlags().StringVar(&s.org, "org", config.DefaultOrg, "`ID` of the org")
 }
 
@@ -55,6 +54,9 @@ func (s *readStore) config(p Process) (*config.Config, error) {
 	if s.file != "" {
 		return config.Load(s.file, p.Env)
 	}
+	if isFile(usualFile) {
+		return config.Load(usualFile, p.Env)
+	}
 	c, _, err := config.Default(p.Env)
 	return c, err
 }
@@ -63,7 +65,7 @@ func runsCommand(p Process) *cobra.Command {
 	var from readStore
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "Look at runs, also while the gateway serves; end one",
+		Short: "List, show and cancel runs",
 		Args:  cobra.NoArgs,
 	}
 	list, show := listRuns(p, &from), showRun(p, &from)
@@ -77,16 +79,16 @@ func cancelRun(p Process) *cobra.Command {
 	var m remote
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
-		Short: "End a run that is under way on a running gateway",
-		Long: `End a run over the management API of a running gateway: what it waits for is cut
-off, and calls whose answer did not come are recorded as unknown. The variable
-TURNPIKE_KEY holds a key of the org with the role owner or admin.`,
+		Short: "Cancel a run that is in progress on a running gateway",
+		Long: `Cancel a run over the management API of a running gateway. Calls in progress are
+aborted and recorded as unknown. Set TURNPIKE_KEY to a key of the org with the
+role owner or admin.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := m.call(cmd.Context(), http.MethodPost, "/api/runs/"+url.PathEscape(args[0])+"/cancel", nil, nil); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is being cancelled\n", args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is being cancelled\n", plain(args[0]))
 			return nil
 		},
 	}
@@ -99,7 +101,7 @@ func listRuns(p Process, from *readStore) *cobra.Command {
 	var before string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List an org's runs, the latest first",
+		Short: "List an org's runs, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := from.open(cmd.Context(), p)
@@ -114,14 +116,13 @@ func listRuns(p Process, from *readStore) *cobra.Command {
 			return printRuns(cmd.OutOrStdout(), runs)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many")
-	cmd.Flags().StringVar(&before, "before", "", "only runs before the one with this `ID`")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of runs")
+	cmd.Flags().StringVar(&before, "before", "", "only runs older than the run with this `ID`")
 	return cmd
 }
 
 func printRuns(out io.Writer, runs []run.Summary) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RUN\tSTARTED (UTC)\tTOOK\tBY\tMODEL\tROUNDS\tCALLS\tTOKENS\tSTATE")
+	t := newTable(out, "RUN", "STARTED (UTC)", "TOOK", "BY", "MODEL", "ROUNDS", "CALLS", "TOKENS", "STATE")
 	for _, r := range runs {
 		took, state := "", string(r.Status)
 		if r.FinishedAt > 0 {
@@ -130,17 +131,16 @@ func printRuns(out io.Writer, runs []run.Summary) error {
 		if r.Reason != "" {
 			state = string(r.Reason)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.RunID, time.UnixMilli(r.CreatedAt).UTC().Format(time.DateTime),
-			took, r.Principal, r.Model, r.Rounds, r.Calls, r.Tokens, state)
+		t.row(r.RunID, time.UnixMilli(r.CreatedAt).UTC().Format(time.DateTime), took, r.Principal, r.Model, r.Rounds, r.Calls, r.Tokens, state)
 	}
-	return w.Flush()
+	return t.flush()
 }
 
 func showRun(p Process, from *readStore) *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Tell a run's journal as a story",
+		Use:   "show ID|UUID",
+		Short: "Show what happened in a run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := from.open(cmd.Context(), p)
@@ -148,38 +148,51 @@ func showRun(p Process, from *readStore) *cobra.Command {
 				return err
 			}
 			defer store.Close()
-			story, err := store.Load(cmd.Context(), from.org, args[0])
+			runID := audit.FindRun(args[0])
+			story, err := store.Load(cmd.Context(), from.org, runID)
 			if errors.Is(err, org.ErrNotFound) {
 				return fmt.Errorf("the org %s has no run %s", from.org, args[0])
 			}
+			var bad *run.Unreadable
+			if errors.As(err, &bad) {
+				story = bad.Story // what can be read
+			} else if err != nil {
+				return err
+			}
+			rows, err := store.AuditRows(cmd.Context(), from.org, audit.Query{RunID: runID, Kind: audit.KindExhausted})
 			if err != nil {
 				return err
 			}
-			rows, err := store.AuditRows(cmd.Context(), from.org, audit.Query{RunID: args[0], Kind: audit.KindExhausted})
-			if err != nil {
-				return err
-			}
-			tellStory(cmd.OutOrStdout(), story, rows, whole)
+			tellStory(cmd.OutOrStdout(), story, bad, rows, whole)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&whole, "full", false, "texts in full")
+	cmd.Flags().BoolVar(&whole, "full", false, "do not shorten texts")
 	return cmd
 }
 
-func tellStory(out io.Writer, story *run.Story, audited []audit.Row, whole bool) {
+// tellStory prints what is known of a run. Bad says what of its journal cannot be
+// decoded; nil = nothing is known to be damaged.
+func tellStory(out io.Writer, story *run.Story, bad *run.Unreadable, audited []audit.Row, whole bool) {
 	s := story.Summary
-	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", s.RunID, time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), s.Status)
+	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", plain(s.RunID), time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), plain(string(s.Status)))
 	t := &teller{out: out, whole: whole, items: func(ref string) []item.Item { return decodeItems(story.Rows[ref]) }}
 	for _, f := range story.Facts {
 		t.tell(f)
+	}
+	if bad != nil {
+		t.line("unreadable", "", "%v", bad)
+	}
+	if a := s.Aside; s.Status == run.IsAside {
+		t.line("set aside", "", "%s UTC by build %s: %s", time.UnixMilli(a.At).UTC().Format(time.DateTime), a.Build, a.Reason)
+		t.line("", "", "Cancel the run, or start the build that has written it.")
 	}
 	for _, row := range audited {
 		t.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)
 	}
 	fmt.Fprintf(out, "\n%s, %s, %s", counted(s.Rounds, "round"), counted(s.Calls, "tool call"), counted(int(s.Tokens), "token"))
 	if s.Status == run.Running {
-		fmt.Fprintf(out, "; running for %s", time.Since(time.UnixMilli(s.CreatedAt)).Round(time.Millisecond))
+		fmt.Fprintf(out, "; running for %s", max(0, time.Since(time.UnixMilli(s.CreatedAt))).Round(time.Millisecond))
 	}
 	fmt.Fprintln(out)
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,10 +24,10 @@ func secretsCommand(p Process) *cobra.Command {
 	var m remote
 	cmd := &cobra.Command{
 		Use:   "secrets",
-		Short: "Store, list and delete the secrets of an org on a running gateway",
-		Long: `Store, list and delete secrets over the management API of a running gateway. A
-header of an MCP server refers to one as "Bearer secret:NAME". The variable
-TURNPIKE_KEY holds a key of the org with the role owner or admin.`,
+		Short: "Store, list and delete secrets on a running gateway",
+		Long: `Store, list and delete the secrets of an org over the management API of a running
+gateway. A header of an MCP server refers to a secret as "Bearer secret:NAME". Set
+TURNPIKE_KEY to a key of the org with the role owner or admin.`,
 		Args: cobra.NoArgs,
 	}
 	m.flags(cmd, p)
@@ -39,10 +38,10 @@ TURNPIKE_KEY holds a key of the org with the role owner or admin.`,
 func setSecret(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set NAME",
-		Short: "Store the secret that stands on standard input, in place of one that is there",
-		Long: `Store a secret: one line of at most 64 KiB, read from standard input, so that it
-stands in no argument and in no history of a shell. The line break at its end
-is left out. Nobody can read it again.`,
+		Short: "Store or replace a secret, read from standard input",
+		Long: `Store a secret of one line, at most 64 KiB, read from standard input. It does not
+appear in the arguments or the shell history. The final line break is removed. The
+value cannot be read back.`,
 		Example: "  turnpike secrets set gh_token < token.txt",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,7 +52,7 @@ is left out. Nobody can read it again.`,
 			if err := m.call(cmd.Context(), http.MethodPut, secretPath(args[0]), map[string]string{"value": value.Reveal()}, nil); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is stored; refer to it as secret:%s\n", args[0], args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is stored; refer to it as secret:%s\n", plain(args[0]), plain(args[0]))
 			return nil
 		},
 	}
@@ -86,12 +85,11 @@ func listSecrets(m *remote) *cobra.Command {
 			if err := m.call(cmd.Context(), http.MethodGet, "/api/secrets", nil, &all); err != nil {
 				return err
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tCREATED (UTC)\tUPDATED (UTC)")
+			t := newTable(cmd.OutOrStdout(), "NAME", "CREATED (UTC)", "UPDATED (UTC)")
 			for _, s := range all.Data {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, dateTime(s.CreatedAt), dateTime(s.UpdatedAt))
+				t.row(s.Name, dateTime(s.CreatedAt), dateTime(s.UpdatedAt))
 			}
-			return w.Flush()
+			return t.flush()
 		},
 	}
 }
@@ -99,13 +97,13 @@ func listSecrets(m *remote) *cobra.Command {
 func deleteSecret(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Delete a secret; servers that refer to it fail from their next request on",
+		Short: "Delete a secret; requests to servers that refer to it then fail",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := m.call(cmd.Context(), http.MethodDelete, secretPath(args[0]), nil, nil); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", plain(args[0]))
 			return nil
 		},
 	}

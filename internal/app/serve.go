@@ -1,10 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,39 +15,46 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
 func serveCommand(p Process) *cobra.Command {
 	var file, level string
+	var acceptLoss bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the gateway",
-		Long: `Run the gateway until SIGINT or SIGTERM, after which requests that are under
-way get 25 seconds to finish. Durable runs that need longer than 20 are left to
-the next start, which goes on with them, as it does after a crash.
+		Long: `Run the gateway until SIGINT or SIGTERM. Requests in progress then get 25 seconds
+to finish. Durable runs that need more than 20 seconds continue at the next start.
 
-Without --config, the gateway takes OPENAI_API_KEY (and OPENAI_BASE_URL) from
-the environment, serves one org called default, and prints a key for it. The
-variables TURNPIKE_LISTEN, TURNPIKE_OUTBOUND_SSRF_… and so on override the file.`,
+A second signal ends the process immediately. The next start recovers as after a
+crash.
+
+Without --config, the gateway reads turnpike.yaml in the working directory. If
+that file does not exist, it reads OPENAI_API_KEY (and OPENAI_BASE_URL) from the
+environment, serves one org called default, and prints an API key for it.
+Variables such as TURNPIKE_LISTEN override the file.`,
 		Example: `  OPENAI_API_KEY=sk-… turnpike serve
   turnpike serve --config turnpike.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, flush, err := newLog(p.Stderr, level)
-			if err != nil {
-				return err
+			if level != "" {
+				if err := config.CheckLogLevel(level); err != nil {
+					return fmt.Errorf("--log-level: %w", err)
+				}
 			}
-			defer flush()
-			collectLessOften(p.Env)
 			c, key, err := loadConfig(p, file)
 			if err != nil {
 				return err
 			}
-			a, err := New(cmd.Context(), c, Options{Env: p.Env, Log: log})
+			c.Log.Level = cmp.Or(level, c.Log.Level)
+			log, flush := newLog(p.Stderr, c.Log)
+			defer flush()
+			collectLessOften(p.Env)
+			a, err := New(cmd.Context(), c, Options{Env: p.Env, Log: log, AcceptDataLoss: acceptLoss})
 			if err != nil {
 				return err
 			}
-			defer a.Close()
 			for _, w := range c.Warnings {
 				log.Warn(w)
 			}
@@ -53,17 +63,56 @@ variables TURNPIKE_LISTEN, TURNPIKE_OUTBOUND_SSRF_… and so on override the fil
 			if key != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "  API key, for this start only: %s\n", key)
 			}
-			return a.Serve(cmd.Context())
+			err = a.Serve(cmd.Context())
+			closeFor(a, err)
+			if err != nil {
+				return err
+			}
+			log.Info("stopped")
+			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` (YAML or JSON)")
-	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error (default: log.level of the configuration)")
+	cmd.Flags().BoolVar(&acceptLoss, "accept-data-loss", false, "start although the database has fewer audit rows than the checkpoint file says, and record it in the audit log")
 	return cmd
 }
 
-// loadConfig reads the file, or does without one; then the caller's key is made
-// here.
+// lastTidying is how long a process may take to end when its store takes no more
+// writes: nothing that it would write or say is of use.
+const lastTidying = 500 * time.Millisecond
+
+// closeFor closes the gateway whose service has ended with err.
+func closeFor(a *App, err error) {
+	if !errors.Is(err, sqlite.ErrPoisoned) {
+		a.Close()
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		a.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(lastTidying):
+	}
+}
+
+// usualFile is read where no configuration is named.
+const usualFile = "turnpike.yaml"
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// loadConfig reads the file that is named, or the usual one; without either, the
+// environment is the configuration, and the caller's key is made here.
 func loadConfig(p Process, file string) (c *config.Config, key string, err error) {
+	if file == "" && isFile(usualFile) {
+		file = usualFile
+	}
 	if file != "" {
 		c, err = config.Load(file, p.Env)
 		return c, "", err
@@ -73,7 +122,7 @@ func loadConfig(p Process, file string) (c *config.Config, key string, err error
 		return nil, "", err
 	}
 	if !hasProvider {
-		return nil, "", errors.New("no provider: set OPENAI_API_KEY, or name a configuration file with --config, or try \"turnpike demo\"")
+		return nil, "", errors.New("no provider: set OPENAI_API_KEY, or name a configuration file with --config (\"turnpike config init\" writes one), or try \"turnpike demo\"")
 	}
 	key, err = giveKey(c)
 	return c, key, err
@@ -99,5 +148,5 @@ func announce(out io.Writer, c *config.Config, url string) {
 	for _, o := range c.Orgs {
 		orgs = append(orgs, fmt.Sprintf("%s (%s)", o.ID, counted(len(o.MCPServers), "MCP server")))
 	}
-	fmt.Fprintf(out, "turnpike listens on %s\n  providers: %s\n  orgs: %s\n", url, strings.Join(providers, ", "), strings.Join(orgs, ", "))
+	fmt.Fprintf(out, "turnpike listens on %s\n  providers: %s\n  orgs: %s\n", url, plain(strings.Join(providers, ", ")), plain(strings.Join(orgs, ", ")))
 }

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -40,6 +41,12 @@ func (t *teller) tell(f loop.Fact) {
 		t.catalogued(b, f.At)
 	case loop.Blocked:
 		t.line("blocked", "", "the outbound policy refused %s (%s)", b.Address, b.Reason)
+		if b.Server != "" {
+			t.line("", "", "of the MCP server %s %s", b.Server, b.URL)
+		}
+		if b.Setting != "" {
+			t.line("", "", "%s in the configuration can allow it", b.Setting)
+		}
 	case loop.TurnStarted:
 		t.asked = f.At
 		if b.Attempt > 1 {
@@ -57,6 +64,7 @@ func (t *teller) tell(f loop.Fact) {
 			t.server = map[loop.CallKey]string{}
 		}
 		t.server[b.Key] = b.Server
+		t.coerced(b)
 	case loop.CallDone:
 		t.callDone(b)
 	case loop.CallWaiting:
@@ -79,8 +87,31 @@ func (t *teller) tell(f loop.Fact) {
 	}
 }
 
+// coerced says which arguments are not as the model wrote them.
+func (t *teller) coerced(b loop.CallPrepared) {
+	const most = 10
+	if len(b.Coerced) == 0 {
+		return
+	}
+	var changes []string
+	for _, c := range b.Coerced[:min(len(b.Coerced), most)] {
+		changes = append(changes, fmt.Sprintf("%s from %s to %s", c.Path, c.From, c.To))
+	}
+	if more := len(b.Coerced) - most; more > 0 {
+		changes = append(changes, fmt.Sprintf("and %d more", more))
+	}
+	t.line("", string(b.Key), "arguments changed to fit the schema: %s", strings.Join(changes, ", "))
+}
+
+// line prints one line. With whole texts, what follows a line break is indented: it
+// cannot be taken for a line of the story.
 func (t *teller) line(left, middle, format string, args ...any) {
-	fmt.Fprintf(t.out, "%-10s %-8s %s\n", left, printable(middle), printable(fmt.Sprintf(format, args...)))
+	text := fmt.Sprintf(format, args...)
+	if !t.whole {
+		text = plain(text)
+	}
+	text = strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 20))
+	fmt.Fprintf(t.out, "%-10s %-8s %s\n", left, plain(middle), text)
 }
 
 // counted says how many things there are.
@@ -89,17 +120,6 @@ func counted(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// printable takes what would command a terminal out of a text that models,
-// tools and servers have written.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && r != '\u200d' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
 }
 
 func statusOf(status int) string {
@@ -125,6 +145,9 @@ func (t *teller) catalogued(b loop.Catalogued, at int64) {
 			continue
 		}
 		t.line("tools", s.Label, "%s   (%d ms)", counted(s.Tools, "tool"), at-t.begun)
+	}
+	for _, c := range b.Collisions {
+		t.line("tools", c.Server, "%s is left out: %s has a tool of that name", c.Tool, c.KeptFrom)
 	}
 }
 
@@ -152,7 +175,7 @@ func (t *teller) callDone(b loop.CallDone) {
 		t.line("", string(b.Key), "not executed, %s%s", b.Outcome, text)
 		return
 	}
-	t.line("", string(b.Key), "%s%s   (%s, %d ms)", b.Outcome, text, t.server[b.Key], b.MS)
+	t.line("", string(b.Key), "%s%s   (%s, %s ms)", b.Outcome, text, t.server[b.Key], strconv.FormatFloat(audit.Milliseconds(b.Took()), 'f', -1, 64))
 }
 
 // short makes one line of a text.

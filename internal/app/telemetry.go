@@ -120,6 +120,14 @@ func (s *shown) extract() func(context.Context, http.Header) context.Context {
 	return telemetry.Extract
 }
 
+// refused returns what counts the requests that are refused, or nil.
+func (s *shown) refused() func(org, code string) {
+	if s.listener == nil {
+		return nil
+	}
+	return s.telemetry.Refused
+}
+
 // stop sends what is left, and stops answering.
 func (s *shown) stop(log *slog.Logger) {
 	if s.telemetry != nil {

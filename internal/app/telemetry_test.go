@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -166,7 +167,7 @@ func traced(t *testing.T, runtime, more string) (*gateway, *spanSink, *upstream,
 	noLeaks(t)
 	sink := newSpanSink(t)
 	up := newUpstream(t, script(
-		asks(call{"echo", `{"n":7177}`}),
+		asks(call{"echo", `{"n":7177717771}`}),
 		asks(call{"echo", `{"n":7178}`}, call{"broken", `{}`}),
 		says("PRIVATE-answer")))
 	tools := newMCP(t, map[string]handler{
@@ -228,7 +229,7 @@ func TestACollectorSeesARun(t *testing.T) {
 	continued(t, sink.named("chat m", 1), up.requests()[1].header)
 	continued(t, sink.named("execute_tool broken", 1), tools.of("tools/call")[slices.IndexFunc(tools.of("tools/call"),
 		func(r rpc) bool { return bytes.Contains(r.Params, []byte("broken")) })].header)
-	for _, secret := range []string{"PRIVATE", "7177", "CANARY", "owner-key"} {
+	for _, secret := range []string{"PRIVATE", "7177717771", "CANARY", "owner-key"} {
 		if bytes.Contains(sink.raw, []byte(secret)) {
 			t.Errorf("the spans hold %s", secret)
 		}
@@ -290,14 +291,14 @@ func TestContentIsInSpansOnlyOnRequest(t *testing.T) {
 	}
 	chat, tool := attributes(sink.named("chat m", 2).Attributes), attributes(sink.named("execute_tool echo", 0).Attributes)
 	for key, want := range map[string]string{
-		"gen_ai.input.messages":  `[{"role":"user","parts":[{"type":"text","content":"PRIVATE-question"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"call_0","name":"echo","arguments":"{\"n\":7177}"}]},`,
+		"gen_ai.input.messages":  `[{"role":"user","parts":[{"type":"text","content":"PRIVATE-question"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"call_0","name":"echo","arguments":"{\"n\":7177717771}"}]},`,
 		"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"PRIVATE-answer"}],"finish_reason":"stop"}]`,
 	} {
 		if !strings.HasPrefix(chat[key], want) {
 			t.Errorf("%s is %s, want %s…", key, chat[key], want)
 		}
 	}
-	if tool["gen_ai.tool.call.arguments"] != `{"n":7177}` || tool["gen_ai.tool.call.result"] != `PRIVATE-result {"n":7177}` {
+	if tool["gen_ai.tool.call.arguments"] != `{"n":7177717771}` || tool["gen_ai.tool.call.result"] != `PRIVATE-result {"n":7177717771}` {
 		t.Errorf("the call has %v", tool)
 	}
 	for _, secret := range []string{"CANARY", "owner-key"} {
@@ -439,6 +440,8 @@ telemetry: {metrics_listen: "127.0.0.1:0"}
 	g.post(question, "Turnpike-Mcp-Disabled", "1")
 	g.post(strings.Replace(question, `"m"`, `"g-none"`, 1), "Turnpike-Mcp-Disabled", "1")
 	g.post(question, "Authorization", "Bearer second-key")
+	g.post(question, "Authorization", "Bearer nobody")
+	g.post(strings.Replace(question, `"m"`, `"unknown"`, 1))
 	if status := g.send("GET", "/metrics", nil).status; status != 404 {
 		t.Errorf("clients get %d for /metrics", status)
 	}
@@ -460,7 +463,11 @@ telemetry: {metrics_listen: "127.0.0.1:0"}
 		"turnpike_runs_total{org=second,reason=max_rounds,surface=chat}":         1,
 		"turnpike_budgets_exhausted_total{budget=max_rounds,org=second}":         1,
 		"turnpike_slots_in_use{org=o}":                                           0,
+		"turnpike_refusals_total{code=invalid_api_key,org=none}":                 1,
+		"turnpike_refusals_total{code=model_not_found,org=o}":                    1,
 		"turnpike_relays_in_flight{}":                                            0,
+
+		"turnpike_build_info{go_version=" + runtime.Version() + ",version=" + version() + "}": 1,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v (%t), want %v", name, value, ok, want)
@@ -493,11 +500,11 @@ func TestEachRequestHasOneLineInTheLog(t *testing.T) {
 		}
 	}
 	for i, want := range []string{
-		`method=POST path=/v1/chat/completions status=200 org=o key=\S+ model=m run=run_\S+ reason=complete rounds=2 tool_calls=1 input_tokens=20 output_tokens=10 ttft_ms=\d+ ms=\d+ bytes=\d\d+`,
-		`method=POST path=/v1/chat/completions status=200 org=o key=\S+ model=m run=req_\S+ reason=complete ttft_ms=\d+ ms=\d+ bytes=\d\d+`,
-		`method=POST path=/v1/chat/completions status=401 ms=\d+ bytes=\d\d+`,
-		`method=GET path=- status=404 ms=\d+ bytes=\d\d+`,
-		`method=GET path=/healthz status=200 ms=\d+ bytes=3`,
+		`method=POST path=/v1/chat/completions status=200 request=req_\S+ org=o key=\S+ model=m run=run_\S+ reason=complete rounds=2 tool_calls=1 input_tokens=20 output_tokens=10 ttft_ms=\d+ ms=\d+ bytes=\d\d+`,
+		`method=POST path=/v1/chat/completions status=200 request=req_\S+ org=o key=\S+ model=m run=req_\S+ reason=complete ttft_ms=\d+ ms=\d+ bytes=\d\d+`,
+		`method=POST path=/v1/chat/completions status=401 code=invalid_api_key request=req_\S+ ms=\d+ bytes=\d\d+`,
+		`method=GET path=- status=404 code=not_found request=req_\S+ ms=\d+ bytes=\d\d+`,
+		`method=GET path=/healthz status=200 request=req_\S+ ms=\d+ bytes=3`,
 	} {
 		if i >= len(lines) || !regexp.MustCompile(`^`+want+`$`).MatchString(lines[i]) {
 			t.Errorf("line %d of %q is not %s", i, lines, want)

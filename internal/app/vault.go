@@ -112,5 +112,5 @@ func renewSecret(ctx context.Context, keys *secret.Keyring, store org.Store, lis
 		return false, nil
 	}
 	s.Sealed = sealed
-	return true, store.PutSecret(ctx, s)
+	return true, store.PutSecret(ctx, s, org.Author{})
 }

@@ -290,7 +290,7 @@ func TestASecretThatWasMovedInTheStoreDoesNotOpen(t *testing.T) { // K06 K07
 		t.Fatal(err)
 	}
 	s.Org = "o"
-	if err := store.PutSecret(t.Context(), s); err != nil {
+	if err := store.PutSecret(t.Context(), s, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Close(); err != nil {

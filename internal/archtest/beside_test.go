@@ -8,7 +8,11 @@ func beside() map[string]string {
 	return map[string]string{
 		// Hop 1 to 3: who asks, and for what.
 		"internal/httpd/admit.go":          "refuses what is wrong whoever asks",
+		"internal/httpd/stopping.go":       "counts what is under way, so that a stop can wait for it",
 		"internal/httpd/body.go":           "holds the body to its size, and to coming at all",
+		"internal/ledger/ledger.go":        "counts what the org and the process retain",
+		"internal/ledger/account.go":       "counts what the request and its run retain",
+		"internal/ledger/read.go":          "reads the body into a buffer that grows with what arrives",
 		"internal/httpd/conn.go":           "waits for no client that takes nothing",
 		"internal/jsonlimit/jsonlimit.go":  "refuses JSON that is all structure",
 		"internal/app/directory.go":        "finds the caller by the hash of the key, and the server's headers just in time",
@@ -45,9 +49,11 @@ func beside() map[string]string {
 		"internal/store/sqlite/batch.go":   "puts a batch into the words of the file",
 		"internal/store/sqlite/change.go":  "says what a batch does to the run's row",
 		"internal/store/sqlite/opening.go": "takes the run's slot, and the client's key if there is one",
+		"internal/store/sqlite/usage.go":   "counts what the org stores, and refuses a run beyond its cap",
 		"internal/store/sqlite/budgets.go": "settles what is still set aside when the run ends",
 		"internal/store/sqlite/audit.go":   "stores what auditors see",
 		"internal/run/audited.go":          "says what auditors see of a fact",
+		"internal/audit/audit.go":          "converts times to the unit of audit rows",
 		"internal/audit/chain.go":          "binds a row to the one before it",
 		"internal/audit/keeper.go":         "in the background: signs the ends of chains",
 		"internal/audit/checkpoint.go":     "in the background: has what is signed",
@@ -61,6 +67,7 @@ func beside() map[string]string {
 		// Hop 5 and 8: what the rules are made of.
 		"internal/loop/allowed.go":    "says whether a fact may follow",
 		"internal/loop/fact.go":       "names the kinds of fact",
+		"internal/loop/rules.go":      "seals the numbers that steer a run",
 		"internal/loop/state.go":      "answers questions about a State",
 		"internal/budget/budget.go":   "says which limit is used up",
 		"internal/policy/progress.go": "notices a run that turns in circles",
@@ -137,5 +144,14 @@ func beside() map[string]string {
 		"internal/surface/chat/wire.go":    "has the objects of the dialect",
 		"internal/sse/writer.go":           "writes an event in one piece",
 		"internal/sse/heartbeats.go":       "keeps a silent stream alive",
+	}
+}
+
+// sometimes are the files that a request passes through or not: on a slow machine
+// it lasts until the log's lines are written.
+func sometimes() map[string]string {
+	return map[string]string{
+		"internal/app/log.go":   "writes the lines that it has held back",
+		"internal/app/print.go": "takes out of them what a terminal obeys",
 	}
 }

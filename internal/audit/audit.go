@@ -10,16 +10,26 @@
 // was made anew.
 package audit
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/id"
+)
 
 // Kind says what an entry is about.
 type Kind string
 
 // The kinds of entry.
 const (
-	KindRequest   Kind = "audit_log.request"                // Body is a Request
-	KindToolCall  Kind = "audit_log.agent.tool_call"        // Body is a ToolCall
-	KindExhausted Kind = "audit_log.agent.budget_exhausted" // Body is an Exhausted
+	KindRequest   Kind = "audit_log.request"                   // Body is a Request
+	KindToolCall  Kind = "audit_log.agent.tool_call"           // Body is a ToolCall
+	KindExhausted Kind = "audit_log.agent.budget_exhausted"    // Body is an Exhausted
+	KindCollision Kind = "audit_log.agent.tool_name_collision" // Body is a Collision
+	KindDataLoss  Kind = "audit_log.data_loss"                 // Body is a DataLoss
+	KindRestore   Kind = "audit_log.restore"                   // Body is a Restore
+
+	KindManagement Kind = "audit_log.management" // Body is a Management
 )
 
 // Entry is one thing to remember.
@@ -73,8 +83,8 @@ type Request struct {
 	ToolCalls       int   `json:"tool_calls"`
 	Bytes           int64 `json:"bytes,omitempty"` // of the answer of a relay
 
-	LatencyMS int64  `json:"latency_ms"` // of the last attempt
-	TTFTMS    *int64 `json:"ttft_ms"`    // until the first token; nil = there was none
+	LatencyMS float64  `json:"latency_ms"` // of the last attempt, see [Milliseconds]; 0 = no request left
+	TTFTMS    *float64 `json:"ttft_ms"`    // until the first token; nil = there was none
 }
 
 // The statuses of a Request.
@@ -86,16 +96,61 @@ const (
 
 // ToolCall is how one tool call ended, executed or not.
 type ToolCall struct {
-	RunID     string `json:"agent_run_id"`
-	Round     int    `json:"round_index"`
-	Index     int    `json:"tool_call_index"`
-	Server    string `json:"server_id"`
-	Tool      string `json:"tool"`
-	Status    string `json:"status"` // ok, error, unknown, cached, denied, skipped_limit, not_run
-	LatencyMS int64  `json:"latency_ms"`
-	Attempts  int    `json:"attempts"` // 0 = never executed
-	Class     string `json:"class,omitempty"`
-	Digest    string `json:"result_digest,omitempty"`
+	RunID     string  `json:"agent_run_id"`
+	Round     int     `json:"round_index"`
+	Index     int     `json:"tool_call_index"`
+	Server    string  `json:"server_id"`
+	Tool      string  `json:"tool"`
+	Status    string  `json:"status"`     // ok, error, unknown, cached, denied, skipped_limit, not_run
+	LatencyMS float64 `json:"latency_ms"` // see [Milliseconds]; 0 = not executed, or nobody knows
+	Attempts  int     `json:"attempts"`   // 0 = never executed
+	Class     string  `json:"class,omitempty"`
+	Digest    string  `json:"result_digest,omitempty"`
+}
+
+// Milliseconds converts microseconds, so that what took less than a millisecond
+// is not zero.
+func Milliseconds(micros int64) float64 { return float64(micros) / 1000 }
+
+// Collision is a tool that no run is offered because another has its name. It is
+// recorded once for each list of tools, with the run that the list was made for.
+type Collision struct {
+	RunID    string `json:"agent_run_id"`
+	Tool     string `json:"tool"`      // the name, as the model sees it
+	Server   string `json:"server_id"` // whose tool was left out
+	KeptFrom string `json:"kept_from"` // the server whose tool has the name
+}
+
+// Management is one change of what is managed, and of a run the request to end
+// it. Before and After hold the settings that differ: all of them for what was
+// created or deleted. They hold no secrets.
+type Management struct {
+	Org      string `json:"org"`      // that the change is about
+	Resource string `json:"resource"` // org, key, mcp_server, secret or run
+	ID       string `json:"id"`       // of the resource: of a server or secret its name
+	Action   string `json:"action"`   // create, update, replace, revoke, delete or cancel
+	Before   any    `json:"before,omitempty"`
+	After    any    `json:"after,omitempty"`
+
+	// RequestID is the request that asked to cancel a run: the row itself is found
+	// with the requests of that run.
+	RequestID string `json:"cancel_request_id,omitempty"`
+}
+
+// DataLoss says that the operator started the gateway although the database had
+// lost rows.
+type DataLoss struct {
+	First        int64 `json:"first_lost"` // number of the first row that was lost
+	Last         int64 `json:"last_lost"`  // at least: the last one that a checkpoint speaks of
+	CheckpointAt int64 `json:"checkpoint_at"`
+}
+
+// Restore says that the store was restored from a backup. Rows that were recorded
+// after the backup are not in this chain.
+type Restore struct {
+	BackupAt int64 `json:"backup_at"` // Unix milliseconds
+	LastRow  int64 `json:"last_row"`  // the org's last row in the backup; 0 = it has none
+	RunsLost int   `json:"runs_lost"` // unfinished runs of the org, which were ended as lost
 }
 
 // Exhausted says that one of a run's budgets has ended it.
@@ -111,13 +166,25 @@ type Exhausted struct {
 
 // Query chooses rows of an org. Empty fields choose all.
 type Query struct {
-	RunID     string
-	RequestID string
-	Principal string
-	Kind      Kind
-	From, To  int64 // Unix milliseconds; To is not included; 0 = open
-	After     int64 // numbers above this
-	Limit     int   // 0 = MaxRows
+	RunID      string   // as it is stored, see [FindRun]
+	RequestIDs []string // any of these, as they are stored, see [FindRequest]
+	Principal  string
+	Kind       Kind
+	From, To   int64 // Unix milliseconds; To is not included; 0 = open
+	After      int64 // numbers above this
+	Limit      int   // 0 = MaxRows
+}
+
+// FindRun returns the stored id of the run that is named by it or by its UUID.
+func FindRun(text string) string { return id.Shown(text, "run_")[0] }
+
+// FindRequest returns the stored ids of the request that is named by one of them
+// or by its UUID, nil for an empty text. At most one of them exists.
+func FindRequest(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return id.Shown(text, "run_", "req_")
 }
 
 // MaxRows is the most rows that one query returns.
@@ -135,6 +202,6 @@ func (q Query) AtMost() Query {
 // limit.
 func (q Query) Matches(r Row) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
-	return is(q.RunID, r.RunID) && is(q.RequestID, r.RequestID) && is(q.Principal, r.Principal) && is(string(q.Kind), string(r.Kind)) &&
+	return is(q.RunID, r.RunID) && (q.RequestIDs == nil || slices.Contains(q.RequestIDs, r.RequestID)) && is(q.Principal, r.Principal) && is(string(q.Kind), string(r.Kind)) &&
 		r.At >= q.From && (q.To == 0 || r.At < q.To) && r.Number > q.After
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,29 @@ func TestAKeeperSignsInTime(t *testing.T) {
 		signed(0, 1021)
 		if len(witness) != 4 {
 			t.Errorf("the second place has %d checkpoints, want 4", len(witness))
+		}
+	})
+}
+
+// P09: a wall clock that was set back does not put the checkpoints off.
+func TestAKeeperSignsInTimeAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j memory.Journal
+		var ahead atomic.Int64
+		k := audit.NewKeeper(audit.KeeperOptions{
+			Log: &j, Key: key(), Witness: func(audit.Checkpoint) error { return nil }, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		})
+		record(t, &j, 10, time.Now())
+		k.Start()
+		defer func() { _ = k.Stop(t.Context()) }()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		ahead.Store(int64(-time.Hour))
+		record(t, &j, 10, time.Now())
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		if r := verify(t, &j, nil); r.CheckedTo != 20 || len(r.Findings) > 0 {
+			t.Errorf("signed up to row %d, want 20: %v", r.CheckedTo, r.Findings)
 		}
 	})
 }
@@ -193,7 +217,7 @@ func TestAHashTellsFieldsApart(t *testing.T) {
 
 func TestAWitnessOutlivesHalfALine(t *testing.T) {
 	w := audit.Witness{Path: filepath.Join(t.TempDir(), "checkpoints")}
-	if got, strange, err := w.Read(); len(got)+strange > 0 || err != nil {
+	if got, strange, err := w.Read(); len(got)+len(strange) > 0 || err != nil {
 		t.Fatal(got, strange, err)
 	}
 	a := audit.Checkpoint{Org: "o", Number: 1, Hash: audit.Hash{1}, At: 5}.Sign(key())
@@ -212,8 +236,47 @@ func TestAWitnessOutlivesHalfALine(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, strange, err := w.Read()
-	if err != nil || strange != 1 || len(got) != 2 || got[0].Check(public()) != nil || got[1].Check(public()) != nil || !got[1].Cut {
-		t.Errorf("%+v, %d, %v", got, strange, err)
+	if err != nil || len(strange) != 1 || strange[0].Line != 2 || len(got) != 2 || got[0].Check(public()) != nil || got[1].Check(public()) != nil || !got[1].Cut {
+		t.Errorf("%+v, %v, %v", got, strange, err)
+	}
+}
+
+func TestALineThatIsTooLongIsReportedAndTheRestIsRead(t *testing.T) {
+	w := audit.Witness{Path: filepath.Join(t.TempDir(), "checkpoints")}
+	c := audit.Checkpoint{Org: "o", Number: 1, Hash: audit.Hash{1}, At: 5}.Sign(key())
+	if err := w.Add(c); err != nil {
+		t.Fatal(err)
+	}
+	line, err := os.ReadFile(w.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 200_000)
+	for _, tt := range []struct {
+		name, text string
+		read       int
+		strange    []audit.Strange
+	}{
+		{"in the middle", string(line) + long + "\n" + string(line), 2, []audit.Strange{{Line: 2, Reason: "longer than 65536 bytes"}}},
+		{"at the end", string(line) + long, 1, []audit.Strange{{Line: 2, Reason: "longer than 65536 bytes"}}},
+		{"alone", long + "\n", 0, []audit.Strange{{Line: 1, Reason: "longer than 65536 bytes"}}},
+		{"a last line without its end", string(line) + strings.TrimSuffix(string(line), "\n"), 2, nil},
+		{"nothing", "", 0, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := os.WriteFile(w.Path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, strange, err := w.Read()
+			if err != nil || len(got) != tt.read || !slices.Equal(strange, tt.strange) {
+				t.Errorf("%d checkpoints, %v, %v; want %d, %v", len(got), strange, err, tt.read, tt.strange)
+			}
+			for _, c := range got {
+				if err := c.Check(public()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 

@@ -8,19 +8,22 @@ import (
 )
 
 // Checkpoint says, signed, that the chain of an org had this row at its end, or
-// that retention has removed everything up to it.
+// that retention has removed everything up to it, or that a loss of everything
+// behind it was accepted.
 type Checkpoint struct {
 	Org       string
 	Number    int64
 	Hash      Hash
 	At        int64 // Unix milliseconds
 	Cut       bool  // the rows up to Number are gone, and are to be
+	Lost      bool  // the rows behind Number were lost, and the operator went on without them
 	Signature []byte
 }
 
 const (
 	headDomain = "turnpike audit checkpoint v1\n"
 	cutDomain  = "turnpike audit cut v1\n"
+	lostDomain = "turnpike audit loss v1\n"
 )
 
 // Sign returns the checkpoint with its signature (Ed25519).
@@ -43,7 +46,10 @@ func (c Checkpoint) Check(key ed25519.PublicKey) error {
 
 func (c Checkpoint) message() []byte {
 	domain := headDomain
-	if c.Cut {
+	switch {
+	case c.Lost:
+		domain = lostDomain
+	case c.Cut:
 		domain = cutDomain
 	}
 	msg := append([]byte(domain), c.Hash[:]...)

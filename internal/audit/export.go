@@ -7,11 +7,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
 // Shown is a row as people and programs see it: over the API, on the command
-// line and in an export.
+// line and in an export. Ids of runs and requests are UUIDs here, see [id.UUID].
+// They are stored in their short form, and the hash is of that.
 type Shown struct {
 	Org       string          `json:"org"`
 	Number    int64           `json:"number"`
@@ -30,10 +37,14 @@ const shownTime = "2006-01-02T15:04:05.000Z"
 func (r Row) Show() Shown {
 	s := Shown{
 		Org: r.Org, Number: r.Number, At: time.UnixMilli(r.At).UTC().Format(shownTime), Kind: r.Kind,
-		Principal: r.Principal, RequestID: r.RequestID, Body: r.Body, Hash: r.Hash.String(),
+		Principal: r.Principal, RequestID: id.UUID(r.RequestID), Body: r.Body, Hash: r.Hash.String(),
 	}
 	if r.RunID != "" {
-		s.RunID = &r.RunID
+		shown := id.UUID(r.RunID)
+		s.RunID = &shown
+		if r.Kind == KindToolCall || r.Kind == KindCollision { // their bodies name the run too
+			s.Body = json.RawMessage(strings.Replace(string(r.Body), `"`+r.RunID+`"`, `"`+shown+`"`, 1))
+		}
 	}
 	return s
 }
@@ -56,7 +67,7 @@ type Rows interface {
 // trailer is not whole.
 func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (Trailer, error) {
 	sum := sha256.New()
-	lines := json.NewEncoder(io.MultiWriter(w, sum))
+	lines := json.NewEncoder(visibleJSON{io.MultiWriter(w, sum)})
 	lines.SetEscapeHTML(false)
 	var t Trailer
 	for q.Limit = MaxRows; ; {
@@ -80,4 +91,32 @@ func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (T
 	}
 	t.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return t, json.NewEncoder(w).Encode(t)
+}
+
+// visibleJSON writes control and format characters, which an export may show to a
+// terminal, as the escape sequences of JSON. They mean the same.
+type visibleJSON struct{ w io.Writer }
+
+// Write implements io.Writer; p is whole lines of JSON.
+func (v visibleJSON) Write(p []byte) (int, error) {
+	var line []byte
+	for at, r := range string(p) {
+		hidden := r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError)
+		switch {
+		case hidden && line == nil:
+			line = append(line, p[:at]...)
+			fallthrough
+		case hidden:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				line = fmt.Appendf(line, `\u%04x`, unit)
+			}
+		case line != nil:
+			line = utf8.AppendRune(line, r)
+		}
+	}
+	if line == nil {
+		return v.w.Write(p)
+	}
+	_, err := v.w.Write(line)
+	return len(p), err
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -80,9 +81,9 @@ func (k *Keeper) Stop(ctx context.Context) error {
 func (k *Keeper) look(ctx context.Context) {
 	now := k.o.Now()
 	err := k.check(ctx, func(h Head) bool {
-		return h.Number-h.Checked >= checkRows || h.Number > h.Checked && now.Sub(time.UnixMilli(h.CheckedAt)) >= checkAfter
+		return h.Number-h.Checked >= checkRows || h.Number > h.Checked && passed(time.UnixMilli(h.CheckedAt), now, checkAfter)
 	})
-	if err == nil && k.o.Keep > 0 && now.Sub(k.pruned) >= pruneEvery {
+	if err == nil && k.o.Keep > 0 && passed(k.pruned, now, pruneEvery) {
 		if err = k.prune(ctx, now.Add(-k.o.Keep)); err == nil {
 			k.pruned = now
 		}
@@ -93,16 +94,28 @@ func (k *Keeper) look(ctx context.Context) {
 	k.trouble = err != nil
 }
 
+// passed reports whether so much time has passed since last. It has not if the wall
+// clock was set back to before last, but nobody can say how much has, and it may be
+// long until the clock is there again: then it is due as well.
+func passed(last, now time.Time, after time.Duration) bool {
+	since := now.Sub(last)
+	return since >= after || since < 0
+}
+
 // check signs the ends of the chains for which one is due.
 func (k *Keeper) check(ctx context.Context, due func(Head) bool) error {
 	heads, err := k.o.Log.AuditHeads(ctx)
 	if err != nil {
 		return err
 	}
+	heads = slices.DeleteFunc(heads, func(h Head) bool { return !due(h) })
+	if len(heads) == 0 {
+		return nil
+	}
+	if err := k.o.Log.SyncAudit(ctx); err != nil { // no power failure takes back what the witness has seen
+		return err
+	}
 	for _, h := range heads {
-		if !due(h) {
-			continue
-		}
 		c := Checkpoint{Org: h.Org, Number: h.Number, Hash: h.Hash, At: k.o.Now().UnixMilli()}.Sign(k.o.Key)
 		if err := k.o.Witness(c); err != nil {
 			return fmt.Errorf("org %s: %w", h.Org, err)
@@ -128,6 +141,9 @@ func (k *Keeper) prune(ctx context.Context, before time.Time) error {
 		}
 		if last.Number == 0 {
 			continue
+		}
+		if err := k.o.Log.SyncAudit(ctx); err != nil {
+			return fmt.Errorf("org %s: %w", h.Org, err)
 		}
 		cut := Checkpoint{Org: h.Org, Number: last.Number, Hash: last.Hash, At: k.o.Now().UnixMilli(), Cut: true}.Sign(k.o.Key)
 		if err := k.o.Witness(cut); err != nil {

@@ -12,6 +12,9 @@ type Log interface {
 	// AuditHeads returns the ends of all chains that have a row.
 	AuditHeads(ctx context.Context) ([]Head, error)
 
+	// SyncAudit returns when all rows that AuditHeads has returned are on disk.
+	SyncAudit(ctx context.Context) error
+
 	// AddCheckpoint keeps a checkpoint. One that is there stays as it is.
 	AddCheckpoint(ctx context.Context, c Checkpoint) error
 

@@ -31,10 +31,15 @@ type Report struct {
 	Org         string
 	First, Last int64 // rows; 0 = there are none
 	Rows        int64
-	Checkpoints int   // with a good signature
-	CheckedTo   int64 // the row of the last of these; what follows it could be cut off unseen
+	Checkpoints int    // with a good signature
+	CheckedTo   int64  // the row of the last of these; what follows it could be cut off unseen
+	Losses      []Loss // of data, accepted by the operator and signed; they are no findings
 	Findings    []Finding
 }
+
+// Unsigned reports whether there are rows of which no checkpoint speaks: that they
+// fit together does not show that they are those that were recorded.
+func (r Report) Unsigned() bool { return r.Rows > 0 && r.CheckedTo == 0 }
 
 // Chain is one org's rows and checkpoints, in order, as they are read.
 type Chain interface {
@@ -103,10 +108,10 @@ func (v *verifier) findChanged(number int64) {
 // marks reads the checkpoints. The latest cut says where the chain begins.
 func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint) error {
 	v.at, v.next = map[int64][]Checkpoint{}, 1
-	for _, c := range witness {
-		if c.Org == v.Org {
-			v.mark(c)
-		}
+	marks, losses := standing(v.Org, witness, v.key)
+	v.Losses = losses
+	for _, c := range marks {
+		v.mark(c)
 	}
 	for after := int64(0); ; {
 		list, err := chain.Checkpoints(ctx, v.Org, after, MaxRows)
@@ -126,13 +131,16 @@ func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint)
 
 func (v *verifier) mark(c Checkpoint) {
 	for _, known := range v.at[c.Number] {
-		if known.Hash == c.Hash && known.Cut == c.Cut && known.At == c.At && string(known.Signature) == string(c.Signature) {
+		if known.Hash == c.Hash && known.Cut == c.Cut && known.Lost == c.Lost && known.At == c.At && string(known.Signature) == string(c.Signature) {
 			return // it stands in both places
 		}
 	}
 	if err := c.Check(v.key); err != nil {
 		what := "a checkpoint"
-		if c.Cut {
+		switch {
+		case c.Lost:
+			what = "the mark of an accepted loss"
+		case c.Cut:
 			what = "the mark of a removal"
 		}
 		v.find(c.Number, c.Number, "%s: %v", what, errors.Unwrap(err))

@@ -2,9 +2,12 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -20,6 +23,7 @@ type line struct {
 	Org       string `json:"org"`
 	Number    int64  `json:"number"`
 	Cut       bool   `json:"cut,omitempty"`
+	Lost      bool   `json:"lost,omitempty"`
 	At        int64  `json:"at"`
 	Hash      string `json:"hash"`
 	Signature string `json:"signature"`
@@ -28,7 +32,7 @@ type line struct {
 // Add writes the checkpoint to the end of the file. It is on disk when Add
 // returns.
 func (w Witness) Add(c Checkpoint) error {
-	text, err := json.Marshal(line{c.Org, c.Number, c.Cut, c.At, c.Hash.String(), base64.StdEncoding.EncodeToString(c.Signature)})
+	text, err := json.Marshal(line{c.Org, c.Number, c.Cut, c.Lost, c.At, c.Hash.String(), base64.StdEncoding.EncodeToString(c.Signature)})
 	if err != nil {
 		return err
 	}
@@ -61,27 +65,68 @@ func addLine(file *os.File, text []byte) error {
 	return file.Sync()
 }
 
-// Read returns all checkpoints, and how many lines are none. A file that is not
+// maxLine is the longest line that Read takes for a checkpoint. Those of the
+// gateway have less than 1 KiB.
+const maxLine = 64 << 10
+
+// errLong marks a line of more than maxLine bytes.
+var errLong = fmt.Errorf("longer than %d bytes", maxLine)
+
+// Strange is a line of the file that is not a checkpoint.
+type Strange struct {
+	Line   int // from 1
+	Reason string
+}
+
+// Read returns all checkpoints, and the lines that are none. A file that is not
 // there has no lines.
-func (w Witness) Read() (out []Checkpoint, strange int, err error) {
+func (w Witness) Read() (out []Checkpoint, strange []Strange, err error) {
 	file, err := os.Open(w.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		c, err := parseLine(lines.Bytes())
+	lines := bufio.NewReaderSize(file, maxLine)
+	for number := 1; ; number++ {
+		text, err := readLine(lines)
+		if errors.Is(err, io.EOF) {
+			return out, strange, nil
+		}
+		if err != nil && !errors.Is(err, errLong) {
+			return nil, nil, err
+		}
+		var c Checkpoint
+		if err == nil {
+			c, err = parseLine(text)
+		}
 		if err != nil {
-			strange++
+			strange = append(strange, Strange{number, err.Error()})
 			continue
 		}
 		out = append(out, c)
 	}
-	return out, strange, lines.Err()
+}
+
+// readLine returns the next line without its end, errLong for one that the buffer
+// cannot hold, or io.EOF. The line is valid until the next call.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	text, err := r.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		if len(text) > 0 && errors.Is(err, io.EOF) { // a last line without its end
+			err = nil
+		}
+		return bytes.TrimSuffix(text, []byte("\n")), err
+	}
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = r.ReadSlice('\n')
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return nil, errLong
 }
 
 func parseLine(data []byte) (Checkpoint, error) {
@@ -89,7 +134,7 @@ func parseLine(data []byte) (Checkpoint, error) {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return Checkpoint{}, err
 	}
-	c := Checkpoint{Org: l.Org, Number: l.Number, Cut: l.Cut, At: l.At}
+	c := Checkpoint{Org: l.Org, Number: l.Number, Cut: l.Cut, Lost: l.Lost, At: l.At}
 	var err error
 	if c.Hash, err = ParseHash(l.Hash); err != nil {
 		return c, err

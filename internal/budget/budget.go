@@ -116,19 +116,47 @@ func fits(used, amount, limit int64) bool { return limit == 0 || amount <= limit
 const (
 	bytesPerToken  = 3
 	DefaultOutput  = 8_192 // tokens
-	smallestOutput = 16    // tokens: a call that may say less is not worth making
+	smallestOutput = 16    // tokens
 
 	// mostTokens is more than any model reads or says. What clients ask for and
 	// providers count may be larger, and is taken for this much: sums of it stay
 	// what they are.
-	mostTokens = 1 << 40
+	mostTokens        = 1 << 40
+	mostBytesPerToken = 1 << 10
 )
+
+// Estimate is how the cost of a model call is estimated. A field of 0 means that
+// of [DefaultEstimate].
+type Estimate struct {
+	BytesPerToken  int64 `json:"bytes_per_token,omitempty"`
+	Output         int64 `json:"output,omitempty"`          // tokens, for a caller that names no limit
+	SmallestOutput int64 `json:"smallest_output,omitempty"` // tokens: a call that may say less is not made
+}
+
+// DefaultEstimate returns the numbers of this build.
+func DefaultEstimate() Estimate { return Estimate{bytesPerToken, DefaultOutput, smallestOutput} }
+
+// Or returns e with the numbers that it does not name taken from other.
+func (e Estimate) Or(other Estimate) Estimate {
+	if e.BytesPerToken <= 0 {
+		e.BytesPerToken = other.BytesPerToken
+	}
+	if e.Output <= 0 {
+		e.Output = other.Output
+	}
+	if e.SmallestOutput <= 0 {
+		e.SmallestOutput = other.SmallestOutput
+	}
+	return e
+}
 
 // Call is one model call to come.
 type Call struct {
 	Known int64 // tokens of the prompt that the provider has counted before
 	Fresh int64 // bytes of the prompt since
 	Asked int64 // most tokens of output, as the caller asked; 0 = not said
+
+	Estimate Estimate // how its cost is estimated
 }
 
 // Plan returns what a call may cost at most and the limit on its output that
@@ -138,15 +166,17 @@ func (l Limits) Plan(s Spent, c Call, shared bool) (most Amount, output int64, o
 	if l.Tokens <= 0 && !shared {
 		return Amount{}, 0, true
 	}
-	fresh := min(c.Fresh, bytesPerToken*mostTokens)
-	input := min(c.Known, mostTokens) + (fresh+bytesPerToken-1)/bytesPerToken
+	e := c.Estimate.Or(DefaultEstimate())
+	per := min(e.BytesPerToken, mostBytesPerToken)
+	fresh := min(c.Fresh, per*mostTokens)
+	input := min(c.Known, mostTokens) + (fresh+per-1)/per
 	output = min(c.Asked, mostTokens)
 	if output == 0 {
-		output = DefaultOutput
+		output = min(e.Output, mostTokens)
 	}
 	if l.Tokens > 0 {
 		left := l.Tokens - min(s.Tokens, l.Tokens) - input
-		if left < smallestOutput {
+		if left < e.SmallestOutput {
 			return Amount{}, 0, false
 		}
 		output = min(output, left)

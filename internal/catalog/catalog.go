@@ -43,7 +43,25 @@ type Server struct {
 	// another server, whatever its name, and nothing that the one has answered
 	// is used for the other.
 	Origin string
+
+	// Revision is another number after every change of the server's settings.
+	// What was found with one is not used for another.
+	Revision uint64
+
+	// URL is where the server is, for errors and the log; "" for a program.
+	URL string
 }
+
+// ServerError says which server's failure ends a run.
+type ServerError struct {
+	Server string
+	Err    error
+}
+
+func (e *ServerError) Error() string { return fmt.Sprintf("server %s: %v", e.Server, e.Err) }
+
+// Unwrap returns the failure.
+func (e *ServerError) Unwrap() error { return e.Err }
 
 // Options configure a Catalog. The zero value is useful.
 type Options struct {
@@ -61,14 +79,19 @@ type Catalog struct {
 	tasks  sync.WaitGroup
 
 	mu     sync.Mutex
-	sets   map[string]kept
-	drops  map[string]int    // how often an org was forgotten: a discovery that began before is not kept
-	failed map[string]string // server → the error that was logged
+	kept   map[string]*kept             // by org
+	number int                          // of the last kept
+	failed map[string]map[string]string // by org and server: the error that was logged
 }
 
+// kept is what is known of an org's servers. It is given up when one of them has
+// changed: a discovery that began before fills it, and nobody looks at it.
 type kept struct {
-	set   *Set
-	until time.Time
+	number  int
+	servers []Server
+	set     *Set // nil = nothing
+	found   time.Time
+	until   time.Time
 }
 
 // New returns an empty Catalog. Close it.
@@ -80,7 +103,7 @@ func New(o Options) *Catalog {
 		o.Now = time.Now
 	}
 	base, stop := context.WithCancel(context.Background())
-	return &Catalog{log: o.Log, now: o.Now, base: base, stop: stop, sets: map[string]kept{}, drops: map[string]int{}, failed: map[string]string{}}
+	return &Catalog{log: o.Log, now: o.Now, base: base, stop: stop, kept: map[string]*kept{}, failed: map[string]map[string]string{}}
 }
 
 // Close ends discoveries that are under way and waits for them.
@@ -95,19 +118,19 @@ func (c *Catalog) Close() {
 // Set.Servers with its error; only a refusal of the outbound policy
 // ([tool.Fatal]) and the end of ctx are errors.
 func (c *Catalog) For(ctx context.Context, org string, servers []Server, ttl time.Duration) (*Set, error) {
-	set, drops := c.kept(org)
+	known, set := c.known(org, servers, ttl)
 	if set != nil {
 		return set, nil
 	}
 	c.tasks.Add(1)
-	done := c.flight.DoChan(org+"\x00"+strconv.Itoa(drops), func() (any, error) {
+	done := c.flight.DoChan(strconv.Itoa(known.number), func() (any, error) {
 		begun := c.now()
 		set, err := c.discover(c.base, org, servers)
 		if err == nil && set.incomplete() {
 			ttl = min(ttl, max(retryAfter, 2*c.now().Sub(begun)))
 		}
 		if err == nil {
-			c.keep(org, set, ttl, drops)
+			c.keep(known, set, ttl)
 		}
 		return set, err
 	})
@@ -125,33 +148,46 @@ func (c *Catalog) For(ctx context.Context, org string, servers []Server, ttl tim
 	}
 }
 
-// Forget drops what is kept of an org: a server of it has changed.
+// Forget drops what is kept of an org: a server of it has other tools.
 func (c *Catalog) Forget(org string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.sets, org)
-	c.drops[org]++
+	delete(c.kept, org)
 }
 
-func (c *Catalog) kept(org string) (set *Set, drops int) {
+// Remove drops everything about an org that is gone.
+func (c *Catalog) Remove(org string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k, ok := c.sets[org]; ok && c.now().Before(k.until) {
-		set = k.set
-	}
-	return set, c.drops[org]
+	delete(c.kept, org)
+	delete(c.failed, org)
 }
 
-func (c *Catalog) keep(org string, set *Set, ttl time.Duration, drops int) {
+// known returns what is kept of the org with these servers, and its set if there
+// is one that is young enough. A request that began before a change comes with
+// the servers of then: what it finds is not for those that come after it.
+func (c *Catalog) known(org string, servers []Server, ttl time.Duration) (*kept, *Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.kept[org]
+	if k == nil || !slices.EqualFunc(k.servers, servers, func(a, b Server) bool { return a.Name == b.Name && a.Revision == b.Revision }) {
+		c.number++
+		k = &kept{number: c.number, servers: servers}
+		c.kept[org] = k
+	}
+	if now := c.now(); k.set == nil || !now.Before(k.until) || !now.Before(k.found.Add(ttl)) { // the ttl may have changed
+		return k, nil
+	}
+	return k, k.set
+}
+
+func (c *Catalog) keep(k *kept, set *Set, ttl time.Duration) {
 	if ttl <= 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.drops[org] != drops {
-		return
-	}
-	c.sets[org] = kept{set, c.now().Add(ttl)}
+	k.set, k.found, k.until = set, c.now(), c.now().Add(ttl)
 }
 
 // listing is one server's answer.
@@ -168,7 +204,7 @@ func (c *Catalog) discover(ctx context.Context, org string, servers []Server) (*
 			listings[i].tools, listings[i].err = s.Source.List(listing)
 			var fatal tool.Fatal
 			if errors.As(listings[i].err, &fatal) { // ends the run: the others are not waited for
-				return fmt.Errorf("server %s: %w", s.Name, listings[i].err)
+				return &ServerError{s.Name, listings[i].err}
 			}
 			return nil
 		})
@@ -179,27 +215,31 @@ func (c *Catalog) discover(ctx context.Context, org string, servers []Server) (*
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	for i, l := range listings {
-		c.logFailure(org, servers[i].Name, l.err)
-	}
+	c.logFailures(org, servers, listings)
 	return assemble(servers, listings, c.log.With("org", org)), nil
 }
 
-// logFailure says once that a server is down, and once that it is back.
-func (c *Catalog) logFailure(org, server string, err error) {
+// logFailures says once that a server is down, and once that it is back.
+// Servers that the org has no longer are forgotten.
+func (c *Catalog) logFailures(org string, servers []Server, listings []listing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key, text := org+"/"+server, ""
-	if err != nil {
-		text = err.Error()
+	before, now := c.failed[org], map[string]string{}
+	for i, l := range listings {
+		server := servers[i].Name
+		text, was := before[server]
+		switch {
+		case l.err != nil && (!was || text != l.err.Error()):
+			now[server] = l.err.Error()
+			c.log.Warn("mcp_server_unavailable", "org", org, "server", server, "error", now[server])
+		case l.err != nil:
+			now[server] = text
+		case was:
+			c.log.Info("mcp_server_available", "org", org, "server", server)
+		}
 	}
-	switch before, was := c.failed[key]; {
-	case err != nil && (!was || before != text):
-		c.failed[key] = text
-		c.log.Warn("mcp_server_unavailable", "org", org, "server", server, "error", text)
-	case err == nil && was:
-		delete(c.failed, key)
-		c.log.Info("mcp_server_available", "org", org, "server", server)
+	if c.failed[org] = now; len(now) == 0 {
+		delete(c.failed, org)
 	}
 }
 

@@ -487,3 +487,48 @@ func TestARefusalIsToldWithoutWaitingForTheOthers(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatWasFoundWithServersOfBeforeIsNotForRequestsAfterAChange(t *testing.T) {
+	c := New(Options{})
+	defer c.Close()
+	before := Server{Name: "s", Source: has(named("old")), Revision: 1}
+	after := Server{Name: "s", Source: has(named("new")), Revision: 2}
+	c.Forget("o")          // the change
+	mustFind(t, c, before) // began before the change, and comes late
+	if set := mustFind(t, c, after); set.Lookup("new") == nil || set.Lookup("old") != nil {
+		t.Error("a request after the change gets the tools of before")
+	}
+}
+
+func TestAShorterTimeToKeepHoldsAtOnce(t *testing.T) {
+	var asked atomic.Int32
+	c := New(Options{})
+	defer c.Close()
+	servers := []Server{{Name: "s", Source: counted(&asked, has(named("a")))}}
+	for _, ttl := range []time.Duration{time.Hour, time.Hour, 0, time.Hour} {
+		if _, err := c.For(t.Context(), "o", servers, ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked.Load() != 2 {
+		t.Errorf("the server was asked %d times, want 2", asked.Load())
+	}
+}
+
+func TestServersThatWereDownAndAreGoneAreForgotten(t *testing.T) {
+	c := New(Options{})
+	defer c.Close()
+	for i := range 100 {
+		name := fmt.Sprint("s", i)
+		if _, err := c.For(t.Context(), "o", []Server{{Name: name, Source: fails("boom")}}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(c.failed["o"]); n != 1 {
+		t.Errorf("%d servers are remembered as down, want the one that the org has", n)
+	}
+	c.Remove("o")
+	if len(c.failed)+len(c.kept) != 0 {
+		t.Error("something is kept of an org that is gone")
+	}
+}

@@ -71,11 +71,7 @@ type gone struct {
 // Definition implements tool.Tool.
 func (g gone) Definition() tool.Definition { return g.definition }
 
-// Call implements tool.Tool. An attempt before this one may have taken effect.
-func (g gone) Call(_ context.Context, c tool.Call) (tool.Result, error) {
-	why := fmt.Sprintf("tool %q of server %q is gone, or has changed since the run began", g.definition.Name, g.server)
-	if c.Attempt > 1 {
-		return tool.Error("outcome_unknown: the call was sent and its answer was lost; it may or may not have taken effect, and cannot be repeated: " + why), nil
-	}
-	return tool.Error("not sent: " + why), nil
+// Call implements tool.Tool.
+func (g gone) Call(context.Context, tool.Call) (tool.Result, error) {
+	return tool.Result{}, fmt.Errorf("%w: the tool of server %q is gone, or has changed since the run began", tool.ErrNotSent, g.server)
 }

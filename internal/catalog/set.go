@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
@@ -39,7 +40,14 @@ type Set struct {
 	byName   map[string]int
 	withheld map[string]string // names that exist and are not offered → server
 	offered  []model.Tool
+
+	collisions []loop.Collision
+	told       *atomic.Bool // whether NewCollisions has returned them; nil = there is nothing to tell
 }
+
+// MaxCollisions is the most collisions of names that a set remembers. All are
+// counted in the log.
+const MaxCollisions = 32
 
 // Classed is a Tool that knows its execution class. The others are
 // [tool.Once].
@@ -56,6 +64,16 @@ func (s *Set) Lookup(name string) *Entry {
 // Withheld returns the server which has a tool of that name that its allow-list
 // leaves out, or "".
 func (s *Set) Withheld(name string) string { return s.withheld[name] }
+
+// NewCollisions returns the tools that the set left out because an earlier one has
+// their name, at most [MaxCollisions]. Only the first call returns them: runs that
+// share a cached set record them once.
+func (s *Set) NewCollisions() []loop.Collision {
+	if s.told == nil || s.told.Swap(true) {
+		return nil
+	}
+	return s.collisions
+}
 
 // Offered returns the definitions for the model. The caller must not change them.
 func (s *Set) Offered() []model.Tool { return s.offered }
@@ -89,7 +107,7 @@ func (s *Set) incomplete() bool {
 
 // assemble applies the rules to what the servers answered.
 func assemble(servers []Server, listings []listing, log *slog.Logger) *Set {
-	set := &Set{byName: map[string]int{}, withheld: map[string]string{}}
+	set := &Set{byName: map[string]int{}, withheld: map[string]string{}, told: new(atomic.Bool)}
 	taken := map[string]string{} // name → server
 	for i, server := range servers {
 		log := log.With("server", server.Name)
@@ -133,6 +151,9 @@ func (s *Set) add(server Server, tools []tool.Tool, taken map[string]string, log
 		}
 		if first, ok := taken[name]; ok {
 			says.tool("mcp_tool_name_collision", name, "kept_from", first)
+			if len(s.collisions) < MaxCollisions {
+				s.collisions = append(s.collisions, loop.Collision{Tool: name, Server: server.Name, KeptFrom: first})
+			}
 			continue
 		}
 		if !s.hasRoom(u.definition) {

@@ -163,13 +163,16 @@ func (c *Config) settle() {
 		p.BaseURL = strings.TrimRight(p.BaseURL, "/")
 	}
 	for i := range c.Orgs {
-		f := c.Orgs[i].Features
-		for j := range f {
-			f[j] = strings.TrimPrefix(f[j], "has_")
-		}
-		slices.Sort(f)
-		c.Orgs[i].Features = slices.Compact(f)
+		c.Orgs[i].settle()
 	}
+}
+
+func (o *Org) settle() {
+	for i := range o.Features {
+		o.Features[i] = strings.TrimPrefix(o.Features[i], "has_")
+	}
+	slices.Sort(o.Features)
+	o.Features = slices.Compact(o.Features)
 }
 
 func usualURL(p *Provider) string {

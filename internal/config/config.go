@@ -26,26 +26,33 @@ import (
 // Config is a whole configuration, checked, with every default filled in. The
 // fields are the keys of the file; their documentation is in [Keys].
 type Config struct {
-	Listen            string   // host:port
-	PublicHosts       []string // names of the gateway, in lower case, without ports
-	AllowedOrigins    []string // sites such as https://app.example.com
-	MaxConnections    int
-	MaxRequests       int    // under way at a time
-	Data              string // directory, relative to the working directory
-	Database          secret.Text
-	Redis             secret.Text
-	ClickHouse        secret.Text
-	MaxRoundsCap      int
-	OperatorKey       secret.Text // empty: nobody manages orgs over the API
-	MasterKey         secret.Text // empty: orgs have no vault
-	MasterKeyPrevious secret.Text // the one before; empty: none
-	CachePepper       secret.Text // empty: a new one at every start
-	Providers         []Provider
-	Rates             string // file, relative to the working directory
-	Outbound          Outbound
-	Telemetry         Telemetry
-	Audit             Audit
-	Orgs              []Org
+	Listen             string   // host:port
+	PublicHosts        []string // names of the gateway, in lower case, without ports
+	AllowedOrigins     []string // sites such as https://app.example.com
+	MaxConnections     int
+	MaxRequests        int    // under way at a time
+	MaxRetainedMiB     int    // by all requests and runs; 0 = what the machine allows
+	MaxRetainedRunMiB  int    // by one run
+	MaxFollowersPerRun int    // of one run, by repeats of its Idempotency-Key
+	Data               string // directory, relative to the working directory
+	Database           secret.Text
+	Redis              secret.Text
+	ClickHouse         secret.Text
+	MaxRoundsCap       int
+	OrgCaps            OrgCaps
+	OperatorKey        secret.Text // empty: nobody manages orgs over the API
+	MasterKey          secret.Text // empty: orgs have no vault
+	MasterKeyPrevious  secret.Text // the one before; empty: none
+	CachePepper        secret.Text // empty: a new one at every start
+	Providers          []Provider
+	Rates              string // file, relative to the working directory
+	Outbound           Outbound
+	Log                Log
+	Telemetry          Telemetry
+	Audit              Audit
+	Runs               Runs
+	MinFreeDiskMiB     int // below, no work is accepted; 0 = no floor
+	Orgs               []Org
 
 	// Warnings are what is allowed and unwise, one line each, such as a
 	// credential written into the file. They never quote a credential.
@@ -53,6 +60,31 @@ type Config struct {
 
 	file  string
 	where map[string]origin
+}
+
+// OrgCaps are what one org may keep. What the file declares does not count.
+type OrgCaps struct {
+	Keys       int // that work
+	MCPServers int
+	Secrets    int
+	Handovers  int
+	StoredMiB  int // of runs and handovers
+}
+
+// Log is how the gateway writes its log, to standard error.
+type Log struct {
+	Format string // text or json
+	Level  string // debug, info, warn or error
+}
+
+// CheckLogLevel returns an error for text that is no level of the log.
+func CheckLogLevel(level string) error { return oneOf(level, logLevels()) }
+
+func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
+
+// Runs is how runs are kept.
+type Runs struct {
+	RetentionDays int // after their end; 0 = runs are never deleted
 }
 
 // Audit is how the audit is kept.

@@ -35,7 +35,7 @@ orgs:
       - {name: dev, key: env:TURNPIKE_KEY, role: owner}
       - name: ci
         key: file:/run/secrets/ci
-    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 300, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, extensions: []}
+    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 300, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, doom_threshold: 5, extensions: []}
     mcp_servers:
       - name: everything
         url: http://127.0.0.1:3001/mcp
@@ -56,6 +56,10 @@ orgs:
         concurrency: 3
       - {name: second, url: "https://tools.example/mcp"}
   - id: other
+org_caps: {keys: 5, mcp_servers: 6, secrets: 7, handovers: 8, stored_mib: 9}
+log: {format: json, level: warn}
+runs: {retention_days: 7}
+min_free_disk_mib: 0
 `
 
 // same compares configurations by what they say, not by where it was said.
@@ -75,7 +79,7 @@ func mustText(t *testing.T, s string) secret.Text {
 func defaultRuntime() Runtime {
 	return Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
-		ToolArgValidation: "strict", ToolErrorMode: "recover", DroppedParams: "name", Durable: "auto",
+		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DroppedParams: "name", Durable: "auto",
 	}
 }
 
@@ -93,7 +97,8 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.ExtraBlockedCIDRs = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
-		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, Data: "/var/lib/turnpike", MaxRoundsCap: 20,
+		Log:    Log{"json", "warn"},
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: OrgCaps{Keys: 5, MCPServers: 6, Secrets: 7, Handovers: 8, StoredMiB: 9},
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -108,7 +113,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				},
 				Runtime: Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTLSeconds: 300,
-					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DroppedParams: "name", Durable: "auto",
+					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DroppedParams: "name", Durable: "auto",
 				},
 				MCPServers: []MCPServer{
 					{
@@ -133,7 +138,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 }
 
 func TestAnEmptyFileHasEveryDefault(t *testing.T) {
-	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, Data: "./turnpike-data", MaxRoundsCap: 50, Outbound: Outbound{allBlocked()}}
+	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
 	for _, data := range []string{"", "\n# nothing\n", "{}", "---\n"} {
 		got, err := Parse("turnpike.yaml", []byte(data), nothing)
 		if err != nil {
@@ -196,3 +201,5 @@ orgs:
 		t.Error(diff)
 	}
 }
+
+var defaultCaps = OrgCaps{Keys: 1000, MCPServers: 100, Secrets: 1000, Handovers: 10_000, StoredMiB: 10_240}

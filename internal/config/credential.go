@@ -69,6 +69,10 @@ func parseSecretText(r raw) (secret.Text, error) {
 	if r.kind != isText && r.kind != isLoose {
 		return secret.Text{}, fmt.Errorf("found %s, want text (put it in quotes)", r.noun())
 	}
+	// People write ${NAME} who expect the file to be expanded.
+	if m := regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)[^}]*\}`).FindStringSubmatch(r.text); m != nil {
+		return secret.Text{}, fmt.Errorf("%s is not replaced in this file; write env:%s at the end of the text", m[0], m[1])
+	}
 	return secret.Parse(r.text)
 }
 

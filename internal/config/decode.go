@@ -35,6 +35,10 @@ type decoder struct {
 	mistakes []Mistake
 	warnings []Mistake
 	where    map[string]origin // the values that were given, by path
+
+	// Of a part that is read by itself, see part.go:
+	within string // the path of its keys in the documentation, such as orgs[].runtime.
+	nulls  bool   // null gives a key of the part its default
 }
 
 func (d *decoder) fail(o origin, path, format string, args ...any) {
@@ -101,9 +105,14 @@ func (d *decoder) entry(path string, e entry, keys []key, given map[string]bool)
 		return
 	}
 	given[e.name] = true
+	null := rawOf(e.value).kind == isNull
+	if null && d.nulls && !strings.Contains(path, ".") {
+		given[e.name] = !k.required
+		return
+	}
 	d.where[path] = originOf(e.value)
 	before := len(d.mistakes)
-	if rawOf(e.value).kind == isNull { // which has no place of its own
+	if null { // which has no place of its own
 		d.failNode(e.key, path, "found nothing, want %s", k.value.typeName())
 		return
 	}

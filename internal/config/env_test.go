@@ -41,6 +41,11 @@ func TestTheEnvironmentWinsOverTheFile(t *testing.T) {
 		{"TURNPIKE_METRICS_LISTEN", "127.0.0.1:0", func(c *Config) any { return c.Telemetry.MetricsListen }, "127.0.0.1:0"},
 		{"TURNPIKE_TELEMETRY_CONTENT", "true", func(c *Config) any { return c.Telemetry.Content }, true},
 		{"TURNPIKE_MAX_ROUNDS_CAP", "7", func(c *Config) any { return c.MaxRoundsCap }, 7},
+		{"TURNPIKE_ORG_CAPS_KEYS", "7", func(c *Config) any { return c.OrgCaps.Keys }, 7},
+		{"TURNPIKE_ORG_CAPS_MCP_SERVERS", "7", func(c *Config) any { return c.OrgCaps.MCPServers }, 7},
+		{"TURNPIKE_ORG_CAPS_SECRETS", "7", func(c *Config) any { return c.OrgCaps.Secrets }, 7},
+		{"TURNPIKE_ORG_CAPS_HANDOVERS", "7", func(c *Config) any { return c.OrgCaps.Handovers }, 7},
+		{"TURNPIKE_ORG_CAPS_STORED_MIB", "7", func(c *Config) any { return c.OrgCaps.StoredMiB }, 7},
 		{ssrf + "BLOCK_LOOPBACK", "false", func(c *Config) any { return c.Outbound.SSRF.BlockLoopback }, false},
 		{ssrf + "BLOCK_PRIVATE", "0", func(c *Config) any { return c.Outbound.SSRF.BlockPrivate }, false},
 		{ssrf + "BLOCK_LINK_LOCAL", "FALSE", func(c *Config) any { return c.Outbound.SSRF.BlockLinkLocal }, false},
@@ -93,7 +98,7 @@ func TestWithoutAFile(t *testing.T) {
 		t.Fatal(has, err)
 	}
 	want := &Config{
-		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, Data: "./turnpike-data", MaxRoundsCap: 50, Outbound: Outbound{allBlocked()},
+		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"},
 		Providers: []Provider{{Name: "openai", Kind: "openai", BaseURL: "http://localhost:1234/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"*"}}},
 		Orgs:      []Org{{ID: "default", Features: []string{MCPOutbound}, Runtime: defaultRuntime()}},
 	}

@@ -20,7 +20,8 @@ const (
 )
 
 // Load reads the file at path and puts the environment's TURNPIKE_… variables
-// over it. What is wrong with its content is an *[Error].
+// over it. What is wrong with its content is an *[Error], and so is a file without
+// providers.
 func Load(path string, env Environment) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -31,7 +32,15 @@ func Load(path string, env Environment) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return Parse(path, data, env)
+	c, err := Parse(path, data, env)
+	if err == nil && len(c.Providers) == 0 {
+		at := nearestOrigin(c.where, "providers")
+		err = newError([]Mistake{at.mistake(path, "providers", "is missing; want at least one provider, such as {name: openai, api_key: env:OPENAI_API_KEY}")})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Parse reads a configuration; name stands for its file in messages. The

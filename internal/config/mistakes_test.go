@@ -12,7 +12,7 @@ import (
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"no YAML":                             {"listen: [a", "t.yaml:1:9: is not YAML: sequence end token ']' not found"},
-		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, allowed_origins, max_connections, max_requests, data, database, redis, clickhouse, max_rounds_cap, operator_key, master_key, master_key_previous, cache_pepper, providers, rates, outbound, audit, telemetry, orgs"},
+		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, allowed_origins, max_connections, max_requests, max_retained_mib, max_retained_run_mib, max_followers_per_run, data, database, redis, clickhouse, max_rounds_cap, org_caps, operator_key, master_key, master_key_previous, cache_pepper, providers, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, orgs"},
 		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
 		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},
 		"an unknown key near none":            {"outbound: {ssrf: {}, firewall: on}", "t.yaml:1:22: outbound.firewall: unknown key; known here: ssrf"},
@@ -73,6 +73,12 @@ func TestMistakes(t *testing.T) {
 		"a burst of no limit":          {"orgs: [{id: a, runtime: {burst: 6}, keys: [{name: k, key: 'env:A', burst: 1}]}]", "t.yaml:1:33: orgs[0].runtime.burst: stands without requests_per_minute, which is the limit\nt.yaml:1:75: orgs[0].keys[0].burst: stands without requests_per_minute, which is the limit"},
 		"a rate below zero":            {"orgs: [{id: a, runtime: {requests_per_minute: -1}}]", "t.yaml:1:47: orgs[0].runtime.requests_per_minute: -1 is out of range (0..1000000)"},
 		"a rate beyond all":            {"orgs: [{id: a, keys: [{name: k, key: 'env:A', requests_per_minute: 1000001}]}]", "t.yaml:1:68: orgs[0].keys[0].requests_per_minute: 1000001 is out of range (0..1000000)"},
+		"no keys for orgs":             {"org_caps: {keys: 0}", "t.yaml:1:18: org_caps.keys: 0 is out of range (1..1000000)"},
+		"no servers for orgs":          {"org_caps: {mcp_servers: 10001}", "t.yaml:1:25: org_caps.mcp_servers: 10001 is out of range (1..10000)"},
+		"no secrets for orgs":          {"org_caps: {secrets: many}", `t.yaml:1:21: org_caps.secrets: found text "many", want a whole number (1..1000000)`},
+		"no handovers for orgs":        {"org_caps: {handovers: -1}", "t.yaml:1:23: org_caps.handovers: -1 is out of range (1..10000000)"},
+		"no space for orgs":            {"org_caps: {stored_mib: 0.5}", "t.yaml:1:24: org_caps.stored_mib: found the number 0.5, want a whole number (1..2147483647)"},
+		"a cap that is a slip":         {"org_caps: {servers: 5}", "t.yaml:1:12: org_caps.servers: unknown key; did you mean secrets?"},
 		"no requests":                  {"max_requests: 0", "t.yaml:1:15: max_requests: 0 is out of range (1..1000000)"},
 		"a runtime key that is a slip": {"orgs: [{id: a, runtime: {max_round: 3}}]", "t.yaml:1:26: orgs[0].runtime.max_round: unknown key; did you mean max_rounds?"},
 
@@ -150,7 +156,7 @@ func TestWhatIsNotBuiltIsRefusedOnlyWhereItIsAskedFor(t *testing.T) {
 		"none of them":       {"database: ''\nredis: ''\nclickhouse: ''\nrates: ''", ""},
 		"a dialect":          {"providers: [{name: a, kind: anthropic}]", "t.yaml:1:29: providers[0].kind: anthropic is not built yet in this version; set it to openai or demo"},
 		"extensions":         {runtime("extensions: [trace]"), "t.yaml:1:39: orgs[0].runtime.extensions[0]: trace is not built yet in this version; leave it out or set it to []"},
-		"lenient arguments":  {runtime("tool_arg_validation: lenient"), "t.yaml:1:47: orgs[0].runtime.tool_arg_validation: lenient is not built yet in this version; leave it out or set it to strict"},
+		"lenient arguments":  {runtime("tool_arg_validation: lenient"), ""},
 		"a command":          {server("command: [npx, x], env: {A: b}"), ""},
 		"approval always":    {server("url: http://a, require_approval: always"), "t.yaml:1:73: orgs[0].mcp_servers[0].require_approval" + other + "never"},
 		"approval by rules":  {server("url: http://a, require_approval: {always: {tool_names: [x], read_only: false}}"), "t.yaml:1:73: orgs[0].mcp_servers[0].require_approval" + other + "never"},

@@ -29,7 +29,6 @@ func notBuilt() []unbuilt {
 		{"providers[].kind", "bedrock", "set it to openai or demo"},
 		{"providers[].kind", "sglang", "set it to openai or demo"},
 		{"providers[].kind", "vllm", "set it to openai or demo"},
-		{"orgs[].runtime.tool_arg_validation", "lenient", drop + "strict"},
 		{"orgs[].runtime.extensions[]", "trace", drop + "[]"},
 		{"orgs[].runtime.extensions[]", "progress", drop + "[]"},
 		{"orgs[].runtime.extensions[]", "files", drop + "[]"},
@@ -41,7 +40,7 @@ func notBuilt() []unbuilt {
 
 // refuseUnbuilt reports a value that is not built yet.
 func (d *decoder) refuseUnbuilt(o origin, path, value string, changed bool) {
-	pattern := docPath(path)
+	pattern := d.within + docPath(path)
 	for _, u := range notBuilt() {
 		switch {
 		case u.key != pattern:

@@ -45,6 +45,7 @@ type Runtime struct {
 	ToolErrorMode       string
 	OnLimit             string // may be empty
 	DoomLoop            string // may be empty
+	DoomThreshold       int
 	DroppedParams       string
 	MaxRunTokens        *int
 	Durable             string

@@ -1,27 +1,74 @@
 package config
 
-// ParseMCPServer reads one MCP server as it would stand in an org's
-// mcp_servers: the same keys, defaults, bounds and messages. JSON is YAML, too.
-// name stands for the file in messages.
-func ParseMCPServer(name string, data []byte) (MCPServer, error) {
+import (
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Part is a part of a configuration that is written by itself, over the
+// management API. It has the keys, defaults, bounds and messages that it has in
+// the file; JSON is YAML, too.
+type Part struct {
+	Name string // stands for the file in messages
+	Data []byte // a map of the part's keys
+
+	// Patched says that Data is the result of a merge patch: null gives a key
+	// its default. Otherwise null is a mistake, as it is in the file.
+	Patched bool
+}
+
+// MCPServer reads one MCP server as it would stand in an org's mcp_servers.
+func (p Part) MCPServer() (MCPServer, error) {
 	var m MCPServer
-	err := parsePart(name, data, m.keys(), func(d *decoder) { d.checkServer("", &m) })
+	err := p.read("orgs[].mcp_servers[].", m.keys(), func(d *decoder) { d.checkServer("", &m) })
 	return m, err
 }
 
-// ParseRuntime reads an org's runtime settings in the same way. A max_rounds
-// above roundsCap is a mistake.
-func ParseRuntime(name string, data []byte, roundsCap int) (Runtime, error) {
+// Runtime reads an org's runtime settings. A max_rounds above roundsCap is a
+// mistake.
+func (p Part) Runtime(roundsCap int) (Runtime, error) {
 	var r Runtime
-	err := parsePart(name, data, r.keys(), func(d *decoder) { d.checkRuntime("", &r, roundsCap) })
+	err := p.read("orgs[].runtime.", r.keys(), func(d *decoder) { d.checkRuntime("", &r, roundsCap) })
 	return r, err
 }
 
-// parsePart reads a map of the keys, which are those of one part of a file.
-func parsePart(name string, data []byte, keys []key, check func(*decoder)) error {
-	d := &decoder{file: name, where: map[string]origin{}}
+// Org reads those of an org's keys that are named, and no others. Features are
+// returned as in [Config].
+func (p Part) Org(names ...string) (Org, error) {
+	var o Org
+	err := p.read("orgs[].", only(o.keys(), names), func(*decoder) { o.settle() })
+	return o, err
+}
+
+// Key reads a caller's key that the gateway is to make. Its name is only for
+// people and may be any text of 1 to 64 characters.
+func (p Part) Key() (Key, error) {
+	var k Key
+	name := key{name: "name", value: text(&k.Name, "", "text", checkLabel), required: true}
+	keys := append([]key{name}, only(k.keys(), []string{"role", "requests_per_minute", "burst"})...)
+	err := p.read("orgs[].keys[].", keys, func(d *decoder) { d.checkBurst("", k.RequestsPerMinute, k.Burst) })
+	k.Name = strings.TrimSpace(k.Name)
+	return k, err
+}
+
+func checkLabel(s string) error {
+	if s = strings.TrimSpace(s); s == "" || len(s) > 64 || strings.ContainsFunc(s, unicode.IsControl) {
+		return errors.New("must have 1 to 64 characters and no control characters")
+	}
+	return nil
+}
+
+func only(keys []key, names []string) []key {
+	return slices.DeleteFunc(keys, func(k key) bool { return !slices.Contains(names, k.name) })
+}
+
+// read reads a map of the keys, which the documentation has within a path.
+func (p Part) read(within string, keys []key, check func(*decoder)) error {
+	d := &decoder{file: p.Name, where: map[string]origin{}, within: within, nulls: p.Patched}
 	reset(keys)
-	if root := d.tree(data); root != nil {
+	if root := d.tree(p.Data); root != nil {
 		d.mapping("", root, keys)
 	}
 	check(d)

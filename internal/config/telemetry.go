@@ -10,11 +10,11 @@ type Telemetry struct {
 func (t *Telemetry) keys() []key {
 	return []key{
 		{name: "otlp_endpoint", value: text(&t.OTLPEndpoint, "", "http or https URL", orEmpty(checkURL)), env: "OTEL_EXPORTER_OTLP_ENDPOINT",
-			doc: "Base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; spans go to its path /v1/traces. It may be private. Empty: no spans."},
+			doc: "Base URL of an OpenTelemetry collector for OTLP over HTTP, for example http://127.0.0.1:4318. Spans are sent to /v1/traces. Private addresses are allowed. Empty: no spans."},
 		{name: "content", value: boolean(&t.Content, false), env: "TURNPIKE_TELEMETRY_CONTENT",
-			doc: "Puts what was said into spans: messages, arguments and results of tools, each cut to 8 KiB. Relayed requests stay unread."},
+			doc: "Adds messages, tool arguments and tool results to spans, each truncated to 8 KiB. It does not apply to relayed requests."},
 		{name: "metrics_listen", value: text(&t.MetricsListen, "", "host:port", orEmpty(checkListen)), env: "TURNPIKE_METRICS_LISTEN",
-			doc: "Address that GET /metrics is served on, for Prometheus, without a key: whoever reaches it reads the names of all orgs and models. Empty: no metrics."},
+			doc: "Listen address of GET /metrics, for Prometheus. It needs no key and shows the names of all orgs and models. Empty: no metrics."},
 	}
 }
 

@@ -62,13 +62,18 @@ func (w *world) ask(ctx context.Context, q question, heard func(answer)) answer 
 		"model": "m", "stream": q.stream, "stream_options": map[string]any{"include_usage": q.stream},
 		"messages": []any{map[string]any{"role": "user", "content": q.text}}, "user": strings.Repeat("x", tail),
 	})
+	return w.post(ctx, body, q.key, heard)
+}
+
+// post sends a chat request once, with a key unless that is empty.
+func (w *world) post(ctx context.Context, body []byte, key string, heard func(answer)) answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base()+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return answer{code: err.Error()}
 	}
 	req.Header.Set("Authorization", "Bearer "+ownKey)
-	if q.key != "" {
-		req.Header.Set("Idempotency-Key", q.key)
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
 	}
 	resp, err := w.http.Do(req)
 	if err != nil {

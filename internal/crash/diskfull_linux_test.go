@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -275,4 +276,71 @@ func (c *crowd) wantStored(w *world) {
 		w.Errorf("%d runs answered, %d refused: want some of each", len(c.heard), c.refused)
 	}
 	w.Logf("%d runs answered and stored, %d refused, %v", len(c.heard), c.refused, w.stateCounts())
+}
+
+// Below the floor of free space nothing is accepted, and what is under way ends
+// as usual.
+func TestADiskBelowItsFloorAcceptsNothing(t *testing.T) { // R18
+	t.Parallel()
+	d := newDisk(t, "12m")
+	gate := make(chan struct{})
+	w := newWorld(t, options{
+		data: filepath.Join(d.mount, "data"), floor: 6, runtime: "concurrency: 64",
+		script: func(transcript []message) turn { return patient(transcript, gate) },
+	})
+	w.prefix = d.prefix
+	p := w.serve()
+	d.seen = "/proc/" + fmt.Sprint(p.cmd.Process.Pid) + "/root" + d.mount
+	slow := w.insist(question{text: "model", key: "1"}, nil)
+	eventually(t, "a run waits", func() bool { return len(w.provider.transcripts()) == 1 })
+
+	ballast := filepath.Join(d.seen, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 7<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the gateway says that it is not ready", func() bool { return w.get("/readyz") == http.StatusServiceUnavailable })
+	for _, q := range []question{{text: "quick"}, {text: "quick", stream: true}, {text: "quick", key: "2"}} {
+		if a := w.ask(t.Context(), q, nil); a.status != http.StatusServiceUnavailable || a.code != "disk_space_low" || a.after == 0 {
+			t.Errorf("answered %+v below the floor", a)
+		}
+	}
+	close(gate)
+	if in := w.answered(slow); in.text != "Slowly." {
+		t.Errorf("the run that was under way: %+v", in)
+	}
+	d.free(t)
+	eventually(t, "the gateway takes work again", w.ready)
+	if a := w.ask(t.Context(), question{text: "quick"}, nil); a.text != "Quick." {
+		t.Errorf("answered %+v when there is space again", a)
+	}
+}
+
+// A start on a full disk waits for space, and says so.
+func TestAStartOnAFullDiskWaits(t *testing.T) { // R18
+	t.Parallel()
+	d := newDisk(t, "6m")
+	w := newWorld(t, options{data: filepath.Join(d.mount, "data"), script: oneAnswer})
+	// As the gateway's own command, but with a full disk.
+	full := slices.Concat(d.prefix[:5], []string{
+		`mount -t tmpfs -o size="$0" turnpike "$1" && mkdir "$1/data" && { head -c 8388608 /dev/zero > "$1/ballast" 2> /dev/null; shift && exec "$@"; }`,
+	}, d.prefix[6:])
+	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey)
+	line := slices.Concat(full, []string{os.Getenv(binaryVariable), "serve", "--config", w.config})
+	p := begin(t, env, line[0], line[1:]...)
+	eventually(t, "the gateway says that it waits", func() bool {
+		return strings.Contains(p.output.String(), "the disk is full: the gateway waits for space before it starts")
+	})
+	d.seen = "/proc/" + fmt.Sprint(p.cmd.Process.Pid) + "/root" + d.mount
+	d.free(t)
+	eventually(t, "the gateway listens", func() bool {
+		url, ok := p.output.after("turnpike listens on ")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.url = url
+		return ok
+	})
+	eventually(t, "the gateway takes work", w.ready)
+	if a := w.ask(t.Context(), question{text: "go"}, nil); a.text != "Done." {
+		t.Errorf("answered %+v", a)
+	}
 }

@@ -33,6 +33,7 @@ const (
 const configFile = `
 listen: 127.0.0.1:0
 data: %q
+min_free_disk_mib: %d
 providers:
   - {name: up, kind: openai, base_url: %q, api_key: env:PROVIDER_KEY, models: [m]}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
@@ -58,7 +59,10 @@ type world struct {
 	http     *http.Client
 	data     string
 	config   string   // path of the configuration
+	clock    string   // path of the file that says how far the gateway's wall clock is ahead
 	held     string   // what the errand waits for
+	program  string   // the gateway; empty = the one that was built for the tests
+	flags    []string // of serve; nil = none
 	prefix   []string // command line that the gateway's is added to; nil = none
 	inside   []string // command line that those of other commands are added to; nil = none
 
@@ -71,6 +75,7 @@ type options struct {
 	script  script
 	tools   []turnpiketest.Tool
 	runtime string // settings of the org, as YAML without braces
+	floor   int    // MiB that must be free on the disk
 	data    string // data directory; empty = one of the world's own
 }
 
@@ -85,10 +90,10 @@ func newWorld(t *testing.T, o options) *world {
 	t.Cleanup(transport.CloseIdleConnections)
 	w := &world{
 		T: t, provider: newProvider(t, o.script), tools: turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, o.tools...),
-		http: &http.Client{Transport: transport}, data: o.data, config: filepath.Join(dir, "turnpike.yaml"),
+		http: &http.Client{Transport: transport}, data: o.data, config: filepath.Join(dir, "turnpike.yaml"), clock: filepath.Join(dir, "clock"),
 	}
 	t.Cleanup(w.tools.Close)
-	text := fmt.Sprintf(configFile, o.data, w.provider.URL+"/v1", o.runtime, w.tools.URL)
+	text := fmt.Sprintf(configFile, o.data, o.floor, w.provider.URL+"/v1", o.runtime, w.tools.URL)
 	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +105,11 @@ func newWorld(t *testing.T, o options) *world {
 // before it takes work.
 func (w *world) start(point string) *process {
 	w.Helper()
-	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey)
+	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey, "TURNPIKE_CLOCK="+w.clock)
 	if point != "" {
 		env = append(env, "TURNPIKE_CRASH="+point)
 	}
-	line := slices.Concat(w.prefix, []string{os.Getenv(binaryVariable), "serve", "--config", w.config})
+	line := slices.Concat(w.prefix, []string{w.binary(), "serve", "--config", w.config}, w.flags)
 	p := begin(w.T, env, line[0], line[1:]...)
 	eventually(w.T, "the gateway listens", func() bool {
 		url, ok := p.output.after("turnpike listens on ")
@@ -122,6 +127,20 @@ func (w *world) start(point string) *process {
 		return false
 	})
 	return p
+}
+
+// setClock sets the wall clock of the gateway, also of one that is running, to this
+// much ahead of the true time. Negative is behind.
+func (w *world) setClock(ahead time.Duration) {
+	w.Helper()
+	next := w.clock + ".next"
+	err := os.WriteFile(next, []byte(ahead.String()), 0o600)
+	if err == nil {
+		err = os.Rename(next, w.clock)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
 }
 
 // serve starts a gateway that lives on and returns when it takes work.
@@ -169,13 +188,20 @@ func (w *world) base() string {
 	return w.url
 }
 
+func (w *world) binary() string {
+	if w.program != "" {
+		return w.program
+	}
+	return os.Getenv(binaryVariable)
+}
+
 // command runs another command of the gateway's program on its data and returns
 // what it printed.
 func (w *world) command(args ...string) string {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
-	line := slices.Concat(w.inside, []string{os.Getenv(binaryVariable)}, args, []string{"--data", w.data})
+	line := slices.Concat(w.inside, []string{w.binary()}, args, []string{"--data", w.data})
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = baseEnv()
 	text, err := cmd.CombinedOutput()
@@ -189,12 +215,18 @@ func (w *world) command(args ...string) string {
 func (w *world) runs() map[string]string {
 	w.Helper()
 	states := map[string]string{}
-	for i, line := range strings.Split(strings.TrimSpace(w.command("runs", "list", "--limit", "1000")), "\n") {
-		if words := strings.Fields(line); i > 0 { // after the head
+	const page = 1000
+	for before := ""; ; {
+		lines := strings.Split(strings.TrimSpace(w.command("runs", "list", "--limit", fmt.Sprint(page), "--before", before)), "\n")
+		for _, line := range lines[1:] { // after the head
+			words := strings.Fields(line)
 			states[words[0]] = words[len(words)-1]
+			before = words[0]
+		}
+		if len(lines) <= page {
+			return states
 		}
 	}
-	return states
 }
 
 // stateCounts returns how many runs stand how.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -31,6 +32,9 @@ type turn struct {
 	text  []string
 	calls []call
 	hold  <-chan struct{} // what follows the first delta waits for it; nil = nothing waits
+
+	status int // of an error that is answered instead; 0 = none
+	after  int // and the seconds of its Retry-After
 }
 
 // script answers a transcript. It remembers nothing: the same transcript gets
@@ -77,6 +81,11 @@ func (p *provider) answer(w http.ResponseWriter, r *http.Request) {
 	p.seen = append(p.seen, ask.Messages)
 	p.mu.Unlock()
 	said := p.script(ask.Messages)
+	if said.status != 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(said.after))
+		http.Error(w, `{"error":{"message":"not now","type":"server_error"}}`, said.status)
+		return
+	}
 	s := speaker{w, http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i, text := range said.text {

@@ -34,3 +34,15 @@ func (e *BlockedError) Blocked() (reason, address string) {
 	}
 	return e.Reason, e.Host
 }
+
+// Setting returns the key of the configuration that can allow the target, or "" if
+// only another URL helps.
+func (e *BlockedError) Setting() string {
+	switch {
+	case e.Reason == "redirect", e.Reason == "self":
+		return ""
+	case e.Addr.IsValid(), e.Reason == nameInternal.reason(), e.Reason == nameSingleLabel.reason():
+		return "outbound.ssrf.allowlist_cidrs"
+	}
+	return "" // the URL is not written in a way that is accepted, or its name has no usable address
+}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -32,7 +33,15 @@ func (e *Egress) dial(ctx context.Context, network, address string) (net.Conn, e
 	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
 		host = "[" + host + "]" // SplitHostPort took the brackets off
 	}
-	addrs, err := e.addresses(ctx, host)
+	name, addr, reason := readHost(host)
+	if reason != "" {
+		return nil, &BlockedError{Reason: reason, Host: host}
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("dial: port: %w", err)
+	}
+	addrs, err := e.reachable(ctx, name, addr, uint16(number))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -13,7 +12,8 @@ const headerLimit = 64 << 10
 // Options are what [New] needs besides the policy. The zero value is the host's
 // resolver and no listen addresses.
 type Options struct {
-	// Resolver looks names up; nil is the host's own. Tests replace it.
+	// Resolver looks names up, but for those of localhost; nil is the host's
+	// own, which reads the hosts file first. Tests replace it.
 	Resolver Resolver
 
 	// Listen are the addresses that this process serves on. A guarded client
@@ -46,7 +46,7 @@ func New(p Policy, o Options) *Egress {
 	p.ExtraBlocked, p.Allowlist = slices.Clone(p.ExtraBlocked), slices.Clone(p.Allowlist)
 	e := &Egress{policy: p, table: blocks(), resolver: o.Resolver, self: slices.Clone(o.Listen), add: o.Annotate}
 	if e.resolver == nil {
-		e.resolver = net.DefaultResolver
+		e.resolver = newHostResolver()
 	}
 	e.guarded = newGuarded(e.dial)
 	e.operator = newOperator()

@@ -32,14 +32,5 @@ func (e *Egress) Resolve(ctx context.Context, rawURL string) ([]netip.Addr, erro
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := e.vet(ctx, target.Host, target.Addr)
-	if err != nil {
-		return nil, err
-	}
-	for _, addr := range addrs {
-		if err := e.checkConnect(target.Host, netip.AddrPortFrom(addr, target.Port)); err != nil {
-			return nil, err
-		}
-	}
-	return addrs, nil
+	return e.reachable(ctx, target.Host, target.Addr, target.Port)
 }

@@ -33,10 +33,46 @@ func (e *Egress) vet(ctx context.Context, name string, addr netip.Addr) ([]netip
 	if addr.IsValid() {
 		return []netip.Addr{addr}, nil
 	}
-	if class := classifyName(name); e.policy.blocksName(class) {
+	class := classifyName(name)
+	switch {
+	case class == nameLocalhost:
+		return e.localhost(name)
+	case e.policy.blocksName(class):
 		return e.allowedAddresses(ctx, name, class)
 	}
 	return e.resolve(ctx, name)
+}
+
+// localhost returns the loopback addresses that may be dialled. The names of
+// localhost are loopback by definition (RFC 6761): nobody is asked for them, so
+// that one address which the policy refuses does not forbid the other.
+func (e *Egress) localhost(name string) ([]netip.Addr, error) {
+	var addrs []netip.Addr
+	for _, addr := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+		if e.check(name, addr) == nil {
+			addrs = append(addrs, addr)
+		}
+	}
+	if len(addrs) == 0 {
+		return nil, &BlockedError{Reason: nameLocalhost.reason(), Host: name}
+	}
+	return addrs, nil
+}
+
+// reachable returns the addresses that may be dialled for a host and a port, in
+// the order in which they are tried. One that must not be connected to forbids
+// the host.
+func (e *Egress) reachable(ctx context.Context, name string, addr netip.Addr, port uint16) ([]netip.Addr, error) {
+	addrs, err := e.vet(ctx, name, addr)
+	if err != nil {
+		return nil, err
+	}
+	for _, addr := range addrs {
+		if err := e.checkConnect(name, netip.AddrPortFrom(addr, port)); err != nil {
+			return nil, err
+		}
+	}
+	return addrs, nil
 }
 
 // resolve looks a name up once and checks every answer.
@@ -94,6 +130,10 @@ func (e *Egress) judge(name string, addr netip.Addr) error {
 		return e.check(name, addr)
 	}
 	class := classifyName(name)
+	if class == nameLocalhost {
+		_, err := e.localhost(name)
+		return err
+	}
 	if e.policy.blocksName(class) && len(e.policy.Allowlist) == 0 {
 		return &BlockedError{Reason: class.reason(), Host: name}
 	}

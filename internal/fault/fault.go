@@ -7,6 +7,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -41,6 +42,10 @@ type Error struct {
 	Param      string // the part of the request that is wrong; may be empty
 	RetryAfter time.Duration
 	Err        error // the cause, for the log only
+
+	// Server is the MCP server that it is about, URL where that is, and Setting the
+	// key of the configuration that can help; "" = none.
+	Server, URL, Setting string
 }
 
 func (e *Error) Error() string {
@@ -72,4 +77,25 @@ func From(err error) *Error {
 		return e
 	}
 	return &Error{Code: Internal, Reason: "internal_error", Message: "the gateway failed; its log says why", Err: err}
+}
+
+// Noter is a response writer that notes the reason of an error answer, for the log.
+type Noter interface {
+	NoteError(reason string)
+}
+
+// Note tells the [Noter] at or below w the reason of the error that w is answered
+// with. Without a Noter it does nothing.
+func Note(w http.ResponseWriter, reason string) {
+	for w != nil {
+		if n, ok := w.(Noter); ok {
+			n.NoteError(reason)
+			return
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = u.Unwrap()
+	}
 }

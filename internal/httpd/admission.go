@@ -56,6 +56,9 @@ func (a *API) unladen(serve admin.Endpoint) admin.Endpoint {
 
 // room takes a place for a request of the org, or says why there is none.
 func (a *API) room(org string) error {
+	if err := a.o.Refuse(); err != nil {
+		return err
+	}
 	why := a.o.Overload()
 	if why == "" && a.crowd.enter(org) {
 		return nil
@@ -73,7 +76,7 @@ func (a *API) room(org string) error {
 func (a *API) reportOverload(why, org string) {
 	now := time.Now()
 	last := a.reported.Load()
-	if a.o.Log == nil || now.UnixNano()-last < int64(time.Minute) || !a.reported.CompareAndSwap(last, now.UnixNano()) {
+	if a.o.Log == nil || last != nil && now.Sub(*last) < time.Minute || !a.reported.CompareAndSwap(last, &now) {
 		return
 	}
 	a.o.Log.Warn("requests are refused: the gateway is overloaded", "why", why, "org", org)
@@ -84,7 +87,7 @@ type admission struct {
 	rates    *ratelimit.Limiter
 	crowd    *crowd
 	calm     *calm
-	reported atomic.Int64 // Unix ns
+	reported atomic.Pointer[time.Time] // nil = never
 }
 
 func newAdmission(most int) admission {

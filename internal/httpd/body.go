@@ -8,24 +8,28 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
 // step is how many bytes of a body must come in each BodyTimeout, from
 // reference/reliability 4.6.
 const step = 1 << 10
 
-// body is the body of a request, which must be small enough and must come.
-// Its errors are [fault.Error]s.
+// body is the body of a request, which must be small enough and must come, and
+// for whose bytes the caller's account must have room. Its errors unwrap to
+// [fault.Error]s.
 type body struct {
 	io.ReadCloser
 	w       http.ResponseWriter
 	control *http.ResponseController
 	most    int64         // bytes
 	within  time.Duration // for each step
+	account *ledger.Account
 
 	declared  int64 // -1 = unknown
 	got, next int64 // bytes; where the deadline moves
-	over      bool  // there is more than most
+	charged   int64 // bytes: the largest buffer that was read into
+	refused   error // why the rest is not read, although it comes
 }
 
 // await gives the body of a request its first deadline, also where nobody is to
@@ -36,21 +40,26 @@ func (a *API) await(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newBody returns the request with its body bounded. The request is another one,
-// because the server still has to know its own body when the answer is written.
-func (a *API) newBody(w http.ResponseWriter, r *http.Request, most int64) (*http.Request, *body) {
+// newBody returns the request with its body bounded, and charged to the account.
+// The request is another one, because the server still has to know its own body
+// when the answer is written.
+func (a *API) newBody(w http.ResponseWriter, r *http.Request, most int64, account *ledger.Account) (*http.Request, *body) {
 	b := &body{ReadCloser: r.Body, w: w, control: http.NewResponseController(w), most: most,
-		within: a.o.Limits.BodyTimeout, declared: r.ContentLength, next: step}
+		within: a.o.Limits.BodyTimeout, account: account, declared: r.ContentLength, next: step}
 	bounded := new(http.Request)
 	*bounded = *r
 	bounded.Body = b
 	return bounded, b
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. Whoever reads keeps all of the body in one buffer,
+// of which p is the rest: the whole buffer is charged.
 func (b *body) Read(p []byte) (int, error) {
-	if b.over || b.declared > b.most {
-		return 0, b.tooLarge()
+	if b.refused == nil {
+		b.refused = b.fits(b.got + int64(len(p)))
+	}
+	if b.refused != nil {
+		return 0, b.refused
 	}
 	if b.got >= b.next {
 		_ = b.control.SetReadDeadline(time.Now().Add(b.within))
@@ -60,7 +69,8 @@ func (b *body) Read(p []byte) (int, error) {
 	b.got += int64(n)
 	switch {
 	case b.got > b.most:
-		return 0, b.tooLarge()
+		b.refused = b.tooLarge()
+		return 0, b.refused
 	case err == nil:
 		return n, nil
 	case errors.Is(err, io.EOF):
@@ -74,17 +84,31 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, &fault.Error{Code: fault.Invalid, Reason: "body_unreadable", Message: "the request body could not be read to its end", Err: err}
 }
 
+// fits charges a buffer of so many bytes, or says why it may not be filled.
+func (b *body) fits(buffer int64) error {
+	if b.declared > b.most {
+		return b.tooLarge()
+	}
+	if buffer <= b.charged {
+		return nil
+	}
+	if err := b.account.Charge(int(buffer - b.charged)); err != nil {
+		b.w.Header().Set("Connection", "close")
+		return err
+	}
+	b.charged = buffer
+	return nil
+}
+
 func (b *body) tooLarge() error {
-	b.over = true
 	b.w.Header().Set("Connection", "close")
 	return fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", b.most)
 }
 
-// linger lets a client whose body was refused for its size finish sending,
-// within reason: many read no answer before they have. One that asked first has
-// sent nothing.
+// linger lets a client whose body was refused finish sending, within reason:
+// many read no answer before they have. One that asked first has sent nothing.
 func (b *body) linger(asked bool) {
-	if !b.over || asked {
+	if b.refused == nil || asked {
 		return
 	}
 	_ = b.control.Flush()

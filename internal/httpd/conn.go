@@ -1,12 +1,14 @@
 package httpd
 
 import (
-	"io"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
 // gate is a listener through which only so many connections pass at a time. One
@@ -24,15 +26,20 @@ type gate struct {
 // newGate returns l with the limits, of which the number of connections may be
 // lowered to what the process can open.
 func newGate(l net.Listener, limits Limits, log *slog.Logger) *gate {
-	most := limits.Connections
-	if files, known := openFiles(); known {
-		if fit := mostOf(files); fit < uint64(most) {
-			log.Info("fewer clients may be connected at a time than configured: the process may not open enough files (ulimit -n)",
-				"configured", most, "connections", fit, "files", files)
-			most = int(fit)
-		}
+	most := affordable(limits.Connections)
+	if most < limits.Connections {
+		log.Info("fewer clients may be connected at a time than configured: the process may not open enough files (ulimit -n)",
+			"configured", limits.Connections, "connections", most)
 	}
 	return &gate{Listener: l, most: most, stall: limits.StallTimeout, log: log}
+}
+
+// affordable returns how many of the connections the process can open.
+func affordable(connections int) int {
+	if files, known := openFiles(); known && mostOf(files) < uint64(connections) {
+		return int(mostOf(files))
+	}
+	return connections
 }
 
 // mostOf returns how many clients fit into so many files: each may need a second
@@ -60,7 +67,8 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-const fullAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" +
+const fullAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n" +
+	"Turnpike-Request-Id: %[1]s\r\nX-Request-Id: %[1]s\r\n\r\n" +
 	`{"error":{"message":"too many clients are connected; try again","type":"unavailable_error","param":null,"code":"too_many_connections"}}` + "\n"
 
 // turnAway says that the gateway is full. It waits for nothing: the answer fits
@@ -72,7 +80,7 @@ func (g *gate) turnAway(c net.Conn) {
 		g.log.Warn("clients are turned away: too many are connected (max_connections)", "connections", g.most)
 	}
 	_ = c.SetWriteDeadline(now.Add(10 * time.Millisecond))
-	_, _ = io.WriteString(c, fullAnswer)
+	_, _ = fmt.Fprintf(c, fullAnswer, id.NewOrdered("req_"))
 	_ = c.Close()
 }
 
@@ -88,8 +96,8 @@ type conn struct {
 	stall time.Duration
 	left  func()
 
-	theirs atomic.Bool  // somebody else has set a deadline
-	fresh  atomic.Int64 // until when ours is not moved again, in Unix ns
+	theirs atomic.Bool               // somebody else has set a deadline
+	fresh  atomic.Pointer[time.Time] // until when ours is not moved again; nil = it is moved. A time.Now, which no step of the wall clock moves
 }
 
 // Write implements net.Conn.
@@ -114,17 +122,18 @@ func (c *conn) Write(p []byte) (int, error) {
 // pieces pays for a look at the clock.
 func (c *conn) arm() error {
 	now := time.Now()
-	if now.UnixNano() < c.fresh.Load() {
+	if fresh := c.fresh.Load(); fresh != nil && now.Before(*fresh) {
 		return nil
 	}
-	c.fresh.Store(now.Add(c.stall / 8).UnixNano())
+	fresh := now.Add(c.stall / 8)
+	c.fresh.Store(&fresh)
 	return c.Conn.SetWriteDeadline(now.Add(c.stall))
 }
 
 // SetWriteDeadline implements net.Conn.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.theirs.Store(!t.IsZero())
-	c.fresh.Store(0)
+	c.fresh.Store(nil)
 	return c.Conn.SetWriteDeadline(t)
 }
 

@@ -33,6 +33,7 @@ func TestBearer(t *testing.T) {
 func serving(h http.HandlerFunc, limits Limits) *API {
 	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }, Limits: limits.withDefaults()}}
 	a.mux.HandleFunc("GET /readyz", a.readyz)
+	a.mux.HandleFunc("GET /healthz", a.healthz)
 	a.mux.HandleFunc("/", h)
 	return a
 }
@@ -120,12 +121,21 @@ func TestARequestThatIsUnderWayIsFinished(t *testing.T) {
 	<-entered
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // until nobody listens any more
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			break
+	for { // until the gateway is stopping
+		status, body := get(t, url+"/readyz")
+		if status == 200 {
+			continue
 		}
-		_ = conn.Close()
+		if status != 503 || body != "stopping\n" {
+			t.Errorf("while the gateway stops, /readyz answers %d %q", status, body)
+		}
+		break
+	}
+	if status, _ := get(t, url+"/healthz"); status != 200 {
+		t.Errorf("while the gateway stops, /healthz answers %d", status)
+	}
+	if status, body := get(t, url+"/v1/models"); status != 503 || !strings.Contains(body, `"stopping"`) {
+		t.Errorf("while the gateway stops, a new request got %d %s", status, body)
 	}
 	close(release)
 	if body := <-got; body != "whole<nil>" {

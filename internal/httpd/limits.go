@@ -14,7 +14,7 @@ type Limits struct {
 	Connections int
 
 	// Requests is how many requests for a model may be under way at a time:
-	// 20,000, as many as may be connected. See crowd for an org's share.
+	// 20,000, and never more than may be connected. See crowd for an org's share.
 	Requests int
 
 	HeaderTimeout time.Duration // for the whole header of a request: 10 s
@@ -40,9 +40,10 @@ const (
 const defaultRequests = 20_000
 
 func (l Limits) withDefaults() Limits {
+	connections := cmp.Or(l.Connections, 20_000)
 	return Limits{
-		Connections:   cmp.Or(l.Connections, 20_000),
-		Requests:      cmp.Or(l.Requests, defaultRequests),
+		Connections:   connections,
+		Requests:      min(cmp.Or(l.Requests, defaultRequests), affordable(connections)),
 		HeaderTimeout: cmp.Or(l.HeaderTimeout, 10*time.Second),
 		IdleTimeout:   cmp.Or(l.IdleTimeout, 120*time.Second),
 		BodyTimeout:   cmp.Or(l.BodyTimeout, 30*time.Second),

@@ -67,12 +67,44 @@ func TestAHeaderMayHaveSoMuch(t *testing.T) {
 		{"two hosts", line + host + host, 400},
 		{"no host", line, 400},
 		{"two lengths", "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nContent-Length: 2\r\n", 400},
-		{"a length and chunks", "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nTransfer-Encoding: chunked, gzip\r\n", 501},
+		{"a transfer coding that is not known", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked, gzip\r\n", 501},
+		{"a length and a transfer coding that is not known", "POST / HTTP/1.1\r\n" + host + "Content-Length: 1\r\nTransfer-Encoding: chunked, gzip\r\n", 501},
+		{"two transfer codings", "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 501},
+		{"a length that is no number", "POST / HTTP/1.1\r\n" + host + "Content-Length: +1\r\n", 400},
 		{"a space before the colon", line + host + "A : b\r\n", 400},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if status, _ := exchange(t, url, tt.request+"\r\n"); status != tt.status {
 				t.Errorf("status %d, want %d", status, tt.status)
+			}
+		})
+	}
+}
+
+// A request with both Content-Length and Transfer-Encoding: chunked has the body
+// that the chunks say, and the handler sees no length. What follows the last chunk
+// is the next request.
+func TestChunksWinOverALength(t *testing.T) {
+	url, _ := started(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %q %v %d %q", r.URL.Path, body, err, r.ContentLength, r.Header["Content-Length"])
+	})
+	for name, fields := range map[string]string{
+		"the length first": "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+		"the chunks first": "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, url)
+			fmt.Fprintf(c, "POST /first HTTP/1.1\r\nHost: x\r\n%s\r\n5\r\nhello\r\n0\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n", fields)
+			answers := bufio.NewReader(c)
+			for _, want := range []string{`/first "hello" <nil> -1 []`, `/second "" <nil> 0 []`} {
+				resp, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := io.ReadAll(resp.Body); err != nil || string(got) != want {
+					t.Errorf("%s, %v; want %s", got, err, want)
+				}
 			}
 		})
 	}
@@ -123,6 +155,9 @@ func TestOneClientTooManyIsToldSo(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" || !resp.Close || !strings.Contains(string(body), "too_many_connections") {
 			t.Errorf("one too many got %d, %v: %s", resp.StatusCode, resp.Header, body)
+		}
+		if id := resp.Header.Get("Turnpike-Request-Id"); !strings.HasPrefix(id, "req_") || resp.Header.Get("X-Request-Id") != id {
+			t.Errorf("one too many got no request id: %v", resp.Header)
 		}
 		_ = c.Close()
 	}
@@ -231,5 +266,18 @@ func TestARequestAfterARefusedBodyIsNotReadFromIt(t *testing.T) {
 	}
 	if status != 413 || !closed || !slices.Equal(paths, []string{"/first"}) {
 		t.Errorf("status %d, closed %t, asked for %v", status, closed, paths)
+	}
+}
+
+// The shares of orgs hold only where requests run out before connections do.
+func TestNoMoreRequestsThanConnectionsAreUnderWay(t *testing.T) {
+	l := Limits{Connections: 100, Requests: 1000}.withDefaults()
+	if l.Requests != 100 {
+		t.Errorf("%d requests may be under way on %d connections", l.Requests, l.Connections)
+	}
+	if files, known := openFiles(); known {
+		if l := (Limits{Connections: 1 << 30, Requests: 1 << 30}).withDefaults(); uint64(l.Requests) != min(mostOf(files), 1<<30) {
+			t.Errorf("%d requests may be under way with %d files", l.Requests, files)
+		}
 	}
 }

@@ -22,6 +22,8 @@ type record struct {
 	bytes  int64
 	whole  bool // the answer was not cut off
 
+	id       string // of the request
+	code     string // of an error answer, or of the failure that ended a stream
 	org, key string // who asks, where that is known
 
 	// Of a run or relay.
@@ -56,6 +58,9 @@ func (r *record) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// NoteError implements fault.Noter.
+func (r *record) NoteError(reason string) { r.code = reason }
+
 // logged lets next answer, and writes the request's line. Health checks are
 // worth none unless somebody debugs.
 func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
@@ -63,13 +68,21 @@ func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFu
 	if isProbe(r) {
 		level = slog.LevelDebug
 	}
-	if a.o.Log == nil || !a.o.Log.Enabled(r.Context(), level) {
+	written := a.o.Log != nil && a.o.Log.Enabled(r.Context(), level)
+	if !written && a.o.Refused == nil {
 		next(w, r)
 		return
 	}
-	rec := &record{ResponseWriter: w, began: time.Now()}
+	rec := &record{ResponseWriter: w, began: time.Now(), id: w.Header().Get(requestIDHeader)}
 	r = r.WithContext(context.WithValue(r.Context(), recordKey{}, rec))
-	defer func() { rec.tell(r, a.o.Log, level) }() // also when next panics, to cut the answer off
+	defer func() { // also when next panics, to cut the answer off
+		if written {
+			rec.tell(r, a.o.Log, level)
+		}
+		if a.o.Refused != nil && rec.code != "" && rec.run == "" {
+			a.o.Refused(rec.org, rec.code)
+		}
+	}()
 	next(rec, r)
 	rec.whole = true
 	if rec.status == 0 {
@@ -85,7 +98,7 @@ func (r *record) tell(req *http.Request, log *slog.Logger, level slog.Level) {
 		path = "-"
 	}
 	took := time.Since(r.began)
-	var room [17]slog.Attr
+	var room [19]slog.Attr
 	all := room[:0]
 	all = append(all, slog.String("method", req.Method), slog.String("path", path), slog.Int("status", r.status))
 	text := func(key, value string) {
@@ -93,6 +106,8 @@ func (r *record) tell(req *http.Request, log *slog.Logger, level slog.Level) {
 			all = append(all, slog.String(key, value))
 		}
 	}
+	text("code", r.code)
+	text("request", r.id)
 	text("org", r.org)
 	text("key", r.key)
 	text("model", r.model)
@@ -159,6 +174,9 @@ func (s *loggedSink) Emit(e event.Event) error {
 		s.r.calls++
 	case event.Finished:
 		s.r.reason, s.r.rounds, s.r.usage = e.Reason, e.Rounds, e.Usage
+		if e.Failure != nil {
+			s.r.code = e.Failure.Code
+		}
 	}
 	return s.Sink.Emit(e)
 }

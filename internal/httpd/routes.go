@@ -4,12 +4,15 @@ package httpd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
@@ -45,14 +48,25 @@ type Options struct {
 
 	Limits Limits
 
+	// Ledger is charged with what requests make the gateway retain; nil = one
+	// with its default bounds.
+	Ledger *ledger.Ledger
+
 	// Overload says why no more requests for a model can be taken at the moment,
 	// in words for their senders; "" = they can, as does nil. It is asked for each
 	// of them.
 	Overload func() string
 
+	// Refuse says why no requests for a model are accepted at the moment, whatever
+	// the load; nil = they are. It is asked for each of them.
+	Refuse func() error
+
 	// Log takes one line for each request, of the level info; nil = none is
 	// written.
 	Log *slog.Logger
+	// Refused is told of each request that is answered with an error and has begun no
+	// run: its org, "" where that is not known, and the error's code. Nil = nobody is.
+	Refused func(org, code string)
 	// Trace returns the context with the trace that a request's header names;
 	// nil = there are no traces.
 	Trace func(context.Context, http.Header) context.Context
@@ -64,14 +78,21 @@ type API struct {
 	ready atomic.Bool
 	mux   *http.ServeMux
 	sites http.CrossOriginProtection
+	under inFlight
 	admission
 }
 
 // New returns the API. It is not ready yet. An origin that is none is an error.
 func New(o Options) (*API, error) {
 	o.Limits = o.Limits.withDefaults()
+	if o.Refuse == nil {
+		o.Refuse = func() error { return nil }
+	}
 	if o.Overload == nil {
 		o.Overload = func() string { return "" }
+	}
+	if o.Ledger == nil {
+		o.Ledger = ledger.New(ledger.Options{})
 	}
 	a := &API{o: o, mux: http.NewServeMux(), admission: newAdmission(o.Limits.Requests)}
 	for _, origin := range o.Origins {
@@ -94,6 +115,7 @@ func (a *API) routes() {
 	a.mux.HandleFunc("PATCH /api/org/runtime", a.managed(m.PatchRuntime()))
 	a.mux.HandleFunc("GET /api/keys", a.managed(m.ListKeys()))
 	a.mux.HandleFunc("POST /api/keys", a.managed(m.CreateKey()))
+	a.mux.HandleFunc("PATCH /api/keys/{id}", a.managed(m.PatchKey()))
 	a.mux.HandleFunc("DELETE /api/keys/{id}", a.managed(m.RevokeKey()))
 	a.mux.HandleFunc("GET /api/mcp-servers", a.managed(m.ListServers()))
 	a.mux.HandleFunc("POST /api/mcp-servers", a.managed(m.CreateServer()))
@@ -121,6 +143,7 @@ func (a *API) routes() {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	identify(w.Header())
 	if a.o.Trace != nil {
 		r = r.WithContext(a.o.Trace(r.Context(), r.Header))
 	}
@@ -130,6 +153,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer lets a request that can be let in through to its route.
 func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
+	if !isProbe(r) {
+		if !a.under.enter() {
+			unread(w, r)
+			refuse(w, r, stoppingError())
+			return
+		}
+		defer a.under.leave()
+	}
 	a.await(w, r)
 	if err := a.admit(r); err != nil {
 		unread(w, r)
@@ -137,6 +168,17 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.mux.ServeHTTP(w, r)
+}
+
+// requestIDHeader names the request, in every answer and in the log.
+const requestIDHeader = "Turnpike-Request-Id"
+
+// identify gives the request an id, under our name for it and under the usual one,
+// which the answer of a provider may replace.
+func identify(h http.Header) {
+	name := id.NewOrdered("req_")
+	h.Set(requestIDHeader, name)
+	h.Set("X-Request-Id", name)
 }
 
 // protect tells browsers and caches to do nothing with an answer of ours but
@@ -153,12 +195,20 @@ func (a *API) SetReady(ready bool) { a.ready.Store(ready) }
 func (a *API) healthz(w http.ResponseWriter, _ *http.Request) { status(w, http.StatusOK, "ok") }
 
 func (a *API) readyz(w http.ResponseWriter, _ *http.Request) {
+	if a.under.stopping() {
+		status(w, http.StatusServiceUnavailable, "stopping")
+		return
+	}
 	if !a.ready.Load() {
 		status(w, http.StatusServiceUnavailable, "not ready")
 		return
 	}
-	if a.o.Health() != nil { // the log says what it is
-		status(w, http.StatusServiceUnavailable, "not ready: the store cannot be written")
+	if err := a.o.Health(); err != nil { // the log says more
+		why := "the store cannot be written"
+		if f := (*fault.Error)(nil); errors.As(err, &f) {
+			why = f.Message
+		}
+		status(w, http.StatusServiceUnavailable, "not ready: "+why)
 		return
 	}
 	status(w, http.StatusOK, "ready")
@@ -210,6 +260,9 @@ func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
 			err = fault.New(fault.Forbidden, "role_not_allowed",
 				"a key with the role %s may not do this; %s may", caller.Principal.Role, d.who)
 		}
+		if err == nil && d.model {
+			err = servable(caller)
+		}
 		if err == nil {
 			err = a.withinRate(w, r, caller, d.model)
 		}
@@ -222,11 +275,32 @@ func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
 	}
 }
 
+// servable refuses what an org asks of a model while its settings ask for what
+// this version cannot do: they may be there for safety.
+func servable(caller run.Caller) error {
+	if caller.Org.Refused == "" {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "settings_not_supported", "the stored settings of the org ask for something that this version of the gateway cannot do (%s); "+
+		"an owner or admin changes them with PATCH /api/org/runtime", caller.Org.Refused)
+}
+
 // serve answers a caller who may ask.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve admin.Endpoint) {
-	bounded, body := a.newBody(w, r, maxBody)
+	caller.RequestID = w.Header().Get(requestIDHeader)
+	caller.Account = a.o.Ledger.Open(orgOf(caller))
+	defer caller.Account.Close()
+	bounded, body := a.newBody(w, r, maxBody, caller.Account)
 	serve(w, bounded, caller)
 	body.linger(r.Header.Get("Expect") != "")
+}
+
+// orgOf returns whose account a request is charged to; empty for the operator's.
+func orgOf(caller run.Caller) string {
+	if caller.Org == nil {
+		return ""
+	}
+	return caller.Org.ID
 }
 
 // caller returns who presents the request's key.

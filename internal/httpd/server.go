@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -17,8 +16,10 @@ const (
 
 // Serve answers on l until ctx is done, then lets requests that are under way
 // finish for a while. Beside that it calls drain, whose context ends when what
-// is still under way must be cut off, and waits for it. It returns nil after a
-// clean stop.
+// is still under way must be cut off, and waits for it. Until both have ended,
+// health checks are still answered (/readyz with 503) and other requests are
+// refused with 503; then l is closed. It returns nil after a clean stop. It is
+// called once.
 //
 // It speaks HTTP/1.1 only, without encryption: what speaks HTTP/2 with clients
 // stands before it.
@@ -43,17 +44,28 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 	}
 	a.SetReady(false)
 	log.Info("stopping: requests that are under way get time to finish", "at_most", drainTimeout)
-	var draining sync.WaitGroup
+	server.SetKeepAlivesEnabled(false)
+	idle := a.under.stop()
 	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
-	draining.Go(func() { drain(hard) })
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		drain(hard)
+	}()
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout+lastWords)
 	defer cancel()
+	for _, ended := range []<-chan struct{}{idle, drained} {
+		select {
+		case <-ended:
+		case <-late.Done():
+		}
+	}
 	if err := server.Shutdown(late); err != nil {
 		log.Warn("requests did not finish in time and were cut off", "error", err)
 		_ = server.Close()
 	}
-	draining.Wait()
+	<-drained
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

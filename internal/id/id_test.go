@@ -2,6 +2,8 @@ package id_test
 
 import (
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,4 +39,58 @@ func TestOrderedIdentifiersSortByTime(t *testing.T) {
 			last = next
 		}
 	})
+}
+
+// L01: run and request ids are UUIDs, and each text form finds the other.
+func TestAnOrderedIdentifierIsAUUID(t *testing.T) {
+	v7 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	for range 100 {
+		run := id.NewOrdered("run_")
+		seen := map[string]bool{}
+		for _, stored := range []string{run, run + ".1", run + ".256", run + ".4095"} {
+			shown := id.UUID(stored)
+			if !v7.MatchString(shown) || seen[shown] {
+				t.Fatalf("%s is shown as %s", stored, shown)
+			}
+			seen[shown] = true
+			for _, asked := range []string{shown, strings.ToUpper(shown)} {
+				if found := id.Shown(asked, "req_", "run_"); !slices.Contains(found, stored) {
+					t.Fatalf("%s finds %q, not %s", asked, found, stored)
+				}
+			}
+		}
+		if shown, want := id.UUID(run+".4096"), id.UUID(run)+".4096"; shown != want || !slices.Contains(id.Shown(shown, "run_"), run+".4096") {
+			t.Fatalf("%s.4096 is shown as %s", run, shown)
+		}
+	}
+}
+
+// The ids of release 0.1 have random bits where a UUIDv7 has its version.
+func TestAnOldIdentifierIsShownAndFound(t *testing.T) {
+	for stored, want := range map[string]string{
+		"run_06j3m6an1gvvvvvvvvvvvvvvvs":   "01a63b19-570c-3fff-ffff-ffffffffffff",
+		"run_06j3m6an1gvvvvvvvvvvvvvvvs.3": "01a63b19-570c-3fff-ffff-ffffffffffff.3",
+		"req_06j3m6an1i0000000000000000":   "01a63b19-570c-8000-0000-000000000000",
+		// One in 64 looks like a UUIDv7 whose 12 bits are not zero.
+		"run_06j3m6an1hvvv2000000000000":   "01a63b19-570c-7fff-8800-000000000000",
+		"run_06j3m6an1hvvv2000000000000.3": "01a63b19-570c-7fff-8800-000000000000.3",
+	} {
+		if got := id.UUID(stored); got != want {
+			t.Errorf("%s is shown as %s, want %s", stored, got, want)
+		}
+		if found := id.Shown(want, "run_", "req_"); !slices.Contains(found, stored) {
+			t.Errorf("%s finds %q, not %s", want, found, stored)
+		}
+	}
+}
+
+func TestOtherTextIsShownAsItIs(t *testing.T) {
+	for _, text := range []string{"", "run_", "run_1", "dev", "run_06j3m6an1gvvvvvvvvvvvvvvvv", "run_06j3m6an1gvvvvvvvvvvvvvvvs.0", "run_06j3m6an1gvvvvvvvvvvvvvvvs.x", "{01a63b19-570c-3fff-ffff-ffffffffffff}"} {
+		if got := id.UUID(text); got != text {
+			t.Errorf("%q is shown as %q", text, got)
+		}
+		if found := id.Shown(text, "run_"); !slices.Equal(found, []string{text}) {
+			t.Errorf("%q finds %q", text, found)
+		}
+	}
 }

@@ -38,8 +38,9 @@ type CallModel struct {
 	// OfferReread adds the tool that reads what was cut from results.
 	OfferReread bool
 
-	// ChoiceAsAsked keeps the caller's tool_choice; afterwards the model
-	// chooses, or a forced choice would never let it answer.
+	// ChoiceAsAsked keeps the caller's tool_choice: in the first round, and none
+	// in every round. Otherwise the model chooses, or a forced choice would
+	// never let it answer.
 	ChoiceAsAsked bool
 }
 

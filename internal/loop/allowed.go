@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 )
 
-// Allowed says whether the fact may follow in state s. It is asked before every
-// append, and by replay: a journal that the present rules would not allow is
-// not continued. The error names the rule.
+// Allowed says whether the fact may be appended in state s. It is asked before
+// every append, and not of facts that are stored: those may have been written
+// under other rules, see [CheckSafety]. The error names the rule.
 func Allowed(s State, f Fact) error {
 	if f.Body == nil {
 		return fmt.Errorf("fact %d has no body", f.Seq)
@@ -65,7 +64,7 @@ func allowed(s State, body Body) error {
 			return s.allowResolved(b.WaitID)
 		}
 	case Finished:
-		if a, ok := Decide(s).(Finish); b.Reason != event.Lost && (!ok || a.Reason != b.Reason) {
+		if a, ok := Decide(s).(Finish); !ok || a.Reason != b.Reason {
 			return fmt.Errorf("the rules say %#v", Decide(s))
 		}
 	}

@@ -65,6 +65,12 @@ func TestAllowedLetsParallelCallsStartTogether(t *testing.T) { // C01
 		started("0.0"), started("0.1"), started("0.2"), done("0.1"), done("0.2"), done("0.0"), asked(1, 1))...)
 }
 
-func TestACrashedRunMayBeCalledLostAtAnyTime(t *testing.T) {
-	play(t, with(oneTurn("a"), prepared("0.0"), Finished{Reason: event.Lost})...)
+// P01: the end of a run that is given up comes after the results of its calls.
+func TestARunIsNotLostBeforeItsCallsAreAccountedFor(t *testing.T) {
+	lost := CancelRequested{Cause: event.Lost}
+	s := play(t, with(oneTurn("a"), prepared("0.0"), started("0.0"), lost)...)
+	if err := Allowed(s, Fact{Seq: s.Seq + 1, Body: Finished{Reason: event.Lost}}); err == nil {
+		t.Error("a call is open, and the run may end")
+	}
+	play(t, with(oneTurn("a"), prepared("0.0"), started("0.0"), lost, CallDone{Key: "0.0", Attempt: 1, Outcome: Unknown, ResultRef: "r"}, Finished{Reason: event.Lost})...)
 }

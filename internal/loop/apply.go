@@ -29,7 +29,8 @@ func Apply(s State, f Fact) State {
 	s.At = max(s.At, f.At)
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
-			s.Accepted, s.ActiveSince, s.Grade = &b, f.At, b.Grade
+			b = b.filled(version1())
+			s.Accepted, s.ActiveSince, s.Grade, s.Further = &b, f.At, b.Grade, f.At
 		}
 		return s
 	}
@@ -37,7 +38,7 @@ func Apply(s State, f Fact) State {
 	case Catalogued:
 		s.Catalogued = &b
 		s.Fresh += b.Bytes
-		s.Taken = 0
+		s.further(f.At)
 	case Blocked:
 		s.Blocked, s.Ended = &b, event.Blocked
 	case InputAdded:
@@ -50,17 +51,17 @@ func Apply(s State, f Fact) State {
 		s.startAttempt(b)
 	case TurnFailed:
 		s.failAttempt(b, f.At)
-		s.Taken = 0
+		s.further(f.At)
 	case Turn:
 		s.addTurn(b)
-		s.Taken = 0
+		s.further(f.At)
 	case CallPrepared:
 		s.prepare(b)
 	case CallStarted:
 		s.start(b)
 	case CallDone:
 		s.finishCall(b)
-		s.Taken = 0
+		s.further(f.At)
 	case CallWaiting:
 		s.setCall(b.Key, func(c *Call) { c.WaitID = b.WaitID })
 	case CallResolved:
@@ -73,9 +74,9 @@ func Apply(s State, f Fact) State {
 		s.ActiveMS += b.ActiveMS
 		s.ActiveSince = 0
 		s.Grade = Durable
-		s.Taken = 0
+		s.further(f.At)
 	case Resumed:
-		s.resume(f.At, worked)
+		s.resume(b, f.At, worked)
 	case Finished:
 		s.Finished = &b
 	}
@@ -83,20 +84,42 @@ func Apply(s State, f Fact) State {
 	return s
 }
 
+// further notes that the run has got further.
+func (s *State) further(at int64) { s.Taken, s.Further = 0, at }
+
 // resume gives the run to a new owner. Time in which nobody worked on it is not
 // active time: what the last owner did after its last fact is not known.
-func (s *State) resume(at, last int64) {
+func (s *State) resume(b Resumed, at, last int64) {
 	if s.ActiveSince != 0 {
 		s.ActiveMS += max(0, last-s.ActiveSince)
-		s.Taken++
+	}
+	if s.ActiveSince != 0 && !b.Handed {
+		s.ownerDied()
 	}
 	s.ActiveSince = at
 	if s.Attempt.Open && s.Reserved != nil { // the call was paid for, and nobody knows how much
 		s.Spent.Tokens += s.Reserved.Amount.Tokens
 		s.Reserved = nil
 	}
-	if s.Grade != Durable || s.Taken >= MaxTaken { // its client went with its owner; whoever takes it dies of it
+	_, deadly := s.Deadly()
+	switch rules := s.Accepted.Rules; {
+	case s.Grade != Durable: // its client went with its owner
 		s.end(event.Lost)
+	case deadly:
+		s.end(event.Lost)
+	case s.Taken >= rules.Taken && at-s.Further >= rules.StuckMS:
+		s.end(event.Lost)
+	}
+}
+
+// ownerDied counts against the run, and against each of its calls that were under
+// way, that an owner has died.
+func (s *State) ownerDied() {
+	s.Taken++
+	for _, c := range s.Calls {
+		if c.Attempt > 0 && !c.Done {
+			s.setCall(c.Key, func(c *Call) { c.Deaths++ })
+		}
 	}
 }
 
@@ -110,6 +133,7 @@ func (s *State) addInput(b InputAdded) {
 }
 
 func (s *State) startAttempt(b TurnStarted) {
+	s.Halted = false // other rules wrote this: they went on
 	onTarget := 1
 	if s.Attempt.Number > 0 && s.Attempt.Target == b.Target {
 		onTarget = s.Attempt.OnTarget + 1
@@ -149,7 +173,7 @@ func (s *State) addTurn(b Turn) {
 			s.Calls = append(s.Calls, Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name})
 		}
 	}
-	if n := len(s.History) - policy.Window; n > 0 {
+	if n := len(s.History) - s.Accepted.Guard.Window; n > 0 {
 		s.History = slices.Clone(s.History[n:])
 	}
 }
@@ -163,16 +187,25 @@ func (s *State) prepare(b CallPrepared) {
 	c.Prepared = &b
 	if b.Owner != tool.Client {
 		next := policy.Past{
-			Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Tell,
+			Turn: s.Turn.Round, Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Tell,
 			Exempt: b.Polling, Reads: b.Class == tool.Read,
 		}
-		c.Guard, c.Advice = s.Accepted.Guard.Check(s.History, next)
-		next.Nudged = c.Guard != policy.Go
+		c.Guard, next.Advised, c.Advice = s.Accepted.Guard.Check(s.History, next)
 		s.Halted = s.Halted || c.Guard == policy.Halt
 		c.history = len(s.History)
 		s.History = append(slices.Clip(s.History), next)
 	}
 	s.setCall(b.Key, func(old *Call) { *old = c })
+	s.LeftOut = s.LeftOut || s.Accepted.Parallelism == First && s.wantedCalls() > 1
+}
+
+func (s *State) wantedCalls() (n int) {
+	for _, c := range s.Calls {
+		if c.wanted() {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *State) start(b CallStarted) {
@@ -183,7 +216,8 @@ func (s *State) start(b CallStarted) {
 	if c.Attempt == 0 {
 		s.CallsUsed++
 	}
-	s.setCall(b.Key, func(c *Call) { c.Attempt = b.Attempt })
+	s.Halted = false // as in startAttempt; under the present rules neither verdict lets a call start
+	s.setCall(b.Key, func(c *Call) { c.Attempt, c.Guard, c.Advice = b.Attempt, policy.Go, "" })
 }
 
 func (s *State) finishCall(b CallDone) {
@@ -243,7 +277,8 @@ func (s *State) end(cause event.Reason) {
 }
 
 // settle puts the results of a turn into the transcript, in the order of the
-// calls, once every call that is not the caller's has one.
+// calls, once every call that is not the caller's has one. Where tools are not
+// allowed, no call is handed over to the caller: every call gets a result.
 func (s *State) settle() {
 	if s.settled || len(s.Calls) == 0 {
 		return
@@ -253,7 +288,7 @@ func (s *State) settle() {
 		switch {
 		case c.Done:
 			refs = append(refs, c.ResultRef)
-		case c.owner() != tool.Client:
+		case c.owner() != tool.Client, s.Accepted.NoTools:
 			return
 		}
 	}

@@ -28,6 +28,7 @@ func accepted(change ...func(*Accepted)) Body {
 
 func raw(b *Accepted)         { b.Raw = true; b.Grade = Relay }
 func abortOnTool(b *Accepted) { b.AbortOnTool = true }
+func noTools(b *Accepted)     { b.NoTools = true }
 func answerLast(b *Accepted)  { b.Limits.OnLimit = budget.Answer }
 func twoTargets(b *Accepted)  { b.Targets = append(b.Targets, Target{"other", "m2"}) }
 

@@ -6,14 +6,28 @@ import (
 	"fmt"
 )
 
-// ErrUnknownKind is wrapped by Decode for a fact that this version cannot read.
-var ErrUnknownKind = errors.New("unknown kind of fact")
+// The errors that Decode wraps for a fact of a newer build.
+var (
+	ErrUnknownKind    = errors.New("unknown kind of fact")
+	ErrUnknownVersion = errors.New("unknown version of a fact")
+)
 
 // Encode returns the body as a journal stores it, beside its kind.
 func Encode(b Body) ([]byte, error) { return json.Marshal(b) }
 
-// Decode reads a stored body.
-func Decode(kind Kind, data []byte) (Body, error) {
+// Known returns nil for a fact that Decode can read unless it is damaged, else an
+// error that wraps ErrUnknownVersion or ErrUnknownKind.
+func Known(version int, kind Kind) error {
+	_, err := Decode(version, kind, []byte("{}"))
+	return err
+}
+
+// Decode reads the stored body of a fact of that version. A kind or a version
+// that a newer build has written is refused: what it means is not known here.
+func Decode(version int, kind Kind, data []byte) (Body, error) {
+	if version > Version {
+		return nil, fmt.Errorf("%w: %d of %q; this build knows versions up to %d", ErrUnknownVersion, version, kind, Version)
+	}
 	switch kind {
 	case KindAccepted:
 		return decode[Accepted](data)

@@ -13,10 +13,10 @@ import (
 
 func TestEveryFactSurvivesTheJournal(t *testing.T) {
 	bodies := []Body{
-		accepted(answerLast, tokens(5)), catalogued(Server{Label: "s", Tools: 2}), Blocked{"loopback", "127.0.0.1", "s"},
+		accepted(answerLast, tokens(5)), catalogued(Server{Label: "s", Tools: 2}), Blocked{Reason: "loopback", Address: "127.0.0.1", Server: "s"},
 		InputAdded{"i", "client", true, 7}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
 		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", 7}, CallResolved{"w", true, "me", "ok"},
-		CancelRequested{"me", event.Cancelled}, Expired{"w"}, Parked{5}, Resumed{"w"}, Reserved{1, 2, []string{"run"}, budget.Amount{Tokens: 3}},
+		CancelRequested{"me", event.Cancelled}, Expired{"w"}, Parked{5}, Resumed{"w", true}, Reserved{1, 2, []string{"run"}, budget.Amount{Tokens: 3}},
 		ReserveRefused{1, 2, "org", budget.Amount{Tokens: 3}, event.Tokens}, Finished{event.Complete, "c", "why", []Handed{{"0.0", "call_1"}}},
 	}
 	seen := map[Kind]bool{}
@@ -25,7 +25,7 @@ func TestEveryFactSurvivesTheJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Decode(b.Kind(), data)
+		got, err := Decode(Version, b.Kind(), data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,10 +40,13 @@ func TestEveryFactSurvivesTheJournal(t *testing.T) {
 }
 
 func TestDecodeNamesWhatItCannotRead(t *testing.T) {
-	if _, err := Decode("prophecy", []byte("{}")); !errors.Is(err, ErrUnknownKind) {
+	if _, err := Decode(Version, "prophecy", []byte("{}")); !errors.Is(err, ErrUnknownKind) {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := Decode(KindTurn, []byte("{")); err == nil {
+	if _, err := Decode(Version, KindTurn, []byte("{")); err == nil {
 		t.Error("broken JSON was read")
+	}
+	if _, err := Decode(Version+1, KindTurn, []byte("{}")); !errors.Is(err, ErrUnknownVersion) { // C07
+		t.Errorf("err = %v", err)
 	}
 }

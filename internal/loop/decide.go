@@ -57,10 +57,12 @@ func Decide(s State) Action {
 
 // conclude accounts for every call that has no result, then ends the run.
 func (s State) conclude(reason event.Reason) Action {
-	var sent, unsent []CallKey
+	var sent, reads, unsent []CallKey
 	for _, c := range s.Calls {
 		switch {
 		case c.Done:
+		case c.Attempt > 0 && Unanswered(c.class()) == Error:
+			reads = append(reads, c.Key)
 		case c.Attempt > 0:
 			sent = append(sent, c.Key)
 		default:
@@ -70,6 +72,8 @@ func (s State) conclude(reason event.Reason) Action {
 	switch {
 	case len(sent) > 0:
 		return AnswerCalls{sent, Unknown, "The run ended before this call did; it may or may not have taken effect."}
+	case len(reads) > 0:
+		return AnswerCalls{reads, Error, "The run ended before this call did."}
 	case len(unsent) > 0:
 		return AnswerCalls{unsent, NotRun, fmt.Sprintf("Not run: the run ended (%s).", reason)}
 	}
@@ -81,7 +85,7 @@ func (s State) toolAborts() bool {
 		return false
 	}
 	for _, c := range s.Calls {
-		if c.Done && c.Attempt > 0 && (c.Outcome == Error || c.Outcome == Unknown) {
+		if c.Failed() {
 			return true
 		}
 	}
@@ -164,7 +168,11 @@ func (s State) answerable() AnswerCalls {
 func (s State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 	limits := s.Accepted.Limits
 	switch {
-	case c.Done || c.Prepared == nil || c.owner() == tool.Client:
+	case c.Done || c.Prepared == nil:
+		return "", ""
+	case s.Accepted.NoTools && c.Attempt == 0: // the caller's own tools, too
+		return NotRun, "Not run: this request allows no tool calls (tool_choice none). Answer without them."
+	case c.owner() == tool.Client:
 		return "", ""
 	case c.Attempt == 0 && nth >= limits.CallsPerTurn:
 		return SkippedLimit, fmt.Sprintf("Not run: one turn may make at most %d tool calls. Ask for the rest in the next turn.", limits.CallsPerTurn)
@@ -240,7 +248,8 @@ func (s State) answerReason() event.Reason {
 
 func (s State) callModel(attempt, target int, notBefore int64) Action {
 	limits := s.Accepted.Limits
-	most, output, ok := limits.Plan(s.Spent, budget.Call{Known: s.Known, Fresh: s.Fresh, Asked: s.Accepted.MaxTokens}, len(s.Accepted.Budgets) > 0)
+	next := budget.Call{Known: s.Known, Fresh: s.Fresh, Asked: s.Accepted.MaxTokens, Estimate: s.Accepted.Rules.Estimate}
+	most, output, ok := limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)
 	if !ok {
 		return s.conclude(event.Tokens)
 	}
@@ -248,6 +257,6 @@ func (s State) callModel(attempt, target int, notBefore int64) Action {
 	return CallModel{
 		Purpose: PurposeTurn, Round: s.Spent.Rounds, Attempt: attempt, Target: target, NotBefore: notBefore,
 		MaxOutput: output, Most: most,
-		OfferTools: !answerNow, OfferReread: s.Cut && !answerNow, ChoiceAsAsked: s.Spent.Rounds == 0,
+		OfferTools: !answerNow, OfferReread: s.Cut && !answerNow, ChoiceAsAsked: s.Spent.Rounds == 0 || s.Accepted.NoTools,
 	}
 }

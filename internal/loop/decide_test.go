@@ -129,6 +129,13 @@ func TestDecide(t *testing.T) {
 		{"free calls run before the run waits", with(oneTurn("a", "g"), prepared("0.0"), prepared("0.1", gated)), ExecuteTools{[]CallKey{"0.0"}}},
 		{"every gated call is asked for at once", with(oneTurn("g", "a", "g"), prepared("0.0", gated), prepared("0.1"), prepared("0.2", gated), started("0.1"), done("0.1")), Interrupt{[]CallKey{"0.0", "0.2"}}},
 		{"an approved call runs", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}), ExecuteTools{[]CallKey{"0.0"}}},
+		{"tool_choice none: no call is executed or handed over, whoever owns it", // C18
+			with(begin(noTools), asked(0, 1), turn(0, model.StopCalls, "a", "yours", "ghost"), prepared("0.0"), prepared("0.1", clients), prepared("0.2", unknown)),
+			answers{[]CallKey{"0.0", "0.1", "0.2"}, NotRun}},
+		{"tool_choice none: then the model is asked again with the same choice",
+			with(begin(noTools), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), answered("0.0", NotRun)),
+			CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, OfferTools: true, ChoiceAsAsked: true}},
+		{"tool_choice none: nobody is asked to approve a call", with(begin(noTools), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0", gated)), answers{[]CallKey{"0.0"}, NotRun}},
 		{"the gateway's calls of a mixed turn run first", with(oneTurn("mine", "yours"), prepared("0.0"), prepared("0.1", clients)), ExecuteTools{[]CallKey{"0.0"}}}, // A08
 		{"then the caller gets what is left", with(oneTurn("mine", "yours"), prepared("0.0"), prepared("0.1", clients), started("0.0"), done("0.0")), finish(event.ClientCalls)},
 		{"unknown names of a mixed turn are answered before the caller gets its calls", with(oneTurn("ghost", "yours"), prepared("0.0", unknown), prepared("0.1", clients)), answers{[]CallKey{"0.0"}, Error}},
@@ -161,7 +168,10 @@ func TestDecide(t *testing.T) {
 		// New owners.
 		{"a durable run goes on where it was", with(begin(durable), asked(0, 1), Resumed{}), CallModel{Purpose: PurposeTurn, Attempt: 2, OfferTools: true, ChoiceAsAsked: true}},
 		{"a light run is lost with its owner", with(begin(), asked(0, 1), Resumed{}), finish(event.Lost)},
-		{"a light run that is lost says what became of its calls", with(oneTurn("a"), prepared("0.0", reads), started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
+		{"a light run that is lost says what became of its calls", with(oneTurn("a"), prepared("0.0"), started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
+		{"a reading call that the end of the run cut off is an error", with(oneTurn("a"), prepared("0.0", reads), started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Error}}, // D19
+		{"calls of both kinds that were cut off are accounted for one kind after the other", with(begin(mode(Parallel)), asked(0, 1), turn(0, model.StopCalls, "a", "b", "c"), prepared("0.0", reads), prepared("0.1"), prepared("0.2"), started("0.0"), started("0.1"), cancel), answers{[]CallKey{"0.1"}, Unknown}},
+		{"abort: a call that was started and provably never left is a failed tool", with(begin(abortOnTool, mode(Serial)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: NotRun}), finish(event.ToolAbort)},
 		{"a light run that waited is durable", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}, started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
 		{"a run that five owners in a row died of is given up", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, Resumed{}), finish(event.Lost)},
 		{"owners that got further do not count", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, asked(0, 1), failed(1, model.Transient), Resumed{}),
@@ -184,6 +194,26 @@ func TestResultsStandInCallOrder(t *testing.T) { // C05
 	want := []string{"t0.0", "r0.0", "r0.1", "r0.2"}
 	if diff := cmp.Diff(want, s.Transcript); diff != "" {
 		t.Errorf("transcript (-want +got):\n%s", diff)
+	}
+}
+
+func TestWithoutToolsEveryCallHasAResultInTheTranscript(t *testing.T) { // C18
+	for name, facts := range map[string][]Body{
+		"the caller's tool alone": with(begin(noTools), asked(0, 1), turn(0, model.StopCalls, "yours"), prepared("0.0", clients),
+			answered("0.0", NotRun)),
+		"the caller's tool last": with(begin(noTools), asked(0, 1), turn(0, model.StopCalls, "mine", "yours"), prepared("0.0"), prepared("0.1", clients),
+			answered("0.0", NotRun), answered("0.1", NotRun)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, facts...)
+			want := []string{"t0.0"}
+			for _, c := range s.Calls {
+				want = append(want, c.ResultRef)
+			}
+			if diff := cmp.Diff(want, s.Transcript); diff != "" {
+				t.Errorf("transcript (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

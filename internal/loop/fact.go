@@ -65,7 +65,9 @@ type Accepted struct {
 	Limits      budget.Limits `json:"limits"`
 	Parallelism Parallelism   `json:"parallelism,omitempty"`
 	AbortOnTool bool          `json:"abort_on_tool,omitempty"` // tool_error_mode: abort
+	NoTools     bool          `json:"no_tools,omitempty"`      // tool_choice: none, as the caller asked
 	Guard       policy.Guard  `json:"guard,omitzero"`
+	Rules       Rules         `json:"rules,omitzero"`
 	MaxTokens   int64         `json:"max_tokens,omitempty"` // of one model call's output, as the caller asked; 0 = not said
 	RequestRef  string        `json:"request_ref,omitempty"`
 
@@ -88,6 +90,16 @@ type Catalogued struct {
 	Conflict   *Conflict `json:"conflict,omitempty"`
 	Missing    string    `json:"missing,omitempty"` // what tool_choice demands and nobody has
 	Bytes      int64     `json:"bytes,omitempty"`   // of the definitions that the model is shown
+
+	// Collisions are those in the run's catalogue that no earlier run has recorded.
+	Collisions []Collision `json:"collisions,omitempty"`
+}
+
+// Collision is a tool that was left out because another has its name.
+type Collision struct {
+	Tool     string `json:"tool"`      // the name, as the model sees it
+	Server   string `json:"server_id"` // whose tool was left out
+	KeptFrom string `json:"kept_from"` // the server whose tool has the name
 }
 
 // Conflict is a name that a tool of the caller and one of the gateway share.
@@ -109,6 +121,11 @@ type Blocked struct {
 	Reason  string `json:"reason"`
 	Address string `json:"address"`
 	Server  string `json:"server,omitempty"`
+
+	// URL is the server's, without its query. Setting is the key of the
+	// configuration that can allow the address. "" = it is not known, or none can.
+	URL     string `json:"url,omitempty"`
+	Setting string `json:"setting,omitempty"`
 }
 
 // InputAdded appends items to the transcript.
@@ -198,9 +215,18 @@ type CallPrepared struct {
 	Class      tool.Class `json:"class,omitempty"`
 	ArgsRef    string     `json:"args_ref,omitempty"`
 	ArgsDigest string     `json:"args_digest"`
+	Coerced    []Coerced  `json:"coerced,omitempty"` // how the arguments differ from the model's own
 	Polling    bool       `json:"polling,omitempty"`
 	Verdict    Verdict    `json:"verdict,omitempty"` // none for a client's call
 	Answer     string     `json:"answer,omitempty"`  // for Tell
+}
+
+// Coerced is a value of the arguments whose type was changed to what the tool's
+// schema wants.
+type Coerced struct {
+	Path string `json:"path"` // JSON pointer to the value as it is now
+	From string `json:"from"` // the JSON type that it had
+	To   string `json:"to"`   // the type that the schema wants
 }
 
 // CallStarted is the intent: it is stored before the request leaves.
@@ -221,8 +247,17 @@ const (
 	Cached       Outcome = "cached"  // not executed: an earlier result of the same call is still good
 	Denied       Outcome = "denied"
 	SkippedLimit Outcome = "skipped_limit"
-	NotRun       Outcome = "not_run"
+	NotRun       Outcome = "not_run" // it provably never left
 )
+
+// Unanswered returns the outcome of a call of class c that may have reached its
+// tool and got no answer.
+func Unanswered(c tool.Class) Outcome {
+	if c == tool.Read {
+		return Error // it changed nothing
+	}
+	return Unknown
+}
 
 // CallDone says how a call ended, executed or not.
 type CallDone struct {
@@ -233,7 +268,16 @@ type CallDone struct {
 	ResultDigest string  `json:"result_digest"`
 	FullRef      string  `json:"full_ref,omitempty"` // all of a result that was cut
 	Bytes        int64   `json:"bytes,omitempty"`    // of what the model is told
-	MS           int64   `json:"ms,omitempty"`
+	Micros       int64   `json:"us,omitempty"`       // how long it took, in microseconds; 0 = it was not executed, or nobody knows
+	MS           int64   `json:"ms,omitempty"`       // the same in milliseconds, written by releases before 0.2; see Took
+}
+
+// Took returns how long the call took, in microseconds.
+func (b CallDone) Took() int64 {
+	if b.Micros != 0 {
+		return b.Micros
+	}
+	return b.MS * 1000
 }
 
 // CallWaiting says that a human is asked.
@@ -272,6 +316,10 @@ type Parked struct {
 // one whose owner is gone.
 type Resumed struct {
 	By string `json:"by"` // the new owner
+
+	// Handed says that the last owner gave the run back. False where it died, or
+	// lost its lease, and where an older release wrote the fact.
+	Handed bool `json:"handed,omitempty"`
 }
 
 // Finished closes every journal.

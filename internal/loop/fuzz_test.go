@@ -30,7 +30,7 @@ func (d *dice) anyFact() Body {
 	switch d.roll(19) {
 	case 0:
 		return Accepted{
-			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1,
+			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1, NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1,
 			Parallelism: pick(d, Parallel, Safe, Serial, First),
 			Limits:      budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer)},
 			Guard:       policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)},
@@ -107,8 +107,8 @@ func FuzzArbitraryFacts(f *testing.F) {
 
 // FuzzPlay is a driver whose world is made up by the fuzzer: models and tools
 // answer anything, foreign facts come at any time. Whatever happens, every
-// fact that the driver appends is allowed, nothing runs that may not, and the
-// run ends.
+// fact that the driver appends is allowed and safe, nothing runs that may not,
+// and the run ends.
 func FuzzPlay(f *testing.F) {
 	f.Add([]byte{3, 1, 0, 0, 2, 5, 2, 3, 0, 0, 10, 0, 1, 1, 1, 2, 2, 0, 1})
 	f.Add([]byte{1, 1, 1, 0, 2, 9, 1, 1, 1, 5, 4, 3, 2, 1, 0, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1, 1, 1, 1})
@@ -140,7 +140,7 @@ type world struct {
 
 func (w *world) accept() Accepted {
 	return Accepted{
-		Grade: pick(&w.dice, Durable, Light), Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1,
+		Grade: pick(&w.dice, Durable, Light), Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1, NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1,
 		Parallelism: pick(&w.dice, Parallel, Safe, Serial, First),
 		Limits:      budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer)},
 		Guard:       policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)},
@@ -153,6 +153,9 @@ func (w *world) append(b Body) {
 	fact := Fact{Seq: w.seq, Epoch: 1, At: w.seq * 10, Version: Version, Body: b}
 	if err := Allowed(w.state, fact); err != nil {
 		w.t.Fatalf("%v\nstate %+v", err, w.state)
+	}
+	if err := CheckSafety(w.state, fact); err != nil {
+		w.t.Fatalf("it is allowed, and yet: %v\nstate %+v", err, w.state)
 	}
 	w.state = Apply(w.state, fact)
 }

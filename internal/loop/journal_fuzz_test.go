@@ -26,7 +26,7 @@ func FuzzDecode(f *testing.F) {
 		kinds[b.Kind()] = true
 	}
 	f.Fuzz(func(t *testing.T, kind string, data []byte) {
-		body, err := Decode(Kind(kind), data)
+		body, err := Decode(Version, Kind(kind), data)
 		if errors.Is(err, ErrUnknownKind) == kinds[Kind(kind)] {
 			t.Fatalf("kind %q: %v", kind, err)
 		}
@@ -40,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%+v cannot be stored: %v", body, err)
 		}
-		again, err := Decode(body.Kind(), stored)
+		again, err := Decode(Version, body.Kind(), stored)
 		if err != nil {
 			t.Fatalf("%s: %v", stored, err)
 		}
@@ -86,7 +86,7 @@ finished {"reason":"complete"}`)
 		seq := int64(0)
 		for line := range strings.SplitSeq(journal, "\n") {
 			kind, data, _ := strings.Cut(line, " ")
-			body, err := Decode(Kind(kind), []byte(data))
+			body, err := Decode(Version, Kind(kind), []byte(data))
 			if err != nil || seq > 200 {
 				continue
 			}

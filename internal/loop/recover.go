@@ -5,14 +5,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// The bounds on attempts, from the design's section 8 and
-// reference/reliability R14.
-const (
-	MaxAttempts    = 3     // failed attempts on one target
-	MaxTaken       = 5     // owners in a row that did not get the run further
-	MaxRetryWaitMS = 5_000 // a provider that asks for a longer wait is not waited for: the caller learns sooner
-)
-
 // recover decides what follows a model call that failed, or whose end was never
 // recorded because its process died.
 func (s State) recover() Action {
@@ -31,7 +23,7 @@ func (s State) recover() Action {
 		return Finish{event.Refused}
 	case s.Accepted.Raw || f.Forwarded: // the relay does not repeat, and a text that was seen is not restarted
 		return Finish{event.ModelError}
-	case f.Class == model.Transient && a.OnTarget < MaxAttempts && s.worthWaiting(f.RetryAt):
+	case f.Class == model.Transient && a.OnTarget < s.Accepted.Rules.Attempts && s.worthWaiting(f.RetryAt):
 		return s.callModel(a.Number+1, a.Target, f.RetryAt)
 	case f.Class != model.Invalid && a.Target+1 < len(s.Accepted.Targets):
 		return s.callModel(a.Number+1, a.Target+1, 0)
@@ -40,5 +32,13 @@ func (s State) recover() Action {
 }
 
 func (s State) worthWaiting(until int64) bool {
-	return until-s.Attempt.FailedAt <= MaxRetryWaitMS && until < s.DeadlineAt()
+	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && until < s.DeadlineAt()
+}
+
+// GaveUp reports whether the last model call failed in passing as often as it may be
+// tried. A call that was not repeated for another reason, such as a long Retry-After,
+// does not count.
+func (s State) GaveUp() bool {
+	a := s.Attempt
+	return a.Failed != nil && !s.Accepted.Raw && a.Failed.Class == model.Transient && a.OnTarget >= s.Accepted.Rules.Attempts
 }

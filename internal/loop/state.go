@@ -25,7 +25,7 @@ type State struct {
 	Finished   *Finished
 
 	Ended  event.Reason // why nothing new may be started: cancelled, out of time, blocked
-	Taken  int          // new owners since the run last got further
+	Taken  int          // owners that died since the run last got further
 	Halted bool         // the progress guard has seen enough
 
 	Attempt Attempt
@@ -36,6 +36,7 @@ type State struct {
 	Spent     budget.Spent
 	CallsUsed int  // calls that were executed, each once
 	Cut       bool // a result was cut: the model may read the rest
+	LeftOut   bool // a turn has asked for calls that the mode First does not execute
 	Wrote     bool
 	Usage     model.Usage
 	History   []policy.Past
@@ -48,6 +49,8 @@ type State struct {
 	// InputRefs of them came from the caller.
 	Transcript []string
 	InputRefs  int
+
+	Further int64 // when the run last got further, Unix milliseconds
 
 	ActiveSince int64 // Unix milliseconds; 0 while parked
 	ActiveMS    int64 // used up before ActiveSince
@@ -77,6 +80,7 @@ type Call struct {
 	history  int // its place in State.History
 
 	Attempt   int // 0 = never started
+	Deaths    int // owners that died while it was under way
 	Done      bool
 	Outcome   Outcome
 	ResultRef string
@@ -130,6 +134,35 @@ func (s State) ClientCalls() []Call {
 	return out
 }
 
+// Deadly returns the call that is given up because its owners died while it was
+// under way, or false.
+func (s State) Deadly() (Call, bool) {
+	for _, c := range s.Calls {
+		if c.Deaths > 0 && c.Deaths >= s.Accepted.Rules.Deaths {
+			return c, true
+		}
+	}
+	return Call{}, false
+}
+
+// Suspect reports whether the run may be what its last two owners died of: the
+// next one works on it while it works on no other suspect.
+func (s State) Suspect() bool {
+	if s.Grade != Durable || s.Ended != "" {
+		return false
+	}
+	for _, c := range s.Calls {
+		if !c.Done && c.Deaths >= suspicious {
+			return true
+		}
+	}
+	return s.Taken >= suspicious
+}
+
+// suspicious is how many deaths make a suspect. The first two owners after a crash
+// work on all runs at once: most crashes are nobody's fault, and come once.
+const suspicious = 2
+
 // Call returns the call with the given key, or false.
 func (s State) Call(key CallKey) (Call, bool) {
 	for _, c := range s.Calls {
@@ -147,6 +180,19 @@ func (c Call) owner() tool.Owner {
 	return c.Prepared.Owner
 }
 
+// class returns how often the call may be executed: once, where nothing is known.
+func (c Call) class() tool.Class {
+	if c.Prepared == nil {
+		return tool.Once
+	}
+	return c.Prepared.Class
+}
+
+// Failed reports whether the call was started and has failed, or may have.
+func (c Call) Failed() bool {
+	return c.Done && c.Attempt > 0 && (c.Outcome == Error || c.Outcome == Unknown || c.Outcome == NotRun)
+}
+
 // wanted reports whether the call is to be executed, now or after a yes.
 func (c Call) wanted() bool {
 	if c.Prepared == nil || c.owner() == tool.Client || c.Guard != policy.Go {
@@ -154,6 +200,10 @@ func (c Call) wanted() bool {
 	}
 	return c.Prepared.Verdict == Run || c.Prepared.Verdict == Ask
 }
+
+// Runs reports whether the call is to be executed, and nothing but its turn
+// stands before it.
+func (c Call) Runs() bool { return !c.Done && c.free() }
 
 // free reports whether nothing but its turn stands before the call.
 func (c Call) free() bool {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Limits of one answer, in bytes.
@@ -38,7 +40,7 @@ func (a *answer) read(ctx context.Context, resp *http.Response, release func()) 
 	if !success(resp) {
 		limit = maxErrorBody
 	}
-	bytesLeft := &capped{body, limit}
+	bytesLeft := &capped{body, limit, a.exchange.memory}
 	src := bufio.NewReader(bytesLeft)
 	if success(resp) && isEvents(src, resp.Header.Get("Content-Type")) {
 		return a.wrap(resp, "text/event-stream", a.stream(ctx, src, body, bytesLeft)), nil
@@ -177,17 +179,19 @@ func beginsEvent(start []byte) bool {
 func readFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return errTooLarge
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("%w: %w", errNoAnswer, err)
 }
 
-// capped reads at most left bytes and then fails.
+// capped reads at most left bytes and then fails. What it reads is charged to
+// memory, if there is one: it may all belong to one answer.
 type capped struct {
 	io.Reader
-	left int64
+	left   int64
+	memory tool.Memory
 }
 
 // Read implements [io.Reader].
@@ -199,7 +203,26 @@ func (c *capped) Read(p []byte) (int, error) {
 		}
 		return 0, errTooLarge
 	}
-	n, err := c.Reader.Read(p[:min(int64(len(p)), c.left)])
+	p = p[:min(int64(len(p)), c.left)]
+	if err := charge(c.memory, len(p)); err != nil {
+		return 0, err
+	}
+	n, err := c.Reader.Read(p)
 	c.left -= int64(n)
+	if c.memory != nil {
+		c.memory.Release(len(p) - n)
+	}
 	return n, err
+}
+
+// charge charges n bytes of an answer. An answer for which there is no memory is
+// too large.
+func charge(memory tool.Memory, n int) error {
+	if memory == nil {
+		return nil
+	}
+	if err := memory.Charge(n); err != nil {
+		return fmt.Errorf("%w: %w", errTooLarge, err)
+	}
+	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // bare speaks to a server that knows tools/list and tools/call and nothing else:
@@ -30,7 +32,8 @@ type callParams struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 
-	key string // the idempotency key; "" = none
+	key    string      // the idempotency key; "" = none
+	memory tool.Memory // charged with the answer; nil = nothing is
 }
 
 // post sends one request and returns what became of it. The exchange of ctx is

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -27,18 +28,19 @@ func (r *remote) Class() tool.Class { return r.class }
 
 // Call implements [tool.Tool]. It waits for its turn first. A call that does not
 // only read carries its idempotency key, the same bytes for every try, in _meta
-// and, over HTTP, in the header Idempotency-Key. An error wraps [tool.Fatal],
-// [tool.ErrNotSent] or the cause of ctx; all else that goes wrong is a result
-// that tells the model about it.
+// and, over HTTP, in the header Idempotency-Key. What the server answered is a
+// result, also where it is a refusal. An error says that there was no answer; it
+// wraps [tool.ErrNotSent] if no try can have reached the server, and [tool.Fatal]
+// or the cause of ctx where one of them was the reason.
 func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
 	leave, err := r.client.enter(ctx)
 	if err != nil {
-		return tool.Result{}, fmt.Errorf("tool %q: %w: server %q: %w", r.definition.Name, tool.ErrNotSent, r.client.server.Name, err)
+		return tool.Result{}, fmt.Errorf("%w: server %q: %w", tool.ErrNotSent, r.client.server.Name, err)
 	}
 	defer leave()
 	limited, cancel := context.WithTimeout(ctx, r.client.server.Timeout)
 	defer cancel()
-	p := callParams{Name: r.definition.Name, Arguments: call.Arguments}
+	p := callParams{Name: r.definition.Name, Arguments: call.Arguments, memory: call.Memory}
 	if !present(p.Arguments) {
 		p.Arguments = json.RawMessage("{}")
 	}
@@ -49,6 +51,11 @@ func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) 
 	o := r.client.do(limited, r.repeatable(call), func(s *session) outcome {
 		return s.call(limited, p, writes)
 	})
+	if o.result != nil {
+		if err := charge(call.Memory, len(o.result)); err != nil { // it is decoded into a copy
+			o.result, o.err = nil, err
+		}
+	}
 	return r.settle(ctx, limited, o)
 }
 
@@ -69,19 +76,28 @@ func (r *remote) settle(ctx, limited context.Context, o outcome) (tool.Result, e
 		return decodeResult(name, server, o.result), nil
 	case o.rpc != nil && !o.connecting:
 		return tool.Error(fmt.Sprintf("tool %q of server %q failed: %s", name, server, o.rpc.text())), nil
-	case o.fatal() == nil && ctx.Err() == nil && limited.Err() != nil:
-		return tool.Error(fmt.Sprintf("tool %q of server %q did not answer within %s", name, server, r.client.server.Timeout)), nil
-	case o.fatal() != nil, ctx.Err() != nil, o.ours():
-		return tool.Result{}, fmt.Errorf("tool %q: %w", name, r.client.failure(ctx, limited, o))
-	case o.connecting, !o.sent:
-		return tool.Result{}, fmt.Errorf("tool %q: %w: %w", name, tool.ErrNotSent, r.client.failure(ctx, limited, o))
+	case o.refused() && !o.left:
+		return tool.Error(fmt.Sprintf("tool %q of server %q gave no result: %s", name, server, o.reason())), nil
 	}
-	text := fmt.Sprintf("tool %q of server %q gave no result: %s", name, server, o.reason())
-	if o.status == 0 || o.status/100 == 2 {
-		text += "; it may have been carried out"
+	err := &callError{fmt.Sprintf("server %q: %s", server, r.client.describe(limited, o)), r.client.failure(ctx, limited, o)}
+	r.client.log.Debug("mcp call without an answer", "tool", name, "may_have_run", o.left, "error", err.cause)
+	if !o.left {
+		return tool.Result{}, fmt.Errorf("%w: %w", tool.ErrNotSent, err)
 	}
-	return tool.Error(text), nil
+	return tool.Result{}, err
 }
+
+// callError is a call without an answer. Its text is for the model: it holds no
+// address and none of the server's own words. What it wraps is for errors.Is and
+// the log.
+type callError struct {
+	text  string
+	cause error
+}
+
+func (e *callError) Error() string { return e.text }
+
+func (e *callError) Unwrap() error { return e.cause }
 
 // failure names the server and what went wrong, for errors. ctx is the caller's
 // context, limited the same with our timeout.
@@ -93,6 +109,12 @@ func (c *Client) failure(ctx, limited context.Context, o outcome) error {
 		return fmt.Errorf("server %q: %w", c.server.Name, context.Cause(ctx))
 	case limited.Err() != nil:
 		return fmt.Errorf("server %q did not answer within %s: %w", c.server.Name, c.server.Timeout, limited.Err())
+	case o.unauthorized() != "":
+		said := ""
+		if o.rpc != nil {
+			said = " (" + o.rpc.text() + ")"
+		}
+		return fmt.Errorf("server %q answered with %s%s", c.server.Name, o.unauthorized(), said)
 	case o.rpc != nil:
 		return fmt.Errorf("server %q answered %s: %s", c.server.Name, o.method, o.rpc.text())
 	}
@@ -112,6 +134,7 @@ func plain(err error) error {
 func (o outcome) reason() string {
 	var status *statusError
 	var exit *exitError
+	var refused *ledger.Refused
 	switch {
 	case errors.As(o.err, &status):
 		return "the server answered with " + status.Error()
@@ -119,6 +142,8 @@ func (o outcome) reason() string {
 		return fmt.Sprintf("the server process ended (%s) before it answered", exit.status)
 	case o.status/100 == 3, errors.Is(o.err, errRedirect):
 		return "the server redirected the request, which is not followed"
+	case errors.As(o.err, &refused):
+		return "the answer needs more memory than the run may retain"
 	case errors.Is(o.err, errTooLarge):
 		return fmt.Sprintf("the answer is larger than %d MiB", maxAnswer>>20)
 	case errors.Is(o.err, errFlood):
@@ -127,11 +152,6 @@ func (o outcome) reason() string {
 		return "the server sent an " + o.err.Error()
 	}
 	return "the server closed the connection before it answered"
-}
-
-// ours reports a failure that the server has no part in.
-func (o outcome) ours() bool {
-	return errors.Is(o.err, errHeaders) || errors.Is(o.err, errEnv) || errors.Is(o.err, errServer) || errors.Is(o.err, errClosed)
 }
 
 // text returns the error's message with its code.

@@ -17,16 +17,16 @@ func (c *Client) changed() {
 }
 
 // announce calls OnListChanged for what changed noted, until the client is
-// closed.
+// retired or closed.
 func (c *Client) announce() {
 	for {
 		select {
 		case <-c.changes:
 			c.server.OnListChanged()
-		case <-c.life.Done():
+		case <-c.hearing.Done():
 			return
 		}
-		if sleep(c.life, quiet) != nil {
+		if sleep(c.hearing, quiet) != nil {
 			return
 		}
 	}

@@ -218,11 +218,11 @@ func TestStatusTellsNoSecrets(t *testing.T) {
 		url    string
 		want   string
 	}{
-		"credentials": {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, want: "answered with HTTP status 401 (Unauthorized)"},
+		"credentials": {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, want: "answered with HTTP status 401 (Unauthorized): set its credentials in the server's headers"},
 		"its own words": {answer: func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			rpcFail(w, asked(r).id, -32001, "SECRET is no valid token")
-		}, want: "initialize was answered with error -32001"},
+		}, want: "answered with HTTP status 403 (Forbidden): set its credentials in the server's headers"},
 		"nobody there": {url: "http://127.0.0.1:1/?SECRET", want: "connection refused"},
 		"no such name": {url: "http://nosuch.invalid/?SECRET", want: "its host name could not be resolved"},
 		"a web page":   {answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>SECRET") }, want: "the server sent an answer is no JSON-RPC: content type \"text/html; charset=utf-8\""},

@@ -31,12 +31,18 @@ type Client struct {
 
 	life    context.Context // ends with Close; carries no values
 	stop    context.CancelCauseFunc
-	work    sync.WaitGroup      // handshakes, sessions and their streams, child processes
-	changes chan struct{}       // holds one when OnListChanged is to be called
+	work    sync.WaitGroup  // handshakes, sessions and their streams, child processes
+	changes chan struct{}   // holds one when OnListChanged is to be called
+	hearing context.Context // ends with Retire or Close: nothing is announced any more
+	deafen  context.CancelFunc
+	parting context.Context // ends with Kill: nobody waits until the server knows that a session is over
+	part    context.CancelFunc
 	places  *semaphore.Weighted // one for each call that may be under way
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
+	retired  bool
+	inFlight int      // requests under way, with the waiting between their tries
 	current  *session // nil: none, or being made
 	making   *attempt // the handshake under way
 	sessions int      // how many there were
@@ -62,6 +68,8 @@ func New(s Server, client *http.Client, log *slog.Logger) *Client {
 		status:  Status{State: Unknown, Since: time.Now()},
 	}
 	c.life, c.stop = context.WithCancelCause(context.Background())
+	c.hearing, c.deafen = context.WithCancel(c.life)
+	c.parting, c.part = context.WithCancel(context.Background())
 	if s.URL != "" {
 		t := &transport{client: c, next: client.Transport}
 		c.http, c.direct = wrap(client, t), wrap(client, direct{t})
@@ -93,6 +101,47 @@ func wrap(client *http.Client, t http.RoundTripper) *http.Client {
 	return &wrapped
 }
 
+// Retire says that only runs that began with the client still use it. It announces
+// no changes any more and keeps a session only while a request is under way: without
+// one it holds no connection and no process. It may be called more than once, and
+// does not wait.
+func (c *Client) Retire() {
+	c.deafen()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retired = true
+	c.closeIdle()
+}
+
+// closeIdle ends the session of a retired client that has no request under way.
+// The caller holds mu.
+func (c *Client) closeIdle() {
+	if s := c.current; c.retired && c.inFlight == 0 && s != nil && !c.closed {
+		c.current = nil
+		c.work.Go(s.close)
+	}
+}
+
+// begin counts a request that is under way. Call end when it is over.
+func (c *Client) begin() (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.inFlight--
+		c.closeIdle()
+	}
+}
+
+// Kill is Close without telling the server that its session is over. It waits for
+// nothing but a child process.
+func (c *Client) Kill() {
+	c.part()
+	_ = c.Close()
+}
+
 // Close ends the session and everything that is under way, and waits for it. A
 // remote server that does not answer delays it by two seconds at most; a child
 // process by four, and is then killed. Later calls fail. Close may be called
@@ -108,6 +157,8 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.work.Wait()
+	c.deafen()
+	c.part()
 	return nil
 }
 

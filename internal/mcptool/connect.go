@@ -59,6 +59,7 @@ func (c *Client) make(a *attempt) {
 		a.session, a.failed = nil, outcome{err: errClosed, connecting: true}
 	case a.session != nil:
 		c.publish(a.session)
+		c.closeIdle() // those who asked for it may have left
 	}
 	c.mu.Unlock()
 	close(a.done)
@@ -75,9 +76,9 @@ func (c *Client) publish(s *session) {
 	c.sessions++
 }
 
-// retire replaces s: the next request makes a new session. Requests under way in
+// replace drops s: the next request makes a new session. Requests under way in
 // s may still end.
-func (c *Client) retire(s *session) {
+func (c *Client) replace(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != s || c.closed {

@@ -99,7 +99,7 @@ func (e *events) ended(err error) {
 	var limit *sse.LimitError
 	switch {
 	case errors.As(err, &limit), errors.Is(err, errTooLarge):
-		e.finish(e.answer.fail(errTooLarge))
+		e.finish(e.answer.fail(tooLarge(err)))
 	case e.lastID == "" || e.resumes >= maxResumes:
 		e.finish(e.answer.fail(e.failure(err)))
 	default:
@@ -114,6 +114,14 @@ func (e *events) ended(err error) {
 		e.limit.Reader = body
 		e.src = eventReader(e.limit)
 	}
+}
+
+// tooLarge returns err as an error that wraps errTooLarge.
+func tooLarge(err error) error {
+	if errors.Is(err, errTooLarge) {
+		return err
+	}
+	return errTooLarge
 }
 
 func (e *events) finish(frame []byte) {

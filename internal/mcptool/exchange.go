@@ -26,12 +26,28 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("HTTP status %d (%s)", e.status, http.StatusText(e.status))
 }
 
+// unauthorized says that the server refuses our credentials, and where to set
+// them; "" if it did not. A server may say so with a JSON-RPC error in the body.
+func (o outcome) unauthorized() string {
+	status := o.status
+	var s *statusError
+	if errors.As(o.err, &s) {
+		status = s.status
+	}
+	if status != http.StatusUnauthorized && status != http.StatusForbidden || o.result != nil {
+		return ""
+	}
+	return fmt.Sprintf("HTTP status %d (%s): set its credentials in the server's headers", status, http.StatusText(status))
+}
+
 // outcome is what became of a request. At most one of result, rpc and err is set.
 type outcome struct {
 	method     string
-	sent       bool // its beginning was written: the request may have arrived
+	sent       bool // it may have been written, if only in part: the request may have arrived
+	found      bool // it had a connection, on which it may have been written
+	left       bool // this try or an earlier one of the same call may have been carried out; set by do
 	hadSession bool // it named a session
-	connecting bool // it belongs to the handshake, so that no call was sent
+	connecting bool // it belongs to what precedes a call, so that no call was sent
 	status     int  // of the HTTP answer; 0 = none
 
 	result json.RawMessage // as the server sent it
@@ -49,6 +65,18 @@ func (o outcome) fatal() error {
 		return f
 	}
 	return nil
+}
+
+// refused reports that the server answered the request itself with an HTTP
+// status that says that it was not carried out.
+func (o outcome) refused() bool {
+	return !o.connecting && o.status/100 == 4 && o.result == nil && o.rpc == nil
+}
+
+// mayHaveRun reports whether the server may have carried the request out without
+// saying so.
+func (o outcome) mayHaveRun() bool {
+	return o.sent && !o.connecting && o.result == nil && o.rpc == nil && !o.refused()
 }
 
 // gone reports that the session is no more, so that the request was not carried
@@ -91,11 +119,14 @@ func (o outcome) repeatable(call bool) bool {
 // exchange collects the outcome of one request while the transport performs it.
 // It travels to the transport in the request's context.
 type exchange struct {
-	key    string // the idempotency key to send; "" = none
-	writes bool   // the tool may write, so that net/http must not send the request again
+	key    string      // the idempotency key to send; "" = none
+	memory tool.Memory // charged with the answer; nil = nothing is
+	writes bool        // the tool may write, so that net/http must not send the request again
 
-	mu  sync.Mutex // guards out
-	out outcome
+	mu      sync.Mutex // guards what follows
+	out     outcome
+	sending bool // a transport is writing the request now
+	over    bool // the outcome was taken: nothing may be sent any more
 }
 
 // exchangeKey is the key under which a context carries an *exchange.
@@ -125,6 +156,22 @@ func (x *exchange) method() string {
 	return x.out.method
 }
 
+// startSending is called right before the request is written, and endSending
+// after it. It returns false if the outcome was taken already: then the request
+// must not be sent, because its caller may have been told that it was not.
+func (x *exchange) startSending() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sending = !x.over
+	return x.sending
+}
+
+func (x *exchange) endSending() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sending = false
+}
+
 func (x *exchange) update(f func(*outcome)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -132,11 +179,14 @@ func (x *exchange) update(f func(*outcome)) {
 }
 
 // finish returns the outcome; err is what the layer above made of it and counts
-// only where the transport saw nothing wrong.
+// only where the transport saw nothing wrong. A request that is being written at
+// this moment counts as sent.
 func (x *exchange) finish(err error) outcome {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.over = true
 	o := x.out
+	o.sent = o.sent || x.sending
 	if o.err == nil && o.rpc == nil && o.result == nil {
 		o.err = err
 		if err == nil {

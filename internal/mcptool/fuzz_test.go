@@ -61,7 +61,7 @@ func FuzzEventStream(f *testing.F) {
 		read := func(src io.Reader) string {
 			a := &answer{transport: &transport{client: &Client{}}, request: &http.Request{Header: http.Header{"Mcp-Protocol-Version": {statelessVersion}}}, exchange: &exchange{}, id: json.RawMessage("1"), method: methodCall}
 			body := &closing{io.NopCloser(src), func() {}}
-			limit := &capped{body, 1 << 20}
+			limit := &capped{body, 1 << 20, nil}
 			out, err := io.ReadAll(a.stream(t.Context(), limit, body, limit))
 			if err != nil {
 				t.Fatal(err)

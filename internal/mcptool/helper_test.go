@@ -3,6 +3,7 @@ package mcptool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -205,14 +206,24 @@ func textOf(r tool.Result) string {
 	return out
 }
 
+// unanswered turns the error of a call that got no answer into a result, so that
+// tests can look at what the model reads of either.
+func unanswered(r tool.Result, err error) (tool.Result, error) {
+	var none *callError
+	if errors.As(err, &none) {
+		return tool.Error(err.Error()), nil
+	}
+	return r, err
+}
+
 // until waits for something that no channel tells about.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !f(); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); !f(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not so after 20 s", what)
+			t.Fatalf("%s: not so after a minute", what)
 		}
 	}
 }

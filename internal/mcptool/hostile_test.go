@@ -199,7 +199,7 @@ func TestAHostileAnswerEndsWellAndLeavesTheSiblingsAlone(t *testing.T) {
 			case early := <-sibling:
 				t.Fatalf("sibling ended early: %s", early)
 			}
-			r, err := named(c, "hostile").Call(t.Context(), tool.Call{})
+			r, err := unanswered(named(c, "hostile").Call(t.Context(), tool.Call{}))
 			if err != nil {
 				t.Fatalf("hostile call: %v", err)
 			}

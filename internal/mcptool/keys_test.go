@@ -75,7 +75,7 @@ func TestABrokenConnectionRepeatsNothingByItself(t *testing.T) { // D19 R4
 			ask := func(name string) tool.Result {
 				x := named(client, name)
 				x.class = c.class
-				r, err := x.Call(t.Context(), tool.Call{Class: c.class, IdempotencyKey: "k1"})
+				r, err := unanswered(x.Call(t.Context(), tool.Call{Class: c.class, IdempotencyKey: "k1"}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -204,7 +204,7 @@ func TestAKeyedToolWithoutAKeyIsNotRepeated(t *testing.T) { // D19 R4
 		before := f.count(methodCall)
 		x := named(f.client(), "shaky")
 		x.class = tool.Keyed
-		if r, err := x.Call(t.Context(), tool.Call{Class: tool.Keyed, IdempotencyKey: key}); err != nil || !r.IsError {
+		if r, err := unanswered(x.Call(t.Context(), tool.Call{Class: tool.Keyed, IdempotencyKey: key})); err != nil || !r.IsError {
 			t.Error(r, err)
 		}
 		if n := f.count(methodCall) - before; n != want {

@@ -163,7 +163,7 @@ func TestARefusedPostFailsItsCallAndNotTheLegacySession(t *testing.T) {
 		l.mu.Lock()
 		l.refuse = status
 		l.mu.Unlock()
-		if r, err := named(c, "echo").Call(t.Context(), toolCall()); err != nil || !r.IsError || !strings.Contains(textOf(r), want) {
+		if r, err := unanswered(named(c, "echo").Call(t.Context(), toolCall())); err != nil || !r.IsError || !strings.Contains(textOf(r), want) {
 			t.Errorf("status %d: %v %v", status, r, err)
 		}
 		if r, err := named(c, "echo").Call(t.Context(), toolCall()); err != nil || r.IsError || l.count("GET /sse") != 1 {
@@ -286,7 +286,7 @@ func TestALegacyStreamIsLimitedByEvent(t *testing.T) {
 	if s := c.Status(); s.Protocol != "2024-11-05" {
 		t.Errorf("status %+v", s)
 	}
-	if r, err := named(c, "large").Call(t.Context(), toolCall()); err != nil || !strings.Contains(textOf(r), "larger than 16 MiB") {
+	if r, err := unanswered(named(c, "large").Call(t.Context(), toolCall())); err != nil || !strings.Contains(textOf(r), "larger than 16 MiB") {
 		t.Errorf("%.200v %v", r, err)
 	}
 	if r, err := named(c, "x").Call(t.Context(), toolCall()); err != nil || len(textOf(r)) != size {

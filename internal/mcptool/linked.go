@@ -61,6 +61,6 @@ func (c *Client) linkEnds(l *link, why error) {
 	c.mu.Unlock()
 	if s != nil && s.link == l {
 		c.noteFailure(c.describe(c.life, outcome{err: why, sent: true}))
-		c.retire(s)
+		c.replace(s)
 	}
 }

@@ -38,7 +38,7 @@ func (c *Client) listen(s *session) {
 	if c.server.OnListChanged == nil || !s.announcesChanges() {
 		return
 	}
-	ctx, cancel := context.WithCancel(c.life)
+	ctx, cancel := context.WithCancel(c.hearing)
 	s.deafen = cancel
 	l := &listener{client: c, version: s.protocol(), session: s.sdk.ID()}
 	c.work.Go(func() { // the handshake, whose work this belongs to, is still under way

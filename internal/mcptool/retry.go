@@ -17,10 +17,15 @@ const (
 
 // do performs request in the live session and repeats it as far as it may be
 // repeated: after failures that another try may not meet, if the request may be
-// executed twice or was provably not sent.
+// executed twice or was provably not sent. The outcome is that of the last try;
+// its left is that of all tries together.
 func (c *Client) do(ctx context.Context, repeatable bool, request func(*session) outcome) outcome {
+	defer c.begin()()
+	left := false
 	for try := 0; ; try++ {
 		o := c.once(ctx, request)
+		left = left || o.mayHaveRun()
+		o.left = left
 		if !o.repeatable(repeatable) || try >= c.server.MaxRetries || ctx.Err() != nil {
 			return o
 		}
@@ -52,7 +57,7 @@ func (c *Client) once(ctx context.Context, request func(*session) outcome) outco
 	o = request(s)
 	switch {
 	case o.gone():
-		c.retire(s)
+		c.replace(s)
 		if s, o = c.session(ctx); s == nil {
 			return o
 		}
@@ -61,12 +66,13 @@ func (c *Client) once(ctx context.Context, request func(*session) outcome) outco
 		// This session has not seen the tool whose arguments it must repeat in
 		// headers, or it has changed. The server refused before it ran anything.
 		if _, o := c.pages(ctx, s); o.failed() || o.rpc != nil {
+			o.connecting = true // the call itself was refused
 			return o
 		}
 		return request(s)
 	case s.bare != nil && o.status/100 == 4 && o.status != http.StatusTooManyRequests:
 		c.agree(terms{}) // the server may have learnt initialize since
-		c.retire(s)
+		c.replace(s)
 	}
 	return o
 }

@@ -87,6 +87,6 @@ func TestArgumentsThatBelongInHeadersAreRepeatedThereAlsoInANewSession(t *testin
 		if err != nil || r.IsError {
 			t.Fatalf("round %d: %v %v", round, r, err)
 		}
-		c.retire(c.current) // the new session has not listed the tools
+		c.replace(c.current) // the new session has not listed the tools
 	}
 }

@@ -77,7 +77,7 @@ const metaKey = "turnpike/idempotencyKey"
 // call asks the server to execute a tool. writes says that the tool does not
 // only read.
 func (s *session) call(ctx context.Context, p callParams, writes bool) outcome {
-	x := &exchange{key: p.key, writes: writes}
+	x := &exchange{key: p.key, writes: writes, memory: p.memory}
 	ctx = withExchange(ctx, x)
 	p.Meta = meta(p.key)
 	if s.bare != nil {

@@ -84,7 +84,9 @@ func (c *Client) describe(limited context.Context, o outcome) string {
 	switch {
 	case errors.As(o.err, &fatal):
 		reason, _ := fatal.Blocked()
-		return "refused by the outbound policy: " + reason
+		return "refused by the outbound policy: " + reason + remedy(o.err)
+	case o.unauthorized() != "":
+		return "answered with " + o.unauthorized()
 	case o.rpc != nil:
 		return fmt.Sprintf("%s was answered with error %.0f", o.method, o.rpc.Code)
 	case errors.As(o.err, &status):
@@ -93,6 +95,8 @@ func (c *Client) describe(limited context.Context, o outcome) string {
 		return "its headers could not be resolved"
 	case errors.Is(o.err, errEnv):
 		return "its environment could not be resolved"
+	case errors.Is(o.err, errClosed):
+		return "the gateway has closed the connection"
 	case limited.Err() != nil:
 		return fmt.Sprintf("did not answer within %s", c.server.Timeout)
 	}
@@ -118,8 +122,17 @@ func describeError(o outcome) string {
 		return "its command could not be started"
 	case errors.As(o.err, &number):
 		return number.Error()
-	case o.connecting && !o.sent && o.method == "":
+	case !o.sent && o.status == 0:
 		return "could not be reached"
 	}
 	return o.reason()
+}
+
+// remedy names the setting that would allow a refused address; "" where none would.
+func remedy(err error) string {
+	var allowed interface{ Setting() string }
+	if errors.As(err, &allowed) && allowed.Setting() != "" {
+		return "; " + allowed.Setting() + " can allow it"
+	}
+	return ""
 }

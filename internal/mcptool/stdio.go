@@ -160,6 +160,10 @@ func (w *stdioWire) send(ctx context.Context, data []byte, x *exchange) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if !x.startSending() {
+		return errNoAnswer
+	}
+	defer x.endSending()
 	x.update(func(o *outcome) { o.sent = true })
 	_ = w.child.stdin.SetWriteDeadline(time.Now().Add(w.limit))
 	n, err := w.child.stdin.Write(append(data, '\n'))

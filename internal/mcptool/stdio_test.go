@@ -25,7 +25,7 @@ import (
 // ask calls a tool and fails the test where there is no result.
 func ask(t *testing.T, c *Client, name string) tool.Result {
 	t.Helper()
-	r, err := named(c, name).Call(t.Context(), toolCall())
+	r, err := unanswered(named(c, name).Call(t.Context(), toolCall()))
 	if err != nil {
 		t.Fatalf("call %s: %v", name, err)
 	}
@@ -110,7 +110,7 @@ func TestACallOfAStdioServerThatDiesIsToldSoAndNotRepeated(t *testing.T) { // D1
 	c.log = slog.New(slog.NewTextHandler(&locked{&mu, &log}, nil))
 	first := pidOf(t, c)
 	r := ask(t, c, "die")
-	if want := `tool "die" of server "child" gave no result: the server process ended (exit status 3) before it answered; it may have been carried out`; !r.IsError || textOf(r) != want {
+	if want := `server "child": the server process ended (exit status 3) before it answered`; !r.IsError || textOf(r) != want {
 		t.Errorf("%v, want %s", r, want)
 	}
 	if second := pidOf(t, c); second == first || alive(first) {
@@ -142,7 +142,7 @@ func TestACallThatMayBeRepeatedSurvivesTheDeathOfItsServer(t *testing.T) { // D1
 	c, notes := childClient(t, "official", func(s *Server) { s.MaxRetries = 1 })
 	x := named(c, "die")
 	x.class = tool.Read
-	r, err := x.Call(t.Context(), toolCall())
+	r, err := unanswered(x.Call(t.Context(), toolCall()))
 	if err != nil || !r.IsError || strings.Join(notes(), " ") != "start die start die" {
 		t.Error(r, err, notes())
 	}
@@ -153,7 +153,7 @@ func TestAStdioServerKilledFromOutsideIsBackForTheNextCall(t *testing.T) {
 	hung := make(chan tool.Result, 1)
 	pid := pidOf(t, c)
 	go func() {
-		r, _ := named(c, "hang").Call(t.Context(), toolCall())
+		r, _ := unanswered(named(c, "hang").Call(t.Context(), toolCall()))
 		hung <- r
 	}()
 	arrived(t, notes, "hang")
@@ -238,7 +238,7 @@ func TestAStdioServerOfTheLatestRevisionOnly(t *testing.T) {
 	if err != nil || r.Transport != Stdio || r.Protocol != statelessVersion || len(r.Tools) != 1 {
 		t.Fatal(r, err)
 	}
-	c.retire(c.current)
+	c.replace(c.current)
 	ask(t, c, "good")
 	if got := len(notes()); got != 3 { // once too many for the probe, and not again
 		t.Errorf("%d starts, want 3", got)
@@ -249,7 +249,7 @@ func TestACommandThatDiesAtOnceRestsBetweenItsStarts(t *testing.T) {
 	c, notes := childClient(t, "crash", func(s *Server) { s.MaxRetries = -1 })
 	for range 3 {
 		_, err := named(c, "x").Call(t.Context(), toolCall())
-		if !errors.Is(err, tool.ErrNotSent) || !strings.Contains(err.Error(), "server process ended: exit status 7") {
+		if !errors.Is(err, tool.ErrNotSent) || !strings.Contains(err.Error(), "the server process ended (exit status 7)") {
 			t.Errorf("call: %v", err)
 		}
 	}
@@ -270,23 +270,26 @@ func TestACommandThatCannotBeStarted(t *testing.T) {
 	secret := errors.New("no such secret")
 	for name, row := range map[string]struct {
 		server Server
-		want   string // of the error
+		want   string // of the cause
 		status string
-		sent   bool // errors say that nothing was sent
 	}{
-		"no such program":   {Server{Command: []string{"/nonexistent/mcp", "SECRET"}}, "no such file", "its command could not be started", true},
-		"no secret":         {Server{Command: []string{"true"}, Env: func(context.Context) (map[string]string, error) { return nil, secret }}, "no such secret", "its environment could not be resolved", false},
-		"no variable":       {Server{Command: []string{"true"}, Env: func(context.Context) (map[string]string, error) { return map[string]string{"A=B": "SECRET"}, nil }}, `"A=B" cannot be set`, "its environment could not be resolved", false},
-		"neither of both":   {Server{}, "either a URL or a command", errServer.Error(), false},
-		"not the right one": {Server{Command: []string{"true"}}, "server process ended", "the server process ended (exit status 0) before it answered", true},
+		"no such program":   {Server{Command: []string{"/nonexistent/mcp", "SECRET"}}, "no such file", "its command could not be started"},
+		"no secret":         {Server{Command: []string{"true"}, Env: func(context.Context) (map[string]string, error) { return nil, secret }}, "no such secret", "its environment could not be resolved"},
+		"no variable":       {Server{Command: []string{"true"}, Env: func(context.Context) (map[string]string, error) { return map[string]string{"A=B": "SECRET"}, nil }}, `"A=B" cannot be set`, "its environment could not be resolved"},
+		"neither of both":   {Server{}, "either a URL or a command", errServer.Error()},
+		"not the right one": {Server{Command: []string{"sh", "-c", ":"}}, "server process ended", "the server process ended (exit status 0) before it answered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.server.Name, row.server.MaxRetries = "s", -1
 			c := New(row.server, nil, nil)
 			defer c.Close()
 			_, err := named(c, "x").Call(t.Context(), toolCall())
-			if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "SECRET") || errors.Is(err, tool.ErrNotSent) != row.sent {
-				t.Errorf("call: %v", err)
+			var call *callError
+			if !errors.Is(err, tool.ErrNotSent) || !errors.As(err, &call) || !strings.Contains(call.cause.Error(), row.want) || strings.Contains(call.cause.Error(), "SECRET") {
+				t.Fatalf("call: %v", err)
+			}
+			if want := `not sent: server "s": ` + row.status; err.Error() != want { // what the model reads names no path and no secret
+				t.Errorf("the model reads %q, want %q", err, want)
 			}
 			if s := c.Status(); s.State != Failed || s.Error != row.status {
 				t.Errorf("status %+v", s)
@@ -410,7 +413,7 @@ func TestAServerThatDoesNotReadIsReplaced(t *testing.T) {
 	go func() { deaf <- ask(t, c, "deaf") }()
 	arrived(t, notes, "deaf")
 	large := tool.Call{Arguments: json.RawMessage(fmt.Sprintf("{\"pad\":%q}", strings.Repeat("p", 4<<20)))}
-	r, err := named(c, "good").Call(t.Context(), large) // more than a pipe holds
+	r, err := unanswered(named(c, "good").Call(t.Context(), large)) // more than a pipe holds
 	if err != nil || !r.IsError || !strings.Contains(textOf(r), "did not answer within 1s") {
 		t.Errorf("%v %v", r, err)
 	}

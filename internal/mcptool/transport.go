@@ -3,10 +3,12 @@ package mcptool
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"time"
@@ -41,7 +43,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch r.Method {
 	case http.MethodPost:
 	case http.MethodDelete:
-		return t.tell(r.Context(), r, nil, deleteTimeout)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(t.client.parting, cancel)()
+		return t.tell(ctx, r, nil, deleteTimeout)
 	default: // no stream of the server's own is kept
 		return respond(r, http.StatusMethodNotAllowed, "", nil), nil
 	}
@@ -90,6 +95,9 @@ func (t *transport) call(r *http.Request, body []byte, id json.RawMessage, metho
 // body it cannot get again.
 func (t *transport) send(ctx context.Context, r *http.Request, method string, body []byte, x *exchange) (*http.Response, error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) {
+			x.update(func(o *outcome) { o.found, o.sent = true, o.sent || isHTTP2(i.Conn) })
+		},
 		WroteHeaders: func() { x.update(func(o *outcome) { o.sent = true }) }, // the body comes after them
 	})
 	out := r.Clone(ctx)
@@ -110,7 +118,23 @@ func (t *transport) send(ctx context.Context, r *http.Request, method string, bo
 	if t.next == nil {
 		return nil, errors.New("http client without a transport") // net/http's own would dial past the policy
 	}
-	return t.next.RoundTrip(out)
+	if !x.startSending() {
+		return nil, errNoAnswer
+	}
+	defer x.endSending()
+	resp, err := t.next.RoundTrip(out)
+	if err != nil && ctx.Err() != nil {
+		// Another goroutine writes, and nothing promises that it has stopped.
+		x.update(func(o *outcome) { o.sent = o.sent || o.found })
+	}
+	return resp, err
+}
+
+// isHTTP2 reports whether requests on the connection are written independently of
+// how RoundTrip returns.
+func isHTTP2(c net.Conn) bool {
+	secure, ok := c.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 // tell sends a message that has no answer. Whatever status comes back, the

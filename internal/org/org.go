@@ -33,6 +33,10 @@ type Org struct {
 
 	// MCPOutbound is the plan flag of the agent loop.
 	MCPOutbound bool
+
+	// Refused says what the stored settings ask for that this version cannot
+	// do: no request may go to a model. Empty = nothing.
+	Refused string
 }
 
 // Principal is the key that acts.

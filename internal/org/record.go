@@ -12,6 +12,7 @@ type Record struct {
 	ID        string
 	Features  []string // plan flags
 	Runtime   Runtime
+	Unread    []string // settings of the stored runtime that this version does not know and that are not empty
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -50,6 +51,11 @@ type MCPServer struct {
 	Keyed      []string // tools whose server honours idempotency keys
 	Cache      Cache
 
+	// Declared says that the server stands in the configuration file: only then
+	// may Headers and Env refer to the gateway's variables and files. It is not
+	// stored.
+	Declared bool
+
 	Concurrency int // calls at a time; 0 = the default
 	Position    int // the order of an org's servers, in which the first of two equal names wins
 	CreatedAt   time.Time
@@ -86,6 +92,9 @@ type Secret struct {
 // Storable returns an error if a [Store] must not keep s: what starts a process
 // comes from the configuration file and from nowhere else.
 func (s MCPServer) Storable() error {
+	if s.Declared {
+		return errors.New("a server of the configuration file is not stored")
+	}
 	if len(s.Command) > 0 || len(s.Env) > 0 {
 		return errors.New("a command and its environment can only be set in the configuration file")
 	}

@@ -25,10 +25,11 @@ type Runtime struct {
 	CatalogTTL         time.Duration `json:"catalog_ttl_ns"`    // 0 asks the servers on every run
 	ToolCacheTTL       time.Duration `json:"tool_cache_ttl_ns"` // 0 keeps no results
 	ToolResultMaxBytes *int          `json:"tool_result_max_bytes"`
-	ToolArgValidation  string        `json:"tool_arg_validation"` // strict, none
+	ToolArgValidation  string        `json:"tool_arg_validation"` // strict, lenient, none
 	ToolErrorMode      string        `json:"tool_error_mode"`     // recover, abort
 	OnLimit            string        `json:"on_limit"`            // stop, answer
 	DoomLoop           string        `json:"doom_loop"`           // nudge, fail, off
+	DoomThreshold      int           `json:"doom_threshold"`      // 0 = the default
 	DroppedParams      string        `json:"dropped_params"`      // name, refuse
 	MaxRunTokens       *int          `json:"max_run_tokens"`      // nil = no limit
 	Durable            string        `json:"durable"`             // auto, always; empty = auto

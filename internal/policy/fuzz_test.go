@@ -13,24 +13,27 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte{0x24, 0x20, 0x22}, uint8(2), byte(0x22)) // two circles at once: the worse one counts
 	f.Fuzz(func(t *testing.T, history []byte, threshold uint8, call byte) {
 		var past []Past
-		for _, b := range history[:min(len(history), Window)] {
-			past = append(past, pastOf(b))
+		for _, b := range history[:min(len(history), Defaults().Window)] {
+			past = append(past, pastOf(b, past))
 		}
-		next := pastOf(call)
-		next.Result, next.Nudged = "", false
+		next := pastOf(call, past)
+		next.Result, next.Advised = "", ""
 		g := Guard{Mode: Nudge, Threshold: int(threshold % 16)}
-		verdict, text := g.Check(past, next)
-		if again, same := g.Check(past, next); again != verdict || same != text || (verdict == Go) != (text == "") {
+		verdict, shape, text := g.Check(past, next)
+		if again, _, same := g.Check(past, next); again != verdict || same != text || (verdict == Go) != (text == "") || (verdict == Go) != (shape == "") {
 			t.Fatalf("%v %q, then %v %q", verdict, text, again, same)
 		}
-		if v, _ := (Guard{Mode: Fail, Threshold: g.Threshold}).Check(past, next); v != Go && v != Halt || (v == Go) != (verdict == Go) {
+		if verdict == Halt && next.Turn == 0 {
+			t.Fatal("a call of the first turn ends the run: the model has read no advice")
+		}
+		if v, _, _ := (Guard{Mode: Fail, Threshold: g.Threshold}).Check(past, next); v != Go && v != Halt || (v == Go) != (verdict == Go) {
 			t.Fatalf("nudge %v, fail %v", verdict, v)
 		}
-		if v, _ := (Guard{Mode: Off, Threshold: g.Threshold}).Check(past, next); v != Go {
+		if v, _, _ := (Guard{Mode: Off, Threshold: g.Threshold}).Check(past, next); v != Go {
 			t.Fatalf("off, and yet %v", v)
 		}
 		if g.Threshold > 0 {
-			if v, _ := (Guard{Mode: Nudge, Threshold: g.Threshold + 1}).Check(past, next); v > verdict {
+			if v, _, _ := (Guard{Mode: Nudge, Threshold: g.Threshold + 1}).Check(past, next); v > verdict {
 				t.Fatalf("threshold %d: %v, and %v with one more", g.Threshold, verdict, v)
 			}
 		}
@@ -38,16 +41,21 @@ func FuzzCheck(f *testing.F) {
 			t.Fatalf("the first call: %v", verdict)
 		}
 		next.Exempt = true
-		if v, _ := g.Check(past, next); v != Go {
+		if v, _, _ := g.Check(past, next); v != Go {
 			t.Fatalf("exempt: %v", v)
 		}
 	})
 }
 
-// pastOf makes a call of a byte.
-func pastOf(b byte) Past {
+// pastOf makes a call of a byte, in the turn of the last of past or the one after.
+func pastOf(b byte, past []Past) Past {
+	turn := int(b >> 3 & 1)
+	if n := len(past); n > 0 {
+		turn += past[n-1].Turn
+	}
 	return Past{
+		Turn: turn,
 		Tool: []string{"a", "b"}[b&1], Args: []string{"x", "y", "z", ""}[b>>1&3], Result: []string{"", "r"}[b>>4&1],
-		Invalid: b&0x20 != 0, Nudged: b&0x40 != 0, Reads: b&0x80 != 0,
+		Invalid: b&0x20 != 0, Reads: b&0x80 != 0, Advised: []Shape{"", []Shape{Identical, SameResult}[b&1]}[b>>6&1],
 	}
 }

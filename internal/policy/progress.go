@@ -9,33 +9,73 @@ type Mode string
 
 // The modes of the guard.
 const (
-	Nudge Mode = "nudge" // the call that completes a circle is answered with advice; the next one ends the run
-	Fail  Mode = "fail"  // the call that completes a circle ends the run
+	Nudge Mode = "nudge" // calls that complete a circle are answered with advice; one of a later turn that goes on with it ends the run
+	Fail  Mode = "fail"  // the call that completes a circle ends the run, in whichever turn
 	Off   Mode = "off"
 )
 
 // DefaultThreshold is how many repetitions make a circle.
 const DefaultThreshold = 3
 
-// Guard watches the calls of a run. The zero value is off.
+// Guard watches the calls of a run. The zero value is off. A number of 0 means
+// that of [Defaults].
 type Guard struct {
 	Mode      Mode `json:"mode,omitempty"`
-	Threshold int  `json:"threshold,omitempty"` // 0 = DefaultThreshold
+	Threshold int  `json:"threshold,omitempty"` // how many repetitions make a circle
+	Window    int  `json:"window,omitempty"`    // how many past calls the guard looks at, at most
+
+	// How many times the threshold the other shapes take: calls that alternate,
+	// and the same result from a reading tool and from one that may write.
+	Alternations int `json:"alternations,omitempty"`
+	SameReads    int `json:"same_reads,omitempty"`
+	SameWrites   int `json:"same_writes,omitempty"`
+}
+
+// Defaults returns the numbers of a guard, without a mode.
+func Defaults() Guard {
+	return Guard{Threshold: DefaultThreshold, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4}
+}
+
+// Or returns g with the numbers that it does not name taken from other, and with
+// a window that holds the longest circle.
+func (g Guard) Or(other Guard) Guard {
+	for _, n := range []struct {
+		to   *int
+		from int
+	}{
+		{&g.Threshold, other.Threshold}, {&g.Window, other.Window},
+		{&g.Alternations, other.Alternations}, {&g.SameReads, other.SameReads}, {&g.SameWrites, other.SameWrites},
+	} {
+		if *n.to <= 0 {
+			*n.to = n.from
+		}
+	}
+	g.Window = max(g.Window, g.Threshold*max(g.Alternations, g.SameReads, g.SameWrites))
+	return g
 }
 
 // Past is one tool call that the model has asked for.
 type Past struct {
+	Turn    int    `json:"turn,omitempty"` // the round of the turn that asked for it
 	Tool    string `json:"tool"`
 	Args    string `json:"args"`              // digest of the arguments
 	Result  string `json:"result,omitempty"`  // digest of the result; empty while unknown or when not run
 	Invalid bool   `json:"invalid,omitempty"` // the arguments were refused, or nobody owns the name
-	Nudged  bool   `json:"nudged,omitempty"`  // answered by the guard
+	Advised Shape  `json:"advised,omitempty"` // the circle about which the guard answered it; empty: it did not
 	Reads   bool   `json:"reads,omitempty"`   // known to change nothing
 	Exempt  bool   `json:"exempt,omitempty"`  // a polling tool, marked as such by the operator
 }
 
-// Window is how many past calls the guard looks at, at most.
-const Window = 64
+// Shape is a kind of circle.
+type Shape string
+
+// The shapes.
+const (
+	Identical  Shape = "identical"   // the same call over and over
+	Invalid    Shape = "invalid"     // calls that are refused one after the other
+	PingPong   Shape = "ping_pong"   // two calls in turn with the same two results
+	SameResult Shape = "same_result" // one tool that answers the same whatever it is asked
+)
 
 // Verdict is what the guard says of the next call.
 type Verdict int
@@ -47,53 +87,78 @@ const (
 	Halt           // end the run
 )
 
-// Check judges the next call after the past ones, oldest first. The text says
-// what the guard saw, in words for the model.
+// Check judges the next call after the past ones, oldest first. The shape and the
+// text say what the guard saw, the text in words for the model; both are empty
+// for Go.
 //
-// Four shapes are circles: the same call over and over; two calls in turn with
-// the same two results; one tool that answers the same whatever it is asked;
-// and calls that are refused one after the other. An honest search may come
-// back empty a few times and an honest bulk write says "ok" often: sameness of
-// results alone needs twice the repetitions of a reading tool, and four times
-// those of one that may write.
-func (g Guard) Check(past []Past, next Past) (Verdict, string) {
+// The model writes all calls of a turn before it reads the answer to any. In mode
+// Nudge, every call of the turn that completes a circle is therefore advised, and
+// the run ends only with a call of a later turn: one that goes on with the circle,
+// or that completes another one with a call that was advised before.
+//
+// An honest search may come back empty a few times and an honest bulk write says
+// "ok" often: sameness of results alone needs twice the repetitions of a reading
+// tool, and four times those of one that may write.
+func (g Guard) Check(past []Past, next Past) (Verdict, Shape, string) {
 	if g.Mode == Off || g.Mode == "" || next.Exempt {
-		return Go, ""
+		return Go, "", ""
 	}
+	g = g.Or(Defaults())
 	limit := g.Threshold
-	if limit <= 0 {
-		limit = DefaultThreshold
-	}
-	dull := 4 * limit
+	dull := g.SameWrites * limit
 	if next.Reads {
-		dull = 2 * limit
+		dull = g.SameReads * limit
 	}
-	shapes := []struct {
-		n, limit int
-		text     string
-	}{
-		{identical(past, next), limit, "This is the same call with the same arguments for the %s time in a row."},
-		{invalid(past, next), limit, "This is the %s call in a row that could not be run."},
-		{pingPong(past, next), 2 * limit, "The same two calls have alternated with the same results; this is the %s of them."},
-		{sameResult(past, next), dull, "This tool gives the same result whatever the arguments; this is the %s such call in a row."},
+	same, sameFrom := sameResult(past, next)
+	circles := []circle{
+		inARow(Identical, past, identical(past, next), limit, "This is the same call with the same arguments for the %s time in a row."),
+		inARow(Invalid, past, invalid(past, next), limit, "This is the %s call in a row that could not be run."),
+		inARow(PingPong, past, pingPong(past, next), g.Alternations*limit, "The same two calls have alternated; this is the %s of them."),
+		{SameResult, same, sameFrom, dull, "This tool gives the same result whatever the arguments; this is the %s such call in a row."},
 	}
-	worst, text := Go, ""
-	for _, s := range shapes {
-		if v := g.judge(s.n, s.limit); v > worst {
-			worst, text = v, fmt.Sprintf(s.text, ordinal(s.n))
+	worst, shape, text := Go, Shape(""), ""
+	for _, c := range circles {
+		if v := g.judge(c, past, next); v > worst {
+			worst, shape, text = v, c.shape, fmt.Sprintf(c.text, ordinal(c.n))
 		}
 	}
-	return worst, text
+	return worst, shape, text
 }
 
-func (g Guard) judge(n, limit int) Verdict {
+// circle is a row of n calls of one shape, which the next call ends. It is one
+// from limit calls on.
+type circle struct {
+	shape Shape
+	n     int
+	from  int // where it begins among the past calls
+	limit int
+	text  string
+}
+
+// inARow is a circle of which all the last past calls are part.
+func inARow(shape Shape, past []Past, n, limit int, text string) circle {
+	return circle{shape, n, len(past) + 1 - n, limit, text}
+}
+
+func (g Guard) judge(c circle, past []Past, next Past) Verdict {
 	switch {
-	case n < limit:
+	case c.n < c.limit:
 		return Go
-	case n == limit && g.Mode == Nudge:
+	case g.Mode == Nudge && !c.advised(past, next):
 		return Advise
 	}
 	return Halt
+}
+
+// advised reports whether the model has read advice about the circle, or about a
+// call like next.
+func (c circle) advised(past []Past, next Past) bool {
+	for i, p := range past {
+		if p.Advised != "" && p.Turn < next.Turn && (same(p, next) || p.Advised == c.shape && i >= c.from) {
+			return true
+		}
+	}
+	return false
 }
 
 // identical counts the run of equal calls that next ends.
@@ -118,7 +183,8 @@ func invalid(past []Past, next Past) int {
 }
 
 // pingPong counts the calls of an alternation A B A B that next ends. Results
-// that change are progress.
+// that change are progress; those of calls that were asked for together are not
+// known yet.
 func pingPong(past []Past, next Past) int {
 	if len(past) == 0 || same(past[len(past)-1], next) {
 		return 0
@@ -129,7 +195,7 @@ func pingPong(past []Past, next Past) int {
 		if i+2 < len(past) {
 			later = past[i+2]
 		}
-		known := i+2 < len(past) && !past[i].Nudged && !later.Nudged
+		known := past[i].Result != "" && later.Result != ""
 		if !same(past[i], later) || known && past[i].Result != later.Result {
 			break
 		}
@@ -143,21 +209,24 @@ func pingPong(past []Past, next Past) int {
 
 func same(a, b Past) bool { return a.Tool == b.Tool && a.Args == b.Args }
 
-// sameResult counts the calls of one tool with one result, next included.
-func sameResult(past []Past, next Past) int {
-	n, result := 1, ""
+// sameResult counts the calls of one tool with one result, next included, and
+// says where they begin. A call that was answered by the guard has no result: it
+// is not counted, and ends nothing.
+func sameResult(past []Past, next Past) (n, from int) {
+	n, from = 1, len(past)
+	result := ""
 	for i := len(past) - 1; i >= 0 && past[i].Tool == next.Tool; i-- {
 		p := past[i]
-		switch {
-		case p.Nudged:
-		case p.Result == "" || result != "" && p.Result != result:
-			return n
-		default:
-			result = p.Result
+		if p.Advised != "" {
+			continue
 		}
-		n++
+		if p.Result == "" || result != "" && p.Result != result {
+			break
+		}
+		result = p.Result
+		n, from = n+1, i
 	}
-	return n
+	return n, from
 }
 
 func ordinal(n int) string {

@@ -7,11 +7,15 @@ import (
 )
 
 // calls builds a history from "tool:args=result" words; a trailing ! marks an
-// invalid call, ? a polling tool, ~ one that only reads.
+// invalid call, ? a polling tool, ~ one that only reads. A leading + puts a call
+// into the turn of the one before it; otherwise it is in a turn of its own.
 func calls(words string) []Past {
 	var out []Past
 	for _, w := range strings.Fields(words) {
-		var p Past
+		p := Past{Turn: len(out)}
+		if w[0] == '+' {
+			w, p.Turn = w[1:], out[len(out)-1].Turn
+		}
 		for strings.ContainsAny(w[len(w)-1:], "!?~") {
 			switch w[len(w)-1] {
 			case '!':
@@ -32,17 +36,25 @@ func calls(words string) []Past {
 }
 
 // judge plays the words in order and returns the verdict of each call, letting
-// the run go on after advice as the loop does.
+// the run go on after advice as the loop does: the calls of a turn are judged
+// before any of them has a result.
 func judge(g Guard, words string) string {
 	var past []Past
 	var out strings.Builder
-	for _, next := range calls(words) {
-		v, _ := g.Check(past, Past{Tool: next.Tool, Args: next.Args, Invalid: next.Invalid, Exempt: next.Exempt, Reads: next.Reads})
+	all := calls(words)
+	for i, next := range all {
+		v, shape, _ := g.Check(past, Past{Turn: next.Turn, Tool: next.Tool, Args: next.Args, Invalid: next.Invalid, Exempt: next.Exempt, Reads: next.Reads})
 		out.WriteString([]string{".", "n", "X"}[v])
-		if v == Advise {
-			next.Nudged, next.Result = true, ""
-		}
+		all[i].Advised = shape
+		next.Advised, next.Result = shape, ""
 		past = append(past, next)
+		if i+1 == len(all) || all[i+1].Turn != next.Turn { // now the turn is executed
+			for j := range past {
+				if past[j].Advised == "" {
+					past[j].Result = all[j].Result
+				}
+			}
+		}
 	}
 	return out.String()
 }
@@ -70,6 +82,24 @@ func TestProgress(t *testing.T) { // B13 P04
 		{"a tool that may write gets four times the threshold", nudge, strings.Join(numbered("w:%d=ok", 13), " "), "...........nX"},
 		{"a different result in between resets the count", nudge, "s:1=x~ s:2=x~ s:3=y~ s:4=x~ s:5=x~ s:6=x~ s:7=x~", "......."},
 		{"calls asked for at once have no results yet", nudge, "s:1~ s:2~ s:3~ s:4~ s:5~ s:6~ s:7~", "......."},
+		// Several calls of one turn: the model has read no advice while it wrote them.
+		{"identical calls of one turn are advised from the third on", nudge, "a:1=x +a:1 +a:1 +a:1 +a:1 +a:1 +a:1 +a:1", "..nnnnnn"},
+		{"a later turn that repeats an advised call ends the run", nudge, "a:1=x +a:1=x +a:1 +a:1 a:1", "..nnX"},
+		{"a later turn may do something else", nudge, "a:1=x +a:1=x +a:1 +a:1 a:2=y +b:1=z a:3=w", "..nn..."},
+		{"a circle that is completed across turns is advised before it ends the run", nudge, "a:1=x a:1=x +a:1 +a:1 a:1", "..nnX"},
+		{"the same circle again, after other calls", nudge, "a:1=x +a:1=x +a:1 b:1=y +a:1 +a:1 +a:1", "..n...X"},
+		{"fail counts the calls of one turn", Guard{Mode: Fail}, "a:1=x +a:1 +a:1 +a:1", "..XX"},
+		{"calls that were advised say nothing about the results of others", nudge, "s:1=x~ +s:1=x~ +s:1~ +s:1~ +s:1~ +s:1~ s:2=x~ s:3=x~", "..nnnn.."},
+		{"advice about one circle is none about another", nudge, "s:1=x~ +s:1=x~ +s:1~ s:2=x~ s:3=x~ s:4=x~ s:5=x~ s:6~", "..n...nX"},
+		{"an alternation within one turn", nudge, "a:1=x +b:1=y +a:1=x +b:1=y +a:1=x +b:1 +a:1 +b:1", ".....nnn"},
+		{"an alternation that a later turn goes on with", nudge, "a:1=x +b:1=y +a:1=x +b:1=y +a:1=x +b:1 a:1", ".....nX"},
+		{"an alternation of pairs of calls, one pair a turn", nudge, "a:1=x +b:1=y a:1=x +b:1=y a:1=x +b:1=y a:1=x +b:1=y", ".....nXX"},
+		{"pairs of calls whose results change are progress", nudge, "a:1=x1 +b:1=y1 a:1=x2 +b:1=y2 a:1=x3 +b:1=y3 a:1=x4 +b:1=y4", "........"},
+		{"refused calls of one turn are advised from the third on", nudge, "a:1! +b:2! +c:3! +d:4! +e:5!", "..nnn"},
+		{"a later turn with a refused call ends the run", nudge, "a:1! +b:2! +c:3! +d:4! e:5!", "..nnX"},
+		{"a later turn that is valid goes on", nudge, "a:1! +b:2! +c:3! +d:4! e:5=x f:6!", "..nn.."},
+		{"one result for everything, when the next turn asks for more", nudge, "s:1=x~ +s:2=x~ +s:3=x~ +s:4=x~ +s:5=x~ +s:6=x~ +s:7=x~ +s:8=x~ s:9~ +s:10~ s:11~", "........nnX"},
+		{"one result for everything from a tool that may write", nudge, "w:0=ok +" + strings.Join(numbered("w:%d=ok", 14)[1:], " +") + " w:20 +w:21 w:22", "..............nnX"},
 		{"a polling tool never trips", nudge, "p:1=x? p:1=x? p:1=x? p:1=x? p:1=x?", "....."},
 		{"off never trips", Guard{Mode: Off}, "a:1=x a:1=x a:1=x a:1=x", "...."},
 		{"the zero guard is off", Guard{}, "a:1=x a:1=x a:1=x a:1=x", "...."},
@@ -93,13 +123,26 @@ func numbered(format string, n int) []string {
 }
 
 func TestAdviceCountsInWords(t *testing.T) {
-	_, text := Guard{Mode: Nudge}.Check(calls("a:1=x a:1=x"), Past{Tool: "a", Args: "1"})
+	_, _, text := Guard{Mode: Nudge}.Check(calls("a:1=x a:1=x"), Past{Tool: "a", Args: "1"})
 	if !strings.Contains(text, "3rd time") {
 		t.Errorf("advice %q does not name the 3rd time", text)
 	}
 	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 22: "22nd", 112: "112th"} {
 		if got := ordinal(n); got != want {
 			t.Errorf("ordinal(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestTheWindowHoldsTheLongestCircle(t *testing.T) {
+	for threshold, want := range map[int]int{0: 64, 3: 64, 16: 64, 17: 68, 100: 400} {
+		g := Guard{Mode: Nudge, Threshold: threshold}.Or(Defaults())
+		if g.Window != want {
+			t.Errorf("threshold %d: a window of %d calls, want %d", threshold, g.Window, want)
+		}
+		verdicts := judge(g, strings.Join(numbered("w:%d=ok", 4*g.Threshold), " "))
+		if i := strings.IndexByte(verdicts, 'n'); i != 4*g.Threshold-1 {
+			t.Errorf("threshold %d: advice after %d calls, want %d", threshold, i+1, 4*g.Threshold)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -54,23 +55,27 @@ func (d *drive) accepted() loop.Accepted {
 	body := loop.Accepted{
 		RunID: d.lease.RunID, Org: req.Org, Principal: req.Principal, Surface: req.Surface, Grade: req.Grade,
 		Raw: req.Raw != nil, Model: req.Model, Limits: req.Limits, Parallelism: req.Parallelism,
-		AbortOnTool: req.AbortOnTool, Guard: req.Guard, MaxTokens: req.MaxTokens, Budgets: req.Budgets,
+		AbortOnTool: req.AbortOnTool, NoTools: req.ToolChoice.Mode == "none", Guard: req.Guard, MaxTokens: req.MaxTokens, Budgets: req.Budgets,
 	}
 	for _, t := range req.Targets {
 		body.Targets = append(body.Targets, loop.Target{Provider: t.Provider, Model: t.Name})
 	}
-	return body
+	body.Rules = d.o.Rules
+	return body.Sealed()
 }
 
 // refused says in words for the caller why a run was not accepted.
 func (d *drive) refused(err error) error {
 	var known *Submitted
+	var capped *org.CapError
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &capped):
+		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
 	case errors.Is(err, ErrNoSlot): // B07
 		refused := fault.New(fault.Limited, "concurrency_limit",
-			"the org is at its limit of %d runs at a time; try again later", d.req.Concurrency)
+			"the org is at its limit of %d runs at a time (concurrency); try again later", d.req.Concurrency)
 		refused.RetryAfter = slotRetry
 		return refused
 	}

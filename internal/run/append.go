@@ -38,12 +38,16 @@ func (d *drive) commit(batch Batch, bodies ...loop.Body) error {
 		} else if err != nil {
 			return fmt.Errorf("run %s: %w", d.lease.RunID, err)
 		}
+		sent := time.Now() // the lease is extended at some time after
 		err = d.write(batch)
 		var b *Behind
 		switch {
 		case err == nil:
-			d.state, d.written = next, d.o.Now()
+			d.state, d.written = next, sent
 			d.recorded(batch.Audit...)
+			if d.suspect && !d.state.Suspect() {
+				d.clear()
+			}
 			return nil
 		case !errors.As(err, &b):
 			return d.judged(err)
@@ -63,7 +67,7 @@ func (d *drive) judged(err error) error {
 	var known *Submitted
 	var over *OverBudget
 	switch {
-	case errors.As(err, &known), errors.As(err, &over), errors.Is(err, ErrNoSlot), errors.Is(err, ErrFenced), errors.Is(err, org.ErrExists):
+	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.Is(err, ErrNoSlot), errors.Is(err, ErrFenced), errors.Is(err, org.ErrExists):
 		return fmt.Errorf("run %s: journal: %w", d.lease.RunID, err)
 	}
 	d.trouble(err)
@@ -73,7 +77,7 @@ func (d *drive) judged(err error) error {
 // number makes facts of the bodies and folds them into a state to be.
 func (d *drive) number(b *Batch, bodies []loop.Body) (loop.State, error) {
 	b.Facts, b.Sync, b.Audit = make([]loop.Fact, len(bodies)), d.mustSync(*b, bodies), nil
-	s, at := d.state, d.o.Now().UnixMilli()
+	s, at := d.state, d.now()
 	for i, body := range bodies {
 		f := loop.Fact{Seq: s.Seq + 1, Epoch: d.lease.Epoch, At: at, Version: loop.Version, Body: body}
 		if err := loop.Allowed(s, f); err != nil {
@@ -124,6 +128,9 @@ func (d *drive) store(ref string, items []item.Item) []Row {
 		d.items = map[string][]item.Item{}
 	}
 	d.items[ref] = items
+	if !d.retelling { // what a replay decodes is dropped when it has been told
+		d.account.Add(int(textBytes(items)))
+	}
 	return []Row{{ref, items}}
 }
 

@@ -20,12 +20,13 @@ type Recorder interface {
 	Record(ctx context.Context, org string, e audit.Entry) error
 }
 
-// clock is when the model call that is under way was sent, and when the first of
-// its answer came.
-type clock struct{ sent, first time.Time }
+// timing is when the model call that is under way was sent, and when the first of
+// its answer came. Both are readings of time.Now, so that a step of the wall clock
+// changes no latency.
+type timing struct{ sent, first time.Time }
 
 // heard notes that something of the answer has come.
-func (c *clock) heard(now time.Time) {
+func (c *timing) heard(now time.Time) {
 	if c.first.IsZero() {
 		c.first = now
 	}
@@ -33,16 +34,19 @@ func (c *clock) heard(now time.Time) {
 
 // times returns how long the call has taken until now, and how long until the
 // first of its answer; nil if nothing came.
-func (c clock) times(now time.Time) (latencyMS int64, ttftMS *int64) {
+func (c timing) times(now time.Time) (latencyMS float64, ttftMS *float64) {
 	if c.sent.IsZero() {
 		return 0, nil
 	}
 	if !c.first.IsZero() {
-		ms := c.first.Sub(c.sent).Milliseconds()
+		ms := audit.Milliseconds(atLeastOne(c.first.Sub(c.sent)).Microseconds())
 		ttftMS = &ms
 	}
-	return max(0, now.Sub(c.sent).Milliseconds()), ttftMS
+	return audit.Milliseconds(atLeastOne(now.Sub(c.sent)).Microseconds()), ttftMS
 }
+
+// atLeastOne returns d, at least a microsecond: zero says that nothing happened.
+func atLeastOne(d time.Duration) time.Duration { return max(d, time.Microsecond) }
 
 // entries returns what an auditor is to see of a fact: of a round when its turn
 // is there, or when the run ends without one, of every call when it has ended,
@@ -52,6 +56,8 @@ func (d *drive) entries(before loop.State, f loop.Fact) []audit.Entry {
 		return nil // a relay is recorded as a whole
 	}
 	switch b := f.Body.(type) {
+	case loop.Catalogued:
+		return d.collisions(b, f.At)
 	case loop.Turn:
 		return []audit.Entry{d.entry(audit.KindRequest, b.Round, f.At, d.answered(before, b))}
 	case loop.CallDone:
@@ -61,6 +67,13 @@ func (d *drive) entries(before loop.State, f loop.Fact) []audit.Entry {
 		return d.closing(before, b, f.At)
 	}
 	return nil
+}
+
+func (d *drive) collisions(b loop.Catalogued, at int64) (out []audit.Entry) {
+	for _, c := range b.Collisions {
+		out = append(out, d.entry(audit.KindCollision, 0, at, audit.Collision{RunID: d.lease.RunID, Tool: c.Tool, Server: c.Server, KeptFrom: c.KeptFrom}))
+	}
+	return out
 }
 
 // entry names the round's own request: the first one's is that of the run.
@@ -80,7 +93,7 @@ func (d *drive) round(s loop.State, n int) audit.Request {
 		Provider: s.Accepted.Targets[s.Attempt.Target].Provider, Target: s.Accepted.Targets[s.Attempt.Target].Model,
 		Attempts: s.Attempt.Number, Status: audit.OK,
 	}
-	r.LatencyMS, r.TTFTMS = d.clock.times(d.o.Now())
+	r.LatencyMS, r.TTFTMS = d.timing.times(time.Now())
 	return r
 }
 
@@ -96,7 +109,7 @@ func (d *drive) called(s loop.State, done loop.CallDone) (round int, body audit.
 	text, index, _ := strings.Cut(string(done.Key), ".")
 	round, _ = strconv.Atoi(text) // our own spelling
 	body = audit.ToolCall{
-		RunID: d.lease.RunID, Round: round, Status: string(done.Outcome), LatencyMS: done.MS, Attempts: done.Attempt, Digest: done.ResultDigest,
+		RunID: d.lease.RunID, Round: round, Status: string(done.Outcome), LatencyMS: audit.Milliseconds(done.Took()), Attempts: done.Attempt, Digest: done.ResultDigest,
 	}
 	body.Index, _ = strconv.Atoi(index)
 	c, _ := s.Call(done.Key)
@@ -143,7 +156,9 @@ func (d *drive) relayed() error {
 	if err := d.Health(); err != nil {
 		return unavailable(err)
 	}
-	d.lease.RunID = d.o.NewID("req_")
+	if d.lease.RunID = d.req.ID; d.lease.RunID == "" {
+		d.lease.RunID = d.o.NewID("req_")
+	}
 	if err := d.perform(); err != nil {
 		return err
 	}
@@ -165,7 +180,7 @@ func (d *drive) relayEntry() audit.Entry {
 		Surface: audit.SurfaceRelay, Via: d.req.Surface, Provider: target.Provider, Model: d.req.Model, Target: target.Name,
 		Attempts: 1, Status: audit.OK, HTTPStatus: d.passed.status, Bytes: d.passed.bytes,
 	}
-	r.LatencyMS, r.TTFTMS = d.clock.times(now)
+	r.LatencyMS, r.TTFTMS = d.timing.times(time.Now())
 	if d.passed.status >= 400 {
 		r.Status = audit.Failed
 	}

@@ -3,8 +3,10 @@ package run
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -13,10 +15,15 @@ import (
 func (d *drive) discover() error {
 	set, err := d.o.Catalog.For(d.ctx, d.req.Org, d.req.Servers, d.req.CatalogTTL)
 	if err != nil {
-		return d.stopped(err, "")
+		server := ""
+		var of *catalog.ServerError
+		if errors.As(err, &of) {
+			server = of.Server
+		}
+		return d.stopped(err, server)
 	}
 	d.tools = set
-	body := loop.Catalogued{Servers: set.Servers}
+	body := loop.Catalogued{Servers: set.Servers, Collisions: set.NewCollisions()}
 	for _, name := range slices.Sorted(maps.Keys(d.clientNames())) {
 		if e := set.Lookup(name); e != nil {
 			body.Conflict = &loop.Conflict{Tool: name, Server: e.Server}
@@ -64,10 +71,31 @@ func (d *drive) stopped(err error, server string) error {
 	var fatal tool.Fatal
 	switch {
 	case errors.As(err, &fatal):
-		reason, address := fatal.Blocked()
-		return d.append(nil, loop.Blocked{Reason: reason, Address: address, Server: server})
+		b := loop.Blocked{Server: server, URL: d.urlOf(server)}
+		b.Reason, b.Address = fatal.Blocked()
+		var remedy interface{ Setting() string }
+		if errors.As(err, &remedy) {
+			b.Setting = remedy.Setting()
+		}
+		d.log.Warn("the outbound policy refuses an MCP server", "org", d.req.Org, "server", b.Server, "url", b.URL, "reason", b.Reason, "address", b.Address, "setting", b.Setting)
+		return d.append(nil, b)
 	case d.ctx.Err() != nil || d.state.Ended != "":
 		return nil
 	}
 	return err
+}
+
+// urlOf returns the URL of the org's server without what may hold a secret: user
+// information and query. "" if there is no such server, or it has no such URL.
+func (d *drive) urlOf(server string) string {
+	i := slices.IndexFunc(d.req.Servers, func(s catalog.Server) bool { return s.Name == server })
+	if i < 0 {
+		return ""
+	}
+	u, err := url.Parse(d.req.Servers[i].URL)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -27,32 +29,56 @@ type drive struct {
 	full   map[string]string // results that were cut, whole, by the id that the model knows
 	failed *model.Error      // the last failed attempt, for the caller's eyes
 
-	ctx     context.Context // of effects: ends with the caller, the deadline or the sink
-	cancel  context.CancelCauseFunc
-	feed    *feed    // of a durable run: where callers follow it
-	said    bool     // something of the attempt has reached the caller
-	clock   clock    // of the latest model call
-	passed  passedOn // of a relay
-	watched watched
-	log     *slog.Logger
+	account *ledger.Account // what the run retains is charged to it
 
-	written time.Time   // when the journal was last written: the lease holds from then on
-	unsure  bool        // whether the journal was opened is not known
-	leased  bool        // the lease is known to be ours; guarded by Runner.mu
-	unstop  func() bool // ends the watch over Runner.base
+	ctx       context.Context // of effects: ends with the caller, the deadline or the sink
+	cancel    context.CancelCauseFunc
+	feed      *feed                          // of a durable run: where callers follow it
+	aside     bool                           // the run is set aside
+	givenUp   error                          // why the run is not gone on with; nil = it is
+	retelling bool                           // a run that is over is only told
+	said      bool                           // something of the attempt has reached the caller
+	timing    timing                         // of the latest model call
+	passed    passedOn                       // of a relay
+	cut       map[loop.CallKey]time.Duration // how long calls took that were cut off by the end of the run
+	watched   watched
+
+	overdrawn *ledger.Refused // why the run may retain no more, once it may not
+	log       *slog.Logger
+
+	dates   clock.Steady // of the run's facts; see now
+	written time.Time    // before the last append that extended the lease; monotonic
+	suspect bool         // it has a turn among the suspects, or waits for one
+	unsure  bool         // whether the journal was opened is not known
+	leased  bool         // the lease is known to be ours; guarded by Runner.mu
+	unstop  func() bool  // ends the watch over Runner.base
 }
 
 func (r *Runner) newDrive(ctx context.Context, req *Request, sink Sink) *drive {
 	d := &drive{
-		Runner: r, req: req, sink: sink,
+		Runner: r, req: req, sink: sink, account: req.Account,
 		lease: Lease{Org: req.Org, RunID: r.o.NewID("run_"), Epoch: 1, Owner: r.o.Owner},
 	}
 	d.log = r.o.Log
 	if req.Raw == nil {
 		d.log = d.log.With("run", d.lease.RunID, "org", req.Org)
 	}
+	d.dates = clock.NewSteady(r.o.Now())
 	d.ctx, d.cancel = context.WithCancelCause(ctx)
 	return d
+}
+
+// now returns the time at which the next fact of the run happens, in Unix
+// milliseconds. It is never before the last fact, and does not follow a step of
+// the wall clock: between two facts of one owner lies the time that has passed.
+func (d *drive) now() int64 { return max(d.dates.Now().UnixMilli(), d.state.At) }
+
+// date makes the run's clock go on from the last fact if the wall clock is behind
+// it: it was set back since, or the fact was written elsewhere.
+func (d *drive) date() {
+	if last := time.UnixMilli(d.state.At); last.After(d.dates.Now()) {
+		d.dates = clock.NewSteady(last)
+	}
 }
 
 // perform opens the journal and plays the run to its end.
@@ -76,7 +102,7 @@ func (d *drive) expire() (stop func()) {
 	if d.req.Raw != nil || at == 0 {
 		return func() {}
 	}
-	timer := time.AfterFunc(time.UnixMilli(at).Sub(d.o.Now()), func() { d.cancel(errDeadline) })
+	timer := time.AfterFunc(time.Duration(at-d.now())*time.Millisecond, func() { d.cancel(errDeadline) })
 	return func() { timer.Stop() }
 }
 
@@ -130,6 +156,8 @@ func (d *drive) noticeEnd() error {
 		return nil
 	}
 	switch cause := context.Cause(d.ctx); {
+	case errors.As(cause, &d.overdrawn):
+		return d.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Memory})
 	case errors.Is(cause, ErrFenced):
 		return ErrFenced
 	case errors.Is(cause, errDeadline):

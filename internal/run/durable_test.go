@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -31,20 +34,46 @@ type town struct {
 	handovers memory.Handovers
 	think     func(ctx context.Context, transcript []item.Item) (*model.Turn, error)
 	watch     run.Observer // nil = nobody does
+	log       *slog.Logger // nil = nobody reads it
+	build     string
 
 	mu    sync.Mutex
 	tools map[string]func(context.Context, tool.Call) (tool.Result, error)
 	calls []tool.Call // in the order in which they arrived
+
+	read atomic.Int64 // journals that were loaded
 }
+
+// archive counts the journals that are loaded.
+type archive struct {
+	run.Archive
+	read *atomic.Int64
+}
+
+func (a archive) Load(ctx context.Context, org, runID string) (*run.Story, error) {
+	a.read.Add(1)
+	return a.Archive.Load(ctx, org, runID)
+}
+
+func (w *town) loads() int { return int(w.read.Load()) }
 
 // gateway is one process. Its runs go on until the test stops it.
 func (w *town) gateway(t *testing.T) *run.Runner {
 	t.Helper()
+	return w.gatewayWith(t, func(*run.Options) {})
+}
+
+// gatewayWith is a gateway whose options the test changes.
+func (w *town) gatewayWith(t *testing.T, change func(*run.Options)) *run.Runner {
+	t.Helper()
 	c := catalog.New(catalog.Options{})
-	r := run.New(run.Options{
-		Catalog: c, Journal: &w.journal, Handovers: &w.handovers, Leases: &w.journal, Archive: &w.journal, Resources: w, Observer: w.watch,
+	o := run.Options{
+		Catalog: c, Journal: &w.journal, Handovers: &w.handovers, Leases: &w.journal, Archive: archive{&w.journal, &w.read}, Resources: w, Observer: w.watch,
+		Log: w.log, Build: w.build,
 		Jitter: func(time.Duration) time.Duration { return 0 },
-	})
+	}
+	change(&o)
+	r := run.New(o)
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -102,6 +131,13 @@ func (b booth) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	work := b.town.tools[b.name]
 	b.town.mu.Unlock()
 	return work(ctx, c)
+}
+
+// offer changes what a tool does, also while gateways work.
+func (w *town) offer(name string, work func(context.Context, tool.Call) (tool.Result, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tools[name] = work
 }
 
 func (w *town) made() []tool.Call {
@@ -348,11 +384,15 @@ func TestACancelledRunEndsAtOnceAndAccountsForItsCalls(t *testing.T) { // P01
 		go func() { ended <- r.Run(t.Context(), w.wants("p", "k", "h"), &d) }()
 		synctest.Wait()
 		runID := d.events[0].(event.Started).RunID
-		if err := r.Cancel(t.Context(), "o", runID, "admin"); err != nil {
+		begin := time.Now()
+		if err := r.Cancel(t.Context(), "o", runID, org.Author{Principal: "admin"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-ended; err != nil {
 			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the run ended %v after the cancel", took)
 		}
 		story, err := w.journal.Load(t.Context(), "o", runID)
 		if err != nil || story.Summary.Reason != event.Cancelled {
@@ -361,8 +401,8 @@ func TestACancelledRunEndsAtOnceAndAccountsForItsCalls(t *testing.T) { // P01
 		if done, ok := story.Facts[len(story.Facts)-2].Body.(loop.CallDone); !ok || done.Outcome != loop.Unknown {
 			t.Errorf("%+v", story.Facts[len(story.Facts)-2])
 		}
-		_ = refusal(t, r.Cancel(t.Context(), "o", runID, "admin"), "run_finished")
-		if err := r.Cancel(t.Context(), "other", runID, "admin"); err == nil || errors.As(err, new(*fault.Error)) {
+		_ = refusal(t, r.Cancel(t.Context(), "o", runID, org.Author{Principal: "admin"}), "run_finished")
+		if err := r.Cancel(t.Context(), "other", runID, org.Author{Principal: "admin"}); err == nil || errors.As(err, new(*fault.Error)) {
 			t.Errorf("another org's run is one that is not there, not %v", err)
 		}
 	})

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) } // O01
 
-// ledger is a Journal of one run that others can write to and that can fail.
-type ledger struct {
+// journal is a Journal of one run that others can write to and that can fail.
+type journal struct {
 	mu    sync.Mutex
 	facts []loop.Fact
 	rows  map[string]any
@@ -30,7 +30,7 @@ type ledger struct {
 }
 
 // Append implements Journal.
-func (l *ledger) Append(ctx context.Context, _ Lease, after int64, b Batch) error {
+func (l *journal) Append(ctx context.Context, _ Lease, after int64, b Batch) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -39,7 +39,7 @@ func (l *ledger) Append(ctx context.Context, _ Lease, after int64, b Batch) erro
 	if last := int64(len(l.facts)); last > after {
 		return &Behind{append([]loop.Fact(nil), l.facts[after:]...)}
 	} else if last < after {
-		return fmt.Errorf("the ledger ends at %d, not at %d", last, after)
+		return fmt.Errorf("the journal ends at %d, not at %d", last, after)
 	}
 	for _, f := range b.Facts {
 		if l.fail != nil {
@@ -59,13 +59,13 @@ func (l *ledger) Append(ctx context.Context, _ Lease, after int64, b Batch) erro
 }
 
 // write appends a fact as somebody without the lease does.
-func (l *ledger) write(body loop.Body) {
+func (l *journal) write(body loop.Body) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.facts = append(l.facts, loop.Fact{Seq: int64(len(l.facts)) + 1, At: time.Now().UnixMilli(), Version: loop.Version, Body: body})
 }
 
-func (l *ledger) kinds() []loop.Kind {
+func (l *journal) kinds() []loop.Kind {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make([]loop.Kind, len(l.facts))
@@ -76,7 +76,7 @@ func (l *ledger) kinds() []loop.Kind {
 }
 
 // done returns how the calls ended, in the order in which they did.
-func (l *ledger) done() []loop.CallDone {
+func (l *journal) done() []loop.CallDone {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []loop.CallDone
@@ -89,7 +89,7 @@ func (l *ledger) done() []loop.CallDone {
 }
 
 // replays fails the test unless the rules allow every fact in its place.
-func (l *ledger) replays(t *testing.T) loop.State {
+func (l *journal) replays(t *testing.T) loop.State {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,7 +264,7 @@ func waits(entered chan<- struct{}) func(context.Context, tool.Call) (tool.Resul
 
 // stage is everything that one run needs.
 type stage struct {
-	journal   *ledger
+	journal   *journal
 	sink      *notes
 	model     *speaker
 	handovers *cupboard
@@ -274,7 +274,7 @@ type stage struct {
 
 func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	t.Helper()
-	s := &stage{journal: &ledger{}, sink: &notes{}, model: &speaker{turns: turns}, handovers: &cupboard{}}
+	s := &stage{journal: &journal{}, sink: &notes{}, model: &speaker{turns: turns}, handovers: &cupboard{}}
 	s.req = &Request{
 		Org: "o", Principal: "p", Surface: "test", Grade: loop.Light, Model: "m",
 		Targets: []Target{{Provider: "up", Name: "m", Model: s.model}},

@@ -2,14 +2,18 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
 // feed is what a durable run has reported: callers come and go, and each of
 // them is told everything from the beginning. It is the run's Sink.
 type feed struct {
+	account *ledger.Account // of the run
+
 	mu     sync.Mutex
 	events []event.Event
 	over   bool
@@ -17,10 +21,18 @@ type feed struct {
 	rang   chan struct{} // closed when there is more
 }
 
-func newFeed() *feed { return &feed{rang: make(chan struct{})} }
+func newFeed(account *ledger.Account) *feed {
+	return &feed{account: account, rang: make(chan struct{})}
+}
 
-// Emit implements Sink. It does not wait for anybody.
+// Emit implements Sink. It does not wait for anybody. The error is that of the
+// run's account, which has no room for the event; the end is always told.
 func (f *feed) Emit(e event.Event) error {
+	if _, last := e.(event.Finished); last {
+		f.account.Add(weight(e))
+	} else if err := f.account.Charge(weight(e)); err != nil {
+		return err
+	}
 	f.change(func() { f.events = append(f.events, e) })
 	return nil
 }
@@ -53,8 +65,8 @@ func (f *feed) follow(ctx context.Context, sink Sink) error {
 		events, over, err, rang := f.events[told:], f.over, f.err, f.rang
 		f.mu.Unlock()
 		for _, e := range events {
-			if sink.Emit(e) != nil {
-				return errNobody
+			if err := sink.Emit(e); err != nil {
+				return fmt.Errorf("%w: %w", errNobody, err)
 			}
 		}
 		told += len(events)

@@ -22,18 +22,25 @@ type Lease struct {
 	RunID string
 	Epoch int64
 	Owner string // names the process, anew at every start; empty with epoch 0
+
+	// Handed says of a lease that was claimed that the last owner had given it
+	// back, or that there was none. False where the last one had let it end.
+	Handed bool
 }
 
 // ErrFenced is wrapped by the error that a writer gets whose lease somebody
 // else has taken over: it stops, and touches nothing.
 var ErrFenced = errors.New("the lease was taken over")
 
-// Leases hands runs whose owner is gone to a new one. Times are the store's.
-// Implemented by store/memory and store/sqlite.
+// Leases hands runs whose owner is gone to a new one. Times are the store's, by a
+// clock that nobody can set: a step of the wall clock neither ends a lease nor
+// extends it. Implemented by store/memory and store/sqlite.
 type Leases interface {
 	// Claim gives the owner up to limit runs that are running and whose lease
-	// has ended, the orgs in turn, the oldest run of each first. Each lease has
-	// a new epoch. What is still set aside for model calls of earlier epochs is
+	// has ended, the orgs in turn, the oldest run of each first. A run whose
+	// lease was the owner's is left out: the owner may be working on it, and
+	// takes it back with Renew or gives it away with Release. Each lease has a
+	// new epoch. What is still set aside for model calls of earlier epochs is
 	// settled at its full amount. When Claim returns, all of it is on disk.
 	Claim(ctx context.Context, owner string, limit int) ([]Lease, error)
 
@@ -45,13 +52,24 @@ type Leases interface {
 	// run has no longer is left alone.
 	Release(ctx context.Context, lease Lease) error
 
+	// SetAside ends the lease and takes the run out of those that can be claimed,
+	// until a fact wakes it or Restore returns it. The run holds no slot. A lease
+	// that the run has no longer is left alone.
+	SetAside(ctx context.Context, lease Lease, why Aside) error
+
+	// Restore makes the runs claimable that were set aside for a reason of which
+	// again says yes, and returns how many these are.
+	Restore(ctx context.Context, again func(Aside) bool) (int, error)
+
 	// Probe writes something that nobody reads: an error says that the store
 	// takes no writes at the moment.
 	Probe(ctx context.Context) error
 }
 
 // Opening are the terms on which a run is accepted. They are judged in the
-// transaction that stores its first batch, the key first.
+// transaction that stores its first batch, the key first. The store adds one of
+// its own: an org that has stored as much as it may is refused with an
+// *[org.CapError].
 type Opening struct {
 	// Slots is how many runs of the org may have an unexpired lease, this one
 	// included; more are refused with an error that wraps [ErrNoSlot]. 0 = any

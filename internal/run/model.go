@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -31,18 +33,25 @@ func (d *drive) callModel(a loop.CallModel) error {
 	if err := d.begin(a); err != nil || d.state.Ended != "" {
 		return err
 	}
-	d.said, d.clock = false, clock{sent: d.o.Now()}
+	d.said, d.timing = false, timing{sent: time.Now()}
 	if a.Purpose == loop.PurposeRaw {
 		return d.relay(a)
 	}
 	d.emit(event.RoundStarted{Round: a.Round, Attempt: a.Attempt})
 	d.log.Debug("model call", "round", a.Round, "attempt", a.Attempt)
 	req := d.modelRequest(a)
+	memory := d.account.Part() // until the turn is stored
+	defer memory.Close()
+	req.Memory = memory
 	ctx, called := d.modelCalled(a, req)
 	turn, err := d.req.Targets[a.Target].Model.Stream(crash.OnSent(ctx, "C5"), req, func(delta model.Delta) error {
 		return d.pass(a.Round, delta)
 	})
 	called(turn, err)
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		d.cancel(refused)
+	}
 	if err != nil && d.abandoned() {
 		return errHandOver
 	}
@@ -99,7 +108,7 @@ func (d *drive) abandoned() bool {
 // waitUntil waits for a time in Unix milliseconds and reports whether the run
 // goes on then.
 func (d *drive) waitUntil(at int64) bool {
-	wait := time.UnixMilli(at).Sub(d.o.Now())
+	wait := time.Duration(at-d.now()) * time.Millisecond
 	if at == 0 || wait <= 0 {
 		return d.ctx.Err() == nil
 	}
@@ -143,7 +152,7 @@ func (d *drive) pass(round int, delta model.Delta) error {
 	if delta.Text == "" {
 		return nil
 	}
-	d.clock.heard(d.o.Now())
+	d.timing.heard(time.Now())
 	d.said = d.said || d.req.Live
 	switch delta.Kind {
 	case model.TextDelta:
@@ -191,11 +200,14 @@ func (d *drive) fail(a loop.CallModel, turn *model.Turn, err error) error {
 		failure = &model.Error{Class: model.Gone, Err: context.Cause(d.ctx)}
 	}
 	d.failed = failure
-	d.log.Warn("model call failed", "round", a.Round, "attempt", a.Attempt, "class", failure.Class, "error", failure.Error())
+	d.log.Warn("model call failed", "provider", d.req.Targets[a.Target].Provider, "round", a.Round, "attempt", a.Attempt, "class", failure.Class, "error", failure.Error())
+	if d.refusedCredential() {
+		d.warnOfCredential(a, failure.Status)
+	}
 	ref := fmt.Sprintf("failure:%d.%d", a.Round, a.Attempt)
 	body := loop.TurnFailed{
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: d.said,
-		RetryAt: d.o.Now().Add(d.retryWait(a.Attempt, failure)).UnixMilli(),
+		RetryAt: d.now() + d.retryWait(a.Attempt, failure).Milliseconds(),
 	}
 	rows := []Row{{ref, newStoredFailure(failure)}}
 	if turn != nil {
@@ -204,6 +216,11 @@ func (d *drive) fail(a loop.CallModel, turn *model.Turn, err error) error {
 		rows = append(rows, Row{body.PartialRef, []item.Item{turn.Item}})
 	}
 	return d.commit(Batch{Rows: rows, Settled: d.settled(body)}, body)
+}
+
+// warnOfCredential tells the operator, whom the callers cannot help.
+func (d *drive) warnOfCredential(a loop.CallModel, status int) {
+	d.log.Warn("a provider refuses the gateway's credential: check its api_key", "org", d.req.Org, "provider", d.req.Targets[a.Target].Provider, "status", status)
 }
 
 func asModelError(err error) *model.Error {
@@ -242,8 +259,11 @@ func (d *drive) relay(a loop.CallModel) error {
 		return d.fail(a, nil, err)
 	}
 	defer answer.Body.Close()
-	d.req.Raw.Body = nil // a stream may be open for long after its request was sent
+	d.freeBody()
 	d.passed.status = answer.Status
+	if answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden {
+		d.warnOfCredential(a, answer.Status)
+	}
 	d.emit(event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	d.said = true
 	if err := d.pump(answer.Body); err != nil {
@@ -252,9 +272,16 @@ func (d *drive) relay(a loop.CallModel) error {
 	return d.append(nil, loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd})
 }
 
+// freeBody forgets the request's body: an answer may be open for long after its
+// request was sent.
+func (d *drive) freeBody() {
+	d.account.Release(cap(d.req.Raw.Body))
+	d.req.Raw.Body = nil
+}
+
 // pump passes the bytes on as they come: one event for each read.
 func (d *drive) pump(body io.Reader) error {
-	var lent relayBuffer
+	lent := relayBuffer{account: d.account}
 	defer lent.done()
 	for n := 0; ; {
 		var err error
@@ -262,7 +289,7 @@ func (d *drive) pump(body io.Reader) error {
 		n, err = body.Read(buf)
 		if n > 0 {
 			if d.passed.bytes == 0 {
-				d.clock.heard(d.o.Now())
+				d.timing.heard(time.Now())
 			}
 			d.passed.bytes += int64(n)
 			d.emit(event.RelayBody{Data: buf[:n]})

@@ -130,7 +130,7 @@ func (d *drive) observed(takenOver bool, play func() error) error {
 }
 
 func (d *drive) runEnd() End {
-	end := End{Rounds: d.state.Spent.Rounds, Calls: d.state.CallsUsed, Usage: d.state.Usage, Status: d.passed.status, ToFirst: d.clock.toFirst()}
+	end := End{Rounds: d.state.Spent.Rounds, Calls: d.state.CallsUsed, Usage: d.state.Usage, Status: d.passed.status, ToFirst: d.timing.toFirst()}
 	switch {
 	case d.state.Finished != nil:
 		end.Reason = d.state.Finished.Reason
@@ -141,7 +141,7 @@ func (d *drive) runEnd() End {
 }
 
 // toFirst returns how long the first of the answer took, 0 if nothing came.
-func (c clock) toFirst() time.Duration {
+func (c timing) toFirst() time.Duration {
 	if c.first.IsZero() {
 		return 0
 	}
@@ -176,7 +176,7 @@ func (d *drive) modelCalled(a loop.CallModel, req *model.Request) (context.Conte
 	ctx, end := d.o.Observer.ModelCall(d.inRound(a.Round), ModelCall{
 		Round: a.Round, Attempt: a.Attempt, Provider: d.req.Targets[a.Target].Provider, Request: req,
 	})
-	return ctx, func(turn *model.Turn, err error) { end(ModelEnd{turn, err, d.clock.toFirst()}) }
+	return ctx, func(turn *model.Turn, err error) { end(ModelEnd{turn, err, d.timing.toFirst()}) }
 }
 
 // toolCalled tells of a tool call that begins, in the round of ctx.
@@ -191,18 +191,15 @@ func (d *drive) toolCalled(ctx context.Context, round int, c loop.Call, attempt 
 	return d.o.Observer.ToolCall(ctx, call)
 }
 
-// toolEnd returns how an execution ended, as far as it is known.
+// toolEnd returns how an execution ended, as far as it is known. The model reads
+// nothing of one that ends the run.
 func toolEnd(r toolexec.Done, err error) ToolEnd {
 	var fatal tool.Fatal
-	switch {
-	case err == nil:
-		return ToolEnd{Outcome: r.Outcome, Text: r.Text}
-	case errors.As(err, &fatal):
-		return ToolEnd{Outcome: loop.NotRun, Fatal: true}
-	case errors.Is(err, tool.ErrNotSent):
-		return ToolEnd{Outcome: loop.NotRun}
+	end := ToolEnd{Outcome: r.Outcome, Fatal: errors.As(err, &fatal)}
+	if err == nil {
+		end.Text = r.Text
 	}
-	return ToolEnd{Outcome: loop.Unknown}
+	return end
 }
 
 // toolAnswered tells of a call that got its result without execution.

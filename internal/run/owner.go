@@ -25,6 +25,9 @@ const (
 // that are under way here until Stop. It returns when every run that could be
 // claimed has been: their callers can attach.
 func (r *Runner) Start(ctx context.Context) error {
+	if err := r.restore(ctx); err != nil {
+		return fmt.Errorf("runs that were set aside: %w", err)
+	}
 	for {
 		n, err := r.claim(ctx)
 		if err != nil {
@@ -46,6 +49,7 @@ func (r *Runner) Stop(ctx context.Context, soft time.Duration) {
 	r.mu.Lock()
 	r.quiet = true
 	r.mu.Unlock()
+	r.suspects.stop()
 	idle := make(chan struct{})
 	go func() {
 		r.tasks.Wait()
@@ -134,7 +138,7 @@ func (r *Runner) renew() error {
 	ctx, cancel := context.WithTimeout(r.base, storeTimeout)
 	defer cancel()
 	others := r.leased()
-	now := r.o.Now()
+	now := time.Now()
 	leases, err := r.o.Leases.Renew(ctx, r.o.Owner)
 	if err != nil {
 		r.trouble(err)
@@ -214,8 +218,11 @@ func (r *Runner) confirm(d *drive) {
 // claims it goes on with it.
 func (r *Runner) letGo(d *drive) {
 	defer r.tasks.Done()
+	if d.suspect {
+		d.clear()
+	}
 	d.unstop()
-	over := d.state.Finished != nil || d.state.Accepted != nil && d.state.ActiveSince == 0
+	over := d.aside || d.state.Finished != nil || d.state.Accepted != nil && d.state.ActiveSince == 0
 	r.mu.Lock()
 	if r.live[d.key()] == d { // or else it was taken over here
 		delete(r.live, d.key())
@@ -269,14 +276,17 @@ func (d *drive) doubtful() bool {
 	if d.written.After(since) {
 		since = d.written
 	}
-	return d.o.Now().Sub(since) > doubtAfter
+	return time.Since(since) > doubtAfter
 }
 
-// following returns what a durable run reports that is under way here, or nil.
+// following returns what a durable run reports that is under way here, or nil. The
+// caller closes the feed's account, which is held: the run may end before its
+// followers have read everything. The account of a live run is open.
 func (r *Runner) following(key runKey) *feed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d := r.live[key]; d != nil {
+	if d := r.live[key]; d != nil && d.feed != nil {
+		d.feed.account.Hold()
 		return d.feed
 	}
 	return nil

@@ -15,7 +15,7 @@ func (d *drive) park(a loop.Interrupt) error {
 			bodies = append(bodies, loop.CallWaiting{Key: key, WaitID: d.o.NewID("wait_")})
 		}
 	}
-	active := d.o.Now().UnixMilli() - d.state.ActiveSince
+	active := d.now() - d.state.ActiveSince
 	var rows []Row
 	if d.state.Grade != loop.Durable {
 		rows = append(d.requestRows(), d.catalogRow())

@@ -175,8 +175,13 @@ type Archive interface {
 	// org.ErrNotFound.
 	Runs(ctx context.Context, org, before string, limit int) ([]Summary, error)
 
+	// Head returns where a run is and how large its journal is, without reading
+	// it: an error that wraps org.ErrNotFound for an id that the org has not.
+	Head(ctx context.Context, org, runID string) (Head, error)
+
 	// Load returns the whole journal of a run: an error that wraps
-	// org.ErrNotFound for an id that the org has not.
+	// org.ErrNotFound for an id that the org has not, and an *[Unreadable] for a
+	// journal with a fact that this build cannot decode.
 	Load(ctx context.Context, org, runID string) (*Story, error)
 
 	// AuditRows returns the audit rows of the org that the query chooses, in the
@@ -195,6 +200,7 @@ type Status string
 const (
 	Running Status = "running"
 	Waiting Status = "waiting"
+	IsAside Status = "set_aside" // nobody performs it, see Summary.Aside
 	Done    Status = "done"
 )
 
@@ -213,6 +219,7 @@ type Summary struct {
 	Tokens     int64 // input and output of all model calls
 	CreatedAt  int64 // Unix milliseconds
 	FinishedAt int64 // 0 before
+	Aside      Aside // why it is set aside
 }
 
 // After returns the summary of a run whose journal goes on with f. The zero
@@ -239,14 +246,22 @@ func (s Summary) After(f loop.Fact) Summary {
 			s.Calls++
 		}
 	case loop.Parked:
-		s.Status = Waiting
+		s.Status, s.Aside = Waiting, Aside{}
 		s.Grade = loop.Durable
 	case loop.Resumed, loop.CallResolved, loop.CancelRequested, loop.Expired: // somebody is to see to it
-		s.Status = Running
+		s.Status, s.Aside = Running, Aside{}
 	case loop.Finished:
-		s.Status, s.Reason, s.FinishedAt = Done, b.Reason, f.At
+		s.Status, s.Reason, s.FinishedAt, s.Aside = Done, b.Reason, f.At, Aside{}
 	}
 	return s
+}
+
+// Head is the end of a run's journal.
+type Head struct {
+	Summary Summary
+	Seq     int64 // of the last fact
+	At      int64 // of the latest fact, in Unix milliseconds
+	Bytes   int64 // of all facts and rows as they are stored: what Load reads
 }
 
 // Story is a run's journal together with the bodies that its facts refer to.
@@ -254,4 +269,21 @@ type Story struct {
 	Summary Summary
 	Facts   []loop.Fact
 	Rows    map[string]json.RawMessage // by ref
+}
+
+// size returns how many bytes the rows have.
+func (s *Story) size() int {
+	n := 0
+	for _, row := range s.Rows {
+		n += len(row)
+	}
+	return n
+}
+
+// last returns the number of the journal's last fact.
+func (s *Story) last() int64 {
+	if s == nil || len(s.Facts) == 0 {
+		return 0
+	}
+	return s.Facts[len(s.Facts)-1].Seq
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
@@ -17,7 +18,12 @@ type Request struct {
 	Org       string
 	Principal string
 	Surface   string
-	Grade     loop.Grade
+
+	// ID is the id under which a relay is audited; "" = the run makes one. A loop
+	// run has an id of its own, because several requests can follow one run.
+	ID string
+
+	Grade loop.Grade
 
 	// Key is the caller's Idempotency-Key: the request is for one durable run,
 	// however often it is sent. Nil = none.
@@ -27,11 +33,16 @@ type Request struct {
 	// way. Otherwise it is told to come back when the run is over.
 	Attach bool
 
+	// Account is charged with what the run retains; nil = one is opened for the
+	// run. The request's own body is charged to it already.
+	Account *ledger.Account
+
 	Model   string   // as the caller named it
 	Targets []Target // at least one, in the order in which to try them
 
 	// Raw is the whole request of a relay; nil for a loop. Its body belongs to
-	// the run. The rest of the fields concern the loop.
+	// the run, which releases its capacity from Account when it is freed. The rest
+	// of the fields concern the loop.
 	Raw *model.RelayRequest
 
 	Items       []item.Item

@@ -18,12 +18,10 @@ import (
 // It is offered from the first cut on. // P16
 const rereadName = "read_result"
 
-// The bounds on what is kept for reading, in bytes. The first is from
-// reference/reliability 4.6.
-const (
-	maxFull    = 16 << 20 // of one result: the rest of a longer one cannot be read
-	maxFullAll = 64 << 20 // of all results of a run: what comes later cannot be read
-)
+// maxFull is how many bytes of one result are kept for reading, from
+// reference/reliability 4.6. All of them together are bounded by the run's
+// account: what comes later cannot be read.
+const maxFull = 16 << 20
 
 // reread reads results that were cut in this run.
 type reread struct {
@@ -109,15 +107,11 @@ func (d *drive) keepAll(results map[string]string) {
 	if next == nil {
 		next = map[string]string{}
 	}
-	kept := 0
-	for _, text := range next {
-		kept += len(text)
-	}
 	for id, text := range results {
 		if len(text) > maxFull {
 			text = strings.ToValidUTF8(text[:maxFull], "")
 		}
-		if kept += len(text); kept > maxFullAll {
+		if d.account.Charge(len(text)) != nil {
 			break
 		}
 		next[id] = text

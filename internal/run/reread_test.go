@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
 // A run keeps so much of its results for reading and no more, however many
 // large ones its servers send.
 func TestWhatIsKeptForReadingIsBounded(t *testing.T) {
-	d := &drive{}
+	l := ledger.New(ledger.Options{})
+	d := &drive{account: l.Open("o")}
+	const maxFullAll = ledger.DefaultRun // P40
 	text := strings.Repeat("x", maxFull)
 	for i := range 2 * maxFullAll / maxFull {
 		d.keepAll(map[string]string{fmt.Sprint(i): text + "more"})

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,7 +61,7 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 	var q storedRequest
 	if raw, ok := rows[requestRef]; ok {
 		if err := json.Unmarshal(raw, &q); err != nil {
-			return nil, fmt.Errorf("row %s: %w", requestRef, err)
+			return nil, damaged(requestRef, err)
 		}
 	}
 	return &Request{
@@ -74,11 +75,12 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 // takeOver goes on with a run that was claimed, through the same fold and the
 // same rules as any other. Callers can attach to it when takeOver returns.
 func (r *Runner) takeOver(lease Lease) {
-	d := r.newDrive(r.base, &Request{Org: lease.Org}, nil)
+	d := r.newDrive(r.base, &Request{Org: lease.Org, Account: r.o.Ledger.Open(lease.Org)}, nil)
 	d.lease, d.log = lease, r.o.Log.With("run", lease.RunID, "org", lease.Org)
-	d.feed = newFeed()
+	d.feed = newFeed(d.account)
 	d.sink = d.feed
 	if err := r.adopt(d, true); err != nil {
+		d.account.Close()
 		return // the lease expires
 	}
 	go d.lead(d.resume)
@@ -89,27 +91,58 @@ func (d *drive) resume() error {
 	ctx, cancel := context.WithTimeout(d.ctx, storeTimeout)
 	defer cancel()
 	story, err := d.o.Archive.Load(ctx, d.lease.Org, d.lease.RunID)
-	if err != nil {
+	var bad *Unreadable
+	if err != nil && !errors.As(err, &bad) {
 		return unavailable(fmt.Errorf("run %s: %w", d.lease.RunID, err))
 	}
-	if err := d.retell(story, true); err != nil {
-		return d.giveUp(err)
+	if err == nil {
+		d.account.Add(story.size()) // a run that was accepted is gone on with whatever it takes
+		if err = d.read(story); errors.As(err, &bad) {
+			bad.Story, bad.Last = story, story.last()
+		}
 	}
-	if d.req, err = requestOf(d.state.Accepted, story.Rows); err != nil {
-		return d.giveUp(err)
+	switch {
+	case bad != nil && cancelled(bad.Story.Facts):
+		return d.giveUp(bad.Story, bad.Last, bad)
+	case bad != nil:
+		return d.setAside(bad)
+	case err != nil:
+		return d.giveUp(story, story.last(), err)
 	}
+	if err := d.awaitTurn(); err != nil {
+		return err
+	}
+	d.date()
 	d.log.Info("run taken over", "grade", d.state.Grade, "epoch", d.lease.Epoch, "facts", len(story.Facts))
-	if err := d.append(nil, loop.Resumed{By: d.lease.Owner}); err != nil {
+	if err := d.append(nil, loop.Resumed{By: d.lease.Owner, Handed: d.lease.Handed}); err != nil {
 		return err
 	}
 	return d.observed(true, func() error { return d.goOn(story) })
 }
+
+// read folds the journal of a run that was taken over. The error wraps
+// [loop.ErrUnsafe], or it is an *[Unreadable].
+func (d *drive) read(story *Story) error {
+	err := d.retell(story)
+	if err == nil {
+		d.req, err = requestOf(d.state.Accepted, story.Rows)
+	}
+	return err
+}
+
+// damaged returns the error for a row that cannot be decoded.
+func damaged(ref string, err error) error { return &Unreadable{Ref: ref, Err: err} }
 
 // goOn plays the rest of a run that was taken over.
 func (d *drive) goOn(story *Story) error {
 	defer d.expire()()
 	if d.state.Ended == "" {
 		err := d.equip(d.ctx, story.Rows)
+		d.account.Release(story.size()) // its rows are needed no more
+		var bad *Unreadable
+		if errors.As(err, &bad) {
+			return d.setAside(bad)
+		}
 		if err != nil && d.ctx.Err() == nil { // a run that was cut off here is not one that cannot go on
 			d.log.Error("the run cannot go on", "error", err)
 			if err := d.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
@@ -120,15 +153,28 @@ func (d *drive) goOn(story *Story) error {
 	return d.play()
 }
 
-// giveUp ends a run whose journal the rules would not write.
-func (d *drive) giveUp(why error) error {
-	d.log.Error("the journal of the run is not one that the rules allow", "error", why)
-	body := loop.Finished{Reason: event.Lost, Code: "journal_refused", Detail: why.Error()}
-	if err := d.append(nil, body); err != nil {
-		return err
+// giveUp ends a run whose journal is not safe to go on with. Every call that it
+// started is accounted for first.
+func (d *drive) giveUp(story *Story, last int64, why error) error {
+	d.log.Error("the run is given up", "error", why)
+	d.givenUp = why
+	d.state = loop.Abandon(story.Facts, last)
+	d.date()
+	d.req, _ = requestOf(d.state.Accepted, nil) // without rows there is nothing to be decoded
+	d.req.Org = d.lease.Org
+	for ref := range story.Rows { // a row is stored once
+		if d.items[ref] == nil {
+			d.store(ref, nil)
+		}
 	}
-	d.emit(d.ending(body))
-	return nil
+	return d.observed(true, func() error {
+		if d.state.Ended == "" {
+			if err := d.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
+				return err
+			}
+		}
+		return d.play()
+	})
 }
 
 // equip gets what the run works with: its models, and its tools as they were
@@ -143,20 +189,27 @@ func (d *drive) equip(ctx context.Context, rows map[string]json.RawMessage) erro
 	}
 	var sealed []catalog.Sealed
 	if err := json.Unmarshal(rows[catalogRef], &sealed); err != nil {
-		return fmt.Errorf("row %s: %w", catalogRef, err)
+		return damaged(catalogRef, err)
 	}
 	now, err := d.o.Catalog.For(ctx, d.req.Org, d.req.Servers, d.req.CatalogTTL)
 	if err != nil {
 		return err
 	}
 	if d.tools, err = now.Recall(sealed); err != nil {
-		return err
+		return damaged(catalogRef, err)
 	}
 	for _, c := range d.state.Calls {
-		if p, ok := d.args[c.Key]; ok {
-			p.entry = d.visible().Lookup(c.Name)
-			d.keepArguments(c.Key, p)
+		p, ok := d.args[c.Key]
+		if !ok {
+			if c.Runs() {
+				return damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
+			}
+			continue
 		}
+		if p.entry = d.visible().Lookup(c.Name); p.entry == nil {
+			return damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
+		}
+		d.keepArguments(c.Key, p)
 	}
 	return nil
 }

@@ -1,12 +1,18 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -14,25 +20,60 @@ import (
 
 // retold reports a run that is over to the sink, as it was reported when it
 // happened: what came in pieces then comes at once.
-func (r *Runner) retold(req *Request, story *Story, sink Sink) error {
-	d := r.newDrive(r.base, req, sink)
+// The error may be that of the account, which has no room for it.
+func (r *Runner) retold(key runKey, account *ledger.Account, story *Story, sink Sink) error {
+	d := r.newDrive(r.base, &Request{Org: key.org, Account: account}, sink)
 	defer d.cancel(errDiscarded)
 	d.lease.RunID = story.Summary.RunID
-	return d.retell(story, false)
+	maps.DeleteFunc(story.Rows, func(ref string, _ json.RawMessage) bool { return isKept(ref) })
+	d.retelling = true
+	err := d.retell(story)
+	if errors.As(context.Cause(d.ctx), &d.overdrawn) {
+		return d.overdrawn
+	}
+	var bad *Unreadable
+	switch {
+	case err == nil || d.tellGivenUp(story):
+		return nil
+	case errors.As(err, &bad):
+		return unreadable(story.Summary.RunID, bad.Error())
+	}
+	return fault.New(fault.Internal, codeRefused, "the journal of run %s cannot be repeated: %v", story.Summary.RunID, err)
 }
 
-// retell folds a journal and reports what it tells. If strict, every fact must
-// be one that the rules allow in its place.
-func (d *drive) retell(story *Story, strict bool) error {
+// codeRefused is how a run ends that was given up because of its journal.
+const codeRefused = "journal_refused"
+
+// tellGivenUp reports the end of a run that was given up because of its journal,
+// and whether it was.
+func (d *drive) tellGivenUp(story *Story) bool {
+	if len(story.Facts) == 0 {
+		return false
+	}
+	end, _ := story.Facts[len(story.Facts)-1].Body.(loop.Finished)
+	if end.Code != codeRefused {
+		return false
+	}
+	d.state = loop.Abandon(story.Facts, story.last())
+	d.emit(d.ending(end))
+	return true
+}
+
+// retell folds a journal, of whichever release, and reports what it tells. The
+// error wraps [loop.ErrUnsafe] for a journal that is not safe, and is an
+// *[Unreadable] for one that refers to what cannot be decoded.
+func (d *drive) retell(story *Story) error {
 	for _, f := range story.Facts {
-		if strict {
-			if err := loop.Allowed(d.state, f); err != nil {
-				return fmt.Errorf("fact %d: %w", f.Seq, err)
-			}
+		if err := loop.CheckSafety(d.state, f); err != nil {
+			return err
 		}
 		d.state = loop.Apply(d.state, f)
 		if err := d.recall(f, story.Rows); err != nil {
-			return fmt.Errorf("fact %d, %s: %w", f.Seq, f.Body.Kind(), err)
+			var bad *Unreadable
+			if errors.As(err, &bad) {
+				return err
+			}
+			return &Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err}
 		}
 		d.tell(f)
 	}
@@ -56,13 +97,16 @@ func (d *drive) recall(f loop.Fact, rows map[string]json.RawMessage) error {
 		return d.recallItems(b.ItemsRef, rows)
 	case loop.CallPrepared:
 		if b.ArgsRef != "" {
+			if !json.Valid(rows[b.ArgsRef]) {
+				return damaged(b.ArgsRef, errors.New("no JSON"))
+			}
 			d.keepArguments(b.Key, prepared{arguments: rows[b.ArgsRef]})
 		}
 	case loop.CallDone:
-		if b.FullRef != "" {
+		if b.FullRef != "" && !d.retelling {
 			var text string
 			if err := json.Unmarshal(rows[b.FullRef], &text); err != nil {
-				return err
+				return damaged(b.FullRef, err)
 			}
 			d.keepAll(map[string]string{d.rereadID(b.Key): text})
 		}
@@ -99,7 +143,7 @@ func (d *drive) recallItems(ref string, rows map[string]json.RawMessage) error {
 	}
 	var items []item.Item
 	if err := json.Unmarshal(rows[ref], &items); err != nil {
-		return fmt.Errorf("row %s: %w", ref, err)
+		return damaged(ref, err)
 	}
 	d.store(ref, items)
 	return nil
@@ -112,7 +156,7 @@ func (d *drive) recallFull(rows map[string]json.RawMessage) error {
 	}
 	var full map[string]string
 	if err := json.Unmarshal(raw, &full); err != nil {
-		return fmt.Errorf("row %s: %w", inputFull, err)
+		return damaged(inputFull, err)
 	}
 	d.keepAll(full)
 	return nil
@@ -126,18 +170,20 @@ type storedFailure struct {
 	Body    []byte      `json:"body,omitempty"`
 	Message string      `json:"message,omitempty"`
 	Error   string      `json:"error"` // for people
+
+	Credential bool `json:"credential,omitempty"` // the provider refuses ours
 }
 
 func newStoredFailure(e *model.Error) storedFailure {
-	return storedFailure{e.Class, e.Status, e.Header, e.Body, e.Message, e.Error()}
+	return storedFailure{e.Class, e.Status, e.Header, e.Body, e.Message, e.Error(), e.Credential}
 }
 
 func (d *drive) recallFailure(b loop.TurnFailed, rows map[string]json.RawMessage) error {
 	var f storedFailure
 	if err := json.Unmarshal(rows[b.ErrorRef], &f); err != nil {
-		return fmt.Errorf("row %s: %w", b.ErrorRef, err)
+		return damaged(b.ErrorRef, err)
 	}
-	d.failed = &model.Error{Class: f.Class, Status: f.Status, Header: f.Header, Body: f.Body, Message: f.Message}
+	d.failed = &model.Error{Class: f.Class, Status: f.Status, Header: f.Header, Body: f.Body, Message: f.Message, Credential: f.Credential}
 	return nil
 }
 
@@ -159,7 +205,7 @@ func (d *drive) tell(f loop.Fact) {
 		}
 	case loop.CallDone:
 		if c, ok := d.state.Call(b.Key); ok {
-			d.emit(d.toolDone(c, b.Outcome, d.items[b.ResultRef][0].Text(), time.Duration(b.MS)*time.Millisecond))
+			d.emit(d.toolDone(c, b.Outcome, d.items[b.ResultRef][0].Text(), time.Duration(b.Took())*time.Microsecond))
 		}
 	case loop.Finished:
 		d.emit(d.ending(b))
@@ -182,10 +228,10 @@ func (d *drive) tellItems(round int, items []item.Item) {
 	}
 }
 
-// cancellation is the batch that ends a run which somebody else performs.
-func (r *Runner) cancellation(story *Story, by string) Batch {
-	return Batch{Sync: true, Facts: []loop.Fact{{
-		Seq: int64(len(story.Facts)) + 1, At: r.o.Now().UnixMilli(), Version: loop.Version,
-		Body: loop.CancelRequested{By: by, Cause: event.Cancelled},
+// ending is the batch that ends a run which somebody else performs.
+func (r *Runner) ending(head Head, end loop.CancelRequested, rows []audit.Entry) Batch {
+	at := max(r.o.Now().UnixMilli(), head.At) // the wall clock may have been set back since
+	return Batch{Sync: true, Audit: rows, Facts: []loop.Fact{{
+		Seq: head.Seq + 1, At: at, Version: loop.Version, Body: end,
 	}}}
 }

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
@@ -26,13 +28,29 @@ type Options struct {
 	Resources Resources
 	Cache     Cache    // nil = nothing is kept
 	Recorder  Recorder // nil = relays leave no audit rows
-	Observer  Observer // nil = nobody watches
+
+	// Ledger opens accounts for runs whose request brings none; nil = one with its
+	// default bounds.
+	Ledger *ledger.Ledger
+	// MaxFollowers is how many repeats of one Idempotency-Key may follow its run
+	// at a time; 0 = 16.
+	MaxFollowers int
+
+	Observer Observer // nil = nobody watches
+
+	// Rules are the numbers by which new runs are steered; a zero field means that of
+	// this build. Runs that were accepted before keep theirs.
+	Rules loop.Rules
 
 	// Owner names this process, anew at every start; empty = a name is made.
 	Owner string
 
+	// Build names this build of the program: a run that is set aside because its
+	// journal seems damaged is tried again by another build.
+	Build string
+
 	Log    *slog.Logger                            // nil = discard
-	Now    func() time.Time                        // nil = time.Now
+	Now    func() time.Time                        // the wall clock, by which runs and relays are dated; nil = clock.Wall
 	NewID  func(prefix string) string              // nil = id.NewOrdered
 	Jitter func(limit time.Duration) time.Duration // nil = evenly spread over 0..limit
 }
@@ -43,17 +61,19 @@ type Options struct {
 type Runner struct {
 	o Options
 
-	base     context.Context // of durable runs, which outlive their callers
-	end      context.CancelCauseFunc
-	tasks    sync.WaitGroup // runs that are live
-	keeping  sync.WaitGroup // the loop that keeps leases
-	yielding atomic.Bool    // durable runs are handed over at their next fact
+	base      context.Context // of durable runs, which outlive their callers
+	end       context.CancelCauseFunc
+	tasks     sync.WaitGroup // runs that are live
+	keeping   sync.WaitGroup // the loop that keeps leases
+	followers *followers     // repeats of requests that follow a run, and what they share
+	yielding  atomic.Bool    // durable runs are handed over at their next fact
+	suspects  suspects       // runs that are worked on one at a time
 
 	mu       sync.Mutex
 	quiet    bool              // no new runs
 	live     map[runKey]*drive // runs that are under way here, but for relays
 	orphans  []Lease           // leases that are ours and that nobody works under
-	renewed  time.Time         // when the leases were last known to be ours
+	renewed  time.Time         // when the leases were last known to be ours; monotonic
 	troubled error             // what is wrong with the store; nil = nothing
 }
 
@@ -65,7 +85,7 @@ func New(o Options) *Runner {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = clock.Wall
 	}
 	if o.NewID == nil {
 		o.NewID = id.NewOrdered
@@ -76,7 +96,10 @@ func New(o Options) *Runner {
 	if o.Owner == "" {
 		o.Owner = o.NewID("gw_")
 	}
-	r := &Runner{o: o, live: map[runKey]*drive{}}
+	if o.Ledger == nil {
+		o.Ledger = ledger.New(ledger.Options{})
+	}
+	r := &Runner{o: o, live: map[runKey]*drive{}, followers: newFollowers(o.MaxFollowers)}
 	r.base, r.end = context.WithCancelCause(context.Background())
 	return r
 }
@@ -99,6 +122,10 @@ var (
 // The end of ctx is the caller's leaving: it cancels the model call and every
 // tool of a light run. A durable run goes on without its caller.
 func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
+	if req.Account == nil {
+		req.Account = r.o.Ledger.Open(req.Org)
+		defer req.Account.Close()
+	}
 	if req.Grade == loop.Durable {
 		return r.submit(ctx, req, sink)
 	}

@@ -57,7 +57,7 @@ func TestResultsStandInTheOrderOfTheCalls(t *testing.T) {
 		if got := s.model.results(1); !slices.Equal(got, []string{"0.0", "0.1", "0.2"}) || time.Since(begin) != time.Minute {
 			t.Errorf("the model was told %q after %v", got, time.Since(begin))
 		}
-		if done := s.journal.done(); done[2].Key != "0.0" || done[2].MS != 60_000 { // C23
+		if done := s.journal.done(); done[2].Key != "0.0" || done[2].Took() != 60_000_000 { // C23
 			t.Errorf("%+v", done)
 		}
 	})
@@ -276,7 +276,7 @@ func TestABlockedToolEndsTheRunAndItsSiblings(t *testing.T) {
 		"bad": func(context.Context, tool.Call) (tool.Result, error) {
 			<-entered
 			<-entered
-			return tool.Result{}, fmt.Errorf("tool bad: %w", blocked{})
+			return tool.Result{}, fmt.Errorf("%w: %w", tool.ErrNotSent, blocked{})
 		},
 		"wait": func(ctx context.Context, c tool.Call) (tool.Result, error) {
 			defer ended.Done()

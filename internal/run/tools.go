@@ -6,12 +6,14 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -39,7 +41,15 @@ func (d *drive) prepare(a loop.PrepareTools) error {
 		}
 		bodies[i] = p.CallPrepared
 	}
-	return d.append(rows, bodies...)
+	leftOut := d.state.LeftOut
+	if err := d.append(rows, bodies...); err != nil {
+		return err
+	}
+	if d.state.LeftOut && !leftOut { // C04: once in a run, whoever goes on with it
+		d.log.Warn("the model asked for more than one tool call, and only the first is executed (tool_parallelism: first)",
+			"round", d.state.Turn.Round, "calls", len(d.state.Calls))
+	}
+	return nil
 }
 
 func (d *drive) keepArguments(key loop.CallKey, p prepared) {
@@ -65,11 +75,7 @@ func (d *drive) answer(a loop.AnswerCalls) error {
 	bodies := make([]loop.Body, len(a.Calls))
 	for i, key := range a.Calls {
 		c, _ := d.state.Call(key)
-		text := a.Text
-		if c.Prepared != nil && a.Outcome == loop.Error {
-			text = c.Prepared.Answer
-		}
-		body, more := d.done(c, c.Attempt, toolexec.Done{Outcome: a.Outcome, Text: text}, 0)
+		body, more := d.done(c, c.Attempt, toolexec.Done{Outcome: a.Outcome, Text: a.Text}, d.cut[key])
 		bodies[i], rows = body, append(rows, more...)
 	}
 	if err := d.append(rows, bodies...); err != nil {
@@ -79,7 +85,7 @@ func (d *drive) answer(a loop.AnswerCalls) error {
 		c, _ := d.state.Call(key)
 		text := d.items[c.ResultRef][0].Text()
 		d.toolAnswered(c, a.Outcome, text)
-		d.emit(d.toolDone(c, a.Outcome, text, 0))
+		d.emit(d.toolDone(c, a.Outcome, text, d.cut[key]))
 	}
 	return nil
 }
@@ -87,10 +93,13 @@ func (d *drive) answer(a loop.AnswerCalls) error {
 // done returns the fact that ends a call and the rows that hold its result.
 func (d *drive) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
 	ref := "result:" + string(c.Key)
+	if _, taken := d.items[ref]; taken { // only in a run that is given up
+		ref += fmt.Sprintf(".%d", attempt)
+	}
 	result := item.NewResult(c.ProviderID, r.Text, r.Outcome != loop.OK && r.Outcome != loop.Cached)
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
-		Bytes: int64(len(r.Text)), MS: took.Milliseconds(),
+		Bytes: int64(len(r.Text)), Micros: took.Microseconds(),
 	}, d.store(ref, []item.Item{result})
 }
 
@@ -108,10 +117,11 @@ func (d *drive) ended(c loop.Call, attempt int, r toolexec.Done, took time.Durat
 
 // outcome is how one execution ended.
 type outcome struct {
-	index int
-	done  toolexec.Done
-	err   error
-	took  time.Duration
+	index  int
+	memory *ledger.Part // of the call, until its result is stored
+	done   toolexec.Done
+	err    error
+	took   time.Duration
 }
 
 // execute records the intent to run all the calls, runs them at the same time
@@ -168,26 +178,31 @@ func (d *drive) executeOne(ctx context.Context, round, index int, c loop.Call) o
 	p := d.args[c.Key]
 	ctx, called := d.toolCalled(ctx, round, c, c.Attempt)
 	begin := time.Now()
+	memory := d.account.Part()
 	done, err := toolexec.Execute(crash.OnSent(ctx, "C10"), p.entry, tool.Call{
 		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
-		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c),
+		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c), Memory: memory,
 	}, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(c.Key)})
-	took := time.Since(begin)
+	took := atLeastOne(time.Since(begin))
 	called(toolEnd(done, err))
-	return outcome{index, done, err, took}
+	return outcome{index, memory, done, err, took}
 }
 
-// settle records how a call ended. One that was cut off by the end of the run
-// stays open: nobody knows what became of it, and the rules say so.
+// settle records how a call ended. One that may have left when it was cut off by
+// the end of the run stays open, for the rules or the run's next owner.
 func (d *drive) settle(c loop.Call, r outcome) error {
+	defer r.memory.Close()
 	var fatal tool.Fatal
 	switch {
-	case errors.As(r.err, &fatal): // refused before it left
-		r.done = toolexec.Done{Outcome: loop.NotRun, Text: "Not sent: the outbound policy refused the server's address."}
-	case errors.Is(r.err, tool.ErrNotSent) && !d.abandoned():
-		r.done, r.err = toolexec.Done{Outcome: loop.NotRun, Text: "Not sent: the run ended first."}, nil
-	case r.err != nil:
+	case r.err == nil, errors.As(r.err, &fatal):
+	case r.done.Outcome != loop.NotRun, d.abandoned():
+		if d.cut == nil {
+			d.cut = map[loop.CallKey]time.Duration{}
+		}
+		d.cut[c.Key] = r.took
 		return d.stopped(r.err, c.Prepared.Server)
+	default:
+		r.done.Text, r.err = "Not sent: the run ended first.", nil
 	}
 	body, rows := d.ended(c, c.Attempt, r.done, r.took)
 	crash.At("C11")

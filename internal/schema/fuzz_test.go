@@ -20,7 +20,8 @@ func FuzzSchema(f *testing.F) {
 		{`{"oneOf":[{"required":["a"]},{"required":["b"]}]}`, `{"a":1,"b":2}`},
 		{`{"patternProperties":{"^(a+)+$":{"type":"string"}}}`, `{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab":1}`},
 		{`{"$defs":{"n":{"properties":{"n":{"$ref":"#/$defs/n"}}}},"$ref":"#/$defs/n"}`, `{"n":{"n":7}}`},
-		{`{"properties":{"a":{"multipleOf":0.01,"const":9007199254740993}}}`, `{"a":9007199254740992}`}, {`{"type":["object"]}`, `[]`}, {"\v{}", `{}`},
+		{`{"properties":{"a":{"multipleOf":0.01,"const":9007199254740993}}}`, `{"a":9007199254740992}`}, {`{"type":["object"]}`, `[]`}, {`{"additionalProperties":{"type":["integer","array"],"items":{"type":"string"}}}`, `{"a":"5","b":"x","c":[1]}`},
+		{"\v{}", `{}`},
 	} {
 		f.Add(seed[0], seed[1])
 	}
@@ -43,6 +44,13 @@ func FuzzSchema(f *testing.F) {
 			if v.Message == "" || v.Path != "" && !strings.HasPrefix(v.Path, "/") {
 				t.Fatalf("%+v", v)
 			}
+		}
+		coerced, changes := s.Coerce(json.RawMessage(value))
+		if again, _ := s.Coerce(json.RawMessage(value)); string(again) != string(coerced) || !json.Valid(coerced) {
+			t.Fatalf("coerced to %s, and to %s", coerced, again)
+		}
+		if changes == nil && string(coerced) != value || len(changes) > maxCoercions {
+			t.Fatalf("coerced to %s with %d changes", coerced, len(changes))
 		}
 		if strings.Contains(raw, "$") || len(found) > 100 {
 			return // references count from the root, and a schema in another has another root

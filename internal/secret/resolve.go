@@ -16,12 +16,16 @@ const MaxSize = 64 << 10
 // look it up in.
 var ErrNoVault = errors.New("the vault is off, because master_key is not set")
 
+// ErrVaultOnly is returned for an env: or file: reference where only secret: may
+// be looked up.
+var ErrVaultOnly = errors.New("only secret:NAME is looked up here: what is stored may not name the gateway's variables and files")
+
 // Resolver looks references up. It is safe for concurrent use when its
 // environment is. It holds nothing: a changed file or variable is seen by the
 // next call.
 type Resolver struct {
-	env   func(string) (string, bool)
-	vault Lookup // nil = none
+	env   func(string) (string, bool) // nil = only the vault is there, without files either
+	vault Lookup                      // nil = none
 }
 
 // Lookup returns an entry of one org's vault. Its error says what is the matter
@@ -39,6 +43,11 @@ func NewResolver(env func(string) (string, bool)) *Resolver {
 func (r *Resolver) With(vault Lookup) *Resolver {
 	return &Resolver{env: r.env, vault: vault}
 }
+
+// VaultOnly returns a Resolver that looks up secret: references, in one org's
+// vault, and no others: for texts that the operator has not written. Nil leaves
+// it without a vault.
+func VaultOnly(vault Lookup) *Resolver { return &Resolver{vault: vault} }
 
 // Resolve returns the text with its reference replaced by what it names. A
 // variable that is not set, a file that cannot be read, an entry that the vault
@@ -61,6 +70,9 @@ func (r *Resolver) Resolve(ctx context.Context, t Text) (Value, error) {
 func (r *Resolver) lookup(ctx context.Context, ref Ref) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
+	}
+	if r.env == nil && ref.Kind() != Vault {
+		return "", fmt.Errorf("%s: %w", ref, ErrVaultOnly)
 	}
 	switch ref.Kind() {
 	case Env:

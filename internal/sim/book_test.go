@@ -35,6 +35,8 @@ type book struct {
 type history struct {
 	state     loop.State
 	begin     time.Time        // as its first process saw it
+	shift     shift            // of the present owner
+	extended  time.Time        // when the lease was last extended; zero = it was released
 	epoch     int64            // the highest that was given to an owner
 	owners    map[int64]string // by epoch
 	started   map[loop.CallKey]int
@@ -43,6 +45,13 @@ type history struct {
 	billed    int64
 	cancelled bool
 	poisoned  bool // nobody got it further
+}
+
+// shift is the time for which one owner has worked on a run.
+type shift struct {
+	epoch int64
+	at    int64     // of its first fact
+	since time.Time // when that was made, or stored
 }
 
 // effects are what a tool server knows of a call.
@@ -81,6 +90,9 @@ func (b *book) wrote(p *process, wr writing) bool {
 		b.opened(key, *o.Key)
 	}
 	b.checkOwner(key, h, wr.lease)
+	if wr.lease.Epoch > 0 {
+		b.extended(wr.lease)
+	}
 	for _, f := range wr.batch.Facts {
 		if f.Seq != h.state.Seq+1 {
 			b.w.violate("I1: fact %d of run %s follows fact %d", f.Seq, key.run, h.state.Seq)
@@ -91,11 +103,50 @@ func (b *book) wrote(p *process, wr writing) bool {
 		if err := loop.Allowed(h.state, f); err != nil {
 			b.w.violate("I2: run %s, fact %d: %v", key.run, f.Seq, err)
 		}
+		b.checkDate(p, key, h, f)
 		h.state = loop.Apply(h.state, f)
-		h.poisoned = h.poisoned || h.state.Taken >= loop.MaxTaken
+		_, deadly := h.state.Deadly()
+		rules := h.state.Accepted.Rules
+		stuck := h.state.Taken >= rules.Taken && h.state.At-h.state.Further >= rules.StuckMS
+		h.poisoned = h.poisoned || deadly || stuck
 		b.enter(p, key, h, f)
 	}
 	return h.state.Finished != nil
+}
+
+// slowest is how long a fact may be on its way to the store.
+const slowest = 50 * time.Second
+
+// checkDate keeps the dates of a journal in order, and those of one owner as far
+// apart as they are.
+func (b *book) checkDate(p *process, key runKey, h *history, f loop.Fact) {
+	if f.At < h.state.At {
+		b.w.violate("I1: run %s, %s is dated %d ms before the fact before it", key.run, f.Body.Kind(), h.state.At-f.At)
+	}
+	switch {
+	case f.Epoch == 0: // somebody else's, by another clock
+		h.shift = shift{}
+	case f.Epoch != h.shift.epoch:
+		h.shift = shift{f.Epoch, f.At, time.Now()}
+		if f.Seq == 1 {
+			h.shift.since = p.begin(key.run)
+		}
+	default:
+		said, passed := time.Duration(f.At-h.shift.at)*time.Millisecond, time.Since(h.shift.since)
+		if said > passed+slowest {
+			b.w.violate("I7: run %s was at work for %v with epoch %d, and its journal says %v", key.run, passed, f.Epoch, said)
+		}
+	}
+}
+
+// extended enters that the owner of a run has got its lease, or has extended it.
+func (b *book) extended(l run.Lease) { b.of(runKey{l.Org, l.RunID}).extended = time.Now() }
+
+// released enters that the owner of a run has given its lease back.
+func (b *book) released(l run.Lease) {
+	if h := b.of(runKey{l.Org, l.RunID}); h.epoch == l.Epoch && h.owners[l.Epoch] == l.Owner {
+		h.extended = time.Time{}
+	}
 }
 
 // checkOwner keeps an epoch to one owner.
@@ -117,7 +168,11 @@ func (b *book) claimed(l run.Lease) {
 	if l.Epoch <= h.epoch {
 		b.w.violate("I1: %s claims run %s with epoch %d, and epoch %d was given away", l.Owner, key.run, l.Epoch, h.epoch)
 	}
+	if held := time.Since(h.extended); held < run.LeaseTTL-2*time.Millisecond { // leases are kept in whole ms
+		b.w.violate("I7: %s takes run %s from %s, whose lease was extended %v ago", l.Owner, key.run, h.owners[h.epoch], held)
+	}
 	b.checkOwner(key, h, l)
+	b.extended(l)
 }
 
 // opened enters the run of a key.
@@ -135,7 +190,7 @@ func (b *book) opened(key runKey, k run.SubmitKey) {
 func (b *book) enter(p *process, key runKey, h *history, f loop.Fact) {
 	switch body := f.Body.(type) {
 	case loop.Accepted:
-		h.begin = time.UnixMilli(f.At).Add(-p.ahead)
+		h.begin = p.begin(key.run)
 	case loop.Expired:
 		if most := time.Duration(h.state.Accepted.Limits.ActiveMS) * time.Millisecond; time.Since(h.begin) < most-time.Second {
 			b.w.violate("I7: run %s is out of time after %v of %v", key.run, time.Since(h.begin), most)

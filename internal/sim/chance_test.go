@@ -45,6 +45,8 @@ type swarm struct {
 	cuts    float64       // which connections the client cuts
 	cancels float64       // which runs are cancelled
 	clocks  time.Duration // how wrong the clock of a process is at most
+	steps   time.Duration // how long until the clock of a process is set, again and again, at most; 0 = it is not
+	builds  bool          // every process is of another build
 	queues  bool          // what need not be on disk is written later
 	tight   bool          // the budgets are too small for all runs
 }
@@ -78,7 +80,7 @@ func (w *world) newSwarm() swarm {
 		}
 		return 0
 	}
-	return swarm{
+	s := swarm{
 		pace:  between(r, 20*time.Millisecond, time.Second),
 		store: faults{lost: rate(0.04), unanswered: rate(0.04), slow: rate(0.04), limit: 20 * time.Second},
 		tools: faults{lost: rate(0.2), unanswered: rate(0.2), slow: rate(0.2), limit: 20 * time.Second},
@@ -87,4 +89,7 @@ func (w *world) newSwarm() swarm {
 		lives:     some(4*time.Second, 40*time.Second), drains: rate(1), pauses: some(5*time.Second, 60*time.Second),
 		cuts: rate(0.5), cancels: rate(0.4), clocks: some(time.Second, 10*time.Minute), queues: r.IntN(2) == 0, tight: r.IntN(2) == 0,
 	}
+	s.steps = some(10*time.Second, 90*time.Second)
+	s.builds = r.IntN(2) == 0
+	return s
 }

@@ -197,7 +197,7 @@ func (c *client) meddle() {
 			continue
 		}
 		c.trespass(p, runID)
-		if err := p.runner.Cancel(context.Background(), c.org, runID, "meddler"); err == nil {
+		if err := p.runner.Cancel(context.Background(), c.org, runID, org.Author{Principal: "meddler"}); err == nil {
 			c.w.saw("a run was cancelled")
 			c.w.book.cancelled(runKey{c.org, runID})
 			return
@@ -212,7 +212,7 @@ func (c *client) trespass(p *process, runID string) {
 	if other == c.org {
 		other = orgs()[1]
 	}
-	err := p.runner.Cancel(context.Background(), other, runID, "trespasser")
+	err := p.runner.Cancel(context.Background(), other, runID, org.Author{Principal: "trespasser"})
 	var f *fault.Error
 	if err == nil || errors.As(err, &f) && f.Code == fault.Conflict {
 		c.w.violate("I11: org %s cancels run %s of org %s: %v", other, runID, c.org, err)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -26,10 +27,53 @@ const (
 	lateHolds    mutation = "a model is asked before its budgets have said yes"
 	deafOwners   mutation = "what others write to a journal is dropped"
 	openDoors    mutation = "a run is read without asking whose it is"
+	setLeases    mutation = "leases follow the wall clock"
+	ownRules     mutation = "a run is steered by the numbers of the process that goes on with it"
+	setDates     mutation = "facts are dated by the wall clock"
+	lostFacts    mutation = "facts of calls are missing when a run is resumed"
 )
 
 func mutations() []mutation {
-	return []mutation{noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors}
+	return []mutation{noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors, setLeases, ownRules, setDates, lostFacts}
+}
+
+// shows reports whether the violation is one by which the mistake must be noticed.
+// A run whose journal has a gap is given up: if it were gone on with, its calls
+// would be repeated. Calls that may have started are accounted for then, also one
+// that the whole journal says had not.
+func (m mutation) shows(violation string) bool {
+	return m != lostFacts || strings.Contains(violation, "journal_refused") || strings.Contains(violation, "call_done is not allowed")
+}
+
+// drop leaves facts of calls out of the journal of a run that is under way.
+func (m mutation) drop(story *run.Story) {
+	started := func(f loop.Fact) bool { return f.Body.Kind() == loop.KindCallStarted } // and so there is a gap before it
+	if m == lostFacts && story.Summary.Status == run.Running && slices.ContainsFunc(story.Facts, started) {
+		story.Facts = slices.DeleteFunc(story.Facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindCallPrepared })
+	}
+}
+
+// rule makes the numbers of a run those of the process that loads its journal.
+func (p *process) rule(story *run.Story) {
+	if p.w.mutation != ownRules || p.build == (loop.Rules{}) {
+		return
+	}
+	story.Facts = slices.Clone(story.Facts)
+	accepted := story.Facts[0].Body.(loop.Accepted)
+	accepted.Rules = p.build
+	story.Facts[0].Body = accepted
+}
+
+// dated returns the batch as the mutation has its process date it.
+func (p *process) dated(b run.Batch) run.Batch {
+	if p.w.mutation != setDates {
+		return b
+	}
+	b.Facts = slices.Clone(b.Facts)
+	for i := range b.Facts {
+		b.Facts[i].At = p.now().UnixMilli()
+	}
+	return b
 }
 
 // mutate makes the mistakes that can be made with one Append.

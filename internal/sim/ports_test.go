@@ -20,7 +20,7 @@ type none struct{}
 // Append implements run.Journal.
 func (p *process) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
 	about, what := lease.Org+"/"+lease.RunID, "appends "+kinds(b)+" to"
-	wr := writing{lease, after, b}
+	wr := writing{lease, after, p.dated(b)}
 	if p.w.mutation == checkThenAct && len(b.Holds) > 0 {
 		_, err := ask(ctx, p, "looks at the budgets for", about, faults{}, func(*rand.Rand) (none, error) { return none{}, p.w.store.room(wr) })
 		if err != nil {
@@ -48,6 +48,9 @@ func (p *process) Renew(ctx context.Context, owner string) ([]run.Lease, error) 
 	return ask(ctx, p, "renews", "its leases", p.w.swarm.store, func(*rand.Rand) ([]run.Lease, error) {
 		leases, err := p.w.store.journal.Renew(ctx, owner)
 		slices.SortFunc(leases, func(a, b run.Lease) int { return cmp.Compare(a.RunID, b.RunID) })
+		for _, l := range leases {
+			p.w.book.extended(l)
+		}
 		return leases, err
 	})
 }
@@ -56,9 +59,24 @@ func (p *process) Renew(ctx context.Context, owner string) ([]run.Lease, error) 
 func (p *process) Release(ctx context.Context, lease run.Lease) error {
 	_, err := ask(ctx, p, "releases", lease.Org+"/"+lease.RunID, p.w.swarm.store, func(*rand.Rand) (none, error) {
 		p.w.store.uncount(p, writing{lease: lease})
+		p.w.book.released(lease)
 		return none{}, p.w.store.journal.Release(ctx, lease)
 	})
 	return err
+}
+
+// SetAside implements run.Leases.
+func (p *process) SetAside(ctx context.Context, lease run.Lease, why run.Aside) error {
+	_, err := ask(ctx, p, "sets aside", lease.Org+"/"+lease.RunID, p.w.swarm.store, func(*rand.Rand) (none, error) {
+		p.w.violate("I7: run %s is set aside: %s", lease.RunID, why.Reason)
+		return none{}, p.w.store.journal.SetAside(ctx, lease, why)
+	})
+	return err
+}
+
+// Restore implements run.Leases.
+func (p *process) Restore(ctx context.Context, again func(run.Aside) bool) (int, error) {
+	return ask(ctx, p, "restores", "runs", p.w.swarm.store, func(*rand.Rand) (int, error) { return p.w.store.journal.Restore(ctx, again) })
 }
 
 // Probe implements run.Leases.
@@ -70,12 +88,26 @@ func (p *process) Probe(ctx context.Context) error {
 	return err
 }
 
+// Head implements run.Archive.
+func (p *process) Head(ctx context.Context, org, runID string) (run.Head, error) {
+	return ask(ctx, p, "reads the head of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) (run.Head, error) {
+		h, err := p.w.store.head(runKey{org, runID})
+		if err == nil && h.Summary.Org != org {
+			p.w.violate("I11: org %s read the head of run %s of org %s", org, runID, h.Summary.Org)
+		}
+		return h, err
+	})
+}
+
 // Load implements run.Archive.
 func (p *process) Load(ctx context.Context, org, runID string) (*run.Story, error) {
 	return ask(ctx, p, "loads", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) (*run.Story, error) {
 		story, err := p.w.store.load(runKey{org, runID})
 		if err == nil && (story.Summary.Org != org || story.Facts[0].Body.(loop.Accepted).Org != org) {
 			p.w.violate("I11: org %s read run %s of org %s", org, runID, story.Summary.Org)
+		}
+		if err == nil {
+			p.rule(story)
 		}
 		return story, err
 	})

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -28,9 +30,11 @@ type process struct {
 	runner   *run.Runner
 	catalog  *catalog.Catalog
 	starting sync.WaitGroup
-	life     context.Context // ends when it could not start
-	ids      int             // guarded by bus.mu
-	ahead    time.Duration   // of the true time
+	life     context.Context      // ends when it could not start
+	build    loop.Rules           // the numbers that its new runs get
+	ids      int                  // guarded by bus.mu
+	begins   map[string]time.Time // when each id was made; guarded by bus.mu
+	ahead    time.Duration        // of the true time; guarded by bus.mu
 
 	dead    bool      // guarded by bus.mu
 	serves  bool      // guarded by bus.mu
@@ -55,15 +59,18 @@ func (r *replica) live() {
 
 // boot starts a process. It serves once its Start has returned.
 func (r *replica) boot(life int) *process {
-	p := &process{w: r.w, name: fmt.Sprintf("%s.%d", r.name, life)}
+	p := &process{w: r.w, name: fmt.Sprintf("%s.%d", r.name, life), begins: map[string]time.Time{}}
 	if clock := r.w.swarm.clocks; clock > 0 {
 		p.ahead = between(r.w.chance(p.name, "clock"), -clock, clock).Truncate(time.Millisecond)
+	}
+	if p.build = r.w.build(p.name); p.build != (loop.Rules{}) {
+		r.w.saw("a process was of another build")
 	}
 	p.life, p.expires = context.WithCancel(context.Background())
 	p.catalog = catalog.New(catalog.Options{})
 	p.runner = run.New(run.Options{
 		Catalog: p.catalog, Journal: p, Leases: p, Archive: p, Handovers: &r.w.store.handovers, Resources: resources{p},
-		Owner: p.name, NewID: p.newID, Now: p.now,
+		Owner: p.name, NewID: p.newID, Now: p.now, Rules: p.build,
 		Jitter: func(limit time.Duration) time.Duration { return limit / 3 },
 	})
 	b := r.w.bus
@@ -80,6 +87,19 @@ func (r *replica) boot(life int) *process {
 		}
 	})
 	return p
+}
+
+// build returns the numbers of the build that a process is of: in half of the worlds
+// every process is of another one.
+func (w *world) build(process string) loop.Rules {
+	if !w.swarm.builds {
+		return loop.Rules{}
+	}
+	r := w.chance(process, "build")
+	return loop.Rules{
+		Attempts: 1 + r.IntN(5), Taken: 3 + r.IntN(4), StuckMS: 60_000 + r.Int64N(600_000), Deaths: 3 + r.IntN(4), RetryWaitMS: 1 + r.Int64N(20_000),
+		Estimate: budget.Estimate{BytesPerToken: 1 + r.Int64N(bytesPerToken), SmallestOutput: 8 + r.Int64N(64)},
+	}
 }
 
 // end waits for the end of the process. It reports whether the end is an
@@ -201,13 +221,45 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
-// now is the process's own clock, which may be wrong.
-func (p *process) now() time.Time { return time.Now().Add(p.ahead) }
+// now is the process's own wall clock, which may be wrong and may be set.
+func (p *process) now() time.Time {
+	p.w.bus.mu.Lock()
+	defer p.w.bus.mu.Unlock()
+	return time.Now().Round(0).Add(p.ahead)
+}
+
+// set sets the wall clock of the replica's process, again and again. R17
+func (r *replica) set() {
+	w := r.w
+	for n := 1; w.swarm.steps > 0; n++ {
+		chance := w.chance(r.name, "clock", fmt.Sprint(n))
+		goesOn := w.wait(context.Background(), r.name+" has its clock set", between(chance, time.Second, w.swarm.steps), func(*rand.Rand) {
+			step := []time.Duration{time.Minute, -10 * time.Minute, time.Hour}[chance.IntN(3)]
+			w.bus.mu.Lock()
+			r.current.ahead += step
+			w.bus.mu.Unlock()
+			w.store.stepped.Add(int64(step))
+			w.saw("a clock was set")
+		})
+		if !goesOn || w.calm() {
+			return
+		}
+	}
+}
+
+// begin returns when the process has made the id.
+func (p *process) begin(id string) time.Time {
+	p.w.bus.mu.Lock()
+	defer p.w.bus.mu.Unlock()
+	return p.begins[id]
+}
 
 // newID makes ids that are the same in every repetition.
 func (p *process) newID(prefix string) string {
 	p.w.bus.mu.Lock()
 	defer p.w.bus.mu.Unlock()
 	p.ids++
-	return fmt.Sprintf("%s%s-%d", prefix, p.name, p.ids)
+	id := fmt.Sprintf("%s%s-%d", prefix, p.name, p.ids)
+	p.begins[id] = time.Now()
+	return id
 }

@@ -122,9 +122,11 @@ func worthReaching() []string {
 	return []string{
 		"a budget had no room",
 		"a call was repeated",
+		"a clock was set",
 		"a keyed call was sent twice and took effect once",
 		"a light run was fenced off",
 		"a model did not answer",
+		"a process was of another build",
 		"a once call became outcome_unknown",
 		"a process was stopped in an orderly way",
 		"a repeat attached",
@@ -153,6 +155,9 @@ func TestMutationsAreCaught(t *testing.T) {
 		t.Run(string(m), func(t *testing.T) {
 			for seed := uint64(1); seed <= most; seed++ {
 				if r := simulate(t, seed, m); r.violation != "" {
+					if !m.shows(r.violation) {
+						t.Error("it was noticed by something else than the check of the journal")
+					}
 					t.Logf("seed %d: %s", seed, r.violation)
 					return
 				}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -17,6 +19,7 @@ type store struct {
 	w         *world
 	journal   memory.Journal
 	handovers memory.Handovers
+	stepped   atomic.Int64 // the sum of all that clocks were set by, in ns
 
 	written map[runKey]*queue    // what need not be on disk yet
 	holds   map[runKey][]holding // that are open
@@ -52,10 +55,14 @@ type writing struct {
 }
 
 func newStore(w *world) *store {
-	return &store{
+	s := &store{
 		w: w, written: map[runKey]*queue{}, holds: map[runKey][]holding{},
 		refunded: map[budgetKey]int64{}, running: map[string]int{}, counted: map[runKey]*process{},
 	}
+	if w.mutation == setLeases {
+		s.journal.LeaseNow = func() time.Time { return time.Now().Round(0).Add(time.Duration(s.stepped.Load())) }
+	}
+	return s
 }
 
 // append is Append as a store does it that writes behind what it may.
@@ -184,13 +191,30 @@ func (s *store) claim(owner string, limit int) ([]run.Lease, error) {
 	return leases, err
 }
 
-// load is Load.
-func (s *store) load(key runKey) (*run.Story, error) {
+// found is the key under which a run is read, after what its writer has left to
+// be written.
+func (s *store) found(key runKey) runKey {
 	_ = s.flush(key) // its writer learns of a failure
 	if s.w.mutation == openDoors {
 		key.org = s.w.book.orgOf(key)
 	}
-	return s.journal.Load(context.Background(), key.org, key.run)
+	return key
+}
+
+// head is Head.
+func (s *store) head(key runKey) (run.Head, error) {
+	key = s.found(key)
+	return s.journal.Head(context.Background(), key.org, key.run)
+}
+
+// load is Load.
+func (s *store) load(key runKey) (*run.Story, error) {
+	key = s.found(key)
+	story, err := s.journal.Load(context.Background(), key.org, key.run)
+	if err == nil {
+		s.w.mutation.drop(story)
+	}
+	return story, err
 }
 
 // used returns what a budget was charged with.

@@ -92,6 +92,7 @@ func (w *world) play() {
 	for _, r := range w.replicas {
 		w.actors.Go(r.live)
 		w.actors.Go(r.pause)
+		w.actors.Go(r.set)
 	}
 	for _, c := range w.clients {
 		w.waits[c.id] = true

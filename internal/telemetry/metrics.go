@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"runtime"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,7 @@ type ofOrg struct {
 	slots     prometheus.Gauge
 	runs      counters // by surface and reason
 	exhausted counters // by budget
+	refused   counters // by code
 }
 
 // counters are those of a vector whose last labels are our own words. Each is
@@ -68,11 +70,14 @@ func seconds(name, help string, labels ...string) *prometheus.HistogramVec {
 	}, labels)
 }
 
-func newMetrics(r *prometheus.Registry, queue func() int) *metrics {
+func newMetrics(r *prometheus.Registry, version string, queue func() int) *metrics {
 	m := &metrics{relaysOpen: prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "turnpike", Name: "relays_in_flight", Help: "Requests that are being passed on.",
 	})}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.relaysOpen)
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "build_info", Help: "1, with the version of the gateway and of Go."}, []string{"version", "go_version"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	r.MustRegister(build)
 	m.registerRequests(r)
 	m.registerTools(r)
 	m.registerOrgs(r)
@@ -118,10 +123,11 @@ func (m *metrics) registerTools(r *prometheus.Registry) {
 func (m *metrics) registerOrgs(r *prometheus.Registry) {
 	runs := counter("runs_total", "Runs that ended or began to wait, by the reason; handed_over = another process goes on.", "org", "surface", "reason")
 	exhausted := counter("budgets_exhausted_total", "Runs that were ended by one of their budgets.", "org", "budget")
+	refused := counter("refusals_total", "Requests that were answered with an error and began no run, by the code of the error. The org is none where the key is not known.", "org", "code")
 	slots := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "slots_in_use", Help: "Runs that are under way in this process."}, []string{"org"})
-	r.MustRegister(runs, exhausted, slots)
+	r.MustRegister(runs, exhausted, refused, slots)
 	m.orgs = newBounded(func(p pair) *ofOrg {
-		return &ofOrg{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}}
+		return &ofOrg{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}, counters{refused, []string{p.org}, new(sync.Map)}}
 	})
 }
 
@@ -196,4 +202,4 @@ func (m *metrics) request(org string, r audit.Request) {
 	}
 }
 
-func ms(n int64) float64 { return float64(max(n, 0)) / 1000 }
+func ms(n float64) float64 { return max(n, 0) / 1000 }

@@ -10,6 +10,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -50,7 +51,7 @@ func (t *Telemetry) Run(ctx context.Context, b run.Begun) (context.Context, func
 	if t.tracer == nil {
 		return ctx, counted
 	}
-	all := []attribute.KeyValue{keyRun.String(b.RunID), keyOrg.String(b.Org), keySurface.String(b.Surface)}
+	all := []attribute.KeyValue{keyRun.String(id.UUID(b.RunID)), keyOrg.String(b.Org), keySurface.String(b.Surface)}
 	operation := semconv.GenAIOperationNameInvokeAgent
 	if b.Grade == loop.Relay {
 		operation = semconv.GenAIOperationNameChat

@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	t := &Telemetry{o: o}
 	if o.Metrics {
 		t.registry = prometheus.NewRegistry()
-		t.metrics = newMetrics(t.registry, o.Queue)
+		t.metrics = newMetrics(t.registry, o.Version, o.Queue)
 	}
 	if o.Spans == nil {
 		return t, nil
@@ -104,6 +104,17 @@ func (t *Telemetry) Recorded(org string, e audit.Entry) {
 	if t.metrics != nil {
 		t.metrics.recorded(org, e)
 	}
+}
+
+// Refused counts a request that was answered with an error before a run began.
+func (t *Telemetry) Refused(org, code string) {
+	if t.metrics == nil {
+		return
+	}
+	if org == "" {
+		org = "none"
+	}
+	t.metrics.orgs.of(pair{org: org}, true).refused.inc(code, code)
 }
 
 // Extract returns ctx with the trace that a client's request belongs to. A

@@ -247,7 +247,7 @@ func BenchmarkARelayIsCounted(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ttft := int64(3)
+	ttft := float64(3)
 	b.ReportAllocs()
 	for b.Loop() {
 		_, ended := tel.Run(b.Context(), run.Begun{Org: "o", Surface: "chat", Grade: loop.Relay, Model: "m"})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -20,7 +21,7 @@ type Options struct {
 	Pepper string
 
 	Log *slog.Logger     // nil = discard
-	Now func() time.Time // nil = time.Now
+	Now func() time.Time // the wall clock; nil = clock.Wall
 }
 
 // Cache is a run.Cache. It is safe for concurrent use.
@@ -38,7 +39,7 @@ func New(store Store, o Options) *Cache {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = clock.Wall
 	}
 	if o.Pepper == "" {
 		o.Pepper = rand.Text()
@@ -50,7 +51,7 @@ func New(store Store, o Options) *Cache {
 func (c *Cache) Get(ctx context.Context, k run.CacheKey) (string, bool) {
 	now := c.now().UnixMilli()
 	if e := c.waiting.find(k); e != nil {
-		if now >= e.ExpiresAt {
+		if !e.fresh(now) {
 			return "", false
 		}
 		return e.Value, true
@@ -67,7 +68,7 @@ func (c *Cache) Get(ctx context.Context, k run.CacheKey) (string, bool) {
 	case !c.genuine(k, *e):
 		c.logger(k).Info("tool_cache_entry_dropped", "reason", "its seal is not ours: it was changed, or sealed with another pepper")
 		c.store.DropResult(k.Org, *e)
-	case now >= e.ExpiresAt:
+	case !e.fresh(now):
 		c.store.DropResult(k.Org, *e)
 	default:
 		return e.Value, true

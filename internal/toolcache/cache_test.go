@@ -165,8 +165,21 @@ func TestAResultLastsForItsTime(t *testing.T) {
 	b.hit(call(), "43")
 }
 
+// F02: a step of the wall clock makes no entry live longer.
+func TestAnEntryThatWasKeptInTheFutureIsNotUsed(t *testing.T) {
+	b := newBench(t, &shelf{}, "pepper")
+	b.Put(t.Context(), call(), "42", time.Minute)
+	b.clock = b.clock.Add(-time.Hour)
+	b.miss(call())
+	b.Put(t.Context(), call(), "43", time.Minute)
+	b.hit(call(), "43")
+	b.clock = b.clock.Add(time.Hour)
+	b.miss(call())
+}
+
 // F03
 func TestAnEntryThatWeDidNotSealIsNone(t *testing.T) {
+	const cached = "cached-result" // not in the log, whatever time that tells
 	other := call()
 	other.Arguments = `{"a":2}`
 	foreign := call()
@@ -200,13 +213,13 @@ func TestAnEntryThatWeDidNotSealIsNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, &shelf{}, "pepper")
-			b.Put(t.Context(), call(), "42", time.Minute)
+			b.Put(t.Context(), call(), cached, time.Minute)
 			b.Put(t.Context(), other, "two", time.Minute)
-			b.hit(call(), "42")
+			b.hit(call(), cached)
 			c.attack(b.shelf.entries)
 			_, met := b.shelf.entries[place{c.ask.Org, nameOf(c.ask)}]
 			b.miss(c.ask)
-			if strings.Contains(b.log.String(), "tool_cache_entry_dropped") != met || strings.Contains(b.log.String(), "42") {
+			if strings.Contains(b.log.String(), "tool_cache_entry_dropped") != met || strings.Contains(b.log.String(), cached) {
 				t.Errorf("the log is %q", b.log.String())
 			}
 			b.Put(t.Context(), c.ask, "right", time.Minute)

@@ -24,6 +24,10 @@ type Entry struct {
 	ExpiresAt int64
 }
 
+// fresh reports whether the entry may be used now. One that was kept in the future
+// may not: the wall clock was set back since, and nobody can say how old it is.
+func (e Entry) fresh(now int64) bool { return e.KeptAt <= now && now < e.ExpiresAt }
+
 // Bounds are how much of an org's is kept: entries, and bytes of their values.
 type Bounds struct {
 	Entries int

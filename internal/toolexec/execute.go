@@ -23,26 +23,37 @@ type Done struct {
 }
 
 // Execute calls the tool and turns whatever comes back into text for the model.
-// It returns an error only when the run is to end: ctx is done, or the failure
-// is a [tool.Fatal]. It wraps [tool.ErrNotSent] if the call provably did not leave.
+// An error ends the run: ctx is done, or the failure is a [tool.Fatal]. The Done
+// says in any case what is known of the call.
 func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Done, error) {
 	result, err := call(ctx, e.Tool, c)
-	if err != nil {
-		var fatal tool.Fatal
-		switch {
-		case errors.As(err, &fatal):
-			return Done{}, fatal
-		case ctx.Err() != nil && errors.Is(err, tool.ErrNotSent):
-			return Done{}, fmt.Errorf("%w: %w", tool.ErrNotSent, ctx.Err())
-		case ctx.Err() != nil:
-			return Done{}, ctx.Err()
-		}
-		return finished(loop.Error, refusal{Error: fmt.Sprintf("tool %s: %v", e.Definition.Name, err)}.String(), limit), nil
-	}
-	if result.IsError {
+	var fatal tool.Fatal
+	switch {
+	case err == nil && result.IsError:
 		return finished(loop.Error, failure(text(result)), limit), nil // D17
+	case err == nil:
+		return finished(loop.OK, text(result), limit), nil
+	case errors.As(err, &fatal):
+		return unanswered(e, c, errors.Is(err, tool.ErrNotSent), "the outbound policy refused an address of its server", limit), fatal
 	}
-	return finished(loop.OK, text(result), limit), nil
+	return unanswered(e, c, errors.Is(err, tool.ErrNotSent), strings.TrimPrefix(err.Error(), tool.ErrNotSent.Error()+": "), limit), ctx.Err()
+}
+
+// unanswered is a call that got no answer from its tool. It is not_run only if
+// neither this attempt nor an earlier one can have left.
+func unanswered(e *catalog.Entry, c tool.Call, notSent bool, why string, limit Cap) Done {
+	outcome := loop.Unanswered(c.Class)
+	switch {
+	case notSent && c.Attempt > 1:
+		why = "its answer was lost, and it could not be sent again: " + why
+	case notSent:
+		outcome, why = loop.NotRun, "not sent: "+why
+	}
+	why = fmt.Sprintf("tool %s: %s", e.Definition.Name, why)
+	if outcome == loop.Unknown {
+		why = "outcome_unknown: " + why + "; it may have been carried out"
+	}
+	return finished(outcome, refusal{Error: why}.String(), limit)
 }
 
 // Whole returns all of what the tool answered.

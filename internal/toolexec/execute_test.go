@@ -37,11 +37,12 @@ func TestWhatTheModelReadsOfAnExecution(t *testing.T) {
 		}, loop.OK, "[image image/png, 4 bytes of base64, not shown]"},
 		{"an error that the tool reports", func() (tool.Result, error) { return tool.Error("no luck"), nil }, loop.Error, "Error: no luck"}, // D17
 		{"an error without a word", func() (tool.Result, error) { return tool.Result{IsError: true}, nil }, loop.Error, "Error: the tool reported an error and said no more"},
-		{"a failure of the transport", func() (tool.Result, error) { return tool.Result{}, errors.New("no route") }, loop.Error, `{"error":"tool add: no route"}`}, // C09
-		{"a panic", func() (tool.Result, error) { panic("oops") }, loop.Error, `{"error":"tool add: panic: oops"}`},
+		{"a failure of the transport", func() (tool.Result, error) { return tool.Result{}, errors.New("no route") }, loop.Unknown, `{"error":"outcome_unknown: tool add: no route; it may have been carried out"}`}, // C09
+		{"a failure before the call left", func() (tool.Result, error) { return tool.Result{}, fmt.Errorf("%w: no route", tool.ErrNotSent) }, loop.NotRun, `{"error":"tool add: not sent: no route"}`},
+		{"a panic", func() (tool.Result, error) { panic("oops") }, loop.Unknown, `{"error":"outcome_unknown: tool add: panic: oops; it may have been carried out"}`},
 		{"text that nobody would see", func() (tool.Result, error) { return tool.Text("a\u200b\x1b[31mb\U000e0041"), nil }, loop.OK, "ab"},
 		{"an error that nobody would see", func() (tool.Result, error) { return tool.Error("no\u202e luck"), nil }, loop.Error, "Error: no luck"},
-		{"a failure with escapes", func() (tool.Result, error) { return tool.Result{}, errors.New("no\u200b route") }, loop.Error, `{"error":"tool add: no route"}`},
+		{"a failure with escapes", func() (tool.Result, error) { return tool.Result{}, errors.New("no\u200b route") }, loop.Unknown, `{"error":"outcome_unknown: tool add: no route; it may have been carried out"}`},
 		{"bytes that are no text", func() (tool.Result, error) { return tool.Text("a\xffb"), nil }, loop.OK, "a\uFFFDb"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -72,6 +73,45 @@ func TestWhatEndsTheRun(t *testing.T) {
 	set = newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
 	if d, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); err != nil || d.Text != "done" {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// What is recorded of a call without an answer follows from its class and from
+// whether any of its attempts may have left.
+func TestTheOutcomeOfACallWithoutAnAnswer(t *testing.T) { // D19
+	lost := errors.New("connection reset")
+	unsent := fmt.Errorf("%w: connection refused", tool.ErrNotSent)
+	refused := fmt.Errorf("%w: %w", tool.ErrNotSent, blocked{})
+	for _, tt := range []struct {
+		name    string
+		class   tool.Class
+		attempt int
+		err     error
+		outcome loop.Outcome
+		text    string
+	}{
+		{"once, lost", tool.Once, 1, lost, loop.Unknown, "outcome_unknown: tool add: connection reset; it may have been carried out"},
+		{"keyed, lost", tool.Keyed, 1, lost, loop.Unknown, "outcome_unknown: tool add: connection reset; it may have been carried out"},
+		{"no class, lost", "", 1, lost, loop.Unknown, "outcome_unknown: tool add: connection reset; it may have been carried out"},
+		{"read, lost", tool.Read, 1, lost, loop.Error, "tool add: connection reset"},
+		{"once, not sent", tool.Once, 1, unsent, loop.NotRun, "tool add: not sent: connection refused"},
+		{"read, not sent", tool.Read, 1, unsent, loop.NotRun, "tool add: not sent: connection refused"},
+		{"keyed, not sent after an attempt that may have left", tool.Keyed, 2, unsent, loop.Unknown,
+			"outcome_unknown: tool add: its answer was lost, and it could not be sent again: connection refused; it may have been carried out"},
+		{"read, not sent after an attempt that may have left", tool.Read, 2, unsent, loop.Error, "tool add: its answer was lost, and it could not be sent again: connection refused"},
+		{"once, refused by the policy before it left", tool.Once, 1, refused, loop.NotRun, "tool add: not sent: the outbound policy refused an address of its server"},
+		{"once, refused by the policy after it left", tool.Once, 1, blocked{}, loop.Unknown,
+			"outcome_unknown: tool add: the outbound policy refused an address of its server; it may have been carried out"},
+		{"read, refused by the policy after it left", tool.Read, 1, blocked{}, loop.Error, "tool add: the outbound policy refused an address of its server"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, tt.err })
+			d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{Class: tt.class, Attempt: tt.attempt}, Cap{})
+			var fatal tool.Fatal
+			if ends := errors.As(tt.err, &fatal); d.Outcome != tt.outcome || d.Text != `{"error":"`+tt.text+`"}` || (err != nil) != ends {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
 	}
 }
 

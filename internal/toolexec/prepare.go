@@ -1,7 +1,7 @@
 // Package toolexec takes a tool call from what the model wrote to a result that
 // the model can read. Every link of the two chains is one small function:
 //
-//	Prepare   owner → allow-list → parse → validate → verdict
+//	Prepare   owner → allow-list → parse → validate (lenient: change types, validate again) → verdict
 //	Execute   call → failure as text → whole and visible characters → size cap
 //
 // Hooks, policy rules and the result cache have their places between these
@@ -32,8 +32,9 @@ type Validation string
 
 // The ways of checking.
 const (
-	Strict Validation = "strict" // against the tool's schema
-	None   Validation = "none"   // a JSON object is enough
+	Strict  Validation = "strict"  // against the tool's schema
+	Lenient Validation = "lenient" // also after types were changed to those that the schema wants
+	None    Validation = "none"    // a JSON object is enough
 )
 
 // Rules are what the org wants of its calls.
@@ -60,28 +61,55 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	}
 	p.Entry = set.Lookup(name)
 	if p.Entry == nil {
-		p.Owner = tool.Unknown
+		p.Owner, p.Server = tool.Unknown, set.Withheld(name)
 		return p.tell(unknownTool(set, name))
 	}
 	p.Owner = tool.Gateway
+	p.Tool, p.Server = p.Entry.Tool.Definition().Name, p.Entry.Server
+	p.ToolDigest, p.Class, p.Polling = p.Entry.Digest, p.Entry.Class, p.Entry.Polling
 	if rules.Only != nil && !slices.Contains(rules.Only, name) { // C25
 		return p.tell(refusal{Error: fmt.Sprintf("tool %q is not among the allowed tools of this request", name)})
 	}
-	p.Tool, p.Server = p.Entry.Tool.Definition().Name, p.Entry.Server
-	p.ToolDigest, p.Class, p.Polling = p.Entry.Digest, p.Entry.Class, p.Entry.Polling
 	arguments, canonical, err := parse(raw)
 	if err != nil {
 		return p.tell(refusal{Error: "invalid arguments for " + name + ": " + err.Error()})
 	}
 	p.ArgsDigest = digest(canonical)
 	if rules.Validation != None {
-		if v := p.Entry.Schema.Validate(arguments); v != nil {
+		v := p.Entry.Schema.Validate(arguments)
+		if v != nil && rules.Validation == Lenient {
+			arguments, v = p.coerce(arguments, v)
+		}
+		if v != nil {
 			return p.tell(refusal{Error: "invalid arguments for " + name, Violations: v})
 		}
 	}
 	p.Arguments = arguments
 	p.Verdict = loop.Run
 	return p
+}
+
+// coerce changes the types of arguments that do not fit to those that the schema
+// wants, and returns them with the violations that are left. The changed ones
+// are what is executed, digested and kept; the transcript has the model's own.
+// // C07
+func (p *Prepared) coerce(arguments json.RawMessage, found []schema.Violation) (json.RawMessage, []schema.Violation) {
+	coerced, changes := p.Entry.Schema.Coerce(arguments)
+	if len(changes) == 0 {
+		return arguments, found
+	}
+	canonical, ok := Canonical(coerced)
+	if !ok {
+		return arguments, found
+	}
+	found = p.Entry.Schema.Validate(coerced)
+	if found == nil {
+		p.ArgsDigest = digest(canonical)
+		for _, c := range changes {
+			p.Coerced = append(p.Coerced, loop.Coerced(c))
+		}
+	}
+	return coerced, found
 }
 
 func (p Prepared) tell(r refusal) Prepared {

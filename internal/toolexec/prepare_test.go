@@ -7,6 +7,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -48,6 +51,12 @@ func TestWhatBecomesOfACall(t *testing.T) {
 		{"a wrong type that nobody checks", "add", `{"n":"1"}`, None, tool.Gateway, loop.Run, `{"n":"1"}`, nil},
 		{"broken JSON is refused also where nobody checks", "add", `{"n":`, None, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
 		{"no validation named is the strict one", "add", `{"n":"1"}`, "", tool.Gateway, loop.Tell, "", []string{"/n"}},
+		{"a wrong type that is changed", "add", `{"n":"1","tags":"a"}`, Lenient, tool.Gateway, loop.Run, `{"n":1,"tags":["a"]}`, nil},
+		{"what fits is not changed", "add", " {\"n\" : 1e0}", Lenient, tool.Gateway, loop.Run, " {\"n\" : 1e0}", nil},
+		{"only what is left is told", "add", `{"n":"1","tags":[{}],"x":1}`, Lenient, tool.Gateway, loop.Tell, "", []string{`"/tags/0"`, "x"}},
+		{"a text that is no number", "add", `{"n":"one"}`, Lenient, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}},
+		{"broken JSON is not mended", "add", `{"n":"1"`, Lenient, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"a long integer in a text stays exact", "add", `{"n":"12345678901234567890"}`, Lenient, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
 		{"a long integer stays exact", "add", `{"n":12345678901234567890}`, Strict, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
 		{"a number beyond all bounds", "free", `{"n":1e1000000}`, Strict, tool.Gateway, loop.Tell, "", []string{"exponent"}},
 		{"arguments at the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, Strict, tool.Gateway, loop.Run, `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, nil},
@@ -121,6 +130,25 @@ func TestTheDigestNamesTheArgumentsAndNotTheirWriting(t *testing.T) {
 	}
 }
 
+// What is executed is what is digested, and the journal says how it differs from
+// what the model wrote.
+func TestAChangedCallSaysWhatWasChanged(t *testing.T) { // C07
+	set := newSet(t, nil)
+	p := Prepare(set, Rules{Validation: Lenient}, "0.0", "add", `{"n":"1","tags":"a"}`)
+	want := []loop.Coerced{{Path: "/n", From: "string", To: "integer"}, {Path: "/tags", From: "string", To: "array"}}
+	if diff := cmp.Diff(want, p.Coerced); diff != "" {
+		t.Error(diff)
+	}
+	plain := Prepare(set, Rules{}, "0.0", "add", `{"tags":["a"],"n":1}`)
+	if p.ArgsDigest != plain.ArgsDigest || plain.Coerced != nil {
+		t.Errorf("digest %s, want that of what is executed, %s; changes %v", p.ArgsDigest, plain.ArgsDigest, plain.Coerced)
+	}
+	refused := Prepare(set, Rules{Validation: Lenient}, "0.0", "add", `{"n":"1","x":1}`)
+	if refused.Coerced != nil || refused.Arguments != nil {
+		t.Errorf("a call that is not made was changed: %+v", refused.CallPrepared)
+	}
+}
+
 func TestTheModelReadsNoMoreThanTwentyViolations(t *testing.T) {
 	tags := strings.TrimSuffix(strings.Repeat("1,", 500), ",")
 	p := Prepare(newSet(t, nil), Rules{}, "0.0", "add", `{"n":1,"tags":[`+tags+`]}`)
@@ -140,8 +168,15 @@ func FuzzPrepare(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, raw string) {
 		p := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}}, "0.0", name, raw)
 		again := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}}, "0.0", name, raw)
-		if p.CallPrepared != again.CallPrepared {
-			t.Fatalf("%+v, then %+v", p.CallPrepared, again.CallPrepared)
+		if diff := cmp.Diff(p.CallPrepared, again.CallPrepared); diff != "" {
+			t.Fatalf("first and second time:\n%s", diff)
+		}
+		lenient := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}, Validation: Lenient}, "0.0", name, raw)
+		if p.Verdict == loop.Run && cmp.Diff(p, lenient, cmpopts.IgnoreFields(Prepared{}, "Entry")) != "" {
+			t.Fatalf("what fits was changed: %+v", lenient.CallPrepared)
+		}
+		if lenient.Verdict == loop.Run && (lenient.Entry.Schema.Validate(lenient.Arguments) != nil || (p.Verdict != loop.Run) != (lenient.Coerced != nil)) {
+			t.Fatalf("%q runs with %q, changed by %v", raw, lenient.Arguments, lenient.Coerced)
 		}
 		switch p.Verdict {
 		case loop.Run:

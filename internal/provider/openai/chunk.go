@@ -2,15 +2,22 @@ package openai
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // assembly puts a turn together from the chunks of a stream, or from the one
 // object of an answer that is not streamed, and reports deltas as they come.
 type assembly struct {
 	emit func(model.Delta) error
+
+	memory  tool.Memory // nil = nothing is charged
+	charged int         // bytes
 
 	id, model string
 	content   content
@@ -71,12 +78,40 @@ func (a *assembly) chunk(data []byte) error {
 	return nil
 }
 
-// tooLarge returns an error when the turn has more than a model writes.
+// turnGrain is how many bytes of a turn are charged at a time.
+const turnGrain = 16 << 10
+
+// tooLarge returns an error when the turn has more than a model writes, or more
+// than may be kept. It is kept twice: in what it is put together in, and in the
+// turn.
 func (a *assembly) tooLarge() error {
-	if len(a.content.text)+len(a.reasoning)+len(a.refusal)+a.calls.bytes > maxTurn {
-		return brokenAnswer(fmt.Sprintf("the turn is larger than %d MiB", maxTurn>>20), nil)
+	size := len(a.content.text) + len(a.reasoning) + len(a.refusal) + a.calls.bytes
+	if size > maxTurn {
+		return brokenAnswer(fmt.Sprintf("sent a turn larger than %d MiB", maxTurn>>20), nil)
 	}
+	if a.memory == nil || 2*size <= a.charged {
+		return nil
+	}
+	more := 2*size - a.charged + turnGrain
+	if err := a.memory.Charge(more); err != nil {
+		return unkept(err)
+	}
+	a.charged += more
 	return nil
+}
+
+// unkept is an answer for which there is no memory. One that is beyond the bound
+// of a run is the provider's failure, as one beyond maxAnswer is. Where the org or
+// the process has no room, the run ends.
+func unkept(err error) error {
+	var refused *ledger.Refused
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if refused.Bound == ledger.Run {
+		return brokenAnswer("the answer is too large: it needs more memory than the run may retain", nil)
+	}
+	return &model.Error{Class: model.Target, Status: http.StatusOK, Message: "there is no memory for the answer", Err: err}
 }
 
 func (a *assembly) object(data []byte) error {
@@ -210,7 +245,7 @@ func (a *assembly) addCalls(list []byte) error {
 	for i, v := range elements(list) {
 		a.pieces += 2
 		if !a.calls.add(i, v) {
-			return brokenAnswer(fmt.Sprintf("the turn has more than %d tool calls", maxCalls), nil)
+			return brokenAnswer(fmt.Sprintf("sent a turn with more than %d tool calls", maxCalls), nil)
 		}
 	}
 	return nil

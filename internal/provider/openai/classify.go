@@ -70,7 +70,17 @@ func filtered(d details) bool {
 }
 
 func credentials(d details) bool {
-	return d.has("invalid_api_key", "authentication", "model_not_found") ||
+	return d.has("model_not_found") || wrongKey(d)
+}
+
+// refusesCredential reports whether the provider says that the key which came with
+// the request is wrong. A 403 alone may be about the model or the country.
+func refusesCredential(status int, d details) bool {
+	return status == http.StatusUnauthorized || (rejects(status) || status == http.StatusForbidden) && wrongKey(d)
+}
+
+func wrongKey(d details) bool {
+	return d.has("invalid_api_key", "authentication") ||
 		containsAny(strings.ToLower(d.message), "incorrect api key", "invalid api key", "api key not valid")
 }
 

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"io"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // decode reads one answer, streamed or whole, reports its deltas and returns
 // the turn. The turn stands beside an error where something had come before
-// it. The error is a *model.Error, an emitError, or what reading returned.
-func decode(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &assembly{emit: emit}
+// it. What the turn takes is charged to memory, if there is one. The error is a
+// *model.Error, an emitError, or what reading returned.
+func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
+	a := &assembly{emit: emit, memory: memory}
 	whole, src, err := sniff(src)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -44,6 +47,9 @@ func sniff(src io.Reader) (whole bool, rest io.Reader, err error) {
 		buf = buf[:len(buf)+n]
 		start := afterSpace(bytes.TrimPrefix(buf, []byte("\xef\xbb\xbf")))
 		if len(start) > 0 && start[0] != 0xef {
+			if start[0] == '<' {
+				return false, nil, page()
+			}
 			rest := io.MultiReader(bytes.NewReader(buf), src)
 			if err != nil {
 				rest = io.MultiReader(bytes.NewReader(buf), failing{err})
@@ -102,7 +108,7 @@ func (a *assembly) close(err error) error {
 	case errors.Is(err, io.EOF):
 		return cut()
 	case errors.As(err, &limit):
-		return brokenAnswer("the stream is too large", err)
+		return brokenAnswer("sent a stream that is too large", err)
 	}
 	return err
 }
@@ -136,9 +142,9 @@ func isNothing(value []byte) bool {
 
 // whole reads an answer that is one JSON object.
 func (a *assembly) whole(src io.Reader) error {
-	data, err := io.ReadAll(src)
+	data, err := ledger.ReadAll(src, -1, a.memory)
 	if err != nil {
-		return err
+		return unkept(err)
 	}
 	data = trimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 	switch {

@@ -99,26 +99,26 @@ func TestDecodeFailures(t *testing.T) { // G07
 		class          model.Class
 		message        string
 	}{
-		{"cut after a call that the next one ended", callPiece(f) + callPiece(g), "|||1:f({}) 2:g({})?|", model.Transient, "the stream ended before the turn did"},
-		{"cut inside an event", callPiece(f) + callPiece(g)[:40], "|||1:f({})?|", model.Transient, "the stream ended before the turn did"},
-		{"calls side by side are complete at the end only", callPiece(f) + callPiece(g) + callPiece(`{"index":0,"function":{"arguments":" "}}`), "|||1:f({} )? 2:g({})?|", model.Transient, "the stream ended before the turn did"},
-		{"nothing at all", "", "no turn", model.Transient, "the stream ended before the turn did"},
-		{"only white space", "\n\n\n", "no turn", model.Transient, "the stream ended before the turn did"},
+		{"cut after a call that the next one ended", callPiece(f) + callPiece(g), "|||1:f({}) 2:g({})?|", model.Transient, "ended the stream before the answer was complete"},
+		{"cut inside an event", callPiece(f) + callPiece(g)[:40], "|||1:f({})?|", model.Transient, "ended the stream before the answer was complete"},
+		{"calls side by side are complete at the end only", callPiece(f) + callPiece(g) + callPiece(`{"index":0,"function":{"arguments":" "}}`), "|||1:f({} )? 2:g({})?|", model.Transient, "ended the stream before the answer was complete"},
+		{"nothing at all", "", "no turn", model.Transient, "ended the stream before the answer was complete"},
+		{"only white space", "\n\n\n", "no turn", model.Transient, "ended the stream before the answer was complete"},
 		{"an error in a chunk", delta(`"content":"a"`) + `data: {"error":{"message":"overloaded","code":503}}` + "\n\n", "a||||", model.Transient, "overloaded"},
 		{"an error event", delta(`"content":"a"`) + "event: error\n" + `data: {"message":"bad","type":"invalid_request_error"}` + "\n\n", "a||||", model.Invalid, "bad"},
 		{"an error in a choice", delta(`"content":"a"`) + `data: {"choices":[{"index":0,"delta":{},"error":{"message":"gone","code":502},"finish_reason":"error"}]}` + "\n\n", "a||||", model.Transient, "gone"},
 		{"finish reason error", delta(`"content":"a"`) + end("error"), "a||||", model.Transient, ""},
-		{"garbage", callPiece(f) + callPiece(g) + "data: {oops\n\n", "|||1:f({}) 2:g({})?|", model.Transient, `the stream holds what is no chunk: "{oops"`},
-		{"a page", "<html>no</html>", "no turn", model.Transient, "the stream ended before the turn did"},
-		{"a whole answer that was cut", `{"choices":[{"mess`, "no turn", model.Transient, `the stream holds what is no chunk: "{\"choices\":[{\"mess"`},
+		{"garbage", callPiece(f) + callPiece(g) + "data: {oops\n\n", "|||1:f({}) 2:g({})?|", model.Transient, `sent a chunk that is not valid: "{oops"`},
+		{"a page", "<html>no</html>", "no turn", model.Transient, "answered with text/html, not JSON. Is base_url right?"},
+		{"a whole answer that was cut", `{"choices":[{"mess`, "no turn", model.Transient, `sent a chunk that is not valid: "{\"choices\":[{\"mess"`},
 		{"a whole answer without choices", `{"ok":true}`, "no turn", model.Transient, "the answer has no choices"},
 		{"a whole answer that is an error", `{"error":{"message":"no","code":"content_filter","status":400}}`, "no turn", model.Filtered, "no"},
 		{"an error in a list", `[{"error":{"message":"no","code":429}}]`, "no turn", model.Transient, "no"},
-		{"a line that is too long", delta(`"content":"a"`) + "data: " + strings.Repeat("x", 1<<20+1), "a||||", model.Transient, "the stream is too large"},
+		{"a line that is too long", delta(`"content":"a"`) + "data: " + strings.Repeat("x", 1<<20+1), "a||||", model.Transient, "sent a stream that is too large"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var h heard
-			turn, err := decode(strings.NewReader(tt.in), h.emit)
+			turn, err := decode(strings.NewReader(tt.in), nil, h.emit)
 			var e *model.Error
 			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != 200 {
 				t.Errorf("%#v", err)
@@ -176,7 +176,7 @@ func TestNative(t *testing.T) {
 func TestEmitErrorsEndTheCall(t *testing.T) {
 	stop := errors.New("enough")
 	for _, in := range []string{delta(`"content":"a"`), delta(`"reasoning":"a"`), delta(`"refusal":"a"`), delta(`"content":[{"type":"text","text":"a"}]`)} {
-		_, err := decode(strings.NewReader(in+end("stop")), func(model.Delta) error { return stop })
+		_, err := decode(strings.NewReader(in+end("stop")), nil, func(model.Delta) error { return stop })
 		if !errors.Is(err.(emitError).error, stop) {
 			t.Error(err)
 		}

@@ -49,6 +49,7 @@ func statusError(resp *http.Response) *model.Error {
 	return &model.Error{
 		Class: classify(resp.StatusCode, d), Status: resp.StatusCode, Header: callerHeader(resp.Header),
 		Body: body, RetryAfter: retryAfter(resp.Header, time.Now()), Message: d.message,
+		Credential: refusesCredential(resp.StatusCode, d),
 	}
 }
 
@@ -58,20 +59,27 @@ func answerError(data []byte) *model.Error {
 	return &model.Error{
 		Class: classify(d.status, d), Status: http.StatusOK,
 		Body: bytes.Clone(data[:min(len(data), maxErrorBody)]), Message: d.message,
+		Credential: refusesCredential(d.status, d),
 	}
 }
 
-// brokenAnswer is an answer that is not what the dialect allows.
+// brokenAnswer is an answer that is not what the dialect allows. The message goes on
+// after the name of the provider.
 func brokenAnswer(message string, err error) *model.Error {
 	return &model.Error{Class: model.Transient, Status: http.StatusOK, Message: message, Err: err}
 }
 
 func garbage(data []byte) *model.Error {
-	return brokenAnswer(fmt.Sprintf("the stream holds what is no chunk: %q", data[:min(len(data), maxQuoted)]), nil)
+	return brokenAnswer(fmt.Sprintf("sent a chunk that is not valid: %q", data[:min(len(data), maxQuoted)]), nil)
+}
+
+// page is an HTML page in place of an answer: of a login, say, or of a proxy.
+func page() *model.Error {
+	return brokenAnswer("answered with text/html, not JSON. Is base_url right?", nil)
 }
 
 func cut() *model.Error {
-	return brokenAnswer("the stream ended before the turn did", io.ErrUnexpectedEOF)
+	return brokenAnswer("ended the stream before the answer was complete", io.ErrUnexpectedEOF)
 }
 
 // saysError reports whether the value of a member "error" is one.
@@ -156,7 +164,10 @@ func detail(v []byte) string {
 // plainMessage returns a body that is no JSON where it is short enough to be
 // a message and no page.
 func plainMessage(body []byte) string {
-	if len(body) > maxQuoted || bytes.HasPrefix(body, []byte("<")) {
+	switch {
+	case bytes.HasPrefix(body, []byte("<")):
+		return "a web page, not JSON. Is base_url right?"
+	case len(body) > maxQuoted:
 		return ""
 	}
 	return strings.ToValidUTF8(string(body), "\uFFFD")

@@ -58,23 +58,23 @@ func TestAnAnswerIsAsLargeAsItsLimits(t *testing.T) { // P06
 		body  func(n int64) io.Reader
 		over  string // the error beyond it
 	}{
-		{"an object", maxAnswer, "", around(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"x":"`, `"}`), "the answer is too large"},
-		{"a stream", maxAnswer, "the stream ended before the turn did", func(n int64) io.Reader {
+		{"an object", maxAnswer, "", around(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"x":"`, `"}`), "sent an answer that is too large"},
+		{"a stream", maxAnswer, "ended the stream before the answer was complete", func(n int64) io.Reader {
 			comment := ": " + strings.Repeat("x", 1<<16) + "\n"
 			last := delta(`"content":"a"`) + ":"
 			return io.MultiReader(strings.NewReader(strings.Repeat(comment, maxAnswer/len(comment)-1)+last),
 				filler(n-int64(len(comment))*(maxAnswer/int64(len(comment))-1)-int64(len(last))))
-		}, "the answer is too large"},
+		}, "sent an answer that is too large"},
 		{"a line", sse.DefaultMaxLine, "", func(n int64) io.Reader {
 			return stream(around(`data: {"choices":[{"delta":{"content":"`, `"}}]}`)(n))
-		}, "the stream is too large"},
+		}, "sent a stream that is too large"},
 		{"an event", sse.DefaultMaxEvent, "", func(n int64) io.Reader {
 			const before, after = `{"choices":[{"delta":{"content":"a"}}]`, `}`
 			line := strings.Repeat(" ", 1<<19) + "\n"
 			data := before + strings.Repeat(line, int(n)/len(line)-1)
 			data += strings.Repeat(" ", int(n)-len(data)-len(after)) + after
 			return stream(strings.NewReader("data: " + strings.ReplaceAll(data, "\n", "\ndata: ")))
-		}, "the stream is too large"},
+		}, "sent a stream that is too large"},
 	} {
 		for _, known := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, length known %t", tt.name, known), func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
 		"what is no word of the model is": {`{"choices":[{"message":{"content":"a","images":["` + strings.Repeat("x", maxTurn+1) + `"]}}]}`, true},
 	} {
 		got := decodeAll(strings.NewReader(row.in))
-		if row.fits != (got.err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.err, "the turn is larger than 8 MiB") {
+		if row.fits != (got.err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.err, "sent a turn larger than 8 MiB") {
 			t.Errorf("%s: %v", name, got.err)
 		}
 	}
@@ -142,7 +142,7 @@ func TestATurnHasSoManyCalls(t *testing.T) { // P06
 		switch {
 		case n == maxCalls && (err != nil || len(turn.Calls) != n):
 			t.Errorf("%d calls: %v", n, err)
-		case n > maxCalls && (!errors.As(err, &e) || e.Message != "the turn has more than 1024 tool calls"):
+		case n > maxCalls && (!errors.As(err, &e) || e.Message != "sent a turn with more than 1024 tool calls"):
 			t.Errorf("%d calls: %v", n, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
 	})
 	_, err := p.Stream(t.Context(), &model.Request{}, nil)
 	var e *model.Error
-	if !errors.As(err, &e) || e.Message != `the answer has the content encoding "gzip"` {
+	if !errors.As(err, &e) || e.Message != `answered with the content encoding "gzip"` {
 		t.Error(err)
 	}
 }

@@ -99,7 +99,7 @@ type outcome struct {
 
 func decodeAll(src io.Reader) outcome {
 	var h heard
-	turn, err := decode(src, h.emit)
+	turn, err := decode(src, nil, h.emit)
 	return outcome{turn, h.deltas, fmt.Sprint(err)}
 }
 

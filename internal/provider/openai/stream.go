@@ -35,10 +35,10 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 		return nil, p.failed(ctx, statusError(resp))
 	}
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" { // nobody asked for it
-		return nil, brokenAnswer(fmt.Sprintf("the answer has the content encoding %.40q", enc), nil)
+		return nil, brokenAnswer(fmt.Sprintf("answered with the content encoding %.40q", enc), nil)
 	}
 	src := &source{src: resp.Body, left: maxAnswer, watch: watch, silence: p.o.Silence}
-	turn, err := decode(src, emit)
+	turn, err := decode(src, req.Memory, emit)
 	if err != nil {
 		return turn, p.broken(ctx, call, resp, err)
 	}
@@ -93,7 +93,7 @@ func (s *source) Read(p []byte) (int, error) {
 		if n, err := s.src.Read(one[:]); n == 0 {
 			return 0, err
 		}
-		return 0, brokenAnswer("the answer is too large", errTooMuch)
+		return 0, brokenAnswer("sent an answer that is too large", errTooMuch)
 	}
 	n, err := s.src.Read(p[:min(int64(len(p)), s.left)])
 	s.left -= int64(n)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
@@ -35,6 +36,21 @@ func (j *Journal) Runs(_ context.Context, orgID, before string, limit int) ([]ru
 	return all[:min(len(all), max(limit, 0))], nil
 }
 
+// Head implements run.Archive. Facts are kept decoded and count nothing.
+func (j *Journal) Head(_ context.Context, orgID, runID string) (run.Head, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, ok := j.runs[runKey{orgID, runID}]
+	if !ok {
+		return run.Head{}, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
+	}
+	h := run.Head{Summary: r.summary, Seq: int64(len(r.facts)), Bytes: int64(r.bytes)}
+	for _, f := range r.facts {
+		h.At = max(h.At, f.At)
+	}
+	return h, nil
+}
+
 // Load implements run.Archive.
 func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, error) {
 	j.mu.Lock()
@@ -43,5 +59,17 @@ func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, erro
 	if !ok {
 		return nil, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
-	return &run.Story{Summary: r.summary, Facts: slices.Clone(r.facts), Rows: maps.Clone(r.rows)}, nil
+	story := &run.Story{Summary: r.summary, Rows: maps.Clone(r.rows)}
+	var bad *run.Unreadable
+	for _, f := range r.facts {
+		if err := loop.Known(f.Version, f.Body.Kind()); err == nil {
+			story.Facts = append(story.Facts, f)
+		} else if bad == nil {
+			bad = &run.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Story: story, Last: int64(len(r.facts))}
+		}
+	}
+	if bad != nil {
+		return nil, fmt.Errorf("run %s: %w", runID, bad)
+	}
+	return story, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
@@ -17,7 +18,8 @@ const MaxHandovers = 4096
 
 // Handovers is a run.Handovers. The zero value is ready to use.
 type Handovers struct {
-	Now func() time.Time // nil = time.Now
+	Now  func() time.Time // nil = clock.Wall
+	Caps org.Caps         // of every org; the zero Caps bound nothing
 
 	mu    sync.Mutex
 	byID  map[handoverKey]*kept
@@ -34,6 +36,9 @@ type kept struct {
 
 // Save implements run.Handovers.
 func (h *Handovers) Save(_ context.Context, orgID, principal string, handover run.Handover) error {
+	if len(handover.CallIDs) == 0 {
+		return nil // nobody could ask for it
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID == nil {
@@ -53,7 +58,28 @@ func (h *Handovers) Save(_ context.Context, orgID, principal string, handover ru
 		h.byID[key] = k
 	}
 	h.order = append(h.order, k)
+	h.forget(orgID)
 	return nil
+}
+
+// forget drops the oldest handovers of an org that has more than it may.
+func (h *Handovers) forget(orgID string) {
+	excess := -h.Caps.Handovers
+	for _, k := range h.order {
+		if k.keys[0].org == orgID {
+			excess++
+		}
+	}
+	h.order = slices.DeleteFunc(h.order, func(k *kept) bool {
+		if h.Caps.Handovers == 0 || excess <= 0 || k.keys[0].org != orgID {
+			return false
+		}
+		for _, key := range k.keys {
+			delete(h.byID, key)
+		}
+		excess--
+		return true
+	})
 }
 
 // Find implements run.Handovers.
@@ -70,7 +96,7 @@ func (h *Handovers) Find(_ context.Context, orgID, principal, callID string) (*r
 
 func (h *Handovers) now() time.Time {
 	if h.Now == nil {
-		return time.Now()
+		return clock.Wall()
 	}
 	return h.Now()
 }

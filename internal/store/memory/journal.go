@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -27,7 +28,14 @@ const (
 // Journal is a run.Journal, a run.Archive and a run.Leases. The zero value is
 // ready to use. What was spent of a budget is never forgotten.
 type Journal struct {
-	Now func() time.Time // nil = time.Now
+	Now func() time.Time // the wall clock: when keys expire; nil = clock.Wall
+
+	// LeaseNow is the clock of leases, which must never be set. Nil = a
+	// clock.Steady that begins with Now when it is first read.
+	LeaseNow func() time.Time
+
+	// Caps are those of every org; the zero Caps bound nothing.
+	Caps org.Caps
 
 	mu      sync.Mutex
 	runs    map[runKey]*record
@@ -128,7 +136,7 @@ func (j *Journal) store(key runKey, r *record, lease run.Lease, b run.Batch, add
 	}
 	was := r.summary.Status
 	r.add(b.Facts, add)
-	r.hand(lease, was, j.now())
+	r.hand(lease, was, j.leaseNow())
 	j.charge(r, add.charge)
 	if r.summary.Status == run.Done {
 		j.settleAll(key.org, r)
@@ -201,9 +209,17 @@ func (j *Journal) makeRoom(grown int) {
 
 func (j *Journal) now() time.Time {
 	if j.Now == nil {
-		return time.Now()
+		return clock.Wall()
 	}
 	return j.Now()
+}
+
+// leaseNow reads the clock of leases. The caller has mu.
+func (j *Journal) leaseNow() time.Time {
+	if j.LeaseNow == nil {
+		j.LeaseNow = clock.NewSteady(j.now()).Now
+	}
+	return j.LeaseNow()
 }
 
 func encode(b run.Batch) (addition, error) {

@@ -22,13 +22,28 @@ func (o *Orgs) Keys(_ context.Context, orgID string) ([]org.Key, error) {
 	return slices.Clone(r.keys), nil
 }
 
+// Key implements org.Store.
+func (o *Orgs) Key(_ context.Context, orgID, id string) (org.Key, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r, ok := o.orgs[orgID]; ok {
+		if i := slices.IndexFunc(r.keys, func(k org.Key) bool { return k.ID == id }); i >= 0 {
+			return r.keys[i], nil
+		}
+	}
+	return org.Key{}, fmt.Errorf("key %s: %w", id, org.ErrNotFound)
+}
+
 // CreateKey implements org.Store.
-func (o *Orgs) CreateKey(_ context.Context, k org.Key) error {
+func (o *Orgs) CreateKey(_ context.Context, k org.Key, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, err := o.find(k.Org)
 	if err != nil {
 		return fmt.Errorf("key %s: %w", k.ID, err)
+	}
+	if working, _ := r.countKeys(); o.Caps.Keys > 0 && working >= o.Caps.Keys {
+		return fmt.Errorf("key %s: %w", k.ID, o.Caps.KeysRefused())
 	}
 	taken := slices.ContainsFunc(r.keys, func(other org.Key) bool { return other.ID == k.ID })
 	for _, other := range o.orgs {
@@ -41,23 +56,75 @@ func (o *Orgs) CreateKey(_ context.Context, k org.Key) error {
 	slices.SortFunc(r.keys, func(a, b org.Key) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
 	})
-	return nil
+	return o.record(k.Org, by, by.KeyChanged(nil, &k))
+}
+
+// UpdateKey implements org.Store.
+func (o *Orgs) UpdateKey(_ context.Context, was, k org.Key, by org.Author) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, i := o.findKey(k.Org, k.ID)
+	if i < 0 {
+		return fmt.Errorf("key %s: %w", k.ID, org.ErrNotFound)
+	}
+	before := r.keys[i]
+	if before.Name != was.Name || before.Role != was.Role || before.Rate != was.Rate || !before.RevokedAt.Equal(was.RevokedAt) {
+		return fmt.Errorf("key %s: %w", k.ID, org.ErrChanged)
+	}
+	after := before
+	after.Name, after.Role, after.Rate = k.Name, k.Role, k.Rate
+	r.keys[i] = after
+	return o.record(k.Org, by, by.KeyChanged(&before, &after))
+}
+
+// findKey returns the index of a key, -1 if there is none. It is called with mu
+// held.
+func (o *Orgs) findKey(orgID, id string) (*orgRecord, int) {
+	r, ok := o.orgs[orgID]
+	if !ok {
+		return nil, -1
+	}
+	return r, slices.IndexFunc(r.keys, func(k org.Key) bool { return k.ID == id })
 }
 
 // RevokeKey implements org.Store.
-func (o *Orgs) RevokeKey(_ context.Context, orgID, id string, at int64) error {
+func (o *Orgs) RevokeKey(_ context.Context, orgID, id string, at int64, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	r, ok := o.orgs[orgID]
-	if !ok {
-		return fmt.Errorf("key %s: %w", id, org.ErrNotFound)
-	}
-	i := slices.IndexFunc(r.keys, func(k org.Key) bool { return k.ID == id })
+	r, i := o.findKey(orgID, id)
 	if i < 0 {
 		return fmt.Errorf("key %s: %w", id, org.ErrNotFound)
 	}
-	if r.keys[i].RevokedAt.IsZero() {
-		r.keys[i].RevokedAt = time.UnixMilli(at).UTC()
+	before := r.keys[i]
+	if !before.RevokedAt.IsZero() {
+		return nil
 	}
-	return nil
+	after := before
+	after.RevokedAt = time.UnixMilli(at).UTC()
+	r.keys[i] = after
+	if _, revoked := r.countKeys(); o.Caps.Keys > 0 && revoked > o.Caps.Keys {
+		r.forgetRevoked()
+	}
+	return o.record(orgID, by, by.KeyChanged(&before, &after))
+}
+
+// countKeys returns how many of the org's keys work, and how many do not.
+func (r *orgRecord) countKeys() (working, revoked int) {
+	for _, k := range r.keys {
+		if k.RevokedAt.IsZero() {
+			working++
+		}
+	}
+	return working, len(r.keys) - working
+}
+
+// forgetRevoked forgets the key that was revoked first.
+func (r *orgRecord) forgetRevoked() {
+	first := -1
+	for i, k := range r.keys {
+		if !k.RevokedAt.IsZero() && (first < 0 || k.RevokedAt.Before(r.keys[first].RevokedAt)) {
+			first = i
+		}
+	}
+	r.keys = slices.Delete(r.keys, first, first+1)
 }

@@ -35,18 +35,31 @@ func (r *record) lease() run.Lease {
 }
 
 // mayOpen judges the terms of an opening, the key first: a repeated request gets
-// the run that it has, also when the org has no slot left.
+// the run that it has, also when the org has no slot or space left.
 func (j *Journal) mayOpen(orgID string, o run.Opening) error {
-	now := j.now()
 	if o.Key != nil {
-		if s := j.keys.find(orgID, *o.Key, now); s != nil {
+		if s := j.keys.find(orgID, *o.Key, j.now()); s != nil {
 			return s
 		}
 	}
-	if o.Slots > 0 && j.liveRuns(orgID, now) >= o.Slots {
+	if j.Caps.Stored > 0 && j.stored(orgID) >= j.Caps.Stored {
+		return j.Caps.StoredRefused()
+	}
+	if o.Slots > 0 && j.liveRuns(orgID, j.leaseNow()) >= o.Slots {
 		return run.ErrNoSlot
 	}
 	return nil
+}
+
+// stored returns how many bytes of rows the org's runs have.
+func (j *Journal) stored(orgID string) int64 {
+	n := 0
+	for key, r := range j.runs {
+		if key.org == orgID {
+			n += r.bytes
+		}
+	}
+	return int64(n)
 }
 
 // liveRuns counts the org's runs that somebody has the lease of.
@@ -65,27 +78,31 @@ func (j *Journal) liveRuns(orgID string, now time.Time) int {
 func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := j.now()
+	now := j.leaseNow()
 	var leases []run.Lease
-	for _, r := range j.turns(now) {
+	for _, r := range j.turns(owner, now) {
 		if len(leases) >= limit {
 			break
 		}
 		j.settleAll(r.summary.Org, r)
+		handed := r.owner == ""
 		r.epoch, r.owner, r.until = r.epoch+1, owner, ends(now)
 		j.turn = r.summary.Org
-		leases = append(leases, r.lease())
+		lease := r.lease()
+		lease.Handed = handed
+		leases = append(leases, lease)
 	}
 	return leases, nil
 }
 
 // turns returns the runs that nobody has, in the order in which they are
 // claimed: the oldest of each org, then the second oldest, each time beginning
-// with the org after the last one.
-func (j *Journal) turns(now time.Time) []*record {
+// with the org after the last one. A lease of the owner is not given to it again,
+// even if it has ended: the owner may be working on the run.
+func (j *Journal) turns(owner string, now time.Time) []*record {
 	var free []*record
 	for _, r := range j.runs {
-		if r.summary.Status == run.Running && !r.live(now) {
+		if r.summary.Status == run.Running && !r.live(now) && r.owner != owner {
 			free = append(free, r)
 		}
 	}
@@ -118,7 +135,7 @@ func (j *Journal) compareTurn(a, b string) int {
 func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	until := ends(j.now())
+	until := ends(j.leaseNow())
 	var leases []run.Lease
 	for _, r := range j.runs {
 		if owner != "" && r.owner == owner && r.summary.Status == run.Running {
@@ -138,6 +155,32 @@ func (j *Journal) Release(_ context.Context, lease run.Lease) error {
 		r.owner, r.until = "", 0
 	}
 	return nil
+}
+
+// SetAside implements run.Leases.
+func (j *Journal) SetAside(_ context.Context, lease run.Lease, why run.Aside) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
+	if ok && r.epoch == lease.Epoch && r.owner == lease.Owner && r.summary.Status == run.Running {
+		r.summary.Status, r.summary.Aside = run.IsAside, why
+		r.owner, r.until = "", 0
+	}
+	return nil
+}
+
+// Restore implements run.Leases.
+func (j *Journal) Restore(_ context.Context, again func(run.Aside) bool) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := 0
+	for _, r := range j.runs {
+		if r.summary.Status == run.IsAside && again(r.summary.Aside) {
+			r.summary.Status, r.summary.Aside = run.Running, run.Aside{}
+			n++
+		}
+	}
+	return n, nil
 }
 
 // Probe implements run.Leases: there is always room.

@@ -7,11 +7,18 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // Orgs is an org.Store and a toolcache.Store. The zero value is ready to use.
 type Orgs struct {
+	Caps org.Caps // of every org; the zero Caps bound nothing
+
+	// Audit takes the rows of changes; nil = they are dropped. Its lock is taken
+	// with mu held.
+	Audit *Journal
+
 	mu   sync.Mutex
 	orgs map[string]*orgRecord
 }
@@ -37,8 +44,19 @@ func (o *Orgs) Orgs(context.Context) ([]org.Record, error) {
 	return out, nil
 }
 
+// Org implements org.Store.
+func (o *Orgs) Org(_ context.Context, id string) (org.Record, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, err := o.find(id)
+	if err != nil {
+		return org.Record{}, err
+	}
+	return cloneOrg(r.Record), nil
+}
+
 // CreateOrg implements org.Store.
-func (o *Orgs) CreateOrg(_ context.Context, r org.Record) error {
+func (o *Orgs) CreateOrg(_ context.Context, r org.Record, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, taken := o.orgs[r.ID]; taken {
@@ -48,11 +66,11 @@ func (o *Orgs) CreateOrg(_ context.Context, r org.Record) error {
 		o.orgs = map[string]*orgRecord{}
 	}
 	o.orgs[r.ID] = &orgRecord{Record: cloneOrg(r)}
-	return nil
+	return o.record(r.ID, by, by.OrgChanged(nil, &r))
 }
 
 // UpdateOrg implements org.Store.
-func (o *Orgs) UpdateOrg(_ context.Context, r org.Record) error {
+func (o *Orgs) UpdateOrg(_ context.Context, r org.Record, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	old, err := o.find(r.ID)
@@ -60,18 +78,33 @@ func (o *Orgs) UpdateOrg(_ context.Context, r org.Record) error {
 		return err
 	}
 	r.CreatedAt = old.CreatedAt
+	before := old.Record
 	old.Record = cloneOrg(r)
-	return nil
+	return o.record(r.ID, by, by.OrgChanged(&before, &r))
 }
 
 // DeleteOrg implements org.Store.
-func (o *Orgs) DeleteOrg(_ context.Context, id string) error {
+func (o *Orgs) DeleteOrg(_ context.Context, id string, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, err := o.find(id); err != nil {
+	r, err := o.find(id)
+	if err != nil {
 		return err
 	}
 	delete(o.orgs, id)
+	return o.record(id, by, by.OrgChanged(&r.Record, nil))
+}
+
+// record keeps the row of a change. It is called with mu held.
+func (o *Orgs) record(orgID string, by org.Author, e audit.Entry) error {
+	if o.Audit == nil {
+		return nil
+	}
+	for _, chain := range by.Chains(orgID) {
+		if err := o.Audit.Record(context.Background(), chain, e); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -40,7 +40,7 @@ func (o *Orgs) Secret(_ context.Context, orgID, name string) (org.Secret, error)
 }
 
 // PutSecret implements org.Store.
-func (o *Orgs) PutSecret(_ context.Context, s org.Secret) error {
+func (o *Orgs) PutSecret(_ context.Context, s org.Secret, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, err := o.find(s.Org)
@@ -49,23 +49,28 @@ func (o *Orgs) PutSecret(_ context.Context, s org.Secret) error {
 	}
 	s.Sealed = bytes.Clone(s.Sealed)
 	i, found := r.secret(s.Name)
+	if !found && o.Caps.Secrets > 0 && len(r.secrets) >= o.Caps.Secrets {
+		return fmt.Errorf("secret %s: %w", s.Name, o.Caps.SecretsRefused())
+	}
 	if !found {
 		r.secrets = slices.Insert(r.secrets, i, s)
-		return nil
+		return o.record(s.Org, by, by.SecretChanged(nil, &s))
 	}
-	s.CreatedAt = r.secrets[i].CreatedAt
+	before := r.secrets[i]
+	s.CreatedAt = before.CreatedAt
 	r.secrets[i] = s
-	return nil
+	return o.record(s.Org, by, by.SecretChanged(&before, &s))
 }
 
 // DeleteSecret implements org.Store.
-func (o *Orgs) DeleteSecret(_ context.Context, orgID, name string) error {
+func (o *Orgs) DeleteSecret(_ context.Context, orgID, name string, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if r, ok := o.orgs[orgID]; ok {
 		if i, found := r.secret(name); found {
+			before := r.secrets[i]
 			r.secrets = slices.Delete(r.secrets, i, i+1)
-			return nil
+			return o.record(orgID, by, by.SecretChanged(&before, nil))
 		}
 	}
 	return fmt.Errorf("secret %s: %w", name, org.ErrNotFound)

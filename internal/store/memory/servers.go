@@ -25,7 +25,7 @@ func (o *Orgs) MCPServers(_ context.Context, orgID string) ([]org.MCPServer, err
 }
 
 // CreateMCPServer implements org.Store.
-func (o *Orgs) CreateMCPServer(_ context.Context, s org.MCPServer) error {
+func (o *Orgs) CreateMCPServer(_ context.Context, s org.MCPServer, by org.Author) error {
 	if err := s.Storable(); err != nil {
 		return fmt.Errorf("MCP server %s: %w", s.Name, err)
 	}
@@ -35,6 +35,8 @@ func (o *Orgs) CreateMCPServer(_ context.Context, s org.MCPServer) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("MCP server %s: %w", s.Name, err)
+	case o.Caps.MCPServers > 0 && len(r.servers) >= o.Caps.MCPServers:
+		return fmt.Errorf("MCP server %s: %w", s.Name, o.Caps.MCPServersRefused())
 	case r.server(s.Name) >= 0:
 		return fmt.Errorf("MCP server %s: %w", s.Name, org.ErrExists)
 	}
@@ -43,11 +45,11 @@ func (o *Orgs) CreateMCPServer(_ context.Context, s org.MCPServer) error {
 		s.Position = r.servers[n-1].Position + 1
 	}
 	r.servers = append(r.servers, cloneServer(s))
-	return nil
+	return o.record(s.Org, by, by.MCPServerChanged(nil, &s))
 }
 
 // UpdateMCPServer implements org.Store.
-func (o *Orgs) UpdateMCPServer(_ context.Context, s org.MCPServer) error {
+func (o *Orgs) UpdateMCPServer(_ context.Context, s org.MCPServer, by org.Author) error {
 	if err := s.Storable(); err != nil {
 		return fmt.Errorf("MCP server %s: %w", s.Name, err)
 	}
@@ -58,20 +60,22 @@ func (o *Orgs) UpdateMCPServer(_ context.Context, s org.MCPServer) error {
 		return fmt.Errorf("MCP server %s: %w", s.Name, org.ErrNotFound)
 	}
 	s.Position, s.CreatedAt = r.servers[i].Position, r.servers[i].CreatedAt
+	before := r.servers[i]
 	r.servers[i] = cloneServer(s)
-	return nil
+	return o.record(s.Org, by, by.MCPServerChanged(&before, &s))
 }
 
 // DeleteMCPServer implements org.Store.
-func (o *Orgs) DeleteMCPServer(_ context.Context, orgID, name string) error {
+func (o *Orgs) DeleteMCPServer(_ context.Context, orgID, name string, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, i := o.findServer(orgID, name)
 	if i < 0 {
 		return fmt.Errorf("MCP server %s: %w", name, org.ErrNotFound)
 	}
+	before := r.servers[i]
 	r.servers = slices.Delete(r.servers, i, i+1)
-	return nil
+	return o.record(orgID, by, by.MCPServerChanged(&before, nil))
 }
 
 // findServer returns the index of a server, -1 if there is none. It is called

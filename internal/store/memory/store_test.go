@@ -2,16 +2,18 @@ package memory_test
 
 import (
 	"testing"
-	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, storetest.Maker{Open: func(_ *testing.T, now func() time.Time) storetest.Store {
-		journal := &memory.Journal{Now: now}
-		orgs := &memory.Orgs{}
-		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Leases: journal, Handovers: &memory.Handovers{Now: now}, Results: orgs, Audit: journal}
-	}})
+	capped := func(_ *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
+		journal := &memory.Journal{Now: c.Wall, LeaseNow: c.Leases, Caps: caps}
+		orgs := &memory.Orgs{Caps: caps, Audit: journal}
+		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Leases: journal, Handovers: &memory.Handovers{Now: c.Wall, Caps: caps}, Results: orgs, Audit: journal}
+	}
+	open := func(t *testing.T, c storetest.Clocks) storetest.Store { return capped(t, c, org.Caps{}) }
+	storetest.Run(t, storetest.Maker{Open: open, Capped: capped})
 }

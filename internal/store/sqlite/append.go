@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -30,13 +31,13 @@ func (s *Store) Append(ctx context.Context, lease run.Lease, after int64, b run.
 	case refusal(err):
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
-	return fmt.Errorf("run %s: %w", lease.RunID, wrap("append", err))
+	return fmt.Errorf("run %s: %w", lease.RunID, s.wrap("append", err))
 }
 
 // refusal reports whether err is about the batch, and not about the file.
 func refusal(err error) bool {
 	return errors.Is(err, run.ErrFenced) || errors.Is(err, errGap) || errors.Is(err, run.ErrNoSlot) ||
-		errors.As(err, new(*run.Submitted)) || errors.As(err, new(*run.OverBudget))
+		errors.As(err, new(*org.CapError)) || errors.As(err, new(*run.Submitted)) || errors.As(err, new(*run.OverBudget))
 }
 
 // errGap says that a writer knows facts that are not in the journal.
@@ -60,7 +61,7 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int
 	case h.seq < after:
 		return nil, fmt.Errorf("%w: it ends at %d, not at %d", errGap, h.seq, after)
 	}
-	c := h.change(lease, b, s.now())
+	c := h.change(lease, b, s.now(), s.leaseNow())
 	one := &write{waits: b.Sync, epoch: lease.Epoch, do: func(t *tx) error { return stored.write(t, c) }}
 	if n := len(h.pending); n > 0 {
 		one.after = h.pending[n-1]

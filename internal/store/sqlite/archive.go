@@ -12,7 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at`
+const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at, aside`
 
 // Runs implements run.Archive.
 func (r *Reader) Runs(ctx context.Context, orgID, before string, limit int) ([]run.Summary, error) {
@@ -22,27 +22,43 @@ func (r *Reader) Runs(ctx context.Context, orgID, before string, limit int) ([]r
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, fmt.Errorf("run %s: %w", before, org.ErrNotFound)
 		} else if err != nil {
-			return nil, wrap("list runs", err)
+			return nil, r.wrap("list runs", err)
 		}
 	}
 	runs, err := list(ctx, r.db, scanSummary, `SELECT `+summaryColumns+` FROM runs
 		WHERE org = ? AND (created_at, run_id) < (?, ?) ORDER BY created_at DESC, run_id DESC LIMIT ?`,
 		orgID, at, before, max(limit, 0))
-	return runs, wrap("list runs", err)
+	return runs, r.wrap("list runs", err)
+}
+
+// Head implements run.Archive.
+func (r *Reader) Head(ctx context.Context, orgID, runID string) (run.Head, error) {
+	var h run.Head
+	row := r.db.QueryRowContext(ctx, `SELECT next_seq - 1,
+		(SELECT coalesce(max(at), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id),
+		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
+		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_rows w WHERE w.org = r.org AND w.run_id = r.run_id), `+
+		summaryColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
+	var err error
+	h.Summary, err = scanSummary(wider{row, []any{&h.Seq, &h.At, &h.Bytes}})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
+	}
+	return h, r.wrap("read the head of a run", err)
 }
 
 // Load implements run.Archive.
 func (r *Reader) Load(ctx context.Context, orgID, runID string) (*run.Story, error) {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one point in time
 	if err != nil {
-		return nil, wrap("load a run", err)
+		return nil, r.wrap("load a run", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // there is nothing to be undone
 	story, err := load(ctx, tx, runKey{orgID, runID})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
-	return story, wrap("load a run", err)
+	return story, r.wrap("load a run", err)
 }
 
 func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
@@ -50,7 +66,7 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, err := readFacts(ctx, tx, key, 0)
+	stored, err := readStored(ctx, tx, key, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +74,21 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	story := &run.Story{Summary: summary, Facts: facts, Rows: make(map[string]json.RawMessage, len(rows))}
+	story := &run.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows))}
 	for _, r := range rows {
 		story.Rows[r.ref] = r.body
+	}
+	var bad *run.Unreadable
+	for _, one := range stored {
+		f, err := one.decode()
+		if err == nil {
+			story.Facts = append(story.Facts, f)
+		} else if bad == nil {
+			bad = &run.Unreadable{Seq: f.Seq, Kind: one.kind, Version: f.Version, Err: err, Story: story, Last: stored[len(stored)-1].Seq}
+		}
+	}
+	if bad != nil {
+		return nil, fmt.Errorf("run %s: %w", key.run, bad)
 	}
 	return story, nil
 }
@@ -76,28 +104,47 @@ func readHead(ctx context.Context, db querier, key runKey) (s run.Summary, epoch
 
 // readFacts returns the facts of a run that follow the one numbered after.
 func readFacts(ctx context.Context, db querier, key runKey, after int64) ([]loop.Fact, error) {
+	stored, err := readStored(ctx, db, key, after)
+	if err != nil {
+		return nil, err
+	}
+	facts := make([]loop.Fact, len(stored))
+	for i, one := range stored {
+		if facts[i], err = one.decode(); err != nil {
+			return nil, fmt.Errorf("fact %d: %w", one.Seq, err)
+		}
+	}
+	return facts, nil
+}
+
+func readStored(ctx context.Context, db querier, key runKey, after int64) ([]storedFact, error) {
 	return list(ctx, db, scanFact, `SELECT seq, epoch, at, v, kind, body FROM run_facts
 		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, key.org, key.run, after)
 }
 
-func scanFact(row scanner) (loop.Fact, error) {
-	var f loop.Fact
-	var kind string
-	var body []byte
-	if err := row.Scan(&f.Seq, &f.Epoch, &f.At, &f.Version, &kind, &body); err != nil {
-		return f, err
-	}
-	var err error
-	if f.Body, err = loop.Decode(loop.Kind(kind), body); err != nil {
-		return f, fmt.Errorf("fact %d: %w", f.Seq, err)
-	}
-	return f, nil
+// storedFact is a fact whose body is not decoded yet.
+type storedFact struct {
+	loop.Fact
+	kind loop.Kind
+	body []byte
+}
+
+func scanFact(row scanner) (storedFact, error) {
+	var f storedFact
+	err := row.Scan(&f.Seq, &f.Epoch, &f.At, &f.Version, &f.kind, &f.body)
+	return f, err
+}
+
+func (f storedFact) decode() (loop.Fact, error) {
+	body, err := loop.Decode(f.Version, f.kind, f.body)
+	f.Body = body
+	return f.Fact, err
 }
 
 func scanSummary(row scanner) (run.Summary, error) {
 	var s run.Summary
 	err := row.Scan(&s.Org, &s.RunID, &s.Principal, &s.Surface, &s.Grade, &s.Model, &s.Status, &s.Reason,
-		&s.Rounds, &s.Calls, &s.Tokens, &s.CreatedAt, &s.FinishedAt)
+		&s.Rounds, &s.Calls, &s.Tokens, &s.CreatedAt, &s.FinishedAt, asJSON{&s.Aside})
 	return s, err
 }
 

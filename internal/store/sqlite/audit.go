@@ -97,7 +97,7 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 	q = q.AtMost()
 	where, args := []string{"org = ?", "n > ?"}, []any{orgID, q.After}
 	for _, c := range []struct{ column, value string }{
-		{"run_id", q.RunID}, {"request_id", q.RequestID}, {"principal", q.Principal}, {"kind", string(q.Kind)},
+		{"run_id", q.RunID}, {"principal", q.Principal}, {"kind", string(q.Kind)},
 	} {
 		if c.value != "" {
 			where, args = append(where, c.column+" = ?"), append(args, c.value)
@@ -105,6 +105,12 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 	}
 	if q.RunID != "" { // its requests' ids are the run's, or begin with it and a dot
 		where, args = append(where, "(request_id = ? OR request_id > ? AND request_id < ?)"), append(args, q.RunID, q.RunID+".", q.RunID+"/")
+	}
+	if len(q.RequestIDs) > 0 {
+		where = append(where, "request_id IN (?"+strings.Repeat(", ?", len(q.RequestIDs)-1)+")")
+		for _, id := range q.RequestIDs {
+			args = append(args, id)
+		}
 	}
 	if q.From > 0 {
 		where, args = append(where, "at >= ?"), append(args, q.From)
@@ -115,7 +121,7 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 	text := `SELECT org, n, at, kind, principal, run_id, request_id, body, hash FROM audit_log WHERE ` +
 		strings.Join(where, " AND ") + ` ORDER BY n LIMIT ?`
 	rows, err := list(ctx, r.db, scanAudit, text, append(args, q.Limit)...)
-	return rows, wrap("list audit rows", err)
+	return rows, r.wrap("list audit rows", err)
 }
 
 func scanAudit(row scanner) (audit.Row, error) {
@@ -140,7 +146,7 @@ func (r *Reader) AuditHeads(ctx context.Context) ([]audit.Head, error) {
 		JOIN audit_log a ON a.org = known.org AND a.n = (SELECT max(n) FROM audit_log WHERE org = known.org)
 		LEFT JOIN audit_checkpoints c ON c.org = known.org AND c.cut = 0
 			AND c.n = (SELECT max(n) FROM audit_checkpoints WHERE org = known.org AND cut = 0)`)
-	return heads, wrap("read the ends of the audit chains", err)
+	return heads, r.wrap("read the ends of the audit chains", err)
 }
 
 func scanHead(row scanner) (audit.Head, error) {
@@ -158,14 +164,14 @@ func (r *Reader) AuditOrgs(ctx context.Context) ([]string, error) {
 		err := row.Scan(&id)
 		return id, err
 	}, `SELECT org FROM audit_log GROUP BY org UNION SELECT org FROM audit_checkpoints GROUP BY org ORDER BY 1`)
-	return orgs, wrap("list the orgs of the audit", err)
+	return orgs, r.wrap("list the orgs of the audit", err)
 }
 
 // Checkpoints implements audit.Log.
 func (r *Reader) Checkpoints(ctx context.Context, orgID string, after int64, limit int) ([]audit.Checkpoint, error) {
 	out, err := list(ctx, r.db, scanCheckpoint, `SELECT org, n, cut, at, hash, signature FROM audit_checkpoints
 		WHERE org = ? AND n > ? ORDER BY n, cut LIMIT ?`, orgID, after, limit)
-	return out, wrap("list checkpoints", err)
+	return out, r.wrap("list checkpoints", err)
 }
 
 func scanCheckpoint(row scanner) (audit.Checkpoint, error) {
@@ -176,12 +182,20 @@ func scanCheckpoint(row scanner) (audit.Checkpoint, error) {
 	return c, err
 }
 
+// SyncAudit implements audit.Log.
+func (s *Store) SyncAudit(ctx context.Context) error {
+	if err := s.recorder.flush(ctx); err != nil {
+		return s.wrap("record", err)
+	}
+	return s.wrap("sync the audit", s.writer.perform(ctx, func(*tx) error { return nil }))
+}
+
 // AddCheckpoint implements audit.Log.
 func (s *Store) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	if err := s.recorder.flush(ctx); err != nil { // it comes behind what was recorded before
-		return wrap("record", err)
+		return s.wrap("record", err)
 	}
-	return wrap("store a checkpoint", s.writer.perform(ctx, func(t *tx) error { return t.addCheckpoint(c) }))
+	return s.wrap("store a checkpoint", s.writer.perform(ctx, func(t *tx) error { return t.addCheckpoint(c) }))
 }
 
 func (t *tx) addCheckpoint(c audit.Checkpoint) error {
@@ -214,7 +228,7 @@ func (s *Store) PruneAudit(ctx context.Context, c audit.Checkpoint) (removed int
 		})
 		removed += n
 		if err != nil || n == 0 {
-			return removed, wrap("remove audit rows", err)
+			return removed, s.wrap("remove audit rows", err)
 		}
 	}
 }

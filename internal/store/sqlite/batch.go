@@ -79,6 +79,9 @@ func (b batch) write(t *tx, c change) error {
 			return err
 		}
 	}
+	if err := t.used(b.key.org, b.size(c), 0); err != nil {
+		return err
+	}
 	if err := b.charge(t, c); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (r *Reader) Used(ctx context.Context, orgID, scope string) (run.Used, error
 	if errors.Is(err, sql.ErrNoRows) {
 		return run.Used{}, nil
 	}
-	return used, wrap("read a budget", err)
+	return used, r.wrap("read a budget", err)
 }
 
 func scanUsed(row scanner) (run.Used, error) {

@@ -14,15 +14,16 @@ type change struct {
 	seq      int64 // of the last fact, before
 	next     int64 // and after
 	at       int64
-	now      time.Time
-	held     bool // something may be set aside for the run
+	now      time.Time // of the wall clock
+	leaseNow time.Time // of the clock of leases
+	held     bool      // something may be set aside for the run
 }
 
 // change returns what the batch does to a locked head.
-func (h *head) change(lease run.Lease, b run.Batch, now time.Time) change {
+func (h *head) change(lease run.Lease, b run.Batch, now, leaseNow time.Time) change {
 	c := change{
 		lease: lease, from: h.summary, to: h.summary, seq: h.seq, next: h.seq + int64(len(b.Facts)),
-		now: now, held: h.held || len(b.Holds) > 0,
+		now: now, leaseNow: leaseNow, held: h.held || len(b.Holds) > 0,
 	}
 	for _, f := range b.Facts {
 		c.to, c.at = c.to.After(f), f.At
@@ -43,12 +44,13 @@ func (c change) hand() (owner string, until int64, keep bool) {
 	case c.to.Status != run.Running:
 		return "", 0, false
 	case c.lease.Epoch > 0:
-		return c.lease.Owner, ends(c.now), false
+		return c.lease.Owner, ends(c.leaseNow), false
 	}
 	return "", 0, c.from.Status == run.Running
 }
 
-// ends returns when a lease ends that is given or extended now.
+// ends returns when a lease ends that is given or extended now, by the clock of
+// leases.
 func ends(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
 
 // turns reports whether more changes than the counters.
@@ -61,7 +63,7 @@ func (c change) turns() bool {
 const (
 	advanceHead = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
 			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
-	turnHead  = advanceHead + `, status = ?13, grade = ?14, finish_reason = ?15, finished_at = ?16`
+	turnHead  = advanceHead + `, status = ?13, grade = ?14, finish_reason = ?15, finished_at = ?16, aside = '{}'`
 	whichHead = ` WHERE org = ?1 AND run_id = ?2 AND next_seq = ?3 AND (epoch <= ?4 OR ?4 = 0)`
 )
 

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -53,4 +55,45 @@ func (a asJSON) Scan(value any) error {
 		return fmt.Errorf("JSON is stored as %T", value)
 	}
 	return json.Unmarshal([]byte(text), a.to)
+}
+
+// asSettings scans a JSON object into a struct, and names the members that the
+// struct does not have and that are not empty: another version stored them.
+type asSettings struct {
+	to     any
+	unread *[]string
+}
+
+// Scan implements sql.Scanner.
+func (a asSettings) Scan(value any) error {
+	if err := (asJSON{a.to}).Scan(value); err != nil {
+		return err
+	}
+	var stored, read map[string]any
+	text, err := encode(a.to)
+	if err != nil {
+		return err
+	}
+	if err := (asJSON{&stored}).Scan(value); err != nil {
+		return err
+	}
+	if err := (asJSON{&read}).Scan(text); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		if _, known := read[name]; !known && !isEmpty(stored[name]) {
+			*a.unread = append(*a.unread, name)
+		}
+	}
+	return nil
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return v == nil || v == "" || v == false || v == 0.0
 }

@@ -29,5 +29,5 @@
 //	s, err := sqlite.Open(ctx, sqlite.Options{Path: "turnpike-data/turnpike.db"})
 //	if err != nil { … }
 //	defer s.Close()
-//	err = s.CreateOrg(ctx, org.Record{ID: "acme"})
+//	err = s.CreateOrg(ctx, org.Record{ID: "acme"}, org.Author{})
 package sqlite

@@ -17,10 +17,11 @@ var (
 	ErrClosed = errors.New("the store is closed")
 	ErrSchema = errors.New("the schema is not the one that this program knows")
 
-	// ErrPoisoned says that the disk did not confirm what was written. The
-	// system may have dropped it, and would confirm the next time: only what a
-	// new process reads is known to be there.
-	ErrPoisoned = errors.New("the disk lost writes, and the store takes no more")
+	// ErrPoisoned says that what was written may not be there: the disk did not
+	// confirm it (the system may have dropped it, and would confirm the next
+	// time), or a file is not there any more ([ErrReplaced]). Only what a new
+	// process reads is known to be there.
+	ErrPoisoned = errors.New("writes were lost, and the store takes no more")
 )
 
 // SchemaError says that the file was made by another version of the program.
@@ -56,8 +57,9 @@ func (e *Error) Is(target error) bool { return target == org.ErrUnavailable }
 // wrap makes an Error of what is nobody's mistake but the file's.
 func wrap(op string, err error) error {
 	var known *Error
+	var capped *org.CapError
 	switch {
-	case err == nil, errors.As(err, &known), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists):
+	case err == nil, errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return fmt.Errorf("store: %s: %w", op, err)

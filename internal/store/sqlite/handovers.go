@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -27,8 +28,10 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, h run.Handove
 		return fmt.Errorf("handover of run %s: %w", h.RunID, err)
 	}
 	now := s.now()
+	var dropped int64
 	err := s.writer.perform(ctx, func(t *tx) error {
-		if _, err := t.exec(`DELETE FROM handovers WHERE expires_at <= ?`, now.UnixMilli()); err != nil {
+		if _, err := t.exec(`DELETE FROM handovers WHERE rowid IN (SELECT rowid FROM handovers WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+			now.UnixMilli(), maxSwept); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO handovers (org, principal, id, run_id, body, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
@@ -42,9 +45,43 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, h run.Handove
 		if taken(err) {
 			return fmt.Errorf("handover of run %s: %w", h.RunID, org.ErrExists)
 		}
+		if err == nil {
+			err = t.used(orgID, sizeOfHandover+body.Len()+len(ids)*sizeOfHandoverCall, 1)
+		}
+		if err == nil {
+			dropped, err = t.forgetHandovers(orgID)
+		}
 		return err
 	})
-	return wrap("save a handover", err)
+	if err == nil && dropped > 0 {
+		s.reportForgotten(orgID)
+	}
+	return s.wrap("save a handover", err)
+}
+
+// reportForgotten tells the operator that an org has more handovers than it may,
+// once in an hour.
+func (s *Store) reportForgotten(orgID string) {
+	now, last := s.now().UnixMilli(), s.forgotten.Load()
+	if now-last < time.Hour.Milliseconds() || !s.forgotten.CompareAndSwap(last, now) {
+		return
+	}
+	s.log.Warn("an org has more handovers than it may: the oldest are forgotten before they expire; raise org_caps.handovers to keep more", "org", orgID)
+}
+
+// forgetHandovers deletes the oldest handovers of an org that has more than it
+// may, and returns how many. A run that is at its end cannot be refused for want
+// of room; who has not come back for the longest is the least likely to.
+func (t *tx) forgetHandovers(orgID string) (int64, error) {
+	if t.caps.Handovers == 0 {
+		return 0, nil
+	}
+	_, n, err := t.usage(orgID)
+	if excess := n - int64(t.caps.Handovers); err == nil && excess > 0 {
+		return t.exec(`DELETE FROM handovers WHERE rowid IN (SELECT rowid FROM handovers WHERE org = ? ORDER BY expires_at, rowid LIMIT ?)`,
+			orgID, min(excess, maxSwept))
+	}
+	return 0, err
 }
 
 // Find implements run.Handovers.
@@ -57,11 +94,11 @@ func (s *Store) Find(ctx context.Context, orgID, principal, callID string) (*run
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	} else if err != nil {
-		return nil, wrap("find a handover", err)
+		return nil, s.wrap("find a handover", err)
 	}
 	var h run.Handover
 	if err := json.Unmarshal(body, &h); err != nil {
-		return nil, wrap("find a handover", err)
+		return nil, s.wrap("find a handover", err)
 	}
 	return &h, nil
 }

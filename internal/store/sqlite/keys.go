@@ -2,36 +2,106 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
+const keyColumns = `org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at`
+
 // Keys implements org.Store.
 func (r *Reader) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
-	keys, err := list(ctx, r.db, scanKey, `SELECT org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at FROM api_keys
-		WHERE org = ? ORDER BY created_at, id`, orgID)
-	return keys, wrap("list keys", err)
+	keys, err := list(ctx, r.db, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE org = ? ORDER BY created_at, id`, orgID)
+	return keys, r.wrap("list keys", err)
+}
+
+// Key implements org.Store.
+func (r *Reader) Key(ctx context.Context, orgID, id string) (org.Key, error) {
+	k, err := scanKey(r.db.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE org = ? AND id = ?`, orgID, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = org.ErrNotFound
+	}
+	if err != nil {
+		return org.Key{}, fmt.Errorf("key %s: %w", id, r.wrap("read a key", err))
+	}
+	return k, nil
 }
 
 // CreateKey implements org.Store.
-func (s *Store) CreateKey(ctx context.Context, k org.Key) error {
+func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
 	return s.change(ctx, "create a key", "key "+k.ID, func(t *tx) error {
 		if err := t.mustExist(k.Org); err != nil {
+			return err
+		}
+		if err := t.below(t.caps.Keys, t.caps.KeysRefused, `SELECT count(*) FROM api_keys WHERE org = ? AND revoked_at = 0`, k.Org); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO api_keys (org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			k.Org, k.ID, k.Name, string(k.Role), k.Hash[:], k.Hint, k.Rate.PerMinute, k.Rate.Burst, millis(k.CreatedAt), millis(k.RevokedAt))
-		return err
+		if err != nil {
+			return err
+		}
+		return t.record(k.Org, by, by.KeyChanged(nil, &k))
 	})
 }
 
-// RevokeKey implements org.Store.
-func (s *Store) RevokeKey(ctx context.Context, orgID, id string, at int64) error {
-	return s.change(ctx, "revoke a key", "key "+id, func(t *tx) error {
-		return found(t.exec(`UPDATE api_keys SET revoked_at = iif(revoked_at = 0, ?, revoked_at) WHERE org = ? AND id = ?`, at, orgID, id))
+// UpdateKey implements org.Store.
+func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) error {
+	return s.change(ctx, "update a key", "key "+k.ID, func(t *tx) error {
+		before, err := t.key(k.Org, k.ID)
+		if err != nil {
+			return err
+		}
+		if before.Name != was.Name || before.Role != was.Role || before.Rate != was.Rate || !before.RevokedAt.Equal(was.RevokedAt) {
+			return org.ErrChanged
+		}
+		after := before
+		after.Name, after.Role, after.Rate = k.Name, k.Role, k.Rate
+		if err := found(t.exec(`UPDATE api_keys SET name = ?, role = ?, requests_per_minute = ?, burst = ? WHERE org = ? AND id = ?`,
+			k.Name, string(k.Role), k.Rate.PerMinute, k.Rate.Burst, k.Org, k.ID)); err != nil {
+			return err
+		}
+		return t.record(k.Org, by, by.KeyChanged(&before, &after))
 	})
+}
+
+// key returns the key as it is before a change of it.
+func (t *tx) key(orgID, id string) (org.Key, error) {
+	return one(t, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE org = ? AND id = ?`, orgID, id)
+}
+
+// RevokeKey implements org.Store.
+func (s *Store) RevokeKey(ctx context.Context, orgID, id string, at int64, by org.Author) error {
+	return s.change(ctx, "revoke a key", "key "+id, func(t *tx) error {
+		before, err := t.key(orgID, id)
+		if err != nil || !before.RevokedAt.IsZero() {
+			return err
+		}
+		after := before
+		after.RevokedAt = time.UnixMilli(at)
+		if err := found(t.exec(`UPDATE api_keys SET revoked_at = ? WHERE org = ? AND id = ?`, at, orgID, id)); err != nil {
+			return err
+		}
+		if err := t.forgetRevoked(orgID); err != nil {
+			return err
+		}
+		return t.record(orgID, by, by.KeyChanged(&before, &after))
+	})
+}
+
+// forgetRevoked deletes the org's keys that were revoked first, beyond as many
+// as may work.
+func (t *tx) forgetRevoked(orgID string) error {
+	if t.caps.Keys == 0 {
+		return nil
+	}
+	_, err := t.exec(`DELETE FROM api_keys WHERE rowid IN (SELECT rowid FROM api_keys
+		WHERE org = ? AND revoked_at > 0 ORDER BY revoked_at DESC, rowid DESC LIMIT -1 OFFSET ?)`, orgID, t.caps.Keys)
+	return err
 }
 
 func scanKey(row scanner) (org.Key, error) {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -11,7 +12,7 @@ import (
 // given a lease last, also with the next Claim.
 func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
 	var claimed []run.Lease
-	now := s.now()
+	now := s.leaseNow()
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
 		claimed, err = t.claim(owner, s.turn, limit, now)
 		if n := len(claimed); n > 0 {
@@ -20,7 +21,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 		return err
 	})
 	if err != nil {
-		return nil, wrap("claim runs", err)
+		return nil, s.wrap("claim runs", err)
 	}
 	for _, lease := range claimed {
 		s.heads.raise(runKey{lease.Org, lease.RunID}, lease.Epoch)
@@ -29,11 +30,12 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 }
 
 // claim gives the owner what nobody has, beginning with the org after the given
-// one.
+// one. A lease of the owner is not given to it again, even if it has ended: the
+// owner may be working on the run.
 func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, error) {
-	leases, err := t.leases(`SELECT org, run_id, epoch + 1, ?1 FROM (
-			SELECT org, run_id, epoch, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
-			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2)
+	leases, err := t.leases(`SELECT org, run_id, epoch + 1, ?1, owner = '' FROM (
+			SELECT org, run_id, epoch, owner, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
+			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1)
 		ORDER BY place, org <= ?3, org LIMIT ?4`, owner, now.UnixMilli(), after, max(limit, 0))
 	if err != nil {
 		return nil, err
@@ -53,14 +55,14 @@ func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, 
 // Renew implements run.Leases.
 func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
 	var renewed []run.Lease
-	now := s.now()
+	now := s.leaseNow()
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
 		renewed, err = t.leases(`UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
-			RETURNING org, run_id, epoch, owner`, owner, ends(now))
+			RETURNING org, run_id, epoch, owner, 0`, owner, ends(now))
 		return err
 	})
 	if err != nil {
-		return nil, wrap("renew leases", err)
+		return nil, s.wrap("renew leases", err)
 	}
 	return renewed, nil
 }
@@ -72,7 +74,73 @@ func (s *Store) Release(ctx context.Context, lease run.Lease) error {
 			lease.Org, lease.RunID, lease.Epoch, lease.Owner)
 		return err
 	})
-	return wrap("release a lease", err)
+	return s.wrap("release a lease", err)
+}
+
+// SetAside implements run.Leases.
+func (s *Store) SetAside(ctx context.Context, lease run.Lease, why run.Aside) error {
+	text, err := json.Marshal(why)
+	if err != nil {
+		return err
+	}
+	key := runKey{lease.Org, lease.RunID}
+	h := s.heads.lock(key)
+	defer h.mu.Unlock()
+	if err := h.drain(ctx); err != nil {
+		return s.wrap("set a run aside", err)
+	}
+	err = s.writer.perform(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE runs SET status = 'set_aside', aside = ?, owner = '', lease_until = 0
+			WHERE org = ? AND run_id = ? AND epoch = ? AND owner = ? AND status = 'running'`,
+			string(text), lease.Org, lease.RunID, lease.Epoch, lease.Owner)
+		return err
+	})
+	h.loaded = false
+	s.heads.forget(key, h)
+	return s.wrap("set a run aside", err)
+}
+
+// Restore implements run.Leases.
+func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, error) {
+	n := 0
+	err := s.writer.perform(ctx, func(t *tx) error {
+		n = 0
+		aside, err := t.aside()
+		for _, a := range aside {
+			if err == nil && again(a.Aside) {
+				n++
+				_, err = t.exec(`UPDATE runs SET status = 'running', aside = '{}' WHERE org = ? AND run_id = ?`, a.Org, a.RunID)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return 0, s.wrap("restore runs", err)
+	}
+	return n, nil
+}
+
+// aside returns what the runs that are set aside add up to, as far as Restore
+// needs it.
+func (t *tx) aside() ([]run.Summary, error) {
+	s, err := t.statement(`SELECT org, run_id, aside FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`) //nolint:sqlclosecheck // it is used again, and closed with t
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.QueryContext(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []run.Summary
+	for rows.Next() {
+		var one run.Summary
+		if err := rows.Scan(&one.Org, &one.RunID, asJSON{&one.Aside}); err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, rows.Err()
 }
 
 // probeSize is what a probe needs to find room for: about a round of a run.
@@ -84,7 +152,7 @@ func (s *Store) Probe(ctx context.Context) error {
 		_, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (1, zeroblob(?))`, probeSize)
 		return err
 	})
-	return wrap("probe", err)
+	return s.wrap("probe", err)
 }
 
 // endLeases ends the leases of whoever had the file before: since this process
@@ -110,7 +178,7 @@ func (t *tx) leases(text string, args ...any) ([]run.Lease, error) {
 	var out []run.Lease
 	for rows.Next() {
 		var l run.Lease
-		if err := rows.Scan(&l.Org, &l.RunID, &l.Epoch, &l.Owner); err != nil {
+		if err := rows.Scan(&l.Org, &l.RunID, &l.Epoch, &l.Owner, &l.Handed); err != nil {
 			return nil, err
 		}
 		out = append(out, l)

@@ -16,7 +16,7 @@ import (
 func TestOpenMakesAFileForItsOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "turnpike.db")
 	s := openStore(t, Options{Path: path})
-	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]fs.FileMode{"": 0o700, "turnpike.db": 0o600, "turnpike.db-wal": 0o600, "turnpike.db-shm": 0o600, "turnpike.db.lock": 0o600}
@@ -50,7 +50,7 @@ func TestAnyNameOfAFileWorks(t *testing.T) {
 	for _, name := range []string{"with space", "a?mode=memory", "100%", "a#b", "ü", ":memory:"} {
 		path := filepath.Join(t.TempDir(), name)
 		s := openStore(t, Options{Path: path})
-		if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+		if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
@@ -102,7 +102,7 @@ func TestAStoreThatIsClosedRefusesWrites(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); !errors.Is(err, ErrClosed) {
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
 }
@@ -145,7 +145,7 @@ func TestAReaderReadsWhileTheGatewayRuns(t *testing.T) {
 func TestAReaderReadsWhatAGatewayHasLeft(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
-	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	begin(t, s, "a", "r")

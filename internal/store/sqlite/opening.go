@@ -12,21 +12,37 @@ import (
 const maxSwept = 100
 
 // open judges the terms of an opening, the key first: a repeated request gets
-// the run that it has, also when the org has no slot left.
+// the run that it has, also when the org has no slot or space left.
 func (b batch) open(t *tx, c change) error {
 	if b.opening.Key != nil {
 		if err := b.takeKey(t, c, *b.opening.Key); err != nil {
 			return err
 		}
 	}
+	if err := b.hasSpace(t); err != nil {
+		return err
+	}
 	if b.opening.Slots <= 0 {
 		return nil
 	}
 	var live int
 	err := t.get(`SELECT count(*) FROM runs INDEXED BY runs_running WHERE status = 'running' AND org = ? AND lease_until > ?`,
-		[]any{b.key.org, c.now.UnixMilli()}, &live)
+		[]any{b.key.org, c.leaseNow.UnixMilli()}, &live)
 	if err == nil && live >= b.opening.Slots {
 		err = run.ErrNoSlot
+	}
+	return err
+}
+
+// hasSpace returns an error if the org may not store more runs. What is under
+// way is not held up by it.
+func (b batch) hasSpace(t *tx) error {
+	if t.caps.Stored == 0 {
+		return nil
+	}
+	bytes, _, err := t.usage(b.key.org)
+	if err == nil && bytes >= t.caps.Stored {
+		err = t.caps.StoredRefused()
 	}
 	return err
 }

@@ -2,20 +2,37 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
+const orgColumns = `id, features, runtime, created_at, updated_at`
+
 // Orgs implements org.Store.
 func (r *Reader) Orgs(ctx context.Context) ([]org.Record, error) {
-	orgs, err := list(ctx, r.db, scanOrg, `SELECT id, features, runtime, created_at, updated_at FROM orgs ORDER BY id`)
-	return orgs, wrap("list orgs", err)
+	orgs, err := list(ctx, r.db, scanOrg, `SELECT `+orgColumns+` FROM orgs ORDER BY id`)
+	return orgs, r.wrap("list orgs", err)
+}
+
+// Org implements org.Store.
+func (r *Reader) Org(ctx context.Context, id string) (org.Record, error) {
+	record, err := scanOrg(r.db.QueryRowContext(ctx, `SELECT `+orgColumns+` FROM orgs WHERE id = ?`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = org.ErrNotFound
+	}
+	if err != nil {
+		return org.Record{}, fmt.Errorf("org %s: %w", id, r.wrap("read an org", err))
+	}
+	return record, nil
 }
 
 // CreateOrg implements org.Store.
-func (s *Store) CreateOrg(ctx context.Context, r org.Record) error {
+func (s *Store) CreateOrg(ctx context.Context, r org.Record, by org.Author) error {
 	features, runtime, err := encodeOrg(r)
 	if err != nil {
 		return fmt.Errorf("org %s: %w", r.ID, err)
@@ -23,40 +40,79 @@ func (s *Store) CreateOrg(ctx context.Context, r org.Record) error {
 	return s.change(ctx, "create an org", "org "+r.ID, func(t *tx) error {
 		_, err := t.exec(`INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, features, runtime, millis(r.CreatedAt), millis(r.UpdatedAt))
-		return err
+		if err != nil {
+			return err
+		}
+		return t.record(r.ID, by, by.OrgChanged(nil, &r))
 	})
 }
 
 // UpdateOrg implements org.Store.
-func (s *Store) UpdateOrg(ctx context.Context, r org.Record) error {
+func (s *Store) UpdateOrg(ctx context.Context, r org.Record, by org.Author) error {
 	features, runtime, err := encodeOrg(r)
 	if err != nil {
 		return fmt.Errorf("org %s: %w", r.ID, err)
 	}
 	return s.change(ctx, "update an org", "org "+r.ID, func(t *tx) error {
-		return found(t.exec(`UPDATE orgs SET features = ?, runtime = ?, updated_at = ? WHERE id = ?`,
-			features, runtime, millis(r.UpdatedAt), r.ID))
+		before, err := t.org(r.ID)
+		if err != nil {
+			return err
+		}
+		if err := found(t.exec(`UPDATE orgs SET features = ?, runtime = ?, updated_at = ? WHERE id = ?`,
+			features, runtime, millis(r.UpdatedAt), r.ID)); err != nil {
+			return err
+		}
+		return t.record(r.ID, by, by.OrgChanged(&before, &r))
 	})
 }
 
 // DeleteOrg implements org.Store.
-func (s *Store) DeleteOrg(ctx context.Context, id string) error {
+func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
 	return s.change(ctx, "delete an org", "org "+id, func(t *tx) error {
-		return found(t.exec(`DELETE FROM orgs WHERE id = ?`, id))
+		before, err := t.org(id)
+		if err != nil {
+			return err
+		}
+		if err := found(t.exec(`DELETE FROM orgs WHERE id = ?`, id)); err != nil {
+			return err
+		}
+		return t.record(id, by, by.OrgChanged(&before, nil))
 	})
 }
 
-// change performs a change of the thing that what names.
+// org returns the org as it is before a change of it.
+func (t *tx) org(id string) (org.Record, error) {
+	return one(t, scanOrg, `SELECT `+orgColumns+` FROM orgs WHERE id = ?`, id)
+}
+
+// record adds the row of a change to the chains that the author says.
+func (t *tx) record(orgID string, by org.Author, e audit.Entry) error {
+	for _, chain := range by.Chains(orgID) {
+		if err := t.addAudit(chain, []audit.Entry{e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change performs a change of the thing that what names. A change in the queue
+// cannot be taken back, so that it is waited for after ctx has ended, too: the
+// caller must learn whether it was made.
 func (s *Store) change(ctx context.Context, op, what string, do func(*tx) error) error {
-	err := s.writer.perform(ctx, func(t *tx) error {
+	one := &write{waits: true, do: func(t *tx) error {
 		err := do(t)
 		if taken(err) {
 			return org.ErrExists
 		}
 		return err
-	})
+	}}
+	err := s.writer.submit(ctx, one)
+	if err == nil {
+		<-one.done
+		err = one.err
+	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, wrap(op, err))
+		return fmt.Errorf("%s: %w", what, s.wrap(op, err))
 	}
 	return nil
 }
@@ -93,7 +149,7 @@ func encodeOrg(r org.Record) (features, runtime string, err error) {
 
 func scanOrg(row scanner) (org.Record, error) {
 	var r org.Record
-	err := row.Scan(&r.ID, asJSON{&r.Features}, asJSON{&r.Runtime}, asTime{&r.CreatedAt}, asTime{&r.UpdatedAt})
+	err := row.Scan(&r.ID, asJSON{&r.Features}, asSettings{&r.Runtime, &r.Unread}, asTime{&r.CreatedAt}, asTime{&r.UpdatedAt})
 	return r, err
 }
 

@@ -86,7 +86,7 @@ func refusesWrites(t *testing.T, s *Store) {
 	for name, write := range map[string]func(context.Context) error{
 		"append":          func(ctx context.Context) error { return s.Append(ctx, lease, 1, run.Batch{Sync: true, Facts: facts}) },
 		"unsynced append": func(ctx context.Context) error { return s.Append(ctx, lease, 1, run.Batch{Facts: facts}) },
-		"create":          func(ctx context.Context) error { return s.CreateOrg(ctx, org.Record{ID: "a"}) },
+		"create":          func(ctx context.Context) error { return s.CreateOrg(ctx, org.Record{ID: "a"}, org.Author{}) },
 		"claim":           func(ctx context.Context) error { _, err := s.Claim(ctx, "o", 1); return err },
 		"renew":           func(ctx context.Context) error { _, err := s.Renew(ctx, "o"); return err },
 		"release":         func(ctx context.Context) error { return s.Release(ctx, lease) },

@@ -10,7 +10,16 @@ import (
 
 // Reader reads a store's file. It is a run.Archive, and has the reading methods
 // of an org.Store.
-type Reader struct{ db *sql.DB }
+type Reader struct {
+	db     *sql.DB
+	damage *damage // sees every error; nil = nobody does
+}
+
+// wrap is the function of that name for what the file has answered.
+func (r *Reader) wrap(op string, err error) error {
+	r.damage.see(err)
+	return wrap(op, err)
+}
 
 // OpenReader opens the file for reading, also while a gateway has it open: it
 // takes no lock and changes nothing. A file that is missing is an error that
@@ -26,7 +35,7 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err := checkVersion(ctx, db); err != nil {
 		return nil, fmt.Errorf("store %s: %w", path, errors.Join(err, db.Close()))
 	}
-	return &Reader{db}, nil
+	return &Reader{db: db}, nil
 }
 
 // Close closes the file.

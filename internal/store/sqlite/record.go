@@ -30,7 +30,7 @@ func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	if err != nil {
 		return err
 	}
-	return wrap("record", s.recorder.add(ctx, recorded{orgID, e}))
+	return s.wrap("record", s.recorder.add(ctx, recorded{orgID, e}))
 }
 
 // add keeps the entry for the next write. Whoever brings the last one that fits

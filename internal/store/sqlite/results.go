@@ -16,14 +16,14 @@ func (s *Store) CachedResult(ctx context.Context, orgID string, name toolcache.N
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	} else if err != nil {
-		return nil, wrap("read a kept result", err)
+		return nil, s.wrap("read a kept result", err)
 	}
 	return &e, nil
 }
 
 // KeepResult implements toolcache.Store.
 func (s *Store) KeepResult(orgID string, e toolcache.Entry, b toolcache.Bounds, done func(error)) {
-	told := func(err error) { done(wrap("keep a result", err)) }
+	told := func(err error) { done(s.wrap("keep a result", err)) }
 	err := s.writer.offer(&write{told: told, do: func(t *tx) error {
 		if err := t.mustExist(orgID); err != nil {
 			return err

@@ -17,7 +17,7 @@ func result(name byte, value string) toolcache.Entry {
 
 func TestAResultDoesNotWaitForAQueueThatIsFull(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	release := hold(t, s)
@@ -47,7 +47,7 @@ func TestAResultDoesNotWaitForAQueueThatIsFull(t *testing.T) {
 
 func TestClosingTellsWhatBecameOfAResult(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	told := make(chan error, 1)
@@ -63,7 +63,7 @@ func TestClosingTellsWhatBecameOfAResult(t *testing.T) {
 func TestTheSizesAreThoseOfWhatIsThere(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	for _, id := range []string{"a", "b"} {
-		if err := s.CreateOrg(t.Context(), org.Record{ID: id}); err != nil {
+		if err := s.CreateOrg(t.Context(), org.Record{ID: id}, org.Author{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,11 +108,11 @@ func TestTheSizesAreThoseOfWhatIsThere(t *testing.T) {
 	last.KeptAt = 5
 	keep("a", last, wide) // what is over in another org goes, too
 	check("a 4 17", "b 1 3")
-	if err := s.DeleteOrg(t.Context(), "a"); err != nil {
+	if err := s.DeleteOrg(t.Context(), "a", org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	check("b 1 3")
-	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}); err != nil {
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	keep("a", result(1, "one"), wide)

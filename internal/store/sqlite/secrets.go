@@ -12,7 +12,7 @@ import (
 // Secrets implements org.Store.
 func (r *Reader) Secrets(ctx context.Context, orgID string) ([]org.Secret, error) {
 	secrets, err := list(ctx, r.db, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? ORDER BY name`, orgID)
-	return secrets, wrap("list secrets", err)
+	return secrets, r.wrap("list secrets", err)
 }
 
 // Secret implements org.Store.
@@ -22,29 +22,54 @@ func (r *Reader) Secret(ctx context.Context, orgID, name string) (org.Secret, er
 		err = org.ErrNotFound
 	}
 	if err != nil {
-		return org.Secret{}, fmt.Errorf("secret %s: %w", name, wrap("read a secret", err))
+		return org.Secret{}, fmt.Errorf("secret %s: %w", name, r.wrap("read a secret", err))
 	}
 	return s, nil
 }
 
 // PutSecret implements org.Store.
-func (s *Store) PutSecret(ctx context.Context, m org.Secret) error {
+func (s *Store) PutSecret(ctx context.Context, m org.Secret, by org.Author) error {
 	return s.change(ctx, "put a secret", "secret "+m.Name, func(t *tx) error {
 		if err := t.mustExist(m.Org); err != nil {
+			return err
+		}
+		if err := t.below(t.caps.Secrets, t.caps.SecretsRefused, `SELECT count(*) FROM secrets WHERE org = ? AND name <> ?`, m.Org, m.Name); err != nil {
+			return err
+		}
+		var before *org.Secret
+		switch old, err := t.secret(m.Org, m.Name); {
+		case err == nil:
+			before = &old
+		case !errors.Is(err, org.ErrNotFound):
 			return err
 		}
 		_, err := t.exec(`INSERT INTO secrets (org, name, sealed, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (org, name) DO UPDATE SET sealed = excluded.sealed, updated_at = excluded.updated_at`,
 			m.Org, m.Name, m.Sealed, millis(m.CreatedAt), millis(m.UpdatedAt))
-		return err
+		if err != nil {
+			return err
+		}
+		return t.record(m.Org, by, by.SecretChanged(before, &m))
 	})
 }
 
 // DeleteSecret implements org.Store.
-func (s *Store) DeleteSecret(ctx context.Context, orgID, name string) error {
+func (s *Store) DeleteSecret(ctx context.Context, orgID, name string, by org.Author) error {
 	return s.change(ctx, "delete a secret", "secret "+name, func(t *tx) error {
-		return found(t.exec(`DELETE FROM secrets WHERE org = ? AND name = ?`, orgID, name))
+		before, err := t.secret(orgID, name)
+		if err != nil {
+			return err
+		}
+		if err := found(t.exec(`DELETE FROM secrets WHERE org = ? AND name = ?`, orgID, name)); err != nil {
+			return err
+		}
+		return t.record(orgID, by, by.SecretChanged(&before, nil))
 	})
+}
+
+// secret returns the secret, without what is sealed, as it is before a change.
+func (t *tx) secret(orgID, name string) (org.Secret, error) {
+	return one(t, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? AND name = ?`, orgID, name)
 }
 
 func scanSecret(row scanner) (org.Secret, error) {

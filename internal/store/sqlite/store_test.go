@@ -4,34 +4,40 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStore(t *testing.T) {
-	kit := kit{paths: map[*Store]string{}, clocks: map[*Store]func() time.Time{}}
-	storetest.Run(t, storetest.Maker{Open: kit.open, Reopen: kit.reopen, Crash: kit.crash})
+	kit := kit{paths: map[*Store]string{}, clocks: map[*Store]storetest.Clocks{}}
+	storetest.Run(t, storetest.Maker{Open: kit.open, Capped: kit.capped, Reopen: kit.reopen, Crash: kit.crash})
 }
 
 // kit remembers what it takes to open a store again.
 type kit struct {
 	paths  map[*Store]string
-	clocks map[*Store]func() time.Time
+	clocks map[*Store]storetest.Clocks
 }
 
-func (k kit) open(t *testing.T, now func() time.Time) storetest.Store {
-	return k.openAt(t, filepath.Join(t.TempDir(), "turnpike.db"), now)
+func (k kit) open(t *testing.T, c storetest.Clocks) storetest.Store {
+	return k.openAt(t, filepath.Join(t.TempDir(), "turnpike.db"), c)
 }
 
-func (k kit) openAt(t *testing.T, path string, now func() time.Time) storetest.Store {
+func (k kit) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
-	s := openStore(t, Options{Path: path, Now: now})
-	k.paths[s], k.clocks[s] = path, now
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
+	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s, Audit: s}
+}
+
+func (k kit) openAt(t *testing.T, path string, c storetest.Clocks) storetest.Store {
+	t.Helper()
+	s := openStore(t, Options{Path: path, Now: c.Wall, LeaseNow: c.Leases})
+	k.paths[s], k.clocks[s] = path, c
 	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s, Audit: s}
 }
 

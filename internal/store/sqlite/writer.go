@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // The bounds of a group and of what waits for one.
@@ -21,13 +23,14 @@ const (
 
 // writer owns the connection that writes. Its goroutine ends with close.
 type writer struct {
-	db    *sql.DB
-	tx    tx
-	queue chan *write
-	room  chan struct{} // one element for each write in the queue or in a group
-	log   *slog.Logger
-	fatal func(error) // may be nil
-	ended chan struct{}
+	db     *sql.DB
+	tx     tx
+	queue  chan *write
+	room   chan struct{} // one element for each write in the queue or in a group
+	log    *slog.Logger
+	fatal  func(error) // may be nil
+	damage *damage
+	ended  chan struct{}
 
 	front atomic.Pointer[write] // the oldest of the group under way; nil = there is none
 
@@ -43,7 +46,7 @@ var errBusy = errors.New("too many writes are waiting")
 type write struct {
 	do    func(*tx) error
 	waits bool        // somebody waits for done
-	lazy  bool        // it must outlive the process at once, and a power failure only when it is a second old
+	lazy  bool        // it must outlive the process at once, and a power failure only when it is as old as laziness
 	after *write      // fails with this one; nil = stands alone
 	epoch int64       // of an append
 	since time.Time   // when it was submitted
@@ -56,7 +59,7 @@ type write struct {
 func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	w := &writer{
 		db: db, log: o.Log, fatal: o.Fatal,
-		tx:    tx{conn: conn, statements: map[string]*sql.Stmt{}, ends: map[string]end{}},
+		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, ends: map[string]end{}},
 		queue: make(chan *write, maxQueue),
 		room:  make(chan struct{}, maxQueue),
 		ended: make(chan struct{}),
@@ -134,14 +137,23 @@ func (w *writer) close() error {
 	return errors.Join(w.tx.close(), w.db.Close())
 }
 
-// run performs the writes, group by group.
+// run performs the writes, group by group, and syncs lazy ones that no later
+// group has synced.
 func (w *writer) run() {
 	defer close(w.ended)
-	for first := range w.queue {
-		w.front.Store(first)
-		runtime.Gosched() // whom the last commit has answered comes back with more
-		w.commit(w.collect(first))
-		w.front.Store(nil)
+	for {
+		select {
+		case first, ok := <-w.queue:
+			if !ok {
+				return
+			}
+			w.front.Store(first)
+			runtime.Gosched() // whom the last commit has answered comes back with more
+			w.commit(w.collect(first))
+			w.front.Store(nil)
+		case <-w.tx.syncDue():
+			w.commit(nil)
+		}
 	}
 }
 
@@ -193,14 +205,17 @@ func (w *writer) refusal() error {
 
 // commit performs the group as one transaction and answers those who wait.
 func (w *writer) commit(group []*write) {
-	err := w.poisoned // only this goroutine sets it
+	err := w.poison(nil)
+	poisoned := err != nil
 	if err == nil {
 		err = w.transact(group)
+		poisoned = errors.Is(err, ErrPoisoned)
 	}
 	for _, one := range group {
-		if one.err == nil || w.poisoned != nil {
+		if one.err == nil || poisoned {
 			one.err = err
 		}
+		w.damage.see(one.err)
 		one.do, one.after = nil, nil
 		close(one.done)
 		<-w.room
@@ -221,11 +236,31 @@ func (w *writer) transact(group []*write) error {
 	if !lost(err) {
 		return err
 	}
-	err = fmt.Errorf("%w: %w", ErrPoisoned, err)
+	return w.poison(fmt.Errorf("%w: %w", ErrPoisoned, err))
+}
+
+// refuse ends all writing with the error, unless that has happened before.
+func (w *writer) refuse(err error) {
 	w.mu.Lock()
-	w.poisoned = err
+	defer w.mu.Unlock()
+	if w.poisoned == nil {
+		w.poisoned = err
+	}
+}
+
+// poison ends all writing with the error, unless that has happened before, and
+// returns the error with which writes are refused. With nil it only returns it.
+func (w *writer) poison(err error) error {
+	w.mu.Lock()
+	before := w.poisoned
+	if before == nil {
+		w.poisoned = err
+	}
 	w.mu.Unlock()
-	if w.fatal != nil {
+	if before != nil {
+		return before
+	}
+	if err != nil && w.fatal != nil {
 		w.fatal(err)
 	}
 	return err
@@ -234,18 +269,29 @@ func (w *writer) transact(group []*write) error {
 // tx is the transaction of a group.
 type tx struct {
 	conn       *sql.Conn
+	caps       org.Caps
 	statements map[string]*sql.Stmt // by text, of which there are a few
 	commit     func() error         // commitNow, or a test's failure
 	ends       map[string]end       // of the audit chains that were written to, by org
 	lax        bool                 // commits do not wait for the disk
-	synced     time.Time            // when one last has
+	unsynced   time.Time            // when the oldest lazy write was committed that is not on disk; zero = all are
+	retry      time.Time            // no sync before this, after one has failed
 }
 
 // perform commits those of the writes that succeed. Its error is that of all.
 func (t *tx) perform(group []*write) error {
-	if err := t.synchronize(group); err != nil {
-		return err
+	err := t.synchronize(t.mayWait(group))
+	if err == nil {
+		err = t.transact(group)
 	}
+	if err != nil {
+		t.retry = time.Now().Add(laziness)
+	}
+	return err
+}
+
+// transact is the transaction of the group.
+func (t *tx) transact(group []*write) error {
 	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
@@ -257,35 +303,70 @@ func (t *tx) perform(group []*write) error {
 			return t.abandon(err)
 		}
 	}
-	if err := t.commit(); err != nil {
+	if err := t.end(); err != nil {
 		return t.abandon(err)
 	}
 	return nil
 }
 
-// laziness is how long a power failure may take back what is lazy.
-const laziness = time.Second
+// laziness is how long a power failure may take back what is lazy. With the time
+// for which entries are collected, and that of the sync, it is a second.
+const laziness = 900 * time.Millisecond
 
-// synchronize says whether the commit of the group is to wait for the disk. One
-// that does takes everything before it along.
-func (t *tx) synchronize(group []*write) error {
-	now, lax := time.Now(), true
+// mayWait reports whether the disk need not confirm the group now: all of it is
+// lazy, and so is all that it would confirm of what came before.
+func (t *tx) mayWait(group []*write) bool {
 	for _, one := range group {
-		lax = lax && one.lazy
+		if !one.lazy {
+			return false
+		}
 	}
-	if lax = lax && now.Sub(t.synced) < laziness; !lax {
-		t.synced = now
+	return len(group) > 0 && (t.unsynced.IsZero() || time.Since(t.unsynced) < laziness)
+}
+
+// syncDue returns a channel that sends when lazy writes must be synced; nil if
+// all are on disk.
+func (t *tx) syncDue() <-chan time.Time {
+	if t.unsynced.IsZero() {
+		return nil
 	}
+	return time.After(max(time.Until(t.unsynced.Add(laziness)), time.Until(t.retry)))
+}
+
+// synchronize says whether commits wait for the disk from now on.
+func (t *tx) synchronize(lax bool) error {
 	if lax == t.lax {
 		return nil
 	}
-	t.lax = lax
 	mode := `PRAGMA synchronous = FULL`
 	if lax {
 		mode = `PRAGMA synchronous = NORMAL`
 	}
-	_, err := t.exec(mode)
-	return err
+	if _, err := t.exec(mode); err != nil {
+		return err
+	}
+	t.lax = lax
+	return nil
+}
+
+// end commits the transaction. A commit that must sync earlier ones changes
+// something in any case: SQLite does not sync a transaction without changes.
+func (t *tx) end() error {
+	if !t.lax && !t.unsynced.IsZero() {
+		if _, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (2, zeroblob(1))`); err != nil {
+			return err
+		}
+	}
+	if err := t.commit(); err != nil {
+		return err
+	}
+	switch {
+	case !t.lax:
+		t.unsynced = time.Time{}
+	case t.unsynced.IsZero():
+		t.unsynced = time.Now()
+	}
+	return nil
 }
 
 func (t *tx) commitNow() error {
@@ -305,7 +386,7 @@ func (t *tx) performAlone(one *write) error {
 		}
 		return nil
 	}
-	if err := t.commit(); err != nil {
+	if err := t.end(); err != nil {
 		return t.abandon(err)
 	}
 	return nil
@@ -371,6 +452,20 @@ func (t *tx) get(text string, args []any, dest ...any) error {
 		return err
 	}
 	return s.QueryRowContext(context.Background(), args...).Scan(dest...)
+}
+
+// one reads one row as scan says; org.ErrNotFound without one.
+func one[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) (T, error) {
+	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
+	if err != nil {
+		var none T
+		return none, err
+	}
+	v, err := scan(s.QueryRowContext(context.Background(), args...))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = org.ErrNotFound
+	}
+	return v, err
 }
 
 func (t *tx) statement(text string) (*sql.Stmt, error) {

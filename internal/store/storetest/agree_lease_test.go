@@ -62,7 +62,7 @@ func (p *player) terms(b *run.Batch, opens bool) (risky bool) {
 	if opens && p.coin() {
 		b.Opening = &run.Opening{Slots: p.rand.IntN(6)}
 		if p.coin() {
-			b.Opening.Key = &run.SubmitKey{Principal: p.principal(), Key: p.name(), Hash: fmt.Sprint(p.fresh)}
+			b.Opening.Key = &run.SubmitKey{Principal: p.principal(), Key: fmt.Sprint("k", p.rand.IntN(2)), Hash: fmt.Sprint(p.fresh)}
 		}
 		risky = true
 	}

@@ -125,7 +125,7 @@ func newPlayer(t *testing.T, seed uint64) *player {
 		ends: map[run.Lease]int64{}, epochs: map[run.Lease]int64{}, loose: map[run.Lease]bool{},
 	}
 	clock := func() time.Time { return p.now }
-	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock})
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock, LeaseNow: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,8 @@ func newPlayer(t *testing.T, seed uint64) *player {
 			t.Error(err)
 		}
 	})
-	j := &memory.Journal{Now: clock}
-	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{}, Journal: j, Archive: j, Leases: j, Handovers: &memory.Handovers{Now: clock}}
+	j := &memory.Journal{Now: clock, LeaseNow: clock}
+	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j}, Journal: j, Archive: j, Leases: j, Handovers: &memory.Handovers{Now: clock}}
 	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s}
 	return p
 }
@@ -177,32 +177,40 @@ func (p *player) step() (string, [2]answer) {
 func (p *player) manage() (string, [2]answer) {
 	ctx := p.t.Context()
 	orgID, name := p.org(), p.name()
+	by := org.Author{Principal: p.principal(), RequestID: "req", At: p.now.UnixMilli()}
+	if p.coin() {
+		by.Principal = org.Operator
+	}
 	record := org.Record{ID: orgID, Features: []string{name}, Runtime: org.Runtime{MaxRounds: new(p.rand.IntN(50)), OnLimit: name}, CreatedAt: p.now, UpdatedAt: p.now}
 	key := org.Key{Org: orgID, ID: name, Role: org.Member, Hint: "tp_", CreatedAt: p.now}
 	key.Hash[0] = byte(p.rand.IntN(12))
 	server := org.MCPServer{Org: orgID, Name: name, URL: "http://" + name, Enabled: p.coin(), Headers: map[string]string{"a": name}, Timeout: time.Second, CreatedAt: p.now, UpdatedAt: p.now}
 	switch p.rand.IntN(20) {
 	case 0, 1:
-		return "create org", p.only(func(s storetest.Store) error { return s.Orgs.CreateOrg(ctx, record) })
+		return "create org", p.only(func(s storetest.Store) error { return s.Orgs.CreateOrg(ctx, record, by) })
 	case 2:
-		return "update org", p.only(func(s storetest.Store) error { return s.Orgs.UpdateOrg(ctx, record) })
+		return "update org", p.only(func(s storetest.Store) error { return s.Orgs.UpdateOrg(ctx, record, by) })
 	case 3:
 		if p.rand.IntN(4) > 0 {
 			return "orgs", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Orgs(ctx) })
 		}
-		return "delete org", p.only(func(s storetest.Store) error { return s.Orgs.DeleteOrg(ctx, orgID) })
+		return "delete org", p.only(func(s storetest.Store) error { return s.Orgs.DeleteOrg(ctx, orgID, by) })
 	case 4, 5, 6:
-		return "create key", p.only(func(s storetest.Store) error { return s.Orgs.CreateKey(ctx, key) })
-	case 7, 8:
-		return "revoke key", p.only(func(s storetest.Store) error { return s.Orgs.RevokeKey(ctx, orgID, name, p.now.UnixMilli()) })
+		return "create key", p.only(func(s storetest.Store) error { return s.Orgs.CreateKey(ctx, key, by) })
+	case 7:
+		was := key
+		key.Role = org.Admin
+		return "update key", p.only(func(s storetest.Store) error { return s.Orgs.UpdateKey(ctx, was, key, by) })
+	case 8:
+		return "revoke key", p.only(func(s storetest.Store) error { return s.Orgs.RevokeKey(ctx, orgID, name, p.now.UnixMilli(), by) })
 	case 9, 10:
 		return "keys", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Keys(ctx, orgID) })
 	case 11, 12, 13:
-		return "create server", p.only(func(s storetest.Store) error { return s.Orgs.CreateMCPServer(ctx, server) })
+		return "create server", p.only(func(s storetest.Store) error { return s.Orgs.CreateMCPServer(ctx, server, by) })
 	case 14, 15:
-		return "update server", p.only(func(s storetest.Store) error { return s.Orgs.UpdateMCPServer(ctx, server) })
+		return "update server", p.only(func(s storetest.Store) error { return s.Orgs.UpdateMCPServer(ctx, server, by) })
 	case 16, 17:
-		return "delete server", p.only(func(s storetest.Store) error { return s.Orgs.DeleteMCPServer(ctx, orgID, name) })
+		return "delete server", p.only(func(s storetest.Store) error { return s.Orgs.DeleteMCPServer(ctx, orgID, name, by) })
 	}
 	return "servers", p.both(func(s storetest.Store) (any, error) { return s.Orgs.MCPServers(ctx, orgID) })
 }

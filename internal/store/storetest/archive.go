@@ -32,6 +32,26 @@ func archiveCases() []rule {
 				b.Errorf("the summary of a running run: %+v", story.Summary)
 			}
 		}},
+		{"the head says where the journal ends and how large it is", "at every moment; ErrNotFound for a run that is not there", func(b *bench) {
+			_, err := b.Archive.Head(b.Context(), "a", "r")
+			b.refused(err, org.ErrNotFound)
+			a := b.begin("a", "r")
+			before, err := b.Archive.Head(b.Context(), "a", "r")
+			b.ok(err)
+			b.same(before.Summary, a.stored().Summary)
+			text := strings.Repeat("ü", 1000)
+			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: text}}}, input("x")))
+			after, err := b.Archive.Head(b.Context(), "a", "r")
+			b.ok(err)
+			b.same(after.Seq, before.Seq+1)
+			facts := a.stored().Facts
+			b.same(after.At, facts[len(facts)-1].At)
+			if grown := after.Bytes - before.Bytes; grown < 2000 || grown > 3000 {
+				b.Errorf("a row of 2002 bytes makes the journal %d bytes larger", grown)
+			}
+			_, err = b.Archive.Head(b.Context(), "b", "r")
+			b.refused(err, org.ErrNotFound)
+		}},
 		{"rows stay when the run has ended", "the story is told afterwards", rowsStay},
 		{"what a reader does with a story stays with the reader", "stories are copied out", func(b *bench) {
 			a := b.begin("a", "r")

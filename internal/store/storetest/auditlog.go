@@ -109,8 +109,9 @@ func findRows(b *bench) {
 		want []int64
 	}{
 		{audit.Query{RunID: "r"}, []int64{1, 2, 3}},
-		{audit.Query{RequestID: "r.1"}, []int64{2, 3}},
-		{audit.Query{RequestID: "req"}, []int64{4}},
+		{audit.Query{RequestIDs: []string{"r.1"}}, []int64{2, 3}},
+		{audit.Query{RequestIDs: []string{"req"}}, []int64{4}},
+		{audit.Query{RequestIDs: []string{"none", "r", "req"}}, []int64{1, 4}},
 		{audit.Query{Principal: "p"}, []int64{1, 2, 4}},
 		{audit.Query{Kind: "k"}, []int64{1, 3, 4}},
 		{audit.Query{From: 20, To: 40}, []int64{2, 3}},
@@ -118,7 +119,7 @@ func findRows(b *bench) {
 		{audit.Query{After: 2}, []int64{3, 4}},
 		{audit.Query{After: 1, Limit: 1}, []int64{2}},
 		{audit.Query{RunID: "req"}, nil},
-		{audit.Query{RunID: "r", RequestID: "req"}, nil},
+		{audit.Query{RunID: "r", RequestIDs: []string{"req"}}, nil},
 	} {
 		var got []int64
 		for _, row := range b.rows("a", c.q, len(c.want)) {
@@ -128,7 +129,7 @@ func findRows(b *bench) {
 			b.Errorf("%+v: rows %d, want %d", c.q, got, c.want)
 		}
 	}
-	row := b.rows("a", audit.Query{RequestID: "req"}, 1)[0]
+	row := b.rows("a", audit.Query{RequestIDs: []string{"req"}}, 1)[0]
 	if row.Org != "a" || row.RunID != "" || row.Principal != "p" || row.At != 40 || string(row.Body) != "4" || row.Hash == (audit.Hash{}) {
 		b.Errorf("%+v", row)
 	}

@@ -95,5 +95,5 @@ func started(key loop.CallKey, attempt int) loop.Body {
 }
 
 func done(key loop.CallKey, attempt int) loop.Body {
-	return loop.CallDone{Key: key, Attempt: attempt, Outcome: loop.OK, ResultRef: "result", ResultDigest: "d", MS: 3}
+	return loop.CallDone{Key: key, Attempt: attempt, Outcome: loop.OK, ResultRef: "result", ResultDigest: "d", Micros: 3456}
 }

@@ -18,10 +18,10 @@ func isolationCases() []rule {
 // inhabit gives an org one of everything, under ids that every org has.
 func (b *bench) inhabit(orgID string) {
 	b.Helper()
-	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: orgID, Features: []string{orgID}}))
-	b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))}))
-	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID}))
-	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)}))
+	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: orgID, Features: []string{orgID}}, org.Author{}))
+	b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))}, org.Author{}))
+	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID}, org.Author{}))
+	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)}, org.Author{}))
 	a := b.author(orgID, "run")
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
 	b.ok(b.Handovers.Save(b.Context(), orgID, "key", handover(orgID, "call")))
@@ -61,25 +61,25 @@ func mirrored(b *bench) {
 func undisturbed(b *bench) {
 	b.inhabit("a")
 	b.inhabit("bb")
-	b.ok(b.Orgs.UpdateOrg(b.Context(), org.Record{ID: "bb", Features: []string{"changed"}}))
+	b.ok(b.Orgs.UpdateOrg(b.Context(), org.Record{ID: "bb", Features: []string{"changed"}}, org.Author{}))
 	b.orgs(org.Record{ID: "a", Features: []string{"a"}}, org.Record{ID: "bb", Features: []string{"changed"}})
-	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1))
-	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: "server", URL: "http://changed"}))
-	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "bb", "server"))
-	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "bb", Name: "secret", Sealed: []byte("changed")}))
-	b.ok(b.Orgs.DeleteSecret(b.Context(), "bb", "secret"))
+	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1, org.Author{}))
+	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: "server", URL: "http://changed"}, org.Author{}))
+	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "bb", "server", org.Author{}))
+	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "bb", Name: "secret", Sealed: []byte("changed")}, org.Author{}))
+	b.ok(b.Orgs.DeleteSecret(b.Context(), "bb", "secret", org.Author{}))
 	theirs := b.author("bb", "run")
 	theirs.facts = theirs.number(accepted("bb", "run"), started("0.0", 1))
 	theirs.lease.Epoch = 9
 	b.ok(theirs.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "more", Value: 1}}}, started("0.1", 1), loop.Finished{Reason: event.Complete}))
 	b.inhabited("a")
-	b.ok(b.Orgs.DeleteOrg(b.Context(), "bb"))
+	b.ok(b.Orgs.DeleteOrg(b.Context(), "bb", org.Author{}))
 	b.inhabited("a")
 }
 
 func foreign(b *bench) {
 	b.inhabit("a")
-	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "bb"}))
+	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "bb"}, org.Author{}))
 	b.keys("bb")
 	b.servers("bb")
 	b.handover("bb", "key", "call", nil)
@@ -91,16 +91,16 @@ func foreign(b *bench) {
 		b.unknown(err, "run "+id)
 	}
 	for _, id := range []string{"key", "nobody's"} {
-		b.unknown(b.Orgs.RevokeKey(b.Context(), "bb", id, 1), "key "+id)
+		b.unknown(b.Orgs.RevokeKey(b.Context(), "bb", id, 1, org.Author{}), "key "+id)
 	}
 	for _, id := range []string{"server", "nobody's"} {
-		b.unknown(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: id}), "MCP server "+id)
-		b.unknown(b.Orgs.DeleteMCPServer(b.Context(), "bb", id), "MCP server "+id)
+		b.unknown(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: id}, org.Author{}), "MCP server "+id)
+		b.unknown(b.Orgs.DeleteMCPServer(b.Context(), "bb", id, org.Author{}), "MCP server "+id)
 	}
 	for _, id := range []string{"secret", "nobody's"} {
 		_, err := b.Orgs.Secret(b.Context(), "bb", id)
 		b.unknown(err, "secret "+id)
-		b.unknown(b.Orgs.DeleteSecret(b.Context(), "bb", id), "secret "+id)
+		b.unknown(b.Orgs.DeleteSecret(b.Context(), "bb", id, org.Author{}), "secret "+id)
 	}
 	b.inhabited("a")
 }

@@ -9,58 +9,60 @@ import (
 func keyCases() []rule {
 	return []rule{
 		{"a key is kept as it was created", "every field of the key is stored; the key itself is none of them", func(b *bench) { // K08
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			full := org.Key{}
 			fill(&full)
 			full.Org = "a"
-			b.ok(b.Orgs.CreateKey(b.Context(), full))
+			b.ok(b.Orgs.CreateKey(b.Context(), full, org.Author{}))
 			b.keys("a", full)
 		}},
 		{"keys are listed oldest first", "of one time, by id", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			late := org.Key{Org: "a", ID: "a", Hash: hash(1), CreatedAt: b.now().Add(time.Millisecond)}
 			early := org.Key{Org: "a", ID: "z", Hash: hash(2), CreatedAt: b.now()}
 			twin := org.Key{Org: "a", ID: "y", Hash: hash(3), CreatedAt: b.now()}
 			for _, k := range []org.Key{late, early, twin} {
-				b.ok(b.Orgs.CreateKey(b.Context(), k))
+				b.ok(b.Orgs.CreateKey(b.Context(), k, org.Author{}))
 			}
 			b.keys("a", twin, early, late)
 		}},
 		{"a key needs its org", "ErrNotFound, also if the hash is taken elsewhere", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(1)}))
-			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "nobody", ID: "k", Hash: hash(1)}), org.ErrNotFound)
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(1)}, org.Author{}))
+			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "nobody", ID: "k", Hash: hash(1)}, org.Author{}), org.ErrNotFound)
 			b.keys("nobody")
 		}},
 		{"an id of a key is taken once in its org", "ErrExists; another org may use it", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			k := org.Key{Org: "a", ID: "k", Hash: hash(1)}
-			b.ok(b.Orgs.CreateKey(b.Context(), k))
-			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(2)}), org.ErrExists)
-			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "k", Hash: hash(2)}))
+			b.ok(b.Orgs.CreateKey(b.Context(), k, org.Author{}))
+			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(2)}, org.Author{}), org.ErrExists)
+			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "k", Hash: hash(2)}, org.Author{}))
 			b.keys("a", k)
 		}},
 		{"a hash is taken once over all orgs", "the org follows from the key: it must be one", func(b *bench) { // K07
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}))
-			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(1)}))
-			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "other", Hash: hash(1)}), org.ErrExists)
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
+			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(1)}, org.Author{}))
+			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "other", Hash: hash(1)}, org.Author{}), org.ErrExists)
 			b.keys("b")
 		}},
 		{"a key is revoked once", "the first time stays", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			k := org.Key{Org: "a", ID: "k", Hash: hash(1), CreatedAt: b.now()}
-			b.ok(b.Orgs.CreateKey(b.Context(), k))
-			b.ok(b.Orgs.RevokeKey(b.Context(), "a", "k", b.now().UnixMilli()))
-			b.ok(b.Orgs.RevokeKey(b.Context(), "a", "k", b.now().Add(time.Hour).UnixMilli()))
+			b.ok(b.Orgs.CreateKey(b.Context(), k, org.Author{}))
+			b.ok(b.Orgs.RevokeKey(b.Context(), "a", "k", b.now().UnixMilli(), org.Author{}))
+			b.ok(b.Orgs.RevokeKey(b.Context(), "a", "k", b.now().Add(time.Hour).UnixMilli(), org.Author{}))
 			k.RevokedAt = b.now()
 			b.keys("a", k)
 		}},
 		{"a key that is not there is not revoked", "ErrNotFound", func(b *bench) {
-			b.refused(b.Orgs.RevokeKey(b.Context(), "a", "k", 1), org.ErrNotFound)
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.refused(b.Orgs.RevokeKey(b.Context(), "a", "k", 1), org.ErrNotFound)
+			_, err := b.Orgs.Key(b.Context(), "a", "k")
+			b.refused(err, org.ErrNotFound)
+			b.refused(b.Orgs.RevokeKey(b.Context(), "a", "k", 1, org.Author{}), org.ErrNotFound)
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.refused(b.Orgs.RevokeKey(b.Context(), "a", "k", 1, org.Author{}), org.ErrNotFound)
 		}},
 	}
 }
@@ -75,4 +77,11 @@ func (b *bench) keys(orgID string, want ...org.Key) {
 	}
 	b.ok(err)
 	b.same(got, want)
+	for _, k := range want {
+		one, err := b.Orgs.Key(b.Context(), orgID, k.ID)
+		b.ok(err)
+		b.same(one, k)
+		_, err = b.Orgs.Key(b.Context(), orgID+"-other", k.ID)
+		b.refused(err, org.ErrNotFound)
+	}
 }

@@ -17,6 +17,9 @@ import (
 func leaseCases() []rule {
 	return []rule{
 		{"a run is claimed when its lease has ended", "after LeaseTTL and not before; its epoch is the next one, and it has its new owner", claimEnded},
+		{"a step of the wall clock ends no lease and extends none", "also not a slot: leases are measured in time that has passed", leaseSteps}, // R17
+		{"a run is not claimed by the one who has it", "also if its lease has ended: its owner may be working on it, and renews it", notFromItself},
+		{"a claim says whether the last owner gave the run back", "one that did is not held against the run", claimHanded},
 		{"a claim fences the old owner off", "whatever he knows; and the new owner goes on where the journal ends", claimFences},
 		{"a claim fences off what is still on its way", "what nobody waited for is stored before the claim or not at all, and the new owner hears nothing of it", claimOnItsWay},
 		{"a run that waits or has ended is not claimed", "there is nothing to be done for it", claimRunning},
@@ -75,6 +78,65 @@ func claimEnded(b *bench) {
 	b.leases(b.claim("newer", 10))
 	b.advance(run.LeaseTTL)
 	b.leases(b.claim("newer", 10), "a/r@3")
+}
+
+func leaseSteps(b *bench) {
+	for _, d := range []time.Duration{time.Minute, -10 * time.Minute, time.Hour, -24 * time.Hour} {
+		a := b.author("a", "stepped by "+d.String())
+		b.ok(a.open(run.Opening{Slots: 1}))
+		b.step(d)
+		b.leases(b.claim("new", 10))
+		b.refused(b.author("a", "one more").open(run.Opening{Slots: 1}), run.ErrNoSlot)
+		b.leases(b.renew(owner), "a/"+a.lease.RunID+"@1")
+		b.step(d)
+		b.advance(run.LeaseTTL - time.Millisecond)
+		b.leases(b.claim("new", 10))
+		b.advance(time.Millisecond)
+		b.leases(b.claim("new", 10), "a/"+a.lease.RunID+"@2")
+		b.step(d)
+		next := a.with(run.Lease{Org: "a", RunID: a.lease.RunID, Epoch: 2, Owner: "new"})
+		next.write(loop.Finished{Reason: event.Complete})
+	}
+}
+
+func notFromItself(b *bench) {
+	a := b.begin("a", "r")
+	b.advance(2 * run.LeaseTTL)
+	b.leases(b.claim(owner, 10))
+	a.write(input("x"))
+	b.advance(2 * run.LeaseTTL)
+	b.leases(b.renew(owner), "a/r@1")
+	b.leases(b.claim("new", 10))
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("new", 10), "a/r@2")
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("new", 10))
+	b.leases(b.claim(owner, 10), "a/r@3")
+	b.ok(b.Leases.Release(b.Context(), run.Lease{Org: "a", RunID: "r", Epoch: 3, Owner: owner}))
+	b.leases(b.claim(owner, 10), "a/r@4")
+}
+
+func claimHanded(b *bench) {
+	b.begin("a", "ended")
+	given := b.begin("a", "given")
+	b.ok(b.Leases.Release(b.Context(), given.lease))
+	b.advance(run.LeaseTTL)
+	handed := map[string]bool{}
+	for _, l := range b.claim("new", 10) {
+		handed[l.RunID] = l.Handed
+	}
+	b.same(handed, map[string]bool{"ended": false, "given": true})
+	for _, l := range b.renew("new") {
+		if l.Handed {
+			b.Errorf("%s was renewed, and not claimed", l.RunID)
+		}
+	}
+	b.advance(run.LeaseTTL)
+	for _, l := range b.claim("newer", 10) {
+		if l.Handed {
+			b.Errorf("nobody gave %s back", l.RunID)
+		}
+	}
 }
 
 func claimFences(b *bench) {
@@ -225,7 +287,7 @@ func renewed(b *bench) {
 	b.leases(b.claim("new", 10), "a/other@2")
 	b.advance(run.LeaseTTL)
 	b.leases(b.renew(owner), "a/r@1", "b/r@1") // ended, and nobody's yet
-	b.leases(b.claim("new", 10), "a/other@3")
+	b.leases(b.claim("newer", 10), "a/other@3")
 }
 
 func notRenewed(b *bench) {

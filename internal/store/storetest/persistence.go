@@ -35,6 +35,21 @@ func persistenceCases() []rule {
 				b.Errorf("the summary is %+v", s)
 			}
 		}},
+		{"a run that is set aside stays so after a restart", "the next process would find the same again; it may also know more", func(b *bench) {
+			a := b.setAside("a", "r")
+			b.Store = b.maker.Reopen(b.T, b.Store)
+			a.bench = b
+			b.leases(b.claim("newer", 10))
+			if s := a.unreadable().Story.Summary; s.Status != run.IsAside || s.Aside.Build != "a" {
+				b.Errorf("the summary is %+v", s)
+			}
+			n, err := b.Leases.Restore(b.Context(), func(why run.Aside) bool { return why.Kind == "prophecy" })
+			b.ok(err)
+			b.leases(b.claim("newest", 10), "a/r@3")
+			if n != 1 {
+				b.Errorf("%d runs were restored, want 1", n)
+			}
+		}},
 		{"closing loses nothing", "what nobody waited for is written first", func(b *bench) {
 			a := b.begin("a", "r")
 			for i := range 300 {

@@ -13,7 +13,7 @@ import (
 func resultCases() []rule {
 	return []rule{
 		{"a result is kept as it was", "any bytes, every field", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			for _, value := range []string{"", "one", "\x00\xff<&>", strings.Repeat("long ", 1<<17)} {
 				e := b.entry("name of "+value, value)
 				b.keep("a", e)
@@ -22,7 +22,7 @@ func resultCases() []rule {
 			b.gone("a", "nobody's")
 		}},
 		{"the last result of a name is kept", "it takes the place of the one before", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.keep("a", b.entry("n", "one"))
 			b.advance(time.Second)
 			second := b.entry("n", "two")
@@ -30,8 +30,8 @@ func resultCases() []rule {
 			b.kept("a", second)
 		}},
 		{"a result belongs to its org", "the same name may be another org's, too, and is another result", func(b *bench) { // F01
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			mine, theirs := b.entry("n", "mine"), b.entry("n", "theirs")
 			b.keep("a", mine)
 			b.gone("b", "n")
@@ -46,17 +46,17 @@ func resultCases() []rule {
 		{"a result needs its org, and goes with it", "ErrNotFound; a new org of the same id finds nothing", func(b *bench) {
 			b.refused(b.tryKeep("a", b.entry("n", "one"), roomy()), org.ErrNotFound)
 			b.gone("a", "n")
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.keep("a", b.entry("n", "one"))
-			b.ok(b.Orgs.DeleteOrg(b.Context(), "a"))
+			b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
 			b.gone("a", "n")
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.gone("a", "n")
 			b.keep("a", b.entry("m", "two"))
 			b.kept("a", b.entry("m", "two"))
 		}},
 		{"only what was seen is dropped", "by its MAC: whoever met a bad entry does not drop the good one that came since", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bad, good := b.entry("n", "bad"), b.entry("n", "good")
 			b.keep("a", good)
 			b.Results.DropResult("a", bad)
@@ -74,8 +74,8 @@ func resultCases() []rule {
 func resultBoundCases() []rule {
 	return []rule{
 		{"the oldest results go first", "one more than there may be costs the oldest; one that was kept again is young", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 3, Bytes: 100}
 			other := b.entry("1", "another org's")
 			b.keep("b", other)
@@ -89,7 +89,7 @@ func resultBoundCases() []rule {
 			b.kept("b", other)
 		}},
 		{"the bytes of an org's results are bounded", "as many of the oldest go as it takes", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 100, Bytes: 10}
 			for _, e := range []toolcache.Entry{b.entry("1", "aaaa"), b.entry("2", "bbb"), b.entry("3", "ccc")} {
 				b.ok(b.tryKeep("a", e, bounds))
@@ -105,7 +105,7 @@ func resultBoundCases() []rule {
 			b.kept("a", b.entry("5", "eeeeeeeeee"))
 		}},
 		{"what is over makes room first", "an entry whose time is over goes before the oldest, and is never in its way", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 2, Bytes: 100}
 			old := b.entry("old", "one")
 			b.ok(b.tryKeep("a", old, bounds))
@@ -119,7 +119,7 @@ func resultBoundCases() []rule {
 			b.kept("a", old)
 		}},
 		{"what a caller does with a result stays with the caller", "entries are copied in and out", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			e := b.entry("n", "one")
 			b.keep("a", e)
 			e.MAC[0]++

@@ -9,17 +9,17 @@ import (
 func secretCases() []rule { // K06
 	return []rule{
 		{"a secret is kept as it was put", "every byte of what is sealed, and the times", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			full := org.Secret{}
 			fill(&full)
 			full.Org = "a"
-			b.ok(b.Orgs.PutSecret(b.Context(), full))
+			b.ok(b.Orgs.PutSecret(b.Context(), full, org.Author{}))
 			b.secret(full)
 		}},
 		{"a list shows no secret, not even sealed", "who lists secrets has no use for them", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			for _, name := range []string{"z", "a", "M"} {
-				b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: name, Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}))
+				b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: name, Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}, org.Author{}))
 			}
 			b.secrets("a",
 				org.Secret{Org: "a", Name: "M", CreatedAt: b.now(), UpdatedAt: b.now()},
@@ -27,39 +27,39 @@ func secretCases() []rule { // K06
 				org.Secret{Org: "a", Name: "z", CreatedAt: b.now(), UpdatedAt: b.now()})
 		}},
 		{"a secret is replaced under its name, and its birth stays", "PutSecret leaves CreatedAt", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}, org.Author{}))
 			later := b.now().Add(time.Hour)
-			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{2, 0, 3}, CreatedAt: later, UpdatedAt: later}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{2, 0, 3}, CreatedAt: later, UpdatedAt: later}, org.Author{}))
 			b.secret(org.Secret{Org: "a", Name: "s", Sealed: []byte{2, 0, 3}, CreatedAt: b.now(), UpdatedAt: later})
 			b.secrets("a", org.Secret{Org: "a", Name: "s", CreatedAt: b.now(), UpdatedAt: later})
 		}},
 		{"a secret needs its org", "ErrNotFound", func(b *bench) {
-			b.refused(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}), org.ErrNotFound)
+			b.refused(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}, org.Author{}), org.ErrNotFound)
 			b.secrets("a")
 		}},
 		{"a secret that is not there is not found", "reading and deleting: ErrNotFound, also where there is no org", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}))
-			b.ok(b.Orgs.DeleteSecret(b.Context(), "a", "s"))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}, org.Author{}))
+			b.ok(b.Orgs.DeleteSecret(b.Context(), "a", "s", org.Author{}))
 			for _, orgID := range []string{"a", "nobody"} {
 				_, err := b.Orgs.Secret(b.Context(), orgID, "s")
 				b.unknown(err, "secret s")
-				b.unknown(b.Orgs.DeleteSecret(b.Context(), orgID, "s"), "secret s")
+				b.unknown(b.Orgs.DeleteSecret(b.Context(), orgID, "s", org.Author{}), "secret s")
 				b.secrets(orgID)
 			}
 		}},
 		{"an org takes its secrets with it", "an org that is made anew under the id must not find them", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}))
-			b.ok(b.Orgs.DeleteOrg(b.Context(), "a"))
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}, org.Author{}))
+			b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.secrets("a")
 		}},
 		{"what a caller does with a secret stays with the caller", "secrets are copied in and out", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			sealed := []byte{1, 2}
-			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: sealed}))
+			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: sealed}, org.Author{}))
 			sealed[0] = 9
 			got, err := b.Orgs.Secret(b.Context(), "a", "s")
 			b.ok(err)

@@ -9,77 +9,77 @@ import (
 func serverCases() []rule {
 	return []rule{
 		{"a server is kept as it was created", "every field is stored, but for Position, which the store gives", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			full := org.MCPServer{}
-			fill(&full, "Command", "Env")
+			fill(&full, "Command", "Env", "Declared")
 			full.Org = "a"
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), full))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), full, org.Author{}))
 			full.Position = 0
 			b.servers("a", full)
 		}},
 		{"no tools are not all tools", "nil offers all, an empty list none", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			all := org.MCPServer{Org: "a", Name: "all"}
 			nothing := org.MCPServer{Org: "a", Name: "none", Tools: []string{}, Position: 1}
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), all))
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), nothing))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), all, org.Author{}))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), nothing, org.Author{}))
 			b.servers("a", all, nothing)
 		}},
 		{"servers keep the order of their creation", "the first of two equal tool names wins, so the order must not change by itself", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			for _, name := range []string{"z", "a", "m"} {
-				b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: name, Position: 99}))
+				b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: name, Position: 99}, org.Author{}))
 			}
-			b.ok(b.Orgs.DeleteMCPServer(b.Context(), "a", "a"))
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "a"}))
+			b.ok(b.Orgs.DeleteMCPServer(b.Context(), "a", "a", org.Author{}))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "a"}, org.Author{}))
 			b.servers("a", org.MCPServer{Org: "a", Name: "z"}, org.MCPServer{Org: "a", Name: "m", Position: 2}, org.MCPServer{Org: "a", Name: "a", Position: 3})
 		}},
 		{"a server needs its org and a name of its own", "ErrNotFound, ErrExists", func(b *bench) {
-			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}), org.ErrNotFound)
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s", URL: "http://one"}
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), s))
-			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://two"}), org.ErrExists)
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
+			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://two"}, org.Author{}), org.ErrExists)
 			b.servers("a", s)
 		}},
 		{"an update replaces a server, and not its place or birth", "UpdateMCPServer leaves Position and CreatedAt", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "first"}))
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", CreatedAt: b.now()}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "first"}, org.Author{}))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", CreatedAt: b.now()}, org.Author{}))
 			changed := org.MCPServer{}
-			fill(&changed, "Command", "Env")
+			fill(&changed, "Command", "Env", "Declared")
 			changed.Org, changed.Name, changed.CreatedAt = "a", "s", b.now().Add(time.Hour)
-			b.ok(b.Orgs.UpdateMCPServer(b.Context(), changed))
+			b.ok(b.Orgs.UpdateMCPServer(b.Context(), changed, org.Author{}))
 			changed.Position, changed.CreatedAt = 1, b.now()
 			b.servers("a", org.MCPServer{Org: "a", Name: "first"}, changed)
 		}},
 		{"a server that is not there is not found", "update and delete: ErrNotFound", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
-			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}), org.ErrNotFound)
-			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "a", "s"), org.ErrNotFound)
-			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "s"}), org.ErrNotFound)
-			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "b", "s"), org.ErrNotFound)
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
+			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "a", "s", org.Author{}), org.ErrNotFound)
+			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "s"}, org.Author{}), org.ErrNotFound)
+			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "b", "s", org.Author{}), org.ErrNotFound)
 			b.servers("a")
 		}},
 		{"a command is never stored", "whoever may change a server must not start a process on the gateway's machine", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s"}
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), s))
-			for _, bad := range []org.MCPServer{{Org: "a", Name: "s", Command: []string{"sh"}}, {Org: "a", Name: "s", Env: map[string]string{"A": "b"}}} {
-				if b.Orgs.UpdateMCPServer(b.Context(), bad) == nil {
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
+			for _, bad := range []org.MCPServer{{Org: "a", Name: "s", Command: []string{"sh"}}, {Org: "a", Name: "s", Env: map[string]string{"A": "b"}}, {Org: "a", Name: "s", Declared: true}} {
+				if b.Orgs.UpdateMCPServer(b.Context(), bad, org.Author{}) == nil {
 					b.Errorf("the server was changed to %+v", bad)
 				}
 				bad.Name = "t"
-				if b.Orgs.CreateMCPServer(b.Context(), bad) == nil {
+				if b.Orgs.CreateMCPServer(b.Context(), bad, org.Author{}) == nil {
 					b.Errorf("the server was created: %+v", bad)
 				}
 			}
 			b.servers("a", s)
 		}},
 		{"what a caller does with a server stays with the caller", "servers are copied in and out", func(b *bench) {
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Reads: []string{"one"}, Keyed: []string{"one"}, Cache: org.Cache{Names: []string{"one"}}, Headers: map[string]string{"one": "1"}}
-			b.ok(b.Orgs.CreateMCPServer(b.Context(), s))
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
 			s.Tools[0], s.Polling[0], s.Reads[0], s.Keyed[0], s.Cache.Names[0], s.Headers["one"] = "changed", "changed", "changed", "changed", "changed", "changed"
 			list, err := b.Orgs.MCPServers(b.Context(), "a")
 			b.ok(err)

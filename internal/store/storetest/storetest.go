@@ -35,9 +35,12 @@ type Store struct {
 
 // Maker makes stores for the cases. Open is required.
 type Maker struct {
-	// Open returns an empty store whose clock is now. It is closed when the
-	// test ends.
-	Open func(t *testing.T, now func() time.Time) Store
+	// Open returns an empty store with these clocks. It is closed when the test
+	// ends.
+	Open func(t *testing.T, c Clocks) Store
+
+	// Capped is Open with caps. Required.
+	Capped func(t *testing.T, c Clocks, caps org.Caps) Store
 
 	// Reopen closes the store and opens what it has left behind. Nil says that
 	// the implementation keeps nothing.
@@ -48,11 +51,17 @@ type Maker struct {
 	Crash func(t *testing.T, s Store) Store
 }
 
+// Clocks are what a store reads the time from.
+type Clocks struct {
+	Wall   func() time.Time // can be set
+	Leases func() time.Time // cannot be set
+}
+
 // Run holds the implementation to all the rules.
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), handoverCases(), isolationCases(),
-		slotCases(), submitCases(), leaseCases(), budgetCases(), auditCases(), auditLogCases(), resultCases(), resultBoundCases(),
+		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(),
 	) {
 		c.test(t, m)
 	}
@@ -80,7 +89,8 @@ func (r rule) test(t *testing.T, m Maker) {
 		})
 		b := &bench{T: t, maker: m}
 		b.clock.Store(1_700_000_000_000)
-		b.Store = m.Open(t, b.now)
+		b.leaseClock.Store(1_600_000_000_000)
+		b.Store = m.Open(t, b.clocks())
 		r.run(b)
 	})
 }
@@ -90,12 +100,25 @@ type bench struct {
 	*testing.T
 	Store
 	maker Maker
-	clock atomic.Int64 // Unix milliseconds
+	clock atomic.Int64 // the wall clock, Unix milliseconds
+
+	leaseClock atomic.Int64 // that of leases, Unix milliseconds
+}
+
+func (b *bench) clocks() Clocks {
+	return Clocks{Wall: b.now, Leases: func() time.Time { return time.UnixMilli(b.leaseClock.Load()).UTC() }}
 }
 
 func (b *bench) now() time.Time { return time.UnixMilli(b.clock.Load()).UTC() }
 
-func (b *bench) advance(d time.Duration) { b.clock.Add(d.Milliseconds()) }
+// advance lets time pass.
+func (b *bench) advance(d time.Duration) {
+	b.clock.Add(d.Milliseconds())
+	b.leaseClock.Add(d.Milliseconds())
+}
+
+// step sets the wall clock; no time passes.
+func (b *bench) step(d time.Duration) { b.clock.Add(d.Milliseconds()) }
 
 // ok fails the case unless err is nil.
 func (b *bench) ok(err error) {

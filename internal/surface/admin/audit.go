@@ -73,7 +73,7 @@ func auditQuery(values url.Values, more ...string) (q audit.Query, err error) {
 		}
 	}
 	q = audit.Query{
-		RunID: values.Get("run_id"), RequestID: values.Get("request_id"), Principal: values.Get("key_id"), Kind: audit.Kind(values.Get("kind")),
+		RunID: audit.FindRun(values.Get("run_id")), RequestIDs: audit.FindRequest(values.Get("request_id")), Principal: values.Get("key_id"), Kind: audit.Kind(values.Get("kind")),
 		Limit: defaultAudit,
 	}
 	if q.From, err = auditTime(values, "from"); err != nil {

@@ -9,7 +9,9 @@
 package admin
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -23,7 +25,8 @@ import (
 // Directory is what the gateway works with at the moment. Implemented by
 // app.Directory.
 type Directory interface {
-	// Reload takes the org's stored state into use, for the next request.
+	// Reload takes the org's stored state into use, for the next request. After
+	// an error it is tried again until it has succeeded, without being called.
 	Reload(ctx context.Context, orgID string) error
 	// SecretChanged does what Reload does, and makes the servers that refer to
 	// the secret begin anew with what it is now.
@@ -51,15 +54,25 @@ type ServerStatus struct {
 }
 
 // Reader reads settings with the rules of the configuration file: the same
-// keys, bounds and messages. Implemented by package app.
+// keys, bounds and messages. What the file refuses, it refuses. Implemented by
+// package app.
 type Reader interface {
-	MCPServer(json []byte) (org.MCPServer, error)
+	// MCPServer reads a whole server. Patched says that null gives a key its
+	// default, as it does in the methods that read what is patched.
+	MCPServer(json []byte, patched bool) (org.MCPServer, error)
+	// Runtime reads an org's settings, patched.
 	Runtime(json []byte) (org.Runtime, error)
+	// Org reads the id and the features of a new org.
+	Org(json []byte) (org.Record, error)
+	// Features reads the features of an org, patched.
+	Features(json []byte) ([]string, error)
+	// Key reads name, role and rate of a key. Patched as with MCPServer.
+	Key(json []byte, patched bool) (org.Key, error)
 }
 
 // Runs are the runs of all orgs. Implemented by *run.Runner.
 type Runs interface {
-	Cancel(ctx context.Context, org, runID, by string) error
+	Cancel(ctx context.Context, org, runID string, by org.Author) error
 }
 
 // Options are what a Handler needs. All but Vault and Now are required.
@@ -69,6 +82,7 @@ type Options struct {
 	Audit     audit.Rows
 	Directory Directory
 	Reader    Reader
+	Judge     func(url string) error // refuses what the outbound policy refuses without a lookup
 	NewKey    func() string
 	Vault     *secret.Keyring // nil = no secrets can be stored
 	Log       *slog.Logger
@@ -76,27 +90,82 @@ type Options struct {
 }
 
 // Handler answers the management API.
-type Handler struct{ o Options }
+type Handler struct {
+	o     Options
+	turns turns
+}
 
 // New returns a Handler.
 func New(o Options) *Handler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Handler{o}
+	return &Handler{o: o}
 }
 
 // Endpoint answers one request of a caller who may make it.
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller)
 
-// endpoint turns a function that returns what to answer into an Endpoint.
+// endpoint turns a function that returns what to answer into an Endpoint. A
+// request that may change something is completed whether or not its client
+// waits for the answer.
 func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
-		status, body, err := serve(r, caller)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			outlives, cancel, err := detach(r)
+			if err != nil {
+				h.writeError(w, err)
+				return
+			}
+			defer cancel()
+			r = outlives
+		}
+		status, body, err := h.inTurn(serve, r, caller)
 		if err != nil {
 			h.writeError(w, err)
 			return
 		}
 		writeJSON(w, status, body)
 	}
+}
+
+// author returns who changes something: the key, or the operator.
+func (h *Handler) author(caller run.Caller) org.Author {
+	by := org.Author{Principal: org.Operator, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	if caller.Org != nil {
+		by.Principal = caller.Principal.ID
+	}
+	return by
+}
+
+// inTurn serves the request when it is its turn among those of its org.
+func (h *Handler) inTurn(serve func(*http.Request, run.Caller) (int, any, error), r *http.Request, caller run.Caller) (int, any, error) {
+	orgID := "" // the operator's
+	if caller.Org != nil {
+		orgID = caller.Org.ID
+	}
+	if err := h.turns.take(r.Context(), orgID); err != nil {
+		return 0, nil, err
+	}
+	defer h.turns.leave(orgID)
+	return serve(r, caller)
+}
+
+// changeTimeout is how long a change may wait for its turn, for the store, and
+// for what follows from it.
+const changeTimeout = 30 * time.Second
+
+// detach returns the request for a change, with a context that does not end
+// when the client leaves: a revoked key that goes on working because its
+// revoker did not wait would be worse than work for nobody. Until all of the
+// body is here nothing is changed, and the client may still leave.
+func detach(r *http.Request) (*http.Request, context.CancelFunc, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	r = r.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return r, cancel, nil
 }

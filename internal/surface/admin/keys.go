@@ -2,9 +2,9 @@ package admin
 
 import (
 	"crypto/sha256"
+	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
@@ -58,34 +58,25 @@ func (h *Handler) ListKeys() Endpoint {
 	})
 }
 
-// newKey is the body of POST /api/keys.
-type newKey struct {
-	Name string   `json:"name"`
-	Role org.Role `json:"role"`
-	org.Rate
-}
-
 // CreateKey answers POST /api/keys.
 func (h *Handler) CreateKey() Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		asked, err := readKey(r)
+		asked, err := h.readKey(r)
 		if err != nil {
 			return 0, nil, err
 		}
 		if err := mayGive(caller.Principal.Role, asked.Role); err != nil {
 			return 0, nil, err
 		}
-		return h.createKey(r, caller.Org.ID, asked)
+		return h.createKey(r, caller.Org.ID, asked, h.author(caller))
 	})
 }
 
-func (h *Handler) createKey(r *http.Request, orgID string, asked newKey) (int, any, error) {
+func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Author) (int, any, error) {
 	secret := h.o.NewKey()
-	k := org.Key{
-		Org: orgID, ID: id.New("key_"), Name: asked.Name, Role: asked.Role, Rate: asked.Rate,
-		Hash: sha256.Sum256([]byte(secret)), Hint: secret[:min(len(secret), 7)] + "…", CreatedAt: h.o.Now(),
-	}
-	if err := h.o.Store.CreateKey(r.Context(), k); err != nil {
+	k.Org, k.ID, k.CreatedAt = orgID, id.New("key_"), h.o.Now()
+	k.Hash, k.Hint = sha256.Sum256([]byte(secret)), secret[:min(len(secret), 7)]+"…"
+	if err := h.o.Store.CreateKey(r.Context(), k, by); err != nil {
 		return 0, nil, named(err, "org", orgID)
 	}
 	out := wireKey(k, false)
@@ -96,66 +87,79 @@ func (h *Handler) createKey(r *http.Request, orgID string, asked newKey) (int, a
 // RevokeKey answers DELETE /api/keys/{id}.
 func (h *Handler) RevokeKey() Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		keyID := r.PathValue("id")
-		isIt := func(k org.Key) bool { return k.ID == keyID }
-		if slices.ContainsFunc(h.o.Directory.Declared(caller.Org.ID).Keys, isIt) {
-			return 0, nil, isDeclared("key", keyID)
-		}
-		stored, err := h.o.Store.Keys(r.Context(), caller.Org.ID)
+		stored, err := h.storedKey(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
-		i := slices.IndexFunc(stored, isIt)
-		if i < 0 {
-			return 0, nil, fault.New(fault.NotFound, "not_found", "there is no key with the id %q", keyID)
-		}
-		if err := mayGive(caller.Principal.Role, stored[i].Role); err != nil {
-			return 0, nil, err
-		}
-		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli()); err != nil {
+		keyID := stored.ID
+		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli(), h.author(caller)); err != nil {
 			return 0, nil, named(err, "key", keyID)
 		}
 		return http.StatusOK, deleted{keyID, true}, h.o.Directory.Reload(r.Context(), caller.Org.ID)
 	})
 }
 
-func readKey(r *http.Request) (newKey, error) {
-	var asked newKey
-	body, err := readBody(r)
-	if err != nil {
-		return asked, err
-	}
-	if err := strict(body, &asked); err != nil {
-		return asked, err
-	}
-	roles := []org.Role{org.Owner, org.Admin, org.Member, org.Approver, org.Reader}
-	asked.Name = strings.TrimSpace(asked.Name)
-	switch {
-	case asked.Name == "" || len(asked.Name) > 64:
-		return asked, fault.New(fault.Invalid, "invalid_value", "name must have 1 to 64 characters").In("name")
-	case !slices.Contains(roles, asked.Role):
-		return asked, fault.New(fault.Invalid, "invalid_value", "role must be owner, admin, member, approver or reader").In("role")
-	}
-	return asked, checkRate(asked.Rate)
+// PatchKey answers PATCH /api/keys/{id}: name, role and rate. The key itself
+// stays as it is. The change holds for the next request.
+func (h *Handler) PatchKey() Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		was, err := h.storedKey(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		if !was.RevokedAt.IsZero() {
+			return 0, nil, fault.New(fault.Conflict, "revoked", "the key %q is revoked and cannot be changed", was.ID)
+		}
+		merged, err := mergePatch(r, map[string]any{
+			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
+		})
+		if err != nil {
+			return 0, nil, err
+		}
+		asked, err := h.o.Reader.Key(merged, true)
+		if err != nil {
+			return 0, nil, err
+		}
+		if err := mayGive(caller.Principal.Role, asked.Role); err != nil {
+			return 0, nil, err
+		}
+		k := was
+		k.Name, k.Role, k.Rate = asked.Name, asked.Role, asked.Rate
+		if err := h.o.Store.UpdateKey(r.Context(), was, k, h.author(caller)); err != nil {
+			return 0, nil, named(err, "key", k.ID)
+		}
+		return http.StatusOK, wireKey(k, false), h.o.Directory.Reload(r.Context(), k.Org)
+	})
 }
 
-// checkRate holds a key's limit to what the configuration file may say.
-func checkRate(r org.Rate) error {
-	switch {
-	case r.PerMinute < 0 || r.PerMinute > org.MaxRate:
-		return fault.New(fault.Invalid, "invalid_value", "requests_per_minute must be 0, which is no limit, to %d", org.MaxRate).In("requests_per_minute")
-	case r.Burst < 0 || r.Burst > org.MaxRate:
-		return fault.New(fault.Invalid, "invalid_value", "burst must be 0, which is as many as requests_per_minute, to %d", org.MaxRate).In("burst")
-	case r.Burst > 0 && !r.IsLimit():
-		return fault.New(fault.Invalid, "invalid_value", "burst stands without requests_per_minute, which is the limit").In("burst")
+// storedKey returns the key that the path names, if the caller may change it.
+func (h *Handler) storedKey(r *http.Request, caller run.Caller) (org.Key, error) {
+	keyID := r.PathValue("id")
+	isIt := func(k org.Key) bool { return k.ID == keyID }
+	if slices.ContainsFunc(h.o.Directory.Declared(caller.Org.ID).Keys, isIt) {
+		return org.Key{}, isDeclared("key", keyID)
 	}
-	return nil
+	stored, err := h.o.Store.Key(r.Context(), caller.Org.ID, keyID)
+	if errors.Is(err, org.ErrNotFound) {
+		return org.Key{}, fault.New(fault.NotFound, "not_found", "there is no key with the id %q", keyID)
+	} else if err != nil {
+		return org.Key{}, err
+	}
+	return stored, mayGive(caller.Principal.Role, stored.Role)
+}
+
+func (h *Handler) readKey(r *http.Request) (org.Key, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return org.Key{}, err
+	}
+	return h.o.Reader.Key(body, false)
 }
 
 // mayGive keeps an admin from making itself an owner.
 func mayGive(who, role org.Role) error {
 	if role == org.Owner && who != org.Owner {
-		return fault.New(fault.Forbidden, "role_not_allowed", "only an owner may make or revoke the key of an owner")
+		return fault.New(fault.Forbidden, "role_not_allowed", "only an owner may make, change or revoke the key of an owner")
 	}
 	return nil
 }

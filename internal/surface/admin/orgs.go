@@ -2,12 +2,12 @@ package admin
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
-	"regexp"
-	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -36,6 +36,7 @@ type runtime struct {
 	ToolErrorMode      string  `json:"tool_error_mode"`
 	OnLimit            *string `json:"on_limit"`
 	DoomLoop           *string `json:"doom_loop"`
+	DoomThreshold      int     `json:"doom_threshold"`
 	DroppedParams      string  `json:"dropped_params"`
 	MaxRunTokens       *int    `json:"max_run_tokens"`
 	Durable            string  `json:"durable"`
@@ -43,13 +44,18 @@ type runtime struct {
 	Burst              int     `json:"burst"`
 }
 
+// RuntimeSettings returns an org's settings as they stand on the wire, with the
+// configuration file's keys.
+func RuntimeSettings(rt org.Runtime) any { return wireRuntime(rt) }
+
 func wireRuntime(rt org.Runtime) runtime {
 	return runtime{
 		MaxRounds: rt.MaxRounds, MaxCalls: rt.MaxCalls, Deadline: rt.Deadline.String(), Concurrency: rt.Concurrency,
 		StreamMode: string(rt.StreamMode), ToolParallelism: rt.ToolParallelism, CatalogTTL: rt.CatalogTTL.String(),
 		ToolCacheTTL:       int(rt.ToolCacheTTL.Seconds()),
 		ToolResultMaxBytes: rt.ToolResultMaxBytes, ToolArgValidation: rt.ToolArgValidation,
-		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop), DroppedParams: rt.DroppedParams,
+		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop),
+		DoomThreshold: cmp.Or(rt.DoomThreshold, policy.DefaultThreshold), DroppedParams: rt.DroppedParams,
 		MaxRunTokens: rt.MaxRunTokens, Durable: cmp.Or(rt.Durable, "auto"), RequestsPerMinute: rt.Rate.PerMinute, Burst: rt.Rate.Burst,
 	}
 }
@@ -77,14 +83,11 @@ func (h *Handler) orgObject(r org.Record) orgObject {
 
 // record returns the org's stored record.
 func (h *Handler) record(r *http.Request, orgID string) (org.Record, error) {
-	all, err := h.o.Store.Orgs(r.Context())
-	if err != nil {
-		return org.Record{}, err
+	record, err := h.o.Store.Org(r.Context(), orgID)
+	if errors.Is(err, org.ErrNotFound) {
+		return org.Record{}, fault.New(fault.NotFound, "not_found", "there is no org with the id %q", orgID)
 	}
-	if i := slices.IndexFunc(all, func(r org.Record) bool { return r.ID == orgID }); i >= 0 {
-		return all[i], nil
-	}
-	return org.Record{}, fault.New(fault.NotFound, "not_found", "there is no org with the id %q", orgID)
+	return record, err
 }
 
 // GetOrg answers GET /api/org: the caller's own.
@@ -117,7 +120,7 @@ func (h *Handler) PatchRuntime() Endpoint {
 			return 0, nil, err
 		}
 		record.UpdatedAt = h.o.Now()
-		if err := h.o.Store.UpdateOrg(r.Context(), record); err != nil {
+		if err := h.o.Store.UpdateOrg(r.Context(), record, h.author(caller)); err != nil {
 			return 0, nil, named(err, "org", record.ID)
 		}
 		return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
@@ -139,38 +142,22 @@ func (h *Handler) ListOrgs() Endpoint {
 	})
 }
 
-// newOrg is the body of POST /api/orgs.
-type newOrg struct {
-	ID       string   `json:"id"`
-	Features []string `json:"features"`
-}
-
-var orgID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
-
 // CreateOrg answers POST /api/orgs, for the operator.
 func (h *Handler) CreateOrg() Endpoint {
-	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
-		var asked newOrg
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		body, err := readBody(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := strict(body, &asked); err != nil {
-			return 0, nil, err
-		}
-		if !orgID.MatchString(asked.ID) {
-			return 0, nil, fault.New(fault.Invalid, "invalid_value", "id must have 1 to 64 characters of a-z, A-Z, 0-9, _, . and -, and begin with a letter or digit").In("id")
-		}
-		features, err := readFeatures(asked.Features)
+		record, err := h.o.Reader.Org(body)
 		if err != nil {
 			return 0, nil, err
 		}
-		rt, err := h.o.Reader.Runtime([]byte("{}"))
-		if err != nil {
+		if record.Runtime, err = h.o.Reader.Runtime([]byte("{}")); err != nil {
 			return 0, nil, err
 		}
-		record := org.Record{ID: asked.ID, Features: features, Runtime: rt, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		if err := h.o.Store.CreateOrg(r.Context(), record); err != nil {
+		record.CreatedAt, record.UpdatedAt = h.o.Now(), h.o.Now()
+		if err := h.o.Store.CreateOrg(r.Context(), record, h.author(caller)); err != nil {
 			return 0, nil, named(err, "org", record.ID)
 		}
 		return http.StatusCreated, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
@@ -179,7 +166,7 @@ func (h *Handler) CreateOrg() Endpoint {
 
 // PatchOrg answers PATCH /api/orgs/{org}, for the operator: the plan flags.
 func (h *Handler) PatchOrg() Endpoint {
-	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		record, err := h.record(r, r.PathValue("org"))
 		if err != nil {
 			return 0, nil, err
@@ -187,21 +174,15 @@ func (h *Handler) PatchOrg() Endpoint {
 		if h.o.Directory.Declared(record.ID).Org {
 			return 0, nil, isDeclared("org", record.ID)
 		}
-		asked := struct {
-			Features []string `json:"features"`
-		}{record.Features}
-		body, err := readBody(r)
+		merged, err := mergePatch(r, map[string]any{"features": record.Features})
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := strict(body, &asked); err != nil {
-			return 0, nil, err
-		}
-		if record.Features, err = readFeatures(asked.Features); err != nil {
+		if record.Features, err = h.o.Reader.Features(merged); err != nil {
 			return 0, nil, err
 		}
 		record.UpdatedAt = h.o.Now()
-		if err := h.o.Store.UpdateOrg(r.Context(), record); err != nil {
+		if err := h.o.Store.UpdateOrg(r.Context(), record, h.author(caller)); err != nil {
 			return 0, nil, named(err, "org", record.ID)
 		}
 		return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
@@ -210,12 +191,12 @@ func (h *Handler) PatchOrg() Endpoint {
 
 // DeleteOrg answers DELETE /api/orgs/{org}, for the operator.
 func (h *Handler) DeleteOrg() Endpoint {
-	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		name := r.PathValue("org")
 		if h.o.Directory.Declared(name).Org {
 			return 0, nil, isDeclared("org", name)
 		}
-		if err := h.o.Store.DeleteOrg(r.Context(), name); err != nil {
+		if err := h.o.Store.DeleteOrg(r.Context(), name, h.author(caller)); err != nil {
 			return 0, nil, named(err, "org", name)
 		}
 		return http.StatusOK, deleted{name, true}, h.o.Directory.Reload(r.Context(), name)
@@ -225,29 +206,15 @@ func (h *Handler) DeleteOrg() Endpoint {
 // CreateOrgKey answers POST /api/orgs/{org}/keys, for the operator: an org's
 // first key cannot come from the org.
 func (h *Handler) CreateOrgKey() Endpoint {
-	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		record, err := h.record(r, r.PathValue("org"))
 		if err != nil {
 			return 0, nil, err
 		}
-		asked, err := readKey(r)
+		asked, err := h.readKey(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		return h.createKey(r, record.ID, asked)
+		return h.createKey(r, record.ID, asked, h.author(caller))
 	})
-}
-
-func readFeatures(features []string) ([]string, error) {
-	out := []string{}
-	for _, f := range features {
-		if f == "has_mcp_outbound" {
-			f = "mcp_outbound"
-		}
-		if f != "mcp_outbound" {
-			return nil, fault.New(fault.Invalid, "invalid_value", "there is no feature called %q; there is mcp_outbound", f).In("features")
-		}
-		out = append(out, f)
-	}
-	return slices.Compact(out), nil
 }

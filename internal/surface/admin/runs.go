@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -16,8 +17,8 @@ type cancelled struct {
 // answer leaves; what the run is waiting for is cut off.
 func (h *Handler) CancelRun() Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		runID := r.PathValue("id")
-		if err := h.o.Runs.Cancel(r.Context(), caller.Org.ID, runID, caller.Principal.ID); err != nil {
+		runID := audit.FindRun(r.PathValue("id"))
+		if err := h.o.Runs.Cancel(r.Context(), caller.Org.ID, runID, h.author(caller)); err != nil {
 			return 0, nil, named(err, "run", runID)
 		}
 		return http.StatusAccepted, cancelled{runID, "cancelling"}, nil

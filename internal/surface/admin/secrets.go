@@ -55,13 +55,16 @@ func (h *Handler) PutSecret() Endpoint {
 		if s.Sealed, err = h.o.Vault.Seal(s.Org, s.Name, value); err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Store.PutSecret(r.Context(), s); err != nil {
+		if err := h.o.Store.PutSecret(r.Context(), s, h.author(caller)); err != nil {
 			return 0, nil, named(err, "org", s.Org)
+		}
+		if err := h.o.Directory.SecretChanged(r.Context(), s.Org, name); err != nil {
+			return 0, nil, err
 		}
 		if s, err = h.o.Store.Secret(r.Context(), s.Org, s.Name); err != nil {
 			return 0, nil, named(err, "secret", name)
 		}
-		return http.StatusOK, wireSecret(s), h.o.Directory.SecretChanged(r.Context(), s.Org, name)
+		return http.StatusOK, wireSecret(s), nil
 	})
 }
 
@@ -70,7 +73,7 @@ func (h *Handler) PutSecret() Endpoint {
 func (h *Handler) DeleteSecret() Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		name := r.PathValue("name")
-		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name); err != nil {
+		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
 			return 0, nil, named(err, "secret", name)
 		}
 		return http.StatusOK, deleted{name, true}, h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)

@@ -50,8 +50,11 @@ func (h *Handler) CreateServer() Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		s, err := h.readServer(body)
+		s, err := h.readServer(body, false)
 		if err != nil {
+			return 0, nil, err
+		}
+		if err := h.o.Judge(s.URL); err != nil {
 			return 0, nil, err
 		}
 		if declaredServer(h.o.Directory.Declared(caller.Org.ID), s.Name) != nil {
@@ -59,7 +62,7 @@ func (h *Handler) CreateServer() Endpoint {
 		}
 		s.Org = caller.Org.ID
 		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
-		if err := h.o.Store.CreateMCPServer(r.Context(), s); err != nil {
+		if err := h.o.Store.CreateMCPServer(r.Context(), s, h.author(caller)); err != nil {
 			return 0, nil, named(err, "MCP server", s.Name)
 		}
 		return http.StatusCreated, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
@@ -81,15 +84,20 @@ func (h *Handler) PatchServer() Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		s, err := h.readServer(merged)
+		s, err := h.readServer(merged, true)
 		if err != nil {
 			return 0, nil, err
 		}
 		if s.Name != old.Name {
 			return 0, nil, fault.New(fault.Invalid, "immutable", "the name of an MCP server cannot be changed").In("name")
 		}
+		if s.URL != old.URL { // a server from before the policy was changed can be changed otherwise
+			if err := h.o.Judge(s.URL); err != nil {
+				return 0, nil, err
+			}
+		}
 		s.Org, s.Position, s.CreatedAt, s.UpdatedAt = old.Org, old.Position, old.CreatedAt, h.o.Now()
-		if err := h.o.Store.UpdateMCPServer(r.Context(), s); err != nil {
+		if err := h.o.Store.UpdateMCPServer(r.Context(), s, h.author(caller)); err != nil {
 			return 0, nil, named(err, "MCP server", s.Name)
 		}
 		return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
@@ -106,7 +114,7 @@ func (h *Handler) DeleteServer() Endpoint {
 		if declared {
 			return 0, nil, isDeclared("MCP server", s.Name)
 		}
-		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name); err != nil {
+		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name, h.author(caller)); err != nil {
 			return 0, nil, named(err, "MCP server", s.Name)
 		}
 		return http.StatusOK, deleted{s.Name, true}, h.o.Directory.Reload(r.Context(), s.Org)
@@ -141,8 +149,8 @@ func declaredServer(d Declared, name string) *org.MCPServer {
 // readServer reads settings with the file's rules, and with one of its own: an
 // org must not reach what belongs to the operator (programs, environment, files)
 // and a credential is not stored in the open.
-func (h *Handler) readServer(body []byte) (org.MCPServer, error) {
-	s, err := h.o.Reader.MCPServer(body)
+func (h *Handler) readServer(body []byte, patched bool) (org.MCPServer, error) {
+	s, err := h.o.Reader.MCPServer(body, patched)
 	if err != nil {
 		return s, err
 	}
@@ -208,6 +216,10 @@ type settings struct {
 	Cache       any               `json:"cache"` // read_only, all or a list of names
 	Concurrency int               `json:"concurrency"`
 }
+
+// ServerSettings returns a server as it stands on the wire, with the
+// configuration file's keys.
+func ServerSettings(s org.MCPServer) any { return serverSettings(s) }
 
 func serverSettings(s org.MCPServer) settings {
 	out := settings{

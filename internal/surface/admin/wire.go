@@ -2,10 +2,13 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,53 +43,80 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// strict decodes a body that may have no other members.
-func strict(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fault.New(fault.Invalid, "invalid_value", "the request body does not fit: %v", err)
-	}
-	return nil
-}
-
 // mergePatch applies the request's body to the top-level members of current and
-// returns what is to be read again. A member that is null goes back to its
-// default.
+// returns what is to be read again. A member that is null is to go back to its
+// default. A member that the body gives twice stays there twice, for the reader
+// to refuse.
 func mergePatch(r *http.Request, current any) ([]byte, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err
 	}
-	var patch, merged map[string]json.RawMessage
-	if err := json.Unmarshal(body, &patch); err != nil || patch == nil {
+	patch, err := members(body)
+	if err != nil {
 		return nil, fault.New(fault.Invalid, "invalid_value", "the request body must be a JSON object")
 	}
 	text, err := json.Marshal(current)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, &merged); err != nil {
+	merged, err := members(text)
+	if err != nil {
 		return nil, err
 	}
-	for name, value := range patch {
-		merged[name] = value
-	}
-	for name, value := range merged {
-		if string(value) == "null" {
-			delete(merged, name)
+	merged = slices.DeleteFunc(merged, func(m member) bool {
+		return slices.ContainsFunc(patch, func(p member) bool { return p.name == m.name })
+	})
+	var b bytes.Buffer
+	for _, m := range append(merged, patch...) {
+		name, err := json.Marshal(m.name)
+		if err != nil {
+			return nil, err
 		}
+		fmt.Fprintf(&b, ",%s:%s", name, m.value)
 	}
-	return json.Marshal(merged)
+	return append(append([]byte("{"), bytes.TrimPrefix(b.Bytes(), []byte(","))...), '}'), nil
+}
+
+// member is one line of a JSON object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members returns the members of a JSON object in their order.
+func members(object []byte) (out []member, err error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("not a JSON object")
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: name.(string)} // as JSON has it
+		if err := d.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
 }
 
 // named says which thing is missing or there already.
 func named(err error, kind, name string) error {
 	switch {
+	case errors.Is(err, org.ErrChanged):
+		return fault.New(fault.Conflict, "changed_meanwhile", "the %s %q was changed by another request at the same time; read it and try again", kind, name)
 	case errors.Is(err, org.ErrNotFound):
 		return fault.New(fault.NotFound, "not_found", "there is no %s called %q", kind, name)
 	case errors.Is(err, org.ErrExists):
 		return fault.New(fault.Conflict, "exists", "there is a %s called %q already", kind, name)
+	}
+	var capped *org.CapError
+	if errors.As(err, &capped) {
+		return fault.New(fault.Conflict, "cap_reached", "%v", capped)
 	}
 	return err
 }
@@ -123,6 +153,10 @@ func (h *Handler) writeError(w http.ResponseWriter, err error) {
 		h.o.Log.Error("management request failed", "error", err)
 		f = fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot store anything at the moment; try again later")
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		h.o.Log.Error("management request failed", "error", err)
+		f = fault.New(fault.Unavailable, "store_unavailable", "the gateway did not complete the request in time; try again later")
+	}
 	if f.Code == fault.Internal {
 		h.o.Log.Error("management request failed", "error", err)
 	}
@@ -136,6 +170,7 @@ func WriteError(w http.ResponseWriter, err error) {
 	if secs > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(secs))
 	}
+	fault.Note(w, f.Reason)
 	writeJSON(w, statuses[f.Code], errorBody{errorObject{f.Reason, f.Message, f.Param, secs}})
 }
 

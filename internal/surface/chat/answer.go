@@ -4,11 +4,17 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
 // answer is the fold of a run's events into what a client is told: the same for
 // JSON and for streams.
 type answer struct {
+	// account is charged with what is kept of the texts.
+	account *ledger.Account
+	// passing says that texts leave as they come, so that none is kept.
+	passing bool
+
 	started event.Started
 	rounds  []said // by round
 	end     event.Finished
@@ -17,22 +23,43 @@ type answer struct {
 // said is what the model said in one round.
 type said struct{ text, reasoning, refusal strings.Builder }
 
-// add folds e.
-func (a *answer) add(e event.Event) {
+// size is how many bytes of text are kept.
+func (s *said) size() int { return s.text.Len() + s.reasoning.Len() + s.refusal.Len() }
+
+// add folds e. The error is that of the account, which has no room for a text.
+func (a *answer) add(e event.Event) error {
 	switch e := e.(type) {
 	case event.Started:
 		a.started = e
 	case event.RoundStarted:
-		a.rounds = append(a.rounds[:min(e.Round, len(a.rounds))], said{}) // a repeated round is void
+		kept := min(e.Round, len(a.rounds))
+		for i := range a.rounds[kept:] { // a repeated round is void
+			a.account.Release(2 * a.rounds[kept+i].size())
+		}
+		a.rounds = append(a.rounds[:kept], said{})
 	case event.TextDelta:
-		a.round().text.WriteString(e.Text)
+		return a.keep(&a.round().text, e.Text)
 	case event.ReasoningDelta:
-		a.round().reasoning.WriteString(e.Text)
+		return a.keep(&a.round().reasoning, e.Text)
 	case event.RefusalDelta:
-		a.round().refusal.WriteString(e.Text)
+		return a.keep(&a.round().refusal, e.Text)
 	case event.Finished:
 		a.end = e
 	}
+	return nil
+}
+
+// keep appends a text that is told later. What it is kept in may be twice as
+// large.
+func (a *answer) keep(in *strings.Builder, text string) error {
+	if a.passing {
+		return nil
+	}
+	if err := a.account.Charge(2 * len(text)); err != nil {
+		return err
+	}
+	in.WriteString(text)
+	return nil
 }
 
 func (a *answer) round() *said {

@@ -15,13 +15,12 @@ type collector struct{ answer }
 
 // Emit implements run.Sink.
 func (c *collector) Emit(e event.Event) error {
-	c.add(e)
-	return nil
+	return c.add(e)
 }
 
 // answerJSON runs to the end and answers with one object.
 func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller) error {
-	var c collector
+	c := collector{answer{account: caller.Account}}
 	if err := h.o.Runner.Run(r.Context(), req, &c); err != nil {
 		return unlessGone(r, err)
 	}
@@ -30,8 +29,20 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 		writeEnd(w, c.end, caller.Principal.Role.MaySeeAddresses())
 		return nil
 	}
+	if err := caller.Account.Charge(c.kept()); err != nil { // the object that is written
+		return err
+	}
 	writeJSON(w, http.StatusOK, c.completion())
 	return nil
+}
+
+// kept is how many bytes of text are kept.
+func (a *answer) kept() int {
+	n := 0
+	for i := range a.rounds {
+		n += a.rounds[i].text.Cap() + a.rounds[i].reasoning.Cap() + a.rounds[i].refusal.Cap()
+	}
+	return n
 }
 
 func (a *answer) completion() completion {

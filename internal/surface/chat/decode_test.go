@@ -20,7 +20,7 @@ func jsonUnmarshal(text string, into any) error { return json.Unmarshal([]byte(t
 
 func decodeText(t testing.TB, body string) (*run.Request, asked, error) {
 	t.Helper()
-	members, err := scan([]byte(body))
+	members, err := scan(nil, []byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		members, err := scan(body)
+		members, err := scan(nil, body)
 		if err != nil {
 			return
 		}

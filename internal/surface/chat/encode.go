@@ -12,6 +12,10 @@ import (
 // frameBytes is about how much text a frame of final_only carries.
 const frameBytes = 64
 
+// maxFrame is the most text that a frame carries: a client that reads slowly
+// holds no more than one frame.
+const maxFrame = 16 << 10
+
 // encoder is the sink of a stream: a fold from events to chunks.
 //
 //	live        every delta as it comes; a blank line parts the rounds
@@ -34,6 +38,7 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 	defer out.Close()
 	e := &encoder{out: out, asked: asked, live: req.Live, mayAddress: caller.Principal.Role.MaySeeAddresses(), spoke: -1}
+	e.account, e.passing = caller.Account, req.Live
 	e.started.Model = req.Model
 	err := h.o.Runner.Run(r.Context(), req, e)
 	out.Quiet() // from here on nobody else begins the stream
@@ -54,7 +59,9 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 
 // Emit implements run.Sink.
 func (e *encoder) Emit(ev event.Event) error {
-	e.add(ev)
+	if err := e.add(ev); err != nil {
+		return err
+	}
 	switch ev := ev.(type) {
 	case event.Started:
 		e.out.SetHeader("Turnpike-Run-Id", ev.RunID)
@@ -64,11 +71,11 @@ func (e *encoder) Emit(ev event.Event) error {
 		}
 	case event.ReasoningDelta:
 		if e.live {
-			e.delta(delta{ReasoningContent: ev.Text})
+			inFrames(ev.Text, maxFrame, func(text string) { e.delta(delta{ReasoningContent: text}) })
 		}
 	case event.RefusalDelta:
 		if e.live {
-			e.delta(delta{Refusal: ev.Text})
+			inFrames(ev.Text, maxFrame, func(text string) { e.delta(delta{Refusal: text}) })
 		}
 	case event.Finished:
 		e.finish(ev)
@@ -82,7 +89,10 @@ func (e *encoder) text(round int, text string) {
 		text = parting + text
 	}
 	e.spoke = round
-	e.delta(delta{Content: &text})
+	if text == "" {
+		e.delta(delta{Content: &text})
+	}
+	inFrames(text, maxFrame, func(frame string) { e.delta(delta{Content: &frame}) })
 }
 
 // finish sends the one terminal frame, the usage if it was asked for, and the
@@ -118,25 +128,30 @@ func (e *encoder) remaining(end event.Finished) {
 	if r := e.round().refusal.String(); r != "" {
 		e.delta(delta{Refusal: r})
 	}
-	for text := e.finalText(); text != ""; {
-		frame := text[:frameEnd(text)]
+	inFrames(e.finalText(), frameBytes, func(frame string) { e.delta(delta{Content: &frame}) })
+}
+
+// inFrames sends the text in frames of about size bytes.
+func inFrames(text string, size int, send func(string)) {
+	for text != "" {
+		frame := text[:frameEnd(text, size)]
 		text = text[len(frame):]
-		e.delta(delta{Content: &frame})
+		send(frame)
 	}
 }
 
-// frameEnd returns where a frame of about frameBytes ends, never inside a
+// frameEnd returns where a frame of about size bytes ends, never inside a
 // character. // G01
-func frameEnd(text string) int {
-	if len(text) <= frameBytes {
+func frameEnd(text string, size int) int {
+	if len(text) <= size {
 		return len(text)
 	}
-	n := frameBytes
+	n := size
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}
 	if n == 0 {
-		return frameBytes
+		return size
 	}
 	return n
 }

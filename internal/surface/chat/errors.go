@@ -1,8 +1,11 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -47,6 +50,11 @@ type errorObject struct {
 	Code    *string `json:"code"`
 
 	RetryAfterSecs int `json:"retry_after_secs,omitempty"`
+
+	// Of outbound_ssrf_blocked: the MCP server, where it is, and what can allow it.
+	Server  string `json:"server,omitempty"`
+	URL     string `json:"url,omitempty"`
+	Setting string `json:"setting,omitempty"`
 }
 
 // WriteError answers with err in the dialect's form. An error that is no
@@ -56,13 +64,17 @@ func WriteError(w http.ResponseWriter, err error) {
 	if n := seconds(f.RetryAfter); n > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(n))
 	}
+	fault.Note(w, f.Reason)
 	write(w, wires[f.Code].status, bodyOf(f))
 }
 
 // bodyOf returns the dialect's error object for err.
 func bodyOf(err error) []byte {
 	f := fault.From(err)
-	return marshal(errorBody{errorObject{f.Message, wires[f.Code].kind, optional(f.Param), optional(f.Reason), seconds(f.RetryAfter)}})
+	return marshal(errorBody{errorObject{
+		Message: f.Message, Type: wires[f.Code].kind, Param: optional(f.Param), Code: optional(f.Reason), RetryAfterSecs: seconds(f.RetryAfter),
+		Server: f.Server, URL: f.URL, Setting: f.Setting,
+	}})
 }
 
 // seconds rounds up: who comes back too early is refused again.
@@ -89,13 +101,23 @@ func writeEnd(w http.ResponseWriter, end event.Finished, mayAddress bool) {
 	status, body := endBody(end, mayAddress)
 	if up := upstream(end); up != nil {
 		for name, values := range up.Header {
-			w.Header()[name] = values
+			if name != "Content-Type" || up.readable() {
+				w.Header()[name] = values
+			}
 		}
 	}
-	if end.SideEffects || end.Reason == event.Cancelled {
-		w.Header().Set("X-Should-Retry", "false") // a tool that may write has run, or somebody wants no run
+	if final(end) {
+		w.Header().Set("X-Should-Retry", "false")
 	}
 	write(w, status, body)
+}
+
+// final reports whether a client must not send the request again by itself: a tool
+// that may write has run, somebody has cancelled the run, the gateway has used up its
+// own attempts, or only the operator can help.
+func final(end event.Finished) bool {
+	return end.SideEffects || end.Reason == event.Cancelled || end.GaveUp ||
+		end.Failure != nil && end.Failure.Code == "upstream_credential_refused"
 }
 
 // upstream returns the provider's own error answer, where the client gets it.
@@ -113,6 +135,13 @@ type errorAnswer struct {
 	Body   []byte
 }
 
+// readable reports whether a client of the dialect can read the body: it is neither
+// empty nor a web page.
+func (e *errorAnswer) readable() bool {
+	body := bytes.TrimSpace(e.Body)
+	return len(body) > 0 && body[0] != '<'
+}
+
 // endBody returns the status and the body for a run that failed. What the
 // provider answered is passed on as it is.
 func endBody(end event.Finished, mayAddress bool) (int, []byte) {
@@ -121,7 +150,7 @@ func endBody(end event.Finished, mayAddress bool) (int, []byte) {
 	switch {
 	case up == nil:
 		return wires[f.Code].status, bodyOf(f)
-	case len(up.Body) == 0:
+	case !up.readable():
 		return up.Status, bodyOf(f)
 	}
 	return up.Status, up.Body
@@ -151,17 +180,56 @@ func faultOf(end event.Finished, mayAddress bool) *fault.Error {
 	case event.TooLong:
 		code = fault.Invalid
 	case event.Blocked, event.HookDenied:
-		code = fault.Forbidden
-		message = f.Code + ": " + f.Message
-		if mayAddress && f.Address != "" {
-			message += ":" + f.Address
-		}
+		return blocked(f, mayAddress)
 	case event.ModelError, event.ToolAbort:
 		code = fault.Upstream
 	case event.ServerUnavailable:
 		code = fault.Unavailable
 	case event.Cancelled, event.CallerGone:
 		code = fault.Conflict
+	case event.Memory:
+		code = boundCode(f.Code)
 	}
 	return fault.New(code, f.Code, "%s", message)
+}
+
+// boundCode is the code of a refusal by the bound of a run, an org or the
+// process.
+func boundCode(reason string) fault.Code {
+	switch reason {
+	case "org_memory_exceeded":
+		return fault.Limited
+	case "overloaded":
+		return fault.Unavailable
+	}
+	return fault.TooLarge
+}
+
+// blocked names what was refused, and what can be done. Addresses and URLs are for
+// those who may see them. // K04
+func blocked(f *event.Failure, mayAddress bool) *fault.Error {
+	message := f.Code + ": " + f.Message
+	if mayAddress && f.Address != "" {
+		message += ":" + f.Address
+	}
+	out := fault.New(fault.Forbidden, f.Code, "%s", message)
+	if f.Server == "" {
+		return out
+	}
+	out.Server, out.Setting = f.Server, f.Setting
+	out.Message += fmt.Sprintf("; the outbound policy refuses the MCP server %q", f.Server)
+	if mayAddress && f.URL != "" {
+		out.URL = f.URL
+		out.Message += " at " + f.URL
+	}
+	switch ip, err := netip.ParseAddr(f.Address); {
+	case f.Setting == "" && f.URL == "": // a journal of release 0.1 does not say what would help
+	case f.Setting == "":
+		out.Message += "; correct the server's URL"
+	case mayAddress && err == nil:
+		out.Message += fmt.Sprintf("; the operator can allow it with %s: [%q]", f.Setting, netip.PrefixFrom(ip, ip.BitLen()))
+	default:
+		out.Message += fmt.Sprintf("; the operator can allow its address with %s", f.Setting)
+	}
+	return out
 }

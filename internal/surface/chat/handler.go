@@ -1,10 +1,9 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonlimit"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -59,7 +59,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if err != nil {
 		return err
 	}
-	members, err := scan(body)
+	members, err := scan(caller.Account, body)
 	if err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	}
 	req := &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: "chat",
-		Model: name, Targets: targets, Dialect: Dialect,
+		Model: name, Targets: targets, Dialect: Dialect, Account: caller.Account,
 	}
 	if !caller.LoopActive() || optedOut(r.Header) {
-		return h.relay(w, r, req, spliceModel(body, members, targets[0].Name))
+		return h.relay(w, r, caller.RequestID, req, body, members)
 	}
 	if err := jsonlimit.Check(body); err != nil {
 		return fault.New(fault.Invalid, "json_too_complex", "the request body %v", err)
@@ -89,6 +89,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 
 // loop runs the agent loop and answers in the form that was asked for.
 func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request, members []member, caller run.Caller) error {
+	if err := caller.Account.Charge(decodedBytes(members)); err != nil {
+		return err
+	}
 	asked, err := decode(req, members)
 	if err != nil {
 		return err
@@ -105,6 +108,20 @@ func (h *Handler) loop(w http.ResponseWriter, r *http.Request, req *run.Request,
 	req.Attach = true
 	return h.answerStream(w, r, req, caller, asked)
 }
+
+// decodedBytes is about how much memory decoding the body takes: its text again,
+// and a few structures for each object in it.
+func decodedBytes(members []member) int {
+	n := 0
+	for _, m := range members {
+		n += len(m.value) + objectBytes*bytes.Count(m.value, []byte("{"))
+	}
+	return n
+}
+
+// objectBytes is what an object of a body takes when it is decoded: an item with
+// its parts, say.
+const objectBytes = 512
 
 // nameDropped says which members of the request are left out, or refuses them.
 func nameDropped(w http.ResponseWriter, dropped []string, mode string) error {
@@ -131,21 +148,10 @@ func optedOut(header http.Header) bool {
 	return false
 }
 
-// readBody reads the whole body into memory of the right size.
+// readBody reads the whole body into a buffer that grows with what arrives. The
+// server charges the capacity of the buffer to the caller's account.
 func readBody(r *http.Request) ([]byte, error) {
-	body := make([]byte, 0, min(max(r.ContentLength, 0), MaxBody)+512)
-	for {
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			return body, nil
-		case err != nil:
-			return nil, err
-		case len(body) == cap(body):
-			body = append(body, 0)[:len(body)]
-		}
-	}
+	return ledger.ReadAll(r.Body, min(r.ContentLength, MaxBody), nil)
 }
 
 // modelName returns the last "model" of the body.

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,8 +14,13 @@ import (
 )
 
 // relay passes the body on as it is and the answer back as it is.
-func (h *Handler) relay(w http.ResponseWriter, r *http.Request, req *run.Request, body []byte) error {
+func (h *Handler) relay(w http.ResponseWriter, r *http.Request, requestID string, req *run.Request, body []byte, members []member) error {
+	body, err := routed(req, body, members)
+	if err != nil {
+		return err
+	}
 	req.Grade = loop.Relay
+	req.ID = requestID
 	req.Targets = req.Targets[:1]
 	req.Raw = &model.RelayRequest{Path: "/chat/completions", Header: forwarded(r.Header), Body: body}
 	sink := &relaySink{w: w, control: http.NewResponseController(w)}
@@ -43,8 +49,6 @@ type relaySink struct {
 // Emit implements run.Sink.
 func (s *relaySink) Emit(e event.Event) error {
 	switch e := e.(type) {
-	case event.Started:
-		s.w.Header().Set("Turnpike-Request-Id", e.RunID)
 	case event.RelayHead:
 		s.head(e)
 	case event.RelayBody:
@@ -62,12 +66,11 @@ func (s *relaySink) Emit(e event.Event) error {
 
 func (s *relaySink) head(e event.RelayHead) {
 	header := s.w.Header()
-	id := header["Turnpike-Request-Id"]
+	ids := http.Header{"Turnpike-Request-Id": header["Turnpike-Request-Id"], "X-Request-Id": header["X-Request-Id"]}
 	clear(header) // what the provider said, and nothing of ours but the request's id
-	for name, values := range e.Header {
-		header[name] = values
-	}
-	header["Turnpike-Request-Id"] = id
+	maps.Copy(header, ids)
+	maps.Copy(header, e.Header) // with the provider's own X-Request-Id, if it sent one
+	header["Turnpike-Request-Id"] = ids["Turnpike-Request-Id"]
 	if e.Length >= 0 {
 		header.Set("Content-Length", strconv.FormatInt(e.Length, 10))
 	}
@@ -105,6 +108,20 @@ func ours(name string) bool {
 	}
 	return strings.HasPrefix(name, "Turnpike-") || strings.HasPrefix(name, "Floopy-") ||
 		strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Proxy-")
+}
+
+// routed returns the body with the model that the first target is called by. The
+// account of the request is charged with a new body in place of the old one.
+func routed(req *run.Request, body []byte, members []member) ([]byte, error) {
+	out := spliceModel(body, members, req.Targets[0].Name)
+	if &out[0] == &body[0] {
+		return body, nil
+	}
+	if err := req.Account.Charge(cap(out)); err != nil {
+		return nil, err
+	}
+	req.Account.Release(cap(body))
+	return out, nil
 }
 
 // spliceModel returns the body with the provider's name for the model in every

@@ -29,7 +29,7 @@ func applyRuntime(req *run.Request, caller run.Caller, maxRoundsCap int) {
 		req.Parallelism = loop.Parallel
 	}
 	req.AbortOnTool = rt.ToolErrorMode == "abort"
-	req.Guard = policy.Guard{Mode: policy.Mode(rt.DoomLoop)}
+	req.Guard = policy.Guard{Mode: policy.Mode(rt.DoomLoop), Threshold: rt.DoomThreshold}
 	if rt.DoomLoop == "" {
 		req.Guard.Mode = policy.Nudge
 	}

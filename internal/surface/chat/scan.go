@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/bits"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
 // maxDepth bounds how deep a body nests.
@@ -23,10 +25,15 @@ type member struct {
 // scan reads a body once: it checks that it is one JSON object and returns the
 // top-level members in order, repeated names included. Nothing is decoded but
 // the names, so that bytes can be passed on as they are. The error says where
-// the JSON is broken.
-func scan(body []byte) ([]member, error) {
-	s := scanner{data: body}
+// the JSON is broken, or is that of the account, which is charged with the list of
+// members before it grows.
+func scan(account *ledger.Account, body []byte) ([]member, error) {
+	s := scanner{data: body, account: account}
 	members, err := s.object()
+	var refused *ledger.Refused
+	if errors.As(err, &refused) {
+		return nil, refused
+	}
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON: %s", s.where(err))
 	}
@@ -35,9 +42,13 @@ func scan(body []byte) ([]member, error) {
 
 // scanner walks over JSON without decoding it.
 type scanner struct {
-	data []byte
-	pos  int
+	data    []byte
+	pos     int
+	account *ledger.Account
 }
+
+// memberBytes is what a member takes in a list, with its name.
+const memberBytes = 64
 
 type scanError string
 
@@ -67,6 +78,11 @@ func (s *scanner) object() ([]member, error) {
 		start := s.pos
 		if err := s.value(); err != nil {
 			return nil, err
+		}
+		if len(members) == cap(members) {
+			if err := s.account.Charge(2 * memberBytes * cap(members)); err != nil {
+				return nil, err
+			}
 		}
 		members = append(members, member{name, s.data[start:s.pos:s.pos], start})
 		s.space()

@@ -12,7 +12,7 @@ import (
 
 func TestScanReturnsTheMembersAsTheyStand(t *testing.T) {
 	body := " { \"model\" : \"a\" , \"mod\\u0065l\":\"b\",\"x\":[1e400,-0.5E+3,{\"\\\"\":null}],\"s\":\"\\ud800 \u00e9\",\"e\":{},\"a\":[ ] }\n"
-	members, err := scan([]byte(body))
+	members, err := scan(nil, []byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestScanSaysWhereTheJSONIsBroken(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := scan([]byte(tt.body))
+			_, err := scan(nil, []byte(tt.body))
 			var f *fault.Error
 			if !errors.As(err, &f) || f.Code != fault.Invalid || !strings.Contains(f.Message, tt.want) {
 				t.Errorf("error %v does not say %q", err, tt.want)
@@ -66,7 +66,7 @@ func FuzzScan(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		members, err := scan(body)
+		members, err := scan(nil, body)
 		valid := json.Valid(body) && bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
 		if valid != (err == nil) && !strings.Contains(errText(err), "levels") {
 			t.Fatalf("scan says %v, the standard library says valid = %v", err, valid)
@@ -90,7 +90,7 @@ func BenchmarkScan100KB(b *testing.B) {
 	body := []byte(`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("words and words ", 6400) + `"}]}`)
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := scan(body); err != nil {
+		if _, err := scan(nil, body); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -25,8 +25,8 @@
 //
 // The keys of state:
 //
-//	max_rounds, max_calls, deadline, stream_mode, tool_parallelism, doom_loop, tool_error_mode,
-//	on_limit, tool_arg_validation, tool_result_max_bytes      as in an org's runtime
+//	max_rounds, max_calls, deadline, stream_mode, tool_parallelism, doom_loop, doom_threshold,
+//	tool_error_mode, on_limit, tool_arg_validation, tool_result_max_bytes      as in an org's runtime
 //	max_rounds_cap N          the operator's own
 //	role ROLE                 of the caller; default member
 //	server NAME words         a server, in configuration order; the words are down, required,
@@ -41,8 +41,8 @@
 //
 // The words of a tool are read (it only reads), server=NAME, after DURATION,
 // hang and panic. Its result is a text, or "error TEXT" (the tool's own failure),
-// "fail TEXT" (the transport's), "blocked REASON ADDRESS" (the outbound policy's)
-// or "repeat N TEXT"; {n} in it is the number of the call and {args} are its
+// "fail TEXT" (the transport's, after the call may have left), "blocked REASON
+// ADDRESS" (the outbound policy's, before the call left) or "repeat N TEXT"; {n} in it is the number of the call and {args} are its
 // arguments.
 //
 // The stories run in a testing/synctest bubble, so that waiting costs nothing and

@@ -117,6 +117,8 @@ func (s *story) set(key, value string) error {
 		rt.OnLimit = value
 	case "doom_loop":
 		rt.DoomLoop = value
+	case "doom_threshold":
+		rt.DoomThreshold, err = strconv.Atoi(value)
 	case "max_rounds_cap":
 		s.cap, err = strconv.Atoi(value)
 	case "role":

@@ -78,7 +78,7 @@ func answer(result string) (func(context.Context, json.RawMessage) (tool.Result,
 	case "blocked":
 		reason, address, _ := strings.Cut(rest, " ")
 		return func(context.Context, json.RawMessage) (tool.Result, error) {
-			return tool.Result{}, blocked{reason, address}
+			return tool.Result{}, fmt.Errorf("%w: %w", tool.ErrNotSent, blocked{reason, address})
 		}, nil
 	case "repeat":
 		times, text, _ := strings.Cut(rest, " ")

@@ -1,0 +1,271 @@
+package app
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// turnpike runs the program in an empty environment.
+func turnpike(t *testing.T, args ...string) (status int, out string) {
+	t.Helper()
+	var both bytes.Buffer
+	status = Main(t.Context(), Process{Args: args, Env: noEnvironment, Stdout: &both, Stderr: &both})
+	return status, both.String()
+}
+
+// backedUp returns the data directory of a gateway that is running, and a backup
+// of it.
+func backedUp(t *testing.T) (data, archive string) {
+	t.Helper()
+	data = t.TempDir()
+	tools := newMCP(t, map[string]handler{"echo": func(_ context.Context, text string) (string, error) { return text, nil }})
+	up := newUpstream(t, script(says("done")))
+	variables := environment()
+	variables["TURNPIKE_MASTER_KEY"] = masterCanary
+	g := mustRunIn(t, data, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml(), variables)
+	g.post(question).completion(t)
+	archive = filepath.Join(t.TempDir(), "backup.tar")
+	if status, out := turnpike(t, "backup", "--data", data, archive); status != 0 || !strings.Contains(out, "turnpike.db: ") || !strings.Contains(out, "audit.key: ") {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	return data, archive
+}
+
+const masterCanary = "9f1c3b7ae05d24860b6e8d13f7c2a94e51d8067bc3fa92e41d705b86ce3fa912"
+
+// entries returns the files of an archive by name.
+func entries(t *testing.T, archive string) map[string]string {
+	t.Helper()
+	f, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all := map[string]string{}
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Mode != 0o600 {
+			t.Errorf("%s has the mode %o", h.Name, h.Mode)
+		}
+		all[h.Name] = string(text)
+	}
+}
+
+func TestABackupHoldsTheDataAndNoSecretOfTheConfiguration(t *testing.T) {
+	noLeaks(t)
+	data, archive := backedUp(t)
+	info, err := os.Stat(archive)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the archive has the mode %v, %v", info.Mode(), err)
+	}
+	all := entries(t, archive)
+	if !strings.Contains(all[manifestFile], `"turnpike_backup": 1`) || !strings.HasPrefix(all[databaseFile], "SQLite format 3") {
+		t.Errorf("the archive has the manifest %q", all[manifestFile])
+	}
+	key, err := os.ReadFile(filepath.Join(data, auditKeyFile))
+	if err != nil || all[auditKeyFile] != string(key) {
+		t.Errorf("the archive has another audit.key, %v", err)
+	}
+	for name, text := range all {
+		for _, canary := range []string{"CANARY", masterCanary, "owner-key"} {
+			if strings.Contains(text, canary) {
+				t.Errorf("%s holds %q", name, canary)
+			}
+		}
+	}
+	left, err := os.ReadDir(filepath.Dir(archive))
+	if err != nil || len(left) != 1 {
+		t.Errorf("the directory of the archive has %v, %v", left, err)
+	}
+}
+
+func TestABackupOverwritesNothing(t *testing.T) {
+	noLeaks(t)
+	data, archive := backedUp(t)
+	before, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, out := turnpike(t, "backup", "--data", data, archive); status != 1 || !strings.Contains(out, "exists: it is not overwritten") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if after, err := os.ReadFile(archive); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the archive was changed, %v", err)
+	}
+	if status, out := turnpike(t, "backup", "--data", t.TempDir(), archive+"2"); status != 1 || !strings.Contains(out, "no Turnpike data found in") {
+		t.Errorf("status %d: %s", status, out)
+	}
+}
+
+// rewritten returns a copy of an archive whose entries were changed. An entry that
+// change returns no text for is left out.
+func rewritten(t *testing.T, archive string, change func(name, text string) (string, string)) string {
+	t.Helper()
+	all := entries(t, archive)
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, name := range append([]string{manifestFile}, bundled()...) {
+		text, ok := all[name]
+		if !ok {
+			continue
+		}
+		name, text = change(name, text)
+		if text == "" {
+			continue
+		}
+		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Mode: 0o600, Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "changed.tar")
+	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// What cannot be trusted is refused, and leaves no file behind.
+func TestARestoreRefusesWhatIsNoWholeBackup(t *testing.T) {
+	noLeaks(t)
+	data, archive := backedUp(t)
+	changed := func(file string, change func(text string) string) string {
+		return rewritten(t, archive, func(name, text string) (string, string) {
+			if name == file {
+				text = change(text)
+			}
+			return name, text
+		})
+	}
+	whole, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.tar")
+	if err := os.WriteFile(cut, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, file, want string }{
+		{"another file", filepath.Join(data, databaseFile), "not a backup of Turnpike"},
+		{"cut off", cut, "the backup is not complete"},
+		{"a changed byte", changed(databaseFile, func(s string) string { return s[:5000] + "!" + s[5001:] }), "the backup is damaged"},
+		{"another size", changed(databaseFile, func(s string) string { return s + "!" }), "the backup is damaged"},
+		{"without its database", changed(databaseFile, func(string) string { return "" }), "the backup is not complete"},
+		{"a later format", changed(manifestFile, func(s string) string { return strings.Replace(s, `"turnpike_backup": 1`, `"turnpike_backup": 2`, 1) }), "format 2"},
+		{"a name with a path", changed(manifestFile, func(s string) string { return strings.Replace(s, `"audit.key"`, `"../audit.key"`, 1) }), "not a valid backup"},
+		{"no file", filepath.Join(data, "none.tar"), "no such file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			to := filepath.Join(t.TempDir(), "to")
+			if status, out := turnpike(t, "restore", "--data", to, tt.file); status != 1 || !strings.Contains(out, tt.want) {
+				t.Errorf("status %d: %s, want %q", status, out, tt.want)
+			}
+			left, err := filepath.Glob(filepath.Join(to, "*"))
+			if err != nil || len(left) > 1 || len(left) == 1 && filepath.Base(left[0]) != databaseFile+".lock" {
+				t.Errorf("the data directory has %v, %v", left, err)
+			}
+			if status, out := turnpike(t, "restore", "--data", to, archive); status != 0 {
+				t.Errorf("the backup itself is not restored afterwards, status %d: %s", status, out)
+			}
+		})
+	}
+}
+
+func TestARestoreNeedsAnEmptyDirectory(t *testing.T) {
+	noLeaks(t)
+	data, archive := backedUp(t)
+	if status, out := turnpike(t, "restore", "--data", data, archive); status != 1 || !strings.Contains(out, "is not empty") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	to := t.TempDir()
+	if status, out := turnpike(t, "restore", "--data", to, archive); status != 0 || !strings.Contains(out, "0 unfinished runs ended as lost") {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	for _, name := range bundled() {
+		info, err := os.Stat(filepath.Join(to, name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if status, out := auditNow(t, to, "list", "--org", "o", "--kind", "audit_log.restore"); status != 0 || !strings.Contains(out, `"last_row":1`) {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if status, out := auditNow(t, to, "verify"); status != 0 {
+		t.Errorf("audit verify: status %d: %s", status, out)
+	}
+	if status, out := turnpike(t, "restore", "--data", to, archive); status != 1 || !strings.Contains(out, "is not empty") {
+		t.Errorf("status %d: %s", status, out)
+	}
+}
+
+// A file of checkpoints that another database has is not mixed with the backup's.
+func TestARestoreLeavesTheCheckpointsOfAnotherDatabaseAlone(t *testing.T) {
+	noLeaks(t)
+	_, archive := backedUp(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "elsewhere")
+	if err := os.WriteFile(file, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := func(name string) (string, bool) {
+		if name == "TURNPIKE_AUDIT_CHECKPOINTS" {
+			return file, true
+		}
+		return "", false
+	}
+	restore := func() (int, string) {
+		var out bytes.Buffer
+		status := Main(t.Context(), Process{Args: []string{"restore", "--data", filepath.Join(dir, "to"), archive}, Env: env, Stdout: &out, Stderr: &out})
+		return status, out.String()
+	}
+	if status, out := restore(); status != 1 || !strings.Contains(out, "belongs to another database") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if status, out := restore(); status != 0 {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte(`"org":"o"`)) {
+		t.Errorf("the file of checkpoints has %q, %v", text, err)
+	}
+}
+
+// A checkpoint that is being written is not in the backup: it may speak of rows that
+// the copy of the database lacks.
+func TestABackupHoldsWholeCheckpointsOnly(t *testing.T) {
+	noLeaks(t)
+	data, archive := backedUp(t)
+	first := `{"org":"elsewhere"}` + "\n"
+	if err := os.WriteFile(filepath.Join(data, checkpointsFile), []byte(first+`{"org":"o","num`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out := turnpike(t, "backup", "--data", data, archive+"2"); status != 0 {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	if got := entries(t, archive+"2")[checkpointsFile]; got != first {
+		t.Errorf("the archive has the checkpoints %q, want %q", got, first)
+	}
+}

@@ -1,0 +1,106 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+)
+
+// diskRetry is how long a caller is asked to wait for space on the disk.
+const diskRetry = 30 * time.Second
+
+// disk knows whether the disk of the data directory has room for more work. It
+// looks when it is asked, ten times in a second at most. It is safe for
+// concurrent use.
+type disk struct {
+	path  string
+	floor uint64                       // bytes; 0 = never low
+	free  func(string) (uint64, error) // bytes that the process may use
+	log   *slog.Logger
+
+	next atomic.Int64 // when to look again, in Unix ns
+	low  atomic.Pointer[fault.Error]
+	lost atomic.Bool // the free space is not known, and the log says so
+}
+
+func newDisk(path string, mib int, log *slog.Logger) *disk {
+	return &disk{path: path, floor: uint64(mib) << 20, free: freeSpace, log: log} //nolint:gosec // it is not negative
+}
+
+// refusal returns why no work is accepted; nil = there is room. Where the free
+// space is not known, there is.
+func (d *disk) refusal() error {
+	if d.floor == 0 {
+		return nil
+	}
+	now, next := time.Now().UnixNano(), d.next.Load()
+	if now >= next && d.next.CompareAndSwap(next, now+int64(lookEvery)) {
+		d.look()
+	}
+	if low := d.low.Load(); low != nil {
+		return low
+	}
+	return nil
+}
+
+func (d *disk) look() {
+	free, err := d.free(d.path)
+	if err != nil {
+		if !d.lost.Swap(true) {
+			d.log.Warn("the free space of the disk is not known, and min_free_disk_mib has no effect", "directory", d.path, "error", err)
+		}
+		d.low.Store(nil)
+		return
+	}
+	d.lost.Store(false)
+	if free >= d.floor {
+		if d.low.Swap(nil) != nil {
+			d.log.Info("the disk has space again, and work is accepted", "directory", d.path, "free_mib", free>>20)
+		}
+		return
+	}
+	low := fault.New(fault.Unavailable, "disk_space_low",
+		"the gateway accepts no work while its disk has less than %d MiB free (min_free_disk_mib), and it has %d MiB; nothing was done, try again later", d.floor>>20, free>>20)
+	low.RetryAfter = diskRetry
+	if d.low.Swap(low) == nil {
+		d.log.Error("the disk is nearly full: no run and no relay is accepted", "directory", d.path, "free_mib", free>>20, "min_free_disk_mib", d.floor>>20)
+	}
+}
+
+// A start needs this many free bytes: a store that cannot be opened with less is
+// waited for.
+const leastFree = 1 << 20
+
+// openStore opens the store. On a full disk it says so and waits until there is
+// space, or until ctx is done.
+func (a *App) openStore(ctx context.Context, o sqlite.Options) (*sqlite.Store, error) {
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for waits := false; ; waits = true {
+		store, err := sqlite.Open(ctx, o)
+		if err == nil {
+			if waits {
+				a.log.Info("the disk has space again: the gateway starts")
+			}
+			return store, nil
+		}
+		free, unknown := freeSpace(a.config.Data)
+		if unknown != nil || free >= leastFree || errors.Is(err, sqlite.ErrLocked) || errors.Is(err, sqlite.ErrSchema) {
+			return nil, err
+		}
+		if !waits {
+			a.log.Error("the disk is full: the gateway waits for space before it starts", "directory", a.config.Data, "free_kib", free>>10, "error", err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("stopped while the disk was full: %w", err)
+		}
+	}
+}

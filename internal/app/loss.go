@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+)
+
+// lossError says that the database is not the one that the file of checkpoints
+// speaks of.
+type lossError struct {
+	database, checkpoints string
+	losses                []audit.Loss
+}
+
+// Error implements error.
+func (e *lossError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s has lost data: it is older than its checkpoints in %s", e.database, e.checkpoints)
+	for i, l := range e.losses {
+		if i == 5 {
+			fmt.Fprintf(&b, "; and %d more orgs", len(e.losses)-i)
+			break
+		}
+		fmt.Fprintf(&b, "; org %s has %d audit rows, a checkpoint of %s UTC speaks of %d",
+			plain(l.Org), l.Has, time.UnixMilli(l.At).UTC().Format(time.DateTime), l.Known)
+	}
+	b.WriteString(". Restore the database, or start once with --accept-data-loss to go on without what was lost")
+	return b.String()
+}
+
+// checkLoss returns a *lossError if the store has fewer audit rows than the file
+// of checkpoints speaks of. If the operator accepts that, the audit of each org
+// gets a row that says so, and the file a signed mark.
+func (a *App) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
+	file := audit.Witness{Path: checkpointsPath(a.config)}
+	witness, _, err := file.Read()
+	if err != nil {
+		if !a.acceptLoss {
+			return fmt.Errorf("the checkpoints of the audit cannot be read, so that a lost database would not be noticed (--accept-data-loss starts anyway): %w", err)
+		}
+		a.log.Warn("the checkpoints of the audit cannot be read", "file", file.Path, "error", err)
+	}
+	heads, err := a.store.AuditHeads(ctx)
+	if err != nil {
+		return err
+	}
+	losses := audit.Losses(heads, witness, key.Public().(ed25519.PublicKey))
+	switch {
+	case len(losses) == 0 && a.acceptLoss:
+		a.log.Info("no data was lost: --accept-data-loss has no effect")
+		return nil
+	case len(losses) > 0 && !a.acceptLoss:
+		return &lossError{filepath.Join(a.config.Data, databaseFile), file.Path, losses}
+	}
+	for _, l := range losses {
+		if err := a.recordLoss(ctx, file, key, l); err != nil {
+			return fmt.Errorf("org %s: the accepted loss cannot be recorded: %w", l.Org, err)
+		}
+	}
+	return nil
+}
+
+// recordLoss writes the row first: without the mark, the next start asks again.
+func (a *App) recordLoss(ctx context.Context, file audit.Witness, key ed25519.PrivateKey, l audit.Loss) error {
+	at := clock.Wall().UnixMilli()
+	body := audit.DataLoss{First: l.Has + 1, Last: l.Known, CheckpointAt: l.At}
+	if err := a.store.Record(ctx, l.Org, audit.Entry{Kind: audit.KindDataLoss, At: at, Body: body}); err != nil {
+		return err
+	}
+	if err := a.store.SyncAudit(ctx); err != nil {
+		return err
+	}
+	if err := file.Add(audit.Checkpoint{Org: l.Org, Number: l.Has, Hash: l.Hash, At: at, Lost: true}.Sign(key)); err != nil {
+		return err
+	}
+	a.log.Warn("the gateway goes on without audit rows and runs that were lost", "org", l.Org, "first_row", body.First, "last_row", body.Last)
+	return nil
+}

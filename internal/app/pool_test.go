@@ -1,0 +1,66 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// P40: an org that changes a server again and again holds a bounded number of
+// connections to it, however many runs have used each version.
+func TestAServerThatIsChangedAgainAndAgainHoldsFewConnections(t *testing.T) {
+	noLeaks(t)
+	sdk := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	mcp.AddTool(sdk, &mcp.Tool{Name: "echo"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return sdk }, nil)
+	var mu sync.Mutex
+	streams, most, sessions := 0, 0, 0
+	tools := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodGet:
+			mu.Lock()
+			streams++
+			most = max(most, streams)
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				streams--
+				mu.Unlock()
+			}()
+		case http.MethodDelete:
+			mu.Lock()
+			sessions++
+			mu.Unlock()
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		for s := range sdk.Sessions() {
+			_ = s.Close()
+		}
+		tools.Close()
+	})
+	const changes = 100
+	up := newUpstream(t, script(says("done")))
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL), 201)
+	for i := range changes {
+		d.do("PATCH", "/api/mcp-servers/tools", "owner-key", fmt.Sprintf(`{"timeout":"%ds"}`, 20+i%2), 200)
+		if a := d.post(question); a.status != 200 {
+			t.Fatalf("%d: %s", a.status, a.body)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	t.Logf("%d changes: at most %d streams of notifications at a time, %d sessions ended", changes, most, sessions)
+	if most > maxRetired+1 || sessions < changes-maxRetired-1 {
+		t.Errorf("%d streams at a time, %d of %d sessions ended", most, sessions, changes)
+	}
+}

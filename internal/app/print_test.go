@@ -1,0 +1,225 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+)
+
+// hostile holds what a terminal obeys: a title, colours (with the 7-bit and the
+// 8-bit introducer, and as a byte that is not UTF-8), a change of the direction of
+// writing, a carriage return, and a line that looks like one of the command's own.
+const hostile = "x\x1b]0;title\x07\x1b[31m\u009b31m\x9b31m\u202e\x7f\r\nfake\tline\v\f\x00"
+
+// quotedHostile is hostile as JSON, and as a YAML string: without the byte that is
+// not UTF-8.
+func quotedHostile(t *testing.T) string {
+	t.Helper()
+	text, err := json.Marshal(strings.ToValidUTF8(hostile, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Every command is run on a store, files and a gateway whose values are hostile.
+// A new command must be added here.
+func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
+	noLeaks(t)
+	site := newHostileSite(t)
+	invocations := map[string][][]string{
+		"serve":          {{"-c", "wrong.yaml"}, {"-c", hostilePath}, {"--log-level", hostile}},
+		"demo":           {{"--once", "--listen", "127.0.0.1:0"}, {"--once", "--listen", hostile}},
+		"runs list":      {{"--org", "o"}, {"--before", hostile}},
+		"runs show":      {{site.runID, "--org", "o"}, {site.runID, "--org", "o", "--full"}, {hostile}},
+		"runs cancel":    {{hostile}, {"fail" + hostile}},
+		"keys create":    {{"a"}, {"fail", "--role", hostile}},
+		"keys list":      {{}, {"--url", hostile}},
+		"keys revoke":    {{hostile}, {"fail" + hostile}},
+		"secrets set":    {{hostile}, {"fail" + hostile}},
+		"secrets list":   {{}},
+		"secrets delete": {{hostile}, {"fail" + hostile}},
+		"mcp list":       {{"--org", "o"}},
+		"mcp check":      {{"s", "--org", "o"}, {site.server, "--org", "o"}, {hostile}},
+		"outbound check": {{hostile}, {hostile, "https://example.com" + hostile}, {"-"}},
+		"audit list":     {{"--org", "o"}, {"--from", hostile}},
+		"audit export":   {{"--org", "o"}},
+		"audit verify":   {{}, {"--public-key", hostile}, {"--checkpoints", hostile}},
+		"audit key":      {{}, {"--data", hostile}},
+		"backup":         {{hostile + "/x"}, {hostilePath}},
+		"restore":        {{"right.yaml", "--data", hostile}, {hostile, "--data", hostile}},
+		"config init":    {{hostilePath}, {hostile + "/x"}},
+		"config check":   {{"wrong.yaml"}, {hostilePath}, {"right.yaml"}},
+		"version":        {{}, {hostile}},
+	}
+	for _, name := range leaves(rootCommand(Process{Env: site.env}), "") {
+		if len(invocations[name]) == 0 {
+			t.Errorf("turnpike %s is not tried", name)
+		}
+	}
+	for name, all := range invocations {
+		for _, args := range all {
+			t.Run(fmt.Sprintf("%s %.20q", name, args), func(t *testing.T) {
+				out := site.run(t, append(strings.Fields(name), args...))
+				if i := strings.IndexFunc(out, func(r rune) bool { return commands(r) && r != '\n' && r != '\t' }); i >= 0 || strings.Contains(out, "\nfake") {
+					t.Errorf("a control character, or a line that is not the command's own (byte %d):\n%q", i, out)
+				}
+				if out == "" {
+					t.Error("nothing was printed")
+				}
+			})
+		}
+	}
+}
+
+// The cells of a table hold neither lines nor columns of their own.
+func TestACellIsOneCell(t *testing.T) {
+	var out bytes.Buffer
+	table := newTable(&out, "A", "B")
+	table.row("a\nb\tc\vd\x1b[31m\xff", 5)
+	if err := table.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "A              B\na\ufffdb\ufffdc\ufffdd\ufffd[31m\ufffd  5\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestTablesAreWrittenInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != "print.go" && !strings.HasSuffix(name, "_test.go") && bytes.Contains(text, []byte(`"text/tabwriter"`)) {
+			t.Errorf("%s writes a table of its own: use newTable", name)
+		}
+	}
+}
+
+// leaves returns the names of the commands that do something.
+func leaves(c *cobra.Command, name string) (names []string) {
+	for _, sub := range c.Commands() {
+		full := strings.TrimSpace(name + " " + sub.Name())
+		if !sub.HasSubCommands() {
+			names = append(names, full)
+		}
+		names = append(names, leaves(sub, full)...)
+	}
+	return names
+}
+
+// hostilePath is the name of a file that is there.
+const hostilePath = "a\x1b[31m\nfake.yaml"
+
+// hostileSite is a data directory, configuration files and a management API.
+type hostileSite struct {
+	dir, runID string
+	server     string // name of an MCP server in the store
+	env        func(string) (string, bool)
+}
+
+func newHostileSite(t *testing.T) *hostileSite {
+	t.Helper()
+	s := &hostileSite{dir: t.TempDir(), server: "kept" + strings.ToValidUTF8(hostile, "")}
+	s.story(t)
+	api := httptest.NewServer(http.HandlerFunc(s.answer))
+	t.Cleanup(api.Close)
+	s.env = func(name string) (string, bool) {
+		v, ok := map[string]string{"TURNPIKE_URL": api.URL, "TURNPIKE_KEY": "k", "TURNPIKE_DATA": s.dir,
+			"OPENAI_API_KEY": "k", "TURNPIKE_OUTBOUND_SSRF_ALLOWLIST_CIDRS": "127.0.0.0/8"}[name]
+		return v, ok
+	}
+	right := "listen: 127.0.0.1:0\nproviders: [{name: d, kind: demo, models: [" + quotedHostile(t) + "]}]\norgs: [{id: o, keys: [{name: k, key: k, role: owner}]}]\n"
+	for name, text := range map[string]string{
+		"right.yaml": right,
+		"wrong.yaml": "listen: " + quotedHostile(t) + "\n" + quotedHostile(t) + ": 1\norgs: [{id: " + quotedHostile(t) + "}]\n",
+		hostilePath:  "providers: 5\n",
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// story makes a run whose texts are hostile, and then changes the store behind the
+// gateway's back: names are checked when they come in.
+func (s *hostileSite) story(t *testing.T) {
+	t.Helper()
+	says1 := strings.ToValidUTF8(hostile, "")
+	tools := newMCP(t, map[string]handler{"echo": func(context.Context, string) (string, error) { return "", fmt.Errorf("%s", says1) }})
+	up := newUpstream(t, script(asks(call{"echo", `{"text":` + quotedHostile(t) + `}`}), says(says1)))
+	g := mustRunIn(t, s.dir, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml(), environment())
+	answer := g.post(question)
+	s.runID = answer.header.Get("Turnpike-Run-Id")
+	if got := g.send("POST", "/api/mcp-servers", strings.NewReader(`{"name":"kept","url":"`+tools.URL+`"}`)); answer.status != 200 || got.status != 201 {
+		t.Fatalf("status %d, %d: %s", answer.status, got.status, got.body)
+	}
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	text := "'" + says1 + "'"
+	changeStore(t, s.dir,
+		strings.ReplaceAll(`UPDATE runs SET model = H, principal = H, finish_reason = H`, "H", text[:strings.IndexByte(text, 0)]+"'"),
+		strings.ReplaceAll(`UPDATE audit_log SET principal = H, kind = H, body = replace(body, 'echo', '`+"\u009b31m\u202e"+`')`, "H", text[:strings.IndexByte(text, 0)]+"'"),
+		strings.ReplaceAll(`UPDATE mcp_outbound_servers SET name = H, tools = '[`+quotedHostile(t)+`]'`, "H", "'kept"+text[1:strings.IndexByte(text, 0)]+"'"))
+	s.server = "kept" + says1[:strings.IndexByte(says1, 0)]
+	line, err := json.Marshal(map[string]any{"org": says1, "number": 1, "at": 1, "hash": audit.Hash{1}.String(), "signature": "AAAA"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(s.dir, checkpointsFile), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "%s\n{\"hash\":%s}\n", line, quotedHostile(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer is a management API that is not to be trusted: a path or a body with
+// "fail" in it gets an error.
+func (s *hostileSite) answer(w http.ResponseWriter, r *http.Request) {
+	var in struct{ Name string }
+	_ = json.NewDecoder(r.Body).Decode(&in) // not every request has one
+	text := strings.ToValidUTF8(hostile, "")
+	object := map[string]any{"id": text, "name": text, "role": text, "hint": text, "key": text}
+	switch {
+	case strings.Contains(r.URL.Path+in.Name, "fail"):
+		w.WriteHeader(http.StatusConflict)
+		object = map[string]any{"error": map[string]any{"message": text}}
+	case r.Method == http.MethodGet:
+		object = map[string]any{"data": []any{object, object}}
+	}
+	_ = json.NewEncoder(w).Encode(object) // who is gone needs no answer
+}
+
+// run runs a command in the site's directory and returns all that it prints.
+func (s *hostileSite) run(t *testing.T, args []string) string {
+	t.Helper()
+	for i, a := range args {
+		if strings.HasSuffix(a, ".yaml") {
+			args[i] = filepath.Join(s.dir, a)
+		}
+	}
+	var out bytes.Buffer
+	Main(t.Context(), Process{Args: args, Env: s.env, Stdin: strings.NewReader(hostile + "\n"), Stdout: &out, Stderr: &out})
+	return out.String()
+}

@@ -1,0 +1,170 @@
+package app
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/httpd"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// The tests here are about what one org can make the gateway retain, in bytes
+// and places, and that others do not notice.
+
+// relayingOrgs is a gateway with the orgs a and b, which have the keys a-key and
+// b-key and relay.
+func relayingOrgs(t *testing.T, upstream, settings string) *gateway {
+	t.Helper()
+	return MustRun(t, fmt.Sprintf(`
+listen: 127.0.0.1:0
+%s
+providers:
+  - {name: up, base_url: %q, api_key: env:UPSTREAM_KEY, models: [m]}
+orgs:
+  - {id: a, keys: [{name: a, key: a-key, role: member}]}
+  - {id: b, keys: [{name: b, key: b-key, role: member}]}
+`, settings, upstream+"/v1"))
+}
+
+// raw sends the text on a connection of its own.
+func (g *gateway) raw(text string) net.Conn {
+	g.t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = c.Close() })
+	_, _ = io.WriteString(c, text) // a request that is refused early is not read to its end
+	return c
+}
+
+// declares is the header of a request with the key and a body of n bytes.
+func declares(key string, n int) string {
+	return fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", key, n)
+}
+
+// heap returns the bytes that live.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // no machine has that much
+}
+
+// P40: the length that a client announces reserves nothing.
+func TestAnAnnouncedBodyReservesNothing(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("Done.")))
+	g := relayingOrgs(t, up.URL, "")
+	const clients = 40
+	before := heap()
+	for range clients {
+		g.raw(declares("a-key", 10<<20))
+	}
+	settled := make(chan int64, 1)
+	go func() {
+		g.awaitUnderWay(clients)
+		settled <- heap()
+	}()
+	if grown := wait(t, settled, "the requests to be under way") - before; grown > clients*64<<10 {
+		t.Errorf("%d announced bodies, of which no byte has come, hold %d KiB", clients, grown>>10)
+	}
+	if a := g.send("POST", "/v1/chat/completions", strings.NewReader(question), "Authorization", "Bearer b-key"); a.status != 200 {
+		t.Errorf("another org gets %d %s", a.status, a.body)
+	}
+}
+
+// awaitUnderWay waits until so many goroutines read bodies.
+func (g *gateway) awaitUnderWay(n int) {
+	stacks := make([]byte, 16<<20)
+	for range int(patience / (10 * time.Millisecond)) {
+		if strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "httpd.(*body).Read(") >= n {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// P40: bodies count against their org. The answer is 429 when the org has its
+// share, while another org works.
+func TestAnOrgThatHoldsItsShareIsRefusedAndOthersAreNot(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("Done.")))
+	g := relayingOrgs(t, up.URL, "max_retained_mib: 30")
+	large := strings.Repeat(" ", 5<<20)
+	refused := make(chan string, 16)
+	for range cap(refused) {
+		c := g.raw(declares("a-key", 10<<20))
+		go func() {
+			_, _ = io.WriteString(c, large) // which may be cut off
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return // it is closed at the end of the test
+			}
+			defer resp.Body.Close()
+			text, _ := io.ReadAll(resp.Body)
+			refused <- fmt.Sprintf("%d %s %s", resp.StatusCode, resp.Header.Get("Retry-After"), text)
+		}()
+	}
+	for range cap(refused) - 4 { // 20 MiB are the share of one org alone
+		if got := wait(t, refused, "a refusal"); !strings.HasPrefix(got, "429 ") || !strings.Contains(got, `"code":"org_memory_exceeded"`) || strings.HasPrefix(got, "429  ") {
+			t.Errorf("the org is answered %s", got)
+		}
+	}
+	for range 10 {
+		if a := g.send("POST", "/v1/chat/completions", strings.NewReader(question), "Authorization", "Bearer b-key"); a.status != 200 {
+			t.Errorf("another org gets %d %s", a.status, a.body)
+		}
+	}
+}
+
+// P40: clients that repeat an Idempotency-Key and never read get one copy of the
+// run between them, the run's places, and no memory of another org.
+func TestRepeatsThatNobodyReadsShareOneCopy(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		for range 16 { // 4 MiB
+			frame(w, `{"choices":[{"index":0,"delta":{"content":"`+strings.Repeat("x", 256<<10)+`"}}]}`)
+		}
+		turn{}.write(w)
+	})
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	g := mustRunWith(t, t.TempDir(), site{upstream: up.URL, servers: []string{server("s", tools.URL+"/mcp")}}.yaml(), environment(),
+		Options{Limits: httpd.Limits{StallTimeout: time.Second}})
+	g.post(question, "Idempotency-Key", "k").completion(t)
+	before := heap()
+	const clients = 40
+	for range clients {
+		g.raw(fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\n"+
+			"Idempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(question), question))
+	}
+	ended, most := 0, int64(0)
+	for deadline := time.After(patience); ended < clients; {
+		select {
+		case <-deadline:
+			t.Fatalf("%d of %d clients that do not read are still held", clients-ended, clients)
+		case <-time.After(20 * time.Millisecond):
+		}
+		most = max(most, heap()-before)
+		ended = strings.Count(g.log.String(), "path=/v1/chat/completions") - 1
+	}
+	// A JSON answer is 4 MiB of text and as much JSON: 128 MiB for 16 of them, and
+	// garbage on a busy machine. Without one copy for all it was 216 MiB.
+	if most > 176<<20 && !raceDetector {
+		t.Errorf("%d repeats hold %d MiB", clients, most>>20)
+	}
+	t.Logf("%d repeats hold %d MiB at most", clients, most>>20)
+	if n := strings.Count(g.log.String(), "status=429"); n < clients-2*run.DefaultFollowers {
+		t.Errorf("%d of %d repeats were refused", n, clients)
+	}
+	if text, _ := g.post(question, "Idempotency-Key", "k").completion(t); len(text) != 4<<20 {
+		t.Errorf("a client that reads gets %d bytes", len(text))
+	}
+}

@@ -1,0 +1,213 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// alter changes what is stored, as somebody does who can write the database.
+func alter(t *testing.T, data string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(data, databaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, s := range statements {
+		result, err := db.ExecContext(t.Context(), s)
+		if err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+		if n, err := result.RowsAffected(); err != nil || n != 1 {
+			t.Fatalf("%s changed %d rows: %v", s, n, err)
+		}
+	}
+}
+
+func TestAStoredHeaderNeverRevealsTheOperatorsVariablesAndFiles(t *testing.T) { // K06 D18
+	noLeaks(t)
+	for name, reference := range map[string]string{
+		"a variable": "env:TOKEN", "a file": "file:%s", "a variable behind a scheme": "Bearer env:TOKEN",
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "secret.txt")
+			if err := os.WriteFile(file, []byte("CANARY-file"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(reference, "%s") {
+				reference = fmt.Sprintf(reference, file)
+			}
+			up := newUpstream(t, callThenAnswer)
+			tools := newMCP(t, map[string]handler{"echo": echo})
+			data, yaml := t.TempDir(), site{upstream: up.URL}.yaml()
+			d := manage(mustRunIn(t, data, yaml, environment()))
+			d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q,"headers":{"X-Plain":"plain"}}`, tools.URL), 201)
+			if err := d.stop(); err != nil {
+				t.Fatal(err)
+			}
+			// created_at 0 is what a server of the file has
+			alter(t, data, `UPDATE mcp_outbound_servers SET created_at = 0, headers = '{"X-Plain":"plain","X-Taken":"`+reference+`"}'`)
+			d = manage(mustRunIn(t, data, yaml, environment()))
+			d.post(chatBody)
+			for _, r := range tools.of("") {
+				if strings.Contains(fmt.Sprint(r.header), "CANARY") {
+					t.Fatalf("the server was told %v", r.header)
+				}
+			}
+			if n := len(tools.of("")); n != 0 {
+				t.Errorf("the server got %d requests, want none", n)
+			}
+			status := d.do("GET", "/api/mcp-servers/s", "owner-key", "", 200)["status"].(map[string]any)
+			if text := fmt.Sprint(status["error"]); status["state"] != "failed" || !strings.Contains(text, "headers.X-Taken: a header may not refer") {
+				t.Errorf("status %v", status)
+			}
+			if !strings.Contains(d.log.String(), "a stored MCP server is not used") {
+				t.Error("the log does not say that the server is not used")
+			}
+			d.do("PATCH", "/api/mcp-servers/s", "owner-key", `{"headers":{"X-Plain":"still"}}`, 200)
+			if d.post(chatBody); len(tools.of("tools/call")) != 1 {
+				t.Error("a server whose headers were put right is not used")
+			}
+			for _, r := range tools.of("tools/call") {
+				if r.header.Get("X-Plain") != "still" {
+					t.Errorf("header %v", r.header)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyTheVaultIsLookedUpForAStoredServer(t *testing.T) { // K06
+	keys, err := secret.NewKeyring(secret.NewValue(masterKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := keys.Seal("o", "gh", secret.NewValue("token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(nil, secret.NewResolver(func(string) (string, bool) { return "CANARY", true }), vaults{keys, func(_ context.Context, orgID, name string) (org.Secret, error) {
+		return org.Secret{Org: orgID, Name: name, Sealed: sealed}, nil
+	}}, nil, nil)
+	for _, c := range []struct {
+		text     string
+		declared bool
+		want     string
+	}{
+		{"plain", false, "plain"},
+		{"Bearer secret:gh", false, "Bearer token"},
+		{"env:HOME", false, ""},
+		{"file:/etc/hostname", false, ""},
+		{"env:HOME", true, "CANARY"},
+		{"Bearer secret:gh", true, "Bearer token"},
+	} {
+		got := ""
+		err := p.resolve(t.Context(), org.MCPServer{Org: "o", Declared: c.declared}, map[string]string{"X": c.text}, func(_, value string) { got = value })
+		if got != c.want || errors.Is(err, secret.ErrVaultOnly) != (c.want == "") {
+			t.Errorf("%q, declared %v: got %q, %v", c.text, c.declared, got, err)
+		}
+	}
+}
+
+func TestStoredSettingsThatAreNotBuiltAreNotServed(t *testing.T) { // C19
+	noLeaks(t)
+	for name, c := range map[string]struct{ change, words, patch string }{
+		"a word that nobody knows":   {`json_set(runtime, '$.tool_arg_validation', 'perhaps')`, `tool_arg_validation: "perhaps" is not allowed`, `{"tool_arg_validation":"strict"}`},
+		"a setting of a newer build": {`json_set(runtime, '$.extensions', json('["trace"]'))`, "this version does not know extensions", `{"max_rounds":3}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := newUpstream(t, callThenAnswer)
+			tools := newMCP(t, map[string]handler{"echo": echo})
+			data, yaml := t.TempDir(), strings.Replace(site{upstream: up.URL}.yaml(), "    runtime: {}\n", "", 1)
+			d := manage(mustRunIn(t, data, yaml, environment()))
+			d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
+			if err := d.stop(); err != nil {
+				t.Fatal(err)
+			}
+			alter(t, data, "UPDATE orgs SET runtime = "+c.change)
+			d = manage(mustRunIn(t, data, yaml, environment()))
+			if a := d.post(chatBody); a.status != 503 || !strings.Contains(string(a.body), "settings_not_supported") || len(up.requests()) != 0 {
+				t.Errorf("the org got %d: %s", a.status, a.body)
+			}
+			if !strings.Contains(strings.ReplaceAll(d.log.String(), `\"`, `"`), c.words) {
+				t.Errorf("the log does not say %q:\n%s", c.words, d.log)
+			}
+			d.do("PATCH", "/api/org/runtime", "owner-key", c.patch, 200)
+			if a := d.post(chatBody); a.status != 200 || len(tools.of("tools/call")) != 1 {
+				t.Errorf("put right, the org got %d: %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+func TestAStoredServerThatIsNotBuiltIsNotUsed(t *testing.T) { // C19
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	data, yaml := t.TempDir(), site{upstream: up.URL}.yaml()
+	d := manage(mustRunIn(t, data, yaml, environment()))
+	d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	alter(t, data, "UPDATE mcp_outbound_servers SET naming = 'sealed'")
+	d = manage(mustRunIn(t, data, yaml, environment()))
+	if a := d.post(chatBody); a.status != 200 || len(tools.of("")) != 0 {
+		t.Errorf("the org got %d, and the server %d requests: %s", a.status, len(tools.of("")), a.body)
+	}
+	d.do("PATCH", "/api/mcp-servers/s", "owner-key", `{"naming":"bare"}`, 200)
+	if d.post(chatBody); len(tools.of("tools/call")) != 1 {
+		t.Error("the server that was put right is not used")
+	}
+}
+
+// What earlier versions stored is served as before.
+func TestSettingsOfEarlierVersionsAreServed(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	data, yaml := t.TempDir(), strings.Replace(site{upstream: up.URL}.yaml(), "    runtime: {}\n", "", 1)
+	d := manage(mustRunIn(t, data, yaml, environment()))
+	d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	alter(t, data, `UPDATE orgs SET runtime = '{"deadline_ns":0,"concurrency":0,"stream_mode":"","max_rounds":50}'`)
+	d = manage(mustRunIn(t, data, "max_rounds_cap: 5\n"+yaml, environment()))
+	if a := d.post(chatBody); a.status != 200 || len(tools.of("tools/call")) != 1 {
+		t.Errorf("the org got %d: %s", a.status, a.body)
+	}
+}
+
+// A name that is stored and then declared is the file's, and one client is kept
+// for it.
+func TestADeclaredServerTakesTheNameOfAStoredOne(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, callThenAnswer)
+	stored, declared := newMCP(t, map[string]handler{"echo": echo}), newMCP(t, map[string]handler{"echo": echo})
+	data := t.TempDir()
+	d := manage(mustRunIn(t, data, site{upstream: up.URL}.yaml(), environment()))
+	d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, stored.URL), 201)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	d = manage(mustRunIn(t, data, site{upstream: up.URL, servers: []string{server("s", declared.URL)}}.yaml(), environment()))
+	d.post(chatBody)
+	d.do("POST", "/api/keys", "owner-key", `{"name":"more","role":"member"}`, 201) // reads the org again
+	d.post(chatBody)
+	if a, b := len(stored.of("")), len(declared.of("tools/call")); a != 0 || b != 2 {
+		t.Errorf("the stored server got %d requests, the declared one %d calls", a, b)
+	}
+	if n := len(declared.of("initialize")) + len(declared.of("server/discover")); n > 2 {
+		t.Errorf("the declared server was connected to again: %d handshakes", n)
+	}
+}

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A loop run whose provider refuses the gateway's key is 502: a 401 would tell the
+// client that its own key is wrong. The relay passes the answer on.
+func TestARefusedUpstreamCredentialIsTheGatewaysFailure(t *testing.T) {
+	noLeaks(t)
+	var status int
+	var body string
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	})
+	const wrong = `{"error":{"message":"Incorrect API key provided: CANARY","type":"x","code":"invalid_api_key"}}`
+	const other = `{"error":{"message":"not for you","type":"x","code":"country"}}`
+	for _, c := range []struct {
+		name    string
+		status  int
+		body    string
+		refused bool
+	}{
+		{"401", 401, wrong, true},
+		{"a bare 401", 401, "", true},
+		{"400 that says so", 400, wrong, true},
+		{"403 that says so", 403, wrong, true},
+		{"403 for another reason", 403, other, false},
+		{"400 for another reason", 400, other, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, body = c.status, c.body
+			loop := MustRun(t, site{upstream: up.URL, servers: []string{server("s", newMCP(t, nil).URL)}}.yaml())
+			got := loop.post(question)
+			if !c.refused {
+				if got.status != c.status || string(got.body) != c.body {
+					t.Errorf("loop: %d %s", got.status, got.body)
+				}
+			} else if e := got.fault(t); got.status != 502 || *e.Error.Code != "upstream_credential_refused" ||
+				!strings.HasPrefix(e.Error.Message, "The provider up refuses the gateway's credential") || strings.Contains(string(got.body), "CANARY") {
+				t.Errorf("loop: %d %s", got.status, got.body)
+			}
+			const warning = `level=WARN msg="a provider refuses the gateway's credential: check its api_key"`
+			if said := strings.Contains(loop.log.String(), warning); said != c.refused {
+				t.Errorf("loop: the log says so: %t, want %t", said, c.refused)
+			}
+			relay := MustRun(t, site{upstream: up.URL}.yaml())
+			if got := relay.post(question); got.status != c.status || string(got.body) != c.body {
+				t.Errorf("relay: %d %s", got.status, got.body)
+			}
+			if said := strings.Contains(relay.log.String(), warning); said != (c.status != 400) {
+				t.Errorf("relay: the log says so: %t, for status %d", said, c.status)
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatIsNoneIsCalledWhatItIs(t *testing.T) {
+	noLeaks(t)
+	for _, c := range []struct {
+		name    string
+		answers func(w http.ResponseWriter)
+		status  int
+		want    string
+	}{
+		{"a login page", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<!doctype html><title>Log in</title>"))
+		}, 502, "The provider up answered with text/html, not JSON. Is base_url right?"},
+		{"a page that says 404", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(404)
+			_, _ = w.Write([]byte("<html>no such page"))
+		}, 404, "The provider up answered 404: a web page, not JSON. Is base_url right?"},
+		{"a stream that breaks off", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte("data: {\"choices\":[]}\n\n"))
+		}, 502, "The provider up ended the stream before the answer was complete"},
+		{"no JSON", func(w http.ResponseWriter) { _, _ = w.Write([]byte("data: {oops\n\n")) }, 502, `The provider up sent a chunk that is not valid: "{oops"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { c.answers(w) })
+			g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", newMCP(t, nil).URL)}}.yaml())
+			got := g.post(question)
+			if e := got.fault(t); got.status != c.status || e.Error.Message != c.want || got.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%d, %v: %s", got.status, got.header["Content-Type"], got.body)
+			}
+		})
+	}
+}
+
+// Clients repeat a 429, 409 or 5xx by themselves. They are told not to once the
+// gateway has done so, and only then.
+func TestRetriesOfClientsDoNotMultiplyWithTheGateways(t *testing.T) {
+	noLeaks(t)
+	for _, c := range []struct {
+		name     string
+		status   int
+		after    string
+		attempts int
+		want     string
+	}{
+		{"used up", 503, "", 3, "false"},
+		{"a rate limit that stays", 429, "0.01", 3, "false"},
+		{"a long wait that nobody waited for", 429, "600", 1, ""},
+		{"the gateway's own key", 401, "", 1, "false"},
+		{"a request that is wrong", 400, "", 1, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+				if c.after != "" {
+					w.Header().Set("Retry-After", c.after)
+				}
+				http.Error(w, `{"error":{"message":"no"}}`, c.status)
+			})
+			g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", newMCP(t, nil).URL)}}.yaml())
+			got := g.post(question)
+			if got.header.Get("X-Should-Retry") != c.want || len(up.requests()) != c.attempts {
+				t.Errorf("status %d after %d attempts: X-Should-Retry %q, want %q after %d", got.status, len(up.requests()), got.header.Get("X-Should-Retry"), c.want, c.attempts)
+			}
+			relay := MustRun(t, site{upstream: up.URL}.yaml())
+			if got := relay.post(question); got.header.Get("X-Should-Retry") != "" {
+				t.Errorf("the relay says %q", got.header.Get("X-Should-Retry"))
+			}
+		})
+	}
+}

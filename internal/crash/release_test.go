@@ -1,0 +1,588 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// releasesDir holds what each release left behind when it was killed: its data
+// directory, with runs that have ended and runs in flight, and what its clients
+// were told. One file for each release; none of them is ever changed.
+//
+// To make the file of a release, build its program with the tag crashtest, and
+// name both:
+//
+//	git worktree add ../old COMMIT
+//	go build -C ../old -tags crashtest -o /tmp/turnpike-old ./cmd/turnpike
+//	TURNPIKE_RELEASE=0.1-COMMIT TURNPIKE_RELEASE_PROGRAM=/tmp/turnpike-old go test ./internal/crash -run TestMakeAReleaseStore -count=1 -v
+const releasesDir = "testdata/releases"
+
+// storyFile is what is beside the data directory of a release.
+const storyFile = "story.json"
+
+// release is what clients know of a release's store.
+type release struct {
+	MadeAt int64        `json:"made_at"` // Unix milliseconds
+	Runs   []releaseRun `json:"runs"`
+}
+
+// releaseRun is one request.
+type releaseRun struct {
+	Name string          `json:"name"` // of its errand
+	Key  string          `json:"key"`  // empty = a light run
+	Body json.RawMessage `json:"body"`
+
+	// Ended is what its client was told; nil = the run was in flight.
+	Ended *told `json:"ended,omitempty"`
+}
+
+// told is an answer as it is stored.
+type told struct {
+	Status int    `json:"status"`
+	Code   string `json:"code,omitempty"`
+	RunID  string `json:"run_id"`
+	Text   string `json:"text"`
+	Reason string `json:"reason"`
+	Tokens int    `json:"tokens"`
+}
+
+func newTold(a answer) *told { return &told{a.status, a.code, a.runID, a.text, a.reason, a.tokens} }
+
+// The errands of a release's runs. Each has its own number, so that no two runs
+// send the same request.
+func endedErrands() []string {
+	return []string{"answer", "stream", "note", "clients", "fail", "cancelled"}
+}
+
+// flyingErrands are those of the 16 durable runs in flight, and of a light one,
+// which comes last.
+func flyingErrands() []string {
+	return []string{
+		"model", "model", "model stream", "model stream", "later", "later stream",
+		"read", "read stream", "keyed", "once", "once stream", "all", "mixed read", "mixed once",
+		"retry", "retry stream", "light",
+	}
+}
+
+// releaseWorld is a world in which everything that an errand waits for waits for
+// the gate.
+func releaseWorld(t *testing.T, gate <-chan struct{}, data string) *world {
+	t.Helper()
+	return newWorld(t, options{script: releaseScript(gate), data: data, runtime: "concurrency: 32", tools: []turnpiketest.Tool{
+		{Name: "look", Result: "seen", Gate: gate}, {Name: "order", Result: "ordered", Gate: gate},
+		{Name: "send", Result: "sent", Gate: gate}, {Name: "note", Result: "noted"},
+	}})
+}
+
+func releaseScript(gate <-chan struct{}) script {
+	open := func() bool {
+		select {
+		case <-gate:
+			return true
+		default:
+			return false
+		}
+	}
+	return func(transcript []message) turn {
+		rounds, heard, err := follow(transcript)
+		errand, number, _ := strings.Cut(transcript[0].Content, " #")
+		arguments := fmt.Sprintf(`{"n":%q}`, number)
+		calls := func(names ...string) turn {
+			said := turn{text: []string{"Let me ", "see."}}
+			for i, name := range names {
+				said.calls = append(said.calls, call{fmt.Sprint("c", i), name, arguments})
+			}
+			return said
+		}
+		word, _, _ := strings.Cut(errand, " ")
+		switch {
+		case err != nil:
+			return turn{text: []string{"The transcript is wrong: " + err.Error()}}
+		case word == "fail":
+			return turn{status: 400}
+		case word == "retry" && !open():
+			return turn{status: 503, after: 4}
+		case word == "model" || word == "light":
+			return turn{text: []string{"Forty-", "two."}, hold: gate}
+		case word == "later" && rounds == 1:
+			return turn{text: []string{"Noted, ", "now."}, hold: gate}
+		case rounds > 0:
+			return turn{text: []string{"Done: ", strings.Join(heard, ", "), "."}}
+		case errand == "mixed read":
+			return calls("look", "ask_user")
+		case errand == "mixed once":
+			return calls("send", "ask_user")
+		}
+		switch word {
+		case "note", "later":
+			return calls("note")
+		case "clients":
+			return calls("note", "ask_user")
+		case "read":
+			return calls("look")
+		case "keyed":
+			return calls("order")
+		case "once", "cancelled":
+			return calls("send")
+		case "all":
+			return calls("look", "order", "send")
+		}
+		return turn{text: []string{"Forty-", "two."}}
+	}
+}
+
+func newReleaseRun(errand string, n int) releaseRun {
+	body, _ := json.Marshal(map[string]any{ // strings and booleans
+		"model": "m", "stream": strings.Contains(errand, "stream"),
+		"messages": []any{map[string]any{"role": "user", "content": fmt.Sprintf("%s #%d", errand, n)}},
+		"tools": []any{map[string]any{"type": "function", "function": map[string]any{
+			"name": "ask_user", "parameters": map[string]any{"type": "object"},
+		}}},
+	})
+	one := releaseRun{Name: errand, Key: fmt.Sprintf("key-%d", n), Body: body}
+	if errand == "light" {
+		one.Key = ""
+	}
+	return one
+}
+
+// C07 P01: runs that every release has begun are gone on with, and those that it
+// has ended are told as it told them.
+func TestRunsOfEveryReleaseAreGoneOnWith(t *testing.T) {
+	for _, file := range releaseFiles(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			w, r := openRelease(t, file)
+			w.start("")
+			w.wantSettled(r)
+			for _, one := range r.Runs {
+				w.wantTold(one)
+			}
+		})
+	}
+}
+
+// C07: so they are by builds whose limits are others, or whose rules come in
+// another order.
+func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the gateway twice")
+	}
+	for name, changes := range map[string][]change{
+		"other limits": {
+			{"internal/loop/rules.go", "MaxAttempts    = 3", "MaxAttempts    = 1"},
+			{"internal/loop/rules.go", "MaxTaken       = 5", "MaxTaken       = 1"},
+			{"internal/loop/rules.go", "MaxRetryWaitMS = 5_000", "MaxRetryWaitMS = 1"},
+			{"internal/policy/progress.go", "const DefaultThreshold = 3", "const DefaultThreshold = 1"},
+			{"internal/budget/budget.go", "DefaultOutput  = 8_192", "DefaultOutput  = 17"},
+			{"internal/loop/recover.go", "a.OnTarget < s.Accepted.Rules.Attempts", "a.OnTarget < 1"}, // whatever accepted says
+			{"internal/loop/decide.go", "nth >= limits.CallsPerTurn", "nth >= 1"},
+		},
+		"another order of rules": {
+			// The last call of a turn is prepared first, and calls run one after the other.
+			{"internal/loop/decide.go", "!c.Done {\n\t\t\tkeys = append(keys, c.Key)", "!c.Done {\n\t\t\tkeys = append([]CallKey{c.Key}, keys...)"},
+			{"internal/loop/decide.go", "len(free) == 0 || s.Accepted.Parallelism == Parallel", "len(free) == 0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := buildChanged(t, changes)
+			for _, file := range releaseFiles(t) {
+				w, r := openRelease(t, file)
+				w.program = program
+				w.start("")
+				w.wantSettled(r)
+			}
+		})
+	}
+}
+
+// C07: a build that writes an unknown kind is rolled back. Its runs are set
+// aside with one line in the log each, their clients are told, a cancel ends
+// one, and the newer build goes on with the rest.
+func TestARollbackSetsRunsAside(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the gateway once more")
+	}
+	t.Parallel()
+	newer := buildChanged(t, []change{{"internal/loop/fact.go", `= "call_prepared"`, `= "call_prepared_anew"`}})
+	gate := make(chan struct{})
+	w := releaseWorld(t, gate, "")
+	w.program = newer
+	p := w.serve()
+	const runs = 12
+	all := make([]releaseRun, runs)
+	for i := range all {
+		all[i] = newReleaseRun("once", i)
+		go w.post(t.Context(), all[i].Body, all[i].Key, nil)
+	}
+	eventually(t, "every run waits for its call", func() bool { return len(w.tools.Calls()) >= 10 }) // of one server at a time
+	p.kill()
+
+	w.program = ""
+	older := w.serve()
+	eventually(t, "all runs are set aside", func() bool { return w.stateCounts()["set_aside"] == runs })
+	for _, one := range all {
+		if a := w.post(t.Context(), one.Body, one.Key, nil); a.status != 500 || a.code != "journal_unreadable" {
+			t.Errorf("a client that repeats its request got %+v", a)
+		}
+	}
+	var ids []string
+	for id := range w.runs() {
+		ids = append(ids, id)
+		if shown := w.command("runs", "show", id); strings.Count(shown, `unknown kind of fact: "call_prepared_anew"`) != 2 {
+			t.Errorf("runs show does not say why:\n%s", shown)
+		}
+	}
+	w.cancelRun(ids[0])
+	eventually(t, "a run is cancelled", func() bool { return w.stateCounts()["cancelled"] == 1 })
+	if n := strings.Count(older.output.String(), "run set aside"); n != runs {
+		t.Errorf("%d lines in the log, want %d", n, runs)
+	}
+	older.kill()
+	again := w.serve()
+	if got := w.stateCounts(); got["set_aside"] != runs-1 || strings.Contains(again.output.String(), "set aside") {
+		t.Errorf("after another start of the older build: %v", got)
+	}
+	again.kill()
+
+	close(gate)
+	w.program = newer
+	w.serve()
+	eventually(t, "the newer build has ended the rest", func() bool { return w.stateCounts()["complete"] == runs-1 })
+	seen := map[string]int{}
+	for _, c := range w.tools.Calls() {
+		if seen[c.Key]++; seen[c.Key] > 1 {
+			t.Errorf("a call that must not be repeated was sent %d times", seen[c.Key])
+		}
+	}
+}
+
+// wantSettled waits until no run is under way, and fails the test unless no
+// durable run is lost, every call that was started is accounted for, and no call
+// that must not be repeated was.
+func (w *world) wantSettled(r release) {
+	w.Helper()
+	durable := len(endedErrands()) + len(flyingErrands()) - 1
+	var states map[string]int
+	eventually(w.T, "every run has ended", func() bool {
+		states = w.stateCounts()
+		return states["running"] == 0
+	})
+	if states["lost"] != 1 || len(r.Runs) != durable+1 { // the light one
+		w.Errorf("the runs ended %v, want one that is lost, of %d", states, durable+1)
+	}
+	for id := range w.runs() {
+		story, _ := w.load(id)
+		w.wantAccounts(story)
+	}
+	for _, c := range w.tools.Calls() {
+		if c.Tool == "send" || c.Tool == "note" {
+			w.Errorf("%s was called again", c.Tool)
+		}
+	}
+}
+
+// wantAccounts fails the test unless the journal is safe and says what became of
+// every call.
+func (w *world) wantAccounts(story *run.Story) {
+	w.Helper()
+	id := story.Summary.RunID
+	var state loop.State
+	class, keys, open := map[loop.CallKey]tool.Class{}, map[loop.CallKey]string{}, map[loop.CallKey]bool{}
+	for _, f := range story.Facts {
+		if err := loop.CheckSafety(state, f); err != nil {
+			w.Errorf("%s: %v", id, err)
+		}
+		state = loop.Apply(state, f)
+		switch b := f.Body.(type) {
+		case loop.CallPrepared:
+			class[b.Key] = b.Class
+		case loop.CallStarted:
+			if b.Attempt > 1 && (class[b.Key] == tool.Once || keys[b.Key] != b.IdemKey) {
+				w.Errorf("%s: call %s, %s, was repeated with the keys %q and %q", id, b.Key, class[b.Key], keys[b.Key], b.IdemKey)
+			}
+			keys[b.Key], open[b.Key] = b.IdemKey, true
+		case loop.CallDone:
+			delete(open, b.Key)
+		}
+	}
+	if len(open) > 0 || state.Finished == nil {
+		w.Errorf("%s: the calls %v are open, and the run ended %+v", id, open, state.Finished)
+	}
+}
+
+// wantTold fails the test unless a client that repeats its request is told how
+// the run ended: as before, where it had.
+func (w *world) wantTold(one releaseRun) {
+	w.Helper()
+	if one.Key == "" {
+		return
+	}
+	got := newTold(w.post(w.Context(), one.Body, one.Key, nil))
+	switch {
+	case one.Ended != nil && *got != *one.Ended:
+		w.Errorf("%s: told %+v, and then %+v", one.Name, *one.Ended, *got)
+	case one.Ended == nil && (got.Status != 200 || got.Reason != "stop" && got.Reason != "tool_calls"):
+		w.Errorf("%s: told %+v", one.Name, *got)
+	}
+}
+
+func releaseFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(releasesDir, "*.tar.gz"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no releases in %s: %v", releasesDir, err)
+	}
+	return files
+}
+
+// openRelease returns a world with a copy of a release's store, at a time
+// shortly after it was made, in which nothing waits.
+func openRelease(t *testing.T, file string) (*world, release) {
+	t.Helper()
+	dir := t.TempDir()
+	unpack(t, file, dir)
+	text, err := os.ReadFile(filepath.Join(dir, storyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r release
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	gate := make(chan struct{})
+	close(gate)
+	w := releaseWorld(t, gate, filepath.Join(dir, "data"))
+	w.setClock(time.Until(time.UnixMilli(r.MadeAt).Add(time.Minute)))
+	return w, r
+}
+
+// change is a text that a file of the gateway has instead of another.
+type change struct{ file, from, to string }
+
+// buildChanged builds the gateway with changes, and leaves its files as they are.
+func buildChanged(t *testing.T, changes []change) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	texts := map[string]string{}
+	for _, c := range changes {
+		text, ok := texts[c.file]
+		if !ok {
+			read, err := os.ReadFile(filepath.Join(root, c.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(read)
+		}
+		if strings.Count(text, c.from) != 1 {
+			t.Fatalf("%s has %q %d times, want once", c.file, c.from, strings.Count(text, c.from))
+		}
+		texts[c.file] = strings.Replace(text, c.from, c.to, 1)
+	}
+	replace := map[string]string{}
+	for file, text := range texts {
+		changed := filepath.Join(dir, fmt.Sprint(len(replace), ".go"))
+		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(root, file)] = changed
+	}
+	overlay, _ := json.Marshal(map[string]any{"Replace": replace}) // strings
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "turnpike")
+	build(t, root, "-tags", "crashtest", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./cmd/turnpike")
+	return program
+}
+
+// build runs go build in a directory.
+func build(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	ctx, cancel := lifetime(t)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, args)...)
+	cmd.Dir = dir
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building a gateway: %v\n%s", err, output)
+	}
+}
+
+// TestMakeAReleaseStore makes the file of a release, see releasesDir.
+func TestMakeAReleaseStore(t *testing.T) {
+	name, program := os.Getenv("TURNPIKE_RELEASE"), os.Getenv("TURNPIKE_RELEASE_PROGRAM")
+	if name == "" {
+		t.Skip("TURNPIKE_RELEASE names no release")
+	}
+	gate := make(chan struct{})
+	w := releaseWorld(t, gate, "")
+	w.program = program
+	p := w.serve()
+	var r release
+	for i, errand := range endedErrands() {
+		one := newReleaseRun(errand, i)
+		answers := make(chan answer, 1)
+		go func() { answers <- w.post(t.Context(), one.Body, one.Key, nil) }()
+		if errand == "cancelled" {
+			eventually(t, "a call is under way", func() bool { return len(w.tools.Calls()) == 3 }) // after two notes
+			for id, state := range w.runs() {
+				if state == "running" {
+					w.cancelRun(id)
+				}
+			}
+		}
+		one.Ended = newTold(await(t, "the end of "+errand, answers))
+		r.Runs = append(r.Runs, one)
+	}
+	ended := len(w.provider.transcripts())
+	for i, errand := range flyingErrands() {
+		one := newReleaseRun(errand, 100+i)
+		go w.post(t.Context(), one.Body, one.Key, nil)
+		r.Runs = append(r.Runs, one)
+	}
+	eventually(t, "every run waits", func() bool {
+		return len(w.tools.Calls()) == 3+2+10 && len(w.provider.transcripts()) >= ended+len(flyingErrands())+2 &&
+			strings.Count(p.output.String(), "model call failed") == 1+2
+	})
+	if states := w.stateCounts(); states["running"] != len(flyingErrands()) { // and the failures are on disk
+		t.Fatalf("the runs are %v", states)
+	}
+	p.kill()
+	r.MadeAt = time.Now().UnixMilli()
+	text, err := json.Marshal(r) // not indented: the bodies stay what they were
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack(t, filepath.Join(releasesDir, name+".tar.gz"), w.data, text)
+	inFlight(t, filepath.Join(releasesDir, name+".tar.gz"))
+}
+
+// inFlight fails the test unless the runs of a store are in flight as they should
+// be.
+func inFlight(t *testing.T, file string) {
+	t.Helper()
+	dir := t.TempDir()
+	unpack(t, file, dir)
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(dir, "data", "turnpike.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	runs, err := store.Runs(t.Context(), "default", "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]int{}
+	for _, s := range runs {
+		story, err := store.Load(t.Context(), "default", s.RunID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := story.Facts[len(story.Facts)-1].Body
+		what := string(body.Kind())
+		if started, ok := body.(loop.CallStarted); ok {
+			if c, ok := loop.Fold(story.Facts).Call(started.Key); ok {
+				what += " " + string(c.Prepared.Class)
+			}
+		}
+		last[what]++
+	}
+	want := map[string]int{"finished": 6, "turn_started": 7, "turn_failed": 2, "call_started read": 3, "call_started keyed": 1, "call_started once": 4}
+	if fmt.Sprint(last) != fmt.Sprint(want) {
+		t.Errorf("the last facts are %v, want %v; make it again", last, want)
+	}
+}
+
+// pack stores a data directory, without what belongs to a running process, and
+// the story of its clients.
+func pack(t *testing.T, file, data string, story []byte) {
+	t.Helper()
+	var out bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // a level that there is
+	a := tar.NewWriter(z)
+	put := func(name string, text []byte) {
+		err := a.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))})
+		if err == nil {
+			_, err = a.Write(text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(storyFile, story)
+	entries, err := os.ReadDir(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() || strings.HasSuffix(e.Name(), "-shm") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(data, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put("data/"+e.Name(), text)
+	}
+	if err := errors.Join(a.Close(), z.Close(), os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, out.Bytes(), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unpack writes the files of a release into a directory.
+func unpack(t *testing.T, file, dir string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for a := tar.NewReader(z); ; {
+		h, err := a.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		var text []byte
+		if err == nil {
+			text, err = io.ReadAll(a)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.FromSlash(h.Name)), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

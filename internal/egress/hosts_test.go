@@ -1,0 +1,128 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// unreachable is a resolver for which nobody must wait.
+type unreachable struct{}
+
+func (unreachable) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
+
+// The names of localhost need no resolver: with and without cgo, and where not
+// even the hosts file knows them, what dials and what judges agree on them.
+func TestLocalhostIsReachedWhereItIsAllowed(t *testing.T) { // K03
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer srv.Close()
+	own := netip.MustParseAddrPort(srv.Listener.Addr().String())
+	for what, resolver := range map[string]Resolver{
+		"the host's own":            nil,
+		"pure Go":                   hostResolver{hostsFile(), &net.Resolver{PreferGo: true}},
+		"the operating system's":    hostResolver{hostsFile(), &net.Resolver{}},
+		"one that knows nothing":    unreachable{},
+		"one that says it is afar":  &names{answers: map[string][][]string{"localhost.": one("8.8.8.8"), "mcp.localhost.": one("10.0.0.1")}},
+		"one without a hosts file":  hostResolver{filepath.Join(t.TempDir(), "none"), unreachable{}},
+		"one with localhost inside": hostResolver{hostsWith(t, "10.0.0.1 localhost mcp.localhost"), unreachable{}},
+	} {
+		for _, name := range []string{"localhost", "LOCALHOST.", "mcp.localhost"} {
+			for _, c := range []struct {
+				allow []netip.Prefix
+				own   bool
+				want  string
+			}{
+				{prefixes("127.0.0.0/8"), false, ""},
+				{prefixes("127.0.0.0/8", "::1/128"), false, ""},
+				{prefixes("10.0.0.0/8"), false, "internal_name"},
+				{nil, false, "internal_name"},
+				{prefixes("127.0.0.0/8"), true, "self"},
+				{prefixes("127.0.0.0/8", "::1/128"), true, "self"},
+			} {
+				p := DefaultPolicy()
+				p.Allowlist = c.allow
+				o := Options{Resolver: resolver}
+				if c.own {
+					o.Listen = []netip.AddrPort{own}
+				}
+				e := New(p, o)
+				url := strings.Replace(srv.URL, "127.0.0.1", name, 1)
+				dialled := get(t, e, url)
+				_, judged := e.Resolve(t.Context(), url)
+				for does, err := range map[string]error{"dialling": dialled, "judging": judged} {
+					if reasonOf(err) != c.want || (c.want == "") != (err == nil) {
+						t.Errorf("%s, %s %s with %v allowed: %v, want reason %q", what, does, name, c.allow, err, c.want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestWithoutBlocksLocalhostIsOpen(t *testing.T) { // K02
+	p := DefaultPolicy()
+	p.BlockLoopback = false
+	addrs, err := New(p, Options{Resolver: unreachable{}}).Resolve(t.Context(), "http://localhost:3001/mcp")
+	if err != nil || fmt.Sprint(addrs) != "[127.0.0.1 ::1]" {
+		t.Errorf("%v, %v", addrs, err)
+	}
+	p.ExtraBlocked = prefixes("127.0.0.0/8", "::1/128")
+	if _, err := New(p, Options{Resolver: unreachable{}}).Resolve(t.Context(), "http://localhost:3001/mcp"); reasonOf(err) != "internal_name" {
+		t.Errorf("%v", err)
+	}
+}
+
+func hostsWith(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTheHostsFileIsReadBeforeAnyoneIsAsked(t *testing.T) { // K03
+	file := hostsWith(t,
+		"# 10.9.9.9 tools.corp", "", "10.1.2.3\ttools.corp  Alias.Corp # 10.9.9.9 tools.corp", "10.1.2.4 tools.corp.", "not-an-address broken.corp",
+		"10.1.9.9 "+strings.Repeat("filler ", 5000), "fd12::1 six.corp", "8.8.8.8 public.example.com", "10.0.0.5 inside.example.com", "10.1.2.5 last.corp")
+	for _, c := range []struct{ host, want string }{
+		{"tools.corp", "[10.1.2.3 10.1.2.4]"},
+		{"TOOLS.corp.", "[10.1.2.3 10.1.2.4]"},
+		{"alias.corp", "[10.1.2.3]"},
+		{"last.corp", "[10.1.2.5]"},
+		{"public.example.com", "[8.8.8.8]"},
+		{"inside.example.com", "private"},
+		{"six.corp", "internal_name"}, // outside the allow-list
+		{"broken.corp", "internal_name"},
+		{"corp", "internal_name"},
+		{"asked.example.com", "[8.8.4.4]"},
+	} {
+		p := DefaultPolicy()
+		p.Allowlist = prefixes("10.1.0.0/16")
+		e := New(p, Options{Resolver: hostResolver{file, &names{answers: map[string][][]string{
+			"asked.example.com.": one("8.8.4.4"), "tools.corp.": one("10.2.0.1"), "public.example.com.": one("10.0.0.1"),
+		}}}})
+		addrs, err := e.addresses(t.Context(), c.host)
+		got := reasonOf(err)
+		if err == nil {
+			got = fmt.Sprint(addrs)
+		}
+		if got != c.want {
+			t.Errorf("%s: %s (%v), want %s", c.host, got, err, c.want)
+		}
+	}
+	var missing *net.DNSError
+	if _, err := (hostResolver{file, unreachable{}}).LookupNetIP(t.Context(), "ip", "nobody.corp."); !errors.As(err, &missing) {
+		t.Errorf("%v", err)
+	}
+}

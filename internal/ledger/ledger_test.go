@@ -1,0 +1,195 @@
+package ledger
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+)
+
+const mib = 1 << 20
+
+func refusedBy(t *testing.T, err error) Bound {
+	t.Helper()
+	var r *Refused
+	if err != nil && !errors.As(err, &r) {
+		t.Fatalf("%v is not a *Refused", err)
+	}
+	if r == nil {
+		return ""
+	}
+	return r.Bound
+}
+
+// P40
+func TestEachBoundRefusesByItsName(t *testing.T) {
+	l := New(Options{Process: 100 * mib})
+	a := l.Open("a")
+	if err := a.Charge(DefaultRun + 1); refusedBy(t, err) != Run {
+		t.Errorf("more than a run may have: %v", err)
+	}
+	if err := a.Charge(60 * mib); err != nil {
+		t.Error(err)
+	}
+	if err := a.Charge(5 * mib); refusedBy(t, err) != Run {
+		t.Errorf("more than a run may have, in two charges: %v", err)
+	}
+	if err := l.Open("a").Charge(10 * mib); refusedBy(t, err) != Org {
+		t.Errorf("more than two thirds for one org: %v", err)
+	}
+	b := l.Open("b")
+	if err := b.Charge(20 * mib); err != nil {
+		t.Errorf("another org finds no room: %v", err)
+	}
+	if err := b.Charge(21 * mib); refusedBy(t, err) != Process {
+		t.Errorf("more than the process has: %v", err)
+	}
+	a.Close()
+	b.Close()
+	if l.Held() != 0 || l.HeldBy("a") != 0 {
+		t.Errorf("%d bytes are held by nobody", l.Held())
+	}
+}
+
+func TestARefusalTellsTheCallerWhatToDo(t *testing.T) {
+	for bound, want := range map[Bound]fault.Code{Run: fault.TooLarge, Org: fault.Limited, Process: fault.Unavailable} {
+		f := fault.From(&Refused{Bound: bound, Bytes: mib, Held: 3, Limit: 64 * mib})
+		if f.Code != want || (f.RetryAfter == 0) != (bound == Run) {
+			t.Errorf("%s: %+v", bound, f)
+		}
+	}
+}
+
+func TestARefusedChargeCountsNothing(t *testing.T) {
+	l := New(Options{Process: 10 * mib})
+	a := l.Open("a")
+	defer a.Close()
+	_ = a.Charge(8 * mib)
+	if a.Used() != 0 || l.Held() != 0 {
+		t.Errorf("the account has %d bytes, the ledger %d", a.Used(), l.Held())
+	}
+}
+
+// One org that takes all it can get leaves a third for those that come later.
+func TestOneOrgAloneGetsTwoThirdsOfTheBytes(t *testing.T) {
+	l := New(Options{Process: 90 * mib})
+	n := 0
+	for l.Open("greedy").Charge(mib) == nil {
+		n++
+	}
+	if n != 60 {
+		t.Errorf("one org alone has %d MiB of 90", n)
+	}
+	if err := l.Open("other").Charge(10 * mib); err != nil {
+		t.Error(err)
+	}
+}
+
+// Small charges take no lock but the account's own.
+func TestSmallChargesComeFromTheStock(t *testing.T) {
+	l := New(Options{})
+	a := l.Open("a")
+	defer a.Close()
+	for range 8 {
+		if err := a.Charge(1 << 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.Held() != grain {
+		t.Errorf("%d bytes were taken for %d", l.Held(), a.Used())
+	}
+	if err := a.Charge(mib); err != nil {
+		t.Fatal(err)
+	}
+	a.Release(mib)
+	if l.Held() > stock+2*grain {
+		t.Errorf("%d bytes are kept for %d", l.Held(), a.Used())
+	}
+}
+
+func TestAnAccountIsReleasedByItsLastHolder(t *testing.T) {
+	l := New(Options{})
+	a := l.Open("a")
+	b := a.Hold()
+	_ = a.Charge(mib)
+	a.Close()
+	if b.Used() != mib {
+		t.Errorf("%d bytes are left to the second holder", b.Used())
+	}
+	b.Close()
+	if err := b.Charge(1); refusedBy(t, err) != Run || l.Held() != 0 {
+		t.Errorf("a closed account takes charges: %v, %d", err, l.Held())
+	}
+}
+
+func TestAPartReleasesWhatItHasCharged(t *testing.T) {
+	l := New(Options{})
+	a := l.Open("a")
+	_ = a.Charge(100)
+	p := a.Part()
+	_ = p.Charge(mib)
+	p.Release(2 * mib)
+	_ = p.Charge(mib)
+	p.Close()
+	p.Close()
+	if a.Used() != 100 || p.Charge(1) == nil {
+		t.Errorf("the account has %d bytes", a.Used())
+	}
+	a.Close()
+}
+
+func TestWithoutALedgerNothingIsCounted(t *testing.T) {
+	var l *Ledger
+	a := l.Open("a")
+	p := a.Part()
+	if a.Charge(1) != nil || p.Charge(1) != nil || a.Used() != 0 {
+		t.Error("a nil account counts")
+	}
+	a.Add(1)
+	a.Release(1)
+	p.Close()
+	a.Hold().Close()
+	a.Close()
+}
+
+func TestConcurrentAccountsAddUp(t *testing.T) {
+	l := New(Options{Process: 8 * mib})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			chance := rand.New(rand.NewPCG(uint64(i), 1)) //nolint:gosec // a test
+			for range 200 {
+				a := l.Open([]string{"a", "b"}[i%2])
+				p := a.Part()
+				for range 20 {
+					n := chance.IntN(100 << 10)
+					if a.Charge(n) == nil && chance.IntN(2) == 0 {
+						a.Release(n)
+					}
+					_ = p.Charge(chance.IntN(grain))
+				}
+				if l.Held() > 8*mib {
+					t.Errorf("%d bytes are held", l.Held())
+				}
+				p.Close()
+				a.Close()
+			}
+		})
+	}
+	all.Wait()
+	if l.Held() != 0 || len(l.orgs) != 0 {
+		t.Errorf("%d bytes are left, of %v", l.Held(), l.orgs)
+	}
+}
+
+func BenchmarkChargeOfASmallBody(b *testing.B) {
+	l := New(Options{})
+	b.ReportAllocs()
+	for range b.N {
+		a := l.Open("a")
+		_ = a.Charge(4 << 10)
+		a.Close()
+	}
+}

@@ -1,0 +1,100 @@
+package loop
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Abandon returns the state of a run whose journal cannot be gone on with: it
+// is not safe, or facts in it cannot be decoded. facts are those that can be,
+// in order, and last is the number of the journal's last fact.
+//
+// The calls of the state are those that a fact started and no fact ended, of
+// whichever turn, and the rest of the latest turn's. Its caller ends it with
+// [CancelRequested] unless a fact has: the rules then account for each of the
+// calls before they end the run. Where facts are missing since the latest turn,
+// each of its calls that the gateway executes counts as started: a missing fact may
+// be its start.
+func Abandon(facts []Fact, last int64) State {
+	s := State{Seq: last, Turn: &Turn{}}
+	open := map[CallKey]*Call{}
+	named, done := map[CallKey]TurnCall{}, map[CallKey]bool{}
+	prepared := map[CallKey]*CallPrepared{}
+	missing, read := false, int64(0) // whether facts are missing since the latest turn; the number of the last fact
+	for _, f := range facts {
+		missing, read = missing || f.Seq > read+1, f.Seq
+		s.Epoch, s.At, s.Worked = max(s.Epoch, f.Epoch), max(s.At, f.At), f.At
+		switch b := f.Body.(type) {
+		case Accepted:
+			b = b.filled(version1())
+			s.Accepted = &b
+		case Turn:
+			s.Turn, missing = &b, false
+			s.Usage = s.Usage.Add(b.Usage)
+			if b.Purpose == PurposeTurn {
+				s.Spent.Rounds++
+			}
+			for i, c := range b.Calls {
+				named[Key(b.Round, i)] = c
+			}
+			s.Attempt = Attempt{}
+		case TurnStarted:
+			s.startAttempt(b)
+		case TurnFailed:
+			s.failAttempt(b, f.At)
+		case CallPrepared:
+			prepared[b.Key] = &b
+		case CallStarted:
+			open[b.Key] = &Call{
+				Key: b.Key, Name: named[b.Key].Name, ProviderID: named[b.Key].ProviderID,
+				Prepared: prepared[b.Key], Attempt: b.Attempt,
+			}
+		case CallDone:
+			done[b.Key] = true
+			if c := open[b.Key]; c != nil && (b.Attempt == 0 || b.Attempt == c.Attempt) {
+				delete(open, b.Key)
+			}
+		case CancelRequested:
+			s.end(b.Cause)
+		case Expired:
+			if b.WaitID == "" {
+				s.end(event.Deadline)
+			}
+		case Finished:
+			s.Finished = &b
+		}
+	}
+	if s.Accepted == nil {
+		s.Accepted = &Accepted{}
+	}
+	if s.Attempt.Target < 0 || s.Attempt.Target >= len(s.Accepted.Targets) {
+		s.Attempt = Attempt{}
+	}
+	s.Grade = Durable // every fact of its end is on disk before it is told
+	for i, c := range s.Turn.Calls {
+		key := Key(s.Turn.Round, i)
+		if c.Complete && open[key] == nil && !done[key] {
+			open[key] = &Call{Key: key, Name: c.Name, ProviderID: c.ProviderID, Prepared: prepared[key]}
+			if (missing || last > read) && open[key].executable() {
+				open[key].Attempt = 1
+			}
+		}
+	}
+	for _, c := range open {
+		s.Calls = append(s.Calls, *c)
+	}
+	slices.SortFunc(s.Calls, func(a, b Call) int { return cmp.Compare(a.Key, b.Key) })
+	for i := range s.Calls {
+		s.Calls[i].Index = i
+	}
+	return s
+}
+
+// executable reports whether the gateway may have executed the call, as far as is
+// known.
+func (c Call) executable() bool {
+	return c.owner() != tool.Client && (c.Prepared == nil || c.Prepared.Verdict != Tell)
+}

@@ -1,0 +1,178 @@
+package main
+
+import "slices"
+
+// mutation is one deliberate mistake.
+type mutation struct {
+	Name     string
+	Why      string // what breaks for a user
+	File     string // from the module's root
+	From, To string // From occurs once in the file
+	Package  string // of the test that must fail
+	Test     string // a regular expression for go test -run
+	Tags     string // build tags
+}
+
+func mutations() []mutation {
+	return slices.Concat(gatewayMutations(), callMutations(), storeMutations(), journalMutations())
+}
+
+// gatewayMutations are mistakes with leases, deadlines and clocks.
+func gatewayMutations() []mutation {
+	return []mutation{
+		{
+			Name: "leases are renewed later than their lifetime", Why: "a gateway that works loses its runs to itself or to another",
+			File: "internal/run/owner.go", From: "renewEvery   = 5 * time.Second", To: "renewEvery   = 20 * time.Second",
+			Package: "internal/run", Test: "^TestALeaseIsRenewedWithinItsLifetime$",
+		},
+		{
+			Name: "doubt about a lease is ignored", Why: "two owners work on one run after a pause of the process",
+			File: "internal/run/drive.go", From: "if d.doubtful() {", To: "if false && d.doubtful() {",
+			Package: "internal/run", Test: "^TestAGatewayThatDoubtsItsLeaseRenewsItBeforeTheNextEffect$",
+		},
+		{
+			Name: "nothing is claimed at the start", Why: "callers that repeat their key right after a restart get 409",
+			File: "internal/run/owner.go", From: "n, err := r.claim(ctx)", To: "n, err := 0, ctx.Err()",
+			Package: "internal/run", Test: "^TestARunIsClaimedBeforeStartReturns$",
+		},
+		{
+			Name: "a release that failed is forgotten", Why: "nobody goes on with the run until its lease expires, which it never does while its process renews it",
+			File: "internal/run/owner.go", From: "\t\tr.orphans = append(r.orphans, lease)", To: "\t\t_ = lease",
+			Package: "internal/run", Test: "^TestAReleaseThatFailedIsTriedAgain$",
+		},
+		{
+			Name: "a gateway that stops claims runs", Why: "runs that it hands over come back to it, and it cannot end",
+			File: "internal/run/owner.go", From: "\tif r.isQuiet() {\n\t\treturn\n\t}\n", To: "",
+			Package: "internal/run", Test: "^TestAGatewayThatStopsClaimsNothing$",
+		},
+		{
+			Name: "a run that was taken over has no deadline", Why: "it works for as long as its model and tools let it",
+			File: "internal/run/resume.go", From: "error {\n\tdefer d.expire()()\n", To: "error {\n",
+			Package: "internal/run", Test: "^TestARunThatWasTakenOverHasItsDeadline$",
+		},
+		{
+			Name: "a cancel does not wake the owner", Why: "a cancelled run goes on with what it waits for",
+			File: "internal/run/submit.go", From: "r.meddle(runKey{orgID, runID})", To: "_ = runKey{orgID, runID}",
+			Package: "internal/run", Test: "^TestACancelledRunEndsAtOnceAndAccountsForItsCalls$",
+		},
+	}
+}
+
+// callMutations are mistakes in what is recorded of calls.
+func callMutations() []mutation {
+	return []mutation{
+		{
+			Name: "usage of failed attempts is dropped", Why: "an org pays for tokens that no budget and no answer counts",
+			File: "internal/loop/apply.go", From: "\ts.Usage = s.Usage.Add(b.Usage)\n\ts.Spent", To: "\ts.Spent",
+			Package: "internal/loop", Test: "^TestUsageOfFailedAttemptsCounts$",
+		},
+		{
+			Name: "a call that was abandoned is reported as not run", Why: "a run that is handed over tells its model that a call did not happen, which its next owner makes",
+			File: "internal/run/tools.go", From: "case r.done.Outcome != loop.NotRun, d.abandoned():", To: "case r.done.Outcome != loop.NotRun:",
+			Package: "internal/run", Test: "^TestACallThatIsCutOffByAStopIsNotRecorded$",
+		},
+	}
+}
+
+// storeMutations are mistakes in when the store syncs.
+func storeMutations() []mutation {
+	return []mutation{
+		{
+			Name: "the writer never returns to synchronous=FULL", Why: "after the first relay, a power failure takes back runs that were accepted",
+			File: "internal/store/sqlite/writer.go", From: "if lax == t.lax {", To: "if lax == t.lax || t.lax {",
+			Package: "internal/store/sqlite", Test: "^TestARunIsSyncedAfterARelayWasNot$",
+		},
+		{
+			Name: "the last write of a mixed group decides whether it syncs", Why: "a power failure takes back a run that was accepted together with a relay",
+			File: "internal/store/sqlite/writer.go", From: "if !one.lazy {", To: "if one == group[len(group)-1] && !one.lazy {",
+			Package: "internal/store/sqlite", Test: "^TestAGroupIsSyncedIfOneOfItsWritesMustBe$",
+		},
+		{
+			Name: "lazy writes are never synced while nothing else happens", Why: "a power failure takes back audit rows of relays that are hours old",
+			File: "internal/store/sqlite/writer.go", From: "case <-w.tx.syncDue():", To: "case <-(chan time.Time)(nil):",
+			Package: "internal/store/sqlite", Test: "^TestARelayIsSyncedWithinASecond$",
+		},
+		{
+			Name: "lazy writes are never synced while there are more of them", Why: "the same under a load that never ends",
+			File: "internal/store/sqlite/writer.go", From: "(t.unsynced.IsZero() || time.Since(t.unsynced) < laziness)", To: "true",
+			Package: "internal/store/sqlite", Test: "^TestALazyGroupIsSyncedWhenAnEarlierOneIsOld$",
+		},
+		{
+			Name: "a commit that changes nothing counts as a sync", Why: "the claim of every second puts the sync of relays off for ever",
+			File: "internal/store/sqlite/writer.go", From: "if !t.lax && !t.unsynced.IsZero() {", To: "if false {",
+			Package: "internal/store/sqlite", Test: "^TestARelayIsSyncedWithinASecond$",
+		},
+		{
+			Name: "a checkpoint is written before its rows are on disk", Why: "after a power failure the file of checkpoints speaks of rows that the database does not have",
+			File: "internal/audit/keeper.go", From: "if err := k.o.Log.SyncAudit(ctx); err != nil { // no power", To: "if err := error(nil); err != nil { // no power",
+			Package: "internal/store/sqlite", Test: "^TestACheckpointFollowsTheDisk$",
+		},
+		{
+			Name: "leases follow the wall clock", Why: "a step of the clock takes all runs of a gateway away",
+			File: "internal/store/sqlite/store.go", From: "clock.NewSteady(o.Now()).Now", To: "(clock.Steady{}).Now; o.LeaseNow = o.Now",
+			Package: "internal/store/sqlite", Test: "^TestLeasesAreMeasuredByAClockThatIsNotSet$",
+		},
+		{
+			Name: "a gateway claims runs that it is working on", Why: "a gateway that was stopped for a while takes its runs from itself",
+			File: "internal/store/sqlite/leases.go", From: " AND owner <> ?1", To: "",
+			Package: "internal/store/sqlite", Test: "^TestAnOwnerDoesNotClaimItsOwnRun$",
+		},
+		{
+			Name: "facts are dated by the wall clock", Why: "a step of the clock ends runs for their deadline, or lets them go on without one",
+			File: "internal/run/drive.go", From: "max(d.dates.Now().UnixMilli(), d.state.At)", To: "d.o.Now().UnixMilli()",
+			Package: "internal/sim", Test: "^TestPromisesAreKept$",
+		},
+		{
+			Name: "a run goes on with the dates of the wall clock", Why: "its time stands still after the clock was set back while no gateway ran",
+			File: "internal/run/drive.go", From: "last.After(d.dates.Now())", To: "false && last.After(d.dates.Now())",
+			Package: "internal/run", Test: "^TestARunGoesOnWithItsDatesAfterTheClockWasSetBack$",
+		},
+		{
+			Name: "suspects are worked on at the same time", Why: "a call that kills the gateway ends other runs as well",
+			File: "internal/run/suspects.go", From: "!d.state.Suspect()", To: "true",
+			Package: "internal/run", Test: "^TestSuspectsAreGoneOnWithOneAfterTheOther$",
+		},
+		{
+			Name: "an orderly restart counts against a run", Why: "runs end as lost that were only handed over",
+			File: "internal/run/resume.go", From: "Handed: d.lease.Handed", To: "Handed: false",
+			Package: "internal/run", Test: "^TestARunThatIsHandedOverManyTimesIsNotLost$",
+		},
+	}
+}
+
+// journalMutations are mistakes of a gateway that reads what another one has
+// written.
+func journalMutations() []mutation {
+	return []mutation{
+		{
+			Name: "the safety check on resume is switched off", Why: "a run whose journal has a gap goes on, and makes a call again that must not be repeated",
+			File: "internal/run/retell.go", From: "err := loop.CheckSafety(d.state, f); err != nil", To: "err := loop.CheckSafety(d.state, f); false && err != nil",
+			Package: "internal/run", Test: "^TestARunThatIsGivenUpAccountsForItsCalls$",
+		},
+		{
+			Name: "stored journals are held to the present rules", Why: "a build with another limit ends the runs that it finds",
+			File: "internal/run/retell.go", From: "err := loop.CheckSafety(d.state, f)", To: "err := loop.Allowed(d.state, f)",
+			Package: "internal/run", Test: "^TestARunThatOtherRulesBeganIsNotLost$",
+		},
+		{
+			Name: "a number of an old accepted is that of the present build", Why: "a run that an older release began changes its limits with the build",
+			File: "internal/loop/apply.go", From: "b.filled(version1())", To: "b.filled(steering{})",
+			Package: "internal/loop", Test: "^TestAnOldAcceptedMeansTheNumbersOfItsRelease$",
+		},
+		{
+			Name: "a run that is given up forgets its calls", Why: "nothing says what became of calls that had started",
+			File: "internal/loop/abandon.go", From: "for _, c := range open {", To: "for _, c := range map[CallKey]*Call{} {",
+			Package: "internal/run", Test: "^TestARunThatIsGivenUpAccountsForItsCalls$",
+		},
+		{
+			Name: "a journal that cannot be decoded is not set aside", Why: "it is claimed and read again and again",
+			File: "internal/run/aside.go", From: "err := d.o.Leases.SetAside(ctx, d.lease, a)", To: "err := ctx.Err()",
+			Package: "internal/run", Test: "^TestManyRunsThatCannotBeDecodedAreQuiet$",
+		},
+		{
+			Name: "the version of a fact is ignored", Why: "what a newer build meant is read as something else",
+			File: "internal/loop/codec.go", From: "if version > Version {", To: "if false && version > Version {",
+			Package: "internal/loop", Test: "^TestDecodeNamesWhatItCannotRead$",
+		},
+	}
+}

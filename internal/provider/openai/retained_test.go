@@ -1,0 +1,37 @@
+package openai
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// P40: a turn is charged as it grows. One that is beyond the bound of its run is
+// the provider's failure; where the org has no room, the error is the account's.
+func TestATurnForWhichThereIsNoMemoryEnds(t *testing.T) {
+	chunk := delta(`"content":"` + strings.Repeat("x", 64<<10) + `"`)
+	for name, body := range map[string]string{
+		"streamed": strings.Repeat(chunk, 32) + end("stop") + done,
+		"whole":    `{"choices":[{"message":{"content":"` + strings.Repeat("x", 2<<20) + `"}}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
+			for _, tt := range []struct {
+				bounds  ledger.Options
+				fails   bool
+				refused bool
+			}{{ledger.Options{Run: 1 << 20}, true, false}, {ledger.Options{Process: 2 << 20}, true, true}, {ledger.Options{Run: 16 << 20}, false, false}} {
+				memory := ledger.New(tt.bounds).Open("o").Part()
+				_, err := p.Stream(t.Context(), &model.Request{Memory: memory}, (&heard{}).emit)
+				var refused *ledger.Refused
+				if (err != nil) != tt.fails || errors.As(err, &refused) != tt.refused {
+					t.Errorf("with %+v: %v", tt.bounds, err)
+				}
+			}
+		})
+	}
+}

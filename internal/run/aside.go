@@ -1,0 +1,109 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+)
+
+// Unreadable says that a part of a run's journal cannot be decoded: a fact that
+// a newer build has written, or one or a row that is damaged. It names the first
+// such part.
+type Unreadable struct {
+	Seq     int64     // of the fact; 0 = it is a row
+	Kind    loop.Kind // of the fact
+	Version int       // of the fact
+	Ref     string    // of the row; empty = it is a fact
+	Err     error     // what is wrong with it
+
+	Story *Story // what can be read: without the facts that cannot be decoded
+	Last  int64  // the number of the journal's last fact
+}
+
+func (u *Unreadable) Error() string {
+	if u.Ref != "" {
+		return fmt.Sprintf("row %s cannot be decoded: %v", u.Ref, u.Err)
+	}
+	return fmt.Sprintf("fact %d cannot be decoded: %v", u.Seq, u.Err)
+}
+
+// Unwrap returns what is wrong.
+func (u *Unreadable) Unwrap() error { return u.Err }
+
+// newer reports whether a newer build has written the fact.
+func (u *Unreadable) newer() bool {
+	return errors.Is(u.Err, loop.ErrUnknownKind) || errors.Is(u.Err, loop.ErrUnknownVersion)
+}
+
+// Aside says why nobody performs a run. The zero value: it is not set aside.
+type Aside struct {
+	Reason string `json:"reason"` // for people
+	Build  string `json:"build"`  // which could not decode the journal
+	At     int64  `json:"at"`     // Unix milliseconds
+
+	// Kind and Version are those of the fact that a newer build has written.
+	// Empty and 0: the journal is damaged.
+	Kind    loop.Kind `json:"kind,omitempty"`
+	Version int       `json:"version,omitempty"`
+}
+
+// Again reports whether a build may be able to decode the journal: it knows the
+// fact that the one before did not know or, where the journal seemed damaged, it
+// is another build.
+func (a Aside) Again(build string) bool {
+	if a.Kind != "" {
+		return loop.Known(a.Version, a.Kind) == nil
+	}
+	return a.Build != build
+}
+
+// setAside leaves a run alone whose journal cannot be decoded. Until it is
+// cancelled, or until a build starts that may be able to decode it, nobody
+// claims it.
+func (d *drive) setAside(why *Unreadable) error {
+	a := Aside{Reason: why.Error(), Build: d.o.Build, At: d.o.Now().UnixMilli()}
+	if why.newer() {
+		a.Kind, a.Version = why.Kind, why.Version
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), storeTimeout)
+	defer cancel()
+	if err := d.o.Leases.SetAside(ctx, d.lease, a); err != nil {
+		d.trouble(err)
+		return unavailable(fmt.Errorf("run %s: set aside: %w", d.lease.RunID, err))
+	}
+	d.aside = true
+	d.log.Error("run set aside: cancel it, or start the build that has written it", "reason", a.Reason, "build", a.Build)
+	return unreadable(d.lease.RunID, a.Reason)
+}
+
+// unreadable is what a caller is told whose run's journal cannot be decoded.
+func unreadable(runID, reason string) error {
+	return fault.New(fault.Internal, "journal_unreadable",
+		"the journal of run %s cannot be read by this build of the gateway (%s); its operator can cancel the run", runID, reason)
+}
+
+// restore makes the runs claimable again that this build may be able to decode
+// and an earlier one was not.
+func (r *Runner) restore(ctx context.Context) error {
+	n, err := r.o.Leases.Restore(ctx, func(a Aside) bool { return a.Again(r.o.Build) })
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		r.o.Log.Info("runs that were set aside are tried again", "runs", n)
+	}
+	return nil
+}
+
+// cancelled reports whether somebody has asked for the end of the run.
+func cancelled(facts []loop.Fact) bool {
+	for _, f := range facts {
+		if f.Body.Kind() == loop.KindCancelRequested {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,385 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// prophecy is a fact of a newer build.
+type prophecy struct{}
+
+func (prophecy) Kind() loop.Kind { return "prophecy" }
+
+// interrupted stores the journal of a run that another process began and left.
+// Rows follow from the facts.
+func (w *town) interrupted(t *testing.T, bodies ...loop.Body) {
+	t.Helper()
+	w.leave(t, "run_old", "k", bodies...)
+	time.Sleep(run.LeaseTTL)
+}
+
+func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
+	t.Helper()
+	head := []loop.Body{
+		loop.Accepted{
+			RunID: runID, Org: "o", Principal: "p", Surface: "test", Grade: loop.Durable, Model: "m",
+			Targets: []loop.Target{{Provider: "up", Model: "m"}}, Parallelism: loop.Parallel,
+			Limits: budget.Limits{Rounds: 10, Calls: 9, CallsPerTurn: 2, ActiveMS: 60_000},
+		},
+		loop.InputAdded{ItemsRef: "input", By: "client"},
+		loop.Catalogued{CatalogRef: "catalog"},
+	}
+	batch := run.Batch{Sync: true, Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: key, Hash: "h"}}, Rows: []run.Row{
+		{Ref: "input", Value: []item.Item{item.NewText(item.User, "go")}}, {Ref: "catalog", Value: sealed("once_a", "once_b", "once_c", "keyed_b")},
+	}}
+	for i, body := range append(head, bodies...) {
+		batch.Facts = append(batch.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, At: time.Now().UnixMilli(), Version: loop.Version, Body: body})
+		switch b := body.(type) {
+		case loop.Turn:
+			said := item.Item{Role: item.Assistant}
+			for _, c := range b.Calls {
+				said.Calls = append(said.Calls, item.Call{ID: c.ProviderID, Name: c.Name, Arguments: c.Arguments})
+			}
+			batch.Rows = append(batch.Rows, run.Row{Ref: b.ItemsRef, Value: []item.Item{said}})
+		case loop.CallPrepared:
+			if b.ArgsRef != "gone" {
+				batch.Rows = append(batch.Rows, run.Row{Ref: b.ArgsRef, Value: json.RawMessage("{}")})
+			}
+		case loop.TurnFailed:
+			batch.Rows = append(batch.Rows, run.Row{Ref: b.ErrorRef, Value: map[string]string{"class": string(b.Class), "error": "down"}})
+		case loop.CallDone:
+			batch.Rows = append(batch.Rows, run.Row{Ref: b.ResultRef, Value: []item.Item{item.NewResult("p", "old", false)}})
+		}
+	}
+	if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: runID, Epoch: 1, Owner: "gone"}, 0, batch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sealed are tools that no server has any more.
+func sealed(names ...string) []catalog.Sealed {
+	var out []catalog.Sealed
+	for _, name := range names {
+		class, _, _ := strings.Cut(name, "_")
+		definition := tool.Definition{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+		out = append(out, catalog.Sealed{Definition: definition, Server: "s", Class: tool.Class(class)})
+	}
+	return out
+}
+
+func asked(round, attempt int) loop.Body {
+	return loop.TurnStarted{Round: round, Attempt: attempt, Purpose: loop.PurposeTurn}
+}
+
+func failedAt(attempt int) loop.Body {
+	return loop.TurnFailed{Attempt: attempt, Class: model.Transient, Status: 503, ErrorRef: "failure:0." + string(rune('0'+attempt))}
+}
+
+func turned(round int, names ...string) loop.Body {
+	b := loop.Turn{Round: round, Purpose: loop.PurposeTurn, ItemsRef: "turn:" + string(rune('0'+round)), Stop: model.StopCalls}
+	for _, name := range names {
+		b.Calls = append(b.Calls, loop.TurnCall{ProviderID: "p", Name: name, Arguments: "{}", Complete: true})
+	}
+	return b
+}
+
+func preparedAs(key loop.CallKey, class tool.Class) loop.Body {
+	return loop.CallPrepared{Key: key, Owner: tool.Gateway, Class: class, ArgsRef: "args:" + string(key), ArgsDigest: string(key), Verdict: loop.Run}
+}
+
+func started(key loop.CallKey, attempt int) loop.Body {
+	return loop.CallStarted{Key: key, Attempt: attempt}
+}
+
+func ended(key loop.CallKey, attempt int) loop.Body {
+	return loop.CallDone{Key: key, Attempt: attempt, Outcome: loop.OK, ResultRef: "result:" + string(key)}
+}
+
+// accounts fails the test unless every call that the journal starts is ended
+// after its last start, and no call that must not be repeated starts twice.
+func accounts(t *testing.T, story *run.Story) {
+	t.Helper()
+	open, class := map[loop.CallKey]bool{}, map[loop.CallKey]tool.Class{}
+	for _, f := range story.Facts {
+		switch b := f.Body.(type) {
+		case loop.CallPrepared:
+			class[b.Key] = b.Class
+		case loop.CallStarted:
+			if b.Attempt > 1 && class[b.Key] == tool.Once && f.Epoch > 1 {
+				t.Errorf("fact %d repeats call %s", f.Seq, b.Key)
+			}
+			open[b.Key] = true
+		case loop.CallDone:
+			delete(open, b.Key)
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("nothing says what became of the calls %v", open)
+	}
+}
+
+// resumed starts a gateway and returns the journal of the run when it is over.
+func (w *town) resumed(t *testing.T) *run.Story {
+	t.Helper()
+	w.restarted(t)
+	story, err := w.journal.Load(t.Context(), "o", "run_old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return story
+}
+
+// restarted returns a gateway that has had time to finish what it found.
+func (w *town) restarted(t *testing.T) *run.Runner {
+	t.Helper()
+	w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+	r := w.gateway(t)
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(30 * time.Second)
+	return r
+}
+
+// C07 P01: a build with other limits, or with another order of its rules, has
+// written what the present rules would not write. The run goes on.
+func TestARunThatOtherRulesBeganIsNotLost(t *testing.T) {
+	turn := []loop.Body{asked(0, 1), turned(0, "once_a", "once_b", "once_c")}
+	prepared := slices.Concat(turn, []loop.Body{preparedAs("0.0", tool.Once), preparedAs("0.1", tool.Once), preparedAs("0.2", tool.Once)})
+	for name, tt := range map[string]struct {
+		bodies []loop.Body
+		want   event.Reason
+	}{
+		"more attempts at a model call":   {[]loop.Body{asked(0, 1), failedAt(1), asked(0, 2), failedAt(2), asked(0, 3), failedAt(3), asked(0, 4)}, event.Complete},
+		"more calls in a turn":            {slices.Concat(prepared, []loop.Body{started("0.0", 1), started("0.1", 1), started("0.2", 1)}), event.Complete},
+		"calls started before all ready":  {slices.Concat(turn, []loop.Body{preparedAs("0.0", tool.Once), started("0.0", 1), ended("0.0", 1), preparedAs("0.1", tool.Once)}), event.Complete},
+		"calls prepared in another order": {slices.Concat(turn, []loop.Body{preparedAs("0.2", tool.Once), preparedAs("0.1", tool.Once), preparedAs("0.0", tool.Once), started("0.1", 1)}), event.Complete},
+		"another reason to answer a call": {slices.Concat(prepared, []loop.Body{loop.CallDone{Key: "0.0", Outcome: loop.NotRun, ResultRef: "result:0.0"}, started("0.1", 1)}), event.Complete},
+		"a model call after its last round": {[]loop.Body{asked(0, 1), turned(0, "once_a"), preparedAs("0.0", tool.Once), started("0.0", 1), ended("0.0", 1),
+			loop.Resumed{}, loop.Resumed{}, asked(1, 1)}, event.Complete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &town{}
+				w.interrupted(t, tt.bodies...)
+				story := w.resumed(t)
+				if story.Summary.Reason != tt.want {
+					end, _ := story.Facts[len(story.Facts)-1].Body.(loop.Finished)
+					t.Errorf("the run ended: %s, %s, want %s", story.Summary.Reason, end.Detail, tt.want)
+				}
+				accounts(t, story)
+				if n := len(w.made()); n != 0 {
+					t.Errorf("%d calls were made", n)
+				}
+			})
+		})
+	}
+}
+
+// P01: what cannot be gone on with is given up, and says what became of its
+// calls before it ends.
+func TestARunThatIsGivenUpAccountsForItsCalls(t *testing.T) {
+	prepared := []loop.Body{asked(0, 1), turned(0, "once_a", "keyed_b"), preparedAs("0.0", tool.Once), preparedAs("0.1", tool.Keyed)}
+	for name, tt := range map[string]struct {
+		bodies []loop.Body
+		want   string
+		open   int
+	}{
+		"a once-call is repeated":       {slices.Concat(prepared, []loop.Body{started("0.0", 1), started("0.1", 1), started("0.0", 2)}), "must not be repeated", 2},
+		"a call that is done is made":   {slices.Concat(prepared, []loop.Body{started("0.0", 1), ended("0.0", 1), started("0.1", 1), started("0.0", 2)}), "is done", 2},
+		"a call of no turn":             {slices.Concat(prepared, []loop.Body{started("0.1", 1), started("4.4", 1)}), "belongs to no turn", 2},
+		"a turn over calls in flight":   {slices.Concat(prepared, []loop.Body{started("0.0", 1), asked(1, 1), turned(1, "once_a"), preparedAs("1.0", tool.Once), started("1.0", 1)}), "has started and not ended", 2},
+		"a second turn of the same key": {slices.Concat(prepared, []loop.Body{asked(0, 1), loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "again"}}), "follows 1 rounds", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &town{}
+				w.interrupted(t, tt.bodies...)
+				story := w.resumed(t)
+				last := len(story.Facts) - 1
+				end, _ := story.Facts[last].Body.(loop.Finished)
+				if end.Reason != event.Lost || end.Code != "journal_refused" || !strings.Contains(end.Detail, tt.want) {
+					t.Errorf("%+v does not say %q", end, tt.want)
+				}
+				accounts(t, story)
+				unknown := 0
+				for _, f := range story.Facts {
+					b, ok := f.Body.(loop.CallDone)
+					if ok && b.Outcome == loop.Unknown {
+						unknown++
+					} else if ok && f.Epoch > 1 && (b.Outcome != loop.NotRun || b.Attempt != 0) {
+						t.Errorf("fact %d is %+v", f.Seq, f.Body)
+					}
+				}
+				if unknown != tt.open {
+					t.Errorf("%d calls are unknown, want %d", unknown, tt.open)
+				}
+				var d diary
+				if err := w.gateway(t).Run(t.Context(), w.wants("p", "k", "h"), &d); err != nil {
+					t.Fatal(err)
+				}
+				if _, end := d.said(); end.Reason != event.Lost || end.Failure == nil || end.Failure.Code != "run_lost" || len(w.made()) != 0 {
+					t.Errorf("its client is told %+v, %d calls", end, len(w.made()))
+				}
+			})
+		})
+	}
+}
+
+// C07: a journal that cannot be decoded is set aside once, with one line in the
+// log, and is not claimed again, also not by the next process of that build. Its
+// client is told, and a cancel ends it after accounting for its calls.
+func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
+	turn := []loop.Body{asked(0, 1), turned(0, "once_a", "keyed_b"), preparedAs("0.0", tool.Once), preparedAs("0.1", tool.Keyed), started("0.0", 1)}
+	for name, tt := range map[string]struct {
+		bodies []loop.Body
+		want   string
+	}{
+		"a fact of a newer build":           {slices.Concat(turn, []loop.Body{prophecy{}, started("0.1", 1)}), `fact 9 cannot be decoded: unknown kind of fact: "prophecy"`},
+		"a row that is damaged":             {slices.Concat(turn, []loop.Body{loop.InputAdded{ItemsRef: "hurt"}, started("0.1", 1)}), "row hurt cannot be decoded"},
+		"the arguments of a call are gone":  {slices.Concat(turn[:3], []loop.Body{loop.CallPrepared{Key: "0.1", Owner: tool.Gateway, Class: tool.Keyed, Verdict: loop.Run, ArgsRef: "gone"}, started("0.0", 1), started("0.1", 1)}), "row gone cannot be decoded"},
+		"the first thing that the run said": {[]loop.Body{prophecy{}}, "fact 4 cannot be decoded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				w := &town{log: slog.New(slog.NewTextHandler(&log, nil))}
+				w.interrupted(t, tt.bodies...)
+				w.restarted(t)
+				r := w.restarted(t)
+				if n := strings.Count(log.String(), "\n"); n != 1+strings.Count(log.String(), "run taken over") || !strings.Contains(log.String(), "run set aside") {
+					t.Errorf("%d lines in the log:\n%s", n, &log)
+				}
+				runs, err := w.journal.Runs(t.Context(), "o", "", 10)
+				if err != nil || runs[0].Status != run.IsAside || !strings.Contains(runs[0].Aside.Reason, tt.want) {
+					t.Fatalf("%+v, %v; want one that is set aside because %q", runs, err, tt.want)
+				}
+				told := refusal(t, r.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "journal_unreadable")
+				if told.Code != fault.Internal || !strings.Contains(told.Message, tt.want) {
+					t.Errorf("its client is told %+v", told)
+				}
+				if err := r.Cancel(t.Context(), "o", "run_old", org.Author{Principal: "admin"}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Second)
+				if runs, err = w.journal.Runs(t.Context(), "o", "", 10); err != nil || runs[0].Reason != event.Cancelled {
+					t.Fatalf("%+v, %v; want one that is cancelled", runs, err)
+				}
+				story, err := w.journal.Load(t.Context(), "o", "run_old")
+				var bad *run.Unreadable
+				if errors.As(err, &bad) {
+					story = bad.Story
+				}
+				accounts(t, story)
+				var d diary
+				if err := r.Run(t.Context(), w.wants("p", "k", "h"), &d); err != nil {
+					t.Fatal(err)
+				}
+				if _, end := d.said(); end.Reason != event.Cancelled || len(w.made()) != 0 {
+					t.Errorf("its client is told %+v, %d calls", end, len(w.made()))
+				}
+			})
+		})
+	}
+}
+
+// A restored run is ended as lost also if its journal cannot be decoded, and none of
+// its calls is made.
+func TestARunThatIsSetAsideCanBeLost(t *testing.T) { // P01
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		w.interrupted(t, asked(0, 1), turned(0, "once_a", "keyed_b"), preparedAs("0.0", tool.Once), preparedAs("0.1", tool.Keyed), started("0.0", 1), prophecy{})
+		w.restarted(t)
+		r := w.restarted(t)
+		if err := r.Lose(t.Context(), "o", "run_old", "turnpike restore"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		runs, err := w.journal.Runs(t.Context(), "o", "", 10)
+		if err != nil || runs[0].Reason != event.Lost {
+			t.Fatalf("%+v, %v; want one that is lost", runs, err)
+		}
+		story, err := w.journal.Load(t.Context(), "o", "run_old")
+		var bad *run.Unreadable
+		if errors.As(err, &bad) {
+			story = bad.Story
+		}
+		accounts(t, story)
+		var d diary
+		if err := r.Run(t.Context(), w.wants("p", "k", "h"), &d); err != nil {
+			t.Fatal(err)
+		}
+		if _, end := d.said(); end.Reason != event.Lost || end.Failure == nil || end.Failure.Code != "run_lost" || len(w.made()) != 0 {
+			t.Errorf("its client is told %+v, %d calls", end, len(w.made()))
+		}
+		_ = refusal(t, r.Lose(t.Context(), "o", "run_old", "turnpike restore"), "run_finished")
+	})
+}
+
+// C07: 150 such runs are looked at once each.
+func TestManyRunsThatCannotBeDecodedAreQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := &town{log: slog.New(slog.NewTextHandler(&log, nil))}
+		const n = 150
+		for i := range n {
+			w.leave(t, fmt.Sprint("run_", i), fmt.Sprint(i), asked(0, 1), prophecy{})
+		}
+		time.Sleep(run.LeaseTTL)
+		w.restarted(t)
+		w.restarted(t)
+		if lines := strings.Count(log.String(), "\n"); lines != n || w.loads() != n {
+			t.Errorf("%d lines in the log and %d journals read, want %d", lines, w.loads(), n)
+		}
+	})
+}
+
+// C07: a build that may be able to decode the journal tries once.
+func TestARunThatWasSetAsideIsTriedByABuildThatKnowsMore(t *testing.T) {
+	for _, tt := range []struct {
+		aside run.Aside
+		build string
+		want  bool
+	}{
+		{run.Aside{Build: "b1", Kind: "prophecy", Version: loop.Version}, "b2", false},
+		{run.Aside{Build: "b1", Kind: loop.KindTurn, Version: loop.Version + 1}, "b2", false},
+		{run.Aside{Build: "b1", Kind: loop.KindTurn, Version: loop.Version}, "b1", true},
+		{run.Aside{Build: "b1"}, "b1", false},
+		{run.Aside{Build: "b1"}, "b2", true},
+	} {
+		if got := tt.aside.Again(tt.build); got != tt.want {
+			t.Errorf("%+v by %s: %v", tt.aside, tt.build, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := &town{log: slog.New(slog.NewTextHandler(&log, nil)), build: "b1"}
+		w.interrupted(t, asked(0, 1), loop.InputAdded{ItemsRef: "hurt"})
+		w.restarted(t)
+		w.build = "b2"
+		w.restarted(t)
+		w.restarted(t)
+		if n := strings.Count(log.String(), "run set aside"); n != 2 || strings.Count(log.String(), "tried again") != 1 {
+			t.Errorf("%d tries by two builds:\n%s", n, &log)
+		}
+	})
+}

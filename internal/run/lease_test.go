@@ -1,0 +1,337 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// leases is a Leases whose answers a test can change.
+type leases struct {
+	*memory.Journal
+	claim   func() error // asked after a claim that got leases; its error is returned instead of them
+	release func() error // asked before a release; nil = none fails
+	renew   func() error // asked before a renewal
+
+	mu       sync.Mutex
+	renewals int
+}
+
+func (l *leases) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
+	claimed, err := l.Journal.Claim(ctx, owner, limit)
+	if len(claimed) > 0 && l.claim != nil {
+		if err := l.claim(); err != nil {
+			return nil, err
+		}
+	}
+	return claimed, err
+}
+
+func (l *leases) Release(ctx context.Context, lease run.Lease) error {
+	if l.release != nil {
+		if err := l.release(); err != nil {
+			return err
+		}
+	}
+	return l.Journal.Release(ctx, lease)
+}
+
+func (l *leases) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
+	l.mu.Lock()
+	l.renewals++
+	l.mu.Unlock()
+	if l.renew != nil {
+		if err := l.renew(); err != nil {
+			return nil, err
+		}
+	}
+	return l.Journal.Renew(ctx, owner)
+}
+
+// attached repeats the request of the key "k" as a stream and returns the text
+// of its last round and its end.
+func (w *town) attached(t *testing.T, r *run.Runner) (string, event.Finished) {
+	t.Helper()
+	stream := w.wants("p", "k", "h")
+	stream.Attach = true
+	patience, cancel := context.WithTimeout(t.Context(), time.Hour) // of the test's own time
+	defer cancel()
+	var d diary
+	if err := r.Run(patience, stream, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d.said()
+}
+
+// abandon starts the run of the key "k" on a gateway that renews no lease, and
+// returns when its caller has left.
+func (w *town) abandon(t *testing.T) {
+	t.Helper()
+	leaving, leave := context.WithTimeout(t.Context(), time.Second)
+	defer leave()
+	_ = w.gateway(t).Run(leaving, w.wants("p", "k", "h"), &diary{})
+}
+
+func hangs(ctx context.Context, _ tool.Call) (tool.Result, error) {
+	<-ctx.Done()
+	return tool.Result{}, context.Cause(ctx)
+}
+
+type tools = map[string]func(context.Context, tool.Call) (tool.Result, error)
+
+// R13: a run that takes longer than a lease stays with the gateway that works on it.
+func TestALeaseIsRenewedWithinItsLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("once_slow"), tools: tools{"once_slow": func(context.Context, tool.Call) (tool.Result, error) {
+			time.Sleep(5 * run.LeaseTTL)
+			return tool.Text("done"), nil
+		}}}
+		first, second := w.gateway(t), w.gateway(t)
+		for _, r := range []*run.Runner{first, second} {
+			if err := r.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var d diary
+		if err := first.Run(t.Context(), w.wants("p", "k", "h"), &d); err != nil {
+			t.Fatal(err)
+		}
+		if text, end := d.said(); text != "done" || end.Reason != event.Complete || len(w.made()) != 1 {
+			t.Errorf("%q %+v, %d calls", text, end, len(w.made()))
+		}
+		story, err := w.journal.Load(t.Context(), "o", d.events[0].(event.Started).RunID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range story.Facts {
+			if f.Epoch != 1 {
+				t.Errorf("fact %d, %s, has epoch %d: the run was taken over", f.Seq, f.Body.Kind(), f.Epoch)
+			}
+		}
+	})
+}
+
+// late is a Journal whose answer to a turn comes late: the lease was extended when
+// the turn was stored, not when the answer came.
+type late struct {
+	*memory.Journal
+	by time.Duration
+}
+
+func (l late) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+	err := l.Journal.Append(ctx, lease, after, b)
+	for _, f := range b.Facts {
+		if f.Body.Kind() == loop.KindTurn {
+			time.Sleep(l.by)
+		}
+	}
+	return err
+}
+
+// A gateway that may have lost its lease renews it before it does anything more.
+func TestAGatewayThatDoubtsItsLeaseRenewsItBeforeTheNextEffect(t *testing.T) {
+	for name, renew := range map[string]func() error{"it can": nil, "it cannot": func() error { return errors.New("no") }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &leases{renew: renew}
+				renewals := 0
+				w := &town{think: script("once_pay"), tools: tools{"once_pay": func(context.Context, tool.Call) (tool.Result, error) {
+					store.mu.Lock()
+					defer store.mu.Unlock()
+					renewals = store.renewals
+					return tool.Text("paid"), nil
+				}}}
+				store.Journal = &w.journal
+				r := w.gatewayWith(t, func(o *run.Options) { o.Journal, o.Leases = late{&w.journal, run.LeaseTTL - time.Second}, store })
+				var d diary
+				err := r.Run(t.Context(), w.wants("p", "k", "h"), &d) // it was not started: nothing renews in the background
+				if renew != nil {
+					_ = refusal(t, err, "store_unavailable")
+					if n := len(w.made()); n != 0 {
+						t.Errorf("%d calls under a lease that may be another gateway's", n)
+					}
+					return
+				}
+				if text, _ := d.said(); err != nil || text != "paid" || renewals != 1 {
+					t.Errorf("%v, %q, %d renewals before the call, want 1", err, text, renewals)
+				}
+			})
+		})
+	}
+}
+
+func TestARunIsClaimedBeforeStartReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
+		w.abandon(t)
+		time.Sleep(run.LeaseTTL)
+		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
+		second := w.gateway(t)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if text, end := w.attached(t, second); text != "read" || end.Reason != event.Complete {
+			t.Errorf("%q %+v", text, end)
+		}
+	})
+}
+
+// A lease that nobody works under is given back at the next tick, even if giving
+// it back failed once.
+func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
+		w.abandon(t)
+		time.Sleep(run.LeaseTTL)
+		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
+		lost, failed := 0, 0
+		store := &leases{Journal: &w.journal}
+		second := w.gatewayWith(t, func(o *run.Options) { o.Leases = store })
+		if err := second.Start(t.Context()); err != nil { // claims what is there: nothing is left
+			t.Fatal(err)
+		}
+		_ = w.made()
+		if text, _ := w.attached(t, second); text != "read" {
+			t.Fatal(text)
+		}
+
+		// The answer of a claim is lost: the lease is this gateway's, and no run
+		// here knows of it.
+		w.tools["read_a"] = hangs
+		again := w.wants("p", "k2", "h")
+		leaving, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		_ = w.gateway(t).Run(leaving, again, &diary{})
+		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
+		store.claim = func() error {
+			if lost++; lost == 1 {
+				return errors.New("the answer is lost")
+			}
+			return nil
+		}
+		store.release = func() error {
+			if failed++; failed <= 2 {
+				return errors.New("no")
+			}
+			return nil
+		}
+		begin := time.Now()
+		for !w.done(t) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(begin); lost != 2 || failed != 3 || took > run.LeaseTTL+9*time.Second {
+			t.Errorf("%d claims, %d releases, and the run took %v", lost, failed, took)
+		}
+	})
+}
+
+// done reports whether every run is over.
+func (w *town) done(t *testing.T) bool {
+	t.Helper()
+	runs, err := w.journal.Runs(t.Context(), "o", "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range runs {
+		if s.Status != run.Done {
+			return false
+		}
+	}
+	return true
+}
+
+// O05: what becomes free while a gateway stops is left to the next one.
+func TestAGatewayThatStopsClaimsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{tools: tools{"read_a": hangs}}
+		w.think = func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+			if strings.Contains(fmt.Sprint(transcript), "patience") {
+				time.Sleep(run.LeaseTTL + 5*time.Second)
+				return says("slowly"), nil
+			}
+			return script("read_a")(t.Context(), transcript)
+		}
+		first := w.gateway(t)
+		if err := first.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.abandon(t) // its lease ends while the first gateway stops
+		slow := w.wants("p", "", "")
+		slow.Grade, slow.Key, slow.Items = loop.Light, nil, []item.Item{item.NewText(item.User, "patience")}
+		go func() { _ = first.Run(t.Context(), slow, &diary{}) }()
+		synctest.Wait()
+		hard, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		first.Stop(hard, time.Minute)
+		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
+		second := w.gateway(t)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if text, end := w.attached(t, second); text != "read" || end.Reason != event.Complete {
+			t.Errorf("%q %+v", text, end)
+		}
+	})
+}
+
+// L06 P01: the deadline of a run holds for its next owner.
+func TestARunThatWasTakenOverHasItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
+		w.abandon(t)
+		time.Sleep(run.LeaseTTL)
+		second := w.gateway(t)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		limit := time.Duration(w.wants("p", "k", "h").Limits.ActiveMS) * time.Millisecond
+		_, end := w.attached(t, second)
+		if took := time.Since(begin); end.Reason != event.Deadline || took > limit {
+			t.Errorf("%+v after %v, want the deadline within %v", end, took, limit)
+		}
+	})
+}
+
+// P01: a call that was cut off because the gateway stops is the next owner's to
+// judge, also where it had not left yet.
+func TestACallThatIsCutOffByAStopIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("keyed_a"), tools: tools{"keyed_a": func(ctx context.Context, _ tool.Call) (tool.Result, error) {
+			<-ctx.Done()
+			return tool.Result{}, fmt.Errorf("no place was free: %w", tool.ErrNotSent)
+		}}}
+		first := w.gateway(t)
+		if err := first.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- first.Run(t.Context(), w.wants("p", "k", "h"), &diary{}) }()
+		synctest.Wait()
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		first.Stop(now, 0)
+		_ = refusal(t, <-ended, "run_handed_over")
+		w.tools["keyed_a"] = func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil }
+		second := w.gateway(t)
+		if err := second.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if text, end := w.attached(t, second); text != "done" || end.Reason != event.Complete || len(w.made()) != 2 {
+			t.Errorf("%q %+v, %d calls", text, end, len(w.made()))
+		}
+	})
+}

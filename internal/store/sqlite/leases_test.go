@@ -1,0 +1,55 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// R17: a store that is only told the wall clock measures leases by another one.
+func TestLeasesAreMeasuredByAClockThatIsNotSet(t *testing.T) {
+	var ahead atomic.Int64
+	s := openStore(t, Options{
+		Path: filepath.Join(t.TempDir(), "turnpike.db"),
+		Now:  func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	beginLight(t, s)
+	for _, step := range []time.Duration{time.Minute, -10 * time.Minute, time.Hour} {
+		ahead.Store(int64(step))
+		if leases, err := s.Claim(t.Context(), "another", 10); err != nil || len(leases) > 0 {
+			t.Errorf("with the clock %v ahead: claimed %+v, %v", step, leases, err)
+		}
+	}
+}
+
+// R17: a lease that has ended is not claimed by the one who had it: it may be
+// working on the run.
+func TestAnOwnerDoesNotClaimItsOwnRun(t *testing.T) {
+	var passed atomic.Int64
+	s := openStore(t, Options{
+		Path:     filepath.Join(t.TempDir(), "turnpike.db"),
+		LeaseNow: func() time.Time { return time.UnixMilli(passed.Load()) },
+	})
+	beginLight(t, s)
+	passed.Store((2 * run.LeaseTTL).Milliseconds())
+	for want, owner := range []string{"owner", "another"} {
+		if leases, err := s.Claim(t.Context(), owner, 10); err != nil || len(leases) != want {
+			t.Errorf("%s claimed %+v, %v; want %d runs", owner, leases, err, want)
+		}
+		passed.Add((2 * run.LeaseTTL).Milliseconds())
+	}
+}
+
+// beginLight stores the beginning of a run, whose lease is owner's.
+func beginLight(t *testing.T, s *Store) {
+	t.Helper()
+	lease := run.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "owner"}
+	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: loop.Version, Body: loop.Accepted{Org: "o", RunID: "r", Grade: loop.Light}}
+	if err := s.Append(t.Context(), lease, 0, run.Batch{Facts: []loop.Fact{accepted}, Sync: true}); err != nil {
+		t.Fatal(err)
+	}
+}

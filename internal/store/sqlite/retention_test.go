@@ -1,0 +1,141 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+const aDay = 24 * time.Hour
+
+// past makes a run that began at the time; if it has ended, then a minute later.
+func past(t testing.TB, s *Store, id string, at time.Time, ended bool, bytes int) {
+	t.Helper()
+	batch := run.Batch{
+		Sync: true, Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: id, Hash: "h"}},
+		Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: at.UnixMilli(), Version: 1, Body: loop.Accepted{Org: "a", RunID: id}}},
+		Rows:  []run.Row{{Ref: "input", Value: strings.Repeat("x", bytes)}},
+		Audit: []audit.Entry{{Kind: audit.KindRequest, Body: audit.Request{}}},
+	}
+	if ended {
+		batch.Facts = append(batch.Facts, loop.Fact{Seq: 2, Epoch: 1, At: at.Add(time.Minute).UnixMilli(), Version: 1, Body: loop.Finished{Reason: event.Complete}})
+	}
+	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: id, Epoch: 1}, 0, batch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rowsOf counts the rows of a table.
+func rowsOf(t testing.TB, s *Store, table string) (n int) {
+	t.Helper()
+	if err := s.db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// L07: retention deletes what has ended, and nothing else.
+func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
+	now := time.Now()
+	clock := now.Add(-40 * aDay)
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: func() time.Time { return clock }})
+	for i := range 250 {
+		past(t, s, fmt.Sprint("old ", i), clock.Add(time.Duration(i)*time.Second), true, 10)
+	}
+	past(t, s, "old and running", clock, false, 10)
+	clock = now
+	past(t, s, "young", now.Add(-29*aDay), true, 10)
+	audited := rowsOf(t, s, "audit_log")
+
+	before := now.Add(-30 * aDay)
+	if n, err := s.FinishedBefore(t.Context(), before); err != nil || n != 250 {
+		t.Errorf("%d runs are to go, %v, want 250", n, err)
+	}
+	if n, err := s.DeleteFinished(t.Context(), before); err != nil || n != 250 {
+		t.Errorf("%d runs are gone, %v, want 250", n, err)
+	}
+	for id, kept := range map[string]bool{"old 0": false, "old 249": false, "old and running": true, "young": true} {
+		if story, err := s.Load(t.Context(), "a", id); errors.Is(err, org.ErrNotFound) == kept {
+			t.Errorf("%s: got %v, %v, want it kept: %v", id, story, err, kept)
+		}
+	}
+	for table, want := range map[string]int{"runs": 2, "run_facts": 3, "run_rows": 2, "submit_keys": 1, "audit_log": audited} {
+		if n := rowsOf(t, s, table); n != want {
+			t.Errorf("%s has %d rows, want %d", table, n, want)
+		}
+	}
+	if n, err := s.DeleteFinished(t.Context(), before); err != nil || n != 0 {
+		t.Errorf("once more: %d runs, %v", n, err)
+	}
+}
+
+// An Idempotency-Key that is still good keeps its run, however short the time
+// is for which runs are kept.
+func TestRetentionLeavesARunWhoseKeyIsGood(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	past(t, s, "r", time.Now().Add(-time.Hour), true, 10)
+	if n, err := s.DeleteFinished(t.Context(), time.Now()); err != nil || n != 0 {
+		t.Errorf("%d runs are gone, %v", n, err)
+	}
+}
+
+// Retention gives the space back, and others write meanwhile.
+func TestRetentionDoesNotHoldUpTheWriter(t *testing.T) {
+	clock := time.Now().Add(-40 * aDay)
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path, Now: func() time.Time { return clock }})
+	const runs, big = 400, 16 << 20
+	for i := range runs {
+		past(t, s, fmt.Sprint(i), clock, true, 40_000)
+	}
+	past(t, s, "big", clock, true, big)
+	var pages int64
+	perform(t, s, func(t *tx) error { return t.get(`PRAGMA page_count`, nil, &pages) })
+
+	clock = time.Now()
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	began := time.Now()
+	go func() {
+		n, err := s.DeleteFinished(t.Context(), clock.Add(-30*aDay))
+		done <- result{n, err}
+	}()
+	var slowest time.Duration
+	var writes int
+	for ended := false; !ended; {
+		asked := time.Now()
+		if err := s.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		slowest, writes = max(slowest, time.Since(asked)), writes+1
+		select {
+		case r := <-done:
+			if r.err != nil || r.n != runs+1 {
+				t.Errorf("%d runs are gone, %v", r.n, r.err)
+			}
+			ended = true
+		default:
+		}
+	}
+	var left int64
+	perform(t, s, func(t *tx) error { return t.get(`PRAGMA page_count`, nil, &left) })
+	if left > pages/10 {
+		t.Errorf("the file has %d pages, before %d", left, pages)
+	}
+	t.Logf("%d runs in %v, %d other writes, the slowest took %v", runs+1, time.Since(began), writes, slowest)
+	if slowest > 2*time.Second || writes < runs/deleteAtOnce {
+		t.Errorf("%d other writes, the slowest took %v", writes, slowest)
+	}
+}

@@ -1,0 +1,143 @@
+package sqlite
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// recount returns what the org's usage must be, by looking at every row.
+func recount(t *testing.T, s *Store, orgID string) (bytes, handovers int64) {
+	t.Helper()
+	err := s.db.QueryRowContext(t.Context(), `SELECT
+			(SELECT count(*) * ?2 FROM runs WHERE org = ?1) +
+			(SELECT coalesce(sum(?3 + octet_length(body)), 0) FROM run_facts WHERE org = ?1) +
+			(SELECT coalesce(sum(?4 + octet_length(body)), 0) FROM run_rows WHERE org = ?1) +
+			(SELECT coalesce(sum(?5 + octet_length(body)), 0) FROM handovers WHERE org = ?1) +
+			(SELECT count(*) * ?6 FROM handover_calls WHERE org = ?1),
+			(SELECT count(*) FROM handovers WHERE org = ?1)`,
+		orgID, sizeOfRun, sizeOfFact, sizeOfRow, sizeOfHandover, sizeOfHandoverCall).Scan(&bytes, &handovers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes, handovers
+}
+
+// counted fails the test unless the org's usage is what its rows add up to, and
+// returns it.
+func counted(t *testing.T, s *Store, orgID string) int64 {
+	t.Helper()
+	var bytes, handovers int64
+	if err := s.db.QueryRowContext(t.Context(), `SELECT bytes, handovers FROM org_usage WHERE org = ?`, orgID).Scan(&bytes, &handovers); err != nil {
+		t.Fatal(err)
+	}
+	if b, h := recount(t, s, orgID); b != bytes || h != handovers {
+		t.Errorf("org %s is counted with %d bytes and %d handovers; its rows have %d and %d", orgID, bytes, handovers, b, h)
+	}
+	return bytes
+}
+
+// fillRuns stores runs with items of so many bytes, a handover for each.
+func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
+	t.Helper()
+	text := strings.Repeat("ä", size/2)
+	for i := range runs {
+		runID := fmt.Sprintf("run_%026d", i)
+		begin(t, s, orgID, runID)
+		for f := range facts {
+			ref := fmt.Sprintf("round.%d", f)
+			one := loop.Fact{Seq: int64(2 + f), Epoch: 1, At: 1, Version: 1, Body: loop.InputAdded{ItemsRef: ref, By: "client"}}
+			batch := run.Batch{Facts: []loop.Fact{one}, Rows: []run.Row{{Ref: ref, Value: text}}}
+			if err := s.Append(t.Context(), run.Lease{Org: orgID, RunID: runID, Epoch: 1}, int64(1+f), batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := run.Handover{RunID: runID, CallIDs: map[string]string{runID + ".1": "call_1", runID + ".2": "call_2"}, Full: map[string]string{"x": text}}
+		if err := s.Save(t.Context(), orgID, "key_abcdefghijklmnopqrstuvwxyz", h); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWhatAnOrgStoresIsCountedAsItComesAndGoes(t *testing.T) { // P40
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	fillRuns(t, s, "a", 3, 4, 1000)
+	fillRuns(t, s, "b", 1, 1, 1000)
+	other := counted(t, s, "b")
+	before := counted(t, s, "a")
+	remove := func(text string, args ...any) {
+		t.Helper()
+		if err := s.writer.perform(t.Context(), func(x *tx) error { _, err := x.exec(text, args...); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove(`DELETE FROM runs WHERE org = 'a' AND run_id = ?`, fmt.Sprintf("run_%026d", 1))
+	if after := counted(t, s, "a"); after > before-4000 {
+		t.Errorf("a deleted run gave back %d bytes", before-after)
+	}
+	remove(`DELETE FROM handovers WHERE org = 'a'`)
+	remove(`DELETE FROM runs WHERE org = 'a'`)
+	if rest := counted(t, s, "a"); rest != 0 {
+		t.Errorf("with nothing stored, %d bytes are counted", rest)
+	}
+	if got := counted(t, s, "b"); got != other {
+		t.Errorf("the other org has %d bytes after, %d before", got, other)
+	}
+}
+
+func TestTheCountedBytesAreAboutWhatTheFileGrowsBy(t *testing.T) { // P40
+	for _, c := range []struct{ runs, facts, size int }{{200, 2, 40}, {100, 10, 400}, {50, 10, 4000}, {5, 4, 200_000}} {
+		s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+		pages := func() (n int64) {
+			if err := s.db.QueryRowContext(t.Context(), `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before := pages()
+		fillRuns(t, s, "org_of_usual_length", c.runs, c.facts, c.size)
+		grown, bytes := pages()-before, counted(t, s, "org_of_usual_length")
+		t.Logf("%d runs with %d facts and rows of %d bytes: %d counted, the file grew by %d", c.runs, c.facts, c.size, bytes, grown)
+		if bytes < grown*3/4 || bytes > grown*5/4 {
+			t.Errorf("%d runs with %d facts and rows of %d bytes: %d counted, the file grew by %d", c.runs, c.facts, c.size, bytes, grown)
+		}
+	}
+}
+
+func TestAMigrationCountsWhatIsThere(t *testing.T) { // P40
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	fillRuns(t, s, "a", 3, 4, 1000)
+	want := counted(t, s, "a")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := connect(path, writing())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.DownTo(t.Context(), 8); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := counted(t, openStore(t, Options{Path: path}), "a"); got != want {
+		t.Errorf("after the migration %d bytes are counted, before %d", got, want)
+	}
+}

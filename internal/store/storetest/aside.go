@@ -1,0 +1,163 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func asideCases() []rule {
+	return []rule{
+		{"a fact of an unknown kind is reported", "with what can be read, so that the calls of the run can be accounted for", unknownKind},
+		{"a fact of an unknown version is reported", "what it means is not known, also where its kind is", unknownVersion},
+		{"a run that is set aside is not claimed", "whoever looked at it would find the same again", asideNotClaimed},
+		{"a run that is set aside has no slot and no lease", "nobody performs it", asideHoldsNothing},
+		{"a run that is set aside says why", "its operator wants to know", asideSaysWhy},
+		{"only the present lease can set a run aside", "that of an older epoch, or of another owner, is left alone; so is a run that is over", asideNeedsLease},
+		{"a run that is set aside can be woken", "a cancel ends it, and somebody performs the end", asideWoken},
+		{"a run that is set aside is restored for a reason", "the build that knows what was not known goes on with it", asideRestored},
+	}
+}
+
+// future is a fact of a newer build.
+type future struct {
+	Text string `json:"text"`
+}
+
+// Kind implements loop.Body.
+func (future) Kind() loop.Kind { return "prophecy" }
+
+// unreadable fails the case unless the journal cannot be decoded, and returns
+// what is wrong.
+func (a *author) unreadable() *run.Unreadable {
+	a.Helper()
+	_, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
+	var bad *run.Unreadable
+	if !errors.As(err, &bad) {
+		a.Fatalf("got error %v, want a *run.Unreadable", err)
+	}
+	return bad
+}
+
+func unknownKind(b *bench) {
+	a := b.begin("a", "r")
+	a.write(input("x"), future{"soon"}, started("0.0", 1), future{"later"})
+	bad := a.unreadable()
+	b.refused(bad, loop.ErrUnknownKind)
+	if bad.Seq != 3 || bad.Kind != "prophecy" || bad.Version != loop.Version || bad.Last != 5 {
+		b.Errorf("it says fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
+	}
+	b.same(bad.Story.Facts, []loop.Fact{a.facts[0], a.facts[1], a.facts[3]})
+	if bad.Story.Summary.RunID != "r" || bad.Story.Summary.Status != run.Running || bad.Story.Summary.Calls != 1 {
+		b.Errorf("the summary is %+v", bad.Story.Summary)
+	}
+}
+
+func unknownVersion(b *bench) {
+	a := b.begin("a", "r")
+	next := a.number(input("x"))
+	next[0].Version = loop.Version + 1
+	b.ok(b.Journal.Append(b.Context(), a.lease, 1, run.Batch{Sync: true, Facts: next}))
+	bad := a.unreadable()
+	b.refused(bad, loop.ErrUnknownVersion)
+	if bad.Seq != 2 || bad.Kind != loop.KindInputAdded || bad.Version != loop.Version+1 || bad.Last != 2 {
+		b.Errorf("it says fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
+	}
+}
+
+func (b *bench) why(build string) run.Aside {
+	return run.Aside{Reason: "fact 2 cannot be decoded", Build: build, At: b.clock.Load(), Kind: "prophecy", Version: 1}
+}
+
+// setAside begins a run that is claimed and set aside.
+func (b *bench) setAside(orgID, runID string) *author {
+	b.Helper()
+	a := b.begin(orgID, runID)
+	a.write(future{"soon"})
+	b.advance(run.LeaseTTL)
+	next := a.with(b.claim("new", 1)[0])
+	b.ok(b.Leases.SetAside(b.Context(), next.lease, b.why(orgID)))
+	return next
+}
+
+func asideNotClaimed(b *bench) {
+	b.setAside("a", "r")
+	for range 3 {
+		b.leases(b.claim("newer", 10))
+		b.advance(run.LeaseTTL)
+	}
+}
+
+func asideHoldsNothing(b *bench) {
+	a := b.setAside("a", "r")
+	leases, err := b.Leases.Renew(b.Context(), "new")
+	none(b, leases, err)
+	b.ok(b.author("a", "next").append(b.Context(), run.Batch{Sync: true, Opening: &run.Opening{Slots: 1}}, accepted("a", "next")))
+	b.ok(b.Leases.Release(b.Context(), a.lease)) // as if it had none
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("newer", 10), "a/next@2")
+}
+
+func asideSaysWhy(b *bench) {
+	a := b.setAside("a", "r")
+	why := b.why("a")
+	runs, err := b.Archive.Runs(b.Context(), "a", "", 10)
+	b.ok(err)
+	for _, s := range []run.Summary{runs[0], a.unreadable().Story.Summary} {
+		if s.Status != run.IsAside || s.Aside != why || s.Reason != "" || s.FinishedAt != 0 {
+			b.Errorf("the summary is %+v", s)
+		}
+	}
+}
+
+func asideNeedsLease(b *bench) {
+	old := b.begin("a", "r")
+	b.advance(run.LeaseTTL)
+	lease := b.claim("new", 1)[0]
+	other := lease
+	other.Owner = "other"
+	for _, l := range []run.Lease{old.lease, other, {Org: "a", RunID: "none", Epoch: 1, Owner: "new"}} {
+		b.ok(b.Leases.SetAside(b.Context(), l, b.why("a")))
+	}
+	b.advance(run.LeaseTTL)
+	b.leases(b.claim("newer", 10), "a/r@3")
+	over := b.begin("a", "over")
+	over.write(loop.Finished{Reason: event.Complete})
+	b.ok(b.Leases.SetAside(b.Context(), over.lease, b.why("a")))
+	if s := over.stored().Summary; s.Status != run.Done || s.Aside != (run.Aside{}) {
+		b.Errorf("the summary is %+v", s)
+	}
+}
+
+func asideWoken(b *bench) {
+	a := b.setAside("a", "r")
+	a.with(run.Lease{Org: "a", RunID: "r"}).write(loop.CancelRequested{By: "admin", Cause: event.Cancelled})
+	b.leases(b.claim("newer", 10), "a/r@3")
+	if s := a.unreadable().Story.Summary; s.Status != run.Running || s.Aside != (run.Aside{}) {
+		b.Errorf("the summary is %+v", s)
+	}
+}
+
+func asideRestored(b *bench) {
+	b.setAside("a", "r")
+	b.setAside("b", "s")
+	restore := func(want int, again func(run.Aside) bool) {
+		b.Helper()
+		n, err := b.Leases.Restore(b.Context(), again)
+		b.ok(err)
+		if n != want {
+			b.Errorf("%d runs were restored, want %d", n, want)
+		}
+	}
+	restore(0, func(run.Aside) bool { return false })
+	b.advance(time.Second)
+	b.leases(b.claim("newer", 10))
+	restore(1, func(why run.Aside) bool { return why.Kind == "prophecy" && why.Build == "a" })
+	b.leases(b.claim("newer", 10), "a/r@3")
+	restore(1, func(run.Aside) bool { return true })
+	restore(0, func(run.Aside) bool { return true })
+	b.leases(b.claim("last", 10), "b/s@3")
+}

@@ -1,0 +1,139 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func capCases() []rule {
+	return []rule{
+		{"an org has no more keys that work than it may", "the cap is that of each org; a revoked key makes room", keysCapped},
+		{"of revoked keys the latest are remembered", "as many as may work: the list of a key that changes daily is bounded too", revokedCapped},
+		{"an org has no more servers than it may", "a deleted one makes room, and one that is there can be changed", serversCapped},
+		{"an org has no more secrets than it may", "one that is there can be replaced", secretsCapped},
+		{"of handovers the latest are kept", "a run at its end is not refused; who has not come back for the longest is forgotten", handoversCapped},
+		{"an org that has stored what it may opens no runs", "what is under way goes on to its end, a repeated key gets its run, and other orgs have room of their own", storedCapped},
+	}
+}
+
+// capped opens the case's store again, with caps, and two orgs in it.
+func (b *bench) capped(caps org.Caps) {
+	b.Helper()
+	b.Store = b.maker.Capped(b.T, b.clocks(), caps)
+	for _, id := range []string{"a", "b"} {
+		b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: id}, org.Author{}))
+	}
+}
+
+// refusedFor fails the case unless err is the refusal of the cap.
+func (b *bench) refusedFor(err error, setting string, most int64) {
+	b.Helper()
+	var capped *org.CapError
+	if !errors.As(err, &capped) || capped.Setting != setting || capped.Max != most {
+		b.Errorf("got error %v, want the refusal for %s = %d", err, setting, most)
+	}
+}
+
+func keysCapped(b *bench) {
+	b.capped(org.Caps{Keys: 2})
+	key := func(orgID string, n int) error {
+		return b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: fmt.Sprint(n), Hash: hash(n), CreatedAt: b.now()}, org.Author{})
+	}
+	b.ok(key("a", 1))
+	b.ok(key("a", 2))
+	b.refusedFor(key("a", 3), "org_caps.keys", 2)
+	b.ok(key("b", 4))
+	b.ok(b.Orgs.RevokeKey(b.Context(), "a", "1", b.now().UnixMilli(), org.Author{}))
+	b.ok(key("a", 3))
+	b.refusedFor(key("a", 5), "org_caps.keys", 2)
+}
+
+func revokedCapped(b *bench) {
+	b.capped(org.Caps{Keys: 2})
+	for n := range 5 {
+		b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: fmt.Sprint(n), Hash: hash(n), CreatedAt: b.now()}, org.Author{}))
+		b.ok(b.Orgs.RevokeKey(b.Context(), "a", fmt.Sprint(n), b.now().UnixMilli(), org.Author{}))
+		b.advance(time.Second)
+	}
+	keys, err := b.Orgs.Keys(b.Context(), "a")
+	b.ok(err)
+	var ids []string
+	for _, k := range keys {
+		ids = append(ids, k.ID)
+	}
+	b.same(ids, []string{"3", "4"})
+}
+
+func serversCapped(b *bench) {
+	b.capped(org.Caps{MCPServers: 1})
+	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}))
+	b.refusedFor(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "t"}, org.Author{}), "org_caps.mcp_servers", 1)
+	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "t"}, org.Author{}))
+	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://x"}, org.Author{}))
+	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "a", "s", org.Author{}))
+	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "t"}, org.Author{}))
+}
+
+func secretsCapped(b *bench) {
+	b.capped(org.Caps{Secrets: 1})
+	put := func(orgID, name string) error {
+		return b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: name, Sealed: []byte("x")}, org.Author{})
+	}
+	b.ok(put("a", "s"))
+	b.refusedFor(put("a", "t"), "org_caps.secrets", 1)
+	b.ok(put("a", "s"))
+	b.ok(put("b", "t"))
+	b.ok(b.Orgs.DeleteSecret(b.Context(), "a", "s", org.Author{}))
+	b.ok(put("a", "t"))
+}
+
+func handoversCapped(b *bench) {
+	b.capped(org.Caps{Handovers: 2})
+	other := handover("other", "id")
+	b.ok(b.Handovers.Save(b.Context(), "b", "p", other))
+	var saved []run.Handover
+	for i := range 4 {
+		h := handover(fmt.Sprint(i), fmt.Sprintf("id %d", i), fmt.Sprintf("second id %d", i))
+		saved = append(saved, h)
+		b.ok(b.Handovers.Save(b.Context(), "a", fmt.Sprintf("p%d", i%2), h)) // the keys of an org share its cap
+		b.advance(time.Second)
+	}
+	for i, h := range saved {
+		want := &h
+		if i < 2 {
+			want = nil
+		}
+		b.handover("a", fmt.Sprintf("p%d", i%2), fmt.Sprintf("id %d", i), want)
+		b.handover("a", fmt.Sprintf("p%d", i%2), fmt.Sprintf("second id %d", i), want)
+	}
+	b.handover("b", "p", "id", &other)
+}
+
+func storedCapped(b *bench) {
+	b.capped(org.Caps{Stored: 1 << 20})
+	keyed := run.Opening{Key: &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}}
+	first := b.author("a", "first")
+	b.ok(first.open(keyed))
+	small := run.Row{Ref: "small", Value: "x"}
+	b.ok(first.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{small}}, loop.InputAdded{ItemsRef: "small"}))
+	second := b.author("a", "second")
+	b.ok(second.open(run.Opening{}))
+	large := run.Row{Ref: "large", Value: strings.Repeat("x", 1<<20)}
+	b.ok(second.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{large}}, loop.InputAdded{ItemsRef: "large"}))
+
+	b.refusedFor(b.author("a", "third").open(run.Opening{}), "org_caps.stored_mib", 1)
+	b.missing("a", "third")
+	var known *run.Submitted
+	if err := b.author("a", "again").open(keyed); !errors.As(err, &known) || known.RunID != "first" {
+		b.Errorf("the repeated key got %v, want its run", err)
+	}
+	b.ok(second.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "more", Value: "x"}}}, loop.InputAdded{ItemsRef: "more"}))
+	second.write(loop.Finished{Reason: "complete"})
+	b.ok(b.author("b", "first").open(run.Opening{}))
+}

@@ -1,0 +1,114 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+func recordedCases() []rule {
+	return []rule{
+		{"a change is recorded with who made it", "every change leaves one row in the chain of its org", changeRecorded}, // L13
+		{"a change that was refused leaves no row", "the row and the change are one transaction", refusalNotRecorded},
+		{"the operator's changes outlive the org", "they are also in the operator's own chain", operatorRecorded},
+		{"a key is changed only as it was read", "two changes at a time must not undo each other", keyUpdated},
+	}
+}
+
+// managed returns the management rows of a chain, as the principal, the action
+// and the resource.
+func (b *bench) managed(chain string) (out []string) {
+	b.Helper()
+	rows, err := b.Audit.AuditRows(b.Context(), chain, audit.Query{Kind: audit.KindManagement})
+	b.ok(err)
+	for _, row := range rows {
+		var m audit.Management
+		b.ok(json.Unmarshal(row.Body, &m))
+		if row.At != b.clock.Load() || row.RequestID != "req" {
+			b.Errorf("row %d is of %d and %q", row.Number, row.At, row.RequestID)
+		}
+		out = append(out, fmt.Sprint(row.Principal, " ", m.Action, " ", m.Resource, " ", m.Org, "/", m.ID))
+	}
+	return out
+}
+
+func (b *bench) by(principal string) org.Author {
+	return org.Author{Principal: principal, RequestID: "req", At: b.clock.Load()}
+}
+
+func changeRecorded(b *bench) {
+	ctx, by := b.Context(), b.by("k")
+	key := org.Key{Org: "a", ID: "k", Role: org.Member, Hash: hash(1)}
+	server := org.MCPServer{Org: "a", Name: "s", URL: "http://s"}
+	put := org.Secret{Org: "a", Name: "v", Sealed: []byte{1}}
+	changed := key
+	changed.Role = org.Reader
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, by))
+	b.ok(b.Orgs.UpdateOrg(ctx, org.Record{ID: "a", Features: []string{"f"}}, by))
+	b.ok(b.Orgs.CreateKey(ctx, key, by))
+	b.ok(b.Orgs.UpdateKey(ctx, key, changed, by))
+	b.ok(b.Orgs.RevokeKey(ctx, "a", "k", 1, by))
+	b.ok(b.Orgs.RevokeKey(ctx, "a", "k", 2, by)) // changes nothing
+	b.ok(b.Orgs.CreateMCPServer(ctx, server, by))
+	b.ok(b.Orgs.UpdateMCPServer(ctx, server, by))
+	b.ok(b.Orgs.DeleteMCPServer(ctx, "a", "s", by))
+	b.ok(b.Orgs.PutSecret(ctx, put, by))
+	b.ok(b.Orgs.PutSecret(ctx, put, by))
+	b.ok(b.Orgs.PutSecret(ctx, put, org.Author{})) // the gateway's own
+	b.ok(b.Orgs.DeleteSecret(ctx, "a", "v", by))
+	b.same(b.managed("a"), []string{
+		"k create org a/a", "k update org a/a", "k create key a/k", "k update key a/k", "k revoke key a/k",
+		"k create mcp_server a/s", "k update mcp_server a/s", "k delete mcp_server a/s",
+		"k create secret a/v", "k replace secret a/v", "k delete secret a/v",
+	})
+	b.same(b.managed(org.Operator), []string(nil))
+	b.sound("a")
+}
+
+func refusalNotRecorded(b *bench) {
+	ctx, by := b.Context(), b.by(org.Operator)
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, org.Author{}))
+	b.refused(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, by), org.ErrExists)
+	b.refused(b.Orgs.UpdateOrg(ctx, org.Record{ID: "b"}, by), org.ErrNotFound)
+	b.refused(b.Orgs.DeleteOrg(ctx, "b", by), org.ErrNotFound)
+	b.refused(b.Orgs.CreateKey(ctx, org.Key{Org: "b", ID: "k"}, by), org.ErrNotFound)
+	b.refused(b.Orgs.UpdateKey(ctx, org.Key{Org: "a", ID: "k"}, org.Key{Org: "a", ID: "k"}, by), org.ErrNotFound)
+	b.refused(b.Orgs.RevokeKey(ctx, "a", "k", 1, by), org.ErrNotFound)
+	b.refused(b.Orgs.UpdateMCPServer(ctx, org.MCPServer{Org: "a", Name: "s"}, by), org.ErrNotFound)
+	b.refused(b.Orgs.DeleteMCPServer(ctx, "a", "s", by), org.ErrNotFound)
+	b.refused(b.Orgs.PutSecret(ctx, org.Secret{Org: "b", Name: "v"}, by), org.ErrNotFound)
+	b.refused(b.Orgs.DeleteSecret(ctx, "a", "v", by), org.ErrNotFound)
+	for _, chain := range []string{"a", "b", org.Operator} {
+		b.same(b.managed(chain), []string(nil))
+	}
+}
+
+func operatorRecorded(b *bench) {
+	ctx, by := b.Context(), b.by(org.Operator)
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, by))
+	b.ok(b.Orgs.CreateKey(ctx, org.Key{Org: "a", ID: "k", Hash: hash(1)}, by))
+	b.ok(b.Orgs.UpdateOrg(ctx, org.Record{ID: "a", Features: []string{"f"}}, b.by("k")))
+	b.ok(b.Orgs.DeleteOrg(ctx, "a", by))
+	b.same(b.managed(org.Operator), []string{"@operator create org a/a", "@operator create key a/k", "@operator delete org a/a"})
+	b.same(b.managed("a"), []string{"@operator create org a/a", "@operator create key a/k", "k update org a/a", "@operator delete org a/a"})
+	b.sound("a")
+	b.sound(org.Operator)
+}
+
+func keyUpdated(b *bench) {
+	ctx, by := b.Context(), b.by("k")
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, by))
+	was := org.Key{Org: "a", ID: "k", Name: "n", Role: org.Owner, Hash: hash(1), CreatedAt: b.now()}
+	b.ok(b.Orgs.CreateKey(ctx, was, by))
+	now := was
+	now.Name, now.Role, now.Rate = "m", org.Member, org.Rate{PerMinute: 5, Burst: 2}
+	now.Hash = hash(2) // is not replaced
+	b.ok(b.Orgs.UpdateKey(ctx, was, now, by))
+	now.Hash = hash(1)
+	b.keys("a", now)
+	b.refused(b.Orgs.UpdateKey(ctx, was, was, by), org.ErrChanged)
+	b.ok(b.Orgs.RevokeKey(ctx, "a", "k", b.clock.Load(), by))
+	b.refused(b.Orgs.UpdateKey(ctx, now, now, by), org.ErrChanged)
+}

@@ -1,19 +1,51 @@
-//go:build !crashtest
-
 // Package crash names the points at which a test kills the gateway. In the
 // program that people run they do nothing and cost nothing: only a build with
 // the tag crashtest reads TURNPIKE_CRASH=POINT:N, and kills itself at the N-th
 // time that it passes the point. Such a build also has a wall clock that a test
 // can set: see package clock.
-//
-// The points are those of reference/reliability, section 1.
 package crash
 
-import "context"
+// Point is a place in the code, by what is stored when the process dies there.
+// after-X means that the transaction with X is committed, before-X that it is not.
+type Point string
 
-// At is one point.
-func At(string) {}
-
-// OnSent returns a context in which the point is passed as soon as an HTTP
-// request has been written.
-func OnSent(ctx context.Context, _ string) context.Context { return ctx }
+// The points that a durable run passes, in the order of a run.
+const (
+	// BeforeAccept: nothing of the run is stored, and the client has heard nothing.
+	BeforeAccept Point = "before-accept"
+	// AfterAccept: the run, its input and its idempotency key are stored. The
+	// client has heard nothing.
+	AfterAccept Point = "after-accept"
+	// AfterClaim: the lease of a run that another process left is stored. Nothing
+	// was done with the run.
+	AfterClaim Point = "after-claim"
+	// AfterModelIntent: the start of the model call and what it may cost at most
+	// are stored. The request is not sent.
+	AfterModelIntent Point = "after-model-intent"
+	// AfterModelSend: the model has the request. Nothing of its answer is stored.
+	AfterModelSend Point = "after-model-send"
+	// AfterDelta: the client has a part of the text. Nothing of the turn is stored.
+	AfterDelta Point = "after-delta"
+	// BeforeTurn: the model's answer is complete. Nothing of it is stored.
+	BeforeTurn Point = "before-turn"
+	// AfterTurn: the turn and its usage are stored. None of its calls is.
+	AfterTurn Point = "after-turn"
+	// AfterCallIntent: the start of each tool call of the batch is stored. None is
+	// sent.
+	AfterCallIntent Point = "after-call-intent"
+	// AfterCallSend: the tool has the request. No result is stored.
+	AfterCallSend Point = "after-call-send"
+	// BeforeResult: the tool has answered. The result is not stored.
+	BeforeResult Point = "before-result"
+	// AfterResult: the result is stored. The client has not heard of it.
+	AfterResult Point = "after-result"
+	// BeforeFinish: all turns and results are stored. The end of the run is not.
+	BeforeFinish Point = "before-finish"
+	// AfterFinish: the end of the run is stored. The client has not heard of it.
+	AfterFinish Point = "after-finish"
+	// AfterCancel: the request to cancel is stored. The run is still at work.
+	AfterCancel Point = "after-cancel"
+	// BeforeHandover: the time that a stop leaves to runs is over. Their leases are
+	// still stored as held by this process.
+	BeforeHandover Point = "before-handover"
+)

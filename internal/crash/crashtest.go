@@ -1,6 +1,5 @@
 //go:build crashtest
 
-// Package crash kills the gateway at the point that TURNPIKE_CRASH names.
 package crash
 
 import (
@@ -18,9 +17,9 @@ var passed atomic.Int64
 
 // At kills the process, without a chance to tidy up, when it passes the point
 // for the N-th time.
-func At(point string) {
+func At(point Point) {
 	wanted, n, _ := strings.Cut(os.Getenv("TURNPIKE_CRASH"), ":")
-	if wanted != point {
+	if wanted != string(point) {
 		return
 	}
 	times, err := strconv.ParseInt(n, 10, 64)
@@ -35,7 +34,7 @@ func At(point string) {
 
 // OnSent returns a context in which the point is passed as soon as an HTTP
 // request has been written.
-func OnSent(ctx context.Context, point string) context.Context {
+func OnSent(ctx context.Context, point Point) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { At(point) },
 	})

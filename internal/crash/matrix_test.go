@@ -4,6 +4,9 @@ package crash_test
 
 import (
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -11,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -40,37 +44,44 @@ func (c matrixCase) row() string {
 	return strings.Join(words, " ")
 }
 
-// matrixCases are the points of reference/reliability, section 1, that a run of
-// chat passes: the errand has three model calls and four tool calls, in two
-// batches of facts or, in order, in four. The slowest come first.
+// nth is the value of TURNPIKE_CRASH that kills the gateway when it passes the
+// point for the n-th time.
+func nth(point crash.Point, n int) string { return fmt.Sprintf("%s:%d", point, n) }
+
+// matrixCases covers each point that a run of chat passes: the errand has three
+// model calls and four tool calls, in two batches of facts or, in order, in four.
+// The slowest come first.
 func matrixCases() []matrixCase {
 	cases := slowCases()
-	each := func(serial bool, times int, points ...string) {
+	each := func(serial bool, times int, points ...crash.Point) {
 		for _, p := range points {
 			for n := 1; n <= times; n++ {
-				cases = append(cases, killedAt(serial, fmt.Sprintf("%s:%d", p, n)))
+				cases = append(cases, killedAt(serial, nth(p, n)))
 			}
 		}
 	}
 	cases = append(cases, killedAt(false))
-	each(false, 1, "C1", "C2", "C16", "C17")
-	each(false, 3, "C4", "C5", "C7", "C8")
-	each(false, 2, "C6", "C9")
-	each(true, 4, "C9", "C10", "C11", "C12") // look, order, send, send
-	each(false, 2, "C10", "C11", "C12")      // whichever is first, and second
+	each(false, 1, crash.BeforeAccept, crash.AfterAccept, crash.BeforeFinish, crash.AfterFinish)
+	each(false, 3, crash.AfterModelIntent, crash.AfterModelSend, crash.BeforeTurn, crash.AfterTurn)
+	each(false, 2, crash.AfterDelta, crash.AfterCallIntent)
+	each(true, 4, crash.AfterCallIntent, crash.AfterCallSend, crash.BeforeResult, crash.AfterResult) // look, order, send, send
+	each(false, 2, crash.AfterCallSend, crash.BeforeResult, crash.AfterResult)                       // whichever is first, and second
 	return append(cases,
-		killedAt(true, "C2:1", "C3:1"), killedAt(true, "C8:2", "C3:1", "C3:1"), killedAt(true, "C10:3", "C9:1", "C17:1"),
-		killedAt(true, "C6:5", "C5:1"), killedAt(true, "C12:2", "C4:1", "C16:1"),
-		matrixCase{name: "C20", kills: 1, ended: "cancelled", held: "tool", disturb: cancelled},
-		matrixCase{name: "C21 early", kills: 1, ended: "complete", held: "tool", disturb: killedWhileItDrains},
+		killedAt(true, nth(crash.AfterAccept, 1), nth(crash.AfterClaim, 1)),
+		killedAt(true, nth(crash.AfterTurn, 2), nth(crash.AfterClaim, 1), nth(crash.AfterClaim, 1)),
+		killedAt(true, nth(crash.AfterCallSend, 3), nth(crash.AfterCallIntent, 1), nth(crash.AfterFinish, 1)),
+		killedAt(true, nth(crash.AfterDelta, 5), nth(crash.AfterModelSend, 1)),
+		killedAt(true, nth(crash.AfterResult, 2), nth(crash.AfterModelIntent, 1), nth(crash.BeforeFinish, 1)),
+		matrixCase{name: string(crash.AfterCancel), kills: 1, ended: "cancelled", held: "tool", disturb: cancelled},
+		matrixCase{name: "during drain", kills: 1, ended: "complete", held: "tool", disturb: killedWhileItDrains},
 	)
 }
 
 func slowCases() []matrixCase {
 	return []matrixCase{
-		{name: "C21", slow: true, kills: 1, ended: "complete", held: "tool", disturb: killedAfterTheDrain},
-		{name: "C22", slow: true, ended: "complete", held: "tool", disturb: stopped},
-		{name: "C22 model", slow: true, ended: "complete", held: "model", disturb: stopped},
+		{name: string(crash.BeforeHandover), slow: true, kills: 1, ended: "complete", held: "tool", disturb: killedAfterTheDrain},
+		{name: "paused in a tool call", slow: true, ended: "complete", held: "tool", disturb: paused},
+		{name: "paused in a model call", slow: true, ended: "complete", held: "model", disturb: paused},
 	}
 }
 
@@ -82,7 +93,9 @@ func killedAt(serial bool, points ...string) matrixCase {
 		name = "undisturbed"
 	}
 	for _, point := range points {
-		if p, _, _ := strings.Cut(point, ":"); p == "C5" || p == "C6" || p == "C7" { // between its request and its record
+		name, _, _ := strings.Cut(point, ":")
+		switch crash.Point(name) {
+		case crash.AfterModelSend, crash.AfterDelta, crash.BeforeTurn: // the model is asked again
 			turns++
 		}
 	}
@@ -104,7 +117,7 @@ func killedAt(serial bool, points ...string) matrixCase {
 
 // cancelled kills the gateway when it has recorded that the run is to end.
 func cancelled(w *world, ask func()) {
-	p := w.start("C20:1")
+	p := w.start(nth(crash.AfterCancel, 1))
 	ask()
 	w.awaitHeld()
 	for id := range w.runs() {
@@ -129,7 +142,7 @@ func killedWhileItDrains(w *world, ask func()) {
 // killedAfterTheDrain kills a gateway whose runs did not finish in the time that
 // they have while it stops.
 func killedAfterTheDrain(w *world, ask func()) {
-	p := w.start("C21:1")
+	p := w.start(nth(crash.BeforeHandover, 1))
 	ask()
 	w.awaitHeld()
 	p.signal(syscall.SIGTERM)
@@ -137,9 +150,9 @@ func killedAfterTheDrain(w *world, ask func()) {
 	w.start("")
 }
 
-// stopped makes the gateway stand still until its lease has ended: it comes back
-// as one that does not know.
-func stopped(w *world, ask func()) {
+// paused stops the process with SIGSTOP until its lease has ended, and continues
+// it: it must not act on a lease that it no longer has.
+func paused(w *world, ask func()) {
 	p := w.start("")
 	ask()
 	w.awaitHeld()
@@ -148,6 +161,27 @@ func stopped(w *world, ask func()) {
 		w.Error(err)
 	}
 	p.signal(syscall.SIGCONT)
+}
+
+// Each constant of the package is in a case of the matrix.
+func TestTheMatrixHasEveryPoint(t *testing.T) {
+	text, err := os.ReadFile("crash.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range matrixCases() {
+		names = append(names, strings.Fields(c.row())...)
+	}
+	points := regexp.MustCompile(`Point = "(.*)"`).FindAllStringSubmatch(string(text), -1)
+	if len(points) == 0 {
+		t.Fatal("crash.go declares no points")
+	}
+	for _, p := range points {
+		if !slices.Contains(names, p[1]) {
+			t.Errorf("no case kills the gateway at %s", p[1])
+		}
+	}
 }
 
 // TestTheMatrixOfCrashes kills the gateway at every point that a durable run

@@ -39,12 +39,12 @@ func (d *drive) accept() error {
 		body.RequestRef = requestRef
 		batch.Rows = append(batch.Rows, d.requestRows()...)
 	}
-	crash.At("C1")
+	crash.At(crash.BeforeAccept)
 	input := loop.InputAdded{ItemsRef: "input", By: "client", Cut: len(d.full) > 0, Bytes: textBytes(items)}
 	if err := d.commit(batch, body, input); err != nil {
 		return d.refused(err)
 	}
-	crash.At("C2")
+	crash.At(crash.AfterAccept)
 	d.confirm(d)
 	d.emit(event.Started{RunID: d.lease.RunID, Model: d.req.Model, At: time.UnixMilli(d.state.At)})
 	return nil

@@ -29,11 +29,11 @@ func (d *drive) finish(a loop.Finish) error {
 	case a.Reason == event.Lost:
 		body.Detail = d.deadly()
 	}
-	crash.At("C16")
+	crash.At(crash.BeforeFinish)
 	if err := d.append(nil, body); err != nil {
 		return err
 	}
-	crash.At("C17")
+	crash.At(crash.AfterFinish)
 	d.log.Debug("finished", "reason", a.Reason, "rounds", d.state.Spent.Rounds, "tokens", d.state.Spent.Tokens)
 	d.emit(d.ending(body))
 	return nil

@@ -44,7 +44,7 @@ func (d *drive) callModel(a loop.CallModel) error {
 	defer memory.Close()
 	req.Memory = memory
 	ctx, called := d.modelCalled(a, req)
-	turn, err := d.req.Targets[a.Target].Model.Stream(crash.OnSent(ctx, "C5"), req, func(delta model.Delta) error {
+	turn, err := d.req.Targets[a.Target].Model.Stream(crash.OnSent(ctx, crash.AfterModelSend), req, func(delta model.Delta) error {
 		return d.pass(a.Round, delta)
 	})
 	called(turn, err)
@@ -77,7 +77,7 @@ func (d *drive) begin(a loop.CallModel) error {
 	err := d.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.Most}, started)
 	var over *OverBudget
 	if !errors.As(err, &over) {
-		crash.At("C4")
+		crash.At(crash.AfterModelIntent)
 		return err
 	}
 	reason := event.Tokens
@@ -157,7 +157,7 @@ func (d *drive) pass(round int, delta model.Delta) error {
 	switch delta.Kind {
 	case model.TextDelta:
 		d.emit(event.TextDelta{Round: round, Text: delta.Text})
-		crash.At("C6")
+		crash.At(crash.AfterDelta)
 	case model.ReasoningDelta:
 		d.emit(event.ReasoningDelta{Round: round, Text: delta.Text})
 	case model.RefusalDelta:
@@ -184,11 +184,11 @@ func (d *drive) record(a loop.CallModel, turn *model.Turn) error {
 	for _, c := range turn.Calls {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}
-	crash.At("C7")
+	crash.At(crash.BeforeTurn)
 	if err := d.commit(Batch{Rows: d.store(ref, items), Settled: d.settled(body)}, body); err != nil {
 		return err
 	}
-	crash.At("C8")
+	crash.At(crash.AfterTurn)
 	d.emit(event.RoundDone{Round: a.Round, Stop: turn.Stop, Usage: turn.Usage})
 	return nil
 }

@@ -62,7 +62,7 @@ func (r *Runner) Stop(ctx context.Context, soft time.Duration) {
 	case <-patience.C:
 	case <-ctx.Done():
 	}
-	crash.At("C21")
+	crash.At(crash.BeforeHandover)
 	r.yielding.Store(true)
 	select {
 	case <-idle:
@@ -183,7 +183,7 @@ func (r *Runner) claim(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	for _, lease := range leases {
-		crash.At("C3")
+		crash.At(crash.AfterClaim)
 		r.takeOver(lease)
 	}
 	return len(leases), nil

@@ -138,7 +138,7 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 		} else if err != nil {
 			return fmt.Errorf("run %s: cancel: %w", runID, err)
 		}
-		crash.At("C20")
+		crash.At(crash.AfterCancel)
 		r.meddle(runKey{orgID, runID})
 		return nil
 	}

@@ -166,7 +166,7 @@ func (d *drive) intend(keys []loop.CallKey) ([]loop.Call, error) {
 	if err := d.append(nil, bodies...); err != nil {
 		return nil, err
 	}
-	crash.At("C9")
+	crash.At(crash.AfterCallIntent)
 	calls := make([]loop.Call, len(keys))
 	for i, key := range keys {
 		calls[i], _ = d.state.Call(key)
@@ -179,7 +179,7 @@ func (d *drive) executeOne(ctx context.Context, round, index int, c loop.Call) o
 	ctx, called := d.toolCalled(ctx, round, c, c.Attempt)
 	begin := time.Now()
 	memory := d.account.Part()
-	done, err := toolexec.Execute(crash.OnSent(ctx, "C10"), p.entry, tool.Call{
+	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
 		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c), Memory: memory,
 	}, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(c.Key)})
@@ -205,11 +205,11 @@ func (d *drive) settle(c loop.Call, r outcome) error {
 		r.done.Text, r.err = "Not sent: the run ended first.", nil
 	}
 	body, rows := d.ended(c, c.Attempt, r.done, r.took)
-	crash.At("C11")
+	crash.At(crash.BeforeResult)
 	if err := d.append(rows, body); err != nil {
 		return err
 	}
-	crash.At("C12")
+	crash.At(crash.AfterResult)
 	d.remember(c, r.done)
 	if r.done.Hidden > 0 {
 		d.log.Warn("tool_result_hidden_text", "call", c.Key, "tool", c.Name, "server", c.Prepared.Server, "characters", r.done.Hidden)

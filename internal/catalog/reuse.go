@@ -11,7 +11,7 @@ import (
 // call. That a tool only reads is believed of a server that is not trusted, too:
 // one that lies about it makes the gateway call it less often. A tool that is
 // asked again and again for news, or of which it is known that it writes, must be
-// named to be left uncalled. // F05
+// named to be left uncalled.
 func (s Server) reuses(name string, says tool.Annotations, class tool.Class) bool {
 	keyed := class == tool.Keyed
 	reads := class == tool.Read || !keyed && says.ReadOnly != nil && *says.ReadOnly

@@ -123,8 +123,8 @@ func assemble(servers []Server, listings []listing, log *slog.Logger) *Set {
 	return set
 }
 
-// The bounds on the tools of one run, from reference/reliability 4.6. Servers
-// that stand first fill them first.
+// The bounds on the tools of one run: each model call of the run sends all of
+// them. Servers fill them in the order of the configuration.
 const (
 	MaxTools = 128
 	MaxBytes = 2 << 20 // of names, titles, descriptions and schemas together
@@ -213,7 +213,7 @@ func newEntry(server Server, t tool.Tool, original string, def tool.Definition, 
 }
 
 // sort puts the tools in the order of their names: the same tools make the same
-// bytes whichever server answered first. // C24 P07
+// bytes whichever server answered first, so that providers can cache the prompt.
 func (s *Set) sort() {
 	slices.SortFunc(s.entries, func(a, b Entry) int { return cmp.Compare(a.Definition.Name, b.Definition.Name) })
 	for i, e := range s.entries {

@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// The bounds on what a server says of its tools, from reference/reliability 4.6.
-// Those on a schema are in package schema.
+// The bounds on what a server says of its tools, which the model reads with each
+// call. docs/limits.md has all limits; those on a schema are in package schema.
 const (
 	MaxName        = 128     // characters of a tool's own name; a tool with a longer one is left out
 	MaxDescription = 4 << 10 // bytes; the rest of a longer one is cut off

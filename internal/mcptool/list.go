@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Limits of one discovery, from reference/reliability 4.6. The pages together may
-// be as long as one answer.
+// Limits of one discovery. A server that lists without end costs at most this much
+// memory and this many requests. The pages together may be as long as one answer.
 const (
 	maxPages      = 50
 	maxTools      = 500

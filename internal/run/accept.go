@@ -73,7 +73,7 @@ func (d *drive) refused(err error) error {
 		return known
 	case errors.As(err, &capped):
 		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
-	case errors.Is(err, ErrNoSlot): // B07
+	case errors.Is(err, ErrNoSlot):
 		refused := fault.New(fault.Limited, "concurrency_limit",
 			"the org is at its limit of %d runs at a time (concurrency); try again later", d.req.Concurrency)
 		refused.RetryAfter = slotRetry

@@ -137,7 +137,7 @@ func (d *drive) closing(s loop.State, end loop.Finished, at int64) (out []audit.
 		out = append(out, d.entry(audit.KindRequest, round, at, r))
 	}
 	switch end.Reason {
-	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money: // B06
+	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
 		a := s.Accepted
 		out = append(out, d.entry(audit.KindExhausted, 0, at, audit.Exhausted{
 			Budget: string(end.Reason), Via: a.Surface, Model: a.Model, Limits: a.Limits,

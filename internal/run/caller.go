@@ -22,5 +22,5 @@ type Caller struct {
 }
 
 // LoopActive reports whether chat requests run the loop: the plan flag, and a
-// server to get tools from. // A01
+// server to get tools from.
 func (c Caller) LoopActive() bool { return c.Org.MCPOutbound && len(c.Servers) > 0 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// LeaseTTL is how long a lease holds without being extended, from
-// reference/reliability 2.2.
+// LeaseTTL is how long a lease holds without being extended. It is three times
+// renewEvery: one renewal may fail and the next one still comes in time.
 const LeaseTTL = 15 * time.Second
 
 // Lease is the right to write a run's journal. A run that is running has one

@@ -12,11 +12,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
-// How a Runner keeps what is its own, from reference/reliability 2.2 and R17.
+// How a Runner keeps its leases. An owner whose renewals fail stops one period
+// before the lease ends, so that no new owner starts while it still sends requests.
 const (
 	renewEvery   = 5 * time.Second
 	claimEvery   = time.Second
-	doubtAfter   = LeaseTTL - renewEvery // a lease that was not renewed for so long may not be ours
+	doubtAfter   = LeaseTTL - renewEvery // after this long without a renewal, nothing more is sent
 	claimAtOnce  = 64                    // runs
 	storeTimeout = 10 * time.Second
 )

@@ -15,11 +15,11 @@ import (
 )
 
 // rereadName is the tool with which the model reads what was cut from a result.
-// It is offered from the first cut on. // P16
+// It is offered from the first cut on.
 const rereadName = "read_result"
 
-// maxFull is how many bytes of one result are kept for reading, from
-// reference/reliability 4.6. All of them together are bounded by the run's
+// maxFull is how many bytes of one result are kept for reading: as many as an
+// answer of an MCP server may have. All results together are bounded by the run's
 // account: what comes later cannot be read.
 const maxFull = 16 << 20
 

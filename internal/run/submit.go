@@ -20,7 +20,7 @@ import (
 const attachRetry = time.Second
 
 // submit starts a durable run and follows it; where the request's key stands
-// for a run already, it follows or repeats that one. // P24
+// for a run already, it follows or repeats that one.
 func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
 	d := r.newDrive(r.carried(ctx), req, nil)
 	d.account = req.Account.Hold() // the run outlives the request

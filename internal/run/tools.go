@@ -45,7 +45,7 @@ func (d *drive) prepare(a loop.PrepareTools) error {
 	if err := d.append(rows, bodies...); err != nil {
 		return err
 	}
-	if d.state.LeftOut && !leftOut { // C04: once in a run, whoever goes on with it
+	if d.state.LeftOut && !leftOut { // once in a run, also when another owner continues it
 		d.log.Warn("the model asked for more than one tool call, and only the first is executed (tool_parallelism: first)",
 			"round", d.state.Turn.Round, "calls", len(d.state.Calls))
 	}

@@ -10,8 +10,19 @@
 // A world is a function of its seed. Everybody who asks for something outside
 // waits on the bus; when all of them wait, the scheduler lets one go. Nobody
 // shares a source of chance (see world.chance), and time is that of
-// testing/synctest. Its promises, I1 to I12, are those of
-// reference/reliability, section 3.
+// testing/synctest. It checks these promises, which its messages name:
+//
+//	I1   one owner at a time writes a journal, in order, and nothing is lost of it
+//	I2   each fact is one that the rules allow in its place
+//	I3   a once call takes effect at most once, a keyed call once; results are true
+//	I4   no budget is exceeded, and what providers bill is accounted for
+//	I5   leases, slots and reservations are released, and processes stop in time
+//	I7   every run ends, within its deadline, as its owner or its caller asked
+//	I8   streams have one beginning and one end and never contradict the journal
+//	I9   an idempotency key is one run
+//	I10  every call is recorded before it is sent
+//	I11  an org sees and touches nothing of another org
+//	I12  each tool call in a transcript is followed by its result
 package sim
 
 import (

@@ -30,7 +30,7 @@ func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Don
 	var fatal tool.Fatal
 	switch {
 	case err == nil && result.IsError:
-		return finished(loop.Error, failure(text(result)), limit), nil // D17
+		return finished(loop.Error, failure(text(result)), limit), nil
 	case err == nil:
 		return finished(loop.OK, text(result), limit), nil
 	case errors.As(err, &fatal):

@@ -24,7 +24,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// maxArguments bounds the arguments of one call, from reference/reliability 4.6.
+// maxArguments bounds the bytes of the arguments of one call, which are validated,
+// hashed and stored.
 const maxArguments = 1 << 20
 
 // Validation says how arguments are checked. The zero value is Strict.
@@ -67,7 +68,7 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	p.Owner = tool.Gateway
 	p.Tool, p.Server = p.Entry.Tool.Definition().Name, p.Entry.Server
 	p.ToolDigest, p.Class, p.Polling = p.Entry.Digest, p.Entry.Class, p.Entry.Polling
-	if rules.Only != nil && !slices.Contains(rules.Only, name) { // C25
+	if rules.Only != nil && !slices.Contains(rules.Only, name) {
 		return p.tell(refusal{Error: fmt.Sprintf("tool %q is not among the allowed tools of this request", name)})
 	}
 	arguments, canonical, err := parse(raw)
@@ -92,7 +93,6 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 // coerce changes the types of arguments that do not fit to those that the schema
 // wants, and returns them with the violations that are left. The changed ones
 // are what is executed, digested and kept; the transcript has the model's own.
-// // C07
 func (p *Prepared) coerce(arguments json.RawMessage, found []schema.Violation) (json.RawMessage, []schema.Violation) {
 	coerced, changes := p.Entry.Schema.Coerce(arguments)
 	if len(changes) == 0 {
@@ -138,7 +138,7 @@ func (r refusal) String() string {
 }
 
 func unknownTool(set *catalog.Set, name string) refusal {
-	if server := set.Withheld(name); server != "" { // C06
+	if server := set.Withheld(name); server != "" {
 		return refusal{Error: fmt.Sprintf("tool %q of server %s is not allowed here", name, server)}
 	}
 	return refusal{Error: fmt.Sprintf("unknown tool %q%s", name, suggestion(set.Names()))}

@@ -13,7 +13,7 @@ type Cap struct {
 
 // Truncate cuts text to at most cap.Bytes: the head, a marker that names the
 // true size and how to read the rest, and the tail, each of whole characters.
-// Where not even the marker fits, the head alone is kept. // C11
+// Where not even the marker fits, the head alone is kept.
 func Truncate(text string, cap Cap) string {
 	limit := cap.Bytes
 	if limit <= 0 || len(text) <= limit {

@@ -25,7 +25,7 @@ type auditPage struct {
 	Next *int64        `json:"next"` // nil at the end
 }
 
-// ListAudit answers GET /api/audit. // L13
+// ListAudit answers GET /api/audit.
 func (h *Handler) ListAudit() Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		q, err := auditQuery(r.URL.Query(), "after", "limit")
@@ -47,7 +47,7 @@ func (h *Handler) ListAudit() Endpoint {
 	})
 }
 
-// ExportAudit answers GET /api/audit/export. // L11
+// ExportAudit answers GET /api/audit/export.
 func (h *Handler) ExportAudit() Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 		q, err := auditQuery(r.URL.Query())

@@ -20,7 +20,7 @@ type asked struct {
 }
 
 // uncarried are the members whose effect would be lost between the provider's
-// answer and ours: they are left out and named, not passed on for nothing. // P22
+// answer and ours: they are left out and named, not passed on for nothing.
 var uncarried = map[string]bool{
 	"logprobs": true, "top_logprobs": true, "audio": true, "modalities": true,
 	"functions": true, "function_call": true, // the old form of tools: a loop speaks the new one
@@ -293,7 +293,7 @@ func decodeToolChoice(raw json.RawMessage) model.ToolChoice {
 	if json.Unmarshal(raw, &w) != nil {
 		return choice // the provider's to refuse
 	}
-	if w.Type == "allowed_tools" { // C25
+	if w.Type == "allowed_tools" {
 		choice.Mode, choice.Only = w.Allowed.Mode, []string{}
 		for _, t := range w.Allowed.Tools {
 			choice.Only = append(choice.Only, t.Function.Name)

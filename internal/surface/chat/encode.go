@@ -141,7 +141,7 @@ func inFrames(text string, size int, send func(string)) {
 }
 
 // frameEnd returns where a frame of about size bytes ends, never inside a
-// character. // G01
+// character.
 func frameEnd(text string, size int) int {
 	if len(text) <= size {
 		return len(text)
@@ -177,7 +177,7 @@ func (e *encoder) send(c chunk) {
 }
 
 // fail sends the dialect's error form and the end mark: a stream that has begun
-// cannot change its status. // G17
+// cannot change its status.
 func (e *encoder) fail(body []byte) {
 	e.event(body)
 	e.event([]byte("[DONE]"))

@@ -206,7 +206,7 @@ func boundCode(reason string) fault.Code {
 }
 
 // blocked names what was refused, and what can be done. Addresses and URLs are for
-// those who may see them. // K04
+// those who may see them.
 func blocked(f *event.Failure, mayAddress bool) *fault.Error {
 	message := f.Code + ": " + f.Message
 	if mayAddress && f.Address != "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 )
 
-// MaxBody is the most bytes of a request body, from reference/reliability 4.6;
-// its server sees to it.
+// MaxBody is the most bytes of a request body: enough for long conversations with
+// images. The HTTP server enforces it.
 const MaxBody = 10 << 20
 
 // Runner performs runs. Implemented by *run.Runner.
@@ -137,7 +137,7 @@ func nameDropped(w http.ResponseWriter, dropped []string, mode string) error {
 	return nil
 }
 
-// optedOut reads the header that switches the loop off for one request. // A02
+// optedOut reads the header that switches the loop off for one request.
 func optedOut(header http.Header) bool {
 	for _, name := range []string{"Turnpike-Mcp-Disabled", "Floopy-Mcp-Disabled"} {
 		switch strings.ToLower(strings.TrimSpace(header.Get(name))) {

@@ -13,10 +13,10 @@ import (
 )
 
 // keyHeader is the request header that makes a request one run, however often
-// it is sent. // P24
+// it is sent.
 const keyHeader = "Idempotency-Key"
 
-// maxKey is the most characters of a key, from reference/reliability 4.6.
+// maxKey is the most characters of a key; keys are stored with their runs.
 const maxKey = 255
 
 // submitKey reads the client's key for the request; nil without one.

@@ -20,7 +20,7 @@ type modelList struct {
 }
 
 // modelObject is a model of the dialect, and what the gateway adds to every
-// model of the org: tools that it executes itself. // D25
+// model of the org: tools that it executes itself.
 type modelObject struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`

@@ -5,10 +5,11 @@
 //	layers_test.go      who may import whom
 //	rules_test.go       the rules of a run read no clock and do no I/O
 //	network_test.go     connections are opened in one package
-//	comments_test.go    every package and every public name says what it is for
+//	comments_test.go    every package and every public name says what it is for;
+//	                    comments point to nothing outside the repository
 //	globals_test.go     no init functions, no variables that anybody may change
 //	gomod_test.go       go.mod is tidy; the README and CI run the same tests
-//	ninefiles_test.go   one request touches the files that the documentation says
+//	ninefiles_test.go   one request runs the nine files that the documentation names
 //
 // A rule that turns out to be wrong is changed here, with its reason, in the
 // same commit as the code that needs it changed.

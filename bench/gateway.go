@@ -15,27 +15,28 @@ import (
 	"github.com/turnpike-gateway/turnpike/bench/proc"
 )
 
-// readyTime is how long the gateway may take until it says that it is ready.
+// readyTime is how long the gateway may take to become ready.
 const readyTime = 30 * time.Second
 
-// The gateway's own defaults: runs of an org, and calls of an MCP server, at a time.
+// The defaults of the gateway: concurrent runs of an org, concurrent calls of an MCP
+// server.
 const (
 	defaultSlots = 16
 	defaultCalls = 10
 )
 
-// gatewayConfig is what the cases change in the gateway's configuration.
+// gatewayConfig is what differs between the cases.
 type gatewayConfig struct {
 	provider    string // host:port
 	mcp         string // host:port of the MCP server; "" = no loop
 	parallelism string // runtime.tool_parallelism; "" = parallel
 	slots       int    // runtime.concurrency; 0 = the default, 16
 	calls       int    // concurrency of the MCP server; 0 = the default, 10
-	neighbour   bool   // a second org, with the same settings and a key of its own
+	secondOrg   bool   // add an org with the same settings and another key
 }
 
-// configFile is the gateway's configuration: the defaults, with the loopback
-// allowed because the MCP server is there.
+// configFile has the defaults, except that loopback addresses are allowed: the MCP
+// server listens on one.
 const configFile = `listen: {{.Listen}}
 data: {{.Data}}
 providers:
@@ -54,7 +55,7 @@ orgs:
 // configOrg is an org of the configuration file.
 type configOrg struct {
 	ID  string
-	Key string // variable
+	Key string // environment variable that has it
 }
 
 func (c gatewayConfig) text(listen, data string) (string, error) {
@@ -63,8 +64,8 @@ func (c gatewayConfig) text(listen, data string) (string, error) {
 		return "", err
 	}
 	orgs := []configOrg{{"default", clientKeyVar}}
-	if c.neighbour {
-		orgs = append(orgs, configOrg{"neighbour", neighbourKeyVar})
+	if c.secondOrg {
+		orgs = append(orgs, configOrg{"second", secondKeyVar})
 	}
 	var b strings.Builder
 	err = t.Execute(&b, map[string]any{

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/bench/fake"
-	"github.com/turnpike-gateway/turnpike/bench/stats"
 )
 
 // The loop case: one round with parallel tools, then the answer.
@@ -14,24 +17,23 @@ const (
 	loopToolMS  = 50
 	loopModelMS = 20
 
-	// loopLeast is what a run cannot be faster than: model, tools at the same
-	// time, model. In series the tools take their time one after another.
-	loopLeast   = loopModelMS + loopToolMS + loopModelMS
-	serialLeast = loopModelMS + loopTools*loopToolMS + loopModelMS
+	// loopMinMS is the minimum time of a run: model, tools at the same time, model.
+	// serialMinMS is the same with tools in series.
+	loopMinMS   = loopModelMS + loopToolMS + loopModelMS
+	serialMinMS = loopModelMS + loopTools*loopToolMS + loopModelMS
 )
 
-// loopGates are how many times their minimum runs may take. A busy machine says
-// nothing about it: there they are only compared with the bare loop.
+// loopGates bound the time of a run in multiples of its minimum. There is no floor:
+// on a busy machine a run is only compared with the bare loop.
 func loopGates() gates {
-	return gates{table: stats.AtMost(1.15)}
+	return gates{table: atMost(1.15)}
 }
 
-// bareGate is how many times what they take on the bare loop runs may take.
+// bareGate bounds the time of a run in multiples of the bare loop's.
 const bareGate = 1.15
 
-// loop measures the agent loop at one run at a time, tools in parallel, in turn
-// with the bare loop, and again in series, where a run must take as long as all
-// its tools together.
+// loop measures one run at a time: with tools in parallel, in turn with the bare
+// loop, and with tools in series.
 func loop(ctx context.Context, r *rig) ([]row, error) {
 	l, err := r.loopServers(ctx)
 	if err != nil {
@@ -42,64 +44,258 @@ func loop(ctx context.Context, r *rig) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.passes(ctx, plan{eight(5), 1, 1, r.opt.warm, r.opt.runs}, bare, gateway); err != nil {
+	if err := l.passes(ctx, plan{eightTools(5), 1, 1, r.opt.warm, r.opt.runs}, bare, gateway); err != nil {
 		return nil, fmt.Errorf("tools in parallel: %w", err)
 	}
 	rows := []row{
-		ratioRow("time of a run / minimum of 90 ms", gateway, loopLeast, r.opt.gate(loopGates())),
-		ratioRow("the same, bare loop", bare, loopLeast, stats.Gate{}),
-		pairRow("time of a run, gateway / bare loop", gateway.mid, bare.mid, stats.AtMost(bareGate)),
+		ratioRow("time of a run / minimum of 90 ms", gateway, loopMinMS, r.opt.gate(loopGates())),
+		ratioRow("the same, bare loop", bare, loopMinMS, threshold{}),
+		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, atMost(bareGate)),
 	}
 	serial, err := r.loopSide(ctx, l, "serial")
 	if err != nil {
 		return rows, err
 	}
-	if err := l.passes(ctx, plan{eight(0), 1, 1, r.opt.warm, r.opt.serialRuns}, serial); err != nil {
+	if err := l.passes(ctx, plan{eightTools(0), 1, 1, r.opt.warm, r.opt.serialRuns}, serial); err != nil {
 		return rows, fmt.Errorf("tools in series: %w", err)
 	}
 	return append(rows,
-		ratioRow("in series / minimum of 440 ms", serial, serialLeast, stats.Gate{}),
+		ratioRow("in series / minimum of 440 ms", serial, serialMinMS, threshold{}),
 		row{
 			what: "serial calls that overlapped",
-			seen: stats.Exactly(float64(serial.overlaps)), gate: stats.AtMost(0),
+			seen: exactly(float64(serial.overlaps)), gate: atMost(0),
 		}, row{
 			what: fmt.Sprintf("results out of call order, of %d runs", gateway.runs+serial.runs),
-			seen: stats.Exactly(float64(gateway.disorders + serial.disorders)), gate: stats.AtMost(0),
-			note: gateway.firstDisorder + serial.firstDisorder,
+			seen: exactly(float64(gateway.outOfOrder + serial.outOfOrder)), gate: atMost(0),
+			note: gateway.firstOutOfOrder + serial.firstOutOfOrder,
 		}), nil
 }
 
-// eight is the shape of a run of the loop case. The first of its tools takes the
-// whole time. In every third run each further one takes less milliseconds less,
-// so that results come back in the wrong order.
-func eight(less int) shape {
+// eightTools returns the scripts of the loop case. In every third run each tool call
+// is stepMS shorter than the one before it, so that results come back in reverse.
+func eightTools(stepMS int) scriptFunc {
 	return func(run int) fake.Script {
 		tools := make([]int, loopTools)
 		for i := range tools {
 			tools[i] = loopToolMS
 			if run%3 == 0 {
-				tools[i] -= i * less
+				tools[i] -= i * stepMS
 			}
 		}
 		return fake.Script{Run: run, LatencyMS: loopModelMS, Rounds: [][]int{tools}}
 	}
 }
 
-// pairRow is a row of the ratios of passes that were made in turn: what slows
+// pairRow is a row of the ratios gateway / bare of each pair of passes: what slows
 // the whole machine for a second slows both passes of a pair.
-func pairRow(what string, gateway, bare []float64, gate stats.Gate) row {
+func pairRow(what string, gateway, bare []float64, gate threshold) row {
 	ratios := make([]float64, len(gateway))
 	for i := range ratios {
 		ratios[i] = gateway[i] / bare[i]
 	}
-	return row{what: what, digits: 3, seen: stats.Summarize(ratios), gate: gate}
+	return row{what: what, digits: 3, seen: summarize(ratios), gate: gate}
 }
 
-// ratioRow is a row of runs' times in minimums.
-func ratioRow(what string, s *loopSide, leastMS float64, gate stats.Gate) row {
+// ratioRow is a row of the times of runs in multiples of their minimum.
+func ratioRow(what string, s *loopSide, minMS float64, gate threshold) row {
 	ratios := make([]float64, len(s.ms))
 	for i, ms := range s.ms {
-		ratios[i] = ms / leastMS
+		ratios[i] = ms / minMS
 	}
-	return row{what: what, digits: 3, seen: stats.Summarize(ratios), gate: gate, note: s.describe()}
+	return row{what: what, digits: 3, seen: summarize(ratios), gate: gate, note: s.describe()}
+}
+
+// The cases rounds and cpu. A round is a model call and the tool calls that it asks
+// for; the last round of a run is the model call that answers.
+const (
+	roundsPerRun = 10 // the default limit of the gateway
+	roundsMinMS  = roundsPerRun * loopModelMS
+	cpuRounds    = 3
+
+	cpuWidth = 8 // runs at a time
+)
+
+// cpuGates bound the CPU time of a run in multiples of the bare loop's.
+func cpuGates() gates {
+	return gates{table: atMost(3.5), floor: atMost(4)}
+}
+
+// oneToolPerRound returns scripts of runs with so many rounds. Each but the last has
+// one tool call without latency.
+func oneToolPerRound(rounds, modelMS int) scriptFunc {
+	return func(run int) fake.Script {
+		s := fake.Script{Run: run, LatencyMS: modelMS}
+		for range rounds - 1 {
+			s.Rounds = append(s.Rounds, []int{0})
+		}
+		return s
+	}
+}
+
+// rounds measures the time of runs of ten rounds, several at a time, in turn with the
+// bare loop.
+func rounds(ctx context.Context, r *rig) ([]row, error) {
+	bare, gateway, err := r.roundPasses(ctx, oneToolPerRound(roundsPerRun, loopModelMS), r.opt.roundRuns, r.opt.roundWidth)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		ratioRow(fmt.Sprintf("time of a run / minimum of %d ms", roundsMinMS), gateway, roundsMinMS, r.opt.gate(loopGates())),
+		ratioRow("the same, bare loop", bare, roundsMinMS, threshold{}),
+		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, atMost(bareGate)),
+	}, nil
+}
+
+// loopCPU measures the CPU time of runs of three rounds without latency.
+func loopCPU(ctx context.Context, r *rig) ([]row, error) {
+	bare, gateway, err := r.roundPasses(ctx, oneToolPerRound(cpuRounds, 0), r.opt.cpuRuns, cpuWidth)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		pairRow("CPU of a run, gateway / bare loop", gateway.cpuMS, bare.cpuMS, r.opt.gate(cpuGates())),
+		{what: "ms of gateway CPU a run", digits: 2, seen: summarize(gateway.cpuMS)},
+		{what: "the same, bare loop", digits: 2, seen: summarize(bare.cpuMS)},
+	}, nil
+}
+
+func (r *rig) roundPasses(ctx context.Context, of scriptFunc, runs, width int) (bare, gateway *loopSide, err error) {
+	l, err := r.loopServers(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.client.close()
+	if bare, gateway, err = r.loopSides(ctx, l, "parallel"); err != nil {
+		return nil, nil, err
+	}
+	return bare, gateway, l.passes(ctx, plan{of, runs, width, r.opt.warm, r.opt.passes}, bare, gateway)
+}
+
+// loopRig is the two servers that the gateway and the bare loop call, and a client.
+type loopRig struct {
+	model, tool target
+	client      *loopClient
+	runs        int // number of the last run
+}
+
+// scriptFunc makes the script of a run.
+type scriptFunc func(run int) fake.Script
+
+// loopSide is the gateway or the bare loop, and the results of its runs.
+type loopSide struct {
+	target
+	loopResult
+}
+
+// loopResult is the result of the runs of one side.
+type loopResult struct {
+	runs    int           // measured or not
+	ms      []float64     // of each measured run
+	medians []float64     // the median of ms, of each measured pass
+	cpu     time.Duration // of all measured runs
+	cpuMS   []float64     // CPU of a run, of each measured pass; NaN if the system does not report it
+
+	peak            int // most tool calls of a run at the same time
+	overlaps        int // calls that began before an earlier one of the run had ended
+	outOfOrder      int // runs whose results were in another order than their calls
+	firstOutOfOrder string
+}
+
+func (l *loopResult) describe() string {
+	s := fmt.Sprintf("at most %d tool calls at the same time", l.peak)
+	if l.cpu > 0 {
+		s += fmt.Sprintf("; %.2f ms CPU a run", l.cpu.Seconds()*1000/float64(len(l.ms)))
+	}
+	return s
+}
+
+// measured adds a pass: the times of its runs, and their CPU time unless noCPU says
+// why there is none.
+func (l *loopResult) measured(ms []float64, cpu time.Duration, noCPU error) {
+	l.ms = append(l.ms, ms...)
+	l.medians = append(l.medians, summarize(ms).median)
+	if noCPU != nil {
+		l.cpuMS = append(l.cpuMS, math.NaN())
+		return
+	}
+	l.cpu += cpu
+	l.cpuMS = append(l.cpuMS, cpu.Seconds()*1000/float64(len(ms)))
+}
+
+func (r *rig) loopServers(ctx context.Context) (l *loopRig, err error) {
+	l = &loopRig{client: newLoopClient(r.clientKey)}
+	if l.model, err = r.child(ctx, roleModel); err != nil {
+		return l, err
+	}
+	l.tool, err = r.child(ctx, roleTool)
+	return l, err
+}
+
+// loopSide starts a gateway between model and tool.
+func (r *rig) loopSide(ctx context.Context, l *loopRig, parallelism string) (*loopSide, error) {
+	t, err := r.startGateway(ctx, gatewayConfig{provider: l.model.addr, mcp: l.tool.addr, parallelism: parallelism})
+	return &loopSide{target: t}, err
+}
+
+// loopSides starts the bare loop and a gateway between model and tool.
+func (r *rig) loopSides(ctx context.Context, l *loopRig, parallelism string) (bare, gateway *loopSide, err error) {
+	t, err := r.child(ctx, roleLoop, upstreamVar+"="+l.model.addr, mcpVar+"="+l.tool.addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	gateway, err = r.loopSide(ctx, l, parallelism)
+	return &loopSide{target: t}, gateway, err
+}
+
+// plan says which runs are made.
+type plan struct {
+	of     scriptFunc
+	runs   int // in a pass
+	width  int // of them at a time
+	warm   int // passes that are not measured
+	passes int // passes that are
+}
+
+// passes makes passes on the sides in turn. The order of the sides alternates, so
+// that neither is always second.
+func (l *loopRig) passes(ctx context.Context, p plan, sides ...*loopSide) error {
+	sides = slices.Clone(sides)
+	for i := -p.warm; i < p.passes; i++ {
+		slices.Reverse(sides)
+		for _, side := range sides {
+			if err := l.pass(ctx, side, p, i >= 0); err != nil {
+				return fmt.Errorf("%w\n%s", err, side.proc.Tail())
+			}
+		}
+	}
+	return nil
+}
+
+// pass makes one pass on one side and verifies its runs by the ledgers of the
+// servers.
+func (l *loopRig) pass(ctx context.Context, side *loopSide, p plan, measured bool) error {
+	scripts := make([]fake.Script, p.runs)
+	for i := range scripts {
+		l.runs++
+		scripts[i] = p.of(l.runs)
+	}
+	before, noCPU := side.proc.CPU()
+	ms, err := l.client.runAll(ctx, side.addr, scripts, p.width)
+	if err != nil {
+		return err
+	}
+	after, err := side.proc.CPU()
+	if measured {
+		side.measured(ms, after-before, errors.Join(noCPU, err))
+	}
+	side.runs += p.runs
+	calls, err := takeLedger[fake.ToolCall](ctx, l.client, l.tool.addr)
+	if err != nil {
+		return err
+	}
+	turns, err := takeLedger[fake.ModelCall](ctx, l.client, l.model.addr)
+	if err != nil {
+		return err
+	}
+	return side.verifyAll(scripts, calls, turns)
 }

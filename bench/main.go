@@ -14,6 +14,16 @@
 //	        ├─ runs ─────────► turnpike serve ───┬───► bench child model          loop cases
 //	        └─ runs ─────────► bench child loop ─┴───► bench child tool (MCP)
 //
+// Where to find what:
+//
+//	main.go        command line, list of cases
+//	table.go       the table, medians, gates
+//	relay.go       cases small, body100k, burst, cuts, store
+//	streams.go     cases idle, leak
+//	loop.go        cases loop, rounds, cpu; loopclient.go makes the runs and verifies them
+//	neighbour.go   case neighbour
+//	rig.go         starts the child processes; gateway.go starts the gateway
+//
 // README.md says what each case measures and how to read the table.
 package main
 
@@ -25,7 +35,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/bench/proc"
 )
 
 func main() {
@@ -35,9 +49,9 @@ func main() {
 	os.Exit(code)
 }
 
-// bench is main without the process: it returns the exit code, 0 when every
-// gate held, 1 when one did not or a case could not be measured, 2 for a
-// command line that makes no sense.
+// bench is main without the process. It returns the exit code: 0 when every gate
+// held, 1 when one did not or a case could not be measured, 2 for an invalid
+// command line.
 func bench(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) == 2 && args[0] == childCommand {
 		if err := child(ctx, args[1], in, out); err != nil {
@@ -67,4 +81,198 @@ func bench(ctx context.Context, args []string, in io.Reader, out, errs io.Writer
 		return 1
 	}
 	return 0
+}
+
+// benchCase is one case of the table. Its run function starts processes in
+// rig.group, which its caller stops, and returns the rows.
+type benchCase struct {
+	name         string
+	about        string
+	needsGateway bool // cannot run with -self
+	run          func(context.Context, *rig) ([]row, error)
+}
+
+// cases are all cases, in the order of the table.
+func cases() []benchCase {
+	return []benchCase{
+		{"small", "pass-through, small bodies", false, relay{unit: "requests/s"}.run},
+		{"body100k", "pass-through, request bodies of 100 KB", false, relay{unit: "requests/s", size: 100_000}.run},
+		{"burst", "streams of 200 chunks, as fast as they go", false, relay{unit: "streams/s", stream: true}.run},
+		{"cuts", "streams that arrive cut or altered", false, cuts},
+		{"store", "pass-through while the database is locked", true, store},
+		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop},
+		{"rounds", "runs of 10 rounds, a model of 20 ms", true, rounds},
+		{"cpu", "CPU of runs of 3 rounds without latency", true, loopCPU},
+		{"idle", "memory of idle streams and of an idle gateway", false, idle},
+		{"leak", "clients that leave", false, leak},
+		{"neighbour", "an org beside one that is at its limits", true, noisyNeighbor},
+	}
+}
+
+// measure runs the chosen cases, prints the table as it grows, and reports
+// whether every case could be measured and every gate held.
+func measure(ctx context.Context, opt options, out, errs io.Writer) (passed bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, opt.limit, fmt.Errorf("not done within %v", opt.limit))
+	defer cancel()
+	r, err := newRig(ctx, opt)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	printHeader(out, opt)
+	passed = true
+	for _, c := range opt.cases {
+		rows, err := runCase(ctx, c, r, errs)
+		printRows(out, c.name, rows)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if err != nil {
+			fmt.Fprintf(errs, "bench: case %s: %v\n", c.name, err)
+			fmt.Fprintf(out, "%-10s could not be measured: FAIL\n", c.name)
+		}
+		passed = passed && err == nil && allHold(rows)
+	}
+	return passed, nil
+}
+
+// runCase runs one case and stops its processes. A process that does not stop in
+// order is reported and does not change the result.
+func runCase(ctx context.Context, c benchCase, r *rig, errs io.Writer) ([]row, error) {
+	r.group, r.current, r.profiles = &proc.Group{}, c.name, 0
+	rows, err := c.run(ctx, r)
+	if stopped := r.group.Stop(); stopped != nil && ctx.Err() == nil {
+		fmt.Fprintf(errs, "bench: after case %s: %v\n", c.name, stopped)
+	}
+	return rows, err
+}
+
+// options are what the command line asks for.
+type options struct {
+	gateway string      // a prebuilt gateway; "" = build it
+	self    bool        // measure a second baseline in the gateway's place
+	profile string      // directory for profiles of the gateway; "" = none
+	list    bool        // only list the cases
+	cases   []benchCase // in the order of the table
+	floors  bool        // -quick: floors in place of gates
+
+	concurrency int // connections of the load
+	sizes
+	limit time.Duration // for everything
+}
+
+// sizes is how much is measured.
+type sizes struct {
+	pairs          int           // relay cases: measured pairs of passes
+	pass           time.Duration // relay cases: length of a pass
+	streams        int           // cuts: streams, one after another on each connection
+	streamsAtOnce  int           // cuts: streams that are open at the same time
+	lockedRequests int           // store: requests while the database is locked
+	runs           int           // loop: measured runs, tools in parallel
+	serialRuns     int           // loop: measured runs, tools in series
+	warm           int           // loop, rounds, cpu: passes that are not measured
+	passes         int           // rounds, cpu: measured passes
+	roundRuns      int           // rounds: runs of a pass
+	roundWidth     int           // rounds: runs at a time
+	cpuRuns        int           // cpu: runs of a pass
+	idleStreams    int           // idle: open streams
+	idlePairs      int           // idle: pairs of processes
+	steady         time.Duration // idle: memory is read when it has not grown for this long
+	disconnects    int           // leak: clients that disconnect
+	runDisconnects int           // leak: clients of runs that disconnect
+	neighborPairs  int           // neighbour: measured pairs of passes
+	neighborRuns   int           // neighbour: runs of a pass
+}
+
+func full() sizes {
+	return sizes{
+		pairs: 9, pass: 2 * time.Second, streams: 10_000, streamsAtOnce: 2000, lockedRequests: 500, runs: 40, serialRuns: 5,
+		warm: 3, passes: 7, roundRuns: 80, roundWidth: 8, cpuRuns: 400, idleStreams: 1000, idlePairs: 5, steady: 2 * time.Second, disconnects: 1000, runDisconnects: 200,
+		neighborPairs: 5, neighborRuns: 400,
+	}
+}
+
+func quick() sizes {
+	return sizes{
+		pairs: 7, pass: 300 * time.Millisecond, streams: 1000, streamsAtOnce: 500, lockedRequests: 200, runs: 31, serialRuns: 2,
+		warm: 2, passes: 15, roundRuns: 8, roundWidth: 4, cpuRuns: 150, idleStreams: 500, idlePairs: 1, steady: time.Second, disconnects: 500, runDisconnects: 60,
+		neighborPairs: 3, neighborRuns: 100,
+	}
+}
+
+func parse(args []string, errs io.Writer) (options, error) {
+	opt := options{concurrency: 16, sizes: full(), limit: 20 * time.Minute}
+	var short bool
+	var pairs int
+	var names string
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	flags.StringVar(&opt.gateway, "gateway", "", "`path` of a gateway binary; without it ./cmd/turnpike is built")
+	flags.StringVar(&names, "case", "", "measure only these cases, comma-separated `names`; -list has them")
+	flags.BoolVar(&opt.list, "list", false, "list the cases, and measure nothing")
+	flags.BoolVar(&short, "quick", false, "shorter passes, fewer streams and runs, and floors in place of gates: for CI, on any machine")
+	flags.BoolVar(&opt.self, "self", false, "measure a second baseline in place of the gateway: ratios of about 1 show what this machine can tell apart")
+	flags.IntVar(&pairs, "pairs", opt.pairs, "pairs of passes of each relay case; with -quick the default is 7")
+	flags.StringVar(&opt.profile, "profile", "", "write CPU and heap profiles of the gateway to this `directory`")
+	if err := flags.Parse(args); err != nil {
+		return opt, err
+	}
+	if short {
+		opt.sizes, opt.limit, opt.floors = quick(), 5*time.Minute, true
+	}
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "pairs" {
+			opt.pairs = pairs
+		}
+	})
+	var err error
+	opt.cases, err = chosen(names, opt.self)
+	switch {
+	case err != nil:
+		return opt, err
+	case flags.NArg() > 0:
+		return opt, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case opt.pairs < 1 || opt.pairs > 1000:
+		return opt, fmt.Errorf("-pairs %d is out of range; use 1 to 1000", opt.pairs)
+	case opt.self && (opt.gateway != "" || opt.profile != ""):
+		return opt, errors.New("-self measures no gateway; do not give -gateway or -profile")
+	case opt.gateway != "" && opt.profile != "":
+		return opt, errors.New("-profile builds its own gateway; do not give -gateway")
+	}
+	return opt, nil
+}
+
+// gate returns the gate of the table, or with -quick the floor.
+func (o options) gate(g gates) threshold {
+	if o.floors {
+		return g.floor
+	}
+	return g.table
+}
+
+// chosen returns the named cases, all for "", in the order of the table.
+func chosen(names string, self bool) ([]benchCase, error) {
+	wanted := map[string]bool{}
+	for name := range strings.SplitSeq(names, ",") {
+		if name != "" {
+			wanted[name] = true
+		}
+	}
+	all := len(wanted) == 0
+	var picked []benchCase
+	for _, c := range cases() {
+		switch {
+		case !all && !wanted[c.name]:
+		case self && c.needsGateway && !all:
+			return nil, fmt.Errorf("case %s needs the gateway", c.name)
+		case self && c.needsGateway:
+		default:
+			picked = append(picked, c)
+		}
+		delete(wanted, c.name)
+	}
+	for name := range wanted {
+		return nil, fmt.Errorf("unknown case %q; -list has the names", name)
+	}
+	return picked, nil
 }

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"go.uber.org/goleak"
 )
 
-// The test binary is also the binary that the rig starts: as its children, and
-// as a gateway of few virtues, see testgateway_test.go.
+// The rig starts this test binary, too: as its children, and as the gateway of
+// testgateway_test.go.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == childCommand:
@@ -25,16 +26,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// smallest is as little as shows that something was measured.
+// smallest are the sizes of tests: enough to see that something was measured.
 func smallest() sizes {
 	return sizes{
-		pairs: 1, pass: 30 * time.Millisecond, streams: 50, crowd: 20, lockedRequests: 20, runs: 2, serialRuns: 1,
-		warm: 1, passes: 1, roundRuns: 2, roundWidth: 2, cpuRuns: 4, idleStreams: 20, idlePairs: 1, steady: 50 * time.Millisecond, leavers: 10, leaveRuns: 4,
-		neighbourPairs: 1, quietRuns: 4,
+		pairs: 1, pass: 30 * time.Millisecond, streams: 50, streamsAtOnce: 20, lockedRequests: 20, runs: 2, serialRuns: 1,
+		warm: 1, passes: 1, roundRuns: 2, roundWidth: 2, cpuRuns: 4, idleStreams: 20, idlePairs: 1, steady: 50 * time.Millisecond, disconnects: 10, runDisconnects: 4,
+		neighborPairs: 1, neighborRuns: 4,
 	}
 }
 
-// tiny is the command line -self with everything as short as it goes.
+// tiny returns the options of -self with the smallest sizes.
 func tiny(t *testing.T, args ...string) options {
 	t.Helper()
 	opt, err := parse(append([]string{"-self", "-quick", "-pairs", "1"}, args...), t.Output())
@@ -45,7 +46,7 @@ func tiny(t *testing.T, args ...string) options {
 	return opt
 }
 
-// Ratios of such short passes say nothing, so the verdict is not looked at.
+// The ratios of such short passes mean nothing: the verdict is not checked.
 func TestTheRelayCasesMeasureABaselineAgainstItself(t *testing.T) {
 	var out, errs bytes.Buffer
 	if _, err := measure(t.Context(), tiny(t), &out, &errs); err != nil {
@@ -112,16 +113,16 @@ func TestExitCodes(t *testing.T) {
 		args []string
 		want int
 	}{
-		{"help is no failure", []string{"-h"}, 0},
-		{"an unknown case makes no sense", []string{"-case", "smal"}, 2},
-		{"an unknown flag makes no sense", []string{"-fast"}, 2},
-		{"an argument makes no sense", []string{"small"}, 2},
-		{"no pairs make no sense", []string{"-pairs", "0"}, 2},
-		{"a loop without a gateway makes no sense", []string{"-self", "-case", "loop"}, 2},
-		{"a gateway that is not measured makes no sense", []string{"-self", "-gateway", "x"}, 2},
-		{"a profile of somebody else's binary makes no sense", []string{"-profile", "x", "-gateway", "y"}, 2},
-		{"a gateway that is not there fails", []string{"-gateway", "/nonexistent/turnpike", "-case", "small"}, 1},
-		{"an unknown child fails", []string{"child", "nobody"}, 1},
+		{"help", []string{"-h"}, 0},
+		{"an unknown case", []string{"-case", "smal"}, 2},
+		{"an unknown flag", []string{"-fast"}, 2},
+		{"an unexpected argument", []string{"small"}, 2},
+		{"no pairs", []string{"-pairs", "0"}, 2},
+		{"a loop case without a gateway", []string{"-self", "-case", "loop"}, 2},
+		{"-self with a gateway", []string{"-self", "-gateway", "x"}, 2},
+		{"a profile of a given binary", []string{"-profile", "x", "-gateway", "y"}, 2},
+		{"a missing gateway", []string{"-gateway", "/nonexistent/turnpike", "-case", "small"}, 1},
+		{"an unknown role", []string{"child", "nobody"}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -132,11 +133,11 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestACrowdThatTheSystemHasNoRoomForIsRefused(t *testing.T) {
-	if err := fits(1000, 2199); err == nil || !strings.Contains(err.Error(), "need 2200 open files") {
+func TestTooManyStreamsForTheFileLimitAreRefused(t *testing.T) {
+	if err := checkFileLimit(1000, 2199); err == nil || !strings.Contains(err.Error(), "need 2200 open files") {
 		t.Errorf("error %v", err)
 	}
-	if err := fits(1000, 2200); err != nil {
+	if err := checkFileLimit(1000, 2200); err != nil {
 		t.Error(err)
 	}
 }
@@ -150,10 +151,66 @@ func TestQuickIsShorter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if full.streams != 10_000 || full.leavers != 1000 || quick.streams >= full.streams || quick.pass >= full.pass || full.pairs <= quick.pairs || quick.pairs < 5 {
+	if full.streams != 10_000 || full.disconnects != 1000 || quick.streams >= full.streams || quick.pass >= full.pass || full.pairs <= quick.pairs || quick.pairs < 5 {
 		t.Errorf("full %+v, quick %+v", full, quick)
 	}
 	if asked, err := parse([]string{"-pairs", "7", "-quick"}, t.Output()); err != nil || asked.pairs != 7 {
 		t.Errorf("%d pairs, error %v", asked.pairs, err)
+	}
+}
+
+func TestTheConfigurationIsYAML(t *testing.T) {
+	type file struct {
+		Listen    string
+		Providers []struct {
+			BaseURL string `yaml:"base_url"`
+			Models  []string
+		}
+		Orgs []struct {
+			Keys       []struct{ Key string }
+			Features   []string
+			MCPServers []struct {
+				URL         string
+				Concurrency int
+			} `yaml:"mcp_servers"`
+			Runtime struct {
+				ToolParallelism string `yaml:"tool_parallelism"`
+				Concurrency     int
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		config  gatewayConfig
+		servers int
+	}{
+		{"of a relay case: no loop", gatewayConfig{provider: "127.0.0.1:1", parallelism: "parallel"}, 0},
+		{"of the loop case: one server", gatewayConfig{provider: "127.0.0.1:1", mcp: "127.0.0.1:2", parallelism: "serial"}, 1},
+		{"of runs that leave: room for all of them", gatewayConfig{provider: "127.0.0.1:1", mcp: "127.0.0.1:2", parallelism: "parallel", slots: 200, calls: 100}, 1},
+		{"of two orgs", gatewayConfig{provider: "127.0.0.1:1", mcp: "127.0.0.1:2", parallelism: "parallel", secondOrg: true}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text, err := tt.config.text("127.0.0.1:3", "/data dir")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got file
+			if err := yaml.Unmarshal([]byte(text), &got); err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			org := got.Orgs[len(got.Orgs)-1]
+			if (org.Keys[0].Key == "env:"+secondKeyVar) != tt.config.secondOrg || got.Orgs[0].Keys[0].Key != "env:"+clientKeyVar {
+				t.Errorf("keys of %+v", got.Orgs)
+			}
+			if slots := tt.config.slots; slots > 0 && (org.Runtime.Concurrency != slots || org.MCPServers[0].Concurrency != tt.config.calls) {
+				t.Errorf("limits of %+v", org)
+			}
+			if got.Listen != "127.0.0.1:3" || got.Providers[0].BaseURL != "http://127.0.0.1:1/v1" || got.Providers[0].Models[0] != "*" {
+				t.Errorf("configuration %+v", got)
+			}
+			if len(org.Features) != tt.servers || len(org.MCPServers) != tt.servers || org.Runtime.ToolParallelism != tt.config.parallelism {
+				t.Errorf("org %+v", org)
+			}
+		})
 	}
 }

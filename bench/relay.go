@@ -2,29 +2,31 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"path/filepath"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/bench/fake"
 	"github.com/turnpike-gateway/turnpike/bench/load"
-	"github.com/turnpike-gateway/turnpike/bench/stats"
-	"github.com/turnpike-gateway/turnpike/bench/wire"
 )
 
-// relayGates are the least share of the baseline's rate that passes.
+// relayGates bound the rate of the gateway divided by that of the baseline.
 func relayGates() gates {
-	return gates{table: stats.AtLeast(0.8), floor: stats.AtLeast(0.6)}
+	return gates{table: atLeast(0.8), floor: atLeast(0.6)}
 }
 
-// relay is a case of pure pass-through, gateway against baseline.
+// relay is a pass-through case.
 type relay struct {
 	unit   string
 	size   int // of a request body, in bytes; 0 = small
 	stream bool
 }
 
-// run makes pairs of passes, baseline then gateway, after one unmeasured pair.
-// The ratio is taken within each pair, so that what slows the whole machine
-// for a second slows both sides of it.
+// run makes pairs of passes, baseline then gateway, after one pair that is not
+// measured. Each pair gives a ratio: what slows the whole machine for a second
+// slows both passes.
 func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 	baseline, gateway, err := r.relayTargets(ctx)
 	if err != nil {
@@ -38,14 +40,14 @@ func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 			return nil, fmt.Errorf("baseline: %w", err)
 		}
 		if b.Wrong() > 0 {
-			return nil, fmt.Errorf("the baseline's answers are no measure: %s", b.Describe())
+			return nil, fmt.Errorf("wrong answers of the baseline: %s", b.Describe())
 		}
 		g, err := c.pass(ctx, r, gateway)
 		if err != nil {
 			return nil, fmt.Errorf("gateway: %w\n%s", err, gateway.proc.Tail())
 		}
 		if i < 0 {
-			gate.Faults, gate.First = g.Faults, g.First // also while warming up, wrong is wrong
+			gate.Faults, gate.First = g.Faults, g.First // wrong answers count in the warm-up, too
 			continue
 		}
 		ratios = append(ratios, g.Rate()/b.Rate())
@@ -54,24 +56,24 @@ func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 	return c.rows(ratios, base, gate, r.opt.gate(relayGates())), nil
 }
 
-func (c relay) rows(ratios []float64, base, gate measured, rate stats.Gate) []row {
+func (c relay) rows(ratios []float64, base, gate measured, rate threshold) []row {
 	rows := []row{{
 		what: c.unit + ", gateway / baseline", digits: 3,
-		seen: stats.Summarize(ratios), gate: rate,
+		seen: summarize(ratios), gate: rate,
 		note: fmt.Sprintf("baseline %s; gateway %s", base.describe(c.unit), gate.describe(c.unit)),
 	}}
 	if gate.Wrong() > 0 {
-		rows = append(rows, row{what: "wrong answers", seen: stats.Exactly(float64(gate.Wrong())),
-			gate: stats.AtMost(0), note: gate.Describe()})
+		rows = append(rows, row{what: "wrong answers", seen: exactly(float64(gate.Wrong())),
+			gate: atMost(0), note: gate.Describe()})
 	}
 	return rows
 }
 
-// measured is a tally with the processor time that the proxy spent on it.
+// measured is the tally of passes and the CPU time that the proxy used.
 type measured struct {
 	load.Tally
 	cpu   time.Duration
-	noCPU bool // this machine does not tell
+	noCPU bool // the system does not report it
 }
 
 func (m measured) add(o measured) measured {
@@ -89,10 +91,10 @@ func (m measured) describe(unit string) string {
 
 // pass makes one pass of the case's length.
 func (c relay) pass(ctx context.Context, r *rig, t target) (measured, error) {
-	return r.load(ctx, t, load.Plan{For: r.opt.pass, Lanes: c.lanes(t.addr, r)})
+	return r.load(ctx, t, load.Plan{For: r.opt.pass, Connections: c.exchanges(t.addr, r)})
 }
 
-// load makes one pass and takes the proxy's processor time around it.
+// load makes one pass and measures the CPU time of the proxy.
 func (r *rig) load(ctx context.Context, t target, p load.Plan) (measured, error) {
 	p.Addr = t.addr
 	before, err := t.proc.CPU()
@@ -105,31 +107,32 @@ func (r *rig) load(ctx context.Context, t target, p load.Plan) (measured, error)
 	return m, nil
 }
 
-// lanes returns the exchanges of each connection: two, in turn, that no other
-// connection makes, so that an answer given to the wrong request shows.
-func (c relay) lanes(addr string, r *rig) [][]load.Exchange {
-	lanes := make([][]load.Exchange, r.opt.concurrency)
-	for i := range lanes {
+// exchanges returns two exchanges for each connection, which it makes in turn. No
+// two are equal: an answer to another request is found.
+func (c relay) exchanges(addr string, r *rig) [][]load.Exchange {
+	all := make([][]load.Exchange, r.opt.concurrency)
+	for i := range all {
 		for v := range 2 {
-			body := wire.Body(fmt.Sprintf("s%02dv%d", i, v), c.size, c.stream)
-			lanes[i] = append(lanes[i], load.Exchange{
-				Request: load.Post(addr, wire.Path, r.clientKey, body),
+			body := fake.RequestBody(fmt.Sprintf("s%02dv%d", i, v), c.size, c.stream)
+			all[i] = append(all[i], load.Exchange{
+				Request: load.Post(addr, fake.ChatPath, r.clientKey, body),
 				Want:    wanted(body),
 			})
 		}
 	}
-	return lanes
+	return all
 }
 
+// wanted returns the right answer to a request.
 func wanted(body []byte) load.Answer {
-	sum, stream, err := wire.Read(body)
+	sum, stream, err := fake.ReadRequest(body)
 	switch {
 	case err != nil:
-		panic(err) // our own body
+		panic(err) // RequestBody made it
 	case stream:
-		return load.Answer{Status: 200, ContentType: "text/event-stream", Body: wire.Stream(sum)}
+		return load.Answer{Status: 200, ContentType: "text/event-stream", Body: fake.StreamAnswer(sum)}
 	}
-	return load.Answer{Status: 200, ContentType: "application/json", Body: wire.JSON(sum)}
+	return load.Answer{Status: 200, ContentType: "application/json", Body: fake.JSONAnswer(sum)}
 }
 
 // relayTargets starts an upstream and, in front of it, the baseline and the
@@ -153,4 +156,113 @@ func (r *rig) proxies(ctx context.Context, upstream target) (baseline, gateway t
 		gateway, err = r.startGateway(ctx, gatewayConfig{provider: upstream.addr})
 	}
 	return baseline, gateway, err
+}
+
+// cuts counts the streams that do not arrive exactly as they were sent: first
+// streams one after another on each connection, the next request right after the
+// end of the stream before, then many streams at the same time.
+func cuts(ctx context.Context, r *rig) ([]row, error) {
+	_, gateway, err := r.relayTargets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := relay{stream: true}
+	got, err := r.load(ctx, gateway, load.Plan{Count: r.opt.streams, Connections: c.exchanges(gateway.addr, r)})
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, gateway.proc.Tail())
+	}
+	rows := []row{{
+		what: fmt.Sprintf("cut or altered streams, of %d", got.Answers),
+		seen: exactly(float64(got.Wrong())), gate: atMost(0),
+		note: fmt.Sprintf("%s; %s", got.Describe(), got.describe("streams/s")),
+	}}
+	atOnce, err := r.cutsAtOnce(ctx)
+	return append(rows, atOnce...), err
+}
+
+// cutsAtOnce opens streams through the gateway that pause in the middle, and
+// continue when all of them are open.
+func (r *rig) cutsAtOnce(ctx context.Context) ([]row, error) {
+	upstream, err := r.child(ctx, rolePausing)
+	if err != nil {
+		return nil, err
+	}
+	_, gateway, err := r.proxies(ctx, upstream)
+	if err != nil {
+		return nil, err
+	}
+	streams, err := r.openStreams(ctx, gateway, r.opt.streamsAtOnce, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := upstream.resume(ctx); err != nil {
+		streams.Disconnect()
+		return nil, err
+	}
+	got := streams.Finish()
+	return []row{{
+		what: fmt.Sprintf("the same of %d at the same time", got.Answers),
+		seen: exactly(float64(got.Wrong())), gate: atMost(0), note: got.Describe(),
+	}}, nil
+}
+
+// store passes requests through while the database of the gateway is locked. A
+// request that needs the database must hang meanwhile: it shows that the lock works.
+func store(ctx context.Context, r *rig) ([]row, error) {
+	_, gateway, err := r.relayTargets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := relay{}
+	plan := load.Plan{Connections: c.exchanges(gateway.addr, r), Count: r.opt.lockedRequests}
+	if err := r.requestStore(ctx, gateway); err != nil {
+		return nil, err
+	}
+	lock, err := lockDatabase(filepath.Join(gateway.data, "turnpike.db"))
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if err := r.requestStore(ctx, gateway); !errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("a request that needs the database was answered while it was locked: %w", errors.Join(err))
+	}
+	got, err := r.load(ctx, gateway, plan)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, gateway.proc.Tail())
+	}
+	waited := 0
+	if got.Elapsed > time.Second {
+		waited = got.Answers // requests that need the store wait for five seconds
+	}
+	if err := lock.Close(); err != nil {
+		return nil, err
+	}
+	if err := r.requestStore(ctx, gateway); err != nil {
+		return nil, fmt.Errorf("after the lock: %w", err)
+	}
+	return []row{{
+		what: fmt.Sprintf("of %d requests, those that need the store", got.Answers),
+		seen: exactly(float64(max(waited, got.Wrong()))), gate: atMost(0),
+		note: fmt.Sprintf("with the database locked: %s; %s", got.Describe(), got.describe("requests/s")),
+	}}, nil
+}
+
+// requestStore makes a request that needs the database. It times out after 300 ms.
+func (r *rig) requestStore(ctx context.Context, gateway target) error {
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+gateway.addr+"/api/keys", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+r.clientKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET /api/keys: status %d", resp.StatusCode)
+	}
+	return nil
 }

@@ -3,19 +3,19 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"runtime"
+	"slices"
 	"strconv"
-
-	"github.com/turnpike-gateway/turnpike/bench/stats"
 )
 
 // row is one line of the table: a measurement, its gate, and a note below it.
 type row struct {
 	what   string
 	digits int // after the decimal point
-	seen   stats.Summary
-	gate   stats.Gate // zero = the row only informs
-	note   string     // "" = none
+	seen   summary
+	gate   threshold // zero = for information only
+	note   string    // "" = none
 }
 
 const layout = "%-10s %-46s %9s %9s %9s  %-9s %s\n"
@@ -42,7 +42,7 @@ func printHeader(out io.Writer, opt options) {
 func printRows(out io.Writer, name string, rows []row) {
 	for _, r := range rows {
 		fmt.Fprintf(out, layout, name, r.what,
-			r.number(r.seen.Min), r.number(r.seen.Median), r.number(r.seen.Max), r.bound(), r.verdict())
+			r.number(r.seen.min), r.number(r.seen.median), r.number(r.seen.max), r.bound(), r.verdict())
 		if r.note != "" {
 			fmt.Fprintf(out, "%-10s %s\n", "", r.note)
 		}
@@ -53,17 +53,17 @@ func printRows(out io.Writer, name string, rows []row) {
 func (r row) number(x float64) string { return strconv.FormatFloat(x, 'f', r.digits, 64) }
 
 func (r row) bound() string {
-	if r.gate.Op == "" {
+	if r.gate.op == "" {
 		return "-"
 	}
-	return r.gate.Op + " " + strconv.FormatFloat(r.gate.Limit, 'f', -1, 64)
+	return r.gate.op + " " + strconv.FormatFloat(r.gate.limit, 'f', -1, 64)
 }
 
 func (r row) verdict() string {
 	switch {
-	case r.gate.Op == "":
+	case r.gate.op == "":
 		return ""
-	case r.gate.Holds(r.seen):
+	case r.gate.holds(r.seen):
 		return "PASS"
 	}
 	return "FAIL"
@@ -71,9 +71,58 @@ func (r row) verdict() string {
 
 func allHold(rows []row) bool {
 	for _, r := range rows {
-		if !r.gate.Holds(r.seen) {
+		if !r.gate.holds(r.seen) {
 			return false
 		}
 	}
 	return true
+}
+
+// summary is what the table shows of a set of measurements, in their unit.
+type summary struct{ min, median, max float64 }
+
+// summarize does not change xs. The median of an even number of values is the
+// mean of the middle two. For no values all three are NaN, so that a case that
+// measured nothing passes no gate.
+func summarize(xs []float64) summary {
+	if len(xs) == 0 {
+		return summary{math.NaN(), math.NaN(), math.NaN()}
+	}
+	s := slices.Sorted(slices.Values(xs))
+	mid := len(s) / 2
+	median := s[mid]
+	if len(s)%2 == 0 {
+		median = (s[mid-1] + s[mid]) / 2
+	}
+	return summary{s[0], median, s[len(s)-1]}
+}
+
+// exactly returns the summary of one counted value.
+func exactly(x float64) summary { return summary{x, x, x} }
+
+// threshold is a bound on a median. The zero value is no bound.
+type threshold struct {
+	op    string // ">=" or "<="; "" for none
+	limit float64
+}
+
+func atLeast(limit float64) threshold { return threshold{">=", limit} }
+
+func atMost(limit float64) threshold { return threshold{"<=", limit} }
+
+// holds reports whether the median of s is within the bound. NaN never is.
+func (t threshold) holds(s summary) bool {
+	switch t.op {
+	case ">=":
+		return s.median >= t.limit
+	case "<=":
+		return s.median <= t.limit
+	}
+	return true
+}
+
+// gates are the bounds on one measurement.
+type gates struct {
+	table threshold // on a quiet machine
+	floor threshold // with -quick, on any machine: fails when about a third is lost; zero = none
 }

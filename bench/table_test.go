@@ -3,18 +3,19 @@ package main
 import (
 	"bytes"
 	"errors"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/bench/load"
-	"github.com/turnpike-gateway/turnpike/bench/stats"
 )
 
 func TestPrintRows(t *testing.T) {
 	rows := []row{
-		{what: "ratio", digits: 3, seen: stats.Summary{Min: 0.7, Median: 0.9, Max: 1}, gate: stats.AtLeast(0.8), note: "and why"},
-		{what: "counted", seen: stats.Exactly(2), gate: stats.AtMost(0)},
-		{what: "informs", digits: 1, seen: stats.Exactly(440)},
+		{what: "ratio", digits: 3, seen: summary{min: 0.7, median: 0.9, max: 1}, gate: atLeast(0.8), note: "and why"},
+		{what: "counted", seen: exactly(2), gate: atMost(0)},
+		{what: "informs", digits: 1, seen: exactly(440)},
 	}
 	const want = `case       ratio                                              0.700     0.900     1.000  >= 0.8    PASS
            and why
@@ -67,10 +68,10 @@ func TestQuickChecksFloorsAndTheTableItsGates(t *testing.T) {
 		{"the time of runs on a busy machine, of which the minimum knows nothing", loopGates(), 1.4, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := table.gate(tt.gates).Holds(stats.Exactly(tt.seen)); got != tt.inTable {
+			if got := table.gate(tt.gates).holds(exactly(tt.seen)); got != tt.inTable {
 				t.Errorf("%v in the table: %v", tt.seen, got)
 			}
-			if got := quick.gate(tt.gates).Holds(stats.Exactly(tt.seen)); got != tt.amongQuick {
+			if got := quick.gate(tt.gates).holds(exactly(tt.seen)); got != tt.amongQuick {
 				t.Errorf("%v with -quick: %v", tt.seen, got)
 			}
 		})
@@ -84,10 +85,10 @@ func TestPassesAreComparedWithTheirOwnPair(t *testing.T) {
 		bare.measured([]float64{100 * float64(slowdown), 90 * float64(slowdown), 400 * float64(slowdown)}, 10*unit, nil)
 		gateway.measured([]float64{110 * float64(slowdown), 900 * float64(slowdown), 90 * float64(slowdown)}, 30*unit, nil)
 	}
-	if got := pairRow("time", gateway.mid, bare.mid, stats.Gate{}).seen; got != stats.Exactly(1.1) {
+	if got := pairRow("time", gateway.medians, bare.medians, threshold{}).seen; got != exactly(1.1) {
 		t.Errorf("time: %+v, want 1.1 three times", got)
 	}
-	if got := pairRow("CPU", gateway.cpuMS, bare.cpuMS, stats.Gate{}).seen; got != stats.Exactly(3) {
+	if got := pairRow("CPU", gateway.cpuMS, bare.cpuMS, threshold{}).seen; got != exactly(3) {
 		t.Errorf("CPU: %+v, want 3 three times", got)
 	}
 }
@@ -96,7 +97,55 @@ func TestAMachineThatDoesNotTellTheCPUPassesNoGateOfIt(t *testing.T) {
 	var bare, gateway loopResult
 	bare.measured([]float64{1}, 0, errors.New("no /proc here"))
 	gateway.measured([]float64{1}, 0, errors.New("no /proc here"))
-	if r := pairRow("CPU", gateway.cpuMS, bare.cpuMS, stats.AtMost(cpuGates().floor.Limit)); allHold([]row{r}) {
+	if r := pairRow("CPU", gateway.cpuMS, bare.cpuMS, atMost(cpuGates().floor.limit)); allHold([]row{r}) {
 		t.Errorf("passed: %+v", r)
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		xs   []float64
+		want summary
+	}{
+		{"one value is all three", []float64{2}, summary{2, 2, 2}},
+		{"an odd number has a middle", []float64{9, 1, 4}, summary{1, 4, 9}},
+		{"an even number has the mean of the middle two", []float64{4, 1, 2, 9}, summary{1, 3, 9}},
+		{"one bad pass does not move the median", []float64{0.1, 0.9, 0.9, 0.9, 0.9}, summary{0.1, 0.9, 0.9}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			given := slices.Clone(tt.xs)
+			if got := summarize(tt.xs); got != tt.want {
+				t.Errorf("summarize(%v) = %v, want %v", tt.xs, got, tt.want)
+			}
+			if !slices.Equal(given, tt.xs) {
+				t.Errorf("the values were reordered: %v", tt.xs)
+			}
+		})
+	}
+}
+
+func TestGate(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		gate threshold
+		s    summary
+		want bool
+	}{
+		{"at least: on the limit passes", atLeast(0.8), exactly(0.8), true},
+		{"at least: below fails", atLeast(0.8), exactly(0.79), false},
+		{"at least: the median counts, not the minimum", atLeast(0.8), summary{0.1, 0.9, 1}, true},
+		{"at most: on the limit passes", atMost(0), exactly(0), true},
+		{"at most: above fails", atMost(0), exactly(1), false},
+		{"at most: the median counts, not the maximum", atMost(103.5), summary{90, 95, 400}, true},
+		{"nothing measured fails a lower bound", atLeast(0), summarize(nil), false},
+		{"nothing measured fails an upper bound", atMost(math.MaxFloat64), summarize(nil), false},
+		{"no gate always holds", threshold{}, exactly(5), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.gate.holds(tt.s); got != tt.want {
+				t.Errorf("Holds = %v, want %v", got, tt.want)
+			}
+		})
 	}
 }

@@ -21,21 +21,21 @@ import (
 	"github.com/turnpike-gateway/turnpike/bench/fake"
 )
 
-// behaviourVar tells the test gateway how to behave; without it, it does not serve.
+// behaviourVar selects the behaviour of the test gateway; without it, it fails.
 const behaviourVar = "BENCH_TEST_GATEWAY"
 
 // The behaviours of the test gateway.
 const (
-	asConfigured = "as configured"
-	hasty        = "tools at the same time, whatever the configuration says"
-	disordered   = "tool results in another order than the calls"
-	forgetful    = "no tools"
-	twice        = "every tool call twice"
-	leaky        = "requests go on when their clients have left"
-	narrow       = "a second org's runs are refused but one in three"
+	asConfigured        = "as configured"
+	ignoresSerial       = "tools at the same time, also where the configuration says serial"
+	wrongOrderOfResults = "tool results in another order than the calls"
+	withoutTools        = "no tools"
+	callsTwice          = "every tool call twice"
+	keepsRequestsOpen   = "requests continue after their clients have disconnected"
+	refusesSecondOrg    = "two of three runs of the second org are refused"
 )
 
-// withTestGateway measures some cases with the test gateway.
+// withTestGateway measures cases with the test gateway.
 func withTestGateway(t *testing.T, behaviour, names string) (out, errs string, passed bool) {
 	t.Helper()
 	t.Setenv(behaviourVar, behaviour)
@@ -64,13 +64,13 @@ func TestTheLoopCasesTellGatewaysApart(t *testing.T) {
 			"cpu CPU of a run, gateway / bare loop", "ms of gateway CPU a run",
 		}},
 		{asConfigured, "neighbour", []string{"neighbour could not be measured: FAIL", "was never refused"}},
-		{narrow, "neighbour", []string{"p99 of an org, other org loud / silent", "200 clients of the other org made"}},
-		{hasty, "loop", []string{"serial calls that overlapped", "<= 0 FAIL"}},
-		{disordered, "loop", []string{"results out of call order, of 5 runs", "5 5 5 <= 0 FAIL", "round 0: result 0 is"}},
-		{forgetful, "loop", []string{"status 400", "offers no tool", "loop could not be measured: FAIL"}},
-		{twice, "loop", []string{"the tool was called for [", "FAIL"}},
+		{refusesSecondOrg, "neighbour", []string{"p99 of an org, other org loud / silent", "200 clients of the other org made"}},
+		{ignoresSerial, "loop", []string{"serial calls that overlapped", "<= 0 FAIL"}},
+		{wrongOrderOfResults, "loop", []string{"results out of call order, of 5 runs", "5 5 5 <= 0 FAIL", "round 0: result 0 is"}},
+		{withoutTools, "loop", []string{"status 400", "offers no tool", "loop could not be measured: FAIL"}},
+		{callsTwice, "loop", []string{"the tool was called for [", "FAIL"}},
 		{asConfigured, "leak", []string{"streams open 1 s after 10 clients left 0 0 0 <= 0 PASS", "tool calls, the same 0 0 0"}},
-		{leaky, "leak", []string{"streams open 1 s after 10 clients left 10 10 10 <= 0 FAIL", "left 2 2 2 <= 0 FAIL"}},
+		{keepsRequestsOpen, "leak", []string{"streams open 1 s after 10 clients left 10 10 10 <= 0 FAIL", "left 2 2 2 <= 0 FAIL"}},
 	} {
 		t.Run(tt.behaviour+", "+tt.cases, func(t *testing.T) {
 			out, errs, _ := withTestGateway(t, tt.behaviour, tt.cases)
@@ -83,7 +83,7 @@ func TestTheLoopCasesTellGatewaysApart(t *testing.T) {
 	}
 }
 
-// spaced is a table with one space between its columns.
+// spaced returns a table with one space between its columns.
 func spaced(table string) string { return strings.Join(strings.Fields(table), " ") }
 
 func serveTestGateway(config string) int {
@@ -101,8 +101,8 @@ func serveTestGateway(config string) int {
 	return 0
 }
 
-// runTestGateway is just enough of a gateway to try the cases on: the bare loop
-// where there is an MCP server, else the baseline, no limits, no security.
+// runTestGateway serves the bare loop if there is an MCP server, else the baseline,
+// without limits or security.
 func runTestGateway(ctx context.Context, config, behaviour string) error {
 	b, err := os.ReadFile(config)
 	if err != nil {
@@ -147,16 +147,16 @@ func listen(ctx context.Context, addr string, h http.Handler) error {
 	return nil
 }
 
-// behave puts what a behaviour does to requests before h.
+// behave wraps h with what the behaviour does to requests.
 func behave(behaviour string, h http.Handler) http.Handler {
-	var loud atomic.Int64
+	var requests atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case behaviour == leaky:
-			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // one that is never done is not believed
+		case behaviour == keepsRequestsOpen:
+			ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // httputil.ReverseProxy replaces a context that is never done
 			defer cancel()
 			r = r.WithContext(ctx)
-		case behaviour == narrow && r.Header.Get("Authorization") == "Bearer "+os.Getenv(neighbourKeyVar) && loud.Add(1)%3 != 0:
+		case behaviour == refusesSecondOrg && r.Header.Get("Authorization") == "Bearer "+os.Getenv(secondKeyVar) && requests.Add(1)%3 != 0:
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
@@ -166,7 +166,7 @@ func behave(behaviour string, h http.Handler) http.Handler {
 }
 
 func loopHandler(ctx context.Context, behaviour, provider, endpoint string, serial bool) (http.Handler, error) {
-	l, err := fake.NewLoop(ctx, provider, endpoint)
+	l, err := fake.NewBareLoop(ctx, provider, endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -177,20 +177,20 @@ func loopHandler(ctx context.Context, behaviour, provider, endpoint string, seri
 		return results
 	}
 	switch {
-	case behaviour == forgetful:
+	case behaviour == withoutTools:
 		l.Tools = nil
-	case behaviour == disordered:
+	case behaviour == wrongOrderOfResults:
 		l.Execute = func(ctx context.Context, calls []fake.LoopCall) []any {
 			results := inSeries(ctx, calls)
 			slices.Reverse(results)
 			return results
 		}
-	case behaviour == twice:
+	case behaviour == callsTwice:
 		l.Execute = func(ctx context.Context, calls []fake.LoopCall) []any {
 			inSeries(ctx, calls)
 			return inSeries(ctx, calls)
 		}
-	case serial && behaviour != hasty:
+	case serial && behaviour != ignoresSerial:
 		l.Execute = inSeries
 	}
 	return l, nil

@@ -16,8 +16,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
-
-	"github.com/turnpike-gateway/turnpike/bench/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,24 +51,24 @@ func TestUpstreamAndBaseline(t *testing.T) {
 	proxy := httptest.NewServer(Baseline(base, "provider-key"))
 	defer proxy.Close()
 	defer up.CloseClientConnections() // those that the proxy keeps
-	small, stream, large := wire.Body("s1", 0, false), wire.Body("s2", 0, true), wire.Body("s3", 100_000, false)
-	sum := func(body []byte) wire.Sum { s, _, _ := wire.Read(body); return s }
+	small, stream, large := RequestBody("s1", 0, false), RequestBody("s2", 0, true), RequestBody("s3", 100_000, false)
+	sum := func(body []byte) Sum { s, _, _ := ReadRequest(body); return s }
 	for _, tt := range []struct {
 		name, server, key string
 		body              []byte
 		status            int
 		kind, want        string
 	}{
-		{"the upstream answers a small body", up.URL, "provider-key", small, 200, "application/json", string(wire.JSON(sum(small)))},
-		{"the upstream answers with a stream", up.URL, "provider-key", stream, 200, "text/event-stream", string(wire.Stream(sum(stream)))},
+		{"the upstream answers a small body", up.URL, "provider-key", small, 200, "application/json", string(JSONAnswer(sum(small)))},
+		{"the upstream answers with a stream", up.URL, "provider-key", stream, 200, "text/event-stream", string(StreamAnswer(sum(stream)))},
 		{"the upstream refuses a client's key", up.URL, "client-key", small, 401, "application/json", ""},
 		{"the upstream refuses a foreign body", up.URL, "provider-key", []byte("{}"), 400, "application/json", ""},
-		{"the baseline swaps the key", proxy.URL, "client-key", small, 200, "application/json", string(wire.JSON(sum(small)))},
-		{"the baseline passes a large body on", proxy.URL, "client-key", large, 200, "application/json", string(wire.JSON(sum(large)))},
-		{"the baseline passes a stream on", proxy.URL, "client-key", stream, 200, "text/event-stream", string(wire.Stream(sum(stream)))},
+		{"the baseline swaps the key", proxy.URL, "client-key", small, 200, "application/json", string(JSONAnswer(sum(small)))},
+		{"the baseline passes a large body on", proxy.URL, "client-key", large, 200, "application/json", string(JSONAnswer(sum(large)))},
+		{"the baseline passes a stream on", proxy.URL, "client-key", stream, 200, "text/event-stream", string(StreamAnswer(sum(stream)))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, kind, got := post(t, tt.server+wire.Path, tt.key, tt.body)
+			status, kind, got := post(t, tt.server+ChatPath, tt.key, tt.body)
 			if status != tt.status || kind != tt.kind {
 				t.Errorf("status %d, content type %q; want %d, %q", status, kind, tt.status, tt.kind)
 			}
@@ -92,7 +90,7 @@ func request(t *testing.T, s Script, stream bool, tools string, rounds int) []by
 			messages = append(messages, map[string]any{"role": "tool", "tool_call_id": ProviderID(id), "content": Result(id)})
 		}
 	}
-	b, err := json.Marshal(map[string]any{"model": wire.Model, "stream": stream, "messages": messages, "tools": json.RawMessage(tools)})
+	b, err := json.Marshal(map[string]any{"model": ModelName, "stream": stream, "messages": messages, "tools": json.RawMessage(tools)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,12 +117,12 @@ func TestScriptedModel(t *testing.T) {
 			[]string{"Run 7 is done.", `"finish_reason":"stop"`, "data: [DONE]"}},
 		{"it does not call a tool that it was not offered", request(t, s, true, "[]", 0), 400, []string{`offers no tool`}},
 		{"it only streams", request(t, s, false, slowTools, 0), 400, []string{"only streams"}},
-		{"it wants a script", []byte(`{"stream":true,"messages":[{"role":"user","content":"Hi!"}]}`), 400, []string{"no script"}},
+		{"it wants a script", []byte(`{"stream":true,"messages":[{"role":"user","content":"Hi!"}]}`), 400, []string{"not a script"}},
 		{"it wants a user message", []byte(`{"stream":true}`), 400, []string{"no user message"}},
 		{"it does not wait for ever", request(t, Script{LatencyMS: 1 << 30}, true, slowTools, 0), 400, []string{"latency"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, _, got := post(t, srv.URL+wire.Path, "", tt.body)
+			status, _, got := post(t, srv.URL+ChatPath, "", tt.body)
 			if status != tt.status {
 				t.Errorf("status %d, want %d: %s", status, tt.status, got)
 			}
@@ -147,8 +145,8 @@ func TestScriptedModelKeepsALedger(t *testing.T) {
 	srv := httptest.NewServer(ScriptedModel())
 	defer srv.Close()
 	s := Script{Run: 3, Rounds: [][]int{{5, 5}}}
-	post(t, srv.URL+wire.Path, "", request(t, s, true, slowTools, 0))
-	post(t, srv.URL+wire.Path, "", request(t, s, true, slowTools, 1))
+	post(t, srv.URL+ChatPath, "", request(t, s, true, slowTools, 0))
+	post(t, srv.URL+ChatPath, "", request(t, s, true, slowTools, 1))
 	want := `[{"run":3,"round":0,"results":null},{"run":3,"round":1,"results":[` +
 		`{"call_id":"call_3000","text":"slept for call 3000"},{"call_id":"call_3001","text":"slept for call 3001"}]}]`
 	if _, _, got := post(t, srv.URL+"/ledger", "", nil); strings.TrimSpace(got) != want {
@@ -235,7 +233,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, _, _ := post(t, "http://"+strings.TrimSpace(addr)+wire.Path, "k", wire.Body("s1", 0, false)); status != 200 {
+	if status, _, _ := post(t, "http://"+strings.TrimSpace(addr)+ChatPath, "k", RequestBody("s1", 0, false)); status != 200 {
 		t.Errorf("status %d", status)
 	}
 	cancel()

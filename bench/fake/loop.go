@@ -1,152 +1,282 @@
 package fake
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
+	"errors"
+	"fmt"
 	"net/http"
-	"strings"
-	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Loop is what the gateway's loop is compared with: the same turns and tool
-// calls by the shortest way, over pooled connections and one MCP session that
-// stays open. It knows no keys, limits, records or errors worth the name.
-type Loop struct {
-	Provider string             // base URL, scheme://host:port
-	Session  *mcp.ClientSession // with the server of the tools
-	Tools    []any              // what the model is offered, in its dialect; see [SlowTools]
+// maxLatency bounds what a script may ask a server to wait.
+const maxLatency = 10 * time.Second
 
-	// Execute returns the tool messages for the calls of a turn, in their
-	// order. Nil = all calls at the same time.
-	Execute func(context.Context, []LoopCall) []any
+// ToolName is the one tool of [SlowTool].
+const ToolName = "slow"
 
-	client http.Client
+// callsPerRun is the number of call ids of a run: the id of a call gives its run.
+const callsPerRun = 1000
+
+// Script is what the model does in one run. The client sends it as JSON in the user
+// message.
+type Script struct {
+	Run       int `json:"run"`        // number of the run, in the ledgers
+	LatencyMS int `json:"latency_ms"` // of each model call, from request to first byte
+
+	// Rounds has, for each round with tools, how many milliseconds each of its
+	// tool calls takes. After the last one the model answers with text.
+	Rounds [][]int `json:"rounds"`
 }
 
-// LoopCall is one tool call of a turn.
-type LoopCall struct {
-	ID       string `json:"id"`
-	Type     string `json:"type"`
-	Function struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	} `json:"function"`
-}
-
-// SlowTools offers the one tool of [SlowTool].
-func SlowTools() []any {
-	return []any{map[string]any{"type": "function", "function": map[string]any{"name": ToolName}}}
-}
-
-// NewLoop returns a loop with the tools of the MCP server at endpoint.
-func NewLoop(ctx context.Context, provider, endpoint string) (*Loop, error) {
-	pool := func() http.Client { return http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}} }
-	calls := pool()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "turnpike-bench", Version: "1"}, nil).Connect(ctx,
-		&mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &calls}, nil)
+// Text returns the script as the text of a user message.
+func (s Script) Text() string {
+	b, err := json.Marshal(s)
 	if err != nil {
-		return nil, err
+		panic(err) // numbers only
 	}
-	return &Loop{Provider: provider, Session: session, Tools: SlowTools(), client: pool()}, nil
+	return string(b)
 }
 
-// ServeHTTP runs the loop: the model's turns until one has no calls, which is
-// passed on.
-func (l *Loop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var req map[string]any
-	body, err := readAll(r)
-	if err == nil {
-		err = json.Unmarshal(body, &req)
+// CallID returns the id, in the tool's arguments, of call i of a round.
+func (s Script) CallID(round, i int) int {
+	n := s.Run * callsPerRun
+	for _, calls := range s.Rounds[:round] {
+		n += len(calls)
 	}
-	if err != nil {
-		refuse(w, http.StatusBadRequest, err)
-		return
+	return n + i
+}
+
+// RunOf returns the run that the call of that id belongs to.
+func RunOf(id int) int { return id / callsPerRun }
+
+// Final returns the text of the last turn.
+func (s Script) Final() string { return fmt.Sprintf("Run %d is done.", s.Run) }
+
+// Result returns the text of the tool's result of the call of that id.
+func Result(id int) string { return fmt.Sprintf("slept for call %d", id) }
+
+// conversation is what the scripted model reads of a request.
+type conversation struct {
+	Stream   bool `json:"stream"`
+	Messages []struct {
+		Role       string          `json:"role"`
+		Content    json.RawMessage `json:"content"`
+		ToolCallID string          `json:"tool_call_id"`
+		ToolCalls  []struct{}      `json:"tool_calls"`
+	} `json:"messages"`
+	Tools []struct {
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	} `json:"tools"`
+}
+
+// ToolResult is one tool message of a model request.
+type ToolResult struct {
+	CallID string `json:"call_id"`
+	Text   string `json:"text"`
+}
+
+// parse returns the script, the number of rounds made, and the results of the last
+// round.
+func (c conversation) parse() (s Script, round int, results []ToolResult, err error) {
+	found := false
+	for _, m := range c.Messages {
+		switch {
+		case m.Role == "user":
+			err = errors.Join(err, json.Unmarshal([]byte(text(m.Content)), &s))
+			found = true
+		case len(m.ToolCalls) > 0:
+			round, results = round+1, nil
+		case m.Role == "tool":
+			results = append(results, ToolResult{m.ToolCallID, text(m.Content)})
+		}
 	}
-	messages, _ := req["messages"].([]any)
-	req["tools"] = l.Tools
-	for {
-		status, stream, err := l.turn(r.Context(), req)
+	switch {
+	case err != nil:
+		return s, 0, nil, fmt.Errorf("user message is not a script: %w", err)
+	case !found:
+		return s, 0, nil, errors.New("no user message")
+	case round > len(s.Rounds):
+		return s, 0, nil, fmt.Errorf("round %d of %d", round, len(s.Rounds))
+	case s.latency() < 0 || s.latency() > maxLatency:
+		return s, 0, nil, fmt.Errorf("latency of %v", s.latency())
+	}
+	return s, round, results, nil
+}
+
+func (s Script) latency() time.Duration { return time.Duration(s.LatencyMS) * time.Millisecond }
+
+// offersTool reports whether the request offers the slow tool.
+func (c conversation) offersTool() bool {
+	for _, t := range c.Tools {
+		if t.Function.Name == ToolName {
+			return true
+		}
+	}
+	return false
+}
+
+// text returns the content of a message, which is a string or a list of text parts.
+func text(content json.RawMessage) string {
+	var s string
+	if json.Unmarshal(content, &s) == nil {
+		return s
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(content, &parts) != nil {
+		return ""
+	}
+	for _, p := range parts {
+		s += p.Text
+	}
+	return s
+}
+
+// ModelCall is one entry of a scripted model's ledger.
+type ModelCall struct {
+	Run     int          `json:"run"`
+	Round   int          `json:"round"`   // 0-based
+	Results []ToolResult `json:"results"` // in the order of the request
+}
+
+// ScriptedModel returns a provider that answers as the user message of the request, a
+// [Script], says: it waits, then streams the tool calls of the next round, or the
+// final text when all rounds have their results.
+//
+// POST /ledger takes the ledger ([]ModelCall).
+func ScriptedModel() http.Handler {
+	var seen Ledger[ModelCall]
+	mux := http.NewServeMux()
+	mux.Handle("POST /ledger", &seen)
+	mux.HandleFunc("POST "+ChatPath, func(w http.ResponseWriter, r *http.Request) {
+		arrived := time.Now()
+		body, err := readAll(r)
 		if err != nil {
-			refuse(w, http.StatusBadGateway, err)
+			refuse(w, http.StatusBadRequest, err)
 			return
 		}
-		calls := callsOf(stream)
-		if len(calls) == 0 {
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.WriteHeader(status)
-			_, _ = w.Write(stream) // the caller may be gone
+		s, round, results, err := readTurn(body)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, err)
 			return
 		}
-		messages = append(messages, map[string]any{"role": "assistant", "tool_calls": calls})
-		messages = append(messages, l.execute(r.Context(), calls)...)
-		req["messages"] = messages
-	}
-}
-
-func (l *Loop) turn(ctx context.Context, body any) (int, []byte, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return 0, nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.Provider+"/v1/chat/completions", bytes.NewReader(b))
-	if err != nil {
-		return 0, nil, err
-	}
-	resp, err := l.client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	stream, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, stream, err
-}
-
-// callsOf collects a turn's calls; the scripted model sends each in one piece.
-func callsOf(stream []byte) (calls []LoopCall) {
-	for line := range strings.SplitSeq(string(stream), "\n") {
-		data, isData := strings.CutPrefix(line, "data: ")
-		if !isData || !strings.Contains(data, `"tool_calls"`) {
-			continue
+		seen.Add(ModelCall{s.Run, round, results})
+		pause := time.NewTimer(time.Until(arrived.Add(s.latency())))
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+			writeEvents(w, turn(s, round))
+		case <-r.Context().Done():
 		}
-		var chunk struct {
-			Choices []struct {
-				Delta struct {
-					ToolCalls []LoopCall `json:"tool_calls"`
-				} `json:"delta"`
-			} `json:"choices"`
-		}
-		if json.Unmarshal([]byte(data), &chunk) == nil && len(chunk.Choices) > 0 {
-			calls = append(calls, chunk.Choices[0].Delta.ToolCalls...)
-		}
-	}
-	return calls
+	})
+	return mux
 }
 
-func (l *Loop) execute(ctx context.Context, calls []LoopCall) []any {
-	if l.Execute != nil {
-		return l.Execute(ctx, calls)
+func readTurn(body []byte) (s Script, round int, results []ToolResult, err error) {
+	var c conversation
+	if err := json.Unmarshal(body, &c); err != nil {
+		return s, 0, nil, err
 	}
-	results := make([]any, len(calls))
-	var all sync.WaitGroup
-	for i, c := range calls {
-		all.Go(func() { results[i] = l.Call(ctx, c) })
+	if s, round, results, err = c.parse(); err != nil {
+		return s, 0, nil, err
 	}
-	all.Wait()
-	return results
+	switch {
+	case !c.Stream:
+		return s, 0, nil, errors.New("this model only streams")
+	case round < len(s.Rounds) && !c.offersTool():
+		return s, 0, nil, fmt.Errorf("the request offers no tool %q", ToolName)
+	}
+	return s, round, results, nil
 }
 
-// Call makes one tool call and returns the tool message for it.
-func (l *Loop) Call(ctx context.Context, c LoopCall) any {
-	text := ""
-	res, err := l.Session.CallTool(ctx, &mcp.CallToolParams{Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
-	if err != nil {
-		text = err.Error()
-	} else if t, isText := res.Content[0].(*mcp.TextContent); isText {
-		text = t.Text
+// turn returns the stream of that round.
+func turn(s Script, round int) []byte {
+	b := appendChunk(nil, `{"role":"assistant","content":""}`, "")
+	reason := "stop"
+	if round == len(s.Rounds) {
+		b = appendChunk(b, fmt.Sprintf(`{"content":%q}`, s.Final()), "")
+	} else {
+		reason = "tool_calls"
+		for i, ms := range s.Rounds[round] {
+			b = appendChunk(b, callDelta(i, s.CallID(round, i), ms), "")
+		}
 	}
-	return map[string]any{"role": "tool", "tool_call_id": c.ID, "content": text}
+	b = appendChunk(b, "{}", reason)
+	return append(b, "data: [DONE]\n\n"...)
+}
+
+func callDelta(index, id, ms int) string {
+	args := fmt.Sprintf(`{"ms":%d,"id":%d}`, ms, id)
+	return fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":%q}}]}`,
+		index, ProviderID(id), ToolName, args)
+}
+
+// ProviderID returns the id that the model gives the tool call of that id.
+func ProviderID(id int) string { return fmt.Sprintf("call_%d", id) }
+
+func appendChunk(b []byte, delta, reason string) []byte {
+	finish := "null"
+	if reason != "" {
+		finish = `"` + reason + `"`
+	}
+	return fmt.Appendf(b, `data: {"id":"chatcmpl-script","object":"chat.completion.chunk","created":1750000000,`+
+		`"model":"`+ModelName+`","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, finish)
+}
+
+// ToolCall is one entry of the slow tool's ledger. Times are Unix nanoseconds, taken
+// in the handler.
+type ToolCall struct {
+	ID    int   `json:"id"`
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+}
+
+type slowArgs struct {
+	MS int `json:"ms" jsonschema:"how long to sleep, in milliseconds"`
+	ID int `json:"id" jsonschema:"the call's number, repeated by the result"`
+}
+
+// SlowTool returns an MCP server over streamable HTTP, at /mcp, with one tool,
+// [ToolName], that sleeps. It is annotated as read-only.
+//
+// POST /ledger takes the ledger of finished calls ([]ToolCall).
+func SlowTool() http.Handler {
+	var seen Ledger[ToolCall]
+	srv := mcp.NewServer(&mcp.Implementation{Name: "turnpike-bench", Version: "1"}, nil)
+	mcp.AddTool(srv, &mcp.Tool{
+		Name:        ToolName,
+		Description: "Sleeps for a while.",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
+	}, func(ctx context.Context, _ *mcp.CallToolRequest, args slowArgs) (*mcp.CallToolResult, any, error) {
+		start := time.Now()
+		if err := sleep(ctx, time.Duration(args.MS)*time.Millisecond); err != nil {
+			return nil, nil, err
+		}
+		seen.Add(ToolCall{args.ID, start.UnixNano(), time.Now().UnixNano()})
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: Result(args.ID)}}}, nil, nil
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, nil))
+	mux.Handle("POST /ledger", &seen)
+	return mux
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d < 0 || d > maxLatency {
+		return fmt.Errorf("cannot sleep for %v", d)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

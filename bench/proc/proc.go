@@ -1,3 +1,10 @@
+// Package proc starts the processes of a benchmark, reads their CPU time and memory,
+// and stops each by its process id, however the benchmark ends.
+//
+//	var g proc.Group
+//	defer g.Stop()
+//	up, err := g.Start(proc.Command{Path: exe, Args: []string{"child", "upstream"}, Log: …})
+//	addr, err := up.ReadLine(ctx)
 package proc
 
 import (
@@ -7,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -21,21 +29,21 @@ type Command struct {
 	Path string   // the executable
 	Args []string // without the executable's name
 	Env  []string // the whole environment
-	Log  string   // file that takes its standard error and, unless Speaks, its output
+	Log  string   // file for its standard error and, without PipeOutput, its standard output
 
-	// Speaks says that its standard output is read with [Process.Line].
-	Speaks bool
+	// PipeOutput makes [Process.ReadLine] read its standard output.
+	PipeOutput bool
 }
 
-// Process is a started process. Its standard input is a pipe that carries what
-// [Process.Tell] says and ends when this process ends, however that happens: a
-// child that watches it cannot be left behind.
+// Process is a started process. Its standard input is a pipe from this process, for
+// [Process.WriteLine]. The pipe ends when this process ends, however that happens:
+// children exit then.
 type Process struct {
 	name   string
 	log    string
 	cmd    *exec.Cmd
 	input  *os.File // our end
-	output *os.File // our end; nil unless the command speaks
+	output *os.File // our end; nil without PipeOutput
 	exited chan struct{}
 	result error // of Wait; written before exited is closed
 }
@@ -45,15 +53,15 @@ func Start(c Command) (*Process, error) {
 	p := &Process{name: c.Name, log: c.Log, exited: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.Background(), c.Path, c.Args...) // ended by Stop alone
 	p.cmd.Env = c.Env
-	theirs, err := p.open(c.Speaks)
+	childEnds, err := p.open(c.PipeOutput)
 	if err == nil {
 		err = p.cmd.Start()
 	}
-	for _, f := range theirs {
+	for _, f := range childEnds {
 		_ = f.Close() // the child has its own copies
 	}
 	if err != nil {
-		p.closeOurs()
+		p.closePipes()
 		return nil, fmt.Errorf("starting %s: %w", c.Name, err)
 	}
 	go func() { // ends with the process; Stop waits for it
@@ -64,7 +72,7 @@ func Start(c Command) (*Process, error) {
 }
 
 // open opens the three standard files and returns the child's ends.
-func (p *Process) open(speaks bool) (theirs []*os.File, err error) {
+func (p *Process) open(pipeOutput bool) (childEnds []*os.File, err error) {
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
@@ -75,7 +83,7 @@ func (p *Process) open(speaks bool) (theirs []*os.File, err error) {
 		return []*os.File{log}, err
 	}
 	p.input, p.cmd.Stdin = input, in
-	if !speaks {
+	if !pipeOutput {
 		return []*os.File{log, in}, nil
 	}
 	output, out, err := os.Pipe()
@@ -86,7 +94,7 @@ func (p *Process) open(speaks bool) (theirs []*os.File, err error) {
 	return []*os.File{log, in, out}, nil
 }
 
-func (p *Process) closeOurs() {
+func (p *Process) closePipes() {
 	for _, f := range []*os.File{p.input, p.output} {
 		if f != nil {
 			_ = f.Close()
@@ -100,10 +108,10 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Line returns the first line that the process writes to its standard output.
+// ReadLine returns the first line that the process writes to its standard output.
 // It may be called once, and only if the command speaks. It fails when the
 // process ends without one, after ten seconds, and when ctx ends.
-func (p *Process) Line(ctx context.Context) (string, error) {
+func (p *Process) ReadLine(ctx context.Context) (string, error) {
 	if err := p.output.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return "", p.describe(err)
 	}
@@ -116,19 +124,19 @@ func (p *Process) Line(ctx context.Context) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// Tell writes a line to the process's standard input.
-func (p *Process) Tell(line string) error {
+// WriteLine writes a line to the process's standard input.
+func (p *Process) WriteLine(line string) error {
 	if _, err := p.input.WriteString(line + "\n"); err != nil {
 		return p.describe(err)
 	}
 	return nil
 }
 
-// Stop ends the process and waits until it has ended: politely first, after
-// five seconds by force. The result says whether force was needed or the
-// process had ended before by itself. It may be called once.
+// Stop ends the process with SIGTERM, after five seconds with SIGKILL, and waits until
+// it has ended. It fails if the process had to be killed or had ended before. It may
+// be called once.
 func (p *Process) Stop() error {
-	defer p.closeOurs()
+	defer p.closePipes()
 	select {
 	case <-p.exited:
 		return p.describe(fmt.Errorf("ended by itself: %w", p.result))
@@ -149,10 +157,10 @@ func (p *Process) Stop() error {
 	return p.describe(errors.Join(fmt.Errorf("did not end within %v and was killed", stopTime), err))
 }
 
-// describe adds the name and the last words of the process to an error.
+// describe adds the name of the process and the end of its log to an error.
 func (p *Process) describe(err error) error {
 	if words := p.Tail(); words != "" {
-		return fmt.Errorf("%s: %w; it last wrote:\n%s", p.name, err, words)
+		return fmt.Errorf("%s: %w; end of its log:\n%s", p.name, err, words)
 	}
 	return fmt.Errorf("%s: %w", p.name, err)
 }
@@ -165,4 +173,61 @@ func (p *Process) Tail() string {
 		return ""
 	}
 	return strings.TrimSpace(string(b[max(0, len(b)-most):]))
+}
+
+// Group owns processes. The zero value is empty and ready; it is not safe for
+// concurrent use.
+type Group struct {
+	procs []*Process
+}
+
+// Start starts a process that [Group.Stop] will stop.
+func (g *Group) Start(c Command) (*Process, error) {
+	p, err := Start(c)
+	if err == nil {
+		g.procs = append(g.procs, p)
+	}
+	return p, err
+}
+
+// Stop stops all processes, the last started first, and waits for them. It may
+// be called again, also after more were started.
+func (g *Group) Stop() error {
+	var errs []error
+	for i := len(g.procs) - 1; i >= 0; i-- {
+		errs = append(errs, g.procs[i].Stop())
+	}
+	g.procs = nil
+	return errors.Join(errs...)
+}
+
+// Build builds the command in dir, relative to the root of the module, to the
+// executable out.
+func Build(ctx context.Context, dir, out string) error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", out, dir)
+	cmd.Dir = root
+	if words, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", dir, err, words)
+	}
+	return nil
+}
+
+// moduleRoot is the nearest directory above the current one with a go.mod.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod in or above %s", start)
+		}
+	}
 }

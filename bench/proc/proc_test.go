@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 func play(role string) int {
 	fmt.Fprintln(os.Stderr, "I am", role)
 	switch role {
-	case "mute":
+	case "fails":
 		return 3
-	case "stubborn":
+	case "ignores SIGTERM":
 		signal.Ignore(syscall.SIGTERM)
 	case "echo":
 		_, _ = io.CopyN(os.Stdout, os.Stdin, int64(len("hello\n")))
@@ -48,22 +48,22 @@ func child(t *testing.T, role string) Command {
 	t.Helper()
 	return Command{
 		Name: role, Path: os.Args[0], Env: append(os.Environ(), roleKey+"="+role),
-		Log: filepath.Join(t.TempDir(), "log"), Speaks: true,
+		Log: filepath.Join(t.TempDir(), "log"), PipeOutput: true,
 	}
 }
 
 func TestStopEndsEveryProcess(t *testing.T) {
 	var g Group
-	a, err := g.Start(child(t, "patient"))
+	a, err := g.Start(child(t, "waits"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := g.Start(child(t, "patient"))
+	b, err := g.Start(child(t, "waits"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []*Process{a, b} {
-		if line, err := p.Line(t.Context()); err != nil || line != "127.0.0.1:1" {
+		if line, err := p.ReadLine(t.Context()); err != nil || line != "127.0.0.1:1" {
 			t.Errorf("line %q, error %v", line, err)
 		}
 	}
@@ -79,15 +79,15 @@ func TestStopEndsEveryProcess(t *testing.T) {
 	}
 }
 
-func TestStopKillsAStubbornProcess(t *testing.T) {
+func TestStopKillsAProcessThatIgnoresSIGTERM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes five seconds")
 	}
-	p, err := Start(child(t, "stubborn"))
+	p, err := Start(child(t, "ignores SIGTERM"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Line(t.Context()); err != nil {
+	if _, err := p.ReadLine(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "killed") {
@@ -96,11 +96,11 @@ func TestStopKillsAStubbornProcess(t *testing.T) {
 }
 
 func TestAProcessThatEndsByItselfIsReportedWithItsLastWords(t *testing.T) {
-	p, err := Start(child(t, "mute"))
+	p, err := Start(child(t, "fails"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Line(t.Context()); err == nil || !strings.Contains(err.Error(), "I am mute") {
+	if _, err := p.ReadLine(t.Context()); err == nil || !strings.Contains(err.Error(), "I am fails") {
 		t.Errorf("Line: error %v, want its last words", err)
 	}
 	<-p.Exited()
@@ -110,7 +110,7 @@ func TestAProcessThatEndsByItselfIsReportedWithItsLastWords(t *testing.T) {
 }
 
 func TestLineEndsWithItsContext(t *testing.T) {
-	c := child(t, "patient")
+	c := child(t, "waits")
 	p, err := Start(c)
 	if err != nil {
 		t.Fatal(err)
@@ -118,13 +118,13 @@ func TestLineEndsWithItsContext(t *testing.T) {
 	defer p.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Line(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := p.ReadLine(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }
 
 func TestStartFailsForAMissingProgram(t *testing.T) {
-	c := child(t, "patient")
+	c := child(t, "waits")
 	c.Path = filepath.Join(t.TempDir(), "none")
 	if p, err := Start(c); err == nil {
 		t.Errorf("started process %d", p.PID())
@@ -140,7 +140,7 @@ func TestCPUCountsWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Stop()
-	if _, err := p.Line(t.Context()); err != nil {
+	if _, err := p.ReadLine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := p.CPU(); err != nil || d <= 0 || d > time.Minute {
@@ -173,12 +173,12 @@ func TestRssAnonSeesTheProcess(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("no /proc here")
 	}
-	p, err := Start(child(t, "patient"))
+	p, err := Start(child(t, "waits"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Stop()
-	if _, err := p.Line(t.Context()); err != nil {
+	if _, err := p.ReadLine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := p.RssAnon(); err != nil || n < 1<<16 || n > 1<<30 {
@@ -205,17 +205,17 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
-func TestAProcessHearsWhatItIsTold(t *testing.T) {
+func TestWriteLineReachesTheProcess(t *testing.T) {
 	c := child(t, "echo")
 	p, err := Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Stop()
-	if err := p.Tell("hello"); err != nil {
+	if err := p.WriteLine("hello"); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := p.Line(t.Context()); err != nil || line != "hello" {
+	if line, err := p.ReadLine(t.Context()); err != nil || line != "hello" {
 		t.Errorf("line %q, error %v", line, err)
 	}
 }

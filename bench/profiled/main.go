@@ -1,10 +1,9 @@
-// Profiled is the gateway with a profiler beside it, for bench -profile: what
-// cmd/turnpike runs, and no port, so that the gateway itself needs neither.
+// Profiled is cmd/turnpike with a profiler, for bench -profile. It needs no debug port.
 //
-// It takes a CPU profile of its whole life and, when it ends, a heap profile:
-// PREFIX.cpu.pprof and PREFIX.heap.pprof, where PREFIX is the value of
-// BENCH_PROFILE. A line NAME on its standard input makes it collect its garbage
-// and write PREFIX.NAME.heap.pprof.
+// It takes a CPU profile from start to end and a heap profile at the end:
+// PREFIX.cpu.pprof and PREFIX.heap.pprof, where PREFIX is the value of BENCH_PROFILE.
+// For each line NAME on standard input it writes PREFIX.NAME.heap.pprof after a
+// garbage collection.
 package main
 
 import (
@@ -40,7 +39,7 @@ func profiled(ctx context.Context, prefix string) (status int, err error) {
 	if err := pprof.StartCPUProfile(cpu); err != nil {
 		return 1, err
 	}
-	go obey(prefix, os.Stdin) // ends with its input, or with the process
+	go readNames(prefix, os.Stdin) // ends with its input, or with the process
 	status = app.Main(ctx, app.Process{Args: os.Args[1:], Env: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr})
 	pprof.StopCPUProfile()
 	if err := cpu.Close(); err != nil {
@@ -49,8 +48,8 @@ func profiled(ctx context.Context, prefix string) (status int, err error) {
 	return status, heap(prefix + ".heap.pprof")
 }
 
-// obey writes a heap profile for each line of in.
-func obey(prefix string, in io.Reader) {
+// readNames writes a heap profile for each line of in.
+func readNames(prefix string, in io.Reader) {
 	names := bufio.NewScanner(in)
 	for names.Scan() {
 		if err := heap(prefix + "." + names.Text() + ".heap.pprof"); err != nil {
@@ -59,13 +58,13 @@ func obey(prefix string, in io.Reader) {
 	}
 }
 
-// heap writes a heap profile; the file is whole as soon as it has its name.
+// heap writes a heap profile. The file is complete when it has its name.
 func heap(name string) error {
 	f, err := os.Create(name + ".part")
 	if err != nil {
 		return err
 	}
-	runtime.GC() // else the profile is that of the last one
+	runtime.GC() // a heap profile is that of the last collection
 	if err := pprof.WriteHeapProfile(f); err != nil {
 		return err
 	}

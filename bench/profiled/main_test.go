@@ -10,7 +10,7 @@ import (
 
 func TestAHeapProfileIsWrittenForEachName(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "case-1")
-	obey(prefix, strings.NewReader("early\nlate\n"))
+	readNames(prefix, strings.NewReader("early\nlate\n"))
 	for _, name := range []string{"early", "late"} {
 		b, err := os.ReadFile(prefix + "." + name + ".heap.pprof")
 		if err != nil || !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) { // pprof's files are gzip

@@ -11,22 +11,26 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // plan loads srv with c connections that expect an echo of their bodies.
 func plan(srv *httptest.Server, c int) Plan {
 	addr := srv.Listener.Addr().String()
 	p := Plan{Addr: addr}
 	for i := range c {
-		var lane []Exchange
+		var exchanges []Exchange
 		for _, v := range []string{"a", "b"} {
 			body := strings.Repeat(v, i+1)
-			lane = append(lane, Exchange{
+			exchanges = append(exchanges, Exchange{
 				Request: Post(addr, "/echo", "key-1", []byte(body)),
 				Want:    Answer{Status: 200, ContentType: "application/json", Body: []byte(body)},
 			})
 		}
-		p.Lanes = append(p.Lanes, lane)
+		p.Connections = append(p.Connections, exchanges)
 	}
 	return p
 }
@@ -169,7 +173,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestRunWantsALimit(t *testing.T) {
-	if _, err := Run(t.Context(), Plan{Lanes: [][]Exchange{{}}}); err == nil {
+	if _, err := Run(t.Context(), Plan{Connections: [][]Exchange{{}}}); err == nil {
 		t.Error("a plan without an end was accepted")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// halves answers with "a" and, once it is told to go on, "b". It counts the
-// requests that it is answering.
+// halves answers with "a" and, when goOn is closed, "b". It counts the requests that
+// it is answering.
 type halves struct {
 	*httptest.Server
 	goOn chan struct{}
@@ -37,7 +37,7 @@ func newHalves(t *testing.T) *halves {
 	return h
 }
 
-// requests are n requests that want the same answer and are in it after mark bytes.
+// requests returns n exchanges with the same answer and mark.
 func (h *halves) requests(n int, want string, mark int) []Exchange {
 	xs := make([]Exchange, n)
 	for i := range xs {
@@ -46,41 +46,41 @@ func (h *halves) requests(n int, want string, mark int) []Exchange {
 	return xs
 }
 
-func (h *halves) gather(t *testing.T, xs []Exchange) *Crowd {
+func (h *halves) openStreams(t *testing.T, xs []Exchange) *Streams {
 	t.Helper()
-	c, err := Gather(t.Context(), h.Listener.Addr().String(), xs)
+	c, err := OpenStreams(t.Context(), h.Listener.Addr().String(), xs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func TestACrowdIsInsideItsAnswersAtTheSameTime(t *testing.T) {
+func TestStreamsAreOpenAtTheSameTime(t *testing.T) {
 	h := newHalves(t)
-	c := h.gather(t, h.requests(100, "ab", 1))
+	c := h.openStreams(t, h.requests(100, "ab", 1))
 	if n := h.open.Load(); n != 100 {
 		t.Errorf("%d answers are under way, want 100", n)
 	}
 	close(h.goOn)
-	if got := c.Rest(); got.Answers != 100 || got.Wrong() != 0 {
+	if got := c.Finish(); got.Answers != 100 || got.Wrong() != 0 {
 		t.Errorf("%d answers, %s", got.Answers, got.Describe())
 	}
 }
 
-func TestACrowdCountsWrongRests(t *testing.T) {
+func TestFinishCountsWrongAnswers(t *testing.T) {
 	h := newHalves(t)
-	c := h.gather(t, append(h.requests(3, "ab", 1), h.requests(2, "ax", 1)...))
+	c := h.openStreams(t, append(h.requests(3, "ab", 1), h.requests(2, "ax", 1)...))
 	close(h.goOn)
-	if got := c.Rest(); got.Answers != 5 || got.Faults[Altered] != 2 || got.Wrong() != 2 {
+	if got := c.Finish(); got.Answers != 5 || got.Faults[Altered] != 2 || got.Wrong() != 2 {
 		t.Errorf("%d answers, %s", got.Answers, got.Describe())
 	}
 }
 
-func TestACrowdThatLeavesIsGone(t *testing.T) {
-	for name, mark := range map[string]int{"inside of the answer": 1, "after the request": 0} {
+func TestDisconnectEndsAllClients(t *testing.T) {
+	for name, mark := range map[string]int{"in the answer": 1, "after the request": 0} {
 		t.Run(name, func(t *testing.T) {
 			h := newHalves(t)
-			h.gather(t, h.requests(100, "ab", mark)).Leave()
+			h.openStreams(t, h.requests(100, "ab", mark)).Disconnect()
 			h.Close() // waits for the handlers, which only their clients can end
 			if n := h.open.Load(); n != 0 {
 				t.Errorf("%d answers are still under way", n)
@@ -89,15 +89,15 @@ func TestACrowdThatLeavesIsGone(t *testing.T) {
 	}
 }
 
-func TestACrowdThatCannotGatherSaysWhy(t *testing.T) {
+func TestOpenStreamsReturnsTheFirstError(t *testing.T) {
 	h := newHalves(t)
-	_, err := Gather(t.Context(), h.Listener.Addr().String(), append(h.requests(20, "ab", 1), h.requests(1, "x", 1)...))
+	_, err := OpenStreams(t.Context(), h.Listener.Addr().String(), append(h.requests(20, "ab", 1), h.requests(1, "x", 1)...))
 	if err == nil || !strings.Contains(err.Error(), "altered") {
 		t.Errorf("error %v, want one that says altered", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Gather(ctx, h.Listener.Addr().String(), h.requests(2, "ab", 1)); err == nil {
-		t.Error("a crowd gathered without its context")
+	if _, err := OpenStreams(ctx, h.Listener.Addr().String(), h.requests(2, "ab", 1)); err == nil {
+		t.Error("streams were opened although the context had ended")
 	}
 }

@@ -32,7 +32,7 @@ func result(id int) fake.ToolResult {
 	return fake.ToolResult{CallID: fake.ProviderID(id), Text: fake.Result(id)}
 }
 
-func TestJudge(t *testing.T) {
+func TestVerify(t *testing.T) {
 	s := fake.Script{Run: 2, Rounds: [][]int{{50, 50}}}
 	calls := []fake.ToolCall{{ID: 2001, Start: 0, End: 9}, {ID: 2000, Start: 1, End: 9}}
 	turns := func(results ...fake.ToolResult) []fake.ModelCall {
@@ -58,7 +58,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got loopResult
-			err := got.judge(s, tt.calls, tt.turns)
+			err := got.verify(s, tt.calls, tt.turns)
 			switch {
 			case tt.fails == "" && err != nil:
 				t.Fatal(err)
@@ -67,8 +67,8 @@ func TestJudge(t *testing.T) {
 			case tt.fails != "":
 				return
 			}
-			if (got.disorders > 0) != (tt.disorder != "") || !strings.Contains(got.firstDisorder, tt.disorder) {
-				t.Errorf("%d disorders, first %q; want %q", got.disorders, got.firstDisorder, tt.disorder)
+			if (got.outOfOrder > 0) != (tt.disorder != "") || !strings.Contains(got.firstOutOfOrder, tt.disorder) {
+				t.Errorf("%d disorders, first %q; want %q", got.outOfOrder, got.firstOutOfOrder, tt.disorder)
 			}
 			if got.peak != 2 || got.overlaps != 1 {
 				t.Errorf("peak %d, overlaps %d", got.peak, got.overlaps)
@@ -78,17 +78,17 @@ func TestJudge(t *testing.T) {
 }
 
 // Runs of a pass overlap, so the ledgers have all of them at once.
-func TestJudgeAllTellsRunsApart(t *testing.T) {
+func TestVerifyAllSeparatesRuns(t *testing.T) {
 	s := func(run int) fake.Script { return fake.Script{Run: run, Rounds: [][]int{{0}}} }
 	calls := []fake.ToolCall{{ID: 2000, Start: 0, End: 5}, {ID: 1000, Start: 1, End: 4}}
 	turns := []fake.ModelCall{{Run: 1}, {Run: 2}, {Run: 2, Round: 1, Results: []fake.ToolResult{result(2000)}},
 		{Run: 1, Round: 1, Results: []fake.ToolResult{result(1000)}}}
 	var got loopResult
-	if err := got.judgeAll([]fake.Script{s(1), s(2)}, calls, turns); err != nil || got.peak != 1 || got.overlaps+got.disorders != 0 {
+	if err := got.verifyAll([]fake.Script{s(1), s(2)}, calls, turns); err != nil || got.peak != 1 || got.overlaps+got.outOfOrder != 0 {
 		t.Errorf("%+v, error %v", got, err)
 	}
-	if err := got.judgeAll([]fake.Script{s(2)}, calls, turns); err == nil || !strings.Contains(err.Error(), "nobody asked for") {
-		t.Errorf("error %v for a run that went on after its end", err)
+	if err := got.verifyAll([]fake.Script{s(2)}, calls, turns); err == nil || !strings.Contains(err.Error(), "outside of this pass") {
+		t.Errorf("error %v for a run that continued after its end", err)
 	}
 }
 
@@ -146,7 +146,6 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// The decoder meets whatever a broken gateway streams.
 func FuzzCollect(f *testing.F) {
 	f.Add("data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n")
 	f.Add("data:[DONE]\r\n")

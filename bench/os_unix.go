@@ -9,9 +9,16 @@ import (
 	"syscall"
 )
 
-// The bytes of FILE-shm that stand for the locks of a database in WAL mode:
-// one for writers, one for checkpoints, one for recovery and five for readers
-// (WAL-mode File Format, "WAL Locks", at sqlite.org).
+// openFiles returns how many files a process may open.
+func openFiles() (limit uint64, known bool) {
+	var l syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
+	return uint64(l.Max), err == nil //nolint:unconvert // it is signed on FreeBSD
+}
+
+// The bytes of FILE-shm that a database in WAL mode uses as locks: one for writers,
+// one for checkpoints, one for recovery and five for readers (WAL-mode File Format,
+// "WAL Locks", at sqlite.org).
 const (
 	walLocksAt = 120
 	walLocks   = 8
@@ -27,7 +34,7 @@ func lockDatabase(path string) (io.Closer, error) {
 	}
 	all := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: walLocksAt, Len: walLocks}
 	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLKW, &all); err != nil {
-		_ = f.Close() // the lock's error is the one that counts
+		_ = f.Close() // the error of the lock is returned
 		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
 	return &lockedFile{f}, nil

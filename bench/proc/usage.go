@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc/PID/stat: USER_HZ, 100 on every Linux
-// that Go runs on.
+// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all systems that Go
+// supports.
 const tick = 10 * time.Millisecond
 
-// CPU returns the processor time, user and system, that the process has used
-// so far, in steps of 10 ms. It fails where there is no /proc.
+// CPU returns the user and system time of the process so far, in steps of 10 ms. It
+// fails where there is no /proc.
 func (p *Process) CPU() (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
 	if err != nil {
@@ -46,4 +46,30 @@ func parseStat(line []byte) (time.Duration, error) {
 		return 0, err
 	}
 	return time.Duration(user+system) * tick, nil
+}
+
+// RssAnon returns the resident anonymous memory of the process, heap and stacks, in
+// bytes. It fails where there is no /proc.
+func (p *Process) RssAnon() (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0, fmt.Errorf("memory of %s: %w", p.name, err)
+	}
+	n, err := parseStatus(b)
+	if err != nil {
+		return 0, fmt.Errorf("memory of %s: %w", p.name, err)
+	}
+	return n, nil
+}
+
+// parseStatus returns the bytes of the line RssAnon of /proc/PID/status.
+func parseStatus(status []byte) (int64, error) {
+	_, rest, found := bytes.Cut(status, []byte("\nRssAnon:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	number, isKB := bytes.CutSuffix(bytes.TrimSpace(line), []byte(" kB"))
+	if !found || !isKB {
+		return 0, errors.New("status has no RssAnon")
+	}
+	kib, err := strconv.ParseInt(string(number), 10, 50)
+	return kib << 10, err
 }

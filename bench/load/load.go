@@ -1,3 +1,16 @@
+// Package load is the load generator: a closed loop over keep-alive connections. It
+// knows the right answer to every request and compares status, content type and each
+// byte of the body.
+//
+// It has its own HTTP/1.1 client because it shares the machine with what it measures:
+// requests are built beforehand and sent in one write, and answers are compared in the
+// read buffer, without a copy.
+//
+//	Run ─┬─ connection 0: exchange 0, exchange 1, exchange 0, … ─┐
+//	     ├─ connection 1: …                                      ├─► Tally
+//	     └─ connection c: …                                      ┘
+//
+// The client knows no redirects, no compression and no pipelining.
 package load
 
 import (
@@ -12,30 +25,78 @@ import (
 	"time"
 )
 
-// grace is how long after its time a pass may wait for answers; a pass without
-// a time has [longest].
+// Exchange is one request and the answer that it must get.
+type Exchange struct {
+	Request []byte // the whole HTTP/1.1 request, head and body
+	Want    Answer
+	Mark    int // how many bytes of the body [OpenStreams] waits for; not used by [Run]
+}
+
+// Answer is the right answer to a request.
+type Answer struct {
+	Status      int
+	ContentType string // without parameters, lower case
+	Body        []byte // after transfer decoding
+}
+
+// Post returns the bytes of a POST request with a JSON body and key as bearer token.
+func Post(addr, path, key string, body []byte) []byte {
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, addr, key, len(body))
+	return append([]byte(head), body...)
+}
+
+// Kind says what was wrong with an answer.
+type Kind string
+
+// The kinds of fault.
+const (
+	NoAnswer Kind = "no answer" // the connection ended before the head was complete, or the head is not HTTP/1.1
+	Refused  Kind = "refused"   // another status
+	Cut      Kind = "cut"       // the right beginning, then an end
+	Altered  Kind = "altered"   // another content type, another byte, or more bytes
+)
+
+// Fault is a wrong answer.
+type Fault struct {
+	Kind   Kind
+	Detail string // where, and what was seen there
+}
+
+func (f *Fault) Error() string { return string(f.Kind) + ": " + f.Detail }
+
+func fault(k Kind, format string, args ...any) *Fault {
+	return &Fault{k, fmt.Sprintf(format, args...)}
+}
+
+// mediaType is the value of a Content-Type header without its parameters.
+func mediaType(value string) string {
+	t, _, _ := strings.Cut(value, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// A pass waits for answers at most grace after its time, or longest if it has none.
 const (
 	grace   = 10 * time.Second
 	longest = 10 * time.Minute
 )
 
-// Plan is one pass: whom to load, with what, for how long.
+// Plan describes one pass.
 type Plan struct {
 	Addr string // host:port
 
-	// Lanes holds, for each connection, the exchanges that it makes in turn.
-	Lanes [][]Exchange
+	// Connections has, for each connection, the exchanges that it makes in turn.
+	Connections [][]Exchange
 
-	// For ends the pass: no request is sent later. 0 = no limit by time (but
-	// never more than ten minutes).
+	// For is the time after which no request is sent. 0 = ten minutes.
 	For time.Duration
 
-	// Count ends the pass after so many answers, right or wrong. 0 = no limit
-	// by number; one of the two limits must be set.
+	// Count is the number of requests. 0 = no limit by number; For or Count must be
+	// set.
 	Count int
 }
 
-// Tally is what a pass saw. Passes can be added up with [Tally.Add].
+// Tally counts the answers of a pass.
 type Tally struct {
 	Answers int           // right and wrong ones, the warm-up not counted
 	Warm    int           // answers before the clock started, one for each connection
@@ -91,21 +152,21 @@ func (t Tally) Add(o Tally) Tally {
 	return t
 }
 
-// Run makes one pass. Every connection first makes one exchange outside the
-// clock. Wrong answers are counted and end their connection, not the pass; the
-// error says that the target could not be reached or that ctx ended.
+// Run makes one pass. Every connection first makes one exchange that is not timed. A
+// wrong answer is counted and ends its connection, not the pass. The error says that
+// the target could not be reached or that ctx ended.
 func Run(ctx context.Context, p Plan) (Tally, error) {
-	if len(p.Lanes) == 0 || (p.For <= 0 && p.Count <= 0) {
-		return Tally{}, errors.New("load: a plan needs lanes and a limit")
+	if len(p.Connections) == 0 || (p.For <= 0 && p.Count <= 0) {
+		return Tally{}, errors.New("load: a plan needs connections and a limit")
 	}
 	ps := newPass(p)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	workers := make([]worker, len(p.Lanes))
+	workers := make([]worker, len(p.Connections))
 	var done sync.WaitGroup
-	ps.warming.Add(len(p.Lanes))
+	ps.warming.Add(len(p.Connections))
 	for i := range workers {
-		workers[i] = worker{pass: ps, lane: p.Lanes[i], conn: conn{addr: p.Addr, end: ps.end}}
+		workers[i] = worker{pass: ps, exchanges: p.Connections[i], conn: conn{addr: p.Addr, end: ps.end}}
 		done.Go(func() {
 			if err := workers[i].run(ctx); err != nil {
 				cancel(err)
@@ -122,7 +183,7 @@ func Run(ctx context.Context, p Plan) (Tally, error) {
 // pass is what the connections of one pass share.
 type pass struct {
 	plan    Plan
-	end     time.Time // no read waits longer
+	end     time.Time // of every read and write
 	warming sync.WaitGroup
 	start   chan struct{} // closed when all connections are warm
 	started time.Time     // written before start is closed
@@ -157,13 +218,13 @@ func (p *pass) sum(workers []worker) Tally {
 	return t
 }
 
-// worker drives one connection. Only its goroutine touches it until Run waits.
+// worker drives one connection. Only its goroutine uses it until Run has waited.
 type worker struct {
-	pass  *pass
-	lane  []Exchange
-	conn  conn
-	tally Tally
-	last  time.Time // when the last answer was complete
+	pass      *pass
+	exchanges []Exchange
+	conn      conn
+	tally     Tally
+	last      time.Time // when the last answer was complete
 }
 
 func (w *worker) run(ctx context.Context) error {
@@ -191,10 +252,10 @@ func (w *worker) warm(ctx context.Context) error {
 
 // make makes the i-th exchange and counts it if it goes wrong.
 func (w *worker) make(ctx context.Context, i int) error {
-	err := w.conn.do(ctx, &w.lane[i%len(w.lane)])
+	err := w.conn.do(ctx, &w.exchanges[i%len(w.exchanges)])
 	var f *Fault
 	if err == nil || ctx.Err() != nil {
-		return nil // a cancelled pass is told so by Run, and its cut answers are no fault
+		return nil // Run returns the end of ctx; the answers that it cut off are not counted
 	}
 	if !errors.As(err, &f) {
 		return err

@@ -80,7 +80,7 @@ func auditCommand(p Process) *cobra.Command {
 // operatorFlag adds the flag that chooses the operator's own chain. --org and
 // --operator together are an error.
 func operatorFlag(cmd *cobra.Command, from *readStore) {
-	cmd.Flags().BoolFunc("operator", "the operator's own rows, instead of an org's", func(text string) error {
+	cmd.Flags().BoolFunc("operator", "use the operator's audit log instead of an org's", func(text string) error {
 		set, err := strconv.ParseBool(text)
 		if err == nil && set {
 			from.org = org.Operator
@@ -89,7 +89,7 @@ func operatorFlag(cmd *cobra.Command, from *readStore) {
 	})
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("org") && cmd.Flags().Changed("operator") {
-			return errors.New("--org and --operator exclude each other")
+			return errors.New("--org and --operator cannot be used together")
 		}
 		return nil
 	}
@@ -108,17 +108,20 @@ func (f *auditFlags) add(cmd *cobra.Command) {
 }
 
 func (f *auditFlags) query() (q audit.Query, err error) {
-	q = audit.Query{RunID: audit.FindRun(f.run), RequestIDs: audit.FindRequest(f.request), Principal: f.key, Kind: audit.Kind(f.kind)}
+	q = audit.Query{RunID: audit.FindRun(f.run), RequestIDs: audit.FindRequest(f.request), Principal: f.key}
+	if q.Kind, err = audit.ParseKind(f.kind); err != nil {
+		return q, fmt.Errorf("--kind: %w", err)
+	}
 	for _, t := range []struct {
-		text string
-		to   *int64
-	}{{f.from, &q.From}, {f.to, &q.To}} {
+		flag, text string
+		to         *int64
+	}{{"--from", f.from, &q.From}, {"--to", f.to, &q.To}} {
 		if t.text == "" {
 			continue
 		}
 		at, err := time.Parse(time.RFC3339, t.text)
 		if err != nil {
-			return q, fmt.Errorf("%q is no time such as 2026-01-31T12:00:00Z", t.text)
+			return q, fmt.Errorf("%s: %q is not a valid time; use RFC 3339, for example 2026-01-31T12:00:00Z", t.flag, t.text)
 		}
 		*t.to = at.UnixMilli()
 	}
@@ -223,7 +226,7 @@ func signingKey(ctx context.Context, p Process, c *config.Config, data string) (
 	}
 	key, err = audit.ReadFileKey(filepath.Join(data, auditKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no gateway has signed anything in %s: name its data directory with --data, or its configuration with --config", data)
+		return nil, fmt.Errorf("no audit key found in %s; name the data directory with --data, or the configuration with --config", data)
 	}
 	return key, err
 }
@@ -292,7 +295,7 @@ func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, check
 	out := cmd.OutOrStdout()
 	printStrange(out, checkpoints, strange)
 	if _, err := os.Stat(checkpoints); errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(out, "%s is not there: checkpoints are taken from the store alone\n", plain(checkpoints))
+		fmt.Fprintf(out, "%s does not exist: only the checkpoints in the database are used\n", plain(checkpoints))
 	}
 	found, unsigned := 0, 0
 	for _, id := range orgs {
@@ -319,7 +322,7 @@ func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, check
 func printStrange(out io.Writer, path string, strange []audit.Strange) {
 	for i, s := range strange {
 		if i == audit.MaxFindings {
-			fmt.Fprintf(out, "%s: %s in all that are not checkpoints\n", plain(path), counted(len(strange), "line"))
+			fmt.Fprintf(out, "%s: %s in total are not checkpoints\n", plain(path), counted(len(strange), "line"))
 			return
 		}
 		fmt.Fprintf(out, "%s, line %d: not a checkpoint: %s\n", plain(path), s.Line, plain(s.Reason))
@@ -359,21 +362,21 @@ func auditedOrgs(ctx context.Context, store *sqlite.Reader, witness []audit.Chec
 
 func printReport(out io.Writer, r audit.Report) {
 	for _, l := range r.Losses {
-		fmt.Fprintf(out, "org %s: rows %d to %d were lost with their database; on %s UTC the operator started the gateway without them\n",
+		fmt.Fprintf(out, "org %s: rows %d to %d were lost with the database; the operator accepted the loss on %s UTC\n",
 			plain(r.Org), l.Has+1, max(l.Known, l.Has+1), time.UnixMilli(l.At).UTC().Format(time.DateTime))
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintln(out, plain(f.String()))
 	}
 	if len(r.Findings) == audit.MaxFindings {
-		fmt.Fprintf(out, "org %s: and so on\n", plain(r.Org))
+		fmt.Fprintf(out, "org %s: more findings are not shown\n", plain(r.Org))
 	}
 	state := "ok"
 	switch {
 	case len(r.Findings) > 0:
-		state = "NOT as it was recorded"
+		state = "FAILED"
 	case r.Unsigned():
-		state = "NOT VERIFIED: the rows fit together, but no checkpoint signs one of them. All of them could have been replaced, or the end cut off"
+		state = "NOT VERIFIED: no checkpoint signs these rows, so replaced or removed rows cannot be detected"
 	}
 	fmt.Fprintf(out, "org %s: %s, rows %d to %d, %s, signed up to row %d: %s\n", plain(r.Org), counted(int(r.Rows), "row"), r.First, r.Last,
 		counted(r.Checkpoints, "checkpoint"), r.CheckedTo, state)

@@ -112,6 +112,8 @@ func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L1
 		t.Errorf("nobody's key has rows: %v", rows)
 	}
 	d.do("GET", "/api/audit?form=x", "owner-key", "", 400)
+	d.do("GET", "/api/audit?kind=audit_log.tool_call", "owner-key", "", 400)
+	d.do("GET", "/api/audit?kind=audit_log.request&kind=audit_log.restore", "owner-key", "", 400)
 	d.do("GET", "/api/audit?from=yesterday", "owner-key", "", 400)
 	d.do("GET", "/api/audit?limit=201", "owner-key", "", 400)
 	d.do("GET", "/api/audit", "member-key", "", 403)
@@ -278,20 +280,20 @@ func TestWhoeverChangesARowIsFound(t *testing.T) {
 		{"a stretch is deleted", []string{`DELETE FROM audit_log WHERE n BETWEEN 10 AND 20`}, []string{"rows 10 to 20: missing"}},
 		{"deleted, and the rest moved up", []string{
 			`DELETE FROM audit_log WHERE n = 5000`, `UPDATE audit_log SET n = -n WHERE n > 5000`, `UPDATE audit_log SET n = -n - 1 WHERE n < 0`},
-			[]string{"rows 5000 to 9999: changed", "row 10000: missing: the end was cut off"}},
+			[]string{"rows 5000 to 9999: changed", "row 10000: missing: removed from the end"}},
 		{"two rows are swapped", []string{
 			`UPDATE audit_log SET n = 0 WHERE n = 30`, `UPDATE audit_log SET n = 30 WHERE n = 40`, `UPDATE audit_log SET n = 40 WHERE n = 0`},
 			[]string{"rows 30 to 31: changed", "rows 40 to 41: changed"}},
-		{"the end is cut off", []string{`DELETE FROM audit_log WHERE n = 10000`}, []string{"row 10000: missing: the end was cut off"}},
-		{"the end and its checkpoint", []string{`DELETE FROM audit_log WHERE n > 9000`, `DELETE FROM audit_checkpoints`}, []string{"rows 9001 to 10000: missing: the end was cut off"}},
-		{"everything", []string{`DELETE FROM audit_log`, `DELETE FROM audit_checkpoints`}, []string{"rows 1 to 10000: missing: the end was cut off"}},
+		{"the end is cut off", []string{`DELETE FROM audit_log WHERE n = 10000`}, []string{"row 10000: missing: removed from the end"}},
+		{"the end and its checkpoint", []string{`DELETE FROM audit_log WHERE n > 9000`, `DELETE FROM audit_checkpoints`}, []string{"rows 9001 to 10000: missing: removed from the end"}},
+		{"everything", []string{`DELETE FROM audit_log`, `DELETE FROM audit_checkpoints`}, []string{"rows 1 to 10000: missing: removed from the end"}},
 		{"a removal that nobody signed", []string{
 			`DELETE FROM audit_log WHERE n <= 100`, `INSERT INTO audit_checkpoints SELECT org, 100, 1, at, zeroblob(32), zeroblob(64) FROM audit_checkpoints WHERE org = 'o'`},
-			[]string{"row 100: the mark of a removal: its signature", "rows 1 to 100: missing"}},
+			[]string{"row 100: the record of a deletion: the signature", "rows 1 to 100: missing"}},
 		{"a row is put in", []string{
 			`UPDATE audit_log SET n = -n WHERE n > 50`, `UPDATE audit_log SET n = -n + 1 WHERE n < 0`,
 			`INSERT INTO audit_log SELECT org, 51, at, kind, principal, run_id, 'more', body, hash FROM audit_log WHERE n = 50`},
-			[]string{"rows 51 to 10000: changed", "row 10000: not what was signed", "row 10001: changed"}},
+			[]string{"rows 51 to 10000: changed", "row 10000: differs from the checkpoint", "row 10001: changed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data := t.TempDir()

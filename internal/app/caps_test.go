@@ -52,7 +52,7 @@ func TestAnOrgThatHasStoredItsShareRunsNothingNewAndStillRelays(t *testing.T) { 
 	for _, fields := range [][]string{{}, {"Idempotency-Key", "second"}} {
 		a := d.post(chatBody, fields...)
 		e := a.fault(t).Error
-		if a.status != 429 || e.Code == nil || *e.Code != "insufficient_quota" || !strings.Contains(e.Message, "cap of 1 MiB of stored runs") || !strings.Contains(e.Message, "org_caps.stored_mib") {
+		if a.status != 429 || e.Code == nil || *e.Code != "insufficient_quota" || !strings.Contains(e.Message, "limit of 1 MiB of stored runs") || !strings.Contains(e.Message, "org_caps.stored_mib") {
 			t.Errorf("one more run %v is refused with %d %+v", fields, a.status, e)
 		}
 	}

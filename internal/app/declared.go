@@ -109,13 +109,13 @@ func (r reader) MCPServer(json []byte, patched bool) (org.MCPServer, error) {
 		return org.MCPServer{}, refusal(fault.Unprocessable, err)
 	}
 	if s.Command != nil {
-		return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "command starts a program on the gateway's machine: only its configuration file may declare one").In("command")
+		return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "command can only be set in the configuration file, because it starts a program on the gateway's machine").In("command")
 	}
 	for name, text := range s.Headers {
 		switch kind := text.Ref().Kind(); {
 		case text.Ref() == "":
 		case kind != secret.Vault:
-			return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "a header may not refer to the gateway's environment or files").In("headers." + name)
+			return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "a header cannot refer to the gateway's environment or files; store the value with PUT /api/secrets/NAME and refer to it with secret:NAME").In("headers." + name)
 		case !r.vault:
 			return org.MCPServer{}, fault.New(fault.Unprocessable, "vault_off", "%s: %v", text.Ref(), secret.ErrNoVault).In("headers." + name)
 		}

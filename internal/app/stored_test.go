@@ -67,7 +67,7 @@ func TestAStoredHeaderNeverRevealsTheOperatorsVariablesAndFiles(t *testing.T) { 
 				t.Errorf("the server got %d requests, want none", n)
 			}
 			status := d.do("GET", "/api/mcp-servers/s", "owner-key", "", 200)["status"].(map[string]any)
-			if text := fmt.Sprint(status["error"]); status["state"] != "failed" || !strings.Contains(text, "headers.X-Taken: a header may not refer") {
+			if text := fmt.Sprint(status["error"]); status["state"] != "failed" || !strings.Contains(text, "headers.X-Taken: a header cannot refer") {
 				t.Errorf("status %v", status)
 			}
 			if !strings.Contains(d.log.String(), "a stored MCP server is not used") {

@@ -12,7 +12,9 @@ package audit
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
@@ -31,6 +33,28 @@ const (
 
 	KindManagement Kind = "audit_log.management" // Body is a Management
 )
+
+// Kinds returns all kinds of entry.
+func Kinds() []Kind {
+	return []Kind{KindRequest, KindToolCall, KindExhausted, KindCollision, KindManagement, KindDataLoss, KindRestore}
+}
+
+// ParseKind returns the kind that the text names, or an error that names all of
+// them. The empty text is the empty kind.
+func ParseKind(text string) (Kind, error) {
+	if text == "" || slices.Contains(Kinds(), Kind(text)) {
+		return Kind(text), nil
+	}
+	return "", fmt.Errorf("unknown kind %q; the kinds are %s", text, joined(Kinds()))
+}
+
+func joined(kinds []Kind) string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, string(k))
+	}
+	return strings.Join(names, ", ")
+}
 
 // Entry is one thing to remember.
 type Entry struct {

@@ -5,9 +5,13 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,6 +42,46 @@ func verify(t *testing.T, j *memory.Journal, witness []audit.Checkpoint) audit.R
 		t.Fatal(err)
 	}
 	return r
+}
+
+// A kind that Kinds does not return cannot be asked for, and no page names it.
+func TestKindsReturnsAllKinds(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "audit.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []audit.Kind
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Kind" {
+			return true
+		}
+		for _, v := range spec.Values {
+			text, err := strconv.Unquote(v.(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			declared = append(declared, audit.Kind(text))
+		}
+		return true
+	})
+	kinds := audit.Kinds()
+	slices.Sort(declared)
+	slices.Sort(kinds)
+	if len(declared) == 0 || !slices.Equal(declared, kinds) {
+		t.Errorf("Kinds returns %q, and audit.go declares %q", kinds, declared)
+	}
+	for _, k := range kinds {
+		if got, err := audit.ParseKind(string(k)); got != k || err != nil {
+			t.Errorf("ParseKind(%q) is %q, %v", k, got, err)
+		}
+	}
+	if _, err := audit.ParseKind("audit_log.tool_call"); err == nil || !strings.Contains(err.Error(), string(audit.KindToolCall)) {
+		t.Errorf("an unknown kind: %v", err)
+	}
 }
 
 // P09: a checkpoint every 1,000 rows or every minute, and at the end.

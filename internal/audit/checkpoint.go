@@ -33,7 +33,7 @@ func (c Checkpoint) Sign(key ed25519.PrivateKey) Checkpoint {
 }
 
 // errSignature says that a checkpoint was not made with the gateway's key.
-var errSignature = errors.New("its signature is not that of this key")
+var errSignature = errors.New("the signature does not match the public key")
 
 // Check returns an error unless the checkpoint was signed with the key that key
 // belongs to.

@@ -89,7 +89,7 @@ func (k *Keeper) look(ctx context.Context) {
 		}
 	}
 	if err != nil && !k.trouble && ctx.Err() == nil {
-		k.o.Logger.Error("the audit has no new checkpoints", "error", err)
+		k.o.Logger.Error("audit checkpoints cannot be written", "error", err)
 	}
 	k.trouble = err != nil
 }
@@ -153,7 +153,7 @@ func (k *Keeper) prune(ctx context.Context, before time.Time) error {
 		if err != nil {
 			return fmt.Errorf("org %s: %w", h.Org, err)
 		}
-		k.o.Logger.Info("audit rows whose time is over were removed", "org", h.Org, "rows", n, "up_to", cut.Number)
+		k.o.Logger.Info("expired audit rows were deleted (audit.retention_days)", "org", h.Org, "rows", n, "up_to", cut.Number)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (v *verifier) find(first, last int64, format string, args ...any) {
 	}
 }
 
-const changed = "changed, or moved, or the row before was"
+const changed = "changed or moved, or the row before it was"
 
 // findChanged makes one finding of rows that stand one behind the other: where
 // one was put in or taken out, all that follow have other numbers.
@@ -139,9 +139,9 @@ func (v *verifier) mark(c Checkpoint) {
 		what := "a checkpoint"
 		switch {
 		case c.Lost:
-			what = "the mark of an accepted loss"
+			what = "the record of an accepted loss"
 		case c.Cut:
-			what = "the mark of a removal"
+			what = "the record of a deletion"
 		}
 		v.find(c.Number, c.Number, "%s: %v", what, errors.Unwrap(err))
 		return
@@ -173,7 +173,7 @@ func (v *verifier) row(r Row) {
 	v.Last, v.next, v.hash = r.Number, r.Number+1, r.Hash
 	for _, c := range v.at[r.Number] {
 		if c.Hash != r.Hash {
-			v.find(r.Number, r.Number, "not what was signed on %s: the chain up to here was made anew", day(c.At))
+			v.find(r.Number, r.Number, "differs from the checkpoint of %s: the rows up to here were replaced", day(c.At))
 			continue
 		}
 		v.CheckedTo = r.Number
@@ -182,6 +182,6 @@ func (v *verifier) row(r Row) {
 
 func (v *verifier) end() {
 	if v.above > v.next-1 && !v.full() {
-		v.find(v.next, v.above, "missing: the end was cut off, and a checkpoint says that it was there")
+		v.find(v.next, v.above, "missing: removed from the end, but covered by a checkpoint")
 	}
 }

@@ -233,12 +233,12 @@ func unread(w http.ResponseWriter, r *http.Request) {
 // as lets a request to the model API through to serve if its key is known and
 // its role may.
 func (a *API) as(may func(org.Role) bool, serve admin.Endpoint) http.HandlerFunc {
-	return a.guarded(door{may, "owner, admin and member", chat.MaxBody, true, chat.WriteError}, serve)
+	return a.guarded(door{may, "owner, admin or member", chat.MaxBody, true, chat.WriteError}, serve)
 }
 
 // managed lets owners and admins of an org through.
 func (a *API) managed(serve admin.Endpoint) http.HandlerFunc {
-	return a.guarded(door{org.Role.MayManage, "owner and admin", admin.MaxBody, false, admin.WriteError}, serve)
+	return a.guarded(door{org.Role.MayManage, "owner or admin", admin.MaxBody, false, admin.WriteError}, serve)
 }
 
 // door is what stands before the endpoints of an API.
@@ -258,7 +258,7 @@ func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
 		by(w, caller)
 		if err == nil && !d.may(caller.Principal.Role) {
 			err = fault.New(fault.Forbidden, "role_not_allowed",
-				"a key with the role %s may not do this; %s may", caller.Principal.Role, d.who)
+				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, d.who)
 		}
 		if err == nil && d.model {
 			err = servable(caller)
@@ -331,7 +331,7 @@ func (a *API) operated(serve admin.Endpoint) http.HandlerFunc {
 		case err != nil:
 			admin.WriteError(w, err)
 		case known:
-			admin.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed", "only the operator may do this: see operator_key in the configuration"))
+			admin.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed", "only the operator can do this, with the operator_key of the configuration"))
 		default:
 			admin.WriteError(w, unknownKey())
 		}
@@ -339,7 +339,7 @@ func (a *API) operated(serve admin.Endpoint) http.HandlerFunc {
 }
 
 func unknownKey() error {
-	return fault.New(fault.Unauthorized, "invalid_api_key", "the API key is not known here")
+	return fault.New(fault.Unauthorized, "invalid_api_key", "unknown API key; it may have been revoked")
 }
 
 func bearer(authorization string) (string, error) {

@@ -14,7 +14,7 @@ type Caps struct {
 
 // CapError says that an org has reached one of its [Caps]; nothing was stored.
 type CapError struct {
-	What    string // such as "keys that work"
+	What    string // such as "active keys"
 	Max     int64  // in the unit of Setting
 	Setting string // the key of the configuration that raises the cap
 	Advice  string // what the org itself can do; may be empty
@@ -22,14 +22,14 @@ type CapError struct {
 
 // Error says what was reached and what to do.
 func (e *CapError) Error() string {
-	return fmt.Sprintf("the org has reached its cap of %d %s; %sask the operator to raise %s", e.Max, e.What, e.Advice, e.Setting)
+	return fmt.Sprintf("the org has reached its limit of %d %s; %sask the operator to raise %s", e.Max, e.What, e.Advice, e.Setting)
 }
 
 // The refusals of a [Store] and of a journal that keep to the caps.
 
 // KeysRefused returns the error for one more key.
 func (c Caps) KeysRefused() error {
-	return &CapError{"keys that work", int64(c.Keys), "org_caps.keys", "revoke a key, or "}
+	return &CapError{"active keys", int64(c.Keys), "org_caps.keys", "revoke a key, or "}
 }
 
 // MCPServersRefused returns the error for one more MCP server.

@@ -129,7 +129,7 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 			return err
 		}
 		if head.Summary.Status == Done {
-			return fault.New(fault.Conflict, "run_finished", "run %s is over (%s)", runID, head.Summary.Reason)
+			return fault.New(fault.Conflict, "run_finished", "run %s has already ended (%s)", runID, head.Summary.Reason)
 		}
 		err = r.o.Journal.Append(ctx, Lease{Org: orgID, RunID: runID}, head.Seq, r.ending(head, end, rows))
 		var behind *Behind

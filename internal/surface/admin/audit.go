@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -57,24 +58,29 @@ func (h *Handler) ExportAudit() Endpoint {
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		if _, err := audit.Export(r.Context(), w, caller.Org.ID, h.o.Audit, q); err != nil {
-			h.o.Log.Error("an export of the audit was cut off", "org", caller.Org.ID, "error", err)
+			h.o.Log.Error("audit export aborted", "org", caller.Org.ID, "error", err)
 			panic(http.ErrAbortHandler) // half an export must not look like a whole one
 		}
 	}
 }
 
-// auditQuery reads what is asked for. A word that means nothing here is an error:
-// without it, more would be shown than was asked for.
+// auditQuery reads the parameters. Unknown and repeated parameters, and unknown
+// kinds, are rejected: ignoring one would return other rows than were asked for.
 func auditQuery(values url.Values, more ...string) (q audit.Query, err error) {
 	known := append([]string{"run_id", "request_id", "key_id", "kind", "from", "to"}, more...)
-	for name := range values {
+	for name, given := range values {
+		if len(given) > 1 {
+			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
+		}
 		if !slices.Contains(known, name) {
-			return q, fault.New(fault.Invalid, "unknown_parameter", "there is no parameter %q here", name).In(name)
+			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are %s", name, strings.Join(known, ", ")).In(name)
 		}
 	}
 	q = audit.Query{
-		RunID: audit.FindRun(values.Get("run_id")), RequestIDs: audit.FindRequest(values.Get("request_id")), Principal: values.Get("key_id"), Kind: audit.Kind(values.Get("kind")),
-		Limit: defaultAudit,
+		RunID: audit.FindRun(values.Get("run_id")), RequestIDs: audit.FindRequest(values.Get("request_id")), Principal: values.Get("key_id"), Limit: defaultAudit,
+	}
+	if q.Kind, err = audit.ParseKind(values.Get("kind")); err != nil {
+		return q, fault.New(fault.Invalid, "invalid_value", "kind: %v", err).In("kind")
 	}
 	if q.From, err = auditTime(values, "from"); err != nil {
 		return q, err
@@ -84,12 +90,12 @@ func auditQuery(values url.Values, more ...string) (q audit.Query, err error) {
 	}
 	if text := values.Get("after"); text != "" {
 		if q.After, err = strconv.ParseInt(text, 10, 64); err != nil || q.After < 0 {
-			return q, fault.New(fault.Invalid, "invalid_value", "after is the number of a row").In("after")
+			return q, fault.New(fault.Invalid, "invalid_value", "after must be the number of a row, for example 200").In("after")
 		}
 	}
 	if text := values.Get("limit"); text != "" {
 		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxAudit {
-			return q, fault.New(fault.Invalid, "invalid_value", "limit is a number from 1 to %d", maxAudit).In("limit")
+			return q, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxAudit).In("limit")
 		}
 	}
 	return q, nil
@@ -102,7 +108,7 @@ func auditTime(values url.Values, name string) (int64, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return 0, fault.New(fault.Invalid, "invalid_value", "%s is a time such as 2026-01-31T12:00:00Z", name).In(name)
+		return 0, fault.New(fault.Invalid, "invalid_value", "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name).In(name)
 	}
 	return at.UnixMilli(), nil
 }

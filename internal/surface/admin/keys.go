@@ -159,7 +159,7 @@ func (h *Handler) readKey(r *http.Request) (org.Key, error) {
 // mayGive keeps an admin from making itself an owner.
 func mayGive(who, role org.Role) error {
 	if role == org.Owner && who != org.Owner {
-		return fault.New(fault.Forbidden, "role_not_allowed", "only an owner may make, change or revoke the key of an owner")
+		return fault.New(fault.Forbidden, "role_not_allowed", "only a key with the role owner can create, change or revoke a key with the role owner")
 	}
 	return nil
 }

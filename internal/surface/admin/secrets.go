@@ -40,12 +40,12 @@ func (h *Handler) ListSecrets() Endpoint {
 func (h *Handler) PutSecret() Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		if h.o.Vault == nil {
-			return 0, nil, fault.New(fault.Conflict, "vault_off", "this gateway has no vault; its operator sets master_key, or TURNPIKE_MASTER_KEY, "+
-				"to 32 random bytes, such as \"openssl rand -base64 32\" makes")
+			return 0, nil, fault.New(fault.Conflict, "vault_off", "this gateway has no vault; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
+				"to 32 random bytes, for example from \"openssl rand -base64 32\"")
 		}
 		name := r.PathValue("name")
 		if _, err := secret.ParseRef(string(secret.Vault) + ":" + name); err != nil {
-			return 0, nil, fault.New(fault.Invalid, "invalid_value", "the name of a secret has 1 to 64 letters, digits and . _ -, and begins with a letter or a digit").In("name")
+			return 0, nil, fault.New(fault.Invalid, "invalid_value", "the name of a secret must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or a digit").In("name")
 		}
 		value, err := readSecret(r)
 		if err != nil {
@@ -90,7 +90,7 @@ func readSecret(r *http.Request) (secret.Value, error) {
 	var members map[string]json.RawMessage
 	var value string
 	if json.Unmarshal(body, &members) != nil || len(members) != 1 || members["value"] == nil || json.Unmarshal(members["value"], &value) != nil {
-		return secret.Value{}, fault.New(fault.Invalid, "invalid_value", `the request body must be {"value": "…"}, with the secret as text`)
+		return secret.Value{}, fault.New(fault.Invalid, "invalid_value", `the request body must be {"value": "…"}, and the value must be a string`)
 	}
 	v := secret.NewValue(value)
 	if err := v.Check(); err != nil {

@@ -58,7 +58,7 @@ func (h *Handler) CreateServer() Endpoint {
 			return 0, nil, err
 		}
 		if declaredServer(h.o.Directory.Declared(caller.Org.ID), s.Name) != nil {
-			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file declares an MCP server called %q", s.Name).In("name")
+			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file already declares the MCP server %q; choose another name", s.Name).In("name")
 		}
 		s.Org = caller.Org.ID
 		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
@@ -89,7 +89,7 @@ func (h *Handler) PatchServer() Endpoint {
 			return 0, nil, err
 		}
 		if s.Name != old.Name {
-			return 0, nil, fault.New(fault.Invalid, "immutable", "the name of an MCP server cannot be changed").In("name")
+			return 0, nil, fault.New(fault.Invalid, "immutable", "the name of an MCP server cannot be changed; delete the server and create it with the new name").In("name")
 		}
 		if s.URL != old.URL { // a server from before the policy was changed can be changed otherwise
 			if err := h.o.Judge(s.URL); err != nil {
@@ -156,15 +156,15 @@ func (h *Handler) readServer(body []byte, patched bool) (org.MCPServer, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		if credentialHeader(name) && !refersToVault(s.Headers[name]) {
-			return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s carries a credential: store it with PUT /api/secrets/NAME, "+
-				"and write secret:NAME in its place", name).In("headers." + name)
+			return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s contains a credential; store it with PUT /api/secrets/NAME "+
+				"and refer to it with secret:NAME", name).In("headers." + name)
 		}
 	}
 	if u, err := url.Parse(s.URL); err == nil {
 		for name := range u.Query() {
 			if credentialHeader(name) {
-				return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the parameter %s of the URL looks like a credential, "+
-					"which is not stored in the open; send it in a header that refers to a secret", name).In("url")
+				return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the URL parameter %s looks like a credential; "+
+					"store it with PUT /api/secrets/NAME and send it in a header with secret:NAME", name).In("url")
 			}
 		}
 	}

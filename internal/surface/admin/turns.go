@@ -75,7 +75,7 @@ func (t *turns) enter(orgID string) (chan struct{}, error) {
 	case len(l.waiting) < inLine:
 		l.waiting = append(l.waiting, turn)
 	default:
-		full := fault.New(fault.Limited, "too_many_requests", "%d management requests of the org wait already; try again later", inLine)
+		full := fault.New(fault.Limited, "too_many_requests", "%d management requests of the org are already waiting; try again later", inLine)
 		full.RetryAfter = time.Second
 		return nil, full
 	}

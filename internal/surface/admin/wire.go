@@ -108,11 +108,11 @@ func members(object []byte) (out []member, err error) {
 func named(err error, kind, name string) error {
 	switch {
 	case errors.Is(err, org.ErrChanged):
-		return fault.New(fault.Conflict, "changed_meanwhile", "the %s %q was changed by another request at the same time; read it and try again", kind, name)
+		return fault.New(fault.Conflict, "changed_meanwhile", "another request changed the %s %q at the same time; read it again and repeat the request", kind, name)
 	case errors.Is(err, org.ErrNotFound):
 		return fault.New(fault.NotFound, "not_found", "there is no %s called %q", kind, name)
 	case errors.Is(err, org.ErrExists):
-		return fault.New(fault.Conflict, "exists", "there is a %s called %q already", kind, name)
+		return fault.New(fault.Conflict, "exists", "the %s %q already exists; choose another name", kind, name)
 	}
 	var capped *org.CapError
 	if errors.As(err, &capped) {
@@ -122,7 +122,7 @@ func named(err error, kind, name string) error {
 }
 
 func isDeclared(kind, name string) error {
-	return fault.New(fault.Conflict, "declared", "the %s %q is declared in the configuration file; change it there", kind, name)
+	return fault.New(fault.Conflict, "declared", "the %s %q is declared in the configuration file and can only be changed there", kind, name)
 }
 
 // statuses maps codes to the status of the answer.
@@ -151,7 +151,7 @@ func (h *Handler) writeError(w http.ResponseWriter, err error) {
 	f := fault.From(err)
 	if errors.Is(err, org.ErrUnavailable) {
 		h.o.Log.Error("management request failed", "error", err)
-		f = fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot store anything at the moment; try again later")
+		f = fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot write to its database; try again later")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		h.o.Log.Error("management request failed", "error", err)
@@ -177,7 +177,7 @@ func WriteError(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		status, body = http.StatusInternalServerError, []byte(`{"error":{"code":"internal_error","message":"the answer could not be written"}}`)
+		status, body = http.StatusInternalServerError, []byte(`{"error":{"code":"internal_error","message":"the response could not be encoded"}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))

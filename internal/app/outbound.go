@@ -37,8 +37,8 @@ func checkOutbound(p Process) *cobra.Command {
 		Use:   "check [URL...]",
 		Short: "Check whether the outbound policy allows a URL",
 		Long: `Check URLs against the outbound policy, as the gateway does for MCP servers. The
-policy comes from the configuration file or the TURNPIKE_OUTBOUND_SSRF_…
-variables. The command opens no connection and needs no provider key. Results:
+policy comes from the configuration file, if there is one, and the
+TURNPIKE_OUTBOUND_SSRF_… variables. The command opens no connection and needs no provider key. Results:
 
   ok ADDRESS...      the gateway would try these addresses in order
   refused REASON     loopback, private, metadata, internal_name, …
@@ -64,7 +64,7 @@ or the configuration is invalid.`,
 			return j.all(cmd.Context(), urls)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` (YAML or JSON)")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
 	cmd.Flags().BoolVar(&offline, "offline", false, "do not resolve names; check only the URL text and literal addresses")
 	return cmd
 }
@@ -74,7 +74,7 @@ or the configuration is invalid.`,
 func wayOut(p Process, file string) (*egress.Egress, error) {
 	var c *config.Config
 	var err error
-	if file != "" {
+	if file = configFile(file); file != "" {
 		c, err = config.Load(file, p.Env)
 	} else {
 		c, _, err = config.Default(p.Env)

@@ -60,6 +60,22 @@ func TestOutboundCheckSaysWhatTheGatewayWouldDo(t *testing.T) {
 	}
 }
 
+// Like serve, the command reads turnpike.yaml of the working directory if no file
+// is named.
+func TestOutboundCheckReadsTheFileThatServeReads(t *testing.T) {
+	noLeaks(t)
+	t.Chdir(t.TempDir())
+	private := asked{args: []string{"--offline", "http://10.1.2.3:8000/mcp"}, status: 1, stdout: "refused private\n"}
+	private.check(t)
+	allowed := "outbound: {ssrf: {allowlist_cidrs: [10.1.0.0/16]}}\nproviders: [{name: p, api_key: 'env:NOT_SET', models: [m]}]\n" +
+		"orgs:\n  - id: o\n    keys: [{name: k, key: 'env:NOT_SET'}]\n"
+	if err := os.WriteFile("turnpike.yaml", []byte(allowed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	private.status, private.stdout = 0, "ok 10.1.2.3\n"
+	private.check(t)
+}
+
 func (a asked) check(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()

@@ -51,11 +51,8 @@ func (s *readStore) open(ctx context.Context, p Process) (*sqlite.Reader, error)
 }
 
 func (s *readStore) config(p Process) (*config.Config, error) {
-	if s.file != "" {
-		return config.Load(s.file, p.Env)
-	}
-	if isFile(usualFile) {
-		return config.Load(usualFile, p.Env)
+	if file := configFile(s.file); file != "" {
+		return config.Load(file, p.Env)
 	}
 	c, _, err := config.Default(p.Env)
 	return c, err

@@ -102,6 +102,15 @@ func closeFor(a *App, err error) {
 // usualFile is read where no configuration is named.
 const usualFile = "turnpike.yaml"
 
+// configFile returns the file that is named, or the usual one if it exists; ""
+// if there is neither.
+func configFile(named string) string {
+	if named == "" && isFile(usualFile) {
+		return usualFile
+	}
+	return named
+}
+
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
@@ -110,10 +119,7 @@ func isFile(path string) bool {
 // loadConfig reads the file that is named, or the usual one; without either, the
 // environment is the configuration, and the caller's key is made here.
 func loadConfig(p Process, file string) (c *config.Config, key string, err error) {
-	if file == "" && isFile(usualFile) {
-		file = usualFile
-	}
-	if file != "" {
+	if file = configFile(file); file != "" {
 		c, err = config.Load(file, p.Env)
 		return c, "", err
 	}

@@ -131,7 +131,7 @@ func (s *SSRF) keys() []key {
 	return []key{
 		{name: "block_loopback", value: boolean(&s.BlockLoopback, true), env: env + "BLOCK_LOOPBACK", doc: "127.0.0.0/8, ::1 and localhost names."},
 		{name: "block_private", value: boolean(&s.BlockPrivate, true), env: env + "BLOCK_PRIVATE", doc: "10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16."},
-		{name: "block_link_local", value: boolean(&s.BlockLinkLocal, true), env: env + "BLOCK_LINK_LOCAL", doc: "169.254.0.0/16 and fe80::/10, including cloud metadata services."},
+		{name: "block_link_local", value: boolean(&s.BlockLinkLocal, true), env: env + "BLOCK_LINK_LOCAL", doc: "169.254.0.0/16 and fe80::/10. Addresses of cloud metadata services are refused even if this is false."},
 		{name: "block_multicast", value: boolean(&s.BlockMulticast, true), env: env + "BLOCK_MULTICAST", doc: "224.0.0.0/4 and ff00::/8."},
 		{name: "block_cgnat", value: boolean(&s.BlockCGNAT, true), env: env + "BLOCK_CGNAT", doc: "100.64.0.0/10."},
 		{name: "block_ula_v6", value: boolean(&s.BlockULAV6, true), env: env + "BLOCK_ULA_V6", doc: "fc00::/7."},

@@ -29,7 +29,7 @@ func TestTheDesignNamesEveryPackage(t *testing.T) {
 // and its table of crash points has no other.
 func TestTheDesignNamesFactsActionsAndCrashPoints(t *testing.T) {
 	page := read(t, "docs/design.md")
-	points := crashPoints(t)
+	points := literals(t, "internal/crash/crash.go", `Point = "([^"]+)"`)
 	named := append(literals(t, "internal/loop/fact.go", `Kind = "(\w+)"`), literals(t, "internal/loop/action.go", `func \((\w+)\) action\(\)`)...)
 	if len(points) < 10 || len(named) < 20 {
 		t.Fatalf("%d crash points and %d facts and actions found: has the form of the code changed?", len(points), len(named))
@@ -77,44 +77,20 @@ func TestTheDesignLeadsToCodeThatExists(t *testing.T) {
 func packages(t *testing.T) []string {
 	t.Helper()
 	dirs := []string{"item", "tool", "model", "event", "turnpiketest", "cmd/turnpike"}
-	eachFile(t, func(name string, _ []byte) {
-		if dir := path.Dir(name); !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-	})
-	return dirs
-}
-
-// crashPoints returns the points that the code passes.
-func crashPoints(t *testing.T) (points []string) {
-	t.Helper()
-	call := regexp.MustCompile(`crash\.(?:At|OnSent)\((?:\w+, )?"([^"]+)"\)`)
-	eachFile(t, func(_ string, text []byte) {
-		for _, m := range call.FindAllSubmatch(text, -1) {
-			points = append(points, string(m[1]))
-		}
-	})
-	return points
-}
-
-// eachFile calls do with every Go file below internal that is not a test.
-func eachFile(t *testing.T, do func(name string, text []byte)) {
-	t.Helper()
 	err := filepath.WalkDir(filepath.Join(root, "internal"), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return err
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
+		dir, err := filepath.Rel(root, filepath.Dir(file))
+		if dir = filepath.ToSlash(dir); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
 		}
-		name, err := filepath.Rel(root, file)
-		do(filepath.ToSlash(name), text)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dirs
 }
 
 // literals returns what the pattern's group matches in a file.

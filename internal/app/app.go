@@ -162,7 +162,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 func (a *App) URL() string {
 	addr := addrPort(a.listener)
 	if addr.Addr().IsUnspecified() {
-		addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), addr.Port())
+		addr = netip.AddrPortFrom(loopback(), addr.Port())
 	}
 	return "http://" + addr.String()
 }

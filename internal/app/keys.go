@@ -50,30 +50,36 @@ func (m *remote) call(ctx context.Context, method, path string, in, out any) err
 	}
 	req.Header.Set("Authorization", "Bearer "+m.key)
 	req.Header.Set("Content-Type", "application/json")
-	way := egress.New(egress.DefaultPolicy(), egress.Options{})
-	defer way.CloseIdleConnections()
-	resp, err := way.Operator().RoundTrip(req)
-	if err != nil {
-		return fmt.Errorf("no gateway answers at %s: %w", m.url, err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	status, data, err := send(m.url, req)
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode >= 300 {
+	if status >= 300 {
 		var failed struct {
 			Error struct{ Message string }
 		}
 		if json.Unmarshal(data, &failed) == nil && failed.Error.Message != "" {
 			return errors.New(failed.Error.Message)
 		}
-		return fmt.Errorf("%s answered %s", m.url, resp.Status)
+		return fmt.Errorf("%s answered %d %s", m.url, status, http.StatusText(status))
 	}
 	if out == nil {
 		return nil
 	}
 	return json.Unmarshal(data, out)
+}
+
+// send sends a request to the gateway at base and returns its answer.
+func send(base string, req *http.Request) (status int, body []byte, err error) {
+	way := egress.New(egress.DefaultPolicy(), egress.Options{})
+	defer way.CloseIdleConnections()
+	resp, err := way.Operator().RoundTrip(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("no gateway answers at %s: %w", base, err)
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	return resp.StatusCode, body, err
 }
 
 // keyObject is a key as the management API shows it.

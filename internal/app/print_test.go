@@ -41,6 +41,7 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 	invocations := map[string][][]string{
 		"serve":          {{"-c", "wrong.yaml"}, {"-c", hostilePath}, {"--log-level", hostile}},
 		"demo":           {{"--once", "--listen", "127.0.0.1:0"}, {"--once", "--listen", hostile}},
+		"health":         {{}, {"--url", hostile}, {"-c", "wrong.yaml"}},
 		"runs list":      {{"--org", "o"}, {"--before", hostile}},
 		"runs show":      {{site.runID, "--org", "o"}, {site.runID, "--org", "o", "--full"}, {hostile}},
 		"runs cancel":    {{hostile}, {"fail" + hostile}},
@@ -202,6 +203,9 @@ func (s *hostileSite) answer(w http.ResponseWriter, r *http.Request) {
 	text := strings.ToValidUTF8(hostile, "")
 	object := map[string]any{"id": text, "name": text, "role": text, "hint": text, "key": text}
 	switch {
+	case r.URL.Path == "/readyz":
+		http.Error(w, text, http.StatusServiceUnavailable)
+		return
 	case strings.Contains(r.URL.Path+in.Name, "fail"):
 		w.WriteHeader(http.StatusConflict)
 		object = map[string]any{"error": map[string]any{"message": text}}

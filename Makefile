@@ -1,5 +1,5 @@
 # The commands that one types all day. Everything else is in .ci/run.
-.PHONY: build test race lint fuzz docs demo bench ci
+.PHONY: build test race lint fuzz docs demo bench ci release
 
 build: ## the program, as ./turnpike
 	CGO_ENABLED=0 go build -trimpath -o turnpike ./cmd/turnpike
@@ -28,3 +28,6 @@ bench: ## the performance table
 
 ci: ## all of it
 	bash .ci/run
+
+release: ## the archives of a release, in dist: make release VERSION=v1.2.3
+	go run ./internal/release $(VERSION)

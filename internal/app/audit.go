@@ -47,9 +47,12 @@ func (a *App) newKeeper(ctx context.Context) (*audit.Keeper, error) {
 	}), nil
 }
 
+// lastCheckpoint is how long stopKeeper takes at most.
+const lastCheckpoint = 5 * time.Second
+
 // stopKeeper signs what was recorded last. A store in trouble is not waited for.
 func (a *App) stopKeeper() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lastCheckpoint)
 	defer cancel()
 	return a.keeper.Stop(ctx)
 }

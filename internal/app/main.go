@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -126,8 +127,18 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version returns what the build recorded of itself.
+// release is the version of a release, and its commit if the version does not name
+// it. Only the linker sets it:
+//
+//	go build -ldflags '-X github.com/turnpike-gateway/turnpike/internal/app.release=v1.2.3' ./cmd/turnpike
+var release string
+
+// version returns the version, the commit and the Go version of this build, as far
+// as they are known.
 func version() string {
+	if release != "" {
+		return release + " " + runtime.Version()
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -12,6 +12,7 @@ import (
 // isFixed) nor a danger, each with the reason.
 func exceptions() map[string]string {
 	return map[string]string{
+		"internal/app.release":      "only the linker sets it, for release builds",
 		"internal/id.random":        "an encoding has no state",
 		"internal/id.ordered":       "an encoding has no state",
 		"internal/run.smallBuffers": "a pool lends memory and remembers nothing",

@@ -14,6 +14,10 @@ const (
 	lastWords    = 2 * time.Second  // for those that were cut off to say so
 )
 
+// StopsWithin is how long Serve takes at most after its context is done. What ends
+// processes from outside must wait longer.
+const StopsWithin = drainTimeout + lastWords
+
 // Serve answers on l until ctx is done, then lets requests that are under way
 // finish for a while. Beside that it calls drain, whose context ends when what
 // is still under way must be cut off, and waits for it. Until both have ended,
@@ -53,7 +57,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 		defer close(drained)
 		drain(hard)
 	}()
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout+lastWords)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopsWithin)
 	defer cancel()
 	for _, ended := range []<-chan struct{}{idle, drained} {
 		select {

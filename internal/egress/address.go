@@ -2,7 +2,7 @@ package egress
 
 import "net/netip"
 
-// The reasons that a switch of [Policy] turns off. All others always hold.
+// Reasons that a switch of [Policy] can turn off. All other reasons always apply.
 const (
 	reasonLoopback  = "loopback"
 	reasonPrivate   = "private"
@@ -13,17 +13,19 @@ const (
 	reasonMetadata  = "metadata"
 )
 
-// block is one range of addresses and why nobody may be sent there.
+// block is an address range that is blocked, with the reason.
 type block struct {
 	prefix netip.Prefix
 	reason string
 }
 
-// metadataV4 is the address under which most clouds hand out credentials.
+// metadataV4 is the address of the metadata service of most clouds, which hands
+// out credentials.
 func metadataV4() netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 169, 254}) }
 
-// blocks returns the special-purpose ranges of IANA and the clouds' metadata
-// addresses, the most particular first. Some of the latter lie in public space.
+// blocks returns the special-purpose ranges of the IANA registries (RFC 6890) and
+// the metadata addresses of the clouds, some of which are public addresses. A
+// range comes before every range that contains it.
 func blocks() []block {
 	table := []struct{ prefix, reason string }{
 		{"169.254.169.254/32", reasonMetadata}, // AWS, Azure, GCP and others
@@ -76,8 +78,8 @@ func blocks() []block {
 	return out
 }
 
-// classify returns why addr is special, or "" for an ordinary public address.
-// An IPv4-mapped address is judged as the IPv4 address that it is.
+// classify returns why addr is blocked, or "" for an ordinary public address.
+// The caller unmaps an IPv4-mapped address first.
 func classify(table []block, addr netip.Addr) string {
 	for _, b := range table {
 		if b.prefix.Contains(addr) {
@@ -89,21 +91,21 @@ func classify(table []block, addr netip.Addr) string {
 		return ""
 	case isISATAP(addr):
 		return "isatap"
-	case addr.As16()[0]>>5 != 1: // outside 2000::/3, all that is handed out
+	case addr.As16()[0]>>5 != 1: // outside 2000::/3, the only global unicast range that IANA assigns from
 		return "not_global_unicast"
 	}
 	return ""
 }
 
 // isISATAP reports whether addr's interface identifier carries an IPv4 address
-// in the way of RFC 5214.
+// in the form of RFC 5214, section 6.1.
 func isISATAP(addr netip.Addr) bool {
 	b := addr.As16()
 	return (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
-// embedded returns the IPv4 addresses that an IPv6 transition form may carry:
-// several where the form does not say in which of its bytes.
+// embedded returns the IPv4 addresses that an IPv6 transition address can carry.
+// The local NAT64 prefix does not say which bytes it uses, so it returns several.
 func embedded(addr netip.Addr) []netip.Addr {
 	if addr.Is4() {
 		return []netip.Addr{addr}

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Annotate adds to the header of a request what its context says, such as which
-// trace it belongs to.
+// Annotate adds headers that derive from a request's context, such as its trace
+// context.
 type Annotate = func(context.Context, http.Header)
 
-// annotated adds to the header of every request before it is sent.
+// annotated calls add on the headers of each request before it is sent.
 type annotated struct {
 	next http.RoundTripper
 	add  Annotate
 }
 
-// RoundTrip implements [http.RoundTripper]: the caller's request stays as it is.
+// RoundTrip implements [http.RoundTripper]. It does not modify the caller's
+// request.
 func (a annotated) RoundTrip(r *http.Request) (*http.Response, error) {
 	out := *r
 	out.Header = r.Header.Clone()
@@ -27,14 +28,14 @@ func (a annotated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.next.RoundTrip(&out)
 }
 
-// CloseIdleConnections lets [http.Client.CloseIdleConnections] through.
+// CloseIdleConnections implements [http.Client.CloseIdleConnections].
 func (a annotated) CloseIdleConnections() {
 	if c, ok := a.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// annotate returns t with what Options say.
+// annotate wraps t so that its requests are annotated, if [Options.Annotate] is set.
 func (e *Egress) annotate(t *http.Transport) http.RoundTripper {
 	if e.add == nil {
 		return t
@@ -42,12 +43,12 @@ func (e *Egress) annotate(t *http.Transport) http.RoundTripper {
 	return annotated{t, e.add}
 }
 
-// Providers is [Egress.Operator] for requests that a client's request is the
-// cause of: they are annotated.
+// Providers returns [Egress.Operator] with annotations, for requests that serve
+// a client's request.
 func (e *Egress) Providers() http.RoundTripper { return e.annotate(e.operator) }
 
-// OperatorClient returns a client for an address that the operator configured,
-// whose requests take at most so long as a whole.
+// OperatorClient returns a client for an address that the operator configured.
+// The timeout covers a whole request, including reading the body.
 func (e *Egress) OperatorClient(timeout time.Duration) *http.Client {
 	return &http.Client{Transport: e.operator, Timeout: timeout}
 }

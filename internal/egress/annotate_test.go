@@ -10,9 +10,7 @@ import (
 
 type traceKey struct{}
 
-// What a request's context says reaches providers and guarded targets, in a
-// header of its own, and not the operator's other servers.
-func TestRequestsAreAnnotatedWithWhatTheirContextSays(t *testing.T) {
+func TestProvidersAndGuardedTargetsAreAnnotated(t *testing.T) {
 	got := make(chan string, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("X-Trace") }))
 	defer srv.Close()

@@ -8,20 +8,21 @@ import (
 
 var _ tool.Fatal = (*BlockedError)(nil)
 
-// BlockedError says that the outbound policy refused a target. It implements
-// [tool.Fatal]: the run that met it ends, and the model never learns of it.
+// BlockedError reports a target that the outbound policy refuses. It implements
+// [tool.Fatal]: the run ends, and the model does not see the error.
 type BlockedError struct {
 	// Reason names the rule: loopback, private, metadata, internal_name, scheme …
 	Reason string
 
-	// Addr is the refused address; the zero Addr when none was involved.
+	// Addr is the refused address, or the zero Addr if no address was involved.
 	Addr netip.Addr
 
-	// Host is what the target was called; empty when it could not be read.
+	// Host is the target's host, or empty if it could not be parsed.
 	Host string
 }
 
-// Error returns ssrf_blocked:{reason}:{ip}, with the host where there is no ip.
+// Error returns ssrf_blocked:{reason}:{ip}, or the host in place of the ip if
+// Addr is not set.
 func (e *BlockedError) Error() string {
 	_, address := e.Blocked()
 	return "ssrf_blocked:" + e.Reason + ":" + address
@@ -35,8 +36,8 @@ func (e *BlockedError) Blocked() (reason, address string) {
 	return e.Reason, e.Host
 }
 
-// Setting returns the key of the configuration that can allow the target, or "" if
-// only another URL helps.
+// Setting returns the configuration key that can allow the target, or "" if only
+// a different URL helps.
 func (e *BlockedError) Setting() string {
 	switch {
 	case e.Reason == "redirect", e.Reason == "self":
@@ -44,5 +45,5 @@ func (e *BlockedError) Setting() string {
 	case e.Addr.IsValid(), e.Reason == nameInternal.reason(), e.Reason == nameSingleLabel.reason():
 		return "outbound.ssrf.allowlist_cidrs"
 	}
-	return "" // the URL is not written in a way that is accepted, or its name has no usable address
+	return "" // the URL's syntax is refused, or its name has no usable address
 }

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Time limits of setting up a connection.
+// Time limits for opening a connection.
 const (
-	dialTimeout      = 10 * time.Second // all addresses of a host together
-	minDialShare     = 2 * time.Second  // what one address gets at least
+	dialTimeout      = 10 * time.Second // for all addresses of a host together
+	minDialShare     = 2 * time.Second  // the least that one address gets
 	lookupTimeout    = dialTimeout - minDialShare
 	handshakeTimeout = 10 * time.Second
 	keepAlive        = 30 * time.Second
 	idleTimeout      = 90 * time.Second
 )
 
-// dial opens a connection to one of the checked addresses of address, which is
-// host:port as net/http writes it. The addresses are tried in turn.
+// dial resolves address, which is host:port in the form that net/http passes,
+// and connects to the first of its checked addresses that accepts.
 func (e *Egress) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (e *Egress) dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, fmt.Errorf("dial: %w", err)
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
-		host = "[" + host + "]" // SplitHostPort took the brackets off
+		host = "[" + host + "]" // SplitHostPort removed the brackets
 	}
 	name, addr, reason := readHost(host)
 	if reason != "" {
@@ -48,7 +48,7 @@ func (e *Egress) dial(ctx context.Context, network, address string) (net.Conn, e
 	return e.dialFirst(ctx, network, addrs, port)
 }
 
-// dialFirst tries addrs in order and shares the remaining time among them.
+// dialFirst tries addrs in order and divides the remaining time among them.
 func (e *Egress) dialFirst(ctx context.Context, network string, addrs []netip.Addr, port string) (net.Conn, error) {
 	var last error
 	for i, addr := range addrs {
@@ -73,7 +73,8 @@ func (e *Egress) dialOne(ctx context.Context, network, address string, left int)
 	return d.DialContext(ctx, network, address)
 }
 
-// control checks the address again at connect(2), whatever led there.
+// control checks the address again at connect(2), the last moment before a
+// connection is opened.
 func (e *Egress) control(_, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -82,8 +83,8 @@ func (e *Egress) control(_, address string, _ syscall.RawConn) error {
 	return e.checkConnect("", target)
 }
 
-// checkConnect judges one connection: its address, and whether it would lead
-// back into this process.
+// checkConnect checks one address and port: the policy must allow the address,
+// and it must not lead to a listener of this process.
 func (e *Egress) checkConnect(name string, target netip.AddrPort) error {
 	if err := e.check(name, target.Addr()); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (e *Egress) checkConnect(name string, target netip.AddrPort) error {
 // listeners are the addresses that this process serves on.
 type listeners []netip.AddrPort
 
-// answer reports whether a connection to target would end in this process.
+// answer reports whether a connection to target would reach this process.
 func (l listeners) answer(target netip.AddrPort) bool {
 	addr := target.Addr().Unmap().WithZone("")
 	return slices.ContainsFunc(l, func(own netip.AddrPort) bool {

@@ -1,6 +1,6 @@
-// Package egress is the only place that opens outgoing connections. What an
-// org, a user, a model or a remote server can name is dialled through a guarded
-// client; what the operator configured as a provider is dialled freely.
+// Package egress is the only package that opens outgoing connections. A target
+// that an org, a user, a model or a remote server can name is reached through a
+// guarded client. A provider URL that the operator configured is not checked.
 //
 //	URL ──ParseTarget──► host ──names──► resolve once ──every address──► dial ──Control──► connection
 //	     shape denied         class denied              class denied           checked again
@@ -10,11 +10,12 @@
 //	tools := out.Guarded(egress.GuardedOptions{})             // MCP servers, hooks, webhooks
 //	providers := &http.Client{Transport: out.Operator()}      // the operator's own base URLs
 //
-// A refusal is a [*BlockedError]; it survives the wrapping of net/http, so
-// errors.As finds it in what a client returns. It ends the run that met it.
+// A refused target is a [*BlockedError]. net/http wraps it, so find it with
+// errors.As. It ends the run in which it occurs.
 //
-// The guard connects to the address that it checked. A name is resolved once,
-// as an absolute name, and every answer must pass: a resolver that mixes public
-// and private answers, or changes its mind between the check and the connection,
-// gains nothing. Environment proxies are ignored and redirects are not followed.
+// The guard connects only to addresses that it has checked. A name is resolved
+// once, as an absolute name, and every address must pass. This blocks DNS
+// rebinding: a resolver gains nothing by mixing public and private addresses or
+// by changing its answer between the check and the connection. Proxies from the
+// environment are ignored, and redirects are not followed.
 package egress

@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// headerLimit caps the header of an answer, in bytes.
+// headerLimit is the most response header that is read, in bytes.
 const headerLimit = 64 << 10
 
-// Options are what [New] needs besides the policy. The zero value is the host's
-// resolver and no listen addresses.
+// Options are the optional parameters of [New]. The zero value uses the host's
+// resolver, serves on no address and annotates nothing.
 type Options struct {
-	// Resolver looks names up, but for those of localhost; nil is the host's
-	// own, which reads the hosts file first. Tests replace it.
+	// Resolver looks up every name except localhost and *.localhost. Nil is the
+	// host's resolver, which reads the hosts file first.
 	Resolver Resolver
 
 	// Listen are the addresses that this process serves on. A guarded client
-	// never connects to them, also where the allow-list names them, and by
-	// whatever address they can be reached. An unspecified address stands for
-	// every address of this host.
+	// never connects to them, through any address that leads to them and even
+	// if the allow-list contains it. An unspecified address means every address
+	// of this host.
 	Listen []netip.AddrPort
 
-	// Annotate adds to the headers of requests to providers and to guarded
-	// targets; nil adds nothing.
+	// Annotate adds headers to requests to providers and to guarded targets.
+	// Nil adds nothing.
 	Annotate Annotate
 }
 
-// Egress opens outgoing connections. It is safe for concurrent use; make one
+// Egress opens outgoing connections. It is safe for concurrent use. Create one
 // per process.
 type Egress struct {
 	policy   Policy
@@ -39,9 +39,8 @@ type Egress struct {
 	add      Annotate
 }
 
-// New returns the process's way out under policy p, which holds for as long as
-// the process lives: a kept connection was checked under the same policy as a
-// new one, so none has to be closed because of it.
+// New returns an Egress that applies policy p. The policy is copied and never
+// changes, so a kept-alive connection has passed the same policy as a new one.
 func New(p Policy, o Options) *Egress {
 	p.ExtraBlocked, p.Allowlist = slices.Clone(p.ExtraBlocked), slices.Clone(p.Allowlist)
 	e := &Egress{policy: p, table: blocks(), resolver: o.Resolver, self: slices.Clone(o.Listen), add: o.Annotate}
@@ -53,7 +52,7 @@ func New(p Policy, o Options) *Egress {
 	return e
 }
 
-// CloseIdleConnections closes the kept connections of all clients. Call it when
+// CloseIdleConnections closes the idle connections of all clients. Call it when
 // the process stops.
 func (e *Egress) CloseIdleConnections() {
 	e.guarded.CloseIdleConnections()

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// names is a resolver that answers from a table; each lookup takes the next
-// answer of its name, the last one for ever.
+// names is a resolver that answers from a table. Each lookup of a name takes its
+// next answer; the last answer repeats.
 type names struct {
 	mu      sync.Mutex
 	answers map[string][][]string
@@ -109,7 +109,7 @@ func TestNamesAreResolvedOnceAndEveryAnswerMustPass(t *testing.T) { // K01, P06
 	}
 }
 
-func TestAResolverThatChangesItsMindGainsNothing(t *testing.T) { // K01
+func TestDNSRebindingIsBlocked(t *testing.T) { // K01
 	dns := &names{answers: map[string][][]string{"flip.example.com.": {{"8.8.8.8"}, {"127.0.0.1"}}}}
 	e := New(DefaultPolicy(), Options{Resolver: dns})
 	if _, err := e.addresses(t.Context(), "flip.example.com"); err != nil {
@@ -118,13 +118,13 @@ func TestAResolverThatChangesItsMindGainsNothing(t *testing.T) { // K01
 	if _, err := e.addresses(t.Context(), "flip.example.com"); reasonOf(err) != "loopback" {
 		t.Errorf("second lookup: %v, want loopback", err)
 	}
-	// The connection itself is judged too, whatever was looked up before.
+	// The connection is checked again, independently of the lookup.
 	if err := e.control("tcp4", "10.0.0.1:80", nil); reasonOf(err) != "private" {
 		t.Errorf("control: %v, want private", err)
 	}
 }
 
-func TestARealDialToAForbiddenAddressNeverConnects(t *testing.T) { // P06
+func TestAGuardedClientNeverConnectsToABlockedAddress(t *testing.T) { // P06
 	hits := make(chan string, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hits <- r.URL.Path }))
 	defer srv.Close()
@@ -159,7 +159,7 @@ func TestTheAllowListOverridesAddressesAndNames(t *testing.T) { // K03
 			"tools.svc.cluster.local.": one("10.1.2.3"),
 			"other.svc.cluster.local.": one("10.2.0.1"),
 			"mixed.svc.cluster.local.": one("10.1.2.3", "8.8.8.8"),
-			"localhost.":               one("10.1.2.3"), // nobody is asked
+			"localhost.":               one("10.1.2.3"), // not asked
 			"redis.":                   one("10.1.0.9"),
 		}}
 	}
@@ -255,7 +255,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) { // K05
 	}
 }
 
-func TestTheGuardNeverConnectsToItsOwnListener(t *testing.T) { // 4.1, mechanism 8
+func TestAGuardedClientNeverConnectsToAListenerOfThisProcess(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer srv.Close()
 	own := srv.Listener.Addr().(*net.TCPAddr).AddrPort()
@@ -287,7 +287,7 @@ func TestAForeignHostHeaderIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnAnswerHeaderHasACap(t *testing.T) { // 4.6
+func TestAResponseHeaderIsLimited(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Big", strings.Repeat("x", headerLimit+1))
 	}))
@@ -299,7 +299,7 @@ func TestAnAnswerHeaderHasACap(t *testing.T) { // 4.6
 	}
 }
 
-func TestTheOperatorReachesPrivateAddressesWithoutProxies(t *testing.T) {
+func TestTheOperatorTransportReachesPrivateAddressesWithoutProxies(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "" {
 			t.Error("compression was asked for")

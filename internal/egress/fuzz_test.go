@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// FuzzAddress: what the default policy lets through is an ordinary public
-// address however it is written, and does not carry one that it refuses; a rule
-// more never lets more through.
+// FuzzAddress: an address that the default policy allows is an ordinary public
+// address in every notation and embeds no blocked address. An additional blocked
+// range never allows more.
 func FuzzAddress(f *testing.F) {
 	for _, seed := range []string{
 		"8.8.8.8", "127.0.0.1", "169.254.169.254", "168.63.129.16", "100.100.100.200", "0.1.2.3", "::1", "::ffff:10.0.0.1", "::ffff:0:127.0.0.1",
@@ -33,7 +33,7 @@ func FuzzAddress(f *testing.F) {
 			checkPublic(t, p, table, addr.Unmap())
 		}
 		prefix := netip.PrefixFrom(addr, int(bits)%(addr.BitLen()+1)).Masked()
-		if addr.Is4In6() && prefix.Bits() < 96 { // ranges of IPv6 do not speak of IPv4
+		if addr.Is4In6() && prefix.Bits() < 96 { // an IPv6 range does not cover IPv4
 			return
 		}
 		more := p
@@ -41,19 +41,19 @@ func FuzzAddress(f *testing.F) {
 			more.Allowlist = []netip.Prefix{prefix}
 			carries := slices.Contains(embedded(addr.Unmap()), metadataV4())
 			if got := more.verdict(table, addr); got == "" && carries && unmap(prefix) != netip.PrefixFrom(metadataV4(), 32) {
-				t.Fatalf("%s is reached by way of %s", addr, prefix)
+				t.Fatalf("%s is allowed through %s", addr, prefix)
 			}
 			return
 		}
 		more.ExtraBlocked = []netip.Prefix{prefix}
 		if got := more.verdict(table, addr); got == "" {
-			t.Fatalf("%s is in %s and passes", addr, prefix)
+			t.Fatalf("%s is in the blocked range %s and is allowed", addr, prefix)
 		}
 	})
 }
 
-// checkPublic compares an address that passed with what net/netip knows, and
-// with the IPv4 address that it may be translated to.
+// checkPublic checks that net/netip calls addr a public address, and that every
+// IPv4 address that it embeds is allowed too.
 func checkPublic(t *testing.T, p Policy, table []block, addr netip.Addr) {
 	t.Helper()
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified() {
@@ -69,8 +69,8 @@ func checkPublic(t *testing.T, p Policy, table []block, addr netip.Addr) {
 	}
 }
 
-// FuzzJudge: a URL that is judged to be harmless points to one place, and that
-// is not an address which the policy refuses.
+// FuzzJudge: a URL that is accepted has exactly one destination, and the policy
+// does not block it.
 func FuzzJudge(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/mcp", "http://2130706433/", "http://0x7f.1/", "http://[::ffff:127.0.0.1]/", "http://127.0.0.1./", "http://a@b/",
@@ -83,7 +83,7 @@ func FuzzJudge(f *testing.F) {
 		target, err := e.Judge(raw)
 		if err != nil {
 			if reasonOf(err) == "" {
-				t.Fatalf("%q: %v is no refusal", raw, err)
+				t.Fatalf("%q: %v is not a BlockedError", raw, err)
 			}
 			return
 		}

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// GuardedOptions shape one guarded client. The zero value has no overall
-// timeout: the caller's context ends a request.
+// GuardedOptions configure one guarded client. The zero value has no overall
+// timeout; the request's context still ends the request.
 type GuardedOptions struct {
-	// Timeout bounds a whole request, the reading of its body included; 0 = none.
+	// Timeout covers a whole request, including reading the body. 0 means none.
 	Timeout time.Duration
 }
 
 // Guarded returns a client for targets that orgs, users, models or remote
-// servers can name. It reaches only what the policy permits, follows no
-// redirect, uses no proxy, asks for no compression and reads at most 64 KiB of
-// answer header. A refusal is a [*BlockedError]. All guarded clients of an
-// Egress share their kept connections.
+// servers can name. It connects only to addresses that the policy allows. It
+// follows no redirect, uses no proxy, requests no compression and reads at most
+// 64 KiB of response header. A refused target is a [*BlockedError]. All guarded
+// clients of an Egress share their idle connections.
 func (e *Egress) Guarded(o GuardedOptions) *http.Client {
 	return &http.Client{
 		Transport:     guard{e.annotate(e.guarded)},
@@ -30,21 +30,21 @@ func (e *Egress) Guarded(o GuardedOptions) *http.Client {
 	}
 }
 
-// guard judges the shape of a request before a connection is looked for.
+// guard refuses a malformed request before a connection is looked for.
 type guard struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
 func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := checkRequest(r); err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // a RoundTripper closes the body also when it refuses
+			_ = r.Body.Close() // a RoundTripper must close the body, also on error
 		}
 		return nil, err
 	}
 	return g.next.RoundTrip(r)
 }
 
-// CloseIdleConnections lets [http.Client.CloseIdleConnections] through.
+// CloseIdleConnections implements [http.Client.CloseIdleConnections].
 func (g guard) CloseIdleConnections() {
 	if c, ok := g.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -61,9 +61,9 @@ func checkRequest(r *http.Request) error {
 	return nil
 }
 
-// refuseRedirect ends every redirect. One that points to a forbidden address, or
-// away from HTTP, is an attack and says so; another is a server to be configured
-// by its new URL.
+// refuseRedirect refuses every redirect. A redirect to a blocked address or to
+// another scheme is a [*BlockedError]. Any other is a plain error: the operator
+// must configure the server's new URL.
 func (e *Egress) refuseRedirect(r *http.Request, _ []*http.Request) error {
 	host := hostOf(r)
 	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
@@ -77,7 +77,7 @@ func (e *Egress) refuseRedirect(r *http.Request, _ []*http.Request) error {
 	return fmt.Errorf("redirect to %s not followed", host)
 }
 
-// hostOf returns the host of a request's URL with its brackets, without port.
+// hostOf returns the host of a request's URL, with brackets and without port.
 func hostOf(r *http.Request) string {
 	host := strings.TrimSuffix(r.URL.Host, r.URL.Port())
 	return strings.TrimSuffix(host, ":")
@@ -88,13 +88,13 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 func newGuarded(dial dialFunc) *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // the environment's proxy would connect where we may not
+		Proxy:                  nil, // a proxy would connect to addresses that are not checked
 		DialContext:            dial,
 		TLSHandshakeTimeout:    handshakeTimeout,
 		MaxIdleConns:           512,
 		MaxIdleConnsPerHost:    32,
 		IdleConnTimeout:        idleTimeout,
-		DisableCompression:     true, // a small answer stays small
+		DisableCompression:     true, // a small body cannot expand to a large one
 		MaxResponseHeaderBytes: headerLimit,
 		ForceAttemptHTTP2:      true,
 	}

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// nameClass says what kind of network a host name speaks of.
+// nameClass is the kind of network that a host name belongs to.
 type nameClass int
 
 const (
 	namePublic nameClass = iota
 	nameLocalhost
-	nameInternal    // a suffix that only inner networks answer for
-	nameSingleLabel // found through a search domain, or not at all
+	nameInternal    // has a suffix that only internal networks resolve
+	nameSingleLabel // resolves only through a search domain
 )
 
-// reason returns the word of a refusal for names of class c.
+// reason returns the reason of a [BlockedError] for names of class c.
 func (c nameClass) reason() string {
 	if c == nameSingleLabel {
 		return "single_label"
@@ -23,8 +23,8 @@ func (c nameClass) reason() string {
 	return "internal_name"
 }
 
-// internalSuffixes returns the endings of names that public DNS never answers
-// for. A name is internal when it is one of them or ends in a dot and one.
+// internalSuffixes returns the suffixes that public DNS does not resolve. A name
+// is internal if it equals one or ends in a dot and one.
 func internalSuffixes() []string {
 	return []string{
 		"local", "localdomain", "internal", "intranet", "lan", "home", "corp", "private",
@@ -32,9 +32,9 @@ func internalSuffixes() []string {
 	}
 }
 
-// readHost reads the host of a URL, brackets included: an address, or a name in
-// lower case without its final dot. reason is the refusal of a host that parsers
-// might read in two ways, such as 0177.0.0.1 or a.%62.example.
+// readHost parses the host of a URL, with brackets, into an address or a name in
+// lower case without its final dot. A host that parsers may read in two ways,
+// such as 0177.0.0.1 or a.%62.example, yields the reason of its refusal.
 func readHost(host string) (name string, addr netip.Addr, reason string) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
@@ -54,14 +54,14 @@ func readHost(host string) (name string, addr netip.Addr, reason string) {
 	if !endsInNumber(name) {
 		return name, netip.Addr{}, ""
 	}
-	addr, err := netip.ParseAddr(name) // refuses leading zeros, hex and short forms
+	addr, err := netip.ParseAddr(name) // rejects leading zeros, hex and short forms
 	if err != nil {
 		return name, netip.Addr{}, "ip_literal"
 	}
 	return name, addr, ""
 }
 
-// checkName returns what is wrong with the spelling of a host name.
+// checkName returns the reason to refuse a malformed host name, or "".
 func checkName(name string) string {
 	for i := range len(name) {
 		if !nameByte(name[i]) {
@@ -83,8 +83,8 @@ func nameByte(b byte) bool {
 	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_' || b == '.'
 }
 
-// endsInNumber is the rule of the WHATWG URL standard: a host whose last label
-// is a number is an IPv4 address to browsers and C libraries, or an error.
+// endsInNumber implements the rule of the WHATWG URL standard: if the last label
+// is a number, browsers and C libraries read the host as an IPv4 address.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if strings.HasPrefix(last, "0x") {
@@ -93,7 +93,7 @@ func endsInNumber(name string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// classifyName returns the class of a host name as readHost returns it.
+// classifyName returns the class of a host name that readHost returned.
 func classifyName(name string) nameClass {
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return nameLocalhost

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// hostsFile is where the operating system keeps addresses of names.
+// hostsFile returns the path of the operating system's hosts file.
 func hostsFile() string {
 	if runtime.GOOS == "windows" {
 		return `C:\Windows\System32\drivers\etc\hosts`
@@ -20,9 +20,9 @@ func hostsFile() string {
 	return "/etc/hosts"
 }
 
-// hostResolver is the host's own resolver: the hosts file first, then what the
-// operating system is set up to ask. The file is read here, because neither the
-// C library nor package net finds the absolute names in it that we look up.
+// hostResolver looks in the hosts file first and then asks the operating system's
+// resolver. It reads the file itself, because neither the C library nor package
+// net finds absolute names (with a final dot) in it.
 type hostResolver struct {
 	file string
 	next Resolver
@@ -38,8 +38,8 @@ func (h hostResolver) LookupNetIP(ctx context.Context, network, host string) ([]
 	return h.next.LookupNetIP(ctx, network, host)
 }
 
-// listed returns the addresses that the hosts file has for a name, at most one
-// more than a name may have. A file that cannot be read has none.
+// listed returns the addresses that the hosts file has for a name, at most
+// maxAddresses+1. It returns nil if the file cannot be read.
 func (h hostResolver) listed(name string) (addrs []netip.Addr) {
 	f, err := os.Open(h.file)
 	if err != nil {
@@ -51,7 +51,7 @@ func (h hostResolver) listed(name string) (addrs []netip.Addr) {
 		if addr, ok := namesHost(string(line), name); ok {
 			addrs = append(addrs, addr)
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // the names that stand beyond 4 KiB are not read
+		for errors.Is(err, bufio.ErrBufferFull) { // names after the first 4 KiB of a line are ignored
 			_, err = r.ReadSlice('\n')
 		}
 		if err != nil {
@@ -64,7 +64,7 @@ func (h hostResolver) listed(name string) (addrs []netip.Addr) {
 	return addrs
 }
 
-// namesHost returns the address of a line that has the name.
+// namesHost returns the address of a line of the hosts file that contains name.
 func namesHost(line, name string) (netip.Addr, bool) {
 	line, _, _ = strings.Cut(line, "#")
 	fields := strings.Fields(line)

@@ -14,15 +14,15 @@ import (
 	"testing"
 )
 
-// unreachable is a resolver for which nobody must wait.
+// unreachable is a resolver that knows no name.
 type unreachable struct{}
 
 func (unreachable) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// The names of localhost need no resolver: with and without cgo, and where not
-// even the hosts file knows them, what dials and what judges agree on them.
+// Localhost needs no resolver: it is reached with and without cgo, and even if
+// the hosts file lacks it. The dial and the check agree.
 func TestLocalhostIsReachedWhereItIsAllowed(t *testing.T) { // K03
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer srv.Close()
@@ -31,10 +31,10 @@ func TestLocalhostIsReachedWhereItIsAllowed(t *testing.T) { // K03
 		"the host's own":            nil,
 		"pure Go":                   hostResolver{hostsFile(), &net.Resolver{PreferGo: true}},
 		"the operating system's":    hostResolver{hostsFile(), &net.Resolver{}},
-		"one that knows nothing":    unreachable{},
-		"one that says it is afar":  &names{answers: map[string][][]string{"localhost.": one("8.8.8.8"), "mcp.localhost.": one("10.0.0.1")}},
+		"an empty one":              unreachable{},
+		"one with other addresses":  &names{answers: map[string][][]string{"localhost.": one("8.8.8.8"), "mcp.localhost.": one("10.0.0.1")}},
 		"one without a hosts file":  hostResolver{filepath.Join(t.TempDir(), "none"), unreachable{}},
-		"one with localhost inside": hostResolver{hostsWith(t, "10.0.0.1 localhost mcp.localhost"), unreachable{}},
+		"a hosts file that differs": hostResolver{hostsWith(t, "10.0.0.1 localhost mcp.localhost"), unreachable{}},
 	} {
 		for _, name := range []string{"localhost", "LOCALHOST.", "mcp.localhost"} {
 			for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestLocalhostIsReachedWhereItIsAllowed(t *testing.T) { // K03
 				url := strings.Replace(srv.URL, "127.0.0.1", name, 1)
 				dialled := get(t, e, url)
 				_, judged := e.Resolve(t.Context(), url)
-				for does, err := range map[string]error{"dialling": dialled, "judging": judged} {
+				for does, err := range map[string]error{"dialling": dialled, "checking": judged} {
 					if reasonOf(err) != c.want || (c.want == "") != (err == nil) {
 						t.Errorf("%s, %s %s with %v allowed: %v, want reason %q", what, does, name, c.allow, err, c.want)
 					}
@@ -69,7 +69,7 @@ func TestLocalhostIsReachedWhereItIsAllowed(t *testing.T) { // K03
 	}
 }
 
-func TestWithoutBlocksLocalhostIsOpen(t *testing.T) { // K02
+func TestLocalhostIsReachedIfLoopbackIsNotBlocked(t *testing.T) { // K02
 	p := DefaultPolicy()
 	p.BlockLoopback = false
 	addrs, err := New(p, Options{Resolver: unreachable{}}).Resolve(t.Context(), "http://localhost:3001/mcp")
@@ -91,7 +91,7 @@ func hostsWith(t *testing.T, lines ...string) string {
 	return path
 }
 
-func TestTheHostsFileIsReadBeforeAnyoneIsAsked(t *testing.T) { // K03
+func TestTheHostsFileIsReadBeforeTheResolverIsAsked(t *testing.T) { // K03
 	file := hostsWith(t,
 		"# 10.9.9.9 tools.corp", "", "10.1.2.3\ttools.corp  Alias.Corp # 10.9.9.9 tools.corp", "10.1.2.4 tools.corp.", "not-an-address broken.corp",
 		"10.1.9.9 "+strings.Repeat("filler ", 5000), "fd12::1 six.corp", "8.8.8.8 public.example.com", "10.0.0.5 inside.example.com", "10.1.2.5 last.corp")

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 )
 
-// Judge says what the policy makes of a URL as far as that can be told without
-// a lookup: its shape, the class of its name, its address when it is a literal.
-// A target without an address is a name that the guard would resolve. The error
-// is a [*BlockedError]. Nothing is connected to.
+// Judge checks a URL as far as possible without a lookup: its syntax, the class
+// of its name, and its address if the host is an IP literal. A Target without an
+// address still has to be resolved. The error is a [*BlockedError]. It opens no
+// connection.
 func (e *Egress) Judge(rawURL string) (Target, error) {
 	target, err := ParseTarget(rawURL)
 	if err != nil {
@@ -23,10 +23,9 @@ func (e *Egress) Judge(rawURL string) (Target, error) {
 	return target, nil
 }
 
-// Resolve returns the addresses that a guarded client would connect to for a
-// URL, in the order in which it would try them. A [*BlockedError] is a refusal;
-// another error says that the name could not be looked up, for which it takes 8
-// seconds at most. Nothing is connected to.
+// Resolve returns the addresses that a guarded client would try for a URL, in
+// order. A refused target is a [*BlockedError]; any other error means that the
+// lookup failed. A lookup takes at most 8 seconds. It opens no connection.
 func (e *Egress) Resolve(ctx context.Context, rawURL string) ([]netip.Addr, error) {
 	target, err := e.Judge(rawURL)
 	if err != nil {

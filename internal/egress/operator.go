@@ -5,18 +5,18 @@ import (
 	"net/http"
 )
 
-// The sizes of a relayed connection's buffers, which are there for as long as the
-// connection: that may be a stream of minutes. A request's header fits the one
-// for writing, and its body passes it by.
+// Buffer sizes of a relayed connection, in bytes. Each connection holds both for
+// its lifetime, which is minutes for a stream. A typical request header fits the
+// write buffer; net/http writes a large body past it.
 const (
 	readBuffer  = 2 << 10
 	writeBuffer = 1 << 10
 )
 
-// Operator returns the transport for the base URLs that the operator
-// configured, which may be private. It is tuned for a relay: many kept
-// connections to few hosts, no overall timeout, no decompression. HTTP/2 is
-// negotiated over TLS only. It is the same transport on every call.
+// Operator returns the transport for base URLs that the operator configured,
+// which may be private. It is tuned for a relay: many idle connections to few
+// hosts, no overall timeout, no decompression. HTTP/2 is negotiated over TLS
+// only. Every call returns the same transport.
 func (e *Egress) Operator() *http.Transport { return e.operator }
 
 func newOperator() *http.Transport {
@@ -27,10 +27,10 @@ func newOperator() *http.Transport {
 		MaxIdleConns:           0, // no limit over all hosts
 		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        idleTimeout,
-		DisableCompression:     true, // bytes pass as they are
+		DisableCompression:     true, // response bytes pass unchanged
 		MaxResponseHeaderBytes: headerLimit,
 		WriteBufferSize:        writeBuffer,
 		ReadBufferSize:         readBuffer,
-		ForceAttemptHTTP2:      true, // a transport with its own dialer does not try otherwise
+		ForceAttemptHTTP2:      true, // net/http disables HTTP/2 if DialContext is set
 	}
 }

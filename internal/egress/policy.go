@@ -6,25 +6,26 @@ import (
 )
 
 // Policy says which addresses a guarded client may reach. The zero value blocks
-// only what no switch governs (metadata services, reserved and transition
-// ranges); [DefaultPolicy] is what a server starts with.
+// only the ranges without a switch: metadata services, reserved ranges and
+// transition ranges. A server starts with [DefaultPolicy].
 type Policy struct {
-	BlockLoopback  bool // 127.0.0.0/8, ::1 and the names of localhost
-	BlockPrivate   bool // RFC 1918 and the names of inner networks
+	BlockLoopback  bool // 127.0.0.0/8, ::1, localhost and *.localhost
+	BlockPrivate   bool // RFC 1918 ranges and names of internal networks
 	BlockLinkLocal bool // 169.254.0.0/16, fe80::/10
 	BlockMulticast bool // 224.0.0.0/4, ff00::/8
 	BlockCGNAT     bool // 100.64.0.0/10
 	BlockULAv6     bool // fc00::/7
 
-	// ExtraBlocked are further forbidden ranges, of any class.
+	// ExtraBlocked are additional blocked ranges.
 	ExtraBlocked []netip.Prefix
 
 	// Allowlist overrides every rule about addresses and names, with one
-	// exception: 169.254.169.254 is reached only when it has a /32 of its own.
+	// exception: 169.254.169.254 is allowed only by an entry for exactly that
+	// address (a /32).
 	Allowlist []netip.Prefix
 }
 
-// DefaultPolicy blocks every class and allows nothing explicitly.
+// DefaultPolicy blocks every class and has an empty allow-list.
 func DefaultPolicy() Policy {
 	return Policy{
 		BlockLoopback: true, BlockPrivate: true, BlockLinkLocal: true,
@@ -32,7 +33,7 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// verdict returns why addr may not be reached, or "" when it may.
+// verdict returns why addr is blocked, or "" if it is allowed.
 func (p Policy) verdict(table []block, addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -50,7 +51,7 @@ func (p Policy) verdict(table []block, addr netip.Addr) string {
 	return ""
 }
 
-// blocks reports whether the class called reason is refused.
+// blocks reports whether the policy blocks addresses with the given reason.
 func (p Policy) blocks(reason string) bool {
 	switch reason {
 	case "":
@@ -71,8 +72,8 @@ func (p Policy) blocks(reason string) bool {
 	return true
 }
 
-// allows reports whether the allow-list names addr. An IPv6 form that carries
-// the metadata address needs that address's own /32 too.
+// allows reports whether the allow-list contains addr. An IPv6 address that
+// carries the metadata address also needs an entry for exactly that address.
 func (p Policy) allows(addr netip.Addr) bool {
 	metadata := metadataV4()
 	if slices.Contains(embedded(addr), metadata) && !p.listsAlone(metadata) {
@@ -90,8 +91,8 @@ func (p Policy) listsAlone(addr netip.Addr) bool {
 	return false
 }
 
-// blocksName reports whether a host name of the given class is refused before
-// its addresses are known.
+// blocksName reports whether names of the given class are blocked before they
+// are resolved.
 func (p Policy) blocksName(class nameClass) bool {
 	switch class {
 	case nameLocalhost:
@@ -111,7 +112,7 @@ func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return false
 }
 
-// unmap turns a prefix of IPv4-mapped addresses into the IPv4 prefix that it is.
+// unmap converts a prefix of IPv4-mapped addresses to its IPv4 prefix.
 func unmap(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

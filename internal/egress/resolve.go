@@ -6,17 +6,17 @@ import (
 	"net/netip"
 )
 
-// maxAddresses is how many addresses one name may have.
+// maxAddresses is the most addresses that one name may have.
 const maxAddresses = 64
 
-// Resolver looks up the addresses of an absolute host name (one with a final
-// dot, so that no search domain is tried). A [*net.Resolver] is one.
+// Resolver looks up the addresses of an absolute host name. The name ends in a
+// dot, so that no search domain is tried. [*net.Resolver] implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// addresses returns the addresses that may be dialled for a host as it stands in
-// a URL. One forbidden address forbids the host.
+// addresses returns the addresses to dial for the host part of a URL. It returns
+// a [*BlockedError] if any of the host's addresses is blocked.
 func (e *Egress) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	name, addr, reason := readHost(host)
 	if reason != "" {
@@ -25,7 +25,7 @@ func (e *Egress) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	return e.vet(ctx, name, addr)
 }
 
-// vet is addresses for a host that has been read: a literal address, or a name.
+// vet is addresses for a parsed host: a valid addr, or else a name.
 func (e *Egress) vet(ctx context.Context, name string, addr netip.Addr) ([]netip.Addr, error) {
 	if err := e.judge(name, addr); err != nil {
 		return nil, err
@@ -43,9 +43,9 @@ func (e *Egress) vet(ctx context.Context, name string, addr netip.Addr) ([]netip
 	return e.resolve(ctx, name)
 }
 
-// localhost returns the loopback addresses that may be dialled. The names of
-// localhost are loopback by definition (RFC 6761): nobody is asked for them, so
-// that one address which the policy refuses does not forbid the other.
+// localhost returns the loopback addresses that may be dialled. RFC 6761 defines
+// localhost and *.localhost as loopback, so no resolver is asked. A blocked
+// address is left out and does not block the other.
 func (e *Egress) localhost(name string) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for _, addr := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
@@ -59,9 +59,9 @@ func (e *Egress) localhost(name string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// reachable returns the addresses that may be dialled for a host and a port, in
-// the order in which they are tried. One that must not be connected to forbids
-// the host.
+// reachable returns the addresses to dial for a host and a port, in order. It
+// returns a [*BlockedError] if any of them is blocked or leads to a listener of
+// this process.
 func (e *Egress) reachable(ctx context.Context, name string, addr netip.Addr, port uint16) ([]netip.Addr, error) {
 	addrs, err := e.vet(ctx, name, addr)
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *Egress) reachable(ctx context.Context, name string, addr netip.Addr, po
 	return addrs, nil
 }
 
-// resolve looks a name up once and checks every answer.
+// resolve looks a name up once and checks every address.
 func (e *Egress) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	addrs, err := e.lookUp(ctx, name)
 	if err != nil {
@@ -95,18 +95,18 @@ func (e *Egress) resolve(ctx context.Context, name string) ([]netip.Addr, error)
 	return addrs, nil
 }
 
-// lookUp asks for a name's addresses, as an absolute name. It gives up while
-// there is time left to tell a slow resolver from a cancelled caller.
+// lookUp resolves a name as an absolute name. Its deadline is earlier than the
+// dial's, so a slow resolver can be told from a cancelled caller.
 func (e *Egress) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	return e.resolver.LookupNetIP(ctx, "ip", name+".")
 }
 
-// allowedAddresses resolves a name of a refused class: it passes only when the
-// allow-list names every one of its addresses. The refusal is the same whether
-// the name exists or not, and when the lookup takes too long, so that it tells
-// nobody what the inner network knows.
+// allowedAddresses resolves a name of a blocked class. The name passes only if
+// the allow-list contains every one of its addresses. The error is the same
+// whether the name exists, does not exist or takes too long to resolve, so that
+// it reveals nothing about the internal network.
 func (e *Egress) allowedAddresses(ctx context.Context, name string, class nameClass) ([]netip.Addr, error) {
 	refusal := &BlockedError{Reason: class.reason(), Host: name}
 	addrs, err := e.lookUp(ctx, name)
@@ -124,7 +124,7 @@ func (e *Egress) allowedAddresses(ctx context.Context, name string, class nameCl
 	return addrs, nil
 }
 
-// judge refuses what is refused before any lookup.
+// judge returns an error for a host that can be refused without a lookup.
 func (e *Egress) judge(name string, addr netip.Addr) error {
 	if addr.IsValid() {
 		return e.check(name, addr)
@@ -140,7 +140,7 @@ func (e *Egress) judge(name string, addr netip.Addr) error {
 	return nil
 }
 
-// check judges one address of the host called name.
+// check returns a [*BlockedError] if the policy blocks addr, an address of name.
 func (e *Egress) check(name string, addr netip.Addr) error {
 	if reason := e.policy.verdict(e.table, addr); reason != "" {
 		return &BlockedError{Reason: reason, Addr: addr.Unmap().WithZone(""), Host: name}

@@ -14,10 +14,9 @@ import (
 	"time"
 )
 
-// A name that answers with an open address and a forbidden one by turns, a
-// thousand times with no time to live: every connection goes to the one, none to
-// the other.
-func TestAFlappingNameNeverLeadsInside(t *testing.T) { // K01, P06
+// A name whose answer alternates between an allowed and a blocked address, a
+// thousand times with no time to live: no connection goes to the blocked one.
+func TestARebindingNameNeverReachesABlockedAddress(t *testing.T) { // K01, P06
 	const times = 1000
 	outside, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,11 +62,11 @@ func TestAFlappingNameNeverLeadsInside(t *testing.T) { // K01, P06
 		t.Error(err)
 	}
 	if reached.Load() != 0 {
-		t.Errorf("%d forbidden connections", reached.Load())
+		t.Errorf("%d connections to the blocked address", reached.Load())
 	}
 }
 
-// slow is a resolver that answers after a time, or when it is not waited for.
+// slow is a resolver that answers after a delay, or when its context ends.
 type slow time.Duration
 
 func (s slow) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
@@ -79,7 +78,7 @@ func (s slow) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, er
 	}
 }
 
-func TestASlowLookupEnds(t *testing.T) { // 4.1
+func TestASlowLookupEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(DefaultPolicy(), Options{Resolver: slow(time.Hour)})
 		begin := time.Now()
@@ -93,7 +92,7 @@ func TestASlowLookupEnds(t *testing.T) { // 4.1
 			t.Errorf("redirect: %v after %v", err, time.Since(begin))
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // one that is late is judged as any other
+	synctest.Test(t, func(t *testing.T) { // a late answer is checked like any other
 		e := New(DefaultPolicy(), Options{Resolver: slow(lookupTimeout - time.Second)})
 		if _, err := e.dial(t.Context(), "tcp", "a.example.com:443"); reasonOf(err) != "private" {
 			t.Errorf("%v, want private", err)
@@ -101,9 +100,9 @@ func TestASlowLookupEnds(t *testing.T) { // 4.1
 	})
 }
 
-// Names of inner networks are refused in the same words whatever the inner
-// resolver says of them, and however long it takes.
-func TestARefusalDoesNotTellWhatTheInnerNetworkKnows(t *testing.T) { // P06
+// The error for an internal name is the same whatever the internal resolver
+// answers and however long it takes.
+func TestARefusalRevealsNothingAboutTheInternalNetwork(t *testing.T) { // P06
 	const name = "vault.corp"
 	many := strings.Fields(strings.Repeat("10.1.0.1 ", maxAddresses+1))
 	resolvers := map[string]Resolver{
@@ -129,9 +128,8 @@ func TestARefusalDoesNotTellWhatTheInnerNetworkKnows(t *testing.T) { // P06
 	}
 }
 
-// A public name that leads inside is refused with the class of the address, and
-// the words depend on nothing else.
-func TestAPublicNameThatLeadsInsideIsRefusedByClass(t *testing.T) { // P06
+// The error for a public name with a private address depends only on the address.
+func TestAPublicNameWithAPrivateAddressIsRefusedByClass(t *testing.T) { // P06
 	e := New(DefaultPolicy(), Options{Resolver: &names{answers: map[string][][]string{
 		"a.example.com.": one("10.0.0.1"), "b.example.com.": one("8.8.8.8", "10.0.0.1"), "c.example.com.": one("::ffff:10.0.0.1"),
 	}}})
@@ -143,7 +141,7 @@ func TestAPublicNameThatLeadsInsideIsRefusedByClass(t *testing.T) { // P06
 	}
 }
 
-func TestResolveSaysWhatWouldBeDialled(t *testing.T) {
+func TestResolveReturnsTheAddressesThatAreDialled(t *testing.T) {
 	e := New(DefaultPolicy(), Options{Resolver: &names{answers: map[string][][]string{
 		"a.example.com.": one("8.8.8.8", "2606:4700:4700::1111"), "in.example.com.": one("192.168.0.1"),
 	}}})

@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// leadsTo reports whether a connection to addr reaches a listener on own. The
-// host's addresses are read each time, because they change while it runs; few
-// targets have the port of a listener.
+// leadsTo reports whether a connection to addr reaches a listener on own. It
+// reads the host's addresses on every call, because they can change. That is
+// rare: the caller compares the ports first.
 func leadsTo(addr, own netip.Addr) bool {
 	switch {
 	case addr == own:
 		return true
-	case addr.IsUnspecified(): // connect(2) reads it as this host
+	case addr.IsUnspecified(): // connect(2) treats it as this host
 		return true
-	case own.IsUnspecified(): // all of 127.0.0.0/8 is this host, whatever the interfaces say
+	case own.IsUnspecified(): // all of 127.0.0.0/8 is this host, even if no interface lists it
 		return addr.IsLoopback() || slices.Contains(hostAddresses(), addr)
 	}
 	return false
 }
 
-// hostAddresses returns the addresses of this host's interfaces; none when they
+// hostAddresses returns the addresses of this host's interfaces, or nil if they
 // cannot be read.
 func hostAddresses() []netip.Addr {
 	interfaces, err := net.InterfaceAddrs()

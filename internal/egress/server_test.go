@@ -22,11 +22,11 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen.
+// patience bounds how long a test waits.
 const patience = 20 * time.Second
 
-// open returns an Egress for which this machine is no forbidden place, and names
-// that lead to it.
+// open returns an Egress that allows this host's loopback addresses and resolves
+// hosts to them.
 func open(t *testing.T, hosts ...string) *Egress {
 	t.Helper()
 	p := DefaultPolicy()
@@ -40,7 +40,7 @@ func open(t *testing.T, hosts ...string) *Egress {
 	return e
 }
 
-// fetch sends a request and returns the answer, its body read.
+// fetch sends a request and returns the response and its body.
 func fetch(t *testing.T, e *Egress, method, url string) (*http.Response, string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -61,8 +61,8 @@ func fetch(t *testing.T, e *Egress, method, url string) (*http.Response, string,
 	return resp, string(body), err
 }
 
-// secure starts a server with HTTP/2 and a certificate for names, and returns
-// its port and the number of connections that it has accepted.
+// secure starts a TLS server with HTTP/2 and a certificate for hosts. It returns
+// the port and the number of accepted connections.
 func secure(t *testing.T, e *Egress, handler http.HandlerFunc, hosts ...string) (port string, connections *atomic.Int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -106,7 +106,7 @@ func secure(t *testing.T, e *Egress, handler http.HandlerFunc, hosts ...string) 
 
 func protocol(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }
 
-func TestAnHTTP2ConnectionIsNotUsedForAnotherHost(t *testing.T) { // 4.1
+func TestAnHTTP2ConnectionIsNotUsedForAnotherHost(t *testing.T) {
 	e := open(t, "a.example.com", "b.example.com")
 	e.resolver.(*names).answers["inside.example.com."] = one("10.0.0.1")
 	port, connections := secure(t, e, protocol, "a.example.com", "b.example.com", "inside.example.com")
@@ -122,13 +122,13 @@ func TestAnHTTP2ConnectionIsNotUsedForAnotherHost(t *testing.T) { // 4.1
 			t.Errorf("request %d, to %s: %d connections, want %d", i, want.host, got, want.connections)
 		}
 	}
-	// The certificate of an open connection is good for it, and it stays closed.
+	// The open connection's certificate is valid for this name, but its address is blocked.
 	if _, _, err := fetch(t, e, http.MethodGet, "https://inside.example.com:"+port+"/"); reasonOf(err) != "private" {
 		t.Errorf("%v, want private", err)
 	}
 }
 
-func TestACertificateMustBeForTheNameInTheURL(t *testing.T) { // 4.1
+func TestACertificateMustMatchTheNameInTheURL(t *testing.T) {
 	e := open(t, "a.example.com", "b.example.com")
 	port, _ := secure(t, e, protocol, "a.example.com")
 	if _, _, err := fetch(t, e, http.MethodGet, "https://a.example.com:"+port+"/"); err != nil {
@@ -142,7 +142,7 @@ func TestACertificateMustBeForTheNameInTheURL(t *testing.T) { // 4.1
 	}
 }
 
-func TestAnAnswerCannotSendTheNextRequestElsewhere(t *testing.T) { // 4.1: Alt-Svc
+func TestAResponseCannotRedirectTheNextRequest(t *testing.T) { // Alt-Svc, Refresh
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
@@ -164,7 +164,7 @@ func TestAnAnswerCannotSendTheNextRequestElsewhere(t *testing.T) { // 4.1: Alt-S
 	}
 }
 
-// raw answers every connection with what write writes, and drops it.
+// raw answers each connection with the output of write and closes it.
 func raw(t *testing.T, write func(io.Writer) error) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -193,7 +193,7 @@ func raw(t *testing.T, write func(io.Writer) error) (url string) {
 	return "http://" + l.Addr().String() + "/"
 }
 
-func TestAnAnswerThatNeverBeginsEnds(t *testing.T) { // 4.1: 1xx floods; 4.6
+func TestAResponseThatNeverStartsFails(t *testing.T) { // floods of 1xx responses
 	for name, piece := range map[string]string{
 		"informational answers":                "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
 		"informational answers without fields": "HTTP/1.1 102 Processing\r\n\r\n",
@@ -218,7 +218,7 @@ func TestAnAnswerThatNeverBeginsEnds(t *testing.T) { // 4.1: 1xx floods; 4.6
 	}
 }
 
-func TestAnAnswerHeaderHasACapOnHTTP2(t *testing.T) { // 4.6
+func TestAResponseHeaderIsLimitedOnHTTP2(t *testing.T) {
 	e := open(t, "a.example.com")
 	port, _ := secure(t, e, func(w http.ResponseWriter, _ *http.Request) {
 		for i := range 20 {
@@ -230,9 +230,9 @@ func TestAnAnswerHeaderHasACapOnHTTP2(t *testing.T) { // 4.6
 	}
 }
 
-// A compressed answer arrives as it was sent: a megabyte of nothing cannot
-// unfold behind a limit on bytes.
-func TestNothingIsDecompressed(t *testing.T) { // 4.1: decompression caps
+// A compressed response arrives compressed, so it cannot expand past a limit on
+// bytes.
+func TestResponsesAreNotDecompressed(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if asked := r.Header.Get("Accept-Encoding"); asked != "" {
 			t.Errorf("%s: compression was asked for: %s", r.Proto, asked)
@@ -257,8 +257,7 @@ func TestNothingIsDecompressed(t *testing.T) { // 4.1: decompression caps
 	}
 }
 
-// Table 4.1, group L: no redirect is followed, whatever its method, status or
-// target, and none is repeated with what the request carried.
+// No redirect is followed, whatever its method, status or target.
 func TestNoKindOfRedirectIsFollowed(t *testing.T) { // K05
 	long := "http://a.example.com/" + strings.Repeat("x", 9<<10)
 	for _, c := range []struct {
@@ -277,11 +276,11 @@ func TestNoKindOfRedirectIsFollowed(t *testing.T) { // K05
 		{"to another scheme's form", "GET", "//127.0.0.2/", 302, "redirect"},
 		{"to a file", "GET", "file:///etc/passwd", 302, "redirect"},
 		{"to gopher", "GET", "gopher://a.example.com/_x", 302, "redirect"},
-		{"to no scheme that is known", "GET", "x:y", 302, "redirect"},
+		{"to an unknown scheme", "GET", "x:y", 302, "redirect"},
 		{"to an internal name", "GET", "http://vault.corp/", 302, "redirect"},
 		{"in a loop", "GET", "/", 302, ""},
 		{"to a URL of 9 KiB", "GET", long, 302, ""},
-		{"to what is no URL", "GET", "http://[::1/", 302, ""},
+		{"to an invalid URL", "GET", "http://[::1/", 302, ""},
 		{"to a name that does not exist", "GET", "http://nosuch.example.com/", 302, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -303,7 +302,7 @@ func TestNoKindOfRedirectIsFollowed(t *testing.T) { // K05
 	}
 }
 
-func TestHTTPSDoesNotBecomeHTTP(t *testing.T) { // K05
+func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) { // K05
 	e := open(t, "a.example.com")
 	var plain atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { plain.Add(1) }))
@@ -316,7 +315,7 @@ func TestHTTPSDoesNotBecomeHTTP(t *testing.T) { // K05
 	}
 }
 
-func TestAHostWithIPv6OnlyIsReached(t *testing.T) { // 4.1
+func TestAHostWithIPv6OnlyIsReached(t *testing.T) {
 	l, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
 		t.Skipf("this machine has no IPv6: %v", err)
@@ -334,9 +333,9 @@ func TestAHostWithIPv6OnlyIsReached(t *testing.T) { // 4.1
 	}
 }
 
-// The policy is the process's: what its owner does to the lists afterwards
-// changes nothing, for kept connections and new ones alike.
-func TestThePolicyIsFixedWhenItIsMade(t *testing.T) { // 4.1: keep-alive reuse
+// The Egress copies the policy: later changes to its lists affect neither idle
+// nor new connections.
+func TestThePolicyIsCopied(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(protocol))
 	defer srv.Close()
 	p := DefaultPolicy()
@@ -358,7 +357,7 @@ func TestThePolicyIsFixedWhenItIsMade(t *testing.T) { // 4.1: keep-alive reuse
 	}
 }
 
-func TestNoAddressOfThisProcessIsConnectedTo(t *testing.T) { // 4.1, mechanism 8
+func TestNoListenerOfThisProcessIsConnectedTo(t *testing.T) {
 	p := DefaultPolicy()
 	p.Allowlist = prefixes("0.0.0.0/0", "::/0")
 	for _, listen := range []string{"127.0.0.1:8080", "0.0.0.0:8080", "[::]:8080", "[::ffff:127.0.0.1]:8080"} {
@@ -370,7 +369,7 @@ func TestNoAddressOfThisProcessIsConnectedTo(t *testing.T) { // 4.1, mechanism 8
 				t.Errorf("listening on %s, connecting to %s: %v, want self", listen, host, err)
 			}
 			if _, err := e.Resolve(t.Context(), "http://"+host+":8080/"); reasonOf(err) != "self" {
-				t.Errorf("listening on %s, judging %s: %v, want self", listen, host, err)
+				t.Errorf("listening on %s, checking %s: %v, want self", listen, host, err)
 			}
 			if _, err := e.Resolve(t.Context(), "http://"+host+":8081/"); err != nil {
 				t.Errorf("listening on %s, another port of %s: %v", listen, host, err)

@@ -6,21 +6,22 @@ import (
 	"strings"
 )
 
-// maxURL is the length from which a URL is refused, in bytes.
+// maxURL is the length, in bytes, at which a URL is refused.
 const maxURL = 4096
 
-// Target is where a URL points, read in the one way that every parser agrees on.
+// Target is the parsed destination of a URL.
 type Target struct {
 	Scheme string     // http or https
 	Host   string     // lower case, without brackets and final dot
 	Addr   netip.Addr // set when the host is an IP literal
-	Port   uint16     // the scheme's own when the URL names none
+	Port   uint16     // the scheme's default if the URL has none
 }
 
-// ParseTarget reads where rawURL points. It accepts only URLs that all parsers
-// read alike: plain ASCII, http or https, no user information, no fragment,
-// canonical IP literals, an ordinary port. Everything else is a [*BlockedError].
-// It judges the shape of the URL only, not whether the address may be reached.
+// ParseTarget parses the destination of rawURL. It accepts only URLs that every
+// parser reads alike: printable ASCII, http or https, no user information, no
+// fragment, canonical IP literals, no port of another protocol. For any other
+// URL it returns a [*BlockedError]. It does not check whether the policy allows
+// the address.
 func ParseTarget(rawURL string) (Target, error) {
 	if reason := checkURL(rawURL); reason != "" {
 		return Target{}, &BlockedError{Reason: reason}
@@ -45,7 +46,7 @@ func ParseTarget(rawURL string) (Target, error) {
 	return parseAuthority(scheme, authority)
 }
 
-// checkURL refuses what parsers are known to clean up in different ways.
+// checkURL refuses what different parsers are known to clean up differently.
 func checkURL(rawURL string) string {
 	if len(rawURL) >= maxURL {
 		return "url_too_long"
@@ -74,7 +75,8 @@ func parseAuthority(scheme, authority string) (Target, error) {
 	return Target{Scheme: scheme, Host: name, Addr: addr, Port: number}, nil
 }
 
-// readPort reads a port with its colon, or the scheme's default for "".
+// readPort parses a port with its leading colon, or returns the scheme's default
+// for "".
 func readPort(scheme, port string) (uint16, bool) {
 	if port == "" {
 		if scheme == "http" {
@@ -93,9 +95,9 @@ func readPort(scheme, port string) (uint16, bool) {
 	return uint16(n), true
 }
 
-// badPort reports whether a port belongs to a protocol that can be confused by
-// an HTTP request: the list of the Fetch standard, and the usual databases,
-// caches and control planes.
+// badPort reports whether a port belongs to another protocol, whose server an
+// HTTP request could attack: the bad ports of the WHATWG Fetch standard, and
+// common databases, caches and control planes.
 func badPort(port uint16) bool {
 	switch port {
 	case 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95,

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// judge returns the refusal of a URL without a lookup; "" may be resolved and
-// dialled.
+// judge returns the reason for which a URL is refused without a lookup, or "".
 func judge(p Policy, rawURL string) string {
 	_, err := New(p, Options{}).Judge(rawURL)
 	return reasonOf(err)
@@ -24,10 +23,10 @@ func mustParse(t *testing.T, rawURL string) *url.URL {
 	return u
 }
 
-// anyReason stands for a refusal whose code is free.
+// anyReason matches every reason.
 const anyReason = "any"
 
-func TestForbiddenTargets(t *testing.T) { // K02, K05, P06: table 4.1, groups A to J
+func TestForbiddenTargets(t *testing.T) { // K02, K05, P06
 	groups := []struct {
 		name string
 		rows [][2]string
@@ -134,8 +133,7 @@ func TestForbiddenTargets(t *testing.T) { // K02, K05, P06: table 4.1, groups A 
 	}
 }
 
-// The page is where an operator looks a refusal up.
-func TestEveryReasonStandsOnThePageAboutThePolicy(t *testing.T) {
+func TestEveryReasonIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/outbound-policy.md")
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +150,7 @@ func TestEveryReasonStandsOnThePageAboutThePolicy(t *testing.T) {
 	}
 }
 
-func TestEachSwitchOpensItsOwnClassOnly(t *testing.T) { // K02
+func TestEachSwitchAllowsOnlyItsOwnClass(t *testing.T) { // K02
 	classes := map[string]string{
 		"loopback": "http://127.0.0.1/", "private": "http://10.0.0.1/", "link_local": "http://169.254.1.1/",
 		"multicast": "http://224.0.0.1/", "cgnat": "http://100.64.0.1/", "ula": "http://[fd12::1]/",
@@ -208,9 +206,9 @@ func FuzzParseTarget(f *testing.F) {
 			}
 			return
 		}
-		u, err := url.Parse(raw) // what net/http will read
+		u, err := url.Parse(raw) // as net/http parses it
 		if err != nil {
-			return // it will not be requested
+			return // net/http cannot request it
 		}
 		host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 		if host != target.Host {

@@ -1,13 +1,12 @@
-// Package audit says what an auditor is to find of the gateway's work, and how
-// they can tell that nobody changed it since.
+// Package audit defines the audit log: its entries, the hash chain that binds
+// them, the signed checkpoints, and their verification.
 //
 //	fact ─► Entry ─► Row n = Entry + hash(row n-1, Entry)     in the fact's transaction
 //	                 Checkpoint(n) = sign(hash n)             every minute, kept in two places
 //
-// Every org has a chain of its own, numbered 1, 2, 3 … without gaps. The chain
-// shows a row that was changed, left out, put in or moved; the checkpoints, which
-// nobody can make without the key, show an end that was cut off and a chain that
-// was made anew.
+// Each org has its own chain, numbered 1, 2, 3 … without gaps. The chain reveals a
+// row that was changed, deleted, inserted or moved. Checkpoints reveal a chain that
+// was truncated or recomputed; they cannot be made without the signing key.
 package audit
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
-// Kind says what an entry is about.
+// Kind is the type of an entry. It determines the type of the Body.
 type Kind string
 
 // The kinds of entry.
@@ -56,45 +55,45 @@ func joined(kinds []Kind) string {
 	return strings.Join(names, ", ")
 }
 
-// Entry is one thing to remember.
+// Entry is one event to record.
 type Entry struct {
 	Kind      Kind
 	At        int64  // Unix milliseconds
-	Principal string // whose key it was
-	RunID     string // empty for a relay
-	RequestID string // that of a run's first round is the run's
-	Body      any    // as the kind says; marshals to a JSON object
+	Principal string // id of the key that acted
+	RunID     string // empty for a relayed request
+	RequestID string // for the first round of a run, the run's id
+	Body      any    // the type that Kind names; marshals to a JSON object
 }
 
-// Row is an entry in the chain of its org.
+// Row is an entry at its place in the org's chain.
 type Row struct {
 	Org       string
-	Number    int64 // from 1
+	Number    int64 // 1 = the first row of the org
 	Kind      Kind
 	At        int64
 	Principal string
 	RunID     string
 	RequestID string
 	Body      json.RawMessage
-	Hash      Hash // of all this and the row before
+	Hash      Hash // over all other fields and the hash of the previous row
 }
 
-// Surfaces of a Request.
+// Values of [Request.Surface].
 const (
-	SurfaceAgent = "agent" // a round of the loop, on whatever surface it was asked for
-	SurfaceRelay = "relay" // passed on as it was
+	SurfaceAgent = "agent" // a round of the loop, on any surface
+	SurfaceRelay = "relay" // a request that was relayed unchanged
 )
 
-// Request is one round of a run, or one request that was passed on.
+// Request is one round of a run, or one relayed request.
 type Request struct {
 	Surface    string `json:"surface"`
-	Via        string `json:"via,omitempty"`   // the surface that the client spoke
-	Round      *int   `json:"round_index"`     // from 0; nil for a relay
-	Call       *int   `json:"tool_call_index"` // always nil: this is the round itself
+	Via        string `json:"via,omitempty"`   // the surface that the client used
+	Round      *int   `json:"round_index"`     // from 0; nil for a relayed request
+	Call       *int   `json:"tool_call_index"` // always nil: the row is about the round, not about a tool call
 	Provider   string `json:"provider"`
-	Model      string `json:"model"`    // as the client named it
-	Target     string `json:"target"`   // as the provider names it
-	Attempts   int    `json:"attempts"` // model calls that it took
+	Model      string `json:"model"`    // the client's name of the model
+	Target     string `json:"target"`   // the provider's name of the model
+	Attempts   int    `json:"attempts"` // number of model calls
 	Status     string `json:"status"`   // ok, failed or unknown
 	HTTPStatus int    `json:"http_status,omitempty"`
 	Class      string `json:"error_class,omitempty"`
@@ -105,20 +104,20 @@ type Request struct {
 	CachedTokens    int64 `json:"cached_tokens,omitempty"`
 	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
 	ToolCalls       int   `json:"tool_calls"`
-	Bytes           int64 `json:"bytes,omitempty"` // of the answer of a relay
+	Bytes           int64 `json:"bytes,omitempty"` // size of a relayed response
 
-	LatencyMS float64  `json:"latency_ms"` // of the last attempt, see [Milliseconds]; 0 = no request left
-	TTFTMS    *float64 `json:"ttft_ms"`    // until the first token; nil = there was none
+	LatencyMS float64  `json:"latency_ms"` // of the last attempt, see [Milliseconds]; 0 = no attempt was sent
+	TTFTMS    *float64 `json:"ttft_ms"`    // time to the first token, in milliseconds; nil = no token arrived
 }
 
-// The statuses of a Request.
+// Values of [Request.Status].
 const (
 	OK      = "ok"
 	Failed  = "failed"
-	Unknown = "unknown" // nobody knows: the process that asked is gone
+	Unknown = "unknown" // the process died before the outcome was recorded
 )
 
-// ToolCall is how one tool call ended, executed or not.
+// ToolCall is the outcome of one tool call, executed or not.
 type ToolCall struct {
 	RunID     string  `json:"agent_run_id"`
 	Round     int     `json:"round_index"`
@@ -126,58 +125,57 @@ type ToolCall struct {
 	Server    string  `json:"server_id"`
 	Tool      string  `json:"tool"`
 	Status    string  `json:"status"`     // ok, error, unknown, cached, denied, skipped_limit, not_run
-	LatencyMS float64 `json:"latency_ms"` // see [Milliseconds]; 0 = not executed, or nobody knows
-	Attempts  int     `json:"attempts"`   // 0 = never executed
+	LatencyMS float64 `json:"latency_ms"` // see [Milliseconds]; 0 = not executed, or unknown
+	Attempts  int     `json:"attempts"`   // 0 = not executed
 	Class     string  `json:"class,omitempty"`
 	Digest    string  `json:"result_digest,omitempty"`
 }
 
-// Milliseconds converts microseconds, so that what took less than a millisecond
-// is not zero.
+// Milliseconds converts microseconds to milliseconds and keeps the fraction.
 func Milliseconds(micros int64) float64 { return float64(micros) / 1000 }
 
-// Collision is a tool that no run is offered because another has its name. It is
-// recorded once for each list of tools, with the run that the list was made for.
+// Collision is a tool that a run is not offered because another tool has the same
+// name. It is recorded once per tool catalogue, under the first run that uses it.
 type Collision struct {
 	RunID    string `json:"agent_run_id"`
-	Tool     string `json:"tool"`      // the name, as the model sees it
-	Server   string `json:"server_id"` // whose tool was left out
-	KeptFrom string `json:"kept_from"` // the server whose tool has the name
+	Tool     string `json:"tool"`      // the name that the model sees
+	Server   string `json:"server_id"` // the server whose tool is left out
+	KeptFrom string `json:"kept_from"` // the server whose tool is offered
 }
 
-// Management is one change of what is managed, and of a run the request to end
-// it. Before and After hold the settings that differ: all of them for what was
-// created or deleted. They hold no secrets.
+// Management is one change over the management API, including the request to
+// cancel a run. Before and After hold the settings that differ; for a created or
+// deleted resource, all settings. They contain no secrets.
 type Management struct {
-	Org      string `json:"org"`      // that the change is about
+	Org      string `json:"org"`      // the org that was changed
 	Resource string `json:"resource"` // org, key, mcp_server, secret or run
-	ID       string `json:"id"`       // of the resource: of a server or secret its name
+	ID       string `json:"id"`       // the resource's id; for a server or secret, its name
 	Action   string `json:"action"`   // create, update, replace, revoke, delete or cancel
 	Before   any    `json:"before,omitempty"`
 	After    any    `json:"after,omitempty"`
 
-	// RequestID is the request that asked to cancel a run: the row itself is found
-	// with the requests of that run.
+	// RequestID is the request that cancelled a run. It is not in the row's own
+	// RequestID, which is the run's, so that the row is found with the run.
 	RequestID string `json:"cancel_request_id,omitempty"`
 }
 
-// DataLoss says that the operator started the gateway although the database had
+// DataLoss records that the operator started the gateway with a database that had
 // lost rows.
 type DataLoss struct {
-	First        int64 `json:"first_lost"` // number of the first row that was lost
-	Last         int64 `json:"last_lost"`  // at least: the last one that a checkpoint speaks of
+	First        int64 `json:"first_lost"` // number of the first lost row
+	Last         int64 `json:"last_lost"`  // the highest number in a checkpoint; later rows may be lost too
 	CheckpointAt int64 `json:"checkpoint_at"`
 }
 
-// Restore says that the store was restored from a backup. Rows that were recorded
-// after the backup are not in this chain.
+// Restore records that the store was restored from a backup. The chain does not
+// contain the rows that were recorded after the backup.
 type Restore struct {
 	BackupAt int64 `json:"backup_at"` // Unix milliseconds
-	LastRow  int64 `json:"last_row"`  // the org's last row in the backup; 0 = it has none
-	RunsLost int   `json:"runs_lost"` // unfinished runs of the org, which were ended as lost
+	LastRow  int64 `json:"last_row"`  // the org's last row in the backup; 0 = none
+	RunsLost int   `json:"runs_lost"` // unfinished runs of the org that were ended as lost
 }
 
-// Exhausted says that one of a run's budgets has ended it.
+// Exhausted records that a run ended because a budget was used up.
 type Exhausted struct {
 	Budget string `json:"budget"`
 	Via    string `json:"via"`
@@ -188,22 +186,22 @@ type Exhausted struct {
 	Tokens int64  `json:"tokens"`
 }
 
-// Query chooses rows of an org. Empty fields choose all.
+// Query selects rows of an org. A zero field does not restrict the selection.
 type Query struct {
-	RunID      string   // as it is stored, see [FindRun]
-	RequestIDs []string // any of these, as they are stored, see [FindRequest]
+	RunID      string   // the stored id, see [FindRun]
+	RequestIDs []string // any of these stored ids, see [FindRequest]
 	Principal  string
 	Kind       Kind
-	From, To   int64 // Unix milliseconds; To is not included; 0 = open
-	After      int64 // numbers above this
-	Limit      int   // 0 = MaxRows
+	From, To   int64 // Unix milliseconds: From <= At < To; To 0 = no end
+	After      int64 // only rows with a higher number
+	Limit      int   // 0, or more than MaxRows = MaxRows
 }
 
-// FindRun returns the stored id of the run that is named by it or by its UUID.
+// FindRun returns the stored id of a run, given that id or its UUID.
 func FindRun(text string) string { return id.Shown(text, "run_")[0] }
 
-// FindRequest returns the stored ids of the request that is named by one of them
-// or by its UUID, nil for an empty text. At most one of them exists.
+// FindRequest returns the possible stored ids of a request, given one of them or
+// its UUID. At most one of them exists. It returns nil for an empty text.
 func FindRequest(text string) []string {
 	if text == "" {
 		return nil
@@ -214,7 +212,7 @@ func FindRequest(text string) []string {
 // MaxRows is the most rows that one query returns.
 const MaxRows = 1000
 
-// AtMost returns the query with a limit that is in the bounds.
+// AtMost returns the query with Limit between 1 and [MaxRows].
 func (q Query) AtMost() Query {
 	if q.Limit <= 0 || q.Limit > MaxRows {
 		q.Limit = MaxRows
@@ -222,8 +220,7 @@ func (q Query) AtMost() Query {
 	return q
 }
 
-// Matches reports whether the query chooses the row. It does not look at the
-// limit.
+// Matches reports whether the query selects the row. It ignores the limit.
 func (q Query) Matches(r Row) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return is(q.RunID, r.RunID) && (q.RequestIDs == nil || slices.Contains(q.RequestIDs, r.RequestID)) && is(q.Principal, r.Principal) && is(string(q.Kind), string(r.Kind)) &&

@@ -44,7 +44,7 @@ func verify(t *testing.T, j *memory.Journal, witness []audit.Checkpoint) audit.R
 	return r
 }
 
-// A kind that Kinds does not return cannot be asked for, and no page names it.
+// A kind that Kinds does not return cannot be queried.
 func TestKindsReturnsAllKinds(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "audit.go", nil, 0)
 	if err != nil {
@@ -84,8 +84,8 @@ func TestKindsReturnsAllKinds(t *testing.T) {
 	}
 }
 
-// P09: a checkpoint every 1,000 rows or every minute, and at the end.
-func TestAKeeperSignsInTime(t *testing.T) {
+// P09: a checkpoint is signed every 1,000 rows, every minute, and at the end.
+func TestCheckpointsAreSignedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
 		var witness []audit.Checkpoint
@@ -103,7 +103,7 @@ func TestAKeeperSignsInTime(t *testing.T) {
 			}
 		}
 		record(t, &j, 10, time.Now())
-		signed(6*time.Second, 10) // there was none
+		signed(6*time.Second, 10) // no earlier checkpoint
 		record(t, &j, 10, time.Now())
 		signed(30*time.Second, 10)
 		signed(31*time.Second, 20)
@@ -120,8 +120,8 @@ func TestAKeeperSignsInTime(t *testing.T) {
 	})
 }
 
-// P09: a wall clock that was set back does not put the checkpoints off.
-func TestAKeeperSignsInTimeAfterTheClockWasSetBack(t *testing.T) {
+// P09: checkpoints continue after the wall clock was set back.
+func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
 		var ahead atomic.Int64
@@ -143,8 +143,8 @@ func TestAKeeperSignsInTimeAfterTheClockWasSetBack(t *testing.T) {
 	})
 }
 
-// L07: what retention removes, it signs; the rest can be checked.
-func TestAKeeperRemovesWhatIsOld(t *testing.T) {
+// L07: retention signs what it removes, and the remaining chain verifies.
+func TestRetentionRemovesOldRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
 		var witness []audit.Checkpoint
@@ -168,8 +168,8 @@ func TestAKeeperRemovesWhatIsOld(t *testing.T) {
 	})
 }
 
-// A second place that cannot be written stops checkpoints, and is tried again.
-func TestAKeeperTriesAgain(t *testing.T) {
+// A checkpoint that the witness cannot store is tried again.
+func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
 		var full atomic.Bool
@@ -197,7 +197,7 @@ func TestAKeeperTriesAgain(t *testing.T) {
 	})
 }
 
-func TestAChainThatWasMadeAnewIsNotTheOneThatWasSigned(t *testing.T) {
+func TestARecomputedChainDoesNotMatchItsCheckpoint(t *testing.T) {
 	var j, forged memory.Journal
 	record(t, &j, 10, time.Unix(1, 0))
 	record(t, &forged, 10, time.Unix(2, 0))
@@ -214,7 +214,7 @@ func TestAChainThatWasMadeAnewIsNotTheOneThatWasSigned(t *testing.T) {
 	}
 }
 
-func TestASignatureIsForOneCheckpoint(t *testing.T) {
+func TestASignatureIsValidForOneCheckpointOnly(t *testing.T) {
 	c := audit.Checkpoint{Org: "o", Number: 7, Hash: audit.Hash{1}, At: 5}.Sign(key())
 	if err := c.Check(public()); err != nil {
 		t.Fatal(err)
@@ -231,13 +231,13 @@ func TestASignatureIsForOneCheckpoint(t *testing.T) {
 		other := c
 		change(&other)
 		if other.Check(public()) == nil {
-			t.Errorf("another %s passes", name)
+			t.Errorf("the signature is valid for another %s", name)
 		}
 	}
 }
 
-// No two entries have the same hash because their texts run into each other.
-func TestAHashTellsFieldsApart(t *testing.T) {
+// The hash separates fields: moving text from one field to the next changes it.
+func TestAHashSeparatesFields(t *testing.T) {
 	seen := map[audit.Hash]string{}
 	for _, e := range []audit.Entry{
 		{Kind: "ab", Principal: "c"}, {Kind: "a", Principal: "bc"}, {Kind: "abc"}, {Principal: "abc"}, {RunID: "abc"}, {RequestID: "abc"},
@@ -255,11 +255,11 @@ func TestAHashTellsFieldsApart(t *testing.T) {
 	second, _ := audit.Follow("o", 1, audit.Hash{}, audit.Entry{})
 	elsewhere, _ := audit.Follow("p", 0, audit.Hash{}, audit.Entry{})
 	if _, taken := seen[second.Hash]; taken || second.Hash == elsewhere.Hash {
-		t.Error("a row elsewhere has the same hash")
+		t.Error("a row with another number or org has the same hash")
 	}
 }
 
-func TestAWitnessOutlivesHalfALine(t *testing.T) {
+func TestAnIncompleteLineOfTheWitnessIsReported(t *testing.T) {
 	w := audit.Witness{Path: filepath.Join(t.TempDir(), "checkpoints")}
 	if got, strange, err := w.Read(); len(got)+len(strange) > 0 || err != nil {
 		t.Fatal(got, strange, err)
@@ -285,7 +285,7 @@ func TestAWitnessOutlivesHalfALine(t *testing.T) {
 	}
 }
 
-func TestALineThatIsTooLongIsReportedAndTheRestIsRead(t *testing.T) {
+func TestATooLongLineOfTheWitnessIsReported(t *testing.T) {
 	w := audit.Witness{Path: filepath.Join(t.TempDir(), "checkpoints")}
 	c := audit.Checkpoint{Org: "o", Number: 1, Hash: audit.Hash{1}, At: 5}.Sign(key())
 	if err := w.Add(c); err != nil {
@@ -324,7 +324,7 @@ func TestALineThatIsTooLongIsReportedAndTheRestIsRead(t *testing.T) {
 	}
 }
 
-func TestAKeyFileIsMadeOnce(t *testing.T) {
+func TestAKeyFileIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	if _, err := audit.ReadFileKey(path); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestAKeyFileIsMadeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := audit.FileKey(path); err == nil || strings.Contains(err.Error(), "short") {
-		t.Errorf("a file that holds no key: %v", err)
+		t.Errorf("a file without a key: %v", err)
 	}
 }
 
@@ -357,8 +357,8 @@ func (failing) AuditRows(context.Context, string, audit.Query) ([]audit.Row, err
 	return nil, errors.New("no")
 }
 
-func TestAVerificationThatCannotReadSaysSo(t *testing.T) {
+func TestVerifyReturnsReadErrors(t *testing.T) {
 	if _, err := audit.Verify(t.Context(), "o", failing{&memory.Journal{}}, public(), nil); err == nil {
-		t.Error("nothing was read, and nothing was said")
+		t.Error("no error for a log that cannot be read")
 	}
 }

@@ -8,28 +8,29 @@ import (
 	"fmt"
 )
 
-// Hash stands for a row and for all rows before it. The zero Hash comes before
-// the first row.
+// Hash is the chain hash of a row. It covers the row and every row before it. The
+// zero Hash is the predecessor of the first row.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash reads what [Hash.String] returns.
+// ParseHash parses the output of [Hash.String].
 func ParseHash(s string) (Hash, error) {
 	var h Hash
 	data, err := hex.DecodeString(s)
 	if err != nil || len(data) != len(h) {
-		return h, fmt.Errorf("a hash is %d hexadecimal digits", 2*len(h))
+		return h, fmt.Errorf("a hash must be %d hexadecimal digits", 2*len(h))
 	}
 	return Hash(data), nil
 }
 
-// rowDomain keeps a row's hash from being that of anything else.
+// rowDomain separates row hashes from hashes of other data. It is part of the
+// stored format.
 const rowDomain = "turnpike audit row v1\n"
 
-// Follow returns the row of the entry behind the row with the number and the
-// hash; 0 and the zero Hash begin a chain.
+// Follow returns the row for e after the row with the given number and hash. Number
+// 0 and the zero Hash start a chain.
 func Follow(org string, number int64, hash Hash, e Entry) (Row, error) {
 	body, err := e.body()
 	if err != nil {
@@ -43,8 +44,8 @@ func Follow(org string, number int64, hash Hash, e Entry) (Row, error) {
 	return r, nil
 }
 
-// body returns the body as it is stored. One that is JSON already is not looked
-// at again.
+// body returns the stored form of the body. A json.RawMessage is returned
+// unchanged and unchecked.
 func (e Entry) body() (json.RawMessage, error) {
 	if raw, ok := e.Body.(json.RawMessage); ok {
 		return raw, nil
@@ -56,17 +57,16 @@ func (e Entry) body() (json.RawMessage, error) {
 	return body, nil
 }
 
-// Encoded returns the entry with its body as it is stored, so that [Follow] need
-// not make it.
+// Encoded returns the entry with its body in stored form, so that [Follow] does not
+// have to marshal it.
 func (e Entry) Encoded() (Entry, error) {
 	body, err := e.body()
 	e.Body = body
 	return e, err
 }
 
-// after returns the hash that the row must have behind one with the given hash.
-// Of the body only its hash goes in: a body that has to be erased one day leaves
-// a chain that can be checked.
+// after returns the hash of the row, given the hash of the previous row. It covers
+// only the hash of the body, so a body can be erased without breaking the chain.
 func (r Row) after(before Hash) Hash {
 	body := sha256.Sum256(r.Body)
 	msg := make([]byte, 0, 512)

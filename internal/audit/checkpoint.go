@@ -7,36 +7,38 @@ import (
 	"fmt"
 )
 
-// Checkpoint says, signed, that the chain of an org had this row at its end, or
-// that retention has removed everything up to it, or that a loss of everything
-// behind it was accepted.
+// Checkpoint is a signed statement about the chain of an org: that its last row was
+// Number with this Hash; or, with Cut, that retention removed the rows up to
+// Number; or, with Lost, that the operator accepted the loss of the rows after it.
 type Checkpoint struct {
 	Org       string
 	Number    int64
 	Hash      Hash
 	At        int64 // Unix milliseconds
-	Cut       bool  // the rows up to Number are gone, and are to be
-	Lost      bool  // the rows behind Number were lost, and the operator went on without them
+	Cut       bool  // rows up to Number were removed by retention
+	Lost      bool  // rows after Number were lost, and the operator accepted it
 	Signature []byte
 }
 
+// Signature domains, one per meaning of a checkpoint. They are part of the stored
+// format.
 const (
 	headDomain = "turnpike audit checkpoint v1\n"
 	cutDomain  = "turnpike audit cut v1\n"
 	lostDomain = "turnpike audit loss v1\n"
 )
 
-// Sign returns the checkpoint with its signature (Ed25519).
+// Sign returns the checkpoint with an Ed25519 signature (RFC 8032).
 func (c Checkpoint) Sign(key ed25519.PrivateKey) Checkpoint {
 	c.Signature = ed25519.Sign(key, c.message())
 	return c
 }
 
-// errSignature says that a checkpoint was not made with the gateway's key.
+// errSignature reports a checkpoint that was not signed with the gateway's key.
 var errSignature = errors.New("the signature does not match the public key")
 
-// Check returns an error unless the checkpoint was signed with the key that key
-// belongs to.
+// Check returns an error unless the checkpoint was signed with the private key of
+// key.
 func (c Checkpoint) Check(key ed25519.PublicKey) error {
 	if !ed25519.Verify(key, c.message(), c.Signature) {
 		return fmt.Errorf("checkpoint at row %d: %w", c.Number, errSignature)

@@ -16,16 +16,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
-// Shown is a row as people and programs see it: over the API, on the command
-// line and in an export. Ids of runs and requests are UUIDs here, see [id.UUID].
-// They are stored in their short form, and the hash is of that.
+// Shown is the public form of a row, over the API, on the command line and in an
+// export. Ids of runs and requests are UUIDs in it, see [id.UUID]. The store holds
+// them in a short form, and Hash covers the short form.
 type Shown struct {
 	Org       string          `json:"org"`
 	Number    int64           `json:"number"`
 	At        string          `json:"at"` // RFC 3339, milliseconds, UTC
 	Kind      Kind            `json:"kind"`
 	Principal string          `json:"key_id"`
-	RunID     *string         `json:"agent_run_id"` // nil for a relay
+	RunID     *string         `json:"agent_run_id"` // nil for a relayed request
 	RequestID string          `json:"request_id"`
 	Body      json.RawMessage `json:"body"`
 	Hash      string          `json:"hash"`
@@ -33,7 +33,7 @@ type Shown struct {
 
 const shownTime = "2006-01-02T15:04:05.000Z"
 
-// Show returns the row as it is shown.
+// Show returns the public form of the row.
 func (r Row) Show() Shown {
 	s := Shown{
 		Org: r.Org, Number: r.Number, At: time.UnixMilli(r.At).UTC().Format(shownTime), Kind: r.Kind,
@@ -42,29 +42,28 @@ func (r Row) Show() Shown {
 	if r.RunID != "" {
 		shown := id.UUID(r.RunID)
 		s.RunID = &shown
-		if r.Kind == KindToolCall || r.Kind == KindCollision { // their bodies name the run too
+		if r.Kind == KindToolCall || r.Kind == KindCollision { // these bodies contain the run id too
 			s.Body = json.RawMessage(strings.Replace(string(r.Body), `"`+r.RunID+`"`, `"`+shown+`"`, 1))
 		}
 	}
 	return s
 }
 
-// Trailer is the last line of an export.
+// Trailer is the last line of an export. An export without it is incomplete.
 type Trailer struct {
 	Rows   int64  `json:"rows"`
-	First  int64  `json:"first"` // numbers; 0 = there are no rows
+	First  int64  `json:"first"` // row number; 0 = no rows
 	Last   int64  `json:"last"`
-	SHA256 string `json:"sha256"` // of all lines before this one, in hexadecimal
+	SHA256 string `json:"sha256"` // of all lines before the trailer, in hexadecimal
 }
 
-// Rows reads rows. It is part of [Log].
+// Rows reads rows. [Log] implements it.
 type Rows interface {
 	AuditRows(ctx context.Context, org string, q Query) ([]Row, error)
 }
 
-// Export writes the rows that the query chooses, one JSON object a line, and
-// then the [Trailer]. The query's limit does not count. An export without a
-// trailer is not whole.
+// Export writes the rows that q selects, one JSON object per line, followed by the
+// [Trailer]. It ignores q.Limit.
 func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (Trailer, error) {
 	sum := sha256.New()
 	lines := json.NewEncoder(visibleJSON{io.MultiWriter(w, sum)})
@@ -93,11 +92,11 @@ func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (T
 	return t, json.NewEncoder(w).Encode(t)
 }
 
-// visibleJSON writes control and format characters, which an export may show to a
-// terminal, as the escape sequences of JSON. They mean the same.
+// visibleJSON escapes control and format characters, which could change how a
+// terminal shows an export. The JSON value stays the same.
 type visibleJSON struct{ w io.Writer }
 
-// Write implements io.Writer; p is whole lines of JSON.
+// Write implements io.Writer; p must consist of whole lines of JSON.
 func (v visibleJSON) Write(p []byte) (int, error) {
 	var line []byte
 	for at, r := range string(p) {

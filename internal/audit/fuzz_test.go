@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-// kept is a chain as a store gives it, and as somebody who can write to the
-// store has left it.
+// kept is an audit.Chain in memory. The fuzz test changes it as an attacker with
+// write access to the store could.
 type kept struct {
 	rows   []audit.Row
 	points []audit.Checkpoint
@@ -40,14 +40,14 @@ func (k kept) Checkpoints(_ context.Context, _ string, after int64, limit int) (
 	return out, nil
 }
 
-// FuzzVerify: a chain that nobody touched is verified; one in which a row was
-// changed, left out, put in or moved is not, nor one that was made anew, or cut
-// off, before a checkpoint.
+// FuzzVerify: an intact chain has no findings. A chain has findings if a row was
+// changed, deleted, inserted or moved, or if it was recomputed or truncated before a
+// checkpoint.
 func FuzzVerify(f *testing.F) {
 	f.Add([]byte("abcdef"), uint8(4), uint8(2), uint8(0), "key_2", []byte("{}"))
 	for how := range uint8(8) {
-		f.Add([]byte("xyzzy"), uint8(5), uint8(1), how, "p", []byte(`{"a":1}`)) // behind the checkpoint
-		f.Add([]byte("xyzzy"), uint8(4), uint8(1), how, "p", []byte(`{"a":1}`)) // before it
+		f.Add([]byte("xyzzy"), uint8(5), uint8(1), how, "p", []byte(`{"a":1}`)) // after the checkpoint
+		f.Add([]byte("xyzzy"), uint8(4), uint8(1), how, "p", []byte(`{"a":1}`)) // before the checkpoint
 	}
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	public := ed25519.PublicKey(key[ed25519.SeedSize:])
@@ -61,7 +61,7 @@ func FuzzVerify(f *testing.F) {
 		end := rows[mark-1]
 		k := kept{slices.Clone(rows), []audit.Checkpoint{audit.Checkpoint{Org: "o", Number: end.Number, Hash: end.Hash, At: 9}.Sign(key)}}
 		if r, err := audit.Verify(t.Context(), "o", k, public, k.points); err != nil || len(r.Findings) > 0 || r.Rows != int64(n) || r.CheckedTo != end.Number {
-			t.Fatalf("untouched: %+v, %v", r, err)
+			t.Fatalf("intact: %+v, %v", r, err)
 		}
 		r := &k.rows[i]
 		touched := true
@@ -73,10 +73,10 @@ func FuzzVerify(f *testing.F) {
 			touched = !bytes.Equal(r.Body, body)
 			r.Body = body
 		case 2:
-			touched = r.RunID != "" // what stands between two fields is moved
+			touched = r.RunID != "" // text moves from one field to the next
 			r.Principal, r.RunID = r.Principal+r.RunID, ""
 		case 3:
-			touched = i+1 < n || i < mark // the last one, unless a checkpoint knows it, may never have been
+			touched = i+1 < n || i < mark // removing the last row is detected only by a checkpoint
 			k.rows = slices.Delete(k.rows, i, i+1)
 		case 4:
 			touched = i+1 < n
@@ -84,7 +84,7 @@ func FuzzVerify(f *testing.F) {
 				k.rows[i], k.rows[i+1] = k.rows[i+1], k.rows[i]
 				k.rows[i].Number, k.rows[i+1].Number = k.rows[i+1].Number, k.rows[i].Number
 			}
-		case 5: // everything from here is made anew, as the program would
+		case 5: // the rest of the chain is recomputed
 			other := bytes.Clone(entries)
 			other[i]++
 			k.rows = chainOf(t, other)
@@ -96,12 +96,12 @@ func FuzzVerify(f *testing.F) {
 		}
 		report, err := audit.Verify(t.Context(), "o", k, public, nil)
 		if err != nil || (len(report.Findings) > 0) != touched {
-			t.Fatalf("touched (%d) at %d of %d, marked %d: %v; %+v, %v", how%8, i, n, mark, touched, report, err)
+			t.Fatalf("change %d at %d of %d, marked %d: findings expected: %v; %+v, %v", how%8, i, n, mark, touched, report, err)
 		}
 	})
 }
 
-// chainOf returns a chain with a row for each byte.
+// chainOf returns a chain with one row per byte.
 func chainOf(t *testing.T, entries []byte) []audit.Row {
 	t.Helper()
 	var rows []audit.Row
@@ -118,7 +118,7 @@ func chainOf(t *testing.T, entries []byte) []audit.Row {
 	return rows
 }
 
-// FuzzHash: a hash is read as it is written, or refused.
+// FuzzHash: ParseHash accepts exactly what Hash.String returns, in either case.
 func FuzzHash(f *testing.F) {
 	f.Add("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 	f.Add("E3B0")
@@ -126,7 +126,7 @@ func FuzzHash(f *testing.F) {
 		h, err := audit.ParseHash(s)
 		if err != nil {
 			if (h != audit.Hash{}) {
-				t.Fatalf("%q is refused, and is %s", s, h)
+				t.Fatalf("%q is refused, but the hash is %s", s, h)
 			}
 			return
 		}

@@ -10,34 +10,35 @@ import (
 	"time"
 )
 
-// When a checkpoint is due, from reference/reliability, R13.
+// When the Keeper works. The first of checkRows and checkAfter makes a checkpoint
+// due.
 const (
-	checkRows  = 1000 // rows after the last one
+	checkRows  = 1000 // rows since the last checkpoint
 	checkAfter = 60 * time.Second
 	lookEvery  = 5 * time.Second
 	pruneEvery = time.Hour
 )
 
-// Keeper signs checkpoints and removes rows whose time is over.
+// Keeper signs checkpoints and removes rows that are older than the retention time.
 type Keeper struct {
 	o       KeeperOptions
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	pruned  time.Time
-	trouble bool // the last look failed: said once
+	pruned  time.Time // last successful prune
+	trouble bool      // the last look failed; the error was logged
 }
 
-// KeeperOptions are what a Keeper needs. Log, Key and Witness are required.
+// KeeperOptions configure a Keeper. Log, Key and Witness are required.
 type KeeperOptions struct {
 	Log     Log
 	Key     ed25519.PrivateKey
-	Witness func(Checkpoint) error // keeps a checkpoint in a second place
-	Keep    time.Duration          // how long rows are kept; 0 = for ever
+	Witness func(Checkpoint) error // stores a checkpoint in a second place; it must be on disk on return
+	Keep    time.Duration          // how long rows are kept; 0 = forever
 	Logger  *slog.Logger           // nil = discard
 	Now     func() time.Time       // nil = time.Now
 }
 
-// NewKeeper returns a Keeper that does nothing before Start.
+// NewKeeper returns a Keeper. It does nothing before Start.
 func NewKeeper(o KeeperOptions) *Keeper {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -48,7 +49,7 @@ func NewKeeper(o KeeperOptions) *Keeper {
 	return &Keeper{o: o}
 }
 
-// Start begins to keep, until Stop.
+// Start starts the Keeper's goroutine, which runs until Stop.
 func (k *Keeper) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	k.stop = stop
@@ -66,8 +67,9 @@ func (k *Keeper) Start() {
 	})
 }
 
-// Stop ends the work with a checkpoint at the end of every chain. Rows that are
-// recorded later have none until the next start.
+// Stop ends the goroutine and signs a checkpoint for every chain that has new rows.
+// Rows that are recorded later have no checkpoint until the next start. Stop before
+// Start does nothing.
 func (k *Keeper) Stop(ctx context.Context) error {
 	if k.stop == nil {
 		return nil
@@ -78,6 +80,8 @@ func (k *Keeper) Stop(ctx context.Context) error {
 	return k.check(ctx, func(h Head) bool { return h.Number > h.Checked })
 }
 
+// look does what is due: checkpoints, and once an hour the retention. It logs the
+// first of consecutive failures.
 func (k *Keeper) look(ctx context.Context) {
 	now := k.o.Now()
 	err := k.check(ctx, func(h Head) bool {
@@ -94,15 +98,16 @@ func (k *Keeper) look(ctx context.Context) {
 	k.trouble = err != nil
 }
 
-// passed reports whether so much time has passed since last. It has not if the wall
-// clock was set back to before last, but nobody can say how much has, and it may be
-// long until the clock is there again: then it is due as well.
+// passed reports whether at least after has elapsed since last. It also reports true
+// if the wall clock was set back to before last, because the elapsed time is then
+// unknown.
 func passed(last, now time.Time, after time.Duration) bool {
 	since := now.Sub(last)
 	return since >= after || since < 0
 }
 
-// check signs the ends of the chains for which one is due.
+// check signs a checkpoint for each chain whose head is due. The rows are synced to
+// disk first, then the witness gets the checkpoint, then the log.
 func (k *Keeper) check(ctx context.Context, due func(Head) bool) error {
 	heads, err := k.o.Log.AuditHeads(ctx)
 	if err != nil {
@@ -112,7 +117,7 @@ func (k *Keeper) check(ctx context.Context, due func(Head) bool) error {
 	if len(heads) == 0 {
 		return nil
 	}
-	if err := k.o.Log.SyncAudit(ctx); err != nil { // no power failure takes back what the witness has seen
+	if err := k.o.Log.SyncAudit(ctx); err != nil { // no power failure may undo a row that the witness has seen
 		return err
 	}
 	for _, h := range heads {
@@ -127,8 +132,8 @@ func (k *Keeper) check(ctx context.Context, due func(Head) bool) error {
 	return nil
 }
 
-// prune removes the rows that are older than before. The last row of a chain
-// stays: it says how many there were.
+// prune removes the rows that are older than before. It never removes the last row
+// of a chain, which holds the highest number.
 func (k *Keeper) prune(ctx context.Context, before time.Time) error {
 	heads, err := k.o.Log.AuditHeads(ctx)
 	if err != nil {
@@ -158,9 +163,9 @@ func (k *Keeper) prune(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// lastBefore returns the last row before the first one that is to be kept; the
-// zero Row if there is none. Clocks jump: no row that is to be kept is removed,
-// even where a later one is older.
+// lastBefore returns the row before the first one with At >= before, or the zero
+// Row. It stops at that row even if later rows have an earlier time, because a wall
+// clock can jump; so it never selects a row that must be kept.
 func (k *Keeper) lastBefore(ctx context.Context, h Head, before int64) (last Row, err error) {
 	q := Query{Limit: MaxRows}
 	for {

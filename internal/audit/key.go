@@ -11,16 +11,15 @@ import (
 	"strings"
 )
 
-// FileKey returns the signing key that the file holds: 32 random bytes in base64,
-// from which the key is made. A file that is not there is made, for its owner
-// alone.
+// FileKey returns the Ed25519 signing key whose seed, 32 bytes in base64, is in the
+// file. If the file does not exist, it creates a random key with mode 0600.
 func FileKey(path string) (ed25519.PrivateKey, error) {
 	key, err := ReadFileKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
 	seed := make([]byte, ed25519.SeedSize)
-	_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(seed) // never returns an error
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -32,7 +31,7 @@ func FileKey(path string) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// ReadFileKey is [FileKey] for a file that is there.
+// ReadFileKey reads the key of an existing file, as [FileKey] does.
 func ReadFileKey(path string) (ed25519.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -40,22 +39,22 @@ func ReadFileKey(path string) (ed25519.PrivateKey, error) {
 	}
 	seed, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("%s does not hold 32 bytes in base64", path)
+		return nil, fmt.Errorf("%s is not a signing key: it must contain 32 bytes in base64", path)
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// ParsePublic reads a public key as [Public] writes it.
+// ParsePublic parses a public key in the form of [Public].
 func ParsePublic(text string) (ed25519.PublicKey, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, errors.New("a public key is 32 bytes in base64, as \"turnpike audit key\" prints it")
+		return nil, errors.New("a public key must be 32 bytes in base64, as \"turnpike audit key\" prints it")
 	}
 	return key, nil
 }
 
-// Public writes the public half of a key: who has it can check checkpoints, and
-// make none.
+// Public returns the public key of key in base64. It verifies checkpoints and
+// cannot sign them.
 func Public(key ed25519.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey))
 }

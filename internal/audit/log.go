@@ -2,38 +2,38 @@ package audit
 
 import "context"
 
-// Log keeps the chains of all orgs. Implemented by store/memory and
-// store/sqlite, where rows come with the facts that they tell of.
+// Log stores the chains of all orgs. store/memory and store/sqlite implement it;
+// storetest checks them. Rows are appended in the transaction of the facts that
+// they record, not through this interface. It is safe for concurrent use.
 type Log interface {
-	// AuditRows returns the rows of the org that the query chooses, in the order
-	// of their numbers: at most its limit.
+	// AuditRows returns the rows of the org that q selects, ordered by number, up to
+	// q.Limit.
 	AuditRows(ctx context.Context, org string, q Query) ([]Row, error)
 
-	// AuditHeads returns the ends of all chains that have a row.
+	// AuditHeads returns the last row of every chain that has one.
 	AuditHeads(ctx context.Context) ([]Head, error)
 
-	// SyncAudit returns when all rows that AuditHeads has returned are on disk.
+	// SyncAudit returns nil after all rows that AuditHeads has returned are on disk.
 	SyncAudit(ctx context.Context) error
 
-	// AddCheckpoint keeps a checkpoint. One that is there stays as it is.
+	// AddCheckpoint stores a checkpoint. It does not replace an existing one.
 	AddCheckpoint(ctx context.Context, c Checkpoint) error
 
-	// Checkpoints returns the org's checkpoints at rows above after, in order: at
-	// most limit.
+	// Checkpoints returns up to limit of the org's checkpoints with a number above
+	// after, in order.
 	Checkpoints(ctx context.Context, org string, after int64, limit int) ([]Checkpoint, error)
 
-	// PruneAudit keeps the checkpoint, which must be a cut, and then removes the
-	// org's rows up to it, and earlier checkpoints. It can be repeated after a
-	// failure.
+	// PruneAudit stores c, whose Cut must be set, and then removes the org's rows
+	// and earlier checkpoints up to c.Number. It may be repeated after a failure.
 	PruneAudit(ctx context.Context, c Checkpoint) (removed int64, err error)
 }
 
-// Head is the end of a chain.
+// Head is the last row of a chain.
 type Head struct {
 	Org       string
 	Number    int64
 	At        int64 // Unix milliseconds
 	Hash      Hash
-	Checked   int64 // the number at the latest checkpoint; 0 = there is none
-	CheckedAt int64
+	Checked   int64 // number of the latest checkpoint; 0 = none
+	CheckedAt int64 // its time; Unix milliseconds
 }

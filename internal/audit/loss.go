@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Loss is a chain that is shorter than the second place of its checkpoints says.
+// Loss is a chain that is shorter than its checkpoints in the witness say.
 type Loss struct {
 	Org   string
-	Has   int64 // the last row that the store has; 0 = it has none
+	Has   int64 // number of the last row in the store; 0 = none
 	Hash  Hash  // of that row
-	Known int64 // the last row that a checkpoint speaks of
+	Known int64 // the highest number in a checkpoint
 	At    int64 // when that checkpoint was signed, or the loss was accepted; Unix milliseconds
 }
 
-// Losses compares the ends of all chains with the checkpoints of the second
-// place, in the order in which they were written there. Checkpoints of another
-// key count, too: the key may be lost together with the store. Only the mark of
-// an accepted loss must be signed with this key.
+// Losses returns the chains that are shorter than the checkpoints of the witness
+// say, sorted by org. The checkpoints are in the order in which they were written.
+// A checkpoint with an invalid signature counts too, because the key may be lost
+// together with the store. An accepted loss counts only if key has signed it.
 func Losses(heads []Head, witness []Checkpoint, key ed25519.PublicKey) []Loss {
 	ends := map[string]Head{}
 	for _, h := range heads {
@@ -44,8 +44,8 @@ func Losses(heads []Head, witness []Checkpoint, key ed25519.PublicKey) []Loss {
 	return out
 }
 
-// standing returns the checkpoints of the org that no accepted loss has made
-// void, and those losses.
+// standing returns the checkpoints of the org that are still valid after the
+// accepted losses, and those losses.
 func standing(org string, witness []Checkpoint, key ed25519.PublicKey) (marks []Checkpoint, losses []Loss) {
 	for _, c := range witness {
 		if c.Org != org {

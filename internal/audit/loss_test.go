@@ -7,7 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-func TestALossIsAChainShorterThanItsCheckpoints(t *testing.T) {
+func TestLossesComparesChainsWithCheckpoints(t *testing.T) {
 	at := func(number int64) audit.Checkpoint { return audit.Checkpoint{Org: "o", Number: number}.Sign(key()) }
 	lost := func(number int64) audit.Checkpoint {
 		return audit.Checkpoint{Org: "o", Number: number, Lost: true}.Sign(key())
@@ -21,30 +21,30 @@ func TestALossIsAChainShorterThanItsCheckpoints(t *testing.T) {
 		witness []audit.Checkpoint
 		known   int64 // 0 = no loss
 	}{
-		"nothing was signed":                        {5, nil, 0},
-		"everything is there":                       {9, []audit.Checkpoint{at(5), at(9)}, 0},
-		"more than was signed":                      {12, []audit.Checkpoint{at(5), at(9)}, 0},
-		"an older database":                         {7, []audit.Checkpoint{at(5), at(9)}, 9},
-		"an empty one":                              {0, []audit.Checkpoint{at(5), at(9)}, 9},
-		"the key was lost with it":                  {0, []audit.Checkpoint{forged(at(5))}, 5},
-		"what was removed by retention counts":      {3, []audit.Checkpoint{{Org: "o", Number: 5, Cut: true}}, 5},
-		"a loss that was accepted":                  {8, []audit.Checkpoint{at(9), lost(7)}, 0},
-		"a second loss":                             {8, []audit.Checkpoint{at(20), lost(7), at(10)}, 10},
-		"everything was lost, and a little since":   {1, []audit.Checkpoint{at(20), lost(0)}, 0},
-		"acceptance that the operator did not sign": {8, []audit.Checkpoint{at(9), forged(lost(7))}, 9},
-		"acceptance that was there before the loss": {8, []audit.Checkpoint{lost(7), at(9)}, 9},
+		"no checkpoint":                          {5, nil, 0},
+		"complete":                               {9, []audit.Checkpoint{at(5), at(9)}, 0},
+		"newer than the checkpoints":             {12, []audit.Checkpoint{at(5), at(9)}, 0},
+		"an older database":                      {7, []audit.Checkpoint{at(5), at(9)}, 9},
+		"an empty database":                      {0, []audit.Checkpoint{at(5), at(9)}, 9},
+		"the key was lost too":                   {0, []audit.Checkpoint{forged(at(5))}, 5},
+		"rows removed by retention count":        {3, []audit.Checkpoint{{Org: "o", Number: 5, Cut: true}}, 5},
+		"an accepted loss":                       {8, []audit.Checkpoint{at(9), lost(7)}, 0},
+		"a second loss":                          {8, []audit.Checkpoint{at(20), lost(7), at(10)}, 10},
+		"everything lost, with new rows":         {1, []audit.Checkpoint{at(20), lost(0)}, 0},
+		"acceptance with an invalid signature":   {8, []audit.Checkpoint{at(9), forged(lost(7))}, 9},
+		"acceptance that is older than the loss": {8, []audit.Checkpoint{lost(7), at(9)}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			losses := audit.Losses([]audit.Head{{Org: "o", Number: c.has}, {Org: "other", Number: 1}}, c.witness, public())
 			want := c.known > 0
 			if (len(losses) == 1) != want || want && (losses[0].Has != c.has || losses[0].Known != c.known) {
-				t.Errorf("got %+v, want a loss of what is between %d and %d", losses, c.has, c.known)
+				t.Errorf("got %+v, want a loss between %d and %d", losses, c.has, c.known)
 			}
 		})
 	}
 }
 
-func TestALossOfSeveralOrgsNamesEach(t *testing.T) {
+func TestLossesNamesEachOrg(t *testing.T) {
 	losses := audit.Losses(nil, []audit.Checkpoint{{Org: "b", Number: 1}, {Org: "a", Number: 2}, {Org: "b", Number: 3}}, public())
 	got := []string{}
 	for _, l := range losses {

@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// Finding is something that is not as it was recorded.
+// Finding is evidence that rows were changed or removed.
 type Finding struct {
 	Org         string
-	First, Last int64 // the rows that it is about
+	First, Last int64 // the affected rows
 	Text        string
 }
 
-// String returns the finding in one line.
+// String returns the finding as one line.
 func (f Finding) String() string {
 	if f.First == f.Last {
 		return fmt.Sprintf("org %s, row %d: %s", f.Org, f.First, f.Text)
@@ -22,34 +22,34 @@ func (f Finding) String() string {
 	return fmt.Sprintf("org %s, rows %d to %d: %s", f.Org, f.First, f.Last, f.Text)
 }
 
-// MaxFindings is where a verification of a chain ends: there is nothing left to
-// trust in it.
+// MaxFindings is the number of findings after which Verify stops: a chain with so
+// many cannot be trusted anywhere.
 const MaxFindings = 100
 
-// Report is what a verification of one chain has seen.
+// Report is the result of verifying one chain.
 type Report struct {
 	Org         string
-	First, Last int64 // rows; 0 = there are none
+	First, Last int64 // row numbers; 0 = no rows
 	Rows        int64
-	Checkpoints int    // with a good signature
-	CheckedTo   int64  // the row of the last of these; what follows it could be cut off unseen
-	Losses      []Loss // of data, accepted by the operator and signed; they are no findings
+	Checkpoints int    // with a valid signature
+	CheckedTo   int64  // the last row that a checkpoint covers; removing later rows cannot be detected
+	Losses      []Loss // accepted by the operator; not findings
 	Findings    []Finding
 }
 
-// Unsigned reports whether there are rows of which no checkpoint speaks: that they
-// fit together does not show that they are those that were recorded.
+// Unsigned reports whether there are rows but no checkpoint that covers one. An
+// intact chain without checkpoints may have been recomputed.
 func (r Report) Unsigned() bool { return r.Rows > 0 && r.CheckedTo == 0 }
 
-// Chain is one org's rows and checkpoints, in order, as they are read.
+// Chain reads the rows and checkpoints of an org, in order. [Log] implements it.
 type Chain interface {
 	AuditRows(ctx context.Context, org string, q Query) ([]Row, error)
 	Checkpoints(ctx context.Context, org string, after int64, limit int) ([]Checkpoint, error)
 }
 
-// Verify reads the whole chain of an org and reports what is not as it was
-// recorded. The witness holds checkpoints from another place, such as the file
-// beside the store; nil = none. The error says that something could not be read.
+// Verify reads the whole chain of an org and reports every sign of a change. The
+// witness contains checkpoints from a second place, such as the file beside the
+// store; nil = none. An error means that something could not be read.
 func Verify(ctx context.Context, org string, chain Chain, key ed25519.PublicKey, witness []Checkpoint) (Report, error) {
 	v := &verifier{Report: Report{Org: org}, key: key}
 	if err := v.marks(ctx, chain, witness); err != nil {
@@ -76,11 +76,11 @@ func Verify(ctx context.Context, org string, chain Chain, key ed25519.PublicKey,
 type verifier struct {
 	Report
 	key   ed25519.PublicKey
-	at    map[int64][]Checkpoint // by row, each with a good signature
-	above int64                  // the last row of which a checkpoint speaks
+	at    map[int64][]Checkpoint // by row number, each with a valid signature
+	above int64                  // the highest number in a checkpoint
 
-	next int64 // the number that is due
-	hash Hash  // of the row before
+	next int64 // the number that the next row must have
+	hash Hash  // of the previous row
 }
 
 func (v *verifier) full() bool { return len(v.Findings) >= MaxFindings }
@@ -93,8 +93,8 @@ func (v *verifier) find(first, last int64, format string, args ...any) {
 
 const changed = "changed or moved, or the row before it was"
 
-// findChanged makes one finding of rows that stand one behind the other: where
-// one was put in or taken out, all that follow have other numbers.
+// findChanged reports consecutive changed rows as one finding: after an inserted or
+// deleted row, every later row has a wrong number.
 func (v *verifier) findChanged(number int64) {
 	if n := len(v.Findings); n > 0 {
 		if last := &v.Findings[n-1]; last.Text == changed && last.Last == number-1 {
@@ -105,7 +105,7 @@ func (v *verifier) findChanged(number int64) {
 	v.find(number, number, changed)
 }
 
-// marks reads the checkpoints. The latest cut says where the chain begins.
+// marks reads the checkpoints. The latest one with Cut set is the start of the chain.
 func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint) error {
 	v.at, v.next = map[int64][]Checkpoint{}, 1
 	marks, losses := standing(v.Org, witness, v.key)
@@ -125,14 +125,14 @@ func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint)
 		if len(list) < MaxRows {
 			return nil
 		}
-		after-- // a cut and a checkpoint may stand at one row
+		after-- // a row can have both a plain checkpoint and one with Cut
 	}
 }
 
 func (v *verifier) mark(c Checkpoint) {
 	for _, known := range v.at[c.Number] {
 		if known.Hash == c.Hash && known.Cut == c.Cut && known.Lost == c.Lost && known.At == c.At && string(known.Signature) == string(c.Signature) {
-			return // it stands in both places
+			return // the store and the witness have the same checkpoint
 		}
 	}
 	if err := c.Check(v.key); err != nil {
@@ -159,7 +159,7 @@ func (v *verifier) row(r Row) {
 		return
 	}
 	switch {
-	case r.Number < v.next && v.Rows == 0: // a removal that has not come to its end
+	case r.Number < v.next && v.Rows == 0: // left over from an interrupted removal
 		return
 	case r.Number > v.next:
 		v.find(v.next, r.Number-1, "missing")

@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// Witness is the second place where checkpoints are kept: a file to which lines
-// are added. Whoever can change the store and not this file cannot hide what
-// they did.
+// Witness is the second place for checkpoints: an append-only file. Changes to the
+// store are detected as long as the file is intact.
 type Witness struct{ Path string }
 
-// line is a checkpoint as it stands in the file.
+// line is a checkpoint as stored in the file.
 type line struct {
 	Org       string `json:"org"`
 	Number    int64  `json:"number"`
@@ -29,8 +28,7 @@ type line struct {
 	Signature string `json:"signature"`
 }
 
-// Add writes the checkpoint to the end of the file. It is on disk when Add
-// returns.
+// Add appends the checkpoint to the file. It is on disk when Add returns.
 func (w Witness) Add(c Checkpoint) error {
 	text, err := json.Marshal(line{c.Org, c.Number, c.Cut, c.Lost, c.At, c.Hash.String(), base64.StdEncoding.EncodeToString(c.Signature)})
 	if err != nil {
@@ -43,8 +41,8 @@ func (w Witness) Add(c Checkpoint) error {
 	return errors.Join(addLine(file, text), file.Close())
 }
 
-// addLine begins a new line where the machine went down while the last one was
-// written.
+// addLine appends a line. It starts a new one if the last line is incomplete, which
+// is the case after a crash during a write.
 func addLine(file *os.File, text []byte) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -65,11 +63,11 @@ func addLine(file *os.File, text []byte) error {
 	return file.Sync()
 }
 
-// maxLine is the longest line that Read takes for a checkpoint. Those of the
-// gateway have less than 1 KiB.
+// maxLine is the length, in bytes, from which Read reports a line as malformed. The
+// gateway's own lines are shorter than 1 KiB.
 const maxLine = 64 << 10
 
-// errLong marks a line of more than maxLine bytes.
+// errLong reports a line of more than maxLine bytes.
 var errLong = fmt.Errorf("longer than %d bytes", maxLine)
 
 // Strange is a line of the file that is not a checkpoint.
@@ -78,8 +76,8 @@ type Strange struct {
 	Reason string
 }
 
-// Read returns all checkpoints, and the lines that are none. A file that is not
-// there has no lines.
+// Read returns the checkpoints in the order of the file, and its malformed lines.
+// A missing file has no lines.
 func (w Witness) Read() (out []Checkpoint, strange []Strange, err error) {
 	file, err := os.Open(w.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,12 +108,12 @@ func (w Witness) Read() (out []Checkpoint, strange []Strange, err error) {
 	}
 }
 
-// readLine returns the next line without its end, errLong for one that the buffer
-// cannot hold, or io.EOF. The line is valid until the next call.
+// readLine returns the next line without its newline, errLong if it does not fit
+// the buffer, or io.EOF. The result is valid until the next call.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
-		if len(text) > 0 && errors.Is(err, io.EOF) { // a last line without its end
+		if len(text) > 0 && errors.Is(err, io.EOF) { // the last line has no newline
 			err = nil
 		}
 		return bytes.TrimSuffix(text, []byte("\n")), err

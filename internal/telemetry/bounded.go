@@ -2,33 +2,33 @@ package telemetry
 
 import "sync"
 
-// What a label may have of values that orgs and clients choose. Beyond it, all
-// are counted as other.
+// Limits on label values that orgs and clients choose. Values beyond a limit are
+// counted under other.
 const (
 	maxNames  = 50   // models or servers of one org
-	maxSeries = 1000 // pairs of org and name
+	maxSeries = 1000 // combinations of org and name
 	other     = "other"
 )
 
-// pair is an org and one of its models or servers; the name is empty where only
-// the org counts.
+// pair is an org and the name of one of its models or servers. The name is empty
+// for metrics of the whole org.
 type pair struct{ org, name string }
 
-// bounded keeps what belongs to a pair, for a bounded number of pairs.
+// bounded holds the metrics of each pair, for a limited number of pairs.
 type bounded[H any] struct {
-	build func(pair) H
+	build func(pair) H // creates the metrics of a new pair
 
 	mu    sync.RWMutex
 	known map[pair]H
-	names map[string]int // of each org
+	names map[string]int // number of names, by org
 }
 
 func newBounded[H any](build func(pair) H) *bounded[H] {
 	return &bounded[H]{build: build, known: map[pair]H{}, names: map[string]int{}}
 }
 
-// of returns what belongs to p, or to other where there is no room for it.
-// Whoever is not trusted to name it gets what is there.
+// of returns the metrics of p, or those of other if a limit is reached. A name that
+// is not trusted gets no metrics of its own, unless they exist already.
 func (b *bounded[H]) of(p pair, trusted bool) H {
 	b.mu.RLock()
 	h, ok := b.known[p]
@@ -47,7 +47,7 @@ func (b *bounded[H]) of(p pair, trusted bool) H {
 	return h
 }
 
-// fit returns p, or what it counts as.
+// fit returns the pair under which p is counted. It is called with mu held.
 func (b *bounded[H]) fit(p pair, trusted bool) pair {
 	if _, ok := b.known[p]; ok {
 		return p

@@ -10,18 +10,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// What a span may hold of what was said, in bytes. A batch of 512 spans has to
-// fit into the 64 MiB that an exporter sends at most.
+// Limits on message content in a span, in bytes. A batch of 512 spans must fit
+// into the 64 MiB that the exporter sends at most.
 const (
 	maxName     = 128
 	maxText     = 8 << 10  // one text
-	maxMessages = 32 << 10 // all messages of a call: the last ones count
+	maxMessages = 32 << 10 // all messages of a call; the latest are kept
 )
 
-// short returns a name that somebody else has chosen, within bounds.
+// short truncates a name that somebody else chose.
 func short(name string) string { return cut(name, maxName) }
 
-// cut returns at most so many bytes of the text, in whole characters.
+// cut truncates text to at most the given number of bytes, at a character
+// boundary, and marks the cut with an ellipsis.
 func cut(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= most {
@@ -33,14 +34,16 @@ func cut(text string, most int) string {
 	return text[:most] + "…"
 }
 
-// message is an entry of gen_ai.input.messages and gen_ai.output.messages.
+// message is an entry of gen_ai.input.messages or gen_ai.output.messages
+// (OpenTelemetry semantic conventions for generative AI).
 type message struct {
 	Role   string `json:"role"`
 	Parts  []part `json:"parts"`
 	Finish string `json:"finish_reason,omitempty"`
 }
 
-// part is one of text, reasoning, tool_call and tool_call_response.
+// part is a part of a message. Its type is text, reasoning, tool_call or
+// tool_call_response.
 type part struct {
 	Type      string `json:"type"`
 	Content   string `json:"content,omitempty"`
@@ -50,8 +53,8 @@ type part struct {
 	Response  string `json:"response,omitempty"`
 }
 
-// messages returns the transcript as the conventions write it. Where it is too
-// long, the earliest items are left out.
+// messages returns the transcript as gen_ai.input.messages. The earliest items are
+// left out if it is longer than maxMessages.
 func messages(items []item.Item) string {
 	var all []message
 	size := 0
@@ -83,7 +86,7 @@ func messageOf(it item.Item) message {
 	}
 	for _, p := range it.Parts {
 		if p.Text == "" {
-			continue // what is no text is not shown
+			continue // only text is recorded
 		}
 		kind := "text"
 		if p.Kind == item.Reasoning {
@@ -100,7 +103,7 @@ func messageOf(it item.Item) message {
 func marshal(all []message) string {
 	text, err := json.Marshal(all)
 	if err != nil {
-		return "" // strings cannot fail
+		return "" // cannot happen: a message contains only strings
 	}
 	return string(text)
 }

@@ -11,13 +11,13 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// complainEvery is how often a collector that takes nothing is worth a line.
+// complainEvery is the shortest time between two log lines about failed exports.
 const complainEvery = time.Minute
 
-// OTLP returns what sends spans to the collector at url, such as
-// http://127.0.0.1:4318/v1/traces, over HTTP. A failure is logged, at most once a
-// minute, and costs the spans. Headers and compression are those of the
-// variables OTEL_EXPORTER_OTLP_… of the process.
+// OTLP returns an exporter that sends spans to the collector at url, such as
+// http://127.0.0.1:4318/v1/traces, over OTLP/HTTP. Spans of a failed export are
+// lost; failures are logged at most once a minute. Headers and compression come
+// from the environment variables OTEL_EXPORTER_OTLP_….
 func OTLP(ctx context.Context, url string, client *http.Client, log *slog.Logger) (sdktrace.SpanExporter, error) {
 	inner, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(url), otlptracehttp.WithHTTPClient(client))
 	if err != nil {
@@ -26,7 +26,7 @@ func OTLP(ctx context.Context, url string, client *http.Client, log *slog.Logger
 	return &complaining{SpanExporter: inner, log: log, now: time.Now}, nil
 }
 
-// complaining is an exporter whose failures end in the log.
+// complaining wraps an exporter and logs its failures.
 type complaining struct {
 	sdktrace.SpanExporter
 	log *slog.Logger
@@ -34,11 +34,11 @@ type complaining struct {
 
 	mu   sync.Mutex
 	last time.Time
-	lost int // spans, since the last line
+	lost int // spans lost since the last log line
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It returns no error: nobody
-// could do anything about it.
+// ExportSpans implements sdktrace.SpanExporter. It logs a failure and returns nil,
+// because the caller cannot handle it.
 func (c *complaining) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		c.complain(err, len(spans))

@@ -12,7 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// metrics are what a scrape shows. A nil *metrics counts nothing.
+// metrics holds the Prometheus metrics. The begins method accepts a nil *metrics.
 type metrics struct {
 	rounds, relays *bounded[*requests]
 	tools          *bounded[*toolCalls]
@@ -20,7 +20,7 @@ type metrics struct {
 	relaysOpen     prometheus.Gauge
 }
 
-// requests counts the rounds, or the relays, of an org and model.
+// requests holds the metrics of the rounds, or of the relays, of an org and model.
 type requests struct {
 	ok, failed, unknown      prometheus.Counter
 	took, first              prometheus.Observer
@@ -28,13 +28,13 @@ type requests struct {
 	cachedInput, outReasoned prometheus.Counter
 }
 
-// toolCalls counts those of an org and server.
+// toolCalls holds the metrics of the tool calls of an org and server.
 type toolCalls struct {
 	outcomes counters
 	took     prometheus.Observer
 }
 
-// ofOrg is what is counted for a whole org.
+// ofOrg holds the metrics of an org.
 type ofOrg struct {
 	slots     prometheus.Gauge
 	runs      counters // by surface and reason
@@ -42,11 +42,11 @@ type ofOrg struct {
 	refused   counters // by code
 }
 
-// counters are those of a vector whose last labels are our own words. Each is
-// found once.
+// counters are the counters of a vector whose last labels have a fixed set of
+// values. It caches the lookup of each counter.
 type counters struct {
 	vec   *prometheus.CounterVec
-	first []string // values of the first labels
+	first []string // the values of the first labels
 	byKey *sync.Map
 }
 
@@ -62,7 +62,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "turnpike", Name: name, Help: help}, labels)
 }
 
-// seconds is a histogram from 5 ms to 5 min.
+// seconds returns a histogram with buckets from 5 ms to 5 minutes.
 func seconds(name, help string, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "turnpike", Name: name, Help: help,
@@ -72,7 +72,7 @@ func seconds(name, help string, labels ...string) *prometheus.HistogramVec {
 
 func newMetrics(r *prometheus.Registry, version string, queue func() int) *metrics {
 	m := &metrics{relaysOpen: prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "turnpike", Name: "relays_in_flight", Help: "Requests that are being passed on.",
+		Namespace: "turnpike", Name: "relays_in_flight", Help: "Relayed requests in progress.",
 	})}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.relaysOpen)
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "build_info", Help: "1, with the version of the gateway and of Go."}, []string{"version", "go_version"})
@@ -83,17 +83,17 @@ func newMetrics(r *prometheus.Registry, version string, queue func() int) *metri
 	m.registerOrgs(r)
 	if queue != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, with those of the group that is being written.",
+			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, including the group that is being written.",
 		}, func() float64 { return float64(queue()) }))
 	}
 	return m
 }
 
 func (m *metrics) registerRequests(r *prometheus.Registry) {
-	total := counter("requests_total", "Rounds of runs (surface agent) and requests that were passed on (surface relay), by how they ended.", "surface", "org", "model", "status")
-	took := seconds("request_duration_seconds", "How long the model took: the last attempt of a round, or a relay as a whole.", "surface", "org", "model")
-	first := seconds("time_to_first_token_seconds", "How long it took until the model said something, or until the first byte of a relayed answer.", "surface", "org", "model")
-	tokens := counter("tokens_total", "Tokens of rounds, as providers count them. input has cached_input in it, output has reasoning_output where the provider says so.", "org", "model", "type")
+	total := counter("requests_total", "Rounds of runs (surface agent) and relayed requests (surface relay), by status.", "surface", "org", "model", "status")
+	took := seconds("request_duration_seconds", "Duration of the last attempt of a round, or of a whole relayed request.", "surface", "org", "model")
+	first := seconds("time_to_first_token_seconds", "Time to the first token of a round, or to the first byte of a relayed response.", "surface", "org", "model")
+	tokens := counter("tokens_total", "Tokens of rounds, as reported by providers. input includes cached_input; output includes reasoning_output if the provider reports it.", "org", "model", "type")
 	r.MustRegister(total, took, first, tokens)
 	of := func(surface string, p pair) *requests {
 		count := func(status string) prometheus.Counter { return total.WithLabelValues(surface, p.org, p.name, status) }
@@ -112,8 +112,8 @@ func (m *metrics) registerRequests(r *prometheus.Registry) {
 }
 
 func (m *metrics) registerTools(r *prometheus.Registry) {
-	total := counter("tool_calls_total", "Tool calls that the gateway answered, executed or not, by outcome. The server is none for names that nobody owns.", "org", "server", "outcome")
-	took := seconds("tool_call_duration_seconds", "How long executed tool calls took.", "org", "server")
+	total := counter("tool_calls_total", "Tool calls that the gateway answered, executed or not, by outcome. The server is none for unknown tool names.", "org", "server", "outcome")
+	took := seconds("tool_call_duration_seconds", "Duration of executed tool calls.", "org", "server")
 	r.MustRegister(total, took)
 	m.tools = newBounded(func(p pair) *toolCalls {
 		return &toolCalls{counters{total, []string{p.org, p.name}, new(sync.Map)}, took.WithLabelValues(p.org, p.name)}
@@ -121,17 +121,18 @@ func (m *metrics) registerTools(r *prometheus.Registry) {
 }
 
 func (m *metrics) registerOrgs(r *prometheus.Registry) {
-	runs := counter("runs_total", "Runs that ended or began to wait, by the reason; handed_over = another process goes on.", "org", "surface", "reason")
-	exhausted := counter("budgets_exhausted_total", "Runs that were ended by one of their budgets.", "org", "budget")
-	refused := counter("refusals_total", "Requests that were answered with an error and began no run, by the code of the error. The org is none where the key is not known.", "org", "code")
-	slots := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "slots_in_use", Help: "Runs that are under way in this process."}, []string{"org"})
+	runs := counter("runs_total", "Runs that ended or started to wait, by reason; handed_over means that another process continues the run.", "org", "surface", "reason")
+	exhausted := counter("budgets_exhausted_total", "Runs that ended because a budget was used up.", "org", "budget")
+	refused := counter("refusals_total", "Requests that were answered with an error and started no run, by error code. The org is none if the key is unknown.", "org", "code")
+	slots := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "slots_in_use", Help: "Runs in progress in this process."}, []string{"org"})
 	r.MustRegister(runs, exhausted, refused, slots)
 	m.orgs = newBounded(func(p pair) *ofOrg {
 		return &ofOrg{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}, counters{refused, []string{p.org}, new(sync.Map)}}
 	})
 }
 
-// begins counts a run while it is under way, and how it ends.
+// begins counts a run as in progress. The returned function counts its end; it is
+// called once.
 func (m *metrics) begins(b run.Begun) func(run.End) {
 	if m == nil {
 		return func(run.End) {}
@@ -154,7 +155,7 @@ func (m *metrics) begins(b run.Begun) func(run.End) {
 
 func (m *metrics) relayEnds(run.End) { m.relaysOpen.Dec() }
 
-// recorded counts what the audit has taken.
+// recorded updates the metrics for an entry of the audit log.
 func (m *metrics) recorded(org string, e audit.Entry) {
 	switch b := e.Body.(type) {
 	case audit.Request:
@@ -174,8 +175,8 @@ func (m *metrics) recorded(org string, e audit.Entry) {
 	}
 }
 
-// request counts a round or a relay. A name of a model becomes a label only when
-// a provider has answered to it: clients can make names up.
+// request counts a round or a relay. A model's name becomes a label value only after
+// a provider has answered for it, because clients can send any name.
 func (m *metrics) request(org string, r audit.Request) {
 	family := m.rounds
 	if r.Surface == audit.SurfaceRelay {

@@ -16,8 +16,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// Our own attributes, beside those of the conventions. The names are those of
-// the audit.
+// Attributes beside those of the semantic conventions. The names are those of the
+// audit log.
 const (
 	keyRun       = attribute.Key("agent_run_id")
 	keyRound     = attribute.Key("round_index")
@@ -26,7 +26,7 @@ const (
 	keySurface   = attribute.Key("surface")
 	keyGrade     = attribute.Key("grade")
 	keyPrincipal = attribute.Key("principal")
-	keyProvider  = attribute.Key("provider") // as the configuration names it
+	keyProvider  = attribute.Key("provider") // the name in the configuration
 	keyServer    = attribute.Key("server_id")
 	keyAttempt   = attribute.Key("attempt")
 	keyOutcome   = attribute.Key("outcome")
@@ -36,10 +36,10 @@ const (
 	keyTakenOver = attribute.Key("taken_over")
 )
 
-// commonKey is the key of what all spans of a run have in common.
+// commonKey is the context key of the attributes that all spans of a run have.
 type commonKey struct{}
 
-// common returns the attributes that all spans of a run have, with more.
+// common returns the attributes that all spans of a run have, and more.
 func common(ctx context.Context, more ...attribute.KeyValue) trace.SpanStartEventOption {
 	all, _ := ctx.Value(commonKey{}).([]attribute.KeyValue)
 	return trace.WithAttributes(append(all[:len(all):len(all)], more...)...)
@@ -135,8 +135,8 @@ func (t *Telemetry) ModelCall(ctx context.Context, c run.ModelCall) (context.Con
 	}
 }
 
-// failModel says what kind of failure it was. What the provider said about it
-// may quote the prompt.
+// failModel sets the class of a failed model call. It leaves out the provider's
+// message, which may quote the prompt.
 func failModel(span trace.Span, err error) {
 	kind := string(model.Transient)
 	var failure *model.Error
@@ -149,8 +149,8 @@ func failModel(span trace.Span, err error) {
 	fail(span, kind)
 }
 
-// provided returns the attributes of a provider: what it is, by the names of the
-// conventions, and what it is called here.
+// provided returns the attributes of a provider: its kind, in the terms of the
+// semantic conventions, and its name in the configuration.
 func (t *Telemetry) provided(name string) []attribute.KeyValue {
 	kind := semconv.GenAIProviderNameKey.String(t.o.Kinds[name])
 	switch t.o.Kinds[name] {
@@ -182,7 +182,7 @@ func answered(turn *model.Turn) []attribute.KeyValue {
 	return all
 }
 
-// usage returns what a provider has counted, if it has.
+// usage returns the token counts that the provider reported.
 func usage(u model.Usage) []attribute.KeyValue {
 	var all []attribute.KeyValue
 	if u.Input+u.Output > 0 {
@@ -200,8 +200,8 @@ func usage(u model.Usage) []attribute.KeyValue {
 	return all
 }
 
-// ToolCall implements [run.Observer]. The span is that of the tool's execution,
-// with the attributes of the MCP request, as the conventions want it where one
+// ToolCall implements [run.Observer]. The span of the execution also has the
+// attributes of the MCP request, as the semantic conventions recommend if one
 // program knows both.
 func (t *Telemetry) ToolCall(ctx context.Context, c run.ToolCall) (context.Context, func(run.ToolEnd)) {
 	if t.tracer == nil {
@@ -237,7 +237,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, c run.ToolCall) (context.Conte
 	}
 }
 
-// fail marks the span with one of a few words.
+// fail marks the span as failed. kind is the error type, from a small fixed set.
 func fail(span trace.Span, kind string) {
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 	span.SetStatus(codes.Error, kind)

@@ -1,6 +1,5 @@
-// Package telemetry shows the work of the gateway to the operator's own tools:
-// traces over OpenTelemetry, and metrics for Prometheus. Both are fed by what
-// runs report to their [run.Observer].
+// Package telemetry exports traces over OpenTelemetry and metrics for Prometheus.
+// It derives both from what runs report to their [run.Observer].
 //
 //	run.Run ────► routing_execute            span.go     spans ─► batches ─► OTLP     export.go
 //	 Round ─────►   agent_round_0
@@ -8,9 +7,9 @@
 //	  ToolCall ─►     execute_tool NAME
 //	 Recorded ──► counters and histograms    metrics.go ◄─ GET /metrics
 //
-// Attributes follow the conventions of OpenTelemetry for generative AI and MCP,
-// as of its version 1.41. Spans have no content unless [Options] ask for it, and
-// never a header.
+// Attributes follow the OpenTelemetry semantic conventions for generative AI and
+// MCP, version 1.41. Spans contain no message content unless [Options.Content] is
+// set, and never a header.
 package telemetry
 
 import (
@@ -32,20 +31,21 @@ import (
 
 var _ run.Observer = (*Telemetry)(nil)
 
-// Options say what is shown. The zero value shows nothing.
+// Options configure a [Telemetry]. The zero value exports nothing.
 type Options struct {
-	// Spans takes the spans, in batches; nil = there are none. See [OTLP].
+	// Spans receives the spans, in batches. Nil disables tracing. See [OTLP].
 	Spans sdktrace.SpanExporter
-	// Content puts what was said into spans: messages, arguments and results.
+	// Content adds message texts, tool arguments and tool results to spans.
 	Content bool
-	// Kinds are the kinds of providers by their names, as in the configuration.
+	// Kinds are the kinds of the providers, by their name in the configuration.
 	Kinds map[string]string
-	// Version is that of the gateway.
+	// Version is the version of the gateway.
 	Version string
 
-	// Metrics says that there are metrics.
+	// Metrics enables metrics.
 	Metrics bool
-	// Queue returns how many writes wait for the store; nil = nobody knows.
+	// Queue returns the number of writes that wait for the store. Nil leaves the
+	// metric out.
 	Queue func() int
 }
 
@@ -58,9 +58,9 @@ type Telemetry struct {
 	metrics  *metrics
 }
 
-// New returns a Telemetry. What the options leave open is taken from the
-// variables of the process that OpenTelemetry has for it, such as
-// OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER.
+// New returns a Telemetry. Settings that the options do not have come from the
+// OpenTelemetry environment variables, such as OTEL_SERVICE_NAME and
+// OTEL_TRACES_SAMPLER.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	t := &Telemetry{o: o}
 	if o.Metrics {
@@ -81,8 +81,8 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Stop sends the spans that are left, as long as ctx allows, which must not be
-// done yet. What is being sent then is cut off.
+// Stop sends the remaining spans until ctx ends, and then aborts the export. ctx
+// must not have ended at the call.
 func (t *Telemetry) Stop(ctx context.Context) error {
 	if t.provider == nil {
 		return nil
@@ -94,7 +94,7 @@ func (t *Telemetry) Stop(ctx context.Context) error {
 	return err
 }
 
-// Metrics answers a scrape.
+// Metrics returns the handler for Prometheus scrapes. [Options.Metrics] must be set.
 func (t *Telemetry) Metrics() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 3})
 }
@@ -106,7 +106,7 @@ func (t *Telemetry) Recorded(org string, e audit.Entry) {
 	}
 }
 
-// Refused counts a request that was answered with an error before a run began.
+// Refused counts a request that was answered with an error before a run started.
 func (t *Telemetry) Refused(org, code string) {
 	if t.metrics == nil {
 		return
@@ -117,14 +117,15 @@ func (t *Telemetry) Refused(org, code string) {
 	t.metrics.orgs.of(pair{org: org}, true).refused.inc(code, code)
 }
 
-// Extract returns ctx with the trace that a client's request belongs to. A
-// header that says nothing, or nothing right, begins a new one.
+// Extract returns ctx with the trace context of a client's request (W3C Trace
+// Context). A missing or invalid header leaves ctx without a parent, which starts a
+// new trace.
 func Extract(ctx context.Context, h http.Header) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(h))
 }
 
-// Inject writes into a header which trace ctx belongs to, in place of what it
-// said; nothing if ctx belongs to none.
+// Inject writes the trace context of ctx into h and replaces what h has. It does
+// nothing if ctx has no trace context.
 func Inject(ctx context.Context, h http.Header) {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		h.Del("Tracestate")

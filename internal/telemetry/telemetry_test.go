@@ -46,7 +46,7 @@ func seen(t *testing.T, o Options, do func(*Telemetry)) map[string]tracetest.Spa
 	return out
 }
 
-// keeping is an exporter in memory that forgets nothing at its end.
+// keeping is an in-memory exporter that keeps its spans after Shutdown.
 type keeping struct{ *tracetest.InMemoryExporter }
 
 // Shutdown implements sdktrace.SpanExporter.
@@ -60,9 +60,9 @@ func attributesOf(s tracetest.SpanStub) map[string]string {
 	return out
 }
 
-// How runs and calls end is said in the few words of ours: what others said
-// about it may quote what a span must not hold.
-func TestFailuresAreNamedAndNotQuoted(t *testing.T) {
+// Failures are reported by class. The provider's message, which may quote the
+// prompt, is not in a span.
+func TestFailuresAreReportedByClassOnly(t *testing.T) {
 	failed := &model.Error{Class: model.Invalid, Status: 400, Message: "PRIVATE is no good prompt"}
 	spans := seen(t, Options{Kinds: map[string]string{"up": "gemini"}}, func(tel *Telemetry) {
 		ctx, ended := tel.Run(t.Context(), run.Begun{Org: "o", RunID: "run_1", Surface: "chat", Grade: loop.Light})
@@ -84,7 +84,7 @@ func TestFailuresAreNamedAndNotQuoted(t *testing.T) {
 			t.Errorf("%s ended with %q and %+v, want %q", name, got, s.Status, want)
 		}
 		if strings.Contains(fmt.Sprint(s), "PRIVATE") {
-			t.Errorf("%s holds what the provider said", name)
+			t.Errorf("%s contains the provider's message", name)
 		}
 	}
 	a := attributesOf(spans["chat g"])
@@ -95,9 +95,8 @@ func TestFailuresAreNamedAndNotQuoted(t *testing.T) {
 	}
 }
 
-// A transcript of any length, and names that somebody makes up, stay within
-// bounds, in whole characters.
-func TestWhatSpansHoldIsBounded(t *testing.T) {
+// Long transcripts and long names are truncated at character boundaries.
+func TestSpanContentIsLimited(t *testing.T) {
 	long := strings.Repeat("é", maxText)
 	var items []item.Item
 	for i := range 40 {
@@ -114,20 +113,20 @@ func TestWhatSpansHoldIsBounded(t *testing.T) {
 	}
 	for name, s := range spans {
 		if len(name) > maxName+32 {
-			t.Errorf("a span's name has %d bytes", len(name))
+			t.Errorf("a span name has %d bytes", len(name))
 		}
 		for key, value := range attributesOf(s) {
 			if len(value) > maxMessages+4096 || strings.ContainsRune(value, '\uFFFD') {
-				t.Errorf("%s has %d bytes, or half a character", key, len(value))
+				t.Errorf("%s has %d bytes, or a split character", key, len(value))
 			}
 		}
 	}
 	if got := attributesOf(spans["chat g"])["gen_ai.input.messages"]; !strings.Contains(got, `"39`) || strings.Contains(got, `"0é`) {
-		t.Errorf("the latest messages are not those that are kept: %.80s", got)
+		t.Errorf("the latest messages were not kept: %.80s", got)
 	}
 }
 
-// stuck is an exporter that never comes back, as one whose collector hangs.
+// stuck is an exporter that blocks until Shutdown, like one whose collector hangs.
 type stuck struct {
 	entered, release chan struct{}
 	once             sync.Once
@@ -149,10 +148,9 @@ func (s *stuck) Shutdown(context.Context) error {
 	return nil
 }
 
-// More spans end than any queue holds, while the collector hangs: nobody waits
-// for it, and the end of the process waits as long as it is told to and leaves
-// nothing behind.
-func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
+// With a hanging collector and a full queue, ending a span does not block, and Stop
+// returns when its context ends.
+func TestAHangingCollectorBlocksNothing(t *testing.T) {
 	s := &stuck{entered: make(chan struct{}, 1), release: make(chan struct{})}
 	tel, err := New(t.Context(), Options{Spans: s})
 	if err != nil {
@@ -166,7 +164,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := tel.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it stopped with %v", err)
+		t.Errorf("Stop returned %v", err)
 	}
 }
 
@@ -177,23 +175,23 @@ func (refusing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 	return errors.New("refused")
 }
 
-func TestFailuresOfTheExportAreLoggedOnceAMinute(t *testing.T) {
+func TestExportFailuresAreLoggedOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1e9, 0)
 	c := &complaining{SpanExporter: refusing{}, log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }}
-	for range 130 { // a batch each second
+	for range 130 { // one batch per second
 		if err := c.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 2)); err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(time.Second)
 	}
 	if got := strings.Count(log.String(), "spans could not be exported"); got != 3 || !strings.Contains(log.String(), "spans=120") {
-		t.Errorf("%d lines, want 3, of which two are for 120 spans:\n%s", got, &log)
+		t.Errorf("%d lines, want 3, two of them for 120 spans:\n%s", got, &log)
 	}
 }
 
-// An org with any number of models, and any number of orgs, make a bounded
-// number of series; nothing is lost in the sum. // L05
+// Any number of models and orgs creates a limited number of series, and every
+// request is counted in one. // L05
 func TestLabelsAreBounded(t *testing.T) {
 	tel, err := New(t.Context(), Options{Metrics: true})
 	if err != nil {
@@ -209,7 +207,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for i := range 3000 {
 		count(fmt.Sprint("org", i), "m", audit.OK)
 	}
-	count("greedy", "m0", audit.Failed) // known by now
+	count("greedy", "m0", audit.Failed) // has a series
 	families, err := tel.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +223,7 @@ func TestLabelsAreBounded(t *testing.T) {
 				labels[l.GetName()] = l.GetValue()
 			}
 			if strings.HasPrefix(labels["model"], "made-up") {
-				t.Fatalf("a name that no provider knows is a label: %v", labels)
+				t.Fatalf("an unknown model name became a label value: %v", labels)
 			}
 			series[labels["org"]+" "+labels["model"]] = true
 			sum += m.GetCounter().GetValue()
@@ -238,11 +236,11 @@ func TestLabelsAreBounded(t *testing.T) {
 		}
 	}
 	if len(series) > maxSeries+1 || sum != 3401 || other < 200+150 || m0 != 1 {
-		t.Errorf("%d pairs (%v counted, %v of them as other names of one org, %v for the known one)", len(series), sum, other, m0)
+		t.Errorf("%d pairs (%v counted, %v of them under other for one org, %v for the known name)", len(series), sum, other, m0)
 	}
 }
 
-func BenchmarkARelayIsCounted(b *testing.B) {
+func BenchmarkRelayMetrics(b *testing.B) {
 	tel, err := New(b.Context(), Options{Metrics: true})
 	if err != nil {
 		b.Fatal(err)

@@ -36,7 +36,7 @@ func (j *Journal) Runs(_ context.Context, orgID, before string, limit int) ([]ru
 	return all[:min(len(all), max(limit, 0))], nil
 }
 
-// Head implements run.Archive. Facts are kept decoded and count nothing.
+// Head implements run.Archive. Facts are stored decoded and do not count as bytes.
 func (j *Journal) Head(_ context.Context, orgID, runID string) (run.Head, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,14 +9,15 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-// auditLog holds the chains of all orgs. The zero value is empty.
+// auditLog holds the audit chains of all orgs. The zero value is empty. The owner's
+// mutex guards it.
 type auditLog struct {
-	last        map[string]audit.Row // by org
+	last        map[string]audit.Row // the last row ever, by org
 	rows        []audit.Row          // of all orgs, oldest first
-	checkpoints []audit.Checkpoint   // by number, cuts last
+	checkpoints []audit.Checkpoint   // by number, one with Cut after one without
 }
 
-// follow returns the rows that the entries make at the end of the org's chain.
+// follow returns the next rows of the org's chain, one per entry. It stores nothing.
 func (l *auditLog) follow(org string, entries []audit.Entry) ([]audit.Row, error) {
 	rows := make([]audit.Row, len(entries))
 	last := l.last[org]
@@ -127,7 +128,7 @@ func (j *Journal) Checkpoints(_ context.Context, org string, after int64, limit 
 	return out, nil
 }
 
-var errNoCut = errors.New("a checkpoint that cuts nothing")
+var errNoCut = errors.New("the checkpoint is not a cut")
 
 // PruneAudit implements audit.Log.
 func (j *Journal) PruneAudit(_ context.Context, c audit.Checkpoint) (removed int64, err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 )
 
-// tell stores a run of which the last fact is its end, if it has one.
+// tell stores a run, with an end if ended is set.
 func tell(t *testing.T, j *memory.Journal, runID string, ended bool, body int) {
 	t.Helper()
 	facts := []loop.Fact{{Seq: 1, Body: loop.Accepted{Org: "a", RunID: runID}}}
@@ -37,7 +37,7 @@ func has(t *testing.T, j *memory.Journal, runID string) bool {
 	return err == nil
 }
 
-func TestAJournalKeepsTheLatestRunsAndAllThatAreRunning(t *testing.T) {
+func TestAJournalKeepsTheLatestRunsAndAllRunningOnes(t *testing.T) {
 	var j memory.Journal
 	tell(t, &j, "running", false, 0)
 	for i := range memory.MaxRuns + 5 {
@@ -54,14 +54,14 @@ func TestAJournalKeepsTheLatestRunsAndAllThatAreRunning(t *testing.T) {
 	}
 }
 
-func TestAJournalKeepsNoMoreBytesThanItMay(t *testing.T) {
+func TestAJournalLimitsItsBytes(t *testing.T) {
 	var j memory.Journal
 	const each = memory.MaxRowBytes/9 - 10
 	for i := range 12 {
 		tell(t, &j, fmt.Sprint(i), true, each)
 	}
 	if has(t, &j, "0") || has(t, &j, "2") || !has(t, &j, "3") || !has(t, &j, "11") {
-		t.Error("the oldest runs are to go until the others fit")
+		t.Error("the oldest runs must be dropped until the others fit")
 	}
 }
 
@@ -81,7 +81,7 @@ func TestHandoversKeepsTheLatest(t *testing.T) {
 	}
 }
 
-func TestAJournalForgetsTheOldestKeysAndAuditRows(t *testing.T) {
+func TestAJournalDropsTheOldestKeysAndAuditRows(t *testing.T) {
 	var j memory.Journal
 	open := func(n int) error {
 		runID := fmt.Sprint("run ", n)
@@ -97,7 +97,7 @@ func TestAJournalForgetsTheOldestKeysAndAuditRows(t *testing.T) {
 		}
 	}
 	if err := open(memory.MaxSubmitKeys + 1); err != nil {
-		t.Errorf("the oldest key stands for a run still: %v", err)
+		t.Errorf("the oldest key was not dropped: %v", err)
 	}
 	if err := open(memory.MaxSubmitKeys + 3); !errors.As(err, new(*run.Submitted)) {
 		t.Errorf("got %v for a key that is not the oldest, want a *run.Submitted", err)
@@ -111,7 +111,7 @@ func TestAJournalForgetsTheOldestKeysAndAuditRows(t *testing.T) {
 	}
 }
 
-func TestARunThatIsDroppedLeavesNothingSetAside(t *testing.T) {
+func TestADroppedRunSettlesItsHolds(t *testing.T) {
 	var j memory.Journal
 	hold := run.Hold{ID: "0.1", Budget: budget.Shared{Scope: "s"}, Amount: budget.Amount{Tokens: 5}}
 	lease := run.Lease{Org: "a", RunID: "waits"}

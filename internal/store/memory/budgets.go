@@ -13,12 +13,12 @@ type budgetKey struct{ org, scope string }
 
 type holdKey struct{ id, scope string }
 
-// charge is what a batch does to the budgets of its org and the holds of its
+// charge is the effect of a batch on the budgets of its org and the holds of its
 // run.
 type charge struct {
-	budgets map[budgetKey]run.Used // as they will be
+	budgets map[budgetKey]run.Used // the new values
 	settled map[holdKey]bool
-	holds   map[holdKey]budget.Amount
+	holds   map[holdKey]budget.Amount // the new holds
 }
 
 // Used implements run.Archive.
@@ -28,8 +28,9 @@ func (j *Journal) Used(_ context.Context, orgID, scope string) (run.Used, error)
 	return j.budgets[budgetKey{orgID, scope}], nil
 }
 
-// plan says what the batch charges: what is settled first, so that its room can
-// be set aside anew.
+// plan computes the charge of a batch without applying it. Holds are settled before
+// new ones are made, so the freed amount can be held again in the same batch. It
+// returns a *run.OverBudget if a new hold does not fit.
 func (j *Journal) plan(key runKey, r *record, b run.Batch) (charge, error) {
 	c := charge{budgets: map[budgetKey]run.Used{}, settled: map[holdKey]bool{}, holds: map[holdKey]budget.Amount{}}
 	used := func(scope string) (budgetKey, run.Used) {
@@ -64,7 +65,7 @@ func (j *Journal) plan(key runKey, r *record, b run.Batch) (charge, error) {
 	return c, nil
 }
 
-// charge does what was planned.
+// charge applies a planned charge.
 func (j *Journal) charge(r *record, c charge) {
 	for k, u := range c.budgets {
 		j.use(k, u)
@@ -77,7 +78,7 @@ func (j *Journal) charge(r *record, c charge) {
 	}
 }
 
-// settleAll charges what is still set aside for the run at its full amount.
+// settleAll settles all holds of the run at their full amount.
 func (j *Journal) settleAll(orgID string, r *record) {
 	for h, amount := range r.holds {
 		k := budgetKey{orgID, h.scope}

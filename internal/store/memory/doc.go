@@ -1,12 +1,12 @@
-// Package memory implements the store's ports in memory, for as long as the
-// process lives and within fixed bounds: what is oldest goes first.
+// Package memory implements the store's ports in memory. Everything is lost when the
+// process ends. Sizes are limited; the oldest entries are dropped first.
 //
-//	run.Journal, run.Archive   Journal     the last MaxRuns runs that have ended, the
-//	run.Leases                             last MaxSubmitKeys keys and MaxAuditRows audit
-//	                                       rows, and what was spent of each budget
+//	run.Journal, run.Archive   Journal     the last MaxRuns runs, the last MaxSubmitKeys
+//	run.Leases                             keys and MaxAuditRows audit rows, and what was
+//	                                       spent of each budget
 //	run.Handovers              Handovers   the last MaxHandovers
-//	org.Store                  Orgs        all of it
-//	toolcache.Store            Orgs        as much as its caller says
+//	org.Store                  Orgs        everything
+//	toolcache.Store            Orgs        within the bounds that the caller passes
 //
-// The zero values are ready to use, also by several goroutines at once.
+// The zero values are ready to use and safe for concurrent use.
 package memory

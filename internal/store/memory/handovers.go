@@ -13,13 +13,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// MaxHandovers is how many a Handovers keeps.
+// MaxHandovers is the most handovers that a Handovers keeps.
 const MaxHandovers = 4096
 
-// Handovers is a run.Handovers. The zero value is ready to use.
+// Handovers implements run.Handovers. The zero value is ready to use.
 type Handovers struct {
 	Now  func() time.Time // nil = clock.Wall
-	Caps org.Caps         // of every org; the zero Caps bound nothing
+	Caps org.Caps         // apply to every org; the zero value is no limit
 
 	mu    sync.Mutex
 	byID  map[handoverKey]*kept
@@ -37,7 +37,7 @@ type kept struct {
 // Save implements run.Handovers.
 func (h *Handovers) Save(_ context.Context, orgID, principal string, handover run.Handover) error {
 	if len(handover.CallIDs) == 0 {
-		return nil // nobody could ask for it
+		return nil // without call ids it cannot be found
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +62,7 @@ func (h *Handovers) Save(_ context.Context, orgID, principal string, handover ru
 	return nil
 }
 
-// forget drops the oldest handovers of an org that has more than it may.
+// forget drops the oldest handovers of the org until its cap holds.
 func (h *Handovers) forget(orgID string) {
 	excess := -h.Caps.Handovers
 	for _, k := range h.order {
@@ -103,7 +103,7 @@ func (h *Handovers) now() time.Time {
 
 func (k *kept) expired(now time.Time) bool { return now.Sub(k.at) >= run.HandoverTTL }
 
-// expire drops what is too old or too much.
+// expire drops handovers that have expired, and the oldest until one more fits.
 func (h *Handovers) expire(now time.Time) {
 	for len(h.order) > 0 && (len(h.order) >= MaxHandovers || h.order[0].expired(now)) {
 		for _, key := range h.order[0].keys {
@@ -114,7 +114,7 @@ func (h *Handovers) expire(now time.Time) {
 	}
 }
 
-// clone copies what the caller might change; items never change.
+// clone copies the parts that the caller may modify. Items are never modified.
 func clone(h run.Handover) run.Handover {
 	h.Items, h.CallIDs, h.Full = slices.Clone(h.Items), maps.Clone(h.CallIDs), maps.Clone(h.Full)
 	return h

@@ -17,31 +17,32 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// The bounds of a Journal. A run that is running is never dropped.
+// Limits of a Journal. Running runs are never dropped.
 const (
 	MaxRuns       = 1024     // runs
-	MaxRowBytes   = 64 << 20 // bytes of the bodies of all runs together
-	MaxSubmitKeys = 16_384   // beyond, the oldest key stands for nothing any more
-	MaxAuditRows  = 16_384   // of all orgs together; their numbers go on
+	MaxRowBytes   = 64 << 20 // bytes of the rows of all runs together
+	MaxSubmitKeys = 16_384   // the oldest key is dropped first
+	MaxAuditRows  = 16_384   // of all orgs together; the numbering continues
 )
 
-// Journal is a run.Journal, a run.Archive and a run.Leases. The zero value is
-// ready to use. What was spent of a budget is never forgotten.
+// Journal implements run.Journal, run.Archive, run.Leases, run.Recorder and
+// audit.Log. The zero value is ready to use. What was spent of a budget is never
+// dropped.
 type Journal struct {
-	Now func() time.Time // the wall clock: when keys expire; nil = clock.Wall
+	Now func() time.Time // wall clock, for the expiry of keys; nil = clock.Wall
 
-	// LeaseNow is the clock of leases, which must never be set. Nil = a
-	// clock.Steady that begins with Now when it is first read.
+	// LeaseNow is the clock of leases. It must never jump. Nil uses a clock.Steady
+	// that starts at Now on the first use.
 	LeaseNow func() time.Time
 
-	// Caps are those of every org; the zero Caps bound nothing.
+	// Caps apply to every org; the zero value is no limit.
 	Caps org.Caps
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	runs    map[runKey]*record
 	order   []runKey // oldest first
-	bytes   int      // of all rows
-	turn    string   // the org that was given a lease last
+	bytes   int      // of the rows of all runs
+	turn    string   // the org that got the last lease, for fairness
 	keys    submitKeys
 	budgets map[budgetKey]run.Used
 	audit   auditLog
@@ -53,7 +54,7 @@ type record struct {
 	summary run.Summary
 	epoch   int64
 	owner   string
-	until   int64 // Unix milliseconds: the end of the lease
+	until   int64 // when the lease expires; Unix milliseconds
 	facts   []loop.Fact
 	calls   map[callFact]bool
 	rows    map[string]json.RawMessage
@@ -61,7 +62,7 @@ type record struct {
 	holds   map[holdKey]budget.Amount
 }
 
-// callFact is what a journal holds once.
+// callFact identifies a fact about a call. A journal holds each at most once.
 type callFact struct {
 	kind    loop.Kind
 	key     loop.CallKey
@@ -102,7 +103,7 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	return nil
 }
 
-// addition is a batch in the words of a record.
+// addition is a batch that was checked and is ready to be stored.
 type addition struct {
 	rows   map[string]json.RawMessage
 	audit  []audit.Row
@@ -110,8 +111,8 @@ type addition struct {
 	charge charge
 }
 
-// judge says why the batch cannot be stored; if it can, it completes the
-// addition. Nothing is changed yet.
+// judge returns why the batch cannot be stored, or completes add. It modifies
+// nothing else.
 func (j *Journal) judge(key runKey, r *record, lease run.Lease, b run.Batch, add *addition) error {
 	if len(r.facts) == 0 && b.Opening != nil {
 		if err := j.mayOpen(key.org, *b.Opening); err != nil {
@@ -129,7 +130,7 @@ func (j *Journal) judge(key runKey, r *record, lease run.Lease, b run.Batch, add
 	return err
 }
 
-// store stores what was judged.
+// store stores a batch that judge has accepted. It cannot fail.
 func (j *Journal) store(key runKey, r *record, lease run.Lease, b run.Batch, add addition) {
 	if len(r.facts) == 0 && b.Opening != nil && b.Opening.Key != nil {
 		j.keys.add(key, *b.Opening.Key, j.now())
@@ -145,8 +146,8 @@ func (j *Journal) store(key runKey, r *record, lease run.Lease, b run.Batch, add
 	j.makeRoom(size(add.rows))
 }
 
-// news returns the calls that the facts of the batch are about, if neither they
-// nor the rows are there already.
+// news returns the call facts of the batch. It returns an error if one of them, or a
+// row, is in the journal already or twice in the batch.
 func (r *record) news(b run.Batch) (map[callFact]bool, error) {
 	calls := map[callFact]bool{}
 	for _, f := range b.Facts {
@@ -188,8 +189,8 @@ func (j *Journal) add(key runKey, r *record) {
 	j.order = append(j.order, key)
 }
 
-// makeRoom drops the oldest runs that are not running until the bounds hold,
-// after rows have grown by the given number of bytes.
+// makeRoom drops the oldest runs that are not running until the limits hold. grown
+// is the number of bytes that were just added.
 func (j *Journal) makeRoom(grown int) {
 	j.bytes += grown
 	if len(j.order) <= MaxRuns && j.bytes <= MaxRowBytes {
@@ -214,7 +215,7 @@ func (j *Journal) now() time.Time {
 	return j.Now()
 }
 
-// leaseNow reads the clock of leases. The caller has mu.
+// leaseNow reads the clock of leases. It is called with mu held.
 func (j *Journal) leaseNow() time.Time {
 	if j.LeaseNow == nil {
 		j.LeaseNow = clock.NewSteady(j.now()).Now

@@ -77,8 +77,7 @@ func (o *Orgs) UpdateKey(_ context.Context, was, k org.Key, by org.Author) error
 	return o.record(k.Org, by, by.KeyChanged(&before, &after))
 }
 
-// findKey returns the index of a key, -1 if there is none. It is called with mu
-// held.
+// findKey returns the index of a key, or -1. It is called with mu held.
 func (o *Orgs) findKey(orgID, id string) (*orgRecord, int) {
 	r, ok := o.orgs[orgID]
 	if !ok {
@@ -108,7 +107,7 @@ func (o *Orgs) RevokeKey(_ context.Context, orgID, id string, at int64, by org.A
 	return o.record(orgID, by, by.KeyChanged(&before, &after))
 }
 
-// countKeys returns how many of the org's keys work, and how many do not.
+// countKeys returns the number of the org's active and of its revoked keys.
 func (r *orgRecord) countKeys() (working, revoked int) {
 	for _, k := range r.keys {
 		if k.RevokedAt.IsZero() {
@@ -118,7 +117,7 @@ func (r *orgRecord) countKeys() (working, revoked int) {
 	return working, len(r.keys) - working
 }
 
-// forgetRevoked forgets the key that was revoked first.
+// forgetRevoked drops the key that was revoked first.
 func (r *orgRecord) forgetRevoked() {
 	first := -1
 	for i, k := range r.keys {

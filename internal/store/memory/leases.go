@@ -10,8 +10,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// hand settles what becomes of the run's lease after a batch. A writer without
-// one leaves it as it is, unless he wakes the run: it is there to be claimed.
+// hand updates the run's lease after a batch. A writer without a lease does not
+// change it, except that waking a parked run frees it to be claimed.
 func (r *record) hand(lease run.Lease, was run.Status, now time.Time) {
 	r.epoch = max(r.epoch, lease.Epoch)
 	switch {
@@ -22,10 +22,10 @@ func (r *record) hand(lease run.Lease, was run.Status, now time.Time) {
 	}
 }
 
-// ends returns when a lease ends that is given or extended now.
+// ends returns when a lease expires that is granted or renewed now.
 func ends(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
 
-// live reports whether somebody has the lease.
+// live reports whether the run has a lease that has not expired.
 func (r *record) live(now time.Time) bool {
 	return r.summary.Status == run.Running && r.until > now.UnixMilli()
 }
@@ -34,8 +34,8 @@ func (r *record) lease() run.Lease {
 	return run.Lease{Org: r.summary.Org, RunID: r.summary.RunID, Epoch: r.epoch, Owner: r.owner}
 }
 
-// mayOpen judges the terms of an opening, the key first: a repeated request gets
-// the run that it has, also when the org has no slot or space left.
+// mayOpen checks the conditions of an opening. The key comes first: a repeated
+// request gets its run even if the org has no slot or space left.
 func (j *Journal) mayOpen(orgID string, o run.Opening) error {
 	if o.Key != nil {
 		if s := j.keys.find(orgID, *o.Key, j.now()); s != nil {
@@ -51,7 +51,7 @@ func (j *Journal) mayOpen(orgID string, o run.Opening) error {
 	return nil
 }
 
-// stored returns how many bytes of rows the org's runs have.
+// stored returns the size of the rows of the org's runs, in bytes.
 func (j *Journal) stored(orgID string) int64 {
 	n := 0
 	for key, r := range j.runs {
@@ -62,7 +62,7 @@ func (j *Journal) stored(orgID string) int64 {
 	return int64(n)
 }
 
-// liveRuns counts the org's runs that somebody has the lease of.
+// liveRuns returns the number of the org's runs with a lease that has not expired.
 func (j *Journal) liveRuns(orgID string, now time.Time) int {
 	n := 0
 	for key, r := range j.runs {
@@ -73,8 +73,8 @@ func (j *Journal) liveRuns(orgID string, now time.Time) int {
 	return n
 }
 
-// Claim implements run.Leases. The orgs' turn goes on from the org that was
-// given a lease last, also with the next Claim.
+// Claim implements run.Leases. The round robin over orgs continues after the org
+// that got the last lease, also across calls.
 func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -95,10 +95,10 @@ func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease
 	return leases, nil
 }
 
-// turns returns the runs that nobody has, in the order in which they are
-// claimed: the oldest of each org, then the second oldest, each time beginning
-// with the org after the last one. A lease of the owner is not given to it again,
-// even if it has ended: the owner may be working on the run.
+// turns returns the runs without a lease in the order in which they are claimed: the
+// oldest of each org, then the second oldest of each, always starting after the org
+// that got the last lease. It leaves out runs that owner had, even if that lease has
+// expired, because owner may still be working on them.
 func (j *Journal) turns(owner string, now time.Time) []*record {
 	var free []*record
 	for _, r := range j.runs {
@@ -120,7 +120,7 @@ func (j *Journal) turns(owner string, now time.Time) []*record {
 	return free
 }
 
-// compareTurn says which of two orgs is sooner: the first after the last one.
+// compareTurn orders orgs by the round robin, starting after the last one served.
 func (j *Journal) compareTurn(a, b string) int {
 	switch aNext, bNext := a > j.turn, b > j.turn; {
 	case aNext && !bNext:
@@ -183,5 +183,5 @@ func (j *Journal) Restore(_ context.Context, again func(run.Aside) bool) (int, e
 	return n, nil
 }
 
-// Probe implements run.Leases: there is always room.
+// Probe implements run.Leases. Memory is always writable.
 func (j *Journal) Probe(context.Context) error { return nil }

@@ -11,19 +11,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Orgs is an org.Store and a toolcache.Store. The zero value is ready to use.
+// Orgs implements org.Store and toolcache.Store. The zero value is ready to use.
 type Orgs struct {
-	Caps org.Caps // of every org; the zero Caps bound nothing
+	Caps org.Caps // apply to every org; the zero value is no limit
 
-	// Audit takes the rows of changes; nil = they are dropped. Its lock is taken
-	// with mu held.
+	// Audit receives the audit rows of changes; nil drops them. Its lock is taken
+	// while mu is held.
 	Audit *Journal
 
 	mu   sync.Mutex
 	orgs map[string]*orgRecord
 }
 
-// orgRecord is an org with what it has.
+// orgRecord is an org with its keys, servers, secrets and cached results.
 type orgRecord struct {
 	org.Record
 	keys    []org.Key       // in the order of Keys
@@ -95,7 +95,7 @@ func (o *Orgs) DeleteOrg(_ context.Context, id string, by org.Author) error {
 	return o.record(id, by, by.OrgChanged(&r.Record, nil))
 }
 
-// record keeps the row of a change. It is called with mu held.
+// record writes the audit rows of a change. It is called with mu held.
 func (o *Orgs) record(orgID string, by org.Author, e audit.Entry) error {
 	if o.Audit == nil {
 		return nil

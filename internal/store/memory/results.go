@@ -9,7 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
 )
 
-// results are what an org keeps of its tools' answers.
+// results are the cached tool results of an org.
 type results struct {
 	byName map[toolcache.Name]toolcache.Entry
 	order  []toolcache.Name // oldest first
@@ -59,6 +59,8 @@ func (o *Orgs) DropResult(orgID string, e toolcache.Entry) {
 	}
 }
 
+// keep stores e and then drops the oldest entries until the bounds hold. Expired
+// entries are dropped first.
 func (r *results) keep(e toolcache.Entry, b toolcache.Bounds) {
 	if r.byName == nil {
 		r.byName = map[toolcache.Name]toolcache.Entry{}
@@ -70,7 +72,8 @@ func (r *results) keep(e toolcache.Entry, b toolcache.Bounds) {
 	r.drop(func(toolcache.Name) bool { return len(r.byName) > b.Entries || r.bytes > b.Bytes })
 }
 
-// drop asks of every entry, the oldest first, whether it is to go.
+// drop removes the entries for which gone returns true. It asks from the oldest to
+// the newest.
 func (r *results) drop(gone func(toolcache.Name) bool) {
 	r.order = slices.DeleteFunc(r.order, func(name toolcache.Name) bool {
 		if !gone(name) {

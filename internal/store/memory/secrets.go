@@ -76,7 +76,7 @@ func (o *Orgs) DeleteSecret(_ context.Context, orgID, name string, by org.Author
 	return fmt.Errorf("secret %s: %w", name, org.ErrNotFound)
 }
 
-// secret returns where a secret is, or belongs.
+// secret returns the index of the secret, or where to insert it and false.
 func (r *orgRecord) secret(name string) (int, bool) {
 	return slices.BinarySearchFunc(r.secrets, name, func(s org.Secret, name string) int { return strings.Compare(s.Name, name) })
 }

@@ -78,8 +78,7 @@ func (o *Orgs) DeleteMCPServer(_ context.Context, orgID, name string, by org.Aut
 	return o.record(orgID, by, by.MCPServerChanged(&before, nil))
 }
 
-// findServer returns the index of a server, -1 if there is none. It is called
-// with mu held.
+// findServer returns the index of a server, or -1. It is called with mu held.
 func (o *Orgs) findServer(orgID, name string) (*orgRecord, int) {
 	r, ok := o.orgs[orgID]
 	if !ok {

@@ -6,7 +6,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// submitKeys are the keys that stand for a run. The zero value is empty.
+// submitKeys maps idempotency keys to runs. The zero value is empty. The owner's
+// mutex guards it.
 type submitKeys struct {
 	byKey map[submitKey]*submitted
 	order []*submitted // oldest first
@@ -20,7 +21,7 @@ type submitted struct {
 	at  time.Time
 }
 
-// find returns the run that the key stands for, or nil.
+// find returns the run of the key, or nil if the key is unknown or expired.
 func (k *submitKeys) find(orgID string, key run.SubmitKey, now time.Time) *run.Submitted {
 	s, ok := k.byKey[submitKey{orgID, key.Principal, key.Key}]
 	if !ok || s.expired(now) {
@@ -32,8 +33,8 @@ func (k *submitKeys) find(orgID string, key run.SubmitKey, now time.Time) *run.S
 
 func (s *submitted) expired(now time.Time) bool { return now.Sub(s.at) >= run.SubmitKeyTTL }
 
-// add makes the key stand for the run, after it has dropped what is too old or
-// too much.
+// add maps the key to the run. It first drops expired keys, and the oldest until one
+// more fits.
 func (k *submitKeys) add(r runKey, key run.SubmitKey, now time.Time) {
 	for len(k.order) > 0 && (len(k.order) >= MaxSubmitKeys || k.order[0].expired(now)) {
 		delete(k.byKey, k.order[0].key)

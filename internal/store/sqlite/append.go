@@ -34,17 +34,18 @@ func (s *Store) Append(ctx context.Context, lease run.Lease, after int64, b run.
 	return fmt.Errorf("run %s: %w", lease.RunID, s.wrap("append", err))
 }
 
-// refusal reports whether err is about the batch, and not about the file.
+// refusal reports whether err is a refusal of the batch, not a failure of the file.
 func refusal(err error) bool {
 	return errors.Is(err, run.ErrFenced) || errors.Is(err, errGap) || errors.Is(err, run.ErrNoSlot) ||
 		errors.As(err, new(*org.CapError)) || errors.As(err, new(*run.Submitted)) || errors.As(err, new(*run.OverBudget))
 }
 
-// errGap says that a writer knows facts that are not in the journal.
-var errGap = errors.New("the journal is shorter than its writer knows")
+// errGap reports a batch that starts after the end of the journal.
+var errGap = errors.New("the journal is shorter than the writer expects")
 
-// enqueue puts the batch into the queue if it fits the end of the journal. The
-// head is locked.
+// enqueue submits the batch if it continues the journal. It returns run.ErrFenced if
+// the run has a higher epoch, and *run.Behind if the journal has further facts. It
+// is called with h locked.
 func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int64, b run.Batch, stored batch) (*write, error) {
 	if err := s.catchUp(ctx, h, lease, after); err != nil {
 		return nil, err
@@ -74,9 +75,9 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int
 	return one, nil
 }
 
-// catchUp brings the head up to date: that of a writer who is behind, with
-// everything that is in the queue; and that of a new writer, so that what his
-// predecessor is refused for is not his.
+// catchUp loads the head if needed. If the writer is behind, or has another epoch
+// than the last queued write, it waits until the queue holds no write of the run: an
+// error of the previous owner's writes must not reach the new owner.
 func (s *Store) catchUp(ctx context.Context, h *head, lease run.Lease, after int64) error {
 	key := runKey{lease.Org, lease.RunID}
 	if err := h.ready(ctx, s.db, key); err != nil {
@@ -92,14 +93,15 @@ func (s *Store) catchUp(ctx context.Context, h *head, lease run.Lease, after int
 	return h.ready(ctx, s.db, key)
 }
 
-// await waits until the write is on disk, and forgets a run that has ended.
+// await waits until the write is on disk. It removes the head of a run that has
+// ended, or whose write failed.
 func (s *Store) await(ctx context.Context, key runKey, h *head, one *write) error {
 	err := one.wait(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case err != nil && one.ended():
-		_ = h.reset(ctx) // what failed before it is what it failed of
+		_ = h.reset(ctx) // one's own error is returned; it includes that of an earlier write
 		s.heads.forget(key, h)
 	case err == nil && h.summary.Status != run.Running:
 		s.heads.forget(key, h)

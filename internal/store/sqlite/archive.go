@@ -49,11 +49,11 @@ func (r *Reader) Head(ctx context.Context, orgID, runID string) (run.Head, error
 
 // Load implements run.Archive.
 func (r *Reader) Load(ctx context.Context, orgID, runID string) (*run.Story, error) {
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one point in time
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all queries see one snapshot
 	if err != nil {
 		return nil, r.wrap("load a run", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // there is nothing to be undone
+	defer tx.Rollback() //nolint:errcheck // a read-only transaction has nothing to undo
 	story, err := load(ctx, tx, runKey{orgID, runID})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
@@ -93,8 +93,8 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	return story, nil
 }
 
-// readHead returns what a run adds up to, its epoch, and the number of its last
-// fact; sql.ErrNoRows for a run that is not there.
+// readHead returns the summary of a run, its epoch, and the number of its last fact.
+// It returns sql.ErrNoRows if there is no such run.
 func readHead(ctx context.Context, db querier, key runKey) (s run.Summary, epoch, seq int64, err error) {
 	var next int64
 	row := db.QueryRowContext(ctx, `SELECT epoch, next_seq, `+summaryColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
@@ -102,7 +102,7 @@ func readHead(ctx context.Context, db querier, key runKey) (s run.Summary, epoch
 	return s, epoch, max(next-1, 0), err
 }
 
-// readFacts returns the facts of a run that follow the one numbered after.
+// readFacts returns the facts of a run with a number above after.
 func readFacts(ctx context.Context, db querier, key runKey, after int64) ([]loop.Fact, error) {
 	stored, err := readStored(ctx, db, key, after)
 	if err != nil {
@@ -122,7 +122,7 @@ func readStored(ctx context.Context, db querier, key runKey, after int64) ([]sto
 		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, key.org, key.run, after)
 }
 
-// storedFact is a fact whose body is not decoded yet.
+// storedFact is a fact with an undecoded body.
 type storedFact struct {
 	loop.Fact
 	kind loop.Kind
@@ -154,7 +154,7 @@ func scanRow(r scanner) (row, error) {
 	return out, err
 }
 
-// wider is a row whose first columns go elsewhere.
+// wider is a row with extra columns before those that its reader scans.
 type wider struct {
 	scanner
 	first []any

@@ -16,8 +16,8 @@ type end struct {
 	hash   audit.Hash
 }
 
-// addAudit puts the entries at the end of the org's chain: there is one writer,
-// and what its savepoints take back is not in the chain either.
+// addAudit appends the entries to the org's chain, in the transaction. If the
+// savepoint is rolled back, so are the rows.
 func (t *tx) addAudit(orgID string, entries []audit.Entry) error {
 	rows, err := t.follow(nil, orgID, entries)
 	if err != nil {
@@ -26,7 +26,8 @@ func (t *tx) addAudit(orgID string, entries []audit.Entry) error {
 	return t.insertAudit(rows)
 }
 
-// follow appends the rows that the entries make at the end of the org's chain.
+// follow appends to rows the next rows of the org's chain, one per entry. It does not
+// store them.
 func (t *tx) follow(rows []audit.Row, orgID string, entries []audit.Entry) ([]audit.Row, error) {
 	for _, e := range entries {
 		last, err := t.endOf(orgID)
@@ -43,7 +44,7 @@ func (t *tx) follow(rows []audit.Row, orgID string, entries []audit.Entry) ([]au
 	return rows, nil
 }
 
-// insertAtOnce is how many rows go into one statement.
+// insertAtOnce is how many rows one INSERT statement stores.
 const insertAtOnce = 16
 
 const (
@@ -51,7 +52,7 @@ const (
 	auditValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// insertAudit stores the rows, many with one statement as far as they go.
+// insertAudit stores the rows, insertAtOnce per statement where possible.
 func (t *tx) insertAudit(rows []audit.Row) error {
 	many := insertAudit + strings.Repeat(auditValues+", ", insertAtOnce-1) + auditValues
 	for len(rows) > 0 {
@@ -72,8 +73,8 @@ func (t *tx) insertAudit(rows []audit.Row) error {
 	return nil
 }
 
-// endOf returns the end of an org's chain: its last row, or where retention has
-// cut the last one off.
+// endOf returns the end of an org's chain: the number and hash of its last row or, if
+// retention has removed that row, of the last checkpoint with Cut set.
 func (t *tx) endOf(orgID string) (end, error) {
 	if last, ok := t.ends[orgID]; ok {
 		return last, nil
@@ -103,7 +104,7 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 			where, args = append(where, c.column+" = ?"), append(args, c.value)
 		}
 	}
-	if q.RunID != "" { // its requests' ids are the run's, or begin with it and a dot
+	if q.RunID != "" { // request ids of a run are the run's id, or start with it and a dot; this condition uses the index
 		where, args = append(where, "(request_id = ? OR request_id > ? AND request_id < ?)"), append(args, q.RunID, q.RunID+".", q.RunID+"/")
 	}
 	if len(q.RequestIDs) > 0 {
@@ -192,7 +193,7 @@ func (s *Store) SyncAudit(ctx context.Context) error {
 
 // AddCheckpoint implements audit.Log.
 func (s *Store) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
-	if err := s.recorder.flush(ctx); err != nil { // it comes behind what was recorded before
+	if err := s.recorder.flush(ctx); err != nil { // the checkpoint comes after the rows that were recorded before
 		return s.wrap("record", err)
 	}
 	return s.wrap("store a checkpoint", s.writer.perform(ctx, func(t *tx) error { return t.addCheckpoint(c) }))
@@ -204,13 +205,13 @@ func (t *tx) addCheckpoint(c audit.Checkpoint) error {
 	return err
 }
 
-// pruneAtOnce is how many rows one transaction removes: others wait for it.
+// pruneAtOnce is how many rows one transaction removes. Other writes wait for it.
 const pruneAtOnce = 500
 
 // PruneAudit implements audit.Log.
 func (s *Store) PruneAudit(ctx context.Context, c audit.Checkpoint) (removed int64, err error) {
 	if !c.Cut {
-		return 0, fmt.Errorf("checkpoint at row %d of org %s cuts nothing", c.Number, c.Org)
+		return 0, fmt.Errorf("checkpoint at row %d of org %s is not a cut", c.Number, c.Org)
 	}
 	if err := s.AddCheckpoint(ctx, c); err != nil {
 		return 0, err

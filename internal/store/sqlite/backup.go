@@ -9,24 +9,24 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// Size returns how many bytes the database has. A copy has at most as many.
+// Size returns the size of the database in bytes. A copy is at most as large.
 func (r *Reader) Size(ctx context.Context) (int64, error) {
 	var pages, size int64
 	err := r.db.QueryRowContext(ctx, `SELECT page_count, page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&pages, &size)
 	return pages * size, r.wrap("read the size", err)
 }
 
-// CopyTo writes the database, as it is at one point in time, to a new file with the
-// permissions that the process gives new files. The gateway may be writing
-// meanwhile: it is not held up, but its log grows until the copy is complete.
+// CopyTo writes a consistent snapshot of the database to a new file, with the
+// process's default permissions. It does not block writes, but the write-ahead log
+// grows until the copy is complete.
 func (r *Reader) CopyTo(ctx context.Context, path string) error {
 	_, err := r.db.ExecContext(ctx, `VACUUM INTO ?`, path)
 	return r.wrap("copy the database", err)
 }
 
-// CheckCopy returns an error unless the file is a whole database of this program:
-// one that wraps [ErrDamaged] or [ErrSchema], or says that it is no store. A file of
-// an earlier version is accepted: Open migrates it.
+// CheckCopy returns nil if the file is an intact database of this program, of this
+// version or an earlier one, which Open migrates. Otherwise the error wraps
+// [ErrDamaged] or [ErrSchema], or says that the file is not a Turnpike database.
 func CheckCopy(ctx context.Context, path string) error {
 	db, err := connect(path, reading())
 	if err != nil {
@@ -46,7 +46,7 @@ func CheckCopy(ctx context.Context, path string) error {
 	var schema *SchemaError
 	switch err := checkVersion(ctx, db); {
 	case errors.As(err, &schema) && schema.Found == 0:
-		return errors.New("not a database of Turnpike")
+		return errors.New("not a Turnpike database")
 	case errors.As(err, &schema) && schema.Found < schema.Known:
 		return nil
 	default:
@@ -54,13 +54,13 @@ func CheckCopy(ctx context.Context, path string) error {
 	}
 }
 
-// Unfinished returns the runs of all orgs that are not over, the oldest first.
+// Unfinished returns the runs of all orgs that have not ended, the oldest first.
 func (r *Reader) Unfinished(ctx context.Context) ([]run.Summary, error) {
 	runs, err := list(ctx, r.db, scanSummary, `SELECT `+summaryColumns+` FROM runs WHERE status <> 'done' ORDER BY created_at, org, run_id`)
 	return runs, r.wrap("list unfinished runs", err)
 }
 
-// Lock keeps every Store away from the file with this path until it is closed. The
-// file need not exist, but its directory must. The error wraps [ErrLocked] while a
-// process has the file open.
+// Lock takes the lock of the file with this path, so that no Store can open it until
+// the result is closed. The file need not exist, but its directory must. The error
+// wraps [ErrLocked] if another process has the lock.
 func Lock(path string) (io.Closer, error) { return lockFile(path + ".lock") }

@@ -9,7 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// batch is a run.Batch in the words of the file.
+// batch is a run.Batch in its stored form.
 type batch struct {
 	key     runKey
 	facts   []fact
@@ -58,8 +58,8 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 	return out, nil
 }
 
-// write stores the batch. The terms of its opening come first; then the head,
-// which is the lock and the fence of the rest.
+// write stores the batch. The checks of the opening come first, then the head, whose
+// update fails if the run has another end or a higher epoch.
 func (b batch) write(t *tx, c change) error {
 	if c.seq == 0 && b.opening != nil {
 		if err := b.open(t, c); err != nil {

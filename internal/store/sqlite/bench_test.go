@@ -16,7 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// Appends that are waited for, each of one fact and a row of 1.5 KiB.
+// Synced appends of one fact and a row of 1.5 KiB each.
 func BenchmarkSyncedAppend(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -53,7 +53,7 @@ func BenchmarkSyncedAppend(b *testing.B) {
 	}
 }
 
-// What a light run of two rounds with one reading call stores.
+// The writes of a light run with two rounds and one read call.
 func BenchmarkLightRun(b *testing.B) {
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("at_a_time=%d", writers), func(b *testing.B) {

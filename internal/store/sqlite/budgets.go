@@ -27,8 +27,8 @@ func scanUsed(row scanner) (run.Used, error) {
 	return u, err
 }
 
-// charge settles what is known now, sets aside what comes next, and leaves
-// nothing set aside for a run that has ended.
+// charge settles holds and makes new ones. If the run has ended, it settles what is
+// still held.
 func (b batch) charge(t *tx, c change) error {
 	for _, s := range b.settled {
 		if err := b.settle(t, s); err != nil {
@@ -70,8 +70,7 @@ func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
 	return err
 }
 
-// settle charges what a model call has cost, which may be more than was set
-// aside for it.
+// settle moves a hold to spent, at the actual amount, which may be more than was held.
 func (b batch) settle(t *tx, s run.Settled) error {
 	_, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + ?4, spent_nano_usd = spent_nano_usd + ?5,
 			held_tokens = held_tokens - h.tokens, held_nano_usd = held_nano_usd - h.nano_usd
@@ -84,7 +83,7 @@ func (b batch) settle(t *tx, s run.Settled) error {
 	return err
 }
 
-// settleAll charges what is still set aside for the run at its full amount.
+// settleAll settles all holds of the run at their full amount.
 func (t *tx) settleAll(key runKey) error {
 	n, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + h.tokens, spent_nano_usd = spent_nano_usd + h.nano_usd,
 			held_tokens = held_tokens - h.tokens, held_nano_usd = held_nano_usd - h.nano_usd

@@ -7,19 +7,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// change is what a batch does to the head of its run.
+// change is the effect of a batch on the head of its run.
 type change struct {
 	lease    run.Lease
 	from, to run.Summary
-	seq      int64 // of the last fact, before
-	next     int64 // and after
+	seq      int64 // of the last fact before the batch
+	next     int64 // of the last fact after it
 	at       int64
-	now      time.Time // of the wall clock
-	leaseNow time.Time // of the clock of leases
-	held     bool      // something may be set aside for the run
+	now      time.Time // wall clock
+	leaseNow time.Time // clock of leases
+	held     bool      // the run may have holds
 }
 
-// change returns what the batch does to a locked head.
+// change returns the effect of the batch. It is called with h locked.
 func (h *head) change(lease run.Lease, b run.Batch, now, leaseNow time.Time) change {
 	c := change{
 		lease: lease, from: h.summary, to: h.summary, seq: h.seq, next: h.seq + int64(len(b.Facts)),
@@ -31,14 +31,15 @@ func (h *head) change(lease run.Lease, b run.Batch, now, leaseNow time.Time) cha
 	return c
 }
 
-// follow makes the head what it will be after the change.
+// follow applies the change to the head. It is called with h locked.
 func (h *head) follow(c change) {
 	h.summary, h.seq, h.held = c.to, c.next, c.held
 	h.epoch = max(h.epoch, c.lease.Epoch)
 }
 
-// hand returns what becomes of the run's lease. A writer without one leaves it
-// as it is, unless he wakes the run: it is there to be claimed.
+// hand returns the run's lease after the batch; keep leaves it unchanged. A writer
+// without a lease does not change it, except that waking a parked run frees it to be
+// claimed.
 func (c change) hand() (owner string, until int64, keep bool) {
 	switch {
 	case c.to.Status != run.Running:
@@ -49,17 +50,17 @@ func (c change) hand() (owner string, until int64, keep bool) {
 	return "", 0, c.from.Status == run.Running
 }
 
-// ends returns when a lease ends that is given or extended now, by the clock of
-// leases.
+// ends returns when a lease expires that is granted or renewed at now, by the clock
+// of leases.
 func ends(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
 
-// turns reports whether more changes than the counters.
+// turns reports whether the change affects more columns than the counters.
 func (c change) turns() bool {
 	return c.from.Status != c.to.Status || c.from.Grade != c.to.Grade || c.from.Reason != c.to.Reason || c.from.FinishedAt != c.to.FinishedAt
 }
 
-// The two ways to change a head: the first is that of nearly every append, and
-// leaves the index over what is running alone.
+// The two updates of a head. Most appends use the first one, which does not touch
+// the index of running runs.
 const (
 	advanceHead = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
 			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
@@ -97,8 +98,8 @@ func (b batch) insertHead(t *tx, c change) error {
 	return err
 }
 
-// misfit says why the batch does not follow what is in the file: the run was
-// claimed while the batch was in the queue, or else it is a mistake of ours.
+// misfit returns why the batch does not continue the stored journal: the run was
+// claimed while the batch was in the queue (ErrFenced), or there is a bug.
 func (b batch) misfit(t *tx, c change) error {
 	var epoch, next int64
 	err := t.get(`SELECT epoch, next_seq FROM runs WHERE org = ? AND run_id = ?`, []any{b.key.org, b.key.run}, &epoch, &next)

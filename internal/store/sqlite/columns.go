@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// millis is a time as it is stored: 0 for the zero time.
+// millis returns the stored form of a time: Unix milliseconds, 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -16,14 +16,14 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// asTime scans a time that millis made.
+// asTime scans a time in the form of millis.
 type asTime struct{ to *time.Time }
 
 // Scan implements sql.Scanner.
 func (a asTime) Scan(value any) error {
 	ms, ok := value.(int64)
 	if !ok {
-		return fmt.Errorf("a time is stored as %T", value)
+		return fmt.Errorf("time column has type %T, want integer", value)
 	}
 	*a.to = time.Time{}
 	if ms != 0 {
@@ -32,33 +32,33 @@ func (a asTime) Scan(value any) error {
 	return nil
 }
 
-// asDuration scans a duration in milliseconds.
+// asDuration scans a duration, stored in milliseconds.
 type asDuration struct{ to *time.Duration }
 
 // Scan implements sql.Scanner.
 func (a asDuration) Scan(value any) error {
 	ms, ok := value.(int64)
 	if !ok {
-		return fmt.Errorf("a duration is stored as %T", value)
+		return fmt.Errorf("duration column has type %T, want integer", value)
 	}
 	*a.to = time.Duration(ms) * time.Millisecond
 	return nil
 }
 
-// asJSON scans JSON text into what to points to.
+// asJSON scans JSON text into the value that to points to.
 type asJSON struct{ to any }
 
 // Scan implements sql.Scanner.
 func (a asJSON) Scan(value any) error {
 	text, ok := value.(string)
 	if !ok {
-		return fmt.Errorf("JSON is stored as %T", value)
+		return fmt.Errorf("JSON column has type %T, want text", value)
 	}
 	return json.Unmarshal([]byte(text), a.to)
 }
 
-// asSettings scans a JSON object into a struct, and names the members that the
-// struct does not have and that are not empty: another version stored them.
+// asSettings scans a JSON object into a struct. It appends to unread the non-empty
+// members that the struct does not have, which another version has stored.
 type asSettings struct {
 	to     any
 	unread *[]string

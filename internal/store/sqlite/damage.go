@@ -14,14 +14,14 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrDamaged says that SQLite has found the file damaged. What is damaged cannot
-// be read, and nothing is written any more: it could make the damage worse.
+// ErrDamaged reports that SQLite found the file damaged. The damaged part cannot be
+// read. The store refuses all further writes, because they could add to the damage.
 var ErrDamaged = errors.New("the database is damaged")
 
-// checkTimeout bounds the search for what is damaged.
+// checkTimeout bounds the check for damaged tables.
 const checkTimeout = 10 * time.Minute
 
-// damaged reports whether err says that the file is not what SQLite has written.
+// damaged reports whether err is SQLITE_CORRUPT or SQLITE_NOTADB.
 func damaged(err error) bool {
 	var e interface {
 		error
@@ -30,22 +30,22 @@ func damaged(err error) bool {
 	return errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB)
 }
 
-// damage looks at every error of the store. At the first one that says that the
-// file is damaged, it ends all writing and finds out which tables are concerned.
+// damage observes the store's errors. At the first one that reports damage, it stops
+// all writes and starts a check of which tables are damaged.
 type damage struct {
 	db     *sql.DB
 	refuse func(error)
 	log    *slog.Logger
 
-	cancel context.CancelFunc
+	cancel context.CancelFunc // of the check; nil = none was started
 	search sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
-	found  error // wraps ErrDamaged; nil = there is no damage
+	found  error // wraps ErrDamaged; nil = no damage is known
 }
 
-// see may be called with any error, and by a nil receiver.
+// see observes an error, which may be nil. The receiver may be nil.
 func (d *damage) see(err error) {
 	if d == nil || !damaged(err) {
 		return
@@ -57,13 +57,13 @@ func (d *damage) see(err error) {
 	}
 	d.found = ErrDamaged
 	d.refuse(fmt.Errorf("%w: %w", ErrDamaged, err))
-	d.log.Error("store: the database is damaged; it takes no more writes, and its tables are being checked", "error", err)
+	d.log.Error("store: the database is damaged; writes are refused, and the tables are being checked", "error", err)
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	d.cancel = cancel
 	d.search.Go(func() { d.name(ctx) })
 }
 
-// name says which tables are damaged.
+// name checks every table and adds the names of the damaged ones to the error.
 func (d *damage) name(ctx context.Context) {
 	tables, said := check(ctx, d.db)
 	if ctx.Err() != nil {
@@ -71,21 +71,22 @@ func (d *damage) name(ctx context.Context) {
 	}
 	names := strings.Join(tables, ", ")
 	if names == "" {
-		names = "not found again by a check of each table"
+		names = "a check of each table found no damage"
 	}
-	d.log.Error("store: the database is damaged: stop the gateway and restore a backup", "tables", names, "findings", strings.Join(said, "; "))
+	d.log.Error("store: the database is damaged; stop the gateway and restore a backup", "tables", names, "findings", strings.Join(said, "; "))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.found = fmt.Errorf("%w (%s)", ErrDamaged, names)
 }
 
-// error returns what is damaged, or nil.
+// error returns an error that wraps ErrDamaged, or nil.
 func (d *damage) error() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.found
 }
 
+// close cancels the check and waits for it.
 func (d *damage) close() {
 	d.mu.Lock()
 	d.closed = true
@@ -96,8 +97,8 @@ func (d *damage) close() {
 	d.search.Wait()
 }
 
-// check returns the tables that are damaged, and for each the first thing that
-// SQLite says of it.
+// check returns the damaged tables, and for each the first finding of SQLite's
+// integrity check.
 func check(ctx context.Context, db *sql.DB) (tables, said []string) {
 	text := func(row scanner) (string, error) {
 		var s string
@@ -122,8 +123,8 @@ func check(ctx context.Context, db *sql.DB) (tables, said []string) {
 	return tables, said
 }
 
-// namedDamage returns err, and what is damaged if it says that a file is which
-// cannot be opened as a store. It wraps [ErrDamaged] then.
+// namedDamage adds the damaged tables to an error from opening the file, if it
+// reports damage. The result then wraps [ErrDamaged].
 func namedDamage(ctx context.Context, path string, err error) error {
 	if !damaged(err) {
 		return err

@@ -35,7 +35,7 @@ func damageTable(t *testing.T, path, table string) {
 	}
 }
 
-// awaitNames waits until the store knows what is damaged.
+// awaitNames waits until the store has named the damaged tables.
 func awaitNames(t *testing.T, s *Store) string {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -43,11 +43,11 @@ func awaitNames(t *testing.T, s *Store) string {
 			return err.Error()
 		}
 	}
-	t.Fatal("the store never says what is damaged")
+	t.Fatal("the store did not name the damaged tables")
 	return ""
 }
 
-func TestADamagedTableIsNamedAndNothingIsWrittenAnyMore(t *testing.T) { // C19
+func TestADamagedTableIsNamedAndStopsWrites(t *testing.T) { // C19
 	for name, find := range map[string]func(*testing.T, *Store) error{
 		"by a read":  func(t *testing.T, s *Store) error { _, err := s.Load(t.Context(), "a", "r"); return err },
 		"by a write": func(t *testing.T, s *Store) error { _, err := s.DeleteFinished(t.Context(), time.Now()); return err },
@@ -64,7 +64,7 @@ func TestADamagedTableIsNamedAndNothingIsWrittenAnyMore(t *testing.T) { // C19
 			var said bytes.Buffer
 			s = openStore(t, Options{Path: path, Log: slog.New(slog.NewTextHandler(&said, nil)), Fatal: func(err error) { t.Errorf("Fatal: %v", err) }})
 			if err := s.Damage(); err != nil {
-				t.Fatalf("before anybody has looked: %v", err)
+				t.Fatalf("before the damaged table is read: %v", err)
 			}
 			var failed *Error
 			if err := find(t, s); !errors.As(err, &failed) {
@@ -77,7 +77,7 @@ func TestADamagedTableIsNamedAndNothingIsWrittenAnyMore(t *testing.T) { // C19
 				t.Errorf("got %q", names)
 			}
 			if _, err := s.Orgs(t.Context()); err != nil {
-				t.Errorf("what is not damaged cannot be read: %v", err)
+				t.Errorf("an undamaged table cannot be read: %v", err)
 			}
 			if err := s.Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -89,8 +89,8 @@ func TestADamagedTableIsNamedAndNothingIsWrittenAnyMore(t *testing.T) { // C19
 	}
 }
 
-// A start on a file that cannot be opened says what is damaged and what to do.
-func TestAStoreThatIsTooDamagedToOpenSaysSo(t *testing.T) {
+// The error of opening a damaged file names the damaged table and the remedy.
+func TestOpenReportsDamage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		damage func(t *testing.T, path string)
 		want   string

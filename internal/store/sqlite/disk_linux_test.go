@@ -14,27 +14,27 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// disk sees every fsync that SQLite asks for. It remembers what the files held
-// at that time: all that is left after a power failure.
+// disk intercepts every fsync of SQLite and keeps the content of the files at that
+// time, which is what a power failure leaves.
 //
-// SQLite has one table of functions for its files in a process, so there is one
-// disk for all tests; each test asks for its own paths.
+// SQLite has one table of file functions per process, so all tests share one disk, and
+// each test reads only its own paths.
 var disk = &syncedFiles{methods: map[uintptr]uintptr{}, files: map[uintptr]string{}, kept: map[string][]byte{}, watched: map[string]bool{}, syncs: map[string]int{}}
 
 type syncedFiles struct {
 	open    func(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32
 	sync    func(tls *libc.TLS, file uintptr, flags int32) int32
-	methods map[uintptr]uintptr // those of SQLite by their address: those with our sync
+	methods map[uintptr]uintptr // SQLite's method tables by address, with the copies that call synced
 
 	mu      sync.Mutex
 	files   map[uintptr]string // open files
 	watched map[string]bool
-	kept    map[string][]byte // by path: what the file held at its last fsync
+	kept    map[string][]byte // content at the last fsync, by path
 	syncs   map[string]int    // by path
 }
 
-func init() { //nolint:gochecknoinits // before SQLite opens its first file
-	db, err := connect(":memory:", nil) // the driver prepares SQLite first
+func init() { //nolint:gochecknoinits // must run before SQLite opens its first file
+	db, err := connect(":memory:", nil) // makes the driver initialise SQLite
 	if err != nil || db.PingContext(context.Background()) != nil || db.Close() != nil {
 		panic("SQLite cannot be prepared")
 	}
@@ -47,14 +47,14 @@ func init() { //nolint:gochecknoinits // before SQLite opens its first file
 	vfs.FxOpen = *(*uintptr)(unsafe.Pointer(&hookOpen))
 }
 
-// What SQLite calls instead of its own functions. It keeps their addresses where
-// the garbage collector does not look, so they are kept here.
+// The functions that SQLite calls instead of its own. SQLite stores their addresses in
+// memory that the garbage collector does not scan, so these variables keep them alive.
 var (
 	hookOpen func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32
 	hookSync func(*libc.TLS, uintptr, int32) int32
 )
 
-// at returns what is at an address of SQLite's memory, which does not move.
+// at returns a pointer to an address in SQLite's memory, which does not move.
 func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 
 func (d *syncedFiles) opened(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32 {
@@ -71,7 +71,7 @@ func (d *syncedFiles) opened(tls *libc.TLS, vfs, name, file uintptr, flags int32
 		methods := *at[sqlite3.Tsqlite3_io_methods](f.FpMethods)
 		d.sync = *(*func(*libc.TLS, uintptr, int32) int32)(unsafe.Pointer(&struct{ uintptr }{methods.FxSync}))
 		methods.FxSync = *(*uintptr)(unsafe.Pointer(&hookSync))
-		ours = libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(methods))) // not Go's memory: SQLite computes addresses in it
+		ours = libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(methods))) // not in Go's memory, because SQLite does pointer arithmetic on it
 		*at[sqlite3.Tsqlite3_io_methods](ours) = methods
 		d.methods[f.FpMethods] = ours
 	}
@@ -91,14 +91,14 @@ func (d *syncedFiles) synced(tls *libc.TLS, file uintptr, flags int32) int32 {
 	return status
 }
 
-// of returns how often the write-ahead log of the store in the file was synced.
+// of returns how often the write-ahead log of a store was synced.
 func (d *syncedFiles) of(path string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.syncs[path+"-wal"]
 }
 
-// watch remembers from now on what is on the disk of a directory.
+// watch starts to keep the synced content of the files in a directory.
 func (d *syncedFiles) watch(t *testing.T, dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +110,8 @@ func (d *syncedFiles) watch(t *testing.T, dir string) {
 	})
 }
 
-// cutPower returns a directory with the store as the disk would hold it after a
-// power failure at this moment.
+// cutPower returns a directory with the store's files as a power failure would leave
+// them now.
 func (d *syncedFiles) cutPower(t *testing.T, path string) string {
 	t.Helper()
 	d.mu.Lock()

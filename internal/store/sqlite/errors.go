@@ -11,20 +11,20 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// The errors of this package, wrapped.
+// Errors of this package. They are returned wrapped.
 var (
 	ErrLocked = errors.New("another process has the file open")
 	ErrClosed = errors.New("the store is closed")
-	ErrSchema = errors.New("the schema is not the one that this program knows")
+	ErrSchema = errors.New("the schema is not the version that this program expects")
 
-	// ErrPoisoned says that what was written may not be there: the disk did not
-	// confirm it (the system may have dropped it, and would confirm the next
-	// time), or a file is not there any more ([ErrReplaced]). Only what a new
-	// process reads is known to be there.
-	ErrPoisoned = errors.New("writes were lost, and the store takes no more")
+	// ErrPoisoned reports that committed writes may be lost: fsync failed, after
+	// which the operating system may have dropped the data although a later fsync
+	// succeeds; or a file of the store was replaced ([ErrReplaced]). Only a restart
+	// of the process shows what is stored.
+	ErrPoisoned = errors.New("writes were lost, and the store refuses further writes")
 )
 
-// SchemaError says that the file was made by another version of the program.
+// SchemaError reports a file that another version of the program made.
 type SchemaError struct{ Found, Known int64 }
 
 func (e *SchemaError) Error() string {
@@ -38,11 +38,11 @@ func (e *SchemaError) Error() string {
 // Is reports whether target is ErrSchema.
 func (e *SchemaError) Is(target error) bool { return target == ErrSchema }
 
-// Error is a failure of the file itself: the disk is full or broken, the lock, a
-// file that is damaged. What was to be stored is not known to be. The store can
-// take writes again when the cause is gone, unless it wraps [ErrPoisoned].
+// Error is a failure of the file itself: a full or failing disk, a lock, or a damaged
+// file. It is unknown whether the write was stored. The store accepts writes again
+// when the cause is gone, unless the error wraps [ErrPoisoned].
 type Error struct {
-	Op  string // what was being done, such as "append" or "load"
+	Op  string // the operation, such as "append" or "load a run"
 	Err error
 }
 
@@ -54,7 +54,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is reports whether target is org.ErrUnavailable.
 func (e *Error) Is(target error) bool { return target == org.ErrUnavailable }
 
-// wrap makes an Error of what is nobody's mistake but the file's.
+// wrap returns failures of the file as *Error, and other errors unchanged or with
+// the operation.
 func wrap(op string, err error) error {
 	var known *Error
 	var capped *org.CapError
@@ -67,15 +68,15 @@ func wrap(op string, err error) error {
 	return &Error{op, err}
 }
 
-// taken reports whether err says that something unique is there already.
+// taken reports whether err is a violation of a unique constraint or primary key.
 func taken(err error) bool {
 	var e *modernc.Error
 	return errors.As(err, &e) &&
 		(e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
-// lost reports whether err says that writes were not confirmed by the disk. It
-// asks for the code alone, so that a test can have such an error.
+// lost reports whether err is a failed fsync. It looks only at the code, so that a
+// test can make such an error.
 func lost(err error) bool {
 	var e interface {
 		error

@@ -19,11 +19,11 @@ import (
 func (s *Store) Save(ctx context.Context, orgID, principal string, h run.Handover) error {
 	ids := slices.Sorted(maps.Keys(h.CallIDs))
 	if len(ids) == 0 {
-		return nil // nobody could ask for it
+		return nil // without call ids it cannot be found
 	}
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // items stay as they were said
+	e.SetEscapeHTML(false) // items are stored unchanged
 	if err := e.Encode(h); err != nil {
 		return fmt.Errorf("handover of run %s: %w", h.RunID, err)
 	}
@@ -59,19 +59,19 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, h run.Handove
 	return s.wrap("save a handover", err)
 }
 
-// reportForgotten tells the operator that an org has more handovers than it may,
-// once in an hour.
+// reportForgotten logs that handovers of an org were deleted early, at most once an
+// hour.
 func (s *Store) reportForgotten(orgID string) {
 	now, last := s.now().UnixMilli(), s.forgotten.Load()
 	if now-last < time.Hour.Milliseconds() || !s.forgotten.CompareAndSwap(last, now) {
 		return
 	}
-	s.log.Warn("an org has more handovers than it may: the oldest are forgotten before they expire; raise org_caps.handovers to keep more", "org", orgID)
+	s.log.Warn("an org has more handovers than org_caps.handovers allows; the oldest are deleted before they expire", "org", orgID)
 }
 
-// forgetHandovers deletes the oldest handovers of an org that has more than it
-// may, and returns how many. A run that is at its end cannot be refused for want
-// of room; who has not come back for the longest is the least likely to.
+// forgetHandovers deletes the oldest handovers of an org above its cap, and returns
+// how many. The new handover is not refused, because its run has already ended; the
+// oldest is the least likely to be needed.
 func (t *tx) forgetHandovers(orgID string) (int64, error) {
 	if t.caps.Handovers == 0 {
 		return 0, nil

@@ -10,33 +10,33 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// maxHeads is how many runs a store remembers the end of. Those that have
-// something in the queue come on top.
+// maxHeads is how many heads a store keeps, not counting those with queued writes.
 const maxHeads = 4096
 
 type runKey struct{ org, run string }
 
-// head is the end of a run's journal as it will be when everything in the queue
-// is written. It makes it possible to refuse a writer at once whose batch is not
-// waited for: since one process has the file, nobody else writes.
+// head is the end of a run's journal as it will be after all queued writes. It allows
+// a batch to be refused at once, before it is written. It stays correct because only
+// this process writes to the file.
 type head struct {
-	mu      sync.Mutex
-	gone    bool // no longer in the table
-	loaded  bool
+	mu      sync.Mutex // guards the fields below
+	gone    bool       // removed from the table; get a new head
+	loaded  bool       // the fields below are valid
 	epoch   int64
 	seq     int64
 	summary run.Summary
-	held    bool     // something may be set aside for the run
-	pending []*write // in order; some may have ended
+	held    bool     // the run may have holds
+	pending []*write // queued writes in order; some may have ended
 }
 
-// heads is the table of them. The zero value is empty.
+// heads are the heads by run. The zero value is empty. Lock order: a head's mu may be
+// taken before heads.mu; with heads.mu held, only TryLock on a head is allowed.
 type heads struct {
 	mu    sync.Mutex
 	byRun map[runKey]*head
 }
 
-// lock returns the run's head, locked.
+// lock returns the run's head, locked. The caller unlocks it.
 func (t *heads) lock(key runKey) *head {
 	for {
 		h := t.get(key)
@@ -65,8 +65,8 @@ func (t *heads) get(key runKey) *head {
 	return h
 }
 
-// raise tells the run's head, if there is one, of a new epoch in the file. Until
-// then an append of the old one is refused when it is written.
+// raise sets a higher epoch in the run's head, if there is one. Until then, an append
+// with the old epoch is refused only when it is written.
 func (t *heads) raise(key runKey, epoch int64) {
 	t.mu.Lock()
 	h := t.byRun[key]
@@ -79,8 +79,8 @@ func (t *heads) raise(key runKey, epoch int64) {
 	h.epoch = max(h.epoch, epoch)
 }
 
-// sweep forgets every head that the file can give back. It is called with mu
-// held.
+// sweep removes the heads without queued writes, which can be loaded again. It is
+// called with t.mu held.
 func (t *heads) sweep() {
 	for key, h := range t.byRun {
 		if !h.mu.TryLock() {
@@ -95,7 +95,7 @@ func (t *heads) sweep() {
 	}
 }
 
-// forget drops a locked head if nothing is left to be written for it.
+// forget removes the head if it has no queued writes. It is called with h locked.
 func (t *heads) forget(key runKey, h *head) {
 	h.prune()
 	if h.gone || len(h.pending) > 0 {
@@ -107,8 +107,8 @@ func (t *heads) forget(key runKey, h *head) {
 	delete(t.byRun, key)
 }
 
-// prune forgets the writes that have succeeded and reports whether one has
-// failed.
+// prune drops succeeded writes from pending, and reports whether a write has failed.
+// It is called with h locked.
 func (h *head) prune() (failed bool) {
 	kept := h.pending[:0]
 	for _, one := range h.pending {
@@ -123,6 +123,7 @@ func (h *head) prune() (failed bool) {
 	return failed
 }
 
+// ended reports whether the write was performed or has failed.
 func (one *write) ended() bool {
 	select {
 	case <-one.done:
@@ -132,7 +133,8 @@ func (one *write) ended() bool {
 	}
 }
 
-// drain waits until nothing of the run is in the queue.
+// drain waits until all queued writes of the run have ended. It is called with h
+// locked.
 func (h *head) drain(ctx context.Context) error {
 	for _, one := range h.pending {
 		select {
@@ -144,9 +146,10 @@ func (h *head) drain(ctx context.Context) error {
 	return nil
 }
 
-// reset goes back to what the file holds, after a write has failed. It returns
-// the first failure that nobody has been told of. Who was fenced off is told so
-// by the epoch that the file holds; his successor is not to hear of it.
+// reset discards the head after a failed write, so that it is loaded again. It
+// returns the first error of a write whose caller did not wait for it. ErrFenced is
+// not returned: the epoch check already tells the old owner, and the new owner is
+// not concerned. It is called with h locked.
 func (h *head) reset(ctx context.Context) error {
 	if err := h.drain(ctx); err != nil {
 		return err
@@ -161,7 +164,7 @@ func (h *head) reset(ctx context.Context) error {
 	return first
 }
 
-// ready brings a locked head up to date.
+// ready makes the head valid. It is called with h locked.
 func (h *head) ready(ctx context.Context, db querier, key runKey) error {
 	if h.prune() {
 		if err := h.reset(ctx); err != nil {

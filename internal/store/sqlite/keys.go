@@ -69,7 +69,7 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 	})
 }
 
-// key returns the key as it is before a change of it.
+// key returns the key in the transaction.
 func (t *tx) key(orgID, id string) (org.Key, error) {
 	return one(t, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE org = ? AND id = ?`, orgID, id)
 }
@@ -93,8 +93,8 @@ func (s *Store) RevokeKey(ctx context.Context, orgID, id string, at int64, by or
 	})
 }
 
-// forgetRevoked deletes the org's keys that were revoked first, beyond as many
-// as may work.
+// forgetRevoked deletes the oldest revoked keys of the org, so that at most caps.Keys
+// of them are kept.
 func (t *tx) forgetRevoked(orgID string) error {
 	if t.caps.Keys == 0 {
 		return nil
@@ -109,7 +109,7 @@ func scanKey(row scanner) (org.Key, error) {
 	var hash []byte
 	err := row.Scan(&k.Org, &k.ID, &k.Name, &k.Role, &hash, &k.Hint, &k.Rate.PerMinute, &k.Rate.Burst, asTime{&k.CreatedAt}, asTime{&k.RevokedAt})
 	if err == nil && copy(k.Hash[:], hash) != len(k.Hash) {
-		return k, fmt.Errorf("key %s: its hash has %d bytes", k.ID, len(hash))
+		return k, fmt.Errorf("key %s: the stored hash has %d bytes", k.ID, len(hash))
 	}
 	return k, err
 }

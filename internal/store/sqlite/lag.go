@@ -2,8 +2,8 @@ package sqlite
 
 import "time"
 
-// Lag returns how long the oldest of the writes that are not on disk yet has
-// waited; 0 if there is none. Slow commits and a queue that grows show in it.
+// Lag returns how long the oldest write that is not yet on disk has waited; 0 if
+// there is none. Slow commits and a growing queue increase it.
 func (s *Store) Lag() time.Duration {
 	if oldest := s.writer.front.Load(); oldest != nil {
 		return time.Since(oldest.since)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// R11: while something waits to be stored, the store says for how long; the
-// gateway takes no more work when that is too long.
-func TestTheStoreSaysHowFarItIsBehind(t *testing.T) {
+// R11: Lag returns how long the oldest write waits. The gateway refuses work if that
+// is too long.
+func TestLagIsTheAgeOfTheOldestWrite(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "store.db")})
 	waitForNoLag(t, s) // the store has work of its own when it opens
 	release := hold(t, s)

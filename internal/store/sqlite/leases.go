@@ -8,8 +8,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// Claim implements run.Leases. The orgs' turn goes on from the org that was
-// given a lease last, also with the next Claim.
+// Claim implements run.Leases. The round robin over orgs continues after the org
+// that got the last lease, also across calls.
 func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
 	var claimed []run.Lease
 	now := s.leaseNow()
@@ -29,9 +29,9 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 	return claimed, nil
 }
 
-// claim gives the owner what nobody has, beginning with the org after the given
-// one. A lease of the owner is not given to it again, even if it has ended: the
-// owner may be working on the run.
+// claim gives up to limit runs without a lease to owner, starting with the org after
+// the given one. It leaves out runs that owner had, even if that lease has expired,
+// because owner may still be working on them.
 func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, error) {
 	leases, err := t.leases(`SELECT org, run_id, epoch + 1, ?1, owner = '' FROM (
 			SELECT org, run_id, epoch, owner, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
@@ -120,10 +120,9 @@ func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, e
 	return n, nil
 }
 
-// aside returns what the runs that are set aside add up to, as far as Restore
-// needs it.
+// aside returns org, run id and reason of the runs that are set aside.
 func (t *tx) aside() ([]run.Summary, error) {
-	s, err := t.statement(`SELECT org, run_id, aside FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`) //nolint:sqlclosecheck // it is used again, and closed with t
+	s, err := t.statement(`SELECT org, run_id, aside FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +142,7 @@ func (t *tx) aside() ([]run.Summary, error) {
 	return out, rows.Err()
 }
 
-// probeSize is what a probe needs to find room for: about a round of a run.
+// probeSize is how many bytes a probe writes: about one round of a run.
 const probeSize = 16 << 10
 
 // Probe implements run.Leases.
@@ -155,8 +154,8 @@ func (s *Store) Probe(ctx context.Context) error {
 	return s.wrap("probe", err)
 }
 
-// endLeases ends the leases of whoever had the file before: since this process
-// has the lock, nobody of them is alive.
+// endLeases expires all leases. It is called on opening: this process has the lock of
+// the file, so no other owner is alive.
 func (s *Store) endLeases(ctx context.Context) error {
 	return s.writer.perform(ctx, func(t *tx) error {
 		_, err := t.exec(`UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`)
@@ -164,9 +163,9 @@ func (s *Store) endLeases(ctx context.Context) error {
 	})
 }
 
-// leases reads the leases that a statement returns.
+// leases runs a statement that returns leases.
 func (t *tx) leases(text string, args ...any) ([]run.Lease, error) {
-	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
+	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return nil, err
 	}

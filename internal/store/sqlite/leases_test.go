@@ -10,8 +10,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// R17: a store that is only told the wall clock measures leases by another one.
-func TestLeasesAreMeasuredByAClockThatIsNotSet(t *testing.T) {
+// R17: a store without LeaseNow does not measure leases by the wall clock.
+func TestLeasesAreMeasuredByASteadyClock(t *testing.T) {
 	var ahead atomic.Int64
 	s := openStore(t, Options{
 		Path: filepath.Join(t.TempDir(), "turnpike.db"),
@@ -26,8 +26,8 @@ func TestLeasesAreMeasuredByAClockThatIsNotSet(t *testing.T) {
 	}
 }
 
-// R17: a lease that has ended is not claimed by the one who had it: it may be
-// working on the run.
+// R17: an owner does not claim a run whose lease it had, even if it has expired: it may
+// still be working on the run.
 func TestAnOwnerDoesNotClaimItsOwnRun(t *testing.T) {
 	var passed atomic.Int64
 	s := openStore(t, Options{
@@ -44,7 +44,7 @@ func TestAnOwnerDoesNotClaimItsOwnRun(t *testing.T) {
 	}
 }
 
-// beginLight stores the beginning of a run, whose lease is owner's.
+// beginLight stores the start of a light run with a lease of owner.
 func beginLight(t *testing.T, s *Store) {
 	t.Helper()
 	lease := run.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "owner"}

@@ -4,8 +4,8 @@ package sqlite
 
 import "os"
 
-// lockFile opens the lock file. On this system nothing keeps a second process
-// off: whoever runs the gateway starts it once.
+// lockFile opens the lock file without locking it: this system has no flock. The
+// operator must not start two processes on one file.
 func lockFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock that keeps other processes off the file. The system
-// gives it back when the process ends, however it ends. The lock file stays: to
-// remove it would let two processes hold the lock of two files of that name.
+// lockFile takes an exclusive lock, or returns ErrLocked. The operating system
+// releases it when the process ends. The lock file is never removed: otherwise two
+// processes could lock two files of that name.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-func TestOpenMakesAFileForItsOwnerOnly(t *testing.T) {
+func TestOpenCreatesAFileForItsOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "turnpike.db")
 	s := openStore(t, Options{Path: path})
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
@@ -31,7 +31,7 @@ func TestOpenMakesAFileForItsOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestOpenClosesAFileThatOthersCouldRead(t *testing.T) {
+func TestOpenRestrictsTheModeOfAnExistingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestOpenClosesAFileThatOthersCouldRead(t *testing.T) {
 	}
 }
 
-func TestAnyNameOfAFileWorks(t *testing.T) {
+func TestAnyFileNameWorks(t *testing.T) {
 	for _, name := range []string{"with space", "a?mode=memory", "100%", "a#b", "ü", ":memory:"} {
 		path := filepath.Join(t.TempDir(), name)
 		s := openStore(t, Options{Path: path})
@@ -62,7 +62,7 @@ func TestAnyNameOfAFileWorks(t *testing.T) {
 	}
 }
 
-func TestTheConnectionThatWritesIsSetUpAsPromised(t *testing.T) {
+func TestTheSettingsOfTheWriteConnection(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	want := map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "auto_vacuum": "2"}
 	err := s.writer.perform(t.Context(), func(tx *tx) error {
@@ -81,11 +81,11 @@ func TestTheConnectionThatWritesIsSetUpAsPromised(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.db.ExecContext(t.Context(), `DELETE FROM orgs`); err == nil {
-		t.Error("a connection for reading has written")
+		t.Error("a read connection wrote")
 	}
 }
 
-func TestOneProcessHasTheFile(t *testing.T) {
+func TestOnlyOneProcessCanOpenTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
 	if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrLocked) {
@@ -97,7 +97,7 @@ func TestOneProcessHasTheFile(t *testing.T) {
 	openStore(t, Options{Path: path})
 }
 
-func TestAStoreThatIsClosedRefusesWrites(t *testing.T) {
+func TestAClosedStoreRefusesWrites(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestAStoreThatIsClosedRefusesWrites(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoStore(t *testing.T) {
+func TestOpenRefusesAFileThatIsNotAStore(t *testing.T) {
 	if _, err := Open(t.Context(), Options{}); err == nil {
 		t.Error("a store without a path was opened")
 	}
@@ -121,7 +121,7 @@ func TestOpenRefusesWhatIsNoStore(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	openStore(t, Options{Path: path}) // the failure has left no lock behind
+	openStore(t, Options{Path: path}) // the failed Open has released the lock
 }
 
 func TestAReaderReadsWhileTheGatewayRuns(t *testing.T) {
@@ -142,7 +142,7 @@ func TestAReaderReadsWhileTheGatewayRuns(t *testing.T) {
 	}
 }
 
-func TestAReaderReadsWhatAGatewayHasLeft(t *testing.T) {
+func TestAReaderReadsTheFileOfAStoppedGateway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
@@ -163,13 +163,13 @@ func TestAReaderReadsWhatAGatewayHasLeft(t *testing.T) {
 	}
 }
 
-func TestAReaderNeedsAFileAndMakesNone(t *testing.T) {
+func TestOpenReaderNeedsAFileAndCreatesNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	if _, err := OpenReader(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("there is a file now")
+		t.Error("OpenReader created the file")
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestAReaderNeedsAFileAndMakesNone(t *testing.T) {
 	}
 }
 
-func TestAFileOfALaterVersionIsRefusedWithBothNumbers(t *testing.T) {
+func TestTheErrorForALaterVersionHasBothNumbers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
 	err := s.writer.perform(t.Context(), func(tx *tx) error {

@@ -7,12 +7,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// maxSwept is how many rows of a table that have expired one write removes: it
-// must not hold up the others of its group.
+// maxSwept is how many expired rows of a table one write deletes. Other writes of its
+// group wait for it.
 const maxSwept = 100
 
-// open judges the terms of an opening, the key first: a repeated request gets
-// the run that it has, also when the org has no slot or space left.
+// open checks the conditions of an opening. The key comes first: a repeated request
+// gets its run even if the org has no slot or space left.
 func (b batch) open(t *tx, c change) error {
 	if b.opening.Key != nil {
 		if err := b.takeKey(t, c, *b.opening.Key); err != nil {
@@ -34,8 +34,8 @@ func (b batch) open(t *tx, c change) error {
 	return err
 }
 
-// hasSpace returns an error if the org may not store more runs. What is under
-// way is not held up by it.
+// hasSpace returns an error if the org has reached its cap on stored bytes. It is
+// checked only when a run starts, so runs in progress can finish.
 func (b batch) hasSpace(t *tx) error {
 	if t.caps.Stored == 0 {
 		return nil

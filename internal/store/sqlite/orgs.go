@@ -80,12 +80,12 @@ func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
 	})
 }
 
-// org returns the org as it is before a change of it.
+// org returns the org in the transaction.
 func (t *tx) org(id string) (org.Record, error) {
 	return one(t, scanOrg, `SELECT `+orgColumns+` FROM orgs WHERE id = ?`, id)
 }
 
-// record adds the row of a change to the chains that the author says.
+// record appends the audit row of a change to the author's chains.
 func (t *tx) record(orgID string, by org.Author, e audit.Entry) error {
 	for _, chain := range by.Chains(orgID) {
 		if err := t.addAudit(chain, []audit.Entry{e}); err != nil {
@@ -95,9 +95,9 @@ func (t *tx) record(orgID string, by org.Author, e audit.Entry) error {
 	return nil
 }
 
-// change performs a change of the thing that what names. A change in the queue
-// cannot be taken back, so that it is waited for after ctx has ended, too: the
-// caller must learn whether it was made.
+// change performs a write on the resource that what names. It waits for the result
+// even after ctx has ended, because a queued write cannot be cancelled and the caller
+// must know whether it was made.
 func (s *Store) change(ctx context.Context, op, what string, do func(*tx) error) error {
 	one := &write{waits: true, do: func(t *tx) error {
 		err := do(t)
@@ -117,7 +117,7 @@ func (s *Store) change(ctx context.Context, op, what string, do func(*tx) error)
 	return nil
 }
 
-// found makes an error of a change that has changed nothing.
+// found returns org.ErrNotFound for a statement that changed no row.
 func found(changed int64, err error) error {
 	if err == nil && changed == 0 {
 		return org.ErrNotFound
@@ -125,7 +125,7 @@ func found(changed int64, err error) error {
 	return err
 }
 
-// mustExist returns an error that wraps org.ErrNotFound if the org is not there.
+// mustExist returns an error that wraps org.ErrNotFound if there is no such org.
 func (t *tx) mustExist(orgID string) error {
 	var n int
 	if err := t.get(`SELECT count(*) FROM orgs WHERE id = ?`, []any{orgID}, &n); err != nil {
@@ -137,8 +137,8 @@ func (t *tx) mustExist(orgID string) error {
 	return nil
 }
 
-// encodeOrg returns what is stored as JSON. The settings keep the names of
-// their fields: to rename one takes a migration.
+// encodeOrg returns the JSON columns of an org. The members have the names of the
+// struct's fields, so renaming a field needs a migration.
 func encodeOrg(r org.Record) (features, runtime string, err error) {
 	if features, err = encode(r.Features); err != nil {
 		return "", "", err

@@ -13,18 +13,18 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// failure is an error as SQLite reports it.
+// failure is an error with a code of SQLite.
 type failure int
 
 func (f failure) Error() string { return "disk I/O error" }
 func (f failure) Code() int     { return int(f) }
 
-// failing makes the next commits fail, and returns how many have been tried.
+// failing makes the next commits fail, and counts them in tried.
 func failing(t *testing.T, s *Store, err error) (tried *int) {
 	t.Helper()
 	tried = new(int)
 	perform(t, s, func(t *tx) error {
-		first := true // that of this write itself
+		first := true // the commit of this write itself
 		t.commit = func() error {
 			if first {
 				first = false
@@ -45,7 +45,7 @@ func perform(t *testing.T, s *Store, do func(*tx) error) {
 	}
 }
 
-func TestWritesThatTheDiskDidNotConfirmPoisonTheStore(t *testing.T) {
+func TestAFailedSyncPoisonsTheStore(t *testing.T) {
 	for name, code := range map[string]int{"fsync of the file": sqlite3.SQLITE_IOERR_FSYNC, "fsync of the directory": sqlite3.SQLITE_IOERR_DIR_FSYNC} {
 		t.Run(name, func(t *testing.T) {
 			var told []error
@@ -59,15 +59,15 @@ func TestWritesThatTheDiskDidNotConfirmPoisonTheStore(t *testing.T) {
 			}
 			release()
 			if err := waiting.wait(t.Context()); !errors.Is(err, ErrPoisoned) {
-				t.Errorf("a write that waited got %v, want ErrPoisoned", err)
+				t.Errorf("a synced append got %v, want ErrPoisoned", err)
 			}
 			refusesWrites(t, s)
 			if *tried != 1 || len(told) != 1 || !errors.Is(told[0], ErrPoisoned) || !errors.Is(told[0], failure(code)) {
-				t.Errorf("%d commits were tried, and Fatal was told %v; want one of each", *tried, told)
+				t.Errorf("%d commits were tried, and Fatal got %v; want one of each", *tried, told)
 			}
 			story, err := s.Load(t.Context(), "a", "r")
 			if err != nil || len(story.Facts) != 1 {
-				t.Errorf("the store can be read: %+v, %v", story, err)
+				t.Errorf("reading a poisoned store: %+v, %v", story, err)
 			}
 			if err := s.Close(); err != nil {
 				t.Errorf("close: %v", err)
@@ -76,8 +76,8 @@ func TestWritesThatTheDiskDidNotConfirmPoisonTheStore(t *testing.T) {
 	}
 }
 
-// refusesWrites fails the test unless every way to write is refused as that of
-// a poisoned store.
+// refusesWrites fails the test unless every kind of write returns an *Error that wraps
+// ErrPoisoned.
 func refusesWrites(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -99,7 +99,7 @@ func refusesWrites(t *testing.T, s *Store) {
 	}
 }
 
-func TestAStoreWithoutFatalIsOnlyPoisoned(t *testing.T) {
+func TestAStoreWithoutFatalIsPoisonedToo(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	begin(t, s, "a", "r")
 	failing(t, s, failure(sqlite3.SQLITE_IOERR_FSYNC))
@@ -109,7 +109,7 @@ func TestAStoreWithoutFatalIsOnlyPoisoned(t *testing.T) {
 	refusesWrites(t, s)
 }
 
-func TestOtherFailuresOfACommitPassByThemselves(t *testing.T) {
+func TestOtherFailuresOfACommitAreTemporary(t *testing.T) {
 	for name, code := range map[string]int{
 		"no room": sqlite3.SQLITE_FULL, "a write that failed": sqlite3.SQLITE_IOERR_WRITE,
 		"truncation": sqlite3.SQLITE_IOERR_TRUNCATE, "a lock": sqlite3.SQLITE_BUSY,
@@ -129,7 +129,7 @@ func TestOtherFailuresOfACommitPassByThemselves(t *testing.T) {
 				return nil
 			})
 			if err := s.Append(t.Context(), lease, 1, batch); err != nil {
-				t.Errorf("the cause is gone, and yet: %v", err)
+				t.Errorf("after the cause is gone: %v", err)
 			}
 		})
 	}

@@ -8,22 +8,22 @@ import (
 	"os"
 )
 
-// Reader reads a store's file. It is a run.Archive, and has the reading methods
-// of an org.Store.
+// Reader reads a store's file. It implements run.Archive, and the reading methods of
+// org.Store and audit.Log. It is safe for concurrent use.
 type Reader struct {
 	db     *sql.DB
-	damage *damage // sees every error; nil = nobody does
+	damage *damage // observes every error; nil for a Reader without a Store
 }
 
-// wrap is the function of that name for what the file has answered.
+// wrap is the function wrap for errors that may report damage.
 func (r *Reader) wrap(op string, err error) error {
 	r.damage.see(err)
 	return wrap(op, err)
 }
 
-// OpenReader opens the file for reading, also while a gateway has it open: it
-// takes no lock and changes nothing. A file that is missing is an error that
-// wraps fs.ErrNotExist; one with another schema, an error that wraps [ErrSchema].
+// OpenReader opens the file for reading. It takes no lock and changes nothing, so it
+// also works while a gateway has the file open. The error wraps fs.ErrNotExist if the
+// file is missing, and [ErrSchema] if it has another schema version.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -41,7 +41,7 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 // Close closes the file.
 func (r *Reader) Close() error { return r.db.Close() }
 
-// list reads all rows of a query.
+// list returns all rows of a query.
 func list[T any](ctx context.Context, db querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -59,11 +59,11 @@ func list[T any](ctx context.Context, db querier, scan func(scanner) (T, error),
 	return out, rows.Err()
 }
 
-// querier is a database or a transaction.
+// querier is a *sql.DB or a *sql.Tx.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// scanner is a row.
+// scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(dest ...any) error }

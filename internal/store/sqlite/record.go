@@ -8,15 +8,15 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-// recorder collects the audit entries of relays: many become one write, and the
-// writer is woken once for all of them.
+// recorder collects the audit entries of relays into one write, to wake the writer
+// once for many of them.
 type recorder struct {
 	w *writer
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	entries []recorded
 	timer   *time.Timer // runs while there are entries
-	err     error       // entries could not be stored; nil = nobody has to be told
+	err     error       // entries could not be stored, and no caller knows yet
 }
 
 type recorded struct {
@@ -33,8 +33,8 @@ func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	return s.wrap("record", s.recorder.add(ctx, recorded{orgID, e}))
 }
 
-// add keeps the entry for the next write. Whoever brings the last one that fits
-// into it waits until the queue has room. An error is that of an earlier entry.
+// add adds the entry to the next write. The caller that fills the write submits it,
+// and waits until the queue has room. A returned error is that of an earlier entry.
 func (r *recorder) add(ctx context.Context, e recorded) error {
 	r.mu.Lock()
 	err := r.err
@@ -51,7 +51,7 @@ func (r *recorder) add(ctx context.Context, e recorded) error {
 	return err
 }
 
-// flush puts what was collected into the queue.
+// flush submits the collected entries. It does not wait until they are stored.
 func (r *recorder) flush(ctx context.Context) error {
 	r.mu.Lock()
 	entries := r.entries
@@ -76,6 +76,7 @@ func (r *recorder) flush(ctx context.Context) error {
 	return r.w.submit(ctx, one)
 }
 
+// fail keeps err for the next caller of add.
 func (r *recorder) fail(err error) {
 	if err == nil {
 		return

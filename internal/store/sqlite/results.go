@@ -58,7 +58,7 @@ func (t *tx) keepResult(orgID string, e toolcache.Entry) error {
 	return err
 }
 
-// evictResults drops the org's oldest entries until the bounds hold.
+// evictResults deletes the org's oldest entries until the bounds hold.
 func (t *tx) evictResults(orgID string, b toolcache.Bounds) error {
 	for {
 		var entries int

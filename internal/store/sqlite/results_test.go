@@ -15,7 +15,7 @@ func result(name byte, value string) toolcache.Entry {
 	return toolcache.Entry{Name: toolcache.Name{name}, Value: value, MAC: []byte{1}, ExpiresAt: 1 << 60}
 }
 
-func TestAResultDoesNotWaitForAQueueThatIsFull(t *testing.T) {
+func TestAResultDoesNotWaitForAFullQueue(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
@@ -23,13 +23,13 @@ func TestAResultDoesNotWaitForAQueueThatIsFull(t *testing.T) {
 	release := hold(t, s)
 	told := make(chan error, maxQueue+1)
 	bounds := toolcache.Bounds{Entries: 10, Bytes: 100}
-	for range maxQueue { // one is in hand
+	for range maxQueue { // the writer has taken one more
 		s.KeepResult("a", result(1, "one"), bounds, func(err error) { told <- err })
 	}
 	if err := <-told; !errors.Is(err, errBusy) {
-		t.Errorf("got %v, want that the queue is full", err)
+		t.Errorf("got %v, want errBusy", err)
 	}
-	s.DropResult("a", result(1, "one")) // nobody is told
+	s.DropResult("a", result(1, "one")) // has no result
 	release()
 	for range maxQueue - 1 {
 		if err := <-told; err != nil {
@@ -41,11 +41,11 @@ func TestAResultDoesNotWaitForAQueueThatIsFull(t *testing.T) {
 	}
 	s.KeepResult("a", result(1, "one"), bounds, func(err error) { told <- err })
 	if err := <-told; !errors.Is(err, ErrClosed) {
-		t.Errorf("got %v, want that the store is closed", err)
+		t.Errorf("got %v, want ErrClosed", err)
 	}
 }
 
-func TestClosingTellsWhatBecameOfAResult(t *testing.T) {
+func TestCloseReportsQueuedResults(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestClosingTellsWhatBecameOfAResult(t *testing.T) {
 	}
 }
 
-func TestTheSizesAreThoseOfWhatIsThere(t *testing.T) {
+func TestTheStoredSizesMatchTheEntries(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	for _, id := range []string{"a", "b"} {
 		if err := s.CreateOrg(t.Context(), org.Record{ID: id}, org.Author{}); err != nil {
@@ -96,7 +96,7 @@ func TestTheSizesAreThoseOfWhatIsThere(t *testing.T) {
 	}
 	keep("b", result(1, "one"), wide)
 	check("a 10 45", "b 1 3")
-	keep("a", result(3, "longer"), wide) // in the place of what is there
+	keep("a", result(3, "longer"), wide) // replaces an entry
 	check("a 10 48", "b 1 3")
 	keep("a", result(20, "y"), toolcache.Bounds{Entries: 4, Bytes: 20})
 	check("a 3 16", "b 1 3")
@@ -106,7 +106,7 @@ func TestTheSizesAreThoseOfWhatIsThere(t *testing.T) {
 	check("a 3 16", "b 2 5")
 	last := result(31, "z")
 	last.KeptAt = 5
-	keep("a", last, wide) // what is over in another org goes, too
+	keep("a", last, wide) // also deletes expired entries of other orgs
 	check("a 4 17", "b 1 3")
 	if err := s.DeleteOrg(t.Context(), "a", org.Author{}); err != nil {
 		t.Fatal(err)

@@ -8,28 +8,28 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// The bounds of one write of retention: others wait for it.
+// Limits of one write of retention. Other writes wait for it.
 const (
 	deleteAtOnce = 100                   // runs
-	deleteFor    = 10 * time.Millisecond // no further run is begun after this
+	deleteFor    = 10 * time.Millisecond // after this, no further run is deleted
 	vacuumAtOnce = 256                   // pages
 )
 
-// FinishedBefore returns how many runs have ended before the time.
+// FinishedBefore returns the number of runs that ended before the given time.
 func (r *Reader) FinishedBefore(ctx context.Context, before time.Time) (n int, err error) {
 	err = r.db.QueryRowContext(ctx, `SELECT count(*) FROM runs INDEXED BY runs_finished WHERE status = 'done' AND finished_at < ?`,
 		before.UnixMilli()).Scan(&n)
 	return n, r.wrap("count finished runs", err)
 }
 
-// DeleteFinished deletes the runs that have ended before the time, with their
-// facts and rows, and gives the space back to the disk. Runs that have not ended
-// stay, and so do audit rows. Idempotency keys and handovers that have expired go
-// first: no key is left that stands for a run that is gone, which is why no run
-// is deleted that is younger than a key may become.
+// DeleteFinished deletes the runs that ended before the given time, with their facts
+// and rows, and returns the freed pages to the file system. It also deletes expired
+// idempotency keys and handovers, and it does so first: no key may refer to a deleted
+// run. For the same reason it keeps runs that are younger than run.SubmitKeyTTL. Audit
+// rows are not deleted.
 //
-// It writes many small transactions, between which others are written. After a
-// failure, what was deleted until then stays deleted.
+// It uses many small transactions, so that other writes can run in between. After an
+// error, what was deleted stays deleted.
 func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted int, err error) {
 	now := s.now()
 	if youngest := now.Add(-run.SubmitKeyTTL); before.After(youngest) {
@@ -55,7 +55,7 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 	return deleted, s.wrap("delete finished runs", err)
 }
 
-// repeat performs the write until it changes nothing.
+// repeat performs the write until it changes no row.
 func (s *Store) repeat(ctx context.Context, do func(*tx) (int64, error)) error {
 	for {
 		var n int64
@@ -69,8 +69,8 @@ func (s *Store) repeat(ctx context.Context, do func(*tx) (int64, error)) error {
 	}
 }
 
-// deleteFinished deletes a few of the runs that ended before the time, those that
-// ended first.
+// deleteFinished deletes some of the runs that ended before the given time, the
+// earliest first.
 func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err error) {
 	for began := time.Now(); deleted < deleteAtOnce && time.Since(began) < deleteFor; {
 		n, err := t.exec(`DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs INDEXED BY runs_finished
@@ -83,14 +83,14 @@ func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err err
 	return deleted, nil
 }
 
-// vacuum gives some of the file's unused pages back to the disk, and returns how
-// many.
+// vacuum returns some of the file's free pages to the file system, and returns their
+// number.
 func (t *tx) vacuum() (int64, error) {
 	var before, after int64
 	if err := t.get(`PRAGMA freelist_count`, nil, &before); err != nil || before == 0 {
 		return 0, err
 	}
-	s, err := t.statement(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumAtOnce)) //nolint:sqlclosecheck // it is used again, and closed with t
+	s, err := t.statement(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumAtOnce)) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func (t *tx) vacuum() (int64, error) {
 		return 0, err
 	}
 	defer rows.Close()
-	for rows.Next() { // each is a page
+	for rows.Next() { // one page per row
 	}
 	if err := rows.Err(); err != nil {
 		return 0, err

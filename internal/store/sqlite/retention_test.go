@@ -17,7 +17,8 @@ import (
 
 const aDay = 24 * time.Hour
 
-// past makes a run that began at the time; if it has ended, then a minute later.
+// past stores a run that started at the given time. If ended is set, it ended a minute
+// later.
 func past(t testing.TB, s *Store, id string, at time.Time, ended bool, bytes int) {
 	t.Helper()
 	batch := run.Batch{
@@ -43,7 +44,7 @@ func rowsOf(t testing.TB, s *Store, table string) (n int) {
 	return n
 }
 
-// L07: retention deletes what has ended, and nothing else.
+// L07: retention deletes finished runs and nothing else.
 func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 	now := time.Now()
 	clock := now.Add(-40 * aDay)
@@ -58,10 +59,10 @@ func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 
 	before := now.Add(-30 * aDay)
 	if n, err := s.FinishedBefore(t.Context(), before); err != nil || n != 250 {
-		t.Errorf("%d runs are to go, %v, want 250", n, err)
+		t.Errorf("FinishedBefore: %d runs, %v, want 250", n, err)
 	}
 	if n, err := s.DeleteFinished(t.Context(), before); err != nil || n != 250 {
-		t.Errorf("%d runs are gone, %v, want 250", n, err)
+		t.Errorf("deleted %d runs, %v, want 250", n, err)
 	}
 	for id, kept := range map[string]bool{"old 0": false, "old 249": false, "old and running": true, "young": true} {
 		if story, err := s.Load(t.Context(), "a", id); errors.Is(err, org.ErrNotFound) == kept {
@@ -74,22 +75,22 @@ func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 		}
 	}
 	if n, err := s.DeleteFinished(t.Context(), before); err != nil || n != 0 {
-		t.Errorf("once more: %d runs, %v", n, err)
+		t.Errorf("the second time: %d runs, %v", n, err)
 	}
 }
 
-// An Idempotency-Key that is still good keeps its run, however short the time
-// is for which runs are kept.
-func TestRetentionLeavesARunWhoseKeyIsGood(t *testing.T) {
+// A run is kept as long as its Idempotency-Key is valid, even if the retention time is
+// shorter.
+func TestRetentionKeepsARunWithAValidKey(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	past(t, s, "r", time.Now().Add(-time.Hour), true, 10)
 	if n, err := s.DeleteFinished(t.Context(), time.Now()); err != nil || n != 0 {
-		t.Errorf("%d runs are gone, %v", n, err)
+		t.Errorf("deleted %d runs, %v", n, err)
 	}
 }
 
-// Retention gives the space back, and others write meanwhile.
-func TestRetentionDoesNotHoldUpTheWriter(t *testing.T) {
+// Retention shrinks the file, and other writes run in between.
+func TestRetentionDoesNotBlockOtherWrites(t *testing.T) {
 	clock := time.Now().Add(-40 * aDay)
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path, Now: func() time.Time { return clock }})
@@ -123,7 +124,7 @@ func TestRetentionDoesNotHoldUpTheWriter(t *testing.T) {
 		select {
 		case r := <-done:
 			if r.err != nil || r.n != runs+1 {
-				t.Errorf("%d runs are gone, %v", r.n, r.err)
+				t.Errorf("deleted %d runs, %v", r.n, r.err)
 			}
 			ended = true
 		default:
@@ -132,7 +133,7 @@ func TestRetentionDoesNotHoldUpTheWriter(t *testing.T) {
 	var left int64
 	perform(t, s, func(t *tx) error { return t.get(`PRAGMA page_count`, nil, &left) })
 	if left > pages/10 {
-		t.Errorf("the file has %d pages, before %d", left, pages)
+		t.Errorf("the file has %d pages, %d before", left, pages)
 	}
 	t.Logf("%d runs in %v, %d other writes, the slowest took %v", runs+1, time.Since(began), writes, slowest)
 	if slowest > 2*time.Second || writes < runs/deleteAtOnce {

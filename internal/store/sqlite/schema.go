@@ -15,7 +15,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS // read-only
 
-// migrate brings the schema up to date.
+// migrate applies the missing migrations. It returns a *SchemaError if a later version
+// of the program made the file.
 func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -43,8 +44,8 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	return nil
 }
 
-// checkVersion returns a *SchemaError unless the schema is the one that this
-// program knows.
+// checkVersion returns a *SchemaError unless the schema has the version that this
+// program expects.
 func checkVersion(ctx context.Context, db *sql.DB) error {
 	known, err := knownVersion()
 	if err != nil {
@@ -67,7 +68,7 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// knownVersion is the number of the last migration.
+// knownVersion returns the number of the last migration.
 func knownVersion() (int64, error) {
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {

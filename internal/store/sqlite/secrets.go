@@ -67,7 +67,7 @@ func (s *Store) DeleteSecret(ctx context.Context, orgID, name string, by org.Aut
 	})
 }
 
-// secret returns the secret, without what is sealed, as it is before a change.
+// secret returns the secret in the transaction, without its sealed value.
 func (t *tx) secret(orgID, name string) (org.Secret, error) {
 	return one(t, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? AND name = ?`, orgID, name)
 }

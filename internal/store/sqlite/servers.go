@@ -78,7 +78,7 @@ func (s *Store) DeleteMCPServer(ctx context.Context, orgID, name string, by org.
 	})
 }
 
-// server returns the server as it is before a change of it.
+// server returns the server in the transaction.
 func (t *tx) server(orgID, name string) (org.MCPServer, error) {
 	return one(t, scanServer, `SELECT `+serverColumns+` FROM mcp_outbound_servers WHERE org = ? AND name = ?`, orgID, name)
 }

@@ -14,51 +14,52 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Options say which file a Store keeps and how.
+// Options configure a [Store].
 type Options struct {
-	// Path is the file. It is made, readable by its owner only, if it is
-	// missing; so is its directory. Required.
+	// Path is the path of the file. A missing file and its directory are created,
+	// accessible to the owner only. Required.
 	Path string
 
 	Log *slog.Logger     // nil = discard
-	Now func() time.Time // the wall clock: when keys and handovers expire; nil = clock.Wall
+	Now func() time.Time // wall clock, for the expiry of keys and handovers; nil = clock.Wall
 
-	// LeaseNow is the clock of leases, which must never be set. Nil = a
-	// clock.Steady that begins with Now when the store is opened.
+	// LeaseNow is the clock of leases. It must never jump. Nil uses a clock.Steady
+	// that starts at Now when the store is opened.
 	LeaseNow func() time.Time
 
-	// Caps are those of every org; the zero Caps bound nothing.
+	// Caps apply to every org; the zero value is no limit.
 	Caps org.Caps
 
-	// Fatal is called once, when the disk has not confirmed a write, or a file of
-	// the store was deleted or replaced ([ErrReplaced]): every write from then on is refused with an error that wraps [ErrPoisoned]. It
-	// should end the process, before anybody is answered; if it returns, it
-	// must not have waited for the store. Nil = the store is only closed to
-	// writes.
+	// Fatal is called at most once, with an error that wraps [ErrPoisoned]: the disk
+	// did not confirm a write, or a file of the store was deleted or replaced
+	// ([ErrReplaced]). All further writes are refused with that error. Fatal should
+	// end the process before any caller gets an answer. It must not wait for the
+	// store. Nil only refuses the writes.
 	Fatal func(error)
 }
 
-// Store is an org.Store, run.Journal, run.Archive, run.Leases, run.Handovers and
-// toolcache.Store on one SQLite file. It is safe for concurrent use.
+// Store implements org.Store, run.Journal, run.Archive, run.Leases, run.Handovers,
+// run.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
+// concurrent use.
 type Store struct {
 	Reader
 	writer   *writer
 	recorder *recorder
 	heads    heads
 	lock     *os.File
-	files    *files // nil = they are not watched yet
+	files    *files // nil until Open has started to watch them
 	log      *slog.Logger
-	now      func() time.Time // the wall clock
-	leaseNow func() time.Time // that of leases
-	turn     string           // the org that was given a lease last; only the writer's goroutine looks at it
+	now      func() time.Time // wall clock
+	leaseNow func() time.Time // clock of leases
+	turn     string           // the org that got the last lease; owned by the writer's goroutine
 
-	forgotten atomic.Int64 // Unix milliseconds of the last report
+	forgotten atomic.Int64 // when reportForgotten last logged; Unix milliseconds
 }
 
-// Open opens the file, brings its schema up to date, starts the writer and ends
-// every lease that the file holds: whoever had one is gone. It returns an error
-// that wraps [ErrLocked] while another process has the file open, and one that
-// wraps [ErrSchema] if the file was made by a later version.
+// Open opens the file, migrates its schema, starts the writer and expires all leases,
+// whose owners are gone. The error wraps [ErrLocked] if another process has the file
+// open, [ErrSchema] if a later version made the file, and [ErrDamaged] if SQLite finds
+// it damaged.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -97,8 +98,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// start opens the two sides of the file: one connection that writes, and the
-// pool that reads.
+// start opens the write connection and the pool of read connections.
 func (s *Store) start(ctx context.Context, o Options) error {
 	db, err := connect(o.Path, writing())
 	if err != nil {
@@ -125,37 +125,37 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-// replaced ends all writing: it would go into a file that nobody finds.
+// replaced refuses all further writes: they would go to a file without a name.
 func (s *Store) replaced(err error) {
-	s.writer.log.Error("store: a file of the database is gone, and the store takes no more writes", "error", err)
+	s.writer.log.Error("store: a file of the database was deleted or replaced; writes are refused", "error", err)
 	_ = s.writer.poison(fmt.Errorf("%w: %w", ErrPoisoned, err))
 }
 
-// Damage returns an error that wraps [ErrDamaged], with the names of the tables
-// as soon as they are known, once SQLite has found the file damaged; nil before.
+// Damage returns nil until SQLite finds the file damaged, and then an error that wraps
+// [ErrDamaged]. The error names the damaged tables as soon as they are known.
 func (s *Store) Damage() error { return s.damage.error() }
 
-// Waiting returns how many writes wait, with those of the group that is being
+// Waiting returns the number of writes that wait, including the group that is being
 // written.
 func (s *Store) Waiting() int { return len(s.writer.room) }
 
-// Close writes what was appended and closes the file. Writes that come later
-// are refused with an error that wraps [ErrClosed]. Close may be called once.
+// Close performs the queued writes and closes the file. Later writes fail with an
+// error that wraps [ErrClosed]. Close may be called once.
 func (s *Store) Close() error {
 	if s.files != nil {
 		s.files.close()
 	}
 	s.damage.close()
 	err := s.Reader.Close()
-	_ = s.recorder.flush(context.Background()) // the writer says what it cannot write
+	_ = s.recorder.flush(context.Background()) // the writer logs a failure
 	return errors.Join(err, s.writer.close(), s.lock.Close())
 }
 
-// makeFile makes the file and its directory, for the owner only: the file holds
-// transcripts.
+// makeFile creates the file and its directory if missing, for the owner only, because
+// the file contains transcripts.
 func makeFile(path string) error {
 	if path == "" {
-		return errors.New("no path")
+		return errors.New("the path is empty")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

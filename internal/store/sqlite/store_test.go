@@ -18,7 +18,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Maker{Open: kit.open, Capped: kit.capped, Reopen: kit.reopen, Crash: kit.crash})
 }
 
-// kit remembers what it takes to open a store again.
+// kit opens stores for storetest, and remembers how to open them again.
 type kit struct {
 	paths  map[*Store]string
 	clocks map[*Store]storetest.Clocks
@@ -49,7 +49,7 @@ func (k kit) reopen(t *testing.T, old storetest.Store) storetest.Store {
 	return k.openAt(t, k.paths[s], k.clocks[s])
 }
 
-// crash copies the file and its log as they are on the disk now.
+// crash copies the files as they are on disk now.
 func (k kit) crash(t *testing.T, running storetest.Store) storetest.Store {
 	s := running.Orgs.(*Store)
 	path := filepath.Join(t.TempDir(), "turnpike.db")
@@ -65,7 +65,7 @@ func (k kit) crash(t *testing.T, running storetest.Store) storetest.Store {
 	return k.openAt(t, path, k.clocks[s])
 }
 
-// openStore opens a store that is closed with the test, if it is still open.
+// openStore opens a store that the test's cleanup closes.
 func openStore(t testing.TB, o Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), o)

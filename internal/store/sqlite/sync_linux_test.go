@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// relay records a relay and waits until it is written, but for the disk.
+// relay records a relayed request and waits until it is committed, but not synced.
 func relay(t *testing.T, s *Store) {
 	t.Helper()
 	if err := s.Record(t.Context(), "a", audit.Entry{Kind: audit.KindRequest, Body: audit.Request{}}); err != nil {
@@ -46,7 +46,7 @@ func TestARunIsSyncedAfterARelayWasNot(t *testing.T) { // K03
 			before := syncs()
 			relay(t, s)
 			if n := syncs() - before; n != 0 {
-				t.Fatalf("relay %d was synced %d times at once, want it to wait for others", i, n)
+				t.Fatalf("relay %d was synced %d times at once, want a deferred sync", i, n)
 			}
 			begin(t, s, "a", fmt.Sprint("run ", i))
 			if n := syncs() - before; n != 1 {
@@ -102,7 +102,7 @@ func TestAGroupIsSyncedIfOneOfItsWritesMustBe(t *testing.T) {
 	}
 }
 
-// A relay's row is on disk within a second, whatever else the writer does.
+// The row of a relay is on disk within a second, whatever the writer does.
 func TestARelayIsSyncedWithinASecond(t *testing.T) { // L07
 	for name, meanwhile := range map[string]func(*testing.T, *Store){
 		"while nothing else happens": func(*testing.T, *Store) {},
@@ -139,20 +139,20 @@ func TestARelayIsSyncedWithinASecond(t *testing.T) { // L07
 				time.Sleep(time.Second - time.Since(began))
 				synctest.Wait()
 				if n := syncs() - before; n == 0 {
-					t.Error("the row of a relay that is a second old is not on disk")
+					t.Error("a relay's row is not on disk after a second")
 				}
 				after := syncs()
 				time.Sleep(time.Minute)
 				if n := syncs() - after; n > 1 {
-					t.Errorf("%d syncs follow while nothing happens, want at most one", n)
+					t.Errorf("%d syncs while the store is idle, want at most one", n)
 				}
 			})
 		})
 	}
 }
 
-// A sync that fails, because the disk is full, is tried again.
-func TestASyncThatFailsIsTriedAgain(t *testing.T) {
+// A sync that fails because the disk is full is tried again.
+func TestAFailedSyncIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, syncs := openInBubble(t)
 		begin(t, s, "a", "r")
@@ -160,7 +160,7 @@ func TestASyncThatFailsIsTriedAgain(t *testing.T) {
 		var failing atomic.Bool
 		var tried atomic.Int32
 		commit := s.writer.tx.commitNow
-		s.writer.tx.commit = func() error { // the writer learns of it with the relay that follows
+		s.writer.tx.commit = func() error { // used from the next relay on
 			if failing.Load() && tried.Add(1) < 4 {
 				return failure(13) // SQLITE_FULL
 			}
@@ -173,13 +173,12 @@ func TestASyncThatFailsIsTriedAgain(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n := syncs() - before; n != 1 || tried.Load() != 4 {
-			t.Errorf("%d commits were tried and %d synced, want the fourth to be the last", tried.Load(), n)
+			t.Errorf("%d commits were tried and %d synced, want four tries and the last one synced", tried.Load(), n)
 		}
 	})
 }
 
-// A checkpoint in the second place never speaks of a row that a power failure
-// takes back.
+// A checkpoint in the witness never refers to a row that a power failure can undo.
 func TestACheckpointFollowsTheDisk(t *testing.T) { // P09
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "turnpike.db")
@@ -194,7 +193,7 @@ func TestACheckpointFollowsTheDisk(t *testing.T) { // P09
 				seen++
 				heads, err := openStore(t, Options{Path: disk.cutPower(t, path)}).AuditHeads(t.Context())
 				if err != nil || len(heads) != 1 || heads[0].Number < c.Number {
-					t.Errorf("after a power failure the disk has %+v, %v; the checkpoint speaks of row %d", heads, err, c.Number)
+					t.Errorf("after a power failure the disk has %+v, %v; the checkpoint is for row %d", heads, err, c.Number)
 				}
 				return nil
 			},
@@ -209,7 +208,7 @@ func TestACheckpointFollowsTheDisk(t *testing.T) { // P09
 	})
 }
 
-// Under a load that never ends there is no pause in which to sync.
+// Under constant load there is no idle time in which to sync.
 func TestALazyGroupIsSyncedWhenAnEarlierOneIsOld(t *testing.T) {
 	for name, c := range map[string]struct {
 		age time.Duration
@@ -218,7 +217,7 @@ func TestALazyGroupIsSyncedWhenAnEarlierOneIsOld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tx := tx{unsynced: time.Now().Add(-c.age)}
 			if may := tx.mayWait([]*write{{lazy: true}}); may != c.may {
-				t.Errorf("it may wait: %v, want %v", may, c.may)
+				t.Errorf("the sync may be deferred: %v, want %v", may, c.may)
 			}
 		})
 	}

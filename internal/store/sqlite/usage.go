@@ -6,10 +6,9 @@ import (
 	"errors"
 )
 
-// What a row takes beside its body: its other columns, its keys, its places in
-// indexes, and what pages leave free. The triggers of the migration that made
-// org_usage subtract the same; whoever changes one changes the others, in a new
-// migration that counts again.
+// Estimated size of a row beside its body, in bytes: other columns, index entries and
+// free space in pages. The triggers of migration 00009 subtract the same numbers. A
+// change needs a migration that changes the triggers and recomputes org_usage.
 const (
 	sizeOfRun          = 500
 	sizeOfFact         = 250
@@ -18,16 +17,15 @@ const (
 	sizeOfHandoverCall = 300
 )
 
-// used adds to what the org has stored. What is deleted is subtracted by
-// triggers.
+// used adds to the org's usage. Triggers subtract deleted rows.
 func (t *tx) used(orgID string, bytes, handovers int) error {
 	_, err := t.exec(`INSERT INTO org_usage (org, bytes, handovers) VALUES (?, ?, ?)
 		ON CONFLICT (org) DO UPDATE SET bytes = bytes + excluded.bytes, handovers = handovers + excluded.handovers`, orgID, bytes, handovers)
 	return err
 }
 
-// usage returns how many bytes of runs and handovers, and how many handovers the
-// org has stored.
+// usage returns the size of the org's runs and handovers, in bytes, and the number of
+// its handovers.
 func (t *tx) usage(orgID string) (bytes, handovers int64, err error) {
 	err = t.get(`SELECT bytes, handovers FROM org_usage WHERE org = ?`, []any{orgID}, &bytes, &handovers)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -36,9 +34,8 @@ func (t *tx) usage(orgID string) (bytes, handovers int64, err error) {
 	return bytes, handovers, err
 }
 
-// Usage returns how many bytes of runs and handovers the org has stored, as
-// near as can be told without looking at each: with what they take in indexes,
-// and without the audit.
+// Usage returns the estimated size of the org's runs and handovers, in bytes,
+// including indexes and without the audit log.
 func (r *Reader) Usage(ctx context.Context, orgID string) (bytes int64, err error) {
 	err = r.db.QueryRowContext(ctx, `SELECT bytes FROM org_usage WHERE org = ?`, orgID).Scan(&bytes)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -47,7 +44,7 @@ func (r *Reader) Usage(ctx context.Context, orgID string) (bytes int64, err erro
 	return bytes, r.wrap("read what an org has stored", err)
 }
 
-// size returns what the batch adds to what the org has stored.
+// size returns the usage of the batch, in bytes.
 func (b batch) size(c change) int {
 	n := 0
 	if c.seq == 0 {
@@ -62,7 +59,7 @@ func (b batch) size(c change) int {
 	return n
 }
 
-// below returns refused if the query counts as many as most; most = 0 is no cap.
+// below returns refused() if the query counts most rows or more. most 0 is no limit.
 func (t *tx) below(most int, refused func() error, count string, args ...any) error {
 	if most == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// recount returns what the org's usage must be, by looking at every row.
+// recount computes the org's usage from all its rows.
 func recount(t *testing.T, s *Store, orgID string) (bytes, handovers int64) {
 	t.Helper()
 	err := s.db.QueryRowContext(t.Context(), `SELECT
@@ -30,8 +30,8 @@ func recount(t *testing.T, s *Store, orgID string) (bytes, handovers int64) {
 	return bytes, handovers
 }
 
-// counted fails the test unless the org's usage is what its rows add up to, and
-// returns it.
+// counted fails the test unless the org's stored usage equals the recount. It returns
+// the usage.
 func counted(t *testing.T, s *Store, orgID string) int64 {
 	t.Helper()
 	var bytes, handovers int64
@@ -39,12 +39,12 @@ func counted(t *testing.T, s *Store, orgID string) int64 {
 		t.Fatal(err)
 	}
 	if b, h := recount(t, s, orgID); b != bytes || h != handovers {
-		t.Errorf("org %s is counted with %d bytes and %d handovers; its rows have %d and %d", orgID, bytes, handovers, b, h)
+		t.Errorf("org %s: usage is %d bytes and %d handovers; its rows add up to %d and %d", orgID, bytes, handovers, b, h)
 	}
 	return bytes
 }
 
-// fillRuns stores runs with items of so many bytes, a handover for each.
+// fillRuns stores runs with items of the given size, and a handover for each run.
 func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
 	t.Helper()
 	text := strings.Repeat("ä", size/2)
@@ -66,7 +66,7 @@ func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
 	}
 }
 
-func TestWhatAnOrgStoresIsCountedAsItComesAndGoes(t *testing.T) { // P40
+func TestUsageFollowsWritesAndDeletes(t *testing.T) { // P40
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	fillRuns(t, s, "a", 3, 4, 1000)
 	fillRuns(t, s, "b", 1, 1, 1000)
@@ -80,19 +80,19 @@ func TestWhatAnOrgStoresIsCountedAsItComesAndGoes(t *testing.T) { // P40
 	}
 	remove(`DELETE FROM runs WHERE org = 'a' AND run_id = ?`, fmt.Sprintf("run_%026d", 1))
 	if after := counted(t, s, "a"); after > before-4000 {
-		t.Errorf("a deleted run gave back %d bytes", before-after)
+		t.Errorf("deleting a run freed %d bytes", before-after)
 	}
 	remove(`DELETE FROM handovers WHERE org = 'a'`)
 	remove(`DELETE FROM runs WHERE org = 'a'`)
 	if rest := counted(t, s, "a"); rest != 0 {
-		t.Errorf("with nothing stored, %d bytes are counted", rest)
+		t.Errorf("usage is %d bytes with nothing stored", rest)
 	}
 	if got := counted(t, s, "b"); got != other {
 		t.Errorf("the other org has %d bytes after, %d before", got, other)
 	}
 }
 
-func TestTheCountedBytesAreAboutWhatTheFileGrowsBy(t *testing.T) { // P40
+func TestUsageIsCloseToTheGrowthOfTheFile(t *testing.T) { // P40
 	for _, c := range []struct{ runs, facts, size int }{{200, 2, 40}, {100, 10, 400}, {50, 10, 4000}, {5, 4, 200_000}} {
 		s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 		pages := func() (n int64) {
@@ -111,7 +111,7 @@ func TestTheCountedBytesAreAboutWhatTheFileGrowsBy(t *testing.T) { // P40
 	}
 }
 
-func TestAMigrationCountsWhatIsThere(t *testing.T) { // P40
+func TestAMigrationComputesTheUsage(t *testing.T) { // P40
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
 	fillRuns(t, s, "a", 3, 4, 1000)
@@ -138,6 +138,6 @@ func TestAMigrationCountsWhatIsThere(t *testing.T) { // P40
 		t.Fatal(err)
 	}
 	if got := counted(t, openStore(t, Options{Path: path}), "a"); got != want {
-		t.Errorf("after the migration %d bytes are counted, before %d", got, want)
+		t.Errorf("after the migration usage is %d bytes, before %d", got, want)
 	}
 }

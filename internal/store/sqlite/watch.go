@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// ErrReplaced says that a file of the store was deleted, moved or replaced while
-// it was open. What is written from then on cannot be found under its name.
+// ErrReplaced reports that a file of the store was deleted, moved or replaced while it
+// was open. Later writes would go to a file that has no name.
 var ErrReplaced = errors.New("a file of the database was deleted or replaced while it was in use")
 
-// watchEvery is how long that goes unnoticed.
+// watchEvery is how often the files are checked.
 const watchEvery = 250 * time.Millisecond
 
-// files are those that the store has open: the database, its log, the log's
-// index, and the lock that keeps other processes out.
+// files are the store's open files: the database, its write-ahead log, the log's
+// index, and the lock file.
 type files struct {
-	opened map[string]os.FileInfo // by path
-	end    func()                 // may be called more than once
+	opened map[string]os.FileInfo // as they were on opening, by path
+	end    func()                 // stops the check; may be called more than once
 	done   sync.WaitGroup
 }
 
-// watch calls gone once, with an error that wraps ErrReplaced, when one of the
-// store's files is not the one any more that was opened.
+// watch starts to check the store's files. It calls gone once, with an error that
+// wraps ErrReplaced, when a path no longer leads to the file that was opened.
 func watch(path string, gone func(error)) (*files, error) {
 	stop := make(chan struct{})
 	f := &files{opened: map[string]os.FileInfo{}, end: sync.OnceFunc(func() { close(stop) })}
@@ -55,7 +55,8 @@ func watch(path string, gone func(error)) (*files, error) {
 	return f, nil
 }
 
-// look ignores what keeps it from looking: it is not known that a file is gone.
+// look checks the files once. It ignores errors other than a missing file, because
+// they do not show that a file is gone.
 func (f *files) look() error {
 	for path, opened := range f.opened {
 		info, err := os.Stat(path)
@@ -69,6 +70,7 @@ func (f *files) look() error {
 	return nil
 }
 
+// close stops the check and waits for its goroutine.
 func (f *files) close() {
 	f.end()
 	f.done.Wait()

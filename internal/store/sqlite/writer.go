@@ -14,43 +14,43 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// The bounds of a group and of what waits for one.
+// Limits of a group and of the queue.
 const (
 	maxGroup = 100                   // writes
-	linger   = 10 * time.Millisecond // how long a group that nobody waits for is open for more
-	maxQueue = 1024                  // writes; whoever comes later waits for room
+	linger   = 10 * time.Millisecond // how long a group collects writes while no caller waits for one of them
+	maxQueue = 1024                  // writes; further ones wait for room
 )
 
-// writer owns the connection that writes. Its goroutine ends with close.
+// writer owns the write connection. Its goroutine ends with close.
 type writer struct {
 	db     *sql.DB
 	tx     tx
 	queue  chan *write
-	room   chan struct{} // one element for each write in the queue or in a group
+	room   chan struct{} // one element per write that is queued or in the current group
 	log    *slog.Logger
 	fatal  func(error) // may be nil
 	damage *damage
 	ended  chan struct{}
 
-	front atomic.Pointer[write] // the oldest of the group under way; nil = there is none
+	front atomic.Pointer[write] // the oldest write of the current group; nil = none
 
-	mu       sync.RWMutex
+	mu       sync.RWMutex // guards the fields below
 	closed   bool
-	poisoned error // every write is refused with it; nil = none is
+	poisoned error // every write is refused with it; nil = writes are accepted
 }
 
-// errBusy says that the queue is full.
+// errBusy reports that the queue is full.
 var errBusy = errors.New("too many writes are waiting")
 
-// write is one change, stored as a whole or not at all.
+// write is an atomic change: it is stored completely or not at all.
 type write struct {
 	do    func(*tx) error
-	waits bool        // somebody waits for done
-	lazy  bool        // it must outlive the process at once, and a power failure only when it is as old as laziness
-	after *write      // fails with this one; nil = stands alone
+	waits bool        // a caller waits for done
+	lazy  bool        // its sync to disk may be deferred by up to laziness; it survives a crash of the process, not of the system
+	after *write      // if this one fails, the write fails too; nil = independent
 	epoch int64       // of an append
 	since time.Time   // when it was submitted
-	told  func(error) // called once with err, and must not block; nil = nobody is
+	told  func(error) // called once with err, must not block; nil = not called
 
 	done chan struct{} // closed when err is set
 	err  error
@@ -69,8 +69,8 @@ func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	return w
 }
 
-// submit puts the write into the queue. Writes are performed in the order of
-// their submission.
+// submit queues the write, and waits for room until ctx ends. Writes are performed in
+// the order of submission.
 func (w *writer) submit(ctx context.Context, one *write) error {
 	one.since = time.Now()
 	select {
@@ -81,8 +81,7 @@ func (w *writer) submit(ctx context.Context, one *write) error {
 	return w.enqueue(one)
 }
 
-// offer is submit for a write that can be done without: it does not wait for
-// room.
+// offer is submit for an optional write: it returns errBusy if there is no room.
 func (w *writer) offer(one *write) error {
 	one.since = time.Now()
 	select {
@@ -93,7 +92,7 @@ func (w *writer) offer(one *write) error {
 	return w.enqueue(one)
 }
 
-// enqueue puts the write where there is room for it.
+// enqueue queues the write. The caller has taken an element of room for it.
 func (w *writer) enqueue(one *write) error {
 	one.done = make(chan struct{})
 	w.mu.RLock()
@@ -102,12 +101,12 @@ func (w *writer) enqueue(one *write) error {
 		<-w.room
 		return err
 	}
-	w.queue <- one // does not block: there is room
+	w.queue <- one // does not block: the caller has room
 	return nil
 }
 
-// perform submits the write and waits until it is on disk. If ctx ends before,
-// it may be stored or not.
+// perform submits the write and waits until it is on disk. If ctx ends first, the
+// write may be stored or not.
 func (w *writer) perform(ctx context.Context, do func(*tx) error) error {
 	one := &write{do: do, waits: true}
 	if err := w.submit(ctx, one); err != nil {
@@ -116,6 +115,7 @@ func (w *writer) perform(ctx context.Context, do func(*tx) error) error {
 	return one.wait(ctx)
 }
 
+// wait waits for the result of the write, or until ctx ends.
 func (one *write) wait(ctx context.Context) error {
 	select {
 	case <-one.done:
@@ -125,7 +125,7 @@ func (one *write) wait(ctx context.Context) error {
 	}
 }
 
-// close performs what is in the queue and closes the file.
+// close performs the queued writes and closes the connection.
 func (w *writer) close() error {
 	w.mu.Lock()
 	if !w.closed {
@@ -137,8 +137,8 @@ func (w *writer) close() error {
 	return errors.Join(w.tx.close(), w.db.Close())
 }
 
-// run performs the writes, group by group, and syncs lazy ones that no later
-// group has synced.
+// run performs the queued writes in groups. It syncs lazy writes in time if no later
+// group does.
 func (w *writer) run() {
 	defer close(w.ended)
 	for {
@@ -148,7 +148,7 @@ func (w *writer) run() {
 				return
 			}
 			w.front.Store(first)
-			runtime.Gosched() // whom the last commit has answered comes back with more
+			runtime.Gosched() // let callers of the last commit submit their next writes
 			w.commit(w.collect(first))
 			w.front.Store(nil)
 		case <-w.tx.syncDue():
@@ -157,8 +157,8 @@ func (w *writer) run() {
 	}
 }
 
-// collect returns the group that begins with first: what is in the queue by
-// now, and what else comes as long as nobody waits for any of it.
+// collect returns the group that starts with first: the queued writes, and while no
+// caller waits for one of them, also those that arrive within linger.
 func (w *writer) collect(first *write) []*write {
 	group := []*write{first}
 	waits := first.waits
@@ -174,7 +174,7 @@ func (w *writer) collect(first *write) []*write {
 	return group
 }
 
-// next returns the next write of a group; false if there is none to wait for.
+// next returns the next write of a group, or false if the group is complete.
 func (w *writer) next(late *<-chan time.Time, waits bool) (*write, bool) {
 	select {
 	case one, ok := <-w.queue:
@@ -195,7 +195,7 @@ func (w *writer) next(late *<-chan time.Time, waits bool) (*write, bool) {
 	}
 }
 
-// refusal returns why there are no more writes. It is called with mu held.
+// refusal returns why writes are refused, or nil. It is called with mu held.
 func (w *writer) refusal() error {
 	if w.closed {
 		return ErrClosed
@@ -203,7 +203,7 @@ func (w *writer) refusal() error {
 	return w.poisoned
 }
 
-// commit performs the group as one transaction and answers those who wait.
+// commit performs the group as one transaction and reports the results.
 func (w *writer) commit(group []*write) {
 	err := w.poison(nil)
 	poisoned := err != nil
@@ -225,8 +225,7 @@ func (w *writer) commit(group []*write) {
 	}
 }
 
-// transact performs the group; after a failure that may have cost what was stored
-// before, nothing is performed any more.
+// transact performs the group. If earlier writes may be lost, it poisons the writer.
 func (w *writer) transact(group []*write) error {
 	err := w.tx.perform(group)
 	if err == nil {
@@ -239,7 +238,7 @@ func (w *writer) transact(group []*write) error {
 	return w.poison(fmt.Errorf("%w: %w", ErrPoisoned, err))
 }
 
-// refuse ends all writing with the error, unless that has happened before.
+// refuse makes the writer refuse all further writes with err. The first error wins.
 func (w *writer) refuse(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,8 +247,9 @@ func (w *writer) refuse(err error) {
 	}
 }
 
-// poison ends all writing with the error, unless that has happened before, and
-// returns the error with which writes are refused. With nil it only returns it.
+// poison makes the writer refuse all further writes with err and calls fatal once. The
+// first error wins. It returns the error with which writes are refused. With nil it
+// only returns that error.
 func (w *writer) poison(err error) error {
 	w.mu.Lock()
 	before := w.poisoned
@@ -266,19 +266,20 @@ func (w *writer) poison(err error) error {
 	return err
 }
 
-// tx is the transaction of a group.
+// tx is the current transaction on the write connection. The writer's goroutine owns it.
 type tx struct {
 	conn       *sql.Conn
 	caps       org.Caps
-	statements map[string]*sql.Stmt // by text, of which there are a few
-	commit     func() error         // commitNow, or a test's failure
-	ends       map[string]end       // of the audit chains that were written to, by org
-	lax        bool                 // commits do not wait for the disk
-	unsynced   time.Time            // when the oldest lazy write was committed that is not on disk; zero = all are
-	retry      time.Time            // no sync before this, after one has failed
+	statements map[string]*sql.Stmt // prepared statements, by text
+	commit     func() error         // commitNow; tests replace it
+	ends       map[string]end       // cached ends of audit chains, by org; cleared by a rollback
+	lax        bool                 // commits do not sync to disk
+	unsynced   time.Time            // commit time of the oldest write that is not synced; zero = all are synced
+	retry      time.Time            // earliest time of the next sync after a failed one
 }
 
-// perform commits those of the writes that succeed. Its error is that of all.
+// perform commits the writes that succeed, and sets the err of the others. Its own
+// error concerns the whole group.
 func (t *tx) perform(group []*write) error {
 	err := t.synchronize(t.mayWait(group))
 	if err == nil {
@@ -290,7 +291,7 @@ func (t *tx) perform(group []*write) error {
 	return err
 }
 
-// transact is the transaction of the group.
+// transact performs the group as one transaction.
 func (t *tx) transact(group []*write) error {
 	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
@@ -309,12 +310,12 @@ func (t *tx) transact(group []*write) error {
 	return nil
 }
 
-// laziness is how long a power failure may take back what is lazy. With the time
-// for which entries are collected, and that of the sync, it is a second.
+// laziness is how long the sync of a lazy write may be deferred. Together with linger
+// and the duration of the sync itself, a power failure can undo at most the last second.
 const laziness = 900 * time.Millisecond
 
-// mayWait reports whether the disk need not confirm the group now: all of it is
-// lazy, and so is all that it would confirm of what came before.
+// mayWait reports whether the commit of the group may skip the sync: all its writes are
+// lazy, and no earlier unsynced write is due.
 func (t *tx) mayWait(group []*write) bool {
 	for _, one := range group {
 		if !one.lazy {
@@ -324,8 +325,8 @@ func (t *tx) mayWait(group []*write) bool {
 	return len(group) > 0 && (t.unsynced.IsZero() || time.Since(t.unsynced) < laziness)
 }
 
-// syncDue returns a channel that sends when lazy writes must be synced; nil if
-// all are on disk.
+// syncDue returns a channel that fires when unsynced writes must be synced, or nil if
+// there are none.
 func (t *tx) syncDue() <-chan time.Time {
 	if t.unsynced.IsZero() {
 		return nil
@@ -333,7 +334,7 @@ func (t *tx) syncDue() <-chan time.Time {
 	return time.After(max(time.Until(t.unsynced.Add(laziness)), time.Until(t.retry)))
 }
 
-// synchronize says whether commits wait for the disk from now on.
+// synchronize sets whether commits sync to disk; lax means that they do not.
 func (t *tx) synchronize(lax bool) error {
 	if lax == t.lax {
 		return nil
@@ -349,8 +350,8 @@ func (t *tx) synchronize(lax bool) error {
 	return nil
 }
 
-// end commits the transaction. A commit that must sync earlier ones changes
-// something in any case: SQLite does not sync a transaction without changes.
+// end commits the transaction. If the commit has to sync earlier ones, it writes a
+// row, because SQLite does not sync a transaction without changes.
 func (t *tx) end() error {
 	if !t.lax && !t.unsynced.IsZero() {
 		if _, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (2, zeroblob(1))`); err != nil {
@@ -374,8 +375,7 @@ func (t *tx) commitNow() error {
 	return err
 }
 
-// performAlone performs and commits the only write of a group, which is the whole
-// transaction and needs no savepoint.
+// performAlone performs and commits a group of one write, which needs no savepoint.
 func (t *tx) performAlone(one *write) error {
 	if one.fails() {
 		return t.abandon(nil)
@@ -392,7 +392,7 @@ func (t *tx) performAlone(one *write) error {
 	return nil
 }
 
-// fails reports whether the write fails with the one that it follows.
+// fails reports whether the write fails because an earlier one failed, and sets its err.
 func (one *write) fails() bool {
 	if one.after == nil || one.after.err == nil {
 		return false
@@ -401,8 +401,8 @@ func (one *write) fails() bool {
 	return true
 }
 
-// performOne performs one write within a savepoint. Its error concerns the
-// whole transaction; that of the write stays with it.
+// performOne performs a write in a savepoint. The write's own error is stored in it; the
+// returned error concerns the whole transaction.
 func (t *tx) performOne(one *write) error {
 	if one.fails() {
 		return nil
@@ -416,25 +416,24 @@ func (t *tx) performOne(one *write) error {
 		}
 		clear(t.ends)
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
-			return one.err // a full or failing disk has ended the transaction
+			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}
 	}
 	_, err := t.exec(`RELEASE one`)
 	return err
 }
 
-// abandon ends the transaction, unless err has.
+// abandon rolls the transaction back and returns err.
 func (t *tx) abandon(err error) error {
 	clear(t.ends)
 	_, _ = t.exec(`ROLLBACK`)
 	return err
 }
 
-// exec performs a statement and returns how many rows it changed. What has come
-// into the queue is written whether or not its caller still waits, so there is
-// no context.
+// exec executes a statement and returns the number of changed rows. It takes no context:
+// a queued write is performed even if its caller no longer waits.
 func (t *tx) exec(text string, args ...any) (int64, error) {
-	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
+	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return 0, err
 	}
@@ -445,18 +444,18 @@ func (t *tx) exec(text string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// get reads one row.
+// get reads one row. It returns sql.ErrNoRows if there is none.
 func (t *tx) get(text string, args []any, dest ...any) error {
-	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
+	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return err
 	}
 	return s.QueryRowContext(context.Background(), args...).Scan(dest...)
 }
 
-// one reads one row as scan says; org.ErrNotFound without one.
+// one reads one row with scan. It returns org.ErrNotFound if there is none.
 func one[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) (T, error) {
-	s, err := t.statement(text) //nolint:sqlclosecheck // it is used again, and closed with t
+	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		var none T
 		return none, err
@@ -468,6 +467,7 @@ func one[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) 
 	return v, err
 }
 
+// statement returns the prepared statement for text, from the cache if possible.
 func (t *tx) statement(text string) (*sql.Stmt, error) {
 	if s, ok := t.statements[text]; ok {
 		return s, nil

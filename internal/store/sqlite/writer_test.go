@@ -16,7 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-func TestAGroupIsWhatHasComeTogether(t *testing.T) {
+func TestCollectReturnsTheQueuedWrites(t *testing.T) {
 	waited, loose := &write{waits: true}, &write{}
 	for name, c := range map[string]struct {
 		first *write
@@ -48,7 +48,7 @@ func TestAGroupIsWhatHasComeTogether(t *testing.T) {
 	}
 }
 
-func TestAClosedQueueEndsAGroup(t *testing.T) {
+func TestAClosedQueueCompletesAGroup(t *testing.T) {
 	w := &writer{queue: make(chan *write, 1)}
 	w.queue <- &write{}
 	close(w.queue)
@@ -65,7 +65,7 @@ func repeat(one *write, n int) []*write {
 	return out
 }
 
-// hold keeps the writer busy until the returned function is called.
+// hold blocks the writer until release is called.
 func hold(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	busy, free := make(chan struct{}), make(chan struct{})
@@ -81,7 +81,7 @@ func hold(t *testing.T, s *Store) (release func()) {
 	return func() { close(free) }
 }
 
-func TestAWriteThatFailsLeavesItsNeighboursAlone(t *testing.T) {
+func TestAFailedWriteDoesNotAffectItsGroup(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	release := hold(t, s)
 	group := make([]*write, 5)
@@ -107,7 +107,7 @@ func TestAWriteThatFailsLeavesItsNeighboursAlone(t *testing.T) {
 	}
 	orgs, err := s.Orgs(t.Context())
 	if err != nil || len(orgs) != 4 {
-		t.Errorf("got %+v, %v: want all but the third", orgs, err)
+		t.Errorf("got %+v, %v, want all but the third", orgs, err)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestAFullQueueBlocksAndLosesNothing(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	release := hold(t, s)
 	nothing := func(*tx) error { return nil }
-	for range maxQueue - 1 { // one is in hand
+	for range maxQueue - 1 { // the writer has taken one more
 		if err := s.writer.submit(t.Context(), &write{do: nothing}); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestAFullQueueBlocksAndLosesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.writer.submit(ctx, &write{do: nothing}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want to wait for room until the context ends", err)
+		t.Errorf("got %v, want context.DeadlineExceeded from a full queue", err)
 	}
 	release()
 	if err := s.writer.perform(t.Context(), nothing); err != nil {
@@ -147,7 +147,7 @@ func TestAFullQueueBlocksAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsAnErrorOfTheStoreAndNothingIsHalfStored(t *testing.T) {
+func TestAFullDiskIsAnErrorAndNothingIsHalfStored(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Log: slog.New(slog.DiscardHandler)})
 	begin(t, s, "a", "r")
 	limit(t, s, "1")
@@ -157,7 +157,7 @@ func TestAFullDiskIsAnErrorOfTheStoreAndNothingIsHalfStored(t *testing.T) {
 		Rows:  []run.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
 	}
 	if err := s.Append(t.Context(), lease, 1, big); err != nil {
-		t.Fatal(err) // nobody waits, so nobody knows yet
+		t.Fatal(err) // unsynced, so the error comes later
 	}
 	next := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, At: 3, Body: loop.InputAdded{ItemsRef: "next"}}}}
 	var failure *Error
@@ -166,16 +166,16 @@ func TestAFullDiskIsAnErrorOfTheStoreAndNothingIsHalfStored(t *testing.T) {
 	}
 	story, err := s.Load(t.Context(), "a", "r")
 	if err != nil || len(story.Facts) != 1 || len(story.Rows) != 0 {
-		t.Fatalf("got %+v, %v: want what was there before", story, err)
+		t.Fatalf("got %+v, %v, want the journal as before", story, err)
 	}
 	limit(t, s, "1000000")
 	big.Sync = true
 	if err := s.Append(t.Context(), lease, 1, big); err != nil {
-		t.Errorf("there is room again, and yet: %v", err)
+		t.Errorf("with free space again: %v", err)
 	}
 }
 
-func TestAFullDiskRefusesEveryWriterAndNobodyFails(t *testing.T) {
+func TestAFullDiskRefusesEveryWriterAndIsNotFatal(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Fatal: func(err error) { t.Errorf("Fatal: %v", err) }})
 	begin(t, s, "a", "r")
 	limit(t, s, "1")
@@ -197,19 +197,19 @@ func TestAFullDiskRefusesEveryWriterAndNobodyFails(t *testing.T) {
 	}
 	limit(t, s, "1000000")
 	if err := s.Probe(t.Context()); err != nil {
-		t.Errorf("there is room again, and yet: %v", err)
+		t.Errorf("with free space again: %v", err)
 	}
 	if err := s.Append(t.Context(), lease, 0, batch); err != nil {
-		t.Errorf("neither the slot nor the key is taken, and yet: %v", err)
+		t.Errorf("the slot and the key must be free: %v", err)
 	}
 	rows, err := s.AuditRows(t.Context(), "a", audit.Query{RunID: "next"})
 	if err != nil || len(rows) != 1 || rows[0].Number != 1 {
-		t.Errorf("got the audit rows %+v, %v: want the first", rows, err)
+		t.Errorf("got the audit rows %+v, %v, want the first", rows, err)
 	}
 }
 
-// limit sets how many pages the file may have; less than it has stops it from
-// growing.
+// limit sets the maximum number of pages of the file. A smaller number than it has
+// stops it from growing.
 func limit(t *testing.T, s *Store, pages string) {
 	t.Helper()
 	err := s.writer.perform(t.Context(), func(tx *tx) error {
@@ -221,7 +221,7 @@ func limit(t *testing.T, s *Store, pages string) {
 	}
 }
 
-func TestTheTableOfHeadsStaysWithinItsBound(t *testing.T) {
+func TestTheNumberOfHeadsIsLimited(t *testing.T) {
 	var table heads
 	pending := &write{done: make(chan struct{})}
 	for i := range maxHeads + 10 {
@@ -235,11 +235,11 @@ func TestTheTableOfHeadsStaysWithinItsBound(t *testing.T) {
 		t.Errorf("%d heads are left, want those since the sweep", n)
 	}
 	if h := table.byRun[runKey{"a", "0"}]; h == nil || h.gone {
-		t.Error("a head with something in the queue was forgotten")
+		t.Error("a head with a queued write was removed")
 	}
 }
 
-func TestARunThatHasEndedIsForgottenAndFoundAgain(t *testing.T) {
+func TestTheHeadOfAFinishedRunIsRemovedAndReloaded(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	begin(t, s, "a", "r")
 	if len(s.heads.byRun) != 1 {
@@ -250,14 +250,14 @@ func TestARunThatHasEndedIsForgottenAndFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.heads.byRun) != 0 {
-		t.Errorf("%d heads, want none: the run waits", len(s.heads.byRun))
+		t.Errorf("%d heads, want none for a parked run", len(s.heads.byRun))
 	}
 	if err := s.Append(t.Context(), lease, 2, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, Body: loop.Resumed{}}}}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTheNamesOfStoredSettingsStay(t *testing.T) {
+func TestTheNamesOfStoredSettingsAreStable(t *testing.T) {
 	text, _ := encode(org.Runtime{})
 	want := []string{
 		"max_rounds", "max_calls", "deadline_ns", "concurrency", "stream_mode", "tool_parallelism", "catalog_ttl_ns",
@@ -269,7 +269,7 @@ func TestTheNamesOfStoredSettingsStay(t *testing.T) {
 	}
 	for _, name := range want {
 		if _, ok := got[name]; !ok {
-			t.Errorf("%s is gone: whoever renames a setting writes a migration of orgs.runtime", name)
+			t.Errorf("%s is missing: renaming a setting needs a migration of orgs.runtime", name)
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 func (p *player) owner() string { return fmt.Sprint("o", p.rand.IntN(3)) }
 func (p *player) scope() string { return fmt.Sprint("s", p.fresh/400, p.rand.IntN(2)) }
 
-// epoch returns one to write a run with: mostly the present one, or none.
+// epoch returns an epoch to write a run with: mostly the current one, sometimes 0 (no
+// lease) or a wrong one.
 func (p *player) epoch(key run.Lease) int64 {
 	now := max(p.epochs[key], 1)
 	switch n := p.rand.IntN(20); {
@@ -29,7 +30,7 @@ func (p *player) epoch(key run.Lease) int64 {
 	return now
 }
 
-// lease moves leases about.
+// lease claims, renews or releases leases.
 func (p *player) lease() (string, [2]answer) {
 	ctx := p.t.Context()
 	if p.rand.IntN(3) == 0 {
@@ -56,8 +57,8 @@ func (p *player) lease() (string, [2]answer) {
 	return "claim", answers
 }
 
-// terms adds to a batch what is judged when it is stored, and reports whether
-// it may be refused for that.
+// terms adds an opening, holds, settlements and audit entries to a batch. It reports
+// whether the batch may be refused because of them.
 func (p *player) terms(b *run.Batch, opens bool) (risky bool) {
 	if opens && p.coin() {
 		b.Opening = &run.Opening{Slots: p.rand.IntN(6)}
@@ -85,7 +86,7 @@ func (p *player) terms(b *run.Batch, opens bool) (risky bool) {
 	return risky
 }
 
-// account reads what has been charged and what auditors see.
+// account reads a budget or audit rows.
 func (p *player) account() (string, [2]answer) {
 	ctx := p.t.Context()
 	orgID, scope, runID := p.org(), p.scope(), p.run()
@@ -97,5 +98,5 @@ func (p *player) account() (string, [2]answer) {
 	})
 }
 
-// day lets the time pass that makes keys and handovers expire.
+// day advances the clock by 8 hours, so that keys and handovers expire.
 func (p *player) day() { p.now = p.now.Add(8 * time.Hour) }

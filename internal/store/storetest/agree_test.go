@@ -23,12 +23,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-var seed = flag.Uint64("seed", 0, "of the random operations; 0 = by the clock")
+var seed = flag.Uint64("seed", 0, "seed of the random operations; 0 = from the clock")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Memory is the model: whatever is done to both stores, in whatever order, the
-// answers are the same.
+// The memory store is the model: after any sequence of operations, both stores give
+// the same answers.
 func TestMemoryAndSQLiteAgreeOnRandomOperations(t *testing.T) { // K07
 	steps := 10_000
 	if testing.Short() {
@@ -58,18 +58,18 @@ func TestMemoryAndSQLiteAgreeOnRandomOperations(t *testing.T) { // K07
 		"create server: ok", "create server: exists already", "update server: ok", "delete server: not found",
 	} {
 		if counts[want] == 0 {
-			t.Errorf("of %d random operations none was %q: %v", steps, want, counts)
+			t.Errorf("none of %d random operations was %q: %v", steps, want, counts)
 		}
 	}
 }
 
-// answer is what a store says.
+// answer is the result of an operation on one store.
 type answer struct {
 	value any
 	err   error
 }
 
-// plain is an answer without the words of its error.
+// plain returns the answer without the text of its error.
 func (a answer) plain() []any {
 	var behind *run.Behind
 	var submitted *run.Submitted
@@ -107,16 +107,16 @@ func outcome(err error) string {
 	return "other"
 }
 
-// player does the same to two stores.
+// player performs the same random operations on two stores.
 type player struct {
 	t      *testing.T
 	rand   *rand.Rand
 	stores [2]storetest.Store
 	now    time.Time
-	fresh  int // for what must not repeat
+	fresh  int // for values that must be unique
 	ends   map[run.Lease]int64
-	epochs map[run.Lease]int64 // the last ones given
-	loose  map[run.Lease]bool  // runs with appends that nobody waited for
+	epochs map[run.Lease]int64 // the current epochs
+	loose  map[run.Lease]bool  // runs with unsynced appends
 }
 
 func newPlayer(t *testing.T, seed uint64) *player {
@@ -151,14 +151,14 @@ func (p *player) only(do func(storetest.Store) error) [2]answer {
 	return p.both(func(s storetest.Store) (any, error) { return nil, do(s) })
 }
 
-// Few names, so that they meet.
+// Random values from small ranges, so that operations collide.
 func (p *player) org() string       { return string(rune('a' + p.rand.IntN(3))) }
 func (p *player) run() string       { return fmt.Sprint("r", p.rand.IntN(40)) }
 func (p *player) name() string      { return fmt.Sprint("n", p.rand.IntN(6)) }
 func (p *player) principal() string { return fmt.Sprint("p", p.rand.IntN(2)) }
 func (p *player) coin() bool        { return p.rand.IntN(2) == 0 }
 
-// step does something.
+// step performs one random operation.
 func (p *player) step() (string, [2]answer) {
 	p.now = p.now.Add(time.Duration(p.rand.IntN(3)) * time.Millisecond)
 	switch n := p.rand.IntN(100); {
@@ -215,8 +215,8 @@ func (p *player) manage() (string, [2]answer) {
 	return "servers", p.both(func(s storetest.Store) (any, error) { return s.Orgs.MCPServers(ctx, orgID) })
 }
 
-// journal appends what may fit or not. A batch that may be refused for its
-// content is waited for: of others, SQLite says so a little later.
+// journal appends a random batch, which may be refused. A batch that may be refused for
+// its content is synced, because SQLite reports the error of an unsynced one later.
 func (p *player) journal() (string, [2]answer) {
 	lease := run.Lease{Org: p.org(), RunID: p.run()}
 	after := p.ends[lease]
@@ -301,7 +301,7 @@ func (p *player) hand() (string, [2]answer) {
 	return "save", p.only(func(s storetest.Store) error { return s.Handovers.Save(ctx, orgID, principal, h) })
 }
 
-// read waits for what nobody has waited for, and compares.
+// read syncs all runs with unsynced appends, and then reads.
 func (p *player) read() (string, [2]answer) {
 	ctx := p.t.Context()
 	for lease, loose := range p.loose {
@@ -310,7 +310,7 @@ func (p *player) read() (string, [2]answer) {
 		}
 		for _, s := range p.stores {
 			if err := s.Journal.Append(ctx, lease, p.ends[lease], run.Batch{Sync: true}); err != nil {
-				p.t.Fatalf("what nobody waited for: %v", err)
+				p.t.Fatalf("sync of unsynced appends: %v", err)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 func archiveCases() []rule {
 	return []rule{
-		{"a run that is not there is not found", "Load: ErrNotFound; Runs of nobody are none", func(b *bench) {
+		{"a missing run is not found", "Load returns ErrNotFound; Runs of an unknown org is empty", func(b *bench) {
 			_, err := b.Archive.Load(b.Context(), "a", "r")
 			b.refused(err, org.ErrNotFound)
 			runs, err := b.Archive.Runs(b.Context(), "a", "", 10)
@@ -23,16 +23,16 @@ func archiveCases() []rule {
 			_, err = b.Archive.Runs(b.Context(), "a", "r", 10)
 			b.refused(err, org.ErrNotFound)
 		}},
-		{"a summary says what the facts add up to", "at every moment, in the list as in the story", summary},
-		{"runs are listed the latest first, page by page", "of one millisecond, by descending id; no run is lost or repeated between pages", pages},
-		{"a running run can be read", "the story so far", func(b *bench) {
+		{"a summary is the sum of the facts", "after every fact, in Runs and in Load", summary},
+		{"runs are listed in pages, the latest first", "runs of one millisecond by descending id; no page loses or repeats a run", pages},
+		{"a running run can be read", "Load returns the journal so far", func(b *bench) {
 			a := b.begin("a", "r")
 			story := a.stored()
 			if story.Summary.Status != run.Running || story.Summary.FinishedAt != 0 {
 				b.Errorf("the summary of a running run: %+v", story.Summary)
 			}
 		}},
-		{"the head says where the journal ends and how large it is", "at every moment; ErrNotFound for a run that is not there", func(b *bench) {
+		{"the head has the end and the size of the journal", "after every append; ErrNotFound for a missing run", func(b *bench) {
 			_, err := b.Archive.Head(b.Context(), "a", "r")
 			b.refused(err, org.ErrNotFound)
 			a := b.begin("a", "r")
@@ -47,13 +47,13 @@ func archiveCases() []rule {
 			facts := a.stored().Facts
 			b.same(after.At, facts[len(facts)-1].At)
 			if grown := after.Bytes - before.Bytes; grown < 2000 || grown > 3000 {
-				b.Errorf("a row of 2002 bytes makes the journal %d bytes larger", grown)
+				b.Errorf("a row of 2002 bytes makes the journal %d bytes larger, want 2000 to 3000", grown)
 			}
 			_, err = b.Archive.Head(b.Context(), "b", "r")
 			b.refused(err, org.ErrNotFound)
 		}},
-		{"rows stay when the run has ended", "the story is told afterwards", rowsStay},
-		{"what a reader does with a story stays with the reader", "stories are copied out", func(b *bench) {
+		{"rows remain after the run has ended", "a finished run is still shown", rowsStay},
+		{"a caller may modify a story", "Load returns copies", func(b *bench) {
 			a := b.begin("a", "r")
 			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}}, input("x")))
 			story := a.stored()

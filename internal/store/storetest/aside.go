@@ -11,18 +11,18 @@ import (
 
 func asideCases() []rule {
 	return []rule{
-		{"a fact of an unknown kind is reported", "with what can be read, so that the calls of the run can be accounted for", unknownKind},
-		{"a fact of an unknown version is reported", "what it means is not known, also where its kind is", unknownVersion},
-		{"a run that is set aside is not claimed", "whoever looked at it would find the same again", asideNotClaimed},
-		{"a run that is set aside has no slot and no lease", "nobody performs it", asideHoldsNothing},
-		{"a run that is set aside says why", "its operator wants to know", asideSaysWhy},
-		{"only the present lease can set a run aside", "that of an older epoch, or of another owner, is left alone; so is a run that is over", asideNeedsLease},
-		{"a run that is set aside can be woken", "a cancel ends it, and somebody performs the end", asideWoken},
-		{"a run that is set aside is restored for a reason", "the build that knows what was not known goes on with it", asideRestored},
+		{"a fact of an unknown kind is reported", "with the facts that can be decoded, so that the calls of the run can be accounted for", unknownKind},
+		{"a fact of an unknown version is reported", "its meaning is unknown even if its kind is known", unknownVersion},
+		{"a run that is set aside is not claimed", "every process of this build would fail on it again", asideNotClaimed},
+		{"a run that is set aside has no slot and no lease", "no process works on it", asideHoldsNothing},
+		{"a run that is set aside has a reason", "the operator needs it", asideSaysWhy},
+		{"only the current lease can set a run aside", "an older epoch, another owner and a run that has ended are left unchanged", asideNeedsLease},
+		{"a run that is set aside can be woken", "a cancel must end it, so it can be claimed again", asideWoken},
+		{"a run that is set aside can be restored", "a build that can decode its journal continues it", asideRestored},
 	}
 }
 
-// future is a fact of a newer build.
+// future is a fact that a newer build wrote.
 type future struct {
 	Text string `json:"text"`
 }
@@ -30,8 +30,7 @@ type future struct {
 // Kind implements loop.Body.
 func (future) Kind() loop.Kind { return "prophecy" }
 
-// unreadable fails the case unless the journal cannot be decoded, and returns
-// what is wrong.
+// unreadable fails the case unless loading returns a *run.Unreadable, and returns it.
 func (a *author) unreadable() *run.Unreadable {
 	a.Helper()
 	_, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
@@ -48,7 +47,7 @@ func unknownKind(b *bench) {
 	bad := a.unreadable()
 	b.refused(bad, loop.ErrUnknownKind)
 	if bad.Seq != 3 || bad.Kind != "prophecy" || bad.Version != loop.Version || bad.Last != 5 {
-		b.Errorf("it says fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
+		b.Errorf("got fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
 	}
 	b.same(bad.Story.Facts, []loop.Fact{a.facts[0], a.facts[1], a.facts[3]})
 	if bad.Story.Summary.RunID != "r" || bad.Story.Summary.Status != run.Running || bad.Story.Summary.Calls != 1 {
@@ -64,7 +63,7 @@ func unknownVersion(b *bench) {
 	bad := a.unreadable()
 	b.refused(bad, loop.ErrUnknownVersion)
 	if bad.Seq != 2 || bad.Kind != loop.KindInputAdded || bad.Version != loop.Version+1 || bad.Last != 2 {
-		b.Errorf("it says fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
+		b.Errorf("got fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
 	}
 }
 
@@ -72,7 +71,7 @@ func (b *bench) why(build string) run.Aside {
 	return run.Aside{Reason: "fact 2 cannot be decoded", Build: build, At: b.clock.Load(), Kind: "prophecy", Version: 1}
 }
 
-// setAside begins a run that is claimed and set aside.
+// setAside starts a run, claims it and sets it aside.
 func (b *bench) setAside(orgID, runID string) *author {
 	b.Helper()
 	a := b.begin(orgID, runID)
@@ -96,7 +95,7 @@ func asideHoldsNothing(b *bench) {
 	leases, err := b.Leases.Renew(b.Context(), "new")
 	none(b, leases, err)
 	b.ok(b.author("a", "next").append(b.Context(), run.Batch{Sync: true, Opening: &run.Opening{Slots: 1}}, accepted("a", "next")))
-	b.ok(b.Leases.Release(b.Context(), a.lease)) // as if it had none
+	b.ok(b.Leases.Release(b.Context(), a.lease)) // no effect
 	b.advance(run.LeaseTTL)
 	b.leases(b.claim("newer", 10), "a/next@2")
 }

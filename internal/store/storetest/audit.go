@@ -14,11 +14,11 @@ import (
 
 func auditCases() []rule { // B06
 	return []rule{
-		{"an audit row is stored with its batch", "in the order of the batches, numbered in its org", auditRows},
+		{"an audit row is stored with its batch", "in the order of the batches, numbered per org", auditRows},
 		{"a refused batch leaves no audit row", "and no gap in the numbers", auditOfRefused},
-		{"audit rows are the org's", "each org has its own numbers, and a run of another org is one that nobody has", foreignAudit},
-		{"audit rows are numbered without gaps", "64 runs at the same time, some of whose batches are refused", auditRace},
-		{"an audit row that is no JSON is refused with its batch", "what cannot be shown to an auditor must not happen", auditNoJSON},
+		{"audit rows belong to their org", "each org has its own numbers and cannot read the rows of another", foreignAudit},
+		{"audit rows of 64 concurrent runs have no gaps", "even if some batches are refused", auditRace},
+		{"an audit entry that is not JSON is refused with its batch", "nothing may happen that cannot be recorded", auditNoJSON},
 	}
 }
 
@@ -26,8 +26,7 @@ func remark(kind audit.Kind, at int64, n int) audit.Entry {
 	return audit.Entry{Kind: kind, At: at, Body: map[string]any{"n": n, "text": "<é> & \"\""}}
 }
 
-// audited fails the case unless the run has left rows with these numbers, and
-// returns them.
+// audited fails the case unless the run's rows have these numbers, and returns them.
 func (b *bench) audited(orgID, runID string, want ...int64) []audit.Row {
 	b.Helper()
 	rows, err := b.Archive.AuditRows(b.Context(), orgID, audit.Query{RunID: runID})
@@ -60,7 +59,7 @@ func auditRows(b *bench) {
 		b.Errorf("the second row is %+v %s", row, row.Body)
 	}
 	rows[0].Body[0] = 'x'
-	b.ok(json.Unmarshal(b.audited("a", "r", 1, 2, 4)[0].Body, &body)) // it was copied out
+	b.ok(json.Unmarshal(b.audited("a", "r", 1, 2, 4)[0].Body, &body)) // the change above was made to a copy
 }
 
 func auditOfRefused(b *bench) {
@@ -108,7 +107,7 @@ func auditRace(b *bench) {
 				}
 				batch.Sync = true
 				if i%3 == 0 && a.append(b.Context(), batch, started("0.0", n+1)) == nil {
-					return fmt.Errorf("a call was started twice")
+					return fmt.Errorf("a repeated start of a call was accepted")
 				}
 			}
 			return a.append(b.Context(), run.Batch{Sync: true})
@@ -138,7 +137,7 @@ func auditNoJSON(b *bench) {
 	a := b.begin("a", "r")
 	bad := audit.Entry{Kind: "k", Body: func() {}}
 	if a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("k", 1, 1), bad}}, input("x")) == nil {
-		b.Error("the row was taken")
+		b.Error("the batch was accepted")
 	}
 	b.audited("a", "r")
 	a.stored()

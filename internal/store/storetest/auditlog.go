@@ -11,7 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// AuditLog is what the audit asks of a store beside what comes with facts.
+// AuditLog is the part of a store that only the audit log uses.
 type AuditLog interface {
 	audit.Log
 	run.Recorder
@@ -19,17 +19,17 @@ type AuditLog interface {
 
 func auditLogCases() []rule { // P09 L11 L13
 	return []rule{
-		{"the chain holds whatever is written", "entries of batches, of relays and of refused batches, from many sides", chainHolds},
-		{"rows are found by what they say", "run, request, key, kind, time and number, alone and together", findRows},
-		{"a query is bounded", "an auditor of a large org gets pieces", boundedQuery},
-		{"the ends of chains", "of all orgs, each with its latest checkpoint", auditHeads},
-		{"a checkpoint is kept once", "a repeat changes nothing", keepCheckpoint},
-		{"retention leaves a chain that can be checked", "and its numbers go on", pruneChain},
-		{"what cuts nothing removes nothing", "only a signed cut may remove rows", pruneRefuses},
+		{"the chain is valid after concurrent writes", "of batches, relays and refused batches", chainHolds},
+		{"rows are selected by each field", "run, request, key, kind, time and number, alone and combined", findRows},
+		{"a query returns at most MaxRows", "a large log is read in pages", boundedQuery},
+		{"the heads are the last rows of all chains", "each with its latest checkpoint", auditHeads},
+		{"a checkpoint is stored once", "a second one for the row changes nothing", keepCheckpoint},
+		{"retention leaves a chain that verifies", "and its numbers continue", pruneChain},
+		{"a checkpoint without Cut removes nothing", "only a signed cut may remove rows", pruneRefuses},
 	}
 }
 
-// signer signs what the cases sign.
+// signer is the key that the cases sign with.
 func signer() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
 func (b *bench) record(orgID string, e audit.Entry) {
@@ -37,8 +37,8 @@ func (b *bench) record(orgID string, e audit.Entry) {
 	b.ok(b.Audit.Record(b.Context(), orgID, e))
 }
 
-// rows fails the case unless the org has so many rows that match, and returns
-// them. What was recorded before is written before a checkpoint that comes later.
+// rows fails the case unless q selects want rows, and returns them. It first adds a
+// checkpoint, which forces earlier records to be written.
 func (b *bench) rows(orgID string, q audit.Query, want int) []audit.Row {
 	b.Helper()
 	b.ok(b.Audit.AddCheckpoint(b.Context(), audit.Checkpoint{Org: "nobody's"}.Sign(signer())))
@@ -50,7 +50,7 @@ func (b *bench) rows(orgID string, q audit.Query, want int) []audit.Row {
 	return rows
 }
 
-// sound fails the case unless the org's chain is as it was recorded.
+// sound fails the case unless the org's chain verifies.
 func (b *bench) sound(orgID string) audit.Report {
 	b.Helper()
 	report, err := audit.Verify(b.Context(), orgID, b.Audit, signer().Public().(ed25519.PublicKey), nil)
@@ -74,7 +74,7 @@ func chainHolds(b *bench) {
 				}
 				batch.Sync = true
 				if n%5 == 0 && a.append(b.Context(), batch, started("0.0", n+1)) == nil {
-					return fmt.Errorf("a repeat was not refused")
+					return fmt.Errorf("a repeated start of a call was accepted")
 				}
 				if err := b.Audit.Record(b.Context(), []string{"a", "b"}[n%2], remark("relay", int64(n), n)); err != nil {
 					return err
@@ -211,7 +211,7 @@ func pruneChain(b *bench) {
 	b.ok(err)
 	b.record("a", remark("k", 1, 1))
 	if row := b.rows("a", audit.Query{}, 1)[0]; row.Number != 1201 {
-		b.Errorf("the numbers go on with %d", row.Number)
+		b.Errorf("the next number is %d, want 1201", row.Number)
 	}
 	b.sound("a")
 }
@@ -220,7 +220,7 @@ func pruneRefuses(b *bench) {
 	b.record("a", remark("k", 1, 1))
 	row := b.rows("a", audit.Query{}, 1)[0]
 	if _, err := b.Audit.PruneAudit(b.Context(), audit.Checkpoint{Org: "a", Number: 1, Hash: row.Hash}.Sign(signer())); err == nil {
-		b.Error("a checkpoint removed rows")
+		b.Error("a checkpoint without Cut removed rows")
 	}
 	b.rows("a", audit.Query{}, 1)
 }

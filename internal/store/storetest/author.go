@@ -9,11 +9,11 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// author writes one run's journal.
+// author writes the journal of one run, as its owner.
 type author struct {
 	*bench
 	lease run.Lease
-	facts []loop.Fact // written
+	facts []loop.Fact // the facts that were appended
 }
 
 // begin opens a run's journal.
@@ -24,10 +24,10 @@ func (b *bench) begin(orgID, runID string) *author {
 	return a
 }
 
-// owner is who has the leases of authors, unless a case says otherwise.
+// owner is the owner of an author's lease, unless a case says otherwise.
 const owner = "owner"
 
-// author returns somebody who is about to begin a run.
+// author returns the author of a run that has no journal yet.
 func (b *bench) author(orgID, runID string) *author {
 	return &author{bench: b, lease: run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: owner}}
 }
@@ -39,10 +39,10 @@ func accepted(orgID, runID string) loop.Accepted {
 	}
 }
 
-// after returns the number of the last fact.
+// after returns the number of the last fact, 0 for none.
 func (a *author) after() int64 { return int64(len(a.facts)) }
 
-// number makes facts of the bodies.
+// number makes facts with the next numbers.
 func (a *author) number(bodies ...loop.Body) []loop.Fact {
 	facts := make([]loop.Fact, len(bodies))
 	for i, body := range bodies {
@@ -51,7 +51,7 @@ func (a *author) number(bodies ...loop.Body) []loop.Fact {
 	return facts
 }
 
-// append appends a batch of the bodies and remembers them if it was taken.
+// append appends a batch with the bodies. It remembers the facts if there is no error.
 func (a *author) append(ctx context.Context, b run.Batch, bodies ...loop.Body) error {
 	b.Facts = a.number(bodies...)
 	err := a.Journal.Append(ctx, a.lease, a.after(), b)
@@ -67,8 +67,7 @@ func (a *author) write(bodies ...loop.Body) {
 	a.ok(a.append(a.Context(), run.Batch{Sync: true}, bodies...))
 }
 
-// stored fails the case unless the journal holds what was written, and returns
-// it.
+// stored fails the case unless the journal contains exactly what was written.
 func (a *author) stored() *run.Story {
 	a.Helper()
 	story, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
@@ -87,7 +86,7 @@ func (b *bench) behind(err error, want ...loop.Fact) {
 	b.same(behind.Facts, want)
 }
 
-// Some facts.
+// Constructors of facts.
 func input(ref string) loop.Body { return loop.InputAdded{ItemsRef: ref, By: "client"} }
 
 func started(key loop.CallKey, attempt int) loop.Body {

@@ -16,24 +16,24 @@ import (
 
 func budgetCases() []rule {
 	return []rule{
-		{"a hold takes room until it is settled", "then the budget is charged with what the call has cost, and the rest is free", holdAndSettle},
-		{"a hold that does not fit is refused with its batch", "OverBudget names the scope; a limit is reached and not passed, in tokens and in money", overBudget},
-		{"a hold in several budgets is all or nothing", "a refusal by one leaves the others untouched", severalBudgets},
-		{"what is settled makes room in its own batch", "a run goes from call to call without letting go in between", settleFirst},
-		{"a call may cost more than was set aside", "it is charged, and stands in the way of the next hold", debt},
-		{"what is settled twice is charged once", "an id without a hold charges nothing", settledTwice},
-		{"an open hold is not set aside again", "ErrExists; when it is settled, its id is free", holdTwice},
-		{"the end of a run settles what it has open at its full amount", "what the call has cost is not known, and may be all of it", finishSettles},
-		{"a claim settles what is open at its full amount", "the call of the old owner may have been made", claimSettles},
-		{"a run that waits keeps what is set aside", "it has not ended", parkHolds},
-		{"budgets are the org's", "the same scope of another org is another budget, and the same id of another run another hold", foreignBudgets},
-		{"a budget is never passed", "64 runs at the same time spend what is there and no more", budgetRace},
+		{"a hold takes room until it is settled", "then the actual amount is spent, and the rest is free", holdAndSettle},
+		{"a hold that does not fit is refused with its batch", "OverBudget has the scope; a limit can be reached but not exceeded, in tokens and in money", overBudget},
+		{"holds in several budgets are all or nothing", "if one budget refuses, the others do not change", severalBudgets},
+		{"a settled hold makes room in its own batch", "a run settles one call and holds for the next in one step", settleFirst},
+		{"a call may cost more than its hold", "the whole amount is spent, and the next hold is refused", debt},
+		{"a hold is settled once", "settling an unknown id has no effect", settledTwice},
+		{"an open hold cannot be made again", "ErrExists; when it is settled, its id is free", holdTwice},
+		{"the end of a run settles its holds at their full amount", "the actual cost is unknown and may be all of it", finishSettles},
+		{"a claim settles the run's holds at their full amount", "the old owner may have made the calls", claimSettles},
+		{"a parked run keeps its holds", "it has not ended", parkHolds},
+		{"budgets belong to their org", "the same scope in another org is another budget, and the same id in another run another hold", foreignBudgets},
+		{"64 concurrent runs never exceed a budget", "checking and holding is one transaction", budgetRace},
 	}
 }
 
 func tokens(n int64) budget.Amount { return budget.Amount{Tokens: n} }
 
-// hold is one in the budget of that scope and limit.
+// hold returns a hold in the budget with this scope and limit.
 func hold(id, scope string, limit, amount budget.Amount) run.Hold {
 	return run.Hold{ID: id, Budget: budget.Shared{Scope: scope, Limit: limit}, Amount: amount}
 }
@@ -47,7 +47,7 @@ func (a *author) settle(id string, amount budget.Amount) {
 	a.ok(a.append(a.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: id, Amount: amount}}}))
 }
 
-// used fails the case unless the budget is charged like this.
+// used fails the case unless the budget has these values.
 func (b *bench) used(orgID, scope string, spent, held budget.Amount) {
 	b.Helper()
 	got, err := b.Archive.Used(b.Context(), orgID, scope)
@@ -55,7 +55,7 @@ func (b *bench) used(orgID, scope string, spent, held budget.Amount) {
 	b.same(got, run.Used{Spent: spent, Held: held})
 }
 
-// over fails the case unless err says that the budget has no room.
+// over fails the case unless err is a *run.OverBudget for the scope.
 func (b *bench) over(err error, scope string) {
 	b.Helper()
 	var over *run.OverBudget
@@ -92,7 +92,7 @@ func overBudget(b *bench) {
 	money := budget.Amount{NanoUSD: 10}
 	b.ok(a.hold(hold("2.1", "money", money, budget.Amount{Tokens: 1e6, NanoUSD: 10})))
 	b.over(a.hold(hold("3.1", "money", money, budget.Amount{NanoUSD: 1})), "money")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true}, input("x"))) // the run goes on
+	b.ok(a.append(b.Context(), run.Batch{Sync: true}, input("x"))) // the run can continue
 	a.stored()
 }
 
@@ -131,7 +131,7 @@ func debt(b *bench) {
 	a.settle("0.1", tokens(120))
 	b.used("a", "s", tokens(120), tokens(0))
 	b.over(a.hold(hold("1.1", "s", tokens(100), tokens(1))), "s")
-	b.ok(a.hold(hold("1.1", "s", tokens(200), tokens(1)))) // the limit is the caller's to say
+	b.ok(a.hold(hold("1.1", "s", tokens(200), tokens(1)))) // the limit comes with each hold
 }
 
 func settledTwice(b *bench) {
@@ -178,9 +178,9 @@ func claimSettles(b *bench) {
 	b.used("a", "t", tokens(20), tokens(0))
 	b.refused(old.append(b.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: "0.1", Amount: tokens(1)}}}), run.ErrFenced)
 	next := old.with(run.Lease{Org: "a", RunID: "r", Epoch: 2, Owner: "new"})
-	next.settle("0.1", tokens(1)) // it is settled already
+	next.settle("0.1", tokens(1)) // already settled by the claim: no effect
 	b.used("a", "s", tokens(20), tokens(9))
-	b.ok(next.hold(hold("0.1", "s", tokens(100), tokens(3)))) // the same call again
+	b.ok(next.hold(hold("0.1", "s", tokens(100), tokens(3)))) // the new owner repeats the call
 	b.used("a", "s", tokens(20), tokens(12))
 }
 

@@ -13,16 +13,16 @@ import (
 
 func capCases() []rule {
 	return []rule{
-		{"an org has no more keys that work than it may", "the cap is that of each org; a revoked key makes room", keysCapped},
-		{"of revoked keys the latest are remembered", "as many as may work: the list of a key that changes daily is bounded too", revokedCapped},
-		{"an org has no more servers than it may", "a deleted one makes room, and one that is there can be changed", serversCapped},
-		{"an org has no more secrets than it may", "one that is there can be replaced", secretsCapped},
-		{"of handovers the latest are kept", "a run at its end is not refused; who has not come back for the longest is forgotten", handoversCapped},
-		{"an org that has stored what it may opens no runs", "what is under way goes on to its end, a repeated key gets its run, and other orgs have room of their own", storedCapped},
+		{"active keys are capped", "per org; revoking a key makes room", keysCapped},
+		{"revoked keys are capped", "the latest are kept, so that daily rotation does not grow the list forever", revokedCapped},
+		{"servers are capped", "deleting one makes room, and an existing one can be updated", serversCapped},
+		{"secrets are capped", "an existing one can be replaced", secretsCapped},
+		{"handovers are capped", "a new one is accepted and the oldest is dropped, because its run has already ended", handoversCapped},
+		{"stored bytes are capped", "new runs are refused; running ones can finish, a repeated key gets its run, and other orgs are not affected", storedCapped},
 	}
 }
 
-// capped opens the case's store again, with caps, and two orgs in it.
+// capped replaces the case's store by one with caps and the orgs a and b.
 func (b *bench) capped(caps org.Caps) {
 	b.Helper()
 	b.Store = b.maker.Capped(b.T, b.clocks(), caps)
@@ -31,12 +31,12 @@ func (b *bench) capped(caps org.Caps) {
 	}
 }
 
-// refusedFor fails the case unless err is the refusal of the cap.
+// refusedFor fails the case unless err is a *org.CapError with this setting and limit.
 func (b *bench) refusedFor(err error, setting string, most int64) {
 	b.Helper()
 	var capped *org.CapError
 	if !errors.As(err, &capped) || capped.Setting != setting || capped.Max != most {
-		b.Errorf("got error %v, want the refusal for %s = %d", err, setting, most)
+		b.Errorf("got error %v, want a *org.CapError for %s = %d", err, setting, most)
 	}
 }
 
@@ -101,7 +101,7 @@ func handoversCapped(b *bench) {
 	for i := range 4 {
 		h := handover(fmt.Sprint(i), fmt.Sprintf("id %d", i), fmt.Sprintf("second id %d", i))
 		saved = append(saved, h)
-		b.ok(b.Handovers.Save(b.Context(), "a", fmt.Sprintf("p%d", i%2), h)) // the keys of an org share its cap
+		b.ok(b.Handovers.Save(b.Context(), "a", fmt.Sprintf("p%d", i%2), h)) // all principals of an org share its cap
 		b.advance(time.Second)
 	}
 	for i, h := range saved {
@@ -131,7 +131,7 @@ func storedCapped(b *bench) {
 	b.missing("a", "third")
 	var known *run.Submitted
 	if err := b.author("a", "again").open(keyed); !errors.As(err, &known) || known.RunID != "first" {
-		b.Errorf("the repeated key got %v, want its run", err)
+		b.Errorf("a repeated key got %v, want its run", err)
 	}
 	b.ok(second.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "more", Value: "x"}}}, loop.InputAdded{ItemsRef: "more"}))
 	second.write(loop.Finished{Reason: "complete"})

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// fill gives every field of the struct that p points to a value that is not
-// zero, but for those that are named. A field that is added later is stored, or
-// a case fails.
+// fill sets every field of the struct that p points to, except the named ones, to a
+// value that is not zero. So a case fails if a store does not store a new field.
 func fill(p any, but ...string) {
 	v := reflect.ValueOf(p).Elem()
 	for i := range v.NumField() {
@@ -57,5 +56,5 @@ func set(v reflect.Value, name string) {
 	}
 }
 
-// hash returns the hash of some key.
+// hash returns a key hash that is different for each n.
 func hash(n int) [sha256.Size]byte { return sha256.Sum256(fmt.Append(nil, "key ", n)) }

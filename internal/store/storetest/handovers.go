@@ -11,7 +11,7 @@ import (
 
 func handoverCases() []rule {
 	return []rule{
-		{"a handover is found by each of its ids", "as it was saved", func(b *bench) {
+		{"a handover is found by each of its ids", "it is returned as it was saved", func(b *bench) {
 			h := handover("r", "id 1", "id 2")
 			b.ok(b.Handovers.Save(b.Context(), "a", "p", h))
 			b.handover("a", "p", "id 1", &h)
@@ -19,14 +19,14 @@ func handoverCases() []rule {
 			b.handover("a", "p", "id 3", nil)
 			b.handover("a", "p", "provider's id 1", nil)
 		}},
-		{"a handover belongs to its principal", "to another key of the org, its ids are unknown ids", func(b *bench) {
+		{"a handover belongs to its principal", "for another key of the org, its ids are unknown", func(b *bench) {
 			h := handover("r", "id 1")
 			b.ok(b.Handovers.Save(b.Context(), "a", "p", h))
 			b.handover("a", "q", "id 1", nil)
 			b.handover("b", "p", "id 1", nil)
 			b.handover("", "", "id 1", nil)
 		}},
-		{"the same id may be another principal's too", "each finds its own", func(b *bench) {
+		{"two principals may have the same id", "each finds its own handover", func(b *bench) {
 			mine, theirs, others := handover("mine", "id 1"), handover("theirs", "id 1"), handover("others", "id 1")
 			b.ok(b.Handovers.Save(b.Context(), "a", "p", mine))
 			b.ok(b.Handovers.Save(b.Context(), "a", "q", theirs))
@@ -35,7 +35,7 @@ func handoverCases() []rule {
 			b.handover("a", "q", "id 1", &theirs)
 			b.handover("b", "p", "id 1", &others)
 		}},
-		{"a handover is never overwritten", "an id that was given out is not given out again: ErrExists, and nothing is stored", func(b *bench) {
+		{"a handover is never overwritten", "an id is used once: ErrExists, and nothing is stored", func(b *bench) {
 			first := handover("first", "id 1", "id 2")
 			b.ok(b.Handovers.Save(b.Context(), "a", "p", first))
 			b.refused(b.Handovers.Save(b.Context(), "a", "p", handover("second", "id 2", "id 3")), org.ErrExists)
@@ -44,7 +44,7 @@ func handoverCases() []rule {
 			b.handover("a", "p", "id 2", &first)
 			b.handover("a", "p", "id 3", nil)
 		}},
-		{"a handover that is too old is unknown", "after HandoverTTL, and not before", func(b *bench) {
+		{"a handover expires", "after HandoverTTL and not before", func(b *bench) {
 			old, young := handover("old", "id 1"), handover("young", "id 2")
 			b.ok(b.Handovers.Save(b.Context(), "a", "p", old))
 			b.advance(run.HandoverTTL / 2)
@@ -57,7 +57,7 @@ func handoverCases() []rule {
 			b.handover("a", "p", "id 1", nil)
 			b.handover("a", "p", "id 2", &young)
 		}},
-		{"what a caller does with a handover stays with the caller", "handovers are copied in and out", func(b *bench) {
+		{"a caller may modify a handover", "Save and Find copy", func(b *bench) {
 			h, want := handover("r", "id 1"), handover("r", "id 1")
 			b.ok(b.Handovers.Save(b.Context(), "a", "p", h))
 			h.CallIDs["id 1"], h.Items[0] = "changed", item.Item{}
@@ -80,7 +80,7 @@ func handover(runID string, ids ...string) run.Handover {
 	return h
 }
 
-// handover fails the case unless the id leads to want.
+// handover fails the case unless Find returns want.
 func (b *bench) handover(orgID, principal, callID string, want *run.Handover) {
 	b.Helper()
 	got, err := b.Handovers.Find(b.Context(), orgID, principal, callID)

@@ -9,13 +9,13 @@ import (
 
 func isolationCases() []rule {
 	return []rule{
-		{"two orgs with the same ids have nothing in common", "the org is the first part of every key", mirrored}, // K07
-		{"what happens in one org changes nothing in the other", "deletes, revocations and appends stay in their org", undisturbed},
-		{"an id of another org is an id that does not exist", "the answer is the same as for one that nobody has", foreign},
+		{"two orgs with the same ids share nothing", "every stored key starts with the org", mirrored}, // K07
+		{"a change in one org does not affect another", "deletes, revocations and appends stay in their org", undisturbed},
+		{"an id of another org does not exist", "the answer is the same as for an unknown id", foreign},
 	}
 }
 
-// inhabit gives an org one of everything, under ids that every org has.
+// inhabit creates an org with one of everything, with the same ids in every org.
 func (b *bench) inhabit(orgID string) {
 	b.Helper()
 	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: orgID, Features: []string{orgID}}, org.Author{}))
@@ -28,8 +28,7 @@ func (b *bench) inhabit(orgID string) {
 	b.keep(orgID, b.entry("result", orgID))
 }
 
-// inhabited fails the case unless the org has what inhabit gave it, and only
-// that.
+// inhabited fails the case unless the org has exactly what inhabit created.
 func (b *bench) inhabited(orgID string) {
 	b.Helper()
 	b.keys(orgID, org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))})
@@ -105,8 +104,7 @@ func foreign(b *bench) {
 	b.inhabited("a")
 }
 
-// unknown fails the case unless err says that there is no such thing, and
-// nothing else.
+// unknown fails the case unless err is "what: not found" and nothing more.
 func (b *bench) unknown(err error, what string) {
 	b.Helper()
 	b.refused(err, org.ErrNotFound)

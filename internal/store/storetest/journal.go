@@ -18,20 +18,20 @@ import (
 
 func journalCases() []rule {
 	return []rule{
-		{"every kind of fact comes back as it was written", "Load returns facts equal to what was appended", everyKind},
-		{"facts are numbered without gaps", "a batch that does not begin behind the last fact, or skips one, is refused as a whole", gapless},
-		{"a journal begins with accepted", "the run of the lease is the run of the journal", opening},
-		{"a lower epoch is fenced", "who has lost the lease writes nothing more; who has none is not asked for one", fencing},
-		{"a writer who is behind is told exactly what it missed", "Behind has the facts after the one that the writer knows, and nothing is stored", missed},
-		{"a writer who is behind is told what is still on its way", "facts that nobody waited for count", missedUnsynced},
+		{"every kind of fact is stored unchanged", "Load returns facts equal to those that were appended", everyKind},
+		{"facts are numbered without gaps", "a batch that does not start after the last fact, or skips a number, is refused as a whole", gapless},
+		{"a journal starts with accepted", "its org and run must be those of the lease", opening},
+		{"a lower epoch is fenced", "a writer that has lost the lease is refused; a writer without a lease is not", fencing},
+		{"a writer that is behind gets the facts it missed", "Behind has the facts after the last one that the writer knows, and nothing is stored", missed},
+		{"Behind includes unsynced facts", "facts that are still in the queue count", missedUnsynced},
 		{"an attempt at a call is recorded once", "a second fact of the same kind, call and attempt: ErrExists", repeated},
-		{"a batch is stored whole or not at all", "facts and rows together", whole},
-		{"a ref is used once in its run", "what facts refer to does not change: ErrExists", refs},
-		{"unsynced batches follow in order", "the next synced append puts them on disk before it returns", unsynced},
-		{"the failure of an unsynced batch is not lost", "it comes back from that append or from the run's next one, and the journal goes on from what was stored", lateFailure},
-		{"a batch of nothing waits for what came before", "it is how a writer makes sure", empty},
-		{"runs do not wait for each other's mistakes", "64 writers at a time, some of whom repeat themselves", crowd},
-		{"a context that has ended is not waited for", "an append that cannot be answered returns", ended},
+		{"a batch is stored completely or not at all", "facts and rows together", whole},
+		{"a ref is used once per run", "a row that facts refer to never changes: ErrExists", refs},
+		{"unsynced batches are stored in order", "the next synced append returns after they are on disk", unsynced},
+		{"the error of an unsynced batch is returned", "by that append or by the run's next one; the journal then continues from what was stored", lateFailure},
+		{"an empty synced batch waits for earlier ones", "a writer uses it as a barrier", empty},
+		{"runs do not share each other's errors", "64 concurrent writers, some of which repeat a fact", crowd},
+		{"an append ends with its context", "even if the write cannot be performed yet", ended},
 	}
 }
 
@@ -80,7 +80,7 @@ func gapless(b *bench) {
 	}
 	err := b.Journal.Append(b.Context(), a.lease, 5, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 6, Body: input("x")}}})
 	if err == nil || errors.As(err, new(*run.Behind)) {
-		b.Errorf("a writer who knows more than there is got %v", err)
+		b.Errorf("a batch after the end of the journal got %v", err)
 	}
 	a.write(input("x"), input("y"))
 	a.stored()
@@ -91,7 +91,7 @@ func opening(b *bench) {
 	refusedAsOpening := func(batch run.Batch, bodies ...loop.Body) {
 		b.Helper()
 		if a.append(b.Context(), batch, bodies...) == nil {
-			b.Fatalf("a journal begins with %+v", bodies)
+			b.Fatalf("accepted as the start of a journal: %+v", bodies)
 		}
 	}
 	refusedAsOpening(run.Batch{Sync: true}, input("x"))
@@ -136,7 +136,7 @@ func missed(b *bench) {
 	late.facts = a.facts[:3]
 	b.behind(late.append(b.Context(), run.Batch{Sync: true}, input("late")), a.facts[3:]...)
 	if story := a.stored(); len(story.Rows) > 0 {
-		b.Errorf("the rows of a writer who was behind are stored: %s", story.Rows)
+		b.Errorf("rows of a refused batch are stored: %s", story.Rows)
 	}
 	late.facts = a.facts
 	late.write(input("late"))
@@ -171,7 +171,7 @@ func whole(b *bench) {
 	b.refused(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x"), started("0.0", 1)), org.ErrExists)
 	bad := []run.Row{rows[0], {Ref: "bad", Value: func() {}}}
 	if a.append(b.Context(), run.Batch{Sync: true, Rows: bad}, input("x")) == nil {
-		b.Error("a row that is no JSON was taken")
+		b.Error("a row that is not JSON was accepted")
 	}
 	if story := a.stored(); len(story.Rows) > 0 || story.Summary.Calls != 1 {
 		b.Errorf("a part of a batch is stored: %+v", story)
@@ -200,7 +200,7 @@ func unsynced(b *bench) {
 	}
 	story, err := b.Archive.Load(b.Context(), "a", "r")
 	b.ok(err)
-	b.same(story.Facts, a.facts[:len(story.Facts)]) // whatever there is yet, is a beginning
+	b.same(story.Facts, a.facts[:len(story.Facts)]) // what is stored so far is a prefix
 	a.write(input("last"))
 	b.same(a.stored().Rows, want)
 }
@@ -252,7 +252,7 @@ func crowd(b *bench) {
 	}
 }
 
-// live writes a run; somebody clumsy also tries to write what is there already.
+// live writes a run. If clumsy is set, it also tries to repeat each call's start.
 func (a *author) live(ctx context.Context, rounds int, clumsy bool) error {
 	if err := a.append(ctx, run.Batch{Sync: true}, accepted(a.lease.Org, a.lease.RunID)); err != nil {
 		return err
@@ -283,9 +283,9 @@ func ended(b *bench) {
 	story, loadErr := b.Archive.Load(b.Context(), "a", "r")
 	b.ok(loadErr)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		b.Errorf("got %v, want nothing or the end of the context", err)
+		b.Errorf("got %v, want nil or context.Canceled", err)
 	}
 	if err == nil && len(story.Facts) != 2 {
-		b.Error("the append succeeded and nothing is stored")
+		b.Error("the append succeeded, but the fact is not stored")
 	}
 }

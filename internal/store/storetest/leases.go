@@ -16,24 +16,24 @@ import (
 
 func leaseCases() []rule {
 	return []rule{
-		{"a run is claimed when its lease has ended", "after LeaseTTL and not before; its epoch is the next one, and it has its new owner", claimEnded},
-		{"a step of the wall clock ends no lease and extends none", "also not a slot: leases are measured in time that has passed", leaseSteps}, // R17
-		{"a run is not claimed by the one who has it", "also if its lease has ended: its owner may be working on it, and renews it", notFromItself},
-		{"a claim says whether the last owner gave the run back", "one that did is not held against the run", claimHanded},
-		{"a claim fences the old owner off", "whatever he knows; and the new owner goes on where the journal ends", claimFences},
-		{"a claim fences off what is still on its way", "what nobody waited for is stored before the claim or not at all, and the new owner hears nothing of it", claimOnItsWay},
-		{"a run that waits or has ended is not claimed", "there is nothing to be done for it", claimRunning},
-		{"runs are claimed org by org", "an org with many runs does not keep another waiting, also when they are claimed one at a time", claimFair},
-		{"an org's oldest run is claimed first", "of one millisecond, by id; no more than the limit", claimOldest},
-		{"a run is claimed once", "eight owners at the same time never get the same run", claimRace},
-		{"leases are renewed by their owner", "those of others are left alone, and what has ended and nobody claimed is taken back", renewed},
-		{"nobody renews what he has no longer", "claimed by somebody else, released, waiting or ended", notRenewed},
-		{"a released lease may be claimed at once", "its owner need not have been gone for LeaseTTL", released},
-		{"only the present lease can be released", "that of an older epoch, or of another owner, is left alone", notReleased},
-		{"whoever wakes a run leaves it to be claimed", "a decision comes from somebody without a lease, and anybody may go on", woken},
-		{"a writer without a lease leaves the lease alone", "it is neither extended nor ended", foreignWriter},
-		{"a writer without a lease is not fenced by a claim", "he never had one", foreignAfterClaim},
-		{"a store that works can be probed", "and nothing that anybody reads has changed", probed},
+		{"a run is claimed when its lease has expired", "after LeaseTTL and not before; it gets the next epoch and its new owner", claimEnded},
+		{"a step of the wall clock does not affect leases", "nor slots: leases are measured by a clock that never jumps", leaseSteps}, // R17
+		{"an owner does not claim its own run", "even if the lease has expired: it may still be working on the run, and renews the lease", notFromItself},
+		{"a claim says whether the last owner released the run", "a release is not counted as a crash", claimHanded},
+		{"a claim fences the old owner", "whatever it knows of the journal; the new owner continues at the end of the journal", claimFences},
+		{"a claim fences queued appends of the old owner", "they are stored before the claim or not at all, and the new owner does not get their errors", claimOnItsWay},
+		{"a run that is parked or has ended is not claimed", "there is nothing to do", claimRunning},
+		{"runs are claimed in a round robin over orgs", "an org with many runs does not delay another, even if runs are claimed one at a time", claimFair},
+		{"the oldest run of an org is claimed first", "runs of one millisecond by id; never more than the limit", claimOldest},
+		{"a run is claimed once", "eight concurrent owners never get the same run", claimRace},
+		{"an owner renews its leases", "not those of others; an expired lease that was not claimed is renewed too", renewed},
+		{"a lost lease is not renewed", "claimed by another owner, released, parked or ended", notRenewed},
+		{"a released lease can be claimed at once", "without waiting for LeaseTTL", released},
+		{"only the current lease can be released", "an older epoch and another owner have no effect", notReleased},
+		{"a run that is woken can be claimed", "the writer that wakes it has no lease, so any owner may continue it", woken},
+		{"a writer without a lease does not affect the lease", "it is neither renewed nor ended", foreignWriter},
+		{"a writer without a lease is not fenced", "it has no epoch", foreignAfterClaim},
+		{"a working store passes a probe", "which changes nothing visible", probed},
 	}
 }
 
@@ -43,13 +43,13 @@ func (b *bench) claim(owner string, limit int) []run.Lease {
 	b.ok(err)
 	for _, l := range leases {
 		if l.Owner != owner {
-			b.Errorf("%s claimed, and the lease is %+v", owner, l)
+			b.Errorf("%s claimed the lease %+v", owner, l)
 		}
 	}
 	return leases
 }
 
-// leases fails the case unless got are the leases written org/run@epoch.
+// leases fails the case unless got are these leases, in the form org/run@epoch.
 func (b *bench) leases(got []run.Lease, want ...string) {
 	b.Helper()
 	var names []string
@@ -61,7 +61,7 @@ func (b *bench) leases(got []run.Lease, want ...string) {
 	}
 }
 
-// with returns an author of the same run who has another lease.
+// with returns the author with another lease of the run.
 func (a *author) with(l run.Lease) *author {
 	next := *a
 	next.lease = l
@@ -128,13 +128,13 @@ func claimHanded(b *bench) {
 	b.same(handed, map[string]bool{"ended": false, "given": true})
 	for _, l := range b.renew("new") {
 		if l.Handed {
-			b.Errorf("%s was renewed, and not claimed", l.RunID)
+			b.Errorf("Handed is set for %s, which was renewed", l.RunID)
 		}
 	}
 	b.advance(run.LeaseTTL)
 	for _, l := range b.claim("newer", 10) {
 		if l.Handed {
-			b.Errorf("nobody gave %s back", l.RunID)
+			b.Errorf("Handed is set for %s, which was not released", l.RunID)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func claimOnItsWay(b *bench) {
 			return nil
 		})
 		var claimed []run.Lease
-		for len(claimed) == 0 { // the late ones may have extended the lease
+		for len(claimed) == 0 { // a late append may have renewed the lease
 			b.advance(run.LeaseTTL)
 			claimed = b.claim("new", 1)
 		}
@@ -250,7 +250,7 @@ func claimRace(b *bench) {
 				for _, l := range leases {
 					name := l.Org + "/" + l.RunID
 					if other, taken := owner[name]; taken {
-						b.Errorf("%s was given to %s and to %s", name, other, l.Owner)
+						b.Errorf("%s was claimed by %s and by %s", name, other, l.Owner)
 					}
 					owner[name] = l.Owner
 				}
@@ -264,7 +264,7 @@ func claimRace(b *bench) {
 	}
 }
 
-// renew returns what the owner renews, in the order of org and run.
+// renew renews the owner's leases and returns them in the order of org and run.
 func (b *bench) renew(owner string) []run.Lease {
 	b.Helper()
 	leases, err := b.Leases.Renew(b.Context(), owner)
@@ -286,7 +286,7 @@ func renewed(b *bench) {
 	b.advance(run.LeaseTTL - time.Millisecond)
 	b.leases(b.claim("new", 10), "a/other@2")
 	b.advance(run.LeaseTTL)
-	b.leases(b.renew(owner), "a/r@1", "b/r@1") // ended, and nobody's yet
+	b.leases(b.renew(owner), "a/r@1", "b/r@1") // expired and not claimed
 	b.leases(b.claim("newer", 10), "a/other@3")
 }
 

@@ -8,7 +8,7 @@ import (
 
 func orgCases() []rule {
 	return []rule{
-		{"an org is kept as it was created", "every field of the record is stored; nil and empty differ", func(b *bench) {
+		{"an org is stored as it was created", "with every field; nil and empty differ", func(b *bench) {
 			full := org.Record{ID: "full", Features: []string{"mcp_outbound"}, CreatedAt: b.now(), UpdatedAt: b.now()}
 			fill(&full.Runtime)
 			empty := org.Record{ID: "empty", Features: []string{}}
@@ -16,18 +16,18 @@ func orgCases() []rule {
 			b.ok(b.Orgs.CreateOrg(b.Context(), empty, org.Author{}))
 			b.orgs(empty, full)
 		}},
-		{"orgs are listed by id", "an order that does not depend on history", func(b *bench) {
+		{"orgs are listed by id", "the order does not depend on history", func(b *bench) {
 			for _, id := range []string{"b", "a", "C"} {
 				b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: id}, org.Author{}))
 			}
 			b.orgs(org.Record{ID: "C"}, org.Record{ID: "a"}, org.Record{ID: "b"})
 		}},
-		{"an id is taken once", "create never replaces: ErrExists", func(b *bench) {
+		{"an org id is unique", "CreateOrg never replaces: ErrExists", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a", Features: []string{"one"}}, org.Author{}))
 			b.refused(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}), org.ErrExists)
 			b.orgs(org.Record{ID: "a", Features: []string{"one"}})
 		}},
-		{"an update replaces features and settings, and not the birth", "UpdateOrg leaves CreatedAt", func(b *bench) {
+		{"an update keeps the creation time", "UpdateOrg replaces features and settings", func(b *bench) {
 			old := org.Record{ID: "a", Features: []string{"one"}, CreatedAt: b.now(), UpdatedAt: b.now()}
 			fill(&old.Runtime)
 			b.ok(b.Orgs.CreateOrg(b.Context(), old, org.Author{}))
@@ -36,14 +36,14 @@ func orgCases() []rule {
 			changed.CreatedAt = old.CreatedAt
 			b.orgs(changed)
 		}},
-		{"an org that is not there is not found", "update and delete: ErrNotFound", func(b *bench) {
+		{"a missing org is not found", "update and delete: ErrNotFound", func(b *bench) {
 			b.refused(b.Orgs.UpdateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}), org.ErrNotFound)
 			b.refused(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}), org.ErrNotFound)
 			_, err := b.Orgs.Org(b.Context(), "a")
 			b.refused(err, org.ErrNotFound)
 			b.orgs()
 		}},
-		{"an org takes its keys and servers with it and leaves its runs", "nothing of a deleted org can be used, and its history can be read", func(b *bench) {
+		{"deleting an org deletes its keys and servers and keeps its runs", "nothing of a deleted org can be used, but its history can be read", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			key := org.Key{Org: "a", ID: "k", Hash: hash(1)}
 			b.ok(b.Orgs.CreateKey(b.Context(), key, org.Author{}))
@@ -53,11 +53,11 @@ func orgCases() []rule {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.keys("a")
 			b.servers("a")
-			b.ok(b.Orgs.CreateKey(b.Context(), key, org.Author{})) // its hash is free again
+			b.ok(b.Orgs.CreateKey(b.Context(), key, org.Author{})) // the hash is free again
 			_, err := b.Archive.Load(b.Context(), "a", "r")
 			b.ok(err)
 		}},
-		{"what a caller does with a list stays with the caller", "records are copied in and out", func(b *bench) {
+		{"a caller may modify a record", "the store copies records", func(b *bench) {
 			features, rounds, tokens := []string{"one"}, new(3), new(3)
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a", Features: features, Runtime: org.Runtime{MaxRounds: rounds, MaxRunTokens: tokens}}, org.Author{}))
 			features[0], *rounds, *tokens = "changed", 99, 99

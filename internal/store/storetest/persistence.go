@@ -11,7 +11,7 @@ import (
 
 func persistenceCases() []rule {
 	return []rule{
-		{"everything survives a restart", "what a process stored, the next one finds", func(b *bench) {
+		{"everything survives a restart", "the next process finds what the last one stored", func(b *bench) {
 			b.inhabit("a")
 			b.inhabit("bb")
 			b.Store = b.maker.Reopen(b.T, b.Store)
@@ -19,7 +19,7 @@ func persistenceCases() []rule {
 			b.inhabited("a")
 			b.inhabited("bb")
 		}},
-		{"a run goes on after a restart", "its end, its epoch and its calls are remembered", func(b *bench) {
+		{"a run continues after a restart", "the end of its journal, its epoch and its calls are stored", func(b *bench) {
 			old := b.begin("a", "r")
 			a := *old
 			a.lease.Epoch = 2
@@ -35,7 +35,7 @@ func persistenceCases() []rule {
 				b.Errorf("the summary is %+v", s)
 			}
 		}},
-		{"a run that is set aside stays so after a restart", "the next process would find the same again; it may also know more", func(b *bench) {
+		{"a run that is set aside remains so after a restart", "until a build that can decode it restores it", func(b *bench) {
 			a := b.setAside("a", "r")
 			b.Store = b.maker.Reopen(b.T, b.Store)
 			a.bench = b
@@ -50,7 +50,7 @@ func persistenceCases() []rule {
 				b.Errorf("%d runs were restored, want 1", n)
 			}
 		}},
-		{"closing loses nothing", "what nobody waited for is written first", func(b *bench) {
+		{"closing loses nothing", "queued unsynced batches are stored first", func(b *bench) {
 			a := b.begin("a", "r")
 			for i := range 300 {
 				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
@@ -72,7 +72,7 @@ func persistenceCases() []rule {
 				b.Errorf("%d rows, want 20", len(story.Rows))
 			}
 		}},
-		{"a crash leaves a beginning", "of what nobody waited for, some is there and nothing is missing in between", func(b *bench) {
+		{"a crash keeps a prefix of the unsynced batches", "none is missing in between", func(b *bench) {
 			a := b.begin("a", "r")
 			for i := range 50 {
 				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
@@ -82,7 +82,7 @@ func persistenceCases() []rule {
 			b.ok(err)
 			b.same(story.Facts, a.facts[:len(story.Facts)])
 		}},
-		{"what is managed survives a crash", "a change is on disk when it was confirmed, as is a handover", func(b *bench) {
+		{"management changes and handovers survive a crash", "they are on disk when the call returns", func(b *bench) {
 			b.inhabit("a")
 			b.Store = b.maker.Crash(b.T, b.Store)
 			b.inhabited("a")

@@ -9,7 +9,7 @@ import (
 
 func promiseCases() []rule { // P01
 	return []rule{
-		{"a restart ends all leases", "whoever had them is gone, so their runs are claimed at once; nobody has to wait for LeaseTTL", func(b *bench) {
+		{"a restart expires all leases", "their owners are gone, so their runs can be claimed at once, without waiting for LeaseTTL", func(b *bench) {
 			old := b.begin("a", "r")
 			b.begin("b", "r")
 			b.begin("a", "waits").write(loop.Parked{})
@@ -20,23 +20,23 @@ func promiseCases() []rule { // P01
 			b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("x")), run.ErrFenced)
 			old.with(claimed[0]).write(input("x"))
 		}},
-		{"keys, budgets, holds and audit rows survive a restart", "they are promises, and not only those of a process", func(b *bench) {
+		{"keys, budgets, holds and audit rows survive a restart", "a client relies on them across processes", func(b *bench) {
 			a := b.inDebt("a", "r")
 			b.Store = b.maker.Reopen(b.T, b.Store)
 			b.indebted("a", "r")
 			a.bench = b
 			b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("k", 1, 2)}}, loop.Finished{Reason: event.Complete}))
-			b.used("a", "s", tokens(45), tokens(0)) // the hold of the process before
+			b.used("a", "s", tokens(45), tokens(0)) // the hold of the previous process
 			b.audited("a", "r", 1, 2)
 		}},
-		{"keys, budgets, holds and audit rows survive a crash", "they are on disk when Append returns, with the batch that brought them", func(b *bench) {
+		{"keys, budgets, holds and audit rows survive a crash", "they are on disk when Append returns", func(b *bench) {
 			b.inDebt("a", "r")
 			b.Store = b.maker.Crash(b.T, b.Store)
 			b.indebted("a", "r")
 			b.leases(b.claim("new", 10), "a/r@2")
 			b.used("a", "s", tokens(45), tokens(0))
 		}},
-		{"a claim survives a crash", "its owner has begun to act on it", func(b *bench) {
+		{"a claim survives a crash", "its owner may already act on it", func(b *bench) {
 			old := b.begin("a", "r")
 			b.advance(run.LeaseTTL)
 			b.claim("new", 1)
@@ -48,8 +48,8 @@ func promiseCases() []rule { // P01
 	}
 }
 
-// inDebt begins a run under a key that has spent 5 tokens, has set 40 aside and
-// has left an audit row.
+// inDebt starts a run with an idempotency key that has spent 5 tokens, holds 40 and
+// has an audit row.
 func (b *bench) inDebt(orgID, runID string) *author {
 	b.Helper()
 	a := b.author(orgID, runID)

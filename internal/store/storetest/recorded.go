@@ -10,15 +10,14 @@ import (
 
 func recordedCases() []rule {
 	return []rule{
-		{"a change is recorded with who made it", "every change leaves one row in the chain of its org", changeRecorded}, // L13
-		{"a change that was refused leaves no row", "the row and the change are one transaction", refusalNotRecorded},
-		{"the operator's changes outlive the org", "they are also in the operator's own chain", operatorRecorded},
-		{"a key is changed only as it was read", "two changes at a time must not undo each other", keyUpdated},
+		{"a change is recorded with its author", "every change appends one row to the chain of its org", changeRecorded}, // L13
+		{"a refused change leaves no audit row", "the row and the change are one transaction", refusalNotRecorded},
+		{"the operator's changes are recorded twice", "they are also in the operator's chain, which remains when the org is deleted", operatorRecorded},
+		{"a key is updated only if it has not changed since it was read", "concurrent updates must not undo each other", keyUpdated},
 	}
 }
 
-// managed returns the management rows of a chain, as the principal, the action
-// and the resource.
+// managed returns the management rows of a chain as "principal action resource org/id".
 func (b *bench) managed(chain string) (out []string) {
 	b.Helper()
 	rows, err := b.Audit.AuditRows(b.Context(), chain, audit.Query{Kind: audit.KindManagement})
@@ -27,7 +26,7 @@ func (b *bench) managed(chain string) (out []string) {
 		var m audit.Management
 		b.ok(json.Unmarshal(row.Body, &m))
 		if row.At != b.clock.Load() || row.RequestID != "req" {
-			b.Errorf("row %d is of %d and %q", row.Number, row.At, row.RequestID)
+			b.Errorf("row %d has the time %d and the request %q", row.Number, row.At, row.RequestID)
 		}
 		out = append(out, fmt.Sprint(row.Principal, " ", m.Action, " ", m.Resource, " ", m.Org, "/", m.ID))
 	}
@@ -50,13 +49,13 @@ func changeRecorded(b *bench) {
 	b.ok(b.Orgs.CreateKey(ctx, key, by))
 	b.ok(b.Orgs.UpdateKey(ctx, key, changed, by))
 	b.ok(b.Orgs.RevokeKey(ctx, "a", "k", 1, by))
-	b.ok(b.Orgs.RevokeKey(ctx, "a", "k", 2, by)) // changes nothing
+	b.ok(b.Orgs.RevokeKey(ctx, "a", "k", 2, by)) // already revoked: no row
 	b.ok(b.Orgs.CreateMCPServer(ctx, server, by))
 	b.ok(b.Orgs.UpdateMCPServer(ctx, server, by))
 	b.ok(b.Orgs.DeleteMCPServer(ctx, "a", "s", by))
 	b.ok(b.Orgs.PutSecret(ctx, put, by))
 	b.ok(b.Orgs.PutSecret(ctx, put, by))
-	b.ok(b.Orgs.PutSecret(ctx, put, org.Author{})) // the gateway's own
+	b.ok(b.Orgs.PutSecret(ctx, put, org.Author{})) // by the gateway: no row
 	b.ok(b.Orgs.DeleteSecret(ctx, "a", "v", by))
 	b.same(b.managed("a"), []string{
 		"k create org a/a", "k update org a/a", "k create key a/k", "k update key a/k", "k revoke key a/k",
@@ -104,7 +103,7 @@ func keyUpdated(b *bench) {
 	b.ok(b.Orgs.CreateKey(ctx, was, by))
 	now := was
 	now.Name, now.Role, now.Rate = "m", org.Member, org.Rate{PerMinute: 5, Burst: 2}
-	now.Hash = hash(2) // is not replaced
+	now.Hash = hash(2) // UpdateKey ignores the hash
 	b.ok(b.Orgs.UpdateKey(ctx, was, now, by))
 	now.Hash = hash(1)
 	b.keys("a", now)

@@ -12,7 +12,7 @@ import (
 
 func resultCases() []rule {
 	return []rule{
-		{"a result is kept as it was", "any bytes, every field", func(b *bench) {
+		{"a result is stored unchanged", "any bytes, every field", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			for _, value := range []string{"", "one", "\x00\xff<&>", strings.Repeat("long ", 1<<17)} {
 				e := b.entry("name of "+value, value)
@@ -21,7 +21,7 @@ func resultCases() []rule {
 			}
 			b.gone("a", "nobody's")
 		}},
-		{"the last result of a name is kept", "it takes the place of the one before", func(b *bench) {
+		{"a new result replaces the old one of its name", "the latest is returned", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.keep("a", b.entry("n", "one"))
 			b.advance(time.Second)
@@ -29,7 +29,7 @@ func resultCases() []rule {
 			b.keep("a", second)
 			b.kept("a", second)
 		}},
-		{"a result belongs to its org", "the same name may be another org's, too, and is another result", func(b *bench) { // F01
+		{"a result belongs to its org", "the same name in another org is another result", func(b *bench) { // F01
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			mine, theirs := b.entry("n", "mine"), b.entry("n", "theirs")
@@ -43,7 +43,7 @@ func resultCases() []rule {
 			b.gone("b", "n")
 			b.kept("a", mine)
 		}},
-		{"a result needs its org, and goes with it", "ErrNotFound; a new org of the same id finds nothing", func(b *bench) {
+		{"a result needs its org and is deleted with it", "ErrNotFound; a new org with the same id finds nothing", func(b *bench) {
 			b.refused(b.tryKeep("a", b.entry("n", "one"), roomy()), org.ErrNotFound)
 			b.gone("a", "n")
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
@@ -55,7 +55,7 @@ func resultCases() []rule {
 			b.keep("a", b.entry("m", "two"))
 			b.kept("a", b.entry("m", "two"))
 		}},
-		{"only what was seen is dropped", "by its MAC: whoever met a bad entry does not drop the good one that came since", func(b *bench) {
+		{"a drop removes only the entry that was read", "it compares the MAC, so a newer valid entry stays", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bad, good := b.entry("n", "bad"), b.entry("n", "good")
 			b.keep("a", good)
@@ -73,7 +73,7 @@ func resultCases() []rule {
 
 func resultBoundCases() []rule {
 	return []rule{
-		{"the oldest results go first", "one more than there may be costs the oldest; one that was kept again is young", func(b *bench) {
+		{"the oldest results are dropped first", "a result that is stored again counts as new", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 3, Bytes: 100}
@@ -88,7 +88,7 @@ func resultBoundCases() []rule {
 			}
 			b.kept("b", other)
 		}},
-		{"the bytes of an org's results are bounded", "as many of the oldest go as it takes", func(b *bench) {
+		{"the bytes of an org's results are limited", "as many of the oldest are dropped as needed", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 100, Bytes: 10}
 			for _, e := range []toolcache.Entry{b.entry("1", "aaaa"), b.entry("2", "bbb"), b.entry("3", "ccc")} {
@@ -104,7 +104,7 @@ func resultBoundCases() []rule {
 			b.gone("a", "1", "2", "3", "4")
 			b.kept("a", b.entry("5", "eeeeeeeeee"))
 		}},
-		{"what is over makes room first", "an entry whose time is over goes before the oldest, and is never in its way", func(b *bench) {
+		{"expired results are dropped first", "before the oldest that has not expired", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 2, Bytes: 100}
 			old := b.entry("old", "one")
@@ -113,12 +113,12 @@ func resultBoundCases() []rule {
 			short.ExpiresAt = b.now().Add(time.Second).UnixMilli()
 			b.ok(b.tryKeep("a", short, bounds))
 			b.advance(time.Second)
-			b.kept("a", short) // nobody has kept anything since
+			b.kept("a", short) // expired entries are dropped only when another is stored
 			b.ok(b.tryKeep("a", b.entry("new", "three"), bounds))
 			b.gone("a", "short")
 			b.kept("a", old)
 		}},
-		{"what a caller does with a result stays with the caller", "entries are copied in and out", func(b *bench) {
+		{"a caller may modify a result", "the store copies entries", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			e := b.entry("n", "one")
 			b.keep("a", e)
@@ -133,7 +133,7 @@ func resultBoundCases() []rule {
 
 func roomy() toolcache.Bounds { return toolcache.Bounds{Entries: 1000, Bytes: 1 << 30} }
 
-// entry returns an entry that was made now and is good for an hour.
+// entry returns an entry that is created now and expires in an hour.
 func (b *bench) entry(name, value string) toolcache.Entry {
 	mac := sha256.Sum256([]byte(value))
 	return toolcache.Entry{
@@ -141,7 +141,7 @@ func (b *bench) entry(name, value string) toolcache.Entry {
 	}
 }
 
-// tryKeep waits until the entry is kept, or is known not to be.
+// tryKeep stores the entry and returns the result of the write.
 func (b *bench) tryKeep(orgID string, e toolcache.Entry, bounds toolcache.Bounds) error {
 	b.Helper()
 	done := make(chan error, 2)
@@ -150,7 +150,7 @@ func (b *bench) tryKeep(orgID string, e toolcache.Entry, bounds toolcache.Bounds
 	case err := <-done:
 		return err
 	case <-time.After(10 * time.Second):
-		return errors.New("nobody was told what became of the result")
+		return errors.New("done was not called within 10 s")
 	}
 }
 
@@ -159,7 +159,7 @@ func (b *bench) keep(orgID string, e toolcache.Entry) {
 	b.ok(b.tryKeep(orgID, e, roomy()))
 }
 
-// kept fails the case unless the org keeps the entries.
+// kept fails the case unless the org has these entries.
 func (b *bench) kept(orgID string, want ...toolcache.Entry) {
 	b.Helper()
 	for _, e := range want {
@@ -169,14 +169,14 @@ func (b *bench) kept(orgID string, want ...toolcache.Entry) {
 	}
 }
 
-// gone fails the case if the org keeps anything under the names.
+// gone fails the case if the org has an entry with one of these names.
 func (b *bench) gone(orgID string, names ...string) {
 	b.Helper()
 	for _, name := range names {
 		got, err := b.Results.CachedResult(b.Context(), orgID, sha256.Sum256([]byte(name)))
 		b.ok(err)
 		if got != nil {
-			b.Errorf("org %s keeps %q under the name %q", orgID, got.Value, name)
+			b.Errorf("org %s has %q under the name %q", orgID, got.Value, name)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 func secretCases() []rule { // K06
 	return []rule{
-		{"a secret is kept as it was put", "every byte of what is sealed, and the times", func(b *bench) {
+		{"a secret is stored as it was put", "every byte of the sealed value, and the times", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			full := org.Secret{}
 			fill(&full)
@@ -16,7 +16,7 @@ func secretCases() []rule { // K06
 			b.ok(b.Orgs.PutSecret(b.Context(), full, org.Author{}))
 			b.secret(full)
 		}},
-		{"a list shows no secret, not even sealed", "who lists secrets has no use for them", func(b *bench) {
+		{"a list contains no secret values", "not even sealed ones", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			for _, name := range []string{"z", "a", "M"} {
 				b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: name, Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}, org.Author{}))
@@ -26,7 +26,7 @@ func secretCases() []rule { // K06
 				org.Secret{Org: "a", Name: "a", CreatedAt: b.now(), UpdatedAt: b.now()},
 				org.Secret{Org: "a", Name: "z", CreatedAt: b.now(), UpdatedAt: b.now()})
 		}},
-		{"a secret is replaced under its name, and its birth stays", "PutSecret leaves CreatedAt", func(b *bench) {
+		{"a replaced secret keeps its creation time", "PutSecret leaves CreatedAt", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}, CreatedAt: b.now(), UpdatedAt: b.now()}, org.Author{}))
 			later := b.now().Add(time.Hour)
@@ -38,7 +38,7 @@ func secretCases() []rule { // K06
 			b.refused(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}, org.Author{}), org.ErrNotFound)
 			b.secrets("a")
 		}},
-		{"a secret that is not there is not found", "reading and deleting: ErrNotFound, also where there is no org", func(b *bench) {
+		{"a missing secret is not found", "reading and deleting: ErrNotFound, also if the org is missing", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}, org.Author{}))
 			b.ok(b.Orgs.DeleteSecret(b.Context(), "a", "s", org.Author{}))
@@ -49,14 +49,14 @@ func secretCases() []rule { // K06
 				b.secrets(orgID)
 			}
 		}},
-		{"an org takes its secrets with it", "an org that is made anew under the id must not find them", func(b *bench) {
+		{"deleting an org deletes its secrets", "a new org with the same id must not find them", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: []byte{1}}, org.Author{}))
 			b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.secrets("a")
 		}},
-		{"what a caller does with a secret stays with the caller", "secrets are copied in and out", func(b *bench) {
+		{"a caller may modify a secret", "the store copies secrets", func(b *bench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			sealed := []byte{1, 2}
 			b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "a", Name: "s", Sealed: sealed}, org.Author{}))
@@ -81,7 +81,7 @@ func (b *bench) secrets(orgID string, want ...org.Secret) {
 	b.same(got, want)
 }
 
-// secret fails the case unless the secret is there and as it should be.
+// secret fails the case unless the secret is stored as want.
 func (b *bench) secret(want org.Secret) {
 	b.Helper()
 	got, err := b.Orgs.Secret(b.Context(), want.Org, want.Name)

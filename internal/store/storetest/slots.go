@@ -14,26 +14,26 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// slots is how many runs of an org the cases allow at a time.
+// slots is the number of slots per org in these cases.
 const slots = 16
 
 func slotCases() []rule { // B07
 	return []rule{
-		{"the seventeenth run has no slot", "ErrNoSlot, and nothing of the run is stored; other orgs have their own slots", seventeenth},
-		{"whoever asks for no slot gets none and needs none", "an opening without terms is not refused, and its lease counts", unasked},
-		{"a slot is given back", "by the end of its run, by parking, by release, and by nobody's doing when the lease ends", givenBack},
-		{"whatever the owner appends keeps the slot", "the lease is extended by LeaseTTL, also if nobody waits for the batch", kept},
-		{"a run that found no slot may try again", "the refusal has left nothing behind that is in the way", tryAgain},
-		{"sixteen slots are given to sixteen runs", "64 at the same time: what is counted and what is taken is one transaction", slotRace},
+		{"a run without a free slot is refused", "ErrNoSlot, and nothing of the run is stored; other orgs have their own slots", seventeenth},
+		{"an opening without Slots is never refused", "but its lease counts", unasked},
+		{"a slot is freed", "when its run ends, parks or is released, and when the lease expires", givenBack},
+		{"every append of the owner keeps the slot", "it renews the lease for LeaseTTL, also with Sync unset", kept},
+		{"a refused run can be opened later", "the refusal leaves nothing in the way", tryAgain},
+		{"sixteen slots are given to sixteen of 64 concurrent runs", "counting and taking a slot is one transaction", slotRace},
 	}
 }
 
-// open opens the author's run on these terms.
+// open opens the author's run with o.
 func (a *author) open(o run.Opening) error {
 	return a.append(a.Context(), run.Batch{Sync: true, Opening: &o}, accepted(a.lease.Org, a.lease.RunID))
 }
 
-// fillSlots opens as many runs as the org may have.
+// fillSlots opens as many runs as the org has slots.
 func (b *bench) fillSlots(orgID string) []*author {
 	b.Helper()
 	authors := make([]*author, slots)
@@ -81,14 +81,14 @@ func givenBack(b *bench) {
 	authors[0].write(loop.Finished{Reason: event.Complete})
 	another("a run has ended")
 	authors[1].write(loop.Parked{})
-	another("a run waits")
+	another("a run has parked")
 	b.ok(b.Leases.Release(b.Context(), authors[2].lease))
 	another("a lease was released")
 	b.advance(run.LeaseTTL - time.Millisecond)
 	b.refused(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
 	b.advance(time.Millisecond)
 	b.fillSlots("b")
-	b.ok(b.author("a", "after all have gone").open(run.Opening{Slots: 1}))
+	b.ok(b.author("a", "after all leases expired").open(run.Opening{Slots: 1}))
 }
 
 func kept(b *bench) {

@@ -1,5 +1,5 @@
-// Package storetest says what a store must do. Every implementation of the
-// ports takes the same suite; a case that fails says which rule was broken.
+// Package storetest is the conformance suite of the stores. Every implementation of
+// the ports must pass all rules. A failed case logs the rule and its reason.
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, storetest.Maker{Open: open})
@@ -21,8 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
 )
 
-// Store is one implementation of all the ports. The same value may stand for
-// several of them.
+// Store is one implementation of all the ports. One value may implement several.
 type Store struct {
 	Orgs      org.Store
 	Journal   run.Journal
@@ -33,31 +32,32 @@ type Store struct {
 	Audit     AuditLog
 }
 
-// Maker makes stores for the cases. Open is required.
+// Maker creates stores for the cases. Open and Capped are required.
 type Maker struct {
-	// Open returns an empty store with these clocks. It is closed when the test
-	// ends.
+	// Open returns an empty store with these clocks. The implementation closes it
+	// when the test ends.
 	Open func(t *testing.T, c Clocks) Store
 
-	// Capped is Open with caps. Required.
+	// Capped is Open with caps.
 	Capped func(t *testing.T, c Clocks, caps org.Caps) Store
 
-	// Reopen closes the store and opens what it has left behind. Nil says that
-	// the implementation keeps nothing.
+	// Reopen closes the store and opens its data again. Nil means that the
+	// implementation does not persist anything.
 	Reopen func(t *testing.T, s Store) Store
 
-	// Crash opens a copy of what is on the disk at this moment, as the next
-	// process would find it after the power went. Nil as with Reopen.
+	// Crash opens a copy of what is on disk now, as the next process would find it
+	// after a power failure. Nil has the meaning of a nil Reopen.
 	Crash func(t *testing.T, s Store) Store
 }
 
-// Clocks are what a store reads the time from.
+// Clocks are the clocks of a store.
 type Clocks struct {
-	Wall   func() time.Time // can be set
-	Leases func() time.Time // cannot be set
+	Wall   func() time.Time // wall clock; it can jump
+	Leases func() time.Time // clock of leases; it never jumps
 }
 
-// Run holds the implementation to all the rules.
+// Run tests an implementation against all rules. The persistence rules run only if
+// m.Reopen is set.
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), handoverCases(), isolationCases(),
@@ -73,7 +73,7 @@ func Run(t *testing.T, m Maker) {
 	}
 }
 
-// rule is one case: what must hold, and why.
+// rule is one case: its name, the reason for it, and the test.
 type rule struct {
 	name string
 	why  string
@@ -84,7 +84,7 @@ func (r rule) test(t *testing.T, m Maker) {
 	t.Run(r.name, func(t *testing.T) {
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("the rule: %s", r.why)
+				t.Logf("the reason for this rule: %s", r.why)
 			}
 		})
 		b := &bench{T: t, maker: m}
@@ -95,14 +95,14 @@ func (r rule) test(t *testing.T, m Maker) {
 	})
 }
 
-// bench is what a case works at.
+// bench is the test context of a case: a store, its clocks and helpers.
 type bench struct {
 	*testing.T
 	Store
 	maker Maker
-	clock atomic.Int64 // the wall clock, Unix milliseconds
+	clock atomic.Int64 // wall clock, Unix milliseconds
 
-	leaseClock atomic.Int64 // that of leases, Unix milliseconds
+	leaseClock atomic.Int64 // clock of leases, Unix milliseconds
 }
 
 func (b *bench) clocks() Clocks {
@@ -111,13 +111,13 @@ func (b *bench) clocks() Clocks {
 
 func (b *bench) now() time.Time { return time.UnixMilli(b.clock.Load()).UTC() }
 
-// advance lets time pass.
+// advance moves both clocks.
 func (b *bench) advance(d time.Duration) {
 	b.clock.Add(d.Milliseconds())
 	b.leaseClock.Add(d.Milliseconds())
 }
 
-// step sets the wall clock; no time passes.
+// step moves the wall clock only, as if it had been set.
 func (b *bench) step(d time.Duration) { b.clock.Add(d.Milliseconds()) }
 
 // ok fails the case unless err is nil.
@@ -144,7 +144,7 @@ func (b *bench) same(got, want any) {
 	}
 }
 
-// none fails the case unless the list is empty.
+// none fails the case unless err is nil and the list is empty.
 func none[T any](b *bench, list []T, err error) {
 	b.Helper()
 	b.ok(err)

@@ -15,12 +15,12 @@ import (
 
 func submitCases() []rule { // P24
 	return []rule{
-		{"a key stands for one run", "a repeated request gets the run that it has and the hash that tells whether it is the same, and stores nothing", repeatedKey},
-		{"a key is judged before the slots", "whoever asks again must find his run, however busy the org is", keyBeforeSlot},
-		{"a run without a slot does not take its key", "what was refused may be sent again", keyOfRefused},
-		{"a key is its principal's", "the same text of another principal or org is another key", foreignKeys},
-		{"a key is free again after a day", "after SubmitKeyTTL, and not before", keyExpires},
-		{"one key makes one run", "64 at the same time: all hear of the same run", keyRace},
+		{"a key belongs to one run", "a repeated request gets the id of its run and the hash of the first request, and stores nothing", repeatedKey},
+		{"the key is checked before the slots", "a repeated request must find its run even if the org has no free slot", keyBeforeSlot},
+		{"a refused opening does not take its key", "the client may send the request again", keyOfRefused},
+		{"a key is scoped to its principal", "the same text of another principal or org is another key", foreignKeys},
+		{"a key expires after a day", "after SubmitKeyTTL and not before", keyExpires},
+		{"64 concurrent requests with one key make one run", "all of them get the id of that run", keyRace},
 	}
 }
 
@@ -28,7 +28,7 @@ func terms(principal, key, hash string) run.Opening {
 	return run.Opening{Slots: slots, Key: &run.SubmitKey{Principal: principal, Key: key, Hash: hash}}
 }
 
-// submitted fails the case unless err says that the key stands for the run.
+// submitted fails the case unless err is a *run.Submitted equal to want.
 func (b *bench) submitted(err error, want run.Submitted) {
 	b.Helper()
 	var got *run.Submitted
@@ -116,7 +116,7 @@ func keyRace(b *bench) {
 	}
 	for _, runID := range heard {
 		if runID != runs[0].RunID {
-			b.Errorf("somebody heard of %s, and the run is %s", runID, runs[0].RunID)
+			b.Errorf("a caller got run %s, want %s", runID, runs[0].RunID)
 		}
 	}
 }

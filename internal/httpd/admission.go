@@ -14,9 +14,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
-// withinRate takes one request from the limits of the key and, where it is one
-// to the model API, of the org, and says in the header how much is left. Those
-// who manage the org are not kept out by those who use it.
+// withinRate takes one request from the rate limit of the key and, for the model
+// API, also from that of the org. It writes the remaining allowance into the
+// response header. A request to the management API does not count for the org,
+// so that model traffic cannot lock an admin out.
 func (a *API) withinRate(w http.ResponseWriter, r *http.Request, caller run.Caller, toModel bool) error {
 	ask := ratelimit.Ask{Org: caller.Org.ID, Key: caller.Principal.ID, OfKey: caller.Principal.Rate}
 	if toModel {
@@ -34,14 +35,14 @@ func (a *API) withinRate(w http.ResponseWriter, r *http.Request, caller run.Call
 		return nil
 	}
 	a.calm.wait(r.Context(), caller.Org.ID)
-	refused := fault.New(fault.Limited, "rate_limit_exceeded", "the %s has used up its limit of %d requests in a minute (%d at once); try again after the time that Retry-After says",
+	refused := fault.New(fault.Limited, "rate_limit_exceeded", "the rate limit of the %s is used up: %d requests per minute, bursts of %d; try again after the time in Retry-After",
 		v.Scope, v.Limit.PerMinute, v.Limit.AtOnce())
 	refused.RetryAfter = v.RetryAfter
 	return refused
 }
 
-// unladen lets a request for a model through where there is room for it. It is
-// in no run yet: one that was accepted is never given up for another.
+// unladen calls serve only if the gateway has capacity for another model
+// request. It refuses before a run starts; it never ends an accepted run.
 func (a *API) unladen(serve admin.Endpoint) admin.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 		if err := a.room(caller.Org.ID); err != nil {
@@ -54,7 +55,8 @@ func (a *API) unladen(serve admin.Endpoint) admin.Endpoint {
 	}
 }
 
-// room takes a place for a request of the org, or says why there is none.
+// room takes one place of the in-flight limit for org, or returns why it cannot.
+// After success the caller must call leave.
 func (a *API) room(org string) error {
 	if err := a.o.Refuse(); err != nil {
 		return err
@@ -64,25 +66,25 @@ func (a *API) room(org string) error {
 		return nil
 	}
 	if why == "" {
-		why = "too many requests are under way (max_requests)"
+		why = "too many requests are in progress (max_requests)"
 	}
 	a.reportOverload(why, org)
-	full := fault.New(fault.Unavailable, "overloaded", "the gateway has more to do than it can: %s; nothing was done, try again later", why)
-	full.RetryAfter = time.Duration(1+rand.IntN(5)) * time.Second //nolint:gosec // so that not everybody comes back at once
+	full := fault.New(fault.Unavailable, "overloaded", "the gateway is overloaded: %s; the request was not processed, try again later", why)
+	full.RetryAfter = time.Duration(1+rand.IntN(5)) * time.Second //nolint:gosec // spreads the retries; not a secret
 	return full
 }
 
-// reportOverload says so to the operator, once in a minute.
+// reportOverload logs the overload, at most once a minute.
 func (a *API) reportOverload(why, org string) {
 	now := time.Now()
 	last := a.reported.Load()
 	if a.o.Log == nil || last != nil && now.Sub(*last) < time.Minute || !a.reported.CompareAndSwap(last, &now) {
 		return
 	}
-	a.o.Log.Warn("requests are refused: the gateway is overloaded", "why", why, "org", org)
+	a.o.Log.Warn("the gateway is overloaded and refuses model requests", "why", why, "org", org)
 }
 
-// admission is the state of who is let in.
+// admission holds the limits that a request passes before it is served.
 type admission struct {
 	rates    *ratelimit.Limiter
 	crowd    *crowd

@@ -20,7 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
-// known is a directory of keys.
+// known is a directory of keys. No key is the operator's.
 type known map[string]run.Caller
 
 func (k known) Authenticate(key string) (run.Caller, bool) { c, ok := k[key]; return c, ok }
@@ -31,8 +31,8 @@ func callerOf(orgID string, ofKey, ofOrg org.Rate) run.Caller {
 	return run.Caller{Org: &org.Org{ID: orgID, Runtime: org.Runtime{Rate: ofOrg}}, Principal: org.Principal{ID: "k", Role: org.Owner, Rate: ofKey}}
 }
 
-// entrance is an API whose one endpoint is serve, as POST /v1/chat/completions
-// is let in, or as the management API is.
+// entrance returns an API's two kinds of route, both with serve as the endpoint:
+// model as for POST /v1/chat/completions, manage as for the management API.
 func entrance(t *testing.T, o Options, serve admin.Endpoint) (model, manage http.HandlerFunc) {
 	t.Helper()
 	o.Health = func() error { return nil }
@@ -43,7 +43,7 @@ func entrance(t *testing.T, o Options, serve admin.Endpoint) (model, manage http
 	return a.as(org.Role.MayRun, a.calmly(a.unladen(serve))), a.managed(serve)
 }
 
-// unreadable fails the test when somebody reads the body.
+// unreadable fails the test if it is read.
 type unreadable struct{ t *testing.T }
 
 func (u unreadable) Read([]byte) (int, error) {
@@ -61,9 +61,9 @@ func ask(h http.Handler, key string, body io.Reader) *httptest.ResponseRecorder 
 
 func fine(w http.ResponseWriter, _ *http.Request, _ run.Caller) { _, _ = io.WriteString(w, "fine") }
 
-// K08: one request too many is refused before its body is read, in the form of
-// the API that was asked; the org's limit does not keep out who manages it.
-func TestOneRequestTooManyIsRefusedUnread(t *testing.T) {
+// K08: a request above the rate limit is refused before its body is read, in the
+// API's own error format. The org's limit does not apply to management requests.
+func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := known{"key": callerOf("a", org.Rate{PerMinute: 7, Burst: 1}, org.Rate{}), "org": callerOf("b", org.Rate{}, org.Rate{PerMinute: 60, Burst: 2})}
 		model, manage := entrance(t, Options{Directory: d}, fine)
@@ -75,11 +75,11 @@ func TestOneRequestTooManyIsRefusedUnread(t *testing.T) {
 			retry string
 			reset string
 		}{
-			{model, "key", 1, `{"error":{"message":"the key has used up its limit of 7 requests in a minute (1 at once); try again after the time that Retry-After says",` +
+			{model, "key", 1, `{"error":{"message":"the rate limit of the key is used up: 7 requests per minute, bursts of 1; try again after the time in Retry-After",` +
 				`"type":"rate_limit_error","param":null,"code":"rate_limit_exceeded","retry_after_secs":9}}`, "9", "8.571s"},
-			{manage, "key", 1, `{"error":{"code":"rate_limit_exceeded","message":"the key has used up its limit of 7 requests in a minute (1 at once); try again after the time that Retry-After says",` +
+			{manage, "key", 1, `{"error":{"code":"rate_limit_exceeded","message":"the rate limit of the key is used up: 7 requests per minute, bursts of 1; try again after the time in Retry-After",` +
 				`"retry_after_secs":9}}`, "9", "8.571s"},
-			{model, "org", 2, `{"error":{"message":"the org has used up its limit of 60 requests in a minute (2 at once); try again after the time that Retry-After says",` +
+			{model, "org", 2, `{"error":{"message":"the rate limit of the org is used up: 60 requests per minute, bursts of 2; try again after the time in Retry-After",` +
 				`"type":"rate_limit_error","param":null,"code":"rate_limit_exceeded","retry_after_secs":1}}`, "1", "2s"},
 		} {
 			time.Sleep(time.Hour)
@@ -99,14 +99,13 @@ func TestOneRequestTooManyIsRefusedUnread(t *testing.T) {
 			}
 		}
 		if w := ask(manage, "org", strings.NewReader("{}")); w.Code != 200 || w.Header().Get("X-Ratelimit-Limit-Requests") != "" {
-			t.Errorf("who manages an org at its limit gets %d", w.Code)
+			t.Errorf("a management request at the org's limit: status %d", w.Code)
 		}
 	})
 }
 
-// R11: a gateway with too much to do refuses before the body is read, with a
-// time to come back that is not the same for everybody, and says so to its
-// operator once.
+// R11: an overloaded gateway refuses before it reads the body, with a random
+// Retry-After, and logs the overload once.
 func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 	why := "its store is slow"
 	var log bytes.Buffer
@@ -124,13 +123,13 @@ func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 		}
 	}
 	if len(times) < 3 {
-		t.Errorf("all come back after %v", times)
+		t.Errorf("Retry-After is always one of %v", times)
 	}
 	if n := strings.Count(log.String(), "overloaded"); n != 1 {
-		t.Errorf("the operator was told %d times:\n%s", n, log.String())
+		t.Errorf("the overload was logged %d times:\n%s", n, log.String())
 	}
 	if w := ask(manage, "k", strings.NewReader("{}")); w.Code != 200 {
-		t.Errorf("who manages an overloaded gateway gets %d", w.Code)
+		t.Errorf("a management request during the overload: status %d", w.Code)
 	}
 	why = ""
 	if w := ask(model, "k", strings.NewReader("{}")); w.Code != 200 {
@@ -138,9 +137,9 @@ func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 	}
 }
 
-// R11: what is under way is counted, is not given up for others, and leaves its
-// place however it ends.
-func TestRequestsUnderWayAreBounded(t *testing.T) {
+// R11: requests in progress are limited. None is aborted for another, and each
+// frees its place when it ends, also by a panic.
+func TestRequestsInProgressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := known{"loud": callerOf("loud", org.Rate{}, org.Rate{}), "quiet": callerOf("quiet", org.Rate{}, org.Rate{})}
 		finish := make(chan struct{})
@@ -175,10 +174,10 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	})
 }
 
-// R11: who is refused and comes back at once gets slow answers, for which only
-// its connection is held; another org is not slowed down, and they are not so
-// many that they hold all connections.
-func TestWhoIsRefusedAndComesBackAtOnceIsCalmed(t *testing.T) {
+// R11: refusals of a client that ignores Retry-After are delayed and hold only its
+// connection. Another org is not delayed, and the number of delayed refusals is
+// limited.
+func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := org.Rate{PerMinute: 1}
 		d := known{"loud": callerOf("loud", org.Rate{}, limit), "quiet": callerOf("quiet", org.Rate{}, limit)}
@@ -195,7 +194,7 @@ func TestWhoIsRefusedAndComesBackAtOnceIsCalmed(t *testing.T) {
 		}
 		ask(model, "quiet", strings.NewReader("{}"))
 		if ask(model, "quiet", unreadable{t}); time.Since(began) != longestPause {
-			t.Error("another org waits with it")
+			t.Error("another org is delayed too")
 		}
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -213,14 +212,14 @@ func TestWhoIsRefusedAndComesBackAtOnceIsCalmed(t *testing.T) {
 		}
 		all.Wait()
 		if slow != mostPaused {
-			t.Errorf("%d refusals were kept back at a time, want %d", slow, mostPaused)
+			t.Errorf("%d refusals were delayed at the same time, want %d", slow, mostPaused)
 		}
 	})
 }
 
-// R11: a refusal that comes from a run's limits is kept back after everything
-// of the request was given back; another answer with that status is not kept.
-func TestOnlyShortRefusalsAreKeptBack(t *testing.T) {
+// R11: a 429 of the endpoint is delayed after the endpoint has returned. A 429
+// without a length, or a long one, is not delayed.
+func TestOnlyShortRefusalsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := known{"k": callerOf("o", org.Rate{}, org.Rate{})}
 		var served []time.Time
@@ -240,7 +239,7 @@ func TestOnlyShortRefusalsAreKeptBack(t *testing.T) {
 			}
 		}
 		if since := time.Since(served[20]); since != longestPause {
-			t.Errorf("the answer came %v after it was made, want %v", since, longestPause)
+			t.Errorf("the response came %v after the endpoint returned, want %v", since, longestPause)
 		}
 		for _, length = range []string{"", "5000"} {
 			before := time.Now()
@@ -251,8 +250,8 @@ func TestOnlyShortRefusalsAreKeptBack(t *testing.T) {
 	})
 }
 
-// A client that leaves while it is calmed leaves nothing behind.
-func TestACalmedClientMayLeave(t *testing.T) {
+// A client that disconnects while its refusal is delayed leaves no state.
+func TestADelayedRefusalEndsWhenTheClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, began := newCalm(), time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
@@ -261,13 +260,13 @@ func TestACalmedClientMayLeave(t *testing.T) {
 			c.wait(ctx, "o")
 		}
 		if took := time.Since(began); took != time.Millisecond || len(c.paused) != 0 {
-			t.Errorf("after %v %v are kept back", took, c.paused)
+			t.Errorf("after %v %v are still delayed", took, c.paused)
 		}
 	})
 }
 
-// K08: what it costs to let a request in that may come.
-func BenchmarkLettingIn(b *testing.B) {
+// K08: the cost of the limits for a request that is admitted.
+func BenchmarkAdmission(b *testing.B) {
 	for name, limit := range map[string]org.Rate{"no limit": {}, "a limit": {PerMinute: org.MaxRate}} {
 		b.Run(name, func(b *testing.B) {
 			a, err := New(Options{})
@@ -281,7 +280,7 @@ func BenchmarkLettingIn(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := a.withinRate(w, r, caller, true); err != nil {
-					a.rates = ratelimit.New() // all of it was used up
+					a.rates = ratelimit.New() // the limit is used up
 				}
 				serve(w, r, caller)
 			}

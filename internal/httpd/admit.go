@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 )
 
-// admit says what is wrong with a request whoever sends it, before anybody asks
-// who that is. It reads nothing of the body.
+// admit makes the checks that do not depend on the caller. It runs before
+// authentication and reads nothing of the body.
 func (a *API) admit(r *http.Request) error {
 	for _, check := range [...]func(*http.Request) error{headerFits, a.isForUs, a.isNoForgery, hasNoKeyInURL, bodyIsReadable} {
 		if err := check(r); err != nil {
@@ -22,7 +22,7 @@ func (a *API) admit(r *http.Request) error {
 	return nil
 }
 
-// headerFits holds the header to its limits.
+// headerFits checks the header against maxFields, maxField and maxHeader.
 func headerFits(r *http.Request) error {
 	line := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len("  \r\n")
 	fields, total, longest := 1, line+len("Host: \r\n")+len(r.Host), max(line, len(r.Host))
@@ -33,16 +33,16 @@ func headerFits(r *http.Request) error {
 		}
 	}
 	if fields > maxFields || total > maxHeader || longest > maxField {
-		return fault.New(fault.Header, "header_too_large", "the header of the request is too large: it may have %d fields, "+
-			"each of %d bytes and all together of %d, as may the request line", maxFields, maxField, maxHeader)
+		return fault.New(fault.Header, "header_too_large", "the request header is too large; the limits are %d fields, "+
+			"%d bytes for each field and for the request line, and %d bytes in total", maxFields, maxField, maxHeader)
 	}
 	return nil
 }
 
-// isForUs refuses names that are not the gateway's own where a browser on this
-// machine can reach it and others cannot: a site whose name leads to this
-// machine would be let in with its visitor. Only names can be made to lead
-// elsewhere; addresses cannot.
+// isForUs prevents DNS rebinding: a web page whose host name resolves to this
+// gateway must not reach it through its visitor's browser. If [Options.Loopback]
+// or [Options.Hosts] is set, it refuses a Host header with any other name. IP
+// addresses are always accepted, because they cannot be rebound.
 func (a *API) isForUs(r *http.Request) error {
 	if !a.o.Loopback && len(a.o.Hosts) == 0 || r.Host == "" || isProbe(r) {
 		return nil
@@ -51,13 +51,13 @@ func (a *API) isForUs(r *http.Request) error {
 	if _, err := netip.ParseAddr(name); err == nil || isThisMachine(name) || slices.Contains(a.o.Hosts, name) {
 		return nil
 	}
-	return fault.New(fault.Misdirected, "host_not_allowed", "the gateway is not known as %q; if that is its name, "+
+	return fault.New(fault.Misdirected, "host_not_allowed", "the host name %q is not allowed; if it is a name of this gateway, "+
 		"add it to public_hosts in the configuration", name)
 }
 
-// isThisMachine reports whether nobody can give the name to another machine's
-// site: programs on this machine use localhost, and those in containers on it
-// the other two.
+// isThisMachine reports whether name always means this machine, so that DNS
+// cannot point it elsewhere: localhost, and the names that containers use for
+// their host.
 func isThisMachine(name string) bool {
 	switch name {
 	case "localhost", "host.docker.internal", "host.containers.internal":
@@ -66,20 +66,20 @@ func isThisMachine(name string) bool {
 	return strings.HasSuffix(name, ".localhost")
 }
 
-// isProbe reports whether the request is a health check, which tells nothing and
-// changes nothing, and is sent to whatever name its sender likes.
+// isProbe reports whether the request is a health check. Health checks reveal and
+// change nothing, and load balancers send them with any Host header.
 func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }
 
-// isNoForgery refuses what a page of another site sends to change something.
+// isNoForgery refuses cross-origin requests that can change something (CSRF).
 func (a *API) isNoForgery(r *http.Request) error {
 	if a.sites.Check(r) == nil {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "origin_not_allowed", "a browser sent this for a page of another site (%s); "+
-		"if that site may, add it to allowed_origins in the configuration", r.Header.Get("Origin"))
+	return fault.New(fault.Forbidden, "origin_not_allowed", "a browser sent this request from the page of another site (%s); "+
+		"to allow that site, add it to allowed_origins in the configuration", r.Header.Get("Origin"))
 }
 
-// hasNoKeyInURL refuses keys where every proxy and log keeps them.
+// hasNoKeyInURL refuses keys in the URL, which proxies and access logs store.
 func hasNoKeyInURL(r *http.Request) error {
 	if r.URL.RawQuery == "" {
 		return nil
@@ -87,22 +87,22 @@ func hasNoKeyInURL(r *http.Request) error {
 	for name := range r.URL.Query() {
 		switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name)) {
 		case "key", "apikey", "xapikey", "accesstoken", "token", "auth", "authorization":
-			return fault.New(fault.Invalid, "key_in_url", "a key does not belong into a URL, which logs keep: send the header "+
+			return fault.New(fault.Invalid, "key_in_url", "an API key must not be in the URL, because logs store it; send the header "+
 				"\"Authorization: Bearer KEY\" instead of the parameter %s, and replace the key", name).In(name)
 		}
 	}
 	return nil
 }
 
-// bodyIsReadable refuses bodies that are said to be something else than plain
-// JSON. Without a word from the client, or with the one that curl -d says
-// unasked, the body speaks for itself; but a form of a web page is one.
+// bodyIsReadable refuses a Content-Type or Content-Encoding other than plain
+// JSON. A missing type passes, as does the form type that curl -d sends by
+// default, unless a browser sent it: a browser sends real forms.
 func bodyIsReadable(r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return fault.New(fault.MediaType, "unsupported_encoding", "the request body has the encoding %q; send it without one", coding).In("Content-Encoding")
+		return fault.New(fault.MediaType, "unsupported_encoding", "the content encoding %q is not supported; send the request body unencoded", coding).In("Content-Encoding")
 	}
 	said := r.Header.Get("Content-Type")
 	if said == "" || said == "application/json" {
@@ -117,6 +117,6 @@ func bodyIsReadable(r *http.Request) error {
 	case kind == "application/x-www-form-urlencoded" && !fromAPage:
 		return nil
 	}
-	return fault.New(fault.MediaType, "unsupported_media_type", "the request body is said to be %q; send JSON, with the header "+
+	return fault.New(fault.MediaType, "unsupported_media_type", "the content type %q is not supported; send JSON, with the header "+
 		"\"Content-Type: application/json\"", said).In("Content-Type")
 }

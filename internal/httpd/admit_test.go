@@ -15,8 +15,8 @@ type nobody struct{}
 func (nobody) Authenticate(string) (run.Caller, bool) { return run.Caller{}, false }
 func (nobody) IsOperator(string) bool                 { return false }
 
-// asked returns the answer to a request with header fields in pairs. Nobody is
-// known, so a request that is let in gets 401.
+// asked returns the response to a request with the given header fields (name,
+// value, …). No key is known, so a request that passes the checks gets 401.
 func asked(t *testing.T, o Options, method, target, body string, fields ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	o.Directory, o.Health = nobody{}, func() error { return nil }
@@ -38,8 +38,8 @@ func asked(t *testing.T, o Options, method, target, body string, fields ...strin
 	return w
 }
 
-// A page whose name was made to lead to this machine is not let in.
-func TestOnlyTheGatewaysOwnNamesAreAnswered(t *testing.T) {
+// A web page whose name was rebound to this machine is refused.
+func TestOnlyTheGatewaysOwnHostNamesAreAccepted(t *testing.T) {
 	local, public, named := Options{Loopback: true}, Options{}, Options{Hosts: []string{"gw.example.com"}}
 	both := Options{Loopback: true, Hosts: []string{"gw.example.com"}}
 	for _, tt := range []struct {
@@ -50,7 +50,7 @@ func TestOnlyTheGatewaysOwnNamesAreAnswered(t *testing.T) {
 		{"127.0.0.1:8080", local, false}, {"127.0.0.1", local, false}, {"[::1]:8080", local, false}, {"[::1]", local, false},
 		{"localhost", local, false}, {"LocalHost:9", local, false}, {"app.localhost:9", local, false},
 		{"host.docker.internal:8080", local, false}, {"host.containers.internal", local, false}, {"", local, false},
-		{"192.168.1.7", local, false}, // an address leads nowhere else
+		{"192.168.1.7", local, false}, // an address cannot be rebound
 		{"evil.example", local, true}, {"evil.example:8080", local, true}, {"localhost.evil.example", local, true},
 		{"evil-localhost", local, true}, {"127.0.0.1.nip.io", local, true}, {"localhost.", local, true},
 		{"0x7f.1", local, true}, {"[::1", local, true}, {"evil@localhost", local, true}, {"gw.example.com", local, true},
@@ -70,7 +70,7 @@ func TestOnlyTheGatewaysOwnNamesAreAnswered(t *testing.T) {
 	}
 }
 
-func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+func TestCrossOriginRequestsCannotChangeAnything(t *testing.T) {
 	allowed := Options{Origins: []string{"https://app.example.com", "app://notes"}}
 	for _, tt := range []struct {
 		name    string
@@ -104,11 +104,11 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 		}
 	}
 	if _, err := New(Options{Origins: []string{"example.com"}}); err == nil {
-		t.Error("an origin without a scheme is taken")
+		t.Error("an origin without a scheme is accepted")
 	}
 }
 
-func TestAKeyInTheURLIsRefusedWithAReason(t *testing.T) {
+func TestAKeyInTheURLIsRefused(t *testing.T) {
 	for _, query := range []string{"key=CANARY", "api_key=CANARY", "API-Key=CANARY", "apikey=CANARY", "access_token=CANARY", "a=1&token=CANARY", "Authorization=Bearer+CANARY"} {
 		w := asked(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}")
 		if w.Code != 400 || !strings.Contains(w.Body.String(), "key_in_url") || !strings.Contains(w.Body.String(), "Authorization: Bearer") || strings.Contains(w.Body.String(), "CANARY") {
@@ -122,10 +122,10 @@ func TestAKeyInTheURLIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-func TestWhatABodyMayBeCalled(t *testing.T) {
+func TestContentTypes(t *testing.T) {
 	for _, tt := range []struct {
-		kind    string // of the body; "" = the client does not say
-		page    bool   // a browser sends it
+		kind    string // Content-Type; "" = none
+		page    bool   // sent by a browser
 		refused bool
 	}{
 		{"application/json", false, false}, {"application/json", true, false}, {"application/json; charset=utf-8", false, false},
@@ -151,9 +151,8 @@ func TestWhatABodyMayBeCalled(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a request, it is said in the form of the API that was
-// asked, with what protects every answer.
-func TestARefusalHasTheFormOfItsAPI(t *testing.T) {
+// A refusal has the error format of the requested API, and the security headers.
+func TestARefusalHasTheFormatOfItsAPI(t *testing.T) {
 	for path, want := range map[string]string{"/v1/models": `"type":"invalid_request_error"`, "/api/org": `{"error":{"code":"host_not_allowed"`} {
 		w := asked(t, Options{Loopback: true}, "GET", path, "", "Host", "evil.example")
 		if !strings.Contains(w.Body.String(), want) || w.Header().Get("X-Content-Type-Options") != "nosniff" {
@@ -162,6 +161,6 @@ func TestARefusalHasTheFormOfItsAPI(t *testing.T) {
 	}
 	w := asked(t, Options{}, http.MethodPost, "/api/keys", "<", "Content-Type", "text/xml")
 	if w.Header().Get("Connection") != "close" {
-		t.Error("the server would wait for a body that nobody reads")
+		t.Error("the server waits for a body that it does not read")
 	}
 }

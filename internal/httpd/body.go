@@ -11,38 +11,37 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
-// step is how many bytes of a body must come in each BodyTimeout, from
-// reference/reliability 4.6.
+// step is how many bytes of a body must arrive in each [Limits.BodyTimeout].
 const step = 1 << 10
 
-// body is the body of a request, which must be small enough and must come, and
-// for whose bytes the caller's account must have room. Its errors unwrap to
-// [fault.Error]s.
+// body is a request body with a size limit and a minimum speed, whose buffer is
+// charged to the caller's account. Its errors unwrap to [fault.Error]. It is not
+// safe for concurrent use.
 type body struct {
 	io.ReadCloser
 	w       http.ResponseWriter
 	control *http.ResponseController
 	most    int64         // bytes
-	within  time.Duration // for each step
+	within  time.Duration // per step
 	account *ledger.Account
 
-	declared  int64 // -1 = unknown
-	got, next int64 // bytes; where the deadline moves
+	declared  int64 // Content-Length; -1 = unknown
+	got, next int64 // bytes read so far; bytes at which the deadline moves
 	charged   int64 // bytes: the largest buffer that was read into
-	refused   error // why the rest is not read, although it comes
+	refused   error // set once; later reads return it
 }
 
-// await gives the body of a request its first deadline, also where nobody is to
-// read it: the server itself does before it answers.
+// await sets the first deadline of the request body. The server reads a body that
+// no handler reads, so every request with a body needs one.
 func (a *API) await(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.o.Limits.BodyTimeout))
 	}
 }
 
-// newBody returns the request with its body bounded, and charged to the account.
-// The request is another one, because the server still has to know its own body
-// when the answer is written.
+// newBody returns a copy of the request with a limited body that is charged to
+// account. It does not modify r, because the server needs its own body when the
+// handler returns.
 func (a *API) newBody(w http.ResponseWriter, r *http.Request, most int64, account *ledger.Account) (*http.Request, *body) {
 	b := &body{ReadCloser: r.Body, w: w, control: http.NewResponseController(w), most: most,
 		within: a.o.Limits.BodyTimeout, account: account, declared: r.ContentLength, next: step}
@@ -52,8 +51,8 @@ func (a *API) newBody(w http.ResponseWriter, r *http.Request, most int64, accoun
 	return bounded, b
 }
 
-// Read implements io.Reader. Whoever reads keeps all of the body in one buffer,
-// of which p is the rest: the whole buffer is charged.
+// Read implements io.Reader. It assumes that the caller reads the whole body into
+// one buffer and that p is the unused part of it, and charges the whole buffer.
 func (b *body) Read(p []byte) (int, error) {
 	if b.refused == nil {
 		b.refused = b.fits(b.got + int64(len(p)))
@@ -74,17 +73,17 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, io.EOF):
-		_ = b.control.SetReadDeadline(time.Time{}) // what follows waits as long as it must
+		_ = b.control.SetReadDeadline(time.Time{}) // the next request on the connection has its own limits
 		return n, io.EOF
 	}
-	b.w.Header().Set("Connection", "close") // the answer does not wait for the rest
+	b.w.Header().Set("Connection", "close") // do not wait for the rest of the body
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, fault.New(fault.Timeout, "body_timeout", "the request body did not come: less than %d bytes in %v", step, b.within)
+		return n, fault.New(fault.Timeout, "body_timeout", "the request body arrived too slowly: less than %d bytes in %v", step, b.within)
 	}
-	return n, &fault.Error{Code: fault.Invalid, Reason: "body_unreadable", Message: "the request body could not be read to its end", Err: err}
+	return n, &fault.Error{Code: fault.Invalid, Reason: "body_unreadable", Message: "the request body could not be read completely", Err: err}
 }
 
-// fits charges a buffer of so many bytes, or says why it may not be filled.
+// fits charges a buffer of the given size, in bytes, or returns why it may not.
 func (b *body) fits(buffer int64) error {
 	if b.declared > b.most {
 		return b.tooLarge()
@@ -105,8 +104,9 @@ func (b *body) tooLarge() error {
 	return fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", b.most)
 }
 
-// linger lets a client whose body was refused finish sending, within reason:
-// many read no answer before they have. One that asked first has sent nothing.
+// linger reads and discards the rest of a refused body for at most 10 seconds,
+// because many clients read no response before they have sent everything. It does
+// nothing for a client that sent Expect: 100-continue and waits for the answer.
 func (b *body) linger(asked bool) {
 	if b.refused == nil || asked {
 		return

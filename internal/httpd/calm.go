@@ -14,28 +14,29 @@ import (
 )
 
 const (
-	// longestPause is how long a refusal is kept back.
+	// longestPause is how long a refusal is delayed.
 	longestPause = time.Second
-	// mostPaused is how many refusals of an org are kept back at a time.
+	// mostPaused is how many refusals of an org are delayed at the same time.
 	mostPaused = 256
-	// mostRefusal is how many bytes a refusal may have that is kept back.
+	// mostRefusal is the largest response, in bytes, that is delayed.
 	mostRefusal = 4 << 10
 )
 
-// calm keeps those from eating the machine who are refused and come back at
-// once: the first refusals of an org are told immediately, the others a moment
-// later, during which the client waits on its connection and nothing else is
-// held. It costs nobody anything who waits as long as he was told.
+// calm throttles clients that ignore Retry-After. The first refusals of an org
+// are sent immediately: 600 a minute, in bursts of 20. Later ones are delayed by
+// longestPause, in which only the connection is held. Clients that honour
+// Retry-After are never delayed.
 type calm struct {
-	told *ratelimit.Limiter // the refusals that were told immediately
+	told *ratelimit.Limiter // counts the refusals that are sent immediately
 
 	mu     sync.Mutex
-	paused map[string]int // by org
+	paused map[string]int // delayed refusals, by org
 }
 
 func newCalm() *calm { return &calm{told: ratelimit.New(), paused: map[string]int{}} }
 
-// wait waits before the org is told that it is refused. It ends with ctx.
+// wait delays a refusal of the org if it has too many. It returns early when ctx
+// ends.
 func (c *calm) wait(ctx context.Context, orgID string) {
 	quick := org.Rate{PerMinute: 600, Burst: 20}
 	if c.told.Take(ctx, ratelimit.Ask{Org: orgID, OfOrg: quick}).Allowed || !c.pause(orgID, 1) {
@@ -50,8 +51,8 @@ func (c *calm) wait(ctx context.Context, orgID string) {
 	}
 }
 
-// pause changes how many refusals of the org are kept back; false if they would
-// be too many.
+// pause changes the number of delayed refusals of the org. It returns false, and
+// changes nothing, if the number would exceed mostPaused.
 func (c *calm) pause(orgID string, by int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,8 +66,8 @@ func (c *calm) pause(orgID string, by int) bool {
 	return true
 }
 
-// calmly returns serve, whose answer is kept back for a while if it refuses one
-// request too many.
+// calmly delays the responses of serve with status 429. The response is written
+// after serve has returned, so the run's resources are already released.
 func (a *API) calmly(serve admin.Endpoint) admin.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 		k := &keeper{ResponseWriter: w}
@@ -79,14 +80,14 @@ func (a *API) calmly(serve admin.Endpoint) admin.Endpoint {
 	}
 }
 
-// keeper keeps a short answer with the status 429, and lets others through.
+// keeper buffers a short response with status 429 and passes any other on.
 type keeper struct {
 	http.ResponseWriter
 	refused bool
 	body    []byte
 }
 
-// Unwrap lets [http.ResponseController] through.
+// Unwrap implements the interface that [http.ResponseController] uses.
 func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.

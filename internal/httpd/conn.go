@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
-// gate is a listener through which only so many connections pass at a time. One
-// more is told so and closed, before anything of it is read.
+// gate is a listener with a limit on open connections. It answers a connection
+// above the limit with 503 and closes it, without reading from it.
 type gate struct {
 	net.Listener
 	most  int
@@ -20,21 +20,22 @@ type gate struct {
 	log   *slog.Logger
 
 	open     atomic.Int64
-	reported time.Time // used by Accept only, of which there is one
+	reported time.Time // owned by Accept, which only one goroutine calls
 }
 
-// newGate returns l with the limits, of which the number of connections may be
-// lowered to what the process can open.
+// newGate returns l with limits. The limit on connections is lowered to what the
+// process's limit on open files allows.
 func newGate(l net.Listener, limits Limits, log *slog.Logger) *gate {
 	most := affordable(limits.Connections)
 	if most < limits.Connections {
-		log.Info("fewer clients may be connected at a time than configured: the process may not open enough files (ulimit -n)",
+		log.Info("max_connections is lowered: the process may not open more files (ulimit -n)",
 			"configured", limits.Connections, "connections", most)
 	}
 	return &gate{Listener: l, most: most, stall: limits.StallTimeout, log: log}
 }
 
-// affordable returns how many of the connections the process can open.
+// affordable returns the smaller of connections and what the process's limit on
+// open files allows.
 func affordable(connections int) int {
 	if files, known := openFiles(); known && mostOf(files) < uint64(connections) {
 		return int(mostOf(files))
@@ -42,8 +43,9 @@ func affordable(connections int) int {
 	return connections
 }
 
-// mostOf returns how many clients fit into so many files: each may need a second
-// one, for the connection to a provider, and the gateway has its own.
+// mostOf returns how many clients fit into a limit of that many open files. A
+// client needs two: its connection and one to a provider. 64 are kept for the
+// gateway itself.
 func mostOf(files uint64) uint64 {
 	const own = 64
 	if files < 2*own {
@@ -71,33 +73,33 @@ const fullAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: applicatio
 	"Turnpike-Request-Id: %[1]s\r\nX-Request-Id: %[1]s\r\n\r\n" +
 	`{"error":{"message":"too many clients are connected; try again","type":"unavailable_error","param":null,"code":"too_many_connections"}}` + "\n"
 
-// turnAway says that the gateway is full. It waits for nothing: the answer fits
-// into the buffer of a new connection.
+// turnAway answers with 503 and closes c. It never blocks for longer than 10 ms:
+// the response fits into the send buffer of a new connection.
 func (g *gate) turnAway(c net.Conn) {
 	now := time.Now()
 	if now.Sub(g.reported) > time.Minute {
 		g.reported = now
-		g.log.Warn("clients are turned away: too many are connected (max_connections)", "connections", g.most)
+		g.log.Warn("connections are refused: too many clients are connected (max_connections)", "connections", g.most)
 	}
 	_ = c.SetWriteDeadline(now.Add(10 * time.Millisecond))
 	_, _ = fmt.Fprintf(c, fullAnswer, id.NewOrdered("req_"))
 	_ = c.Close()
 }
 
-// stride is how much of an answer a client must take in the time of a stall.
+// stride is how many bytes of a response a client must accept in StallTimeout.
 const stride = 64 << 10
 
-// conn is a connection on which no write waits for ever. A client that takes
-// nothing for a while is disconnected, which ends its request as leaving does;
-// one that takes a little is waited for. A deadline that somebody sets on the
-// answer itself counts instead, until it is taken away.
+// conn is a connection whose writes have a deadline. A client that accepts
+// nothing for the stall timeout is disconnected, which cancels its request; one
+// that accepts stride bytes in that time keeps its connection. A write deadline
+// that a handler sets replaces this one until the handler clears it.
 type conn struct {
 	net.Conn
 	stall time.Duration
 	left  func()
 
-	theirs atomic.Bool               // somebody else has set a deadline
-	fresh  atomic.Pointer[time.Time] // until when ours is not moved again; nil = it is moved. A time.Now, which no step of the wall clock moves
+	theirs atomic.Bool               // a handler has set a write deadline
+	fresh  atomic.Pointer[time.Time] // the deadline is not extended before this time; nil = extend at once. Monotonic
 }
 
 // Write implements net.Conn.
@@ -118,8 +120,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// arm moves the deadline, unless it was moved a moment ago: a stream of small
-// pieces pays for a look at the clock.
+// arm extends the write deadline to one stall timeout from now. It does so at
+// most eight times per timeout, to keep streams of small writes cheap.
 func (c *conn) arm() error {
 	now := time.Now()
 	if fresh := c.fresh.Load(); fresh != nil && now.Before(*fresh) {
@@ -137,8 +139,8 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// CloseWrite lets the server end an answer before it closes a connection on
-// which the client is still sending.
+// CloseWrite lets net/http half-close the connection, so that a client that is
+// still sending can read the response.
 func (c *conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

@@ -2,20 +2,20 @@ package httpd
 
 import "sync"
 
-// crowd counts the requests for a model that are under way, of which there may
-// be so many. An org gets another one only while it has fewer than twice as many
-// as there are places left. So one org alone never has more than two thirds of
-// them, of k that want more than they get none has more than 2/(2k+1), and who
-// comes with none finds 1/(2k+1) free.
+// crowd limits the model requests in progress and divides them fairly among orgs.
+// An org may start another request while it has fewer than twice as many as there
+// are free places. A single org therefore never holds more than 2/3 of the places.
+// Of k orgs that want more than they get, each holds at most 2/(2k+1), and 1/(2k+1)
+// stays free for an org that has none.
 type crowd struct {
 	most int
 
 	mu  sync.Mutex
 	all int
-	of  map[string]int // by org; only those that have some
+	of  map[string]int // by org; an org with none has no entry
 }
 
-// enter takes a place for the org; false if there is none for it.
+// enter takes a place for the org. It returns false if there is none for it.
 func (c *crowd) enter(org string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *crowd) enter(org string) bool {
 	return true
 }
 
-// leave gives a place of the org back.
+// leave returns a place of the org. It is called once for each successful enter.
 func (c *crowd) leave(org string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// enterAll takes places for the org until it gets no more, and returns how many.
+// enterAll takes places for the org until it is refused, and returns their number.
 func (c *crowd) enterAll(org string) int {
 	n := 0
 	for c.enter(org) {
@@ -15,22 +15,22 @@ func (c *crowd) enterAll(org string) int {
 	return n
 }
 
-// K08, R11: one org alone gets two thirds of the places; the next finds room.
-func TestOneOrgAloneGetsTwoThirds(t *testing.T) {
+// K08, R11: a single org gets two thirds of the places, and another one still gets one.
+func TestASingleOrgGetsTwoThirds(t *testing.T) {
 	for most, want := range map[int]int{1: 1, 2: 2, 3: 2, 10: 7, 300: 200, 20_000: 13_334} {
 		c := &crowd{most: most, of: map[string]int{}}
 		if got := c.enterAll("loud"); got != want {
 			t.Errorf("of %d places an org got %d, want %d", most, got, want)
 		}
 		if most > 2 && !c.enter("quiet") {
-			t.Errorf("of %d places there was none left for another org", most)
+			t.Errorf("of %d places none was left for another org", most)
 		}
 	}
 }
 
-// K08, R11: of k orgs that want more than they get, each ends up with 2/(2k+1) of
-// the places, whoever was first; the rest is free for those who come with none.
-func TestOrgsThatWantMoreGetTheSame(t *testing.T) {
+// K08, R11: of k orgs that want more than they get, each converges to 2/(2k+1) of
+// the places, whatever the order of arrival. The rest stays free.
+func TestBusyOrgsGetEqualShares(t *testing.T) {
 	const most = 600
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, k := range []int{1, 2, 3, 7} {
@@ -38,10 +38,10 @@ func TestOrgsThatWantMoreGetTheSame(t *testing.T) {
 		for i := range 100 * most {
 			org := fmt.Sprint(r.IntN(k))
 			if i < most {
-				org = "0" // the first one has a long start
+				org = "0" // the first org has a head start
 			}
 			c.enter(org)
-			if done := fmt.Sprint(r.IntN(k)); c.of[done] > 0 && r.IntN(3) == 0 { // its requests end
+			if done := fmt.Sprint(r.IntN(k)); c.of[done] > 0 && r.IntN(3) == 0 { // one of its requests ends
 				c.leave(done)
 			}
 		}
@@ -56,13 +56,13 @@ func TestOrgsThatWantMoreGetTheSame(t *testing.T) {
 			t.Errorf("%d orgs have %d places of %d; it counts %d", k, total, most, c.all)
 		}
 		if !c.enter("newcomer") {
-			t.Errorf("%d orgs have left nothing", k)
+			t.Errorf("%d orgs have left no place", k)
 		}
 	}
 }
 
-// Nothing stays of an org that has left.
-func TestPlacesAreGivenBack(t *testing.T) {
+// An org without requests leaves no state.
+func TestPlacesAreReturned(t *testing.T) {
 	c := &crowd{most: 9, of: map[string]int{}}
 	for range c.enterAll("o") {
 		c.leave("o")

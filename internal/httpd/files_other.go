@@ -2,6 +2,5 @@
 
 package httpd
 
-// openFiles returns how many files the process may have open, and whether that
-// is known.
+// openFiles returns the process's limit on open files, and whether it is known.
 func openFiles() (uint64, bool) { return 0, false }

@@ -4,8 +4,8 @@ package httpd
 
 import "syscall"
 
-// openFiles returns how many files the process may have open, and whether that
-// is known. The runtime has raised it to what the system allows.
+// openFiles returns the process's limit on open files, and whether it is known.
+// The Go runtime has already raised the soft limit to the hard limit.
 func openFiles() (uint64, bool) {
 	var limit syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)

@@ -29,7 +29,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// serving returns an API that answers with h everywhere but at /readyz.
+// serving returns an API whose only endpoint is h, beside the health checks.
 func serving(h http.HandlerFunc, limits Limits) *API {
 	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }, Limits: limits.withDefaults()}}
 	a.mux.HandleFunc("GET /readyz", a.readyz)
@@ -38,7 +38,7 @@ func serving(h http.HandlerFunc, limits Limits) *API {
 	return a
 }
 
-// started serves h as Serve does the routes, and returns where and how to stop.
+// started serves h with default limits. It returns the URL and a stop function.
 func started(t *testing.T, h http.HandlerFunc) (url string, stop func() error) {
 	t.Helper()
 	return startedWithin(t, Limits{}, h)
@@ -75,7 +75,7 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func TestAnAPIIsReadyOnlyWhileItServes(t *testing.T) {
+func TestTheAPIIsReadyOnlyWhileItServes(t *testing.T) {
 	a := &API{o: Options{Health: func() error { return nil }}}
 	for _, ready := range []bool{false, true, false} {
 		a.SetReady(ready)
@@ -106,7 +106,7 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) Write(p []byte) (int, error) { return len(p), nil }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 
-func TestARequestThatIsUnderWayIsFinished(t *testing.T) {
+func TestARequestInProgressIsFinishedBeforeTheStop(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	url, stop := started(t, func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
@@ -146,7 +146,7 @@ func TestARequestThatIsUnderWayIsFinished(t *testing.T) {
 	}
 }
 
-func TestServeSaysWhyItCouldNot(t *testing.T) {
+func TestServeReturnsTheListenersError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -178,8 +178,8 @@ func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A client without a key that declares a body and never sends it gets its answer
-// and holds nothing.
+// A client without a valid key that declares a body and never sends it is
+// answered at once, and its connection is closed.
 func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
 	url, stop := started(t, (&API{}).as(anyone, nil))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))

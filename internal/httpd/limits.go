@@ -5,38 +5,40 @@ import (
 	"time"
 )
 
-// Limits are what one client, and all of them together, may take of the server.
-// A field that is 0 has the default that stands beside it, from
-// reference/reliability 4.6.
+// Limits bound what clients can use of the server, each alone and all together.
+// A zero field means the default in its comment.
 type Limits struct {
-	// Connections is how many clients may be connected at a time: 20,000, and
-	// never more than half of the files that the process may open.
+	// Connections is how many clients may be connected at the same time. The
+	// default is 20,000. It is never more than half of the open files that the
+	// process may have.
 	Connections int
 
-	// Requests is how many requests for a model may be under way at a time:
-	// 20,000, and never more than may be connected. See crowd for an org's share.
+	// Requests is how many model requests may be in progress at the same time.
+	// The default is 20,000. It is never more than Connections. Orgs share it;
+	// see crowd.
 	Requests int
 
-	HeaderTimeout time.Duration // for the whole header of a request: 10 s
-	IdleTimeout   time.Duration // between two requests of a connection: 120 s
+	HeaderTimeout time.Duration // for the whole header of a request; default 10 s
+	IdleTimeout   time.Duration // between two requests of a connection; default 120 s
 
-	// BodyTimeout is how long 1 KiB of a body, or its end, may take: 30 s.
+	// BodyTimeout is how long each 1 KiB of a body may take; default 30 s.
 	BodyTimeout time.Duration
 
-	// StallTimeout is how long a client may take none of an answer that waits
-	// for it: 30 s.
+	// StallTimeout is how long a client may accept nothing of a response that is
+	// being sent; default 30 s.
 	StallTimeout time.Duration
 }
 
-// The limits of a header, from reference/reliability 4.6.
+// Limits of a request header. Number and size of fields are about those of Apache
+// httpd (LimitRequestFields 100, LimitRequestFieldSize 8190).
 const (
 	maxHeader = 64 << 10 // bytes, with the request line
 	maxField  = 8 << 10  // bytes of one field, or of the request line
 	maxFields = 100
 )
 
-// defaultRequests is how many requests for a model may be under way: as many as
-// may be connected, so that it is the orgs' shares that count.
+// defaultRequests equals the default of [Limits.Connections], so that the shares
+// of the orgs are the effective limit.
 const defaultRequests = 20_000
 
 func (l Limits) withDefaults() Limits {

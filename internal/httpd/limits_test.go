@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// exchange sends a request as it stands and returns the answer's status, and
-// whether the connection is then closed.
+// exchange sends a raw request. It returns the response's status and whether the
+// server closes the connection.
 func exchange(t *testing.T, url, request string) (status int, closed bool) {
 	t.Helper()
 	c := connect(t, url)
@@ -39,8 +39,8 @@ func connect(t *testing.T, url string) net.Conn {
 	return c
 }
 
-// Each limit of a header, to the byte.
-func TestAHeaderMayHaveSoMuch(t *testing.T) {
+// Each limit of a header is exact to the byte.
+func TestHeaderLimits(t *testing.T) {
 	url, _ := started(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	const line, host = "GET / HTTP/1.1\r\n", "Host: x\r\n"
 	field := func(size int) string { return "A: " + strings.Repeat("a", size-len("A: \r\n")) + "\r\n" }
@@ -81,10 +81,10 @@ func TestAHeaderMayHaveSoMuch(t *testing.T) {
 	}
 }
 
-// A request with both Content-Length and Transfer-Encoding: chunked has the body
-// that the chunks say, and the handler sees no length. What follows the last chunk
+// RFC 9112, section 6.3: of a request with both Content-Length and
+// Transfer-Encoding: chunked, the length is ignored. What follows the last chunk
 // is the next request.
-func TestChunksWinOverALength(t *testing.T) {
+func TestChunkedOverridesContentLength(t *testing.T) {
 	url, _ := started(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %q %v %d %q", r.URL.Path, body, err, r.ContentLength, r.Header["Content-Length"])
@@ -110,19 +110,19 @@ func TestChunksWinOverALength(t *testing.T) {
 	}
 }
 
-// HTTP/2 has floods of its own; the server does not speak it.
-func TestHTTP2IsNotSpoken(t *testing.T) {
+// The server does not speak HTTP/2, so floods of HTTP/2 frames cannot reach it.
+func TestHTTP2IsNotSupported(t *testing.T) {
 	url, _ := started(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
 	if status, closed := exchange(t, url, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); status < 400 || !closed {
-		t.Errorf("status %d to somebody who begins with HTTP/2, closed %t", status, closed)
+		t.Errorf("HTTP/2 preface: status %d, closed %t", status, closed)
 	}
 	upgrade := "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
 	if status, _ := exchange(t, url, upgrade); status != 200 {
-		t.Errorf("status %d to somebody who offers HTTP/2", status)
+		t.Errorf("HTTP/2 upgrade: status %d", status)
 	}
 }
 
-func TestOneClientTooManyIsToldSo(t *testing.T) {
+func TestAConnectionAboveTheLimitIsRefused(t *testing.T) {
 	const most = 3
 	url, _ := startedWithin(t, Limits{Connections: most}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	ask := func(c net.Conn) *http.Response {
@@ -146,26 +146,26 @@ func TestOneClientTooManyIsToldSo(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	for range 2 * most { // those that were turned away leave no trace
+	for range 2 * most { // a refused connection does not count
 		c := connect(t, url)
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil) // unasked
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil) // without a request
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(resp.Body)
 		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" || !resp.Close || !strings.Contains(string(body), "too_many_connections") {
-			t.Errorf("one too many got %d, %v: %s", resp.StatusCode, resp.Header, body)
+			t.Errorf("a connection above the limit got %d, %v: %s", resp.StatusCode, resp.Header, body)
 		}
 		if id := resp.Header.Get("Turnpike-Request-Id"); !strings.HasPrefix(id, "req_") || resp.Header.Get("X-Request-Id") != id {
-			t.Errorf("one too many got no request id: %v", resp.Header)
+			t.Errorf("a connection above the limit got no request id: %v", resp.Header)
 		}
 		_ = c.Close()
 	}
 	if resp := ask(clients[0]); resp.StatusCode != 200 {
-		t.Errorf("a client from before got %d", resp.StatusCode)
+		t.Errorf("an earlier client got %d", resp.StatusCode)
 	}
 	_ = clients[0].Close()
-	for until := time.Now().Add(10 * time.Second); ; { // the server learns of it in its own time
+	for until := time.Now().Add(10 * time.Second); ; { // the server notices the close a little later
 		c := connect(t, url)
 		resp := ask(c)
 		_ = c.Close()
@@ -173,14 +173,14 @@ func TestOneClientTooManyIsToldSo(t *testing.T) {
 			break
 		}
 		if time.Now().After(until) {
-			t.Fatal("the place of a client that left was not given to another")
+			t.Fatal("the place of a closed connection was not freed")
 		}
 	}
 }
 
-// Many that only begin to ask keep nobody from being answered, and are gone
-// when their time is over.
-func TestManyHalfRequestsKeepNobodyWaiting(t *testing.T) {
+// Many incomplete requests do not delay another client, and are closed at the
+// header timeout.
+func TestManyIncompleteRequestsDelayNoOtherClient(t *testing.T) {
 	const slow = 300
 	url, _ := startedWithin(t, Limits{HeaderTimeout: 500 * time.Millisecond}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	var halves []net.Conn
@@ -190,17 +190,17 @@ func TestManyHalfRequestsKeepNobodyWaiting(t *testing.T) {
 		halves = append(halves, c)
 	}
 	if status, body := get(t, url+"/"); status != 200 || body != "ok" {
-		t.Errorf("status %d, %q beside them", status, body)
+		t.Errorf("status %d, %q for the other client", status, body)
 	}
 	for i, c := range halves {
-		if _, err := io.ReadAll(c); err != nil { // to the end, before the test's own deadline
-			t.Fatalf("half a request, number %d: %v", i, err)
+		if _, err := io.ReadAll(c); err != nil { // until the server closes it, before the test's deadline
+			t.Fatalf("incomplete request %d: %v", i, err)
 		}
 		_ = c.Close()
 	}
 }
 
-func TestClientsAreNeverMoreThanTheFilesAllow(t *testing.T) {
+func TestConnectionsFitTheLimitOnOpenFiles(t *testing.T) {
 	for files, want := range map[uint64]uint64{0: 32, 64: 32, 127: 32, 128: 32, 256: 96, 1024: 480, 1 << 20: 524256} {
 		if got := mostOf(files); got != want || files >= 128 && 2*got+64 > files {
 			t.Errorf("%d clients fit into %d files, want %d", got, files, want)
@@ -208,14 +208,14 @@ func TestClientsAreNeverMoreThanTheFilesAllow(t *testing.T) {
 	}
 }
 
-func TestLimitsThatAreNotSetAreTheDocumentedOnes(t *testing.T) {
+func TestDefaultLimitsAreTheDocumentedOnes(t *testing.T) {
 	got := (Limits{}).withDefaults()
 	if got.Connections != 20_000 || got.HeaderTimeout != 10*time.Second || got.IdleTimeout != 120*time.Second ||
 		got.BodyTimeout != 30*time.Second || got.StallTimeout != 30*time.Second {
 		t.Errorf("%+v", got)
 	}
 	if got.withDefaults() != got {
-		t.Errorf("%+v is changed to %+v", got, got.withDefaults())
+		t.Errorf("the defaults of %+v are %+v", got, got.withDefaults())
 	}
 	mine := Limits{Connections: 1, HeaderTimeout: 2, IdleTimeout: 3, BodyTimeout: 4, StallTimeout: 5}.withDefaults()
 	if mine.Connections != 1 || mine.HeaderTimeout != 2 || mine.IdleTimeout != 3 || mine.BodyTimeout != 4 || mine.StallTimeout != 5 {
@@ -223,9 +223,9 @@ func TestLimitsThatAreNotSetAreTheDocumentedOnes(t *testing.T) {
 	}
 }
 
-// A body that is too large is refused, to the byte, whether its length is known
-// or not, and the client that is still sending reads why.
-func TestABodyMayHaveSoMuch(t *testing.T) {
+// A body above the limit is refused, exact to the byte, with and without a
+// declared length. A client that is still sending reads the error.
+func TestABodyIsLimited(t *testing.T) {
 	const most = 1 << 20
 	url, _ := started(t, bounded(most))
 	for _, tt := range []struct {
@@ -252,9 +252,8 @@ func TestABodyMayHaveSoMuch(t *testing.T) {
 	}
 }
 
-// What two requests on one connection ask is not mixed up by a body that the
-// first did not have read.
-func TestARequestAfterARefusedBodyIsNotReadFromIt(t *testing.T) {
+// The unread rest of a refused body is never parsed as the next request.
+func TestARefusedBodyIsNotParsedAsARequest(t *testing.T) {
 	var paths []string
 	url, stop := started(t, func(w http.ResponseWriter, r *http.Request) {
 		paths = append(paths, r.URL.Path)
@@ -269,15 +268,15 @@ func TestARequestAfterARefusedBodyIsNotReadFromIt(t *testing.T) {
 	}
 }
 
-// The shares of orgs hold only where requests run out before connections do.
-func TestNoMoreRequestsThanConnectionsAreUnderWay(t *testing.T) {
+// The orgs' shares are effective only if Requests is at most Connections.
+func TestRequestsAreAtMostConnections(t *testing.T) {
 	l := Limits{Connections: 100, Requests: 1000}.withDefaults()
 	if l.Requests != 100 {
-		t.Errorf("%d requests may be under way on %d connections", l.Requests, l.Connections)
+		t.Errorf("%d requests on %d connections", l.Requests, l.Connections)
 	}
 	if files, known := openFiles(); known {
 		if l := (Limits{Connections: 1 << 30, Requests: 1 << 30}).withDefaults(); uint64(l.Requests) != min(mostOf(files), 1<<30) {
-			t.Errorf("%d requests may be under way with %d files", l.Requests, files)
+			t.Errorf("%d requests with %d open files", l.Requests, files)
 		}
 	}
 }

@@ -13,31 +13,31 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// record is what the log says about a request, in one line when it is answered.
-// Only the goroutine of the request touches it.
+// record collects the fields of a request's log line, which is written when the
+// response is complete. Only the request's goroutine uses it.
 type record struct {
 	http.ResponseWriter
 	began  time.Time
-	status int // 0 = no answer has begun
+	status int // 0 = no response has started
 	bytes  int64
-	whole  bool // the answer was not cut off
+	whole  bool // false if the response was cut off
 
 	id       string // of the request
-	code     string // of an error answer, or of the failure that ended a stream
-	org, key string // who asks, where that is known
+	code     string // of an error response, or of the failure that ended a stream
+	org, key string // of the caller, if known
 
 	// Of a run or relay.
 	run, model    string
 	reason        event.Reason
 	rounds, calls int
 	usage         model.Usage
-	first         time.Duration // until the model said something
+	first         time.Duration // time to the first token; 0 = none
 }
 
 // recordKey is the key of a request's *record in its context.
 type recordKey struct{}
 
-// Unwrap lets [http.ResponseController] through.
+// Unwrap implements the interface that [http.ResponseController] uses.
 func (r *record) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -61,8 +61,8 @@ func (r *record) Write(p []byte) (int, error) {
 // NoteError implements fault.Noter.
 func (r *record) NoteError(reason string) { r.code = reason }
 
-// logged lets next answer, and writes the request's line. Health checks are
-// worth none unless somebody debugs.
+// logged calls next and writes the request's log line, for health checks at level
+// debug. It also reports a refused request to [Options.Refused].
 func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	level := slog.LevelInfo
 	if isProbe(r) {
@@ -75,7 +75,7 @@ func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFu
 	}
 	rec := &record{ResponseWriter: w, began: time.Now(), id: w.Header().Get(requestIDHeader)}
 	r = r.WithContext(context.WithValue(r.Context(), recordKey{}, rec))
-	defer func() { // also when next panics, to cut the answer off
+	defer func() { // runs also if next panics with http.ErrAbortHandler
 		if written {
 			rec.tell(r, a.o.Log, level)
 		}
@@ -86,12 +86,12 @@ func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFu
 	next(rec, r)
 	rec.whole = true
 	if rec.status == 0 {
-		rec.status = http.StatusOK // as the server says for a handler that says nothing
+		rec.status = http.StatusOK // net/http sends 200 if a handler writes nothing
 	}
 }
 
-// tell writes the line. Of the path it has the pattern: what a client writes into
-// a path may be a secret.
+// tell writes the log line. It logs the route's pattern and not the path, because
+// a path can contain a secret.
 func (r *record) tell(req *http.Request, log *slog.Logger, level slog.Level) {
 	_, path, found := strings.Cut(req.Pattern, " ")
 	if !found {
@@ -127,7 +127,7 @@ func (r *record) tell(req *http.Request, log *slog.Logger, level slog.Level) {
 	log.LogAttrs(req.Context(), level, "request", all...)
 }
 
-// by notes who asks; org is nil for the operator, and for nobody.
+// by records the caller; c.Org is nil for the operator and for an unknown caller.
 func by(w http.ResponseWriter, c run.Caller) {
 	r, ok := w.(*record)
 	if !ok {
@@ -139,7 +139,7 @@ func by(w http.ResponseWriter, c run.Caller) {
 	}
 }
 
-// Logged returns runner, with what runs do told to the log line of their request.
+// Logged returns runner, with the results of runs added to their request's log line.
 func Logged(runner chat.Runner) chat.Runner { return loggedRunner{runner} }
 
 type loggedRunner struct{ chat.Runner }
@@ -157,8 +157,8 @@ type loggedSink struct {
 	r *record
 }
 
-// maxModel is how much of a model's name the log shows, in bytes: clients make
-// them up.
+// maxModel is how much of a model's name is logged, in bytes. Clients choose the
+// name.
 const maxModel = 128
 
 // Emit implements run.Sink.

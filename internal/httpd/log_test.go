@@ -15,20 +15,20 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// logOf lets h answer a GET and returns the lines of the log.
+// logOf sends a GET that h answers, and returns the log.
 func logOf(t *testing.T, level slog.Level, path string, h http.HandlerFunc) string {
 	t.Helper()
 	var log bytes.Buffer
 	a := serving(h, Limits{})
 	a.o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
 	func() {
-		defer func() { _ = recover() }() // the server's part
+		defer func() { _ = recover() }() // as net/http does
 		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
 	}()
 	return log.String()
 }
 
-func TestTheLineOfARequestSaysHowItEnded(t *testing.T) {
+func TestTheLogLineOfARequest(t *testing.T) {
 	says := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
 	breaks := func(w http.ResponseWriter, r *http.Request) { says(w, r); panic(http.ErrAbortHandler) }
 	early := func(w http.ResponseWriter, _ *http.Request) {
@@ -51,7 +51,7 @@ func TestTheLineOfARequestSaysHowItEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, got, _ := strings.Cut(logOf(t, c.level, c.path, c.answers), "msg=request ")
-			if !strings.Contains(got, " ms=0 ") && c.want != "" { // a slow machine
+			if !strings.Contains(got, " ms=0 ") && c.want != "" { // the machine was slow
 				c.want = strings.Replace(c.want, "ms=0", got[strings.Index(got, "ms="):strings.Index(got, " bytes")], 1)
 			}
 			if before, after, found := strings.Cut(got, " request=req_"); found {
@@ -67,7 +67,7 @@ func TestTheLineOfARequestSaysHowItEnded(t *testing.T) {
 	}
 }
 
-// relaying is a runner that passes on 200 pieces, as a stream has them.
+// relaying is a runner that relays a stream of 200 chunks.
 type relaying struct{}
 
 // Run implements chat.Runner.
@@ -93,8 +93,8 @@ func (s writing) Emit(e event.Event) error {
 	return nil
 }
 
-// What the line costs a relay of 200 pieces: the difference between the two.
-func BenchmarkTheLineOfARelay(b *testing.B) {
+// The cost of the log line for a relay of 200 chunks is the difference of the two.
+func BenchmarkRelayLogLine(b *testing.B) {
 	for name, level := range map[string]slog.Level{"off": slog.LevelWarn, "on": slog.LevelInfo} {
 		b.Run(name, func(b *testing.B) {
 			runner := Logged(relaying{})

@@ -1,5 +1,5 @@
-// Package httpd is the HTTP edge: every route on one page, who may use it, and
-// the server's own limits.
+// Package httpd is the HTTP edge: the routes, authentication and authorisation,
+// and the server's own limits.
 package httpd
 
 import (
@@ -19,56 +19,57 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
-// Directory knows the keys. Implemented by package app.
+// Directory authenticates keys. Package app implements it. Its methods are safe
+// for concurrent use.
 type Directory interface {
-	// Authenticate returns who presents the key, or false.
+	// Authenticate returns the caller of a key, or false if the key is not valid.
 	Authenticate(key string) (run.Caller, bool)
-	// IsOperator reports whether the key is the operator's.
+	// IsOperator reports whether key is the operator's key.
 	IsOperator(key string) bool
 }
 
-// Options are what the routes need.
+// Options configure the [API]. Directory, Chat, Admin and Health are required.
 type Options struct {
 	Directory Directory
 	Chat      *chat.Handler
 	Admin     *admin.Handler
 
-	// Health says what keeps the gateway from taking work, or nil.
+	// Health returns why the gateway cannot take work, or nil.
 	Health func() error
 
-	// Loopback says that only this machine can reach the gateway. Names that are
-	// neither this machine's nor among Hosts are then refused.
+	// Loopback says that only this machine can reach the gateway. Host names that
+	// are neither this machine's nor in Hosts are then refused.
 	Loopback bool
-	// Hosts are the names that the gateway is known by, in lower case and
-	// without ports; with at least one, others are refused.
+	// Hosts are the gateway's own names, in lower case and without ports. If it
+	// is not empty, other names are refused.
 	Hosts []string
-	// Origins are the sites whose pages may send what changes something, such as
-	// https://app.example.com; nil = the gateway's own.
+	// Origins are additional sites whose pages may send requests that change
+	// something, such as https://app.example.com. Empty allows only the gateway's
+	// own origin.
 	Origins []string
 
 	Limits Limits
 
-	// Ledger is charged with what requests make the gateway retain; nil = one
-	// with its default bounds.
+	// Ledger is charged for the memory that requests retain. Nil uses one with
+	// default limits.
 	Ledger *ledger.Ledger
 
-	// Overload says why no more requests for a model can be taken at the moment,
-	// in words for their senders; "" = they can, as does nil. It is asked for each
-	// of them.
+	// Overload returns why no model request can be taken at the moment, in words
+	// for the client, or "". It is called for every model request. Nil means never.
 	Overload func() string
 
-	// Refuse says why no requests for a model are accepted at the moment, whatever
-	// the load; nil = they are. It is asked for each of them.
+	// Refuse returns an error if model requests are refused for a reason other
+	// than load. It is called for every model request. Nil means never.
 	Refuse func() error
 
-	// Log takes one line for each request, of the level info; nil = none is
-	// written.
+	// Log receives one line per request at level info. Nil writes none.
 	Log *slog.Logger
-	// Refused is told of each request that is answered with an error and has begun no
-	// run: its org, "" where that is not known, and the error's code. Nil = nobody is.
+	// Refused is called for each request that is answered with an error and has
+	// started no run, with the org ("" if unknown) and the error's code. Nil means
+	// no call.
 	Refused func(org, code string)
-	// Trace returns the context with the trace that a request's header names;
-	// nil = there are no traces.
+	// Trace returns ctx with the trace context from the request's header. Nil
+	// disables tracing.
 	Trace func(context.Context, http.Header) context.Context
 }
 
@@ -82,7 +83,8 @@ type API struct {
 	admission
 }
 
-// New returns the API. It is not ready yet. An origin that is none is an error.
+// New returns the API, which is not ready yet. It returns an error if an entry of
+// [Options.Origins] is not a valid origin.
 func New(o Options) (*API, error) {
 	o.Limits = o.Limits.withDefaults()
 	if o.Refuse == nil {
@@ -104,7 +106,7 @@ func New(o Options) (*API, error) {
 	return a, nil
 }
 
-// routes is the whole API.
+// routes registers every route of the API.
 func (a *API) routes() {
 	a.mux.HandleFunc("POST /v1/chat/completions", a.as(org.Role.MayRun, a.calmly(a.unladen(a.o.Chat.Serve))))
 	a.mux.HandleFunc("GET /v1/models", a.as(anyone, a.o.Chat.ServeModels))
@@ -150,7 +152,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.logged(w, r, a.answer)
 }
 
-// answer lets a request that can be let in through to its route.
+// answer makes the checks that apply to every request and calls its route.
 func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
 	if !isProbe(r) {
@@ -170,26 +172,26 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// requestIDHeader names the request, in every answer and in the log.
+// requestIDHeader carries the request id in every response.
 const requestIDHeader = "Turnpike-Request-Id"
 
-// identify gives the request an id, under our name for it and under the usual one,
-// which the answer of a provider may replace.
+// identify sets the request id under Turnpike's header and under the usual one.
+// A relayed response may replace the latter with the provider's.
 func identify(h http.Header) {
 	name := id.NewOrdered("req_")
 	h.Set(requestIDHeader, name)
 	h.Set("X-Request-Id", name)
 }
 
-// protect tells browsers and caches to do nothing with an answer of ours but
-// hand it over. A relayed answer has the header that its provider gave it.
+// protect sets headers that stop browsers and caches from interpreting, storing
+// or framing a response. A relayed response replaces them with the provider's.
 func protect(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 }
 
-// SetReady says whether the gateway takes work.
+// SetReady sets what /readyz answers.
 func (a *API) SetReady(ready bool) { a.ready.Store(ready) }
 
 func (a *API) healthz(w http.ResponseWriter, _ *http.Request) { status(w, http.StatusOK, "ok") }
@@ -203,7 +205,7 @@ func (a *API) readyz(w http.ResponseWriter, _ *http.Request) {
 		status(w, http.StatusServiceUnavailable, "not ready")
 		return
 	}
-	if err := a.o.Health(); err != nil { // the log says more
+	if err := a.o.Health(); err != nil { // the owner of Health logs the details
 		why := "the store cannot be written"
 		if f := (*fault.Error)(nil); errors.As(err, &f) {
 			why = f.Message
@@ -222,36 +224,35 @@ func status(w http.ResponseWriter, code int, text string) {
 
 func anyone(org.Role) bool { return true }
 
-// unread says that the body of the request will not be read: the answer does
-// not wait for it, and a client that was refused holds nothing.
+// unread marks a request whose body will not be read: the connection is closed
+// after the response, so the server does not wait for the body.
 func unread(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
 }
 
-// as lets a request to the model API through to serve if its key is known and
-// its role may.
+// as returns a model API route for callers whose role satisfies may.
 func (a *API) as(may func(org.Role) bool, serve admin.Endpoint) http.HandlerFunc {
 	return a.guarded(door{may, "owner, admin or member", chat.MaxBody, true, chat.WriteError}, serve)
 }
 
-// managed lets owners and admins of an org through.
+// managed returns a management API route for owners and admins of an org.
 func (a *API) managed(serve admin.Endpoint) http.HandlerFunc {
 	return a.guarded(door{org.Role.MayManage, "owner or admin", admin.MaxBody, false, admin.WriteError}, serve)
 }
 
-// door is what stands before the endpoints of an API.
+// door is the policy of a group of routes.
 type door struct {
 	may     func(org.Role) bool
-	who     string // those roles, in words
-	maxBody int64  // bytes
-	model   bool   // what comes in counts for the rate of its org
-	write   func(http.ResponseWriter, error)
+	who     string                           // the allowed roles, for the error message
+	maxBody int64                            // bytes
+	model   bool                             // the request counts for the rate limit of its org
+	write   func(http.ResponseWriter, error) // writes an error in the API's format
 }
 
-// guarded is the one place where a key becomes a caller. Refusals are written in
-// the form of the API that was asked.
+// guarded authenticates the caller, checks the role and the rate limits, and calls
+// serve. It is the only place where a key of an org becomes a caller.
 func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
@@ -275,17 +276,17 @@ func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
 	}
 }
 
-// servable refuses what an org asks of a model while its settings ask for what
-// this version cannot do: they may be there for safety.
+// servable refuses model requests of an org whose stored settings this version
+// does not support. The settings may be safety limits, so they are not ignored.
 func servable(caller run.Caller) error {
 	if caller.Org.Refused == "" {
 		return nil
 	}
-	return fault.New(fault.Unavailable, "settings_not_supported", "the stored settings of the org ask for something that this version of the gateway cannot do (%s); "+
-		"an owner or admin changes them with PATCH /api/org/runtime", caller.Org.Refused)
+	return fault.New(fault.Unavailable, "settings_not_supported", "the org's stored settings are not supported by this version of the gateway (%s); "+
+		"an owner or admin can change them with PATCH /api/org/runtime", caller.Org.Refused)
 }
 
-// serve answers a caller who may ask.
+// serve calls the endpoint with a limited body and an open account.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve admin.Endpoint) {
 	caller.RequestID = w.Header().Get(requestIDHeader)
 	caller.Account = a.o.Ledger.Open(orgOf(caller))
@@ -295,7 +296,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, m
 	body.linger(r.Header.Get("Expect") != "")
 }
 
-// orgOf returns whose account a request is charged to; empty for the operator's.
+// orgOf returns the org whose account is charged; "" for the operator.
 func orgOf(caller run.Caller) string {
 	if caller.Org == nil {
 		return ""
@@ -303,7 +304,7 @@ func orgOf(caller run.Caller) string {
 	return caller.Org.ID
 }
 
-// caller returns who presents the request's key.
+// caller authenticates the request's key.
 func (a *API) caller(r *http.Request) (run.Caller, error) {
 	key, err := bearer(r.Header.Get("Authorization"))
 	if err != nil {
@@ -316,7 +317,7 @@ func (a *API) caller(r *http.Request) (run.Caller, error) {
 	return caller, nil
 }
 
-// operated lets the operator through.
+// operated returns a management API route for the operator.
 func (a *API) operated(serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
@@ -350,20 +351,20 @@ func bearer(authorization string) (string, error) {
 	return key, nil
 }
 
-// elsewhere answers what no route does: another method of a path that is there,
-// or nothing that is.
+// elsewhere answers requests without a route: 405 if the path exists with another
+// method, otherwise 404.
 func (a *API) elsewhere(w http.ResponseWriter, r *http.Request) {
 	unread(w, r)
-	err := fault.New(fault.NotFound, "not_found", "there is no %s %s here; the API is POST /v1/chat/completions, GET /v1/models and /api (see /openapi.json)", r.Method, r.URL.Path)
+	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, GET /v1/models and /api (see /openapi.json)", r.Method, r.URL.Path)
 	if methods := a.methods(r); len(methods) > 0 {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)
-		err = fault.New(fault.Method, "method_not_allowed", "%s takes %s, not %s", r.URL.Path, allow, r.Method)
+		err = fault.New(fault.Method, "method_not_allowed", "%s does not support %s; use %s", r.URL.Path, r.Method, allow)
 	}
 	refuse(w, r, err)
 }
 
-// refuse answers with err in the form of the API that was asked.
+// refuse writes err in the error format of the API that the path belongs to.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		admin.WriteError(w, err)
@@ -372,7 +373,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	chat.WriteError(w, err)
 }
 
-// methods returns what the path of the request may be asked with.
+// methods returns the methods that have a route for the request's path.
 func (a *API) methods(r *http.Request) []string {
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

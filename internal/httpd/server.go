@@ -11,22 +11,22 @@ import (
 
 const (
 	drainTimeout = 25 * time.Second // for requests to finish
-	lastWords    = 2 * time.Second  // for those that were cut off to say so
+	lastWords    = 2 * time.Second  // then for cut-off requests to send their error
 )
 
-// StopsWithin is how long Serve takes at most after its context is done. What ends
-// processes from outside must wait longer.
+// StopsWithin is the longest time that Serve takes after its context ends. A process
+// manager must wait longer before it kills the process.
 const StopsWithin = drainTimeout + lastWords
 
-// Serve answers on l until ctx is done, then lets requests that are under way
-// finish for a while. Beside that it calls drain, whose context ends when what
-// is still under way must be cut off, and waits for it. Until both have ended,
-// health checks are still answered (/readyz with 503) and other requests are
-// refused with 503; then l is closed. It returns nil after a clean stop. It is
+// Serve accepts connections on l until ctx ends. Then it refuses new requests with
+// 503, answers health checks (/readyz with 503), waits for the requests in
+// progress, and closes l. At the same time it calls drain, and it returns only
+// after drain has returned; drain's context ends after 25 seconds, when the work
+// that is left must be cut off. Serve returns nil after a clean stop. It may be
 // called once.
 //
-// It speaks HTTP/1.1 only, without encryption: what speaks HTTP/2 with clients
-// stands before it.
+// It serves HTTP/1.1 without TLS. Put a reverse proxy in front of it for TLS and
+// HTTP/2.
 func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain func(context.Context)) error {
 	limits := a.o.Limits.withDefaults()
 	server := &http.Server{
@@ -34,7 +34,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: limits.HeaderTimeout,
 		IdleTimeout:       limits.IdleTimeout,
-		MaxHeaderBytes:    maxHeader, // admit counts exactly
+		MaxHeaderBytes:    maxHeader, // headerFits applies the exact limit
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	server.Protocols.SetHTTP1(true)
@@ -47,7 +47,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 	case <-ctx.Done():
 	}
 	a.SetReady(false)
-	log.Info("stopping: requests that are under way get time to finish", "at_most", drainTimeout)
+	log.Info("stopping: waiting for requests in progress", "at_most", drainTimeout)
 	server.SetKeepAlivesEnabled(false)
 	idle := a.under.stop()
 	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
@@ -66,7 +66,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 		}
 	}
 	if err := server.Shutdown(late); err != nil {
-		log.Warn("requests did not finish in time and were cut off", "error", err)
+		log.Warn("requests in progress did not finish in time and were cut off", "error", err)
 		_ = server.Close()
 	}
 	<-drained

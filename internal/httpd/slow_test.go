@@ -20,11 +20,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
-// The tests here are about clients that are slow on purpose, in virtual time and
-// with the real limits. Connections are pipes, which keep nothing: what one side
-// writes, the other must read.
+// These tests are about slow clients. They use virtual time, the real limits and
+// in-memory connections (net.Pipe), which buffer nothing.
 
-// pipes is a listener whose clients are in the same process.
+// pipes is a listener for in-memory connections.
 type pipes struct {
 	coming chan net.Conn
 	closed chan struct{}
@@ -41,7 +40,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// inVirtualTime serves h until do has returned. dial returns a new client.
+// inVirtualTime serves h until do returns. dial opens a new connection.
 func inVirtualTime(t *testing.T, h http.HandlerFunc, do func(t *testing.T, dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &pipes{make(chan net.Conn), make(chan struct{})}
@@ -62,7 +61,7 @@ func inVirtualTime(t *testing.T, h http.HandlerFunc, do func(t *testing.T, dial 
 	})
 }
 
-// bounded is a handler that reads its body as the routes of the API do.
+// bounded is a handler that reads its body like the routes of the API.
 func bounded(most int64) http.HandlerFunc {
 	a := &API{o: Options{Limits: Limits{}.withDefaults()}}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +76,7 @@ func bounded(most int64) http.HandlerFunc {
 	}
 }
 
-// reads returns what the server says until it closes the connection, and when
-// it did.
+// reads returns everything that the server sends, and when it closed the connection.
 func reads(c net.Conn) <-chan string {
 	said := make(chan string, 1)
 	began := time.Now()
@@ -89,8 +87,7 @@ func reads(c net.Conn) <-chan string {
 	return said
 }
 
-// trickle sends the pieces, each so long after the one before, until nobody
-// takes them.
+// trickle sends the pieces with a pause before each, until a write fails.
 func trickle(c net.Conn, every time.Duration, pieces []string) (done <-chan struct{}) {
 	sent := make(chan struct{})
 	go func() {
@@ -106,7 +103,7 @@ func trickle(c net.Conn, every time.Duration, pieces []string) (done <-chan stru
 }
 
 // A client that sends its header byte by byte has ten seconds for all of it.
-func TestAHeaderThatTricklesEndsTheConnection(t *testing.T) {
+func TestASlowHeaderEndsTheConnection(t *testing.T) {
 	inVirtualTime(t, func(http.ResponseWriter, *http.Request) { t.Error("there was a request") }, func(t *testing.T, dial func() net.Conn) {
 		for name, header := range map[string]string{
 			"nothing": "", "half a line": "GET / HTTP/1.1\r\nX-A: ", "endless lines": "GET / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X-A: b\r\n", 100),
@@ -115,7 +112,7 @@ func TestAHeaderThatTricklesEndsTheConnection(t *testing.T) {
 			said := reads(c)
 			sent := trickle(c, 500*time.Millisecond, strings.Split(header, ""))
 			if got := <-said; !strings.HasSuffix(got, "\nclosed after 10s") {
-				t.Errorf("%s: the client heard %q", name, got)
+				t.Errorf("%s: the client received %q", name, got)
 			}
 			_ = c.Close()
 			<-sent
@@ -123,27 +120,27 @@ func TestAHeaderThatTricklesEndsTheConnection(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatAsksNothingMoreIsClosed(t *testing.T) {
+func TestAnIdleConnectionIsClosed(t *testing.T) {
 	inVirtualTime(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, func(t *testing.T, dial func() net.Conn) {
 		c := dial()
 		said := reads(c)
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		if got := <-said; !strings.HasSuffix(got, "hello\nclosed after 2m0s") {
-			t.Errorf("the client heard %q", got)
+			t.Errorf("the client received %q", got)
 		}
 		_ = c.Close()
 	})
 }
 
-// A body must come at 1 KiB in 30 seconds at least: then it may take for ever.
+// A body may take any time if at least 1 KiB arrives in each 30 seconds.
 func TestABodyMustMakeProgress(t *testing.T) {
 	const header = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4096\r\n\r\n"
 	kib := strings.Repeat("x", 1<<10)
 	for _, tt := range []struct {
 		name   string
 		header string
-		pieces []string // each 29 s after the one before
-		want   string   // parts of what the client hears, with * between them
+		pieces []string // with 29 s before each
+		want   string   // parts of what the client receives, separated by *
 	}{
 		{"one KiB in each 29 s", header, []string{kib, kib, kib, kib}, "200 OK*read 4096 bytes"},
 		{"nothing at all", header, nil, "408*body_timeout*closed after 30s"},
@@ -162,7 +159,7 @@ func TestABodyMustMakeProgress(t *testing.T) {
 				got := <-said
 				for part := range strings.SplitSeq(tt.want, "*") {
 					if !strings.Contains(got, part) {
-						t.Errorf("the client heard %q, which has no %q", got, part)
+						t.Errorf("the client received %q without %q", got, part)
 					}
 				}
 				_ = c.Close()
@@ -172,23 +169,22 @@ func TestABodyMustMakeProgress(t *testing.T) {
 	}
 }
 
-// Nobody reads the body of a health check, and no client holds anything by not
-// sending it.
-func TestABodyThatNobodyWantsIsNotWaitedForLong(t *testing.T) {
+// No handler reads the body of a health check, but it has a deadline too.
+func TestAnUnreadBodyHasADeadline(t *testing.T) {
 	inVirtualTime(t, http.NotFound, func(t *testing.T, dial func() net.Conn) {
 		c := dial()
 		said := reads(c)
 		fmt.Fprint(c, "GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
 		if got := <-said; !strings.HasSuffix(got, "ready\n\nclosed after 30s") {
-			t.Errorf("the client heard %q", got)
+			t.Errorf("the client received %q", got)
 		}
 		_ = c.Close()
 	})
 }
 
-// A client that takes nothing of its answer is disconnected, and its request
-// ends as if it had left.
-func TestAClientThatTakesNothingIsDisconnected(t *testing.T) {
+// A client that accepts nothing of its response is disconnected, and its request
+// is cancelled.
+func TestAClientThatAcceptsNothingIsDisconnected(t *testing.T) {
 	type end struct {
 		after time.Duration
 		err   error
@@ -217,8 +213,8 @@ func TestAClientThatTakesNothingIsDisconnected(t *testing.T) {
 	})
 }
 
-// One that takes a little now and then gets all of it, however long that takes.
-func TestAClientThatTakesALittleIsWaitedFor(t *testing.T) {
+// A client that accepts a little at a time gets the whole response.
+func TestASlowClientGetsTheWholeResponse(t *testing.T) {
 	const size = 2 << 20
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"in one piece":       func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, size)) },
@@ -244,7 +240,7 @@ func TestAClientThatTakesALittleIsWaitedFor(t *testing.T) {
 	}
 }
 
-// slowly takes 64 KiB and then nothing for 20 s.
+// slowly reads 64 KiB in 20 s.
 type slowly struct{ net.Conn }
 
 func (s slowly) Read(p []byte) (int, error) {
@@ -252,9 +248,9 @@ func (s slowly) Read(p []byte) (int, error) {
 	return s.Conn.Read(p[:min(len(p), 4<<10)])
 }
 
-// A deadline that is set on the answer counts until it is taken away: events
-// have their own.
-func TestADeadlineOfTheAnswerCounts(t *testing.T) {
+// A write deadline that a handler sets replaces the connection's until it is
+// cleared.
+func TestAHandlersWriteDeadlineReplacesTheConnections(t *testing.T) {
 	for want, set := range map[time.Duration]func(c *http.ResponseController){
 		time.Second:      func(c *http.ResponseController) { _ = c.SetWriteDeadline(time.Now().Add(time.Second)) },
 		45 * time.Second: func(c *http.ResponseController) { _ = c.SetWriteDeadline(time.Now().Add(45 * time.Second)) },

@@ -7,15 +7,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 )
 
-// inFlight counts the requests that are under way; health checks do not count.
-// The zero value is ready to use.
+// inFlight counts the requests in progress, without health checks. The zero value
+// is ready to use.
 type inFlight struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // nil until stop; closed when no request is under way
+	idle chan struct{} // nil until stop; closed when no request is in progress
 }
 
-// enter counts a request; false after stop. Each request that entered must leave.
+// enter counts a request. It returns false after stop. Every successful enter
+// needs one leave.
 func (f *inFlight) enter() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,8 +36,8 @@ func (f *inFlight) leave() {
 	}
 }
 
-// stop lets no more requests enter. The channel is closed when those that have
-// entered have left. It is called once.
+// stop makes every later enter fail. It returns a channel that is closed when all
+// requests have left. It may be called once.
 func (f *inFlight) stop() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,12 +54,12 @@ func (f *inFlight) stopping() bool {
 	return f.idle != nil
 }
 
-// stopRetry is how long a client is asked to wait that comes while the gateway
-// stops: its next process, or another one, may be there by then.
+// stopRetry is the Retry-After of requests that arrive while the gateway stops:
+// the time in which another process can take over.
 const stopRetry = 5 * time.Second
 
 func stoppingError() error {
-	f := fault.New(fault.Unavailable, "stopping", "the gateway is stopping and accepts no more requests; send the request again")
+	f := fault.New(fault.Unavailable, "stopping", "the gateway is stopping and accepts no new requests; send the request again")
 	f.RetryAfter = stopRetry
 	return f
 }

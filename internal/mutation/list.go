@@ -110,7 +110,7 @@ func storeMutations() []mutation {
 		{
 			Name: "leases follow the wall clock", Why: "a step of the clock takes all runs of a gateway away",
 			File: "internal/store/sqlite/store.go", From: "clock.NewSteady(o.Now()).Now", To: "(clock.Steady{}).Now; o.LeaseNow = o.Now",
-			Package: "internal/store/sqlite", Test: "^TestLeasesAreMeasuredByAClockThatIsNotSet$",
+			Package: "internal/store/sqlite", Test: "^TestLeasesAreMeasuredByASteadyClock$",
 		},
 		{
 			Name: "a gateway claims runs that it is working on", Why: "a gateway that was stopped for a while takes its runs from itself",

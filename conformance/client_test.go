@@ -21,6 +21,7 @@ type ask struct {
 	Stream  bool              `json:"stream,omitempty"`
 	Path    string            `json:"path,omitempty"` // when set, Raw is posted there as it is, by the client's own generic method
 	Raw     string            `json:"raw,omitempty"`
+	Models  bool              `json:"models,omitempty"` // list the models, retrieve each, and then one that is not listed
 	Helper  string            `json:"helper,omitempty"` // which helper of the SDK is used; clients/helpers.mjs
 
 	Pause     bool `json:"pause,omitempty"`      // the client's function waits until it is told to go on; clients/runtools.mjs
@@ -49,8 +50,20 @@ type outcome struct {
 	Usage         *usage         `json:"usage"`
 	BodySHA256    string         `json:"body_sha256"` // of the request's body as it left
 	Parsed        *parsedAnswer  `json:"parsed"`
-	Events        map[string]int `json:"events"` // how often each event of the stream helper came
+	Events        map[string]int `json:"events"`    // how often each event of the stream helper came
+	Models        []seenModel    `json:"models"`    // as listed
+	Retrieved     []seenModel    `json:"retrieved"` // the same, one by one
 	Error         *clientError   `json:"error"`
+}
+
+// unlistedModel is the model that is retrieved although it is not listed.
+const unlistedModel = "gpt-unlisted"
+
+// seenModel is a model of the gateway's list.
+type seenModel struct {
+	ID      string `json:"id"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
 }
 
 // parsedAnswer is the structured output that clients/helpers.mjs asks for.

@@ -14,6 +14,7 @@ func TestConformance(t *testing.T) { // P12
 		{"text of round 0 arrives before its tool has answered", testLiveText},
 		{"the loop switched off leaves every byte alone", testRelay},
 		{"the relay is byte-equal both ways", testRelayBytes},
+		{"the list of models", testModels},
 		{"errors raise the client's own classes", testErrors},
 		{"a failure in mid-stream raises an error", testBrokenStream},
 		{"a client that leaves ends the work", testAbort},

@@ -55,6 +55,9 @@ func (c *goCall) do(ctx context.Context) error {
 		var ignored json.RawMessage
 		return client.Post(ctx, c.ask.Path[1:], nil, &ignored, option.WithRequestBody("application/json", []byte(c.ask.Raw)))
 	}
+	if c.ask.Models {
+		return c.models(ctx, client.Models)
+	}
 	var params openai.ChatCompletionNewParams
 	if err := json.Unmarshal(marshal(c.ask.Request), &params); err != nil {
 		return err
@@ -68,6 +71,26 @@ func (c *goCall) do(ctx context.Context) error {
 	}
 	c.take(completion)
 	return nil
+}
+
+func (c *goCall) models(ctx context.Context, models openai.ModelService) error {
+	seen := func(m openai.Model) seenModel { return seenModel{ID: m.ID, Created: m.Created, OwnedBy: m.OwnedBy} }
+	pages := models.ListAutoPaging(ctx)
+	for pages.Next() {
+		c.seen.Models = append(c.seen.Models, seen(pages.Current()))
+	}
+	if err := pages.Err(); err != nil {
+		return err
+	}
+	for _, listed := range c.seen.Models {
+		m, err := models.Get(ctx, listed.ID)
+		if err != nil {
+			return err
+		}
+		c.seen.Retrieved = append(c.seen.Retrieved, seen(*m))
+	}
+	_, err := models.Get(ctx, unlistedModel)
+	return err
 }
 
 func (c *goCall) options() []option.RequestOption {

@@ -50,17 +50,29 @@ func startUpstream(t testing.TB, play script) *upstream {
 	return u
 }
 
-// ServeHTTP answers POST /v1/chat/completions for callers who hold the key.
+// upstreamModels is what the upstream lists.
+const upstreamModels = `{"object":"list","data":[
+	{"id":"gpt-oss/20b","object":"model","created":1700000000,"owned_by":"somebody"},
+	{"id":"gpt-5","object":"model","created":1700000001,"owned_by":"somebody"},
+	{"id":"o3","object":"model","created":1700000002,"owned_by":"somebody"}]}`
+
+// ServeHTTP answers POST /v1/chat/completions and GET /v1/models for callers who
+// hold the key.
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, why string) {
 		turn{Status: status, Message: "scripted upstream: " + why}.write(w, r, chatRequest{})
 	}
-	if r.Method != http.MethodPost || r.URL.Path != "/v1/chat/completions" {
-		refuse(http.StatusNotFound, "no "+r.Method+" "+r.URL.Path)
+	asked := r.Method + " " + r.URL.Path
+	switch {
+	case asked != "POST /v1/chat/completions" && asked != "GET /v1/models":
+		refuse(http.StatusNotFound, "no "+asked)
 		return
-	}
-	if r.Header.Get("Authorization") != "Bearer "+upKey {
+	case r.Header.Get("Authorization") != "Bearer "+upKey:
 		refuse(http.StatusUnauthorized, "wrong key")
+		return
+	case r.Method == http.MethodGet:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, upstreamModels)
 		return
 	}
 	body, err := io.ReadAll(r.Body)

@@ -40,6 +40,23 @@ type Relayer interface {
 	Relay(ctx context.Context, req *RelayRequest) (*RelayResponse, error)
 }
 
+// Lister is a Model that can also say which models its provider has.
+type Lister interface {
+	// List calls yield for each model that the provider lists, in the provider's
+	// order, until yield returns false. What is read is charged to memory until
+	// List returns; nil = nothing is counted.
+	//
+	// A failure is an *[Error], or an error of memory. What was yielded before it
+	// is not the whole list.
+	List(ctx context.Context, memory tool.Memory, yield func(Listed) bool) error
+}
+
+// Listed is a model as its provider lists it. Nothing of it is checked.
+type Listed struct {
+	Name    string
+	Created int64 // in seconds since 1970; 0 = the provider does not say
+}
+
 // RelayRequest is a client's request in the provider's dialect. It belongs to the
 // provider from then on: Header may be changed, and Body be read, for as long as
 // the answer is open.

@@ -1,4 +1,5 @@
-// One chat completion, streamed or not, or any other POST with a body as given.
+// One chat completion, streamed or not, the list of models, or any other POST with
+// a body as given.
 import { collect, describe, emptySeen, makeClient, open } from "./session.mjs";
 
 const { options, signal, emit, close } = await open();
@@ -33,8 +34,18 @@ async function raw() {
   await client.post(options.path, { body: options.raw, headers: { "content-type": "application/json" } });
 }
 
+async function models() {
+  const pick = ({ id, created, owned_by }) => ({ id, created, owned_by });
+  seen.models = [];
+  seen.retrieved = [];
+  for await (const model of client.models.list()) seen.models.push(pick(model));
+  for (const { id } of seen.models) seen.retrieved.push(pick(await client.models.retrieve(id)));
+  await client.models.retrieve("gpt-unlisted");
+}
+
 try {
-  if (options.path) await raw();
+  if (options.models) await models();
+  else if (options.path) await raw();
   else if (options.stream) await streamed();
   else await whole();
   if (signal.aborted) seen.error = { class: "aborted" }; // the SDK ends an aborted iteration without an error

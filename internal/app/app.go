@@ -70,6 +70,7 @@ type App struct {
 	local      locals
 	pool       *pool
 	catalog    *catalog.Catalog
+	models     *route.Listing
 	directory  *Directory
 	runner     *run.Runner
 	keeper     *audit.Keeper
@@ -135,6 +136,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	router := route.New(providers)
 	inUse := newMemory("/sys/fs/cgroup")
 	retained := newLedger(a.config, inUse)
+	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Handovers: a.store, Leases: a.store, Archive: a.store,
 		Resources: resources{a.directory, router}, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
@@ -151,7 +153,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
 		Chat: chat.New(chat.Options{
-			Runner: httpd.Logged(a.runner), Router: router, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
+			Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
 			MaxRoundsCap: a.config.MaxRoundsCap,
 		}),
 	})
@@ -231,6 +233,9 @@ func (a *App) Close() {
 	}
 	if a.catalog != nil {
 		a.catalog.Close()
+	}
+	if a.models != nil {
+		a.models.Close()
 	}
 	if a.pool != nil {
 		a.pool.close()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,8 @@ func TestKeysAndOrgsHaveRates(t *testing.T) {
 	if a := as("other-key", question); a.status != 200 || a.header.Get("X-Ratelimit-Limit-Requests") != "" {
 		t.Errorf("another org got %d with %v", a.status, a.header)
 	}
-	if n := len(up.requests()); n != 4 {
+	asked := slices.DeleteFunc(up.requests(), func(r received) bool { return r.path == "/v1/models" })
+	if n := len(asked); n != 4 {
 		t.Errorf("%d requests have reached the model, want 4", n)
 	}
 }

@@ -87,7 +87,7 @@ func (p *Provider) keys() []key {
 			doc: "Base URL of the API. Private addresses are allowed."},
 		{name: "api_key", value: credentialKey(&p.APIKey), doc: "Credential for the API. Empty: none is sent."},
 		{name: "models", value: texts(&p.Models, []string{"*"}, "model name or glob", checkWord),
-			doc: "Model names and globs. * matches any characters."},
+			doc: "Model names and globs. * matches any characters. GET /v1/models lists the names, and what the provider lists and a glob matches."},
 		{name: "region", value: text(&p.Region, "", "region", checkWord), doc: "Only for bedrock."},
 		{name: "access_key_id", value: credentialKey(&p.AccessKeyID), doc: "Only for bedrock. Empty: the default AWS credential chain."},
 		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock."},

@@ -15,6 +15,7 @@
 // are kept on the item and go back to the provider with the next round.
 //
 // A client that speaks the dialect itself is relayed, byte for byte (relay.go).
+// The names of the provider's models come from GET {base}/models (models.go).
 //
 //	p := openai.New(openai.Options{BaseURL: "https://api.openai.com/v1", Transport: rt})
 //	turn, err := p.Stream(ctx, &model.Request{Model: "gpt-5", Items: items}, emit)
@@ -50,6 +51,7 @@ const (
 var (
 	_ model.Model   = (*Provider)(nil)
 	_ model.Relayer = (*Provider)(nil)
+	_ model.Lister  = (*Provider)(nil)
 )
 
 // Options say which provider a Provider talks to.

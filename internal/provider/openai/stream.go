@@ -34,8 +34,8 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, p.failed(ctx, statusError(resp))
 	}
-	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" { // nobody asked for it
-		return nil, brokenAnswer(fmt.Sprintf("answered with the content encoding %.40q", enc), nil)
+	if err := encoded(resp); err != nil {
+		return nil, err
 	}
 	src := &source{src: resp.Body, left: maxAnswer, watch: watch, silence: p.o.Silence}
 	turn, err := decode(src, req.Memory, emit)
@@ -47,6 +47,14 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 		p.o.Log.LogAttrs(ctx, slog.LevelDebug, "provider reported no usage", slog.String("model", req.Model))
 	}
 	return turn, nil
+}
+
+// encoded refuses an answer with a content encoding: no request asks for one.
+func encoded(resp *http.Response) error {
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return brokenAnswer(fmt.Sprintf("answered with the content encoding %.40q", enc), nil)
+	}
+	return nil
 }
 
 func streamHeader() http.Header {

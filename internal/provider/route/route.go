@@ -1,4 +1,5 @@
-// Package route finds the providers that serve a model name.
+// Package route finds the providers that serve a model name, and the names that
+// they serve.
 package route
 
 import (
@@ -54,25 +55,17 @@ func (r *Router) Resolve(name string) []Target {
 	return nil
 }
 
-// Known is a name that can be asked for.
-type Known struct {
-	Name     string
-	Provider string
-}
-
-// Known returns the names that the providers list, globs left out, each once.
-func (r *Router) Known() []Known {
-	var known []Known
-	seen := map[string]bool{}
+// exact returns the names of the configuration, globs left out, each once.
+func (r *Router) exact() []string {
+	var names []string
 	for _, p := range r.providers {
 		for _, m := range p.Models {
-			if !isGlob(m) && !seen[m] {
-				seen[m] = true
-				known = append(known, Known{m, p.Name})
+			if !isGlob(m) && !slices.Contains(names, m) {
+				names = append(names, m)
 			}
 		}
 	}
-	return known
+	return names
 }
 
 // Hints returns names and patterns for a message to somebody who asked for a

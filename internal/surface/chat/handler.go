@@ -35,6 +35,7 @@ type Options struct {
 
 	Runner     Runner
 	Router     *route.Router
+	Models     *route.Listing
 	Catalog    *catalog.Catalog
 	Heartbeats *sse.Heartbeats
 	Log        *slog.Logger

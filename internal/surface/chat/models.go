@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bufio"
 	"context"
 	"net/http"
 	"time"
@@ -13,11 +14,6 @@ import (
 
 // toolsTimeout bounds how long a list of models waits for servers.
 const toolsTimeout = 5 * time.Second
-
-type modelList struct {
-	Object string        `json:"object"`
-	Data   []modelObject `json:"data"`
-}
 
 // modelObject is a model of the dialect, and what the gateway adds to every
 // model of the org: tools that it executes itself.
@@ -37,29 +33,35 @@ type toolCounts struct {
 }
 
 // ServeModels answers GET /v1/models with the names that can be asked for.
-// Names that only a pattern covers cannot be listed.
 func (h *Handler) ServeModels(w http.ResponseWriter, r *http.Request, caller run.Caller) {
+	names := h.o.Models.Names(r.Context())
 	counts := h.toolCounts(r.Context(), caller)
-	list := modelList{Object: "list", Data: []modelObject{}}
-	for _, k := range h.o.Router.Known() {
-		list.Data = append(list.Data, newModelObject(k, counts))
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriter(w) // a list may be long, and is not put together in memory
+	_, _ = out.WriteString(`{"object":"list","data":[`)
+	for i, k := range names {
+		if i > 0 {
+			_ = out.WriteByte(',')
+		}
+		_, _ = out.Write(marshal(newModelObject(k, counts)))
 	}
-	writeJSON(w, http.StatusOK, list)
+	_, _ = out.WriteString("]}\n")
+	_ = out.Flush() // a failure: the caller has left
 }
 
 // ServeModel answers GET /v1/models/{model}.
 func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 	name := r.PathValue("model")
-	targets := h.o.Router.Resolve(name)
-	if targets == nil {
-		WriteError(w, fault.New(fault.NotFound, "model_not_found", "no provider serves the model %q; %s", name, h.hints()).In("model"))
+	k, found := h.o.Models.Find(r.Context(), name)
+	if !found {
+		WriteError(w, fault.New(fault.NotFound, "model_not_found", "no provider lists the model %q; %s. GET /v1/models has all names", name, h.hints()).In("model"))
 		return
 	}
-	writeJSON(w, http.StatusOK, newModelObject(route.Known{Name: name, Provider: targets[0].Provider}, h.toolCounts(r.Context(), caller)))
+	writeJSON(w, http.StatusOK, newModelObject(k, h.toolCounts(r.Context(), caller)))
 }
 
 func newModelObject(k route.Known, counts toolCounts) modelObject {
-	return modelObject{ID: k.Name, Object: "model", OwnedBy: k.Provider, toolCounts: counts}
+	return modelObject{ID: k.Name, Object: "model", Created: k.Created, OwnedBy: k.Provider, toolCounts: counts}
 }
 
 // toolCounts says what a run of the caller would see now.

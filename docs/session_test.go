@@ -27,7 +27,8 @@ import (
 //	block 2  ( …; ) > 2.out &      a server; the script waits for its address
 //	block 3  { …; } > 3.out        compared with block 4, "json output"
 //
-// What a test cannot have is replaced: ports by free ones, the API of a real
+// There is no key of a provider in the environment: a page that needs one says
+// what to set. What a test cannot have is replaced: ports by free ones, the API of a real
 // provider by the demo model, and the demo's key, which the page writes as
 // tp_…, by the one that the demo has printed.
 type session struct {
@@ -62,7 +63,7 @@ func newSession(t *testing.T, binary string, all []block) *session {
 	t.Cleanup(model.Close)
 	s.replacePorts(t, "https://api.openai.com", model.URL)
 	s.env = []string{
-		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "OPENAI_API_KEY=sk-test",
+		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir,
 		"NO_UPDATE_NOTIFIER=1", "npm_config_offline=true",
 	}
 	s.skips = skips(all, machine{node: s.findNode(t), missing: func(programs []string) []string {

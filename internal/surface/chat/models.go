@@ -54,7 +54,7 @@ func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, caller run.
 	name := r.PathValue("model")
 	k, found := h.o.Models.Find(r.Context(), name)
 	if !found {
-		WriteError(w, fault.New(fault.NotFound, "model_not_found", "no provider lists the model %q; %s. GET /v1/models has all names", name, h.hints()).In("model"))
+		WriteError(w, fault.New(fault.NotFound, "model_not_found", "no provider lists the model %q; %s; GET /v1/models lists all names", name, h.hints()).In("model"))
 		return
 	}
 	writeJSON(w, http.StatusOK, newModelObject(k, h.toolCounts(r.Context(), caller)))

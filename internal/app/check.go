@@ -69,6 +69,8 @@ providers:
     base_url: https://api.openai.com/v1
     api_key: env:OPENAI_API_KEY       # a reference to a variable, or file:PATH
     models: ["gpt-*"]
+  # A scripted model that needs no key, to try the gateway with:
+  # - {name: demo, kind: demo}
 
 orgs:
   - id: default

@@ -27,9 +27,10 @@ import (
 // The files for installations name commands, flags, variables, users and times of
 // the program. These tests compare them with the program itself.
 
-// stopsWithin is how long the process takes to end after SIGTERM, unless MCP
-// servers do not end when they are asked to.
-const stopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint
+// stopsWithin is how long the process takes at most to end after SIGTERM. The
+// program of an MCP server that does not end when it is asked is killed after four
+// seconds, and its last output is read for one.
+const stopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + 5*time.Second
 
 func repositoryFile(t *testing.T, name string) string {
 	t.Helper()

@@ -307,7 +307,7 @@ func (p *pool) status(orgID, name string) admin.ServerStatus {
 	return admin.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
 }
 
-// close closes every client.
+// close closes all clients at the same time: a server may take seconds to end.
 func (p *pool) close() {
 	p.mu.Lock()
 	for orgID, all := range p.retired {
@@ -317,7 +317,7 @@ func (p *pool) close() {
 	}
 	for _, clients := range p.clients {
 		for _, c := range clients {
-			_ = c.client.Close()
+			p.closing.Go(func() { _ = c.client.Close() })
 		}
 	}
 	p.clients = map[string]map[string]*pooled{}

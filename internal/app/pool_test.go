@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -62,5 +63,53 @@ func TestAServerThatIsChangedAgainAndAgainHoldsFewConnections(t *testing.T) {
 	t.Logf("%d changes: at most %d streams of notifications at a time, %d sessions ended", changes, most, sessions)
 	if most > maxRetired+1 || sessions < changes-maxRetired-1 {
 		t.Errorf("%d streams at a time, %d of %d sessions ended", most, sessions, changes)
+	}
+}
+
+// Servers that are slow to end a session, or programs that are slow to end, are
+// ended at the same time: a stop takes as long as the slowest, not as all together.
+func TestAStopEndsAllServersAtTheSameTime(t *testing.T) {
+	noLeaks(t)
+	const count = 3
+	var ending sync.WaitGroup
+	ending.Add(count)
+	var alone atomic.Int32
+	var servers []string
+	for i := range count {
+		sdk := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+		mcp.AddTool(sdk, &mcp.Tool{Name: fmt.Sprint("tool", i)}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{}, nil, nil
+		})
+		inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return sdk }, nil)
+		tools := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodDelete {
+				all := make(chan struct{})
+				ending.Done()
+				go func() { ending.Wait(); close(all) }()
+				select {
+				case <-all:
+				case <-r.Context().Done():
+					alone.Add(1)
+				}
+			}
+			inner.ServeHTTP(w, r)
+		}))
+		t.Cleanup(func() {
+			for s := range sdk.Sessions() {
+				_ = s.Close()
+			}
+			tools.Close()
+		})
+		servers = append(servers, server(fmt.Sprint("s", i), tools.URL))
+	}
+	g := MustRun(t, site{upstream: newUpstream(t, script(says("done"))).URL, servers: servers}.yaml())
+	if a := g.post(question); a.status != 200 {
+		t.Fatalf("%s", a.body)
+	}
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := alone.Load(); n > 0 {
+		t.Errorf("%d of %d servers were ended while the others waited", n, count)
 	}
 }

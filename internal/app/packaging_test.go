@@ -216,7 +216,7 @@ func TestTheImageChecksItsHealthWithTheProgramItself(t *testing.T) {
 	}
 	mustParse(t, "Dockerfile: HEALTHCHECK", words[1:])
 	m := regexp.MustCompile(`--timeout=(\S+)`).FindStringSubmatch(options)
-	if m == nil || duration(t, m[1]) <= healthTimeout {
+	if len(m) == 0 || duration(t, m[1]) <= healthTimeout {
 		t.Errorf("HEALTHCHECK %s: want a timeout longer than the command's own, %s", options, healthTimeout)
 	}
 }
@@ -404,7 +404,7 @@ func TestTheExampleConfigurationIsWhatInitWrites(t *testing.T) {
 // are at least commands of the program.
 func TestTheCommandsOfTheInstallationPageExist(t *testing.T) {
 	found := 0
-	for _, block := range regexp.MustCompile("(?ms)^```sh[^\n]*\n(.*?)^```$").FindAllStringSubmatch(repositoryFile(t, "docs/install.md"), -1) {
+	for _, block := range regexp.MustCompile("(?s)\n```sh[^\n]*\n(.*?)\n```\n").FindAllStringSubmatch(repositoryFile(t, "docs/install.md"), -1) {
 		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
 			line = regexp.MustCompile(`\s#\s.*| \d?[|>&].*`).ReplaceAllString(line, "")
 			words := strings.Fields(line)

@@ -124,7 +124,10 @@ func newRelease(ctx context.Context, version string, said io.Writer) (*release, 
 		return nil, fmt.Errorf("the time of the commit: %w", err)
 	}
 	r := &release{version: version, root: root, commit: commit[:12], time: time.Unix(at, 0).UTC(), said: said}
-	return r, r.checkTag(ctx)
+	if err := r.checkTag(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // checkVersion returns an error unless the text is a version such as v1.2.3 or

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -416,10 +417,15 @@ func scrape(t *testing.T, g *gateway) map[string]float64 {
 
 func TestTheMetricsOfAScrape(t *testing.T) { // L09 L05 K07
 	noLeaks(t)
+	var flaky atomic.Int64
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
 		switch {
 		case bytes.Contains(got.body, []byte(`"g-none"`)):
 			http.Error(w, `{"error":{"message":"no such model"}}`, http.StatusNotFound)
+		case bytes.Contains(got.body, []byte(`"g-flaky"`)) && flaky.Add(1) == 1:
+			http.Error(w, `{"error":{"message":"busy"}}`, http.StatusServiceUnavailable)
+		case bytes.Contains(got.body, []byte(`"g-flaky"`)):
+			says("done").write(w)
 		case bytes.Contains(got.body, []byte(`"tools"`)) && !bytes.Contains(got.body, []byte(`"role":"tool"`)):
 			asks(call{"echo", `{"n":1}`}, call{"nobody", `{}`}).write(w)
 		default:
@@ -439,6 +445,7 @@ telemetry: {metrics_listen: "127.0.0.1:0"}
 	g.post(question)
 	g.post(question, "Turnpike-Mcp-Disabled", "1")
 	g.post(strings.Replace(question, `"m"`, `"g-none"`, 1), "Turnpike-Mcp-Disabled", "1")
+	g.post(strings.Replace(question, `"m"`, `"g-flaky"`, 1))
 	g.post(question, "Authorization", "Bearer second-key")
 	g.post(question, "Authorization", "Bearer nobody")
 	g.post(strings.Replace(question, `"m"`, `"unknown"`, 1))
@@ -447,25 +454,28 @@ telemetry: {metrics_listen: "127.0.0.1:0"}
 	}
 	got := scrape(t, g)
 	for name, want := range map[string]float64{
-		"turnpike_requests_total{model=m,org=o,status=ok,surface=agent}":         2,
-		"turnpike_requests_total{model=m,org=o,status=ok,surface=relay}":         1,
-		"turnpike_requests_total{model=other,org=o,status=failed,surface=relay}": 1,
-		"turnpike_requests_total{model=m,org=second,status=ok,surface=agent}":    1,
-		"turnpike_request_duration_seconds{model=m,org=o,surface=agent}":         2,
-		"turnpike_request_duration_seconds{model=m,org=o,surface=relay}":         1,
-		"turnpike_time_to_first_token_seconds{model=m,org=o,surface=relay}":      1,
-		"turnpike_tokens_total{model=m,org=o,type=input}":                        20,
-		"turnpike_tokens_total{model=m,org=second,type=output}":                  5,
-		"turnpike_tool_calls_total{org=o,outcome=ok,server=tools}":               1,
-		"turnpike_tool_calls_total{org=o,outcome=error,server=none}":             1,
-		"turnpike_tool_call_duration_seconds{org=o,server=tools}":                1,
-		"turnpike_runs_total{org=o,reason=complete,surface=chat}":                1,
-		"turnpike_runs_total{org=second,reason=max_rounds,surface=chat}":         1,
-		"turnpike_budgets_exhausted_total{budget=max_rounds,org=second}":         1,
-		"turnpike_slots_in_use{org=o}":                                           0,
-		"turnpike_refusals_total{code=invalid_api_key,org=none}":                 1,
-		"turnpike_refusals_total{code=model_not_found,org=o}":                    1,
-		"turnpike_relays_in_flight{}":                                            0,
+		"turnpike_requests_total{model=m,org=o,provider=up,status=ok,surface=agent}":         2,
+		"turnpike_requests_total{model=m,org=o,provider=up,status=ok,surface=relay}":         1,
+		"turnpike_requests_total{model=other,org=o,provider=up,status=failed,surface=relay}": 1,
+		"turnpike_requests_total{model=m,org=second,provider=up,status=ok,surface=agent}":    1,
+		"turnpike_request_duration_seconds{model=m,org=o,provider=up,surface=agent}":         2,
+		"turnpike_request_duration_seconds{model=m,org=o,provider=up,surface=relay}":         1,
+		"turnpike_time_to_first_token_seconds{model=m,org=o,provider=up,surface=relay}":      1,
+		"turnpike_tokens_total{model=m,org=o,provider=up,type=input}":                        20,
+		"turnpike_tokens_total{model=m,org=second,provider=up,type=output}":                  5,
+		"turnpike_tool_calls_total{org=o,outcome=ok,server=tools}":                           1,
+		"turnpike_tool_calls_total{org=o,outcome=error,server=none}":                         1,
+		"turnpike_tool_call_duration_seconds{org=o,server=tools}":                            1,
+		"turnpike_requests_total{model=g-flaky,org=o,provider=up,status=ok,surface=agent}":   1,
+		"turnpike_provider_errors_total{error=404,provider=up}":                              1,
+		"turnpike_provider_errors_total{error=503,provider=up}":                              1,
+		"turnpike_runs_total{org=o,reason=complete,surface=chat}":                            2,
+		"turnpike_runs_total{org=second,reason=max_rounds,surface=chat}":                     1,
+		"turnpike_budgets_exhausted_total{budget=max_rounds,org=second}":                     1,
+		"turnpike_slots_in_use{org=o}":                                                       0,
+		"turnpike_refusals_total{code=invalid_api_key,org=none}":                             1,
+		"turnpike_refusals_total{code=model_not_found,org=o}":                                1,
+		"turnpike_relays_in_flight{}":                                                        0,
 
 		"turnpike_build_info{go_version=" + runtime.Version() + ",version=" + version() + "}": 1,
 	} {

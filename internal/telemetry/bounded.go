@@ -5,31 +5,32 @@ import "sync"
 // Limits on label values that orgs and clients choose. Values beyond a limit are
 // counted under other.
 const (
-	maxNames  = 50   // models or servers of one org
-	maxSeries = 1000 // combinations of org and name
+	maxNames  = 50   // models, each with its provider, or servers of one org
+	maxSeries = 1000 // series of all orgs
 	other     = "other"
 )
 
-// pair is an org and the name of one of its models or servers. The name is empty
-// for metrics of the whole org.
-type pair struct{ org, name string }
+// series is an org and the name of one of its models or servers. The name is empty
+// for metrics of the whole org. The provider is one of the configuration or other,
+// and empty for metrics that do not have this label.
+type series struct{ org, name, provider string }
 
-// bounded holds the metrics of each pair, for a limited number of pairs.
+// bounded holds the metrics of each series, for a limited number of series.
 type bounded[H any] struct {
-	build func(pair) H // creates the metrics of a new pair
+	build func(series) H // creates the metrics of a new series
 
 	mu    sync.RWMutex
-	known map[pair]H
+	known map[series]H
 	names map[string]int // number of names, by org
 }
 
-func newBounded[H any](build func(pair) H) *bounded[H] {
-	return &bounded[H]{build: build, known: map[pair]H{}, names: map[string]int{}}
+func newBounded[H any](build func(series) H) *bounded[H] {
+	return &bounded[H]{build: build, known: map[series]H{}, names: map[string]int{}}
 }
 
 // of returns the metrics of p, or those of other if a limit is reached. A name that
 // is not trusted gets no metrics of its own, unless they exist already.
-func (b *bounded[H]) of(p pair, trusted bool) H {
+func (b *bounded[H]) of(p series, trusted bool) H {
 	b.mu.RLock()
 	h, ok := b.known[p]
 	b.mu.RUnlock()
@@ -47,8 +48,8 @@ func (b *bounded[H]) of(p pair, trusted bool) H {
 	return h
 }
 
-// fit returns the pair under which p is counted. It is called with mu held.
-func (b *bounded[H]) fit(p pair, trusted bool) pair {
+// fit returns the series under which p is counted. It is called with mu held.
+func (b *bounded[H]) fit(p series, trusted bool) series {
 	if _, ok := b.known[p]; ok {
 		return p
 	}

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"runtime"
+	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // metrics holds the Prometheus metrics. The begins method accepts a nil *metrics.
@@ -18,6 +20,9 @@ type metrics struct {
 	tools          *bounded[*toolCalls]
 	orgs           *bounded[*ofOrg]
 	relaysOpen     prometheus.Gauge
+	failures       counters // failed model calls, by provider and error
+
+	providers map[string]string // the configured providers, by name
 }
 
 // requests holds the metrics of the rounds, or of the relays, of an org and model.
@@ -70,43 +75,46 @@ func seconds(name, help string, labels ...string) *prometheus.HistogramVec {
 	}, labels)
 }
 
-func newMetrics(r *prometheus.Registry, version string, queue func() int) *metrics {
-	m := &metrics{relaysOpen: prometheus.NewGauge(prometheus.GaugeOpts{
+func newMetrics(r *prometheus.Registry, o Options) *metrics {
+	m := &metrics{providers: o.Kinds, relaysOpen: prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "turnpike", Name: "relays_in_flight", Help: "Relayed requests in progress.",
 	})}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.relaysOpen)
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "build_info", Help: "1, with the version of the gateway and of Go."}, []string{"version", "go_version"})
-	build.WithLabelValues(version, runtime.Version()).Set(1)
+	build.WithLabelValues(o.Version, runtime.Version()).Set(1)
 	r.MustRegister(build)
 	m.registerRequests(r)
 	m.registerTools(r)
 	m.registerOrgs(r)
-	if queue != nil {
+	failures := counter("provider_errors_total", "Failed attempts at model calls and failed relayed requests, by the HTTP status of the provider or the class of the failure.", "provider", "error")
+	r.MustRegister(failures)
+	m.failures = counters{failures, nil, new(sync.Map)}
+	if o.Queue != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, including the group that is being written.",
-		}, func() float64 { return float64(queue()) }))
+		}, func() float64 { return float64(o.Queue()) }))
 	}
 	return m
 }
 
 func (m *metrics) registerRequests(r *prometheus.Registry) {
-	total := counter("requests_total", "Rounds of runs (surface agent) and relayed requests (surface relay), by status.", "surface", "org", "model", "status")
-	took := seconds("request_duration_seconds", "Duration of the last attempt of a round, or of a whole relayed request.", "surface", "org", "model")
-	first := seconds("time_to_first_token_seconds", "Time to the first token of a round, or to the first byte of a relayed response.", "surface", "org", "model")
-	tokens := counter("tokens_total", "Tokens of rounds, as reported by providers. input includes cached_input; output includes reasoning_output if the provider reports it.", "org", "model", "type")
+	total := counter("requests_total", "Rounds of runs (surface agent) and relayed requests (surface relay), by status.", "surface", "org", "provider", "model", "status")
+	took := seconds("request_duration_seconds", "Duration of the last attempt of a round, or of a whole relayed request.", "surface", "org", "provider", "model")
+	first := seconds("time_to_first_token_seconds", "Time to the first token of a round, or to the first byte of a relayed response.", "surface", "org", "provider", "model")
+	tokens := counter("tokens_total", "Tokens of rounds, as reported by providers. input includes cached_input; output includes reasoning_output if the provider reports it.", "org", "provider", "model", "type")
 	r.MustRegister(total, took, first, tokens)
-	of := func(surface string, p pair) *requests {
-		count := func(status string) prometheus.Counter { return total.WithLabelValues(surface, p.org, p.name, status) }
+	of := func(surface string, p series) *requests {
+		count := func(status string) prometheus.Counter { return total.WithLabelValues(surface, p.org, p.provider, p.name, status) }
 		return &requests{
 			ok: count(audit.OK), failed: count(audit.Failed), unknown: count(audit.Unknown),
-			took: took.WithLabelValues(surface, p.org, p.name), first: first.WithLabelValues(surface, p.org, p.name),
+			took: took.WithLabelValues(surface, p.org, p.provider, p.name), first: first.WithLabelValues(surface, p.org, p.provider, p.name),
 		}
 	}
-	m.relays = newBounded(func(p pair) *requests { return of(audit.SurfaceRelay, p) })
-	m.rounds = newBounded(func(p pair) *requests {
+	m.relays = newBounded(func(p series) *requests { return of(audit.SurfaceRelay, p) })
+	m.rounds = newBounded(func(p series) *requests {
 		h := of(audit.SurfaceAgent, p)
-		h.input, h.output = tokens.WithLabelValues(p.org, p.name, "input"), tokens.WithLabelValues(p.org, p.name, "output")
-		h.cachedInput, h.outReasoned = tokens.WithLabelValues(p.org, p.name, "cached_input"), tokens.WithLabelValues(p.org, p.name, "reasoning_output")
+		of := func(kind string) prometheus.Counter { return tokens.WithLabelValues(p.org, p.provider, p.name, kind) }
+		h.input, h.output, h.cachedInput, h.outReasoned = of("input"), of("output"), of("cached_input"), of("reasoning_output")
 		return h
 	})
 }
@@ -115,7 +123,7 @@ func (m *metrics) registerTools(r *prometheus.Registry) {
 	total := counter("tool_calls_total", "Tool calls that the gateway answered, executed or not, by outcome. The server is none for unknown tool names.", "org", "server", "outcome")
 	took := seconds("tool_call_duration_seconds", "Duration of executed tool calls.", "org", "server")
 	r.MustRegister(total, took)
-	m.tools = newBounded(func(p pair) *toolCalls {
+	m.tools = newBounded(func(p series) *toolCalls {
 		return &toolCalls{counters{total, []string{p.org, p.name}, new(sync.Map)}, took.WithLabelValues(p.org, p.name)}
 	})
 }
@@ -126,7 +134,7 @@ func (m *metrics) registerOrgs(r *prometheus.Registry) {
 	refused := counter("refusals_total", "Requests that were answered with an error and started no run, by error code. The org is none if the key is unknown.", "org", "code")
 	slots := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "slots_in_use", Help: "Runs in progress in this process."}, []string{"org"})
 	r.MustRegister(runs, exhausted, refused, slots)
-	m.orgs = newBounded(func(p pair) *ofOrg {
+	m.orgs = newBounded(func(p series) *ofOrg {
 		return &ofOrg{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}, counters{refused, []string{p.org}, new(sync.Map)}}
 	})
 }
@@ -141,7 +149,7 @@ func (m *metrics) begins(b run.Begun) func(run.End) {
 		m.relaysOpen.Inc()
 		return m.relayEnds
 	}
-	of := m.orgs.of(pair{org: b.Org}, true)
+	of := m.orgs.of(series{org: b.Org}, true)
 	of.slots.Inc()
 	return func(end run.End) {
 		of.slots.Dec()
@@ -165,13 +173,13 @@ func (m *metrics) recorded(org string, e audit.Entry) {
 		if server == "" {
 			server = "none"
 		}
-		h := m.tools.of(pair{org, server}, true)
+		h := m.tools.of(series{org: org, name: server}, true)
 		h.outcomes.inc(b.Status, b.Status)
 		if b.Attempts > 0 {
 			h.took.Observe(ms(b.LatencyMS))
 		}
 	case audit.Exhausted:
-		m.orgs.of(pair{org: org}, true).exhausted.inc(b.Budget, b.Budget)
+		m.orgs.of(series{org: org}, true).exhausted.inc(b.Budget, b.Budget)
 	}
 }
 
@@ -181,8 +189,11 @@ func (m *metrics) request(org string, r audit.Request) {
 	family := m.rounds
 	if r.Surface == audit.SurfaceRelay {
 		family = m.relays
+		if r.Status == audit.Failed && r.Class != string(model.Gone) {
+			m.failed(r.Provider, r.HTTPStatus, r.Class)
+		}
 	}
-	h := family.of(pair{org, short(r.Model)}, r.Status == audit.OK)
+	h := family.of(series{org: org, name: short(r.Model), provider: m.provider(r.Provider)}, r.Status == audit.OK)
 	switch r.Status {
 	case audit.OK:
 		h.ok.Inc()
@@ -201,6 +212,25 @@ func (m *metrics) request(org string, r audit.Request) {
 		h.cachedInput.Add(float64(r.CachedTokens))
 		h.outReasoned.Add(float64(r.ReasoningTokens))
 	}
+}
+
+// provider returns the label of a provider. Journals and audit rows may name one
+// that is no longer configured.
+func (m *metrics) provider(name string) string {
+	if _, configured := m.providers[name]; !configured {
+		return other
+	}
+	return name
+}
+
+// failed counts an attempt that failed at the provider: by its HTTP status if that
+// is an error, else by the class of the failure.
+func (m *metrics) failed(provider string, status int, class string) {
+	provider = m.provider(provider)
+	if status >= 400 && status < 600 {
+		class = strconv.Itoa(status)
+	}
+	m.failures.inc(provider+" "+class, provider, class)
 }
 
 func ms(n float64) float64 { return max(n, 0) / 1000 }

@@ -107,7 +107,7 @@ func (t *Telemetry) Round(ctx context.Context, n int) (context.Context, func()) 
 // ModelCall implements [run.Observer].
 func (t *Telemetry) ModelCall(ctx context.Context, c run.ModelCall) (context.Context, func(run.ModelEnd)) {
 	if t.tracer == nil {
-		return ctx, func(run.ModelEnd) {}
+		return ctx, func(end run.ModelEnd) { t.countFailure(ctx, c.Provider, end.Err) }
 	}
 	ctx, span := t.tracer.Start(ctx, "chat "+c.Request.Model, trace.WithSpanKind(trace.SpanKindClient), common(ctx,
 		semconv.GenAIOperationNameChat, semconv.GenAIRequestModel(c.Request.Model), keyRound.Int(c.Round), keyAttempt.Int(c.Attempt)))
@@ -132,21 +132,36 @@ func (t *Telemetry) ModelCall(ctx context.Context, c run.ModelCall) (context.Con
 			failModel(span, end.Err)
 		}
 		span.End()
+		t.countFailure(ctx, c.Provider, end.Err)
 	}
+}
+
+// countFailure counts a failed attempt, unless the run has ended it.
+func (t *Telemetry) countFailure(ctx context.Context, provider string, err error) {
+	if t.metrics != nil && err != nil && ctx.Err() == nil {
+		class, status := classOf(err)
+		t.metrics.failed(provider, status, class)
+	}
+}
+
+// classOf returns the class of a failed model call, and the provider's HTTP status;
+// 0 = there is none.
+func classOf(err error) (class string, status int) {
+	var failure *model.Error
+	if errors.As(err, &failure) {
+		return string(failure.Class), failure.Status
+	}
+	return string(model.Transient), 0
 }
 
 // failModel sets the class of a failed model call. It leaves out the provider's
 // message, which may quote the prompt.
 func failModel(span trace.Span, err error) {
-	kind := string(model.Transient)
-	var failure *model.Error
-	if errors.As(err, &failure) {
-		kind = string(failure.Class)
-		if failure.Status != 0 {
-			span.SetAttributes(semconv.HTTPResponseStatusCode(failure.Status))
-		}
+	class, status := classOf(err)
+	if status != 0 {
+		span.SetAttributes(semconv.HTTPResponseStatusCode(status))
 	}
-	fail(span, kind)
+	fail(span, class)
 }
 
 // provided returns the attributes of a provider: its kind, in the terms of the

@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	t := &Telemetry{o: o}
 	if o.Metrics {
 		t.registry = prometheus.NewRegistry()
-		t.metrics = newMetrics(t.registry, o.Version, o.Queue)
+		t.metrics = newMetrics(t.registry, o)
 	}
 	if o.Spans == nil {
 		return t, nil
@@ -114,7 +114,7 @@ func (t *Telemetry) Refused(org, code string) {
 	if org == "" {
 		org = "none"
 	}
-	t.metrics.orgs.of(pair{org: org}, true).refused.inc(code, code)
+	t.metrics.orgs.of(series{org: org}, true).refused.inc(code, code)
 }
 
 // Extract returns ctx with the trace context of a client's request (W3C Trace

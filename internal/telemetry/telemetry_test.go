@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -193,12 +194,18 @@ func TestExportFailuresAreLoggedOnceAMinute(t *testing.T) {
 // Any number of models and orgs creates a limited number of series, and every
 // request is counted in one. // L05
 func TestLabelsAreBounded(t *testing.T) {
-	tel, err := New(t.Context(), Options{Metrics: true})
+	tel, err := New(t.Context(), Options{Metrics: true, Kinds: map[string]string{"p": "openai", "q": "demo"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	n := 0
 	count := func(org, name, status string) {
-		tel.Recorded(org, audit.Entry{Body: audit.Request{Surface: audit.SurfaceRelay, Model: name, Status: status}})
+		n++
+		provider := "p"
+		if strings.HasPrefix(name, "made-up") {
+			provider = fmt.Sprint("gone-", n)
+		}
+		tel.Recorded(org, audit.Entry{Body: audit.Request{Surface: audit.SurfaceRelay, Provider: provider, Model: name, Status: status, HTTPStatus: n}})
 	}
 	for i := range 200 {
 		count("greedy", fmt.Sprint("made-up-", i), audit.Failed)
@@ -213,7 +220,18 @@ func TestLabelsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	series, sum, other, m0 := map[string]bool{}, 0.0, 0.0, 0.0
+	providers, errors := map[string]bool{}, 0.0
 	for _, f := range families {
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if l.GetName() == "provider" {
+					providers[l.GetValue()] = true
+				}
+			}
+			if f.GetName() == "turnpike_provider_errors_total" {
+				errors += m.GetCounter().GetValue()
+			}
+		}
 		if f.GetName() != "turnpike_requests_total" {
 			continue
 		}
@@ -234,6 +252,9 @@ func TestLabelsAreBounded(t *testing.T) {
 				m0 += m.GetCounter().GetValue()
 			}
 		}
+	}
+	if diff := cmp.Diff(map[string]bool{"p": true, "other": true}, providers); diff != "" || errors != 201 {
+		t.Errorf("%v provider errors; the providers (-want +got):\n%s", errors, diff)
 	}
 	if len(series) > maxSeries+1 || sum != 3401 || other < 200+150 || m0 != 1 {
 		t.Errorf("%d pairs (%v counted, %v of them under other for one org, %v for the known name)", len(series), sum, other, m0)

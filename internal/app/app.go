@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -80,10 +81,12 @@ type App struct {
 	api        *httpd.API
 	fatal      chan error // what the process must end for
 	acceptLoss bool
+	diskFull   atomic.Bool // the start waits for space
 }
 
-// New builds a gateway from a checked configuration and takes its address. It
-// serves nothing yet.
+// New builds a gateway from a checked configuration and takes its addresses. Until
+// it returns, health checks are answered and other requests are refused; then
+// connections wait for Serve.
 func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
 	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env), fatal: make(chan error, 1), acceptLoss: o.AcceptDataLoss}
 	if err := a.build(ctx, o); err != nil {
@@ -98,12 +101,17 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.keys, err = a.config.Resolve(ctx, a.secrets); err != nil {
 		return err
 	}
+	if err := checkMoved(a.config); err != nil {
+		return err
+	}
+	if err := a.listen(); err != nil {
+		return err
+	}
+	front := httpd.Starting(a.listener, a.waitsFor, a.log)
+	defer front.Stop()
 	path := filepath.Join(a.config.Data, databaseFile)
 	if a.store, err = a.openStore(ctx, sqlite.Options{Path: path, Log: a.log, Caps: caps(a.config.OrgCaps), Fatal: func(err error) { a.fatal <- err }}); err != nil {
 		return err
-	}
-	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
-		return fmt.Errorf("listen: %w", err)
 	}
 	if err := a.showTelemetry(ctx, o.Env); err != nil {
 		return err
@@ -158,6 +166,28 @@ func (a *App) build(ctx context.Context, o Options) error {
 		}),
 	})
 	return err
+}
+
+// listen takes the gateway's addresses, before anything is created or changed: a
+// second gateway of the same configuration ends here.
+func (a *App) listen() (err error) {
+	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if at := a.config.Telemetry.MetricsListen; at != "" {
+		if a.shown.listener, err = net.Listen("tcp", at); err != nil {
+			return fmt.Errorf("telemetry.metrics_listen: %w", err)
+		}
+	}
+	return nil
+}
+
+// waitsFor says what the start waits for; "" = nothing in particular.
+func (a *App) waitsFor() string {
+	if a.diskFull.Load() {
+		return "its disk is full"
+	}
+	return ""
 }
 
 // URL returns where the gateway can be reached from this machine.

@@ -229,7 +229,7 @@ func signingKey(ctx context.Context, p Process, c *config.Config, data string) (
 	}
 	key, err = audit.ReadFileKey(filepath.Join(data, auditKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no audit key found in %s; name the data directory with --data, or the configuration with --config", data)
+		return nil, noData(c, data)
 	}
 	return key, err
 }

@@ -83,7 +83,7 @@ twice the size of the database.`,
 func backup(ctx context.Context, c *config.Config, path string, said io.Writer) (m *manifest, size int64, err error) {
 	store, err := sqlite.OpenReader(ctx, filepath.Join(c.Data, databaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fmt.Errorf("no Turnpike data found in %s: name the data directory with --data, or a configuration with --config", c.Data)
+		return nil, 0, noData(c, c.Data)
 	}
 	if err != nil {
 		return nil, 0, err

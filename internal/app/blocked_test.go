@@ -32,7 +32,7 @@ func TestABlockedServerIsNamedWithItsRemedy(t *testing.T) {
 			t.Errorf("the %s got %d\n%s, want\n%s", role, got.status, body.Error, want)
 		}
 		if story := g.showRun(t, data, got.header.Get("Turnpike-Run-Id")); !strings.Contains(story, "of the MCP server files http://10.1.2.3/mcp") ||
-			!strings.Contains(story, "outbound.ssrf.allowlist_cidrs in the configuration can allow it") {
+			!strings.Contains(story, `to allow it, set outbound.ssrf.allowlist_cidrs: ["10.1.2.3/32"] in the configuration`) {
 			t.Errorf("runs show says\n%s", story)
 		}
 	}
@@ -83,13 +83,18 @@ func TestAForbiddenAddressIsRefusedWhenTheServerIsCreated(t *testing.T) {
 
 func TestConfigCheckNamesAServerThatThePolicyRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.yaml")
-	yaml := site{upstream: "http://127.0.0.1:9", servers: []string{server("ok", "https://mcp.example.com/"), server("s", "http://10.1.2.3/mcp")}}.yaml()
+	yaml := site{upstream: "http://127.0.0.1:9", servers: []string{
+		server("ok", "https://mcp.example.com/"), server("s", "http://10.1.2.3/mcp"), server("off", "http://10.1.2.3/mcp", "enabled: false"), server("t", "http://10.1.2.4/mcp"),
+	}}.yaml()
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status, _, errs := runMain(t, "config", "check", file)
-	if want := `orgs[0].mcp_servers[1].url: the outbound policy refuses this URL: private; the operator can allow it with outbound.ssrf.allowlist_cidrs: ["10.1.2.3/32"]`; status != 1 || !strings.Contains(errs, want) {
-		t.Errorf("status %d: %s, want %s", status, errs, want)
+	want := file + `:18:24: orgs[0].mcp_servers[1].url: the outbound policy refuses this URL: private; the operator can allow it with outbound.ssrf.allowlist_cidrs: ["10.1.2.3/32"]
+` + file + `:20:24: orgs[0].mcp_servers[3].url: the outbound policy refuses this URL: private; the operator can allow it with outbound.ssrf.allowlist_cidrs: ["10.1.2.4/32"]
+`
+	if status != 1 || errs != want {
+		t.Errorf("status %d:\n%s, want\n%s", status, errs, want)
 	}
 }
 

@@ -43,7 +43,7 @@ The exit status is 0 if the file is valid and 1 otherwise.`,
 			if err != nil {
 				return err
 			}
-			if err := judgeDeclared(args[0], c); err != nil {
+			if err := judgeDeclared(c); err != nil {
 				return err
 			}
 			if _, err := c.Resolve(cmd.Context(), secret.NewResolver(p.Env)); err != nil {
@@ -52,7 +52,7 @@ The exit status is 0 if the file is valid and 1 otherwise.`,
 			for _, w := range c.Warnings {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", plain(w))
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is right\n", plain(args[0]))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", plain(args[0]))
 			return nil
 		},
 	}
@@ -120,16 +120,19 @@ next steps. An existing file is not overwritten.`,
 }
 
 // judgeDeclared reports the enabled MCP servers of the file that no run can use.
-func judgeDeclared(file string, c *config.Config) error {
+func judgeDeclared(c *config.Config) error {
 	way := egress.New(outboundPolicy(c.Outbound.SSRF), egress.Options{})
 	defer way.CloseIdleConnections()
-	var all []error
+	var all []config.Mistake
 	for i, o := range c.Orgs {
 		for j, m := range o.MCPServers {
 			if err := judgeServer(way)(m.URL); err != nil && m.Enabled {
-				all = append(all, fmt.Errorf("%s: orgs[%d].mcp_servers[%d].url: %w", file, i, j, err))
+				all = append(all, c.Mistake(fmt.Sprintf("orgs[%d].mcp_servers[%d].url", i, j), err.Error()))
 			}
 		}
 	}
-	return errors.Join(all...)
+	if len(all) == 0 {
+		return nil
+	}
+	return &config.Error{Mistakes: all}
 }

@@ -85,6 +85,7 @@ func (a *App) openStore(ctx context.Context, o sqlite.Options) (*sqlite.Store, e
 	for waits := false; ; waits = true {
 		store, err := sqlite.Open(ctx, o)
 		if err == nil {
+			a.diskFull.Store(false)
 			if waits {
 				a.log.Info("the disk has space again: the gateway starts")
 			}
@@ -94,8 +95,9 @@ func (a *App) openStore(ctx context.Context, o sqlite.Options) (*sqlite.Store, e
 		if unknown != nil || free >= leastFree || errors.Is(err, sqlite.ErrLocked) || errors.Is(err, sqlite.ErrSchema) {
 			return nil, err
 		}
+		a.diskFull.Store(true)
 		if !waits {
-			a.log.Error("the disk is full: the gateway waits for space before it starts", "directory", a.config.Data, "free_kib", free>>10, "error", err)
+			a.log.Error("the disk is full: the gateway waits for space before it starts", "directory", a.config.Data, "free_kib", free>>10, "listen", a.listener.Addr().String(), "error", err)
 		}
 		select {
 		case <-again.C:

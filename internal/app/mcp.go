@@ -52,7 +52,10 @@ func (s *readStore) servers(ctx context.Context, p Process) (*config.Config, []o
 	}
 	store, err := sqlite.OpenReader(ctx, filepath.Join(s.directory(c), databaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return c, all, nil
+		if s.data != "" {
+			return c, all, nil
+		}
+		return c, all, checkMoved(c)
 	}
 	if err != nil {
 		return nil, nil, err

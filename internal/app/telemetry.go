@@ -37,11 +37,7 @@ type shown struct {
 // to, and what watches the gateway, whose spans leave over it.
 func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	s, own := &a.shown, []netip.AddrPort{addrPort(a.listener)}
-	if at := a.config.Telemetry.MetricsListen; at != "" {
-		var err error
-		if s.listener, err = net.Listen("tcp", at); err != nil {
-			return fmt.Errorf("telemetry.metrics_listen: %w", err)
-		}
+	if s.listener != nil {
 		own = append(own, addrPort(s.listener))
 	}
 	collector := collectorURL(a.config.Telemetry, env)

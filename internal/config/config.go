@@ -34,7 +34,7 @@ type Config struct {
 	MaxRetainedMiB     int    // by all requests and runs; 0 = what the machine allows
 	MaxRetainedRunMiB  int    // by one run
 	MaxFollowersPerRun int    // of one run, by repeats of its Idempotency-Key
-	Data               string // directory, relative to the working directory
+	Data               string // directory
 	Database           secret.Text
 	Redis              secret.Text
 	ClickHouse         secret.Text
@@ -45,7 +45,7 @@ type Config struct {
 	MasterKeyPrevious  secret.Text // the one before; empty: none
 	CachePepper        secret.Text // empty: a new one at every start
 	Providers          []Provider
-	Rates              string // file, relative to the working directory
+	Rates              string // file
 	Outbound           Outbound
 	Log                Log
 	Telemetry          Telemetry
@@ -60,6 +60,7 @@ type Config struct {
 
 	file  string
 	where map[string]origin
+	moved map[string]Moved // by key; nil = there is no file
 }
 
 // OrgCaps are what one org may keep. What the file declares does not count.
@@ -90,7 +91,7 @@ type Runs struct {
 // Audit is how the audit is kept.
 type Audit struct {
 	Key           secret.Text // signs checkpoints; empty: a file in the data directory
-	Checkpoints   string      // file, relative to the working directory; empty: one in the data directory
+	Checkpoints   string      // file; empty: one in the data directory
 	RetentionDays int         // 0 = rows are kept for ever
 }
 

@@ -32,6 +32,7 @@ func credentialKey(into *secret.Text) credential {
 
 func (c credential) decode(d *decoder, path string, n ast.Node) {
 	c.scalar.decode(d, path, n)
+	*c.into = c.into.Under(d.dir)
 	if c.into.IsLiteral() && !harmlessURL(c.into.Literal().Reveal()) {
 		d.warn(n, path, literalCredential)
 	}
@@ -125,7 +126,7 @@ func (m secretMap) decode(d *decoder, path string, n ast.Node) {
 		case err != nil:
 			d.failNode(e.value, at, "%v", err)
 		default:
-			found[name] = t
+			found[name] = t.Under(d.dir)
 			d.where[join(path, name)] = originOf(e.value)
 			d.checkSecret(at, e, t)
 		}

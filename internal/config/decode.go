@@ -32,6 +32,8 @@ type changer interface {
 // decoder reads one file. It goes on after a mistake, so that all are found.
 type decoder struct {
 	file     string
+	dir      string           // of the file; "" = it is the working directory, or there is no file
+	moved    map[string]Moved // the paths that dir has changed, by key
 	mistakes []Mistake
 	warnings []Mistake
 	where    map[string]origin // the values that were given, by path

@@ -31,6 +31,7 @@ func (d *decoder) overlayOne(path string, k key, text string) {
 		return
 	}
 	d.where[path] = from
+	delete(d.moved, path)
 	if c, ok := k.value.(changer); ok {
 		now, changed := c.changed()
 		d.refuseUnbuilt(from, path, now, changed)

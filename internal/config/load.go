@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -45,12 +46,17 @@ func Load(path string, env Environment) (*Config, error) {
 
 // Parse reads a configuration; name stands for its file in messages. The
 // *[Error] holds every mistake, not only the first. An empty file is valid:
-// every key has its default.
+// every key has its default. Relative paths in it are relative to the directory of
+// name.
 func Parse(name string, data []byte, env Environment) (*Config, error) {
-	d := &decoder{file: name, where: map[string]origin{}}
-	c := &Config{file: name, where: d.where}
+	d := &decoder{file: name, where: map[string]origin{}, moved: map[string]Moved{}}
+	if dir := filepath.Dir(name); dir != "." {
+		d.dir = dir
+	}
+	c := &Config{file: name, where: d.where, moved: d.moved}
 	keys := c.keys()
 	reset(keys)
+	d.locateDefaults("", keys)
 	if root := d.tree(data); root != nil {
 		d.mapping("", root, keys)
 	}

@@ -75,6 +75,12 @@ func (p Part) read(within string, keys []key, check func(*decoder)) error {
 	return newError(d.mistakes)
 }
 
+// Mistake returns what a later check found wrong with the value at the path, such
+// as orgs[0].mcp_servers[0].url, with its place in the file.
+func (c *Config) Mistake(path, message string) Mistake {
+	return nearestOrigin(c.where, path).mistake(c.file, path, message)
+}
+
 // Given reports whether the file, or the environment, says something at the
 // path, such as orgs[0].runtime.
 func (c *Config) Given(path string) bool {

@@ -325,12 +325,23 @@ func TestAStartOnAFullDiskWaits(t *testing.T) { // R18
 		`mount -t tmpfs -o size="$0" turnpike "$1" && mkdir "$1/data" && { head -c 8388608 /dev/zero > "$1/ballast" 2> /dev/null; shift && exec "$@"; }`,
 	}, d.prefix[6:])
 	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey)
-	line := slices.Concat(full, []string{os.Getenv(binaryVariable), "serve", "--config", w.config})
-	p := begin(t, env, line[0], line[1:]...)
+	command := slices.Concat(full, []string{os.Getenv(binaryVariable), "serve", "--config", w.config})
+	p := begin(t, env, command[0], command[1:]...)
 	eventually(t, "the gateway says that it waits", func() bool {
 		return strings.Contains(p.output.String(), "the disk is full: the gateway waits for space before it starts")
 	})
 	d.seen = "/proc/" + fmt.Sprint(p.cmd.Process.Pid) + "/root" + d.mount
+	line, _ := p.output.after("listen=")
+	address, _, _ := strings.Cut(line, " ")
+	w.mu.Lock()
+	w.url = "http://" + address
+	w.mu.Unlock()
+	if health, ready := w.get("/healthz"), w.get("/readyz"); health != http.StatusOK || ready != http.StatusServiceUnavailable {
+		t.Errorf("while it waits, /healthz says %d and /readyz %d", health, ready)
+	}
+	if a := w.ask(t.Context(), question{text: "go"}, nil); a.status != http.StatusServiceUnavailable || a.code != "starting" {
+		t.Errorf("while it waits, it answered %+v", a)
+	}
 	d.free(t)
 	eventually(t, "the gateway listens", func() bool {
 		url, ok := p.output.after("turnpike listens on ")

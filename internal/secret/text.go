@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -61,6 +62,15 @@ func findRef(s string) int {
 
 // Ref returns the reference at the end of the text; zero without one.
 func (t Text) Ref() Ref { return t.ref }
+
+// Under returns the text with a relative path of a file: reference below dir. An
+// empty dir leaves the path as it is.
+func (t Text) Under(dir string) Text {
+	if path := t.ref.Name(); dir != "" && t.ref.Kind() == File && !filepath.IsAbs(path) {
+		t.ref = Ref(string(File) + ":" + filepath.Join(dir, path))
+	}
+	return t
+}
 
 // IsZero reports whether nothing was configured.
 func (t Text) IsZero() bool { return t.literal == nil && t.ref == "" }

@@ -29,6 +29,14 @@ const (
 	Memory            Reason = "memory"             // the run would retain more than it may
 )
 
+// Reasons returns every reason, in the order of the constants.
+func Reasons() []Reason {
+	return []Reason{
+		Complete, ClientCalls, Waiting, MaxRounds, MaxCalls, Deadline, Tokens, Money, NoProgress, OutputCut, Refused,
+		Invalid, HookDenied, Cancelled, CallerGone, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Memory,
+	}
+}
+
 // Limit reports whether the run was ended by one of its limits, so that the
 // texts of all rounds belong to the answer.
 func (r Reason) Limit() bool {

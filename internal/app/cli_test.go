@@ -57,7 +57,7 @@ func TestCommandsThatEndByThemselves(t *testing.T) {
 		"check of a file that is not there": {args: []string{"config", "check", "DIR/no.yaml"}, status: 1,
 			stderr: []string{"no.yaml", "no such file"}},
 		"check of a right file": {args: []string{"config", "check", "DIR/a.yaml"}, files: map[string]string{"a.yaml": minimal},
-			env: map[string]string{"KEY": "k"}, stdout: []string{"a.yaml is right"}},
+			env: map[string]string{"KEY": "k"}, stdout: []string{"a.yaml is valid"}},
 		"check of a file whose variable is not set": {args: []string{"config", "check", "DIR/a.yaml"}, files: map[string]string{"a.yaml": minimal},
 			status: 1, stderr: []string{"a.yaml:5", "orgs[0].keys[0].key", "KEY"}},
 		"check names every mistake with its place": {args: []string{"config", "check", "DIR/a.yaml"},

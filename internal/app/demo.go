@@ -20,7 +20,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/item"
 )
 
 const demoQuestion = "How warm is it in Lisbon, in Fahrenheit?"
@@ -189,13 +188,11 @@ func (n *narrator) Append(ctx context.Context, lease run.Lease, after int64, b r
 		t = &teller{out: n.out}
 		n.tellers[lease.RunID] = t
 	}
-	t.items = func(ref string) []item.Item {
-		for _, r := range b.Rows {
-			if items, ok := r.Value.([]item.Item); ok && r.Ref == ref {
-				return items
-			}
+	t.story = &run.Story{Rows: map[string]json.RawMessage{}}
+	for _, r := range b.Rows {
+		if text, err := r.JSON(); err == nil {
+			t.story.Rows[r.Ref] = text
 		}
-		return nil
 	}
 	for _, f := range b.Facts {
 		t.tell(f)

@@ -86,33 +86,71 @@ func send(base string, req *http.Request) (status int, body []byte, err error) {
 type keyObject struct {
 	ID, Name, Role, Hint, Key string
 	Declared                  bool
+	PerMinute                 int    `json:"requests_per_minute"`
+	Burst                     int    `json:"burst"`
 	RevokedAt                 *int64 `json:"revoked_at"`
+}
+
+// rate says how often the key may be used.
+func (k keyObject) rate() string {
+	switch {
+	case k.PerMinute == 0:
+		return "no limit"
+	case k.Burst == 0:
+		return fmt.Sprintf("%d a minute", k.PerMinute)
+	}
+	return fmt.Sprintf("%d a minute, %d at once", k.PerMinute, k.Burst)
 }
 
 func keysCommand(p Process) *cobra.Command {
 	var m remote
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Create, list and revoke API keys on a running gateway",
-		Long: `Create, list and revoke the API keys of an org over the management API of a
-running gateway. Set TURNPIKE_KEY to a key with the role owner or admin.`,
+		Short: "Create, list, update and revoke API keys on a running gateway",
+		Long: `Create, list, update and revoke the API keys of an org over the management API of
+a running gateway. Set TURNPIKE_KEY to a key with the role owner or admin.`,
 		Args: cobra.NoArgs,
 	}
 	m.flags(cmd, p)
-	cmd.AddCommand(createKey(&m), listKeys(&m), revokeKey(&m))
+	cmd.AddCommand(createKey(&m), listKeys(&m), updateKey(&m), revokeKey(&m))
 	return cmd
 }
 
+// keyFlags are the settings of a key.
+type keyFlags struct {
+	role             string
+	perMinute, burst int
+}
+
+func (f *keyFlags) add(cmd *cobra.Command, role string) {
+	cmd.Flags().StringVar(&f.role, "role", role, "role of the key: owner, admin, member, approver or reader")
+	cmd.Flags().IntVar(&f.perMinute, "requests-per-minute", 0, "rate limit of the key for all requests; 0 is no limit")
+	cmd.Flags().IntVar(&f.burst, "burst", 0, "maximum number of requests at once; 0 is the same as --requests-per-minute")
+}
+
+// given returns the settings that the command line names, as the API has them.
+func (f *keyFlags) given(cmd *cobra.Command) map[string]any {
+	all := map[string]any{}
+	for flag, v := range map[string]any{"role": f.role, "requests-per-minute": f.perMinute, "burst": f.burst} {
+		if cmd.Flags().Changed(flag) {
+			all[strings.ReplaceAll(flag, "-", "_")] = v
+		}
+	}
+	return all
+}
+
 func createKey(m *remote) *cobra.Command {
-	var role string
+	var settings keyFlags
 	cmd := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create a key and print it; it cannot be shown again",
-		Example: "  turnpike keys create ci --role member",
+		Example: "  turnpike keys create ci --role member --requests-per-minute 600",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			asked := settings.given(cmd)
+			asked["name"], asked["role"] = args[0], settings.role
 			var made keyObject
-			if err := m.call(cmd.Context(), http.MethodPost, "/api/keys", map[string]string{"name": args[0], "role": role}, &made); err != nil {
+			if err := m.call(cmd.Context(), http.MethodPost, "/api/keys", asked, &made); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), plain(made.Key))
@@ -120,7 +158,43 @@ func createKey(m *remote) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", "member", "role of the key: owner, admin, member, approver or reader")
+	settings.add(cmd, "member")
+	return cmd
+}
+
+func updateKey(m *remote) *cobra.Command {
+	var settings keyFlags
+	var name string
+	cmd := &cobra.Command{
+		Use:   "update ID",
+		Short: "Change the name, role or rate limit of a key, effective immediately",
+		Long: `Change the name, role or rate limit of a key, effective immediately. Only the
+settings that a flag names are changed. The key itself stays the same. Keys of the
+configuration file are changed in the file.`,
+		Example: `  turnpike keys update key_01kb… --role reader
+  turnpike keys update key_01kb… --requests-per-minute 60 --burst 10`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asked := settings.given(cmd)
+			if cmd.Flags().Changed("name") {
+				asked["name"] = name
+			}
+			if asked["requests_per_minute"] == 0 && asked["burst"] == nil {
+				asked["burst"] = 0 // without a limit there is no burst
+			}
+			if len(asked) == 0 {
+				return errors.New("nothing to change: use --role, --requests-per-minute, --burst or --name")
+			}
+			var now keyObject
+			if err := m.call(cmd.Context(), http.MethodPatch, "/api/keys/"+url.PathEscape(args[0]), asked, &now); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "updated %s: name %s, role %s, rate limit: %s\n", plain(now.ID), plain(now.Name), plain(now.Role), now.rate())
+			return nil
+		},
+	}
+	settings.add(cmd, "")
+	cmd.Flags().StringVar(&name, "name", "", "name of the key, for people")
 	return cmd
 }
 
@@ -134,9 +208,9 @@ func listKeys(m *remote) *cobra.Command {
 			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
 				return err
 			}
-			t := newTable(cmd.OutOrStdout(), "ID", "NAME", "ROLE", "KEY", "STATE")
+			t := newTable(cmd.OutOrStdout(), "ID", "NAME", "ROLE", "RATE LIMIT", "KEY", "STATE")
 			for _, k := range all.Data {
-				t.row(k.ID, k.Name, k.Role, k.Hint, k.state())
+				t.row(k.ID, k.Name, k.Role, k.rate(), k.Hint, k.state())
 			}
 			return t.flush()
 		},

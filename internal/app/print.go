@@ -1,11 +1,14 @@
 package app
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf16"
 )
 
 // What commands print comes from models, tools, servers, keys and files that
@@ -49,6 +52,55 @@ func plain(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// printJSON writes v as one line of JSON. What would command a terminal is
+// escaped, so that the line means what v says.
+func printJSON(out io.Writer, v any) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	var line strings.Builder
+	for _, r := range strings.TrimSuffix(text.String(), "\n") {
+		switch {
+		case !commands(r):
+			line.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&line, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&line, `\u%04x`, r)
+		}
+	}
+	_, err := fmt.Fprintln(out, line.String())
+	return err
+}
+
+// wrapWords writes words with commas in lines of at most width characters,
+// indented by two.
+func wrapWords(words []string, width int) string {
+	var b strings.Builder
+	column := 2
+	for i, w := range words {
+		if i < len(words)-1 {
+			w += ","
+		}
+		switch {
+		case i == 0:
+		case column+1+len(w) > width:
+			b.WriteString("\n  ")
+			column = 2
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(w)
+		column += len(w)
+	}
+	return b.String()
 }
 
 // commands reports whether a terminal may do something else than show r: control

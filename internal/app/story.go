@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -20,19 +23,28 @@ import (
 //	           0.0      ok: Lisbon: 24 degrees                       (2 ms)
 type teller struct {
 	out   io.Writer
-	items func(ref string) []item.Item // what a ref stands for; nil when unknown
-	whole bool                         // texts in full
+	story *run.Story
+	whole bool // texts in full
 
-	begun  int64 // when the run was accepted
-	asked  int64 // when the latest model call began
-	server map[loop.CallKey]string
+	accepted loop.Accepted
+	begun    int64 // when the run was accepted
+	asked    int64 // when the latest model call began
+	provider string
+	server   map[loop.CallKey]string
+	refused  loop.ReserveRefused // the budget that ended the run
+	ended    loop.CancelRequested
+	failed   *run.ModelFailure // the latest; nil = none
+	because  string            // why the run ended
 }
+
+// items returns what a ref stands for; nil when unknown.
+func (t *teller) items(ref string) []item.Item { return decodeItems(t.story.Rows[ref]) }
 
 // tell prints what f says. Facts without a line of their own are silent.
 func (t *teller) tell(f loop.Fact) {
 	switch b := f.Body.(type) {
 	case loop.Accepted:
-		t.begun = f.At
+		t.accepted, t.begun = b, f.At
 		t.line("accepted", "", "%s for %s of %s: %s, %s, at most %d rounds, %d calls, %s", b.Model, b.Principal, b.Org, b.Surface, b.Grade,
 			b.Limits.Rounds, b.Limits.Calls, time.Duration(b.Limits.ActiveMS)*time.Millisecond)
 	case loop.InputAdded:
@@ -40,20 +52,17 @@ func (t *teller) tell(f loop.Fact) {
 	case loop.Catalogued:
 		t.catalogued(b, f.At)
 	case loop.Blocked:
-		t.line("blocked", "", "the outbound policy refused %s (%s)", b.Address, b.Reason)
-		if b.Server != "" {
-			t.line("", "", "of the MCP server %s %s", b.Server, b.URL)
-		}
-		if b.Setting != "" {
-			t.line("", "", "%s in the configuration can allow it", b.Setting)
-		}
+		t.blocked(b)
 	case loop.TurnStarted:
 		t.asked = f.At
+		if b.Target < len(t.accepted.Targets) {
+			t.provider = t.accepted.Targets[b.Target].Provider
+		}
 		if b.Attempt > 1 {
 			t.line(fmt.Sprintf("round %d", b.Round), "model", "attempt %d", b.Attempt)
 		}
 	case loop.TurnFailed:
-		t.line("", "model", "attempt %d failed: %s%s   (%d ms)", b.Attempt, b.Class, statusOf(b.Status), f.At-t.asked)
+		t.turnFailed(b, f.At)
 		if items := t.items(b.PartialRef); len(items) == 1 && items[0].Text() != "" {
 			t.line("", "", "after: %s", t.short(items[0].Text()))
 		}
@@ -72,19 +81,91 @@ func (t *teller) tell(f loop.Fact) {
 	case loop.CallResolved:
 		t.line("", "", "%s decided: approved %v", b.By, b.Approved)
 	case loop.CancelRequested:
+		t.ended = b
 		t.line("ended", "", "%s by %s", b.Cause, b.By)
 	case loop.Resumed:
 		t.line("taken over", "", "by %s", b.By)
 	case loop.ReserveRefused:
+		t.refused = b
 		t.line("ended", "", "budget %s has no room for another model call (%d tokens)", b.Scope, b.Amount.Tokens)
 	case loop.Expired:
 		t.line("ended", "", "the time is used up")
 	case loop.Finished:
 		t.line("finished", "", "%s   (%s after it was accepted)", b.Reason, time.Duration(f.At-t.begun)*time.Millisecond)
-		if b.Detail != "" {
-			t.line("", "", "%s", b.Detail)
+		if t.because = t.why(b); t.because != "" {
+			t.line("", "", "%s", t.short(t.because))
 		}
 	}
+}
+
+// blocked says which address was refused, whose it is, and what can be done.
+func (t *teller) blocked(b loop.Blocked) {
+	t.line("blocked", "", "the outbound policy refused %s (%s)", b.Address, b.Reason)
+	if b.Server != "" {
+		t.line("", "", "of the MCP server %s %s", b.Server, b.URL)
+	}
+	if ip, err := netip.ParseAddr(b.Address); err == nil && b.Setting != "" {
+		t.line("", "", "to allow it, set %s: [%q] in the configuration", b.Setting, netip.PrefixFrom(ip, ip.BitLen()))
+	} else if b.Setting != "" {
+		t.line("", "", "to allow it, set %s in the configuration", b.Setting)
+	}
+}
+
+// turnFailed says how a model call failed and what the provider answered.
+func (t *teller) turnFailed(b loop.TurnFailed, at int64) {
+	t.line("", "model", "attempt %d failed: %s%s   (%d ms)", b.Attempt, b.Class, statusOf(b.Status), at-t.asked)
+	f := t.story.ModelFailure(t.provider, b)
+	t.failed = &f
+	if f.Message != "" {
+		t.line("", "", "%s", t.short(f.Message))
+	}
+	if f.Cause != "" {
+		t.line("", "", "cause: %s", t.short(f.Cause))
+	}
+	if body := strings.ToValidUTF8(string(f.Body), "\uFFFD"); body != "" {
+		t.line("", "", "answer: %s", t.short(body))
+	}
+}
+
+// why says why a run ended; empty where the reason says it all.
+func (t *teller) why(b loop.Finished) string {
+	limits := t.accepted.Limits
+	switch b.Reason {
+	case event.MaxRounds:
+		return fmt.Sprintf("The run reached its limit of %s (max_rounds).", counted(limits.Rounds, "round"))
+	case event.MaxCalls:
+		return fmt.Sprintf("The run reached its limit of %s (max_calls).", counted(limits.Calls, "tool call"))
+	case event.Deadline:
+		return fmt.Sprintf("The run reached its time limit of %s (deadline).", time.Duration(limits.ActiveMS)*time.Millisecond)
+	case event.Tokens:
+		if t.refused.Scope != "" {
+			return fmt.Sprintf("The budget %s has no room for another model call.", t.refused.Scope)
+		}
+		return fmt.Sprintf("The run reached its limit of %s (max_run_tokens).", counted(int(limits.Tokens), "token"))
+	case event.NoProgress:
+		return "The model repeated itself (doom_loop)."
+	case event.OutputCut:
+		return "The model reached its own output limit."
+	case event.Refused:
+		return "The provider's content filter refused the request or the answer."
+	case event.CallerGone:
+		return "The client closed the connection before the answer was complete."
+	case event.Cancelled:
+		return fmt.Sprintf("The key %s cancelled the run.", t.ended.By)
+	case event.Blocked:
+		return "The outbound policy refused an address."
+	case event.Lost:
+		if b.Detail == "" {
+			return "The gateway stopped or crashed while the run was in progress, and the run could not be continued."
+		}
+	}
+	if b.Detail != "" {
+		return b.Detail
+	}
+	if f := t.story.Failure(); f != nil {
+		return f.Message
+	}
+	return ""
 }
 
 // coerced says which arguments are not as the model wrote them.

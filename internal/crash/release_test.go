@@ -493,7 +493,7 @@ func inFlight(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	runs, err := store.Runs(t.Context(), "default", "", 100)
+	runs, err := store.Runs(t.Context(), "default", run.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestARunGoesOnWithItsDatesAfterTheClockWasSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(thinking + time.Second)
-		list, err := w.journal.Runs(t.Context(), "o", "", 1)
+		list, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
 		if err != nil || len(list) != 1 || list[0].Reason != event.Complete {
 			t.Fatalf("%+v %v", list, err)
 		}

@@ -359,7 +359,7 @@ func TestALightRunEndsWithItsOwner(t *testing.T) { // B07
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		runs, err := w.journal.Runs(t.Context(), "o", "", 10)
+		runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
 		if err != nil || len(runs) != 1 || runs[0].Reason != event.Lost {
 			t.Errorf("%+v %v", runs, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // finish closes the journal and reports the end. What the caller needs to come
@@ -112,8 +113,10 @@ func (d *drive) provider() string {
 }
 
 // modelMessage says what the provider did, and names it.
-func (d *drive) modelMessage() string {
-	f, provider := d.failed, "The provider "+d.provider()
+func (d *drive) modelMessage() string { return modelMessage(d.provider(), d.failed) }
+
+func modelMessage(name string, f *model.Error) string {
+	provider := "The provider " + name
 	switch {
 	case f == nil:
 		return "the model call failed"
@@ -150,7 +153,7 @@ func (d *drive) missingServers() string {
 
 func (d *drive) failedTool() string {
 	for _, c := range d.state.Calls {
-		if c.Failed() {
+		if c.Failed() && len(d.items[c.ResultRef]) > 0 {
 			return fmt.Sprintf("tool %s failed: %s", c.Name, d.items[c.ResultRef][0].Text())
 		}
 	}

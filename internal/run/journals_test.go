@@ -269,7 +269,7 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 				if n := strings.Count(log.String(), "\n"); n != 1+strings.Count(log.String(), "run taken over") || !strings.Contains(log.String(), "run set aside") {
 					t.Errorf("%d lines in the log:\n%s", n, &log)
 				}
-				runs, err := w.journal.Runs(t.Context(), "o", "", 10)
+				runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
 				if err != nil || runs[0].Status != run.IsAside || !strings.Contains(runs[0].Aside.Reason, tt.want) {
 					t.Fatalf("%+v, %v; want one that is set aside because %q", runs, err, tt.want)
 				}
@@ -281,7 +281,7 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
-				if runs, err = w.journal.Runs(t.Context(), "o", "", 10); err != nil || runs[0].Reason != event.Cancelled {
+				if runs, err = w.journal.Runs(t.Context(), "o", run.Query{Limit: 10}); err != nil || runs[0].Reason != event.Cancelled {
 					t.Fatalf("%+v, %v; want one that is cancelled", runs, err)
 				}
 				story, err := w.journal.Load(t.Context(), "o", "run_old")
@@ -314,7 +314,7 @@ func TestARunThatIsSetAsideCanBeLost(t *testing.T) { // P01
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		runs, err := w.journal.Runs(t.Context(), "o", "", 10)
+		runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
 		if err != nil || runs[0].Reason != event.Lost {
 			t.Fatalf("%+v, %v; want one that is lost", runs, err)
 		}

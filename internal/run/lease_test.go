@@ -241,7 +241,7 @@ func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
 // done reports whether every run is over.
 func (w *town) done(t *testing.T) bool {
 	t.Helper()
-	runs, err := w.journal.Runs(t.Context(), "o", "", 100)
+	runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,11 +169,10 @@ type Handover struct {
 // Archive reads what a Journal holds. Implemented by store/memory and
 // store/sqlite.
 type Archive interface {
-	// Runs returns an org's runs, the latest first (of one millisecond, by
-	// descending id): at most limit, those before the run with the id before
-	// unless it is empty. If the org has no such run, the error wraps
-	// org.ErrNotFound.
-	Runs(ctx context.Context, org, before string, limit int) ([]Summary, error)
+	// Runs returns the runs of the org that the query chooses, the latest first
+	// (of one millisecond, by descending id): at most its limit. If the org has
+	// no run Query.Before, the error wraps org.ErrNotFound.
+	Runs(ctx context.Context, org string, q Query) ([]Summary, error)
 
 	// Head returns where a run is and how large its journal is, without reading
 	// it: an error that wraps org.ErrNotFound for an id that the org has not.
@@ -191,6 +190,22 @@ type Archive interface {
 	// Used returns what a budget of the org has been charged with: nothing for
 	// one that nobody has spent from.
 	Used(ctx context.Context, org, scope string) (Used, error)
+}
+
+// Query chooses runs. The zero value chooses none: its limit is 0.
+type Query struct {
+	Before    string   // only runs older than the one with this id, whether or not that one is chosen; "" = all
+	Since     int64    // only runs accepted at this time or later, in Unix milliseconds; 0 = all
+	States    []string // only runs in one of these states, see [Summary.State]; none = all
+	Principal string   // only runs of the key with this id; "" = all
+	Limit     int      // counts runs that are chosen; 0 or less = none
+}
+
+// Chooses reports whether the query chooses s, Before and Limit aside.
+func (q Query) Chooses(s Summary) bool {
+	return s.CreatedAt >= q.Since &&
+		(len(q.States) == 0 || slices.Contains(q.States, s.State())) &&
+		(q.Principal == "" || s.Principal == q.Principal)
 }
 
 // Status says where a run is.
@@ -220,6 +235,25 @@ type Summary struct {
 	CreatedAt  int64 // Unix milliseconds
 	FinishedAt int64 // 0 before
 	Aside      Aside // why it is set aside
+}
+
+// State is the status of a run that has not ended, and the reason of one that has.
+func (s Summary) State() string {
+	if s.Reason != "" {
+		return string(s.Reason)
+	}
+	return string(s.Status)
+}
+
+// States returns every state that a run can have.
+func States() []string {
+	states := []string{string(Running), string(Waiting), string(IsAside)}
+	for _, r := range event.Reasons() {
+		if r != event.Waiting { // that run has not ended
+			states = append(states, string(r))
+		}
+	}
+	return states
 }
 
 // After returns the summary of a run whose journal goes on with f. The zero

@@ -183,8 +183,55 @@ func (d *drive) recallFailure(b loop.TurnFailed, rows map[string]json.RawMessage
 	if err := json.Unmarshal(rows[b.ErrorRef], &f); err != nil {
 		return damaged(b.ErrorRef, err)
 	}
-	d.failed = &model.Error{Class: f.Class, Status: f.Status, Header: f.Header, Body: f.Body, Message: f.Message, Credential: f.Credential}
+	d.failed = f.error()
 	return nil
+}
+
+func (f storedFailure) error() *model.Error {
+	return &model.Error{Class: f.Class, Status: f.Status, Header: f.Header, Body: f.Body, Message: f.Message, Credential: f.Credential}
+}
+
+// ModelFailure is a failed model call, for people.
+type ModelFailure struct {
+	Message string // what the provider did, and its own words where it gave any
+	Cause   string // why there is no answer; "" where the provider answered
+	Body    []byte // of the provider's error answer; nil where it gave none
+}
+
+// ModelFailure returns how the model call failed that the fact is about. The zero
+// ModelFailure: the journal does not have it.
+func (s *Story) ModelFailure(provider string, b loop.TurnFailed) ModelFailure {
+	var f storedFailure
+	if json.Unmarshal(s.Rows[b.ErrorRef], &f) != nil {
+		return ModelFailure{}
+	}
+	out := ModelFailure{Message: modelMessage(provider, f.error()), Body: f.Body}
+	if f.Status == 0 {
+		out.Cause = f.Error
+	}
+	return out
+}
+
+// Failure says why the run has failed, in the words that its caller got, as far
+// as the journal has them. Nil: it has not failed, or has not ended.
+func (s *Story) Failure() *event.Failure {
+	if !s.Summary.Reason.Failed() {
+		return nil
+	}
+	d := &drive{retelling: true}
+	for _, f := range s.Facts {
+		if loop.CheckSafety(d.state, f) != nil {
+			return nil
+		}
+		d.state = loop.Apply(d.state, f)
+		switch f.Body.(type) {
+		case loop.TurnFailed, loop.CallDone, loop.Finished: // all that a failure is told from
+			if d.recall(f, s.Rows) != nil {
+				return nil
+			}
+		}
+	}
+	return d.failure(s.Summary.Reason)
 }
 
 // tell reports what a fact tells.

@@ -90,7 +90,7 @@ func TestSuspectsAreGoneOnWithOneAfterTheOther(t *testing.T) {
 // wantEnds fails the test unless so many runs have ended for the reason.
 func (w *town) wantEnds(t *testing.T, want int, reason event.Reason) {
 	t.Helper()
-	list, err := w.journal.Runs(t.Context(), "o", "", 100)
+	list, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestACallDuringWhichItsOwnersDiedEndsItsRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		list, err := w.journal.Runs(t.Context(), "o", "", 10)
+		list, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
 		if err != nil || len(list) != 1 || list[0].Reason != event.Lost {
 			t.Fatalf("%+v %v", list, err)
 		}

@@ -114,9 +114,9 @@ func (p *process) Load(ctx context.Context, org, runID string) (*run.Story, erro
 }
 
 // Runs implements run.Archive.
-func (p *process) Runs(ctx context.Context, org, before string, limit int) ([]run.Summary, error) {
+func (p *process) Runs(ctx context.Context, org string, q run.Query) ([]run.Summary, error) {
 	return ask(ctx, p, "lists", org, p.w.swarm.store, func(*rand.Rand) ([]run.Summary, error) {
-		return p.w.store.journal.Runs(ctx, org, before, limit)
+		return p.w.store.journal.Runs(ctx, org, q)
 	})
 }
 

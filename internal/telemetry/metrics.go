@@ -104,7 +104,9 @@ func (m *metrics) registerRequests(r *prometheus.Registry) {
 	tokens := counter("tokens_total", "Tokens of rounds, as reported by providers. input includes cached_input; output includes reasoning_output if the provider reports it.", "org", "provider", "model", "type")
 	r.MustRegister(total, took, first, tokens)
 	of := func(surface string, p series) *requests {
-		count := func(status string) prometheus.Counter { return total.WithLabelValues(surface, p.org, p.provider, p.name, status) }
+		count := func(status string) prometheus.Counter {
+			return total.WithLabelValues(surface, p.org, p.provider, p.name, status)
+		}
 		return &requests{
 			ok: count(audit.OK), failed: count(audit.Failed), unknown: count(audit.Unknown),
 			took: took.WithLabelValues(surface, p.org, p.provider, p.name), first: first.WithLabelValues(surface, p.org, p.provider, p.name),

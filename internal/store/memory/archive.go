@@ -14,7 +14,7 @@ import (
 )
 
 // Runs implements run.Archive.
-func (j *Journal) Runs(_ context.Context, orgID, before string, limit int) ([]run.Summary, error) {
+func (j *Journal) Runs(_ context.Context, orgID string, q run.Query) ([]run.Summary, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var all []run.Summary
@@ -26,14 +26,15 @@ func (j *Journal) Runs(_ context.Context, orgID, before string, limit int) ([]ru
 	slices.SortFunc(all, func(a, b run.Summary) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.RunID, a.RunID))
 	})
-	if before != "" {
-		i := slices.IndexFunc(all, func(s run.Summary) bool { return s.RunID == before })
+	if q.Before != "" {
+		i := slices.IndexFunc(all, func(s run.Summary) bool { return s.RunID == q.Before })
 		if i < 0 {
-			return nil, fmt.Errorf("run %s: %w", before, org.ErrNotFound)
+			return nil, fmt.Errorf("run %s: %w", q.Before, org.ErrNotFound)
 		}
 		all = all[i+1:]
 	}
-	return all[:min(len(all), max(limit, 0))], nil
+	all = slices.DeleteFunc(all, func(s run.Summary) bool { return !q.Chooses(s) })
+	return all[:min(len(all), max(q.Limit, 0))], nil
 }
 
 // Head implements run.Archive. Facts are stored decoded and do not count as bytes.

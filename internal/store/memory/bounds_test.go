@@ -43,7 +43,7 @@ func TestAJournalKeepsTheLatestRunsAndAllRunningOnes(t *testing.T) {
 	for i := range memory.MaxRuns + 5 {
 		tell(t, &j, fmt.Sprint(i), true, 0)
 	}
-	runs, err := j.Runs(t.Context(), "a", "", 2*memory.MaxRuns)
+	runs, err := j.Runs(t.Context(), "a", run.Query{Limit: 2 * memory.MaxRuns})
 	if err != nil || len(runs) != memory.MaxRuns {
 		t.Errorf("%d runs are kept, want %d: %v", len(runs), memory.MaxRuns, err)
 	}

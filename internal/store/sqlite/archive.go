@@ -15,19 +15,26 @@ import (
 const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at, aside`
 
 // Runs implements run.Archive.
-func (r *Reader) Runs(ctx context.Context, orgID, before string, limit int) ([]run.Summary, error) {
+func (r *Reader) Runs(ctx context.Context, orgID string, q run.Query) ([]run.Summary, error) {
 	at := int64(1<<63 - 1)
-	if before != "" {
-		err := r.db.QueryRowContext(ctx, `SELECT created_at FROM runs WHERE org = ? AND run_id = ?`, orgID, before).Scan(&at)
+	if q.Before != "" {
+		err := r.db.QueryRowContext(ctx, `SELECT created_at FROM runs WHERE org = ? AND run_id = ?`, orgID, q.Before).Scan(&at)
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil, fmt.Errorf("run %s: %w", before, org.ErrNotFound)
+			return nil, fmt.Errorf("run %s: %w", q.Before, org.ErrNotFound)
 		} else if err != nil {
 			return nil, r.wrap("list runs", err)
 		}
 	}
+	states, err := json.Marshal(q.States) // null for none
+	if err != nil {
+		return nil, err
+	}
 	runs, err := list(ctx, r.db, scanSummary, `SELECT `+summaryColumns+` FROM runs
-		WHERE org = ? AND (created_at, run_id) < (?, ?) ORDER BY created_at DESC, run_id DESC LIMIT ?`,
-		orgID, at, before, max(limit, 0))
+		WHERE org = ?1 AND (created_at, run_id) < (?2, ?3) AND created_at >= ?4
+		AND (?5 = 0 OR CASE finish_reason WHEN '' THEN status ELSE finish_reason END IN (SELECT value FROM json_each(?6)))
+		AND (?7 = '' OR principal = ?7)
+		ORDER BY created_at DESC, run_id DESC LIMIT ?8`,
+		orgID, at, q.Before, q.Since, len(q.States), string(states), q.Principal, max(q.Limit, 0))
 	return runs, r.wrap("list runs", err)
 }
 

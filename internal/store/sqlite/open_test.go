@@ -153,7 +153,7 @@ func TestAReaderReadsTheFileOfAStoppedGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := openReader(t, path)
-	runs, err := r.Runs(t.Context(), "a", "", 10)
+	runs, err := r.Runs(t.Context(), "a", run.Query{Limit: 10})
 	if err != nil || len(runs) != 1 {
 		t.Errorf("got %+v, %v", runs, err)
 	}

@@ -245,7 +245,7 @@ func (p *player) batch(lease run.Lease, after *int64) (b run.Batch, risky bool) 
 	for i := range p.rand.IntN(4) {
 		body, repeats := p.body()
 		if *after == 0 && i == 0 {
-			body = loop.Accepted{Org: lease.Org, RunID: lease.RunID, Principal: "p", Grade: loop.Light}
+			body = loop.Accepted{Org: lease.Org, RunID: lease.RunID, Principal: p.principal(), Grade: loop.Light}
 		}
 		risky = risky || repeats
 		b.Facts = append(b.Facts, loop.Fact{Seq: *after + 1 + int64(i), Epoch: 1, At: p.now.UnixMilli(), Version: 1, Body: body})
@@ -325,6 +325,15 @@ func (p *player) read() (string, [2]answer) {
 	if p.coin() {
 		runID = ""
 	}
-	limit := p.rand.IntN(12)
-	return "runs", p.both(func(s storetest.Store) (any, error) { return s.Archive.Runs(ctx, orgID, runID, limit) })
+	q := run.Query{Before: runID, Limit: p.rand.IntN(12)}
+	if p.coin() {
+		q.Since = p.now.UnixMilli() - int64(p.rand.IntN(5000))
+	}
+	if p.coin() {
+		q.States = []string{"running", "cancelled"}
+	}
+	if p.coin() {
+		q.Principal = p.principal()
+	}
+	return "runs", p.both(func(s storetest.Store) (any, error) { return s.Archive.Runs(ctx, orgID, q) })
 }

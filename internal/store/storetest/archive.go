@@ -3,7 +3,11 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -18,13 +22,14 @@ func archiveCases() []rule {
 		{"a missing run is not found", "Load returns ErrNotFound; Runs of an unknown org is empty", func(b *bench) {
 			_, err := b.Archive.Load(b.Context(), "a", "r")
 			b.refused(err, org.ErrNotFound)
-			runs, err := b.Archive.Runs(b.Context(), "a", "", 10)
+			runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
 			none(b, runs, err)
-			_, err = b.Archive.Runs(b.Context(), "a", "r", 10)
+			_, err = b.Archive.Runs(b.Context(), "a", run.Query{Before: "r", Limit: 10})
 			b.refused(err, org.ErrNotFound)
 		}},
 		{"a summary is the sum of the facts", "after every fact, in Runs and in Load", summary},
 		{"runs are listed in pages, the latest first", "runs of one millisecond by descending id; no page loses or repeats a run", pages},
+		{"a list has the runs that the query chooses", "the limit counts chosen runs; Before may name a run that is not chosen", chosenRuns},
 		{"a running run can be read", "Load returns the journal so far", func(b *bench) {
 			a := b.begin("a", "r")
 			story := a.stored()
@@ -95,7 +100,7 @@ func summary(b *bench) {
 		a.write(step.body)
 		step.then()
 		b.same(a.stored().Summary, want)
-		runs, err := b.Archive.Runs(b.Context(), "a", "", 10)
+		runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
 		b.ok(err)
 		b.same(runs, []run.Summary{want})
 		a.clock.Add(7)
@@ -115,7 +120,7 @@ func pages(b *bench) {
 	for _, size := range []int{1, 4, 25, 100} {
 		var got []string
 		for before := ""; ; before = got[len(got)-1] {
-			page, err := b.Archive.Runs(b.Context(), "a", before, size)
+			page, err := b.Archive.Runs(b.Context(), "a", run.Query{Before: before, Limit: size})
 			b.ok(err)
 			for _, s := range page {
 				if s.Org != "a" {
@@ -130,8 +135,62 @@ func pages(b *bench) {
 		b.same(got, want)
 	}
 	for _, limit := range []int{0, -1} {
-		page, err := b.Archive.Runs(b.Context(), "a", "", limit)
+		page, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: limit})
 		none(b, page, err)
+	}
+}
+
+// chosenRuns makes 60 runs, one each 10 ms, of two keys and six states.
+func chosenRuns(b *bench) {
+	var all []run.Summary
+	for i := range 60 {
+		b.clock.Add(10)
+		opening := accepted("a", fmt.Sprintf("run %02d", i))
+		opening.Principal = []string{"k", "'; --"}[i%2]
+		a := b.author("a", opening.RunID)
+		a.write(opening)
+		switch i % 7 {
+		case 1:
+			a.write(loop.Parked{})
+		case 2, 3:
+			a.write(loop.Finished{Reason: event.Complete})
+		case 4:
+			a.write(loop.Finished{Reason: event.ModelError})
+		case 5:
+			a.write(loop.Finished{Reason: event.Cancelled})
+		}
+		b.begin("b", fmt.Sprintf("run %02d", i))
+		all = append([]run.Summary{a.stored().Summary}, all...)
+	}
+	for _, q := range []run.Query{
+		{},
+		{States: []string{"complete"}},
+		{States: []string{"running", "waiting"}},
+		{States: []string{"done"}},
+		{States: []string{"model_error", "cancelled", "lost"}, Principal: "'; --"},
+		{Principal: "k"},
+		{Principal: "somebody else"},
+		{Since: all[20].CreatedAt},
+		{Since: all[20].CreatedAt + 1, Principal: "k", States: []string{"complete"}},
+		{Since: b.now().UnixMilli() + 1},
+		{Before: all[10].RunID, States: []string{"complete"}},
+		{Before: all[10].RunID, Since: all[40].CreatedAt, States: []string{all[10].State(), "running"}, Principal: all[10].Principal},
+	} {
+		for _, q.Limit = range []int{0, 1, 3, 100} {
+			var want []run.Summary
+			for _, s := range all {
+				if (q.Before == "" || s.RunID < q.Before) && s.CreatedAt >= q.Since &&
+					(q.Principal == "" || s.Principal == q.Principal) && len(want) < q.Limit &&
+					(len(q.States) == 0 || slices.Contains(q.States, s.State())) {
+					want = append(want, s)
+				}
+			}
+			got, err := b.Archive.Runs(b.Context(), "a", q)
+			b.ok(err)
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				b.Errorf("%+v: differs (-want +got):\n%s", q, diff)
+			}
+		}
 	}
 }
 

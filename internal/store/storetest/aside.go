@@ -103,7 +103,7 @@ func asideHoldsNothing(b *bench) {
 func asideSaysWhy(b *bench) {
 	a := b.setAside("a", "r")
 	why := b.why("a")
-	runs, err := b.Archive.Runs(b.Context(), "a", "", 10)
+	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
 	b.ok(err)
 	for _, s := range []run.Summary{runs[0], a.unreadable().Story.Summary} {
 		if s.Status != run.IsAside || s.Aside != why || s.Reason != "" || s.FinishedAt != 0 {

@@ -40,7 +40,7 @@ func (b *bench) inhabited(orgID string) {
 	if got := string(story.Rows["row"]); got != `"`+orgID+`"` || len(story.Facts) != 2 || story.Summary.Principal != "key of "+orgID {
 		b.Errorf("org %s has the run %+v", orgID, story)
 	}
-	runs, err := b.Archive.Runs(b.Context(), orgID, "", 10)
+	runs, err := b.Archive.Runs(b.Context(), orgID, run.Query{Limit: 10})
 	b.ok(err)
 	if len(runs) != 1 || runs[0].Org != orgID {
 		b.Errorf("org %s has the runs %+v", orgID, runs)
@@ -86,7 +86,7 @@ func foreign(b *bench) {
 	for _, id := range []string{"run", "nobody's"} {
 		_, err := b.Archive.Load(b.Context(), "bb", id)
 		b.unknown(err, "run "+id)
-		_, err = b.Archive.Runs(b.Context(), "bb", id, 10)
+		_, err = b.Archive.Runs(b.Context(), "bb", run.Query{Before: id, Limit: 10})
 		b.unknown(err, "run "+id)
 	}
 	for _, id := range []string{"key", "nobody's"} {

@@ -245,7 +245,7 @@ func crowd(b *bench) {
 			b.Errorf("%s has %d rows, want %d", a.lease.RunID, got, rounds)
 		}
 	}
-	runs, err := b.Archive.Runs(b.Context(), "a", "", 100)
+	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 100})
 	b.ok(err)
 	if len(runs) != writers {
 		b.Errorf("%d runs, want %d", len(runs), writers)

@@ -135,7 +135,7 @@ func slotRace(b *bench) {
 		})
 	}
 	b.ok(group.Wait())
-	runs, err := b.Archive.Runs(b.Context(), "a", "", 100)
+	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 100})
 	b.ok(err)
 	if opened.Load() != slots || refused.Load() != 3*slots || len(runs) != slots {
 		b.Errorf("%d were opened, %d refused and %d stored, want %d, %d and %d", opened.Load(), refused.Load(), len(runs), slots, 3*slots, slots)

@@ -109,7 +109,7 @@ func keyRace(b *bench) {
 		})
 	}
 	b.ok(group.Wait())
-	runs, err := b.Archive.Runs(b.Context(), "a", "", 2*callers)
+	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 2 * callers})
 	b.ok(err)
 	if opened.Load() != 1 || len(runs) != 1 {
 		b.Fatalf("%d callers opened a run and %d are stored, want one", opened.Load(), len(runs))

@@ -6,7 +6,7 @@ type KeyDoc struct {
 	Type     string // in words, with the limits
 	Default  string // as it would be written; "required" where there is none
 	Env      string // the variable that overrides it; empty for none
-	Doc      string // what it does
+	Doc      string // what it does, and which of its values are not built yet
 	Required bool
 }
 
@@ -20,7 +20,7 @@ func document(docs []KeyDoc, path string, keys []key) []KeyDoc {
 	for _, k := range keys {
 		doc := KeyDoc{
 			Path: join(path, k.name), Type: k.value.typeName(), Default: k.value.defaultText(),
-			Env: k.env, Doc: k.doc, Required: k.required,
+			Env: k.env, Required: k.required,
 		}
 		if k.required {
 			doc.Default = "required"
@@ -28,6 +28,7 @@ func document(docs []KeyDoc, path string, keys []key) []KeyDoc {
 		if path != "" {
 			doc.Path = path + "." + k.name
 		}
+		doc.Doc = k.doc + unbuiltText(doc.Path)
 		docs = append(docs, doc)
 		if p, ok := k.value.(interface{ children() (string, []key) }); ok {
 			suffix, inside := p.children()

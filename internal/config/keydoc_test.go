@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestEveryFieldHasADocumentedKey(t *testing.T) {
@@ -82,6 +84,45 @@ func TestKeyDocsSayWhatTheParserDoes(t *testing.T) {
 		got.Path, got.Doc = "", ""
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", path, got, want)
+		}
+	}
+}
+
+// The documentation marks what the parser refuses, and nothing else.
+func TestKeyDocsMarkWhatIsNotBuilt(t *testing.T) {
+	marked, unbuiltKinds := map[string]string{}, map[string]bool{}
+	for _, k := range Keys() {
+		if _, mark, found := strings.Cut(k.Doc, "Not built yet"); found {
+			marked[k.Path] = mark
+		}
+	}
+	const approval = "orgs[].mcp_servers[].require_approval"
+	want := map[string]string{approval: ": any value but the default."}
+	for _, inside := range []string{"always", "always.tool_names", "always.read_only", "never", "never.tool_names", "never.read_only"} {
+		want[approval+"."+inside] = "."
+	}
+	for _, u := range notBuilt() {
+		path := strings.TrimSuffix(u.key, "[]")
+		switch {
+		case u.value == anyOther:
+			want[path] = ": any value but the default."
+		case want[path] == "":
+			want[path] = ": " + u.value + "."
+		default:
+			want[path] = strings.TrimSuffix(want[path], ".") + ", " + u.value + "."
+		}
+		if u.key == "providers[].kind" {
+			unbuiltKinds[u.value] = true
+		}
+	}
+	if diff := cmp.Diff(want, marked); diff != "" {
+		t.Errorf("the marks are not what the parser refuses (-refused +marked):\n%s", diff)
+	}
+	for _, k := range Keys() {
+		words := strings.Fields(strings.TrimPrefix(k.Doc, "Only for "))
+		if kind := strings.Trim(words[0], ".,"); strings.HasPrefix(k.Path, "providers[].") && strings.HasPrefix(k.Doc, "Only for ") &&
+			strings.Contains(k.Doc, "which is not built yet") != unbuiltKinds[kind] {
+			t.Errorf("%s: %q, and the kind %s is not built: %v", k.Path, k.Doc, kind, unbuiltKinds[kind])
 		}
 	}
 }

@@ -30,11 +30,11 @@ func (c *Config) keys() []key {
 		{name: "data", value: pathKey{text(&c.Data, "./turnpike-data", "directory", checkPath)}, env: "TURNPIKE_DATA",
 			doc: "Directory of the SQLite file and of uploaded files."},
 		{name: "database", value: credentialKey(&c.Database), env: "TURNPIKE_DATABASE_URL",
-			doc: "Empty: SQLite in data. postgres://… (not built yet): a database for several machines."},
+			doc: "Empty: SQLite in data. postgres://…: a database for several machines."},
 		{name: "redis", value: credentialKey(&c.Redis), env: "TURNPIKE_REDIS_URL",
-			doc: "Redis for shared limits, cache and notifications (not built yet). Empty: none."},
+			doc: "Redis for shared limits, cache and notifications. Empty: none."},
 		{name: "clickhouse", value: credentialKey(&c.ClickHouse), env: "TURNPIKE_CLICKHOUSE_URL",
-			doc: "ClickHouse for analytics (not built yet). Empty: none."},
+			doc: "ClickHouse for analytics. Empty: none."},
 		{name: "max_rounds_cap", value: integer(&c.MaxRoundsCap, 50, 1, 50), env: "TURNPIKE_MAX_ROUNDS_CAP",
 			doc: "Maximum rounds of any run. It caps max_rounds of every org."},
 		{name: "org_caps", value: object{c.OrgCaps.keys()},
@@ -50,7 +50,7 @@ func (c *Config) keys() []key {
 		{name: "providers", value: objects[Provider]{&c.Providers, (*Provider).keys},
 			doc: "Model APIs. A request goes to the first provider whose models match. name/model always goes to the provider called name."},
 		{name: "rates", value: pathKey{text(&c.Rates, "", "file", anyText)},
-			doc: "File with the operator's prices per model (not built yet)."},
+			doc: "File with the operator's prices per model."},
 		{name: "outbound", value: object{c.Outbound.keys()},
 			doc: "Policy for addresses that orgs, users, models and remote servers can choose. It does not apply to base URLs of providers."},
 		{name: "audit", value: object{c.Audit.keys()}, doc: "Settings of the audit log."},
@@ -82,16 +82,16 @@ func (p *Provider) keys() []key {
 	return []key{
 		{name: "name", value: text(&p.Name, "", "name", checkID), required: true, doc: "Name of the provider, unique among providers."},
 		{name: "kind", value: word(&p.Kind, "openai", "openai", "openai-responses", "anthropic", "gemini", "bedrock", "sglang", "vllm", "demo"),
-			doc: "API of the provider. demo is a scripted offline model. openai and demo are built; the others are not built yet."},
+			doc: "API of the provider. demo is a scripted offline model."},
 		{name: "base_url", value: text(&p.BaseURL, "", "http or https URL", checkURL).or("the kind's own; sglang and vllm have none, demo is built in"),
 			doc: "Base URL of the API. Private addresses are allowed."},
 		{name: "api_key", value: credentialKey(&p.APIKey), doc: "Credential for the API. Empty: none is sent."},
 		{name: "models", value: texts(&p.Models, []string{"*"}, "model name or glob", checkWord),
 			doc: "Model names and globs. * matches any characters. GET /v1/models lists the names, and what the provider lists and a glob matches."},
-		{name: "region", value: text(&p.Region, "", "region", checkWord), doc: "Only for bedrock."},
-		{name: "access_key_id", value: credentialKey(&p.AccessKeyID), doc: "Only for bedrock. Empty: the default AWS credential chain."},
-		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock."},
-		{name: "api_version", value: text(&p.APIVersion, "", "version", checkWord), doc: "Only for gemini."},
+		{name: "region", value: text(&p.Region, "", "region", checkWord), doc: "Only for bedrock, which is not built yet."},
+		{name: "access_key_id", value: credentialKey(&p.AccessKeyID), doc: "Only for bedrock, which is not built yet. Empty: the default AWS credential chain."},
+		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock, which is not built yet."},
+		{name: "api_version", value: text(&p.APIVersion, "", "version", checkWord), doc: "Only for gemini, which is not built yet."},
 	}
 }
 
@@ -183,7 +183,7 @@ func (r *Runtime) keys() []key {
 		{name: "durable", value: word(&r.Durable, "auto", "auto", "always"), doc: "Which runs survive a crash and a disconnected client. auto: runs with an Idempotency-Key. always: all runs. Each step of a durable run is on disk before the next one starts."},
 		{name: "requests_per_minute", value: integer(&r.RequestsPerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the org for the model API, over all its keys. One request is refilled every 60/N seconds. 0: no limit."},
 		{name: "burst", value: integer(&r.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
-		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"), doc: "Response extensions that are on by default (not built yet)."},
+		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"), doc: "Response extensions that are on by default."},
 	}
 }
 
@@ -196,7 +196,7 @@ func (m *MCPServer) keys() []key {
 		{name: "enabled", value: boolean(&m.Enabled, true), doc: "false: the server is not used."},
 		{name: "tools", value: toolsChoice{&m.Tools}, doc: "Tools of the server that runs can use."},
 		{name: "headers", value: headers(&m.Headers), doc: `Headers of every request, such as {Authorization: "Bearer env:TOKEN"} or {Authorization: "Bearer secret:NAME"}.`},
-		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, doc: "Calls that wait for approval by a human (not built yet)."},
+		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, doc: "Calls that wait for approval by a human."},
 		{name: "timeout", value: duration(&m.Timeout, 30*time.Second, time.Millisecond, time.Hour), doc: "Timeout of a tool discovery and of a call."},
 		{name: "required", value: boolean(&m.Required, false), doc: "true: a run fails if the server is unavailable. false: the run continues without its tools."},
 		{name: "trust", value: boolean(&m.Trust, false), doc: "true: trust the server's tool annotations."},

@@ -38,6 +38,26 @@ func notBuilt() []unbuilt {
 	}
 }
 
+// unbuiltText says for the documentation which values of the key are not built
+// yet; empty for none. What is inside a key that is not built is not built either.
+func unbuiltText(key string) string {
+	var values []string
+	for _, u := range notBuilt() {
+		switch {
+		case u.value == anyOther && u.key == key:
+			return " Not built yet: any value but the default."
+		case u.value == anyOther && strings.HasPrefix(key, u.key+"."):
+			return " Not built yet."
+		case strings.TrimSuffix(u.key, "[]") == key:
+			values = append(values, u.value)
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return " Not built yet: " + strings.Join(values, ", ") + "."
+}
+
 // refuseUnbuilt reports a value that is not built yet.
 func (d *decoder) refuseUnbuilt(o origin, path, value string, changed bool) {
 	pattern := d.within + docPath(path)

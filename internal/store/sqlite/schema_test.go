@@ -5,10 +5,35 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pressly/goose/v3"
 )
+
+// goose takes 4 MiB of memory for each line that it searches for the end of a
+// statement, which made the first start slow. It does not search a block that is
+// marked as one statement, and SQLite runs all statements of such a block.
+func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("migrations %q, error %v", names, err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(migrations, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, direction := range []string{"Up", "Down"} {
+			_, block, _ := strings.Cut(string(text), "-- +goose "+direction+"\n")
+			block, _, _ = strings.Cut(block, "-- +goose Down\n")
+			block = strings.TrimSpace(block)
+			if !strings.HasPrefix(block, "-- +goose StatementBegin\n") || !strings.HasSuffix(block, "\n-- +goose StatementEnd") || strings.Count(block, "+goose") != 2 {
+				t.Errorf("%s: put everything after \"-- +goose %s\" between one StatementBegin and one StatementEnd", name, direction)
+			}
+		}
+	}
+}
 
 func TestMigrationsGoDownAndUpAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")

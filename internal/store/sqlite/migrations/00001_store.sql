@@ -1,6 +1,7 @@
 -- The org comes first in every key. Times are Unix milliseconds; 0 = never.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE orgs (
   id         TEXT    NOT NULL PRIMARY KEY,
   features   TEXT    NOT NULL, -- JSON
@@ -112,8 +113,10 @@ CREATE TABLE handover_calls (
   FOREIGN KEY (org, principal, handover) REFERENCES handovers (org, principal, id) ON DELETE CASCADE
 ) STRICT;
 CREATE INDEX handover_calls_handover ON handover_calls (org, principal, handover);
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE handover_calls;
 DROP TABLE handovers;
 DROP TABLE run_rows;
@@ -122,3 +125,4 @@ DROP TABLE runs;
 DROP TABLE mcp_outbound_servers;
 DROP TABLE api_keys;
 DROP TABLE orgs;
+-- +goose StatementEnd

@@ -1,6 +1,7 @@
 -- The org comes first in every key. Times are Unix milliseconds; 0 = never.
 
 -- +goose Up
+-- +goose StatementBegin
 -- A run that is running and whose lease has ended is there to be claimed.
 ALTER TABLE runs ADD COLUMN owner       TEXT    NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN lease_until INTEGER NOT NULL DEFAULT 0;
@@ -48,8 +49,10 @@ CREATE TABLE probes (
   id   INTEGER NOT NULL PRIMARY KEY,
   body BLOB    NOT NULL
 ) STRICT;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE probes;
 DROP TABLE holds;
 DROP TABLE budgets;
@@ -57,3 +60,4 @@ DROP TABLE submit_keys;
 DROP INDEX runs_running;
 ALTER TABLE runs DROP COLUMN lease_until;
 ALTER TABLE runs DROP COLUMN owner;
+-- +goose StatementEnd

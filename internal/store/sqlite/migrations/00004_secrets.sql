@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE secrets (
   org        TEXT    NOT NULL REFERENCES orgs (id) ON DELETE CASCADE,
   name       TEXT    NOT NULL,
@@ -7,6 +8,9 @@ CREATE TABLE secrets (
   updated_at INTEGER NOT NULL,
   PRIMARY KEY (org, name)
 ) STRICT;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE secrets;
+-- +goose StatementEnd

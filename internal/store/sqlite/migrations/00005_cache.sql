@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 ALTER TABLE mcp_outbound_servers ADD COLUMN cache TEXT NOT NULL DEFAULT '{}'; -- JSON
 
 -- What tools have answered. The rowid grows: the oldest entry has the least.
@@ -22,20 +23,19 @@ CREATE TABLE tool_cache_sizes (
   bytes   INTEGER NOT NULL
 ) STRICT;
 
--- +goose StatementBegin
 CREATE TRIGGER tool_cache_kept AFTER INSERT ON tool_cache BEGIN
   INSERT INTO tool_cache_sizes (org, entries, bytes) VALUES (new.org, 1, new.bytes)
   ON CONFLICT (org) DO UPDATE SET entries = entries + 1, bytes = bytes + excluded.bytes;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER tool_cache_dropped AFTER DELETE ON tool_cache BEGIN
   UPDATE tool_cache_sizes SET entries = entries - 1, bytes = bytes - old.bytes WHERE org = old.org;
 END;
 -- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE tool_cache;
 DROP TABLE tool_cache_sizes;
 ALTER TABLE mcp_outbound_servers DROP COLUMN cache;
+-- +goose StatementEnd

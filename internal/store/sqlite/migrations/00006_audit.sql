@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE audit_log (
   org        TEXT    NOT NULL,
   n          INTEGER NOT NULL, -- 1, 2, 3 … in the org, without gaps
@@ -25,7 +26,10 @@ CREATE TABLE audit_checkpoints (
   signature BLOB    NOT NULL,
   PRIMARY KEY (org, n, cut)
 ) STRICT;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE audit_checkpoints;
 DROP TABLE audit_log;
+-- +goose StatementEnd

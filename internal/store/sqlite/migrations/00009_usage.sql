@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 -- How much of an org's is stored, so that nobody has to count: of runs with
 -- their facts and rows, and of handovers. The gateway adds what it inserts; the
 -- triggers subtract what is deleted, also by a cascade. Bytes are those of a
@@ -19,38 +20,30 @@ INSERT INTO org_usage (org, bytes, handovers)
     UNION ALL SELECT org, 300, 0 FROM handover_calls
   ) GROUP BY org;
 
--- +goose StatementBegin
 CREATE TRIGGER runs_usage AFTER DELETE ON runs BEGIN
   UPDATE org_usage SET bytes = bytes - 500 WHERE org = old.org;
 END;
--- +goose StatementEnd
--- +goose StatementBegin
 CREATE TRIGGER run_facts_usage AFTER DELETE ON run_facts BEGIN
   UPDATE org_usage SET bytes = bytes - 250 - octet_length(old.body) WHERE org = old.org;
 END;
--- +goose StatementEnd
--- +goose StatementBegin
 CREATE TRIGGER run_rows_usage AFTER DELETE ON run_rows BEGIN
   UPDATE org_usage SET bytes = bytes - 160 - octet_length(old.body) WHERE org = old.org;
 END;
--- +goose StatementEnd
--- +goose StatementBegin
 CREATE TRIGGER handovers_usage AFTER DELETE ON handovers BEGIN
   UPDATE org_usage SET bytes = bytes - 250 - octet_length(old.body), handovers = handovers - 1 WHERE org = old.org;
 END;
--- +goose StatementEnd
--- +goose StatementBegin
 CREATE TRIGGER handover_calls_usage AFTER DELETE ON handover_calls BEGIN
   UPDATE org_usage SET bytes = bytes - 300 WHERE org = old.org;
 END;
--- +goose StatementEnd
 
 -- The oldest of an org's handovers, and its keys by whether they work.
 CREATE INDEX handovers_oldest ON handovers (org, expires_at);
 CREATE INDEX api_keys_working ON api_keys (org) WHERE revoked_at = 0;
 CREATE INDEX api_keys_revoked ON api_keys (org, revoked_at) WHERE revoked_at > 0;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP INDEX api_keys_revoked;
 DROP INDEX api_keys_working;
 DROP INDEX handovers_oldest;
@@ -60,3 +53,4 @@ DROP TRIGGER run_rows_usage;
 DROP TRIGGER run_facts_usage;
 DROP TRIGGER runs_usage;
 DROP TABLE org_usage;
+-- +goose StatementEnd

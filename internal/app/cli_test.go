@@ -169,15 +169,8 @@ func noEnvironment(string) (string, bool) { return "", false }
 // SIGTERM: a request that is under way is finished, new ones are not taken, and
 // the exit status is 0. On the built binary.
 func TestSIGTERMLetsRequestsFinish(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
 	noLeaks(t)
-	dir := t.TempDir()
-	program := filepath.Join(dir, "turnpike")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/turnpike-gateway/turnpike/cmd/turnpike").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	dir, program := t.TempDir(), program(t)
 	for _, loopOn := range []bool{true, false} {
 		reached, release := make(chan struct{}), make(chan struct{})
 		up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {

@@ -11,6 +11,7 @@ import (
 	"runtime/metrics"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -74,8 +75,9 @@ func gigabyte(w io.Writer) {
 	}
 }
 
-// bomb is a hundred megabytes of nothing in a hundred kilobytes.
-func bomb() []byte {
+// bomb is 100 MB of zeros in 100 KB. It is packed once: that takes seconds under the
+// race detector.
+var bomb = sync.OnceValue(func() []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	nothing := make([]byte, 1<<20)
@@ -84,7 +86,7 @@ func bomb() []byte {
 	}
 	_ = z.Close()
 	return b.Bytes()
-}
+})
 
 // definition is a tool of a list.
 func definition(name, more string) string {

@@ -1,9 +1,52 @@
 package app
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) } // O01
+func TestMain(m *testing.M) { // O01
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		if dir := filepath.Dir(built.path); built.path != "" {
+			_ = os.RemoveAll(dir)
+		}
+		os.Exit(status)
+	}))
+}
+
+// built is cmd/turnpike, built by the first test that needs it.
+var built struct {
+	once sync.Once
+	path string // "" = not built
+	err  error
+}
+
+// program returns the path of cmd/turnpike.
+func program(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	built.once.Do(func() {
+		dir, err := os.MkdirTemp("", "turnpike-app-")
+		if err != nil {
+			built.err = err
+			return
+		}
+		built.path = filepath.Join(dir, "turnpike")
+		out, err := exec.Command("go", "build", "-o", built.path, "github.com/turnpike-gateway/turnpike/cmd/turnpike").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}

@@ -141,14 +141,8 @@ func TestOutboundCheckJudgesLinesAsTheyCome(t *testing.T) {
 // K02, K03: every variable reaches the policy of the built program, and its
 // exit status is what scripts can rely on.
 func TestEachVariableOfTheOutboundPolicyCounts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
 	noLeaks(t)
-	program := filepath.Join(t.TempDir(), "turnpike")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/turnpike-gateway/turnpike/cmd/turnpike").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := program(t)
 	judged := func(url string, env ...string) (string, int) {
 		cmd := exec.Command(program, "outbound", "check", "--offline", url)
 		cmd.Env = env

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,6 +143,9 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if limit < 1 || limit > audit.MaxRows {
+				return fmt.Errorf("--limit: %d is out of range (1..%d)", limit, audit.MaxRows)
+			}
 			q.After, q.Limit = after, limit
 			store, err := from.open(cmd.Context(), p)
 			if err != nil {
@@ -158,7 +160,7 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 		},
 	}
 	choose.add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of rows (1 to 1000)")
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of rows (1..%d)", audit.MaxRows))
 	cmd.Flags().Int64Var(&after, "after", 0, "only rows after the row with this `NUMBER`")
 	return cmd
 }
@@ -168,7 +170,7 @@ func printAudit(out io.Writer, rows []audit.Row) error {
 	for _, r := range rows {
 		s := r.Show()
 		t.row(s.Number, time.UnixMilli(r.At).UTC().Format("2006-01-02 15:04:05.000"),
-			s.Principal, s.RequestID, strings.TrimPrefix(string(s.Kind), "audit_log."), string(s.Body))
+			s.Principal, s.RequestID, s.Kind.Short(), string(s.Body))
 	}
 	return t.flush()
 }

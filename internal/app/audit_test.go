@@ -323,6 +323,28 @@ func TestWhoeverChangesARowIsFound(t *testing.T) {
 	}
 }
 
+// What the flags choose is never more or less than was asked for.
+func TestFlagsThatChooseNoRowsAreRejected(t *testing.T) {
+	data := filledAudit(t, 3)
+	for _, tt := range []struct {
+		flags  []string
+		status int
+		want   string
+	}{
+		{[]string{"--kind", "agent.tool_call", "--limit", "2"}, 0, "2  "},
+		{[]string{"--kind", string(audit.KindToolCall), "--limit", "1000"}, 0, "3  "},
+		{[]string{"--kind", "tool_call"}, 1, "--kind: unknown kind"},
+		{[]string{"--limit", "0"}, 1, "--limit: 0 is out of range (1..1000)"},
+		{[]string{"--limit", "1001"}, 1, "--limit: 1001 is out of range (1..1000)"},
+		{[]string{"--from", "2026-11-21"}, 1, `--from: "2026-11-21" is not a valid time`},
+		{[]string{"--to", "soon"}, 1, `--to: "soon" is not a valid time`},
+	} {
+		if status, out := auditNow(t, data, append([]string{"list", "--org", "o"}, tt.flags...)...); status != tt.status || !strings.Contains(out, tt.want) {
+			t.Errorf("%q: status %d, want %d and %q:\n%s", tt.flags, status, tt.status, tt.want, out)
+		}
+	}
+}
+
 // Rows of which no checkpoint speaks fit together, and that is all that can be
 // said of them. // P09
 func TestRowsThatNobodySignedAreNotVerified(t *testing.T) {

@@ -117,7 +117,7 @@ func backup(ctx context.Context, c *config.Config, path string, said io.Writer) 
 func mustNotExist(path string) error {
 	_, err := os.Lstat(path)
 	if err == nil {
-		return fmt.Errorf("%s exists: it is not overwritten", path)
+		return fmt.Errorf("%s already exists; choose another file name", path)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -102,7 +102,7 @@ func TestABackupOverwritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, out := turnpike(t, "backup", "--data", data, archive); status != 1 || !strings.Contains(out, "exists: it is not overwritten") {
+	if status, out := turnpike(t, "backup", "--data", data, archive); status != 1 || !strings.Contains(out, "already exists; choose another file name") {
 		t.Errorf("status %d: %s", status, out)
 	}
 	if after, err := os.ReadFile(archive); err != nil || !bytes.Equal(before, after) {
@@ -208,7 +208,7 @@ func TestARestoreNeedsAnEmptyDirectory(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	if status, out := auditNow(t, to, "list", "--org", "o", "--kind", "audit_log.restore"); status != 0 || !strings.Contains(out, `"last_row":1`) {
+	if status, out := auditNow(t, to, "list", "--org", "o", "--kind", "restore"); status != 0 || !strings.Contains(out, `"last_row":1`) {
 		t.Errorf("status %d: %s", status, out)
 	}
 	if status, out := auditNow(t, to, "verify"); status != 0 {

@@ -73,7 +73,7 @@ func TestAForbiddenAddressIsRefusedWhenTheServerIsCreated(t *testing.T) {
 		} {
 			api.do("POST", "/api/mcp-servers", "owner-key", `{"name":"good","url":"https://mcp.example.com/"}`, 201)
 			got := do()
-			if want := `{"error":{"code":"outbound_ssrf_blocked","message":"the outbound policy refuses this URL: ` + reason + `","param":"url"}}`; got.status != 422 || string(got.body) != want {
+			if want := `{"error":{"code":"outbound_ssrf_blocked","message":"the outbound policy refuses this URL: ` + reason + `","param":"url"}}` + "\n"; got.status != 422 || string(got.body) != want {
 				t.Errorf("%s: status %d: %s, want %s", url, got.status, got.body, want)
 			}
 			api.do("DELETE", "/api/mcp-servers/good", "owner-key", "", 200)

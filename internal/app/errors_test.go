@@ -91,8 +91,8 @@ func TestWhatIsWrongWithARequestIsSaid(t *testing.T) {
 						t.Errorf("%q does not say %q", e.Error.Message, word)
 					}
 				}
-				if got.header.Get("Content-Type") != "application/json" {
-					t.Errorf("content type %q", got.header.Get("Content-Type"))
+				if got.header.Get("Content-Type") != "application/json" || !bytes.HasSuffix(got.body, []byte("}\n")) {
+					t.Errorf("content type %q, %q", got.header.Get("Content-Type"), got.body)
 				}
 				if len(up.requests()) != before {
 					t.Error("the upstream was asked")

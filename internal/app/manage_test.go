@@ -39,6 +39,9 @@ func (d documented) do(method, path, key, body string, want int) map[string]any 
 		d.t.Fatalf("%s %s answered %d, want %d: %s", method, path, a.status, want, a.body)
 	}
 	d.conforms(method, path, a)
+	if !bytes.HasSuffix(a.body, []byte("}\n")) {
+		d.t.Errorf("%s %s: the answer does not end its line: %q", method, path, a.body)
+	}
 	var out map[string]any
 	if err := json.Unmarshal(a.body, &out); err != nil {
 		d.t.Fatalf("%s %s: %v: %s", method, path, err, a.body)

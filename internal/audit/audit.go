@@ -38,11 +38,19 @@ func Kinds() []Kind {
 	return []Kind{KindRequest, KindToolCall, KindExhausted, KindCollision, KindManagement, KindDataLoss, KindRestore}
 }
 
-// ParseKind returns the kind that the text names, or an error that names all of
-// them. The empty text is the empty kind.
+// kindPrefix begins every kind. Lists on a terminal leave it out.
+const kindPrefix = "audit_log."
+
+// Short returns the kind without the prefix that all kinds have.
+func (k Kind) Short() string { return strings.TrimPrefix(string(k), kindPrefix) }
+
+// ParseKind returns the kind that the text names, in full or in short, or an
+// error that names all of them. The empty text is the empty kind.
 func ParseKind(text string) (Kind, error) {
-	if text == "" || slices.Contains(Kinds(), Kind(text)) {
-		return Kind(text), nil
+	for _, k := range append(Kinds(), "") {
+		if text == string(k) || text == k.Short() {
+			return k, nil
+		}
 	}
 	return "", fmt.Errorf("unknown kind %q; the kinds are %s", text, joined(Kinds()))
 }

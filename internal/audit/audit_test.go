@@ -75,8 +75,10 @@ func TestKindsReturnsAllKinds(t *testing.T) {
 		t.Errorf("Kinds returns %q, and audit.go declares %q", kinds, declared)
 	}
 	for _, k := range kinds {
-		if got, err := audit.ParseKind(string(k)); got != k || err != nil {
-			t.Errorf("ParseKind(%q) is %q, %v", k, got, err)
+		for _, text := range []string{string(k), k.Short()} {
+			if got, err := audit.ParseKind(text); got != k || err != nil {
+				t.Errorf("ParseKind(%q) is %q, %v", text, got, err)
+			}
 		}
 	}
 	if _, err := audit.ParseKind("audit_log.tool_call"); err == nil || !strings.Contains(err.Error(), string(audit.KindToolCall)) {

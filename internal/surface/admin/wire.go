@@ -179,6 +179,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"error":{"code":"internal_error","message":"the response could not be encoded"}}`)
 	}
+	body = append(body, '\n') // a terminal shows its prompt on a line of its own
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

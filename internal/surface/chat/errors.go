@@ -65,7 +65,7 @@ func WriteError(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(n))
 	}
 	fault.Note(w, f.Reason)
-	write(w, wires[f.Code].status, bodyOf(f))
+	write(w, wires[f.Code].status, append(bodyOf(f), '\n'))
 }
 
 // bodyOf returns the dialect's error object for err.
@@ -149,9 +149,9 @@ func endBody(end event.Finished, mayAddress bool) (int, []byte) {
 	up := upstream(end)
 	switch {
 	case up == nil:
-		return wires[f.Code].status, bodyOf(f)
+		return wires[f.Code].status, append(bodyOf(f), '\n')
 	case !up.readable():
-		return up.Status, bodyOf(f)
+		return up.Status, append(bodyOf(f), '\n')
 	}
 	return up.Status, up.Body
 }

@@ -18,7 +18,7 @@ func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		WriteError(w, fault.New(code, "why", "it is %s", "so").In("here"))
-		want := `{"error":{"message":"it is so","type":"` + wires[code].kind + `","param":"here","code":"why"}}`
+		want := `{"error":{"message":"it is so","type":"` + wires[code].kind + `","param":"here","code":"why"}}` + "\n"
 		if w.Code != status || w.Body.String() != want || wires[code].kind == "" {
 			t.Errorf("%s: status %d, %s", code, w.Code, w.Body)
 		}
@@ -41,7 +41,7 @@ func TestHowLongToWaitIsRoundedUp(t *testing.T) {
 func TestAnErrorOfNoKnownKindIsHidden(t *testing.T) {
 	w := httptest.NewRecorder()
 	WriteError(w, errors.New("CANARY"))
-	if want := `{"error":{"message":"the gateway failed; its log says why","type":"server_error","param":null,"code":"internal_error"}}`; w.Code != 500 || w.Body.String() != want {
+	if want := `{"error":{"message":"the gateway failed; its log says why","type":"server_error","param":null,"code":"internal_error"}}` + "\n"; w.Code != 500 || w.Body.String() != want {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
 }

@@ -208,7 +208,7 @@ func TestHowAFailureLooks(t *testing.T) {
 		name   string
 		end    event.Finished
 		status int
-		body   string // of JSON; "" = our own form
+		body   string // of JSON; "" = our own form, in a line
 		frame  string // of a stream that has begun
 	}{
 		{"the provider's own error", event.Finished{Reason: event.ModelError, Failure: &event.Failure{Code: "model_error", Message: "slow", Upstream: upstream}},
@@ -236,7 +236,7 @@ func TestHowAFailureLooks(t *testing.T) {
 				events = append(events, tt.end)
 				want := tt.body
 				if want == "" {
-					want = tt.frame
+					want = tt.frame + "\n"
 				}
 				json := serve(&teller{events: events}, org.Live, ask, nil)
 				if json.Code != tt.status || json.Body.String() != want || json.Header().Get("X-Should-Retry") != "false" {

@@ -38,17 +38,21 @@ func lists(names ...string) *lister {
 	return l
 }
 
+// readBytes is what reading a list takes. The lister leaves it to the Listing to
+// release it.
+const readBytes = 8 << 20
+
 // List implements model.Lister.
 func (l *lister) List(ctx context.Context, memory tool.Memory, yield func(model.Listed) bool) error {
 	l.calls.Add(1)
+	if err := memory.Charge(readBytes); err != nil {
+		return err
+	}
 	if l.wait != nil {
 		l.wait(ctx)
 	}
 	if err := ctx.Err(); err != nil {
 		return &model.Error{Class: model.Gone, Err: err}
-	}
-	if err := memory.Charge(1 << 10); err != nil {
-		return err
 	}
 	for _, m := range l.list {
 		if !yield(m) {
@@ -306,8 +310,20 @@ func TestALongListIsCut(t *testing.T) {
 	})
 }
 
+func TestNamesThatAProviderDoesNotServeCountForNoBound(t *testing.T) {
+	long := &lister{}
+	for i := range 2 * maxListed {
+		long.list = append(long.list, model.Listed{Name: fmt.Sprintf("m-%06d", i)})
+	}
+	long.list = append(long.list, model.Listed{Name: "gpt-5"})
+	l, log := listing(t, ListingOptions{}, Provider{"p", []string{"gpt-*"}, long})
+	if got := said(l.Names(t.Context())); !slices.Equal(got, []string{"p=gpt-5"}) || log.take() != nil {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestAListForWhichThereIsNoMemoryIsAFailure(t *testing.T) {
-	for name, bound := range map[string]int64{"for reading it": 100, "for keeping it": 2 << 10} {
+	for name, bound := range map[string]int64{"for reading it": readBytes - 1, "for keeping it": readBytes + 2<<10} {
 		memory := ledger.New(ledger.Options{Run: bound})
 		p := &lister{}
 		for i := range 100 {
@@ -327,7 +343,8 @@ func TestCloseEndsAFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := lists("a")
 		hangs.wait = func(ctx context.Context) { <-ctx.Done() }
-		l, log := listing(t, ListingOptions{}, Provider{"p", []string{"*"}, hangs})
+		memory := ledger.New(ledger.Options{})
+		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{"p", []string{"*"}, hangs})
 		var all sync.WaitGroup
 		all.Go(func() { l.Names(t.Context()) })
 		synctest.Wait()
@@ -335,8 +352,8 @@ func TestCloseEndsAFetch(t *testing.T) {
 		l.Close()
 		all.Wait()
 		l.Names(t.Context())
-		if time.Since(begun) != 0 || hangs.calls.Load() != 1 || log.take() != nil {
-			t.Errorf("%v, %d fetches", time.Since(begun), hangs.calls.Load())
+		if time.Since(begun) != 0 || hangs.calls.Load() != 1 || log.take() != nil || memory.Held() != 0 {
+			t.Errorf("%v, %d fetches, %d bytes are charged", time.Since(begun), hangs.calls.Load(), memory.Held())
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestKeysAndOrgsHaveRates(t *testing.T) {
 	}
 	for range 3 {
 		a := as("member-key", streamedQuestion)
-		if code := a.fault(t).Error.Code; a.status != 429 || *code != "rate_limit_exceeded" || !bytes.Contains(a.body, []byte("the key has")) {
+		if code := a.fault(t).Error.Code; a.status != 429 || *code != "rate_limit_exceeded" || !bytes.Contains(a.body, []byte("of the key is used up")) {
 			t.Errorf("the key over its limit got %d: %s", a.status, a.body)
 		}
 	}
@@ -46,7 +46,7 @@ func TestKeysAndOrgsHaveRates(t *testing.T) {
 		t.Errorf("the org's last request got %d with %v", a.status, a.header)
 	}
 	a := as("admin-key", question)
-	if retry := a.header.Get("Retry-After"); a.status != 429 || retry == "" || !bytes.Contains(a.body, []byte(`the org has`)) || !bytes.Contains(a.body, []byte(`"retry_after_secs":`+retry)) {
+	if retry := a.header.Get("Retry-After"); a.status != 429 || retry == "" || !bytes.Contains(a.body, []byte(`of the org is used up`)) || !bytes.Contains(a.body, []byte(`"retry_after_secs":`+retry)) {
 		t.Errorf("the org over its limit got %d, Retry-After %q: %s", a.status, retry, a.body)
 	}
 	if a := g.send("GET", "/api/org", nil); a.status != 200 {

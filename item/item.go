@@ -1,104 +1,138 @@
-// Package item is the vocabulary of a transcript: what was said, by whom, and
-// which tool calls and results belong together.
+// Package item is the vocabulary of a transcript: messages, reasoning, tool
+// calls and tool results, in the order in which the model must see them.
 //
-// An [Item] is one entry. A run's transcript is a list of items in the order
-// in which the model must see them; it is append-only.
+// An [Item] is one thing. What a model says in one call is often several items,
+// in the order in which it said them; they carry the same Turn number:
 //
-//	user       "What is 2+3?"
-//	assistant  call c1: get-sum {"a":2,"b":3}
-//	tool       result of c1: "5"
-//	assistant  "The answer is 5."
+//	message    user       "What is 2+3?"
+//	reasoning  turn 1     "I have a tool for that."
+//	message    turn 1     "Let me see."
+//	tool_call  turn 1     c1 get-sum {"a":2,"b":3}
+//	tool_result           c1 "5"
+//	message    turn 2     "The answer is 5."
 //
-// Each provider dialect has fields that another dialect cannot say (reasoning
-// signatures, audio, vendor extensions). They are kept in [Native]: the item
-// exactly as one dialect wrote it. An adapter of that dialect sends the native
-// form back unchanged; every other adapter builds its own from the plain fields.
+// A transcript is append-only. [List] is its stored form.
+//
+// Providers have fields that other providers cannot express: reasoning
+// signatures, encrypted content, ids. They ride on their item in [Native],
+// tagged with the dialect and the provider that wrote them. An adapter sends a
+// native form of its own dialect back unchanged; every other adapter writes the
+// item from its plain fields. [For] removes what another provider wrote.
 package item
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
-// Role says who speaks.
+// Kind says what an [Item] is.
+type Kind string
+
+// The kinds of items.
+const (
+	Message    Kind = "message"
+	Reasoning  Kind = "reasoning"
+	ToolCall   Kind = "tool_call"
+	ToolResult Kind = "tool_result"
+)
+
+// Role says who wrote a message.
 type Role string
 
-// The roles of a transcript.
+// The roles of a message.
 const (
 	System    Role = "system"
 	Developer Role = "developer"
 	User      Role = "user"
 	Assistant Role = "assistant"
-	Tool      Role = "tool"
 )
 
-// Item is one transcript entry. The zero value is not valid: an item has a role.
+// Item is one entry of a transcript. The zero value is not valid: an item has a
+// kind.
 type Item struct {
-	Role  Role   `json:"role"`
-	Name  string `json:"name,omitempty"` // a participant's name, where a client gave one
-	Parts []Part `json:"parts,omitempty"`
+	Kind Kind `json:"kind"`
 
-	// Calls are the tool calls of an assistant turn, in the model's order.
-	Calls []Call `json:"calls,omitempty"`
+	// Turn numbers the model call that wrote the item, from 1 on over the
+	// transcript; 0 = no model wrote it. Adjacent items with the same number are
+	// one answer of a model.
+	Turn int `json:"turn,omitempty"`
 
-	// CallID joins a tool result to the call that it answers: the provider's
-	// own id, opaque, returned verbatim.
+	Role  Role   `json:"role,omitempty"`  // of a message
+	Name  string `json:"name,omitempty"`  // of a tool call: the tool; of a message: the participant
+	Parts []Part `json:"parts,omitempty"` // of a message or a result; of reasoning: what is readable
+
+	// CallID joins a tool call to its result. It is the provider's own id:
+	// opaque, returned verbatim; it may be empty or repeat.
 	CallID string `json:"call_id,omitempty"`
+
+	// Arguments of a tool call, as the model wrote them; they may not be valid JSON.
+	Arguments string `json:"arguments,omitempty"`
 
 	// IsError marks a tool result that reports a failure to the model.
 	IsError bool `json:"is_error,omitempty"`
 
-	// Native is the item as one dialect wrote it; zero when we made the item.
+	// Structured is the structured content of a tool result, a JSON value beside
+	// its Parts; nil = none.
+	Structured json.RawMessage `json:"structured,omitempty"`
+
+	// Native is the item as one dialect wrote it; zero when the gateway made it.
+	// Where the dialect's unit is larger than an item, such as a chat message with
+	// content and calls, the first item of the turn carries the whole unit.
 	Native Native `json:"native,omitzero"`
 }
 
-// Call is one tool call as the model asked for it.
-type Call struct {
-	ID        string `json:"id"`        // the provider's id: opaque, may repeat or be empty
-	Name      string `json:"name"`      // as the model wrote it
-	Arguments string `json:"arguments"` // as the model wrote it; may be no JSON at all
-}
-
-// Native is an item in the words of one dialect.
+// Native is an item in the words of one dialect: opaque bytes.
 type Native struct {
-	Dialect string          `json:"dialect"` // such as "openai-chat"
-	JSON    json.RawMessage `json:"json"`
+	Dialect string `json:"dialect"` // such as "openai-chat"
+
+	// Provider is the configured provider that wrote it; "" = a client, who may
+	// send it to any provider of the dialect.
+	Provider string `json:"provider,omitempty"`
+
+	JSON json.RawMessage `json:"json,omitempty"`
 }
 
 // PartKind says what a [Part] holds.
 type PartKind string
 
-// The kinds of content.
+// The kinds of parts.
 const (
-	Text      PartKind = "text"
-	Image     PartKind = "image"
-	Audio     PartKind = "audio"
-	File      PartKind = "file"
-	Refusal   PartKind = "refusal"
-	Reasoning PartKind = "reasoning"
+	Text     PartKind = "text"
+	Image    PartKind = "image"
+	Audio    PartKind = "audio"
+	File     PartKind = "file"
+	Refusal  PartKind = "refusal"
+	Resource PartKind = "resource" // of an MCP server: text or data with its URL
 )
 
-// Part is one piece of content. Text, refusal and reasoning use Text; the
-// others name their bytes by URL or carry them in Data.
+// Part is one piece of content. Text and refusal use Text; the others name
+// their bytes by URL or FileID, or carry them in Data.
 type Part struct {
 	Kind     PartKind `json:"kind"`
 	Text     string   `json:"text,omitempty"`
 	URL      string   `json:"url,omitempty"`
-	Data     string   `json:"data,omitempty"` // base64
+	FileID   string   `json:"file_id,omitempty"` // a file that was uploaded to the provider
+	Data     string   `json:"data,omitempty"`    // base64
 	MIMEType string   `json:"mime_type,omitempty"`
-	Name     string   `json:"name,omitempty"` // a file's name
+	Name     string   `json:"name,omitempty"` // of a file or resource
 	Detail   string   `json:"detail,omitempty"`
 }
 
-// NewText returns an item of the given role that says text.
+// NewText returns a message of the given role.
 func NewText(role Role, text string) Item {
-	return Item{Role: role, Parts: []Part{{Kind: Text, Text: text}}}
+	return Item{Kind: Message, Role: role, Parts: []Part{{Kind: Text, Text: text}}}
+}
+
+// NewCall returns a tool call.
+func NewCall(id, name, arguments string) Item {
+	return Item{Kind: ToolCall, CallID: id, Name: name, Arguments: arguments}
 }
 
 // NewResult returns the tool result that answers the call with the given
 // provider id.
 func NewResult(callID, text string, isError bool) Item {
-	return Item{Role: Tool, CallID: callID, IsError: isError, Parts: []Part{{Kind: Text, Text: text}}}
+	return Item{Kind: ToolResult, CallID: callID, IsError: isError, Parts: []Part{{Kind: Text, Text: text}}}
 }
 
 // Text returns the item's text parts, joined with nothing between.
@@ -113,4 +147,60 @@ func (i Item) Text() string {
 		}
 	}
 	return b.String()
+}
+
+// SetTurn gives all items the Turn number.
+func SetTurn(items []Item, turn int) {
+	for i := range items {
+		items[i].Turn = turn
+	}
+}
+
+// TurnEnd returns the index after the last of the items that belong to the same
+// answer as items[at]: at+1 for an item that no model wrote.
+func TurnEnd(items []Item, at int) int {
+	end := at + 1
+	for items[at].Turn != 0 && end < len(items) && items[end].Turn == items[at].Turn {
+		end++
+	}
+	return end
+}
+
+// TurnStart returns the index of the first of the items that belong to the same
+// answer as items[at]: at for an item that no model wrote.
+func TurnStart(items []Item, at int) int {
+	for items[at].Turn != 0 && at > 0 && items[at-1].Turn == items[at].Turn {
+		at--
+	}
+	return at
+}
+
+// LastTurn returns the highest Turn of the items, 0 without one.
+func LastTurn(items []Item) int {
+	last := 0
+	for _, i := range items {
+		last = max(last, i.Turn)
+	}
+	return last
+}
+
+// For returns the items that a model of the given provider sees. Reasoning that
+// another provider wrote is left out, and so is every other provider's Native.
+// Without such items it returns items itself.
+func For(items []Item, provider string) []Item {
+	foreign := func(i Item) bool { return i.Native.Provider != "" && i.Native.Provider != provider }
+	if !slices.ContainsFunc(items, foreign) {
+		return items
+	}
+	visible := make([]Item, 0, len(items))
+	for _, i := range items {
+		if foreign(i) {
+			if i.Kind == Reasoning {
+				continue
+			}
+			i.Native = Native{}
+		}
+		visible = append(visible, i)
+	}
+	return visible
 }

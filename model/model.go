@@ -155,9 +155,11 @@ type Turn struct {
 	ID    string // the provider's id of the answer
 	Model string // the provider's name of what answered
 
-	// Item is the assistant's entry for the transcript. Its Calls are those
-	// of Calls that are complete.
-	Item item.Item
+	// Items are the turn's entries for the transcript, in the order in which the
+	// model said them: reasoning, messages, and the calls of Calls that are
+	// complete. Their Turn is one more than the highest of the request's items.
+	// Native.Provider is left to the caller, who knows the provider's name.
+	Items []item.Item
 
 	// Calls are all calls of the turn in order, also those that were cut off.
 	Calls []Call
@@ -167,13 +169,29 @@ type Turn struct {
 	Usage   Usage
 }
 
-// Call is a tool call with the one thing that a transcript does not say.
+// Call is a tool call as the model asked for it.
 type Call struct {
-	item.Call
+	ID        string // the provider's id: opaque, may repeat or be empty
+	Name      string // as the model wrote it
+	Arguments string // as the model wrote it; may not be valid JSON
 
 	// Complete is true once the dialect marked the call's end. Arguments that
 	// happen to parse are not enough.
 	Complete bool
+}
+
+// Item returns the call as an entry of the transcript.
+func (c Call) Item() item.Item { return item.NewCall(c.ID, c.Name, c.Arguments) }
+
+// Text returns the visible text of the turn.
+func (t *Turn) Text() string {
+	text := ""
+	for _, i := range t.Items {
+		if i.Kind == item.Message {
+			text += i.Text()
+		}
+	}
+	return text
 }
 
 // Usage counts tokens as the provider reported them. A field that was not

@@ -32,8 +32,8 @@ text Go is a language.
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(turn.Item.Text(), turn.Stop)
-		transcript = append(transcript, turn.Item)
+		fmt.Println(turn.Text(), turn.Stop)
+		transcript = append(transcript, turn.Items...)
 		for _, c := range turn.Calls {
 			transcript = append(transcript, item.NewResult(c.ID, "a language", false))
 		}
@@ -42,7 +42,7 @@ text Go is a language.
 	// Output:
 	// Looking it up. tool_calls
 	// Go is a language. stop
-	// 3 items in the second request
+	// 4 items in the second request
 }
 
 func ExampleUpstream() {

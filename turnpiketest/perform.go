@@ -19,7 +19,7 @@ type performance struct {
 	number int
 	model  string
 	emit   func(model.Delta) error
-	said   map[item.PartKind]*strings.Builder
+	said   map[verb]*strings.Builder
 	calls  []model.Call
 	stop   model.Stop
 	usage  model.Usage
@@ -29,7 +29,7 @@ type performance struct {
 // play performs the turn's steps. Beside an error it returns what had come
 // before it.
 func (p *performance) play(ctx context.Context, t turn) (*model.Turn, error) {
-	p.said = map[item.PartKind]*strings.Builder{}
+	p.said = map[verb]*strings.Builder{}
 	for _, s := range t.steps {
 		if err := p.step(ctx, s); err != nil {
 			p.mark(false)
@@ -43,14 +43,9 @@ func (p *performance) play(ctx context.Context, t turn) (*model.Turn, error) {
 	return p.turn(), nil
 }
 
-// deltaKinds maps what is said to parts and deltas.
-var deltaKinds = map[verb]struct {
-	part  item.PartKind
-	delta model.DeltaKind
-}{
-	sayText:      {item.Text, model.TextDelta},
-	sayReasoning: {item.Reasoning, model.ReasoningDelta},
-	sayRefusal:   {item.Refusal, model.RefusalDelta},
+// deltaKinds maps what is said to deltas.
+var deltaKinds = map[verb]model.DeltaKind{
+	sayText: model.TextDelta, sayReasoning: model.ReasoningDelta, sayRefusal: model.RefusalDelta,
 }
 
 func (p *performance) step(ctx context.Context, s step) error {
@@ -62,7 +57,7 @@ func (p *performance) step(ctx context.Context, s step) error {
 		return p.say(s)
 	case makeCall:
 		p.begun = true
-		p.calls = append(p.calls, model.Call{Call: s.call})
+		p.calls = append(p.calls, s.call)
 	case setStop:
 		p.stop = s.stop
 	case setUsage:
@@ -84,12 +79,11 @@ func (p *performance) step(ctx context.Context, s step) error {
 
 func (p *performance) say(s step) error {
 	p.begun = true
-	kind := deltaKinds[s.verb]
-	if p.said[kind.part] == nil {
-		p.said[kind.part] = &strings.Builder{}
+	if p.said[s.verb] == nil {
+		p.said[s.verb] = &strings.Builder{}
 	}
-	p.said[kind.part].WriteString(s.text)
-	return p.emit(model.Delta{Kind: kind.delta, Text: s.text})
+	p.said[s.verb].WriteString(s.text)
+	return p.emit(model.Delta{Kind: deltaKinds[s.verb], Text: s.text})
 }
 
 // mark says which calls are complete: the last one only if the turn ended well.
@@ -109,20 +103,34 @@ func (p *performance) partial() *model.Turn {
 
 func (p *performance) turn() *model.Turn {
 	t := &model.Turn{
-		ID: turnID(p.number), Model: p.model, Item: item.Item{Role: item.Assistant},
-		Calls: p.calls, Stop: p.stop, RawStop: string(p.stop), Usage: p.usage,
+		ID: turnID(p.number), Model: p.model, Items: p.items(), Calls: p.calls,
+		Stop: p.stop, RawStop: string(p.stop), Usage: p.usage,
 	}
-	for _, kind := range []item.PartKind{item.Reasoning, item.Text, item.Refusal} {
-		if b := p.said[kind]; b != nil {
-			t.Item.Parts = append(t.Item.Parts, item.Part{Kind: kind, Text: b.String()})
-		}
+	return t
+}
+
+// items returns what was said as entries of a transcript.
+func (p *performance) items() []item.Item {
+	var items []item.Item
+	if b := p.said[sayReasoning]; b != nil {
+		items = append(items, item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: b.String()}}})
+	}
+	said := item.Item{Kind: item.Message, Role: item.Assistant}
+	if b := p.said[sayText]; b != nil {
+		said.Parts = append(said.Parts, item.Part{Kind: item.Text, Text: b.String()})
+	}
+	if b := p.said[sayRefusal]; b != nil {
+		said.Parts = append(said.Parts, item.Part{Kind: item.Refusal, Text: b.String()})
+	}
+	if said.Parts != nil || len(p.calls) == 0 {
+		items = append(items, said)
 	}
 	for _, c := range p.calls {
 		if c.Complete {
-			t.Item.Calls = append(t.Item.Calls, c.Call)
+			items = append(items, c.Item())
 		}
 	}
-	return t
+	return items
 }
 
 func turnID(number int) string { return fmt.Sprintf("chatcmpl-script-%d", number) }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -52,7 +53,11 @@ func (s *Script) Stream(ctx context.Context, req *model.Request, emit func(model
 		return nil, err
 	}
 	p := performance{number: number, model: req.Model, emit: emit}
-	return p.play(ctx, t)
+	played, err := p.play(ctx, t)
+	if played != nil {
+		item.SetTurn(played.Items, item.LastTurn(req.Items)+1)
+	}
+	return played, err
 }
 
 // Requests returns what Stream was asked for, in order. The slices of a request

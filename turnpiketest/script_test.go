@@ -40,16 +40,17 @@ usage 12 5
 	if err != nil {
 		t.Fatal(err)
 	}
-	search := item.Call{ID: "c1", Name: "search", Arguments: `{"q":"go"}`}
-	read := item.Call{Name: "read", Arguments: `{broken`}
+	search := model.Call{ID: "c1", Name: "search", Arguments: `{"q":"go"}`, Complete: true}
+	read := model.Call{Name: "read", Arguments: `{broken`, Complete: true}
 	want := &model.Turn{
 		ID: "chatcmpl-script-1", Model: "scripted", Stop: model.StopCalls, RawStop: "tool_calls",
-		Item: item.Item{
-			Role:  item.Assistant,
-			Parts: []item.Part{{Kind: item.Reasoning, Text: "Hm."}, {Kind: item.Text, Text: "Looking it up.\n"}},
-			Calls: []item.Call{search, read},
+		Items: []item.Item{
+			{Kind: item.Reasoning, Turn: 1, Parts: []item.Part{{Kind: item.Text, Text: "Hm."}}},
+			{Kind: item.Message, Turn: 1, Role: item.Assistant, Parts: []item.Part{{Kind: item.Text, Text: "Looking it up.\n"}}},
+			{Kind: item.ToolCall, Turn: 1, CallID: "c1", Name: "search", Arguments: `{"q":"go"}`},
+			{Kind: item.ToolCall, Turn: 1, Name: "read", Arguments: `{broken`},
 		},
-		Calls: []model.Call{{Call: search, Complete: true}, {Call: read, Complete: true}},
+		Calls: []model.Call{search, read},
 		Usage: model.Usage{Input: 12, Output: 5, Total: 17},
 	}
 	if d := cmp.Diff(want, turn); d != "" {
@@ -89,8 +90,8 @@ func TestWhichCallsAreComplete(t *testing.T) { // G07
 					complete++
 				}
 			}
-			if !cmp.Equal(got, row.want) || len(turn.Item.Calls) != complete {
-				t.Errorf("complete: %v, want %v; %d in the item", got, row.want, len(turn.Item.Calls))
+			if !cmp.Equal(got, row.want) || len(turn.Items) != complete {
+				t.Errorf("complete: %v, want %v; %d items", got, row.want, len(turn.Items))
 			}
 		})
 	}
@@ -164,7 +165,7 @@ func TestTheCallerEndsWhatHangs(t *testing.T) {
 				defer cancel()
 				turn, _, err := stream(ctx, turnpiketest.NewScript(t, story))
 				var got *model.Error
-				if !errors.As(err, &got) || got.Class != model.Gone || turn == nil || turn.Item.Text() != "a" {
+				if !errors.As(err, &got) || got.Class != model.Gone || turn == nil || turn.Text() != "a" {
 					t.Errorf("%v beside %v", turn, err)
 				}
 			})

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -32,7 +31,7 @@ const (
 type step struct {
 	verb    verb
 	text    string
-	call    item.Call
+	call    model.Call
 	stop    model.Stop
 	usage   model.Usage
 	wait    time.Duration
@@ -122,16 +121,16 @@ func words(rest string) (string, error) {
 	return text, nil
 }
 
-func parseCall(rest string) (item.Call, error) {
+func parseCall(rest string) (model.Call, error) {
 	id, rest, _ := strings.Cut(rest, " ")
 	name, arguments, _ := strings.Cut(rest, " ")
 	if id == "" || name == "" {
-		return item.Call{}, errors.New("call needs an id and a name")
+		return model.Call{}, errors.New("call needs an id and a name")
 	}
 	if id == "-" {
 		id = ""
 	}
-	return item.Call{ID: id, Name: name, Arguments: arguments}, nil
+	return model.Call{ID: id, Name: name, Arguments: arguments}, nil
 }
 
 func parseStop(rest string) (model.Stop, error) {

@@ -65,7 +65,7 @@ func compare(t *testing.T, want, got *model.Turn, wantErr, gotErr error) {
 	if d := cmp.Diff(want.Calls, got.Calls); d != "" {
 		t.Error(d)
 	}
-	if got.ID != want.ID || got.Stop != want.Stop || got.Usage != want.Usage || got.Item.Text() != want.Item.Text() {
+	if got.ID != want.ID || got.Stop != want.Stop || got.Usage != want.Usage || got.Text() != want.Text() {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

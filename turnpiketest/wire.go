@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -18,7 +17,7 @@ type speech struct {
 	created int64
 
 	text, reasoning, refusal string
-	calls                    []item.Call
+	calls                    []model.Call
 	stop                     model.Stop
 	usage                    model.Usage
 	opened                   bool
@@ -57,7 +56,7 @@ func (s *speech) take(st step) []string {
 
 // callDeltas sends a call as the dialect does: its name, then its arguments in
 // pieces.
-func callDeltas(index int, c item.Call) []string {
+func callDeltas(index int, c model.Call) []string {
 	deltas := []string{fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":%s,"type":"function","function":{"name":%s,"arguments":""}}]}`,
 		index, quote(c.ID), quote(c.Name))}
 	half := len(c.Arguments) / 2

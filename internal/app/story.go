@@ -63,8 +63,8 @@ func (t *teller) tell(f loop.Fact) {
 		}
 	case loop.TurnFailed:
 		t.turnFailed(b, f.At)
-		if items := t.items(b.PartialRef); len(items) == 1 && items[0].Text() != "" {
-			t.line("", "", "after: %s", t.short(items[0].Text()))
+		if said := saidIn(t.items(b.PartialRef)); said != "" {
+			t.line("", "", "after: %s", t.short(said))
 		}
 	case loop.Turn:
 		t.turn(b, f.At)
@@ -216,7 +216,11 @@ func (t *teller) input(b loop.InputAdded) {
 		return
 	}
 	last := items[len(items)-1]
-	t.line("input", string(last.Role), "%s   (%s)", t.short(last.Text()), counted(len(items), "item"))
+	who := string(last.Role)
+	if last.Kind == item.ToolResult {
+		who = "tool"
+	}
+	t.line("input", who, "%s   (%s)", t.short(last.Text()), counted(len(items), "item"))
 }
 
 func (t *teller) catalogued(b loop.Catalogued, at int64) {
@@ -233,10 +237,7 @@ func (t *teller) catalogued(b loop.Catalogued, at int64) {
 }
 
 func (t *teller) turn(b loop.Turn, at int64) {
-	text := ""
-	if items := t.items(b.ItemsRef); len(items) == 1 {
-		text = t.short(items[0].Text())
-	}
+	text := t.short(saidIn(t.items(b.ItemsRef)))
 	t.line(fmt.Sprintf("round %d", b.Round), "model", "%s   (%d ms, %d + %d tokens)", text, at-t.asked, b.Usage.Input, b.Usage.Output)
 	for i, c := range b.Calls {
 		cut := ""
@@ -259,6 +260,17 @@ func (t *teller) callDone(b loop.CallDone) {
 	t.line("", string(b.Key), "%s%s   (%s, %s ms)", b.Outcome, text, t.server[b.Key], strconv.FormatFloat(audit.Milliseconds(b.Took()), 'f', -1, 64))
 }
 
+// saidIn returns the text of the messages.
+func saidIn(items []item.Item) string {
+	said := ""
+	for _, it := range items {
+		if it.Kind == item.Message {
+			said += it.Text()
+		}
+	}
+	return said
+}
+
 // short makes one line of a text.
 func (t *teller) short(text string) string {
 	if t.whole {
@@ -274,7 +286,7 @@ func (t *teller) short(text string) string {
 
 // decodeItems reads a stored row that holds items.
 func decodeItems(raw json.RawMessage) []item.Item {
-	var items []item.Item
+	var items item.List
 	if json.Unmarshal(raw, &items) != nil {
 		return nil
 	}

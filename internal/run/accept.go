@@ -90,20 +90,21 @@ func unavailable(err error) error {
 	return refused
 }
 
-// textBytes is how much there is to read in the items.
+// textBytes is how much a model reads in the items: of each answer the larger of
+// its native and its plain form, because the provider gets one of them.
 func textBytes(items []item.Item) int64 {
-	n := 0
-	for _, it := range items {
-		n += len(it.Native.JSON)
-		if it.Native.JSON != nil {
-			continue
+	total := 0
+	for start, end := 0, 0; start < len(items); start = end {
+		end = item.TurnEnd(items, start)
+		native, plain := 0, 0
+		for _, it := range items[start:end] {
+			native += len(it.Native.JSON)
+			plain += len(it.Name) + len(it.Arguments)
+			for _, p := range it.Parts {
+				plain += len(p.Text)
+			}
 		}
-		for _, p := range it.Parts {
-			n += len(p.Text)
-		}
-		for _, c := range it.Calls {
-			n += len(c.Name) + len(c.Arguments)
-		}
+		total += max(native, plain)
 	}
-	return int64(n)
+	return int64(total)
 }

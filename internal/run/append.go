@@ -131,7 +131,7 @@ func (d *drive) store(ref string, items []item.Item) []Row {
 	if !d.retelling { // what a replay decodes is dropped when it has been told
 		d.account.Add(int(textBytes(items)))
 	}
-	return []Row{{ref, items}}
+	return []Row{{ref, item.List(items)}}
 }
 
 // transcript resolves refs to items.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
 )
 
 // Unreadable says that a part of a run's journal cannot be decoded: a fact that
@@ -35,7 +36,7 @@ func (u *Unreadable) Unwrap() error { return u.Err }
 
 // newer reports whether a newer build has written the fact.
 func (u *Unreadable) newer() bool {
-	return errors.Is(u.Err, loop.ErrUnknownKind) || errors.Is(u.Err, loop.ErrUnknownVersion)
+	return errors.Is(u.Err, loop.ErrUnknownKind) || errors.Is(u.Err, loop.ErrUnknownVersion) || errors.Is(u.Err, item.ErrUnknownVersion)
 }
 
 // Aside says why nobody performs a run. The zero value: it is not set aside.

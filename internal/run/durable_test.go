@@ -91,8 +91,11 @@ func (w *town) For(context.Context, *loop.Accepted) ([]run.Target, []catalog.Ser
 // Stream implements model.Model.
 func (w *town) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
 	turn, err := w.think(ctx, req.Items)
-	if turn != nil && turn.Item.Text() != "" {
-		if err := emit(model.Delta{Text: turn.Item.Text()}); err != nil {
+	if turn != nil {
+		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
+	}
+	if turn != nil && turn.Text() != "" {
+		if err := emit(model.Delta{Text: turn.Text()}); err != nil {
 			return nil, err
 		}
 	}
@@ -158,15 +161,14 @@ func (w *town) wants(principal, key, hash string) *run.Request {
 }
 
 func says(text string) *model.Turn {
-	return &model.Turn{Item: item.NewText(item.Assistant, text), Stop: model.StopEnd, Usage: model.Usage{Input: 10, Output: 5}}
+	return &model.Turn{Items: []item.Item{item.NewText(item.Assistant, text)}, Stop: model.StopEnd, Usage: model.Usage{Input: 10, Output: 5}}
 }
 
 func asks(names ...string) *model.Turn {
-	turn := &model.Turn{Item: item.Item{Role: item.Assistant}, Stop: model.StopCalls, Usage: model.Usage{Input: 10, Output: 5}}
+	turn := &model.Turn{Stop: model.StopCalls, Usage: model.Usage{Input: 10, Output: 5}}
 	for i, name := range names {
-		c := item.Call{ID: fmt.Sprint("p", i), Name: name, Arguments: "{}"}
-		turn.Calls = append(turn.Calls, model.Call{Call: c, Complete: true})
-		turn.Item.Calls = append(turn.Item.Calls, c)
+		c := model.Call{ID: fmt.Sprint("p", i), Name: name, Arguments: "{}", Complete: true}
+		turn.Calls, turn.Items = append(turn.Calls, c), append(turn.Items, c.Item())
 	}
 	return turn
 }
@@ -174,7 +176,7 @@ func asks(names ...string) *model.Turn {
 func results(transcript []item.Item) []string {
 	var out []string
 	for _, it := range transcript {
-		if it.Role == item.Tool {
+		if it.Kind == item.ToolResult {
 			out = append(out, it.Text())
 		}
 	}
@@ -423,8 +425,8 @@ func TestAGatewayThatStopsHandsItsRunsOver(t *testing.T) {
 				return says("read"), nil
 			}
 			turn := asks("read_on")
-			turn.Item.Calls[0].Arguments = fmt.Sprintf(`{"page":%d}`, len(results(transcript)))
-			turn.Calls[0].Arguments = turn.Item.Calls[0].Arguments
+			turn.Calls[0].Arguments = fmt.Sprintf(`{"page":%d}`, len(results(transcript)))
+			turn.Items[0] = turn.Calls[0].Item()
 			return turn, nil
 		}
 		first := w.gateway(t)

@@ -160,7 +160,11 @@ func (s *speaker) Stream(ctx context.Context, req *model.Request, emit func(mode
 	n := len(s.asked)
 	s.asked = append(s.asked, *req)
 	s.mu.Unlock()
-	return s.turns[min(n, len(s.turns)-1)](ctx, emit)
+	turn, err := s.turns[min(n, len(s.turns)-1)](ctx, emit)
+	if turn != nil {
+		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
+	}
+	return turn, err
 }
 
 // results returns what the model was told by tools at its n-th call.
@@ -169,7 +173,7 @@ func (s *speaker) results(n int) []string {
 	defer s.mu.Unlock()
 	var out []string
 	for _, it := range s.asked[n].Items {
-		if it.Role == item.Tool {
+		if it.Kind == item.ToolResult {
 			out = append(out, it.Text())
 		}
 	}
@@ -190,7 +194,7 @@ func says(text string) answer {
 		if err := emit(model.Delta{Text: text}); err != nil {
 			return nil, err
 		}
-		return &model.Turn{Item: item.NewText(item.Assistant, text), Stop: model.StopEnd, Usage: model.Usage{Input: 10, Output: 5}}, nil
+		return &model.Turn{Items: []item.Item{item.NewText(item.Assistant, text)}, Stop: model.StopEnd, Usage: model.Usage{Input: 10, Output: 5}}, nil
 	}
 }
 
@@ -200,11 +204,10 @@ func asks(names ...string) answer {
 }
 
 func turnOf(names ...string) *model.Turn {
-	turn := &model.Turn{Item: item.Item{Role: item.Assistant}, Stop: model.StopCalls, Usage: model.Usage{Input: 10, Output: 5}}
+	turn := &model.Turn{Stop: model.StopCalls, Usage: model.Usage{Input: 10, Output: 5}}
 	for i, name := range names {
-		c := item.Call{ID: fmt.Sprint("p", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, i)}
-		turn.Calls = append(turn.Calls, model.Call{Call: c, Complete: true})
-		turn.Item.Calls = append(turn.Item.Calls, c)
+		c := model.Call{ID: fmt.Sprint("p", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, i), Complete: true}
+		turn.Calls, turn.Items = append(turn.Calls, c), append(turn.Items, c.Item())
 	}
 	return turn
 }

@@ -165,11 +165,14 @@ func FuzzCallOrder(f *testing.F) {
 		for word := range strings.FieldsSeq(text) {
 			switch rest, isCall := strings.CutPrefix(word, "a:"); {
 			case isCall:
-				it := item.Item{Role: item.Assistant}
+				said := item.NewText(item.Assistant, "")
+				said.Turn = len(items) + 1
+				items = append(items, said)
 				for _, id := range rest {
-					it.Calls = append(it.Calls, item.Call{ID: string(id)})
+					call := item.NewCall(string(id), "", "")
+					call.Turn = said.Turn
+					items = append(items, call)
 				}
-				items = append(items, it)
 			case word[0] == 'r':
 				items = append(items, item.NewResult(word[1:], fmt.Sprint(len(items)), false))
 			default:
@@ -179,7 +182,7 @@ func FuzzCallOrder(f *testing.F) {
 		sorted := slices.Clone(items)
 		inCallOrder(sorted)
 		for i := range items {
-			if (items[i].Role == item.Tool) != (sorted[i].Role == item.Tool) || items[i].Role != item.Tool && items[i].Text() != sorted[i].Text() {
+			if items[i].Kind != sorted[i].Kind || items[i].Kind != item.ToolResult && items[i].Text() != sorted[i].Text() {
 				t.Fatalf("%d: %+v, was %+v", i, sorted[i], items[i])
 			}
 		}
@@ -189,7 +192,7 @@ func FuzzCallOrder(f *testing.F) {
 			t.Fatalf("%v, then %v", sorted, again)
 		}
 		byText := func(a, b item.Item) int {
-			return strings.Compare(fmt.Sprint(a.Role, a.CallID, a.Text()), fmt.Sprint(b.Role, b.CallID, b.Text()))
+			return strings.Compare(fmt.Sprint(a.Kind, a.CallID, a.Text()), fmt.Sprint(b.Kind, b.CallID, b.Text()))
 		}
 		slices.SortStableFunc(items, byText)
 		slices.SortStableFunc(sorted, byText)

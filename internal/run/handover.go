@@ -44,64 +44,94 @@ func (d *drive) handOver() ([]loop.Handed, error) {
 	return calls, nil
 }
 
-// splice replaces each assistant item whose calls carry ids of ours by the
-// items that were kept for it, and gives the results the provider's ids back.
-// Ids that nobody kept for this principal are passed on as they are.
+// splice replaces each answer whose calls carry ids of ours by the items that
+// were kept for it, and gives the results the provider's ids back. Ids that were
+// not kept for this principal are passed on unchanged.
 func (d *drive) splice(items []item.Item) ([]item.Item, error) {
-	var out []item.Item
+	if !slices.ContainsFunc(items, minted) {
+		return items, nil
+	}
+	var out transcript
 	original := map[string]string{}
-	for i, it := range items {
-		h, err := d.handoverOf(it)
+	spliced := false
+	for start, end := 0, 0; start < len(items); start = end {
+		end = item.TurnEnd(items, start)
+		h, err := d.handoverOf(items[start:end])
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case h != nil:
-			if out == nil {
-				out = append(out, items[:i]...)
+		if h == nil {
+			out.add(items[start:end])
+			if it := &out.items[len(out.items)-1]; it.Kind == item.ToolResult && original[it.CallID] != "" {
+				it.CallID, it.Native = original[it.CallID], item.Native{}
 			}
-			out = append(out, h.Items...)
-			d.keepAll(h.Full)
-			for ours, theirs := range h.CallIDs {
-				original[ours] = theirs
-			}
-		case it.Role == item.Tool && original[it.CallID] != "":
-			it.CallID, it.Native = original[it.CallID], item.Native{}
-			out = append(out, it)
-		case out != nil:
-			out = append(out, it)
+			continue
+		}
+		spliced = true
+		out.add(h.Items)
+		d.keepAll(h.Full)
+		for ours, theirs := range h.CallIDs {
+			original[ours] = theirs
 		}
 	}
-	if out == nil {
+	if !spliced {
 		return items, nil
 	}
-	inCallOrder(out)
-	return out, nil
+	inCallOrder(out.items)
+	return out.items, nil
 }
 
-// inCallOrder puts the results that follow each assistant item into the order
-// of its calls: ours were kept, the caller's come after them.
+// minted reports whether the item is a tool call with an id of ours.
+func minted(i item.Item) bool {
+	return i.Kind == item.ToolCall && strings.HasPrefix(i.CallID, mintedPrefix)
+}
+
+// transcript is put together from items of several sources.
+type transcript struct {
+	items []item.Item
+	turns int
+}
+
+// add appends items with the Turn numbers that follow.
+func (t *transcript) add(items []item.Item) {
+	for start, end := 0, 0; start < len(items); start = end {
+		end = item.TurnEnd(items, start)
+		if items[start].Turn != 0 {
+			t.turns++
+		}
+		for _, it := range items[start:end] {
+			if it.Turn != 0 {
+				it.Turn = t.turns
+			}
+			t.items = append(t.items, it)
+		}
+	}
+}
+
+// inCallOrder puts the results that follow each answer into the order of its
+// calls: ours were kept, the caller's come after them.
 func inCallOrder(items []item.Item) {
-	for i := 0; i < len(items); i++ {
-		calls := items[i].Calls
-		end := i + 1
-		for end < len(items) && items[end].Role == item.Tool {
+	for start, end := 0, 0; start < len(items); start = end {
+		end = item.TurnEnd(items, start)
+		calls := items[start:end]
+		first := end
+		for end < len(items) && items[end].Kind == item.ToolResult {
 			end++
 		}
 		place := func(result item.Item) int {
-			return slices.IndexFunc(calls, func(c item.Call) bool { return c.ID == result.CallID })
+			return slices.IndexFunc(calls, func(c item.Item) bool { return c.Kind == item.ToolCall && c.CallID == result.CallID })
 		}
-		slices.SortStableFunc(items[i+1:end], func(a, b item.Item) int { return cmp.Compare(place(a), place(b)) })
-		i = end - 1
+		slices.SortStableFunc(items[first:end], func(a, b item.Item) int { return cmp.Compare(place(a), place(b)) })
 	}
 }
 
-func (d *drive) handoverOf(it item.Item) (*Handover, error) {
-	for _, c := range it.Calls {
-		if !strings.HasPrefix(c.ID, mintedPrefix) {
+// handoverOf returns what was kept for an answer, nil if nothing was.
+func (d *drive) handoverOf(answer []item.Item) (*Handover, error) {
+	for _, c := range answer {
+		if !minted(c) {
 			continue
 		}
-		h, err := d.o.Handovers.Find(d.ctx, d.req.Org, d.req.Principal, c.ID)
+		h, err := d.o.Handovers.Find(d.ctx, d.req.Org, d.req.Principal, c.CallID)
 		if err != nil {
 			return nil, fmt.Errorf("run %s: hand over: %w", d.lease.RunID, err)
 		}

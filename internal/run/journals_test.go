@@ -49,17 +49,17 @@ func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
 		loop.Catalogued{CatalogRef: "catalog"},
 	}
 	batch := run.Batch{Sync: true, Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: key, Hash: "h"}}, Rows: []run.Row{
-		{Ref: "input", Value: []item.Item{item.NewText(item.User, "go")}}, {Ref: "catalog", Value: sealed("once_a", "once_b", "once_c", "keyed_b")},
+		{Ref: "input", Value: item.List{item.NewText(item.User, "go")}}, {Ref: "catalog", Value: sealed("once_a", "once_b", "once_c", "keyed_b")},
 	}}
 	for i, body := range append(head, bodies...) {
 		batch.Facts = append(batch.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, At: time.Now().UnixMilli(), Version: loop.Version, Body: body})
 		switch b := body.(type) {
 		case loop.Turn:
-			said := item.Item{Role: item.Assistant}
+			var said item.List
 			for _, c := range b.Calls {
-				said.Calls = append(said.Calls, item.Call{ID: c.ProviderID, Name: c.Name, Arguments: c.Arguments})
+				said = append(said, item.NewCall(c.ProviderID, c.Name, c.Arguments))
 			}
-			batch.Rows = append(batch.Rows, run.Row{Ref: b.ItemsRef, Value: []item.Item{said}})
+			batch.Rows = append(batch.Rows, run.Row{Ref: b.ItemsRef, Value: said})
 		case loop.CallPrepared:
 			if b.ArgsRef != "gone" {
 				batch.Rows = append(batch.Rows, run.Row{Ref: b.ArgsRef, Value: json.RawMessage("{}")})
@@ -67,7 +67,7 @@ func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
 		case loop.TurnFailed:
 			batch.Rows = append(batch.Rows, run.Row{Ref: b.ErrorRef, Value: map[string]string{"class": string(b.Class), "error": "down"}})
 		case loop.CallDone:
-			batch.Rows = append(batch.Rows, run.Row{Ref: b.ResultRef, Value: []item.Item{item.NewResult("p", "old", false)}})
+			batch.Rows = append(batch.Rows, run.Row{Ref: b.ResultRef, Value: item.List{item.NewResult("p", "old", false)}})
 		}
 	}
 	if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: runID, Epoch: 1, Owner: "gone"}, 0, batch); err != nil {

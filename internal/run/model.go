@@ -125,7 +125,7 @@ func (d *drive) waitUntil(at int64) bool {
 func (d *drive) modelRequest(a loop.CallModel) *model.Request {
 	req := &model.Request{
 		Model:     d.req.Targets[a.Target].Name,
-		Items:     d.transcript(d.state.Transcript),
+		Items:     item.For(d.transcript(d.state.Transcript), d.req.Targets[a.Target].Provider),
 		MaxTokens: int(a.MaxOutput),
 		Params:    d.req.Params,
 		Dialect:   d.req.Dialect,
@@ -179,7 +179,7 @@ func hasCompleteCall(turn *model.Turn) bool {
 // run, and the model is asked again.
 func (d *drive) record(a loop.CallModel, turn *model.Turn) error {
 	ref := fmt.Sprintf("turn:%d", a.Round)
-	items := []item.Item{turn.Item}
+	items := d.signed(a, turn)
 	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage, Bytes: textBytes(items)}
 	for _, c := range turn.Calls {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
@@ -191,6 +191,16 @@ func (d *drive) record(a loop.CallModel, turn *model.Turn) error {
 	crash.At(crash.AfterTurn)
 	d.emit(event.RoundDone{Round: a.Round, Stop: turn.Stop, Usage: turn.Usage})
 	return nil
+}
+
+// signed returns the items of a turn with the provider that wrote them.
+func (d *drive) signed(a loop.CallModel, turn *model.Turn) []item.Item {
+	for i := range turn.Items {
+		if it := &turn.Items[i]; it.Kind == item.Reasoning || it.Native.JSON != nil {
+			it.Native.Provider = d.req.Targets[a.Target].Provider
+		}
+	}
+	return turn.Items
 }
 
 // fail appends how the attempt failed. What was said of it stays with its row.
@@ -213,7 +223,7 @@ func (d *drive) fail(a loop.CallModel, turn *model.Turn, err error) error {
 	if turn != nil {
 		body.Usage = turn.Usage
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
-		rows = append(rows, Row{body.PartialRef, []item.Item{turn.Item}})
+		rows = append(rows, Row{body.PartialRef, item.List(d.signed(a, turn))})
 	}
 	return d.commit(Batch{Rows: rows, Settled: d.settled(body)}, body)
 }

@@ -155,8 +155,8 @@ const HandoverTTL = 24 * time.Hour
 // Handover is the hidden part of a transcript: everything from the end of the
 // caller's input to the calls that are the caller's.
 type Handover struct {
-	RunID string      `json:"run_id"`
-	Items []item.Item `json:"items"`
+	RunID string    `json:"run_id"`
+	Items item.List `json:"items"`
 
 	// Full holds results that were cut, whole, by the id under which the model
 	// was told to read them.

@@ -94,7 +94,11 @@ func (d *drive) recall(f loop.Fact, rows map[string]json.RawMessage) error {
 		}
 		return d.recallItems(b.PartialRef, rows)
 	case loop.Turn:
-		return d.recallItems(b.ItemsRef, rows)
+		if err := d.recallItems(b.ItemsRef, rows); err != nil {
+			return err
+		}
+		// Items of version 1 have no number among the run's turns.
+		item.SetTurn(d.items[b.ItemsRef], item.LastTurn(d.items["input"])+b.Round+1)
 	case loop.CallPrepared:
 		if b.ArgsRef != "" {
 			if !json.Valid(rows[b.ArgsRef]) {
@@ -141,7 +145,7 @@ func (d *drive) recallItems(ref string, rows map[string]json.RawMessage) error {
 	if ref == "" {
 		return nil
 	}
-	var items []item.Item
+	var items item.List
 	if err := json.Unmarshal(rows[ref], &items); err != nil {
 		return damaged(ref, err)
 	}
@@ -263,12 +267,12 @@ func (d *drive) tell(f loop.Fact) {
 func (d *drive) tellItems(round int, items []item.Item) {
 	for _, it := range items {
 		for _, p := range it.Parts {
-			switch p.Kind {
-			case item.Text:
-				d.emit(event.TextDelta{Round: round, Text: p.Text})
-			case item.Reasoning:
+			switch {
+			case it.Kind == item.Reasoning:
 				d.emit(event.ReasoningDelta{Round: round, Text: p.Text})
-			case item.Refusal:
+			case p.Kind == item.Text:
+				d.emit(event.TextDelta{Round: round, Text: p.Text})
+			case p.Kind == item.Refusal:
 				d.emit(event.RefusalDelta{Round: round, Text: p.Text})
 			}
 		}

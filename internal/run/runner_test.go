@@ -387,7 +387,7 @@ func TestOnlyCompleteCallsOfABrokenTurnRun(t *testing.T) {
 	}}, func(context.Context, func(model.Delta) error) (*model.Turn, error) {
 		turn := turnOf("read", "read")
 		turn.Calls[1].Complete = false
-		turn.Item.Calls = turn.Item.Calls[:1]
+		turn.Items = turn.Items[:1]
 		turn.Stop = model.StopUnknown
 		return turn, &model.Error{Class: model.Transient, Err: io.ErrUnexpectedEOF}
 	}, says("Done."))
@@ -441,7 +441,7 @@ func TestWhatWasHandedOverComesBack(t *testing.T) {
 		back.req.Principal, back.req.ClientTools = principal, mine
 		back.req.Items = []item.Item{
 			item.NewText(item.User, "go"),
-			{Role: item.Assistant, Calls: []item.Call{{ID: id, Name: "mine", Arguments: "{}"}}},
+			{Kind: item.ToolCall, Turn: 1, CallID: id, Name: "mine", Arguments: "{}"},
 			item.NewResult(id, "mine!", false),
 		}
 		back.run(t)

@@ -97,6 +97,7 @@ func (d *drive) done(c loop.Call, attempt int, r toolexec.Done, took time.Durati
 		ref += fmt.Sprintf(".%d", attempt)
 	}
 	result := item.NewResult(c.ProviderID, r.Text, r.Outcome != loop.OK && r.Outcome != loop.Cached)
+	result.Name = c.Name
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
 		Bytes: int64(len(r.Text)), Micros: took.Microseconds(),

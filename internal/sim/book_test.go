@@ -288,15 +288,19 @@ func (b *book) checkTranscript(c *client, req *model.Request) {
 				b.w.violate("I11: the model of org %s reads %q", c.org, it.Text())
 			}
 		}
-		if it.Role == item.Tool {
-			b.w.violate("I12: a result of %s stands behind no call", it.CallID)
-		}
-		for _, call := range it.Calls {
-			i++
-			if i >= len(req.Items) || req.Items[i].Role != item.Tool || req.Items[i].CallID != call.ID {
-				b.w.violate("I12: call %s of item %d has no result in its place", call.ID, i)
-				return
+		switch it.Kind {
+		case item.ToolResult:
+			b.w.violate("I12: a result of %s follows no call", it.CallID)
+		case item.ToolCall:
+			end := item.TurnEnd(req.Items, i)
+			for n, call := range req.Items[i:end] {
+				at := end + n
+				if at >= len(req.Items) || req.Items[at].Kind != item.ToolResult || req.Items[at].CallID != call.CallID {
+					b.w.violate("I12: call %s of item %d has no result in its place", call.CallID, i+n)
+					return
+				}
 			}
+			i = end + (end - i) - 1
 		}
 	}
 }

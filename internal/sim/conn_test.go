@@ -51,7 +51,7 @@ func (b *book) checkConns(c *client) {
 func tell(story *run.Story) told {
 	t := told{texts: map[int]string{}, results: map[string]string{}}
 	text := func(ref string) string {
-		var items []item.Item
+		var items item.List
 		if json.Unmarshal(story.Rows[ref], &items) != nil || len(items) == 0 {
 			return ""
 		}

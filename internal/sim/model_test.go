@@ -84,9 +84,9 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 		a.err = &model.Error{Class: model.Transient, Err: errors.New("unexpected EOF")}
 		if len(a.turn.Calls) > 1 {
 			w.saw("a stream broke after a complete call")
-			a.turn.Calls, a.turn.Item.Calls = a.turn.Calls[:1], a.turn.Item.Calls[:1]
+			a.turn.Calls, a.turn.Items = a.turn.Calls[:1], a.turn.Items[:2]
 		} else {
-			a.turn.Calls, a.turn.Item.Calls = nil, nil
+			a.turn.Calls, a.turn.Items = nil, a.turn.Items[:1]
 		}
 	}
 	if r.Float64() < w.swarm.modelSilent && !w.calm() {
@@ -99,7 +99,7 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 	round := 0
 	for _, it := range req.Items {
-		if it.Role == item.Assistant {
+		if it.Kind == item.Message && it.Role == item.Assistant {
 			round++
 		}
 	}
@@ -108,18 +108,19 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 	if room := req.MaxTokens * bytesPerToken; room > 0 && len(text) > room {
 		text, turn.Stop = text[:room], model.StopLength
 	}
-	turn.Item = item.NewText(item.Assistant, text)
+	turn.Items = []item.Item{item.NewText(item.Assistant, text)}
 	if turn.Stop == model.StopEnd && round < len(s.c.script) && len(req.Tools) > 0 {
 		turn.Stop = model.StopCalls
 		for i, name := range s.c.script[round] {
-			c := item.Call{ID: fmt.Sprintf("p%d", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, 10*round+i)}
-			turn.Calls = append(turn.Calls, model.Call{Call: c, Complete: true})
-			turn.Item.Calls = append(turn.Item.Calls, c)
+			c := model.Call{ID: fmt.Sprintf("p%d", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, 10*round+i), Complete: true}
+			turn.Calls = append(turn.Calls, c)
+			turn.Items = append(turn.Items, c.Item())
 		}
 	}
-	if room := req.MaxTokens * bytesPerToken; room > 0 && sizeOf(turn.Item) > room {
-		turn.Calls, turn.Item.Calls, turn.Stop = nil, nil, model.StopLength
+	if room := req.MaxTokens * bytesPerToken; room > 0 && sizeOf(turn.Items...) > room {
+		turn.Calls, turn.Items, turn.Stop = nil, turn.Items[:1], model.StopLength
 	}
+	item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
 	half := len(text) / 2
 	return answer{chunks: []string{text[:half], text[half:]}, turn: turn}
 }
@@ -127,7 +128,7 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 // output is how many tokens the provider counts for a turn: at most what it was
 // allowed, and sometimes all of it, for thoughts that nobody sees.
 func (s speaker) output(req *model.Request, turn *model.Turn, r *rand.Rand) int64 {
-	n := (sizeOf(turn.Item)+bytesPerToken-1)/bytesPerToken + 1
+	n := (sizeOf(turn.Items...)+bytesPerToken-1)/bytesPerToken + 1
 	if r.IntN(4) == 0 {
 		n = max(n, req.MaxTokens)
 	}
@@ -138,20 +139,20 @@ func (s speaker) output(req *model.Request, turn *model.Turn, r *rand.Rand) int6
 }
 
 func size(req *model.Request) int {
-	n := 0
-	for _, it := range req.Items {
-		n += sizeOf(it)
-	}
+	n := sizeOf(req.Items...)
 	for _, t := range req.Tools {
 		n += len(t.Name) + len(t.Description) + len(t.InputSchema)
 	}
 	return n
 }
 
-func sizeOf(it item.Item) int {
-	n := len(it.Text())
-	for _, c := range it.Calls {
-		n += len(c.Name) + len(c.Arguments)
+func sizeOf(items ...item.Item) int {
+	n := 0
+	for _, it := range items {
+		n += len(it.Text())
+		if it.Kind == item.ToolCall {
+			n += len(it.Name) + len(it.Arguments)
+		}
 	}
 	return n
 }

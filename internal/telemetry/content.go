@@ -58,8 +58,10 @@ type part struct {
 func messages(items []item.Item) string {
 	var all []message
 	size := 0
-	for _, it := range slices.Backward(items) {
-		m := messageOf(it)
+	for end := len(items); end > 0; {
+		start := item.TurnStart(items, end-1)
+		m := messageOf(items[start:end])
+		end = start
 		for _, p := range m.Parts {
 			size += len(p.Content) + len(p.Arguments) + len(p.Response)
 		}
@@ -73,31 +75,38 @@ func messages(items []item.Item) string {
 }
 
 func output(turn *model.Turn) string {
-	m := messageOf(turn.Item)
+	m := messageOf(turn.Items)
 	m.Role, m.Finish = string(item.Assistant), string(turn.Stop)
 	return marshal([]message{m})
 }
 
-func messageOf(it item.Item) message {
-	m := message{Role: string(it.Role), Parts: []part{}}
-	if it.Role == item.Tool {
-		m.Parts = append(m.Parts, part{Type: "tool_call_response", ID: it.CallID, Response: cut(it.Text(), maxText)})
-		return m
-	}
-	for _, p := range it.Parts {
-		if p.Text == "" {
-			continue // only text is recorded
+// messageOf returns the items of one answer, or any other item, as one message.
+func messageOf(items []item.Item) message {
+	m := message{Role: string(item.Assistant), Parts: []part{}}
+	for _, it := range items {
+		switch it.Kind {
+		case item.ToolResult:
+			m.Role = "tool"
+			m.Parts = append(m.Parts, part{Type: "tool_call_response", ID: it.CallID, Response: cut(it.Text(), maxText)})
+		case item.ToolCall:
+			m.Parts = append(m.Parts, part{Type: "tool_call", ID: it.CallID, Name: short(it.Name), Arguments: cut(it.Arguments, maxText)})
+		case item.Reasoning:
+			m.addTexts("reasoning", it.Parts)
+		case item.Message:
+			m.Role = string(it.Role)
+			m.addTexts("text", it.Parts)
 		}
-		kind := "text"
-		if p.Kind == item.Reasoning {
-			kind = "reasoning"
-		}
-		m.Parts = append(m.Parts, part{Type: kind, Content: cut(p.Text, maxText)})
-	}
-	for _, c := range it.Calls {
-		m.Parts = append(m.Parts, part{Type: "tool_call", ID: c.ID, Name: short(c.Name), Arguments: cut(c.Arguments, maxText)})
 	}
 	return m
+}
+
+// addTexts adds the parts that are text.
+func (m *message) addTexts(kind string, parts []item.Part) {
+	for _, p := range parts {
+		if p.Text != "" {
+			m.Parts = append(m.Parts, part{Type: kind, Content: cut(p.Text, maxText)})
+		}
+	}
 }
 
 func marshal(all []message) string {

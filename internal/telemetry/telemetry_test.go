@@ -105,7 +105,7 @@ func TestSpanContentIsLimited(t *testing.T) {
 	}
 	spans := seen(t, Options{Content: true}, func(tel *Telemetry) {
 		ctx, called := tel.ModelCall(t.Context(), run.ModelCall{Provider: "up", Request: &model.Request{Model: "g", Items: items}})
-		called(run.ModelEnd{Turn: &model.Turn{ID: long, Model: long, Item: item.NewText(item.Assistant, long)}})
+		called(run.ModelEnd{Turn: &model.Turn{ID: long, Model: long, Items: []item.Item{item.NewText(item.Assistant, long)}}})
 		_, done := tel.ToolCall(ctx, run.ToolCall{Name: long + "\xff", ID: long, Server: "s", Arguments: []byte(long)})
 		done(run.ToolEnd{Outcome: loop.OK, Text: long})
 	})

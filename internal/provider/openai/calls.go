@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -205,8 +204,7 @@ func (c *calls) all() []model.Call {
 	for _, i := range c.order() {
 		k := &c.list[i]
 		list = append(list, model.Call{
-			Call:     item.Call{ID: k.id, Name: k.name, Arguments: string(k.args)},
-			Complete: k.complete,
+			ID: k.id, Name: k.name, Arguments: string(k.args), Complete: k.complete,
 		})
 	}
 	return list

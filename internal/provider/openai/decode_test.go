@@ -166,7 +166,7 @@ func TestNative(t *testing.T) {
 		{"content as parts", delta(`"content":"x"`) + delta(`"content":[{"type":"thinking","thinking":"a"},{"type":"text","text":"b"}]`) + delta(`"content":[{"type":"text","text":"c"},{"type":"reference","ids":[1]}]`) + end("stop"), `{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"thinking","thinking":[{"type":"text","text":"a"}]},{"type":"text","text":"bc"},{"type":"reference","ids":[1]}]}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := string(decodeAll(strings.NewReader(tt.in)).turn.Item.Native.JSON); got != tt.want {
+			if got := string(decodeAll(strings.NewReader(tt.in)).turn.Items[0].Native.JSON); got != tt.want {
 				t.Errorf("\n%s, want\n%s", got, tt.want)
 			}
 		})
@@ -197,8 +197,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string, cut uint16) {
 		want := decodeAll(strings.NewReader(in))
-		if want.turn != nil && !valid(want.turn.Item.Native.JSON) {
-			t.Fatalf("native is no JSON: %s", want.turn.Item.Native.JSON)
+		if want.turn != nil && !valid(want.turn.Items[0].Native.JSON) {
+			t.Fatalf("native is no JSON: %s", want.turn.Items[0].Native.JSON)
 		}
 		at := int(cut) % (len(in) + 1)
 		for _, src := range []io.Reader{

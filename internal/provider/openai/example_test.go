@@ -30,7 +30,7 @@ func ExampleProvider_Stream() {
 		fmt.Printf("%q\n", d.Text)
 		return nil
 	})
-	fmt.Println(turn.Item.Text(), turn.Stop, err)
+	fmt.Println(turn.Text(), turn.Stop, err)
 	// Output:
 	// "The answer "
 	// "is 5."

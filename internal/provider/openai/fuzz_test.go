@@ -83,7 +83,8 @@ func FuzzRequest(f *testing.F) {
 			Model: name, Dialect: Dialect, MaxTokens: max(limit, 0),
 			Items: []item.Item{
 				item.NewText(item.User, said),
-				{Role: item.Assistant, Parts: []item.Part{{Kind: item.Text, Text: said}}, Calls: []item.Call{{ID: id, Name: toolName, Arguments: arguments}}},
+				{Kind: item.Message, Turn: 1, Role: item.Assistant, Parts: []item.Part{{Kind: item.Text, Text: said}}},
+				{Kind: item.ToolCall, Turn: 1, CallID: id, Name: toolName, Arguments: arguments},
 				item.NewResult(id, result, false),
 			},
 			Params: []model.Param{{Name: param, Value: json.RawMessage(value)}},

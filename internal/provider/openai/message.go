@@ -13,33 +13,45 @@ func appendMessages(dst []byte, items []item.Item) []byte {
 	if len(items) == 0 {
 		return append(dst, `[]`...)
 	}
-	for i := range items {
-		dst = append(dst, "[,"[min(i, 1)])
-		dst = appendMessage(dst, &items[i])
+	dst = append(dst, '[')
+	for start, end := 0, 0; start < len(items); start = end {
+		end = item.TurnEnd(items, start)
+		if start > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendMessage(dst, items[start:end])
 	}
 	return append(dst, ']')
 }
 
-// appendMessage appends an item as a message: as it is where this dialect
-// wrote it, otherwise made from the plain fields. Reasoning of other dialects
-// has no place here.
-func appendMessage(dst []byte, i *item.Item) []byte {
+// appendMessage appends the items of one answer, or any other single item, as a
+// message: unchanged where this dialect wrote it, otherwise made from the plain
+// fields. Reasoning of other dialects has no place here.
+func appendMessage(dst []byte, unit []item.Item) []byte {
+	i := &unit[0]
 	if i.Native.Dialect == Dialect && len(i.Native.JSON) > 0 {
 		return append(dst, i.Native.JSON...)
 	}
-	dst = appendString(append(dst, `{"role":`...), roleOf(i.Role))
-	if i.Name != "" {
+	role := i.Role
+	switch {
+	case i.Kind == item.ToolResult:
+		role = "tool"
+	case i.Kind != item.Message:
+		role = item.Assistant
+	}
+	dst = appendString(append(dst, `{"role":`...), roleOf(role))
+	if i.Kind == item.Message && i.Name != "" {
 		dst = appendString(append(dst, `,"name":`...), i.Name)
 	}
-	if i.Role == item.Tool {
+	if i.Kind == item.ToolResult {
 		dst = appendString(append(dst, `,"tool_call_id":`...), i.CallID)
 	}
 	dst = append(dst, `,"content":`...)
-	switch i.Role {
-	case item.Assistant:
-		dst = appendAnswer(dst, i)
-	case item.Tool:
+	switch {
+	case i.Kind == item.ToolResult:
 		dst = appendString(dst, resultText(i.Parts))
+	case role == item.Assistant:
+		dst = appendAnswer(dst, unit)
 	default:
 		dst = appendContent(dst, i)
 	}
@@ -56,14 +68,22 @@ func roleOf(r item.Role) item.Role {
 }
 
 // appendAnswer appends an assistant's content, refusal and calls.
-func appendAnswer(dst []byte, i *item.Item) []byte {
-	refusal := ""
-	for _, p := range i.Parts {
-		if p.Kind == item.Refusal {
-			refusal += p.Text
+func appendAnswer(dst []byte, unit []item.Item) []byte {
+	said, refusal, calls := "", "", 0
+	for _, i := range unit {
+		switch i.Kind {
+		case item.ToolCall:
+			calls++
+		case item.Message:
+			said += i.Text()
+			for _, p := range i.Parts {
+				if p.Kind == item.Refusal {
+					refusal += p.Text
+				}
+			}
 		}
 	}
-	if said := i.Text(); said != "" || len(i.Calls) == 0 && refusal == "" {
+	if said != "" || calls == 0 && refusal == "" {
 		dst = appendString(dst, said)
 	} else {
 		dst = append(dst, `null`...)
@@ -71,19 +91,20 @@ func appendAnswer(dst []byte, i *item.Item) []byte {
 	if refusal != "" {
 		dst = appendString(append(dst, `,"refusal":`...), refusal)
 	}
-	for n, c := range i.Calls {
-		if n == 0 {
-			dst = append(dst, `,"tool_calls":`...)
+	if calls == 0 {
+		return dst
+	}
+	dst = append(dst, `,"tool_calls":[`...)
+	for _, c := range unit {
+		if c.Kind != item.ToolCall {
+			continue
 		}
-		dst = append(dst, "[,"[min(n, 1)])
-		dst = appendString(append(dst, `{"id":`...), c.ID)
+		dst = appendString(append(dst, `{"id":`...), c.CallID)
 		dst = appendString(append(dst, `,"type":"function","function":{"name":`...), c.Name)
 		dst = appendString(append(dst, `,"arguments":`...), c.Arguments)
-		dst = append(dst, `}}`...)
+		dst = append(dst, `}},`...)
 	}
-	if len(i.Calls) > 0 {
-		dst = append(dst, ']')
-	}
+	dst[len(dst)-1] = ']' // in place of the last comma
 	return dst
 }
 
@@ -134,6 +155,10 @@ func appendPart(dst []byte, p item.Part) []byte {
 		dst = appendString(append(dst, `{"type":"input_audio","input_audio":{"data":`...), p.Data)
 		dst = appendString(append(dst, `,"format":`...), audioFormat(p.MIMEType))
 	case item.File:
+		if p.FileID != "" {
+			dst = appendString(append(dst, `{"type":"file","file":{"file_id":`...), p.FileID)
+			break
+		}
 		dst = appendString(append(dst, `{"type":"file","file":{"file_data":`...), dataURL(p))
 		if p.Name != "" {
 			dst = appendString(append(dst, `,"filename":`...), p.Name)

@@ -47,8 +47,8 @@ func check(t *testing.T, want expected, turn *model.Turn, h *heard, err error) {
 		}
 		return
 	}
-	if turn.Item.Text() != want.Text || !sameText(want.ID, turn.ID) || !sameText(want.Model, turn.Model) || !sameText(want.Refusal, h.refusal) {
-		t.Errorf("id %q, model %q, refusal %q, text %q", turn.ID, turn.Model, h.refusal, turn.Item.Text())
+	if turn.Text() != want.Text || !sameText(want.ID, turn.ID) || !sameText(want.Model, turn.Model) || !sameText(want.Refusal, h.refusal) {
+		t.Errorf("id %q, model %q, refusal %q, text %q", turn.ID, turn.Model, h.refusal, turn.Text())
 	}
 	checkCalls(t, want, turn)
 	if want.Error != nil {
@@ -64,8 +64,8 @@ func check(t *testing.T, want expected, turn *model.Turn, h *heard, err error) {
 	if diff := cmp.Diff(usage, turn.Usage); diff != "" {
 		t.Error("usage", diff)
 	}
-	if !json.Valid(turn.Item.Native.JSON) {
-		t.Errorf("native is no JSON: %s", turn.Item.Native.JSON)
+	if !json.Valid(turn.Items[0].Native.JSON) {
+		t.Errorf("native is no JSON: %s", turn.Items[0].Native.JSON)
 	}
 }
 
@@ -75,8 +75,14 @@ func sameText(want *string, got string) bool {
 
 func checkCalls(t *testing.T, want expected, turn *model.Turn) {
 	t.Helper()
-	if len(turn.Calls) != len(want.ToolCalls) || len(turn.Item.Calls) != len(want.ToolCalls) {
-		t.Fatalf("%d calls, %d complete, want %d", len(turn.Calls), len(turn.Item.Calls), len(want.ToolCalls))
+	calls := 0
+	for _, it := range turn.Items {
+		if it.Kind == item.ToolCall {
+			calls++
+		}
+	}
+	if len(turn.Calls) != len(want.ToolCalls) || calls != len(want.ToolCalls) {
+		t.Fatalf("%d calls, %d complete, want %d", len(turn.Calls), calls, len(want.ToolCalls))
 	}
 	for i, w := range want.ToolCalls {
 		c := turn.Calls[i]
@@ -140,7 +146,7 @@ func TestRecordingsCutOff(t *testing.T) { // G07
 				at := random.IntN(len(r.body))
 				got := decodeAll(bytes.NewReader(r.body[:at]))
 				if got.err == "<nil>" {
-					if got.turn.Stop != whole.Stop || got.turn.Item.Text() != whole.Item.Text() {
+					if got.turn.Stop != whole.Stop || got.turn.Text() != whole.Text() {
 						t.Fatalf("cut at %d: %+v", at, got.turn)
 					}
 					continue
@@ -166,7 +172,7 @@ func TestRecordedMessagesGoBackUnchanged(t *testing.T) { // M01
 		}
 		req := &model.Request{Model: "m", Dialect: Dialect}
 		for _, m := range r.request.Body.Messages {
-			req.Items = append(req.Items, item.Item{Role: item.User, Native: item.Native{Dialect: Dialect, JSON: m}})
+			req.Items = append(req.Items, item.Item{Kind: item.Message, Role: item.User, Native: item.Native{Dialect: Dialect, JSON: m}})
 		}
 		for _, tool := range r.request.Body.Tools {
 			req.Tools = append(req.Tools, model.Tool{Native: tool})
@@ -197,7 +203,8 @@ func TestRecordedToolLoops(t *testing.T) { // M05
 		t.Run(tt.first, func(t *testing.T) {
 			turn := decodeAll(bytes.NewReader(byName(t, tt.first).body)).turn
 			var sent []json.RawMessage
-			req := &model.Request{Items: []item.Item{turn.Item}}
+			item.SetTurn(turn.Items, 1)
+			req := &model.Request{Items: turn.Items}
 			for _, m := range byName(t, tt.second).request.Body.Messages {
 				var msg struct {
 					Role, Content string

@@ -29,16 +29,14 @@ func sizeOf(req *model.Request) int {
 		n += 128 + len(t.Native) + len(t.Name) + len(t.Description) + len(t.InputSchema)
 	}
 	for _, i := range req.Items {
-		n += 64 + len(i.Native.JSON)
+		n += 96 + len(i.Native.JSON)
 		if i.Native.Dialect == Dialect {
 			continue
 		}
 		for _, p := range i.Parts {
 			n += 32 + len(p.Text) + len(p.Text)/8 + len(p.URL) + len(p.Data)
 		}
-		for _, c := range i.Calls {
-			n += 96 + len(c.ID) + len(c.Name) + len(c.Arguments) + len(c.Arguments)/4
-		}
+		n += len(i.CallID) + len(i.Name) + len(i.Arguments) + len(i.Arguments)/4
 	}
 	for _, p := range req.Params {
 		n += 8 + len(p.Name) + len(p.Value)

@@ -49,24 +49,24 @@ func TestEncode(t *testing.T) { // M01
 func TestEncodeMessages(t *testing.T) { // M05
 	for _, tt := range []struct {
 		name string
-		item item.Item
+		item []item.Item
 		want string
 	}{
-		{"system", item.NewText(item.System, "a\n<b>\u2028"), `{"role":"system","content":"a\n<b>` + "\u2028" + `"}`},
-		{"developer is spelt system", item.NewText(item.Developer, "a"), `{"role":"system","content":"a"}`},
-		{"a named user", item.Item{Role: item.User, Name: "bob", Parts: []item.Part{{Kind: item.Text, Text: "a"}}}, `{"role":"user","name":"bob","content":"a"}`},
-		{"images, audio and files", item.Item{Role: item.User, Parts: []item.Part{{Kind: item.Text, Text: "a"}, {Kind: item.Image, URL: "http://i", Detail: "low"}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}, {Kind: item.Audio, Data: "AA==", MIMEType: "audio/mpeg"}, {Kind: item.File, Data: "AA==", MIMEType: "application/pdf", Name: "x.pdf"}}}, `{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"http://i","detail":"low"}},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}},{"type":"input_audio","input_audio":{"data":"AA==","format":"mp3"}},{"type":"file","file":{"file_data":"data:application/pdf;base64,AA==","filename":"x.pdf"}}]}`},
-		{"two calls", item.Item{Role: item.Assistant, Calls: []item.Call{{ID: "1", Name: "f", Arguments: `{"a":"b"}`}, {ID: "2", Name: "g", Arguments: ""}}}, `{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\"}"}},{"id":"2","type":"function","function":{"name":"g","arguments":""}}]}`},
-		{"an answer after reasoning", item.Item{Role: item.Assistant, Parts: []item.Part{{Kind: item.Reasoning, Text: "r"}, {Kind: item.Text, Text: "a"}}}, `{"role":"assistant","content":"a"}`},
-		{"an empty answer", item.Item{Role: item.Assistant}, `{"role":"assistant","content":""}`},
-		{"a refusal", item.Item{Role: item.Assistant, Parts: []item.Part{{Kind: item.Refusal, Text: "no"}}}, `{"role":"assistant","content":null,"refusal":"no"}`},
-		{"a result", item.NewResult("1", "5", false), `{"role":"tool","tool_call_id":"1","content":"5"}`},
-		{"a result with an image", item.Item{Role: item.Tool, CallID: "1", Parts: []item.Part{{Kind: item.Text, Text: "a "}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}}}, `{"role":"tool","tool_call_id":"1","content":"a [image image/png: not shown, this model takes text results only]"}`},
-		{"as it was written in this dialect", item.Item{Role: item.Assistant, Native: item.Native{Dialect: Dialect, JSON: json.RawMessage(`{"role": "assistant","x":1}`)}}, `{"role": "assistant","x":1}`},
-		{"but not in another", item.Item{Role: item.User, Parts: []item.Part{{Kind: item.Text, Text: "a"}}, Native: item.Native{Dialect: "anthropic", JSON: json.RawMessage(`{"x":1}`)}}, `{"role":"user","content":"a"}`},
+		{"system", []item.Item{item.NewText(item.System, "a\n<b>\u2028")}, `{"role":"system","content":"a\n<b>` + "\u2028" + `"}`},
+		{"developer is spelt system", []item.Item{item.NewText(item.Developer, "a")}, `{"role":"system","content":"a"}`},
+		{"a named user", []item.Item{{Kind: item.Message, Role: item.User, Name: "bob", Parts: []item.Part{{Kind: item.Text, Text: "a"}}}}, `{"role":"user","name":"bob","content":"a"}`},
+		{"images, audio and files", []item.Item{{Kind: item.Message, Role: item.User, Parts: []item.Part{{Kind: item.Text, Text: "a"}, {Kind: item.Image, URL: "http://i", Detail: "low"}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}, {Kind: item.Audio, Data: "AA==", MIMEType: "audio/mpeg"}, {Kind: item.File, Data: "AA==", MIMEType: "application/pdf", Name: "x.pdf"}}}}, `{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"http://i","detail":"low"}},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}},{"type":"input_audio","input_audio":{"data":"AA==","format":"mp3"}},{"type":"file","file":{"file_data":"data:application/pdf;base64,AA==","filename":"x.pdf"}}]}`},
+		{"two calls", []item.Item{item.NewCall("1", "f", `{"a":"b"}`), item.NewCall("2", "g", "")}, `{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\"}"}},{"id":"2","type":"function","function":{"name":"g","arguments":""}}]}`},
+		{"an answer after reasoning", []item.Item{{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: "r"}}}, item.NewText(item.Assistant, "a")}, `{"role":"assistant","content":"a"}`},
+		{"an empty answer", []item.Item{{Kind: item.Message, Role: item.Assistant}}, `{"role":"assistant","content":""}`},
+		{"a refusal", []item.Item{{Kind: item.Message, Role: item.Assistant, Parts: []item.Part{{Kind: item.Refusal, Text: "no"}}}}, `{"role":"assistant","content":null,"refusal":"no"}`},
+		{"a result", []item.Item{item.NewResult("1", "5", false)}, `{"role":"tool","tool_call_id":"1","content":"5"}`},
+		{"a result with an image", []item.Item{{Kind: item.ToolResult, CallID: "1", Parts: []item.Part{{Kind: item.Text, Text: "a "}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}}}}, `{"role":"tool","tool_call_id":"1","content":"a [image image/png: not shown, this model takes text results only]"}`},
+		{"as it was written in this dialect", []item.Item{{Kind: item.Message, Role: item.Assistant, Native: item.Native{Dialect: Dialect, JSON: json.RawMessage(`{"role": "assistant","x":1}`)}}}, `{"role": "assistant","x":1}`},
+		{"but not in another", []item.Item{{Kind: item.Message, Role: item.User, Parts: []item.Part{{Kind: item.Text, Text: "a"}}, Native: item.Native{Dialect: "anthropic", JSON: json.RawMessage(`{"x":1}`)}}}, `{"role":"user","content":"a"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := string(appendMessage(nil, &tt.item))
+			got := string(appendMessage(nil, tt.item))
 			if got != tt.want || !valid([]byte(got)) {
 				t.Errorf("\n%s, want\n%s", got, tt.want)
 			}

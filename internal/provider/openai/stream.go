@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -39,6 +40,9 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 	}
 	src := &source{src: resp.Body, left: maxAnswer, watch: watch, silence: p.o.Silence}
 	turn, err := decode(src, req.Memory, emit)
+	if turn != nil {
+		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
+	}
 	if err != nil {
 		return turn, p.broken(ctx, call, resp, err)
 	}

@@ -101,7 +101,7 @@ func TestDeltasArriveAtOnce(t *testing.T) {
 		}
 	})
 	turn, err := p.Stream(t.Context(), &model.Request{}, func(model.Delta) error { next <- struct{}{}; return nil })
-	if err != nil || turn.Item.Text() != "ab" {
+	if err != nil || turn.Text() != "ab" {
 		t.Error(turn, err)
 	}
 }
@@ -121,7 +121,7 @@ func TestCallerGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	turn, err := p.Stream(ctx, &model.Request{}, func(model.Delta) error { cancel(); return nil })
 	var e *model.Error
-	if !errors.As(err, &e) || e.Class != model.Gone || !errors.Is(err, context.Canceled) || turn == nil || turn.Item.Text() != "a" || turn.Stop != "" {
+	if !errors.As(err, &e) || e.Class != model.Gone || !errors.Is(err, context.Canceled) || turn == nil || turn.Text() != "a" || turn.Stop != "" {
 		t.Error(turn, err)
 	}
 	if _, err := p.Stream(ctx, &model.Request{}, nil); !errors.As(err, &e) || e.Class != model.Gone {
@@ -153,7 +153,7 @@ func TestSilence(t *testing.T) {
 			if tt.fails && (!errors.As(err, &e) || e.Class != model.Transient || !errors.Is(err, errSilent)) || !tt.fails && err != nil {
 				t.Error(err)
 			}
-			if tt.want != "" && turn.Item.Text() != tt.want {
+			if tt.want != "" && turn.Text() != tt.want {
 				t.Error(turn)
 			}
 		})
@@ -181,7 +181,7 @@ func TestDroppedConnection(t *testing.T) { // G07
 	if !errors.As(err, &e) || e.Class != model.Transient || e.Status != 200 {
 		t.Fatal(err)
 	}
-	if len(turn.Calls) != 2 || !turn.Calls[0].Complete || turn.Calls[1].Complete || len(turn.Item.Calls) != 1 {
+	if len(turn.Calls) != 2 || !turn.Calls[0].Complete || turn.Calls[1].Complete || len(turn.Items) != 1 {
 		t.Errorf("%+v", turn.Calls)
 	}
 }

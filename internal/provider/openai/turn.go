@@ -11,25 +11,37 @@ import (
 // turn returns what has been put together. Without an end it is a partial turn.
 func (a *assembly) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, Calls: a.calls.all(), RawStop: a.raw, Usage: a.usage}
-	t.Item = item.Item{Role: item.Assistant, Native: item.Native{Dialect: Dialect, JSON: a.native()}}
-	for _, p := range []item.Part{
-		{Kind: item.Reasoning, Text: string(a.reasoning)},
-		{Kind: item.Text, Text: string(a.content.text)},
-		{Kind: item.Refusal, Text: string(a.refusal)},
-	} {
-		if p.Text != "" {
-			t.Item.Parts = append(t.Item.Parts, p)
-		}
-	}
-	for _, c := range t.Calls {
-		if c.Complete {
-			t.Item.Calls = append(t.Item.Calls, c.Call)
-		}
-	}
+	t.Items = a.items(t.Calls)
 	if a.ended {
 		t.Stop = a.stop()
 	}
 	return t
+}
+
+// items returns the message as items. The first carries all of it in its native
+// form.
+func (a *assembly) items(calls []model.Call) []item.Item {
+	var items []item.Item
+	if len(a.reasoning) > 0 {
+		items = append(items, item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: string(a.reasoning)}}})
+	}
+	said := item.Item{Kind: item.Message, Role: item.Assistant}
+	for _, p := range []item.Part{{Kind: item.Text, Text: string(a.content.text)}, {Kind: item.Refusal, Text: string(a.refusal)}} {
+		if p.Text != "" {
+			said.Parts = append(said.Parts, p)
+		}
+	}
+	done := slices.ContainsFunc(calls, func(c model.Call) bool { return c.Complete })
+	if said.Parts != nil || !done && items == nil {
+		items = append(items, said)
+	}
+	for _, c := range calls {
+		if c.Complete {
+			items = append(items, c.Item())
+		}
+	}
+	items[0].Native = item.Native{Dialect: Dialect, JSON: a.native()}
+	return items
 }
 
 // stop settles the two reasons that depend on whether there are calls.

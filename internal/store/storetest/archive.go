@@ -197,11 +197,11 @@ func chosenRuns(b *bench) {
 func rowsStay(b *bench) {
 	a := b.begin("a", "r")
 	long := strings.Repeat("long ", 600_000) // 3 MB
-	items := []item.Item{item.NewText(item.User, "<b>Grüße</b> & \u2028"), item.NewText(item.Assistant, long)}
+	items := item.List{item.NewText(item.User, "<b>Grüße</b> & \u2028"), item.NewText(item.Assistant, long)}
 	items[0].Native = item.Native{Dialect: "d", JSON: json.RawMessage(`{"a":"<&>","n":12345678901234567890}`)}
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "input", Value: items}}}, input("input")))
 	a.write(loop.Finished{Reason: event.Complete})
-	var got []item.Item
+	var got item.List
 	b.ok(json.Unmarshal(a.stored().Rows["input"], &got))
 	b.same(got, items)
 }

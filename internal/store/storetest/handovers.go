@@ -71,12 +71,14 @@ func handoverCases() []rule {
 
 func handover(runID string, ids ...string) run.Handover {
 	h := run.Handover{RunID: runID, CallIDs: map[string]string{}}
-	turn := item.Item{Role: item.Assistant, Native: item.Native{Dialect: "d", JSON: json.RawMessage(`{"signature":"<&>=="}`)}}
+	h.Items = item.List{{Kind: item.Message, Turn: 1, Role: item.Assistant, Native: item.Native{Dialect: "d", JSON: json.RawMessage(`{"signature":"<&>=="}`)}}}
 	for _, id := range ids {
 		h.CallIDs[id] = "provider's " + id
-		turn.Calls = append(turn.Calls, item.Call{ID: "provider's " + id, Name: "t", Arguments: `{ "a" : "<&>" }`})
+		call := item.NewCall("provider's "+id, "t", `{ "a" : "<&>" }`)
+		call.Turn = 1
+		h.Items = append(h.Items, call)
 	}
-	h.Items = []item.Item{turn, item.NewResult("hidden", runID, false)}
+	h.Items = append(h.Items, item.NewResult("hidden", runID, false))
 	return h
 }
 

@@ -140,6 +140,9 @@ func checkN(m member) error {
 	return nil
 }
 
+// roleTool is the role of a message that answers a tool call.
+const roleTool item.Role = "tool"
+
 // wireMessage is what the loop needs to know of a message.
 type wireMessage struct {
 	Role       item.Role       `json:"role"`
@@ -163,7 +166,8 @@ func decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 	if err := json.Unmarshal(raw, &messages); raw == nil || err != nil || len(messages) == 0 {
 		return nil, fault.New(fault.Invalid, "missing_required_parameter", "messages must be an array with at least one message").In("messages")
 	}
-	items := make([]item.Item, len(messages))
+	items := make([]item.Item, 0, len(messages))
+	turn := 0
 	for i, m := range messages {
 		at := fmt.Sprintf("messages[%d]", i)
 		var w wireMessage
@@ -177,20 +181,35 @@ func decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "invalid_type", "%s.content: %s", at, plain(err)).In(at + ".content")
 		}
-		items[i] = w.item(parts, m)
+		first := len(items)
+		switch w.Role {
+		case roleTool:
+			items = append(items, item.Item{Kind: item.ToolResult, CallID: w.ToolCallID, Name: w.Name, Parts: parts})
+		case item.Assistant:
+			turn++
+			items = w.appendAnswer(items, parts, turn)
+		default:
+			items = append(items, item.Item{Kind: item.Message, Role: w.Role, Name: w.Name, Parts: parts})
+		}
+		items[first].Native = item.Native{Dialect: Dialect, JSON: m}
 	}
 	return items, nil
 }
 
-func (w wireMessage) item(parts []item.Part, native json.RawMessage) item.Item {
-	it := item.Item{Role: w.Role, Name: w.Name, Parts: parts, CallID: w.ToolCallID, Native: item.Native{Dialect: Dialect, JSON: native}}
+// appendAnswer appends an assistant message: what it says, then its calls.
+func (w wireMessage) appendAnswer(items []item.Item, parts []item.Part, turn int) []item.Item {
 	if w.Refusal != "" {
-		it.Parts = append(it.Parts, item.Part{Kind: item.Refusal, Text: w.Refusal})
+		parts = append(parts, item.Part{Kind: item.Refusal, Text: w.Refusal})
+	}
+	if parts != nil || len(w.ToolCalls) == 0 {
+		items = append(items, item.Item{Kind: item.Message, Turn: turn, Role: item.Assistant, Name: w.Name, Parts: parts})
 	}
 	for _, c := range w.ToolCalls {
-		it.Calls = append(it.Calls, item.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+		call := item.NewCall(c.ID, c.Function.Name, c.Function.Arguments)
+		call.Turn = turn
+		items = append(items, call)
 	}
-	return it
+	return items
 }
 
 // wirePart is one element of a content array.
@@ -240,7 +259,7 @@ func decodeContent(raw json.RawMessage) ([]item.Part, error) {
 		case "input_audio":
 			parts = append(parts, item.Part{Kind: item.Audio, Data: p.InputAudio.Data, MIMEType: "audio/" + p.InputAudio.Format})
 		case "file":
-			parts = append(parts, item.Part{Kind: item.File, Data: p.File.FileData, URL: p.File.FileID, Name: p.File.Filename})
+			parts = append(parts, item.Part{Kind: item.File, Data: p.File.FileData, FileID: p.File.FileID, Name: p.File.Filename})
 		}
 	}
 	return parts, nil

@@ -58,15 +58,18 @@ func TestARequestIsDecoded(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for i := range req.Items {
-		if req.Items[i].Native.Dialect != Dialect || len(req.Items[i].Native.JSON) == 0 {
-			t.Errorf("item %d has no native form", i)
+		if first := item.TurnStart(req.Items, i) == i; first != (req.Items[i].Native.Dialect == Dialect && len(req.Items[i].Native.JSON) > 0) {
+			t.Errorf("item %d: the first item of a message has the native form, and no other: %+v", i, req.Items[i].Native)
 		}
+	}
+	for i := range req.Items {
 		req.Items[i].Native = item.Native{}
 	}
 	want := []item.Item{
 		item.NewText(item.System, "be brief"),
-		{Role: item.User, Name: "ann", Parts: []item.Part{{Kind: item.Text, Text: "look"}, {Kind: item.Image, URL: "http://x/i.png", Detail: "low"}}},
-		{Role: item.Assistant, Parts: []item.Part{{Kind: item.Refusal, Text: "no"}}, Calls: []item.Call{{ID: "c1", Name: "f", Arguments: "{bad"}}},
+		{Kind: item.Message, Role: item.User, Name: "ann", Parts: []item.Part{{Kind: item.Text, Text: "look"}, {Kind: item.Image, URL: "http://x/i.png", Detail: "low"}}},
+		{Kind: item.Message, Turn: 1, Role: item.Assistant, Parts: []item.Part{{Kind: item.Refusal, Text: "no"}}},
+		{Kind: item.ToolCall, Turn: 1, CallID: "c1", Name: "f", Arguments: "{bad"},
 		item.NewResult("c1", "\uFFFD", false),
 	}
 	if diff := cmp.Diff(want, req.Items); diff != "" {
@@ -141,12 +144,12 @@ func FuzzDecode(f *testing.F) {
 		if len(req.Items) == 0 {
 			t.Fatal("no items and no error")
 		}
-		for _, it := range req.Items {
-			if it.Role == "" || !json.Valid(it.Native.JSON) {
+		for i, it := range req.Items {
+			if (it.Kind == item.Message) != (it.Role != "") || it.Kind == "" || item.TurnStart(req.Items, i) == i && !json.Valid(it.Native.JSON) {
 				t.Fatalf("%+v", it)
 			}
 		}
-		if _, err := json.Marshal(req.Items); err != nil { // what the journal stores
+		if _, err := json.Marshal(item.List(req.Items)); err != nil { // what the journal stores
 			t.Fatal(err)
 		}
 	})

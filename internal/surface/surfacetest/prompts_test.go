@@ -57,17 +57,19 @@ func newPrompt(r model.Request) prompt {
 // describeItem writes an item on one line.
 func describeItem(it item.Item) string {
 	words := []string{string(it.Role)}
-	if it.Role == item.Tool {
-		words = append(words, it.CallID)
+	switch it.Kind {
+	case item.ToolCall:
+		words = []string{string(it.Kind), it.CallID, it.Name, it.Arguments}
+	case item.ToolResult:
+		words = []string{string(it.Kind), it.CallID}
+	case item.Reasoning:
+		words = []string{string(it.Kind)}
 	}
 	for _, p := range it.Parts {
 		if p.Kind != item.Text {
 			words = append(words, string(p.Kind))
 		}
 		words = append(words, toJSON(p.Text))
-	}
-	for _, c := range it.Calls {
-		words = append(words, "call", c.ID, c.Name, c.Arguments)
 	}
 	return strings.Join(words, " ")
 }

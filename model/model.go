@@ -83,11 +83,18 @@ type Request struct {
 	// ToolChoice is how the model may use Tools.
 	ToolChoice ToolChoice
 
-	// MaxTokens caps the output; 0 leaves it to Params and the provider.
+	// MaxTokens caps the output; 0 leaves it to the provider. An adapter of Dialect
+	// also honours a lower limit in Params.
 	MaxTokens int
 
-	// Params are members of the client's request that the gateway does not
-	// interpret, in the client's order. An adapter of Dialect sends them as they are.
+	// Options are what the client wants of the answer, in terms that the dialects
+	// share.
+	Options
+
+	// Params are the client's other members, as it wrote them in Dialect, in its
+	// order; Options are read from them. An adapter of Dialect sends Params and
+	// ignores Options. Any other adapter sends what it can of Options, and names
+	// the rest in [Translator].
 	Params  []Param
 	Dialect string
 
@@ -115,10 +122,57 @@ type ToolChoice struct {
 	Native json.RawMessage // as the client wrote it in Request.Dialect, nil otherwise
 }
 
+// Options are settings of a model call. The zero value says nothing: the
+// provider's defaults apply.
+type Options struct {
+	Temperature      *float64 `json:"temperature,omitempty"`
+	TopP             *float64 `json:"top_p,omitempty"`
+	TopK             *int64   `json:"top_k,omitempty"`
+	PresencePenalty  *float64 `json:"presence_penalty,omitempty"`
+	FrequencyPenalty *float64 `json:"frequency_penalty,omitempty"`
+	Seed             *int64   `json:"seed,omitempty"`
+	Stop             []string `json:"stop,omitempty"` // texts that end the answer
+
+	Format    Format `json:"format,omitzero"`
+	Effort    string `json:"effort,omitempty"`    // of reasoning: none, minimal, low, medium, high, xhigh
+	Verbosity string `json:"verbosity,omitempty"` // low, medium, high
+
+	// ParallelCalls says whether one turn may have several tool calls; nil = the
+	// provider's default.
+	ParallelCalls *bool `json:"parallel_calls,omitempty"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
+
+	// User identifies the client's end user to the provider.
+	User string `json:"user,omitempty"`
+}
+
+// Format is the form of the answer. The zero value is text.
+type Format struct {
+	Type string `json:"type,omitempty"` // "", text, json_object or json_schema
+
+	// The rest concerns json_schema.
+	Name        string          `json:"name,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"`
+	Strict      *bool           `json:"strict,omitempty"`
+}
+
 // Param is a member of a JSON object, value unparsed.
 type Param struct {
 	Name  string
 	Value json.RawMessage
+
+	// Typed says that a field of Options or Request means the same.
+	Typed bool `json:",omitempty"`
+}
+
+// Translator is a Model of a dialect that cannot express all of a request of
+// another dialect.
+type Translator interface {
+	// Dropped returns the names of the client's members that the adapter leaves
+	// out of its request, sorted; nil = none. It makes no call.
+	Dropped(req *Request) []string
 }
 
 // DeltaKind says what a [Delta] carries.

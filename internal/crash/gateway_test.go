@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -260,9 +261,9 @@ func (w *world) load(id string) (*run.Story, []audit.Row) {
 
 // textOf returns the text of a tool's result.
 func textOf(story *run.Story, ref string) string {
-	var items []struct{ Parts []struct{ Text string } }
-	if json.Unmarshal(story.Rows[ref], &items) != nil || len(items) != 1 || len(items[0].Parts) != 1 {
+	var items item.List
+	if json.Unmarshal(story.Rows[ref], &items) != nil || len(items) != 1 {
 		return ""
 	}
-	return items[0].Parts[0].Text
+	return items[0].Text()
 }

@@ -127,6 +127,7 @@ func (d *drive) modelRequest(a loop.CallModel) *model.Request {
 		Model:     d.req.Targets[a.Target].Name,
 		Items:     item.For(d.transcript(d.state.Transcript), d.req.Targets[a.Target].Provider),
 		MaxTokens: int(a.MaxOutput),
+		Options:   d.req.Options,
 		Params:    d.req.Params,
 		Dialect:   d.req.Dialect,
 	}

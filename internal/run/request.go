@@ -49,7 +49,8 @@ type Request struct {
 	ClientTools []model.Tool
 	ToolChoice  model.ToolChoice
 	MaxTokens   int64         // of one model call's output, as Params say; 0 = they do not
-	Params      []model.Param // what the loop does not interpret, in Dialect
+	Options     model.Options // of every model call
+	Params      []model.Param // the client's other members, in Dialect; Options are read from them
 	Dialect     string
 
 	Servers    []catalog.Server // in configuration order

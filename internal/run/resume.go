@@ -33,6 +33,7 @@ const (
 type storedRequest struct {
 	ClientTools    []model.Tool        `json:"client_tools,omitempty"`
 	ToolChoice     model.ToolChoice    `json:"tool_choice,omitzero"`
+	Options        model.Options       `json:"options,omitzero"`
 	Params         []model.Param       `json:"params,omitempty"`
 	Dialect        string              `json:"dialect,omitempty"`
 	CatalogTTL     time.Duration       `json:"catalog_ttl_ns,omitempty"`
@@ -46,7 +47,7 @@ type storedRequest struct {
 func (d *drive) requestRows() []Row {
 	q := d.req
 	rows := []Row{{requestRef, storedRequest{
-		q.ClientTools, q.ToolChoice, q.Params, q.Dialect, q.CatalogTTL, q.CacheTTL, q.ArgValidation, q.ResultMaxBytes, q.Live,
+		q.ClientTools, q.ToolChoice, q.Options, q.Params, q.Dialect, q.CatalogTTL, q.CacheTTL, q.ArgValidation, q.ResultMaxBytes, q.Live,
 	}}}
 	if len(d.full) > 0 && d.state.Accepted == nil {
 		rows = append(rows, Row{inputFull, d.full})
@@ -66,7 +67,7 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 	}
 	return &Request{
 		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Grade: a.Grade, Model: a.Model,
-		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, MaxTokens: a.MaxTokens, Params: q.Params, Dialect: q.Dialect,
+		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, MaxTokens: a.MaxTokens, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		CatalogTTL: q.CatalogTTL, CacheTTL: q.CacheTTL, Limits: a.Limits, Budgets: a.Budgets, Parallelism: a.Parallelism,
 		AbortOnTool: a.AbortOnTool, Guard: a.Guard, ArgValidation: q.ArgValidation, ResultMaxBytes: q.ResultMaxBytes, Live: q.Live,
 	}, nil

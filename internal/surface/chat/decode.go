@@ -55,13 +55,13 @@ func decode(req *run.Request, members []member) (asked, error) {
 			}
 			err = decodeInto(m, &options)
 			a.includeUsage = options.IncludeUsage
-			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value})
+			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value, Typed: true})
 		default:
 			if uncarried[m.name] && asksForSomething(m.value) {
 				a.dropped = append(a.dropped, m.name)
 				continue
 			}
-			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value})
+			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value, Typed: readOption(req, m)})
 		}
 		if err != nil {
 			return a, err

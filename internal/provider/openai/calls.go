@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
-
-// maxCalls is how many tool calls one turn may have.
-const maxCalls = 1024
 
 // calls puts tool calls together. A call comes in pieces that the dialect
 // joins by index; compatible providers leave the index out, use one index for
@@ -44,17 +42,17 @@ const noIndex = -1
 
 func parsePiece(v []byte) piece {
 	p := piece{index: noIndex, v: v}
-	for name, value := range members(v) {
+	for name, value := range wire.Members(v) {
 		switch string(name) {
 		case "index":
-			p.index = number(value, noIndex)
+			p.index = wire.Number(value, noIndex)
 		case "id":
-			p.id = text(value)
+			p.id = wire.Text(value)
 		case "function":
-			for name, value := range members(value) {
+			for name, value := range wire.Members(value) {
 				switch string(name) {
 				case "name":
-					p.name = text(value)
+					p.name = wire.Text(value)
 				case "arguments":
 					p.args = value
 				}
@@ -67,13 +65,13 @@ func parsePiece(v []byte) piece {
 // add takes the element at the given position of a delta's tool_calls. It
 // reports false when there are too many calls.
 func (c *calls) add(at int, v []byte) bool {
-	if !isKind(v, '{') {
+	if !wire.IsKind(v, '{') {
 		return true
 	}
 	p := parsePiece(v)
 	i := c.find(at, p)
 	if i < 0 {
-		if len(c.list) == maxCalls {
+		if len(c.list) == wire.MaxCalls {
 			return false
 		}
 		c.begin(p.index)
@@ -137,7 +135,7 @@ func (c *call) otherThan(p piece) bool {
 
 // whole reports whether the arguments could be all.
 func (c *call) whole() bool {
-	return bytes.HasSuffix(c.args, []byte("}")) && valid(c.args)
+	return bytes.HasSuffix(c.args, []byte("}")) && wire.Valid(c.args)
 }
 
 func (c *calls) begin(index int64) {
@@ -174,7 +172,7 @@ func (c *call) take(p piece) {
 	if !again {
 		c.args = appendArguments(c.args, p.args)
 	}
-	for name, v := range members(p.v) {
+	for name, v := range wire.Members(p.v) {
 		switch string(name) {
 		case "index", "id", "function":
 		default:
@@ -184,10 +182,10 @@ func (c *call) take(p piece) {
 }
 
 func appendArguments(dst, v []byte) []byte {
-	if isKind(v, '{') || isKind(v, '[') {
+	if wire.IsKind(v, '{') || wire.IsKind(v, '[') {
 		return append(dst, v...)
 	}
-	return appendText(dst, v)
+	return wire.AppendText(dst, v)
 }
 
 // end marks what is complete now that the turn has ended. The call that was
@@ -238,13 +236,13 @@ func (c *calls) appendTo(dst []byte) []byte {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = appendString(append(dst, `{"id":`...), k.id)
+		dst = wire.AppendString(append(dst, `{"id":`...), k.id)
 		if len(k.extra.get("type")) == 0 {
 			dst = append(dst, `,"type":"function"`...)
 		}
 		dst = k.extra.appendTo(dst)
-		dst = appendString(append(dst, `,"function":{"name":`...), k.name)
-		dst = appendString(append(dst, `,"arguments":`...), k.args)
+		dst = wire.AppendString(append(dst, `,"function":{"name":`...), k.name)
+		dst = wire.AppendString(append(dst, `,"arguments":`...), k.args)
 		dst = append(dst, `}}`...)
 	}
 	return append(dst, ']')

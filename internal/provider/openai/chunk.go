@@ -2,13 +2,10 @@ package openai
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"net/http"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // assembly puts a turn together from the chunks of a stream, or from the one
@@ -16,8 +13,7 @@ import (
 type assembly struct {
 	emit func(model.Delta) error
 
-	memory  tool.Memory // nil = nothing is charged
-	charged int         // bytes
+	size wire.Size
 
 	id, model string
 	content   content
@@ -47,15 +43,12 @@ type target struct {
 	said  bool // the caller hears it
 }
 
-// emitError is an error of the caller's emit, to be returned as it is.
-type emitError struct{ error }
-
 func (a *assembly) say(kind model.DeltaKind, piece []byte) error {
 	if len(piece) == 0 {
 		return nil
 	}
 	if err := a.emit(model.Delta{Kind: kind, Text: string(piece)}); err != nil {
-		return emitError{err}
+		return wire.Stopped{Err: err}
 	}
 	return nil
 }
@@ -65,8 +58,8 @@ func (a *assembly) chunk(data []byte) error {
 	if v := a.same.match(data); v != nil {
 		return a.add(a.same.into, v)
 	}
-	if !valid(data) || data[0] != '{' {
-		return garbage(data)
+	if !wire.Valid(data) || data[0] != '{' {
+		return wire.Garbage(data)
 	}
 	a.same.known, a.pieces, a.piece = false, 0, nil
 	if err := a.object(data); err != nil {
@@ -78,52 +71,22 @@ func (a *assembly) chunk(data []byte) error {
 	return nil
 }
 
-// turnGrain is how many bytes of a turn are charged at a time.
-const turnGrain = 16 << 10
-
 // tooLarge returns an error when the turn has more than a model writes, or more
-// than may be kept. It is kept twice: in what it is put together in, and in the
-// turn.
+// than may be kept.
 func (a *assembly) tooLarge() error {
-	size := len(a.content.text) + len(a.reasoning) + len(a.refusal) + a.calls.bytes
-	if size > maxTurn {
-		return brokenAnswer(fmt.Sprintf("sent a turn larger than %d MiB", maxTurn>>20), nil)
-	}
-	if a.memory == nil || 2*size <= a.charged {
-		return nil
-	}
-	more := 2*size - a.charged + turnGrain
-	if err := a.memory.Charge(more); err != nil {
-		return unkept(err)
-	}
-	a.charged += more
-	return nil
-}
-
-// unkept is an answer for which there is no memory. One that is beyond the bound
-// of a run is the provider's failure, as one beyond maxAnswer is. Where the org or
-// the process has no room, the run ends.
-func unkept(err error) error {
-	var refused *ledger.Refused
-	if !errors.As(err, &refused) {
-		return err
-	}
-	if refused.Bound == ledger.Run {
-		return brokenAnswer("the answer is too large: it needs more memory than the run may retain", nil)
-	}
-	return &model.Error{Class: model.Target, Status: http.StatusOK, Message: "there is no memory for the answer", Err: err}
+	return a.size.Check(len(a.content.text) + len(a.reasoning) + len(a.refusal) + a.calls.bytes)
 }
 
 func (a *assembly) object(data []byte) error {
-	for name, v := range members(data) {
+	for name, v := range wire.Members(data) {
 		switch string(name) {
 		case "error":
-			if saysError(v) {
-				return answerError(data)
+			if wire.SaysError(v) {
+				return wire.AnswerError(data)
 			}
 		case "object":
 			if string(v) == `"error"` {
-				return answerError(data)
+				return wire.AnswerError(data)
 			}
 		case "id":
 			a.id = keep(a.id, v)
@@ -132,9 +95,9 @@ func (a *assembly) object(data []byte) error {
 		case "usage":
 			a.addUsage(v)
 		case "x_groq":
-			a.addUsage(member(v, "usage"))
+			a.addUsage(wire.Member(v, "usage"))
 		case "choices":
-			for i, choice := range elements(v) {
+			for i, choice := range wire.Elements(v) {
 				if err := a.choice(i, choice, data); err != nil {
 					return err
 				}
@@ -146,20 +109,20 @@ func (a *assembly) object(data []byte) error {
 
 // keep returns the text of v, or what is there where v says nothing new.
 func keep(have string, v []byte) string {
-	if !hasText(v) || string(v[1:len(v)-1]) == have {
+	if !wire.HasText(v) || string(v[1:len(v)-1]) == have {
 		return have
 	}
-	return text(v)
+	return wire.Text(v)
 }
 
 // choice takes the first choice; others are not asked for.
 func (a *assembly) choice(at int, choice, data []byte) error {
 	var delta, message, finish []byte
 	index := int64(at)
-	for name, v := range members(choice) {
+	for name, v := range wire.Members(choice) {
 		switch string(name) {
 		case "index":
-			index = number(v, index)
+			index = wire.Number(v, index)
 		case "delta":
 			delta = v
 		case "message":
@@ -169,15 +132,15 @@ func (a *assembly) choice(at int, choice, data []byte) error {
 		case "usage":
 			a.addUsage(v)
 		case "error":
-			if index == 0 && saysError(v) {
-				return answerError(choice)
+			if index == 0 && wire.SaysError(v) {
+				return wire.AnswerError(choice)
 			}
 		}
 	}
 	if index != 0 {
 		return nil
 	}
-	if a.unstreamed && !isNull(message) || isNull(delta) && !a.spoken() {
+	if a.unstreamed && !wire.IsNull(message) || wire.IsNull(delta) && !a.spoken() {
 		delta = message // which otherwise repeats what the deltas have said
 		a.pieces += 2
 	}
@@ -192,12 +155,12 @@ func (a *assembly) spoken() bool {
 }
 
 func (a *assembly) finish(v, data []byte) error {
-	if !hasText(v) {
+	if !wire.HasText(v) {
 		return nil
 	}
 	a.raw = keep(a.raw, v)
 	if a.raw == "error" {
-		return answerError(data)
+		return wire.AnswerError(data)
 	}
 	a.ended = true
 	stop := stopOf(a.raw)
@@ -210,7 +173,7 @@ func (a *assembly) finish(v, data []byte) error {
 func (a *assembly) message(m []byte) error {
 	var content, refusal, calls []byte
 	var thoughts thoughts
-	for name, v := range members(m) {
+	for name, v := range wire.Members(m) {
 		switch string(name) {
 		case "content":
 			content = v
@@ -230,10 +193,10 @@ func (a *assembly) message(m []byte) error {
 	if err := a.addContent(content); err != nil {
 		return err
 	}
-	if hasText(refusal) {
+	if wire.HasText(refusal) {
 		a.pieces += 2
 		at := len(a.refusal)
-		a.refusal = appendText(a.refusal, refusal)
+		a.refusal = wire.AppendText(a.refusal, refusal)
 		if err := a.say(model.RefusalDelta, a.refusal[at:]); err != nil {
 			return err
 		}
@@ -242,10 +205,10 @@ func (a *assembly) message(m []byte) error {
 }
 
 func (a *assembly) addCalls(list []byte) error {
-	for i, v := range elements(list) {
+	for i, v := range wire.Elements(list) {
 		a.pieces += 2
 		if !a.calls.add(i, v) {
-			return brokenAnswer(fmt.Sprintf("sent a turn with more than %d tool calls", maxCalls), nil)
+			return wire.Broken(fmt.Sprintf("sent a turn with more than %d tool calls", wire.MaxCalls), nil)
 		}
 	}
 	return nil
@@ -253,7 +216,7 @@ func (a *assembly) addCalls(list []byte) error {
 
 // add appends a piece of text, a JSON string, to where it belongs.
 func (a *assembly) add(to target, v []byte) error {
-	a.scratch = appendText(a.scratch[:0], v)
+	a.scratch = wire.AppendText(a.scratch[:0], v)
 	if to.kind == model.TextDelta {
 		a.content.add(a.scratch)
 		return a.say(model.TextDelta, a.scratch)
@@ -291,7 +254,7 @@ func (t *template) match(data []byte) []byte {
 		return nil
 	}
 	v := data[len(t.prefix) : len(data)-len(t.suffix)]
-	if v[0] != '"' || !valid(v) {
+	if v[0] != '"' || !wire.Valid(v) {
 		return nil
 	}
 	return v

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -49,17 +50,17 @@ func (c *content) divide() {
 // addContent takes the member "content": a string, parts, or null.
 func (a *assembly) addContent(v []byte) error {
 	switch {
-	case isKind(v, '"'):
-		if !hasText(v) {
+	case wire.IsKind(v, '"'):
+		if !wire.HasText(v) {
 			return nil
 		}
 		a.pieces++
 		a.piece, a.into = v, target{kind: model.TextDelta}
 		return a.add(a.into, v)
-	case isKind(v, '['):
+	case wire.IsKind(v, '['):
 		a.pieces += 2
 		a.content.divide()
-		for _, p := range elements(v) {
+		for _, p := range wire.Elements(v) {
 			if err := a.addPart(p); err != nil {
 				return err
 			}
@@ -69,11 +70,11 @@ func (a *assembly) addContent(v []byte) error {
 }
 
 func (a *assembly) addPart(p []byte) error {
-	switch text(member(p, "type")) {
+	switch wire.Text(wire.Member(p, "type")) {
 	case "text":
-		return a.add(target{kind: model.TextDelta}, member(p, "text"))
+		return a.add(target{kind: model.TextDelta}, wire.Member(p, "text"))
 	case "thinking":
-		piece := thinking(member(p, "thinking"))
+		piece := thinking(wire.Member(p, "thinking"))
 		a.content.join("thinking", piece)
 		a.reasoning = append(a.reasoning, piece...)
 		return a.say(model.ReasoningDelta, piece)
@@ -84,9 +85,9 @@ func (a *assembly) addPart(p []byte) error {
 
 // thinking returns the text of a thinking part: a string or text parts.
 func thinking(v []byte) []byte {
-	piece := appendText(nil, v)
-	for _, p := range elements(v) {
-		piece = appendText(piece, member(p, "text"))
+	piece := wire.AppendText(nil, v)
+	for _, p := range wire.Elements(v) {
+		piece = wire.AppendText(piece, wire.Member(p, "text"))
 	}
 	return piece
 }
@@ -94,17 +95,17 @@ func thinking(v []byte) []byte {
 // appendTo appends the content in the form in which it came.
 func (c *content) appendTo(dst []byte) []byte {
 	if len(c.parts) == 0 {
-		return appendString(dst, c.text)
+		return wire.AppendString(dst, c.text)
 	}
 	for i, p := range c.parts {
 		dst = append(dst, "[,"[min(i, 1)])
 		switch p.kind {
 		case "text":
 			dst = append(dst, `{"type":"text","text":`...)
-			dst = append(appendString(dst, p.text), '}')
+			dst = append(wire.AppendString(dst, p.text), '}')
 		case "thinking":
 			dst = append(dst, `{"type":"thinking","thinking":[{"type":"text","text":`...)
-			dst = append(appendString(dst, p.text), `}]}`...)
+			dst = append(wire.AppendString(dst, p.text), `}]}`...)
 		default:
 			dst = append(dst, p.raw...)
 		}

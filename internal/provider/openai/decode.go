@@ -1,11 +1,10 @@
 package openai
 
 import (
-	"bytes"
 	"errors"
 	"io"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -14,13 +13,13 @@ import (
 // decode reads one answer, streamed or whole, reports its deltas and returns
 // the turn. The turn stands beside an error where something had come before
 // it. What the turn takes is charged to memory, if there is one. The error is a
-// *model.Error, an emitError, or what reading returned.
+// *model.Error, a [wire.Stopped], or what reading returned.
 func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &assembly{emit: emit, memory: memory}
-	whole, src, err := sniff(src)
+	a := &assembly{emit: emit, size: wire.Size{Memory: memory}}
+	whole, src, err := wire.Sniff(src)
 	switch {
 	case errors.Is(err, io.EOF):
-		err = cut()
+		err = wire.Cut()
 	case err != nil:
 	case whole:
 		err = a.whole(src)
@@ -38,38 +37,6 @@ func (a *assembly) empty() bool {
 	return a.id == "" && a.model == "" && !a.spoken() && !a.ended
 }
 
-// sniff looks at the first byte that is not white space. Servers that ignore
-// "stream", or fail before they stream, answer with JSON under any content type.
-func sniff(src io.Reader) (whole bool, rest io.Reader, err error) {
-	buf := make([]byte, 0, 512)
-	for {
-		n, err := src.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		start := afterSpace(bytes.TrimPrefix(buf, []byte("\xef\xbb\xbf")))
-		if len(start) > 0 && start[0] != 0xef {
-			if start[0] == '<' {
-				return false, nil, page()
-			}
-			rest := io.MultiReader(bytes.NewReader(buf), src)
-			if err != nil {
-				rest = io.MultiReader(bytes.NewReader(buf), failing{err})
-			}
-			return start[0] == '{' || start[0] == '[', rest, nil
-		}
-		if err != nil {
-			return false, nil, err
-		}
-		if len(buf) == cap(buf) {
-			buf = buf[:0] // nothing but white space
-		}
-	}
-}
-
-// failing repeats an error that came together with the first bytes.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
-
 // stream reads events until the turn has ended.
 func (a *assembly) stream(src io.Reader) error {
 	r := sse.NewReader(src, sse.ReaderOptions{})
@@ -78,15 +45,15 @@ func (a *assembly) stream(src io.Reader) error {
 		if err != nil {
 			return a.close(err)
 		}
-		data := trimSpace(ev.Data)
+		data := wire.TrimSpace(ev.Data)
 		switch {
 		case len(data) == 0:
 		case string(data) == "[DONE]":
 			a.done()
 			return nil
 		case string(ev.Name) == "error":
-			return answerError(data)
-		case ev.Partial && !valid(data): // the rest follows as the reader's error
+			return wire.AnswerError(data)
+		case ev.Partial && !wire.Valid(data): // the rest follows as the reader's error
 		default:
 			if err := a.chunk(data); err != nil {
 				return err
@@ -106,9 +73,9 @@ func (a *assembly) close(err error) error {
 	case a.ended:
 		return nil
 	case errors.Is(err, io.EOF):
-		return cut()
+		return wire.Cut()
 	case errors.As(err, &limit):
-		return brokenAnswer("sent a stream that is too large", err)
+		return wire.Broken("sent a stream that is too large", err)
 	}
 	return err
 }
@@ -124,7 +91,7 @@ func (a *assembly) done() {
 
 // noChoices is a JSON answer that is an error, or nothing that we know.
 func noChoices(data []byte) error {
-	err := answerError(data)
+	err := wire.AnswerError(data)
 	if err.Message == "" {
 		err.Message = "the answer has no choices"
 	}
@@ -142,15 +109,11 @@ func isNothing(value []byte) bool {
 
 // whole reads an answer that is one JSON object.
 func (a *assembly) whole(src io.Reader) error {
-	data, err := ledger.ReadAll(src, -1, a.memory)
-	if err != nil {
-		return unkept(err)
-	}
-	data = trimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	data, err := wire.ReadWhole(src, a.size.Memory)
 	switch {
-	case !valid(data):
-		return garbage(data)
-	case data[0] != '{' || isNothing(member(data, "choices")):
+	case err != nil:
+		return err
+	case data[0] != '{' || isNothing(wire.Member(data, "choices")):
 		return noChoices(data)
 	}
 	a.unstreamed = true

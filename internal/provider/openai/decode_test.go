@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -177,7 +178,7 @@ func TestEmitErrorsEndTheCall(t *testing.T) {
 	stop := errors.New("enough")
 	for _, in := range []string{delta(`"content":"a"`), delta(`"reasoning":"a"`), delta(`"refusal":"a"`), delta(`"content":[{"type":"text","text":"a"}]`)} {
 		_, err := decode(strings.NewReader(in+end("stop")), nil, func(model.Delta) error { return stop })
-		if !errors.Is(err.(emitError).error, stop) {
+		if !errors.Is(err.(wire.Stopped).Err, stop) {
 			t.Error(err)
 		}
 	}
@@ -197,7 +198,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string, cut uint16) {
 		want := decodeAll(strings.NewReader(in))
-		if want.turn != nil && !valid(want.turn.Items[0].Native.JSON) {
+		if want.turn != nil && !wire.Valid(want.turn.Items[0].Native.JSON) {
 			t.Fatalf("native is no JSON: %s", want.turn.Items[0].Native.JSON)
 		}
 		at := int(cut) % (len(in) + 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -75,25 +76,6 @@ func TestErrorHeaderAndBody(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for _, tt := range []struct {
-		after, ms string
-		want      time.Duration
-	}{
-		{"", "", 0}, {"2", "", 2 * time.Second}, {"0.5", "", time.Second / 2}, {"2", "1500", 1500 * time.Millisecond}, {"1", "0", time.Second},
-		{"Fri, 02 Jan 2026 03:04:35 GMT", "", 30 * time.Second}, {"Fri, 02 Jan 2026 03:04:00 GMT", "", 0},
-		{"-1", "", 0}, {"soon", "x", 0}, {"1e300", "", 24 * time.Hour}, {"NaN", "", 0},
-	} {
-		h := http.Header{}
-		h.Set("Retry-After", tt.after)
-		h.Set("Retry-After-Ms", tt.ms)
-		if got := retryAfter(h, now); got != tt.want {
-			t.Errorf("%q %q: %v, want %v", tt.after, tt.ms, got, tt.want)
-		}
-	}
-}
-
 func TestErrorsInsideAnAnswerNameTheirClass(t *testing.T) {
 	for body, want := range map[string]model.Class{
 		`{"error":{"message":"m","code":429}}`:                                    model.Transient,
@@ -110,21 +92,10 @@ func TestErrorsInsideAnAnswerNameTheirClass(t *testing.T) {
 		`{"error":{"message":"m","code":"tool_use_failed","status_code":400}}`:    model.Transient,
 		`{"error":{"message":"m","type":"not_found_error","code":"unknown_url"}}`: model.Target,
 	} {
-		if e := answerError([]byte(body)); e.Class != want || e.Status != 200 || string(e.Body) != body {
+		if e := wire.AnswerError([]byte(body)); e.Class != want || e.Status != 200 || string(e.Body) != body {
 			t.Errorf("%s: %+v, want %s", body, e, want)
 		}
 	}
-}
-
-func FuzzDescribe(f *testing.F) {
-	f.Add(`{"error":{"message":"m","code":1,"innererror":{"code":"x"}},"detail":[{"msg":"a"}]}`)
-	f.Add(`[{"error":"x"}]`)
-	f.Fuzz(func(t *testing.T, body string) {
-		d := describe([]byte(body))
-		if classify(d.status, d) == "" || classify(400, d) == "" {
-			t.Error("no class")
-		}
-	})
 }
 
 // broken fails every request.

@@ -7,63 +7,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
-
-// FuzzWalk: what stands in a provider's JSON is found as the standard library
-// finds it: members in their order with the last one of a name, elements, texts.
-func FuzzWalk(f *testing.F) {
-	for _, seed := range []string{
-		`{"a":1,"b":[{"c":"\u00e9\\"},"]"],"a":{"x":"}"}}`, `[ 1 , "a,b" , [2] ]`, `{"\u0061" : null , "" : -1.5e3 }`, `"\ud83d\ude00\ud800"`, "{\"a\":\"\xff\"}",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		data := trimSpace([]byte(text))
-		if !valid(data) || !utf8.Valid(data) {
-			return
-		}
-		var want map[string]json.RawMessage
-		if data[0] == '{' && json.Unmarshal(data, &want) == nil {
-			for name, v := range want {
-				if !utf8.ValidString(name) || strings.ContainsRune(name, utf8.RuneError) {
-					continue // several names become one
-				}
-				checkValue(t, member(data, name), v)
-			}
-			for name := range members(data) {
-				if _, ok := want[string(name)]; !ok {
-					t.Fatalf("%s has no member %q", data, name)
-				}
-			}
-		}
-		var list []json.RawMessage
-		if data[0] == '[' && json.Unmarshal(data, &list) == nil {
-			n := 0
-			for i, v := range elements(data) {
-				checkValue(t, v, list[i])
-				n++
-			}
-			if n != len(list) {
-				t.Fatalf("%s has %d elements, %d were found", data, len(list), n)
-			}
-		}
-	})
-}
-
-// checkValue compares a value that was found with the same of the standard
-// library.
-func checkValue(t *testing.T, got []byte, want json.RawMessage) {
-	t.Helper()
-	if string(got) != string(want) {
-		t.Fatalf("%s, want %s", got, want)
-	}
-	var s string
-	if want[0] == '"' && json.Unmarshal(want, &s) == nil && string(appendText(nil, got)) != s {
-		t.Fatalf("%s is read as %q, want %q", got, appendText(nil, got), s)
-	}
-}
 
 // FuzzRequest: whatever a transcript, a tool and a client's members say, the
 // provider gets one JSON object that says the same, the same both times, and in
@@ -130,7 +77,7 @@ func FuzzUsage(f *testing.F) {
 	f.Add(`{"prompt_tokens":1e15,"prompt_cache_hit_tokens":"7","cache_creation_input_tokens":-0.5,"completion_tokens":null}`)
 	f.Fuzz(func(t *testing.T, said string) {
 		a := &assembly{emit: func(model.Delta) error { return nil }}
-		if !valid([]byte(said)) || a.chunk([]byte(`{"choices":[],"usage":`+said+`}`)) != nil {
+		if !wire.Valid([]byte(said)) || a.chunk([]byte(`{"choices":[],"usage":`+said+`}`)) != nil {
 			return
 		}
 		u := a.usage

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -58,12 +58,12 @@ func TestAnAnswerIsAsLargeAsItsLimits(t *testing.T) { // P06
 		body  func(n int64) io.Reader
 		over  string // the error beyond it
 	}{
-		{"an object", maxAnswer, "", around(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"x":"`, `"}`), "sent an answer that is too large"},
-		{"a stream", maxAnswer, "ended the stream before the answer was complete", func(n int64) io.Reader {
+		{"an object", wire.MaxAnswer, "", around(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"x":"`, `"}`), "sent an answer that is too large"},
+		{"a stream", wire.MaxAnswer, "ended the stream before the answer was complete", func(n int64) io.Reader {
 			comment := ": " + strings.Repeat("x", 1<<16) + "\n"
 			last := delta(`"content":"a"`) + ":"
-			return io.MultiReader(strings.NewReader(strings.Repeat(comment, maxAnswer/len(comment)-1)+last),
-				filler(n-int64(len(comment))*(maxAnswer/int64(len(comment))-1)-int64(len(last))))
+			return io.MultiReader(strings.NewReader(strings.Repeat(comment, wire.MaxAnswer/len(comment)-1)+last),
+				filler(n-int64(len(comment))*(wire.MaxAnswer/int64(len(comment))-1)-int64(len(last))))
 		}, "sent an answer that is too large"},
 		{"a line", sse.DefaultMaxLine, "", func(n int64) io.Reader {
 			return stream(around(`data: {"choices":[{"delta":{"content":"`, `"}}]}`)(n))
@@ -94,7 +94,7 @@ func TestAnAnswerIsAsLargeAsItsLimits(t *testing.T) { // P06
 
 // P06
 func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
-	const half = maxTurn/2 - 1000
+	const half = wire.MaxTurn/2 - 1000
 	most := func(pieces ...string) string { return strings.Join(pieces, "") + end("stop") + done }
 	words := func(n int) string {
 		var b strings.Builder
@@ -114,13 +114,13 @@ func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
 		in   string
 		fits bool
 	}{
-		"text at the limit":               {most(words(maxTurn)), true},
-		"text over it":                    {most(words(maxTurn + 1)), false},
+		"text at the limit":               {most(words(wire.MaxTurn)), true},
+		"text over it":                    {most(words(wire.MaxTurn + 1)), false},
 		"text and arguments near it":      {most(words(half), arguments(half)), true},
 		"text and arguments over it":      {most(words(half), arguments(half+3000)), false},
-		"one object at the limit":         {`{"choices":[{"message":{"content":"` + strings.Repeat("x", maxTurn) + `"}}]}`, true},
-		"one object over it":              {`{"choices":[{"message":{"content":"` + strings.Repeat("x", maxTurn+1) + `"}}]}`, false},
-		"what is no word of the model is": {`{"choices":[{"message":{"content":"a","images":["` + strings.Repeat("x", maxTurn+1) + `"]}}]}`, true},
+		"one object at the limit":         {`{"choices":[{"message":{"content":"` + strings.Repeat("x", wire.MaxTurn) + `"}}]}`, true},
+		"one object over it":              {`{"choices":[{"message":{"content":"` + strings.Repeat("x", wire.MaxTurn+1) + `"}}]}`, false},
+		"what is no word of the model is": {`{"choices":[{"message":{"content":"a","images":["` + strings.Repeat("x", wire.MaxTurn+1) + `"]}}]}`, true},
 	} {
 		got := decodeAll(strings.NewReader(row.in))
 		if row.fits != (got.err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.err, "sent a turn larger than 8 MiB") {
@@ -130,7 +130,7 @@ func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
 }
 
 func TestATurnHasSoManyCalls(t *testing.T) { // P06
-	for _, n := range []int{maxCalls, maxCalls + 1} {
+	for _, n := range []int{wire.MaxCalls, wire.MaxCalls + 1} {
 		p := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			for i := range n {
 				_, _ = io.WriteString(w, callPiece(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}`, i, i)))
@@ -140,9 +140,9 @@ func TestATurnHasSoManyCalls(t *testing.T) { // P06
 		turn, err := p.Stream(t.Context(), &model.Request{}, nil)
 		var e *model.Error
 		switch {
-		case n == maxCalls && (err != nil || len(turn.Calls) != n):
+		case n == wire.MaxCalls && (err != nil || len(turn.Calls) != n):
 			t.Errorf("%d calls: %v", n, err)
-		case n > maxCalls && (!errors.As(err, &e) || e.Message != "sent a turn with more than 1024 tool calls"):
+		case n > wire.MaxCalls && (!errors.As(err, &e) || e.Message != "sent a turn with more than 1024 tool calls"):
 			t.Errorf("%d calls: %v", n, err)
 		}
 	}
@@ -171,18 +171,5 @@ func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
 	var e *model.Error
 	if !errors.As(err, &e) || e.Message != `answered with the content encoding "gzip"` {
 		t.Error(err)
-	}
-}
-
-func TestARetryAfterIsADayAtMost(t *testing.T) {
-	for _, name := range []string{"Retry-After", "Retry-After-Ms"} {
-		for said, want := range map[string]time.Duration{"1e300": maxRetryAfter, "99999999999999999999": maxRetryAfter, "-1": 0, "NaN": 0, "soon": 0} {
-			if got := retryAfter(http.Header{name: {said}}, time.Now()); got != want {
-				t.Errorf("%s: %s: %v, want %v", name, said, got, want)
-			}
-		}
-	}
-	if got := retryAfter(http.Header{"Retry-After": {"Fri, 31 Dec 9999 23:59:59 GMT"}}, time.Now()); got != maxRetryAfter {
-		t.Errorf("a date: %v", got)
 	}
 }

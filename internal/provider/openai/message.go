@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -39,17 +40,17 @@ func appendMessage(dst []byte, unit []item.Item) []byte {
 	case i.Kind != item.Message:
 		role = item.Assistant
 	}
-	dst = appendString(append(dst, `{"role":`...), roleOf(role))
+	dst = wire.AppendString(append(dst, `{"role":`...), roleOf(role))
 	if i.Kind == item.Message && i.Name != "" {
-		dst = appendString(append(dst, `,"name":`...), i.Name)
+		dst = wire.AppendString(append(dst, `,"name":`...), i.Name)
 	}
 	if i.Kind == item.ToolResult {
-		dst = appendString(append(dst, `,"tool_call_id":`...), i.CallID)
+		dst = wire.AppendString(append(dst, `,"tool_call_id":`...), i.CallID)
 	}
 	dst = append(dst, `,"content":`...)
 	switch {
 	case i.Kind == item.ToolResult:
-		dst = appendString(dst, resultText(i.Parts))
+		dst = wire.AppendString(dst, resultText(i.Parts))
 	case role == item.Assistant:
 		dst = appendAnswer(dst, unit)
 	default:
@@ -84,12 +85,12 @@ func appendAnswer(dst []byte, unit []item.Item) []byte {
 		}
 	}
 	if said != "" || calls == 0 && refusal == "" {
-		dst = appendString(dst, said)
+		dst = wire.AppendString(dst, said)
 	} else {
 		dst = append(dst, `null`...)
 	}
 	if refusal != "" {
-		dst = appendString(append(dst, `,"refusal":`...), refusal)
+		dst = wire.AppendString(append(dst, `,"refusal":`...), refusal)
 	}
 	if calls == 0 {
 		return dst
@@ -99,9 +100,9 @@ func appendAnswer(dst []byte, unit []item.Item) []byte {
 		if c.Kind != item.ToolCall {
 			continue
 		}
-		dst = appendString(append(dst, `{"id":`...), c.CallID)
-		dst = appendString(append(dst, `,"type":"function","function":{"name":`...), c.Name)
-		dst = appendString(append(dst, `,"arguments":`...), c.Arguments)
+		dst = wire.AppendString(append(dst, `{"id":`...), c.CallID)
+		dst = wire.AppendString(append(dst, `,"type":"function","function":{"name":`...), c.Name)
+		dst = wire.AppendString(append(dst, `,"arguments":`...), c.Arguments)
 		dst = append(dst, `}},`...)
 	}
 	dst[len(dst)-1] = ']' // in place of the last comma
@@ -135,7 +136,7 @@ func appendContent(dst []byte, i *item.Item) []byte {
 		plain = plain && p.Kind == item.Text
 	}
 	if plain {
-		return appendString(dst, i.Text())
+		return wire.AppendString(dst, i.Text())
 	}
 	for n, p := range i.Parts {
 		dst = append(dst, "[,"[min(n, 1)])
@@ -147,24 +148,24 @@ func appendContent(dst []byte, i *item.Item) []byte {
 func appendPart(dst []byte, p item.Part) []byte {
 	switch p.Kind {
 	case item.Image:
-		dst = appendString(append(dst, `{"type":"image_url","image_url":{"url":`...), dataURL(p))
+		dst = wire.AppendString(append(dst, `{"type":"image_url","image_url":{"url":`...), dataURL(p))
 		if p.Detail != "" {
-			dst = appendString(append(dst, `,"detail":`...), p.Detail)
+			dst = wire.AppendString(append(dst, `,"detail":`...), p.Detail)
 		}
 	case item.Audio:
-		dst = appendString(append(dst, `{"type":"input_audio","input_audio":{"data":`...), p.Data)
-		dst = appendString(append(dst, `,"format":`...), audioFormat(p.MIMEType))
+		dst = wire.AppendString(append(dst, `{"type":"input_audio","input_audio":{"data":`...), p.Data)
+		dst = wire.AppendString(append(dst, `,"format":`...), audioFormat(p.MIMEType))
 	case item.File:
 		if p.FileID != "" {
-			dst = appendString(append(dst, `{"type":"file","file":{"file_id":`...), p.FileID)
+			dst = wire.AppendString(append(dst, `{"type":"file","file":{"file_id":`...), p.FileID)
 			break
 		}
-		dst = appendString(append(dst, `{"type":"file","file":{"file_data":`...), dataURL(p))
+		dst = wire.AppendString(append(dst, `{"type":"file","file":{"file_data":`...), dataURL(p))
 		if p.Name != "" {
-			dst = appendString(append(dst, `,"filename":`...), p.Name)
+			dst = wire.AppendString(append(dst, `,"filename":`...), p.Name)
 		}
 	default:
-		dst = appendString(append(dst, `{"type":"text","text":`...), p.Text)
+		dst = wire.AppendString(append(dst, `{"type":"text","text":`...), p.Text)
 		return append(dst, '}')
 	}
 	return append(dst, `}}`...)

@@ -1,6 +1,10 @@
 package openai
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+)
 
 // maxFields is how many members an object keeps.
 const maxFields = 64
@@ -34,7 +38,7 @@ type element struct {
 // add merges a member and reports whether it said something: null and empty
 // values do not.
 func (o *object) add(name, v []byte) bool {
-	if isNull(v) || string(v) == `""` || string(v) == `[]` || string(v) == `{}` {
+	if wire.IsNull(v) || string(v) == `""` || string(v) == `[]` || string(v) == `{}` {
 		return false
 	}
 	i := o.field(name)
@@ -51,7 +55,7 @@ func (o *object) add(name, v []byte) bool {
 	case '"':
 		f.addText(v)
 	case '[':
-		for _, e := range elements(v) {
+		for _, e := range wire.Elements(v) {
 			f.addElement(e)
 		}
 	default:
@@ -106,11 +110,11 @@ func (o *object) get(name string) []byte {
 func (f *field) addText(v []byte) {
 	switch f.name {
 	case "reasoning", "reasoning_content", "thinking", "text", "summary":
-		f.text = appendText(f.text, v)
+		f.text = wire.AppendText(f.text, v)
 	case "type", "format", "id", "signature":
-		f.text = appendText(f.text[:0], v)
+		f.text = wire.AppendText(f.text[:0], v)
 	default:
-		if piece := appendText(nil, v); !bytes.Equal(piece, f.text) {
+		if piece := wire.AppendText(nil, v); !bytes.Equal(piece, f.text) {
 			f.text = append(f.text, piece...)
 		}
 	}
@@ -120,12 +124,12 @@ func (f *field) addText(v []byte) {
 // same index and type; an index alone is used twice by providers that send a
 // summary and its encrypted form. Anything else is an element of its own.
 func (f *field) addElement(v []byte) {
-	index := member(v, "index")
+	index := wire.Member(v, "index")
 	if len(index) == 0 || index[0] != '-' && (index[0] < '0' || index[0] > '9') {
 		f.list = append(f.list, element{raw: bytes.Clone(v)})
 		return
 	}
-	at, typ, id := number(index, -1), text(member(v, "type")), text(member(v, "id"))
+	at, typ, id := wire.Number(index, -1), wire.Text(wire.Member(v, "type")), wire.Text(wire.Member(v, "id"))
 	for i := len(f.list) - 1; i >= 0; i-- {
 		e := &f.list[i]
 		if e.raw == nil && e.index == at && e.is("type", typ) && e.is("id", id) {
@@ -144,7 +148,7 @@ func (e *element) is(name, value string) bool {
 }
 
 func (e *element) add(v []byte) {
-	for name, value := range members(v) {
+	for name, value := range wire.Members(v) {
 		e.merged.add(name, value)
 	}
 }
@@ -154,10 +158,10 @@ func (o *object) appendTo(dst []byte) []byte {
 	for i := range o.fields {
 		f := &o.fields[i]
 		dst = append(dst, ',')
-		dst = append(appendString(dst, f.name), ':')
+		dst = append(wire.AppendString(dst, f.name), ':')
 		switch f.kind {
 		case '"':
-			dst = appendString(dst, f.text)
+			dst = wire.AppendString(dst, f.text)
 		case '[':
 			dst = f.appendList(dst)
 		default:

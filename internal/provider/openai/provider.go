@@ -11,20 +11,18 @@
 //
 // What compatible providers do differently is met where it shows: in which
 // member reasoning comes (reasoning.go), how tool calls are cut into pieces
-// (calls.go), how a failure looks (errors.go). Members that nobody here knows
-// are kept on the item and go back to the provider with the next round.
+// (calls.go). Members that this package does not know are kept on the item and
+// go back to the provider with the next round. Package wire sends and reads.
 //
-// A client that speaks the dialect itself is relayed, byte for byte (relay.go).
-// The names of the provider's models come from GET {base}/models (models.go).
+// A client that speaks the dialect itself is relayed, byte for byte.
+// The names of the provider\'s models come from GET {base}/models (models.go).
 //
 //	p := openai.New(openai.Options{BaseURL: "https://api.openai.com/v1", Transport: rt})
 //	turn, err := p.Stream(ctx, &model.Request{Model: "gpt-5", Items: items}, emit)
 package openai
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -32,21 +30,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // Dialect names the dialect in item.Native and model.Request.
 const Dialect = "openai-chat"
 
-const (
-	chatPath       = "/chat/completions"
-	defaultSilence = 120 * time.Second
-	// maxAnswer is how much of one answer is read in all.
-	maxAnswer = 64 << 20
-	// maxTurn is how much of it may be the model's own words: text, reasoning,
-	// refusal and arguments together. A million tokens are less.
-	maxTurn = 8 << 20
-)
+const chatPath = "/chat/completions"
 
 var (
 	_ model.Model   = (*Provider)(nil)
@@ -66,7 +58,7 @@ type Options struct {
 	KeyHeader string
 	// Transport sends the requests. It is required.
 	Transport http.RoundTripper
-	// Log takes what is worth knowing and no error; nil discards it.
+	// Log takes notes that are not errors; nil discards them.
 	Log *slog.Logger
 	// Silence is how long the provider may send nothing during Stream; 0 means 120 s.
 	Silence time.Duration
@@ -78,10 +70,9 @@ type Options struct {
 
 // Provider is one provider of the dialect. It is safe for concurrent use.
 type Provider struct {
-	o        Options
-	template http.Request // what all requests share
-	chat     *url.URL
-	err      error // the base URL is none
+	o      Options
+	client *wire.Client
+	chat   *url.URL
 }
 
 // New returns a Provider. It connects to nothing. A base URL that cannot be
@@ -90,42 +81,14 @@ func New(o Options) *Provider {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Silence <= 0 {
-		o.Silence = defaultSilence
-	}
-	p := &Provider{o: o}
-	base, err := url.Parse(strings.TrimSpace(o.BaseURL))
-	if err == nil && base.Host == "" {
-		err = fmt.Errorf("%q names no host", o.BaseURL)
-	}
-	if err != nil {
-		p.err = &model.Error{Class: model.Target, Message: "base URL", Err: err}
-		return p
-	}
-	base.Path, base.RawPath = strings.TrimRight(base.Path, "/"), ""
-	p.chat = below(base, chatPath)
-	p.template = http.Request{
-		Method: http.MethodPost, URL: base, Host: base.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
+	p := &Provider{o: o, client: wire.New(wire.Options{
+		BaseURL: o.BaseURL, APIKey: o.APIKey, KeyHeader: o.KeyHeader, Transport: o.Transport, Silence: o.Silence,
+	})}
+	p.chat = p.client.URL(chatPath)
 	if p.o.MaxTokensParam == "" {
-		p.o.MaxTokensParam = maxTokensParam(base.Hostname())
+		p.o.MaxTokensParam = maxTokensParam(p.client.Host())
 	}
 	return p
-}
-
-// below returns the URL of a path, which may have a query, below base.
-func below(base *url.URL, path string) *url.URL {
-	u := *base
-	path, query, _ := strings.Cut(path, "?")
-	u.Path += path
-	switch {
-	case u.RawQuery == "":
-		u.RawQuery = query
-	case query != "":
-		u.RawQuery += "&" + query
-	}
-	return &u
 }
 
 func maxTokensParam(host string) string {
@@ -135,66 +98,24 @@ func maxTokensParam(host string) string {
 	return "max_tokens"
 }
 
-// send makes one request. A large body is not read after send returns. The error
-// is the transport's own, or a *model.Error.
-func (p *Provider) send(ctx context.Context, to *url.URL, header http.Header, data []byte) (*http.Response, error) {
-	if err := p.authorize(ctx, header); err != nil {
-		return nil, err
+// Stream implements model.Model.
+func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
+	var turn *model.Turn
+	err := p.client.Stream(ctx, p.chat, wire.StreamHeader(), p.encode(req), func(answer io.Reader) error {
+		var err error
+		turn, err = decode(answer, req.Memory, emit)
+		return err
+	})
+	if turn != nil {
+		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
 	}
-	if len(data) <= smallBody {
-		return p.sendSmall(ctx, to, header, data)
+	if err == nil && turn.Usage == (model.Usage{}) {
+		p.o.Log.LogAttrs(ctx, slog.LevelDebug, "provider reported no usage", slog.String("model", req.Model))
 	}
-	body := &sentBody{rest: data}
-	req := p.template.WithContext(ctx)
-	req.URL, req.Header, req.Body, req.ContentLength = to, header, body, int64(len(data))
-	// The transport asks for the body again only where nothing of the request
-	// was sent: on a kept connection that the provider had closed meanwhile.
-	req.GetBody = func() (io.ReadCloser, error) {
-		body = &sentBody{rest: data}
-		return body, nil
-	}
-	resp, err := p.o.Transport.RoundTrip(req)
-	if err != nil {
-		body.drop()
-		return nil, err
-	}
-	body.detach()
-	// A stream is open for long. The answer refers to its request, and the
-	// transport to a copy of it, whose GetBody is still there: it gets nothing.
-	req.GetBody, data = nil, nil
-	return resp, nil
+	return turn, err
 }
 
-// smallBody is the size of a body that may stay in memory for as long as its
-// answer. The transport sends one that it knows to be in memory together with the
-// header; before any other, it sends the header on its own.
-const smallBody = 4 << 10
-
-func (p *Provider) sendSmall(ctx context.Context, to *url.URL, header http.Header, data []byte) (*http.Response, error) {
-	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-	req := p.template.WithContext(ctx)
-	req.URL, req.Header, req.ContentLength, req.GetBody = to, header, int64(len(data)), body
-	req.Body, _ = body()
-	return p.o.Transport.RoundTrip(req)
-}
-
-// authorize sets the key in place of the caller's.
-func (p *Provider) authorize(ctx context.Context, header http.Header) error {
-	header.Del("Authorization")
-	if p.o.APIKey == nil {
-		return nil
-	}
-	key, err := p.o.APIKey(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return err // the caller left
-	case err != nil:
-		return &model.Error{Class: model.Target, Message: "provider key", Err: err}
-	case key == "":
-	case p.o.KeyHeader != "":
-		header.Set(p.o.KeyHeader, key)
-	default:
-		header.Set("Authorization", "Bearer "+key)
-	}
-	return nil
+// Relay implements model.Relayer.
+func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
+	return p.client.Relay(ctx, req)
 }

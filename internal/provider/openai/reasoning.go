@@ -1,6 +1,9 @@
 package openai
 
-import "github.com/turnpike-gateway/turnpike/model"
+import (
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/model"
+)
 
 // Providers say their reasoning in one of these members, and some in two of
 // them at once. The first that has text is read for the whole turn; all go
@@ -35,7 +38,7 @@ func sourceOf(name []byte) int {
 // provider, and noted where it is reasoning.
 func (a *assembly) other(name, v []byte, t *thoughts) {
 	source := sourceOf(name)
-	if source != unknownSource && source != reasoningDetails && hasText(v) {
+	if source != unknownSource && source != reasoningDetails && wire.HasText(v) {
 		if i := a.extra.textField(name); i < maxFields {
 			t[source].v, t[source].field = v, i
 		}
@@ -55,11 +58,11 @@ func (a *assembly) think(t thoughts) error {
 			continue
 		}
 		details := detailText(v)
-		if a.source == unknownSource && (hasText(v) || len(details) > 0) {
+		if a.source == unknownSource && (wire.HasText(v) || len(details) > 0) {
 			a.source = source
 		}
 		said := a.source == source
-		if !isKind(v, '"') {
+		if !wire.IsKind(v, '"') {
 			if err := a.thinkDetails(details, said); err != nil {
 				return err
 			}
@@ -85,10 +88,10 @@ func (a *assembly) thinkDetails(piece []byte, said bool) error {
 // detailText returns the readable text of reasoning_details.
 func detailText(v []byte) []byte {
 	var piece []byte
-	for _, e := range elements(v) {
-		for name, value := range members(e) {
+	for _, e := range wire.Elements(v) {
+		for name, value := range wire.Members(e) {
 			if string(name) == "text" || string(name) == "summary" {
-				piece = appendText(piece, value)
+				piece = wire.AppendText(piece, value)
 			}
 		}
 	}

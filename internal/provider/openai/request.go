@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -11,7 +12,7 @@ import (
 // provider's prompt cache sees the common part.
 func (p *Provider) encode(req *model.Request) []byte {
 	dst := make([]byte, 0, sizeOf(req))
-	dst = appendString(append(dst, `{"model":`...), req.Model)
+	dst = wire.AppendString(append(dst, `{"model":`...), req.Model)
 	if len(req.Tools) > 0 {
 		dst = appendTools(append(dst, `,"tools":`...), req)
 		dst = appendToolChoice(dst, req)
@@ -51,9 +52,9 @@ func appendTools(dst []byte, req *model.Request) []byte {
 			dst = append(dst, t.Native...)
 			continue
 		}
-		dst = appendString(append(dst, `{"type":"function","function":{"name":`...), t.Name)
+		dst = wire.AppendString(append(dst, `{"type":"function","function":{"name":`...), t.Name)
 		if t.Description != "" {
-			dst = appendString(append(dst, `,"description":`...), t.Description)
+			dst = wire.AppendString(append(dst, `,"description":`...), t.Description)
 		}
 		dst = append(dst, `,"parameters":`...)
 		if len(t.InputSchema) == 0 {
@@ -73,23 +74,23 @@ func appendToolChoice(dst []byte, req *model.Request) []byte {
 	case c.Only != nil:
 		return appendAllowed(dst, c)
 	case c.Mode == "named":
-		dst = appendString(append(dst, `,"tool_choice":{"type":"function","function":{"name":`...), c.Name)
+		dst = wire.AppendString(append(dst, `,"tool_choice":{"type":"function","function":{"name":`...), c.Name)
 		return append(dst, `}}`...)
 	case c.Mode != "":
-		return appendString(append(dst, `,"tool_choice":`...), c.Mode)
+		return wire.AppendString(append(dst, `,"tool_choice":`...), c.Mode)
 	}
 	return dst
 }
 
 // appendAllowed appends a choice among some of the tools.
 func appendAllowed(dst []byte, c model.ToolChoice) []byte {
-	dst = appendString(append(dst, `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":`...), c.Mode)
+	dst = wire.AppendString(append(dst, `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":`...), c.Mode)
 	dst = append(dst, `,"tools":[`...)
 	for i, name := range c.Only {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(append(dst, `{"type":"function","function":{"name":`...), name)
+		dst = wire.AppendString(append(dst, `{"type":"function","function":{"name":`...), name)
 		dst = append(dst, `}}`...)
 	}
 	return append(dst, `]}}`...)
@@ -111,12 +112,12 @@ func (p *Provider) appendParams(dst []byte, req *model.Request) []byte {
 				limit = m.Name // the client knows what its model understands
 				continue
 			}
-			dst = append(appendString(append(dst, ','), m.Name), ':')
+			dst = append(wire.AppendString(append(dst, ','), m.Name), ':')
 			dst = append(dst, m.Value...)
 		}
 	}
 	if limit != "" {
-		dst = append(appendString(append(dst, ','), limit), ':')
+		dst = append(wire.AppendString(append(dst, ','), limit), ':')
 		dst = appendInt(dst, min(int64(req.MaxTokens), clientLimit(req)))
 	}
 	return dst
@@ -139,7 +140,7 @@ func clientLimit(req *model.Request) int64 {
 	}
 	for _, m := range req.Params {
 		if m.Name == "max_tokens" || m.Name == "max_completion_tokens" {
-			if n := number(m.Value, limit); n > 0 {
+			if n := wire.Number(m.Value, limit); n > 0 {
 				limit = min(limit, n)
 			}
 		}
@@ -150,9 +151,9 @@ func clientLimit(req *model.Request) int64 {
 // appendStreamOptions appends the client's stream options with usage switched on.
 func appendStreamOptions(dst []byte, req *model.Request) []byte {
 	dst = append(dst, `{"include_usage":true`...)
-	for name, v := range members(clientStreamOptions(req)) {
+	for name, v := range wire.Members(clientStreamOptions(req)) {
 		if string(name) != "include_usage" {
-			dst = append(appendString(append(dst, ','), name), ':')
+			dst = append(wire.AppendString(append(dst, ','), name), ':')
 			dst = append(dst, v...)
 		}
 	}
@@ -162,8 +163,8 @@ func appendStreamOptions(dst []byte, req *model.Request) []byte {
 func clientStreamOptions(req *model.Request) json.RawMessage {
 	if req.Dialect == Dialect {
 		for _, m := range req.Params {
-			if m.Name == "stream_options" && valid(m.Value) {
-				return trimSpace(m.Value)
+			if m.Name == "stream_options" && wire.Valid(m.Value) {
+				return wire.TrimSpace(m.Value)
 			}
 		}
 	}

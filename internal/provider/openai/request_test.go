@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -67,7 +68,7 @@ func TestEncodeMessages(t *testing.T) { // M05
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := string(appendMessage(nil, tt.item))
-			if got != tt.want || !valid([]byte(got)) {
+			if got != tt.want || !wire.Valid([]byte(got)) {
 				t.Errorf("\n%s, want\n%s", got, tt.want)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -150,23 +151,13 @@ func TestSilence(t *testing.T) {
 			p := serve(t, pieces(hold, tt.parts...), func(o *Options) { o.Silence = 100 * time.Millisecond })
 			turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 			var e *model.Error
-			if tt.fails && (!errors.As(err, &e) || e.Class != model.Transient || !errors.Is(err, errSilent)) || !tt.fails && err != nil {
+			if tt.fails && (!errors.As(err, &e) || e.Class != model.Transient || !errors.Is(err, wire.ErrSilent)) || !tt.fails && err != nil {
 				t.Error(err)
 			}
 			if tt.want != "" && turn.Text() != tt.want {
 				t.Error(turn)
 			}
 		})
-	}
-}
-
-// Comments and slow pieces are no silence.
-func TestEveryByteResetsTheWatch(t *testing.T) {
-	src := &source{src: strings.NewReader("abc"), left: 2, watch: time.NewTimer(time.Hour), silence: time.Hour}
-	defer src.watch.Stop()
-	got, err := io.ReadAll(src)
-	if string(got) != "ab" || !errors.Is(err, errTooMuch) {
-		t.Errorf("%q %v", got, err)
 	}
 }
 

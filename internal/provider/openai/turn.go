@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -82,7 +83,7 @@ func (a *assembly) native() []byte {
 		dst = a.content.appendTo(dst)
 	}
 	if len(a.refusal) > 0 {
-		dst = appendString(append(dst, `,"refusal":`...), a.refusal)
+		dst = wire.AppendString(append(dst, `,"refusal":`...), a.refusal)
 	}
 	dst = a.extra.appendTo(dst)
 	if done {
@@ -94,11 +95,11 @@ func (a *assembly) native() []byte {
 // addUsage takes a usage object. Some providers repeat it on every chunk, as
 // totals: the last one counts.
 func (a *assembly) addUsage(v []byte) {
-	if !isKind(v, '{') {
+	if !wire.IsKind(v, '{') {
 		return
 	}
 	var u model.Usage
-	for name, v := range members(v) {
+	for name, v := range wire.Members(v) {
 		switch string(name) {
 		case "prompt_tokens":
 			u.Input = tokens(v, 0)
@@ -107,14 +108,14 @@ func (a *assembly) addUsage(v []byte) {
 		case "total_tokens":
 			u.Total = tokens(v, 0)
 		case "prompt_tokens_details":
-			u.CachedInput = tokens(member(v, "cached_tokens"), u.CachedInput)
-			u.CacheWrite = tokens(member(v, "cache_write_tokens"), u.CacheWrite)
+			u.CachedInput = tokens(wire.Member(v, "cached_tokens"), u.CachedInput)
+			u.CacheWrite = tokens(wire.Member(v, "cache_write_tokens"), u.CacheWrite)
 		case "prompt_cache_hit_tokens": // DeepSeek
 			u.CachedInput = max(u.CachedInput, tokens(v, 0))
 		case "cache_creation_input_tokens": // gateways to Anthropic
 			u.CacheWrite = max(u.CacheWrite, tokens(v, 0))
 		case "completion_tokens_details":
-			u.Reasoning = tokens(member(v, "reasoning_tokens"), 0)
+			u.Reasoning = tokens(wire.Member(v, "reasoning_tokens"), 0)
 		}
 	}
 	a.usage = u

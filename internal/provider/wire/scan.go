@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -13,15 +13,16 @@ import (
 // has no white space around it, without copying it. They leave every member as
 // the provider wrote it.
 
-// valid reports whether data is one JSON value. Repeated names and bad UTF-8
+// Valid reports whether data is one JSON value. Repeated names and bad UTF-8
 // are a provider's sloppiness, not garbage.
-func valid(data []byte) bool {
+func Valid(data []byte) bool {
 	return jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-func trimSpace(b []byte) []byte {
+// TrimSpace returns b without JSON white space around it.
+func TrimSpace(b []byte) []byte {
 	for len(b) > 0 && isSpace(b[0]) {
 		b = b[1:]
 	}
@@ -31,21 +32,21 @@ func trimSpace(b []byte) []byte {
 	return b
 }
 
-// members yields the names and values of a JSON object in order, nothing for
+// Members yields the names and values of a JSON object in order, nothing for
 // any other value. Names are without quotes.
-func members(object []byte) iter.Seq2[[]byte, []byte] {
+func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
-		if !isKind(object, '{') {
+		if !IsKind(object, '{') {
 			return
 		}
-		rest := trimSpace(object[1 : len(object)-1])
+		rest := TrimSpace(object[1 : len(object)-1])
 		for len(rest) > 0 {
 			n := valueEnd(rest)
 			name := rest[1 : n-1]
 			if bytes.IndexByte(name, '\\') >= 0 {
-				name = appendText(nil, rest[:n])
+				name = AppendText(nil, rest[:n])
 			}
-			rest = afterSpace(afterSpace(rest[n:])[1:]) // the colon
+			rest = AfterSpace(AfterSpace(rest[n:])[1:]) // the colon
 			n = valueEnd(rest)
 			if !yield(name, rest[:n]) {
 				return
@@ -55,14 +56,14 @@ func members(object []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// elements yields the elements of a JSON array with their positions, nothing
+// Elements yields the elements of a JSON array with their positions, nothing
 // for any other value.
-func elements(array []byte) iter.Seq2[int, []byte] {
+func Elements(array []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
-		if !isKind(array, '[') {
+		if !IsKind(array, '[') {
 			return
 		}
-		rest := trimSpace(array[1 : len(array)-1])
+		rest := TrimSpace(array[1 : len(array)-1])
 		for i := 0; len(rest) > 0; i++ {
 			n := valueEnd(rest)
 			if !yield(i, rest[:n]) {
@@ -73,10 +74,10 @@ func elements(array []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// member returns the last member of the given name, nil without one.
-func member(object []byte, name string) []byte {
+// Member returns the last member of the given name, nil without one.
+func Member(object []byte, name string) []byte {
 	var found []byte
-	for n, v := range members(object) {
+	for n, v := range Members(object) {
 		if string(n) == name {
 			found = v
 		}
@@ -84,7 +85,8 @@ func member(object []byte, name string) []byte {
 	return found
 }
 
-func afterSpace(b []byte) []byte {
+// AfterSpace returns b from its first byte that is not JSON white space.
+func AfterSpace(b []byte) []byte {
 	for len(b) > 0 && isSpace(b[0]) {
 		b = b[1:]
 	}
@@ -92,11 +94,11 @@ func afterSpace(b []byte) []byte {
 }
 
 func afterComma(b []byte) []byte {
-	b = afterSpace(b)
+	b = AfterSpace(b)
 	if len(b) > 0 && b[0] == ',' {
 		b = b[1:]
 	}
-	return afterSpace(b)
+	return AfterSpace(b)
 }
 
 // valueEnd returns the length of the value that b begins with.
@@ -144,14 +146,15 @@ func nestedEnd(b []byte) int {
 	return len(b)
 }
 
-// isKind reports whether the value begins with c: { [ " t f n.
-func isKind(v []byte, c byte) bool { return len(v) > 0 && v[0] == c }
+// IsKind reports whether the value begins with c: { [ " t f n.
+func IsKind(v []byte, c byte) bool { return len(v) > 0 && v[0] == c }
 
-func isNull(v []byte) bool { return len(v) == 0 || v[0] == 'n' }
+// IsNull reports whether v is null or missing.
+func IsNull(v []byte) bool { return len(v) == 0 || v[0] == 'n' }
 
-// appendText appends the text of a JSON string, nothing for any other value.
-func appendText(dst, v []byte) []byte {
-	if !isKind(v, '"') {
+// AppendText appends the text of a JSON string, nothing for any other value.
+func AppendText(dst, v []byte) []byte {
+	if !IsKind(v, '"') {
 		return dst
 	}
 	if plain(v[1 : len(v)-1]) {
@@ -166,14 +169,14 @@ func plain(b []byte) bool {
 	return bytes.IndexByte(b, '\\') < 0 && utf8.Valid(b)
 }
 
-// text returns the text of a JSON string, "" for any other value.
-func text(v []byte) string { return string(appendText(nil, v)) }
+// Text returns the text of a JSON string, "" for any other value.
+func Text(v []byte) string { return string(AppendText(nil, v)) }
 
-// hasText reports whether v is a string and not empty.
-func hasText(v []byte) bool { return isKind(v, '"') && len(v) > 2 }
+// HasText reports whether v is a string and not empty.
+func HasText(v []byte) bool { return IsKind(v, '"') && len(v) > 2 }
 
-// number returns the integer v, or otherwise for any other value.
-func number(v []byte, otherwise int64) int64 {
+// Number returns the integer v, or otherwise for any other value.
+func Number(v []byte, otherwise int64) int64 {
 	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 		return n
 	}
@@ -183,8 +186,8 @@ func number(v []byte, otherwise int64) int64 {
 	return otherwise
 }
 
-// appendString appends s as a JSON string.
-func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {
+// AppendString appends s as a JSON string.
+func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s) // bad UTF-8 becomes U+FFFD
 	return dst
 }

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"net/http"
@@ -7,9 +7,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// classify says what may be done about a failure. Status is 0 where the
+// Classify says what may be done about a failure. Status is 0 where the
 // failure came inside an answer and named none.
-func classify(status int, d details) model.Class {
+func Classify(status int, d Details) model.Class {
 	switch {
 	case filtered(d):
 		return model.Filtered
@@ -41,7 +41,7 @@ func classify(status int, d details) model.Class {
 }
 
 // classifyWords classifies a failure that has no status.
-func classifyWords(d details) model.Class {
+func classifyWords(d Details) model.Class {
 	switch {
 	case d.has("rate_limit", "overloaded", "unavailable", "timeout", "server_error"):
 		return model.Transient
@@ -63,29 +63,29 @@ func rejects(status int) bool {
 }
 
 // has reports whether code or type contain one of the words.
-func (d details) has(words ...string) bool { return containsAny(d.words, words...) }
+func (d Details) has(words ...string) bool { return containsAny(d.words, words...) }
 
-func filtered(d details) bool {
+func filtered(d Details) bool {
 	return d.has("content_filter", "content_policy_violation", "responsibleaipolicyviolation")
 }
 
-func credentials(d details) bool {
+func credentials(d Details) bool {
 	return d.has("model_not_found") || wrongKey(d)
 }
 
 // refusesCredential reports whether the provider says that the key which came with
 // the request is wrong. A 403 alone may be about the model or the country.
-func refusesCredential(status int, d details) bool {
+func refusesCredential(status int, d Details) bool {
 	return status == http.StatusUnauthorized || (rejects(status) || status == http.StatusForbidden) && wrongKey(d)
 }
 
-func wrongKey(d details) bool {
+func wrongKey(d Details) bool {
 	return d.has("invalid_api_key", "authentication") ||
 		containsAny(strings.ToLower(d.message), "incorrect api key", "invalid api key", "api key not valid")
 }
 
 // tooLong knows the codes and, for the providers that have none, the words.
-func tooLong(d details) bool {
+func tooLong(d Details) bool {
 	return d.has("context_length_exceeded", "exceed_context_size", "context_window_exceeded") ||
 		containsAny(strings.ToLower(d.message),
 			"maximum context length", "max context length", "context length exceeded", "exceeds the context",

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -22,9 +22,10 @@ const (
 	maxQuoted     = 200
 )
 
+// ErrSilent is the cause of a call that ended because nothing came for Options.Silence.
 var (
-	errSilent  = errors.New("the provider fell silent")
-	errTooMuch = fmt.Errorf("answer of more than %d bytes", maxAnswer)
+	ErrSilent  = errors.New("the provider fell silent")
+	errTooMuch = fmt.Errorf("answer of more than %d bytes", MaxAnswer)
 )
 
 // callError says why a call broke off: the caller left, the provider fell
@@ -36,8 +37,8 @@ func callError(ctx, call context.Context, err error) error {
 		return &model.Error{Class: model.Gone, Err: ctx.Err()}
 	case errors.As(err, &known):
 		return known
-	case errors.Is(context.Cause(call), errSilent):
-		return &model.Error{Class: model.Transient, Err: errSilent}
+	case errors.Is(context.Cause(call), ErrSilent):
+		return &model.Error{Class: model.Transient, Err: ErrSilent}
 	}
 	return &model.Error{Class: model.Transient, Err: err}
 }
@@ -45,76 +46,79 @@ func callError(ctx, call context.Context, err error) error {
 // statusError reads an answer whose status says that the call failed.
 func statusError(resp *http.Response) *model.Error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // what came is what there is
-	d := describe(body)
+	d := Describe(body)
 	return &model.Error{
-		Class: classify(resp.StatusCode, d), Status: resp.StatusCode, Header: callerHeader(resp.Header),
+		Class: Classify(resp.StatusCode, d), Status: resp.StatusCode, Header: callerHeader(resp.Header),
 		Body: body, RetryAfter: retryAfter(resp.Header, time.Now()), Message: d.message,
 		Credential: refusesCredential(resp.StatusCode, d),
 	}
 }
 
-// answerError is a failure that came inside an answer of status 200.
-func answerError(data []byte) *model.Error {
-	d := describe(data)
+// AnswerError is a failure that came inside an answer of status 200.
+func AnswerError(data []byte) *model.Error {
+	d := Describe(data)
 	return &model.Error{
-		Class: classify(d.status, d), Status: http.StatusOK,
+		Class: Classify(d.status, d), Status: http.StatusOK,
 		Body: bytes.Clone(data[:min(len(data), maxErrorBody)]), Message: d.message,
 		Credential: refusesCredential(d.status, d),
 	}
 }
 
-// brokenAnswer is an answer that is not what the dialect allows. The message goes on
+// Broken is an answer that is not what the dialect allows. The message goes on
 // after the name of the provider.
-func brokenAnswer(message string, err error) *model.Error {
+func Broken(message string, err error) *model.Error {
 	return &model.Error{Class: model.Transient, Status: http.StatusOK, Message: message, Err: err}
 }
 
-func garbage(data []byte) *model.Error {
-	return brokenAnswer(fmt.Sprintf("sent a chunk that is not valid: %q", data[:min(len(data), maxQuoted)]), nil)
+// Garbage is a chunk that is not valid JSON of the dialect.
+func Garbage(data []byte) *model.Error {
+	return Broken(fmt.Sprintf("sent a chunk that is not valid: %q", data[:min(len(data), maxQuoted)]), nil)
 }
 
 // page is an HTML page in place of an answer: of a login, say, or of a proxy.
 func page() *model.Error {
-	return brokenAnswer("answered with text/html, not JSON. Is base_url right?", nil)
+	return Broken("answered with text/html, not JSON. Is base_url right?", nil)
 }
 
-func cut() *model.Error {
-	return brokenAnswer("ended the stream before the answer was complete", io.ErrUnexpectedEOF)
+// Cut is an answer that ended before the turn did.
+func Cut() *model.Error {
+	return Broken("ended the stream before the answer was complete", io.ErrUnexpectedEOF)
 }
 
-// saysError reports whether the value of a member "error" is one.
-func saysError(v []byte) bool {
-	return hasText(v) || isKind(v, '{') && len(v) > 2
+// SaysError reports whether the value of a member "error" is one.
+func SaysError(v []byte) bool {
+	return HasText(v) || IsKind(v, '{') && len(v) > 2
 }
 
-// details are what an error body says, in any of the usual shapes:
+// Details are what an error body says, in any of the usual shapes:
 //
 //	{"error":{"message","type","code","status_code","innererror":{"code"}}}
 //	{"error":"…"}   {"message":"…"}   {"detail":"…"}   {"detail":[{"msg":"…"}]}   [{…}]
-type details struct {
+type Details struct {
 	message string
 	words   string // code and type, in lower case
 	status  int    // where the body names one
 }
 
-func describe(body []byte) details {
-	body = trimSpace(body)
-	if !valid(body) {
-		return details{message: plainMessage(body)}
+// Describe reads an error body.
+func Describe(body []byte) Details {
+	body = TrimSpace(body)
+	if !Valid(body) {
+		return Details{message: plainMessage(body)}
 	}
-	for _, e := range elements(body) {
+	for _, e := range Elements(body) {
 		body = e
 		break
 	}
-	var d details
+	var d Details
 	d.read(body, 0)
-	for name, v := range members(body) {
+	for name, v := range Members(body) {
 		switch string(name) {
 		case "detail":
 			d.sayFirst(detail(v))
 		case "choices":
-			for _, choice := range elements(v) {
-				d.read(member(choice, "error"), 1)
+			for _, choice := range Elements(v) {
+				d.read(Member(choice, "error"), 1)
 			}
 		}
 	}
@@ -122,41 +126,41 @@ func describe(body []byte) details {
 }
 
 // read takes the members of an error, or of the object around it.
-func (d *details) read(object []byte, depth int) {
+func (d *Details) read(object []byte, depth int) {
 	if depth == 3 {
 		return
 	}
-	for name, v := range members(object) {
+	for name, v := range Members(object) {
 		switch string(name) {
 		case "error":
-			d.sayFirst(text(v))
+			d.sayFirst(Text(v))
 			d.read(v, depth+1)
 		case "innererror":
 			d.read(v, depth+1)
 		case "message":
-			d.sayFirst(text(v))
+			d.sayFirst(Text(v))
 		case "code", "type", "status", "status_code":
-			if n := number(bytes.Trim(v, `"`), 0); n >= 400 && n < 600 {
+			if n := Number(bytes.Trim(v, `"`), 0); n >= 400 && n < 600 {
 				d.status = int(n)
 			}
-			d.words += " " + strings.ToLower(text(v))
+			d.words += " " + strings.ToLower(Text(v))
 		}
 	}
 }
 
-func (d *details) sayFirst(message string) {
+func (d *Details) sayFirst(message string) {
 	if d.message == "" {
 		d.message = message
 	}
 }
 
 func detail(v []byte) string {
-	said := text(v)
-	for i, e := range elements(v) {
+	said := Text(v)
+	for i, e := range Elements(v) {
 		if i > 0 {
 			said += "; "
 		}
-		said += text(member(e, "msg"))
+		said += Text(Member(e, "msg"))
 	}
 	return said
 }

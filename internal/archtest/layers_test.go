@@ -41,6 +41,8 @@ func layers() []layer {
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/run"}},
 		{"driver", "what a store returns is not believed, so that the cache knows no store", []string{"internal/toolcache"}},
 
+		{"provider kit", "every adapter of an HTTP provider sends and reads with it, and it knows no dialect", []string{"internal/provider/wire"}},
+
 		{"routing", "routing orders models of any provider and is asked by every surface: it stands between the two and knows neither",
 			[]string{"internal/provider/route"}},
 

@@ -12,7 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-var byteOrderMark = []byte("\xef\xbb\xbf")
+const byteOrderMark = "\xef\xbb\xbf"
 
 // Sniff looks at the first byte that is not white space. Servers that ignore
 // "stream", or fail before they stream, answer with one JSON value under any
@@ -22,7 +22,7 @@ func Sniff(src io.Reader) (whole bool, rest io.Reader, err error) {
 	for {
 		n, err := src.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		start := AfterSpace(bytes.TrimPrefix(buf, byteOrderMark))
+		start := AfterSpace(bytes.TrimPrefix(buf, []byte(byteOrderMark)))
 		if len(start) > 0 && start[0] != byteOrderMark[0] {
 			if start[0] == '<' {
 				return false, nil, page()
@@ -54,7 +54,7 @@ func ReadWhole(src io.Reader, memory tool.Memory) ([]byte, error) {
 	if err != nil {
 		return nil, unkept(err)
 	}
-	data = TrimSpace(bytes.TrimPrefix(data, byteOrderMark))
+	data = TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark)))
 	if !Valid(data) {
 		return nil, Garbage(data)
 	}

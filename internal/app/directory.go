@@ -315,7 +315,7 @@ func (d *Directory) read(ctx context.Context, orgID string) (*snapshot, error) {
 	}
 	s := &snapshot{
 		org: &org.Org{
-			ID: orgID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Refused: refused,
+			ID: orgID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,
 		},
 		keys: make(map[[sha256.Size]byte]org.Principal, len(declared.Keys)+len(keys)),
 	}

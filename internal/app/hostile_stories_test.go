@@ -219,7 +219,7 @@ func TestAServerThatMeansHarm(t *testing.T) {
 		{name: "24: a batch", call: func(w http.ResponseWriter, _ *http.Request, m rpc) {
 			fmt.Fprintf(w, `[{"jsonrpc":"2.0","id":%s,"result":%s}]`, m.ID, good)
 		}, told: []string{"no JSON-RPC"}},
-		{name: "28: references that double", list: `{"tools":[` + doubling + `]}`, told: []string{"too much to check"}, unsent: true, memory: 100},
+		{name: "28: references that double", list: `{"tools":[` + doubling + `]}`, told: []string{"too expensive to validate"}, unsent: true, memory: 100},
 		{name: "28: a pattern that explodes", list: schema(`{"type":"object","properties":{"n":{"type":"string","pattern":"^(([a-z])+.)+[A-Z]([a-z])+$"}}}`), told: []string{"does not match pattern"}, unsent: true},
 		{name: "28: a reference to elsewhere", list: schema(`{"type":"object","properties":{"n":{"$ref":"http://127.0.0.1:1/s"}}}`), asked: "good_echo", offered: []string{}, log: []string{"mcp_tool_invalid_schema"}},
 		{name: "28: a reference to a file", list: schema(`{"type":"object","properties":{"n":{"$ref":"file:///etc/passwd"}}}`), asked: "good_echo", offered: []string{}, log: []string{"mcp_tool_invalid_schema"}},

@@ -241,7 +241,7 @@ func (c *pooled) note(err error) {
 // variables and files.
 func (p *pool) resolver(s org.MCPServer) *secret.Resolver {
 	if s.Declared {
-		return p.secrets.With(p.vaults.of(s.Org))
+		return p.secrets.WithVault(p.vaults.of(s.Org))
 	}
 	return secret.VaultOnly(p.vaults.of(s.Org))
 }

@@ -36,8 +36,8 @@ func refusedServer(s org.MCPServer) error {
 // refusedRuntime returns why an org's stored settings cannot be served; nil if
 // they can. A max_rounds above the operator's cap can: the cap holds.
 func refusedRuntime(r org.Record) error {
-	if len(r.Unread) > 0 {
-		return errors.New("this version does not know " + strings.Join(r.Unread, ", "))
+	if len(r.UnknownSettings) > 0 {
+		return errors.New("this version does not know " + strings.Join(r.UnknownSettings, ", "))
 	}
 	_, err := reader{roundsCap: math.MaxInt}.Runtime(given(admin.RuntimeSettings(r.Runtime)))
 	return err

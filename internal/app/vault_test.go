@@ -217,7 +217,7 @@ func TestWithoutAMasterKeyTheVaultIsOff(t *testing.T) { // K06
 	}
 	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"t","url":"https://example.com/mcp","headers":{"X-Api-Key":"secret:gh"}}`, 422)
 	d.post(chatBody).completion(t)
-	if state, why := d.status("s", "owner-key"); state != "failed" || why != "secret:gh: the vault is off, because master_key is not set" {
+	if state, why := d.status("s", "owner-key"); state != "failed" || why != "secret:gh: the vault is off because master_key is not set" {
 		t.Errorf("%s, %q", state, why)
 	}
 	if list := d.do("GET", "/api/secrets", "owner-key", "", 200)["data"].([]any); len(list) != 1 {
@@ -245,7 +245,7 @@ func TestAMasterKeyThatWasChangedSaysWhatToDo(t *testing.T) { // K06
 
 	d = boot(otherKey)
 	d.post(chatBody).completion(t)
-	const why = "it was sealed under another master key: set master_key_previous to that key, or store the secret again"
+	const why = "sealed under another master key: set master_key_previous to that key, or store the secret again"
 	if state, got := d.status("s", "owner-key"); state != "failed" || got != "secret:gh: "+why {
 		t.Errorf("%s, %q", state, got)
 	}

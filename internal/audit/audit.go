@@ -206,7 +206,7 @@ type Query struct {
 }
 
 // FindRun returns the stored id of a run, given that id or its UUID.
-func FindRun(text string) string { return id.Shown(text, "run_")[0] }
+func FindRun(text string) string { return id.FromUUID(text, "run_")[0] }
 
 // FindRequest returns the possible stored ids of a request, given one of them or
 // its UUID. At most one of them exists. It returns nil for an empty text.
@@ -214,7 +214,7 @@ func FindRequest(text string) []string {
 	if text == "" {
 		return nil
 	}
-	return id.Shown(text, "run_", "req_")
+	return id.FromUUID(text, "run_", "req_")
 }
 
 // MaxRows is the most rows that one query returns.

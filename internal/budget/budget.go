@@ -1,5 +1,5 @@
-// Package budget says what a run may spend and whether it has. It is plain data
-// and arithmetic: the clock and the store are read by others.
+// Package budget holds the limits of a run and the arithmetic on them. It is pure: it
+// reads no clock and no store.
 //
 //	Limits ─┐
 //	Spent  ─┴─► Exhausted ─► the reason why the run ends, or none
@@ -7,36 +7,38 @@ package budget
 
 import "github.com/turnpike-gateway/turnpike/event"
 
-// Defaults of a run, from the design's sections 5 and 6.
+// The defaults of a run.
 const (
 	DefaultRounds       = 10
-	MaxRounds           = 50 // the hard cap, whatever is stored
+	MaxRounds           = 50 // the hard cap; Clamp applies it to stored values as well
 	DefaultCalls        = 128
 	DefaultCallsPerTurn = 32
-	DefaultActiveMS     = 120_000
+	DefaultActiveMS     = 120_000 // 2 minutes
 )
 
-// What happens in the last round that the limit allows.
+// The values of Limits.OnLimit: what happens in the last round.
 const (
-	Stop   = "stop"   // its calls run, then the run ends
-	Answer = "answer" // it is offered no tools, so that it must answer
+	Stop   = "stop"   // its calls are executed, then the run ends
+	Answer = "answer" // the model is offered no tools, so it must answer
 )
 
-// Limits are the ceilings of one run. They are sealed when it is accepted.
+// Limits are the limits of one run. They are recorded when the run is accepted and do
+// not change afterwards.
 type Limits struct {
-	Rounds       int    `json:"rounds"`             // model calls of purpose turn; at least 1
-	Calls        int    `json:"calls"`              // gateway-owned tool calls in the run
-	CallsPerTurn int    `json:"calls_per_turn"`     // and in one turn
-	Tokens       int64  `json:"tokens,omitempty"`   // input and output of all rounds; 0 = no limit
-	NanoUSD      *int64 `json:"nano_usd,omitempty"` // nil = no limit; 0 allows nothing
-	ActiveMS     int64  `json:"active_ms"`          // time not spent parked
+	Rounds       int    `json:"rounds"`             // rounds of the run; at least 1
+	Calls        int    `json:"calls"`              // gateway-owned tool calls of the run
+	CallsPerTurn int    `json:"calls_per_turn"`     // gateway-owned tool calls of one turn
+	Tokens       int64  `json:"tokens,omitempty"`   // input and output tokens of all rounds; 0 = no limit
+	NanoUSD      *int64 `json:"nano_usd,omitempty"` // in 10⁻⁹ US dollars; nil = no limit, 0 = no model call
+	ActiveMS     int64  `json:"active_ms"`          // milliseconds, without the time that the run is parked
 	OnLimit      string `json:"on_limit,omitempty"` // Stop (also when empty) or Answer
 }
 
-// Clamp returns l with values inside the hard bounds: a stored value that
-// somebody tampered with cannot exceed cap rounds.
-func (l Limits) Clamp(cap int) Limits {
-	l.Rounds = clamp(l.Rounds, 1, cap, DefaultRounds)
+// Clamp returns l with defaults for zero values and every other value within its hard
+// bounds: 1 to maxRounds rounds, 1 to 10,000 calls, 1 to 1,000 calls per turn. It must
+// be applied to stored limits, so that a modified row cannot raise them.
+func (l Limits) Clamp(maxRounds int) Limits {
+	l.Rounds = clamp(l.Rounds, 1, maxRounds, DefaultRounds)
 	l.Calls = clamp(l.Calls, 1, 10_000, DefaultCalls)
 	l.CallsPerTurn = clamp(l.CallsPerTurn, 1, 1_000, DefaultCallsPerTurn)
 	if l.ActiveMS <= 0 {
@@ -45,7 +47,7 @@ func (l Limits) Clamp(cap int) Limits {
 	return l
 }
 
-// clamp maps 0 to the default and everything else into lo..hi.
+// clamp returns def for 0, and else v limited to lo..hi.
 func clamp(v, lo, hi, def int) int {
 	if v == 0 {
 		v = def
@@ -56,15 +58,14 @@ func clamp(v, lo, hi, def int) int {
 // Spent is what a run has used.
 type Spent struct {
 	Rounds       int
-	CallsSkipped bool // a call was refused for the run's call limit
+	CallsSkipped bool // a call was skipped because of Limits.Calls
 	Tokens       int64
 	NanoUSD      int64
 }
 
-// Exhausted returns why no further model call may be made, or "".
-//
-// A finished answer is never thrown away because it crossed a line: callers
-// ask only before the next model call.
+// Exhausted returns the reason why no further model call may be made, or "". Callers
+// check it only before a model call: a complete answer is kept even if it exceeded a
+// limit.
 func (l Limits) Exhausted(s Spent) event.Reason {
 	switch {
 	case s.CallsSkipped:
@@ -79,13 +80,13 @@ func (l Limits) Exhausted(s Spent) event.Reason {
 	return ""
 }
 
-// LastRound reports whether the next round is the last one that l allows.
+// LastRound reports whether the next round is the last that l allows.
 func (l Limits) LastRound(s Spent) bool { return s.Rounds+1 >= l.Rounds }
 
-// Amount is what model calls cost, or may cost.
+// Amount is a cost of model calls, actual or reserved.
 type Amount struct {
-	Tokens  int64 `json:"tokens,omitempty"` // input and output
-	NanoUSD int64 `json:"nano_usd,omitempty"`
+	Tokens  int64 `json:"tokens,omitempty"`   // input and output
+	NanoUSD int64 `json:"nano_usd,omitempty"` // in 10⁻⁹ US dollars
 }
 
 // Add returns the sum.
@@ -94,89 +95,88 @@ func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.Nano
 // Sub returns the difference.
 func (a Amount) Sub(b Amount) Amount { return Amount{a.Tokens - b.Tokens, a.NanoUSD - b.NanoUSD} }
 
-// Shared is a budget that several runs spend from. Each model call sets aside
-// the most that it may cost before it is sent, so that no two of them spend the
-// same.
+// Shared is a budget of several runs. Each model call reserves its maximum cost before
+// it is sent, so concurrent calls cannot overspend it.
 type Shared struct {
-	Scope string `json:"scope"` // names it in its org, with its period: "org:2026-11-21"
-	Limit Amount `json:"limit"` // a member of 0 limits nothing
+	Scope string `json:"scope"` // unique in its org and period, such as "org:2026-11-21"
+	Limit Amount `json:"limit"` // a field of 0 = no limit
 }
 
-// Fits reports whether an amount may be set aside beside what is spent and what
-// others have set aside.
+// Fits reports whether amount can be reserved. used is the sum of what is spent and
+// what is reserved.
 func (s Shared) Fits(used, amount Amount) bool {
 	return fits(used.Tokens, amount.Tokens, s.Limit.Tokens) && fits(used.NanoUSD, amount.NanoUSD, s.Limit.NanoUSD)
 }
 
 func fits(used, amount, limit int64) bool { return limit == 0 || amount <= limit-used }
 
-// What a model call is taken to cost before it is made. A token of text has
-// rarely less than three bytes; a call whose caller names no limit is given one,
-// so that there is a most.
+// The constants of [DefaultEstimate] and its bounds. Text rarely has fewer than three
+// bytes per token. A call whose caller sets no output limit gets DefaultOutput, so that
+// its cost has a maximum.
 const (
-	bytesPerToken  = 3
-	DefaultOutput  = 8_192 // tokens
-	smallestOutput = 16    // tokens
+	bytesPerToken = 3
+	DefaultOutput = 8_192 // tokens
+	minOutput     = 16    // tokens
 
-	// mostTokens is more than any model reads or says. What clients ask for and
-	// providers count may be larger, and is taken for this much: sums of it stay
-	// what they are.
-	mostTokens        = 1 << 40
-	mostBytesPerToken = 1 << 10
+	// Larger numbers from clients and providers are reduced to these, so that no sum
+	// overflows. No model processes as many tokens.
+	maxTokens        = 1 << 40
+	maxBytesPerToken = 1 << 10
 )
 
-// Estimate is how the cost of a model call is estimated. A field of 0 means that
-// of [DefaultEstimate].
+// Estimate has the constants for estimating the maximum cost of a model call. A zero
+// field means that of [DefaultEstimate].
 type Estimate struct {
-	BytesPerToken  int64 `json:"bytes_per_token,omitempty"`
-	Output         int64 `json:"output,omitempty"`          // tokens, for a caller that names no limit
-	SmallestOutput int64 `json:"smallest_output,omitempty"` // tokens: a call that may say less is not made
+	BytesPerToken int64 `json:"bytes_per_token,omitempty"`
+	Output        int64 `json:"output,omitempty"`          // output tokens of a call without a limit of its caller
+	MinOutput     int64 `json:"smallest_output,omitempty"` // output tokens; a call with less room is not made
 }
 
-// DefaultEstimate returns the numbers of this build.
-func DefaultEstimate() Estimate { return Estimate{bytesPerToken, DefaultOutput, smallestOutput} }
+// DefaultEstimate returns the constants of this build.
+func DefaultEstimate() Estimate { return Estimate{bytesPerToken, DefaultOutput, minOutput} }
 
-// Or returns e with the numbers that it does not name taken from other.
-func (e Estimate) Or(other Estimate) Estimate {
+// WithDefaults returns e with each field that is not positive set to that of other.
+func (e Estimate) WithDefaults(other Estimate) Estimate {
 	if e.BytesPerToken <= 0 {
 		e.BytesPerToken = other.BytesPerToken
 	}
 	if e.Output <= 0 {
 		e.Output = other.Output
 	}
-	if e.SmallestOutput <= 0 {
-		e.SmallestOutput = other.SmallestOutput
+	if e.MinOutput <= 0 {
+		e.MinOutput = other.MinOutput
 	}
 	return e
 }
 
-// Call is one model call to come.
+// Call describes a model call before it is sent.
 type Call struct {
-	Known int64 // tokens of the prompt that the provider has counted before
-	Fresh int64 // bytes of the prompt since
-	Asked int64 // most tokens of output, as the caller asked; 0 = not said
+	CountedTokens  int64 // tokens of the prompt that the provider has counted
+	UncountedBytes int64 // bytes of the prompt after those tokens
+	AskedOutput    int64 // the caller's limit on output tokens; 0 = none
 
-	Estimate Estimate // how its cost is estimated
+	Estimate Estimate
 }
 
-// Plan returns what a call may cost at most and the limit on its output that
-// makes this true. A limit of 0 is none: nothing limits the run's tokens. The
-// run itself has room for the call unless ok is false.
+// Plan returns the maximum cost of a call and the output limit, in tokens, that
+// enforces it. shared says whether the run spends from a shared budget. If neither
+// that nor l.Tokens limits the run, both results are zero: the call is not limited.
+// ok is false if l.Tokens leaves no room for the call.
 func (l Limits) Plan(s Spent, c Call, shared bool) (most Amount, output int64, ok bool) {
 	if l.Tokens <= 0 && !shared {
 		return Amount{}, 0, true
 	}
-	e := c.Estimate.Or(DefaultEstimate())
-	per := min(e.BytesPerToken, mostBytesPerToken)
-	fresh := min(c.Fresh, per*mostTokens)
-	input := min(c.Known, mostTokens) + (fresh+per-1)/per
-	output = min(c.Asked, mostTokens)
+	e := c.Estimate.WithDefaults(DefaultEstimate())
+	per := min(e.BytesPerToken, maxBytesPerToken)
+	fresh := min(c.UncountedBytes, per*maxTokens)
+	input := min(c.CountedTokens, maxTokens) + (fresh+per-1)/per
+	output = min(c.AskedOutput, maxTokens)
 	if output == 0 {
-		output = min(e.Output, mostTokens)
+		output = min(e.Output, maxTokens)
 	}
 	if l.Tokens > 0 {
 		left := l.Tokens - min(s.Tokens, l.Tokens) - input
-		if left < e.SmallestOutput {
+		if left < e.MinOutput {
 			return Amount{}, 0, false
 		}
 		output = min(output, left)

@@ -19,11 +19,11 @@ func TestExhausted(t *testing.T) {
 		{"the last round is allowed", Limits{Rounds: 10}, Spent{Rounds: 9}, ""},
 		{"the round after the last is not", Limits{Rounds: 10}, Spent{Rounds: 10}, event.MaxRounds}, // B01
 		{"one round means one model call", Limits{Rounds: 1}, Spent{Rounds: 1}, event.MaxRounds},    // B03
-		{"a skipped call ends the run for its calls, also on the last round", Limits{Rounds: 1}, Spent{Rounds: 1, CallsSkipped: true}, event.MaxCalls},
+		{"a skipped call is reported before the rounds", Limits{Rounds: 1}, Spent{Rounds: 1, CallsSkipped: true}, event.MaxCalls},
 		{"tokens end at the limit", Limits{Rounds: 10, Tokens: 100}, Spent{Rounds: 1, Tokens: 100}, event.Tokens},
-		{"no token limit is no limit", Limits{Rounds: 10}, Spent{Rounds: 1, Tokens: 1 << 40}, ""},
+		{"a token limit of 0 is no limit", Limits{Rounds: 10}, Spent{Rounds: 1, Tokens: 1 << 40}, ""},
 		{"money ends at the limit", Limits{Rounds: 10, NanoUSD: &two}, Spent{Rounds: 1, NanoUSD: 2}, event.Money},
-		{"a limit of no money blocks everything", Limits{Rounds: 10, NanoUSD: &zero}, Spent{}, event.Money},
+		{"a money limit of 0 allows no call", Limits{Rounds: 10, NanoUSD: &zero}, Spent{}, event.Money},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestASteadyClockGoesOnFromItsOrigin(t *testing.T) {
+func TestSteadyAdvancesFromItsOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin := time.UnixMilli(1_700_000_000_000)
 		s := NewSteady(origin)
@@ -21,7 +21,7 @@ func TestASteadyClockGoesOnFromItsOrigin(t *testing.T) {
 	})
 }
 
-func TestASteadyClockIgnoresTheMonotonicReadingOfItsOrigin(t *testing.T) {
+func TestSteadyIgnoresTheMonotonicReadingOfItsOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Now().Add(time.Hour) // both readings are an hour ahead
 		s := NewSteady(ahead)
@@ -35,7 +35,7 @@ func TestASteadyClockIgnoresTheMonotonicReadingOfItsOrigin(t *testing.T) {
 func TestTheWallClockHasNoMonotonicReading(t *testing.T) {
 	now := Wall()
 	if strings.Contains(now.String(), " m=") {
-		t.Errorf("%v can be used to measure", now)
+		t.Errorf("%v has a monotonic reading", now)
 	}
 	if d := time.Since(now); d < 0 || d > time.Minute {
 		t.Errorf("%v is %v away from now", now, d)

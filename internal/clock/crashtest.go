@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// Wall returns what the wall clock says, plus the duration in the file that
-// TURNPIKE_CLOCK names, such as "-10m". A file that is missing or says something
-// else adds nothing. The file is read each time, so that the clock can be stepped
-// while the gateway works. The monotonic clock is left alone, as it is by a real
-// step.
+// Wall returns the wall clock time plus the duration in the file that TURNPIKE_CLOCK
+// names, such as "-10m". A file that is missing or has other content adds nothing. The
+// file is read on each call, so a test can step the clock of a running gateway. As with
+// a real step, the monotonic clock does not change.
 func Wall() time.Time {
 	now := time.Now().Round(0)
 	text, err := os.ReadFile(os.Getenv("TURNPIKE_CLOCK"))

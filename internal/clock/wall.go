@@ -4,6 +4,6 @@ package clock
 
 import "time"
 
-// Wall returns what the wall clock says. The result has no monotonic reading, so
-// that nobody measures with it: use time.Now and time.Since to measure.
+// Wall returns the wall clock time. The result has no monotonic reading and must not be
+// used to measure elapsed time; use time.Now and time.Since.
 func Wall() time.Time { return time.Now().Round(0) }

@@ -190,12 +190,12 @@ func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
 	}
 	for name, changes := range map[string][]change{
 		"other limits": {
-			{"internal/loop/rules.go", "MaxAttempts    = 3", "MaxAttempts    = 1"},
-			{"internal/loop/rules.go", "MaxTaken       = 5", "MaxTaken       = 1"},
-			{"internal/loop/rules.go", "MaxRetryWaitMS = 5_000", "MaxRetryWaitMS = 1"},
+			{"internal/loop/rules.go", "MaxAttempts          = 3", "MaxAttempts          = 1"},
+			{"internal/loop/rules.go", "MaxDeadOwners        = 5", "MaxDeadOwners        = 1"},
+			{"internal/loop/rules.go", "MaxRetryWaitMS       = 5_000", "MaxRetryWaitMS       = 1"},
 			{"internal/policy/progress.go", "const DefaultThreshold = 3", "const DefaultThreshold = 1"},
-			{"internal/budget/budget.go", "DefaultOutput  = 8_192", "DefaultOutput  = 17"},
-			{"internal/loop/recover.go", "a.OnTarget < s.Accepted.Rules.Attempts", "a.OnTarget < 1"}, // whatever accepted says
+			{"internal/budget/budget.go", "DefaultOutput = 8_192", "DefaultOutput = 17"},
+			{"internal/loop/recover.go", "a.AttemptsOnTarget < s.Accepted.Rules.Attempts", "a.AttemptsOnTarget < 1"}, // whatever accepted says
 			{"internal/loop/decide.go", "nth >= limits.CallsPerTurn", "nth >= 1"},
 		},
 		"another order of rules": {
@@ -250,7 +250,7 @@ func TestARollbackSetsRunsAside(t *testing.T) {
 	var ids []string
 	for id := range w.runs() {
 		ids = append(ids, id)
-		if shown := w.command("runs", "show", id); strings.Count(shown, `unknown kind of fact: "call_prepared_anew"`) != 2 {
+		if shown := w.command("runs", "show", id); strings.Count(shown, `unknown fact kind: "call_prepared_anew"`) != 2 {
 			t.Errorf("runs show does not say why:\n%s", shown)
 		}
 	}

@@ -19,16 +19,16 @@ import (
 // response header. A request to the management API does not count for the org,
 // so that model traffic cannot lock an admin out.
 func (a *API) withinRate(w http.ResponseWriter, r *http.Request, caller run.Caller, toModel bool) error {
-	ask := ratelimit.Ask{Org: caller.Org.ID, Key: caller.Principal.ID, OfKey: caller.Principal.Rate}
+	ask := ratelimit.Request{Org: caller.Org.ID, Key: caller.Principal.ID, KeyRate: caller.Principal.Rate}
 	if toModel {
-		ask.OfOrg = caller.Org.Runtime.Rate
+		ask.OrgRate = caller.Org.Runtime.Rate
 	}
 	v := a.rates.Take(r.Context(), ask)
 	if v.Scope == "" {
 		return nil
 	}
 	h := w.Header()
-	h.Set("X-Ratelimit-Limit-Requests", strconv.Itoa(v.Limit.AtOnce()))
+	h.Set("X-Ratelimit-Limit-Requests", strconv.Itoa(v.Limit.EffectiveBurst()))
 	h.Set("X-Ratelimit-Remaining-Requests", strconv.Itoa(v.Remaining))
 	h.Set("X-Ratelimit-Reset-Requests", v.Reset.Round(time.Millisecond).String())
 	if v.Allowed {
@@ -36,7 +36,7 @@ func (a *API) withinRate(w http.ResponseWriter, r *http.Request, caller run.Call
 	}
 	a.calm.wait(r.Context(), caller.Org.ID)
 	refused := fault.New(fault.Limited, "rate_limit_exceeded", "the rate limit of the %s is used up: %d requests per minute, bursts of %d; try again after the time in Retry-After",
-		v.Scope, v.Limit.PerMinute, v.Limit.AtOnce())
+		v.Scope, v.Limit.PerMinute, v.Limit.EffectiveBurst())
 	refused.RetryAfter = v.RetryAfter
 	return refused
 }

@@ -39,7 +39,7 @@ func newCalm() *calm { return &calm{told: ratelimit.New(), paused: map[string]in
 // ends.
 func (c *calm) wait(ctx context.Context, orgID string) {
 	quick := org.Rate{PerMinute: 600, Burst: 20}
-	if c.told.Take(ctx, ratelimit.Ask{Org: orgID, OfOrg: quick}).Allowed || !c.pause(orgID, 1) {
+	if c.told.Take(ctx, ratelimit.Request{Org: orgID, OrgRate: quick}).Allowed || !c.pause(orgID, 1) {
 		return
 	}
 	defer c.pause(orgID, -1)

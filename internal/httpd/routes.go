@@ -279,11 +279,11 @@ func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
 // servable refuses model requests of an org whose stored settings this version
 // does not support. The settings may be safety limits, so they are not ignored.
 func servable(caller run.Caller) error {
-	if caller.Org.Refused == "" {
+	if caller.Org.Unsupported == "" {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "settings_not_supported", "the org's stored settings are not supported by this version of the gateway (%s); "+
-		"an owner or admin can change them with PATCH /api/org/runtime", caller.Org.Refused)
+		"an owner or admin can change them with PATCH /api/org/runtime", caller.Org.Unsupported)
 }
 
 // serve calls the endpoint with a limited body and an open account.

@@ -1,5 +1,5 @@
-// Package id makes identifiers that nobody can guess, and shows them as UUIDs
-// where other systems expect that.
+// Package id generates unguessable identifiers and converts them to UUIDs for systems
+// that expect them.
 package id
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// New returns prefix followed by 26 characters of [a-z2-7]: 128 random bits.
+// New returns prefix followed by 26 characters [a-z2-7] that encode 128 random bits.
 func New(prefix string) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b[:]) // never returns an error: it ends the process instead
 	return prefix + strings.ToLower(random.EncodeToString(b[:]))
 }
 
-// NewOrdered returns prefix followed by 26 characters of [0-9a-v], which sort by
-// the millisecond in which they were made. They are the 128 bits of a UUIDv7 (RFC
-// 9562, section 5.7) with 62 random bits. The 12 bits that the RFC calls rand_a
-// are zero: [UUID] puts the number of a run's round there.
+// NewOrdered returns prefix followed by 26 characters [0-9a-v] that sort by creation
+// time, in milliseconds. They encode the 128 bits of a UUIDv7 (RFC 9562, section 5.7)
+// with 62 random bits. The 12 bits rand_a of the RFC are zero: [UUID] uses them for the
+// number of a round.
 //
-// Rows with such ids are stored beside those that came just before them: a store
-// that keeps its rows in order writes to few of its pages.
+// Rows with consecutive ids are stored next to each other, so that a store which orders
+// rows by id writes few pages.
 func NewOrdered(prefix string) string {
 	var b uuid.UUID
 	_, _ = rand.Read(b[8:])
@@ -40,17 +40,17 @@ func NewOrdered(prefix string) string {
 
 var (
 	random  = base32.StdEncoding.WithPadding(base32.NoPadding)
-	ordered = base32.HexEncoding.WithPadding(base32.NoPadding) // its characters sort as the bits they encode
+	ordered = base32.HexEncoding.WithPadding(base32.NoPadding) // its order is that of the encoded bits
 )
 
-// rounds is the first number of a round that does not fit into a UUID.
-const rounds = 1 << 12
+// maxRounds is the first round number that does not fit into the 12 bits of rand_a.
+const maxRounds = 1 << 12
 
-// UUID returns an identifier that [NewOrdered] made as a UUID, without its prefix.
-// If a dot and the number of a round follow, as in "run_….2", the UUID is that of
-// the round's request. A number that does not fit stays behind a dot: one from
-// 4096, and any behind an id of release 0.1, all of whose bits are random. Other
-// text is returned as it is.
+// UUID converts an identifier of [NewOrdered] to a UUID, without its prefix. The
+// identifier may end in a dot and a round number, as in "run_….2"; the UUID then contains
+// the number. A number that does not fit follows the UUID after a dot: numbers from 4096,
+// and all numbers after an id of release 0.1, whose bits are all random. UUID returns any
+// other text unchanged.
 func UUID(s string) string {
 	u, round, ok := parse(s)
 	switch {
@@ -58,15 +58,15 @@ func UUID(s string) string {
 		return s
 	case round == 0:
 		return u.String()
-	case !numbered(u) || roundOf(u) != 0 || round >= rounds:
+	case !hasRoundField(u) || roundOf(u) != 0 || round >= maxRounds:
 		return u.String() + "." + strconv.Itoa(round)
 	}
 	return withRound(u, round).String()
 }
 
-// Shown returns all identifiers with one of the prefixes that [UUID] shows as the
-// given text. If the text is no UUID, it is the only one.
-func Shown(text string, prefixes ...string) []string {
+// FromUUID is the inverse of [UUID]: it returns all identifiers with one of the prefixes
+// that UUID converts to text. If text is not a UUID, it returns only text.
+func FromUUID(text string, prefixes ...string) []string {
 	plain, suffix, _ := strings.Cut(text, ".")
 	u, err := uuid.Parse(plain)
 	if err != nil || len(plain) != 36 {
@@ -78,7 +78,7 @@ func Shown(text string, prefixes ...string) []string {
 	var all []string
 	for _, prefix := range prefixes {
 		all = append(all, encode(prefix, u)+suffix)
-		if n := roundOf(u); n > 0 && numbered(u) && suffix == "" {
+		if n := roundOf(u); n > 0 && hasRoundField(u) && suffix == "" {
 			all = append(all, encode(prefix, withRound(u, 0))+"."+strconv.Itoa(n))
 		}
 	}
@@ -89,7 +89,7 @@ func encode(prefix string, u uuid.UUID) string {
 	return prefix + strings.ToLower(ordered.EncodeToString(u[:]))
 }
 
-// parse reads "prefix_bits" and "prefix_bits.round".
+// parse parses "prefix_bits" and "prefix_bits.round".
 func parse(s string) (u uuid.UUID, round int, ok bool) {
 	text, number, dotted := strings.Cut(s[strings.LastIndexByte(s, '_')+1:], ".")
 	bits, err := ordered.DecodeString(strings.ToUpper(text))
@@ -102,14 +102,16 @@ func parse(s string) (u uuid.UUID, round int, ok bool) {
 		}
 	}
 	u = uuid.UUID(bits)
-	return u, round, encode("", u) == text // the spare bits of the last character are zero
+	return u, round, encode("", u) == text // reject nonzero spare bits in the last character
 }
 
-// numbered reports whether the UUID has room for the number of a round.
-func numbered(u uuid.UUID) bool { return u.Version() == 7 && u.Variant() == uuid.RFC4122 }
+// hasRoundField reports whether the rand_a bits of u can hold a round number.
+func hasRoundField(u uuid.UUID) bool { return u.Version() == 7 && u.Variant() == uuid.RFC4122 }
 
+// roundOf returns the rand_a bits of u.
 func roundOf(u uuid.UUID) int { return int(u[6]&0x0f)<<8 | int(u[7]) }
 
+// withRound returns u with n, less than maxRounds, in its rand_a bits.
 func withRound(u uuid.UUID, n int) uuid.UUID {
 	u[6], u[7] = u[6]&0xf0|byte(n>>8), byte(n)
 	return u

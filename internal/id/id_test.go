@@ -34,14 +34,14 @@ func TestOrderedIdentifiersSortByTime(t *testing.T) {
 			time.Sleep(wait + time.Millisecond)
 			next := id.NewOrdered("")
 			if next <= last {
-				t.Errorf("%s after %v does not sort behind %s", next, wait, last)
+				t.Errorf("%s, made %v later, does not sort after %s", next, wait, last)
 			}
 			last = next
 		}
 	})
 }
 
-// L01: run and request ids are UUIDs, and each text form finds the other.
+// L01: run and request ids convert to UUIDs and back.
 func TestAnOrderedIdentifierIsAUUID(t *testing.T) {
 	v7 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	for range 100 {
@@ -50,23 +50,23 @@ func TestAnOrderedIdentifierIsAUUID(t *testing.T) {
 		for _, stored := range []string{run, run + ".1", run + ".256", run + ".4095"} {
 			shown := id.UUID(stored)
 			if !v7.MatchString(shown) || seen[shown] {
-				t.Fatalf("%s is shown as %s", stored, shown)
+				t.Fatalf("UUID(%s) = %s", stored, shown)
 			}
 			seen[shown] = true
 			for _, asked := range []string{shown, strings.ToUpper(shown)} {
-				if found := id.Shown(asked, "req_", "run_"); !slices.Contains(found, stored) {
-					t.Fatalf("%s finds %q, not %s", asked, found, stored)
+				if found := id.FromUUID(asked, "req_", "run_"); !slices.Contains(found, stored) {
+					t.Fatalf("FromUUID(%s) = %q, want %s among them", asked, found, stored)
 				}
 			}
 		}
-		if shown, want := id.UUID(run+".4096"), id.UUID(run)+".4096"; shown != want || !slices.Contains(id.Shown(shown, "run_"), run+".4096") {
-			t.Fatalf("%s.4096 is shown as %s", run, shown)
+		if shown, want := id.UUID(run+".4096"), id.UUID(run)+".4096"; shown != want || !slices.Contains(id.FromUUID(shown, "run_"), run+".4096") {
+			t.Fatalf("UUID(%s.4096) = %s", run, shown)
 		}
 	}
 }
 
-// The ids of release 0.1 have random bits where a UUIDv7 has its version.
-func TestAnOldIdentifierIsShownAndFound(t *testing.T) {
+// Ids of release 0.1 have random bits in the version field.
+func TestRelease01IdentifiersRoundTrip(t *testing.T) {
 	for stored, want := range map[string]string{
 		"run_06j3m6an1gvvvvvvvvvvvvvvvs":   "01a63b19-570c-3fff-ffff-ffffffffffff",
 		"run_06j3m6an1gvvvvvvvvvvvvvvvs.3": "01a63b19-570c-3fff-ffff-ffffffffffff.3",
@@ -76,21 +76,21 @@ func TestAnOldIdentifierIsShownAndFound(t *testing.T) {
 		"run_06j3m6an1hvvv2000000000000.3": "01a63b19-570c-7fff-8800-000000000000.3",
 	} {
 		if got := id.UUID(stored); got != want {
-			t.Errorf("%s is shown as %s, want %s", stored, got, want)
+			t.Errorf("UUID(%s) = %s, want %s", stored, got, want)
 		}
-		if found := id.Shown(want, "run_", "req_"); !slices.Contains(found, stored) {
-			t.Errorf("%s finds %q, not %s", want, found, stored)
+		if found := id.FromUUID(want, "run_", "req_"); !slices.Contains(found, stored) {
+			t.Errorf("FromUUID(%s) = %q, want %s among them", want, found, stored)
 		}
 	}
 }
 
-func TestOtherTextIsShownAsItIs(t *testing.T) {
+func TestUUIDReturnsOtherTextUnchanged(t *testing.T) {
 	for _, text := range []string{"", "run_", "run_1", "dev", "run_06j3m6an1gvvvvvvvvvvvvvvvv", "run_06j3m6an1gvvvvvvvvvvvvvvvs.0", "run_06j3m6an1gvvvvvvvvvvvvvvvs.x", "{01a63b19-570c-3fff-ffff-ffffffffffff}"} {
 		if got := id.UUID(text); got != text {
-			t.Errorf("%q is shown as %q", text, got)
+			t.Errorf("UUID(%q) = %q", text, got)
 		}
-		if found := id.Shown(text, "run_"); !slices.Equal(found, []string{text}) {
-			t.Errorf("%q finds %q", text, found)
+		if found := id.FromUUID(text, "run_"); !slices.Equal(found, []string{text}) {
+			t.Errorf("FromUUID(%q) = %q", text, found)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package jsonlimit bounds what a JSON text may ask of those who decode it. A
-// text within its size in bytes can still be all brackets, names or digits,
-// which cost a decoder many times their length.
+// Package jsonlimit limits the complexity of JSON texts. A text of acceptable size can
+// still consist of brackets, member names or digits only. Decoding it then takes many
+// times its size in memory, or too much time.
 package jsonlimit
 
 import (
@@ -8,22 +8,22 @@ import (
 	"fmt"
 )
 
-// The limits, from reference/reliability 4.6.
+// The limits. Real requests stay far below them.
 const (
 	maxDepth  = 64      // levels of objects and arrays
-	maxNames  = 100_000 // names of members, in all objects together
+	maxNames  = 100_000 // members of all objects
 	maxDigits = 64      // characters of a number
 )
 
-// Check returns an error that says which limit the text is over, as the end of a
-// sentence about the text. The text must be valid JSON; of any other the verdict
-// means nothing.
+// Check returns an error if the text exceeds a limit. The error completes a sentence
+// about the text, such as "nests deeper than 64 levels, at byte 70". The text must be
+// valid JSON; for other texts the result is arbitrary.
 func Check(text []byte) error {
 	depth, names, digits := 0, 0, 0
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '"':
-			i += lengthOf(text[i:]) - 1
+			i += stringLen(text[i:]) - 1
 		case c == '{' || c == '[':
 			depth++
 		case c == '}' || c == ']':
@@ -48,14 +48,14 @@ func Check(text []byte) error {
 	return nil
 }
 
-// isNumeric reports whether the byte, outside of strings, is part of a number.
-// The e of true and false counts, too, which makes nothing longer.
+// isNumeric reports whether a byte outside of strings is part of a number. It is also
+// true for the e of true and false, which is harmless: it is never next to digits.
 func isNumeric(c byte) bool {
 	return '0' <= c && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
-// lengthOf returns the length of the string that the text begins with.
-func lengthOf(text []byte) int {
+// stringLen returns the length of the string literal at the start of text, with quotes.
+func stringLen(text []byte) int {
 	at := 1
 	for at < len(text) {
 		next := bytes.IndexAny(text[at:], `"\`)
@@ -66,7 +66,7 @@ func lengthOf(text []byte) int {
 		if text[at-1] == '"' {
 			return at
 		}
-		at++ // what the backslash stands before
+		at++ // the escaped character
 	}
 	return len(text)
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-func TestEveryLimitHoldsToTheLastOne(t *testing.T) {
+func TestLimitsAreExact(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat(`{"a":[`, n/2) + strings.Repeat("]}", n/2) }
 	members := func(n int) string { return "[{" + strings.TrimSuffix(strings.Repeat(`"a":0,`, n), ",") + "}]" }
 	for _, tt := range []struct {
-		name, text, over string // over = a part of the error; "" = within
+		name, text, over string // part of the error; "" = within the limits
 	}{
 		{"at the depth", nested(maxDepth), ""},
 		{"one level more", "[" + nested(maxDepth) + "]", "deeper"},
@@ -21,12 +21,12 @@ func TestEveryLimitHoldsToTheLastOne(t *testing.T) {
 		{"a long fraction", "-0." + strings.Repeat("1", maxDigits-3) + "1", "number"},
 		{"a long exponent", "1e+" + strings.Repeat("0", maxDigits-3), ""},
 		{"many short numbers", "[" + strings.Repeat("1,", 500) + "1]", ""},
-		{"strings may hold anything", `"` + strings.Repeat(`\"{[:1`, 200_000) + `\\"`, ""},
-		{"a string that ends in a backslash does not swallow the rest", `["\\",` + nested(maxDepth) + `]`, "deeper"},
+		{"strings are not limited", `"` + strings.Repeat(`\"{[:1`, 200_000) + `\\"`, ""},
+		{"a string that ends in an escaped backslash", `["\\",` + nested(maxDepth) + `]`, "deeper"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if !json.Valid([]byte(tt.text)) {
-				t.Fatal("the test's own text is no JSON")
+				t.Fatal("the text of the test is not JSON")
 			}
 			err := Check([]byte(tt.text))
 			if (err == nil) != (tt.over == "") || err != nil && !strings.Contains(err.Error(), tt.over) {
@@ -36,7 +36,7 @@ func TestEveryLimitHoldsToTheLastOne(t *testing.T) {
 	}
 }
 
-// Check promises nothing of texts that are no JSON but to come back.
+// FuzzCheck checks that Check returns for any text, and accepts short valid JSON.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{`{"a":"\u0022"}`, `"\`, `"`, `]]`, `{"a":1e9}`} {
 		f.Add([]byte(seed))
@@ -44,7 +44,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		err := Check(text)
 		if err != nil && json.Valid(text) && len(text) <= maxDepth {
-			t.Errorf("%q is too much: %v", text, err)
+			t.Errorf("Check(%q) = %v", text, err)
 		}
 	})
 }

@@ -2,20 +2,21 @@ package ledger
 
 import "sync"
 
-// Account is what one request or run retains. It is safe for concurrent use. A
-// nil Account counts nothing and refuses nothing.
+// Account counts the bytes of one request or run. It is safe for concurrent use. A nil
+// Account counts nothing and refuses nothing.
 type Account struct {
 	ledger *Ledger
 	org    string
 
-	mu      sync.Mutex
-	holders int   // 0 = closed
-	used    int64 // bytes that are charged
-	taken   int64 // bytes that were taken from the org: used and the stock
+	mu       sync.Mutex
+	holders  int   // 0 = closed
+	used     int64 // bytes charged
+	reserved int64 // bytes reserved from the org; at least used
 }
 
-// Charge counts n bytes that are about to be retained. The error is a *[Refused];
-// nothing was counted then. A closed account refuses everything.
+// Charge counts n bytes. It must be called before they are allocated. If it exceeds a
+// limit, it counts nothing and returns a *[Refused]. A closed account refuses every
+// charge.
 func (a *Account) Charge(n int) error {
 	if a == nil {
 		return nil
@@ -26,32 +27,33 @@ func (a *Account) Charge(n int) error {
 	return nil
 }
 
-// Add counts n bytes that are retained already and small, or bounded elsewhere.
-// It is not refused.
+// Add counts n bytes without checking a limit. It is for bytes that are already
+// retained and are few, or limited elsewhere. It has no effect on a closed account.
 func (a *Account) Add(n int) {
 	if a != nil {
 		_ = a.charge(int64(n), true)
 	}
 }
 
-func (a *Account) charge(n int64, sure bool) *Refused {
+// charge counts n bytes. With force it is refused only if the account is closed.
+func (a *Account) charge(n int64, force bool) *Refused {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch most := a.ledger.run; {
-	case a.holders == 0, !sure && a.used+n > most:
+	case a.holders == 0, !force && a.used+n > most:
 		return &Refused{Bound: Run, Owner: a.org, Bytes: n, Held: a.used, Limit: most}
-	case a.used+n > a.taken:
-		more := (a.used + n - a.taken + grain - 1) / grain * grain
-		if refused := a.ledger.take(a.org, more, sure); refused != nil {
+	case a.used+n > a.reserved:
+		more := (a.used + n - a.reserved + chunk - 1) / chunk * chunk
+		if refused := a.ledger.reserve(a.org, more, force); refused != nil {
 			return refused
 		}
-		a.taken += more
+		a.reserved += more
 	}
 	a.used += n
 	return nil
 }
 
-// Release takes n bytes back that were charged: no more than are charged.
+// Release releases n charged bytes, or all if fewer are charged.
 func (a *Account) Release(n int) {
 	if a == nil {
 		return
@@ -62,13 +64,13 @@ func (a *Account) Release(n int) {
 		return // Close has released everything
 	}
 	a.used -= min(int64(n), a.used)
-	if spare := (a.taken - a.used) / grain * grain; spare > stock {
-		a.ledger.give(a.org, spare)
-		a.taken -= spare
+	if spare := (a.reserved - a.used) / chunk * chunk; spare > maxSpare {
+		a.ledger.release(a.org, spare)
+		a.reserved -= spare
 	}
 }
 
-// Used returns how many bytes are charged.
+// Used returns the bytes charged.
 func (a *Account) Used() int64 {
 	if a == nil {
 		return 0
@@ -78,8 +80,8 @@ func (a *Account) Used() int64 {
 	return a.used
 }
 
-// Hold returns the account with one more holder, which calls Close, too. The
-// account must be open.
+// Hold adds a holder and returns the account. Each holder must call Close once. Hold
+// panics if the account is closed.
 func (a *Account) Hold() *Account {
 	if a == nil {
 		return nil
@@ -87,13 +89,14 @@ func (a *Account) Hold() *Account {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.holders == 0 {
-		panic("ledger: a closed account is held")
+		panic("ledger: Hold of a closed account")
 	}
 	a.holders++
 	return a
 }
 
-// Close ends the use of one holder. The last one releases everything.
+// Close removes a holder. The last one releases all bytes. Close panics if the account
+// is already closed.
 func (a *Account) Close() {
 	if a == nil {
 		return
@@ -101,19 +104,19 @@ func (a *Account) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.holders == 0 {
-		panic("ledger: an account is closed twice")
+		panic("ledger: Close of a closed account")
 	}
-	if a.holders--; a.holders == 0 && a.taken > 0 {
-		a.ledger.give(a.org, a.taken)
-		a.used, a.taken = 0, 0
+	if a.holders--; a.holders == 0 && a.reserved > 0 {
+		a.ledger.release(a.org, a.reserved)
+		a.used, a.reserved = 0, 0
 	}
 }
 
-// Part returns an empty part of the account.
+// Part returns a new part of the account, without charges.
 func (a *Account) Part() *Part { return &Part{account: a} }
 
-// Part is what one call or buffer of an account retains. It is safe for
-// concurrent use. A nil Part, and one of a nil account, counts nothing.
+// Part counts the bytes of one call or buffer of an account. It is safe for concurrent
+// use. A nil Part, and a part of a nil account, counts nothing.
 type Part struct {
 	account *Account
 
@@ -122,7 +125,7 @@ type Part struct {
 	closed bool
 }
 
-// Charge is [Account.Charge]. A closed part refuses everything.
+// Charge is [Account.Charge]. A closed part refuses every charge.
 func (p *Part) Charge(n int) error {
 	if p == nil || p.account == nil {
 		return nil
@@ -139,7 +142,7 @@ func (p *Part) Charge(n int) error {
 	return nil
 }
 
-// Release is [Account.Release]. It releases no more than the part has charged.
+// Release is [Account.Release], limited to the bytes charged through the part.
 func (p *Part) Release(n int) {
 	if p == nil || p.account == nil {
 		return
@@ -151,8 +154,7 @@ func (p *Part) Release(n int) {
 	p.account.Release(n)
 }
 
-// Close releases everything that the part has charged. It may be called more
-// than once.
+// Close releases all bytes charged through the part. It may be called more than once.
 func (p *Part) Close() {
 	if p == nil || p.account == nil {
 		return

@@ -1,17 +1,17 @@
-// Package ledger counts the bytes that the gateway retains for its callers.
+// Package ledger limits the memory that the gateway retains for requests and runs.
 //
-// Request bodies, results of tools, turns of models, journals that are read back
-// and buffers are charged before they are read or parsed, and released when they
-// are freed. A charge beyond a bound is refused with an error that says which.
+// Request bodies, tool results, model turns, replayed journals and buffers are charged
+// before they are read or parsed, and released when they are freed. A charge that
+// exceeds a limit is refused with a *[Refused].
 //
-//	Ledger         the process: one bound for everything that is charged
-//	  └─ org       its share: at most twice what the process has left
-//	       └─ Account   one request or run: a fixed bound
+//	Ledger         the process: one limit for all charges
+//	  └─ org       at most twice the bytes that the process has left
+//	       └─ Account   one request or run: a fixed limit
 //	            └─ Part one call or buffer of it, released as a whole
 //
-// The share is the rule of max_requests: one org alone gets two thirds of the
-// process's bytes, of k orgs that want more than they get none has more than
-// 2/(2k+1), and an org that holds nothing finds 1/(2k+1) free.
+// The limit of an org is that of max_requests. A single org gets at most 2/3 of the
+// process's bytes. If k orgs each charge as much as they can, each gets at most
+// 2/(2k+1), and 1/(2k+1) remains for an org without charges.
 //
 //	account := l.Open("acme")
 //	defer account.Close() // releases what is still charged
@@ -19,11 +19,9 @@
 //		return err // a *Refused, which unwraps to a *fault.Error for the caller
 //	}
 //
-// An account takes bytes from its org in grains and keeps a few in stock, so that
-// most charges touch no lock but the account's own, which nobody else contends
-// for. What is counted is what the gateway decides to keep: stacks, buffers of
-// connections and the collector's garbage are not. max_connections, max_requests
-// and the overload check bound those.
+// An account reserves bytes of its org in chunks, so most charges acquire only the
+// account's own lock. Stacks, connection buffers and garbage that is not collected are
+// not counted. max_connections, max_requests and the overload check limit those.
 package ledger
 
 import (
@@ -34,31 +32,31 @@ import (
 // The defaults, in bytes.
 const (
 	DefaultProcess = 1 << 30
-	DefaultRun     = 64 << 20 // P40
+	DefaultRun     = 64 << 20
 )
 
 const (
-	grain = 8 << 10   // an account takes bytes in multiples of it
-	stock = 8 * grain // and keeps at most this many more than it uses
+	chunk    = 8 << 10   // accounts reserve multiples of it
+	maxSpare = 8 * chunk // bytes that an account may keep reserved and unused
 )
 
-// Options are the bounds of a Ledger.
+// Options are the limits of a Ledger.
 type Options struct {
 	Process int64 // bytes of all orgs together; 0 = DefaultProcess
 	Run     int64 // bytes of one account; 0 = DefaultRun
 }
 
-// Ledger is the account of the process. It is safe for concurrent use. A nil
-// Ledger opens nil accounts, which count nothing.
+// Ledger counts the bytes of the process. It is safe for concurrent use. A nil Ledger
+// opens nil accounts, which count nothing.
 type Ledger struct {
 	process, run int64
 
-	mu   sync.Mutex
-	held int64
-	orgs map[string]int64 // bytes by org; only orgs that hold some
+	mu   sync.Mutex       // acquired after the lock of an Account
+	held int64            // sum of orgs
+	orgs map[string]int64 // bytes by org, never 0
 }
 
-// New returns an empty ledger.
+// New returns a Ledger without charges.
 func New(o Options) *Ledger {
 	return &Ledger{process: cmp.Or(o.Process, DefaultProcess), run: cmp.Or(o.Run, DefaultRun), orgs: map[string]int64{}}
 }
@@ -71,27 +69,27 @@ func (l *Ledger) Open(org string) *Account {
 	return &Account{ledger: l, org: org, holders: 1}
 }
 
-// Held returns how many bytes the process has charged.
+// Held returns the bytes reserved by all accounts.
 func (l *Ledger) Held() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
-// HeldBy returns how many bytes the org has charged.
+// HeldBy returns the bytes reserved by the accounts of the org.
 func (l *Ledger) HeldBy(org string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.orgs[org]
 }
 
-// take charges n bytes to the org. If sure, it is never refused.
-func (l *Ledger) take(org string, n int64, sure bool) *Refused {
+// reserve reserves n bytes for the org. With force it is never refused.
+func (l *Ledger) reserve(org string, n int64, force bool) *Refused {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	has, left := l.orgs[org], l.process-l.held-n
 	switch {
-	case sure:
+	case force:
 	case left < 0:
 		return &Refused{Bound: Process, Owner: org, Bytes: n, Held: l.held, Limit: l.process}
 	case has+n > 2*left:
@@ -102,8 +100,8 @@ func (l *Ledger) take(org string, n int64, sure bool) *Refused {
 	return nil
 }
 
-// give releases n bytes of the org.
-func (l *Ledger) give(org string, n int64) {
+// release releases n reserved bytes of the org.
+func (l *Ledger) release(org string, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held -= n

@@ -24,24 +24,24 @@ func refusedBy(t *testing.T, err error) Bound {
 }
 
 // P40
-func TestEachBoundRefusesByItsName(t *testing.T) {
+func TestRefusedNamesTheBound(t *testing.T) {
 	l := New(Options{Process: 100 * mib})
 	a := l.Open("a")
 	if err := a.Charge(DefaultRun + 1); refusedBy(t, err) != Run {
-		t.Errorf("more than a run may have: %v", err)
+		t.Errorf("more than the limit of a run: %v", err)
 	}
 	if err := a.Charge(60 * mib); err != nil {
 		t.Error(err)
 	}
 	if err := a.Charge(5 * mib); refusedBy(t, err) != Run {
-		t.Errorf("more than a run may have, in two charges: %v", err)
+		t.Errorf("more than the limit of a run in two charges: %v", err)
 	}
 	if err := l.Open("a").Charge(10 * mib); refusedBy(t, err) != Org {
 		t.Errorf("more than two thirds for one org: %v", err)
 	}
 	b := l.Open("b")
 	if err := b.Charge(20 * mib); err != nil {
-		t.Errorf("another org finds no room: %v", err)
+		t.Errorf("another org is refused: %v", err)
 	}
 	if err := b.Charge(21 * mib); refusedBy(t, err) != Process {
 		t.Errorf("more than the process has: %v", err)
@@ -49,11 +49,11 @@ func TestEachBoundRefusesByItsName(t *testing.T) {
 	a.Close()
 	b.Close()
 	if l.Held() != 0 || l.HeldBy("a") != 0 {
-		t.Errorf("%d bytes are held by nobody", l.Held())
+		t.Errorf("%d bytes are still held", l.Held())
 	}
 }
 
-func TestARefusalTellsTheCallerWhatToDo(t *testing.T) {
+func TestRefusedUnwrapsToAFaultForTheCaller(t *testing.T) {
 	for bound, want := range map[Bound]fault.Code{Run: fault.TooLarge, Org: fault.Limited, Process: fault.Unavailable} {
 		f := fault.From(&Refused{Bound: bound, Bytes: mib, Held: 3, Limit: 64 * mib})
 		if f.Code != want || (f.RetryAfter == 0) != (bound == Run) {
@@ -72,7 +72,7 @@ func TestARefusedChargeCountsNothing(t *testing.T) {
 	}
 }
 
-// One org that takes all it can get leaves a third for those that come later.
+// One org leaves at least a third of the process's bytes to others.
 func TestOneOrgAloneGetsTwoThirdsOfTheBytes(t *testing.T) {
 	l := New(Options{Process: 90 * mib})
 	n := 0
@@ -80,15 +80,15 @@ func TestOneOrgAloneGetsTwoThirdsOfTheBytes(t *testing.T) {
 		n++
 	}
 	if n != 60 {
-		t.Errorf("one org alone has %d MiB of 90", n)
+		t.Errorf("one org alone holds %d MiB of 90, want 60", n)
 	}
 	if err := l.Open("other").Charge(10 * mib); err != nil {
 		t.Error(err)
 	}
 }
 
-// Small charges take no lock but the account's own.
-func TestSmallChargesComeFromTheStock(t *testing.T) {
+// Small charges do not acquire the lock of the ledger.
+func TestSmallChargesUseTheReserve(t *testing.T) {
 	l := New(Options{})
 	a := l.Open("a")
 	defer a.Close()
@@ -97,15 +97,15 @@ func TestSmallChargesComeFromTheStock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if l.Held() != grain {
-		t.Errorf("%d bytes were taken for %d", l.Held(), a.Used())
+	if l.Held() != chunk {
+		t.Errorf("%d bytes are reserved for %d", l.Held(), a.Used())
 	}
 	if err := a.Charge(mib); err != nil {
 		t.Fatal(err)
 	}
 	a.Release(mib)
-	if l.Held() > stock+2*grain {
-		t.Errorf("%d bytes are kept for %d", l.Held(), a.Used())
+	if l.Held() > maxSpare+2*chunk {
+		t.Errorf("%d bytes stay reserved for %d", l.Held(), a.Used())
 	}
 }
 
@@ -116,11 +116,11 @@ func TestAnAccountIsReleasedByItsLastHolder(t *testing.T) {
 	_ = a.Charge(mib)
 	a.Close()
 	if b.Used() != mib {
-		t.Errorf("%d bytes are left to the second holder", b.Used())
+		t.Errorf("%d bytes are charged after the first Close, want %d", b.Used(), mib)
 	}
 	b.Close()
 	if err := b.Charge(1); refusedBy(t, err) != Run || l.Held() != 0 {
-		t.Errorf("a closed account takes charges: %v, %d", err, l.Held())
+		t.Errorf("Charge of a closed account: %v, %d bytes held", err, l.Held())
 	}
 }
 
@@ -140,12 +140,12 @@ func TestAPartReleasesWhatItHasCharged(t *testing.T) {
 	a.Close()
 }
 
-func TestWithoutALedgerNothingIsCounted(t *testing.T) {
+func TestNilLedgerCountsNothing(t *testing.T) {
 	var l *Ledger
 	a := l.Open("a")
 	p := a.Part()
 	if a.Charge(1) != nil || p.Charge(1) != nil || a.Used() != 0 {
-		t.Error("a nil account counts")
+		t.Error("a nil account counts bytes")
 	}
 	a.Add(1)
 	a.Release(1)
@@ -168,7 +168,7 @@ func TestConcurrentAccountsAddUp(t *testing.T) {
 					if a.Charge(n) == nil && chance.IntN(2) == 0 {
 						a.Release(n)
 					}
-					_ = p.Charge(chance.IntN(grain))
+					_ = p.Charge(chance.IntN(chunk))
 				}
 				if l.Held() > 8*mib {
 					t.Errorf("%d bytes are held", l.Held())
@@ -180,7 +180,7 @@ func TestConcurrentAccountsAddUp(t *testing.T) {
 	}
 	all.Wait()
 	if l.Held() != 0 || len(l.orgs) != 0 {
-		t.Errorf("%d bytes are left, of %v", l.Held(), l.orgs)
+		t.Errorf("%d bytes are still held, by %v", l.Held(), l.orgs)
 	}
 }
 

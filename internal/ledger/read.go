@@ -8,23 +8,25 @@ import (
 )
 
 const (
-	firstRead  = 4 << 10
-	secondRead = 128 << 10 // for what was announced: most bodies are read without another copy
-	beyond     = 512       // so that the end of a reader of the announced size is seen without growing
-	steep      = 1 << 20   // up to here a buffer becomes four times as large, then twice
+	firstRead     = 4 << 10
+	secondRead    = 128 << 10 // second size for an announced length: most bodies need one copy
+	slack         = 512       // room to read io.EOF after the announced length without growing
+	fourfoldLimit = 1 << 20   // a buffer grows fourfold up to this size, and twofold above it
 )
 
-// ReadAll reads r to its end. The buffer grows with what arrives, whatever size
-// was announced (negative = unknown), and every growth is charged to c before it
-// is allocated; a nil c counts nothing. With a nil error, cap of the result stays
-// charged; otherwise nothing does. An error of c is returned as it is.
+// ReadAll reads r until io.EOF. size is the announced length, or negative if unknown.
+// The buffer grows with the bytes that arrive: an announced length alone allocates
+// nothing. Each buffer is charged to c before it is allocated; a nil c counts nothing.
+//
+// On success, the capacity of the result remains charged. On an error nothing remains
+// charged. Errors of r and c are returned unwrapped.
 func ReadAll(r io.Reader, size int64, c tool.Memory) ([]byte, error) {
 	if c == nil {
 		c = (*Part)(nil)
 	}
-	next := firstRead + beyond
+	next := firstRead + slack
 	if 0 <= size && size < firstRead {
-		next = int(size) + beyond
+		next = int(size) + slack
 	}
 	if err := c.Charge(next); err != nil {
 		return nil, err
@@ -46,17 +48,18 @@ func ReadAll(r io.Reader, size int64, c tool.Memory) ([]byte, error) {
 	}
 }
 
-// grow returns data with room for more.
+// grow returns data in a larger buffer. It charges the new buffer, then releases the old
+// one. On an error it returns data unchanged.
 func grow(data []byte, size int64, c tool.Memory) ([]byte, error) {
 	old := cap(data)
 	next := 2 * old
-	if next <= steep {
+	if next <= fourfoldLimit {
 		next *= 2
 	}
-	if all := size + beyond; int64(old) < all && all < max(int64(next), secondRead+beyond) {
+	if all := size + slack; int64(old) < all && all < max(int64(next), secondRead+slack) {
 		next = int(all)
 	} else if old < secondRead && int64(old) < all {
-		next = secondRead + beyond
+		next = secondRead + slack
 	}
 	if err := c.Charge(next); err != nil {
 		return data, err

@@ -10,7 +10,7 @@ import (
 )
 
 func TestReadAllReadsToTheEndAndChargesItsBuffer(t *testing.T) {
-	for _, length := range []int{0, 1, firstRead, firstRead + beyond, firstRead + beyond + 1, 100 << 10, 3 << 20} {
+	for _, length := range []int{0, 1, firstRead, firstRead + slack, firstRead + slack + 1, 100 << 10, 3 << 20} {
 		for _, announced := range []int64{-1, 0, int64(length), 1 << 40} {
 			want := bytes.Repeat([]byte("x"), length)
 			a := New(Options{}).Open("a")
@@ -18,21 +18,21 @@ func TestReadAllReadsToTheEndAndChargesItsBuffer(t *testing.T) {
 			if err != nil || !bytes.Equal(got, want) || a.Used() != int64(cap(got)) {
 				t.Errorf("%d bytes of %d: %d bytes, %v, charged %d for %d", length, announced, len(got), err, a.Used(), cap(got))
 			}
-			if announced == int64(length) && cap(got) > length+firstRead+beyond {
+			if announced == int64(length) && cap(got) > length+firstRead+slack {
 				t.Errorf("%d bytes are in a buffer of %d", length, cap(got))
 			}
 		}
 	}
 }
 
-// P40: an announced size reserves nothing.
+// P40: an announced length charges nothing.
 func TestABufferGrowsWithWhatArrives(t *testing.T) {
 	a := New(Options{}).Open("a")
 	most := func(arrived int64) int64 {
 		if arrived < firstRead {
-			return firstRead + beyond
+			return firstRead + slack
 		}
-		return 5*arrived + secondRead + 2*(firstRead+beyond)
+		return 5*arrived + secondRead + 2*(firstRead+slack)
 	}
 	r := &watched{each: 1000, left: 2 << 20}
 	r.look = func() {

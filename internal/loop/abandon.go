@@ -8,28 +8,29 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Abandon returns the state of a run whose journal cannot be gone on with: it
-// is not safe, or facts in it cannot be decoded. facts are those that can be,
-// in order, and last is the number of the journal's last fact.
+// Abandon returns the state from which to end a run that cannot continue, because
+// its journal is not safe or has facts that cannot be decoded. facts are the facts
+// that can be decoded, in order. last is the Seq of the journal's last fact.
 //
-// The calls of the state are those that a fact started and no fact ended, of
-// whichever turn, and the rest of the latest turn's. Its caller ends it with
-// [CancelRequested] unless a fact has: the rules then account for each of the
-// calls before they end the run. Where facts are missing since the latest turn,
-// each of its calls that the gateway executes counts as started: a missing fact may
-// be its start.
+// State.Calls has the calls of any turn that started and did not end, and all
+// calls of the latest turn that have no result. If facts are missing since the
+// latest turn, each of its calls that the gateway may have executed counts as
+// started, because the missing fact may be its CallStarted.
+//
+// The caller must append [CancelRequested] unless State.Ended is set. Decide then
+// returns the answers of the open calls, and Finish.
 func Abandon(facts []Fact, last int64) State {
 	s := State{Seq: last, Turn: &Turn{}}
 	open := map[CallKey]*Call{}
 	named, done := map[CallKey]TurnCall{}, map[CallKey]bool{}
 	prepared := map[CallKey]*CallPrepared{}
-	missing, read := false, int64(0) // whether facts are missing since the latest turn; the number of the last fact
+	missing, read := false, int64(0) // whether facts are missing since the latest turn; Seq of the last fact read
 	for _, f := range facts {
 		missing, read = missing || f.Seq > read+1, f.Seq
-		s.Epoch, s.At, s.Worked = max(s.Epoch, f.Epoch), max(s.At, f.At), f.At
+		s.Epoch, s.At, s.OwnerLastAt = max(s.Epoch, f.Epoch), max(s.At, f.At), f.At
 		switch b := f.Body.(type) {
 		case Accepted:
-			b = b.filled(version1())
+			b = b.withDefaults(version1Defaults())
 			s.Accepted = &b
 		case Turn:
 			s.Turn, missing = &b, false
@@ -73,12 +74,12 @@ func Abandon(facts []Fact, last int64) State {
 	if s.Attempt.Target < 0 || s.Attempt.Target >= len(s.Accepted.Targets) {
 		s.Attempt = Attempt{}
 	}
-	s.Grade = Durable // every fact of its end is on disk before it is told
+	s.Grade = Durable // each remaining fact must be on disk before it is reported
 	for i, c := range s.Turn.Calls {
 		key := Key(s.Turn.Round, i)
 		if c.Complete && open[key] == nil && !done[key] {
 			open[key] = &Call{Key: key, Name: c.Name, ProviderID: c.ProviderID, Prepared: prepared[key]}
-			if (missing || last > read) && open[key].executable() {
+			if (missing || last > read) && open[key].mayHaveStarted() {
 				open[key].Attempt = 1
 			}
 		}
@@ -93,8 +94,8 @@ func Abandon(facts []Fact, last int64) State {
 	return s
 }
 
-// executable reports whether the gateway may have executed the call, as far as is
-// known.
-func (c Call) executable() bool {
+// mayHaveStarted reports whether the gateway may have started the call, given the facts
+// that were read.
+func (c Call) mayHaveStarted() bool {
 	return c.owner() != tool.Client && (c.Prepared == nil || c.Prepared.Verdict != Tell)
 }

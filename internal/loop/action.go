@@ -5,66 +5,80 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 )
 
-// Action is what the driver is to do next: one of the types below.
+// Action is what the driver must do next: one of the types below. The driver must
+// append the facts that each type names before it calls Decide again.
 type Action interface{ action() }
 
 // Purpose says what a model call is for.
 type Purpose string
 
-// The purposes. Only turns count as rounds.
+// The purposes. Only PurposeTurn counts as a round.
 const (
 	PurposeTurn Purpose = "turn" // one round of the loop
-	PurposeRaw  Purpose = "raw"  // the relay: bytes in, bytes out
+	PurposeRaw  Purpose = "raw"  // the relay: the answer is passed on unchanged
 )
 
-// Discover lists the tools of the run's servers. Fact: catalogued, or blocked.
+// Discover lists the tools of the run's servers.
+//
+// Facts: Catalogued, or Blocked.
 type Discover struct{}
 
-// CallModel makes one model call. Facts: reserved where Most is not zero, or
-// reserve_refused; turn_started, then turn or turn_failed.
+// CallModel makes one model call.
+//
+// Facts: TurnStarted before the request leaves, then Turn or TurnFailed. If MaxCost
+// is not zero, Reserved is appended in the same batch as TurnStarted; if a shared
+// budget refuses the reservation, ReserveRefused is appended instead of both.
 type CallModel struct {
 	Purpose   Purpose
 	Round     int
 	Attempt   int   // 1 is the first of the round
 	Target    int   // index into Accepted.Targets
-	NotBefore int64 // Unix milliseconds; 0 = at once
+	NotBefore int64 // when to send it, in Unix milliseconds; 0 = now
 
-	MaxOutput int64         // tokens that the model may say; 0 = as the caller asked
-	Most      budget.Amount // what the call may cost, to be set aside; zero = nothing limits it
+	MaxOutput int64         // limit on output tokens; 0 = the caller's own
+	MaxCost   budget.Amount // the most that the call may cost, to reserve in every shared budget; zero = no limit applies
 
-	// OfferTools is false when the model must answer without them.
+	// OfferTools is false in a last round that must answer without tools.
 	OfferTools bool
 
-	// OfferReread adds the tool that reads what was cut from results.
+	// OfferReread offers the tool that reads the rest of truncated results.
 	OfferReread bool
 
-	// ChoiceAsAsked keeps the caller's tool_choice: in the first round, and none
-	// in every round. Otherwise the model chooses, or a forced choice would
-	// never let it answer.
-	ChoiceAsAsked bool
+	// KeepToolChoice sends the caller's tool_choice. It is true in the first round,
+	// and in every round for the choice none. In later rounds the model chooses: a
+	// forced choice would prevent a final answer.
+	KeepToolChoice bool
 }
 
-// PrepareTools looks the calls up, parses and validates them. Fact:
-// call_prepared each, in this order.
+// PrepareTools resolves the calls, parses and validates their arguments.
+//
+// Facts: one CallPrepared for each call, in this order.
 type PrepareTools struct{ Calls []CallKey }
 
-// AnswerCalls gives calls a result without executing them. Fact: call_done each.
+// AnswerCalls gives the calls a result without executing them.
+//
+// Facts: one CallDone for each call.
 type AnswerCalls struct {
 	Calls   []CallKey
 	Outcome Outcome
-	Text    string // what the model is told
+	Text    string // the result, for the model
 }
 
-// ExecuteTools executes the calls, all at the same time: the rules have already
-// left out what must wait for its turn. Facts: call_started and call_done each;
-// only call_done where an earlier result is still good.
+// ExecuteTools executes the calls at the same time. Calls that must wait for others
+// are not in the list.
+//
+// Facts: CallStarted before each request leaves, then CallDone. A call that a cached
+// result answers gets only CallDone with the outcome Cached.
 type ExecuteTools struct{ Calls []CallKey }
 
-// Interrupt parks the run until the calls are decided. Facts: call_waiting
-// each, parked.
+// Interrupt asks for approval of the calls and parks the run.
+//
+// Facts: one CallWaiting for each call, then Parked.
 type Interrupt struct{ Calls []CallKey }
 
-// Finish ends the run. Fact: finished.
+// Finish ends the run.
+//
+// Fact: Finished with the same reason.
 type Finish struct{ Reason event.Reason }
 
 func (Discover) action()     {}

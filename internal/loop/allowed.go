@@ -7,15 +7,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 )
 
-// Allowed says whether the fact may be appended in state s. It is asked before
-// every append, and not of facts that are stored: those may have been written
-// under other rules, see [CheckSafety]. The error names the rule.
+// Allowed returns nil if the fact may be appended in state s, else an error that
+// names the broken rule. The driver must call it before every append. It is not for
+// stored facts: another build may have written them under other rules; check those
+// with [CheckSafety].
 func Allowed(s State, f Fact) error {
 	if f.Body == nil {
 		return fmt.Errorf("fact %d has no body", f.Seq)
 	}
 	if err := allowed(s, f.Body); err != nil {
-		return fmt.Errorf("%s is not allowed: %w", f.Body.Kind(), err)
+		return fmt.Errorf("fact %s is not allowed: %w", f.Body.Kind(), err)
 	}
 	return nil
 }
@@ -26,9 +27,9 @@ func allowed(s State, body Body) error {
 	case s.Finished != nil:
 		return fmt.Errorf("the run has finished (%s)", s.Finished.Reason)
 	case opens && s.Accepted != nil:
-		return fmt.Errorf("the run was accepted already")
+		return fmt.Errorf("the run is already accepted")
 	case !opens && s.Accepted == nil:
-		return fmt.Errorf("the run was not accepted")
+		return fmt.Errorf("the run is not accepted")
 	}
 	switch b := body.(type) {
 	case Accepted:
@@ -65,18 +66,18 @@ func allowed(s State, body Body) error {
 		}
 	case Finished:
 		if a, ok := Decide(s).(Finish); !ok || a.Reason != b.Reason {
-			return fmt.Errorf("the rules say %#v", Decide(s))
+			return fmt.Errorf("the next action is %#v", Decide(s))
 		}
 	}
-	return nil // input, a cancel, a block, the deadline, a new owner: whenever they come
+	return nil // InputAdded, CancelRequested, Blocked, the deadline and Resumed may come at any time
 }
 
 func allowAccepted(b Accepted) error {
 	switch {
 	case len(b.Targets) == 0:
-		return fmt.Errorf("no target")
+		return fmt.Errorf("it has no target")
 	case !b.Raw && (b.Limits.Rounds < 1 || b.Limits.ActiveMS < 1):
-		return fmt.Errorf("limits %+v leave no room", b.Limits)
+		return fmt.Errorf("limits %+v allow no round or no time", b.Limits)
 	}
 	return nil
 }
@@ -84,28 +85,29 @@ func allowAccepted(b Accepted) error {
 func (s State) allowTurnStarted(b TurnStarted) error {
 	a, ok := Decide(s).(CallModel)
 	return s.expects(CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target &&
-		(s.Reserved != nil || a.Most == budget.Amount{}))
+		(s.Reserved != nil || a.MaxCost == budget.Amount{}))
 }
 
 func (s State) allowReserved(round, attempt int) error {
 	a, ok := Decide(s).(CallModel)
-	return s.expects(CallModel{}, ok && a.Round == round && a.Attempt == attempt && a.Most != budget.Amount{} && s.Reserved == nil)
+	return s.expects(CallModel{}, ok && a.Round == round && a.Attempt == attempt && a.MaxCost != budget.Amount{} && s.Reserved == nil)
 }
 
-// allowCallStarted asks more of a call than runnable does: what is in flight
-// holds back what must wait for its turn.
+// allowCallStarted is stricter than runnable: a call that must wait for others may
+// not start while those are in flight.
 func (s State) allowCallStarted(b CallStarted) error {
 	c, ok := s.Call(b.Key)
 	ok = ok && s.Ended == "" && b.Attempt == c.Attempt+1 && !c.lost()
-	if a, isExecute := Decide(s.withoutFlights(b.Key)).(ExecuteTools); !isExecute || !slices.Contains(a.Calls, b.Key) {
+	if a, isExecute := Decide(s.withoutInFlight(b.Key)).(ExecuteTools); !isExecute || !slices.Contains(a.Calls, b.Key) {
 		ok = false
 	}
 	return s.expects(ExecuteTools{}, ok)
 }
 
-// withoutFlights returns s as the rules would see it if the calls that were
-// started together with key did not count as lost.
-func (s State) withoutFlights(key CallKey) State {
+// withoutInFlight returns s with the calls in flight, except key, as not started.
+// Without it Decide would treat calls that were started together as lost. In modes
+// that execute one call at a time it returns s.
+func (s State) withoutInFlight(key CallKey) State {
 	if s.Accepted.Parallelism == Serial || s.Accepted.Parallelism == First {
 		return s
 	}
@@ -113,7 +115,7 @@ func (s State) withoutFlights(key CallKey) State {
 	for i := range s.Calls {
 		if c := &s.Calls[i]; c.Key != key && c.lost() {
 			c.Attempt = 0
-			s.CallsUsed--
+			s.CallsStarted--
 		}
 	}
 	return s
@@ -123,8 +125,8 @@ func (s State) allowCallDone(b CallDone) error {
 	c, ok := s.Call(b.Key)
 	switch {
 	case !ok || c.Done:
-		return fmt.Errorf("call %s is unknown or done", b.Key)
-	case b.Attempt > 0 && c.Attempt == b.Attempt: // it was in flight
+		return fmt.Errorf("call %s is unknown or already done", b.Key)
+	case b.Attempt > 0 && c.Attempt == b.Attempt: // in flight
 		return nil
 	case b.Attempt > 0:
 		return fmt.Errorf("attempt %d of call %s was not started", b.Attempt, b.Key)
@@ -138,9 +140,9 @@ func (s State) allowCallDone(b CallDone) error {
 	case isAnswer && a.Outcome == b.Outcome && slices.Contains(a.Calls, b.Key):
 		return nil
 	case isAnswer && s.Ended == "" && !s.Halted && slices.ContainsFunc(s.answers(), func(a answer) bool { return a.key == b.Key && a.outcome == b.Outcome }):
-		return nil // a turn has several kinds of answer, and their order is free
+		return nil // a turn may have several kinds of answer; their order does not matter
 	}
-	return fmt.Errorf("the rules say %#v", Decide(s))
+	return fmt.Errorf("the next action is %#v", Decide(s))
 }
 
 func (s State) allowResolved(waitID string) error {
@@ -149,7 +151,7 @@ func (s State) allowResolved(waitID string) error {
 			return s.expects(Interrupt{}, !c.Resolved && !c.Done)
 		}
 	}
-	return fmt.Errorf("nothing waits as %q", waitID)
+	return fmt.Errorf("no call waits for approval %q", waitID)
 }
 
 func (s State) allAsked() bool {
@@ -161,11 +163,11 @@ func (s State) allAsked() bool {
 	return true
 }
 
-// expects returns nil if ok, else an error that names the action which this
-// kind of fact belongs to and the one that is due.
+// expects returns nil if ok, else an error with the action that the fact belongs to
+// and the action that Decide returns.
 func (s State) expects(of Action, ok bool) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("it belongs to %T, and the rules say %#v", of, Decide(s))
+	return fmt.Errorf("it belongs to %T, but the next action is %#v", of, Decide(s))
 }

@@ -17,15 +17,15 @@ func TestAllowedRefuses(t *testing.T) {
 		want  string
 	}{
 		{"anything before the run is accepted", nil, catalogued(), "not accepted"},
-		{"a second acceptance", []Body{accepted()}, accepted(), "accepted already"},
+		{"a second acceptance", []Body{accepted()}, accepted(), "already accepted"},
 		{"an acceptance without a target", nil, accepted(func(b *Accepted) { b.Targets = nil }), "no target"},
 		{"anything after the end", with(begin(), asked(0, 1), turn(0, model.StopEnd), Finished{Reason: event.Complete}), cancel, "has finished"},
 		{"a model call before discovery", []Body{accepted()}, asked(0, 1), "Discover"},
-		{"a turn that nobody asked for", begin(), turn(0, model.StopEnd), "CallModel"},
+		{"a turn without a model call", begin(), turn(0, model.StopEnd), "CallModel"},
 		{"a turn of another round", with(begin(), asked(0, 1)), turn(1, model.StopEnd), "belongs to"},
-		{"a call that no turn made", begin(), prepared("0.0"), "belongs to"},
+		{"preparing a call of no turn", begin(), prepared("0.0"), "belongs to"},
 		{"preparing out of order", oneTurn("a", "b"), prepared("0.1"), "belongs to"},
-		{"executing what was not prepared", oneTurn("a"), started("0.0"), "PrepareTools"},
+		{"executing an unprepared call", oneTurn("a"), started("0.0"), "PrepareTools"},
 		{"executing a gated call", with(oneTurn("g"), prepared("0.0", gated)), started("0.0"), "Interrupt"},
 		{"executing a denied call", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w"}), started("0.0"), "AnswerCalls"},
 		{"executing the caller's call", with(oneTurn("c"), prepared("0.0", clients)), started("0.0"), "client_calls"},
@@ -38,12 +38,12 @@ func TestAllowedRefuses(t *testing.T) {
 		{"safe: a writing call beside a reading one", with(begin(mode(Safe)), asked(0, 1), turn(0, model.StopCalls, "a", "r"), prepared("0.0"), prepared("0.1", reads), started("0.1")), started("0.0"), "ExecuteTools"},
 		{"executing beyond the run's limit", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), started("0.1"), "AnswerCalls"},
 		{"a result of an attempt that was not started", with(oneTurn("a"), prepared("0.0")), done("0.0"), "not started"},
-		{"a second result", with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0")), done("0.0"), "unknown or done"},
+		{"a second result", with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0")), done("0.0"), "unknown or already done"},
 		{"answering a call that may run", with(oneTurn("a"), prepared("0.0")), answered("0.0", NotRun), "ExecuteTools"},
 		{"an end for another reason", with(begin(), asked(0, 1), turn(0, model.StopEnd)), Finished{Reason: event.MaxRounds}, "complete"},
 		{"an end while calls wait to run", with(oneTurn("a"), prepared("0.0")), Finished{Reason: event.Complete}, "ExecuteTools"},
-		{"parking before everyone was asked", with(oneTurn("g", "g"), prepared("0.0", gated), prepared("0.1", gated), CallWaiting{Key: "0.0", WaitID: "w"}), Parked{}, "Interrupt"},
-		{"a decision nobody waits for", begin(), CallResolved{WaitID: "w"}, "nothing waits"},
+		{"parking before every approval is asked for", with(oneTurn("g", "g"), prepared("0.0", gated), prepared("0.1", gated), CallWaiting{Key: "0.0", WaitID: "w"}), Parked{}, "Interrupt"},
+		{"a decision on an unknown approval", begin(), CallResolved{WaitID: "w"}, "no call waits"},
 		{"a second decision", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w", Approved: true}), CallResolved{WaitID: "w"}, "belongs to"},
 	}
 	for _, tt := range tests {
@@ -51,10 +51,10 @@ func TestAllowedRefuses(t *testing.T) {
 			s := play(t, tt.facts...)
 			err := Allowed(s, Fact{Seq: s.Seq + 1, Epoch: 1, Body: tt.next})
 			if err == nil {
-				t.Fatal("allowed")
+				t.Fatal("the fact is allowed")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %q does not say %q", err, tt.want)
+				t.Errorf("error %q does not contain %q", err, tt.want)
 			}
 		})
 	}
@@ -65,12 +65,12 @@ func TestAllowedLetsParallelCallsStartTogether(t *testing.T) { // C01
 		started("0.0"), started("0.1"), started("0.2"), done("0.1"), done("0.2"), done("0.0"), asked(1, 1))...)
 }
 
-// P01: the end of a run that is given up comes after the results of its calls.
-func TestARunIsNotLostBeforeItsCallsAreAccountedFor(t *testing.T) {
+// P01: Finished comes after the results of all calls, also for a lost run.
+func TestLostRunAnswersItsCallsBeforeFinishing(t *testing.T) {
 	lost := CancelRequested{Cause: event.Lost}
 	s := play(t, with(oneTurn("a"), prepared("0.0"), started("0.0"), lost)...)
 	if err := Allowed(s, Fact{Seq: s.Seq + 1, Body: Finished{Reason: event.Lost}}); err == nil {
-		t.Error("a call is open, and the run may end")
+		t.Error("Finished is allowed while a call is open")
 	}
 	play(t, with(oneTurn("a"), prepared("0.0"), started("0.0"), lost, CallDone{Key: "0.0", Attempt: 1, Outcome: Unknown, ResultRef: "r"}, Finished{Reason: event.Lost})...)
 }

@@ -17,28 +17,29 @@ func Fold(facts []Fact) State {
 	return s
 }
 
-// Apply returns the state after the fact. It is total: a fact that does not
-// fit changes nothing but the sequence number. Ask [Allowed] before.
+// Apply returns the state after the fact. It does not modify s. It accepts every
+// fact: one that does not fit the state changes only Seq, Epoch and At. Callers
+// check a new fact with [Allowed] and a stored one with [CheckSafety] first.
 func Apply(s State, f Fact) State {
 	s.Seq = f.Seq
 	s.Epoch = max(s.Epoch, f.Epoch)
-	worked := s.Worked
+	worked := s.OwnerLastAt
 	if f.Epoch == s.Epoch {
-		s.Worked = f.At
+		s.OwnerLastAt = f.At
 	}
 	s.At = max(s.At, f.At)
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
-			b = b.filled(version1())
-			s.Accepted, s.ActiveSince, s.Grade, s.Further = &b, f.At, b.Grade, f.At
+			b = b.withDefaults(version1Defaults())
+			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
 		}
 		return s
 	}
 	switch b := f.Body.(type) {
 	case Catalogued:
 		s.Catalogued = &b
-		s.Fresh += b.Bytes
-		s.further(f.At)
+		s.UncountedBytes += b.Bytes
+		s.madeProgress(f.At)
 	case Blocked:
 		s.Blocked, s.Ended = &b, event.Blocked
 	case InputAdded:
@@ -51,17 +52,17 @@ func Apply(s State, f Fact) State {
 		s.startAttempt(b)
 	case TurnFailed:
 		s.failAttempt(b, f.At)
-		s.further(f.At)
+		s.madeProgress(f.At)
 	case Turn:
 		s.addTurn(b)
-		s.further(f.At)
+		s.madeProgress(f.At)
 	case CallPrepared:
 		s.prepare(b)
 	case CallStarted:
 		s.start(b)
 	case CallDone:
 		s.finishCall(b)
-		s.further(f.At)
+		s.madeProgress(f.At)
 	case CallWaiting:
 		s.setCall(b.Key, func(c *Call) { c.WaitID = b.WaitID })
 	case CallResolved:
@@ -74,71 +75,72 @@ func Apply(s State, f Fact) State {
 		s.ActiveMS += b.ActiveMS
 		s.ActiveSince = 0
 		s.Grade = Durable
-		s.further(f.At)
+		s.madeProgress(f.At)
 	case Resumed:
 		s.resume(b, f.At, worked)
 	case Finished:
 		s.Finished = &b
 	}
-	s.settle()
+	s.appendResults()
 	return s
 }
 
-// further notes that the run has got further.
-func (s *State) further(at int64) { s.Taken, s.Further = 0, at }
+// madeProgress records progress: earlier dead owners no longer count.
+func (s *State) madeProgress(at int64) { s.DeadOwners, s.ProgressAt = 0, at }
 
-// resume gives the run to a new owner. Time in which nobody worked on it is not
-// active time: what the last owner did after its last fact is not known.
+// resume applies the takeover by a new owner at the time at. last is the time of the
+// previous owner's last fact: active time ends there, because nothing later is
+// known. A run that is not Durable is lost, since its client was connected to the
+// previous owner.
 func (s *State) resume(b Resumed, at, last int64) {
 	if s.ActiveSince != 0 {
 		s.ActiveMS += max(0, last-s.ActiveSince)
 	}
-	if s.ActiveSince != 0 && !b.Handed {
+	if s.ActiveSince != 0 && !b.HandedOver {
 		s.ownerDied()
 	}
 	s.ActiveSince = at
-	if s.Attempt.Open && s.Reserved != nil { // the call was paid for, and nobody knows how much
+	if s.Attempt.Open && s.Reserved != nil { // the cost of the open call is unknown: count the whole reservation
 		s.Spent.Tokens += s.Reserved.Amount.Tokens
 		s.Reserved = nil
 	}
-	_, deadly := s.Deadly()
+	_, deadly := s.FatalCall()
 	switch rules := s.Accepted.Rules; {
-	case s.Grade != Durable: // its client went with its owner
+	case s.Grade != Durable:
 		s.end(event.Lost)
 	case deadly:
 		s.end(event.Lost)
-	case s.Taken >= rules.Taken && at-s.Further >= rules.StuckMS:
+	case s.DeadOwners >= rules.DeadOwners && at-s.ProgressAt >= rules.StuckMS:
 		s.end(event.Lost)
 	}
 }
 
-// ownerDied counts against the run, and against each of its calls that were under
-// way, that an owner has died.
+// ownerDied counts a dead owner for the run and for each of its calls in flight.
 func (s *State) ownerDied() {
-	s.Taken++
+	s.DeadOwners++
 	for _, c := range s.Calls {
 		if c.Attempt > 0 && !c.Done {
-			s.setCall(c.Key, func(c *Call) { c.Deaths++ })
+			s.setCall(c.Key, func(c *Call) { c.DeadOwners++ })
 		}
 	}
 }
 
 func (s *State) addInput(b InputAdded) {
-	s.Fresh += b.Bytes
+	s.UncountedBytes += b.Bytes
 	s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
-	s.Cut = s.Cut || b.Cut
+	s.Truncated = s.Truncated || b.Truncated
 	if s.Turn == nil {
 		s.InputRefs = len(s.Transcript)
 	}
 }
 
 func (s *State) startAttempt(b TurnStarted) {
-	s.Halted = false // other rules wrote this: they went on
+	s.Halted = false // the fact was written under rules that did not halt; follow the journal
 	onTarget := 1
 	if s.Attempt.Number > 0 && s.Attempt.Target == b.Target {
-		onTarget = s.Attempt.OnTarget + 1
+		onTarget = s.Attempt.AttemptsOnTarget + 1
 	}
-	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, OnTarget: onTarget, Open: true}
+	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Open: true}
 }
 
 func (s *State) failAttempt(b TurnFailed, at int64) {
@@ -149,15 +151,15 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 	s.Reserved = nil
 }
 
-// addTurn begins a new set of calls. Calls whose end the dialect did not mark
-// are no calls: they stand in no item either.
+// addTurn starts a new round with the turn's calls. Incomplete calls are dropped:
+// they are in no item of the turn either.
 func (s *State) addTurn(b Turn) {
 	s.Turn = &b
 	s.Spent.Tokens += s.Cost(b).Tokens
 	s.Reserved = nil
-	s.Fresh += b.Bytes
+	s.UncountedBytes += b.Bytes
 	if known := b.Usage.Input + b.Usage.Output; known > 0 {
-		s.Known, s.Fresh = known, 0
+		s.CountedTokens, s.UncountedBytes = known, 0
 	}
 	s.Attempt = Attempt{Target: s.Attempt.Target}
 	s.Usage = s.Usage.Add(b.Usage)
@@ -167,7 +169,7 @@ func (s *State) addTurn(b Turn) {
 	if b.ItemsRef != "" {
 		s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
 	}
-	s.Calls, s.settled = nil, false
+	s.Calls, s.resultsAppended = nil, false
 	for i, c := range b.Calls {
 		if c.Complete {
 			s.Calls = append(s.Calls, Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name})
@@ -178,7 +180,8 @@ func (s *State) addTurn(b Turn) {
 	}
 }
 
-// prepare also asks the progress guard, in the order of the calls.
+// prepare records the preparation of a call and runs the progress guard on it. The
+// guard depends on the order of the calls.
 func (s *State) prepare(b CallPrepared) {
 	c, ok := s.Call(b.Key)
 	if !ok || c.Prepared != nil {
@@ -186,22 +189,22 @@ func (s *State) prepare(b CallPrepared) {
 	}
 	c.Prepared = &b
 	if b.Owner != tool.Client {
-		next := policy.Past{
+		next := policy.PastCall{
 			Turn: s.Turn.Round, Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Tell,
 			Exempt: b.Polling, Reads: b.Class == tool.Read,
 		}
 		c.Guard, next.Advised, c.Advice = s.Accepted.Guard.Check(s.History, next)
 		s.Halted = s.Halted || c.Guard == policy.Halt
-		c.history = len(s.History)
+		c.historyIndex = len(s.History)
 		s.History = append(slices.Clip(s.History), next)
 	}
 	s.setCall(b.Key, func(old *Call) { *old = c })
-	s.LeftOut = s.LeftOut || s.Accepted.Parallelism == First && s.wantedCalls() > 1
+	s.SkippedByFirst = s.SkippedByFirst || s.Accepted.Parallelism == First && s.callsToExecute() > 1
 }
 
-func (s *State) wantedCalls() (n int) {
+func (s *State) callsToExecute() (n int) {
 	for _, c := range s.Calls {
-		if c.wanted() {
+		if c.toExecute() {
 			n++
 		}
 	}
@@ -214,10 +217,10 @@ func (s *State) start(b CallStarted) {
 		return
 	}
 	if c.Attempt == 0 {
-		s.CallsUsed++
+		s.CallsStarted++
 	}
-	s.Halted = false // as in startAttempt; under the present rules neither verdict lets a call start
-	s.setCall(b.Key, func(c *Call) { c.Attempt, c.Guard, c.Advice = b.Attempt, policy.Go, "" })
+	s.Halted = false // as in startAttempt: current rules would not have started the call
+	s.setCall(b.Key, func(c *Call) { c.Attempt, c.Guard, c.Advice = b.Attempt, policy.Allow, "" })
 }
 
 func (s *State) finishCall(b CallDone) {
@@ -225,24 +228,23 @@ func (s *State) finishCall(b CallDone) {
 	if !ok || c.Done {
 		return
 	}
-	if b.Outcome == SkippedLimit && s.nth(c) < s.Accepted.Limits.CallsPerTurn {
-		s.Spent.CallsSkipped = true // for the run's limit: of the turn's, the model may ask again
+	if b.Outcome == SkippedLimit && s.gatewayCallsBefore(c) < s.Accepted.Limits.CallsPerTurn {
+		s.Spent.CallsSkipped = true // skipped by the run's limit; after the turn's limit the model may ask again
 	}
 	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil && c.Prepared.Class != tool.Read {
-		s.Wrote = true
+		s.SideEffects = true
 	}
-	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.history < len(s.History) {
+	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.historyIndex < len(s.History) {
 		s.History = slices.Clone(s.History)
-		s.History[c.history].Result = b.ResultDigest
+		s.History[c.historyIndex].Result = b.ResultDigest
 	}
-	s.Cut = s.Cut || b.FullRef != ""
-	s.Fresh += b.Bytes
+	s.Truncated = s.Truncated || b.FullRef != ""
+	s.UncountedBytes += b.Bytes
 	s.setCall(b.Key, func(c *Call) { c.Done, c.Outcome, c.ResultRef = true, b.Outcome, b.ResultRef })
 }
 
-// nth returns how many calls of the turn come before c that are not the
-// caller's.
-func (s *State) nth(c Call) int {
+// gatewayCallsBefore returns how many of the turn's gateway calls come before c.
+func (s *State) gatewayCallsBefore(c Call) int {
 	n := 0
 	for _, other := range s.Calls[:c.Index] {
 		if other.owner() != tool.Client {
@@ -269,18 +271,18 @@ func (s *State) expire(b Expired) {
 	s.resolve(b.WaitID, false, "Approval timed out")
 }
 
-// end keeps the first cause.
+// end sets Ended unless an earlier fact has set it.
 func (s *State) end(cause event.Reason) {
 	if s.Ended == "" {
 		s.Ended = cause
 	}
 }
 
-// settle puts the results of a turn into the transcript, in the order of the
-// calls, once every call that is not the caller's has one. Where tools are not
-// allowed, no call is handed over to the caller: every call gets a result.
-func (s *State) settle() {
-	if s.settled || len(s.Calls) == 0 {
+// appendResults appends the results of the turn to the transcript, in the order of the
+// calls, once every gateway call has one. With NoTools no call goes to the caller,
+// so client calls must have a result as well.
+func (s *State) appendResults() {
+	if s.resultsAppended || len(s.Calls) == 0 {
 		return
 	}
 	var refs []string
@@ -292,11 +294,11 @@ func (s *State) settle() {
 			return
 		}
 	}
-	s.settled = true
+	s.resultsAppended = true
 	s.Transcript = append(slices.Clip(s.Transcript), refs...)
 }
 
-// setCall changes one call in a copy of the list.
+// setCall applies change to one call, in a copy of Calls.
 func (s *State) setCall(key CallKey, change func(*Call)) {
 	for i := range s.Calls {
 		if s.Calls[i].Key == key {

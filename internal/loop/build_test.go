@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// The builders below let a test tell a run as a sentence of facts.
+// The functions below build facts for tests.
 
 func accepted(change ...func(*Accepted)) Body {
 	b := Accepted{
@@ -64,7 +64,8 @@ func failed(attempt int, class model.Class, change ...func(*TurnFailed)) Body {
 	return b
 }
 
-// turn is a turn that asks for the named calls; a name that ends in "…" was cut off.
+// turn returns a Turn that asks for the named calls. A name that ends in "…" makes an
+// incomplete call.
 func turn(round int, stop model.Stop, names ...string) Body {
 	b := Turn{Round: round, Purpose: PurposeTurn, Stop: stop, ItemsRef: "t" + string(Key(round, 0)), Usage: model.Usage{Input: 10, Output: 5}}
 	for _, n := range names {
@@ -106,7 +107,7 @@ func errored(key CallKey) Body {
 	return CallDone{Key: key, Attempt: 1, Outcome: Error, ResultRef: "r" + string(key), ResultDigest: "e"}
 }
 
-// facts numbers bodies, one second apart.
+// facts returns the bodies as facts: numbered from 1, one second apart.
 func facts(bodies ...Body) []Fact {
 	out := make([]Fact, len(bodies))
 	for i, b := range bodies {
@@ -115,7 +116,7 @@ func facts(bodies ...Body) []Fact {
 	return out
 }
 
-// play folds the facts and fails if one of them was not allowed when it came.
+// play folds the facts. It fails the test if one of them is not allowed.
 func play(t *testing.T, bodies ...Body) State {
 	t.Helper()
 	var s State
@@ -128,7 +129,7 @@ func play(t *testing.T, bodies ...Body) State {
 	return s
 }
 
-// oneTurn is a run whose first turn asks for the named calls.
+// oneTurn returns the facts of a run whose first turn asks for the named calls.
 func oneTurn(names ...string) []Body {
 	return []Body{accepted(), catalogued(), asked(0, 1), turn(0, model.StopCalls, names...)}
 }

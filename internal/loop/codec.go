@@ -6,27 +6,28 @@ import (
 	"fmt"
 )
 
-// The errors that Decode wraps for a fact of a newer build.
+// The errors that Decode wraps for a fact that a newer build has written.
 var (
-	ErrUnknownKind    = errors.New("unknown kind of fact")
-	ErrUnknownVersion = errors.New("unknown version of a fact")
+	ErrUnknownKind    = errors.New("unknown fact kind")
+	ErrUnknownVersion = errors.New("unknown fact version")
 )
 
-// Encode returns the body as a journal stores it, beside its kind.
+// Encode returns the body as JSON. The journal stores its kind and version beside it.
 func Encode(b Body) ([]byte, error) { return json.Marshal(b) }
 
-// Known returns nil for a fact that Decode can read unless it is damaged, else an
-// error that wraps ErrUnknownVersion or ErrUnknownKind.
-func Known(version int, kind Kind) error {
+// CanDecode returns nil if this build can decode facts of the version and kind. Else the
+// error wraps ErrUnknownVersion or ErrUnknownKind.
+func CanDecode(version int, kind Kind) error {
 	_, err := Decode(version, kind, []byte("{}"))
 	return err
 }
 
-// Decode reads the stored body of a fact of that version. A kind or a version
-// that a newer build has written is refused: what it means is not known here.
+// Decode parses the stored body of a fact. The error wraps ErrUnknownVersion or
+// ErrUnknownKind for a fact of a newer build; any other error means that data is
+// damaged.
 func Decode(version int, kind Kind, data []byte) (Body, error) {
 	if version > Version {
-		return nil, fmt.Errorf("%w: %d of %q; this build knows versions up to %d", ErrUnknownVersion, version, kind, Version)
+		return nil, fmt.Errorf("%w: %q has version %d, this build supports up to %d", ErrUnknownVersion, kind, version, Version)
 	}
 	switch kind {
 	case KindAccepted:
@@ -74,7 +75,7 @@ func Decode(version int, kind Kind, data []byte) (Body, error) {
 func decode[T Body](data []byte) (Body, error) {
 	var b T
 	if err := json.Unmarshal(data, &b); err != nil {
-		return nil, fmt.Errorf("fact %s: %w", b.Kind(), err)
+		return nil, fmt.Errorf("decode fact %s: %w", b.Kind(), err)
 	}
 	return b, nil
 }

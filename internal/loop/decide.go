@@ -10,41 +10,41 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Decide returns the next action of a run in state s.
-// The rules are listed in order of precedence; the first that matches wins.
+// Decide returns the next action of a run in state s. The cases are in order of
+// precedence: the first that matches applies. Decide never returns nil.
 func Decide(s State) Action {
 	switch {
-	case s.Finished != nil: // nothing follows an end
+	case s.Finished != nil: // already finished: no action follows
 		return Finish{s.Finished.Reason}
-	case s.Accepted == nil: // a journal without a beginning
+	case s.Accepted == nil: // the journal has no accepted fact
 		return Finish{event.Lost}
 	case s.Ended != "": // cancelled, blocked, out of time: nothing new is started
 		return s.conclude(s.Ended)
-	case s.toolAborts(): // the org wants a failed tool to end the run
+	case s.toolAborts(): // tool_error_mode abort: a failed tool ends the run
 		return s.conclude(event.ToolAbort)
-	case s.Halted: // the progress guard has seen enough
+	case s.Halted: // the progress guard found a repetition
 		return s.conclude(event.NoProgress)
-	case s.Attempt.Open || s.Attempt.Failed != nil: // again, next target, or give up
+	case s.Attempt.Open || s.Attempt.Failed != nil: // retry, next target, or give up
 		return s.recover()
-	case s.Accepted.Raw: // the relay: one call and no look inside
+	case s.Accepted.Raw: // the relay: one model call, not interpreted
 		return s.relay()
 	case s.Catalogued == nil:
 		return Discover{}
 	case s.serverMissing():
 		return Finish{event.ServerUnavailable}
-	case s.Catalogued.Conflict != nil: // nobody could say whose call it is
+	case s.Catalogued.Conflict != nil: // the owner of such a call is ambiguous
 		return Finish{event.Invalid}
-	case s.Catalogued.Missing != "": // the model would be forced to do what it cannot
+	case s.Catalogued.Missing != "": // tool_choice forces a tool that does not exist
 		return Finish{event.Invalid}
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution
 		return s.answerable()
-	case len(s.runnable()) > 0: // free calls never wait for gated ones
+	case len(s.runnable()) > 0: // these do not wait for calls that need approval
 		return ExecuteTools{s.runnable()}
-	case len(s.undecided()) > 0: // every gated call of the turn at once
+	case len(s.undecided()) > 0: // one approval request for all of the turn's calls
 		return Interrupt{s.undecided()}
-	case len(s.ClientCalls()) > 0: // what is left belongs to the caller
+	case len(s.ClientCalls()) > 0: // the caller executes the rest
 		return Finish{event.ClientCalls}
 	case s.answered():
 		return Finish{s.answerReason()}
@@ -55,13 +55,15 @@ func Decide(s State) Action {
 	}
 }
 
-// conclude accounts for every call that has no result, then ends the run.
+// conclude gives every call without a result an outcome, then ends the run. It
+// returns one action at a time: unknown outcomes first, then interrupted reads, then
+// calls that never started.
 func (s State) conclude(reason event.Reason) Action {
 	var sent, reads, unsent []CallKey
 	for _, c := range s.Calls {
 		switch {
 		case c.Done:
-		case c.Attempt > 0 && Unanswered(c.class()) == Error:
+		case c.Attempt > 0 && LostOutcome(c.class()) == Error:
 			reads = append(reads, c.Key)
 		case c.Attempt > 0:
 			sent = append(sent, c.Key)
@@ -118,19 +120,19 @@ func (s State) unprepared() []CallKey {
 	return keys
 }
 
-// answer is a result without execution.
+// answer is a result that the gateway gives a call without executing it.
 type answer struct {
 	key     CallKey
 	outcome Outcome
 	text    string
 }
 
-// answers returns the results of all calls that are not to run, in order.
+// answers returns the answers of all calls that must not be executed, in order.
 func (s State) answers() []answer {
 	var out []answer
-	nth := 0                                      // calls of this turn that are not the caller's
-	before := 0                                   // of those, the ones that are to run
-	left := s.Accepted.Limits.Calls - s.CallsUsed // of those that have not started, how many may
+	nth := 0                                         // gateway calls before c in this turn
+	before := 0                                      // of those, the ones to execute
+	left := s.Accepted.Limits.Calls - s.CallsStarted // calls that may still start in this run
 	for _, c := range s.Calls {
 		if outcome, text := s.answerFor(c, nth, before, left); outcome != "" {
 			out = append(out, answer{c.Key, outcome, text})
@@ -138,7 +140,7 @@ func (s State) answers() []answer {
 		if c.owner() != tool.Client {
 			nth++
 		}
-		if c.wanted() {
+		if c.toExecute() {
 			before++
 			if c.Attempt == 0 && !c.Done {
 				left--
@@ -148,7 +150,7 @@ func (s State) answers() []answer {
 	return out
 }
 
-// answerable returns the first of the answers and the calls that get the same.
+// answerable returns the first answer, for all calls that get the same one.
 func (s State) answerable() AnswerCalls {
 	var out AnswerCalls
 	for _, a := range s.answers() {
@@ -162,22 +164,23 @@ func (s State) answerable() AnswerCalls {
 	return out
 }
 
-// answerFor returns the result of a call that is not to run, or "". nth is how
-// many calls of the turn come before it that are not the caller's, before how
-// many of them are to run, left how many more the run may start.
+// answerFor returns the answer of a call that must not be executed; the outcome is
+// "" for any other call. nth is the number of the turn's gateway calls before c,
+// before is how many of those are to execute, left is how many calls the run may
+// still start.
 func (s State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 	limits := s.Accepted.Limits
 	switch {
 	case c.Done || c.Prepared == nil:
 		return "", ""
-	case s.Accepted.NoTools && c.Attempt == 0: // the caller's own tools, too
+	case s.Accepted.NoTools && c.Attempt == 0: // client tools as well
 		return NotRun, "Not run: this request allows no tool calls (tool_choice none). Answer without them."
 	case c.owner() == tool.Client:
 		return "", ""
 	case c.Attempt == 0 && nth >= limits.CallsPerTurn:
 		return SkippedLimit, fmt.Sprintf("Not run: one turn may make at most %d tool calls. Ask for the rest in the next turn.", limits.CallsPerTurn)
 	case c.lost():
-		return Unknown, "outcome_unknown: the call was sent and its answer was lost. It may or may not have taken effect; it was not repeated."
+		return Unknown, "outcome_unknown: the call was sent, but its result was lost. It may or may not have taken effect. It was not repeated."
 	case c.Attempt > 0:
 		return "", ""
 	case c.Guard == policy.Advise:
@@ -201,11 +204,11 @@ func denial(message string) string {
 	return "Denied by user: " + message
 }
 
-// runnable returns the calls that may be executed now, all at the same time.
+// runnable returns the calls to execute now, at the same time.
 func (s State) runnable() []CallKey {
 	var free, reads []CallKey
 	for _, c := range s.Calls {
-		if c.Done || !c.free() {
+		if c.Done || !c.ready() {
 			continue
 		}
 		free = append(free, c.Key)
@@ -225,17 +228,17 @@ func (s State) runnable() []CallKey {
 func (s State) undecided() []CallKey {
 	var keys []CallKey
 	for _, c := range s.Calls {
-		if !c.Done && c.wanted() && c.Prepared.Verdict == Ask && !c.Resolved {
+		if !c.Done && c.toExecute() && c.Prepared.Verdict == Ask && !c.Resolved {
 			keys = append(keys, c.Key)
 		}
 	}
 	return keys
 }
 
-// answered reports whether the latest turn asks for nothing.
+// answered reports whether the latest turn has no complete tool call.
 func (s State) answered() bool { return s.Turn != nil && len(s.Calls) == 0 }
 
-// answerReason maps how the last turn stopped to why the run ends.
+// answerReason maps the stop reason of the last turn to the reason of the run's end.
 func (s State) answerReason() event.Reason {
 	switch s.Turn.Stop {
 	case model.StopLength:
@@ -248,7 +251,7 @@ func (s State) answerReason() event.Reason {
 
 func (s State) callModel(attempt, target int, notBefore int64) Action {
 	limits := s.Accepted.Limits
-	next := budget.Call{Known: s.Known, Fresh: s.Fresh, Asked: s.Accepted.MaxTokens, Estimate: s.Accepted.Rules.Estimate}
+	next := budget.Call{CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes, AskedOutput: s.Accepted.MaxTokens, Estimate: s.Accepted.Rules.Estimate}
 	most, output, ok := limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)
 	if !ok {
 		return s.conclude(event.Tokens)
@@ -256,7 +259,7 @@ func (s State) callModel(attempt, target int, notBefore int64) Action {
 	answerNow := limits.OnLimit == budget.Answer && limits.LastRound(s.Spent)
 	return CallModel{
 		Purpose: PurposeTurn, Round: s.Spent.Rounds, Attempt: attempt, Target: target, NotBefore: notBefore,
-		MaxOutput: output, Most: most,
-		OfferTools: !answerNow, OfferReread: s.Cut && !answerNow, ChoiceAsAsked: s.Spent.Rounds == 0 || s.Accepted.NoTools,
+		MaxOutput: output, MaxCost: most,
+		OfferTools: !answerNow, OfferReread: s.Truncated && !answerNow, KeepToolChoice: s.Spent.Rounds == 0 || s.Accepted.NoTools,
 	}
 }

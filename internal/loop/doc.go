@@ -1,23 +1,24 @@
-// Package loop knows the rules of an agent run and nothing else.
-//
-// A run is a small game. Facts say what happened, Apply folds them into a
-// State, Decide says what is to be done next, Allowed says whether a fact may
-// follow. All three are pure: no I/O, no clock, no random numbers. Time enters
-// only as the At of facts and as the fact [Expired].
+// Package loop holds the rules of an agent run. It performs no I/O.
 //
 //	          facts                         action
 //	journal ─────────► Apply ─► State ─► Decide ─────► Discover | CallModel | ExecuteTools | Interrupt | Finish
 //	   ▲                                     │         PrepareTools | AnswerCalls
 //	   └──── the driver performs it and appends what happened ◄┘
 //
-// Because every decision follows from facts alone, a restart, another replica
-// and a replay are the same code: fold, decide, go on. There is no recovery
-// mode.
+// A [Fact] records what happened. [Apply] folds facts into a [State]. [Decide]
+// returns the next [Action]. [Allowed] checks a fact before it is appended. All of
+// them are pure functions: no clock, no random numbers, no I/O. Time enters only as
+// Fact.At and as the fact [Expired].
 //
 //	s := loop.Fold(facts)
 //	switch a := loop.Decide(s).(type) {
 //	case loop.CallModel: …
 //
-// Decide is asked when nothing is in flight. A once-call that has started and
-// not ended is then a call whose fate nobody knows.
+// Decisions depend on the facts only. A restart, a takeover by another replica and
+// a replay therefore run the same code: fold the journal, decide, continue. There
+// is no recovery mode.
+//
+// The driver must call Decide only when no model call and no tool call is in
+// flight. Decide treats a call that has started and not ended as lost: its outcome
+// is unknown.
 package loop

@@ -8,59 +8,61 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Version is the version of the facts that this package writes.
+// Version is the version of the facts that this build writes. [Decode] refuses
+// facts of a higher version.
 const Version = 1
 
-// Fact is one entry of a run's journal.
+// Fact is one entry of a run's journal. Facts are appended and never changed.
 type Fact struct {
 	Seq     int64 // 1, 2, 3 … without gaps
-	Epoch   int64 // of the lease under which it was written; 0 for a writer without one
-	At      int64 // Unix milliseconds
+	Epoch   int64 // of the writer's lease; 0 = the writer holds none
+	At      int64 // when it was written, in Unix milliseconds; not before the At of the fact before it in the same epoch
 	Version int
 	Body    Body
 }
 
-// Body is what happened: one of the types below.
+// Body is the content of a fact: one of the types below. Their JSON is stored in
+// journals. A field name must not change, and a new field must be optional.
 type Body interface{ Kind() Kind }
 
-// Kind names a fact in the journal.
+// Kind is the name of a body's type in the journal.
 type Kind string
 
-// CallKey is our identity of a tool call: round.index. Provider ids repeat and
-// collide.
+// CallKey identifies a tool call within a run: round.index, such as "0.1". Provider
+// ids are not unique within a run.
 type CallKey string
 
-// Parallelism says how several calls of one turn are executed.
+// Parallelism is how the calls of one turn are executed.
 type Parallelism string
 
 // The modes of parallelism.
 const (
 	Parallel Parallelism = "parallel" // all at the same time
-	Safe     Parallelism = "safe"     // reading calls at the same time, the others in order after them
-	Serial   Parallelism = "serial"   // in order
-	First    Parallelism = "first"    // only the first; the rest is answered
+	Safe     Parallelism = "safe"     // calls of class Read at the same time, then the others one by one, in order
+	Serial   Parallelism = "serial"   // one by one, in order
+	First    Parallelism = "first"    // only the first; the others are answered with NotRun
 )
 
-// Grade says how much of a run is stored.
+// Grade is how durably a run is stored.
 type Grade string
 
-// The grades of run, see the design's section 4.
+// The grades.
 const (
-	Relay   Grade = "relay"
-	Light   Grade = "light"
-	Durable Grade = "durable"
+	Relay   Grade = "relay"   // no journal is stored
+	Light   Grade = "light"   // on disk before the next effect: its start and end, calls that are not tool.Read, reservations and approvals; lost if its owner dies
+	Durable Grade = "durable" // every fact is on disk before the next effect; another owner continues the run
 )
 
-// Accepted opens every journal: what was asked for, by whom, within which
-// limits. Nothing in it changes afterwards.
+// Accepted is the first fact of every journal: the request, its caller and its
+// limits. It occurs once. Later changes of the configuration do not affect the run.
 type Accepted struct {
 	RunID       string        `json:"run_id"`
 	Org         string        `json:"org"`
 	Principal   string        `json:"principal"`
 	Surface     string        `json:"surface"`
 	Grade       Grade         `json:"grade"`
-	Raw         bool          `json:"raw,omitempty"`
-	Model       string        `json:"model"` // as the caller named it
+	Raw         bool          `json:"raw,omitempty"` // the relay: one model call that is not interpreted
+	Model       string        `json:"model"`         // as the caller named it
 	Targets     []Target      `json:"targets"`
 	Limits      budget.Limits `json:"limits"`
 	Parallelism Parallelism   `json:"parallelism,omitempty"`
@@ -68,47 +70,49 @@ type Accepted struct {
 	NoTools     bool          `json:"no_tools,omitempty"`      // tool_choice: none, as the caller asked
 	Guard       policy.Guard  `json:"guard,omitzero"`
 	Rules       Rules         `json:"rules,omitzero"`
-	MaxTokens   int64         `json:"max_tokens,omitempty"` // of one model call's output, as the caller asked; 0 = not said
+	MaxTokens   int64         `json:"max_tokens,omitempty"` // the caller's limit on the output of one model call; 0 = none given
 	RequestRef  string        `json:"request_ref,omitempty"`
 
-	// Budgets are those of the org that the run spends from. They bind beside
-	// Limits, and are shared with other runs.
+	// Budgets are the org's budgets that the run spends from, together with other
+	// runs. They apply in addition to Limits.
 	Budgets []budget.Shared `json:"budgets,omitempty"`
 }
 
-// Target is one provider's model that may serve the run.
+// Target is a provider's model that may serve the run.
 type Target struct {
 	Provider string `json:"provider"`
 	Model    string `json:"model"` // the provider's name for it
 }
 
-// Catalogued says which tools the run sees. It is sealed here: a list that
-// changes later concerns later runs.
+// Catalogued records the tools of the run. It occurs at most once: a server whose
+// tools change later affects later runs only.
 type Catalogued struct {
 	CatalogRef string    `json:"catalog_ref,omitempty"`
 	Servers    []Server  `json:"servers,omitempty"`
 	Conflict   *Conflict `json:"conflict,omitempty"`
-	Missing    string    `json:"missing,omitempty"` // what tool_choice demands and nobody has
-	Bytes      int64     `json:"bytes,omitempty"`   // of the definitions that the model is shown
+	Missing    string    `json:"missing,omitempty"` // the tool that tool_choice forces and that does not exist; "" = none
+	Bytes      int64     `json:"bytes,omitempty"`   // size of the definitions sent to the model
 
-	// Collisions are those in the run's catalogue that no earlier run has recorded.
+	// Collisions are the name collisions in the run's catalogue that no earlier run
+	// has recorded.
 	Collisions []Collision `json:"collisions,omitempty"`
 }
 
-// Collision is a tool that was left out because another has its name.
+// Collision is a tool that is not offered because another tool has its name.
 type Collision struct {
-	Tool     string `json:"tool"`      // the name, as the model sees it
-	Server   string `json:"server_id"` // whose tool was left out
-	KeptFrom string `json:"kept_from"` // the server whose tool has the name
+	Tool     string `json:"tool"`      // the name that the model sees
+	Server   string `json:"server_id"` // server of the tool that is not offered
+	KeptFrom string `json:"kept_from"` // server of the tool that is offered
 }
 
-// Conflict is a name that a tool of the caller and one of the gateway share.
+// Conflict is a name shared by a client tool and a gateway tool.
 type Conflict struct {
 	Tool   string `json:"tool"`
 	Server string `json:"server"`
 }
 
-// Server is one tool source as it was found.
+// Server is the result of discovery for one tool source. Error is "" if it
+// answered.
 type Server struct {
 	Label    string `json:"label"`
 	Tools    int    `json:"tools"`
@@ -116,28 +120,29 @@ type Server struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// Blocked says that the outbound policy refused an address.
+// Blocked records that the outbound policy refused an address. It ends the run.
 type Blocked struct {
 	Reason  string `json:"reason"`
 	Address string `json:"address"`
 	Server  string `json:"server,omitempty"`
 
-	// URL is the server's, without its query. Setting is the key of the
-	// configuration that can allow the address. "" = it is not known, or none can.
+	// URL is the server's URL without its query. Setting is the configuration key
+	// that can allow the address; "" = unknown, or no key can.
 	URL     string `json:"url,omitempty"`
 	Setting string `json:"setting,omitempty"`
 }
 
 // InputAdded appends items to the transcript.
 type InputAdded struct {
-	ItemsRef string `json:"items_ref"`
-	By       string `json:"by"`            // client, splice
-	Cut      bool   `json:"cut,omitempty"` // they hold results that were cut, and that can be read
-	Bytes    int64  `json:"bytes,omitempty"`
+	ItemsRef  string `json:"items_ref"`
+	By        string `json:"by"`            // client, splice
+	Truncated bool   `json:"cut,omitempty"` // the items have truncated results whose rest can be read
+	Bytes     int64  `json:"bytes,omitempty"`
 }
 
-// Reserved says that the most that a model call may cost was set aside in every
-// budget that the run spends from. It comes with the call's TurnStarted.
+// Reserved records that the maximum cost of a model call is reserved in every budget
+// in Scopes. It must be appended in the same batch as the call's TurnStarted, after
+// which Turn or TurnFailed settles it.
 type Reserved struct {
 	Round   int           `json:"round"`
 	Attempt int           `json:"attempt"`
@@ -145,16 +150,18 @@ type Reserved struct {
 	Amount  budget.Amount `json:"amount"`
 }
 
-// ReserveRefused says that a shared budget had no room for the next model call.
+// ReserveRefused records that a shared budget cannot cover the next model call. It
+// ends the run with Reason.
 type ReserveRefused struct {
 	Round   int           `json:"round"`
 	Attempt int           `json:"attempt"`
 	Scope   string        `json:"scope"`
 	Amount  budget.Amount `json:"amount"`
-	Reason  event.Reason  `json:"reason"` // Tokens or Money
+	Reason  event.Reason  `json:"reason"` // event.Tokens or event.Money
 }
 
-// TurnStarted says that a model call is about to be sent.
+// TurnStarted records the intent to send a model call. It is appended before the
+// request leaves.
 type TurnStarted struct {
 	Round        int     `json:"round"`
 	Attempt      int     `json:"attempt"`
@@ -163,19 +170,19 @@ type TurnStarted struct {
 	PromptDigest string  `json:"prompt_digest,omitempty"`
 }
 
-// TurnFailed says how a model call failed.
+// TurnFailed records that a model call failed.
 type TurnFailed struct {
 	Attempt    int         `json:"attempt"`
 	Class      model.Class `json:"class"`
 	Status     int         `json:"status,omitempty"`
 	ErrorRef   string      `json:"error_ref,omitempty"`
-	RetryAt    int64       `json:"retry_at,omitempty"`  // Unix milliseconds: when a retry would be due
-	Forwarded  bool        `json:"forwarded,omitempty"` // some of it has reached the caller
+	RetryAt    int64       `json:"retry_at,omitempty"`  // earliest time of a retry, in Unix milliseconds
+	Forwarded  bool        `json:"forwarded,omitempty"` // part of the answer has reached the caller; it must not be retried
 	Usage      model.Usage `json:"usage,omitzero"`
 	PartialRef string      `json:"partial_ref,omitempty"`
 }
 
-// Turn is what the model returned in one call.
+// Turn records what the model returned in one call.
 type Turn struct {
 	Round    int         `json:"round"`
 	Purpose  Purpose     `json:"purpose"`
@@ -183,53 +190,55 @@ type Turn struct {
 	Calls    []TurnCall  `json:"calls,omitempty"`
 	Stop     model.Stop  `json:"stop"`
 	Usage    model.Usage `json:"usage,omitzero"`
-	Bytes    int64       `json:"bytes,omitempty"` // of what the next call is shown of it
+	Bytes    int64       `json:"bytes,omitempty"` // size of its items in the next prompt
 }
 
-// TurnCall is one tool call of a turn. Its key is round.index with the index
+// TurnCall is one tool call of a turn. Its key is [Key] of Turn.Round and its index
 // in Turn.Calls.
 type TurnCall struct {
 	ProviderID string `json:"provider_id"`
 	Name       string `json:"name"`
 	Arguments  string `json:"arguments"`
-	Complete   bool   `json:"complete"`
+	Complete   bool   `json:"complete"` // false if the answer was cut off within the call; it is then ignored
 }
 
-// Verdict says what is to become of a prepared call. The zero value is none.
+// Verdict is how the gateway handles a prepared call. The zero value means that the
+// client executes it.
 type Verdict string
 
 // The verdicts.
 const (
-	Run  Verdict = "run"
-	Ask  Verdict = "ask"    // a human decides
-	Tell Verdict = "answer" // not executed: the model is told Answer
+	Run  Verdict = "run"    // execute it
+	Ask  Verdict = "ask"    // ask for approval, then execute it
+	Tell Verdict = "answer" // do not execute it; CallPrepared.Answer is the result
 )
 
-// CallPrepared says whose call it is and what is to become of it.
+// CallPrepared records who executes a call, and how the gateway handles it.
 type CallPrepared struct {
 	Key        CallKey    `json:"call_key"`
 	Owner      tool.Owner `json:"owner"`
-	Tool       string     `json:"tool,omitempty"`   // the source's own name for it
-	Server     string     `json:"server,omitempty"` // the source
+	Tool       string     `json:"tool,omitempty"`   // its name at the source
+	Server     string     `json:"server,omitempty"` // label of the source
 	ToolDigest string     `json:"tool_digest,omitempty"`
 	Class      tool.Class `json:"class,omitempty"`
 	ArgsRef    string     `json:"args_ref,omitempty"`
 	ArgsDigest string     `json:"args_digest"`
-	Coerced    []Coerced  `json:"coerced,omitempty"` // how the arguments differ from the model's own
+	Coerced    []Coerced  `json:"coerced,omitempty"` // changes to the model's arguments
 	Polling    bool       `json:"polling,omitempty"`
-	Verdict    Verdict    `json:"verdict,omitempty"` // none for a client's call
-	Answer     string     `json:"answer,omitempty"`  // for Tell
+	Verdict    Verdict    `json:"verdict,omitempty"` // "" for a client call
+	Answer     string     `json:"answer,omitempty"`  // the result, for the verdict Tell
 }
 
-// Coerced is a value of the arguments whose type was changed to what the tool's
-// schema wants.
+// Coerced is a change of an argument to the type that the tool's schema requires.
 type Coerced struct {
-	Path string `json:"path"` // JSON pointer to the value as it is now
-	From string `json:"from"` // the JSON type that it had
-	To   string `json:"to"`   // the type that the schema wants
+	Path string `json:"path"` // JSON pointer into the changed arguments
+	From string `json:"from"` // JSON type before
+	To   string `json:"to"`   // JSON type after
 }
 
-// CallStarted is the intent: it is stored before the request leaves.
+// CallStarted records the intent to execute a call. It is appended before the request
+// leaves. Unless the run is Light and the call's class is tool.Read, it is on disk by
+// then: a call without it provably never ran.
 type CallStarted struct {
 	Key     CallKey `json:"call_key"`
 	Attempt int     `json:"attempt"`
@@ -243,36 +252,38 @@ type Outcome string
 const (
 	OK           Outcome = "ok"
 	Error        Outcome = "error"
-	Unknown      Outcome = "unknown" // it may or may not have happened
-	Cached       Outcome = "cached"  // not executed: an earlier result of the same call is still good
+	Unknown      Outcome = "unknown" // it may or may not have taken effect
+	Cached       Outcome = "cached"  // not executed: the result of an earlier identical call was reused
 	Denied       Outcome = "denied"
 	SkippedLimit Outcome = "skipped_limit"
-	NotRun       Outcome = "not_run" // it provably never left
+	NotRun       Outcome = "not_run" // its request provably never left
 )
 
-// Unanswered returns the outcome of a call of class c that may have reached its
-// tool and got no answer.
-func Unanswered(c tool.Class) Outcome {
+// LostOutcome returns the outcome of a call of class c that may have reached its tool
+// and has no result: Error for tool.Read, which changes nothing, else Unknown.
+func LostOutcome(c tool.Class) Outcome {
 	if c == tool.Read {
-		return Error // it changed nothing
+		return Error
 	}
 	return Unknown
 }
 
-// CallDone says how a call ended, executed or not.
+// CallDone records the result of a call, executed or not. Every gateway call has
+// exactly one before its run ends.
 type CallDone struct {
 	Key          CallKey `json:"call_key"`
-	Attempt      int     `json:"attempt,omitempty"` // 0 = never executed
+	Attempt      int     `json:"attempt,omitempty"` // that of its CallStarted; 0 = not executed
 	Outcome      Outcome `json:"outcome"`
 	ResultRef    string  `json:"result_ref"`
 	ResultDigest string  `json:"result_digest"`
-	FullRef      string  `json:"full_ref,omitempty"` // all of a result that was cut
-	Bytes        int64   `json:"bytes,omitempty"`    // of what the model is told
-	Micros       int64   `json:"us,omitempty"`       // how long it took, in microseconds; 0 = it was not executed, or nobody knows
-	MS           int64   `json:"ms,omitempty"`       // the same in milliseconds, written by releases before 0.2; see Took
+	FullRef      string  `json:"full_ref,omitempty"` // the whole result, if the result was truncated
+	Bytes        int64   `json:"bytes,omitempty"`    // size of the result in the prompt
+	Micros       int64   `json:"us,omitempty"`       // duration in microseconds; 0 = not executed, or unknown
+	MS           int64   `json:"ms,omitempty"`       // duration in milliseconds, from releases before 0.2; use Took
 }
 
-// Took returns how long the call took, in microseconds.
+// Took returns the duration of the call in microseconds; 0 = not executed, or
+// unknown.
 func (b CallDone) Took() int64 {
 	if b.Micros != 0 {
 		return b.Micros
@@ -280,61 +291,62 @@ func (b CallDone) Took() int64 {
 	return b.MS * 1000
 }
 
-// CallWaiting says that a human is asked.
+// CallWaiting records that a call waits for approval.
 type CallWaiting struct {
 	Key       CallKey `json:"call_key"`
 	WaitID    string  `json:"wait_id"`
-	ExpiresAt int64   `json:"expires_at,omitempty"`
+	ExpiresAt int64   `json:"expires_at,omitempty"` // Unix milliseconds; 0 = never
 }
 
-// CallResolved is the human's decision.
+// CallResolved records the decision on an approval.
 type CallResolved struct {
 	WaitID   string `json:"wait_id"`
 	Approved bool   `json:"approved"`
-	By       string `json:"by"`
-	Message  string `json:"message,omitempty"`
+	By       string `json:"by"`                // principal
+	Message  string `json:"message,omitempty"` // for the model
 }
 
-// CancelRequested ends the run at the next decision.
+// CancelRequested ends the run: Decide starts nothing new after it.
 type CancelRequested struct {
 	By    string       `json:"by"`
-	Cause event.Reason `json:"cause"` // Cancelled, CallerGone, or Lost
+	Cause event.Reason `json:"cause"` // event.Cancelled, event.CallerGone or event.Lost
 }
 
-// Expired says that time ran out: the run's own when WaitID is empty, else that
-// of one wait.
+// Expired records a timeout: the deadline of the run if WaitID is "", else that of
+// one approval, which counts as a denial.
 type Expired struct {
 	WaitID string `json:"wait_id,omitempty"`
 }
 
-// Parked says that the run holds nothing and waits.
+// Parked records that the run waits for approvals and has no owner. A parked run
+// uses no active time.
 type Parked struct {
-	ActiveMS int64 `json:"active_ms"` // spent since it was accepted or resumed
+	ActiveMS int64 `json:"active_ms"` // active milliseconds since Accepted or the last Resumed
 }
 
-// Resumed says that a new owner goes on with the run: one that was parked, or
-// one whose owner is gone.
+// Resumed records that a new owner continues the run, which was parked or had lost
+// its owner.
 type Resumed struct {
 	By string `json:"by"` // the new owner
 
-	// Handed says that the last owner gave the run back. False where it died, or
-	// lost its lease, and where an older release wrote the fact.
-	Handed bool `json:"handed,omitempty"`
+	// HandedOver is true if the previous owner released the run in good order. It is
+	// false if that owner died or lost its lease, and in facts of older releases.
+	HandedOver bool `json:"handed,omitempty"`
 }
 
-// Finished closes every journal.
+// Finished is the last fact of every journal.
 type Finished struct {
 	Reason event.Reason `json:"reason"`
 	Code   string       `json:"code,omitempty"`
-	Detail string       `json:"detail,omitempty"` // why a run was given up, for its operator
+	Detail string       `json:"detail,omitempty"` // why a run is lost; for the operator
 
-	// Handed are the calls that the caller is to execute, with the ids that it
-	// was given.
-	Handed []Handed `json:"handed,omitempty"`
+	// HandedOver are the calls that the caller must execute.
+	HandedOver []HandedOverCall `json:"handed,omitempty"`
 }
 
-// Handed is a call that was left to the caller.
-type Handed struct {
+// HandedOverCall is a tool call that the caller executes. ID is the call id that the
+// caller received.
+type HandedOverCall struct {
 	Key CallKey `json:"call_key"`
 	ID  string  `json:"id"`
 }

@@ -24,7 +24,7 @@ func (d *dice) roll(sides int) int {
 
 func pick[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
 
-// anyFact makes up a fact that may fit or not.
+// anyFact returns an arbitrary fact, which may not be allowed.
 func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
 	switch d.roll(19) {
@@ -88,7 +88,8 @@ func (d *dice) prepared(key CallKey) CallPrepared {
 	}
 }
 
-// FuzzArbitraryFacts feeds anything at all, allowed or not.
+// FuzzArbitraryFacts applies arbitrary facts, allowed or not. Decide must always
+// return an action.
 func FuzzArbitraryFacts(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 0, 0, 3, 3, 2, 1, 4, 1, 0, 0, 4, 0, 1, 0, 0, 6, 0, 0, 1, 2})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -105,10 +106,9 @@ func FuzzArbitraryFacts(f *testing.F) {
 	})
 }
 
-// FuzzPlay is a driver whose world is made up by the fuzzer: models and tools
-// answer anything, foreign facts come at any time. Whatever happens, every
-// fact that the driver appends is allowed and safe, nothing runs that may not,
-// and the run ends.
+// FuzzPlay is a driver with arbitrary models and tools. Other writers append facts at
+// any time. Every fact that the driver appends must be allowed and safe, no call may
+// run that must not, and the run must end.
 func FuzzPlay(f *testing.F) {
 	f.Add([]byte{3, 1, 0, 0, 2, 5, 2, 3, 0, 0, 10, 0, 1, 1, 1, 2, 2, 0, 1})
 	f.Add([]byte{1, 1, 1, 0, 2, 9, 1, 1, 1, 5, 4, 3, 2, 1, 0, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1, 1, 1, 1})
@@ -119,7 +119,7 @@ func FuzzPlay(f *testing.F) {
 			if steps > 3000 {
 				t.Fatalf("the run does not end: %#v", Decide(w.state))
 			}
-			w.meddle()
+			w.injectFact()
 			if a, ok := Decide(w.state).(Finish); ok {
 				w.append(Finished{Reason: a.Reason})
 				return
@@ -132,10 +132,10 @@ func FuzzPlay(f *testing.F) {
 type world struct {
 	t *testing.T
 	dice
-	state   State
-	seq     int64
-	foreign int
-	runs    map[CallKey]int
+	state    State
+	seq      int64
+	injected int
+	runs     map[CallKey]int
 }
 
 func (w *world) accept() Accepted {
@@ -155,17 +155,17 @@ func (w *world) append(b Body) {
 		w.t.Fatalf("%v\nstate %+v", err, w.state)
 	}
 	if err := CheckSafety(w.state, fact); err != nil {
-		w.t.Fatalf("it is allowed, and yet: %v\nstate %+v", err, w.state)
+		w.t.Fatalf("allowed but not safe: %v\nstate %+v", err, w.state)
 	}
 	w.state = Apply(w.state, fact)
 }
 
-// meddle lets somebody else write, a few times a run.
-func (w *world) meddle() {
-	if w.foreign > 4 || w.roll(6) != 1 {
+// injectFact appends a fact of another writer, at most five times per run.
+func (w *world) injectFact() {
+	if w.injected > 4 || w.roll(6) != 1 {
 		return
 	}
-	w.foreign++
+	w.injected++
 	switch w.roll(3) {
 	case 0:
 		w.append(CancelRequested{Cause: event.Cancelled})
@@ -181,8 +181,8 @@ func (w *world) perform(a Action) {
 	case Discover:
 		w.append(Catalogued{Servers: []Server{{Required: w.roll(9) == 1, Error: pick(&w.dice, "", "down")}}})
 	case CallModel:
-		if (a.Most != budget.Amount{}) {
-			w.append(Reserved{Round: a.Round, Attempt: a.Attempt, Amount: a.Most})
+		if (a.MaxCost != budget.Amount{}) {
+			w.append(Reserved{Round: a.Round, Attempt: a.Attempt, Amount: a.MaxCost})
 		}
 		w.append(TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose})
 		switch {

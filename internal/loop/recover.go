@@ -5,13 +5,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// recover decides what follows a model call that failed, or whose end was never
-// recorded because its process died.
+// recover returns the action after a model call that failed, or that has no recorded
+// end because its owner died (Attempt.Open).
 func (s State) recover() Action {
 	a := s.Attempt
 	f := a.Failed
 	switch {
-	case s.Accepted.Raw && f == nil: // its client died with the process
+	case s.Accepted.Raw && f == nil: // the client was connected to the owner that died
 		return Finish{event.Lost}
 	case f == nil:
 		return s.callModel(a.Number+1, a.Target, 0)
@@ -19,11 +19,11 @@ func (s State) recover() Action {
 		return s.conclude(event.Cancelled)
 	case f.Class == model.TooLong:
 		return Finish{event.TooLong}
-	case f.Class == model.Filtered && f.Status < 300: // an answer, though not one of the model's
+	case f.Class == model.Filtered && f.Status < 300: // the provider's filter answered successfully
 		return Finish{event.Refused}
-	case s.Accepted.Raw || f.Forwarded: // the relay does not repeat, and a text that was seen is not restarted
+	case s.Accepted.Raw || f.Forwarded: // the relay never retries, nor does a call whose text reached the caller
 		return Finish{event.ModelError}
-	case f.Class == model.Transient && a.OnTarget < s.Accepted.Rules.Attempts && s.worthWaiting(f.RetryAt):
+	case f.Class == model.Transient && a.AttemptsOnTarget < s.Accepted.Rules.Attempts && s.retryFits(f.RetryAt):
 		return s.callModel(a.Number+1, a.Target, f.RetryAt)
 	case f.Class != model.Invalid && a.Target+1 < len(s.Accepted.Targets):
 		return s.callModel(a.Number+1, a.Target+1, 0)
@@ -31,14 +31,16 @@ func (s State) recover() Action {
 	return Finish{event.ModelError}
 }
 
-func (s State) worthWaiting(until int64) bool {
+// retryFits reports whether the run may wait for a retry: not longer than
+// Rules.RetryWaitMS, and not beyond its deadline.
+func (s State) retryFits(until int64) bool {
 	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && until < s.DeadlineAt()
 }
 
-// GaveUp reports whether the last model call failed in passing as often as it may be
-// tried. A call that was not repeated for another reason, such as a long Retry-After,
-// does not count.
-func (s State) GaveUp() bool {
+// RetriesExhausted reports whether the last model call failed with a transient error
+// and used all of its attempts. It is false for a call that was not retried for
+// another reason, such as a long Retry-After.
+func (s State) RetriesExhausted() bool {
 	a := s.Attempt
-	return a.Failed != nil && !s.Accepted.Raw && a.Failed.Class == model.Transient && a.OnTarget >= s.Accepted.Rules.Attempts
+	return a.Failed != nil && !s.Accepted.Raw && a.Failed.Class == model.Transient && a.AttemptsOnTarget >= s.Accepted.Rules.Attempts
 }

@@ -5,83 +5,85 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 )
 
-// Rules are the numbers that steer the rules, beside those in [budget.Limits]
-// and [policy.Guard]. Accepted seals them, so that a build with other numbers
-// goes on with a run as it began. A zero field means the value of version 1.
+// Rules are the constants of the rules, besides those in [budget.Limits] and
+// [policy.Guard]. Accepted records them, so that a build with other constants
+// continues a run under the ones it began with. A field that is zero in a stored
+// journal means its value in [version1Defaults].
 type Rules struct {
-	Attempts    int   `json:"attempts,omitempty"`      // failed attempts on one target
-	Taken       int   `json:"taken,omitempty"`         // owners in a row that died without getting the run further
-	StuckMS     int64 `json:"stuck_ms,omitempty"`      // they count only if the run has got no further for so long; 0 = at once
-	Deaths      int   `json:"deaths,omitempty"`        // owners that died during one and the same tool call
-	RetryWaitMS int64 `json:"retry_wait_ms,omitempty"` // a longer wait is left to the caller, which learns sooner
+	Attempts          int   `json:"attempts,omitempty"`      // attempts on one target before the next target
+	DeadOwners        int   `json:"taken,omitempty"`         // owners that may die in a row without progress before the run is lost
+	StuckMS           int64 `json:"stuck_ms,omitempty"`      // minimum time without progress before DeadOwners applies; 0 = none
+	DeadOwnersPerCall int   `json:"deaths,omitempty"`        // owners that may die during one tool call before the run is lost
+	RetryWaitMS       int64 `json:"retry_wait_ms,omitempty"` // longest wait for a retry; after a longer one the run fails and the caller retries
 
-	Estimate budget.Estimate `json:"estimate,omitzero"` // of what a model call costs at most
+	Estimate budget.Estimate `json:"estimate,omitzero"` // of the cost of a model call
 }
 
-// The numbers that new runs get, from the design's section 8 and
-// reference/reliability R14. Runs that are under way keep theirs.
+// The constants of new runs. Runs that are in progress keep the ones in their
+// Accepted.
 const (
-	MaxAttempts    = 3
-	MaxTaken       = 5
-	MaxStuckMS     = 5 * 60 * 1000
-	MaxDeaths      = 5
-	MaxRetryWaitMS = 5_000
+	MaxAttempts          = 3
+	MaxDeadOwners        = 5             // a run that crashes its owners must not crash many more
+	MaxStuckMS           = 5 * 60 * 1000 // restarts in quick succession do not end a run
+	MaxDeadOwnersPerCall = 5
+	MaxRetryWaitMS       = 5_000 // beyond it the caller gets the error at once and decides itself
 )
 
-// steering is every number that Accepted seals and that may be missing from
-// one of an older release.
-type steering struct {
+// defaults has a value for every constant that Accepted records and that may be
+// missing from a stored one.
+type defaults struct {
 	rules Rules
 	guard policy.Guard
 }
 
-// unlimited stands for a limit that a release did not have.
+// unlimited is the value of a limit that a release did not have.
 const unlimited = 1 << 30
 
-// version1 holds the constants of the release that wrote the first journals. A
-// field that is missing from an accepted fact means its value here. The values
-// never change; a number that becomes a field later is entered with the value
-// that the releases before it had.
-func version1() steering {
-	return steering{
+// version1Defaults returns the constants of the first release. A field that is missing from
+// a stored Accepted means its value here.
+//
+// The values must never change: journals depend on them. A constant that becomes a
+// field later is added here with the value that earlier releases used.
+func version1Defaults() defaults {
+	return defaults{
 		rules: Rules{
-			Attempts: 3, Taken: 5, StuckMS: 0, Deaths: unlimited, RetryWaitMS: 5_000,
-			Estimate: budget.Estimate{BytesPerToken: 3, Output: 8_192, SmallestOutput: 16},
+			Attempts: 3, DeadOwners: 5, StuckMS: 0, DeadOwnersPerCall: unlimited, RetryWaitMS: 5_000,
+			Estimate: budget.Estimate{BytesPerToken: 3, Output: 8_192, MinOutput: 16},
 		},
 		guard: policy.Guard{Threshold: 3, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4},
 	}
 }
 
-// present holds the numbers of this build.
-func present() steering {
-	return steering{
+// currentDefaults returns the constants of this build.
+func currentDefaults() defaults {
+	return defaults{
 		rules: Rules{
-			Attempts: MaxAttempts, Taken: MaxTaken, StuckMS: MaxStuckMS, Deaths: MaxDeaths, RetryWaitMS: MaxRetryWaitMS,
+			Attempts: MaxAttempts, DeadOwners: MaxDeadOwners, StuckMS: MaxStuckMS, DeadOwnersPerCall: MaxDeadOwnersPerCall, RetryWaitMS: MaxRetryWaitMS,
 			Estimate: budget.DefaultEstimate(),
 		},
 		guard: policy.Defaults(),
 	}
 }
 
-// Sealed returns a with every number that steers the rules and that its caller
-// left open set to that of this build.
-func (a Accepted) Sealed() Accepted { return a.filled(present()) }
+// WithDefaults returns a with each zero field of Rules and Guard set to the constant of
+// this build. It must be called before Accepted is appended.
+func (a Accepted) WithDefaults() Accepted { return a.withDefaults(currentDefaults()) }
 
-func (a Accepted) filled(from steering) Accepted {
+func (a Accepted) withDefaults(from defaults) Accepted {
 	a.Rules = Rules{
-		Attempts:    or(a.Rules.Attempts, from.rules.Attempts),
-		Taken:       or(a.Rules.Taken, from.rules.Taken),
-		StuckMS:     or(a.Rules.StuckMS, from.rules.StuckMS),
-		Deaths:      or(a.Rules.Deaths, from.rules.Deaths),
-		RetryWaitMS: or(a.Rules.RetryWaitMS, from.rules.RetryWaitMS),
-		Estimate:    a.Rules.Estimate.Or(from.rules.Estimate),
+		Attempts:          orDefault(a.Rules.Attempts, from.rules.Attempts),
+		DeadOwners:        orDefault(a.Rules.DeadOwners, from.rules.DeadOwners),
+		StuckMS:           orDefault(a.Rules.StuckMS, from.rules.StuckMS),
+		DeadOwnersPerCall: orDefault(a.Rules.DeadOwnersPerCall, from.rules.DeadOwnersPerCall),
+		RetryWaitMS:       orDefault(a.Rules.RetryWaitMS, from.rules.RetryWaitMS),
+		Estimate:          a.Rules.Estimate.WithDefaults(from.rules.Estimate),
 	}
-	a.Guard = a.Guard.Or(from.guard)
+	a.Guard = a.Guard.WithDefaults(from.guard)
 	return a
 }
 
-// or returns v, or what stands for a missing value.
-func or[T int | int64](v, missing T) T {
+// orDefault returns v if it is positive, else missing.
+func orDefault[T int | int64](v, missing T) T {
 	if v <= 0 {
 		return missing
 	}

@@ -6,42 +6,44 @@ import (
 )
 
 // ErrUnsafe is wrapped by the errors of [CheckSafety].
-var ErrUnsafe = errors.New("the journal is not safe to go on with")
+var ErrUnsafe = errors.New("the journal cannot be continued safely")
 
-// CheckSafety says whether the stored fact f may follow state s in a journal
-// that is resumed or replayed. It asks for less than [Allowed]: only for what
-// holds under the rules of every release, so that a build with other limits, or
-// with another order of its rules, goes on with the runs that it finds.
+// CheckSafety returns nil if the stored fact f may follow state s in a journal that
+// is resumed or replayed. Else the error wraps [ErrUnsafe] and names the broken
+// invariant. It checks less than [Allowed]: only what every release guarantees. A
+// build with other limits or rules can therefore continue the runs of another.
 //
-//   - The numbers of the facts have no gap.
-//   - The first fact is accepted, no other is, and nothing follows finished.
-//   - Every call belongs to the latest turn, and is prepared before it starts.
-//   - A call that must not be repeated starts once. What is done does not start
-//     again and is not done again.
-//   - A turn does not take the place of calls that have started and not ended.
+// The invariants:
 //
-// Whatever is Allowed is safe. The error names what was broken.
+//   - Sequence numbers have no gap.
+//   - Accepted is the first fact and occurs once. Nothing follows Finished.
+//   - Every call belongs to the latest turn and is prepared before it starts.
+//   - A call that must not be repeated starts once. A call that is done does not
+//     start again and is not done twice.
+//   - A new turn does not replace calls that have started and not ended.
+//
+// Every fact that is Allowed is safe.
 func CheckSafety(s State, f Fact) error {
 	if f.Body == nil {
 		return fmt.Errorf("%w: fact %d has no body", ErrUnsafe, f.Seq)
 	}
-	if err := unsafe(s, f); err != nil {
+	if err := checkFact(s, f); err != nil {
 		return fmt.Errorf("%w: fact %d, %s: %w", ErrUnsafe, f.Seq, f.Body.Kind(), err)
 	}
 	return nil
 }
 
-func unsafe(s State, f Fact) error {
+func checkFact(s State, f Fact) error {
 	_, opens := f.Body.(Accepted)
 	switch {
 	case f.Seq != s.Seq+1:
-		return fmt.Errorf("it follows fact %d", s.Seq)
+		return fmt.Errorf("it follows fact %d, want %d", s.Seq, s.Seq+1)
 	case s.Finished != nil:
 		return fmt.Errorf("the run has finished (%s)", s.Finished.Reason)
 	case opens && s.Accepted != nil:
-		return fmt.Errorf("the run was accepted already")
+		return fmt.Errorf("the run is already accepted")
 	case !opens && s.Accepted == nil:
-		return fmt.Errorf("the run was not accepted")
+		return fmt.Errorf("the run is not accepted")
 	}
 	switch b := f.Body.(type) {
 	case Turn:
@@ -64,11 +66,11 @@ func unsafe(s State, f Fact) error {
 
 func (s State) unsafeTurn(b Turn) error {
 	if b.Purpose == PurposeTurn && b.Round != s.Spent.Rounds {
-		return fmt.Errorf("round %d follows %d rounds", b.Round, s.Spent.Rounds)
+		return fmt.Errorf("the turn is of round %d, want %d", b.Round, s.Spent.Rounds)
 	}
 	for _, c := range s.Calls {
 		if c.Attempt > 0 && !c.Done {
-			return fmt.Errorf("call %s has started and not ended", c.Key)
+			return fmt.Errorf("call %s has started and is not done", c.Key)
 		}
 	}
 	return nil
@@ -80,7 +82,7 @@ func (s State) unsafeStart(b CallStarted) error {
 	case !ok:
 		return fmt.Errorf("call %s belongs to no turn", b.Key)
 	case c.Prepared == nil:
-		return fmt.Errorf("call %s was not prepared", b.Key)
+		return fmt.Errorf("call %s is not prepared", b.Key)
 	case c.Done:
 		return fmt.Errorf("call %s is done", b.Key)
 	case c.lost():

@@ -18,57 +18,56 @@ import (
 
 func keyed(b *CallPrepared) { b.Class = tool.Keyed }
 
-// P01: what no release may have written.
-func TestAStoredFactThatIsNotSafeIsRefused(t *testing.T) {
+// P01: facts that no release writes are rejected.
+func TestCheckSafetyRejects(t *testing.T) {
 	again := CallStarted{Key: "0.0", Attempt: 2}
 	for name, tt := range map[string]struct {
 		facts []Body
 		next  Fact
 		want  string
 	}{
-		"a gap":                                 {begin(), Fact{Seq: 4, Body: asked(0, 1)}, "follows fact 2"},
-		"a fact twice":                          {begin(), Fact{Seq: 2, Body: catalogued()}, "follows fact 2"},
-		"no body":                               {begin(), Fact{Seq: 3}, "no body"},
-		"no beginning":                          {nil, Fact{Seq: 1, Body: catalogued()}, "not accepted"},
-		"two beginnings":                        {begin(), Fact{Seq: 3, Body: accepted()}, "accepted already"},
-		"two ends":                              {with(begin(), Finished{Reason: event.Lost}), Fact{Seq: 4, Body: Finished{Reason: event.Lost}}, "has finished"},
-		"anything after the end":                {with(begin(), Finished{Reason: event.Lost}), Fact{Seq: 4, Body: Resumed{}}, "has finished"},
-		"a start without a turn":                {begin(), Fact{Seq: 3, Body: started("0.0")}, "belongs to no turn"},
-		"a start of a call of an earlier turn":  {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0"), asked(1, 1), turn(1, model.StopCalls, "a")), Fact{Seq: 10, Body: again}, "belongs to no turn"},
-		"a start of a call that is not ready":   {oneTurn("a"), Fact{Seq: 5, Body: started("0.0")}, "not prepared"},
-		"a once-call again":                     {with(oneTurn("a"), prepared("0.0"), started("0.0")), Fact{Seq: 7, Body: again}, "must not be repeated"},
-		"a call that is done again":             {with(oneTurn("a"), prepared("0.0", keyed), started("0.0"), done("0.0")), Fact{Seq: 8, Body: again}, "is done"},
-		"an attempt that is left out":           {with(oneTurn("a"), prepared("0.0", keyed), started("0.0")), Fact{Seq: 7, Body: CallStarted{Key: "0.0", Attempt: 3}}, "follows attempt 1"},
-		"a result without a turn":               {begin(), Fact{Seq: 3, Body: done("0.0")}, "belongs to no turn"},
-		"a result of an attempt not made":       {with(oneTurn("a"), prepared("0.0")), Fact{Seq: 6, Body: done("0.0")}, "not started"},
-		"a second result":                       {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0")), Fact{Seq: 8, Body: done("0.0")}, "is done"},
-		"a turn in place of calls in flight":    {with(oneTurn("a"), prepared("0.0"), started("0.0"), asked(1, 1)), Fact{Seq: 8, Body: turn(1, model.StopEnd)}, "started and not ended"},
-		"a turn whose calls have earlier keys":  {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0"), asked(1, 1)), Fact{Seq: 9, Body: turn(0, model.StopCalls, "a")}, "follows 1 rounds"},
-		"a question about a call of no turn":    {begin(), Fact{Seq: 3, Body: CallWaiting{Key: "0.0", WaitID: "w"}}, "belongs to no turn"},
-		"a preparation of a call of no turn":    {begin(), Fact{Seq: 3, Body: prepared("0.0")}, "belongs to no turn"},
-		"a call that the model did not finish":  {oneTurn("a…"), Fact{Seq: 5, Body: prepared("0.0")}, "belongs to no turn"},
-		"an old result after the call was sent": {with(oneTurn("a"), prepared("0.0", keyed), started("0.0"), again), Fact{Seq: 8, Body: done("0.0")}, "not started"},
+		"a gap":                                {begin(), Fact{Seq: 4, Body: asked(0, 1)}, "follows fact 2"},
+		"a repeated fact":                      {begin(), Fact{Seq: 2, Body: catalogued()}, "follows fact 2"},
+		"no body":                              {begin(), Fact{Seq: 3}, "no body"},
+		"no accepted fact":                     {nil, Fact{Seq: 1, Body: catalogued()}, "not accepted"},
+		"two accepted facts":                   {begin(), Fact{Seq: 3, Body: accepted()}, "already accepted"},
+		"two finished facts":                   {with(begin(), Finished{Reason: event.Lost}), Fact{Seq: 4, Body: Finished{Reason: event.Lost}}, "has finished"},
+		"anything after the end":               {with(begin(), Finished{Reason: event.Lost}), Fact{Seq: 4, Body: Resumed{}}, "has finished"},
+		"a start without a turn":               {begin(), Fact{Seq: 3, Body: started("0.0")}, "belongs to no turn"},
+		"a start of a call of an earlier turn": {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0"), asked(1, 1), turn(1, model.StopCalls, "a")), Fact{Seq: 10, Body: again}, "belongs to no turn"},
+		"a start of an unprepared call":        {oneTurn("a"), Fact{Seq: 5, Body: started("0.0")}, "not prepared"},
+		"a once-call again":                    {with(oneTurn("a"), prepared("0.0"), started("0.0")), Fact{Seq: 7, Body: again}, "must not be repeated"},
+		"a call that is done again":            {with(oneTurn("a"), prepared("0.0", keyed), started("0.0"), done("0.0")), Fact{Seq: 8, Body: again}, "is done"},
+		"a skipped attempt":                    {with(oneTurn("a"), prepared("0.0", keyed), started("0.0")), Fact{Seq: 7, Body: CallStarted{Key: "0.0", Attempt: 3}}, "follows attempt 1"},
+		"a result without a turn":              {begin(), Fact{Seq: 3, Body: done("0.0")}, "belongs to no turn"},
+		"a result of an attempt not made":      {with(oneTurn("a"), prepared("0.0")), Fact{Seq: 6, Body: done("0.0")}, "not started"},
+		"a second result":                      {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0")), Fact{Seq: 8, Body: done("0.0")}, "is done"},
+		"a turn that replaces calls in flight": {with(oneTurn("a"), prepared("0.0"), started("0.0"), asked(1, 1)), Fact{Seq: 8, Body: turn(1, model.StopEnd)}, "started and is not done"},
+		"a turn whose calls have earlier keys": {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0"), asked(1, 1)), Fact{Seq: 9, Body: turn(0, model.StopCalls, "a")}, "of round 0, want 1"},
+		"an approval of a call of no turn":     {begin(), Fact{Seq: 3, Body: CallWaiting{Key: "0.0", WaitID: "w"}}, "belongs to no turn"},
+		"a preparation of a call of no turn":   {begin(), Fact{Seq: 3, Body: prepared("0.0")}, "belongs to no turn"},
+		"a preparation of an incomplete call":  {oneTurn("a…"), Fact{Seq: 5, Body: prepared("0.0")}, "belongs to no turn"},
+		"a result of an earlier attempt":       {with(oneTurn("a"), prepared("0.0", keyed), started("0.0"), again), Fact{Seq: 8, Body: done("0.0")}, "not started"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := CheckSafety(Fold(facts(tt.facts...)), tt.next)
 			if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, which does not say %q", err, tt.want)
+				t.Errorf("error %v does not contain %q", err, tt.want)
 			}
 		})
 	}
 }
 
-// C07: a field that an old accepted does not have means the constant of the
-// release that wrote it. The values are those of the first release: this test
-// does not change when a constant does.
-func TestAnOldAcceptedMeansTheNumbersOfItsRelease(t *testing.T) {
+// C07: a field that is missing from a stored Accepted means the constant of the first
+// release. The expected values must never change.
+func TestMissingRulesDefaultToVersion1(t *testing.T) {
 	const old = `{"run_id":"r","grade":"durable","targets":[{"provider":"p","model":"m"}],"limits":{"rounds":3,"calls":9,"calls_per_turn":4,"active_ms":60000},"guard":{"mode":"nudge"}}`
 	body, err := Decode(Version, KindAccepted, []byte(old))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := Apply(State{}, Fact{Seq: 1, Body: body}).Accepted
-	want := Rules{Attempts: 3, Taken: 5, StuckMS: 0, Deaths: 1 << 30, RetryWaitMS: 5000, Estimate: budget.Estimate{BytesPerToken: 3, Output: 8192, SmallestOutput: 16}}
+	want := Rules{Attempts: 3, DeadOwners: 5, StuckMS: 0, DeadOwnersPerCall: 1 << 30, RetryWaitMS: 5000, Estimate: budget.Estimate{BytesPerToken: 3, Output: 8192, MinOutput: 16}}
 	if a.Rules != want {
 		t.Errorf("%+v", a.Rules)
 	}
@@ -77,9 +76,10 @@ func TestAnOldAcceptedMeansTheNumbersOfItsRelease(t *testing.T) {
 	}
 }
 
-// C07: a new journal names every number, so that the next build needs no table.
-func TestANewAcceptedNamesEveryNumber(t *testing.T) {
-	sealed := accepted().(Accepted).Sealed()
+// C07: a new Accepted has every constant, so a build with other constants reads it the
+// same.
+func TestWithDefaultsSetsEveryRule(t *testing.T) {
+	sealed := accepted().(Accepted).WithDefaults()
 	data, err := json.Marshal(sealed)
 	if err != nil {
 		t.Fatal(err)
@@ -88,21 +88,21 @@ func TestANewAcceptedNamesEveryNumber(t *testing.T) {
 	if err := json.Unmarshal(data, &stored); err != nil {
 		t.Fatal(err)
 	}
-	other := steering{
-		rules: Rules{Attempts: 91, Taken: 92, StuckMS: 102, Deaths: 103, RetryWaitMS: 93, Estimate: budget.Estimate{BytesPerToken: 94, Output: 95, SmallestOutput: 96}},
+	other := defaults{
+		rules: Rules{Attempts: 91, DeadOwners: 92, StuckMS: 102, DeadOwnersPerCall: 103, RetryWaitMS: 93, Estimate: budget.Estimate{BytesPerToken: 94, Output: 95, MinOutput: 96}},
 		guard: policy.Guard{Threshold: 97, Window: 98, Alternations: 99, SameReads: 100, SameWrites: 101},
 	}
-	if diff := cmp.Diff(sealed, stored.filled(other)); diff != "" {
-		t.Errorf("a build with other numbers reads it differently:\n%s", diff)
+	if diff := cmp.Diff(sealed, stored.withDefaults(other)); diff != "" {
+		t.Errorf("a build with other constants reads it differently:\n%s", diff)
 	}
-	own := accepted(func(a *Accepted) { a.Guard.Threshold, a.Rules.Attempts = 7, 9 }).(Accepted).Sealed()
+	own := accepted(func(a *Accepted) { a.Guard.Threshold, a.Rules.Attempts = 7, 9 }).(Accepted).WithDefaults()
 	if own.Guard.Threshold != 7 || own.Rules.Attempts != 9 {
-		t.Errorf("what was named is kept: %+v", own)
+		t.Errorf("WithDefaults changed fields that were set: %+v", own)
 	}
 }
 
-// C07: the numbers of a run are those of its accepted fact.
-func TestTheRulesGoByTheNumbersOfTheRun(t *testing.T) {
+// C07: Decide uses the constants in the run's Accepted.
+func TestDecideUsesTheRulesInAccepted(t *testing.T) {
 	numbers := func(r Rules) func(*Accepted) { return func(a *Accepted) { a.Rules, a.Grade = r, Durable } }
 	retry := func(b *TurnFailed) { b.RetryAt = 9_000 }
 	guarded := with(begin(func(a *Accepted) { a.Guard.Threshold = 2 }), asked(0, 1), turn(0, model.StopCalls, "a", "a"), prepared("0.0", same), prepared("0.1", same))
@@ -112,9 +112,9 @@ func TestTheRulesGoByTheNumbersOfTheRun(t *testing.T) {
 	}{
 		"one attempt":     {with(begin(numbers(Rules{Attempts: 1})), asked(0, 1), failed(1, model.Transient)), Finish{event.ModelError}},
 		"short waits":     {with(begin(numbers(Rules{RetryWaitMS: 10})), asked(0, 1), failed(1, model.Transient, retry)), Finish{event.ModelError}},
-		"two owners":      {with(begin(numbers(Rules{Taken: 2})), Resumed{}, Resumed{}), Finish{event.Lost}},
+		"two owners":      {with(begin(numbers(Rules{DeadOwners: 2})), Resumed{}, Resumed{}), Finish{event.Lost}},
 		"two repetitions": {guarded, AnswerCalls{Calls: []CallKey{"0.1"}, Outcome: NotRun}},
-		"dear bytes":      {begin(numbers(Rules{Estimate: budget.Estimate{SmallestOutput: 50}}), tokens(40)), Finish{event.Tokens}},
+		"minimum output":  {begin(numbers(Rules{Estimate: budget.Estimate{MinOutput: 50}}), tokens(40)), Finish{event.Tokens}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(Fold(facts(tt.facts...)))
@@ -129,9 +129,9 @@ func TestTheRulesGoByTheNumbersOfTheRun(t *testing.T) {
 	}
 }
 
-// P01: a call that the journal says has started is in flight, whatever the
-// present guard thinks of it.
-func TestACallThatStartedIsNotTakenBackByTheGuard(t *testing.T) {
+// P01: a call with a CallStarted is in flight, even if the current guard would have
+// refused it.
+func TestGuardDoesNotRevokeAStartedCall(t *testing.T) {
 	for _, m := range []policy.Mode{policy.Nudge, policy.Fail} {
 		s := Fold(facts(with(begin(guard(m), durable), asked(0, 1), turn(0, model.StopCalls, "r", "r", "r"),
 			prepared("0.0", reads, same), prepared("0.1", reads, same), prepared("0.2", reads, same),
@@ -142,9 +142,9 @@ func TestACallThatStartedIsNotTakenBackByTheGuard(t *testing.T) {
 	}
 }
 
-// P01: the calls of an abandoned run are those that started and did not end, of
-// whichever turn; of a journal without its first fact, too.
-func TestAnAbandonedRunHasTheCallsThatAreOpen(t *testing.T) {
+// P01: Abandon returns the calls of any turn that started and did not end, also for a
+// journal without its first fact.
+func TestAbandonKeepsOpenCalls(t *testing.T) {
 	all := facts(with(oneTurn("a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), started("0.1"), done("0.1"),
 		asked(1, 1), turn(1, model.StopCalls, "a"), started("1.0"), CallStarted{Key: "1.0", Attempt: 2})...)
 	for _, fs := range [][]Fact{all, all[1:]} {
@@ -168,9 +168,9 @@ func TestAnAbandonedRunHasTheCallsThatAreOpen(t *testing.T) {
 	}
 }
 
-// D19: a fact that cannot be decoded may be the start of a call. A call is not_run
-// only if it provably never left.
-func TestACallOfAnAbandonedRunMayHaveStartedWhereFactsAreMissing(t *testing.T) {
+// D19: a fact that cannot be decoded may be a CallStarted. A call is not_run only if
+// it provably never started.
+func TestAbandonCountsCallsAsStartedWhenFactsAreMissing(t *testing.T) {
 	asking := with(oneTurn("a", "yours", "ghost"), prepared("0.0"), prepared("0.1", clients), prepared("0.2", unknown))
 	const unknownText = "The run ended before this call did; it may or may not have taken effect."
 	missing := func(fs []Fact, seq int64) []Fact {

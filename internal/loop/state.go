@@ -10,61 +10,64 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// State is everything that the rules know of a run. The zero State is the one
-// before the first fact. A State is a value: Apply never changes the one that
-// it is given.
+// State is the state of a run after a number of facts. The zero State is the state
+// before the first fact.
+//
+// A State is a value. Apply returns a new one and never modifies its argument:
+// slices are copied before they change, so an older State stays valid. A State is
+// not stored; it is always folded from the journal.
 type State struct {
 	Seq   int64 // of the last fact
-	Epoch int64 // the highest seen
-	At    int64 // of the last fact, Unix milliseconds
-	Grade Grade // as accepted; a run that waits is durable from then on
+	Epoch int64 // the highest of all facts
+	At    int64 // the latest of all facts, in Unix milliseconds; never decreases
+	Grade Grade // as accepted; Durable once the run has parked
 
 	Accepted   *Accepted
 	Catalogued *Catalogued
 	Blocked    *Blocked
 	Finished   *Finished
 
-	Ended  event.Reason // why nothing new may be started: cancelled, out of time, blocked
-	Taken  int          // owners that died since the run last got further
-	Halted bool         // the progress guard has seen enough
+	Ended      event.Reason // the first cause to end the run (cancelled, deadline, blocked …); "" = none. Nothing new may start once it is set
+	DeadOwners int          // owners that died since ProgressAt
+	Halted     bool         // the progress guard requires the run to end with NoProgress
 
-	Attempt Attempt
-	Turn    *Turn  // the latest
-	Calls   []Call // of the latest turn: those that are complete
-	settled bool   // their results stand in the transcript
+	Attempt         Attempt
+	Turn            *Turn  // the latest; nil before the first
+	Calls           []Call // the complete calls of the latest turn, in its order
+	resultsAppended bool   // the results of Calls are in Transcript
 
-	Spent     budget.Spent
-	CallsUsed int  // calls that were executed, each once
-	Cut       bool // a result was cut: the model may read the rest
-	LeftOut   bool // a turn has asked for calls that the mode First does not execute
-	Wrote     bool
-	Usage     model.Usage
-	History   []policy.Past
+	Spent          budget.Spent
+	CallsStarted   int  // tool calls that started; retries of a call count once
+	Truncated      bool // a result was truncated; the model is offered a tool to read the rest
+	SkippedByFirst bool // a turn asked for more calls than Parallelism First executes
+	SideEffects    bool // a call that may change something has reached its tool, or may have
+	Usage          model.Usage
+	History        []policy.PastCall // tool calls for the progress guard, oldest first; at most Guard.Window and those of one turn
 
-	Known    int64     // tokens of the transcript that the provider has counted
-	Fresh    int64     // bytes of what came after
-	Reserved *Reserved // of the latest model call
+	CountedTokens  int64     // tokens of the transcript that the provider has counted
+	UncountedBytes int64     // bytes of the transcript after those tokens
+	Reserved       *Reserved // the reservation of the model call in flight; nil once its cost is known
 
-	// Transcript names the items that the model sees, in order. The first
-	// InputRefs of them came from the caller.
+	// Transcript holds the references of the items that the model sees, in order.
+	// The caller sent the first InputRefs of them.
 	Transcript []string
 	InputRefs  int
 
-	Further int64 // when the run last got further, Unix milliseconds
+	ProgressAt int64 // when the run last made progress, in Unix milliseconds: a turn, a failed attempt, a result, a catalogue, or parking
 
-	ActiveSince int64 // Unix milliseconds; 0 while parked
-	ActiveMS    int64 // used up before ActiveSince
-	Worked      int64 // the owner's last fact, by the clock that ActiveSince was read from
+	ActiveSince int64 // start of the current active period, in Unix milliseconds; 0 while parked
+	ActiveMS    int64 // active time before ActiveSince, in milliseconds
+	OwnerLastAt int64 // At of the last fact of the current owner; on the same clock as ActiveSince
 }
 
-// Attempt is the latest model call of the round that is under way.
+// Attempt is the latest model call of the current round.
 type Attempt struct {
-	Number   int // 0 = none yet
-	Target   int
-	OnTarget int         // attempts on that target
-	Open     bool        // started and neither done nor failed
-	Failed   *TurnFailed // until the next attempt starts
-	FailedAt int64
+	Number           int         // 1 is the first of the round; 0 = none yet
+	Target           int         // index into Accepted.Targets
+	AttemptsOnTarget int         // consecutive attempts on Target
+	Open             bool        // a TurnStarted without its Turn or TurnFailed
+	Failed           *TurnFailed // nil unless the attempt failed
+	FailedAt         int64       // At of Failed, in Unix milliseconds
 }
 
 // Call is one tool call of the latest turn.
@@ -74,30 +77,30 @@ type Call struct {
 	ProviderID string
 	Name       string
 
-	Prepared *CallPrepared
-	Guard    policy.Verdict
-	Advice   string
-	history  int // its place in State.History
+	Prepared     *CallPrepared
+	Guard        policy.Verdict // of the progress guard
+	Advice       string         // for the model, where Guard is Advise
+	historyIndex int            // index into State.History
 
-	Attempt   int // 0 = never started
-	Deaths    int // owners that died while it was under way
-	Done      bool
-	Outcome   Outcome
-	ResultRef string
+	Attempt    int // 1 is the first; 0 = not started
+	DeadOwners int // owners that died while it was in flight
+	Done       bool
+	Outcome    Outcome
+	ResultRef  string
 
-	WaitID   string
-	Resolved bool
+	WaitID   string // of the approval; "" = not asked for
+	Resolved bool   // the approval is decided or has expired
 	Approved bool
-	Message  string
+	Message  string // of the person who decided; for the model
 }
 
-// Key returns the identity of the call with the given index in a round.
+// Key returns the key of a call: its round and its index in Turn.Calls.
 func Key(round, index int) CallKey {
 	return CallKey(strconv.Itoa(round) + "." + strconv.Itoa(index))
 }
 
-// DeadlineAt returns when the run's active time is used up, in Unix
-// milliseconds, or 0 while it stands still.
+// DeadlineAt returns when the run's active time is used up, in Unix milliseconds.
+// It returns 0 before the run is accepted and while it is parked.
 func (s State) DeadlineAt() int64 {
 	if s.Accepted == nil || s.ActiveSince == 0 {
 		return 0
@@ -105,12 +108,12 @@ func (s State) DeadlineAt() int64 {
 	return s.ActiveSince + s.Accepted.Limits.ActiveMS - s.ActiveMS
 }
 
-// HiddenRefs names the items of the run that its caller has not sent and does
-// not see.
+// HiddenRefs returns the references of the items that the caller did not send and
+// does not see.
 func (s State) HiddenRefs() []string { return s.Transcript[s.InputRefs:] }
 
-// HidesItems reports whether the run has items that a caller of client tools
-// does not see: earlier rounds, or calls that the gateway executed.
+// HidesItems reports whether the transcript has items that the caller does not see:
+// earlier rounds, or calls that the gateway executed.
 func (s State) HidesItems() bool {
 	if s.Spent.Rounds > 1 {
 		return true
@@ -123,7 +126,7 @@ func (s State) HidesItems() bool {
 	return false
 }
 
-// ClientCalls returns the calls that are left for the caller, in order.
+// ClientCalls returns the calls that the caller must execute, in order.
 func (s State) ClientCalls() []Call {
 	var out []Call
 	for _, c := range s.Calls {
@@ -134,34 +137,34 @@ func (s State) ClientCalls() []Call {
 	return out
 }
 
-// Deadly returns the call that is given up because its owners died while it was
-// under way, or false.
-func (s State) Deadly() (Call, bool) {
+// FatalCall returns the call during which too many owners died
+// (Rules.DeadOwnersPerCall), or false. Such a run ends as lost.
+func (s State) FatalCall() (Call, bool) {
 	for _, c := range s.Calls {
-		if c.Deaths > 0 && c.Deaths >= s.Accepted.Rules.Deaths {
+		if c.DeadOwners > 0 && c.DeadOwners >= s.Accepted.Rules.DeadOwnersPerCall {
 			return c, true
 		}
 	}
 	return Call{}, false
 }
 
-// Suspect reports whether the run may be what its last two owners died of: the
-// next one works on it while it works on no other suspect.
+// Suspect reports whether the run may have crashed its last owners. An owner must
+// work on at most one suspect at a time, so that a crash is attributed to one run.
 func (s State) Suspect() bool {
 	if s.Grade != Durable || s.Ended != "" {
 		return false
 	}
 	for _, c := range s.Calls {
-		if !c.Done && c.Deaths >= suspicious {
+		if !c.Done && c.DeadOwners >= suspectAfterDeaths {
 			return true
 		}
 	}
-	return s.Taken >= suspicious
+	return s.DeadOwners >= suspectAfterDeaths
 }
 
-// suspicious is how many deaths make a suspect. The first two owners after a crash
-// work on all runs at once: most crashes are nobody's fault, and come once.
-const suspicious = 2
+// suspectAfterDeaths is the number of dead owners from which a run is a suspect. One dead
+// owner is not enough: most crashes have another cause and do not repeat.
+const suspectAfterDeaths = 2
 
 // Call returns the call with the given key, or false.
 func (s State) Call(key CallKey) (Call, bool) {
@@ -180,7 +183,8 @@ func (c Call) owner() tool.Owner {
 	return c.Prepared.Owner
 }
 
-// class returns how often the call may be executed: once, where nothing is known.
+// class returns the class of the call. It is tool.Once for a call that is not
+// prepared: such a call must not be repeated.
 func (c Call) class() tool.Class {
 	if c.Prepared == nil {
 		return tool.Once
@@ -188,37 +192,40 @@ func (c Call) class() tool.Class {
 	return c.Prepared.Class
 }
 
-// Failed reports whether the call was started and has failed, or may have.
+// Failed reports whether the call started and then failed, or may have failed.
 func (c Call) Failed() bool {
 	return c.Done && c.Attempt > 0 && (c.Outcome == Error || c.Outcome == Unknown || c.Outcome == NotRun)
 }
 
-// wanted reports whether the call is to be executed, now or after a yes.
-func (c Call) wanted() bool {
-	if c.Prepared == nil || c.owner() == tool.Client || c.Guard != policy.Go {
+// toExecute reports whether the gateway is to execute the call, now or after an
+// approval.
+func (c Call) toExecute() bool {
+	if c.Prepared == nil || c.owner() == tool.Client || c.Guard != policy.Allow {
 		return false
 	}
 	return c.Prepared.Verdict == Run || c.Prepared.Verdict == Ask
 }
 
-// Runs reports whether the call is to be executed, and nothing but its turn
-// stands before it.
-func (c Call) Runs() bool { return !c.Done && c.free() }
+// Runnable reports whether the call is not done and needs no further approval. It
+// may still have to wait for other calls; see Parallelism.
+func (c Call) Runnable() bool { return !c.Done && c.ready() }
 
-// free reports whether nothing but its turn stands before the call.
-func (c Call) free() bool {
-	return c.wanted() && (c.Prepared.Verdict == Run || c.Resolved && c.Approved)
+// ready reports whether the gateway is to execute the call and needs no further
+// approval for it.
+func (c Call) ready() bool {
+	return c.toExecute() && (c.Prepared.Verdict == Run || c.Resolved && c.Approved)
 }
 
-// lost reports whether the call was sent and nobody knows what became of it,
-// and it must not be sent again.
+// lost reports whether the call started, has no result, and must not be repeated.
+// It is in flight, or its outcome is unknown.
 func (c Call) lost() bool {
 	return c.Attempt > 0 && !c.Done && !c.Prepared.Class.Repeatable()
 }
 
-// Cost returns what a model call has cost that ended with the fact: what its
-// provider counted. Where it did not say, that is all that was set aside, unless
-// the provider refused the call.
+// Cost returns the cost of the model call that ended with the fact end, a Turn or a
+// TurnFailed: what the provider counted. Without a count it is the whole
+// reservation, or zero if the provider refused the call with a status from 400. It
+// must be called with the state before the fact. Any other fact costs nothing.
 func (s State) Cost(end Body) budget.Amount {
 	switch b := end.(type) {
 	case Turn:

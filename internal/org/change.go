@@ -13,15 +13,15 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
-// Operator is the principal of the operator's changes, and the org name of the
-// operator's audit chain. No org and no key has this name: '@' is not allowed in
-// theirs.
+// Operator is the principal of the operator's changes and the org of the operator's
+// audit chain. It cannot collide with an org or a key: their names must not contain
+// '@'.
 const Operator = "@operator"
 
-// Author is who makes a change of a [Store]. The store records the change in its
-// own transaction, in the org's audit chain, and, if the author is the Operator,
-// also in the Operator's chain. The zero Author leaves no row: it is for what the
-// gateway itself stores, such as a secret that is sealed under a new master key.
+// Author identifies who makes a change in a [Store]. The store records the change in
+// the audit chain of the org, in the same transaction. If the author is the Operator,
+// it records it in the Operator's chain as well. The zero Author records nothing. It is
+// for changes by the gateway itself, such as sealing a secret under a new master key.
 type Author struct {
 	Principal string // the id of the key, or Operator
 	RequestID string // of the request that asked for the change
@@ -31,7 +31,7 @@ type Author struct {
 // IsZero reports whether the author is the gateway itself.
 func (a Author) IsZero() bool { return a == Author{} }
 
-// Chains returns the audit chains that a change of the org is recorded in.
+// Chains returns the orgs of the audit chains that must record a change of orgID.
 func (a Author) Chains(orgID string) []string {
 	switch {
 	case a.IsZero():
@@ -42,36 +42,36 @@ func (a Author) Chains(orgID string) []string {
 	return []string{orgID}
 }
 
-// OrgChanged returns the entry for an org that was created (before is nil),
-// deleted (after is nil) or updated. The settings that differ are shown, each as
-// far as it is no secret.
+// OrgChanged returns the audit entry for an org that was created (before is nil),
+// deleted (after is nil) or updated. It contains the settings that differ, and no
+// credential.
 func (a Author) OrgChanged(before, after *Record) audit.Entry {
-	r := either(before, after)
-	return a.entry(changed(r.ID, "org", r.ID, shownOrg(before), shownOrg(after)))
+	r := newest(before, after)
+	return a.entry(diff(r.ID, "org", r.ID, orgMembers(before), orgMembers(after)))
 }
 
-// KeyChanged is OrgChanged for a key. A key that is revoked has the action
-// "revoke". The key and its hash are not shown.
+// KeyChanged is OrgChanged for a key. The action of a revocation is "revoke". The entry
+// does not contain the key or its hash.
 func (a Author) KeyChanged(before, after *Key) audit.Entry {
-	k := either(before, after)
-	m := changed(k.Org, "key", k.ID, shownKey(before), shownKey(after))
+	k := newest(before, after)
+	m := diff(k.Org, "key", k.ID, keyMembers(before), keyMembers(after))
 	if before != nil && after != nil && before.RevokedAt.IsZero() && !after.RevokedAt.IsZero() {
 		m.Action = "revoke"
 	}
 	return a.entry(m)
 }
 
-// MCPServerChanged is OrgChanged for an MCP server. Of its headers only the
-// references are shown, never a literal value.
+// MCPServerChanged is OrgChanged for an MCP server. The entry contains the references
+// in its headers, never a literal value.
 func (a Author) MCPServerChanged(before, after *MCPServer) audit.Entry {
-	s := either(before, after)
-	return a.entry(changed(s.Org, "mcp_server", s.Name, shownServer(before), shownServer(after)))
+	s := newest(before, after)
+	return a.entry(diff(s.Org, "mcp_server", s.Name, serverMembers(before), serverMembers(after)))
 }
 
-// SecretChanged is OrgChanged for a secret, whose value is not shown. A secret
-// that is stored again has the action "replace".
+// SecretChanged is OrgChanged for a secret. The action of an update is "replace". The
+// entry does not contain the value.
 func (a Author) SecretChanged(before, after *Secret) audit.Entry {
-	s := either(before, after)
+	s := newest(before, after)
 	action := "replace"
 	switch {
 	case before == nil:
@@ -82,22 +82,24 @@ func (a Author) SecretChanged(before, after *Secret) audit.Entry {
 	return a.entry(audit.Management{Org: s.Org, Resource: "secret", ID: s.Name, Action: action})
 }
 
-// RunCancelled returns the entry for a run that was asked to end.
+// RunCancelled returns the audit entry for a request to cancel a run.
 func (a Author) RunCancelled(orgID, runID string) audit.Entry {
 	return a.entry(audit.Management{Org: orgID, Resource: "run", ID: id.UUID(runID), Action: "cancel", RequestID: id.UUID(a.RequestID)})
 }
 
-func either[T any](before, after *T) *T {
+// newest returns after, or before if after is nil.
+func newest[T any](before, after *T) *T {
 	if after != nil {
 		return after
 	}
 	return before
 }
 
-// members are the settings of a resource as they are shown, by their names.
+// members are the settings of a resource for an audit entry, by name.
 type members map[string]json.RawMessage
 
-func changed(orgID, resource, name string, before, after members) audit.Management {
+// diff returns the members that differ between before and after.
+func diff(orgID, resource, name string, before, after members) audit.Management {
 	m := audit.Management{Org: orgID, Resource: resource, ID: name, Action: "update"}
 	switch {
 	case before == nil:
@@ -108,12 +110,12 @@ func changed(orgID, resource, name string, before, after members) audit.Manageme
 	old, now := members{}, members{}
 	for name, v := range before {
 		if !bytes.Equal(v, after[name]) {
-			old[name] = bounded(v)
+			old[name] = truncated(v)
 		}
 	}
 	for name, v := range after {
 		if !bytes.Equal(v, before[name]) {
-			now[name] = bounded(v)
+			now[name] = truncated(v)
 		}
 	}
 	if before != nil {
@@ -129,13 +131,13 @@ func (a Author) entry(m audit.Management) audit.Entry {
 	return audit.Entry{Kind: audit.KindManagement, At: a.At, Principal: a.Principal, RequestID: a.RequestID, Body: m}
 }
 
-// maxShown is the most bytes of one setting that a row holds: an org must not
-// fill the disk with rows of large lists.
-const maxShown = 2 << 10
+// maxMember is the maximum size of one setting in an audit entry, in bytes. It prevents
+// an org from filling the disk with entries about large lists.
+const maxMember = 2 << 10
 
-// bounded returns the setting, or the digest of one that is too large for a row.
-func bounded(v json.RawMessage) json.RawMessage {
-	if len(v) <= maxShown {
+// truncated returns the setting, or its SHA-256 digest if it is larger than maxMember.
+func truncated(v json.RawMessage) json.RawMessage {
+	if len(v) <= maxMember {
 		return v
 	}
 	sum := sha256.Sum256(v)
@@ -143,39 +145,40 @@ func bounded(v json.RawMessage) json.RawMessage {
 }
 
 func quoted(s string) json.RawMessage {
-	out, _ := json.Marshal(s) // text is always encoded
+	out, _ := json.Marshal(s) // a string always encodes
 	return out
 }
 
-// shown returns the members of a struct.
-func shown(v any) members {
+// toMembers returns the JSON members of a struct. It panics if v does not encode to an
+// object.
+func toMembers(v any) members {
 	data, err := json.Marshal(v)
 	out := members{}
 	if err == nil {
 		err = json.Unmarshal(data, &out)
 	}
 	if err != nil {
-		panic(err) // only structs of plain fields come here
+		panic(err) // callers pass structs of plain fields only
 	}
 	return out
 }
 
-func shownOrg(r *Record) members {
+func orgMembers(r *Record) members {
 	if r == nil {
 		return nil
 	}
-	out := shown(r.Runtime)
-	maps.Copy(out, shown(struct {
+	out := toMembers(r.Runtime)
+	maps.Copy(out, toMembers(struct {
 		Features []string `json:"features"`
 	}{append([]string{}, r.Features...)}))
 	return out
 }
 
-func shownKey(k *Key) members {
+func keyMembers(k *Key) members {
 	if k == nil {
 		return nil
 	}
-	return shown(struct {
+	return toMembers(struct {
 		Name      string `json:"name"`
 		Role      Role   `json:"role"`
 		PerMinute int    `json:"requests_per_minute"`
@@ -184,7 +187,7 @@ func shownKey(k *Key) members {
 	}{k.Name, k.Role, k.Rate.PerMinute, k.Rate.Burst, !k.RevokedAt.IsZero()})
 }
 
-func shownServer(s *MCPServer) members {
+func serverMembers(s *MCPServer) members {
 	if s == nil {
 		return nil
 	}
@@ -192,7 +195,7 @@ func shownServer(s *MCPServer) members {
 	for name, value := range s.Headers {
 		headers[name] = reference(value)
 	}
-	return shown(struct {
+	return toMembers(struct {
 		URL         string            `json:"url"`
 		Enabled     bool              `json:"enabled"`
 		Tools       []string          `json:"tools"` // null = all
@@ -214,8 +217,8 @@ func shownServer(s *MCPServer) members {
 	})
 }
 
-// reference returns the reference that a header's value ends with, or "set": a
-// literal value may be a credential.
+// reference returns the reference at the end of a header's value, or "set" if there is
+// none: a literal value may be a credential.
 func reference(value string) string {
 	if t, err := secret.Parse(value); err == nil && t.Ref() != "" {
 		return string(t.Ref())
@@ -223,8 +226,8 @@ func reference(value string) string {
 	return "set"
 }
 
-// withoutSecrets returns the URL with the values of its parameters as "set", and
-// without a user: both may be credentials.
+// withoutSecrets returns the URL without its user, and with "set" for the value of each
+// query parameter: both may be credentials.
 func withoutSecrets(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

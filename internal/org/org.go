@@ -1,9 +1,9 @@
-// Package org says who acts and what they have set up: an org is one isolated
-// customer, a principal is the key that acts in it. It is data only; the ports
-// over it are implemented by the stores.
+// Package org defines orgs, their keys, servers, secrets and settings, and the [Store]
+// that keeps them. An org is an isolated customer (tenant). A principal is the API key
+// that makes a request in it.
 package org
 
-// Role says what a principal may do in its org.
+// Role is the set of permissions of a principal in its org.
 type Role string
 
 // The roles.
@@ -11,37 +11,37 @@ const (
 	Owner    Role = "owner"
 	Admin    Role = "admin"
 	Member   Role = "member"
-	Approver Role = "approver" // decides, does not run
-	Reader   Role = "reader"
+	Approver Role = "approver" // decides on approvals; may not start runs
+	Reader   Role = "reader"   // only reads
 )
 
 // MayRun reports whether the role may start runs.
 func (r Role) MayRun() bool { return r == Owner || r == Admin || r == Member }
 
-// MayManage reports whether the role may see and change the org's settings.
+// MayManage reports whether the role may read and change the org's settings.
 func (r Role) MayManage() bool { return r == Owner || r == Admin }
 
-// MaySeeAddresses reports whether the role is told which address the outbound
-// policy refused.
+// MaySeeAddresses reports whether errors for the role may contain the address that the
+// outbound policy refused.
 func (r Role) MaySeeAddresses() bool { return r == Owner || r == Admin }
 
-// Org is one isolated customer as it is now. It never changes: a change makes a
-// new one.
+// Org is the current configuration of an org. It is immutable: a change creates a new
+// Org.
 type Org struct {
 	ID      string
 	Runtime Runtime
 
-	// MCPOutbound is the plan flag of the agent loop.
+	// MCPOutbound is the feature flag that enables the agent loop.
 	MCPOutbound bool
 
-	// Refused says what the stored settings ask for that this version cannot
-	// do: no request may go to a model. Empty = nothing.
-	Refused string
+	// Unsupported names the stored settings that this version does not support;
+	// "" = none. Unless it is "", no request may reach a model.
+	Unsupported string
 }
 
-// Principal is the key that acts.
+// Principal is the API key that makes a request.
 type Principal struct {
 	ID   string // unique in its org
 	Role Role
-	Rate Rate // of all that is asked with it
+	Rate Rate // limit on all requests with the key
 }

@@ -1,20 +1,20 @@
 package org
 
-// Rate is how many requests may be made: PerMinute of them, evenly, and up to
-// Burst at once. The zero Rate is no limit. The JSON is what the stores keep.
+// Rate is a request rate limit: PerMinute requests per minute, and up to Burst at
+// once. The zero Rate is no limit. The stores keep its JSON.
 type Rate struct {
-	PerMinute int `json:"requests_per_minute,omitempty"` // 0 = no limit
-	Burst     int `json:"burst,omitempty"`               // 0 = as many as PerMinute
+	PerMinute int `json:"requests_per_minute,omitempty"` // 0 = no limit; at most MaxRate
+	Burst     int `json:"burst,omitempty"`               // 0 means PerMinute; at most MaxRate
 }
 
-// MaxRate is the most that either field of a [Rate] may be.
+// MaxRate is the maximum of either field of a [Rate].
 const MaxRate = 1_000_000
 
-// IsLimit reports whether the rate limits anything.
+// IsLimit reports whether r is a limit.
 func (r Rate) IsLimit() bool { return r.PerMinute > 0 }
 
-// AtOnce returns how many requests may be made at once by who has made none.
-func (r Rate) AtOnce() int {
+// EffectiveBurst returns the burst: Burst, or PerMinute if that is 0.
+func (r Rate) EffectiveBurst() int {
 	if r.Burst > 0 {
 		return r.Burst
 	}

@@ -5,67 +5,71 @@ import (
 	"errors"
 )
 
-// The errors of a Store, wrapped.
+// The errors that a Store wraps.
 var (
-	ErrUnavailable = errors.New("the store cannot be used at the moment")
+	ErrUnavailable = errors.New("the store is temporarily unavailable")
 	ErrNotFound    = errors.New("not found")
-	ErrExists      = errors.New("exists already")
-	ErrChanged     = errors.New("has changed since it was read")
+	ErrExists      = errors.New("already exists")
+	ErrChanged     = errors.New("changed since it was read")
 )
 
-// Store keeps what is managed over the admin API. Every method but those of
-// orgs themselves takes the org first; an id of another org is an id that does
-// not exist. Times and durations are kept to the millisecond. A change that was
-// begun is waited for, also when ctx ends: its outcome is known. A change comes
-// with its [Author] and is recorded in the same transaction. Implemented by
-// store/memory and store/sqlite; store/storetest says what that means.
+// Store stores orgs and the objects that the admin API manages. Implemented by
+// store/memory and store/sqlite; store/storetest tests the contract:
+//
+//   - An id of another org does not exist: ErrNotFound.
+//   - A change and its audit entry are one transaction; see [Author].
+//   - A change that has begun is waited for even if ctx ends, so its outcome is
+//     reported.
+//   - A method that cannot reach the store returns ErrUnavailable.
+//   - Times and durations have a precision of one millisecond.
 type Store interface {
-	// Orgs returns all orgs, by id.
+	// Orgs returns all orgs, ordered by id.
 	Orgs(ctx context.Context) ([]Record, error)
-	// Org returns one org: ErrNotFound.
+	// Org returns one org, or ErrNotFound.
 	Org(ctx context.Context, id string) (Record, error)
-	// CreateOrg adds an org: ErrExists if the id is taken.
+	// CreateOrg adds an org. It returns ErrExists if the id is taken.
 	CreateOrg(ctx context.Context, r Record, by Author) error
-	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org: ErrNotFound.
+	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org, or returns
+	// ErrNotFound.
 	UpdateOrg(ctx context.Context, r Record, by Author) error
-	// DeleteOrg removes an org with its keys, servers, secrets and kept results; runs stay: ErrNotFound.
+	// DeleteOrg deletes an org with its keys, servers, secrets and cached results,
+	// but not its runs. It returns ErrNotFound without the org.
 	DeleteOrg(ctx context.Context, id string, by Author) error
 
-	// Keys returns the org's keys, revoked ones included, oldest first (of one
-	// time, by id).
+	// Keys returns the org's keys, including revoked ones, ordered by CreatedAt,
+	// then by id.
 	Keys(ctx context.Context, org string) ([]Key, error)
-	// Key returns one key, also if it is revoked: ErrNotFound.
+	// Key returns one key, also if it is revoked, or ErrNotFound.
 	Key(ctx context.Context, org, id string) (Key, error)
-	// CreateKey adds a key: ErrNotFound without its org, ErrExists if the id
-	// or the hash is taken.
+	// CreateKey adds a key. It returns ErrNotFound without the org, and ErrExists if
+	// the id or the hash is taken.
 	CreateKey(ctx context.Context, k Key, by Author) error
-	// UpdateKey replaces Name, Role and Rate of a key that is as was says:
-	// ErrNotFound, or ErrChanged if those or RevokedAt have changed since was was read.
+	// UpdateKey replaces Name, Role and Rate of a key. It returns ErrNotFound, or
+	// ErrChanged if these fields or RevokedAt of the stored key differ from was.
 	UpdateKey(ctx context.Context, was, k Key, by Author) error
-	// RevokeKey sets RevokedAt, once: ErrNotFound. A key that is revoked
-	// already stays as it is.
+	// RevokeKey sets RevokedAt to at, in Unix milliseconds, or returns ErrNotFound.
+	// A key that is already revoked does not change.
 	RevokeKey(ctx context.Context, org, id string, at int64, by Author) error
 
-	// MCPServers returns the org's servers by Position, then name.
+	// MCPServers returns the org's servers, ordered by Position, then by name.
 	MCPServers(ctx context.Context, org string) ([]MCPServer, error)
-	// CreateMCPServer adds a server behind the others (its Position is given
-	// here): ErrNotFound without its org, ErrExists if the name is taken, and
-	// another error if it is not Storable.
+	// CreateMCPServer adds a server after the others: the store sets its Position.
+	// It returns ErrNotFound without the org, ErrExists if the name is taken, and
+	// another error if the server is not Storable.
 	CreateMCPServer(ctx context.Context, s MCPServer, by Author) error
-	// UpdateMCPServer replaces a server but for its Position and CreatedAt:
-	// ErrNotFound, or another error if it is not Storable.
+	// UpdateMCPServer replaces a server except its Position and CreatedAt. It
+	// returns ErrNotFound, or another error if the server is not Storable.
 	UpdateMCPServer(ctx context.Context, s MCPServer, by Author) error
-	// DeleteMCPServer removes a server: ErrNotFound.
+	// DeleteMCPServer deletes a server, or returns ErrNotFound.
 	DeleteMCPServer(ctx context.Context, org, name string, by Author) error
 
-	// Secrets returns the org's secrets by name, without Sealed: who lists them
-	// has no use for it.
+	// Secrets returns the org's secrets, ordered by name, without Sealed.
 	Secrets(ctx context.Context, org string) ([]Secret, error)
-	// Secret returns one secret with what is sealed: ErrNotFound.
+	// Secret returns one secret with Sealed, or ErrNotFound.
 	Secret(ctx context.Context, org, name string) (Secret, error)
-	// PutSecret adds a secret, or replaces Sealed and UpdatedAt of the one of
-	// that name: ErrNotFound without its org.
+	// PutSecret adds a secret, or replaces Sealed and UpdatedAt of the one with its
+	// name. It returns ErrNotFound without the org.
 	PutSecret(ctx context.Context, s Secret, by Author) error
-	// DeleteSecret removes a secret: ErrNotFound.
+	// DeleteSecret deletes a secret, or returns ErrNotFound.
 	DeleteSecret(ctx context.Context, org, name string, by Author) error
 }

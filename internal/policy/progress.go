@@ -1,44 +1,44 @@
-// Package policy holds the verdicts that need nothing but data. Progress, the
-// guard against a model that runs in circles, is the first of them.
+// Package policy holds checks that are pure functions of their arguments. [Guard]
+// detects a model that repeats its tool calls without progress.
 package policy
 
 import "fmt"
 
-// Mode says what the progress guard does.
+// Mode is what the progress guard does about a repetition.
 type Mode string
 
 // The modes of the guard.
 const (
-	Nudge Mode = "nudge" // calls that complete a circle are answered with advice; one of a later turn that goes on with it ends the run
-	Fail  Mode = "fail"  // the call that completes a circle ends the run, in whichever turn
-	Off   Mode = "off"
+	Nudge Mode = "nudge" // answer the calls with advice; if a later turn continues the repetition, end the run
+	Fail  Mode = "fail"  // end the run
+	Off   Mode = "off"   // do nothing
 )
 
-// DefaultThreshold is how many repetitions make a circle.
+// DefaultThreshold is the default of Guard.Threshold.
 const DefaultThreshold = 3
 
-// Guard watches the calls of a run. The zero value is off. A number of 0 means
-// that of [Defaults].
+// Guard detects repetitions in the tool calls of a run. The zero value is off. A field
+// of 0 means that of [Defaults].
 type Guard struct {
 	Mode      Mode `json:"mode,omitempty"`
-	Threshold int  `json:"threshold,omitempty"` // how many repetitions make a circle
-	Window    int  `json:"window,omitempty"`    // how many past calls the guard looks at, at most
+	Threshold int  `json:"threshold,omitempty"` // calls in a row that make a repetition
+	Window    int  `json:"window,omitempty"`    // past calls that are examined, at most
 
-	// How many times the threshold the other shapes take: calls that alternate,
-	// and the same result from a reading tool and from one that may write.
+	// Multiples of Threshold for the other patterns: PingPong, SameResult of a tool
+	// that only reads, SameResult of a tool that may write.
 	Alternations int `json:"alternations,omitempty"`
 	SameReads    int `json:"same_reads,omitempty"`
 	SameWrites   int `json:"same_writes,omitempty"`
 }
 
-// Defaults returns the numbers of a guard, without a mode.
+// Defaults returns the default numbers of a guard, without a mode.
 func Defaults() Guard {
 	return Guard{Threshold: DefaultThreshold, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4}
 }
 
-// Or returns g with the numbers that it does not name taken from other, and with
-// a window that holds the longest circle.
-func (g Guard) Or(other Guard) Guard {
+// WithDefaults returns g with each number that is not positive set to that of other, and with a
+// window that holds the longest pattern.
+func (g Guard) WithDefaults(other Guard) Guard {
 	for _, n := range []struct {
 		to   *int
 		from int
@@ -54,115 +54,116 @@ func (g Guard) Or(other Guard) Guard {
 	return g
 }
 
-// Past is one tool call that the model has asked for.
-type Past struct {
-	Turn    int    `json:"turn,omitempty"` // the round of the turn that asked for it
-	Tool    string `json:"tool"`
-	Args    string `json:"args"`              // digest of the arguments
-	Result  string `json:"result,omitempty"`  // digest of the result; empty while unknown or when not run
-	Invalid bool   `json:"invalid,omitempty"` // the arguments were refused, or nobody owns the name
-	Advised Shape  `json:"advised,omitempty"` // the circle about which the guard answered it; empty: it did not
-	Reads   bool   `json:"reads,omitempty"`   // known to change nothing
-	Exempt  bool   `json:"exempt,omitempty"`  // a polling tool, marked as such by the operator
+// PastCall is a tool call of the run.
+type PastCall struct {
+	Turn    int     `json:"turn,omitempty"` // its round
+	Tool    string  `json:"tool"`
+	Args    string  `json:"args"`              // digest of the arguments
+	Result  string  `json:"result,omitempty"`  // digest of the result; "" = not known yet, or not executed
+	Invalid bool    `json:"invalid,omitempty"` // the arguments were refused, or the tool is unknown
+	Advised Pattern `json:"advised,omitempty"` // the pattern that the guard's advice was about; "" = no advice
+	Reads   bool    `json:"reads,omitempty"`   // the tool only reads
+	Exempt  bool    `json:"exempt,omitempty"`  // the operator marked the tool as polling
 }
 
-// Shape is a kind of circle.
-type Shape string
+// Pattern is a kind of repetition.
+type Pattern string
 
-// The shapes.
+// The patterns.
 const (
-	Identical  Shape = "identical"   // the same call over and over
-	Invalid    Shape = "invalid"     // calls that are refused one after the other
-	PingPong   Shape = "ping_pong"   // two calls in turn with the same two results
-	SameResult Shape = "same_result" // one tool that answers the same whatever it is asked
+	Identical  Pattern = "identical"   // the same call with the same arguments, in a row
+	Invalid    Pattern = "invalid"     // invalid calls in a row
+	PingPong   Pattern = "ping_pong"   // two alternating calls whose results do not change
+	SameResult Pattern = "same_result" // calls of one tool in a row with one result, whatever the arguments
 )
 
-// Verdict is what the guard says of the next call.
+// Verdict is the guard's decision on a call.
 type Verdict int
 
 // The verdicts.
 const (
-	Go     Verdict = iota
-	Advise         // do not run it, tell the model so
+	Allow  Verdict = iota
+	Advise         // do not execute it; answer it with the advice
 	Halt           // end the run
 )
 
-// Check judges the next call after the past ones, oldest first. The shape and the
-// text say what the guard saw, the text in words for the model; both are empty
-// for Go.
+// Check returns the verdict on the call next. past are the calls before it, oldest
+// first. For a verdict other than Allow it also returns the pattern that it found and
+// the advice for the model; for Allow both are "".
 //
-// The model writes all calls of a turn before it reads the answer to any. In mode
-// Nudge, every call of the turn that completes a circle is therefore advised, and
-// the run ends only with a call of a later turn: one that goes on with the circle,
-// or that completes another one with a call that was advised before.
+// A model writes all calls of a turn before it reads a result. Mode Nudge therefore
+// advises every call of the turn that repeats. It halts only on a call of a later
+// turn: one that continues the repetition, or one that repeats a call that was advised
+// before.
 //
-// An honest search may come back empty a few times and an honest bulk write says
-// "ok" often: sameness of results alone needs twice the repetitions of a reading
-// tool, and four times those of one that may write.
-func (g Guard) Check(past []Past, next Past) (Verdict, Shape, string) {
+// Repeated results alone are weak evidence: a search may find nothing several times,
+// and a bulk write returns "ok" each time. SameResult therefore needs Guard.SameReads
+// times the threshold for tools that only read (2 by default), and Guard.SameWrites
+// times for others (4 by default).
+func (g Guard) Check(past []PastCall, next PastCall) (Verdict, Pattern, string) {
 	if g.Mode == Off || g.Mode == "" || next.Exempt {
-		return Go, "", ""
+		return Allow, "", ""
 	}
-	g = g.Or(Defaults())
+	g = g.WithDefaults(Defaults())
 	limit := g.Threshold
-	dull := g.SameWrites * limit
+	sameLimit := g.SameWrites * limit
 	if next.Reads {
-		dull = g.SameReads * limit
+		sameLimit = g.SameReads * limit
 	}
 	same, sameFrom := sameResult(past, next)
-	circles := []circle{
-		inARow(Identical, past, identical(past, next), limit, "This is the same call with the same arguments for the %s time in a row."),
-		inARow(Invalid, past, invalid(past, next), limit, "This is the %s call in a row that could not be run."),
-		inARow(PingPong, past, pingPong(past, next), g.Alternations*limit, "The same two calls have alternated; this is the %s of them."),
-		{SameResult, same, sameFrom, dull, "This tool gives the same result whatever the arguments; this is the %s such call in a row."},
+	found := []repetition{
+		streak(Identical, past, identical(past, next), limit, "This is the same call with the same arguments for the %s time in a row."),
+		streak(Invalid, past, invalid(past, next), limit, "This is the %s invalid call in a row."),
+		streak(PingPong, past, pingPong(past, next), g.Alternations*limit, "The same two calls have alternated; this is the %s of them."),
+		{SameResult, same, sameFrom, sameLimit, "This tool gives the same result whatever the arguments; this is the %s such call in a row."},
 	}
-	worst, shape, text := Go, Shape(""), ""
-	for _, c := range circles {
+	worst, shape, text := Allow, Pattern(""), ""
+	for _, c := range found {
 		if v := g.judge(c, past, next); v > worst {
-			worst, shape, text = v, c.shape, fmt.Sprintf(c.text, ordinal(c.n))
+			worst, shape, text = v, c.pattern, fmt.Sprintf(c.text, ordinal(c.n))
 		}
 	}
 	return worst, shape, text
 }
 
-// circle is a row of n calls of one shape, which the next call ends. It is one
-// from limit calls on.
-type circle struct {
-	shape Shape
-	n     int
-	from  int // where it begins among the past calls
-	limit int
-	text  string
+// repetition is a row of n calls of one pattern, next included. It counts as a repetition
+// if n is at least limit.
+type repetition struct {
+	pattern Pattern
+	n       int
+	from    int // index of its first call in past
+	limit   int
+	text    string
 }
 
-// inARow is a circle of which all the last past calls are part.
-func inARow(shape Shape, past []Past, n, limit int, text string) circle {
-	return circle{shape, n, len(past) + 1 - n, limit, text}
+// streak returns the repetition of the last n-1 past calls and next.
+func streak(shape Pattern, past []PastCall, n, limit int, text string) repetition {
+	return repetition{shape, n, len(past) + 1 - n, limit, text}
 }
 
-func (g Guard) judge(c circle, past []Past, next Past) Verdict {
+func (g Guard) judge(c repetition, past []PastCall, next PastCall) Verdict {
 	switch {
 	case c.n < c.limit:
-		return Go
+		return Allow
 	case g.Mode == Nudge && !c.advised(past, next):
 		return Advise
 	}
 	return Halt
 }
 
-// advised reports whether the model has read advice about the circle, or about a
-// call like next.
-func (c circle) advised(past []Past, next Past) bool {
+// advised reports whether the model has read advice about this repetition, or about an
+// earlier call equal to next.
+func (c repetition) advised(past []PastCall, next PastCall) bool {
 	for i, p := range past {
-		if p.Advised != "" && p.Turn < next.Turn && (same(p, next) || p.Advised == c.shape && i >= c.from) {
+		if p.Advised != "" && p.Turn < next.Turn && (sameCall(p, next) || p.Advised == c.pattern && i >= c.from) {
 			return true
 		}
 	}
 	return false
 }
 
-// identical counts the run of equal calls that next ends.
-func identical(past []Past, next Past) int {
+// identical returns the number of equal calls in a row, next included.
+func identical(past []PastCall, next PastCall) int {
 	n := 1
 	for i := len(past) - 1; i >= 0 && past[i].Tool == next.Tool && past[i].Args == next.Args; i-- {
 		n++
@@ -170,8 +171,9 @@ func identical(past []Past, next Past) int {
 	return n
 }
 
-// invalid counts the run of refused calls that next ends.
-func invalid(past []Past, next Past) int {
+// invalid returns the number of invalid calls in a row, next included; 0 if next is
+// valid.
+func invalid(past []PastCall, next PastCall) int {
 	if !next.Invalid {
 		return 0
 	}
@@ -182,21 +184,21 @@ func invalid(past []Past, next Past) int {
 	return n
 }
 
-// pingPong counts the calls of an alternation A B A B that next ends. Results
-// that change are progress; those of calls that were asked for together are not
-// known yet.
-func pingPong(past []Past, next Past) int {
-	if len(past) == 0 || same(past[len(past)-1], next) {
+// pingPong returns the number of calls in an alternation A B A B, next included; 0 if
+// there is none. A changed result is progress and ends the alternation. Results of
+// calls in the same turn are not known yet and are not compared.
+func pingPong(past []PastCall, next PastCall) int {
+	if len(past) == 0 || sameCall(past[len(past)-1], next) {
 		return 0
 	}
 	n := 1
 	for i := len(past) - 2; i >= 0; i-- {
-		later := next // what stands two places after past[i]
+		later := next // the call two places after past[i]
 		if i+2 < len(past) {
 			later = past[i+2]
 		}
 		known := past[i].Result != "" && later.Result != ""
-		if !same(past[i], later) || known && past[i].Result != later.Result {
+		if !sameCall(past[i], later) || known && past[i].Result != later.Result {
 			break
 		}
 		n++
@@ -204,15 +206,15 @@ func pingPong(past []Past, next Past) int {
 	if n == 1 {
 		return 0
 	}
-	return n + 1 // the partner of the oldest match opens the alternation
+	return n + 1 // the call after the oldest match belongs to the alternation as well
 }
 
-func same(a, b Past) bool { return a.Tool == b.Tool && a.Args == b.Args }
+func sameCall(a, b PastCall) bool { return a.Tool == b.Tool && a.Args == b.Args }
 
-// sameResult counts the calls of one tool with one result, next included, and
-// says where they begin. A call that was answered by the guard has no result: it
-// is not counted, and ends nothing.
-func sameResult(past []Past, next Past) (n, from int) {
+// sameResult returns the number of calls of one tool in a row with one result, next
+// included, and the index of the first. Calls that the guard advised have no result:
+// they are skipped.
+func sameResult(past []PastCall, next PastCall) (n, from int) {
 	n, from = 1, len(past)
 	result := ""
 	for i := len(past) - 1; i >= 0 && past[i].Tool == next.Tool; i-- {

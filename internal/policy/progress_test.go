@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// calls builds a history from "tool:args=result" words; a trailing ! marks an
-// invalid call, ? a polling tool, ~ one that only reads. A leading + puts a call
-// into the turn of the one before it; otherwise it is in a turn of its own.
-func calls(words string) []Past {
-	var out []Past
+// calls parses a history of "tool:args=result" words. A trailing ! marks an invalid
+// call, ? a polling tool, ~ a tool that only reads. A leading + puts a call into the turn
+// of the call before it; otherwise it starts a new turn.
+func calls(words string) []PastCall {
+	var out []PastCall
 	for _, w := range strings.Fields(words) {
-		p := Past{Turn: len(out)}
+		p := PastCall{Turn: len(out)}
 		if w[0] == '+' {
 			w, p.Turn = w[1:], out[len(out)-1].Turn
 		}
@@ -35,20 +35,20 @@ func calls(words string) []Past {
 	return out
 }
 
-// judge plays the words in order and returns the verdict of each call, letting
-// the run go on after advice as the loop does: the calls of a turn are judged
-// before any of them has a result.
+// judge checks the calls in order and returns one character for each: . = Allow, n =
+// Advise, X = Halt. As in the loop, the calls of a turn are checked before any of them
+// has a result, and the run continues after advice.
 func judge(g Guard, words string) string {
-	var past []Past
+	var past []PastCall
 	var out strings.Builder
 	all := calls(words)
 	for i, next := range all {
-		v, shape, _ := g.Check(past, Past{Turn: next.Turn, Tool: next.Tool, Args: next.Args, Invalid: next.Invalid, Exempt: next.Exempt, Reads: next.Reads})
+		v, shape, _ := g.Check(past, PastCall{Turn: next.Turn, Tool: next.Tool, Args: next.Args, Invalid: next.Invalid, Exempt: next.Exempt, Reads: next.Reads})
 		out.WriteString([]string{".", "n", "X"}[v])
 		all[i].Advised = shape
 		next.Advised, next.Result = shape, ""
 		past = append(past, next)
-		if i+1 == len(all) || all[i+1].Turn != next.Turn { // now the turn is executed
+		if i+1 == len(all) || all[i+1].Turn != next.Turn { // the turn is executed here
 			for j := range past {
 				if past[j].Advised == "" {
 					past[j].Result = all[j].Result
@@ -69,37 +69,37 @@ func TestProgress(t *testing.T) { // B13 P04
 	}{
 		{"the third identical call is answered with advice, the fourth ends the run", nudge, "a:1=x a:1=x a:1=x a:1=x", "..nX"},
 		{"fail ends the run at the third", Guard{Mode: Fail}, "a:1=x a:1=x a:1=x", "..X"},
-		{"two identical calls and another go on", nudge, "a:1=x a:1=x b:1=x a:1=x a:1=x", "....."},
-		{"identical calls are a circle even when the results change", nudge, "a:1=x a:1=y a:1=z", "..n"},
-		{"other arguments are another call", nudge, "a:1=x a:2=y a:3=z a:4=w", "...."},
-		{"advice that is followed lets the run go on", nudge, "a:1=x a:1=x a:1=x a:2=y", "..n."},
-		{"an alternation with the same results is a circle", nudge, "a:1=x b:1=y a:1=x b:1=y a:1=x b:1=y a:1=x", ".....nX"},
+		{"two identical calls and another are allowed", nudge, "a:1=x a:1=x b:1=x a:1=x a:1=x", "....."},
+		{"identical calls repeat even if the results change", nudge, "a:1=x a:1=y a:1=z", "..n"},
+		{"calls with other arguments are different", nudge, "a:1=x a:2=y a:3=z a:4=w", "...."},
+		{"a run that follows the advice continues", nudge, "a:1=x a:1=x a:1=x a:2=y", "..n."},
+		{"an alternation with the same results is a repetition", nudge, "a:1=x b:1=y a:1=x b:1=y a:1=x b:1=y a:1=x", ".....nX"},
 		{"an alternation whose results change is progress", nudge, "a:1=x b:1=y a:1=x2 b:1=y2 a:1=x3 b:1=y3 a:1=x4", "......."},
-		{"an alternation that was advised and goes on is still one", nudge, "a:1=x b:1=y a:1=x b:1=y a:1=x b:1=y a:1=x b:1=y", ".....nXX"},
-		{"calls that are refused in a row are a circle whatever they say", nudge, "a:1! b:2! c:3! d:4!", "..nX"},
-		{"a valid call between refused ones is progress", nudge, "a:1! b:2! c:3=x d:4!", "...."},
+		{"an alternation that continues after advice ends the run", nudge, "a:1=x b:1=y a:1=x b:1=y a:1=x b:1=y a:1=x b:1=y", ".....nXX"},
+		{"different invalid calls in a row are a repetition", nudge, "a:1! b:2! c:3! d:4!", "..nX"},
+		{"a valid call between invalid ones is progress", nudge, "a:1! b:2! c:3=x d:4!", "...."},
 		{"a reading tool with one result for everything stops at twice the threshold", nudge, "s:1=x~ s:2=x~ s:3=x~ s:4=x~ s:5=x~ s:6=x~ s:7=x~", ".....nX"},
 		{"a tool that may write gets four times the threshold", nudge, strings.Join(numbered("w:%d=ok", 13), " "), "...........nX"},
 		{"a different result in between resets the count", nudge, "s:1=x~ s:2=x~ s:3=y~ s:4=x~ s:5=x~ s:6=x~ s:7=x~", "......."},
-		{"calls asked for at once have no results yet", nudge, "s:1~ s:2~ s:3~ s:4~ s:5~ s:6~ s:7~", "......."},
+		{"calls of one turn have no results yet", nudge, "s:1~ s:2~ s:3~ s:4~ s:5~ s:6~ s:7~", "......."},
 		// Several calls of one turn: the model has read no advice while it wrote them.
 		{"identical calls of one turn are advised from the third on", nudge, "a:1=x +a:1 +a:1 +a:1 +a:1 +a:1 +a:1 +a:1", "..nnnnnn"},
 		{"a later turn that repeats an advised call ends the run", nudge, "a:1=x +a:1=x +a:1 +a:1 a:1", "..nnX"},
-		{"a later turn may do something else", nudge, "a:1=x +a:1=x +a:1 +a:1 a:2=y +b:1=z a:3=w", "..nn..."},
-		{"a circle that is completed across turns is advised before it ends the run", nudge, "a:1=x a:1=x +a:1 +a:1 a:1", "..nnX"},
-		{"the same circle again, after other calls", nudge, "a:1=x +a:1=x +a:1 b:1=y +a:1 +a:1 +a:1", "..n...X"},
+		{"a later turn with other calls continues", nudge, "a:1=x +a:1=x +a:1 +a:1 a:2=y +b:1=z a:3=w", "..nn..."},
+		{"a repetition across turns is advised before it ends the run", nudge, "a:1=x a:1=x +a:1 +a:1 a:1", "..nnX"},
+		{"the same repetition after other calls", nudge, "a:1=x +a:1=x +a:1 b:1=y +a:1 +a:1 +a:1", "..n...X"},
 		{"fail counts the calls of one turn", Guard{Mode: Fail}, "a:1=x +a:1 +a:1 +a:1", "..XX"},
-		{"calls that were advised say nothing about the results of others", nudge, "s:1=x~ +s:1=x~ +s:1~ +s:1~ +s:1~ +s:1~ s:2=x~ s:3=x~", "..nnnn.."},
-		{"advice about one circle is none about another", nudge, "s:1=x~ +s:1=x~ +s:1~ s:2=x~ s:3=x~ s:4=x~ s:5=x~ s:6~", "..n...nX"},
+		{"advised calls do not count as results", nudge, "s:1=x~ +s:1=x~ +s:1~ +s:1~ +s:1~ +s:1~ s:2=x~ s:3=x~", "..nnnn.."},
+		{"advice about one pattern does not count for another", nudge, "s:1=x~ +s:1=x~ +s:1~ s:2=x~ s:3=x~ s:4=x~ s:5=x~ s:6~", "..n...nX"},
 		{"an alternation within one turn", nudge, "a:1=x +b:1=y +a:1=x +b:1=y +a:1=x +b:1 +a:1 +b:1", ".....nnn"},
-		{"an alternation that a later turn goes on with", nudge, "a:1=x +b:1=y +a:1=x +b:1=y +a:1=x +b:1 a:1", ".....nX"},
+		{"an alternation that a later turn continues", nudge, "a:1=x +b:1=y +a:1=x +b:1=y +a:1=x +b:1 a:1", ".....nX"},
 		{"an alternation of pairs of calls, one pair a turn", nudge, "a:1=x +b:1=y a:1=x +b:1=y a:1=x +b:1=y a:1=x +b:1=y", ".....nXX"},
 		{"pairs of calls whose results change are progress", nudge, "a:1=x1 +b:1=y1 a:1=x2 +b:1=y2 a:1=x3 +b:1=y3 a:1=x4 +b:1=y4", "........"},
-		{"refused calls of one turn are advised from the third on", nudge, "a:1! +b:2! +c:3! +d:4! +e:5!", "..nnn"},
-		{"a later turn with a refused call ends the run", nudge, "a:1! +b:2! +c:3! +d:4! e:5!", "..nnX"},
-		{"a later turn that is valid goes on", nudge, "a:1! +b:2! +c:3! +d:4! e:5=x f:6!", "..nn.."},
-		{"one result for everything, when the next turn asks for more", nudge, "s:1=x~ +s:2=x~ +s:3=x~ +s:4=x~ +s:5=x~ +s:6=x~ +s:7=x~ +s:8=x~ s:9~ +s:10~ s:11~", "........nnX"},
-		{"one result for everything from a tool that may write", nudge, "w:0=ok +" + strings.Join(numbered("w:%d=ok", 14)[1:], " +") + " w:20 +w:21 w:22", "..............nnX"},
+		{"invalid calls of one turn are advised from the third on", nudge, "a:1! +b:2! +c:3! +d:4! +e:5!", "..nnn"},
+		{"a later turn with an invalid call ends the run", nudge, "a:1! +b:2! +c:3! +d:4! e:5!", "..nnX"},
+		{"a later turn with a valid call continues", nudge, "a:1! +b:2! +c:3! +d:4! e:5=x f:6!", "..nn.."},
+		{"one result for all calls of a reading tool", nudge, "s:1=x~ +s:2=x~ +s:3=x~ +s:4=x~ +s:5=x~ +s:6=x~ +s:7=x~ +s:8=x~ s:9~ +s:10~ s:11~", "........nnX"},
+		{"one result for all calls of a writing tool", nudge, "w:0=ok +" + strings.Join(numbered("w:%d=ok", 14)[1:], " +") + " w:20 +w:21 w:22", "..............nnX"},
 		{"a polling tool never trips", nudge, "p:1=x? p:1=x? p:1=x? p:1=x? p:1=x?", "....."},
 		{"off never trips", Guard{Mode: Off}, "a:1=x a:1=x a:1=x a:1=x", "...."},
 		{"the zero guard is off", Guard{}, "a:1=x a:1=x a:1=x a:1=x", "...."},
@@ -122,8 +122,8 @@ func numbered(format string, n int) []string {
 	return out
 }
 
-func TestAdviceCountsInWords(t *testing.T) {
-	_, _, text := Guard{Mode: Nudge}.Check(calls("a:1=x a:1=x"), Past{Tool: "a", Args: "1"})
+func TestAdviceNamesTheOrdinal(t *testing.T) {
+	_, _, text := Guard{Mode: Nudge}.Check(calls("a:1=x a:1=x"), PastCall{Tool: "a", Args: "1"})
 	if !strings.Contains(text, "3rd time") {
 		t.Errorf("advice %q does not name the 3rd time", text)
 	}
@@ -134,9 +134,9 @@ func TestAdviceCountsInWords(t *testing.T) {
 	}
 }
 
-func TestTheWindowHoldsTheLongestCircle(t *testing.T) {
+func TestWindowHoldsTheLongestPattern(t *testing.T) {
 	for threshold, want := range map[int]int{0: 64, 3: 64, 16: 64, 17: 68, 100: 400} {
-		g := Guard{Mode: Nudge, Threshold: threshold}.Or(Defaults())
+		g := Guard{Mode: Nudge, Threshold: threshold}.WithDefaults(Defaults())
 		if g.Window != want {
 			t.Errorf("threshold %d: a window of %d calls, want %d", threshold, g.Window, want)
 		}

@@ -6,47 +6,46 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// request is what one request puts into a bucket. In each nanosecond as much
-// runs out as the limit allows requests in a minute, so that everything is a
-// whole number: nothing is rounded, whatever the limit is.
-const request = int64(time.Minute)
+// requestUnits is the size of one request in bucket units. A bucket drains PerMinute units
+// in each nanosecond, so all levels are exact integers for any limit.
+const requestUnits = int64(time.Minute)
 
-// bucket is what was taken of one limit and has not come back. This is the
-// generic cell rate algorithm in its second form, the continuous-state leaky
-// bucket (ITU-T I.371). The zero bucket is one of which nothing was taken.
+// bucket is a leaky bucket for one limit: the continuous-state form of the generic
+// cell rate algorithm (ITU-T I.371). The zero bucket is empty: the whole limit is
+// available.
 type bucket struct {
-	level int64 // in parts of a request
-	at    int64 // when it was that, in ns
-	runs  int64 // how much runs out in each ns
+	level     int64 // in units; requestUnits for each request that has not drained
+	at        int64 // time of level, in nanoseconds
+	drainRate int64 // units drained in each nanosecond
 }
 
-// later returns the bucket as it is then, under a limit that may have changed. If
-// more was taken than the limit now allows at once, all of it was.
-func (b bucket) later(limit org.Rate, now int64) bucket {
-	b.runs = int64(limit.PerMinute)
-	b.level = min(b.level, int64(limit.AtOnce())*request)
-	if passed := max(0, now-b.at); passed >= b.empties() {
+// advanced returns the bucket at the time now, under a limit that may have changed. A
+// level above the limit's burst is reduced to it. A time before b.at changes nothing.
+func (b bucket) advanced(limit org.Rate, now int64) bucket {
+	b.drainRate = int64(limit.PerMinute)
+	b.level = min(b.level, int64(limit.EffectiveBurst())*requestUnits)
+	if passed := max(0, now-b.at); passed >= b.emptyAfter() {
 		b.level = 0
 	} else {
-		b.level -= passed * b.runs // does not overflow: it is less than level
+		b.level -= passed * b.drainRate // no overflow: less than level
 	}
 	b.at = max(now, b.at)
 	return b
 }
 
-// empties returns after how many ns the bucket is empty.
-func (b bucket) empties() int64 { return over(b.level, b.runs) }
+// emptyAfter returns the nanoseconds until the bucket is empty.
+func (b bucket) emptyAfter() int64 { return ceilDiv(b.level, b.drainRate) }
 
-// fits returns after how many ns n more requests fit in; 0 = now. They must not
-// be more than the limit allows at once.
-func (b bucket) fits(limit org.Rate, n int) int64 {
-	return over(max(0, b.level-int64(limit.AtOnce()-n)*request), b.runs)
+// waitFor returns the nanoseconds until n more requests fit; 0 = they fit now. n must
+// not exceed the limit's burst.
+func (b bucket) waitFor(limit org.Rate, n int) int64 {
+	return ceilDiv(max(0, b.level-int64(limit.EffectiveBurst()-n)*requestUnits), b.drainRate)
 }
 
-// left returns how many requests fit in now.
-func (b bucket) left(limit org.Rate) int {
-	return int((int64(limit.AtOnce())*request - b.level) / request)
+// remaining returns how many requests fit now.
+func (b bucket) remaining(limit org.Rate) int {
+	return int((int64(limit.EffectiveBurst())*requestUnits - b.level) / requestUnits)
 }
 
-// over divides and rounds up: who comes a nanosecond too early is refused again.
-func over(a, b int64) int64 { return (a + b - 1) / b }
+// ceilDiv divides and rounds up, so that a request after the wait is never refused.
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

@@ -1,11 +1,10 @@
-// Package ratelimit says whether one more request is within the limits of its
-// key and of its org.
+// Package ratelimit limits the request rate of an org and of each of its keys.
 //
-//	Ask{org, key, their limits} ──► Limiter ──► Verdict{allowed? which limit, how much is left, when to come back}
-//	                                   └ a bucket for each limit of which something was taken
+//	Request{org, key, rates} ──► Limiter ──► Verdict{allowed, binding limit, remaining, retry after}
+//	                                └ one leaky bucket per limit in use
 //
-// The limits come with each question, so a change of theirs holds for the next
-// one. What was taken is kept in memory and is gone after a restart.
+// Each request carries the current limits, so a changed limit applies immediately.
+// Buckets are kept in memory only: a restart resets them.
 package ratelimit
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Scope says whose limit it is.
+// Scope is the owner of a limit.
 type Scope string
 
 // The scopes.
@@ -26,28 +25,28 @@ const (
 	Key Scope = "key"
 )
 
-// Ask is a wish to take N requests from the limits of an org and of one of its
-// keys. A limit that is none is not asked.
-type Ask struct {
-	Org, Key     string // ids
-	OfOrg, OfKey org.Rate
-	N            int // 0 = 1
+// Request asks to take N requests from the limits of an org and of one of its keys. A
+// zero rate is no limit.
+type Request struct {
+	Org, Key         string // ids
+	OrgRate, KeyRate org.Rate
+	N                int // 0 means 1
 }
 
-// Verdict is the answer to an Ask. Where both limits would say no, it speaks of
-// the one that says so for longer; where neither does, of the one of which less
-// is left. The zero Scope is that of who has no limit.
+// Verdict is the result of a Request. It reports the binding limit: of two limits that
+// refuse, the one with the longer RetryAfter; of two that allow, the one with less
+// Remaining. Scope is "" if no limit applies.
 type Verdict struct {
 	Allowed    bool
 	Scope      Scope
 	Limit      org.Rate
-	Remaining  int           // requests that could be made at once, now
-	Reset      time.Duration // until all of the limit is there again, if nothing else is taken
-	RetryAfter time.Duration // until as many will be allowed, if nothing else is taken; 0 = Allowed
+	Remaining  int           // requests that would be allowed now
+	Reset      time.Duration // until the whole burst is available, without further requests
+	RetryAfter time.Duration // until this Request would be allowed, without further requests; 0 if Allowed
 }
 
-// Limiter keeps what was taken. It is safe for concurrent use, and one org does
-// not wait for another, but for those few that share a shard for a moment.
+// Limiter holds the buckets. It is safe for concurrent use. Orgs are spread over
+// shards with one lock each, so few of them ever contend.
 type Limiter struct {
 	began  time.Time
 	seed   maphash.Seed
@@ -56,87 +55,105 @@ type Limiter struct {
 
 const shards = 32
 
-// shard has all limits of its orgs, so that those of an org and a key are
-// taken together under one lock.
+// shard holds all buckets of its orgs. An org and its keys are in one shard, so that
+// both limits of a request are taken under one lock.
 type shard struct {
-	mu      sync.Mutex
-	buckets map[name]*bucket
-	most    int // at so many buckets the empty ones are thrown away
+	mu       sync.Mutex
+	buckets  map[bucketKey]*bucket
+	removeAt int // number of buckets at which empty ones are removed
 }
 
-// name is that of a bucket; without a key, it is the org's.
-type name struct{ org, key string }
+// bucketKey identifies a bucket. key is "" for the limit of the org itself.
+type bucketKey struct{ org, key string }
 
-// New returns a Limiter of which nothing was taken.
+// New returns a Limiter with no buckets.
 func New() *Limiter {
 	l := &Limiter{began: time.Now(), seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i] = shard{buckets: map[name]*bucket{}, most: fewest}
+		l.shards[i] = shard{buckets: map[bucketKey]*bucket{}, removeAt: minRemoveAt}
 	}
 	return l
 }
 
-// Take takes what is asked for from both limits, or from neither. It does not
-// block. More than a limit allows at once is never allowed.
-func (l *Limiter) Take(_ context.Context, ask Ask) Verdict {
-	if !ask.OfOrg.IsLimit() && !ask.OfKey.IsLimit() {
+// Take takes the request from both limits, or from neither. It does not block. It
+// never allows more than the burst of a limit at once.
+func (l *Limiter) Take(_ context.Context, req Request) Verdict {
+	if !req.OrgRate.IsLimit() && !req.KeyRate.IsLimit() {
 		return Verdict{Allowed: true}
 	}
-	n := max(1, ask.N)
-	s := &l.shards[maphash.String(l.seed, ask.Org)%shards]
+	n := max(1, req.N)
+	s := &l.shards[maphash.String(l.seed, req.Org)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := int64(time.Since(l.began)) // monotonic
-	s.tidy(now)
-	ofOrg := s.ask(Org, name{ask.Org, ""}, ask.OfOrg, n, now)
-	ofKey := s.ask(Key, name{ask.Org, ask.Key}, ask.OfKey, n, now)
+	s.removeEmpty(now)
+	ofOrg := s.check(Org, bucketKey{req.Org, ""}, req.OrgRate, n, now)
+	ofKey := s.check(Key, bucketKey{req.Org, req.Key}, req.KeyRate, n, now)
 	if ofOrg.wait == 0 && ofKey.wait == 0 {
 		ofOrg.take(n)
 		ofKey.take(n)
 	}
-	return tighter(ofOrg, ofKey)
+	return binding(ofOrg, ofKey)
 }
 
-// asked is one limit that is asked. The zero asked is no limit.
-type asked struct {
+// check is the state of one limit for one request. The zero check is no limit.
+type check struct {
 	scope  Scope
 	limit  org.Rate
 	bucket *bucket
-	wait   int64 // ns; 0 = it may be taken
+	wait   int64 // nanoseconds until the request fits; 0 = it fits now
 }
 
-// ask looks at one limit as it is now.
-func (s *shard) ask(scope Scope, of name, limit org.Rate, n int, now int64) asked {
+// check returns the state of one limit at the time now. mu is held.
+func (s *shard) check(scope Scope, of bucketKey, limit org.Rate, n int, now int64) check {
 	if !limit.IsLimit() {
-		return asked{}
+		return check{}
 	}
 	b, ok := s.buckets[of]
 	if !ok {
 		b = new(bucket)
 		s.buckets[of] = b
 	}
-	*b = b.later(limit, now)
-	return asked{scope, limit, b, b.fits(limit, n)}
+	*b = b.advanced(limit, now)
+	return check{scope, limit, b, b.waitFor(limit, n)}
 }
 
-// take takes n requests, which fit in.
-func (a asked) take(n int) {
+// take adds n requests to the bucket. They must fit.
+func (a check) take(n int) {
 	if a.bucket != nil {
-		a.bucket.level += int64(n) * request
+		a.bucket.level += int64(n) * requestUnits
 	}
 }
 
-// tighter returns the verdict of the limit that binds.
-func tighter(a, b asked) Verdict {
+// binding returns the verdict of the binding limit; see [Verdict].
+func binding(a, b check) Verdict {
 	switch {
 	case a.bucket == nil:
 		a = b
 	case b.bucket == nil:
-	case b.wait > a.wait, b.wait == a.wait && b.bucket.left(b.limit) < a.bucket.left(a.limit):
+	case b.wait > a.wait, b.wait == a.wait && b.bucket.remaining(b.limit) < a.bucket.remaining(a.limit):
 		a = b
 	}
 	return Verdict{
-		Allowed: a.wait == 0, Scope: a.scope, Limit: a.limit, Remaining: a.bucket.left(a.limit),
-		Reset: time.Duration(a.bucket.empties()), RetryAfter: time.Duration(a.wait),
+		Allowed: a.wait == 0, Scope: a.scope, Limit: a.limit, Remaining: a.bucket.remaining(a.limit),
+		Reset: time.Duration(a.bucket.emptyAfter()), RetryAfter: time.Duration(a.wait),
 	}
+}
+
+// minRemoveAt is the smallest number of buckets in a shard at which empty ones are removed.
+const minRemoveAt = 64
+
+// removeEmpty removes the empty buckets once the shard has twice as many buckets as
+// were left after the last time. A shard therefore has at most twice as many buckets as
+// are in use, or minRemoveAt, at constant amortized cost per request. mu is held.
+func (s *shard) removeEmpty(now int64) {
+	if len(s.buckets) < s.removeAt {
+		return
+	}
+	for of, b := range s.buckets {
+		if now-b.at >= b.emptyAfter() {
+			delete(s.buckets, of)
+		}
+	}
+	s.removeAt = max(minRemoveAt, 2*len(s.buckets))
 }

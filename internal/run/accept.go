@@ -40,7 +40,7 @@ func (d *drive) accept() error {
 		batch.Rows = append(batch.Rows, d.requestRows()...)
 	}
 	crash.At(crash.BeforeAccept)
-	input := loop.InputAdded{ItemsRef: "input", By: "client", Cut: len(d.full) > 0, Bytes: textBytes(items)}
+	input := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.full) > 0, Bytes: textBytes(items)}
 	if err := d.commit(batch, body, input); err != nil {
 		return d.refused(err)
 	}
@@ -61,7 +61,7 @@ func (d *drive) accepted() loop.Accepted {
 		body.Targets = append(body.Targets, loop.Target{Provider: t.Provider, Model: t.Name})
 	}
 	body.Rules = d.o.Rules
-	return body.Sealed()
+	return body.WithDefaults()
 }
 
 // refused says in words for the caller why a run was not accepted.

@@ -56,7 +56,7 @@ type Aside struct {
 // is another build.
 func (a Aside) Again(build string) bool {
 	if a.Kind != "" {
-		return loop.Known(a.Version, a.Kind) == nil
+		return loop.CanDecode(a.Version, a.Kind) == nil
 	}
 	return a.Build != build
 }

@@ -141,7 +141,7 @@ func (d *drive) closing(s loop.State, end loop.Finished, at int64) (out []audit.
 		a := s.Accepted
 		out = append(out, d.entry(audit.KindExhausted, 0, at, audit.Exhausted{
 			Budget: string(end.Reason), Via: a.Surface, Model: a.Model, Limits: a.Limits,
-			Rounds: s.Spent.Rounds, Calls: s.CallsUsed, Tokens: s.Spent.Tokens,
+			Rounds: s.Spent.Rounds, Calls: s.CallsStarted, Tokens: s.Spent.Tokens,
 		}))
 	}
 	return out

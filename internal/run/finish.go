@@ -17,7 +17,7 @@ func (d *drive) finish(a loop.Finish) error {
 	body := loop.Finished{Reason: a.Reason}
 	if a.Reason == event.ClientCalls {
 		var err error
-		if body.Handed, err = d.handOver(); err != nil {
+		if body.HandedOver, err = d.handOver(); err != nil {
 			return err
 		}
 	}
@@ -43,10 +43,10 @@ func (d *drive) finish(a loop.Finish) error {
 // ending is the event that closes the run.
 func (d *drive) ending(body loop.Finished) event.Finished {
 	end := event.Finished{
-		Reason: body.Reason, Usage: d.state.Usage, Rounds: d.state.Spent.Rounds, SideEffects: d.state.Wrote,
-		GaveUp: body.Reason == event.ModelError && d.state.GaveUp(), Failure: d.failure(body.Reason),
+		Reason: body.Reason, Usage: d.state.Usage, Rounds: d.state.Spent.Rounds, SideEffects: d.state.SideEffects,
+		GaveUp: body.Reason == event.ModelError && d.state.RetriesExhausted(), Failure: d.failure(body.Reason),
 	}
-	for _, h := range body.Handed {
+	for _, h := range body.HandedOver {
 		c, _ := d.state.Call(h.Key)
 		end.Calls = append(end.Calls, event.ClientCall{ID: h.ID, Name: c.Name, Arguments: d.rawArguments(c)})
 	}

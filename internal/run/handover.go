@@ -18,17 +18,17 @@ const mintedPrefix = "call_tp_"
 // handOver returns the calls that are the caller's. When the run has items that
 // the caller does not see, the calls get ids of ours, and the items are stored
 // under them first.
-func (d *drive) handOver() ([]loop.Handed, error) {
+func (d *drive) handOver() ([]loop.HandedOverCall, error) {
 	h := Handover{RunID: d.lease.RunID, CallIDs: map[string]string{}}
 	hides := d.state.HidesItems()
-	var calls []loop.Handed
+	var calls []loop.HandedOverCall
 	for _, c := range d.state.ClientCalls() {
 		id := c.ProviderID
 		if hides {
 			id = d.o.NewID(mintedPrefix)
 			h.CallIDs[id] = c.ProviderID
 		}
-		calls = append(calls, loop.Handed{Key: c.Key, ID: id})
+		calls = append(calls, loop.HandedOverCall{Key: c.Key, ID: id})
 	}
 	if !hides {
 		return calls, nil

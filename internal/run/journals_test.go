@@ -207,8 +207,8 @@ func TestARunThatIsGivenUpAccountsForItsCalls(t *testing.T) {
 		"a once-call is repeated":       {slices.Concat(prepared, []loop.Body{started("0.0", 1), started("0.1", 1), started("0.0", 2)}), "must not be repeated", 2},
 		"a call that is done is made":   {slices.Concat(prepared, []loop.Body{started("0.0", 1), ended("0.0", 1), started("0.1", 1), started("0.0", 2)}), "is done", 2},
 		"a call of no turn":             {slices.Concat(prepared, []loop.Body{started("0.1", 1), started("4.4", 1)}), "belongs to no turn", 2},
-		"a turn over calls in flight":   {slices.Concat(prepared, []loop.Body{started("0.0", 1), asked(1, 1), turned(1, "once_a"), preparedAs("1.0", tool.Once), started("1.0", 1)}), "has started and not ended", 2},
-		"a second turn of the same key": {slices.Concat(prepared, []loop.Body{asked(0, 1), loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "again"}}), "follows 1 rounds", 0},
+		"a turn over calls in flight":   {slices.Concat(prepared, []loop.Body{started("0.0", 1), asked(1, 1), turned(1, "once_a"), preparedAs("1.0", tool.Once), started("1.0", 1)}), "has started and is not done", 2},
+		"a second turn of the same key": {slices.Concat(prepared, []loop.Body{asked(0, 1), loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "again"}}), "of round 0, want 1", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 		bodies []loop.Body
 		want   string
 	}{
-		"a fact of a newer build":           {slices.Concat(turn, []loop.Body{prophecy{}, started("0.1", 1)}), `fact 9 cannot be decoded: unknown kind of fact: "prophecy"`},
+		"a fact of a newer build":           {slices.Concat(turn, []loop.Body{prophecy{}, started("0.1", 1)}), `fact 9 cannot be decoded: unknown fact kind: "prophecy"`},
 		"a row that is damaged":             {slices.Concat(turn, []loop.Body{loop.InputAdded{ItemsRef: "hurt"}, started("0.1", 1)}), "row hurt cannot be decoded"},
 		"the arguments of a call are gone":  {slices.Concat(turn[:3], []loop.Body{loop.CallPrepared{Key: "0.1", Owner: tool.Gateway, Class: tool.Keyed, Verdict: loop.Run, ArgsRef: "gone"}, started("0.0", 1), started("0.1", 1)}), "row gone cannot be decoded"},
 		"the first thing that the run said": {[]loop.Body{prophecy{}}, "fact 4 cannot be decoded"},

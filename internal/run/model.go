@@ -65,26 +65,26 @@ func (d *drive) callModel(a loop.CallModel) error {
 // may cost at most. A budget without room for it ends the run.
 func (d *drive) begin(a loop.CallModel) error {
 	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose}
-	if (a.Most == budget.Amount{}) {
+	if (a.MaxCost == budget.Amount{}) {
 		return d.append(nil, started)
 	}
 	var batch Batch
 	scopes := []string{"run"}
 	for _, b := range d.state.Accepted.Budgets {
-		batch.Holds = append(batch.Holds, Hold{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.Most})
+		batch.Holds = append(batch.Holds, Hold{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.MaxCost})
 		scopes = append(scopes, b.Scope)
 	}
-	err := d.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.Most}, started)
+	err := d.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)
 	var over *OverBudget
 	if !errors.As(err, &over) {
 		crash.At(crash.AfterModelIntent)
 		return err
 	}
 	reason := event.Tokens
-	if a.Most.NanoUSD > 0 {
+	if a.MaxCost.NanoUSD > 0 {
 		reason = event.Money
 	}
-	return d.append(nil, loop.ReserveRefused{Round: a.Round, Attempt: a.Attempt, Scope: over.Scope, Amount: a.Most, Reason: reason})
+	return d.append(nil, loop.ReserveRefused{Round: a.Round, Attempt: a.Attempt, Scope: over.Scope, Amount: a.MaxCost, Reason: reason})
 }
 
 // settled says what the model call has cost that ends with the fact.
@@ -140,7 +140,7 @@ func (d *drive) modelRequest(a loop.CallModel) *model.Request {
 	}
 	req.Tools = make([]model.Tool, 0, len(d.req.ClientTools)+len(offered))
 	req.Tools = append(append(req.Tools, d.req.ClientTools...), offered...)
-	if a.ChoiceAsAsked {
+	if a.KeepToolChoice {
 		req.ToolChoice = d.req.ToolChoice
 	} else if d.req.ToolChoice.Mode != "" && len(req.Tools) > 0 {
 		req.ToolChoice = model.ToolChoice{Mode: "auto", Only: d.req.ToolChoice.Only}

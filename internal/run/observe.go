@@ -130,7 +130,7 @@ func (d *drive) observed(takenOver bool, play func() error) error {
 }
 
 func (d *drive) runEnd() End {
-	end := End{Rounds: d.state.Spent.Rounds, Calls: d.state.CallsUsed, Usage: d.state.Usage, Status: d.passed.status, ToFirst: d.timing.toFirst()}
+	end := End{Rounds: d.state.Spent.Rounds, Calls: d.state.CallsStarted, Usage: d.state.Usage, Status: d.passed.status, ToFirst: d.timing.toFirst()}
 	switch {
 	case d.state.Finished != nil:
 		end.Reason = d.state.Finished.Reason

@@ -23,6 +23,6 @@ func (d *drive) park(a loop.Interrupt) error {
 	if err := d.append(rows, append(bodies, loop.Parked{ActiveMS: active})...); err != nil {
 		return err
 	}
-	d.emit(event.Finished{Reason: event.Waiting, Usage: d.state.Usage, Rounds: d.state.Spent.Rounds, SideEffects: d.state.Wrote})
+	d.emit(event.Finished{Reason: event.Waiting, Usage: d.state.Usage, Rounds: d.state.Spent.Rounds, SideEffects: d.state.SideEffects})
 	return nil
 }

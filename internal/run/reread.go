@@ -131,7 +131,7 @@ func (d *drive) rereadHint(key loop.CallKey) string {
 // visible returns the tools of the run: those that were found, and the one that
 // reads cut results once there is one.
 func (d *drive) visible() *catalog.Set {
-	if !d.state.Cut || d.clientNames()[rereadName] {
+	if !d.state.Truncated || d.clientNames()[rereadName] {
 		return d.tools
 	}
 	entry, err := catalog.NewEntry(reread{d.full, d.req.ResultMaxBytes})

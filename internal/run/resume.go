@@ -115,7 +115,7 @@ func (d *drive) resume() error {
 	}
 	d.date()
 	d.log.Info("run taken over", "grade", d.state.Grade, "epoch", d.lease.Epoch, "facts", len(story.Facts))
-	if err := d.append(nil, loop.Resumed{By: d.lease.Owner, Handed: d.lease.Handed}); err != nil {
+	if err := d.append(nil, loop.Resumed{By: d.lease.Owner, HandedOver: d.lease.Handed}); err != nil {
 		return err
 	}
 	return d.observed(true, func() error { return d.goOn(story) })
@@ -202,7 +202,7 @@ func (d *drive) equip(ctx context.Context, rows map[string]json.RawMessage) erro
 	for _, c := range d.state.Calls {
 		p, ok := d.args[c.Key]
 		if !ok {
-			if c.Runs() {
+			if c.Runnable() {
 				return damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
 			}
 			continue

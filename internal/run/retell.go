@@ -133,7 +133,7 @@ func (d *drive) checkEnd(b loop.Finished) error {
 		(b.Reason == event.Invalid || b.Reason == event.ServerUnavailable) && d.state.Catalogued == nil:
 		return fmt.Errorf("nothing before it says why it ended (%s)", b.Reason)
 	}
-	for _, h := range b.Handed {
+	for _, h := range b.HandedOver {
 		if _, ok := d.state.Call(h.Key); !ok {
 			return fmt.Errorf("there is no call %s to be handed over", h.Key)
 		}

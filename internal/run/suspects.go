@@ -86,7 +86,7 @@ func (d *drive) awaitTurn() error {
 	if !d.state.Suspect() {
 		return nil
 	}
-	d.log.Warn("the last owners of the run died before it got further: no other such run is worked on at the same time", "owners", d.state.Taken)
+	d.log.Warn("the last owners of the run died before it got further: no other such run is worked on at the same time", "owners", d.state.DeadOwners)
 	d.suspect = true
 	one := d.suspects.enter(d)
 	select {
@@ -115,9 +115,9 @@ func (d *drive) clear() {
 
 // deadly says which call of the run its owners died of; empty if none is.
 func (d *drive) deadly() string {
-	c, ok := d.state.Deadly()
+	c, ok := d.state.FatalCall()
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("the gateway died %d times while the call %s of the tool %q was under way; it is not made again", c.Deaths, c.Key, c.Name)
+	return fmt.Sprintf("the gateway died %d times while the call %s of the tool %q was under way; it is not made again", c.DeadOwners, c.Key, c.Name)
 }

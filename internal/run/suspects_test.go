@@ -159,7 +159,7 @@ func TestACallDuringWhichItsOwnersDiedEndsItsRun(t *testing.T) {
 				return tool.Result{}, context.Cause(ctx)
 			},
 		}}
-		w.suspicious(t, 1, loop.MaxDeaths-1)
+		w.suspicious(t, 1, loop.MaxDeadOwnersPerCall-1)
 		made := len(w.made())
 		if err := w.gateway(t).Start(t.Context()); err != nil {
 			t.Fatal(err)

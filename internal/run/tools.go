@@ -41,11 +41,11 @@ func (d *drive) prepare(a loop.PrepareTools) error {
 		}
 		bodies[i] = p.CallPrepared
 	}
-	leftOut := d.state.LeftOut
+	leftOut := d.state.SkippedByFirst
 	if err := d.append(rows, bodies...); err != nil {
 		return err
 	}
-	if d.state.LeftOut && !leftOut { // once in a run, also when another owner continues it
+	if d.state.SkippedByFirst && !leftOut { // once in a run, also when another owner continues it
 		d.log.Warn("the model asked for more than one tool call, and only the first is executed (tool_parallelism: first)",
 			"round", d.state.Turn.Round, "calls", len(d.state.Calls))
 	}

@@ -13,46 +13,45 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// The bounds on what one call of Coerce changes. What is beyond them stays as it
-// is, and does not fit.
+// The limits on one call of Coerce. Values beyond them are not changed.
 const (
 	maxCoercions   = 200
 	maxCoercedPath = 256 // bytes
-	maxHops        = 64  // from a schema to others about the same value
+	maxHops        = 64  // references and subschemas in a row for the same value
 )
 
-// Coercion is one value whose type was changed.
+// Coercion is the change of one value to another type.
 type Coercion struct {
-	Path string `json:"path"` // JSON pointer to the value as it is now
-	From string `json:"from"` // the JSON type that it had
-	To   string `json:"to"`   // the type that the schema wants
+	Path string `json:"path"` // JSON pointer into the changed value
+	From string `json:"from"` // JSON type before
+	To   string `json:"to"`   // JSON type after, as the schema names it
 }
 
-// Coerce returns the value with its parts changed to the types that the schema
-// wants, and what was changed; the value itself and nil when nothing was. The
-// rules are those that keep what a value says:
+// Coerce converts the parts of value to the types that the schema requires. It returns
+// the converted value and the changes, or value itself and nil if nothing changed. It
+// makes only conversions that preserve the meaning:
 //
-//	"5"     → 5          a text that is a number, where a number or an integer is wanted
-//	"true"  → true       also "false", in any case; 1 and 0, too
-//	"null"  → null       also the empty text
+//	"5"     → 5          a string that is a number, to number or integer
+//	"true"  → true       also "false", in any case; also 1, 0, "1" and "0"
+//	"null"  → null       also the empty string
 //	5, true → "5", "true"
 //	true    → 1          and false → 0
-//	x       → [x]        a single value, but null, where an array is wanted
-//	[x]     → x          a list of one, where none is wanted
+//	x       → [x]        a value other than null, to array
+//	[x]     → x          an array of one, to another type
 //
-// Null becomes nothing else. The result may still not fit: validate it. A value
-// that costs too much to check is not changed. The value is valid JSON.
+// Null is never converted. The result may still be invalid: callers must validate it. A
+// value whose check costs too much is not changed. value must be valid JSON.
 func (s *Schema) Coerce(value json.RawMessage) (json.RawMessage, []Coercion) {
-	if hugeNumber.Match(value) {
+	if hugeExponent.Match(value) {
 		return value, nil
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
 		return value, nil
 	}
-	c := coercer{effort: s.effort}
+	c := coercer{meter: s.meter}
 	var changed any
-	err = s.effort.during(func() error {
+	err = s.meter.run(func() error {
 		changed = c.value(doc, s.compiled, nil, 0)
 		return nil
 	})
@@ -68,17 +67,17 @@ func (s *Schema) Coerce(value json.RawMessage) (json.RawMessage, []Coercion) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), c.done
 }
 
-// coercer is one call of Coerce. It changes no value that it was given: parts
-// that change are copied.
+// coercer is the state of one call of Coerce. Its methods do not modify their
+// arguments: they copy what they change.
 type coercer struct {
-	effort *effort
-	done   []Coercion
+	meter *meter
+	done  []Coercion
 }
 
-// value returns v as s wants it. hops counts the schemas that led to s and are
-// about the same value.
+// value returns v converted to s. hops is the number of schemas applied to the same
+// value before s.
 func (c *coercer) value(v any, s *jsonschema.Schema, path []string, hops int) any {
-	c.effort.spend(c.effort.weight)
+	c.meter.spend(c.meter.stepsPerValue)
 	if hops > maxHops {
 		return v
 	}
@@ -100,12 +99,12 @@ func (c *coercer) value(v any, s *jsonschema.Schema, path []string, hops int) an
 	return v
 }
 
-// typed converts v if s names types and v has none of them.
+// typed converts v if s requires a type that v does not have.
 func (c *coercer) typed(v any, s *jsonschema.Schema, path []string) any {
 	if s.Types == nil || s.Types.IsEmpty() {
 		return v
 	}
-	want := wanted(s.Types.ToStrings())
+	want := typeNames(s.Types.ToStrings())
 	at := pointer(path)
 	if want.has(v) || len(c.done) == maxCoercions || len(at) > maxCoercedPath {
 		return v
@@ -118,8 +117,9 @@ func (c *coercer) typed(v any, s *jsonschema.Schema, path []string) any {
 	return converted
 }
 
-// oneOf tries schemas of which one is to fit, in their order: the first that
-// fits v as it is leaves it so, else the first that fits it changed.
+// oneOf handles anyOf and oneOf. It returns v unchanged if it is valid for one of the
+// schemas. Else it returns v converted to the first schema for which the result is valid,
+// or v if there is none.
 func (c *coercer) oneOf(v any, schemas []*jsonschema.Schema, path []string, hops int) any {
 	for _, s := range schemas {
 		if s.Validate(v) == nil {
@@ -155,7 +155,7 @@ func (c *coercer) members(v map[string]any, s *jsonschema.Schema, path []string)
 	return out
 }
 
-// memberSchemas returns what a schema wants of the member with the name.
+// memberSchemas returns the subschemas of s that apply to the member with the name.
 func memberSchemas(s *jsonschema.Schema, name string) (out []*jsonschema.Schema) {
 	if sub := s.Properties[name]; sub != nil {
 		out = append(out, sub)
@@ -192,8 +192,8 @@ func (c *coercer) items(v []any, s *jsonschema.Schema, path []string) []any {
 	return out
 }
 
-// itemSchema returns what a schema wants of the item at i, in the words of any
-// draft; nil for nothing.
+// itemSchema returns the subschema of s for the item at index i, or nil. It supports the
+// keywords of all drafts.
 func itemSchema(s *jsonschema.Schema, i int) *jsonschema.Schema {
 	if i < len(s.PrefixItems) {
 		return s.PrefixItems[i]
@@ -211,89 +211,93 @@ func itemSchema(s *jsonschema.Schema, i int) *jsonschema.Schema {
 	return s.Items2020
 }
 
-// wanted are the names of types of which a schema wants one.
-type wanted []string
+// typeNames are the types that a schema allows.
+type typeNames []string
 
-func (w wanted) any(names ...string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(w, name) })
+// any reports whether one of the names is allowed.
+func (t typeNames) any(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(t, name) })
 }
 
-// has reports whether v is of one of the types.
-func (w wanted) has(v any) bool {
-	if n, ok := v.(json.Number); ok && w.any("integer") && isInteger(n) {
+// has reports whether v has one of the types.
+func (t typeNames) has(v any) bool {
+	if n, ok := v.(json.Number); ok && t.any("integer") && isInteger(n) {
 		return true
 	}
-	return w.any(typeOf(v))
+	return t.any(typeOf(v))
 }
 
-// nameOf returns the name by which the schema wants v, which has.
-func (w wanted) nameOf(v any) string {
-	if name := typeOf(v); w.any(name) {
+// nameOf returns the type of v, which must have one of the types. For a number it is
+// "number" if that is allowed, else "integer".
+func (t typeNames) nameOf(v any) string {
+	if name := typeOf(v); t.any(name) {
 		return name
 	}
 	return "integer"
 }
 
-// convert returns v as one of the types, or false.
-func (w wanted) convert(v any) (any, bool) {
-	if now, ok := w.scalar(v); ok {
+// convert converts v to one of the types, or returns false.
+func (t typeNames) convert(v any) (any, bool) {
+	if now, ok := t.scalar(v); ok {
 		return now, true
 	}
 	list, isList := v.([]any)
 	switch {
-	case isList && len(list) == 1 && w.has(list[0]):
+	case isList && len(list) == 1 && t.has(list[0]):
 		return list[0], true
 	case isList && len(list) == 1:
-		return w.scalar(list[0])
-	case !isList && v != nil && w.any("array"):
+		return t.scalar(list[0])
+	case !isList && v != nil && t.any("array"):
 		return []any{v}, true
 	}
 	return nil, false
 }
 
-// decimal is a number as JSON writes it, of a size that is no trouble.
+// decimal matches JSON numbers that are cheap to compute with.
 var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,63})(\.[0-9]{1,64})?([eE][-+]?[0-9]{1,3})?$`)
 
-func (w wanted) scalar(v any) (any, bool) {
+// scalar converts a string, number or boolean, or returns false.
+func (t typeNames) scalar(v any) (any, bool) {
 	switch v := v.(type) {
 	case string:
-		return w.text(strings.TrimSpace(v))
+		return t.text(strings.TrimSpace(v))
 	case json.Number:
 		switch {
-		case w.any("string"):
+		case t.any("string"):
 			return v.String(), true
-		case w.any("boolean") && (v == "0" || v == "1"):
+		case t.any("boolean") && (v == "0" || v == "1"):
 			return v == "1", true
 		}
 	case bool:
 		switch {
-		case w.any("string"):
+		case t.any("string"):
 			return strconv.FormatBool(v), true
-		case w.any("integer", "number") && v:
+		case t.any("integer", "number") && v:
 			return json.Number("1"), true
-		case w.any("integer", "number"):
+		case t.any("integer", "number"):
 			return json.Number("0"), true
 		}
 	}
 	return nil, false
 }
 
-func (w wanted) text(s string) (any, bool) {
-	if n := json.Number(s); decimal.MatchString(s) && w.has(n) {
+// text converts a string, or returns false.
+func (t typeNames) text(s string) (any, bool) {
+	if n := json.Number(s); decimal.MatchString(s) && t.has(n) {
 		return n, true
 	}
 	switch low := strings.ToLower(s); {
-	case w.any("boolean") && (low == "true" || low == "false"):
+	case t.any("boolean") && (low == "true" || low == "false"):
 		return low == "true", true
-	case w.any("boolean") && (s == "1" || s == "0"):
+	case t.any("boolean") && (s == "1" || s == "0"):
 		return s == "1", true
-	case w.any("null") && (low == "null" || s == ""):
+	case t.any("null") && (low == "null" || s == ""):
 		return nil, true
 	}
 	return nil, false
 }
 
-// isInteger reports whether n has no fraction; 5.0 has none.
+// isInteger reports whether n is an integer; 5.0 is.
 func isInteger(n json.Number) bool {
 	r, ok := new(big.Rat).SetString(n.String())
 	return ok && r.IsInt()

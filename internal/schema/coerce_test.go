@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCoerceKeepsWhatAValueSays(t *testing.T) { // C07
+func TestCoercePreservesMeaning(t *testing.T) { // C07
 	const n, s, b, null, ints = `{"type":"integer"}`, `{"type":"string"}`, `{"type":"boolean"}`, `{"type":["integer","null"]}`, `{"type":"array","items":{"type":"integer"}}`
 	for _, c := range []struct{ schema, value, want, changes string }{
 		{n, `"5"`, `5`, "/v string integer"},
@@ -76,7 +76,7 @@ func TestCoerceKeepsWhatAValueSays(t *testing.T) { // C07
 			t.Errorf("%s with %s: got %s (%v), want %s (%s)", c.schema, c.value, got, told, want, c.changes)
 		}
 		if again, more := compiled.Coerce(got); more != nil || string(again) != string(got) {
-			t.Errorf("%s: %s was changed twice: %s %v", c.schema, got, again, more)
+			t.Errorf("%s: coercing %s again changed it: %s %v", c.schema, got, again, more)
 		}
 	}
 }

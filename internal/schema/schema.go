@@ -1,7 +1,7 @@
-// Package schema checks tool arguments against the JSON Schema of a tool. The
-// schema comes from a remote server, so it is data to distrust: nothing is ever
-// loaded from a reference, its size and depth are bounded, and its patterns run
-// on an engine that takes linear time.
+// Package schema validates tool arguments against the JSON Schema of a tool. Schemas
+// come from remote servers and are not trusted: references never load anything, size
+// and depth are limited, patterns run in linear time, and each validation has a limit on
+// its cost.
 package schema
 
 import (
@@ -20,39 +20,42 @@ import (
 	"golang.org/x/text/message"
 )
 
-// The bounds on a schema, from reference/reliability 4.6.
+// The limits on a schema. Schemas of real tools stay below them, and a compiled schema
+// of this size takes little memory.
 const (
 	MaxBytes = 64 << 10
-	MaxDepth = 32
+	MaxDepth = 32 // levels of objects and arrays
 )
 
-// hugeNumber finds numbers such as 1e1000000000, whose exact value would fill
-// the memory. It also finds them as a whole string; that costs nobody anything.
-var hugeNumber = regexp.MustCompile(`[:\[,\s][-+]?[0-9.]+[eE][-+]?0*[1-9][0-9]{3,}\s*[,}\]]`)
+// hugeExponent matches numbers with an exponent of four or more digits, such as
+// 1e1000000000: computing their exact value would exhaust the memory. It also matches
+// such a number within a string, which is then refused as well.
+var hugeExponent = regexp.MustCompile(`[:\[,\s][-+]?[0-9.]+[eE][-+]?0*[1-9][0-9]{3,}\s*[,}\]]`)
 
-// The bounds on what a validation reports. Who repairs that much asks again.
+// The limits on the result of a validation.
 const (
 	maxViolations = 1000
-	maxMessage    = 512 // bytes of one; it may quote the value, and all that was allowed
+	maxMessage    = 512 // bytes; a message may quote the value and all allowed values
 )
 
-// Schema is a compiled schema, safe for concurrent use: validations take turns.
+// Schema is a compiled schema. It is safe for concurrent use; validations of one Schema
+// run one at a time.
 type Schema struct {
 	compiled *jsonschema.Schema
-	effort   *effort
+	meter    *meter
 }
 
-// Violation is one way in which a value does not fit.
+// Violation is one reason why a value is not valid.
 type Violation struct {
-	Path    string `json:"path"` // JSON pointer; empty for the whole value
+	Path    string `json:"path"` // JSON pointer (RFC 6901); "" = the whole value
 	Message string `json:"message"`
 }
 
-// Compile reads a schema for arguments. It refuses what is no object or is not
-// about one, what is too large or too deep, and every reference that leaves the
-// document.
+// Compile compiles the schema of a tool's arguments. It returns an error if raw is not a
+// JSON object, is not a schema for objects, exceeds [MaxBytes] or [MaxDepth], or has a
+// reference to another document. The error completes a sentence about the schema.
 func Compile(raw json.RawMessage) (*Schema, error) {
-	trimmed := bytes.Trim(raw, " \t\r\n") // JSON knows no other space
+	trimmed := bytes.Trim(raw, " \t\r\n") // the whitespace of JSON
 	switch {
 	case len(trimmed) == 0:
 		return nil, errors.New("missing")
@@ -62,18 +65,18 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("larger than %d bytes", MaxBytes)
 	case depth(trimmed) > MaxDepth:
 		return nil, fmt.Errorf("nested deeper than %d levels", MaxDepth)
-	case hugeNumber.Match(trimmed):
-		return nil, errors.New("holds a number with an exponent of more than three digits")
+	case hugeExponent.Match(trimmed):
+		return nil, errors.New("contains a number with an exponent of more than three digits")
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(trimmed))
 	if err != nil {
 		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
 	const here = "mem:///schema.json"
-	e := &effort{weight: members(doc)}
+	m := &meter{stepsPerValue: members(doc)}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(sealed{})
-	c.UseRegexpEngine(e.linear)
+	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(m.compilePattern)
 	if err := c.AddResource(here, doc); err != nil {
 		return nil, err
 	}
@@ -82,27 +85,27 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("not a usable JSON Schema: %s", oneLine(err))
 	}
 	if types, ok := doc.(map[string]any)["type"]; ok && types != "object" {
-		return nil, fmt.Errorf("for a %v, and arguments are an object", types)
+		return nil, fmt.Errorf("for a %v, but tool arguments are an object", types)
 	}
-	if err := e.meter(compiled, here); err != nil {
+	if err := m.instrument(compiled, here); err != nil {
 		return nil, fmt.Errorf("not a usable JSON Schema: %w", err)
 	}
-	return &Schema{compiled, e}, nil
+	return &Schema{compiled, m}, nil
 }
 
-// Validate returns the violations in value, the leaves only, sorted by path; nil
-// when it fits. They are all of them up to a thousand. A value that costs too much
-// to check does not fit. The value is valid JSON.
+// Validate returns the violations in value, sorted by path, or nil if it is valid. Only
+// the innermost violations are returned, and at most 1,000. A value whose validation
+// costs too much has one violation that says so. value must be valid JSON.
 func (s *Schema) Validate(value json.RawMessage) []Violation {
-	if hugeNumber.Match(value) {
-		return []Violation{{Message: "holds a number with an exponent of more than three digits"}}
+	if hugeExponent.Match(value) {
+		return []Violation{{Message: "contains a number with an exponent of more than three digits"}}
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
 		return []Violation{{Message: err.Error()}}
 	}
 	var failed *jsonschema.ValidationError
-	switch err := s.effort.during(func() error { return s.compiled.Validate(doc) }); {
+	switch err := s.meter.run(func() error { return s.compiled.Validate(doc) }); {
 	case err == nil:
 		return nil
 	case !errors.As(err, &failed):
@@ -113,12 +116,13 @@ func (s *Schema) Validate(value json.RawMessage) []Violation {
 	return slices.Compact(out)
 }
 
+// leaves appends the errors without causes in e.
 func leaves(out []Violation, e *jsonschema.ValidationError, p *message.Printer) []Violation {
 	if len(out) == maxViolations {
 		return out
 	}
 	if extra, ok := e.ErrorKind.(*kind.AdditionalProperties); ok {
-		slices.Sort(extra.Properties) // they come in the order of a map
+		slices.Sort(extra.Properties) // their order is that of a map
 	}
 	if len(e.Causes) == 0 {
 		return append(out, Violation{pointer(e.InstanceLocation), shorten(e.ErrorKind.LocalizedString(p))})
@@ -129,7 +133,7 @@ func leaves(out []Violation, e *jsonschema.ValidationError, p *message.Printer) 
 	return out
 }
 
-// shorten keeps the beginning of a message.
+// shorten truncates a message to maxMessage bytes and adds an ellipsis.
 func shorten(text string) string {
 	if len(text) <= maxMessage {
 		return text
@@ -141,6 +145,7 @@ func shorten(text string) string {
 	return text[:n] + "…"
 }
 
+// pointer returns the JSON pointer (RFC 6901) of a location.
 func pointer(location []string) string {
 	var b strings.Builder
 	for _, token := range location {
@@ -150,14 +155,14 @@ func pointer(location []string) string {
 	return b.String()
 }
 
-// sealed loads nothing.
-type sealed struct{}
+// noLoader refuses to load any document.
+type noLoader struct{}
 
-func (sealed) Load(url string) (any, error) {
-	return nil, fmt.Errorf("references outside the schema are not followed: %s", url)
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("references to other documents are not allowed: %s", url)
 }
 
-// depth returns how deep brackets nest outside of strings.
+// depth returns the nesting depth of brackets outside of strings.
 func depth(raw []byte) int {
 	deepest, now := 0, 0
 	for i := 0; i < len(raw); i++ {

@@ -17,8 +17,8 @@ func TestCompileRefuses(t *testing.T) { // D07
 		{"broken JSON", `{"type":`, "not valid JSON"},
 		{"a type that does not exist", `{"type":"strnig"}`, "not a usable"},
 		{"one for strings", `{"type":"string"}`, "for a string"},
-		{"a file reference", `{"$ref":"file:///etc/passwd"}`, "not followed"},
-		{"a remote reference", `{"properties":{"a":{"$ref":"http://169.254.169.254/"}}}`, "not followed"},
+		{"a file reference", `{"$ref":"file:///etc/passwd"}`, "not allowed"},
+		{"a remote reference", `{"properties":{"a":{"$ref":"http://169.254.169.254/"}}}`, "not allowed"},
 		{"a reference to nowhere", `{"$ref":"#/$defs/x"}`, "not a usable"},
 		{"one that is too deep", strings.Repeat(`{"not":`, 33) + "{}" + strings.Repeat("}", 33), "deeper"},
 		{"one that is too large", `{"description":"` + strings.Repeat("x", MaxBytes) + `"}`, "larger"},
@@ -27,7 +27,7 @@ func TestCompileRefuses(t *testing.T) { // D07
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Compile(json.RawMessage(tt.schema))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v does not say %q", err, tt.want)
+				t.Errorf("error %v does not contain %q", err, tt.want)
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func TestValidateNamesEveryViolation(t *testing.T) { // C07
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
 	if got := s.Validate(json.RawMessage(`{"a":1,"b":"x"}`)); got != nil {
-		t.Errorf("a value that fits has violations: %v", got)
+		t.Errorf("a valid value has violations: %v", got)
 	}
 }
 
@@ -63,11 +63,11 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 		t.Errorf("the same number is refused: %v", got)
 	}
 	if got := s.Validate(json.RawMessage(`{"id":12345678901234567891}`)); got == nil {
-		t.Error("its neighbour is accepted")
+		t.Error("another number is accepted")
 	}
 }
 
-func TestAPatternThatRE2CannotSayIsIgnored(t *testing.T) {
+func TestPatternUnsupportedByRE2IsIgnored(t *testing.T) {
 	s, err := Compile(json.RawMessage(`{"properties":{"a":{"type":"string","pattern":"^(?!x)"}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestAPatternThatRE2CannotSayIsIgnored(t *testing.T) {
 	}
 }
 
-func TestAHugeExponentIsNoNumberToComputeWith(t *testing.T) {
+func TestHugeExponentIsRejected(t *testing.T) {
 	s, err := Compile(json.RawMessage(`{"properties":{"a":{"type":"number","multipleOf":2}}}`))
 	if err != nil {
 		t.Fatal(err)

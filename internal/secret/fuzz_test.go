@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
-// FuzzOpen: an envelope opens for the org and the name that it was sealed for,
-// and nothing else does: no forgery, no other bytes, no other place. // K06
+// FuzzOpen checks that a sealed secret opens for its org and name only, and that no
+// modified, truncated or forged one opens. // K06
 func FuzzOpen(f *testing.F) {
 	f.Add("o", "n", "value", "o", "n2", 9, byte(1), []byte("forged"))
 	f.Add("ab", "c", "", "a", "bc", 0, byte(1), []byte{1})
@@ -38,7 +38,7 @@ func FuzzOpen(f *testing.F) {
 		mustNotOpen(t, k, org, name, append(bytes.Clone(sealed[:9]), forged...)) // under the right master key
 		renewed, err := k.Renew(org, name, sealed)
 		if err != nil || !bytes.Equal(renewed, sealed) {
-			t.Fatalf("renewing changed it: %v", err)
+			t.Fatalf("Renew under the same key changed the secret: %v", err)
 		}
 	})
 }
@@ -56,8 +56,8 @@ func mustNotOpen(t *testing.T, k *secret.Keyring, org, name string, sealed []byt
 	}
 }
 
-// FuzzRedaction: a configured text is printed as its reference and nothing of
-// what stands before it, and an error about it quotes nothing. // K06
+// FuzzRedaction checks that a Text prints its reference and no literal, and that no
+// error quotes it. // K06
 func FuzzRedaction(f *testing.F) {
 	for _, s := range []string{"Bearer env:TOKEN", "sk-live-0123456789", "secret:a", "x file:/a/b", "env:", "  env:1x", "a env:X env:Y", "\x1benv:X", "token secret:../x"} {
 		f.Add(s)
@@ -90,7 +90,7 @@ func FuzzRedaction(f *testing.F) {
 				t.Fatalf("%q is shown as %q, want %q", s, shown, want)
 			}
 		}
-		if string([]rune(want)) != back["k"] { // what is no UTF-8 is dumped as U+FFFD
+		if string([]rune(want)) != back["k"] { // invalid UTF-8 is encoded as U+FFFD
 			t.Fatalf("%q is dumped as %s", s, dump)
 		}
 		if ref := text.Ref(); ref != "" {
@@ -102,8 +102,8 @@ func FuzzRedaction(f *testing.F) {
 	})
 }
 
-// FuzzMasterKey: a master key is refused without being quoted, or seals what the
-// same key opens and another does not. // K06
+// FuzzMasterKey checks that an invalid master key is refused and not quoted, and that a
+// secret sealed under a valid one opens under this key only. // K06
 func FuzzMasterKey(f *testing.F) {
 	f.Add(masterKey)
 	f.Add(otherKey + "\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
-// Two master keys, as openssl rand -base64 32 makes them.
+// Two master keys from openssl rand -base64 32.
 const (
 	masterKey = "q2pV0S0j5m7J4O0w1hYk3XrT9bZcUeNfGdLa8iQxRzs="
 	otherKey  = "n8vK1uYw3cRtB6mZ0sQeXaJ5hLfGdPoI9rTyUiWq2E4="
@@ -35,7 +35,7 @@ func seal(t *testing.T, k *secret.Keyring, org, name, value string) []byte {
 	return sealed
 }
 
-// opens fails the test unless the secret opens as the value.
+// opens fails the test unless Open returns the value.
 func opens(t *testing.T, k *secret.Keyring, org, name string, sealed []byte, value string) {
 	t.Helper()
 	if got, err := k.Open(org, name, sealed); err != nil || got.Reveal() != value {
@@ -43,8 +43,8 @@ func opens(t *testing.T, k *secret.Keyring, org, name string, sealed []byte, val
 	}
 }
 
-// fails fails the test unless the secret does not open, and err says why
-// without saying anything of it.
+// fails fails the test unless Open returns the error want, no value, and no part of the
+// secret in the error.
 func fails(t *testing.T, k *secret.Keyring, org, name string, sealed []byte, want error) {
 	t.Helper()
 	got, err := k.Open(org, name, sealed)
@@ -53,19 +53,19 @@ func fails(t *testing.T, k *secret.Keyring, org, name string, sealed []byte, wan
 	}
 }
 
-func TestWhatIsSealedOpensAndShowsNothing(t *testing.T) { // K06
+func TestSealedValueOpensAndLeaksNothing(t *testing.T) { // K06
 	k := keyring(t, masterKey)
 	for _, value := range []string{canary, "x", strings.Repeat("x", secret.MaxSize)} {
 		one, two := seal(t, k, "a", "n", value), seal(t, k, "a", "n", value)
 		opens(t, k, "a", "n", one, value)
 		opens(t, keyring(t, masterKey), "a", "n", two, value)
 		if len(value) > 1 && bytes.Contains(one, []byte(value)) {
-			t.Error("the value stands in what is sealed")
+			t.Error("the sealed form contains the value")
 		}
 		if raw, _ := base64.StdEncoding.DecodeString(masterKey); bytes.Contains(one, raw) {
-			t.Error("the master key stands in what is sealed")
+			t.Error("the sealed form contains the master key")
 		}
-		const id = 1 + 8 // of the same master key; from there on, nothing is the same
+		const id = 1 + 8 // version and master key id are equal, nothing after them is
 		for at := id; at+12 <= len(one); at++ {
 			if bytes.Contains(two[id:], one[at:at+12]) {
 				t.Fatalf("the same value sealed twice shares bytes at %d", at)
@@ -82,9 +82,8 @@ func TestAMovedSecretDoesNotOpen(t *testing.T) { // K06 K07
 	}
 }
 
-// A data key that was taken from one secret does not open another: the layers
-// of two secrets cannot be put together.
-func TestLayersOfTwoSecretsDoNotFit(t *testing.T) { // K06
+// The data key of one secret does not open the value of another.
+func TestLayersOfTwoSecretsCannotBeCombined(t *testing.T) { // K06
 	k := keyring(t, masterKey)
 	one, two := seal(t, k, "a", "n", canary), seal(t, k, "a", "n", canary+"2")
 	const head = 1 + 8 + 12 + 32 + 16
@@ -99,20 +98,20 @@ func TestASecretWithAFlippedBitDoesNotOpen(t *testing.T) { // K06
 			flipped := bytes.Clone(sealed)
 			flipped[i] ^= 1 << bit
 			if v, err := k.Open("a", "n", flipped); err == nil || !v.IsZero() {
-				t.Fatalf("byte %d, bit %d: it opens", i, bit)
+				t.Fatalf("it opens with bit %[2]d of byte %[1]d flipped", i, bit)
 			}
 		}
 	}
 	for n := range sealed {
 		if v, err := k.Open("a", "n", sealed[:n]); err == nil || !v.IsZero() {
-			t.Fatalf("cut after %d bytes, it opens", n)
+			t.Fatalf("it opens cut after %d bytes", n)
 		}
 	}
 	fails(t, k, "a", "n", append(bytes.Clone(sealed), 0), secret.ErrDamaged)
 	fails(t, k, "a", "n", nil, secret.ErrDamaged)
 }
 
-func TestAnotherMasterKeyIsNamedAsTheReason(t *testing.T) { // K06
+func TestOpenReportsAnotherMasterKey(t *testing.T) { // K06
 	sealed := seal(t, keyring(t, masterKey), "a", "n", canary)
 	fails(t, keyring(t, otherKey), "a", "n", sealed, secret.ErrMasterKey)
 	if text := secret.ErrMasterKey.Error(); !strings.Contains(text, "set master_key_previous") || !strings.Contains(text, "store the secret again") {
@@ -123,7 +122,7 @@ func TestAnotherMasterKeyIsNamedAsTheReason(t *testing.T) { // K06
 	}
 }
 
-func TestAMasterKeyIsChangedInTwoSteps(t *testing.T) { // K06
+func TestMasterKeyRotation(t *testing.T) { // K06
 	sealed := seal(t, keyring(t, otherKey), "a", "n", canary)
 	both, err := keyring(t, masterKey).WithPrevious(secret.NewValue(otherKey))
 	if err != nil {
@@ -157,7 +156,7 @@ func TestAMasterKeyMustBeThirtyTwoRandomBytes(t *testing.T) { // K06
 		k := keyring(t, good)
 		opens(t, k, "a", "n", seal(t, keyring(t, masterKey), "a", "n", canary), canary)
 		if t.Failed() {
-			t.Fatalf("%s is another key", name)
+			t.Fatalf("%s is parsed as another key", name)
 		}
 	}
 	counting := make([]byte, 32)

@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// masterSize is the size of a master key: that of AES-256.
+// masterSize is the size of a master key and of a data key in bytes (AES-256).
 const masterSize = 32
 
 // master is one master key of a [Keyring].
 type master struct {
-	id  [idSize]byte // names the key in what it has sealed, and tells nothing of it
+	id  [idSize]byte // identifies the key in sealed secrets; derived from it by HMAC
 	key [masterSize]byte
 }
 
-const makeOne = "; make one with: openssl rand -base64 32"
+const keyHint = "; generate one with: openssl rand -base64 32"
 
-// ParseKey reads 32 random bytes, in base64 or in hexadecimal. The error says
-// what is wrong and how to make a key, and quotes nothing.
+// ParseKey parses 32 random bytes in base64 (standard or URL alphabet) or hexadecimal.
+// The error says what is wrong and how to generate a key. It does not quote v.
 func ParseKey(v Value) (key [masterSize]byte, err error) {
 	raw := decodeMaster(strings.TrimSpace(v.Reveal()))
 	switch {
 	case raw == nil:
-		return key, errors.New("is not base64 or hexadecimal; want 32 random bytes" + makeOne)
+		return key, errors.New("is not base64 or hexadecimal; want 32 random bytes" + keyHint)
 	case len(raw) != masterSize:
-		return key, errors.New("does not have 32 bytes" + makeOne)
+		return key, errors.New("does not have 32 bytes" + keyHint)
 	case !looksRandom(raw):
-		return key, errors.New("is not random; a key that can be guessed protects nothing" + makeOne)
+		return key, errors.New("is not random; a guessable key does not protect the secrets" + keyHint)
 	}
 	return [masterSize]byte(raw), nil
 }
@@ -47,8 +47,8 @@ func parseMaster(v Value) (*master, error) {
 	return m, nil
 }
 
-// decodeMaster returns nil for what is neither. Hexadecimal comes first: it is
-// base64, too, of something longer.
+// decodeMaster returns nil if s is neither. Hexadecimal must be tried first: it is also
+// valid base64 of other bytes.
 func decodeMaster(s string) []byte {
 	if raw, err := hex.DecodeString(s); err == nil {
 		return raw
@@ -60,10 +60,10 @@ func decodeMaster(s string) []byte {
 	return nil
 }
 
-// looksRandom refuses what somebody has typed: words, one byte again and again,
-// 0 1 2 3 …. Of random keys it refuses fewer than one in a million million.
+// looksRandom returns false for keys that are typed: words, repeated bytes, sequences
+// such as 0 1 2 3. It returns false for fewer than one in 10¹² random keys.
 func looksRandom(raw []byte) bool {
-	const few = 16 // random keys have about 30 of either
+	const few = 16 // minimum number of different bytes, and of different steps; random keys have about 30
 	values, steps := map[byte]bool{}, map[byte]bool{}
 	printable := true
 	for i, b := range raw {

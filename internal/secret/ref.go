@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// Ref names a credential, such as "env:TOKEN". A Ref is not itself secret. The
-// zero value names nothing.
+// Ref is a reference to a credential, such as "env:TOKEN". A Ref is not secret. The
+// zero value is no reference.
 type Ref string
 
-// Kind says where a [Ref] points.
+// Kind is the source of a [Ref].
 type Kind string
 
-// The kinds of reference, as they are written.
+// The kinds: the prefix of a reference.
 const (
 	Env   Kind = "env"
 	File  Kind = "file"
 	Vault Kind = "secret"
 )
 
-// MaxPath is the longest file path of a reference, in bytes.
+// MaxPath is the maximum length of a path in a reference, in bytes.
 const MaxPath = 4096
 
-// ParseRef reads a text that is one whole reference. The error does not quote
-// the text: what looks like a bad reference may be a credential.
+// ParseRef parses s, which must be one reference and nothing else. The error does not
+// quote s: an invalid reference may be a credential.
 func ParseRef(s string) (Ref, error) {
 	kind, name, ok := strings.Cut(s, ":")
 	if !ok {
@@ -37,13 +37,13 @@ func ParseRef(s string) (Ref, error) {
 	return Ref(s), nil
 }
 
-// Kind returns where the reference points.
+// Kind returns the kind of the reference.
 func (r Ref) Kind() Kind {
 	kind, _, _ := strings.Cut(string(r), ":")
 	return Kind(kind)
 }
 
-// Name returns what follows the kind: the variable, the path or the entry.
+// Name returns the part after the kind: a variable, a path or an entry of the vault.
 func (r Ref) Name() string {
 	_, name, _ := strings.Cut(string(r), ":")
 	return name
@@ -65,7 +65,7 @@ func checkPattern(kind, name, pattern string) error {
 	if regexp.MustCompile(pattern).MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("what follows %s must match %s and end the value", kind, pattern)
+	return fmt.Errorf("the name after %s must match %s and end the value", kind, pattern)
 }
 
 func checkPath(path string) error {

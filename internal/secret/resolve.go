@@ -9,50 +9,49 @@ import (
 	"strings"
 )
 
-// MaxSize is the largest credential, in bytes.
+// MaxSize is the maximum size of a credential, in bytes.
 const MaxSize = 64 << 10
 
-// ErrNoVault is returned for a secret: reference where no vault is there to
-// look it up in.
-var ErrNoVault = errors.New("the vault is off, because master_key is not set")
+// ErrNoVault is wrapped by the error for a secret: reference without a vault.
+var ErrNoVault = errors.New("the vault is off because master_key is not set")
 
-// ErrVaultOnly is returned for an env: or file: reference where only secret: may
-// be looked up.
-var ErrVaultOnly = errors.New("only secret:NAME is looked up here: what is stored may not name the gateway's variables and files")
+// ErrVaultOnly is wrapped by the error of a [VaultOnly] Resolver for an env: or file:
+// reference.
+var ErrVaultOnly = errors.New("only secret:NAME is allowed here: stored settings cannot refer to the gateway's environment variables and files")
 
-// Resolver looks references up. It is safe for concurrent use when its
-// environment is. It holds nothing: a changed file or variable is seen by the
-// next call.
+// Resolver resolves references. It caches nothing: a changed file, variable or vault
+// entry is used by the next call. It is safe for concurrent use if its env and vault
+// functions are.
 type Resolver struct {
-	env   func(string) (string, bool) // nil = only the vault is there, without files either
+	env   func(string) (string, bool) // nil = neither variables nor files
 	vault Lookup                      // nil = none
 }
 
-// Lookup returns an entry of one org's vault. Its error says what is the matter
-// and nothing of the content; the Resolver names the entry.
+// Lookup returns an entry of one org's vault. Its error must not contain the value. It
+// need not contain the name: the Resolver adds it.
 type Lookup func(ctx context.Context, name string) (Value, error)
 
-// NewResolver returns a Resolver that reads variables with env, such as
-// os.LookupEnv, and files from disk.
+// NewResolver returns a Resolver for env: references, through env (such as
+// os.LookupEnv), and for file: references.
 func NewResolver(env func(string) (string, bool)) *Resolver {
 	return &Resolver{env: env}
 }
 
-// With returns a Resolver that also looks secret: references up, in one org's
-// vault. Nil leaves it without one.
-func (r *Resolver) With(vault Lookup) *Resolver {
+// WithVault returns a Resolver that also resolves secret: references, in one org's vault.
+// With a nil vault they fail with ErrNoVault.
+func (r *Resolver) WithVault(vault Lookup) *Resolver {
 	return &Resolver{env: r.env, vault: vault}
 }
 
-// VaultOnly returns a Resolver that looks up secret: references, in one org's
-// vault, and no others: for texts that the operator has not written. Nil leaves
-// it without a vault.
+// VaultOnly returns a Resolver for secret: references in one org's vault only. It must
+// be used for texts that the operator did not write. With a nil vault every reference
+// fails.
 func VaultOnly(vault Lookup) *Resolver { return &Resolver{vault: vault} }
 
-// Resolve returns the text with its reference replaced by what it names. A
-// variable that is not set, a file that cannot be read, an entry that the vault
-// does not have, and a credential that is empty, too large or no single line
-// are errors that say which reference is meant and nothing of its content. An empty text gives an empty value.
+// Resolve returns the text with its reference replaced by the credential. It returns an
+// error if the credential is missing, empty, larger than [MaxSize], or contains a
+// control character. The error names the reference and never contains the credential.
+// The zero Text resolves to an empty value.
 func (r *Resolver) Resolve(ctx context.Context, t Text) (Value, error) {
 	if t.ref == "" {
 		return NewValue(t.plain()), nil
@@ -94,14 +93,15 @@ func (r *Resolver) lookup(ctx context.Context, ref Ref) (string, error) {
 	return v.Reveal(), nil
 }
 
-// readFile reads a secret file without the newline that editors put at its end.
+// readFile returns the content of a secret file without one final newline, which
+// editors append. It reads at most MaxSize+2 bytes.
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+2)) // a full-size credential, a newline, and one byte to tell
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+2)) // a credential of MaxSize, a newline, and one byte to detect more
 	if err != nil {
 		return "", err
 	}
@@ -112,9 +112,8 @@ func readFile(path string) (string, error) {
 	return s, nil
 }
 
-// Check refuses what no credential is and no header can carry: nothing, more
-// than [MaxSize], and control characters. The error says which and quotes
-// nothing.
+// Check returns an error if v is empty, larger than [MaxSize], or contains a control
+// character, which no HTTP header can carry. The error does not quote v.
 func (v Value) Check() error { return checkContent(v.Reveal()) }
 
 func checkContent(s string) error {

@@ -23,22 +23,22 @@ func resolver(env map[string]string) *secret.Resolver {
 
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ in, ref, literal, err string }{
-		"empty is nothing":                             {},
-		"plain text is literal":                        {in: "abc", literal: "abc"},
-		"a whole reference":                            {in: "env:TOKEN", ref: "env:TOKEN"},
-		"a reference at the end of a header":           {in: "Bearer secret:gh_token", literal: "Bearer ", ref: "secret:gh_token"},
-		"a path may have spaces":                       {in: "file:/a b/c", ref: "file:/a b/c"},
-		"a colon inside a word is no reference":        {in: "my-env:x http://h", literal: "my-env:x http://h"},
-		"text after a variable is refused":             {in: "env:TOKEN tail", err: "what follows env: must match"},
-		"a second reference is refused":                {in: "env:A env:B", err: "what follows env: must match"},
-		"a second reference after a path is refused":   {in: "file:/a env:B", err: "more than one reference"},
-		"a variable that looks like a key is refused":  {in: "env:sk-" + canary, err: "what follows env: must match"},
-		"an empty path is refused":                     {in: "file:", err: "file: needs a path"},
-		"a path beyond the limit is refused":           {in: "file:" + strings.Repeat("a", secret.MaxPath+1), err: "longer than 4096"},
-		"a path at the limit is taken":                 {in: "file:" + strings.Repeat("a", secret.MaxPath), ref: "file:" + strings.Repeat("a", secret.MaxPath)},
-		"a line break is refused":                      {in: "a\r\nX: " + canary, err: "control character"},
-		"a vault entry that is no name is refused":     {in: "secret:../x", err: "what follows secret: must match"},
-		"an upper-case scheme is literal, not guessed": {in: "ENV:TOKEN", literal: "ENV:TOKEN"},
+		"an empty text":                               {},
+		"plain text is literal":                       {in: "abc", literal: "abc"},
+		"a reference":                                 {in: "env:TOKEN", ref: "env:TOKEN"},
+		"a reference at the end of a header":          {in: "Bearer secret:gh_token", literal: "Bearer ", ref: "secret:gh_token"},
+		"a path may have spaces":                      {in: "file:/a b/c", ref: "file:/a b/c"},
+		"a kind inside a word is literal":             {in: "my-env:x http://h", literal: "my-env:x http://h"},
+		"text after a variable is refused":            {in: "env:TOKEN tail", err: "the name after env: must match"},
+		"a second reference is refused":               {in: "env:A env:B", err: "the name after env: must match"},
+		"a second reference after a path is refused":  {in: "file:/a env:B", err: "more than one reference"},
+		"a variable that looks like a key is refused": {in: "env:sk-" + canary, err: "the name after env: must match"},
+		"an empty path is refused":                    {in: "file:", err: "file: needs a path"},
+		"a path beyond the limit is refused":          {in: "file:" + strings.Repeat("a", secret.MaxPath+1), err: "longer than 4096"},
+		"a path at the limit is taken":                {in: "file:" + strings.Repeat("a", secret.MaxPath), ref: "file:" + strings.Repeat("a", secret.MaxPath)},
+		"a line break is refused":                     {in: "a\r\nX: " + canary, err: "control character"},
+		"an invalid vault entry name is refused":      {in: "secret:../x", err: "the name after secret: must match"},
+		"an upper-case kind is literal":               {in: "ENV:TOKEN", literal: "ENV:TOKEN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := secret.Parse(c.in)
@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestRefNamesItsParts(t *testing.T) {
+func TestParseRef(t *testing.T) {
 	ref, err := secret.ParseRef("file:/a:b")
 	if err != nil || ref.Kind() != secret.File || ref.Name() != "/a:b" {
 		t.Errorf("%v %v %v", ref.Kind(), ref.Name(), err)
@@ -70,7 +70,7 @@ func TestRefNamesItsParts(t *testing.T) {
 	}
 }
 
-// D18: resolved just in time.
+// D18: references are resolved when a request is sent.
 func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -82,21 +82,21 @@ func TestResolve(t *testing.T) {
 	}
 	r := resolver(map[string]string{"TOKEN": canary, "EMPTY": "", "LINES": canary + "\nx"})
 	for name, c := range map[string]struct{ in, want, err string }{
-		"a literal is itself":               {in: "Basic abc", want: "Basic abc"},
-		"a variable":                        {in: "env:TOKEN", want: canary},
-		"a variable after a scheme":         {in: "Bearer env:TOKEN", want: "Bearer " + canary},
-		"a variable that is not set":        {in: "env:NOPE", err: "environment variable NOPE is not set"},
-		"a variable that is empty":          {in: "env:EMPTY", err: "env:EMPTY is empty"},
-		"a line break would forge a header": {in: "env:LINES", err: "env:LINES has a control character"},
-		"a file without its last newline":   {in: write("a", canary+"\n"), want: canary},
-		"a file from Windows":               {in: write("b", canary+"\r\n"), want: canary},
-		"only one newline is taken off":     {in: write("c", canary+"\n\n"), err: "has a control character"},
-		"a file at the limit":               {in: write("d", strings.Repeat("x", secret.MaxSize)+"\n"), want: strings.Repeat("x", secret.MaxSize)},
-		"a file one byte over the limit":    {in: write("e", strings.Repeat("x", secret.MaxSize+1)), err: "is larger than 65536 bytes"},
-		"a file far over the limit":         {in: write("f", strings.Repeat("x", 3*secret.MaxSize)), err: "is larger than 65536 bytes"},
-		"an empty file":                     {in: write("g", "\n"), err: "is empty"},
-		"a file that is not there":          {in: "file:" + filepath.Join(dir, "none"), err: "no such file"},
-		"the vault, where there is none":    {in: "secret:gh", err: "secret:gh: the vault is off, because master_key is not set"},
+		"a literal is itself":             {in: "Basic abc", want: "Basic abc"},
+		"a variable":                      {in: "env:TOKEN", want: canary},
+		"a variable after a scheme":       {in: "Bearer env:TOKEN", want: "Bearer " + canary},
+		"a variable that is not set":      {in: "env:NOPE", err: "environment variable NOPE is not set"},
+		"a variable that is empty":        {in: "env:EMPTY", err: "env:EMPTY is empty"},
+		"a line break is refused":         {in: "env:LINES", err: "env:LINES has a control character"},
+		"a file without its last newline": {in: write("a", canary+"\n"), want: canary},
+		"a file from Windows":             {in: write("b", canary+"\r\n"), want: canary},
+		"only one newline is removed":     {in: write("c", canary+"\n\n"), err: "has a control character"},
+		"a file at the limit":             {in: write("d", strings.Repeat("x", secret.MaxSize)+"\n"), want: strings.Repeat("x", secret.MaxSize)},
+		"a file one byte over the limit":  {in: write("e", strings.Repeat("x", secret.MaxSize+1)), err: "is larger than 65536 bytes"},
+		"a file far over the limit":       {in: write("f", strings.Repeat("x", 3*secret.MaxSize)), err: "is larger than 65536 bytes"},
+		"an empty file":                   {in: write("g", "\n"), err: "is empty"},
+		"a missing file":                  {in: "file:" + filepath.Join(dir, "none"), err: "no such file"},
+		"a vault entry without a vault":   {in: "secret:gh", err: "secret:gh: the vault is off because master_key is not set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := secret.Parse(c.in)
@@ -117,21 +117,21 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestVaultErrorIsNamed(t *testing.T) {
+func TestResolveWithoutVault(t *testing.T) {
 	text, _ := secret.Parse("secret:x")
 	if _, err := resolver(nil).Resolve(t.Context(), text); !errors.Is(err, secret.ErrNoVault) {
 		t.Error(err)
 	}
 }
 
-// D18: what is looked up is looked up again for every request.
-func TestAnEntryOfTheVaultIsLookedUpEachTime(t *testing.T) {
+// D18: a vault entry is resolved again for every request.
+func TestVaultEntryIsResolvedOnEveryCall(t *testing.T) {
 	text, err := secret.Parse("Bearer secret:gh")
 	if err != nil {
 		t.Fatal(err)
 	}
 	content, missing := canary, errors.New("there is no such secret")
-	r := resolver(nil).With(func(_ context.Context, name string) (secret.Value, error) {
+	r := resolver(nil).WithVault(func(_ context.Context, name string) (secret.Value, error) {
 		if name != "gh" || content == "" {
 			return secret.Value{}, missing
 		}
@@ -154,11 +154,11 @@ func TestAnEntryOfTheVaultIsLookedUpEachTime(t *testing.T) {
 		}
 	}
 	if _, err := r.Resolve(t.Context(), text); !errors.Is(err, missing) {
-		t.Errorf("the cause is lost: %v", err)
+		t.Errorf("error %v does not wrap the cause", err)
 	}
 }
 
-// K06: no way of printing shows a credential.
+// K06: no way of printing reveals a credential.
 func TestNothingPrintsACredential(t *testing.T) {
 	text, err := secret.Parse(canary + " env:TOKEN")
 	if err != nil {
@@ -192,10 +192,10 @@ func TestNothingPrintsACredential(t *testing.T) {
 		t.Errorf("a credential was printed:\n%s", shown)
 	}
 	if got := fmt.Sprint(text); got != "[redacted] env:TOKEN" {
-		t.Errorf("text prints as %q", got)
+		t.Errorf("Text prints as %q", got)
 	}
 	if got := fmt.Sprintf("%+v", all.Value); got != "[redacted]" {
-		t.Errorf("value prints as %q", got)
+		t.Errorf("Value prints as %q", got)
 	}
 }
 
@@ -204,10 +204,10 @@ func TestEqual(t *testing.T) {
 	b, _ := secret.Parse("Bearer env:A")
 	c, _ := secret.Parse("Token env:A")
 	if !a.Equal(b) || a.Equal(c) {
-		t.Error("texts do not compare by what is written")
+		t.Error("Text.Equal does not compare literal and reference")
 	}
 	if !secret.NewValue("x").Equal(secret.NewValue("x")) || secret.NewValue("x").Equal(secret.Value{}) {
-		t.Error("values do not compare by content")
+		t.Error("Value.Equal does not compare the content")
 	}
 	if !(secret.Value{}).IsZero() || (secret.Value{}).Reveal() != "" {
 		t.Error("the zero value is not empty")

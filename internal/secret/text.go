@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// Text is configured text that may end in one reference: a key
-// ("env:OPENAI_API_KEY"), a header ("Bearer env:TOKEN"), or a literal. A
-// literal may be a credential, and so may what stands before a reference; both
-// are printed as [redacted]. The zero value is empty.
+// Text is a configured text that may end in one reference: "env:OPENAI_API_KEY",
+// "Bearer env:TOKEN", or a literal. The literal part may be a credential and prints as
+// [redacted]. The zero value is empty.
 type Text struct {
-	literal *string // behind a pointer, so that no %v of a struct around it shows it
+	literal *string // a pointer, so that %v of a struct that contains a Text does not print it
 	ref     Ref
 }
 
-// Parse reads a Text. A reference starts at the beginning or after a space and
-// runs to the end; there is at most one. Text without a reference is literal.
-// The error never quotes s.
+// Parse parses a Text. A reference starts at the beginning or after a space and extends
+// to the end. There is at most one. A text without a reference is a literal. The error
+// never quotes s.
 func Parse(s string) (Text, error) {
 	if strings.ContainsFunc(s, func(r rune) bool { return isControl(r) && r != '\t' }) {
 		return Text{}, errors.New("has a control character")
@@ -44,7 +43,7 @@ func literal(s string) Text {
 	return Text{literal: &s}
 }
 
-// findRef returns where the first reference of s starts, -1 without one.
+// findRef returns the index of the first reference in s, or -1.
 func findRef(s string) int {
 	for at := 0; ; {
 		for _, k := range []Kind{Env, File, Vault} {
@@ -60,11 +59,11 @@ func findRef(s string) int {
 	}
 }
 
-// Ref returns the reference at the end of the text; zero without one.
+// Ref returns the reference at the end of the text, or "".
 func (t Text) Ref() Ref { return t.ref }
 
-// Under returns the text with a relative path of a file: reference below dir. An
-// empty dir leaves the path as it is.
+// Under returns the text with the relative path of a file: reference joined to dir. It
+// returns t unchanged if dir is empty.
 func (t Text) Under(dir string) Text {
 	if path := t.ref.Name(); dir != "" && t.ref.Kind() == File && !filepath.IsAbs(path) {
 		t.ref = Ref(string(File) + ":" + filepath.Join(dir, path))
@@ -72,17 +71,18 @@ func (t Text) Under(dir string) Text {
 	return t
 }
 
-// IsZero reports whether nothing was configured.
+// IsZero reports whether the text is empty.
 func (t Text) IsZero() bool { return t.literal == nil && t.ref == "" }
 
-// IsLiteral reports whether the text is there and holds no reference.
+// IsLiteral reports whether the text is not empty and has no reference.
 func (t Text) IsLiteral() bool { return t.literal != nil && t.ref == "" }
 
-// Literal returns what stands before the reference: all of a literal text. It
+// Literal returns the part before the reference, or the whole text if there is none. It
 // may be a credential.
 func (t Text) Literal() Value { return Value{t.literal} }
 
-// Equal reports whether both are written the same.
+// Equal reports whether both have the same literal and the same reference. The
+// credentials they refer to are not compared.
 func (t Text) Equal(u Text) bool {
 	return t.ref == u.ref && subtle.ConstantTimeCompare([]byte(t.plain()), []byte(u.plain())) == 1
 }
@@ -94,7 +94,7 @@ func (t Text) plain() string {
 	return *t.literal
 }
 
-// String shows the reference and hides everything else.
+// String returns the reference, with [redacted] for the literal part.
 func (t Text) String() string {
 	switch {
 	case t.literal == nil:
@@ -105,12 +105,12 @@ func (t Text) String() string {
 	return redacted + " " + string(t.ref)
 }
 
-// Format prints like String whatever the verb.
+// Format writes what String returns, for every verb.
 func (t Text) Format(f fmt.State, _ rune) { writeTo(f, t.String()) }
 
-// GoString prints like String.
+// GoString returns what String returns.
 func (t Text) GoString() string { return t.String() }
 
-// MarshalText writes what String prints: a dump of a configuration shows where
-// its credentials come from.
+// MarshalText returns what String returns: a dump of a configuration contains the
+// references of its credentials.
 func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

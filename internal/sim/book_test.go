@@ -105,9 +105,9 @@ func (b *book) wrote(p *process, wr writing) bool {
 		}
 		b.checkDate(p, key, h, f)
 		h.state = loop.Apply(h.state, f)
-		_, deadly := h.state.Deadly()
+		_, deadly := h.state.FatalCall()
 		rules := h.state.Accepted.Rules
-		stuck := h.state.Taken >= rules.Taken && h.state.At-h.state.Further >= rules.StuckMS
+		stuck := h.state.DeadOwners >= rules.DeadOwners && h.state.At-h.state.ProgressAt >= rules.StuckMS
 		h.poisoned = h.poisoned || deadly || stuck
 		b.enter(p, key, h, f)
 	}

@@ -97,8 +97,8 @@ func (w *world) build(process string) loop.Rules {
 	}
 	r := w.chance(process, "build")
 	return loop.Rules{
-		Attempts: 1 + r.IntN(5), Taken: 3 + r.IntN(4), StuckMS: 60_000 + r.Int64N(600_000), Deaths: 3 + r.IntN(4), RetryWaitMS: 1 + r.Int64N(20_000),
-		Estimate: budget.Estimate{BytesPerToken: 1 + r.Int64N(bytesPerToken), SmallestOutput: 8 + r.Int64N(64)},
+		Attempts: 1 + r.IntN(5), DeadOwners: 3 + r.IntN(4), StuckMS: 60_000 + r.Int64N(600_000), DeadOwnersPerCall: 3 + r.IntN(4), RetryWaitMS: 1 + r.Int64N(20_000),
+		Estimate: budget.Estimate{BytesPerToken: 1 + r.Int64N(bytesPerToken), MinOutput: 8 + r.Int64N(64)},
 	}
 }
 

@@ -1,14 +1,14 @@
 // Package sse reads and writes server-sent events.
 //
-// A [Reader] turns a provider's stream into events, whatever its line ends,
-// comments and packet cuts are. A [Writer] turns events into an HTTP answer in
-// which every event leaves at once and none can be forged by its data:
+// A [Reader] parses a provider's stream. Its events do not depend on line endings or on
+// how the bytes are split. A [Writer] writes events to an HTTP response. It flushes each
+// event immediately, and event data cannot inject fields or events:
 //
 //	provider ── bytes ──► Reader ── Event ──► …a run… ──► Writer ── one write, one flush ──► client
 //	                                                        ▲
 //	                              Heartbeats ── ": keep-alive" after 15 s of silence
 //
-// One [Heartbeats] serves all writers of a process from one goroutine.
+// One [Heartbeats] serves all writers of a process with one goroutine.
 //
 //	w := sse.NewWriter(rw, sse.Options{Heartbeats: beats})
 //	defer w.Close()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzWriter: whatever stands in a name, in data or in a comment, a client reads
-// exactly the events that were sent.
+// FuzzWriter checks that a Reader returns exactly the events that a Writer sent, for any
+// name, data and comment.
 func FuzzWriter(f *testing.F) {
 	f.Add("message", "{\"a\":1}", "ping")
 	f.Add("x\n\ndata: forged", "a\n\ndata: forged\r\rid: 7\n", "\n\nevent: forged\ndata: x\n\n")
@@ -34,7 +34,7 @@ func FuzzWriter(f *testing.F) {
 			}
 		}
 		if ev, err := r.Next(); err != io.EOF {
-			t.Fatalf("and then %+v, %v", ev, err)
+			t.Fatalf("after the last event: %+v, %v", ev, err)
 		}
 	})
 }

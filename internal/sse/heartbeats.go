@@ -8,27 +8,27 @@ import (
 
 const (
 	defaultInterval = 15 * time.Second
-	// beatTimeout is short because one goroutine serves all streams. Only a
-	// client that has read nothing for an interval and whose buffers are full
-	// comes near it.
-	beatTimeout = time.Second
-	// minRest lets beats that are due at about the same time go out together.
-	minRest = 250 * time.Millisecond
+	// heartbeatTimeout is short because one goroutine serves all streams. Only a client
+	// that reads nothing for an interval while its buffers are full reaches it.
+	heartbeatTimeout = time.Second
+	// minSleep is the shortest sleep between two rounds. It combines heartbeats that
+	// are due at about the same time.
+	minSleep = 250 * time.Millisecond
 )
 
-// Heartbeats sends a comment line to every Writer that has been silent for an
-// interval, so that proxies keep its connection open. It is one goroutine for
-// all writers, from Start to Stop.
+// Heartbeats sends a comment line to every Writer that has sent nothing for an interval,
+// so that proxies keep the connection open. It runs one goroutine for all writers,
+// between Start and Stop.
 type Heartbeats struct {
 	interval time.Duration
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	writers map[*Writer]struct{}
 	stop    context.CancelFunc
 	done    chan struct{}
 }
 
-// NewHeartbeats returns a stopped service. An interval of 0 means 15 s.
+// NewHeartbeats returns a Heartbeats that is not started. An interval of 0 means 15 s.
 func NewHeartbeats(interval time.Duration) *Heartbeats {
 	if interval <= 0 {
 		interval = defaultInterval
@@ -36,7 +36,7 @@ func NewHeartbeats(interval time.Duration) *Heartbeats {
 	return &Heartbeats{interval: interval, writers: make(map[*Writer]struct{})}
 }
 
-// Start begins to send. A second Start without Stop does nothing.
+// Start starts the goroutine. It does nothing if it is already started.
 func (h *Heartbeats) Start() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,8 +52,8 @@ func (h *Heartbeats) Start() {
 	}()
 }
 
-// Stop ends sending and waits until the goroutine has gone. The writers stay
-// usable.
+// Stop stops the goroutine and waits for it. It does nothing if it is not started. The
+// writers remain usable, and Start may be called again.
 func (h *Heartbeats) Stop() {
 	h.mu.Lock()
 	stop, done := h.stop, h.done
@@ -78,9 +78,9 @@ func (h *Heartbeats) remove(w *Writer) {
 	delete(h.writers, w)
 }
 
-// run sleeps until the next writer is due. A writer that comes meanwhile is due
-// one interval later, which is never before the end of the sleep; so nobody
-// has to wake it.
+// run sleeps until the next writer is due. A writer that is added meanwhile is due a
+// whole interval later, which is never before the sleep ends. add therefore need not
+// wake the goroutine.
 func (h *Heartbeats) run(ctx context.Context) {
 	timer := time.NewTimer(h.interval)
 	defer timer.Stop()
@@ -99,15 +99,15 @@ func (h *Heartbeats) run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			w.beat()
+			w.sendHeartbeat()
 		}
 		clear(due)
-		timer.Reset(max(rest, minRest))
+		timer.Reset(max(rest, minSleep))
 	}
 }
 
-// due appends the writers that have been silent for an interval, and returns
-// how long none of the others will have been.
+// due appends the writers that have sent nothing for an interval. It also returns how
+// long it takes until the next of the others is due.
 func (h *Heartbeats) due(list []*Writer, now time.Time) ([]*Writer, time.Duration) {
 	rest := h.interval
 	h.mu.Lock()
@@ -123,15 +123,16 @@ func (h *Heartbeats) due(list []*Writer, now time.Time) ([]*Writer, time.Duratio
 	return list, rest
 }
 
-// beat sends one comment line. A writer that is busy is not silent.
-func (w *Writer) beat() {
+// sendHeartbeat sends one comment line. It does not wait for a writer that is in use: such a
+// writer is not silent.
+func (w *Writer) sendHeartbeat() {
 	if !w.mu.TryLock() {
 		return
 	}
 	defer w.mu.Unlock()
-	if w.err != nil || w.quiet {
+	if w.err != nil || w.heartbeatsStopped {
 		return
 	}
 	w.buf = append(w.buf, ": keep-alive\n"...)
-	_ = w.send(min(beatTimeout, w.o.WriteTimeout)) // kept for the stream's next writer
+	_ = w.send(min(heartbeatTimeout, w.o.WriteTimeout)) // the next Event returns the error
 }

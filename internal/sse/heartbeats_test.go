@@ -15,7 +15,7 @@ func TestHeartbeats(t *testing.T) { // G14
 		h := NewHeartbeats(0)
 		h.Start()
 		defer h.Stop()
-		time.Sleep(7 * time.Second) // not in step with the service
+		time.Sleep(7 * time.Second) // so that the writers start between two rounds
 		rec, busy := newRecorder(), newRecorder()
 		w, b := NewWriter(rec, Options{Heartbeats: h}), NewWriter(busy, Options{Heartbeats: h})
 		defer b.Close()
@@ -46,14 +46,14 @@ func TestHeartbeatComesAfterTheInterval(t *testing.T) {
 		h := NewHeartbeats(15 * time.Second)
 		h.Start()
 		defer h.Stop()
-		for i := range 50 { // whatever the phase
+		for i := range 50 { // different phases
 			time.Sleep(time.Duration(i) * 311 * time.Millisecond)
 			rec := newRecorder()
 			w := NewWriter(rec, Options{Heartbeats: h})
 			time.Sleep(14999 * time.Millisecond)
 			synctest.Wait()
 			early := rec.text()
-			time.Sleep(minRest + time.Millisecond)
+			time.Sleep(minSleep + time.Millisecond)
 			synctest.Wait()
 			if early != "" || rec.text() != beat {
 				t.Errorf("phase %d: %q, then %q", i, early, rec.text())
@@ -63,7 +63,7 @@ func TestHeartbeatComesAfterTheInterval(t *testing.T) {
 	})
 }
 
-// One goroutine serves all: a stream that is being written to is passed over.
+// A writer in use is skipped, so that it does not delay the heartbeats of others.
 func TestHeartbeatDoesNotWaitForABusyWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHeartbeats(15 * time.Second)

@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	firstBuffer = 4 << 10
-	scanWindow  = 4 << 10
-	maxNoReads  = 100
+	firstBuffer = 4 << 10 // bytes of the first buffer; it then doubles
+	scanWindow  = 4 << 10 // bytes searched for a line end at a time
+	maxNoReads  = 100     // empty reads in a row until io.ErrNoProgress, as in bufio
 )
 
-// line returns the next line without its end, valid until the next call. With
-// an error it returns the unterminated rest.
+// line returns the next line without its line end. It is valid until the next call.
+// With an error it returns the unterminated rest of the stream.
 func (r *Reader) line() ([]byte, error) {
 	for {
 		r.skip()
@@ -40,8 +40,8 @@ func (r *Reader) tooLong() error {
 	return r.fail(&LimitError{What: "line", Max: r.maxLine})
 }
 
-// skip drops what belongs to no line: the byte order mark at the beginning and
-// the LF of a CRLF. Neither waits for bytes that a line does not need.
+// skip skips the byte order mark at the start of the stream, and the LF of a CRLF. It
+// never reads: an event must not wait for bytes after its empty line.
 func (r *Reader) skip() {
 	if r.skipLF && r.start < r.end {
 		r.skipLF = false
@@ -49,22 +49,22 @@ func (r *Reader) skip() {
 			r.start++
 		}
 	}
-	if !r.begun {
+	if !r.bomChecked {
 		rest, mark := r.buf[r.start:r.end], []byte("\xef\xbb\xbf")
 		switch {
 		case bytes.HasPrefix(rest, mark):
 			r.start += len(mark)
-			r.begun = true
+			r.bomChecked = true
 		case !bytes.HasPrefix(mark, rest):
-			r.begun = true
+			r.bomChecked = true
 		}
 	}
 	r.scanned = max(r.scanned, r.start)
 }
 
-// lineEnd returns the length of the line at the start of the buffer, or -1
-// where its end has not been read. It looks at windows, so that a CR is found
-// without looking for a LF in all that follows.
+// lineEnd returns the length of the line at the start of the buffer, or -1 if its end
+// has not been read. It searches in windows: a stream with CR line ends would otherwise
+// be searched for an LF to its end for each line.
 func (r *Reader) lineEnd() int {
 	for r.scanned < r.end {
 		window := r.buf[r.scanned:min(r.scanned+scanWindow, r.end)]
@@ -83,7 +83,8 @@ func (r *Reader) lineEnd() int {
 	return -1
 }
 
-// fill reads more bytes, moving or growing the buffer when it is full.
+// fill reads more bytes into the buffer and sets err at the end of the stream. It moves
+// or grows the buffer if it is full.
 func (r *Reader) fill() {
 	if r.start == r.end {
 		r.start, r.end, r.scanned = 0, 0, 0

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// The limits of a Reader that names none.
+// The default limits of a Reader, in bytes.
 const (
 	DefaultMaxLine  = 1 << 20
 	DefaultMaxEvent = 4 << 20
 )
 
-// ReaderOptions limit what a Reader takes.
+// ReaderOptions are the limits of a Reader. The zero value has the default limits.
 type ReaderOptions struct {
-	MaxLine  int // bytes of one line without its end; 0 means DefaultMaxLine
-	MaxEvent int // bytes of one event's data; 0 means DefaultMaxEvent
+	MaxLine  int // bytes of a line without its line end; 0 means DefaultMaxLine
+	MaxEvent int // bytes of an event's data; 0 means DefaultMaxEvent
 }
 
-// LimitError says that a stream has a line or an event that is too large.
+// LimitError reports a line or an event that exceeds its limit.
 type LimitError struct {
 	What string // "line" or "event"
 	Max  int    // bytes
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("event stream: %s of more than %d bytes", e.What, e.Max)
+	return fmt.Sprintf("event stream: %s is larger than %d bytes", e.What, e.Max)
 }
 
 // Event is one server-sent event. Its byte slices are valid until the next
@@ -36,27 +36,28 @@ func (e *LimitError) Error() string {
 type Event struct {
 	Name []byte // the event field; empty means "message"
 	Data []byte // the data lines, joined with \n
-	ID   string // the last id that the stream has named, in this event or before it
-	// Retry is the reconnection time that this event asks for; 0 when it does not.
+	ID   string // the latest id field of the stream, in this event or an earlier one
+	// Retry is the retry field of this event; 0 = none.
 	Retry time.Duration
-	// Partial is true for an event at the end of the stream that was not closed
-	// by an empty line: its last line may have been cut.
+	// Partial is true for an event at the end of the stream without an empty line
+	// after it. Its last line may be truncated.
 	Partial bool
 }
 
-// Reader reads events. The events do not depend on how the bytes arrive.
-// It is for one goroutine.
+// Reader reads events as the HTML standard defines them (section "Server-sent events"),
+// except that it returns an incomplete last event as Partial. It is not safe for
+// concurrent use.
 type Reader struct {
 	src      io.Reader
 	maxLine  int
 	maxEvent int
 
-	buf        []byte // buf[start:end] is read and not yet consumed
+	buf        []byte // buf[start:end] is read and not consumed
 	start, end int
-	scanned    int  // buf[start:scanned] has no line end
-	skipLF     bool // the last line ended with CR: a LF now belongs to it
-	begun      bool // the byte order mark is behind us
-	err        error
+	scanned    int   // buf[start:scanned] contains no line end
+	skipLF     bool  // the last line ended with CR: a following LF belongs to it
+	bomChecked bool  // a byte order mark was skipped or is not there
+	err        error // of the source, or of the Reader; sticky
 
 	name    []byte
 	data    []byte
@@ -65,7 +66,7 @@ type Reader struct {
 	retry   time.Duration
 }
 
-// NewReader returns a Reader of r.
+// NewReader returns a Reader that reads from r.
 func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	if o.MaxLine <= 0 {
 		o.MaxLine = DefaultMaxLine
@@ -76,16 +77,16 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	return &Reader{src: r, maxLine: o.MaxLine, maxEvent: o.MaxEvent}
 }
 
-// Next returns the next event. At the end of the stream it returns io.EOF, and
-// the source's own error where there is one; an event that was still open then
-// is returned first, marked Partial. A stream beyond a limit ends with a
-// *[LimitError]. Errors are sticky.
+// Next returns the next event. At the end of the stream it returns io.EOF or the error
+// of the source; an incomplete event is returned before it, with Partial set. If the
+// stream exceeds a limit, Next returns a *[LimitError]. After an error, Next returns the
+// same error again.
 func (r *Reader) Next() (Event, error) {
 	r.reset()
 	for {
 		line, err := r.line()
 		if err != nil {
-			return r.last(line, err)
+			return r.finish(line, err)
 		}
 		if len(line) == 0 {
 			if r.hasData {
@@ -100,8 +101,8 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// last ends the stream with the unterminated line that was left.
-func (r *Reader) last(line []byte, err error) (Event, error) {
+// finish handles the end of the stream. line is its unterminated last line.
+func (r *Reader) finish(line []byte, err error) (Event, error) {
 	var limit *LimitError
 	if errors.As(err, &limit) {
 		return Event{}, err
@@ -120,7 +121,7 @@ func (r *Reader) last(line []byte, err error) (Event, error) {
 	return ev, nil
 }
 
-// fail ends the stream: what is still in the buffer is not read.
+// fail sets the sticky error and discards the buffer.
 func (r *Reader) fail(err error) error {
 	r.err = err
 	r.start, r.end, r.scanned = 0, 0, 0
@@ -135,7 +136,7 @@ func (r *Reader) reset() {
 	r.name, r.data, r.hasData, r.retry = r.name[:0], r.data[:0], false, 0
 }
 
-// field takes one line that is not empty.
+// field processes one line that is not empty.
 func (r *Reader) field(line []byte) error {
 	name, value, _ := bytes.Cut(line, []byte{':'})
 	if len(value) > 0 && value[0] == ' ' {
@@ -155,7 +156,7 @@ func (r *Reader) field(line []byte) error {
 			r.retry = time.Duration(ms) * time.Millisecond
 		}
 	}
-	return nil // comments and unknown fields mean nothing
+	return nil // comments and unknown fields are ignored
 }
 
 func (r *Reader) addData(value []byte) error {

@@ -40,14 +40,14 @@ func TestReader(t *testing.T) { // D15: SSE bodies parsed
 		{"several data lines are joined", "data: a\ndata:b\ndata:  c\n\n", []got{{Data: "a\nb\n c"}}},
 		{"a byte order mark is skipped once", "\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\ndata: c\n\n", []got{{Data: "a"}, {Data: "c"}}},
 		{"comments are skipped", ": hello\n\ndata: a\n: x\ndata: b\n\n", []got{{Data: "a\nb"}}},
-		{"an event without data is none", "event: a\n\ndata: b\n\n", []got{{Data: "b"}}},
+		{"an event without data is ignored", "event: a\n\ndata: b\n\n", []got{{Data: "b"}}},
 		{"an empty data line is an event", "data\n\ndata:\n\n", []got{{}, {}}},
 		{"name, id and retry", "event: x\nid: 1\nretry: 1500\ndata: a\n\ndata: b\n\nid\ndata: c\n\n", []got{{Name: "x", Data: "a", ID: "1", Retry: 1500 * time.Millisecond}, {Data: "b", ID: "1"}, {Data: "c"}}},
 		{"an id with NUL and a retry with letters are ignored", "id: 1\x002\nretry: 3s\ndata: a\n\n", []got{{Data: "a"}}},
 		{"unknown fields are ignored", "foo: 1\n data: 2\ndata: a\n\n", []got{{Data: "a"}}},
 		{"an open event at the end is partial", "data: a\n\ndata: b\ndata: c", []got{{Data: "a"}, {Data: "b\nc", Partial: true}}},
-		{"nothing", "", nil},
-		{"only a piece of a byte order mark", "\xef\xbb", nil},
+		{"an empty stream", "", nil},
+		{"an incomplete byte order mark", "\xef\xbb", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, src := range map[string]io.Reader{
@@ -69,12 +69,12 @@ func TestReaderLimits(t *testing.T) {
 		name, in, what string
 		events         int
 	}{
-		{"a line of the limit passes", "data: 123456\n\n", "", 1},
-		{"a longer line does not", "data: a\n\ndata: 1234567\n\ndata: b\n\n", "line", 1},
-		{"nor without an end", "data: 1234567", "line", 0},
-		{"nor as a comment", ": 12345678901234", "line", 0},
-		{"an event of the limit passes", "data: 12345\ndata: 6789\n\n", "", 1},
-		{"a larger event does not", "data: 12345\ndata: 67890\n\ndata: b\n\n", "event", 0},
+		{"a line at the limit", "data: 123456\n\n", "", 1},
+		{"a longer line", "data: a\n\ndata: 1234567\n\ndata: b\n\n", "line", 1},
+		{"a longer line without an end", "data: 1234567", "line", 0},
+		{"a longer comment", ": 12345678901234", "line", 0},
+		{"an event at the limit", "data: 12345\ndata: 6789\n\n", "", 1},
+		{"a larger event", "data: 12345\ndata: 67890\n\ndata: b\n\n", "event", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, src := range []io.Reader{strings.NewReader(tt.in), iotest.OneByteReader(strings.NewReader(tt.in))} {
@@ -104,14 +104,14 @@ func TestReaderErrorsAreSticky(t *testing.T) {
 	}
 	big := NewReader(strings.NewReader("data: 12345\n\ndata: a\n\n"), ReaderOptions{MaxEvent: 2})
 	for range 2 {
-		if _, err := big.Next(); err == nil || err.Error() != "event stream: event of more than 2 bytes" {
+		if _, err := big.Next(); err == nil || err.Error() != "event stream: event is larger than 2 bytes" {
 			t.Fatal(err)
 		}
 	}
 }
 
-// An event whose empty line has come is returned without waiting for more,
-// also where the line may still get a LF.
+// An event is returned as soon as its empty line is read, also if that line ends with a
+// CR that an LF may follow.
 func TestReaderDoesNotWait(t *testing.T) {
 	pr, pw := io.Pipe()
 	defer pr.Close()
@@ -158,7 +158,7 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
-// repeat reads the same text for ever.
+// repeat is an endless reader of one text.
 type repeat struct {
 	text string
 	at   int

@@ -10,61 +10,61 @@ import (
 	"time"
 )
 
-// ErrClosed is returned by a Writer after Close.
-var ErrClosed = errors.New("event stream: closed")
+// ErrClosed is returned by the methods of a Writer after Close.
+var ErrClosed = errors.New("event stream: the writer is closed")
 
 const (
 	defaultWriteTimeout = 30 * time.Second
-	keptBuffer          = 16 << 10 // a larger frame's memory is not kept
+	maxKeptBuffer       = 16 << 10 // bytes; a larger buffer is released after its frame
 )
 
-// Options configure a Writer.
+// Options configure a Writer. The zero value is valid.
 type Options struct {
-	// Header is sent beside the stream's own fields; nil means nothing more.
+	// Header is added to the response header. It does not override the fields that
+	// a Writer sets itself.
 	Header http.Header
-	// WriteTimeout is how long one event may take to leave, so that a client
-	// that has stopped reading ends the stream; 0 means 30 s.
+	// WriteTimeout is the limit on the time to write one event. A client that does
+	// not read ends the stream after it. 0 means 30 s.
 	WriteTimeout time.Duration
-	// Heartbeats keeps the stream alive while it is silent; nil means that
-	// nobody does.
+	// Heartbeats sends heartbeats while the stream is silent; nil = none.
 	Heartbeats *Heartbeats
 }
 
-// Writer writes events to an HTTP answer. Each event leaves in one write and
-// one flush. Status and header are sent with the first event or heartbeat:
-// until then the handler may still answer something else. All methods are safe
-// for concurrent use.
+// Writer writes events to an HTTP response. It sends each event with one write and one
+// flush. It sends the status and the header with the first event, comment or heartbeat:
+// until then the handler may send another response. All methods are safe for concurrent
+// use.
 //
-// The handler calls Close before it returns.
+// The handler must call Close before it returns.
 type Writer struct {
-	rw      http.ResponseWriter
-	control *http.ResponseController
-	o       Options
-	started atomic.Bool
-	made    time.Time
-	touched atomic.Int64 // when something last left, in ns after made
+	rw       http.ResponseWriter
+	control  *http.ResponseController
+	o        Options
+	started  atomic.Bool
+	created  time.Time
+	lastSent atomic.Int64 // time of the last write, in nanoseconds after created
 
-	mu  sync.Mutex
-	buf []byte
-	err error // the first one; nothing is written after it
+	mu  sync.Mutex // guards rw, control and the fields below
+	buf []byte     // the frame to send
+	err error      // the first error; nothing is written after it
 
-	quiet bool // no heartbeat any more
+	heartbeatsStopped bool
 }
 
-// NewWriter returns a Writer on rw. It sends nothing yet.
+// NewWriter returns a Writer that writes to rw. It sends nothing itself.
 func NewWriter(rw http.ResponseWriter, o Options) *Writer {
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = defaultWriteTimeout
 	}
-	w := &Writer{rw: rw, control: http.NewResponseController(rw), o: o, made: time.Now()}
+	w := &Writer{rw: rw, control: http.NewResponseController(rw), o: o, created: time.Now()}
 	if o.Heartbeats != nil {
 		o.Heartbeats.add(w)
 	}
 	return w
 }
 
-// SetHeader adds a field to what is sent before the first event. It reports
-// whether there was still time.
+// SetHeader sets a field of the response header. It returns false and does nothing if
+// the header has been sent.
 func (w *Writer) SetHeader(name, value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,12 +75,11 @@ func (w *Writer) SetHeader(name, value string) bool {
 	return true
 }
 
-// Event sends data without a name. Data with line ends becomes several data
-// lines. The first error of a stream is returned by all calls after it.
+// Event sends an event without a name. Each line of data becomes one data line. After an
+// error, Event, Named and Comment send nothing and return the same error.
 func (w *Writer) Event(data []byte) error { return w.Named("", data) }
 
-// Named sends data as an event of the given name. Line ends in the name are
-// left out.
+// Named sends an event with a name. It removes line ends from the name.
 func (w *Writer) Named(event string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,23 +100,23 @@ func (w *Writer) Comment(text string) error {
 	return w.send(w.o.WriteTimeout)
 }
 
-// Started reports whether status and header have left, so that nothing but
-// events can be answered.
+// Started reports whether the status and the header have been sent. After that only
+// events can follow.
 func (w *Writer) Started() bool { return w.started.Load() }
 
-// Quiet ends the heartbeats: when it has returned, only the caller's own events
-// can begin the stream.
-func (w *Writer) Quiet() {
+// StopHeartbeats stops the heartbeats of this Writer. After it has returned, Started changes only
+// through calls of Event, Named or Comment.
+func (w *Writer) StopHeartbeats() {
 	if w.o.Heartbeats != nil {
 		w.o.Heartbeats.remove(w)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.quiet = true
+	w.heartbeatsStopped = true
 }
 
-// Close ends the use of the ResponseWriter. It waits for a write that is under
-// way. It sends nothing.
+// Close ends the use of the ResponseWriter. It waits for a write in progress and sends
+// nothing. It may be called more than once.
 func (w *Writer) Close() {
 	if w.o.Heartbeats != nil {
 		w.o.Heartbeats.remove(w)
@@ -130,13 +129,12 @@ func (w *Writer) Close() {
 	w.buf = nil
 }
 
-// send closes the frame in buf with an empty line and lets it leave.
-// The caller holds mu.
+// send ends the frame in buf with an empty line and writes it. mu is held.
 func (w *Writer) send(timeout time.Duration) error {
 	w.buf = append(w.buf, '\n')
 	frame := w.buf
 	w.buf = frame[:0]
-	if cap(frame) > keptBuffer {
+	if cap(frame) > maxKeptBuffer {
 		w.buf = nil
 	}
 	if w.err == nil {
@@ -156,14 +154,14 @@ func (w *Writer) write(frame []byte, timeout time.Duration) error {
 	if err := w.supported(w.control.Flush()); err != nil {
 		return err
 	}
-	w.touched.Store(int64(time.Since(w.made)))
-	// A deadline that is left would outlive the silence after this event: it
-	// resets an HTTP/2 stream and fails the next request on an HTTP/1 connection.
+	w.lastSent.Store(int64(time.Since(w.created)))
+	// Clear the deadline: if it expires before the next event, it resets an HTTP/2
+	// stream and fails the next request on an HTTP/1 connection.
 	return w.supported(w.control.SetWriteDeadline(time.Time{}))
 }
 
-// supported takes an error of a ResponseController. Not every ResponseWriter
-// has deadlines or flushes; one without them is still written to.
+// supported returns err, or nil for http.ErrNotSupported: a ResponseWriter without
+// deadlines or flushes is used without them.
 func (w *Writer) supported(err error) error {
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
@@ -171,9 +169,9 @@ func (w *Writer) supported(err error) error {
 	return err
 }
 
-// silence is how long nothing has left.
+// silence returns the time since the last write, or since the Writer was created.
 func (w *Writer) silence(now time.Time) time.Duration {
-	return now.Sub(w.made) - time.Duration(w.touched.Load())
+	return now.Sub(w.created) - time.Duration(w.lastSent.Load())
 }
 
 func (w *Writer) start() {
@@ -189,8 +187,8 @@ func (w *Writer) start() {
 	w.rw.WriteHeader(http.StatusOK)
 }
 
-// appendLines appends text line by line, each with the prefix, so that no line
-// of it can be read as a field of its own.
+// appendLines appends each line of text with the prefix and an LF. A line of text can
+// therefore not be parsed as another field. LF, CRLF and CR end a line.
 func appendLines(dst []byte, prefix string, text []byte) []byte {
 	for {
 		i := bytes.IndexByte(text, '\n')
@@ -211,6 +209,7 @@ func appendLines(dst []byte, prefix string, text []byte) []byte {
 	}
 }
 
+// appendName appends name without its line ends.
 func appendName(dst []byte, name string) []byte {
 	for i := range len(name) {
 		if c := name[i]; c != '\n' && c != '\r' {

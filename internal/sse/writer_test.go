@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// recorder is a ResponseWriter that keeps every call in order.
+// recorder is a ResponseWriter that records calls in order.
 type recorder struct {
 	mu        sync.Mutex
 	header    http.Header
 	status    int
-	calls     []string // w:… and f
+	calls     []string // "w:" and the bytes of a write; "f" for a flush
 	deadlines []time.Time
 	fail      error
 	block     chan struct{}
@@ -77,18 +77,18 @@ func TestWriterFrames(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := rec.text(); got != "w:"+tt.want+"|f" {
-				t.Errorf("one write and one flush of %q wanted, got %q", tt.want, got)
+				t.Errorf("got %q, want one write and one flush of %q", got, tt.want)
 			}
 		})
 	}
 }
 
-func TestWriterHeaderLeavesWithTheFirstEvent(t *testing.T) { // G19
+func TestWriterSendsHeaderWithFirstEvent(t *testing.T) { // G19
 	rec := newRecorder()
 	w := NewWriter(rec, Options{Header: http.Header{"X-Extra": {"1"}, "Cache-Control": {"public"}}})
 	defer w.Close()
 	if w.Started() || rec.status != 0 || len(rec.header) != 0 {
-		t.Fatal("something left before the first event")
+		t.Fatal("the header was sent before the first event")
 	}
 	if err := w.Event([]byte("a")); err != nil || !w.Started() || rec.status != 200 {
 		t.Fatal(err, rec.status)
@@ -135,7 +135,7 @@ func TestWriterDeadlinePerWrite(t *testing.T) {
 	})
 }
 
-func TestStuckClientEnds(t *testing.T) {
+func TestWriteTimeoutEndsAStuckClient(t *testing.T) {
 	ended := make(chan error, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		w := NewWriter(rw, Options{WriteTimeout: 50 * time.Millisecond})

@@ -10,30 +10,30 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// patience is how long a run waits for the store. A tool that is called for
-// nothing costs less than a store that does not answer.
-const patience = 250 * time.Millisecond
+// readTimeout is how long Get waits for the store. A slow store must not delay a run for
+// longer: the run calls the tool instead.
+const readTimeout = 250 * time.Millisecond
 
-// Options configure a Cache. The zero value is useful.
+// Options configure a Cache. The zero value is valid.
 type Options struct {
-	// Pepper is the key of the seals: entries that were sealed with another are
-	// none. Empty = one is drawn, and what is kept ends with the process.
+	// Pepper is the key of the MACs. Entries written under another pepper are
+	// ignored. "" means a random one: stored entries are then lost at a restart.
 	Pepper string
 
 	Log *slog.Logger     // nil = discard
 	Now func() time.Time // the wall clock; nil = clock.Wall
 }
 
-// Cache is a run.Cache. It is safe for concurrent use.
+// Cache implements run.Cache. It is safe for concurrent use.
 type Cache struct {
 	store   Store
 	pepper  []byte
 	log     *slog.Logger
 	now     func() time.Time
-	waiting waiting
+	pending pending
 }
 
-// New returns a Cache over the store.
+// New returns a Cache over store.
 func New(store Store, o Options) *Cache {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -47,26 +47,28 @@ func New(store Store, o Options) *Cache {
 	return &Cache{store: store, pepper: []byte(o.Pepper), log: o.Log, now: o.Now}
 }
 
-// Get implements run.Cache.
+// Get implements run.Cache. It returns false after 250 ms without an answer of the
+// store, and for an entry that is expired or whose MAC does not match; such an entry is
+// deleted.
 func (c *Cache) Get(ctx context.Context, k run.CacheKey) (string, bool) {
 	now := c.now().UnixMilli()
-	if e := c.waiting.find(k); e != nil {
+	if e := c.pending.find(k); e != nil {
 		if !e.fresh(now) {
 			return "", false
 		}
 		return e.Value, true
 	}
-	soon, cancel := context.WithTimeout(ctx, patience)
+	soon, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	e, err := c.store.CachedResult(soon, k.Org, nameOf(k))
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			c.logger(k).Warn("tool_cache_unreadable", "error", err)
+			c.logger(k).Warn("tool_cache_read_failed", "error", err)
 		}
 	case e == nil:
-	case !c.genuine(k, *e):
-		c.logger(k).Info("tool_cache_entry_dropped", "reason", "its seal is not ours: it was changed, or sealed with another pepper")
+	case !c.sealValid(k, *e):
+		c.logger(k).Info("tool_cache_entry_dropped", "reason", "the MAC does not match: the entry was modified, or written under another pepper")
 		c.store.DropResult(k.Org, *e)
 	case !e.fresh(now):
 		c.store.DropResult(k.Org, *e)
@@ -76,9 +78,9 @@ func (c *Cache) Get(ctx context.Context, k run.CacheKey) (string, bool) {
 	return "", false
 }
 
-// Put implements run.Cache. It does not wait for the store. A result that is
-// longer than MaxValue is not kept, nor is one for which a store that is busy
-// has no time.
+// Put implements run.Cache. It does not wait for the store. A result longer than
+// MaxValue is not cached. Nor is any result while too many writes are pending (64
+// entries or 16 MiB).
 func (c *Cache) Put(_ context.Context, k run.CacheKey, text string, ttl time.Duration) {
 	if ttl <= 0 || len(text) > MaxValue {
 		return
@@ -86,13 +88,13 @@ func (c *Cache) Put(_ context.Context, k run.CacheKey, text string, ttl time.Dur
 	now := c.now()
 	e := &Entry{Name: nameOf(k), Value: text, KeptAt: now.UnixMilli(), ExpiresAt: now.Add(ttl).UnixMilli()}
 	e.MAC = c.seal(k, *e)
-	if !c.waiting.add(k, e) {
+	if !c.pending.add(k, e) {
 		return
 	}
 	c.store.KeepResult(k.Org, *e, Bounds{Entries: MaxEntries, Bytes: MaxBytes}, func(err error) {
-		c.waiting.remove(k, e)
+		c.pending.remove(k, e)
 		if err != nil {
-			c.logger(k).Warn("tool_cache_not_kept", "error", err)
+			c.logger(k).Warn("tool_cache_write_failed", "error", err)
 		}
 	})
 }

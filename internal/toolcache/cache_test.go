@@ -18,55 +18,55 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type place struct {
+type storeKey struct {
 	org  string
 	name Name
 }
 
-// shelf is a store that does what its fields say, and that an attacker can reach
-// into.
-type shelf struct {
+// fakeStore is a Store with faults and delays. Tests modify entries directly to
+// simulate an attacker.
+type fakeStore struct {
 	mu      sync.Mutex
-	entries map[place]Entry
+	entries map[storeKey]Entry
 	dropped int
 	bounds  Bounds
 
-	read  error             // of every reading
-	hangs bool              // a reading takes until its context is done
-	held  []func()          // what is to be kept, until released; nil = it is kept at once
-	holds bool              // for held
-	keeps func(Entry) error // nil = everything is kept
+	readErr error             // returned by CachedResult
+	hangs   bool              // CachedResult blocks until its context ends
+	holds   bool              // KeepResult queues the entries in held
+	held    []func()          // stores the queued entries
+	saveErr func(Entry) error // error of KeepResult; nil = none
 }
 
-func (s *shelf) CachedResult(ctx context.Context, org string, name Name) (*Entry, error) {
+func (s *fakeStore) CachedResult(ctx context.Context, org string, name Name) (*Entry, error) {
 	if s.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.read != nil {
-		return nil, s.read
+	if s.readErr != nil {
+		return nil, s.readErr
 	}
-	if e, ok := s.entries[place{org, name}]; ok {
+	if e, ok := s.entries[storeKey{org, name}]; ok {
 		return &e, nil
 	}
 	return nil, nil
 }
 
-func (s *shelf) KeepResult(org string, e Entry, b Bounds, done func(error)) {
+func (s *fakeStore) KeepResult(org string, e Entry, b Bounds, done func(error)) {
 	keep := func() {
-		if s.keeps != nil {
-			if err := s.keeps(e); err != nil {
+		if s.saveErr != nil {
+			if err := s.saveErr(e); err != nil {
 				done(err)
 				return
 			}
 		}
 		s.mu.Lock()
 		if s.entries == nil {
-			s.entries = map[place]Entry{}
+			s.entries = map[storeKey]Entry{}
 		}
-		s.entries[place{org, e.Name}], s.bounds = e, b
+		s.entries[storeKey{org, e.Name}], s.bounds = e, b
 		s.mu.Unlock()
 		done(nil)
 	}
@@ -77,17 +77,17 @@ func (s *shelf) KeepResult(org string, e Entry, b Bounds, done func(error)) {
 	keep()
 }
 
-func (s *shelf) DropResult(org string, e Entry) {
+func (s *fakeStore) DropResult(org string, e Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if bytes.Equal(s.entries[place{org, e.Name}].MAC, e.MAC) {
-		delete(s.entries, place{org, e.Name})
+	if bytes.Equal(s.entries[storeKey{org, e.Name}].MAC, e.MAC) {
+		delete(s.entries, storeKey{org, e.Name})
 		s.dropped++
 	}
 }
 
-// release keeps what was held.
-func (s *shelf) release() {
+// release stores the queued entries.
+func (s *fakeStore) release() {
 	for _, keep := range s.held {
 		keep()
 	}
@@ -98,38 +98,38 @@ func call() run.CacheKey {
 	return run.CacheKey{Org: "o", Server: "s", Tool: "t", Digest: "d", Arguments: `{"a":1}`}
 }
 
-// bench is a cache over a shelf.
-type bench struct {
+// fixture is a Cache over a fakeStore.
+type fixture struct {
 	*testing.T
 	*Cache
-	shelf *shelf
+	store *fakeStore
 	clock time.Time
 	log   bytes.Buffer
 }
 
-func newBench(t *testing.T, s *shelf, pepper string) *bench {
-	b := &bench{T: t, shelf: s, clock: time.UnixMilli(1_700_000_000_000)}
+func newFixture(t *testing.T, s *fakeStore, pepper string) *fixture {
+	b := &fixture{T: t, store: s, clock: time.UnixMilli(1_700_000_000_000)}
 	b.Cache = New(s, Options{Pepper: pepper, Now: func() time.Time { return b.clock }, Log: slog.New(slog.NewTextHandler(&b.log, nil))})
 	return b
 }
 
-func (b *bench) hit(k run.CacheKey, want string) {
+func (b *fixture) hit(k run.CacheKey, want string) {
 	b.Helper()
 	if got, ok := b.Get(b.Context(), k); !ok || got != want {
-		b.Errorf("%+v: got %q, %v; want %q", k, got, ok, want)
+		b.Errorf("Get(%+v) = %q, %v; want %q", k, got, ok, want)
 	}
 }
 
-func (b *bench) miss(k run.CacheKey) {
+func (b *fixture) miss(k run.CacheKey) {
 	b.Helper()
 	if got, ok := b.Get(b.Context(), k); ok || got != "" {
-		b.Errorf("%+v: got %q, want nothing", k, got)
+		b.Errorf("Get(%+v) = %q, want none", k, got)
 	}
 }
 
 // F01
-func TestAResultIsThatOfOneCallOfOneOrg(t *testing.T) {
-	b := newBench(t, &shelf{}, "pepper")
+func TestResultIsScopedToOneCallAndOrg(t *testing.T) {
+	b := newFixture(t, &fakeStore{}, "pepper")
 	b.Put(t.Context(), call(), "42", time.Minute)
 	b.hit(call(), "42")
 	for _, other := range []run.CacheKey{
@@ -138,7 +138,7 @@ func TestAResultIsThatOfOneCallOfOneOrg(t *testing.T) {
 		{Org: "o", Server: "s", Tool: "u", Digest: "d", Arguments: `{"a":1}`},
 		{Org: "o", Server: "s", Tool: "t", Digest: "e", Arguments: `{"a":1}`},
 		{Org: "o", Server: "s", Tool: "t", Digest: "d", Arguments: `{"a":2}`},
-		{Org: "o", Server: "st", Tool: "", Digest: "d", Arguments: `{"a":1}`}, // the same letters, cut elsewhere
+		{Org: "o", Server: "st", Tool: "", Digest: "d", Arguments: `{"a":1}`}, // the same characters, split elsewhere
 		{Org: "o", Server: "s", Tool: "td", Digest: "", Arguments: `{"a":1}`},
 		{Org: "os", Server: "", Tool: "t", Digest: "d", Arguments: `{"a":1}`},
 		{},
@@ -148,8 +148,8 @@ func TestAResultIsThatOfOneCallOfOneOrg(t *testing.T) {
 }
 
 // F02
-func TestAResultLastsForItsTime(t *testing.T) {
-	b := newBench(t, &shelf{}, "pepper")
+func TestResultExpires(t *testing.T) {
+	b := newFixture(t, &fakeStore{}, "pepper")
 	b.Put(t.Context(), call(), "never", 0)
 	b.Put(t.Context(), call(), "never", -time.Second)
 	b.miss(call())
@@ -158,16 +158,16 @@ func TestAResultLastsForItsTime(t *testing.T) {
 	b.hit(call(), "42")
 	b.clock = b.clock.Add(time.Millisecond)
 	b.miss(call())
-	if b.shelf.dropped != 1 || b.log.Len() > 0 {
-		t.Errorf("%d entries were dropped, want 1; the log says %q", b.shelf.dropped, b.log.String())
+	if b.store.dropped != 1 || b.log.Len() > 0 {
+		t.Errorf("%d entries deleted, want 1; log: %q", b.store.dropped, b.log.String())
 	}
 	b.Put(t.Context(), call(), "43", time.Minute)
 	b.hit(call(), "43")
 }
 
-// F02: a step of the wall clock makes no entry live longer.
-func TestAnEntryThatWasKeptInTheFutureIsNotUsed(t *testing.T) {
-	b := newBench(t, &shelf{}, "pepper")
+// F02: a step of the wall clock does not extend the lifetime of an entry.
+func TestEntryStoredInTheFutureIsNotUsed(t *testing.T) {
+	b := newFixture(t, &fakeStore{}, "pepper")
 	b.Put(t.Context(), call(), "42", time.Minute)
 	b.clock = b.clock.Add(-time.Hour)
 	b.miss(call())
@@ -178,49 +178,49 @@ func TestAnEntryThatWasKeptInTheFutureIsNotUsed(t *testing.T) {
 }
 
 // F03
-func TestAnEntryThatWeDidNotSealIsNone(t *testing.T) {
-	const cached = "cached-result" // not in the log, whatever time that tells
+func TestEntryWithInvalidMACIsIgnored(t *testing.T) {
+	const cached = "cached-result" // must not be in the log
 	other := call()
 	other.Arguments = `{"a":2}`
 	foreign := call()
 	foreign.Org = "p"
-	here, there := place{"o", nameOf(call())}, place{"o", nameOf(other)}
+	here, there := storeKey{"o", nameOf(call())}, storeKey{"o", nameOf(other)}
 	for name, c := range map[string]struct {
-		attack func(map[place]Entry)
+		attack func(map[storeKey]Entry)
 		ask    run.CacheKey
 	}{
-		"another value":             {func(m map[place]Entry) { e := m[here]; e.Value = "43"; m[here] = e }, call()},
-		"a value that was cut":      {func(m map[place]Entry) { e := m[here]; e.Value = e.Value[:1]; m[here] = e }, call()},
-		"more at its end":           {func(m map[place]Entry) { e := m[here]; e.Value += "0"; m[here] = e }, call()},
-		"a later end":               {func(m map[place]Entry) { e := m[here]; e.ExpiresAt += 1 << 40; m[here] = e }, call()},
-		"an earlier end":            {func(m map[place]Entry) { e := m[here]; e.ExpiresAt--; m[here] = e }, call()},
-		"no seal":                   {func(m map[place]Entry) { e := m[here]; e.MAC = nil; m[here] = e }, call()},
-		"half a seal":               {func(m map[place]Entry) { e := m[here]; e.MAC = e.MAC[:16]; m[here] = e }, call()},
-		"a seal of the same length": {func(m map[place]Entry) { e := m[here]; e.MAC = make([]byte, 32); m[here] = e }, call()},
-		"moved to another call":     {func(m map[place]Entry) { e := m[here]; e.Name = there.name; m[there] = e }, other},
-		"moved, under its old name": {func(m map[place]Entry) { m[there] = m[here] }, other},
-		"moved to another org":      {func(m map[place]Entry) { m[place{"p", here.name}] = m[here] }, foreign},
-		"moved to another org, under its name": {func(m map[place]Entry) {
+		"another value":           {func(m map[storeKey]Entry) { e := m[here]; e.Value = "43"; m[here] = e }, call()},
+		"a truncated value":       {func(m map[storeKey]Entry) { e := m[here]; e.Value = e.Value[:1]; m[here] = e }, call()},
+		"an extended value":       {func(m map[storeKey]Entry) { e := m[here]; e.Value += "0"; m[here] = e }, call()},
+		"a later expiry":          {func(m map[storeKey]Entry) { e := m[here]; e.ExpiresAt += 1 << 40; m[here] = e }, call()},
+		"an earlier expiry":       {func(m map[storeKey]Entry) { e := m[here]; e.ExpiresAt--; m[here] = e }, call()},
+		"no MAC":                  {func(m map[storeKey]Entry) { e := m[here]; e.MAC = nil; m[here] = e }, call()},
+		"half a MAC":              {func(m map[storeKey]Entry) { e := m[here]; e.MAC = e.MAC[:16]; m[here] = e }, call()},
+		"a wrong MAC":             {func(m map[storeKey]Entry) { e := m[here]; e.MAC = make([]byte, 32); m[here] = e }, call()},
+		"moved to another call":   {func(m map[storeKey]Entry) { e := m[here]; e.Name = there.name; m[there] = e }, other},
+		"moved with its old name": {func(m map[storeKey]Entry) { m[there] = m[here] }, other},
+		"moved to another org":    {func(m map[storeKey]Entry) { m[storeKey{"p", here.name}] = m[here] }, foreign},
+		"moved to another org with its name": {func(m map[storeKey]Entry) {
 			e := m[here]
 			e.Name = nameOf(foreign)
-			m[place{"p", e.Name}] = e
+			m[storeKey{"p", e.Name}] = e
 		}, foreign},
-		"the two swapped": {func(m map[place]Entry) {
+		"two entries swapped": {func(m map[storeKey]Entry) {
 			one, two := m[here], m[there]
 			one.Name, two.Name = two.Name, one.Name
 			m[here], m[there] = two, one
 		}, call()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, &shelf{}, "pepper")
+			b := newFixture(t, &fakeStore{}, "pepper")
 			b.Put(t.Context(), call(), cached, time.Minute)
 			b.Put(t.Context(), other, "two", time.Minute)
 			b.hit(call(), cached)
-			c.attack(b.shelf.entries)
-			_, met := b.shelf.entries[place{c.ask.Org, nameOf(c.ask)}]
+			c.attack(b.store.entries)
+			_, met := b.store.entries[storeKey{c.ask.Org, nameOf(c.ask)}]
 			b.miss(c.ask)
 			if strings.Contains(b.log.String(), "tool_cache_entry_dropped") != met || strings.Contains(b.log.String(), cached) {
-				t.Errorf("the log is %q", b.log.String())
+				t.Errorf("log: %q", b.log.String())
 			}
 			b.Put(t.Context(), c.ask, "right", time.Minute)
 			b.hit(c.ask, "right")
@@ -228,112 +228,112 @@ func TestAnEntryThatWeDidNotSealIsNone(t *testing.T) {
 	}
 }
 
-func TestABadEntryIsDroppedWhenItIsMet(t *testing.T) {
-	b := newBench(t, &shelf{}, "pepper")
+func TestInvalidEntryIsDeletedOnRead(t *testing.T) {
+	b := newFixture(t, &fakeStore{}, "pepper")
 	b.Put(t.Context(), call(), "42", time.Minute)
-	here := place{"o", nameOf(call())}
-	e := b.shelf.entries[here]
+	here := storeKey{"o", nameOf(call())}
+	e := b.store.entries[here]
 	e.Value = "43"
-	b.shelf.entries[here] = e
+	b.store.entries[here] = e
 	b.miss(call())
-	if len(b.shelf.entries) != 0 {
-		t.Errorf("the store has %+v", b.shelf.entries)
+	if len(b.store.entries) != 0 {
+		t.Errorf("the store still has %+v", b.store.entries)
 	}
 }
 
 // F04
-func TestAnotherPepperKnowsNothing(t *testing.T) {
-	shelf := &shelf{}
-	newBench(t, shelf, "one").Put(t.Context(), call(), "42", time.Minute)
-	newBench(t, shelf, "one").hit(call(), "42")
-	newBench(t, shelf, "two").miss(call())
-	newBench(t, shelf, "one").miss(call()) // it was dropped
-	drawn := newBench(t, shelf, "")
+func TestEntriesOfAnotherPepperAreIgnored(t *testing.T) {
+	shelf := &fakeStore{}
+	newFixture(t, shelf, "one").Put(t.Context(), call(), "42", time.Minute)
+	newFixture(t, shelf, "one").hit(call(), "42")
+	newFixture(t, shelf, "two").miss(call())
+	newFixture(t, shelf, "one").miss(call()) // it was deleted
+	drawn := newFixture(t, shelf, "")
 	drawn.Put(t.Context(), call(), "43", time.Minute)
 	drawn.hit(call(), "43")
-	newBench(t, shelf, "").miss(call())
+	newFixture(t, shelf, "").miss(call())
 }
 
-func TestAResultCanBeUsedBeforeItIsStored(t *testing.T) {
-	b := newBench(t, &shelf{holds: true}, "pepper")
+func TestPendingResultIsUsable(t *testing.T) {
+	b := newFixture(t, &fakeStore{holds: true}, "pepper")
 	b.Put(t.Context(), call(), "42", time.Minute)
 	b.hit(call(), "42")
 	b.Put(t.Context(), call(), "43", time.Minute)
 	b.hit(call(), "43")
-	b.shelf.held[0]()
+	b.store.held[0]()
 	b.hit(call(), "43")
-	b.shelf.held[1]()
+	b.store.held[1]()
 	b.hit(call(), "43")
-	b.shelf.held = nil
+	b.store.held = nil
 	b.Put(t.Context(), call(), "44", time.Second)
 	b.clock = b.clock.Add(time.Second)
 	b.miss(call())
 }
 
-func TestAStoreThatIsBehindIsNotGivenMore(t *testing.T) {
+func TestPendingWritesAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		fits int
 	}{
-		"by number": {"x", maxWaiting},
-		"by bytes":  {strings.Repeat("x", MaxValue), maxWaitingBytes / MaxValue},
+		"by number": {"x", maxPending},
+		"by bytes":  {strings.Repeat("x", MaxValue), maxPendingBytes / MaxValue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, &shelf{holds: true}, "pepper")
+			b := newFixture(t, &fakeStore{holds: true}, "pepper")
 			for range c.fits + 5 {
 				b.Put(t.Context(), call(), c.text, time.Minute)
 			}
-			if len(b.shelf.held) != c.fits {
-				t.Errorf("%d entries wait, want %d", len(b.shelf.held), c.fits)
+			if len(b.store.held) != c.fits {
+				t.Errorf("%d entries are pending, want %d", len(b.store.held), c.fits)
 			}
-			b.shelf.release()
+			b.store.release()
 			b.Put(t.Context(), call(), "42", time.Minute)
-			b.shelf.release()
+			b.store.release()
 			b.hit(call(), "42")
 		})
 	}
 }
 
-func TestALongResultIsNotKept(t *testing.T) {
-	b := newBench(t, &shelf{}, "pepper")
+func TestOversizedResultIsNotCached(t *testing.T) {
+	b := newFixture(t, &fakeStore{}, "pepper")
 	b.Put(t.Context(), call(), strings.Repeat("x", MaxValue+1), time.Minute)
 	b.miss(call())
 	b.Put(t.Context(), call(), strings.Repeat("x", MaxValue), time.Minute)
 	b.hit(call(), strings.Repeat("x", MaxValue))
 	b.Put(t.Context(), call(), "", time.Minute)
 	b.hit(call(), "")
-	if want := (Bounds{Entries: MaxEntries, Bytes: MaxBytes}); b.shelf.bounds != want {
-		t.Errorf("the bounds are %+v, want %+v", b.shelf.bounds, want)
+	if want := (Bounds{Entries: MaxEntries, Bytes: MaxBytes}); b.store.bounds != want {
+		t.Errorf("bounds %+v, want %+v", b.store.bounds, want)
 	}
 }
 
-func TestAStoreInTroubleIsLoggedAndHoldsNobodyUp(t *testing.T) {
+func TestStoreErrorsAreLoggedAndDoNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, &shelf{read: errors.New("disk gone"), keeps: func(Entry) error { return errors.New("disk full") }}, "pepper")
+		b := newFixture(t, &fakeStore{readErr: errors.New("disk gone"), saveErr: func(Entry) error { return errors.New("disk full") }}, "pepper")
 		b.Put(t.Context(), call(), "42", time.Minute)
 		b.miss(call())
-		for _, want := range []string{"tool_cache_not_kept", "disk full", "tool_cache_unreadable", "disk gone", "server=s", "tool=t", "org=o"} {
+		for _, want := range []string{"tool_cache_write_failed", "disk full", "tool_cache_read_failed", "disk gone", "server=s", "tool=t", "org=o"} {
 			if !strings.Contains(b.log.String(), want) {
-				t.Errorf("the log lacks %s: %s", want, b.log.String())
+				t.Errorf("the log does not contain %s: %s", want, b.log.String())
 			}
 		}
-		b = newBench(t, &shelf{hangs: true}, "pepper")
+		b = newFixture(t, &fakeStore{hangs: true}, "pepper")
 		began := time.Now()
 		b.miss(call())
-		if took := time.Since(began); took != patience {
-			t.Errorf("the run was held up for %v, want %v", took, patience)
+		if took := time.Since(began); took != readTimeout {
+			t.Errorf("Get took %v, want %v", took, readTimeout)
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
 		b.log.Reset()
 		if _, ok := b.Get(ended, call()); ok || b.log.Len() > 0 {
-			t.Errorf("a caller that has gone found something (%v), or was logged: %s", ok, b.log.String())
+			t.Errorf("Get with an ended context: %v, log: %s", ok, b.log.String())
 		}
 	})
 }
 
-func TestManyRunsMayUseOneCache(t *testing.T) {
-	b := newBench(t, &shelf{}, "pepper")
+func TestCacheIsSafeForConcurrentUse(t *testing.T) {
+	b := newFixture(t, &fakeStore{}, "pepper")
 	b.Cache.log = slog.New(slog.DiscardHandler)
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -349,7 +349,7 @@ func TestManyRunsMayUseOneCache(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if b.waiting.count != 0 || b.waiting.bytes != 0 || len(b.waiting.entries) != 0 {
-		t.Errorf("%d entries of %d bytes wait still", b.waiting.count, b.waiting.bytes)
+	if b.pending.count != 0 || b.pending.bytes != 0 || len(b.pending.entries) != 0 {
+		t.Errorf("%d entries of %d bytes are still pending", b.pending.count, b.pending.bytes)
 	}
 }

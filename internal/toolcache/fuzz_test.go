@@ -8,16 +8,15 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// FuzzForgery: a row of the store is used for the call whose result it holds, as
-// it was put there and while its time lasts; a row that somebody has changed,
-// moved or made up is dropped. // F03
+// FuzzForgery checks that Get uses an entry only unmodified and for its own call, and
+// that it deletes any other. // F03
 func FuzzForgery(f *testing.F) {
 	f.Add("o", "s", "t", "a", "value", "another", []byte{}, uint8(0), int64(0))
 	f.Add("o", "s", "t", "a", "value", "value", []byte("mac"), uint8(1), int64(0))
 	f.Add("ab", "c", "d", "", "v", "v", []byte{}, uint8(2), int64(1))
-	f.Add("o", "s", "t", "{}", "v", "w", []byte{}, uint8(3), int64(60_000)) // it is made to last
+	f.Add("o", "s", "t", "{}", "v", "w", []byte{}, uint8(3), int64(60_000)) // extended lifetime
 	f.Fuzz(func(t *testing.T, orgID, server, toolName, arguments, value, other string, mac []byte, what uint8, shift int64) {
-		store := &shelf{}
+		store := &fakeStore{}
 		now := time.UnixMilli(1_000_000)
 		c := New(store, Options{Pepper: "pepper", Now: func() time.Time { return now }})
 		key := run.CacheKey{Org: orgID, Server: server, Tool: toolName, Digest: "d", Arguments: arguments}
@@ -25,16 +24,16 @@ func FuzzForgery(f *testing.F) {
 		if got, ok := c.Get(t.Context(), key); !ok || got != value {
 			t.Fatalf("%q, %v", got, ok)
 		}
-		at := place{orgID, nameOf(key)}
+		at := storeKey{orgID, nameOf(key)}
 		row, asked := store.entries[at], key
 		switch what % 5 {
 		case 0:
 			row.Value = other
 		case 1:
 			row.MAC = mac
-		case 2: // what stands between two parts of the name is moved
+		case 2: // the boundary between two parts of the key is moved
 			asked.Server, asked.Tool = server+toolName, ""
-			store.entries[place{orgID, nameOf(asked)}] = row
+			store.entries[storeKey{orgID, nameOf(asked)}] = row
 		case 3:
 			row.ExpiresAt += shift
 		case 4:
@@ -46,11 +45,11 @@ func FuzzForgery(f *testing.F) {
 		got, ok := c.Get(t.Context(), asked)
 		switch {
 		case ok != untouched:
-			t.Fatalf("a changed row (%d) opens: %v", what%5, ok)
+			t.Fatalf("attack %d: Get found an entry: %v, want %v", what%5, ok, untouched)
 		case ok && got != value:
-			t.Fatalf("it opens as %q, not %q", got, value)
+			t.Fatalf("Get = %q, want %q", got, value)
 		case !ok && store.dropped != 1:
-			t.Fatalf("it stays: %d dropped", store.dropped)
+			t.Fatalf("%d entries deleted, want 1", store.dropped)
 		}
 	})
 }

@@ -5,50 +5,52 @@ import (
 	"crypto/sha256"
 )
 
-// The bounds of what is kept of an org. Beyond them the oldest entries go.
+// The limits per org. Beyond MaxBytes and MaxEntries the oldest entries are deleted.
 const (
-	MaxValue   = 1 << 20  // bytes of one result: longer ones are not kept
-	MaxBytes   = 64 << 20 // bytes of an org's results together
-	MaxEntries = 10_000   // results of an org
+	MaxValue   = 1 << 20  // bytes of one result; longer results are not cached
+	MaxBytes   = 64 << 20 // bytes of all results
+	MaxEntries = 10_000
 )
 
-// Name is what an entry is kept under, in its org.
+// Name is the key of an entry within its org.
 type Name [sha256.Size]byte
 
 // Entry is a result as it is stored. Times are Unix milliseconds.
 type Entry struct {
 	Name      Name
-	Value     string // any bytes
+	Value     string // the result; any bytes
 	MAC       []byte
-	KeptAt    int64
+	KeptAt    int64 // when Put was called
 	ExpiresAt int64
 }
 
-// fresh reports whether the entry may be used now. One that was kept in the future
-// may not: the wall clock was set back since, and nobody can say how old it is.
+// fresh reports whether the entry may be used now. An entry from the future may not:
+// the wall clock was set back, so its age is unknown.
 func (e Entry) fresh(now int64) bool { return e.KeptAt <= now && now < e.ExpiresAt }
 
-// Bounds are how much of an org's is kept: entries, and bytes of their values.
+// Bounds limit the entries of an org, and the bytes of their values.
 type Bounds struct {
 	Entries int
 	Bytes   int64
 }
 
-// Store keeps entries, which belong to an org and go with it. Implemented by
-// store/memory and store/sqlite; store/storetest says what that means.
+// Store stores entries. Deleting an org deletes its entries. Implemented by
+// store/memory and store/sqlite; store/storetest tests the contract.
 type Store interface {
-	// CachedResult returns what the org keeps under the name, whether or not
-	// its time is over; nil for nothing.
+	// CachedResult returns the org's entry with the name, also if it has expired;
+	// nil and no error if there is none.
 	CachedResult(ctx context.Context, org string, name Name) (*Entry, error)
 
-	// KeepResult keeps the entry in the place of what is there under its name,
-	// drops entries whose time is over, and then the oldest until the org's are
-	// within the bounds. It does not wait: done is called once when the entry is
-	// kept, or with the reason why it is not (ErrNotFound of package org without
-	// the org). It may be called before KeepResult returns, and must not block.
+	// KeepResult stores the entry and replaces one with the same name. It then
+	// deletes expired entries, and the oldest until the org is within the bounds.
+	//
+	// It does not block. It calls done exactly once: with nil when the entry is
+	// stored, else with the error (org.ErrNotFound if there is no such org). It may
+	// call done before it returns. done must not block.
 	KeepResult(org string, e Entry, b Bounds, done func(error))
 
-	// DropResult drops the entry, if what the org keeps under its name is still
-	// that with its MAC. It does not wait; an entry that stays is met again.
+	// DropResult deletes the entry if the org's entry with its name still has its
+	// MAC. It does not block and reports no error: an entry that stays is dropped
+	// when it is read again.
 	DropResult(org string, e Entry)
 }

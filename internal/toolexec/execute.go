@@ -42,7 +42,7 @@ func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Don
 // unanswered is a call that got no answer from its tool. It is not_run only if
 // neither this attempt nor an earlier one can have left.
 func unanswered(e *catalog.Entry, c tool.Call, notSent bool, why string, limit Cap) Done {
-	outcome := loop.Unanswered(c.Class)
+	outcome := loop.LostOutcome(c.Class)
 	switch {
 	case notSent && c.Attempt > 1:
 		why = "its answer was lost, and it could not be sent again: " + why

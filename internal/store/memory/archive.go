@@ -63,7 +63,7 @@ func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, erro
 	story := &run.Story{Summary: r.summary, Rows: maps.Clone(r.rows)}
 	var bad *run.Unreadable
 	for _, f := range r.facts {
-		if err := loop.Known(f.Version, f.Body.Kind()); err == nil {
+		if err := loop.CanDecode(f.Version, f.Body.Kind()); err == nil {
 			story.Facts = append(story.Facts, f)
 		} else if bad == nil {
 			bad = &run.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Story: story, Last: int64(len(r.facts))}

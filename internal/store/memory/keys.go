@@ -43,7 +43,7 @@ func (o *Orgs) CreateKey(_ context.Context, k org.Key, by org.Author) error {
 		return fmt.Errorf("key %s: %w", k.ID, err)
 	}
 	if working, _ := r.countKeys(); o.Caps.Keys > 0 && working >= o.Caps.Keys {
-		return fmt.Errorf("key %s: %w", k.ID, o.Caps.KeysRefused())
+		return fmt.Errorf("key %s: %w", k.ID, o.Caps.KeysError())
 	}
 	taken := slices.ContainsFunc(r.keys, func(other org.Key) bool { return other.ID == k.ID })
 	for _, other := range o.orgs {

@@ -43,7 +43,7 @@ func (j *Journal) mayOpen(orgID string, o run.Opening) error {
 		}
 	}
 	if j.Caps.Stored > 0 && j.stored(orgID) >= j.Caps.Stored {
-		return j.Caps.StoredRefused()
+		return j.Caps.StoredError()
 	}
 	if o.Slots > 0 && j.liveRuns(orgID, j.leaseNow()) >= o.Slots {
 		return run.ErrNoSlot

@@ -50,7 +50,7 @@ func (o *Orgs) PutSecret(_ context.Context, s org.Secret, by org.Author) error {
 	s.Sealed = bytes.Clone(s.Sealed)
 	i, found := r.secret(s.Name)
 	if !found && o.Caps.Secrets > 0 && len(r.secrets) >= o.Caps.Secrets {
-		return fmt.Errorf("secret %s: %w", s.Name, o.Caps.SecretsRefused())
+		return fmt.Errorf("secret %s: %w", s.Name, o.Caps.SecretsError())
 	}
 	if !found {
 		r.secrets = slices.Insert(r.secrets, i, s)

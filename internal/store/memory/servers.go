@@ -36,7 +36,7 @@ func (o *Orgs) CreateMCPServer(_ context.Context, s org.MCPServer, by org.Author
 	case err != nil:
 		return fmt.Errorf("MCP server %s: %w", s.Name, err)
 	case o.Caps.MCPServers > 0 && len(r.servers) >= o.Caps.MCPServers:
-		return fmt.Errorf("MCP server %s: %w", s.Name, o.Caps.MCPServersRefused())
+		return fmt.Errorf("MCP server %s: %w", s.Name, o.Caps.MCPServersError())
 	case r.server(s.Name) >= 0:
 		return fmt.Errorf("MCP server %s: %w", s.Name, org.ErrExists)
 	}

@@ -36,7 +36,7 @@ func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
 		if err := t.mustExist(k.Org); err != nil {
 			return err
 		}
-		if err := t.below(t.caps.Keys, t.caps.KeysRefused, `SELECT count(*) FROM api_keys WHERE org = ? AND revoked_at = 0`, k.Org); err != nil {
+		if err := t.below(t.caps.Keys, t.caps.KeysError, `SELECT count(*) FROM api_keys WHERE org = ? AND revoked_at = 0`, k.Org); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO api_keys (org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at)

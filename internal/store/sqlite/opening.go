@@ -42,7 +42,7 @@ func (b batch) hasSpace(t *tx) error {
 	}
 	bytes, _, err := t.usage(b.key.org)
 	if err == nil && bytes >= t.caps.Stored {
-		err = t.caps.StoredRefused()
+		err = t.caps.StoredError()
 	}
 	return err
 }

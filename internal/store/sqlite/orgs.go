@@ -149,7 +149,7 @@ func encodeOrg(r org.Record) (features, runtime string, err error) {
 
 func scanOrg(row scanner) (org.Record, error) {
 	var r org.Record
-	err := row.Scan(&r.ID, asJSON{&r.Features}, asSettings{&r.Runtime, &r.Unread}, asTime{&r.CreatedAt}, asTime{&r.UpdatedAt})
+	err := row.Scan(&r.ID, asJSON{&r.Features}, asSettings{&r.Runtime, &r.UnknownSettings}, asTime{&r.CreatedAt}, asTime{&r.UpdatedAt})
 	return r, err
 }
 

@@ -33,7 +33,7 @@ func (s *Store) PutSecret(ctx context.Context, m org.Secret, by org.Author) erro
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
-		if err := t.below(t.caps.Secrets, t.caps.SecretsRefused, `SELECT count(*) FROM secrets WHERE org = ? AND name <> ?`, m.Org, m.Name); err != nil {
+		if err := t.below(t.caps.Secrets, t.caps.SecretsError, `SELECT count(*) FROM secrets WHERE org = ? AND name <> ?`, m.Org, m.Name); err != nil {
 			return err
 		}
 		var before *org.Secret

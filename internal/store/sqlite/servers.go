@@ -26,7 +26,7 @@ func (s *Store) CreateMCPServer(ctx context.Context, m org.MCPServer, by org.Aut
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
-		if err := t.below(t.caps.MCPServers, t.caps.MCPServersRefused, `SELECT count(*) FROM mcp_outbound_servers WHERE org = ?`, m.Org); err != nil {
+		if err := t.below(t.caps.MCPServers, t.caps.MCPServersError, `SELECT count(*) FROM mcp_outbound_servers WHERE org = ?`, m.Org); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO mcp_outbound_servers (org, name, url, enabled, tools, headers, timeout_ms, max_retries,

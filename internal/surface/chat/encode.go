@@ -41,7 +41,7 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	e.account, e.passing = caller.Account, req.Live
 	e.started.Model = req.Model
 	err := h.o.Runner.Run(r.Context(), req, e)
-	out.Quiet() // from here on nobody else begins the stream
+	out.StopHeartbeats() // from here on nobody else begins the stream
 	switch begun := out.Started(); {
 	case err != nil && !begun:
 		return unlessGone(r, err)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// doubling returns a schema of two references to one of two references and so on,
-// whose last one is end.
+// doubling returns a schema in which each of the levels references the next one twice.
+// The last is end.
 func doubling(levels int, end string) string {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","$ref":"#/$defs/a0","$defs":{`)
@@ -21,9 +21,9 @@ func doubling(levels int, end string) string {
 	return b.String()
 }
 
-// P06 P07: a schema that asks for more than there is time for, of time or of
-// memory, costs its bound and the arguments are refused.
-func TestASchemaThatCostsTooMuchIsNotPaidFor(t *testing.T) {
+// P06 P07: a validation that takes too much time or memory is stopped, and the arguments
+// are refused.
+func TestCostlyValidationIsStopped(t *testing.T) {
 	names := make([]string, 8000)
 	for i := range names {
 		names[i] = fmt.Sprintf("%x", i)
@@ -36,7 +36,7 @@ func TestASchemaThatCostsTooMuchIsNotPaidFor(t *testing.T) {
 	list := func(v string, n int) string { return `{"x":[` + strings.Repeat(v+",", n) + v + `]}` }
 	for _, tt := range []struct{ name, schema, value string }{
 		{"references that double", doubling(60, `{}`), `{}`},
-		{"references that double to a failure", doubling(60, `{"not":{}}`), `{}`},
+		{"references that double, to a failure", doubling(60, `{"not":{}}`), `{}`},
 		{"references that double in the oldest draft", `{"$schema":"http://json-schema.org/draft-04/schema#",` + doubling(60, `{}`)[1:], `{}`},
 		{"references that double in alternatives", strings.ReplaceAll(doubling(60, `false`), "allOf", "anyOf"), `{}`},
 		{"references that double at every level of the value", `{"type":"object","allOf":[{"properties":{"x":{"$ref":"#"}}},{"properties":{"x":{"$ref":"#"}}}]}`,
@@ -56,13 +56,13 @@ func TestASchemaThatCostsTooMuchIsNotPaidFor(t *testing.T) {
 			got := s.Validate(json.RawMessage(tt.value))
 			took := time.Since(begin)
 			runtime.ReadMemStats(&after)
-			if len(got) != 1 || got[0].Message != errEffort.Error() {
+			if len(got) != 1 || got[0].Message != errTooCostly.Error() {
 				t.Errorf("%d violations: %.300v", len(got), got)
 			}
 			made := (after.TotalAlloc - before.TotalAlloc) >> 20
 			t.Logf("%v, %d MB", took.Round(time.Millisecond), made)
 			if made > 500 || took > 20*time.Second {
-				t.Errorf("it took %v and made %d MB", took, made)
+				t.Errorf("it took %v and allocated %d MB", took, made)
 			}
 		})
 	}
@@ -79,8 +79,8 @@ func TestLargeArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-// A pattern with too long a program, such as one of nested counts, is ignored.
-func TestAPatternWithATooLongProgramIsIgnored(t *testing.T) {
+// A pattern with nested counts has a long program and is ignored.
+func TestPatternWithTooLongProgramIsIgnored(t *testing.T) {
 	s, err := Compile(json.RawMessage(`{"type":"object","properties":{"x":{"pattern":"^(` + strings.Repeat("(a{0,100}){0,10}", 50) + `)$"}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAPatternWithATooLongProgramIsIgnored(t *testing.T) {
 	}
 }
 
-func TestReferencesThatCannotBeMetered(t *testing.T) {
+func TestUnmeterableReferencesAreRejected(t *testing.T) {
 	for _, schema := range []string{
 		`{"$schema":"https://json-schema.org/draft/2020-12/schema","$dynamicAnchor":"n","properties":{"x":{"$dynamicRef":"#n"}}}`,
 		`{"properties":{"x":{"$ref":"http://json-schema.org/draft-07/schema#"}}}`,
@@ -100,11 +100,11 @@ func TestReferencesThatCannotBeMetered(t *testing.T) {
 		}
 	}
 	if _, err := Compile(json.RawMessage(`{"$id":"https://example.com/tool","$defs":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/$defs/a"}}}`)); err != nil {
-		t.Errorf("a schema with a name: %v", err)
+		t.Errorf("a schema with $id: %v", err)
 	}
 }
 
-func TestAViolationIsShort(t *testing.T) {
+func TestViolationMessagesAreTruncated(t *testing.T) {
 	s, err := Compile(json.RawMessage(`{"type":"object","properties":{"x":{"enum":["` + strings.Repeat("é", 1000) + `"]}}}`))
 	if err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func TestAStoreThatIsNamedIsUsed(t *testing.T) {
 	if err := os.WriteFile("conf/t.yaml", []byte(minimalFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	make := func(path string) {
+	create := func(path string) {
 		store, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAStoreThatIsNamedIsUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	make("turnpike-data/turnpike.db")
+	create("turnpike-data/turnpike.db")
 	list := func(env map[string]string, args ...string) (int, string) {
 		var errs bytes.Buffer
 		return Main(t.Context(), Process{
@@ -129,7 +129,7 @@ func TestAStoreThatIsNamedIsUsed(t *testing.T) {
 	if status, errs := list(nil, "--data", "none"); status != 1 || !strings.Contains(errs, "no Turnpike data found in none: name the data directory with --data") {
 		t.Error(errs)
 	}
-	make("conf/turnpike-data/turnpike.db")
+	create("conf/turnpike-data/turnpike.db")
 	if status, errs := list(nil); status != 0 {
 		t.Error(errs)
 	}

@@ -220,14 +220,14 @@ func (a *App) Serve(ctx context.Context) error {
 	case err := <-served:
 		return err
 	case err := <-a.fatal:
-		return fmt.Errorf("the store cannot be trusted any more; start the gateway again: %w", err)
+		return fmt.Errorf("the database may be inconsistent, so the gateway stops; restart it: %w", err)
 	}
 }
 
 // health says what keeps the gateway from taking work.
 func (a *App) health() error {
 	if err := a.store.Damage(); err != nil {
-		return fault.New(fault.Unavailable, "store_unavailable", "%v; the log says more", err)
+		return fault.New(fault.Unavailable, "store_unavailable", "%v; see the gateway's log", err)
 	}
 	if err := a.runner.Health(); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (a *App) Close() {
 	a.retention.stop()
 	if a.keeper != nil {
 		if err := a.stopKeeper(); err != nil {
-			a.log.Warn("the end of the audit has no checkpoint", "error", err)
+			a.log.Warn("the last audit rows have no checkpoint", "error", err)
 		}
 	}
 	if a.heartbeats != nil {

@@ -34,7 +34,7 @@ func (a *App) newKeeper(ctx context.Context) (*audit.Keeper, error) {
 	if key == nil {
 		var err error
 		if key, err = audit.FileKey(filepath.Join(a.config.Data, auditKeyFile)); err != nil {
-			return nil, fmt.Errorf("the audit's key: %w", err)
+			return nil, fmt.Errorf("audit key: %w", err)
 		}
 	}
 	if err := a.checkLoss(ctx, key); err != nil {

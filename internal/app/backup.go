@@ -24,8 +24,8 @@ import (
 type dataPlace struct{ file, data string }
 
 func (d *dataPlace) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&d.file, "config", "c", "", "configuration `FILE` that names the data directory; turnpike.yaml if there is one")
-	cmd.Flags().StringVar(&d.data, "data", "", "data `DIRECTORY`; the configuration's unless given")
+	cmd.Flags().StringVarP(&d.file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
+	cmd.Flags().StringVar(&d.data, "data", "", "data `DIRECTORY` (default: data of the configuration)")
 }
 
 // config returns the configuration with the data directory that was chosen.
@@ -45,7 +45,7 @@ func backupCommand(p Process) *cobra.Command {
 	var place dataPlace
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Copy the data of a gateway to an archive, also while it serves",
+		Short: "Write the data of a gateway to a backup archive, also while the gateway runs",
 		Long: `Write a tar archive with a copy of the database at one point in time, audit.key
 if it is in the data directory, and the checkpoints of the audit. The gateway may
 be running. The archive holds neither the master key nor the configuration.

@@ -167,7 +167,7 @@ func TestARestoreRefusesWhatIsNoWholeBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, file, want string }{
-		{"another file", filepath.Join(data, databaseFile), "not a backup of Turnpike"},
+		{"another file", filepath.Join(data, databaseFile), "not a Turnpike backup"},
 		{"cut off", cut, "the backup is not complete"},
 		{"a changed byte", changed(databaseFile, func(s string) string { return s[:5000] + "!" + s[5001:] }), "the backup is damaged"},
 		{"another size", changed(databaseFile, func(s string) string { return s + "!" }), "the backup is damaged"},

@@ -46,7 +46,7 @@ type bundledFile struct {
 // check returns an error unless this program can restore what the manifest names.
 func (m *manifest) check() error {
 	if m.Format == 0 {
-		return errors.New("not a backup of Turnpike")
+		return errors.New("not a Turnpike backup")
 	}
 	if m.Format != bundleFormat {
 		return fmt.Errorf("the backup has format %d; this version of the program reads format %d", m.Format, bundleFormat)
@@ -114,7 +114,7 @@ func writeBundle(ctx context.Context, out io.Writer, dir string, m *manifest, se
 func readManifest(archive *tar.Reader) (*manifest, error) {
 	h, err := archive.Next()
 	if err != nil || h.Name != manifestFile || h.Size > maxManifest {
-		return nil, errors.New("not a backup of Turnpike")
+		return nil, errors.New("not a Turnpike backup")
 	}
 	text, err := io.ReadAll(archive)
 	if err != nil {
@@ -154,7 +154,7 @@ func readBundle(ctx context.Context, in io.Reader, dir string, seen *meter) (*ma
 		}
 	}
 	if _, err := archive.Next(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the backup is damaged: it holds more than its manifest names")
+		return nil, errors.New("the backup is damaged: it has files that its manifest does not list")
 	}
 	return m, nil
 }
@@ -174,7 +174,7 @@ func unpack(ctx context.Context, path string, content io.Reader, want bundledFil
 	case err != nil:
 		return err
 	case n != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.SHA256:
-		return errors.New("the backup is damaged: the checksum is not that of the manifest")
+		return errors.New("the backup is damaged: its checksum does not match the manifest")
 	}
 	return file.Sync()
 }

@@ -158,7 +158,7 @@ func (d *Directory) Reload(ctx context.Context, orgID string) error {
 	case err := <-loaded:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("org %s: take its change into use: %w", orgID, ctx.Err())
+		return fmt.Errorf("org %s: apply a change: %w", orgID, ctx.Err())
 	}
 }
 
@@ -206,13 +206,13 @@ func (d *Directory) keepLoading(p *entry) {
 		}
 		if err == nil {
 			if pause > 0 {
-				d.log.Info("a change of an org has taken effect", "org", p.id)
+				d.log.Info("org change applied", "org", p.id)
 			}
 			pause = 0
 			continue
 		}
 		if pause == 0 && d.base.Err() == nil {
-			d.log.Error("a change of an org is stored and has not taken effect; it is tried again", "org", p.id, "error", err)
+			d.log.Error("an org change is stored but not applied; the gateway retries", "org", p.id, "error", err)
 		}
 		if pause = min(max(2*pause, firstPause), longPause); !d.rest(p, pause) {
 			return
@@ -299,7 +299,7 @@ func (d *Directory) read(ctx context.Context, orgID string) (*snapshot, error) {
 		record.Runtime = declared.Record.Runtime
 	} else if err := refusedRuntime(record); err != nil {
 		refused = err.Error()
-		d.log.Error("the stored settings of an org ask for what this version cannot do: its requests are refused", "org", orgID, "error", err)
+		d.log.Error("the stored settings of an org need a feature that this version does not have; its requests are rejected", "org", orgID, "error", err)
 	}
 	keys, err := d.store.Keys(ctx, orgID)
 	if err != nil {

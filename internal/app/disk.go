@@ -53,7 +53,7 @@ func (d *disk) look() {
 	free, err := d.free(d.path)
 	if err != nil {
 		if !d.lost.Swap(true) {
-			d.log.Warn("the free space of the disk is not known, and min_free_disk_mib has no effect", "directory", d.path, "error", err)
+			d.log.Warn("cannot read the free disk space; min_free_disk_mib has no effect", "directory", d.path, "error", err)
 		}
 		d.low.Store(nil)
 		return
@@ -61,15 +61,15 @@ func (d *disk) look() {
 	d.lost.Store(false)
 	if free >= d.floor {
 		if d.low.Swap(nil) != nil {
-			d.log.Info("the disk has space again, and work is accepted", "directory", d.path, "free_mib", free>>20)
+			d.log.Info("the disk has space again; new requests are accepted", "directory", d.path, "free_mib", free>>20)
 		}
 		return
 	}
 	low := fault.New(fault.Unavailable, "disk_space_low",
-		"the gateway accepts no work while its disk has less than %d MiB free (min_free_disk_mib), and it has %d MiB; nothing was done, try again later", d.floor>>20, free>>20)
+		"the gateway's disk has %d MiB free, less than min_free_disk_mib (%d MiB); nothing was done, try again later", free>>20, d.floor>>20)
 	low.RetryAfter = diskRetry
 	if d.low.Swap(low) == nil {
-		d.log.Error("the disk is nearly full: no run and no relay is accepted", "directory", d.path, "free_mib", free>>20, "min_free_disk_mib", d.floor>>20)
+		d.log.Error("the disk is nearly full; new runs and relayed requests are rejected", "directory", d.path, "free_mib", free>>20, "min_free_disk_mib", d.floor>>20)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestAServerThatMeansHarm(t *testing.T) {
 			_, _ = w.Write(bomb())
 		}, offered: []string{}, asked: "good_echo", log: []string{"mcp_server_unavailable", "content encoding"}, memory: 100},
 		{name: "21: half a million pieces", call: gives(`{"content":[` + strings.Repeat(`{"type":"text","text":""},`, 500_000) + `{}]}`), told: []string{"499001 more pieces of content left out"}, memory: 200},
-		{name: "21: deep JSON", call: gives(`{"structuredContent":` + strings.Repeat(`[`, 1<<20) + strings.Repeat(`]`, 1<<20) + `}`), told: []string{"no JSON-RPC"}, memory: 100},
+		{name: "21: deep JSON", call: gives(`{"structuredContent":` + strings.Repeat(`[`, 1<<20) + strings.Repeat(`]`, 1<<20) + `}`), told: []string{"JSON-RPC"}, memory: 100},
 		{name: "22: events without end", call: func(w http.ResponseWriter, r *http.Request, _ rpc) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			note := "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"" + strings.Repeat("n", 1<<16) + "\"}}\n\n"
@@ -218,7 +218,7 @@ func TestAServerThatMeansHarm(t *testing.T) {
 		{name: "24: two answers", call: asStream("data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":"+good+"}\n\n", "data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"SECOND\"}]}}\n\n"), told: []string{"good"}, never: []string{"SECOND"}},
 		{name: "24: a batch", call: func(w http.ResponseWriter, _ *http.Request, m rpc) {
 			fmt.Fprintf(w, `[{"jsonrpc":"2.0","id":%s,"result":%s}]`, m.ID, good)
-		}, told: []string{"no JSON-RPC"}},
+		}, told: []string{"JSON-RPC"}},
 		{name: "28: references that double", list: `{"tools":[` + doubling + `]}`, told: []string{"too expensive to validate"}, unsent: true, memory: 100},
 		{name: "28: a pattern that explodes", list: schema(`{"type":"object","properties":{"n":{"type":"string","pattern":"^(([a-z])+.)+[A-Z]([a-z])+$"}}}`), told: []string{"does not match pattern"}, unsent: true},
 		{name: "28: a reference to elsewhere", list: schema(`{"type":"object","properties":{"n":{"$ref":"http://127.0.0.1:1/s"}}}`), asked: "good_echo", offered: []string{}, log: []string{"mcp_tool_invalid_schema"}},

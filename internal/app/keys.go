@@ -75,7 +75,7 @@ func send(base string, req *http.Request) (status int, body []byte, err error) {
 	defer way.CloseIdleConnections()
 	resp, err := way.Operator().RoundTrip(req)
 	if err != nil {
-		return 0, nil, fmt.Errorf("no gateway answers at %s: %w", base, err)
+		return 0, nil, fmt.Errorf("cannot reach a gateway at %s: %w", base, err)
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))

@@ -28,7 +28,7 @@ func (e *lossError) Error() string {
 			fmt.Fprintf(&b, "; and %d more orgs", len(e.losses)-i)
 			break
 		}
-		fmt.Fprintf(&b, "; org %s has %d audit rows, a checkpoint of %s UTC speaks of %d",
+		fmt.Fprintf(&b, "; org %s has %d audit rows, a checkpoint of %s UTC has %d",
 			plain(l.Org), l.Has, time.UnixMilli(l.At).UTC().Format(time.DateTime), l.Known)
 	}
 	b.WriteString(". Restore the database, or start once with --accept-data-loss to go on without what was lost")
@@ -43,9 +43,9 @@ func (a *App) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
 	witness, _, err := file.Read()
 	if err != nil {
 		if !a.acceptLoss {
-			return fmt.Errorf("the checkpoints of the audit cannot be read, so that a lost database would not be noticed (--accept-data-loss starts anyway): %w", err)
+			return fmt.Errorf("cannot read the audit checkpoints, which show whether the database has lost data (--accept-data-loss starts anyway): %w", err)
 		}
-		a.log.Warn("the checkpoints of the audit cannot be read", "file", file.Path, "error", err)
+		a.log.Warn("cannot read the audit checkpoints", "file", file.Path, "error", err)
 	}
 	heads, err := a.store.AuditHeads(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *App) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
 	}
 	for _, l := range losses {
 		if err := a.recordLoss(ctx, file, key, l); err != nil {
-			return fmt.Errorf("org %s: the accepted loss cannot be recorded: %w", l.Org, err)
+			return fmt.Errorf("org %s: cannot record the accepted loss: %w", l.Org, err)
 		}
 	}
 	return nil
@@ -80,6 +80,6 @@ func (a *App) recordLoss(ctx context.Context, file audit.Witness, key ed25519.Pr
 	if err := file.Add(audit.Checkpoint{Org: l.Org, Number: l.Has, Hash: l.Hash, At: at, Lost: true}.Sign(key)); err != nil {
 		return err
 	}
-	a.log.Warn("the gateway goes on without audit rows and runs that were lost", "org", l.Org, "first_row", body.First, "last_row", body.Last)
+	a.log.Warn("starting without audit rows and runs that were lost", "org", l.Org, "first_row", body.First, "last_row", body.Last)
 	return nil
 }

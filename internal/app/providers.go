@@ -25,7 +25,7 @@ func (a *App) providers() ([]route.Provider, error) {
 			}
 			built.Model = a.openai(p, base)
 		default:
-			return nil, fmt.Errorf("provider %s: nobody builds the kind %q", p.Name, p.Kind)
+			return nil, fmt.Errorf("provider %s: the kind %q is not supported", p.Name, p.Kind)
 		}
 		out = append(out, built)
 	}

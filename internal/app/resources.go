@@ -22,14 +22,14 @@ type resources struct {
 func (r resources) For(_ context.Context, a *loop.Accepted) ([]run.Target, []catalog.Server, error) {
 	caller, ok := r.directory.ofOrg(a.Org)
 	if !ok {
-		return nil, nil, fmt.Errorf("org %s is gone, or has no key any more", a.Org)
+		return nil, nil, fmt.Errorf("org %s no longer exists or has no keys", a.Org)
 	}
 	targets := make([]run.Target, len(a.Targets))
 	for i, t := range a.Targets {
 		found := slices.Concat(r.router.Resolve(a.Model), r.router.Resolve(t.Provider+"/"+t.Model))
 		at := slices.IndexFunc(found, func(f route.Target) bool { return f.Provider == t.Provider && f.Name == t.Model })
 		if at < 0 {
-			return nil, nil, fmt.Errorf("provider %s with the model %s is not configured any more", t.Provider, t.Model)
+			return nil, nil, fmt.Errorf("provider %s with the model %s is no longer configured", t.Provider, t.Model)
 		}
 		targets[i] = run.Target{Provider: t.Provider, Name: t.Model, Model: found[at].Model}
 	}

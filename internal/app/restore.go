@@ -132,7 +132,7 @@ func (r *restoration) wantEmpty() error {
 	}
 	path := checkpointsPath(r.c)
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, fmt.Errorf("the file of checkpoints %s exists, and belongs to another database. Move it away, or name another file with audit.checkpoints", path))
+		return errors.Join(err, fmt.Errorf("the checkpoint file %s exists and belongs to another database. Move it away, or name another file with audit.checkpoints", path))
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func awaitEnd(ctx context.Context, store *sqlite.Store) error {
 			left, since = len(open), time.Now()
 		}
 		if time.Since(since) > stuckAfter {
-			return fmt.Errorf("%s cannot be ended, such as run %s of org %s", counted(left, "run"), open[0].RunID, open[0].Org)
+			return fmt.Errorf("%s could not be ended, for example run %s of org %s", counted(left, "run"), open[0].RunID, open[0].Org)
 		}
 		select {
 		case <-again.C:
@@ -279,7 +279,7 @@ type nothing struct{}
 
 // For implements run.Resources.
 func (nothing) For(context.Context, *loop.Accepted) ([]run.Target, []catalog.Server, error) {
-	return nil, nil, fault.New(fault.Unavailable, "restoring", "a restore goes on with no run")
+	return nil, nil, fault.New(fault.Unavailable, "restoring", "a restore continues no runs")
 }
 
 // install moves the files to their places, the database last. After an error, none

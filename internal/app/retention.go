@@ -33,7 +33,7 @@ func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, lo
 	limit := func() time.Time { return clock.Wall().Add(-time.Duration(days) * 24 * time.Hour) }
 	switch n, err := store.FinishedBefore(ctx, limit()); {
 	case err != nil:
-		log.Error("finished runs that are to be deleted cannot be counted", "error", err)
+		log.Error("cannot count the finished runs to delete", "error", err)
 	case n > 0:
 		log.Warn("finished runs will be deleted (runs.retention_days)", "runs", n, "older_than_days", days, "in", firstRetention)
 	}

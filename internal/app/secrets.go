@@ -70,7 +70,7 @@ func readValue(in io.Reader) (secret.Value, error) {
 	}
 	v := secret.NewValue(text)
 	if err := v.Check(); err != nil {
-		return secret.Value{}, fmt.Errorf("what stands on standard input %w", err)
+		return secret.Value{}, fmt.Errorf("the secret on standard input %w", err)
 	}
 	return v, nil
 }

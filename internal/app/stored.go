@@ -28,7 +28,7 @@ func refusedServer(s org.MCPServer) error {
 		err = fmt.Errorf("%s: %w", f.Param, err)
 	}
 	if err != nil {
-		return fmt.Errorf("the stored settings of the server are refused: %w", err)
+		return fmt.Errorf("the stored settings of the server are not valid: %w", err)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (t *teller) tell(f loop.Fact) {
 		t.refused = b
 		t.line("ended", "", "budget %s has no room for another model call (%d tokens)", b.Scope, b.Amount.Tokens)
 	case loop.Expired:
-		t.line("ended", "", "the time is used up")
+		t.line("ended", "", "the time limit was reached")
 	case loop.Finished:
 		t.line("finished", "", "%s   (%s after it was accepted)", b.Reason, time.Duration(f.At-t.begun)*time.Millisecond)
 		if t.because = t.why(b); t.because != "" {

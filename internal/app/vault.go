@@ -91,7 +91,7 @@ func renewSecrets(ctx context.Context, keys *secret.Keyring, store org.Store, lo
 		}
 	}
 	if renewed > 0 {
-		log.Info("secrets are sealed under the new master key; master_key_previous can be taken out", "secrets", renewed)
+		log.Info("secrets are encrypted with the new master key; remove master_key_previous", "secrets", renewed)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func renewSecret(ctx context.Context, keys *secret.Keyring, store org.Store, lis
 	}
 	sealed, err := keys.Renew(s.Org, s.Name, s.Sealed)
 	if err != nil {
-		log.Warn("a secret does not open", "org", s.Org, "secret", s.Name, "error", err)
+		log.Warn("a secret cannot be decrypted", "org", s.Org, "secret", s.Name, "error", err)
 		return false, nil
 	}
 	if string(sealed) == string(s.Sealed) {

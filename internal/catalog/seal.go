@@ -73,5 +73,5 @@ func (g gone) Definition() tool.Definition { return g.definition }
 
 // Call implements tool.Tool.
 func (g gone) Call(context.Context, tool.Call) (tool.Result, error) {
-	return tool.Result{}, fmt.Errorf("%w: the tool of server %q is gone, or has changed since the run began", tool.ErrNotSent, g.server)
+	return tool.Result{}, fmt.Errorf("%w: the tool of server %q was removed or changed after the run started", tool.ErrNotSent, g.server)
 }

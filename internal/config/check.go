@@ -31,7 +31,7 @@ func unique[T any](d *decoder, all []T, path string, name func(T) string) {
 			continue // missing, which is reported
 		}
 		if j, taken := first[n]; taken {
-			d.failPath(fmt.Sprintf(path, i), "%s is taken by "+path, quote(n), j)
+			d.failPath(fmt.Sprintf(path, i), "%s is already used by "+path, quote(n), j)
 			continue
 		}
 		first[n] = i
@@ -49,7 +49,7 @@ func (d *decoder) checkProvider(path string, p *Provider) {
 	switch {
 	case tried || p.BaseURL != "":
 	case p.Kind == "sglang" || p.Kind == "vllm":
-		d.failPath(path+".base_url", "is missing; kind %s has no usual address", p.Kind)
+		d.failPath(path+".base_url", "is missing; kind %s has no default URL", p.Kind)
 	case bedrock && p.Region == "":
 		d.failPath(path+".region", "is missing; kind bedrock needs region or base_url")
 	}
@@ -83,7 +83,7 @@ func (d *decoder) checkRuntime(path string, r *Runtime, roundsCap int) {
 // checkBurst finds a burst of no limit.
 func (d *decoder) checkBurst(path string, perMinute, burst int) {
 	if perMinute == 0 && burst > 0 {
-		d.failPath(join(path, "burst"), "stands without requests_per_minute, which is the limit")
+		d.failPath(join(path, "burst"), "needs requests_per_minute")
 	}
 }
 
@@ -92,7 +92,7 @@ func (d *decoder) checkServer(path string, m *MCPServer) {
 	_, command := d.where[join(path, "command")]
 	switch {
 	case url && command:
-		d.failPath(join(path, "command"), "stands beside url; want one of them")
+		d.failPath(join(path, "command"), "cannot be combined with url; want one of them")
 	case !url && !command:
 		d.failPath(join(path, "url"), "is missing; want an http or https URL")
 	}
@@ -104,7 +104,7 @@ func (d *decoder) checkServer(path string, m *MCPServer) {
 	}
 	for i, name := range m.Keyed {
 		if slices.Contains(m.Reads, name) {
-			d.failPath(fmt.Sprintf("%s[%d]", join(path, "keyed"), i), "%s is in reads, too; want it in one of them", quote(name))
+			d.failPath(fmt.Sprintf("%s[%d]", join(path, "keyed"), i), "%s is also in reads; want it in one of them", quote(name))
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (d *decoder) checkVault(c *Config) {
 		return
 	}
 	if !c.MasterKeyPrevious.IsZero() {
-		d.failPath("master_key_previous", "stands without master_key")
+		d.failPath("master_key_previous", "needs master_key")
 	}
 	for i, o := range c.Orgs {
 		for j, m := range o.MCPServers {

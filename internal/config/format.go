@@ -32,7 +32,7 @@ func checkListen(s string) error {
 	case err != nil || bad != nil:
 		return fmt.Errorf("%s is not host:port, such as 127.0.0.1:8080", quote(s))
 	case host == "":
-		return fmt.Errorf("%s names no host; want 127.0.0.1:%d, or 0.0.0.0:%d to be reached from everywhere", quote(s), n, n)
+		return fmt.Errorf("%s has no host; want 127.0.0.1:%d, or 0.0.0.0:%d to be reached from everywhere", quote(s), n, n)
 	}
 	return anyText(s)
 }
@@ -81,7 +81,7 @@ func checkURL(s string) error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%s is not an http:// or https:// URL", quote(s))
 	case u.Hostname() == "":
-		return fmt.Errorf("%s names no host", quote(s))
+		return fmt.Errorf("%s has no host", quote(s))
 	case u.Fragment != "":
 		return fmt.Errorf("%s has a fragment", quote(s))
 	case u.Port() != "" && !validPort(u.Port()):

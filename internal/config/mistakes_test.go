@@ -22,7 +22,7 @@ func TestMistakes(t *testing.T) {
 		"a port alone":                        {"listen: 8080", "t.yaml:1:9: listen: found the number 8080, want host:port (put it in quotes)"},
 		"a public name with a port":           {"public_hosts: [gw.example.com:443, GW]", "t.yaml:1:16: public_hosts[0]: \"gw.example.com:443\" is not a host name in lower case, without a port; want ^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$\nt.yaml:1:36: public_hosts[1]: \"GW\" is not a host name in lower case, without a port; want ^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"},
 		"a site with a path":                  {"allowed_origins: ['https://a.example/']", `t.yaml:1:19: allowed_origins[0]: "https://a.example/" is not an origin such as https://app.example.com`},
-		"a listen address for everybody":      {`listen: ":8080"`, `t.yaml:1:9: listen: ":8080" names no host; want 127.0.0.1:8080, or 0.0.0.0:8080 to be reached from everywhere`},
+		"a listen address for everybody":      {`listen: ":8080"`, `t.yaml:1:9: listen: ":8080" has no host; want 127.0.0.1:8080, or 0.0.0.0:8080 to be reached from everywhere`},
 		"a port that is none":                 {"listen: a:99999", `t.yaml:1:9: listen: "a:99999" is not host:port, such as 127.0.0.1:8080`},
 		"text where a number is wanted":       {"max_rounds_cap: ten", `t.yaml:1:17: max_rounds_cap: found text "ten", want a whole number (1..50)`},
 		"a fraction where a number is wanted": {"max_rounds_cap: 1.5", "t.yaml:1:17: max_rounds_cap: found the number 1.5, want a whole number (1..50)"},
@@ -40,7 +40,7 @@ func TestMistakes(t *testing.T) {
 		"a provider without a name":       {"providers: [{kind: demo}]", "t.yaml:1:13: providers[0].name: is missing; want name"},
 		"a name that is none":             {"providers: [{name: a/b}]", `t.yaml:1:20: providers[0].name: "a/b" is not a name; want ^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`},
 		"a kind that is none":             {"providers: [{name: a, kind: azure}]", `t.yaml:1:29: providers[0].kind: "azure" is not allowed; want openai, openai-responses, anthropic, gemini, bedrock, sglang, vllm or demo`},
-		"a provider name taken":           {"providers: [{name: a}, {name: a}]", `t.yaml:1:31: providers[1].name: "a" is taken by providers[0].name`},
+		"a provider name taken":           {"providers: [{name: a}, {name: a}]", `t.yaml:1:31: providers[1].name: "a" is already used by providers[0].name`},
 		"a base URL without a scheme":     {"providers: [{name: a, base_url: localhost:8000}]", `t.yaml:1:33: providers[0].base_url: "localhost:8000" is not an http:// or https:// URL`},
 		"a base URL with a password":      {"providers: [{name: a, base_url: 'http://u:CANARY@h'}]", "t.yaml:1:33: providers[0].base_url: has a user name or password; a credential belongs in a key or a header"},
 		"a broken URL with a password":    {"providers: [{name: a, base_url: 'http://u:CANARY@h:x'}]", "t.yaml:1:33: providers[0].base_url: is not a URL; want http://… or https://…"},
@@ -54,9 +54,9 @@ func TestMistakes(t *testing.T) {
 
 		"an org without an id":         {"orgs: [{}]", "t.yaml:1:8: orgs[0].id: is missing; want name"},
 		"an org that is a word":        {"orgs: [default]", `t.yaml:1:8: orgs[0]: found text "default", want a map with id, features, keys, runtime, mcp_servers`},
-		"an org id taken":              {"orgs:\n  - id: a\n  - id: a", `t.yaml:3:9: orgs[1].id: "a" is taken by orgs[0].id`},
+		"an org id taken":              {"orgs:\n  - id: a\n  - id: a", `t.yaml:3:9: orgs[1].id: "a" is already used by orgs[0].id`},
 		"a feature that is none":       {"orgs: [{id: a, features: [mcp]}]", `t.yaml:1:27: orgs[0].features[0]: "mcp" is not allowed; want mcp_outbound or has_mcp_outbound`},
-		"a key name taken":             {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}, {name: k, key: 'env:B'}]}]", `t.yaml:1:55: orgs[0].keys[1].name: "k" is taken by orgs[0].keys[0].name`},
+		"a key name taken":             {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}, {name: k, key: 'env:B'}]}]", `t.yaml:1:55: orgs[0].keys[1].name: "k" is already used by orgs[0].keys[0].name`},
 		"a key in two orgs":            {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}]}, {id: b, keys: [{name: k, key: 'env:A'}]}]", "t.yaml:1:80: orgs[1].keys[0].key: is the same as orgs[0].keys[0].key; a key belongs to one caller"},
 		"an empty key":                 {"orgs: [{id: a, keys: [{name: k, key: ''}]}]", "t.yaml:1:38: orgs[0].keys[0].key: is empty; want env:NAME, file:PATH or a literal"},
 		"a role that is none":          {"orgs: [{id: a, keys: [{name: k, key: 'env:A', role: root}]}]", `t.yaml:1:53: orgs[0].keys[0].role: "root" is not allowed; want owner, admin, member, approver or reader`},
@@ -70,7 +70,7 @@ func TestMistakes(t *testing.T) {
 		"a tiny result":                {"orgs: [{id: a, runtime: {tool_result_max_bytes: 1023}}]", "t.yaml:1:49: orgs[0].runtime.tool_result_max_bytes: 1023 is out of range (1024..2147483647)"},
 		"a number beyond all":          {"orgs: [{id: a, runtime: {concurrency: 99999999999999999999}}]", `t.yaml:1:39: orgs[0].runtime.concurrency: found text "99999999999999999999", want a whole number (1..100000)`},
 		"a stream mode that is none":   {"orgs: [{id: a, runtime: {stream_mode: fast}}]", `t.yaml:1:39: orgs[0].runtime.stream_mode: "fast" is not allowed; want live, final_only or disabled`},
-		"a burst of no limit":          {"orgs: [{id: a, runtime: {burst: 6}, keys: [{name: k, key: 'env:A', burst: 1}]}]", "t.yaml:1:33: orgs[0].runtime.burst: stands without requests_per_minute, which is the limit\nt.yaml:1:75: orgs[0].keys[0].burst: stands without requests_per_minute, which is the limit"},
+		"a burst of no limit":          {"orgs: [{id: a, runtime: {burst: 6}, keys: [{name: k, key: 'env:A', burst: 1}]}]", "t.yaml:1:33: orgs[0].runtime.burst: needs requests_per_minute\nt.yaml:1:75: orgs[0].keys[0].burst: needs requests_per_minute"},
 		"a rate below zero":            {"orgs: [{id: a, runtime: {requests_per_minute: -1}}]", "t.yaml:1:47: orgs[0].runtime.requests_per_minute: -1 is out of range (0..1000000)"},
 		"a rate beyond all":            {"orgs: [{id: a, keys: [{name: k, key: 'env:A', requests_per_minute: 1000001}]}]", "t.yaml:1:68: orgs[0].keys[0].requests_per_minute: 1000001 is out of range (0..1000000)"},
 		"no keys for orgs":             {"org_caps: {keys: 0}", "t.yaml:1:18: org_caps.keys: 0 is out of range (1..1000000)"},
@@ -84,7 +84,7 @@ func TestMistakes(t *testing.T) {
 
 		"a server without an address":    {"orgs: [{id: a, mcp_servers: [{name: s}]}]", "t.yaml:1:30: orgs[0].mcp_servers[0].url: is missing; want an http or https URL"},
 		"a server URL of another scheme": {"orgs: [{id: a, mcp_servers: [{name: s, url: 'file:///etc/passwd'}]}]", `t.yaml:1:45: orgs[0].mcp_servers[0].url: "file:///etc/passwd" is not an http:// or https:// URL`},
-		"a server name taken":            {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a}, {name: s, url: http://b}]}]", `t.yaml:1:63: orgs[0].mcp_servers[1].name: "s" is taken by orgs[0].mcp_servers[0].name`},
+		"a server name taken":            {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a}, {name: s, url: http://b}]}]", `t.yaml:1:63: orgs[0].mcp_servers[1].name: "s" is already used by orgs[0].mcp_servers[0].name`},
 		"tools that are one word":        {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, tools: echo}]}]", `t.yaml:1:62: orgs[0].mcp_servers[0].tools: found text "echo", want "*" or a list of tool names`},
 		"a header of our own":            {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, headers: {host: b}}]}]", "t.yaml:1:65: orgs[0].mcp_servers[0].headers.host: is a header that the gateway sets itself"},
 		"a header that is none":          {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, headers: {'a b': c}}]}]", `t.yaml:1:65: orgs[0].mcp_servers[0].headers."a b": is not a header name`},
@@ -94,7 +94,7 @@ func TestMistakes(t *testing.T) {
 		"an approval that is none":       {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, require_approval: auto}]}]", `t.yaml:1:73: orgs[0].mcp_servers[0].require_approval: found text "auto", want never, always or map of rules`},
 		"an approval rule that is none":  {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, require_approval: {always: {tools: [a]}}}]}]", "t.yaml:1:83: orgs[0].mcp_servers[0].require_approval.always.tools: unknown key; known here: tool_names, read_only"},
 		"a cache that is none":           {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, cache: some}]}]", `t.yaml:1:62: orgs[0].mcp_servers[0].cache: found text "some", want read_only, all or list of tool names`},
-		"a tool that reads and is keyed": {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, reads: [x, y], keyed: [z, y]}]}]", `t.yaml:1:81: orgs[0].mcp_servers[0].keyed[1]: "y" is in reads, too; want it in one of them`},
+		"a tool that reads and is keyed": {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, reads: [x, y], keyed: [z, y]}]}]", `t.yaml:1:81: orgs[0].mcp_servers[0].keyed[1]: "y" is also in reads; want it in one of them`},
 		"no calls at a time":             {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: 0}]}]", "t.yaml:1:68: orgs[0].mcp_servers[0].concurrency: 0 is out of range (1..1000)"},
 		"too many calls at a time":       {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: 1001}]}]", "t.yaml:1:68: orgs[0].mcp_servers[0].concurrency: 1001 is out of range (1..1000)"},
 		"an environment without command": {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, env: {A: b}}]}]", "t.yaml:1:60: orgs[0].mcp_servers[0].env: is only for servers with command"},
@@ -134,7 +134,7 @@ orgs:
 t.yaml:6:19: orgs[0].runtime.max_rounds: 9 is above max_rounds_cap (5)
 t.yaml:7:20: orgs[0].runtime.stream_mode: "fast" is not allowed; want live, final_only or disabled
 t.yaml:8:12: orgs[0].keys[0].key: is missing; want env:NAME, file:PATH or a literal
-t.yaml:9:9: orgs[1].id: "a" is taken by orgs[0].id
+t.yaml:9:9: orgs[1].id: "a" is already used by orgs[0].id
 TURNPIKE_LISTEN: listen: "here" is not host:port, such as 127.0.0.1:8080`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Error(diff)

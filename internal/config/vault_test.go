@@ -26,7 +26,7 @@ func TestAReferenceToTheVaultNeedsAMasterKey(t *testing.T) { // K06
 		"with one in the file":                       {"master_key: file:/run/key\n" + file, "", ""},
 		"with one in the environment":                {file, "file:/run/key", ""},
 		"a master key that cannot be read is enough": {"master_key: 7\n" + file, "", "t.yaml:1:13: master_key: found a number, want text (put it in quotes)"},
-		"the one before needs the one now":           {"master_key_previous: env:OLD", "", "t.yaml:1:22: master_key_previous: stands without master_key"},
+		"the one before needs the one now":           {"master_key_previous: env:OLD", "", "t.yaml:1:22: master_key_previous: needs master_key"},
 		"a master key is not in the vault":           {"master_key: secret:k", "", "t.yaml:1:13: master_key: secret:NAME is for headers and variables of an org's servers; want env:NAME or file:PATH"},
 	} {
 		t.Run(name, func(t *testing.T) {

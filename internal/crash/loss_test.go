@@ -65,7 +65,7 @@ func TestALostDatabaseIsNoticedAtTheStart(t *testing.T) { // C18 // L01
 			lose(t, w, older)
 			for range 2 { // also the second time, when there is an empty database
 				output := w.wantRefusal()
-				for _, want := range []string{"has lost data", "a checkpoint of", "speaks of 5", "--accept-data-loss"} {
+				for _, want := range []string{"has lost data", "a checkpoint of", "UTC has 5", "--accept-data-loss"} {
 					if !strings.Contains(output, want) {
 						t.Errorf("the refusal does not say %q:\n%s", want, output)
 					}

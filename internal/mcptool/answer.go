@@ -67,7 +67,7 @@ func (a *answer) settleJSON(resp *http.Response, data []byte, err error) []byte 
 	case len(bytes.TrimSpace(data)) == 0:
 		return a.fail(fmt.Errorf("%w: it is empty", errMalformed))
 	case err != nil:
-		return a.fail(fmt.Errorf("%w: content type %.100q", errMalformed, resp.Header.Get("Content-Type")))
+		return a.fail(malformed(resp.Header.Get("Content-Type")))
 	}
 	return a.fail(fmt.Errorf("%w: it answers another request", errMalformed))
 }

@@ -147,9 +147,9 @@ func (o outcome) reason() string {
 	case errors.Is(o.err, errTooLarge):
 		return fmt.Sprintf("the answer is larger than %d MiB", maxAnswer>>20)
 	case errors.Is(o.err, errFlood):
-		return "the server sent too much that nobody had asked for"
+		return "the server sent too many messages that the gateway did not request"
 	case errors.Is(o.err, errMalformed), errors.Is(o.err, errEncoded):
-		return "the server sent an " + o.err.Error()
+		return o.err.Error()
 	}
 	return "the server closed the connection before it answered"
 }

@@ -225,7 +225,7 @@ func TestStatusTellsNoSecrets(t *testing.T) {
 		}, want: "answered with HTTP status 403 (Forbidden): set its credentials in the server's headers"},
 		"nobody there": {url: "http://127.0.0.1:1/?SECRET", want: "connection refused"},
 		"no such name": {url: "http://nosuch.invalid/?SECRET", want: "its host name could not be resolved"},
-		"a web page":   {answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>SECRET") }, want: "the server sent an answer is no JSON-RPC: content type \"text/html; charset=utf-8\""},
+		"a web page":   {answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>SECRET") }, want: "the server answered with text/html, not JSON-RPC. Is the URL right?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)

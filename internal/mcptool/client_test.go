@@ -145,7 +145,7 @@ func TestErrorResultsStayErrors(t *testing.T) { // D17
 		f.override[name] = func(w http.ResponseWriter, r *http.Request) { result(w, asked(r).id, content) }
 	}
 	c := f.client()
-	for name, want := range map[string]string{"full": "no such city", "void": "without saying why", "bare": "without saying why"} {
+	for name, want := range map[string]string{"full": "no such city", "void": "without an error message", "bare": "without an error message"} {
 		r, err := named(c, name).Call(t.Context(), tool.Call{})
 		if err != nil || !r.IsError || !strings.Contains(textOf(r), want) {
 			t.Errorf("%s: %v %v, want %q", name, r, err, want)

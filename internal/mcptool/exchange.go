@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"sync"
 
@@ -13,11 +14,31 @@ import (
 
 // Failures of an answer. They belong to one request and leave the session alone.
 var (
-	errTooLarge  = errors.New("answer too large")
-	errNoAnswer  = errors.New("connection closed before the answer")
-	errMalformed = errors.New("answer is no JSON-RPC")
-	errEncoded   = errors.New("answer has a content encoding that was not asked for")
+	errTooLarge  = errors.New("the answer is too large")
+	errNoAnswer  = errors.New("the connection closed before the answer")
+	errMalformed = errors.New("the answer is not valid JSON-RPC")
+	errEncoded   = errors.New("the answer has a content encoding that the gateway did not request")
 )
+
+// notJSONRPC is an answer of another media type: most often the URL is that of
+// something else.
+type notJSONRPC struct{ media string }
+
+func (e *notJSONRPC) Error() string {
+	return fmt.Sprintf("the server answered with %s, not JSON-RPC. Is the URL right?", e.media)
+}
+
+func (e *notJSONRPC) Unwrap() error { return errMalformed }
+
+// malformed is the failure of an answer of the content type that cannot be decoded.
+// It repeats nothing else of the answer.
+func malformed(contentType string) error {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil || media == "application/json" || media == "text/event-stream" {
+		return fmt.Errorf("%w (content type %.100q)", errMalformed, contentType)
+	}
+	return &notJSONRPC{fmt.Sprintf("%.100s", media)}
+}
 
 // statusError is an HTTP status that is no success, without a JSON-RPC error.
 type statusError struct{ status int }

@@ -121,12 +121,12 @@ func hostile() map[string]struct {
 		"a web page": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<html>Sign in</html>")
-		}, "no JSON-RPC", false},
+		}, "JSON-RPC", false},
 		"nothing": {func(http.ResponseWriter, *http.Request) {}, "it is empty", false},
 		"a batch": {func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, `[{"jsonrpc":"2.0","id":%s,"result":%s}]`, asked(r).id, good)
-		}, "no JSON-RPC", false},
-		"a result that is no object": {func(w http.ResponseWriter, r *http.Request) { result(w, asked(r).id, `[1]`) }, "no object", false},
+		}, "JSON-RPC", false},
+		"a result that is no object": {func(w http.ResponseWriter, r *http.Request) { result(w, asked(r).id, `[1]`) }, "not an object", false},
 		"an error that is a string": {func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":"no luck"}`, asked(r).id)
 		}, "no luck", false},

@@ -15,7 +15,7 @@ import (
 
 // errEndpoint is an event stream that does not say where to send messages, or
 // wants them sent to another origin.
-var errEndpoint = errors.New("endpoint event")
+var errEndpoint = errors.New("the server did not open a legacy SSE session")
 
 // eventWire carries messages to and from a server of revision 2024-11-05: each is
 // posted, and all answers come on one stream of events.

@@ -241,7 +241,7 @@ func (l *link) receive(m message) error {
 	f, err := decodeFrame(m.data)
 	switch {
 	case err != nil:
-		l.client.log.Debug("mcp server sent no JSON-RPC", "bytes", len(m.data))
+		l.client.log.Debug("MCP server sent a message that is not JSON-RPC", "bytes", len(m.data))
 	case f.Method == nil && (present(f.ID) || present(f.Error)):
 		if a := l.take(f.ID); a != nil {
 			l.settle(a, f)

@@ -49,7 +49,7 @@ type wireResource struct {
 func decodeResult(name, server string, raw json.RawMessage) tool.Result {
 	var w wireResult
 	if err := json.Unmarshal(raw, &w); err != nil {
-		return tool.Error(fmt.Sprintf("tool %q of server %q sent a result that is no object", name, server))
+		return tool.Error(fmt.Sprintf("tool %q of server %q sent a result that is not an object", name, server))
 	}
 	if read[string](w.Type) == "input_required" {
 		return tool.Error(fmt.Sprintf("tool %q of server %q asks for input that cannot be given here", name, server))
@@ -59,7 +59,7 @@ func decodeResult(name, server string, raw json.RawMessage) tool.Result {
 		r.Parts = append(r.Parts, text(string(w.Structured)))
 	}
 	if r.IsError && len(r.Parts) == 0 {
-		r.Parts = []item.Part{text(fmt.Sprintf("tool %q of server %q failed without saying why", name, server))}
+		r.Parts = []item.Part{text(fmt.Sprintf("tool %q of server %q failed without an error message", name, server))}
 	}
 	return r
 }

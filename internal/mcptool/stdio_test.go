@@ -181,8 +181,8 @@ func TestAHostileStdioServerFailsItsOwnCall(t *testing.T) { // D16
 		spares bool // a sibling under way is not harmed
 	}{
 		"huge":    {"larger than 16 MiB", false, true},
-		"endless": {"too much that nobody had asked for", false, false},
-		"noise":   {"too much that nobody had asked for", false, false},
+		"endless": {"too many messages that the gateway did not request", false, false},
+		"noise":   {"too many messages that the gateway did not request", false, false},
 		"half":    {"the server process ended (exit status 1)", false, false},
 		"closes":  {"the server process ended", false, false},
 		"wrong":   {"neither result nor error", false, true},

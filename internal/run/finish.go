@@ -125,7 +125,7 @@ func modelMessage(name string, f *model.Error) string {
 	case f.Status == 0:
 		return provider + ": " + f.Message
 	case f.Status >= 400 && f.Message == "":
-		return fmt.Sprintf("%s answered %d without saying more", provider, f.Status)
+		return fmt.Sprintf("%s answered %d without an error message", provider, f.Status)
 	case f.Status >= 400:
 		return fmt.Sprintf("%s answered %d: %s", provider, f.Status, f.Message)
 	case f.Body != nil:

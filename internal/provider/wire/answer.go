@@ -100,5 +100,5 @@ func unkept(err error) error {
 	if refused.Bound == ledger.Run {
 		return Broken("the answer is too large: it needs more memory than the run may retain", nil)
 	}
-	return &model.Error{Class: model.Target, Status: http.StatusOK, Message: "there is no memory for the answer", Err: err}
+	return &model.Error{Class: model.Target, Status: http.StatusOK, Message: "the answer needs more memory than the gateway may use", Err: err}
 }

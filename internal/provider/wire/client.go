@@ -68,7 +68,7 @@ func New(o Options) *Client {
 	c := &Client{o: o}
 	base, err := url.Parse(strings.TrimSpace(o.BaseURL))
 	if err == nil && base.Host == "" {
-		err = fmt.Errorf("%q names no host", o.BaseURL)
+		err = fmt.Errorf("%q has no host", o.BaseURL)
 	}
 	if err != nil {
 		c.err = &model.Error{Class: model.Target, Message: "base URL", Err: err}

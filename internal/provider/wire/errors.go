@@ -24,8 +24,8 @@ const (
 
 // ErrSilent is the cause of a call that ended because nothing came for Options.Silence.
 var (
-	ErrSilent  = errors.New("the provider fell silent")
-	errTooMuch = fmt.Errorf("answer of more than %d bytes", MaxAnswer)
+	ErrSilent  = errors.New("the provider stopped sending")
+	errTooMuch = fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
 )
 
 // callError says why a call broke off: the caller left, the provider fell

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -171,15 +172,26 @@ func (a *App) build(ctx context.Context, o Options) error {
 // listen takes the gateway's addresses, before anything is created or changed: a
 // second gateway of the same configuration ends here.
 func (a *App) listen() (err error) {
-	if a.listener, err = net.Listen("tcp", a.config.Listen); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	if a.listener, err = listenAt("listen", a.config.Listen); err != nil {
+		return err
 	}
 	if at := a.config.Telemetry.MetricsListen; at != "" {
-		if a.shown.listener, err = net.Listen("tcp", at); err != nil {
-			return fmt.Errorf("telemetry.metrics_listen: %w", err)
-		}
+		a.shown.listener, err = listenAt("telemetry.metrics_listen", at)
 	}
-	return nil
+	return err
+}
+
+func listenAt(key, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	switch cause := syscall.Errno(0); {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s: %s: address already in use. Stop the process that uses it, or set %s to another address", key, address, key)
+	case errors.As(err, &cause): // without the words of the system call
+		err = cause
+	}
+	return nil, fmt.Errorf("%s: cannot listen on %s: %w", key, address, err)
 }
 
 // waitsFor says what the start waits for; "" = nothing in particular.

@@ -30,11 +30,11 @@ func TestADiskBelowItsFloorIsLowUntilThereIsSpaceAgain(t *testing.T) { // K03
 			free, failure = c.free, c.failure
 			err := d.refusal()
 			var f *fault.Error
-			if (err != nil) != c.low || c.low && (!errors.As(err, &f) || f.Reason != "disk_space_low" || f.RetryAfter == 0 || !strings.Contains(f.Message, "256 MiB free (min_free_disk_mib)")) {
+			if (err != nil) != c.low || c.low && (!errors.As(err, &f) || f.Reason != "disk_space_low" || f.RetryAfter == 0 || !strings.Contains(f.Message, "less than min_free_disk_mib (256 MiB)")) {
 				t.Errorf("case %d: got %v, want it low: %v", i, err, c.low)
 			}
 		}
-		for what, times := range map[string]int{"level=ERROR": 2, "has space again": 1, "is not known": 1} {
+		for what, times := range map[string]int{"level=ERROR": 2, "has space again": 1, "cannot read the free disk space": 1} {
 			if n := strings.Count(said.String(), what); n != times {
 				t.Errorf("the log has %q %d times, want %d:\n%s", what, n, times, said.String())
 			}

@@ -57,7 +57,7 @@ func TestHealthAsksTheGatewayThatIsNamed(t *testing.T) {
 	if err := g.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if status, out, errs := health(t, nil, "--url", g.URL); status != 1 || out != "" || !strings.HasPrefix(errs, "turnpike: no gateway answers at "+g.URL) {
+	if status, out, errs := health(t, nil, "--url", g.URL); status != 1 || out != "" || !strings.HasPrefix(errs, "turnpike: cannot reach a gateway at "+g.URL) {
 		t.Errorf("after its end: exit status %d, %q, %q", status, out, errs)
 	}
 }

@@ -54,7 +54,7 @@ func TestWhatAServersListsSayHoldsForTheNextRequest(t *testing.T) { // D19 D29
 		t.Errorf("stored %v", s)
 	}
 	refused := d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"reads":["later"]}`, 422)
-	if !strings.Contains(fmt.Sprint(refused), `"later" is in reads, too`) {
+	if !strings.Contains(fmt.Sprint(refused), `"later" is also in reads`) {
 		t.Errorf("refused with %v", refused)
 	}
 }

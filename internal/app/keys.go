@@ -169,8 +169,8 @@ func updateKey(m *remote) *cobra.Command {
 		Use:   "update ID",
 		Short: "Change the name, role or rate limit of a key, effective immediately",
 		Long: `Change the name, role or rate limit of a key, effective immediately. Only the
-settings that a flag names are changed. The key itself stays the same. Keys of the
-configuration file are changed in the file.`,
+settings that a flag names are changed. The key itself stays the same. Keys of
+the configuration file can only be changed there.`,
 		Example: `  turnpike keys update key_01kb… --role reader
   turnpike keys update key_01kb… --requests-per-minute 60 --burst 10`,
 		Args: cobra.ExactArgs(1),

@@ -33,7 +33,7 @@ func TestAGatewayWhoseAddressIsTakenTouchesNoStore(t *testing.T) {
 		var out, errs bytes.Buffer
 		env := func(name string) (string, bool) { return taken.Addr().String(), name == setting }
 		status := Main(t.Context(), Process{Args: []string{"serve", "-c", file}, Env: env, Stdout: &out, Stderr: &errs})
-		if status != 1 || !strings.Contains(errs.String(), "turnpike: "+name+": listen tcp") || !strings.Contains(errs.String(), "address already in use") {
+		if status != 1 || !strings.Contains(errs.String(), "turnpike: "+name+": "+taken.Addr().String()+": address already in use. Stop the process that uses it, or set "+name+" to another address\n") {
 			t.Errorf("%s: %d: %s", name, status, errs.String())
 		}
 		if _, err := os.Stat(filepath.Join(dir, "turnpike-data")); !errors.Is(err, fs.ErrNotExist) {

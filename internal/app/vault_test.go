@@ -256,7 +256,7 @@ func TestAMasterKeyThatWasChangedSaysWhatToDo(t *testing.T) { // K06
 
 	d = boot(otherKey, masterKey)
 	d.post(chatBody).completion(t)
-	if !strings.Contains(d.log.String(), "master_key_previous can be taken out") {
+	if !strings.Contains(d.log.String(), "remove master_key_previous") {
 		t.Error("nobody is told that the previous key has done its work")
 	}
 	_ = d.stop()
@@ -355,9 +355,9 @@ func TestSecretsCommands(t *testing.T) { // K06
 		return out.String()
 	}
 	for in, want := range map[string]string{
-		"CANARY\nline\n":           "what stands on standard input has a control character",
-		"\n":                       "what stands on standard input is empty",
-		strings.Repeat("x", 1<<17): "what stands on standard input is larger than 65536 bytes",
+		"CANARY\nline\n":           "the secret on standard input has a control character",
+		"\n":                       "the secret on standard input is empty",
+		strings.Repeat("x", 1<<17): "the secret on standard input is larger than 65536 bytes",
 	} {
 		if got := run(in, 1, "secrets", "set", "gh"); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)

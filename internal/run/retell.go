@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -211,7 +212,7 @@ func (s *Story) ModelFailure(provider string, b loop.TurnFailed) ModelFailure {
 	}
 	out := ModelFailure{Message: modelMessage(provider, f.error()), Body: f.Body}
 	if f.Status == 0 {
-		out.Cause = f.Error
+		out.Cause = strings.TrimPrefix(f.Error, "provider call: ")
 	}
 	return out
 }

@@ -155,7 +155,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	a.api, err = httpd.New(httpd.Options{
 		Directory: a.directory, Health: a.health, Refuse: a.disk.refusal,
 		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
-		Limits: o.limits(a.config), Overload: overload{a.store.Lag, inUse}.why, Ledger: retained, Log: a.log, Trace: a.shown.extract(), Refused: a.shown.refused(),
+		Limits: o.limits(a.config), Overload: overload{a.store.Lag, inUse}.why, Ledger: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
 			Store: a.store, Runs: a.runner, Audit: a.store, Directory: a.directory, Reader: reader{a.config.MaxRoundsCap, a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
 			Judge:  judgeServer(a.out),

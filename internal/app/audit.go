@@ -33,7 +33,7 @@ func (a *App) newKeeper(ctx context.Context) (*audit.Keeper, error) {
 	key := a.keys.Audit
 	if key == nil {
 		var err error
-		if key, err = audit.FileKey(filepath.Join(a.config.Data, auditKeyFile)); err != nil {
+		if key, err = audit.LoadOrCreateKey(filepath.Join(a.config.Data, auditKeyFile)); err != nil {
 			return nil, fmt.Errorf("audit key: %w", err)
 		}
 	}
@@ -110,7 +110,7 @@ func (f *auditFlags) add(cmd *cobra.Command) {
 }
 
 func (f *auditFlags) query() (q audit.Query, err error) {
-	q = audit.Query{RunID: audit.FindRun(f.run), RequestIDs: audit.FindRequest(f.request), Principal: f.key}
+	q = audit.Query{RunID: audit.StoredRunID(f.run), RequestIDs: audit.StoredRequestIDs(f.request), Principal: f.key}
 	if q.Kind, err = audit.ParseKind(f.kind); err != nil {
 		return q, fmt.Errorf("--kind: %w", err)
 	}
@@ -168,7 +168,7 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 func printAudit(out io.Writer, rows []audit.Row) error {
 	t := newTable(out, "NUMBER", "TIME (UTC)", "KEY", "REQUEST", "KIND", "WHAT")
 	for _, r := range rows {
-		s := r.Show()
+		s := r.View()
 		t.row(s.Number, time.UnixMilli(r.At).UTC().Format("2006-01-02 15:04:05.000"),
 			s.Principal, s.RequestID, s.Kind.Short(), string(s.Body))
 	}
@@ -217,7 +217,7 @@ func auditKey(p Process, from *readStore) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), audit.Public(key))
+			fmt.Fprintln(cmd.OutOrStdout(), audit.EncodePublicKey(key))
 			return nil
 		},
 	}
@@ -229,7 +229,7 @@ func signingKey(ctx context.Context, p Process, c *config.Config, data string) (
 	if key != nil || err != nil {
 		return key, err
 	}
-	key, err = audit.ReadFileKey(filepath.Join(data, auditKeyFile))
+	key, err = audit.LoadKey(filepath.Join(data, auditKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noData(c, data)
 	}
@@ -282,7 +282,7 @@ func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, check
 	if checkpoints == "" {
 		checkpoints = checkpointsPath(c)
 	}
-	witness, strange, err := audit.Witness{Path: checkpoints}.Read()
+	witness, malformed, err := audit.Witness{Path: checkpoints}.Read()
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, check
 		}
 	}
 	out := cmd.OutOrStdout()
-	printStrange(out, checkpoints, strange)
+	printMalformed(out, checkpoints, malformed)
 	if _, err := os.Stat(checkpoints); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(out, "%s does not exist: only the checkpoints in the database are used\n", plain(checkpoints))
 	}
@@ -323,11 +323,11 @@ func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, check
 	return nil
 }
 
-// printStrange says which lines of the file of checkpoints are none.
-func printStrange(out io.Writer, path string, strange []audit.Strange) {
-	for i, s := range strange {
+// printMalformed prints the lines of the checkpoint file that are not checkpoints.
+func printMalformed(out io.Writer, path string, malformed []audit.MalformedLine) {
+	for i, s := range malformed {
 		if i == audit.MaxFindings {
-			fmt.Fprintf(out, "%s: %s in total are not checkpoints\n", plain(path), counted(len(strange), "line"))
+			fmt.Fprintf(out, "%s: %s in total are not checkpoints\n", plain(path), counted(len(malformed), "line"))
 			return
 		}
 		fmt.Fprintf(out, "%s, line %d: not a checkpoint: %s\n", plain(path), s.Line, plain(s.Reason))
@@ -336,7 +336,7 @@ func printStrange(out io.Writer, path string, strange []audit.Strange) {
 
 func verifyingKey(ctx context.Context, p Process, c *config.Config, public string) (ed25519.PublicKey, error) {
 	if public != "" {
-		return audit.ParsePublic(public)
+		return audit.ParsePublicKey(public)
 	}
 	key, err := signingKey(ctx, p, c, c.Data)
 	if err != nil {
@@ -368,7 +368,7 @@ func auditedOrgs(ctx context.Context, store *sqlite.Reader, witness []audit.Chec
 func printReport(out io.Writer, r audit.Report) {
 	for _, l := range r.Losses {
 		fmt.Fprintf(out, "org %s: rows %d to %d were lost with the database; the operator accepted the loss on %s UTC\n",
-			plain(r.Org), l.Has+1, max(l.Known, l.Has+1), time.UnixMilli(l.At).UTC().Format(time.DateTime))
+			plain(r.Org), l.Stored+1, max(l.Signed, l.Stored+1), time.UnixMilli(l.At).UTC().Format(time.DateTime))
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintln(out, plain(f.String()))
@@ -384,5 +384,5 @@ func printReport(out io.Writer, r audit.Report) {
 		state = "NOT VERIFIED: no checkpoint signs these rows, so replaced or removed rows cannot be detected"
 	}
 	fmt.Fprintf(out, "org %s: %s, rows %d to %d, %s, signed up to row %d: %s\n", plain(r.Org), counted(int(r.Rows), "row"), r.First, r.Last,
-		counted(r.Checkpoints, "checkpoint"), r.CheckedTo, state)
+		counted(r.Checkpoints, "checkpoint"), r.SignedTo, state)
 }

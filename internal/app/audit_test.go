@@ -209,7 +209,7 @@ func TestAnExportEndsWithItsChecksum(t *testing.T) {
 	if trailer.SHA256 != hex.EncodeToString(sum[:]) || trailer.Rows != 2500 || trailer.First != 1 || trailer.Last != 2500 || len(lines) != 2501 {
 		t.Errorf("%+v, %d lines", trailer, len(lines))
 	}
-	var row audit.Shown
+	var row audit.RowView
 	if err := json.Unmarshal([]byte(lines[0]), &row); err != nil || row.Number != 1 || row.Kind != audit.KindToolCall || len(row.Hash) != 64 {
 		t.Errorf("%v, %s", err, lines[0])
 	}
@@ -230,7 +230,7 @@ func filledAudit(t *testing.T, rows int) string {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	key, err := audit.FileKey(filepath.Join(data, auditKeyFile))
+	key, err := audit.LoadOrCreateKey(filepath.Join(data, auditKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func refusal(code fault.Code, err error) error {
 // literal addresses and names that the outbound policy refuses without a lookup.
 func judgeServer(way *egress.Egress) func(url string) error {
 	return func(url string) error {
-		_, err := way.Judge(url)
+		_, err := way.CheckURL(url)
 		var blocked *egress.BlockedError
 		if !errors.As(err, &blocked) || blocked.Setting() == "" { // how a URL is written is for the reader of settings
 			return nil

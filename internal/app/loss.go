@@ -29,7 +29,7 @@ func (e *lossError) Error() string {
 			break
 		}
 		fmt.Fprintf(&b, "; org %s has %d audit rows, a checkpoint of %s UTC has %d",
-			plain(l.Org), l.Has, time.UnixMilli(l.At).UTC().Format(time.DateTime), l.Known)
+			plain(l.Org), l.Stored, time.UnixMilli(l.At).UTC().Format(time.DateTime), l.Signed)
 	}
 	b.WriteString(". Restore the database, or start once with --accept-data-loss to go on without what was lost")
 	return b.String()
@@ -70,14 +70,14 @@ func (a *App) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
 // recordLoss writes the row first: without the mark, the next start asks again.
 func (a *App) recordLoss(ctx context.Context, file audit.Witness, key ed25519.PrivateKey, l audit.Loss) error {
 	at := clock.Wall().UnixMilli()
-	body := audit.DataLoss{First: l.Has + 1, Last: l.Known, CheckpointAt: l.At}
+	body := audit.DataLoss{First: l.Stored + 1, Last: l.Signed, CheckpointAt: l.At}
 	if err := a.store.Record(ctx, l.Org, audit.Entry{Kind: audit.KindDataLoss, At: at, Body: body}); err != nil {
 		return err
 	}
 	if err := a.store.SyncAudit(ctx); err != nil {
 		return err
 	}
-	if err := file.Add(audit.Checkpoint{Org: l.Org, Number: l.Has, Hash: l.Hash, At: at, Lost: true}.Sign(key)); err != nil {
+	if err := file.Add(audit.Checkpoint{Org: l.Org, Number: l.Stored, Hash: l.Hash, At: at, LossAccepted: true}.Sign(key)); err != nil {
 		return err
 	}
 	a.log.Warn("starting without audit rows and runs that were lost", "org", l.Org, "first_row", body.First, "last_row", body.Last)

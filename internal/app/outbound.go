@@ -163,7 +163,7 @@ func (j *judge) permitted(ctx context.Context, rawURL string) (string, error) {
 		}
 		return strings.Join(words, " "), err
 	}
-	target, err := j.way.Judge(rawURL)
+	target, err := j.way.CheckURL(rawURL)
 	if err != nil || target.Addr.IsValid() {
 		return target.Addr.Unmap().String(), err
 	}

@@ -205,7 +205,7 @@ func (r *restoration) signingKey(ctx context.Context, staging string) (ed25519.P
 	if key != nil || err != nil {
 		return key, err
 	}
-	key, err = audit.ReadFileKey(filepath.Join(staging, auditKeyFile))
+	key, err = audit.LoadKey(filepath.Join(staging, auditKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -242,7 +242,7 @@ With --json, the run is one JSON object, with its journal.`,
 				return err
 			}
 			defer store.Close()
-			runID := audit.FindRun(args[0])
+			runID := audit.StoredRunID(args[0])
 			story, err := store.Load(cmd.Context(), from.org, runID)
 			if errors.Is(err, org.ErrNotFound) {
 				return fmt.Errorf("the org %s has no run %s", from.org, args[0])
@@ -253,7 +253,7 @@ With --json, the run is one JSON object, with its journal.`,
 			} else if err != nil {
 				return err
 			}
-			rows, err := store.AuditRows(cmd.Context(), from.org, audit.Query{RunID: runID, Kind: audit.KindExhausted})
+			rows, err := store.AuditRows(cmd.Context(), from.org, audit.Query{RunID: runID, Kind: audit.KindBudgetExhausted})
 			if err != nil {
 				return err
 			}
@@ -275,7 +275,7 @@ type storyObject struct {
 	Why           string                     `json:"why,omitempty"`
 	ProviderError *providerError             `json:"provider_error,omitempty"` // of the last model call that failed
 	Unreadable    string                     `json:"unreadable,omitempty"`
-	Audit         []audit.Shown              `json:"audit,omitempty"`
+	Audit         []audit.RowView              `json:"audit,omitempty"`
 	Journal       []factObject               `json:"journal"`
 	Rows          map[string]json.RawMessage `json:"rows"`
 }
@@ -315,7 +315,7 @@ func newStoryObject(story *run.Story, bad *run.Unreadable, audited []audit.Row) 
 		out.Unreadable = bad.Error()
 	}
 	for _, row := range audited {
-		out.Audit = append(out.Audit, row.Show())
+		out.Audit = append(out.Audit, row.View())
 	}
 	return out
 }

@@ -52,7 +52,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kinds: map[string]string{}, Version: version(),
-		Metrics: s.listener != nil, Queue: a.store.Waiting,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength,
 	}
 	for _, p := range a.config.Providers {
 		o.Kinds[p.Name] = p.Kind

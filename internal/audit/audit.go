@@ -23,19 +23,19 @@ type Kind string
 
 // The kinds of entry.
 const (
-	KindRequest   Kind = "audit_log.request"                   // Body is a Request
-	KindToolCall  Kind = "audit_log.agent.tool_call"           // Body is a ToolCall
-	KindExhausted Kind = "audit_log.agent.budget_exhausted"    // Body is an Exhausted
-	KindCollision Kind = "audit_log.agent.tool_name_collision" // Body is a Collision
-	KindDataLoss  Kind = "audit_log.data_loss"                 // Body is a DataLoss
-	KindRestore   Kind = "audit_log.restore"                   // Body is a Restore
+	KindRequest         Kind = "audit_log.request"                   // Body is a Request
+	KindToolCall        Kind = "audit_log.agent.tool_call"           // Body is a ToolCall
+	KindBudgetExhausted Kind = "audit_log.agent.budget_exhausted"    // Body is a BudgetExhausted
+	KindCollision       Kind = "audit_log.agent.tool_name_collision" // Body is a Collision
+	KindDataLoss        Kind = "audit_log.data_loss"                 // Body is a DataLoss
+	KindRestore         Kind = "audit_log.restore"                   // Body is a Restore
 
 	KindManagement Kind = "audit_log.management" // Body is a Management
 )
 
 // Kinds returns all kinds of entry.
 func Kinds() []Kind {
-	return []Kind{KindRequest, KindToolCall, KindExhausted, KindCollision, KindManagement, KindDataLoss, KindRestore}
+	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindCollision, KindManagement, KindDataLoss, KindRestore}
 }
 
 // kindPrefix begins every kind. Lists on a terminal leave it out.
@@ -183,8 +183,8 @@ type Restore struct {
 	RunsLost int   `json:"runs_lost"` // unfinished runs of the org that were ended as lost
 }
 
-// Exhausted records that a run ended because a budget was used up.
-type Exhausted struct {
+// BudgetExhausted records that a run ended because a budget was used up.
+type BudgetExhausted struct {
 	Budget string `json:"budget"`
 	Via    string `json:"via"`
 	Model  string `json:"model"`
@@ -196,8 +196,8 @@ type Exhausted struct {
 
 // Query selects rows of an org. A zero field does not restrict the selection.
 type Query struct {
-	RunID      string   // the stored id, see [FindRun]
-	RequestIDs []string // any of these stored ids, see [FindRequest]
+	RunID      string   // the stored id, see [StoredRunID]
+	RequestIDs []string // any of these stored ids, see [StoredRequestIDs]
 	Principal  string
 	Kind       Kind
 	From, To   int64 // Unix milliseconds: From <= At < To; To 0 = no end
@@ -205,12 +205,12 @@ type Query struct {
 	Limit      int   // 0, or more than MaxRows = MaxRows
 }
 
-// FindRun returns the stored id of a run, given that id or its UUID.
-func FindRun(text string) string { return id.FromUUID(text, "run_")[0] }
+// StoredRunID returns the stored id of a run, given that id or its UUID.
+func StoredRunID(text string) string { return id.FromUUID(text, "run_")[0] }
 
-// FindRequest returns the possible stored ids of a request, given one of them or
+// StoredRequestIDs returns the possible stored ids of a request, given one of them or
 // its UUID. At most one of them exists. It returns nil for an empty text.
-func FindRequest(text string) []string {
+func StoredRequestIDs(text string) []string {
 	if text == "" {
 		return nil
 	}
@@ -220,8 +220,8 @@ func FindRequest(text string) []string {
 // MaxRows is the most rows that one query returns.
 const MaxRows = 1000
 
-// AtMost returns the query with Limit between 1 and [MaxRows].
-func (q Query) AtMost() Query {
+// Bounded returns the query with Limit between 1 and [MaxRows].
+func (q Query) Bounded() Query {
 	if q.Limit <= 0 || q.Limit > MaxRows {
 		q.Limit = MaxRows
 	}

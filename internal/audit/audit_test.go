@@ -100,8 +100,8 @@ func TestCheckpointsAreSignedInTime(t *testing.T) {
 			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
-			if r := verify(t, &j, nil); r.CheckedTo != want || len(r.Findings) > 0 {
-				t.Errorf("signed up to row %d, want %d: %v", r.CheckedTo, want, r.Findings)
+			if r := verify(t, &j, nil); r.SignedTo != want || len(r.Findings) > 0 {
+				t.Errorf("signed up to row %d, want %d: %v", r.SignedTo, want, r.Findings)
 			}
 		}
 		record(t, &j, 10, time.Now())
@@ -139,8 +139,8 @@ func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 		record(t, &j, 10, time.Now())
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
-		if r := verify(t, &j, nil); r.CheckedTo != 20 || len(r.Findings) > 0 {
-			t.Errorf("signed up to row %d, want 20: %v", r.CheckedTo, r.Findings)
+		if r := verify(t, &j, nil); r.SignedTo != 20 || len(r.Findings) > 0 {
+			t.Errorf("signed up to row %d, want 20: %v", r.SignedTo, r.Findings)
 		}
 	})
 }
@@ -186,13 +186,13 @@ func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 		k.Start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if r := verify(t, &j, nil); r.CheckedTo != 0 {
+		if r := verify(t, &j, nil); r.SignedTo != 0 {
 			t.Errorf("%+v", r)
 		}
 		full.Store(false)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		if r := verify(t, &j, nil); r.CheckedTo != 3 {
+		if r := verify(t, &j, nil); r.SignedTo != 3 {
 			t.Errorf("%+v", r)
 		}
 		_ = k.Stop(t.Context())
@@ -211,7 +211,7 @@ func TestARecomputedChainDoesNotMatchItsCheckpoint(t *testing.T) {
 	if r := verify(t, &forged, []audit.Checkpoint{c}); len(r.Findings) != 1 || r.Findings[0].First != 7 {
 		t.Errorf("%+v", r)
 	}
-	if r := verify(t, &j, []audit.Checkpoint{c, c}); len(r.Findings) != 0 || r.Checkpoints != 1 || r.CheckedTo != 7 {
+	if r := verify(t, &j, []audit.Checkpoint{c, c}); len(r.Findings) != 0 || r.Checkpoints != 1 || r.SignedTo != 7 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -226,7 +226,7 @@ func TestASignatureIsValidForOneCheckpointOnly(t *testing.T) {
 		"number":    func(c *audit.Checkpoint) { c.Number++ },
 		"hash":      func(c *audit.Checkpoint) { c.Hash[31]++ },
 		"time":      func(c *audit.Checkpoint) { c.At++ },
-		"cut":       func(c *audit.Checkpoint) { c.Cut = true },
+		"cut":       func(c *audit.Checkpoint) { c.Pruned = true },
 		"signature": func(c *audit.Checkpoint) { c.Signature = append([]byte{c.Signature[0] + 1}, c.Signature[1:]...) },
 		"nothing":   func(c *audit.Checkpoint) { c.Signature = nil },
 	} {
@@ -245,7 +245,7 @@ func TestAHashSeparatesFields(t *testing.T) {
 		{Kind: "ab", Principal: "c"}, {Kind: "a", Principal: "bc"}, {Kind: "abc"}, {Principal: "abc"}, {RunID: "abc"}, {RequestID: "abc"},
 		{At: 1}, {Body: 1}, {},
 	} {
-		row, err := audit.Follow("o", 0, audit.Hash{}, e)
+		row, err := audit.NextRow("o", 0, audit.Hash{}, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,8 +254,8 @@ func TestAHashSeparatesFields(t *testing.T) {
 		}
 		seen[row.Hash] = fmt.Sprintf("%+v", e)
 	}
-	second, _ := audit.Follow("o", 1, audit.Hash{}, audit.Entry{})
-	elsewhere, _ := audit.Follow("p", 0, audit.Hash{}, audit.Entry{})
+	second, _ := audit.NextRow("o", 1, audit.Hash{}, audit.Entry{})
+	elsewhere, _ := audit.NextRow("p", 0, audit.Hash{}, audit.Entry{})
 	if _, taken := seen[second.Hash]; taken || second.Hash == elsewhere.Hash {
 		t.Error("a row with another number or org has the same hash")
 	}
@@ -263,11 +263,11 @@ func TestAHashSeparatesFields(t *testing.T) {
 
 func TestAnIncompleteLineOfTheWitnessIsReported(t *testing.T) {
 	w := audit.Witness{Path: filepath.Join(t.TempDir(), "checkpoints")}
-	if got, strange, err := w.Read(); len(got)+len(strange) > 0 || err != nil {
-		t.Fatal(got, strange, err)
+	if got, malformed, err := w.Read(); len(got)+len(malformed) > 0 || err != nil {
+		t.Fatal(got, malformed, err)
 	}
 	a := audit.Checkpoint{Org: "o", Number: 1, Hash: audit.Hash{1}, At: 5}.Sign(key())
-	b := audit.Checkpoint{Org: "o", Number: 2, Hash: audit.Hash{2}, At: 6, Cut: true}.Sign(key())
+	b := audit.Checkpoint{Org: "o", Number: 2, Hash: audit.Hash{2}, At: 6, Pruned: true}.Sign(key())
 	if err := w.Add(a); err != nil {
 		t.Fatal(err)
 	}
@@ -281,9 +281,9 @@ func TestAnIncompleteLineOfTheWitnessIsReported(t *testing.T) {
 	if err := w.Add(b); err != nil {
 		t.Fatal(err)
 	}
-	got, strange, err := w.Read()
-	if err != nil || len(strange) != 1 || strange[0].Line != 2 || len(got) != 2 || got[0].Check(public()) != nil || got[1].Check(public()) != nil || !got[1].Cut {
-		t.Errorf("%+v, %v, %v", got, strange, err)
+	got, malformed, err := w.Read()
+	if err != nil || len(malformed) != 1 || malformed[0].Line != 2 || len(got) != 2 || got[0].Check(public()) != nil || got[1].Check(public()) != nil || !got[1].Pruned {
+		t.Errorf("%+v, %v, %v", got, malformed, err)
 	}
 }
 
@@ -301,11 +301,11 @@ func TestATooLongLineOfTheWitnessIsReported(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		read       int
-		strange    []audit.Strange
+		malformed  []audit.MalformedLine
 	}{
-		{"in the middle", string(line) + long + "\n" + string(line), 2, []audit.Strange{{Line: 2, Reason: "longer than 65536 bytes"}}},
-		{"at the end", string(line) + long, 1, []audit.Strange{{Line: 2, Reason: "longer than 65536 bytes"}}},
-		{"alone", long + "\n", 0, []audit.Strange{{Line: 1, Reason: "longer than 65536 bytes"}}},
+		{"in the middle", string(line) + long + "\n" + string(line), 2, []audit.MalformedLine{{Line: 2, Reason: "longer than 65536 bytes"}}},
+		{"at the end", string(line) + long, 1, []audit.MalformedLine{{Line: 2, Reason: "longer than 65536 bytes"}}},
+		{"alone", long + "\n", 0, []audit.MalformedLine{{Line: 1, Reason: "longer than 65536 bytes"}}},
 		{"a last line without its end", string(line) + strings.TrimSuffix(string(line), "\n"), 2, nil},
 		{"nothing", "", 0, nil},
 	} {
@@ -313,9 +313,9 @@ func TestATooLongLineOfTheWitnessIsReported(t *testing.T) {
 			if err := os.WriteFile(w.Path, []byte(tt.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, strange, err := w.Read()
-			if err != nil || len(got) != tt.read || !slices.Equal(strange, tt.strange) {
-				t.Errorf("%d checkpoints, %v, %v; want %d, %v", len(got), strange, err, tt.read, tt.strange)
+			got, malformed, err := w.Read()
+			if err != nil || len(got) != tt.read || !slices.Equal(malformed, tt.malformed) {
+				t.Errorf("%d checkpoints, %v, %v; want %d, %v", len(got), malformed, err, tt.read, tt.malformed)
 			}
 			for _, c := range got {
 				if err := c.Check(public()); err != nil {
@@ -328,27 +328,27 @@ func TestATooLongLineOfTheWitnessIsReported(t *testing.T) {
 
 func TestAKeyFileIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	if _, err := audit.ReadFileKey(path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := audit.LoadKey(path); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	made, err := audit.FileKey(path)
+	made, err := audit.LoadOrCreateKey(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := audit.FileKey(path)
+	again, err := audit.LoadOrCreateKey(path)
 	if err != nil || !made.Equal(again) {
 		t.Errorf("%v: another key", err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v: others can read it", info.Mode(), err)
 	}
-	if key, err := audit.ParsePublic(audit.Public(made)); err != nil || !key.Equal(made.Public()) {
+	if key, err := audit.ParsePublicKey(audit.EncodePublicKey(made)); err != nil || !key.Equal(made.Public()) {
 		t.Error(err)
 	}
 	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := audit.FileKey(path); err == nil || strings.Contains(err.Error(), "short") {
+	if _, err := audit.LoadOrCreateKey(path); err == nil || strings.Contains(err.Error(), "short") {
 		t.Errorf("a file without a key: %v", err)
 	}
 }

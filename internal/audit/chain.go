@@ -29,9 +29,9 @@ func ParseHash(s string) (Hash, error) {
 // stored format.
 const rowDomain = "turnpike audit row v1\n"
 
-// Follow returns the row for e after the row with the given number and hash. Number
+// NextRow returns the row for e after the row with the given number and hash. Number
 // 0 and the zero Hash start a chain.
-func Follow(org string, number int64, hash Hash, e Entry) (Row, error) {
+func NextRow(org string, number int64, hash Hash, e Entry) (Row, error) {
 	body, err := e.body()
 	if err != nil {
 		return Row{}, err
@@ -57,7 +57,7 @@ func (e Entry) body() (json.RawMessage, error) {
 	return body, nil
 }
 
-// Encoded returns the entry with its body in stored form, so that [Follow] does not
+// Encoded returns the entry with its body in stored form, so that [NextRow] does not
 // have to marshal it.
 func (e Entry) Encoded() (Entry, error) {
 	body, err := e.body()

@@ -8,16 +8,16 @@ import (
 )
 
 // Checkpoint is a signed statement about the chain of an org: that its last row was
-// Number with this Hash; or, with Cut, that retention removed the rows up to
-// Number; or, with Lost, that the operator accepted the loss of the rows after it.
+// Number with this Hash; or, with Pruned, that retention removed the rows up to
+// Number; or, with LossAccepted, that the operator accepted the loss of the rows after it.
 type Checkpoint struct {
-	Org       string
-	Number    int64
-	Hash      Hash
-	At        int64 // Unix milliseconds
-	Cut       bool  // rows up to Number were removed by retention
-	Lost      bool  // rows after Number were lost, and the operator accepted it
-	Signature []byte
+	Org          string
+	Number       int64
+	Hash         Hash
+	At           int64 // Unix milliseconds
+	Pruned       bool  // rows up to Number were removed by retention
+	LossAccepted bool  // rows after Number were lost, and the operator accepted it
+	Signature    []byte
 }
 
 // Signature domains, one per meaning of a checkpoint. They are part of the stored
@@ -49,9 +49,9 @@ func (c Checkpoint) Check(key ed25519.PublicKey) error {
 func (c Checkpoint) message() []byte {
 	domain := headDomain
 	switch {
-	case c.Lost:
+	case c.LossAccepted:
 		domain = lostDomain
-	case c.Cut:
+	case c.Pruned:
 		domain = cutDomain
 	}
 	msg := append([]byte(domain), c.Hash[:]...)

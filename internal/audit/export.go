@@ -16,10 +16,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
-// Shown is the public form of a row, over the API, on the command line and in an
+// RowView is the public form of a row, over the API, on the command line and in an
 // export. Ids of runs and requests are UUIDs in it, see [id.UUID]. The store holds
 // them in a short form, and Hash covers the short form.
-type Shown struct {
+type RowView struct {
 	Org       string          `json:"org"`
 	Number    int64           `json:"number"`
 	At        string          `json:"at"` // RFC 3339, milliseconds, UTC
@@ -33,9 +33,9 @@ type Shown struct {
 
 const shownTime = "2006-01-02T15:04:05.000Z"
 
-// Show returns the public form of the row.
-func (r Row) Show() Shown {
-	s := Shown{
+// View returns the public form of the row.
+func (r Row) View() RowView {
+	s := RowView{
 		Org: r.Org, Number: r.Number, At: time.UnixMilli(r.At).UTC().Format(shownTime), Kind: r.Kind,
 		Principal: r.Principal, RequestID: id.UUID(r.RequestID), Body: r.Body, Hash: r.Hash.String(),
 	}
@@ -75,7 +75,7 @@ func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (T
 			return t, err
 		}
 		for _, r := range page {
-			if err := lines.Encode(r.Show()); err != nil {
+			if err := lines.Encode(r.View()); err != nil {
 				return t, fmt.Errorf("row %d: %w", r.Number, err)
 			}
 			if t.First == 0 {

@@ -22,7 +22,7 @@ type kept struct {
 func (k kept) AuditRows(_ context.Context, _ string, q audit.Query) ([]audit.Row, error) {
 	var out []audit.Row
 	for _, r := range k.rows {
-		if q.Matches(r) && len(out) < q.AtMost().Limit {
+		if q.Matches(r) && len(out) < q.Bounded().Limit {
 			out = append(out, r)
 		}
 	}
@@ -60,7 +60,7 @@ func FuzzVerify(f *testing.F) {
 		mark, i := 1+int(marked)%n, int(at)%n
 		end := rows[mark-1]
 		k := kept{slices.Clone(rows), []audit.Checkpoint{audit.Checkpoint{Org: "o", Number: end.Number, Hash: end.Hash, At: 9}.Sign(key)}}
-		if r, err := audit.Verify(t.Context(), "o", k, public, k.points); err != nil || len(r.Findings) > 0 || r.Rows != int64(n) || r.CheckedTo != end.Number {
+		if r, err := audit.Verify(t.Context(), "o", k, public, k.points); err != nil || len(r.Findings) > 0 || r.Rows != int64(n) || r.SignedTo != end.Number {
 			t.Fatalf("intact: %+v, %v", r, err)
 		}
 		r := &k.rows[i]
@@ -92,7 +92,7 @@ func FuzzVerify(f *testing.F) {
 		case 6:
 			k.points[0].Number++
 		case 7:
-			k.points[0].Cut = true
+			k.points[0].Pruned = true
 		}
 		report, err := audit.Verify(t.Context(), "o", k, public, nil)
 		if err != nil || (len(report.Findings) > 0) != touched {
@@ -107,7 +107,7 @@ func chainOf(t *testing.T, entries []byte) []audit.Row {
 	var rows []audit.Row
 	var last audit.Row
 	for i, b := range entries {
-		row, err := audit.Follow("o", last.Number, last.Hash, audit.Entry{
+		row, err := audit.NextRow("o", last.Number, last.Hash, audit.Entry{
 			Kind: audit.KindRequest, At: int64(i), Principal: "p", RunID: string(rune('a' + b%3)), Body: map[string]int{"n": int(b)},
 		})
 		if err != nil {

@@ -77,7 +77,7 @@ func (k *Keeper) Stop(ctx context.Context) error {
 	k.stop()
 	k.done.Wait()
 	k.stop = nil
-	return k.check(ctx, func(h Head) bool { return h.Number > h.Checked })
+	return k.check(ctx, func(h Head) bool { return h.Number > h.Signed })
 }
 
 // look does what is due: checkpoints, and once an hour the retention. It logs the
@@ -85,7 +85,7 @@ func (k *Keeper) Stop(ctx context.Context) error {
 func (k *Keeper) look(ctx context.Context) {
 	now := k.o.Now()
 	err := k.check(ctx, func(h Head) bool {
-		return h.Number-h.Checked >= checkRows || h.Number > h.Checked && passed(time.UnixMilli(h.CheckedAt), now, checkAfter)
+		return h.Number-h.Signed >= checkRows || h.Number > h.Signed && passed(time.UnixMilli(h.SignedAt), now, checkAfter)
 	})
 	if err == nil && k.o.Keep > 0 && passed(k.pruned, now, pruneEvery) {
 		if err = k.prune(ctx, now.Add(-k.o.Keep)); err == nil {
@@ -150,7 +150,7 @@ func (k *Keeper) prune(ctx context.Context, before time.Time) error {
 		if err := k.o.Log.SyncAudit(ctx); err != nil {
 			return fmt.Errorf("org %s: %w", h.Org, err)
 		}
-		cut := Checkpoint{Org: h.Org, Number: last.Number, Hash: last.Hash, At: k.o.Now().UnixMilli(), Cut: true}.Sign(k.o.Key)
+		cut := Checkpoint{Org: h.Org, Number: last.Number, Hash: last.Hash, At: k.o.Now().UnixMilli(), Pruned: true}.Sign(k.o.Key)
 		if err := k.o.Witness(cut); err != nil {
 			return fmt.Errorf("org %s: %w", h.Org, err)
 		}

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// FileKey returns the Ed25519 signing key whose seed, 32 bytes in base64, is in the
+// LoadOrCreateKey returns the Ed25519 signing key whose seed, 32 bytes in base64, is in the
 // file. If the file does not exist, it creates a random key with mode 0600.
-func FileKey(path string) (ed25519.PrivateKey, error) {
-	key, err := ReadFileKey(path)
+func LoadOrCreateKey(path string) (ed25519.PrivateKey, error) {
+	key, err := LoadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
@@ -31,8 +31,8 @@ func FileKey(path string) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// ReadFileKey reads the key of an existing file, as [FileKey] does.
-func ReadFileKey(path string) (ed25519.PrivateKey, error) {
+// LoadKey reads the key of an existing file, as [LoadOrCreateKey] does.
+func LoadKey(path string) (ed25519.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func ReadFileKey(path string) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// ParsePublic parses a public key in the form of [Public].
-func ParsePublic(text string) (ed25519.PublicKey, error) {
+// ParsePublicKey parses a public key in the form of [EncodePublicKey].
+func ParsePublicKey(text string) (ed25519.PublicKey, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) != ed25519.PublicKeySize {
 		return nil, errors.New("a public key must be 32 bytes in base64, as \"turnpike audit key\" prints it")
@@ -53,8 +53,8 @@ func ParsePublic(text string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// Public returns the public key of key in base64. It verifies checkpoints and
+// EncodePublicKey returns the public key of key in base64. It verifies checkpoints and
 // cannot sign them.
-func Public(key ed25519.PrivateKey) string {
+func EncodePublicKey(key ed25519.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey))
 }

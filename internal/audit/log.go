@@ -23,17 +23,17 @@ type Log interface {
 	// after, in order.
 	Checkpoints(ctx context.Context, org string, after int64, limit int) ([]Checkpoint, error)
 
-	// PruneAudit stores c, whose Cut must be set, and then removes the org's rows
+	// PruneAudit stores c, whose Pruned must be set, and then removes the org's rows
 	// and earlier checkpoints up to c.Number. It may be repeated after a failure.
 	PruneAudit(ctx context.Context, c Checkpoint) (removed int64, err error)
 }
 
 // Head is the last row of a chain.
 type Head struct {
-	Org       string
-	Number    int64
-	At        int64 // Unix milliseconds
-	Hash      Hash
-	Checked   int64 // number of the latest checkpoint; 0 = none
-	CheckedAt int64 // its time; Unix milliseconds
+	Org      string
+	Number   int64
+	At       int64 // Unix milliseconds
+	Hash     Hash
+	Signed   int64 // number of the latest checkpoint; 0 = none
+	SignedAt int64 // its time; Unix milliseconds
 }

@@ -7,11 +7,11 @@ import (
 
 // Loss is a chain that is shorter than its checkpoints in the witness say.
 type Loss struct {
-	Org   string
-	Has   int64 // number of the last row in the store; 0 = none
-	Hash  Hash  // of that row
-	Known int64 // the highest number in a checkpoint
-	At    int64 // when that checkpoint was signed, or the loss was accepted; Unix milliseconds
+	Org    string
+	Stored int64 // number of the last row in the store; 0 = none
+	Hash   Hash  // of that row
+	Signed int64 // the highest number in a checkpoint
+	At     int64 // when that checkpoint was signed, or the loss was accepted; Unix milliseconds
 }
 
 // Losses returns the chains that are shorter than the checkpoints of the witness
@@ -27,7 +27,7 @@ func Losses(heads []Head, witness []Checkpoint, key ed25519.PublicKey) []Loss {
 	var orgs []string
 	for _, c := range witness {
 		last, seen := known[c.Org]
-		if c.Lost && c.Check(key) == nil || !c.Lost && c.Number > last.Number {
+		if c.LossAccepted && c.Check(key) == nil || !c.LossAccepted && c.Number > last.Number {
 			known[c.Org] = c
 		}
 		if !seen {
@@ -38,7 +38,7 @@ func Losses(heads []Head, witness []Checkpoint, key ed25519.PublicKey) []Loss {
 	slices.Sort(orgs)
 	for _, org := range slices.Compact(orgs) {
 		if h, c := ends[org], known[org]; c.Number > h.Number {
-			out = append(out, Loss{Org: org, Has: h.Number, Hash: h.Hash, Known: c.Number, At: c.At})
+			out = append(out, Loss{Org: org, Stored: h.Number, Hash: h.Hash, Signed: c.Number, At: c.At})
 		}
 	}
 	return out
@@ -51,13 +51,13 @@ func standing(org string, witness []Checkpoint, key ed25519.PublicKey) (marks []
 		if c.Org != org {
 			continue
 		}
-		if c.Lost && c.Check(key) == nil {
-			loss := Loss{Org: org, Has: c.Number, Hash: c.Hash, At: c.At}
+		if c.LossAccepted && c.Check(key) == nil {
+			loss := Loss{Org: org, Stored: c.Number, Hash: c.Hash, At: c.At}
 			marks = slices.DeleteFunc(marks, func(m Checkpoint) bool {
 				if m.Number <= c.Number {
 					return false
 				}
-				loss.Known = max(loss.Known, m.Number)
+				loss.Signed = max(loss.Signed, m.Number)
 				return true
 			})
 			losses = append(losses, loss)

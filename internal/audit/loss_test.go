@@ -10,7 +10,7 @@ import (
 func TestLossesComparesChainsWithCheckpoints(t *testing.T) {
 	at := func(number int64) audit.Checkpoint { return audit.Checkpoint{Org: "o", Number: number}.Sign(key()) }
 	lost := func(number int64) audit.Checkpoint {
-		return audit.Checkpoint{Org: "o", Number: number, Lost: true}.Sign(key())
+		return audit.Checkpoint{Org: "o", Number: number, LossAccepted: true}.Sign(key())
 	}
 	forged := func(c audit.Checkpoint) audit.Checkpoint {
 		c.Signature = make([]byte, 64)
@@ -27,7 +27,7 @@ func TestLossesComparesChainsWithCheckpoints(t *testing.T) {
 		"an older database":                      {7, []audit.Checkpoint{at(5), at(9)}, 9},
 		"an empty database":                      {0, []audit.Checkpoint{at(5), at(9)}, 9},
 		"the key was lost too":                   {0, []audit.Checkpoint{forged(at(5))}, 5},
-		"rows removed by retention count":        {3, []audit.Checkpoint{{Org: "o", Number: 5, Cut: true}}, 5},
+		"rows removed by retention count":        {3, []audit.Checkpoint{{Org: "o", Number: 5, Pruned: true}}, 5},
 		"an accepted loss":                       {8, []audit.Checkpoint{at(9), lost(7)}, 0},
 		"a second loss":                          {8, []audit.Checkpoint{at(20), lost(7), at(10)}, 10},
 		"everything lost, with new rows":         {1, []audit.Checkpoint{at(20), lost(0)}, 0},
@@ -37,7 +37,7 @@ func TestLossesComparesChainsWithCheckpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			losses := audit.Losses([]audit.Head{{Org: "o", Number: c.has}, {Org: "other", Number: 1}}, c.witness, public())
 			want := c.known > 0
-			if (len(losses) == 1) != want || want && (losses[0].Has != c.has || losses[0].Known != c.known) {
+			if (len(losses) == 1) != want || want && (losses[0].Stored != c.has || losses[0].Signed != c.known) {
 				t.Errorf("got %+v, want a loss between %d and %d", losses, c.has, c.known)
 			}
 		})

@@ -32,14 +32,14 @@ type Report struct {
 	First, Last int64 // row numbers; 0 = no rows
 	Rows        int64
 	Checkpoints int    // with a valid signature
-	CheckedTo   int64  // the last row that a checkpoint covers; removing later rows cannot be detected
+	SignedTo    int64  // the last row that a checkpoint covers; removing later rows cannot be detected
 	Losses      []Loss // accepted by the operator; not findings
 	Findings    []Finding
 }
 
 // Unsigned reports whether there are rows but no checkpoint that covers one. An
 // intact chain without checkpoints may have been recomputed.
-func (r Report) Unsigned() bool { return r.Rows > 0 && r.CheckedTo == 0 }
+func (r Report) Unsigned() bool { return r.Rows > 0 && r.SignedTo == 0 }
 
 // Chain reads the rows and checkpoints of an org, in order. [Log] implements it.
 type Chain interface {
@@ -105,7 +105,7 @@ func (v *verifier) findChanged(number int64) {
 	v.find(number, number, changed)
 }
 
-// marks reads the checkpoints. The latest one with Cut set is the start of the chain.
+// marks reads the checkpoints. The latest one with Pruned set is the start of the chain.
 func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint) error {
 	v.at, v.next = map[int64][]Checkpoint{}, 1
 	marks, losses := standing(v.Org, witness, v.key)
@@ -125,22 +125,22 @@ func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint)
 		if len(list) < MaxRows {
 			return nil
 		}
-		after-- // a row can have both a plain checkpoint and one with Cut
+		after-- // a row can have both a plain checkpoint and one with Pruned
 	}
 }
 
 func (v *verifier) mark(c Checkpoint) {
 	for _, known := range v.at[c.Number] {
-		if known.Hash == c.Hash && known.Cut == c.Cut && known.Lost == c.Lost && known.At == c.At && string(known.Signature) == string(c.Signature) {
+		if known.Hash == c.Hash && known.Pruned == c.Pruned && known.LossAccepted == c.LossAccepted && known.At == c.At && string(known.Signature) == string(c.Signature) {
 			return // the store and the witness have the same checkpoint
 		}
 	}
 	if err := c.Check(v.key); err != nil {
 		what := "a checkpoint"
 		switch {
-		case c.Lost:
+		case c.LossAccepted:
 			what = "the record of an accepted loss"
-		case c.Cut:
+		case c.Pruned:
 			what = "the record of a deletion"
 		}
 		v.find(c.Number, c.Number, "%s: %v", what, errors.Unwrap(err))
@@ -149,7 +149,7 @@ func (v *verifier) mark(c Checkpoint) {
 	v.Checkpoints++
 	v.at[c.Number] = append(v.at[c.Number], c)
 	v.above = max(v.above, c.Number)
-	if c.Cut && c.Number >= v.next {
+	if c.Pruned && c.Number >= v.next {
 		v.next, v.hash = c.Number+1, c.Hash
 	}
 }
@@ -176,7 +176,7 @@ func (v *verifier) row(r Row) {
 			v.find(r.Number, r.Number, "differs from the checkpoint of %s: the rows up to here were replaced", day(c.At))
 			continue
 		}
-		v.CheckedTo = r.Number
+		v.SignedTo = r.Number
 	}
 }
 

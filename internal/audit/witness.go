@@ -30,7 +30,7 @@ type line struct {
 
 // Add appends the checkpoint to the file. It is on disk when Add returns.
 func (w Witness) Add(c Checkpoint) error {
-	text, err := json.Marshal(line{c.Org, c.Number, c.Cut, c.Lost, c.At, c.Hash.String(), base64.StdEncoding.EncodeToString(c.Signature)})
+	text, err := json.Marshal(line{c.Org, c.Number, c.Pruned, c.LossAccepted, c.At, c.Hash.String(), base64.StdEncoding.EncodeToString(c.Signature)})
 	if err != nil {
 		return err
 	}
@@ -70,15 +70,15 @@ const maxLine = 64 << 10
 // errLong reports a line of more than maxLine bytes.
 var errLong = fmt.Errorf("longer than %d bytes", maxLine)
 
-// Strange is a line of the file that is not a checkpoint.
-type Strange struct {
+// MalformedLine is a line of the file that is not a checkpoint.
+type MalformedLine struct {
 	Line   int // from 1
 	Reason string
 }
 
 // Read returns the checkpoints in the order of the file, and its malformed lines.
 // A missing file has no lines.
-func (w Witness) Read() (out []Checkpoint, strange []Strange, err error) {
+func (w Witness) Read() (out []Checkpoint, malformed []MalformedLine, err error) {
 	file, err := os.Open(w.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -91,7 +91,7 @@ func (w Witness) Read() (out []Checkpoint, strange []Strange, err error) {
 	for number := 1; ; number++ {
 		text, err := readLine(lines)
 		if errors.Is(err, io.EOF) {
-			return out, strange, nil
+			return out, malformed, nil
 		}
 		if err != nil && !errors.Is(err, errLong) {
 			return nil, nil, err
@@ -101,7 +101,7 @@ func (w Witness) Read() (out []Checkpoint, strange []Strange, err error) {
 			c, err = parseLine(text)
 		}
 		if err != nil {
-			strange = append(strange, Strange{number, err.Error()})
+			malformed = append(malformed, MalformedLine{number, err.Error()})
 			continue
 		}
 		out = append(out, c)
@@ -132,7 +132,7 @@ func parseLine(data []byte) (Checkpoint, error) {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return Checkpoint{}, err
 	}
-	c := Checkpoint{Org: l.Org, Number: l.Number, Cut: l.Cut, Lost: l.Lost, At: l.At}
+	c := Checkpoint{Org: l.Org, Number: l.Number, Pruned: l.Cut, LossAccepted: l.Lost, At: l.At}
 	var err error
 	if c.Hash, err = ParseHash(l.Hash); err != nil {
 		return c, err

@@ -81,11 +81,11 @@ func (w *world) wantOneRow(runID string) {
 	w.Helper()
 	story, rows := w.load(runID)
 	w.fates(story)
-	rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return r.Kind != audit.KindExhausted })
+	rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return r.Kind != audit.KindBudgetExhausted })
 	if len(rows) != 1 || !strings.Contains(string(rows[0].Body), `"deadline"`) {
 		w.Errorf("rows for auditors: %+v, want one", rows)
 	}
-	if shown := w.command("runs", "show", runID); strings.Count(shown, string(audit.KindExhausted)) != 1 {
-		w.Errorf("runs show says\n%swant one line with %s", shown, audit.KindExhausted)
+	if shown := w.command("runs", "show", runID); strings.Count(shown, string(audit.KindBudgetExhausted)) != 1 {
+		w.Errorf("runs show says\n%swant one line with %s", shown, audit.KindBudgetExhausted)
 	}
 }

@@ -80,7 +80,7 @@ func FuzzJudge(f *testing.F) {
 	}
 	e := New(DefaultPolicy(), Options{})
 	f.Fuzz(func(t *testing.T, raw string) {
-		target, err := e.Judge(raw)
+		target, err := e.CheckURL(raw)
 		if err != nil {
 			if reasonOf(err) == "" {
 				t.Fatalf("%q: %v is not a BlockedError", raw, err)

@@ -352,7 +352,7 @@ func TestThePolicyIsCopied(t *testing.T) {
 	if _, _, err := fetch(t, e, http.MethodGet, srv.URL); err != nil {
 		t.Error(err)
 	}
-	if _, err := e.Judge("http://8.8.8.8/"); reasonOf(err) != "extra_blocked" {
+	if _, err := e.CheckURL("http://8.8.8.8/"); reasonOf(err) != "extra_blocked" {
 		t.Errorf("%v, want extra_blocked", err)
 	}
 }

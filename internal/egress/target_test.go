@@ -10,7 +10,7 @@ import (
 
 // judge returns the reason for which a URL is refused without a lookup, or "".
 func judge(p Policy, rawURL string) string {
-	_, err := New(p, Options{}).Judge(rawURL)
+	_, err := New(p, Options{}).CheckURL(rawURL)
 	return reasonOf(err)
 }
 

@@ -62,14 +62,14 @@ func (r *record) Write(p []byte) (int, error) {
 func (r *record) NoteError(reason string) { r.code = reason }
 
 // logged calls next and writes the request's log line, for health checks at level
-// debug. It also reports a refused request to [Options.Refused].
+// debug. It also reports a refused request to [Options.OnRefused].
 func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	level := slog.LevelInfo
 	if isProbe(r) {
 		level = slog.LevelDebug
 	}
 	written := a.o.Log != nil && a.o.Log.Enabled(r.Context(), level)
-	if !written && a.o.Refused == nil {
+	if !written && a.o.OnRefused == nil {
 		next(w, r)
 		return
 	}
@@ -79,8 +79,8 @@ func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFu
 		if written {
 			rec.tell(r, a.o.Log, level)
 		}
-		if a.o.Refused != nil && rec.code != "" && rec.run == "" {
-			a.o.Refused(rec.org, rec.code)
+		if a.o.OnRefused != nil && rec.code != "" && rec.run == "" {
+			a.o.OnRefused(rec.org, rec.code)
 		}
 	}()
 	next(rec, r)

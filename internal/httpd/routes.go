@@ -64,10 +64,10 @@ type Options struct {
 
 	// Log receives one line per request at level info. Nil writes none.
 	Log *slog.Logger
-	// Refused is called for each request that is answered with an error and has
+	// OnRefused is called for each request that is answered with an error and has
 	// started no run, with the org ("" if unknown) and the error's code. Nil means
 	// no call.
-	Refused func(org, code string)
+	OnRefused func(org, code string)
 	// Trace returns ctx with the trace context from the request's header. Nil
 	// disables tracing.
 	Trace func(context.Context, http.Header) context.Context

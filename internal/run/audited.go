@@ -139,7 +139,7 @@ func (d *drive) closing(s loop.State, end loop.Finished, at int64) (out []audit.
 	switch end.Reason {
 	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
 		a := s.Accepted
-		out = append(out, d.entry(audit.KindExhausted, 0, at, audit.Exhausted{
+		out = append(out, d.entry(audit.KindBudgetExhausted, 0, at, audit.BudgetExhausted{
 			Budget: string(end.Reason), Via: a.Surface, Model: a.Model, Limits: a.Limits,
 			Rounds: s.Spent.Rounds, Calls: s.CallsStarted, Tokens: s.Spent.Tokens,
 		}))

@@ -545,7 +545,7 @@ func TestARunThatUsesABudgetUpLeavesOneAuditRow(t *testing.T) {
 	}
 	_, end := d.said()
 	rows, err := w.journal.AuditRows(t.Context(), "o", audit.Query{RunID: d.events[0].(event.Started).RunID})
-	rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return r.Kind != audit.KindExhausted })
+	rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return r.Kind != audit.KindBudgetExhausted })
 	if err != nil || end.Reason != event.MaxRounds || len(rows) != 1 || !strings.Contains(string(rows[0].Body), `"max_rounds"`) {
 		t.Errorf("%+v, rows %+v, %v", end, rows, err)
 	}

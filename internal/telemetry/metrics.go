@@ -180,7 +180,7 @@ func (m *metrics) recorded(org string, e audit.Entry) {
 		if b.Attempts > 0 {
 			h.took.Observe(ms(b.LatencyMS))
 		}
-	case audit.Exhausted:
+	case audit.BudgetExhausted:
 		m.orgs.of(series{org: org}, true).exhausted.inc(b.Budget, b.Budget)
 	}
 }

@@ -14,7 +14,7 @@ import (
 type auditLog struct {
 	last        map[string]audit.Row // the last row ever, by org
 	rows        []audit.Row          // of all orgs, oldest first
-	checkpoints []audit.Checkpoint   // by number, one with Cut after one without
+	checkpoints []audit.Checkpoint   // by number, one with Pruned after one without
 }
 
 // follow returns the next rows of the org's chain, one per entry. It stores nothing.
@@ -22,7 +22,7 @@ func (l *auditLog) follow(org string, entries []audit.Entry) ([]audit.Row, error
 	rows := make([]audit.Row, len(entries))
 	last := l.last[org]
 	for i, e := range entries {
-		row, err := audit.Follow(org, last.Number, last.Hash, e)
+		row, err := audit.NextRow(org, last.Number, last.Hash, e)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func (j *Journal) SyncAudit(context.Context) error { return nil }
 func (j *Journal) AuditRows(_ context.Context, org string, q audit.Query) ([]audit.Row, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	q = q.AtMost()
+	q = q.Bounded()
 	var out []audit.Row
 	for _, row := range j.audit.rows {
 		if row.Org == org && q.Matches(row) && len(out) < q.Limit {
@@ -83,8 +83,8 @@ func (j *Journal) AuditHeads(context.Context) ([]audit.Head, error) {
 		}
 		h := audit.Head{Org: org, Number: last.Number, At: last.At, Hash: last.Hash}
 		for _, c := range j.audit.checkpoints {
-			if c.Org == org && !c.Cut {
-				h.Checked, h.CheckedAt = c.Number, c.At
+			if c.Org == org && !c.Pruned {
+				h.Signed, h.SignedAt = c.Number, c.At
 			}
 		}
 		out = append(out, h)
@@ -102,12 +102,12 @@ func (j *Journal) AddCheckpoint(_ context.Context, c audit.Checkpoint) error {
 }
 
 func (l *auditLog) mark(c audit.Checkpoint) {
-	same := func(o audit.Checkpoint) bool { return o.Org == c.Org && o.Number == c.Number && o.Cut == c.Cut }
+	same := func(o audit.Checkpoint) bool { return o.Org == c.Org && o.Number == c.Number && o.Pruned == c.Pruned }
 	if slices.ContainsFunc(l.checkpoints, same) {
 		return
 	}
 	at := slices.IndexFunc(l.checkpoints, func(o audit.Checkpoint) bool {
-		return o.Number > c.Number || o.Number == c.Number && o.Cut && !c.Cut
+		return o.Number > c.Number || o.Number == c.Number && o.Pruned && !c.Pruned
 	})
 	if at < 0 {
 		at = len(l.checkpoints)
@@ -128,11 +128,11 @@ func (j *Journal) Checkpoints(_ context.Context, org string, after int64, limit 
 	return out, nil
 }
 
-var errNoCut = errors.New("the checkpoint is not a cut")
+var errNoCut = errors.New("the checkpoint does not record a removal")
 
 // PruneAudit implements audit.Log.
 func (j *Journal) PruneAudit(_ context.Context, c audit.Checkpoint) (removed int64, err error) {
-	if !c.Cut {
+	if !c.Pruned {
 		return 0, errNoCut
 	}
 	j.mu.Lock()

@@ -34,7 +34,7 @@ func (t *tx) follow(rows []audit.Row, orgID string, entries []audit.Entry) ([]au
 		if err != nil {
 			return rows, err
 		}
-		row, err := audit.Follow(orgID, last.number, last.hash, e)
+		row, err := audit.NextRow(orgID, last.number, last.hash, e)
 		if err != nil {
 			return rows, err
 		}
@@ -74,7 +74,7 @@ func (t *tx) insertAudit(rows []audit.Row) error {
 }
 
 // endOf returns the end of an org's chain: the number and hash of its last row or, if
-// retention has removed that row, of the last checkpoint with Cut set.
+// retention has removed that row, of the last checkpoint with Pruned set.
 func (t *tx) endOf(orgID string) (end, error) {
 	if last, ok := t.ends[orgID]; ok {
 		return last, nil
@@ -95,7 +95,7 @@ func (t *tx) endOf(orgID string) (end, error) {
 
 // AuditRows implements run.Archive.
 func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]audit.Row, error) {
-	q = q.AtMost()
+	q = q.Bounded()
 	where, args := []string{"org = ?", "n > ?"}, []any{orgID, q.After}
 	for _, c := range []struct{ column, value string }{
 		{"run_id", q.RunID}, {"principal", q.Principal}, {"kind", string(q.Kind)},
@@ -153,7 +153,7 @@ func (r *Reader) AuditHeads(ctx context.Context) ([]audit.Head, error) {
 func scanHead(row scanner) (audit.Head, error) {
 	var h audit.Head
 	var hash []byte
-	err := row.Scan(&h.Org, &h.Number, &h.At, &hash, &h.Checked, &h.CheckedAt)
+	err := row.Scan(&h.Org, &h.Number, &h.At, &hash, &h.Signed, &h.SignedAt)
 	copy(h.Hash[:], hash)
 	return h, err
 }
@@ -178,7 +178,7 @@ func (r *Reader) Checkpoints(ctx context.Context, orgID string, after int64, lim
 func scanCheckpoint(row scanner) (audit.Checkpoint, error) {
 	var c audit.Checkpoint
 	var hash []byte
-	err := row.Scan(&c.Org, &c.Number, &c.Cut, &c.At, &hash, &c.Signature)
+	err := row.Scan(&c.Org, &c.Number, &c.Pruned, &c.At, &hash, &c.Signature)
 	copy(c.Hash[:], hash)
 	return c, err
 }
@@ -201,7 +201,7 @@ func (s *Store) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 
 func (t *tx) addCheckpoint(c audit.Checkpoint) error {
 	_, err := t.exec(`INSERT INTO audit_checkpoints (org, n, cut, at, hash, signature) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (org, n, cut) DO NOTHING`, c.Org, c.Number, c.Cut, c.At, c.Hash[:], c.Signature)
+		ON CONFLICT (org, n, cut) DO NOTHING`, c.Org, c.Number, c.Pruned, c.At, c.Hash[:], c.Signature)
 	return err
 }
 
@@ -210,8 +210,8 @@ const pruneAtOnce = 500
 
 // PruneAudit implements audit.Log.
 func (s *Store) PruneAudit(ctx context.Context, c audit.Checkpoint) (removed int64, err error) {
-	if !c.Cut {
-		return 0, fmt.Errorf("checkpoint at row %d of org %s is not a cut", c.Number, c.Org)
+	if !c.Pruned {
+		return 0, fmt.Errorf("checkpoint at row %d of org %s does not record a removal", c.Number, c.Org)
 	}
 	if err := s.AddCheckpoint(ctx, c); err != nil {
 		return 0, err

@@ -135,9 +135,9 @@ func (s *Store) replaced(err error) {
 // [ErrDamaged]. The error names the damaged tables as soon as they are known.
 func (s *Store) Damage() error { return s.damage.error() }
 
-// Waiting returns the number of writes that wait, including the group that is being
+// QueueLength returns the number of writes that wait, including the group that is being
 // written.
-func (s *Store) Waiting() int { return len(s.writer.room) }
+func (s *Store) QueueLength() int { return len(s.writer.room) }
 
 // Close performs the queued writes and closes the file. Later writes fail with an
 // error that wraps [ErrClosed]. Close may be called once.

@@ -25,7 +25,7 @@ func auditLogCases() []rule { // P09 L11 L13
 		{"the heads are the last rows of all chains", "each with its latest checkpoint", auditHeads},
 		{"a checkpoint is stored once", "a second one for the row changes nothing", keepCheckpoint},
 		{"retention leaves a chain that verifies", "and its numbers continue", pruneChain},
-		{"a checkpoint without Cut removes nothing", "only a signed cut may remove rows", pruneRefuses},
+		{"a checkpoint without Pruned removes nothing", "only a signed record of a removal may remove rows", pruneRefuses},
 	}
 }
 
@@ -161,8 +161,8 @@ func auditHeads(b *bench) {
 	b.ok(b.Audit.AddCheckpoint(b.Context(), c))
 	heads, err = b.Audit.AuditHeads(b.Context())
 	b.ok(err)
-	b.same(heads[0], audit.Head{Org: "a", Number: 3, At: 3, Hash: rows[2].Hash, Checked: 2, CheckedAt: 9})
-	if len(heads) != 2 || heads[1].Org != "b" || heads[1].Number != 3 || heads[1].Checked != 0 {
+	b.same(heads[0], audit.Head{Org: "a", Number: 3, At: 3, Hash: rows[2].Hash, Signed: 2, SignedAt: 9})
+	if len(heads) != 2 || heads[1].Org != "b" || heads[1].Number != 3 || heads[1].Signed != 0 {
 		b.Errorf("%+v", heads)
 	}
 }
@@ -181,7 +181,7 @@ func keepCheckpoint(b *bench) {
 	none(b, got, err)
 	got, err = b.Audit.Checkpoints(b.Context(), "b", 0, 10)
 	none(b, got, err)
-	if r := b.sound("a"); r.Checkpoints != 1 || r.CheckedTo != 1 {
+	if r := b.sound("a"); r.Checkpoints != 1 || r.SignedTo != 1 {
 		b.Errorf("%+v", r)
 	}
 }
@@ -195,7 +195,7 @@ func pruneChain(b *bench) {
 	rows := b.rows("a", audit.Query{After: 1000}, 200)
 	old := audit.Checkpoint{Org: "a", Number: 1001, Hash: rows[0].Hash, At: 9}.Sign(signer())
 	b.ok(b.Audit.AddCheckpoint(b.Context(), old))
-	cut := audit.Checkpoint{Org: "a", Number: 1100, Hash: rows[99].Hash, At: 10, Cut: true}.Sign(signer())
+	cut := audit.Checkpoint{Org: "a", Number: 1100, Hash: rows[99].Hash, At: 10, Pruned: true}.Sign(signer())
 	removed, err := b.Audit.PruneAudit(b.Context(), cut)
 	b.ok(err)
 	if removed != 1100 {
@@ -206,7 +206,7 @@ func pruneChain(b *bench) {
 	}
 	b.rows("b", audit.Query{Limit: 1000}, 1000)
 	b.sound("b")
-	cut = audit.Checkpoint{Org: "a", Number: 1200, Hash: rows[199].Hash, At: 11, Cut: true}.Sign(signer())
+	cut = audit.Checkpoint{Org: "a", Number: 1200, Hash: rows[199].Hash, At: 11, Pruned: true}.Sign(signer())
 	_, err = b.Audit.PruneAudit(b.Context(), cut)
 	b.ok(err)
 	b.record("a", remark("k", 1, 1))
@@ -220,7 +220,7 @@ func pruneRefuses(b *bench) {
 	b.record("a", remark("k", 1, 1))
 	row := b.rows("a", audit.Query{}, 1)[0]
 	if _, err := b.Audit.PruneAudit(b.Context(), audit.Checkpoint{Org: "a", Number: 1, Hash: row.Hash}.Sign(signer())); err == nil {
-		b.Error("a checkpoint without Cut removed rows")
+		b.Error("a checkpoint without Pruned removed rows")
 	}
 	b.rows("a", audit.Query{}, 1)
 }

@@ -22,8 +22,8 @@ const (
 // auditPage is a piece of the audit. Next goes into after for the piece behind
 // it.
 type auditPage struct {
-	Data []audit.Shown `json:"data"`
-	Next *int64        `json:"next"` // nil at the end
+	Data []audit.RowView `json:"data"`
+	Next *int64          `json:"next"` // nil at the end
 }
 
 // ListAudit answers GET /api/audit.
@@ -37,9 +37,9 @@ func (h *Handler) ListAudit() Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		page := auditPage{Data: []audit.Shown{}}
+		page := auditPage{Data: []audit.RowView{}}
 		for _, row := range rows {
-			page.Data = append(page.Data, row.Show())
+			page.Data = append(page.Data, row.View())
 		}
 		if n := len(rows); n == q.Limit {
 			page.Next = &rows[n-1].Number
@@ -77,7 +77,7 @@ func auditQuery(values url.Values, more ...string) (q audit.Query, err error) {
 		}
 	}
 	q = audit.Query{
-		RunID: audit.FindRun(values.Get("run_id")), RequestIDs: audit.FindRequest(values.Get("request_id")), Principal: values.Get("key_id"), Limit: defaultAudit,
+		RunID: audit.StoredRunID(values.Get("run_id")), RequestIDs: audit.StoredRequestIDs(values.Get("request_id")), Principal: values.Get("key_id"), Limit: defaultAudit,
 	}
 	if q.Kind, err = audit.ParseKind(values.Get("kind")); err != nil {
 		return q, fault.New(fault.Invalid, "invalid_value", "kind: %v", err).In("kind")

@@ -17,7 +17,7 @@ type cancelled struct {
 // answer leaves; what the run is waiting for is cut off.
 func (h *Handler) CancelRun() Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		runID := audit.FindRun(r.PathValue("id"))
+		runID := audit.StoredRunID(r.PathValue("id"))
 		if err := h.o.Runs.Cancel(r.Context(), caller.Org.ID, runID, h.author(caller)); err != nil {
 			return 0, nil, named(err, "run", runID)
 		}

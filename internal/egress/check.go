@@ -5,11 +5,11 @@ import (
 	"net/netip"
 )
 
-// Judge checks a URL as far as possible without a lookup: its syntax, the class
+// CheckURL checks a URL as far as possible without a lookup: its syntax, the class
 // of its name, and its address if the host is an IP literal. A Target without an
 // address still has to be resolved. The error is a [*BlockedError]. It opens no
 // connection.
-func (e *Egress) Judge(rawURL string) (Target, error) {
+func (e *Egress) CheckURL(rawURL string) (Target, error) {
 	target, err := ParseTarget(rawURL)
 	if err != nil {
 		return Target{}, err
@@ -27,7 +27,7 @@ func (e *Egress) Judge(rawURL string) (Target, error) {
 // order. A refused target is a [*BlockedError]; any other error means that the
 // lookup failed. A lookup takes at most 8 seconds. It opens no connection.
 func (e *Egress) Resolve(ctx context.Context, rawURL string) ([]netip.Addr, error) {
-	target, err := e.Judge(rawURL)
+	target, err := e.CheckURL(rawURL)
 	if err != nil {
 		return nil, err
 	}

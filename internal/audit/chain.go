@@ -40,7 +40,7 @@ func NextRow(org string, number int64, hash Hash, e Entry) (Row, error) {
 		Org: org, Number: number + 1, Kind: e.Kind, At: e.At, Principal: e.Principal,
 		RunID: e.RunID, RequestID: e.RequestID, Body: body,
 	}
-	r.Hash = r.after(hash)
+	r.Hash = r.chainHash(hash)
 	return r, nil
 }
 
@@ -65,9 +65,9 @@ func (e Entry) Encoded() (Entry, error) {
 	return e, err
 }
 
-// after returns the hash of the row, given the hash of the previous row. It covers
+// chainHash returns the hash of the row, given the hash of the previous row. It covers
 // only the hash of the body, so a body can be erased without breaking the chain.
-func (r Row) after(before Hash) Hash {
+func (r Row) chainHash(before Hash) Hash {
 	body := sha256.Sum256(r.Body)
 	msg := make([]byte, 0, 512)
 	msg = append(msg, rowDomain...)

@@ -23,9 +23,9 @@ type Checkpoint struct {
 // Signature domains, one per meaning of a checkpoint. They are part of the stored
 // format.
 const (
-	headDomain = "turnpike audit checkpoint v1\n"
-	cutDomain  = "turnpike audit cut v1\n"
-	lostDomain = "turnpike audit loss v1\n"
+	headDomain   = "turnpike audit checkpoint v1\n"
+	prunedDomain = "turnpike audit cut v1\n"
+	lossDomain   = "turnpike audit loss v1\n"
 )
 
 // Sign returns the checkpoint with an Ed25519 signature (RFC 8032).
@@ -50,9 +50,9 @@ func (c Checkpoint) message() []byte {
 	domain := headDomain
 	switch {
 	case c.LossAccepted:
-		domain = lostDomain
+		domain = lossDomain
 	case c.Pruned:
-		domain = cutDomain
+		domain = prunedDomain
 	}
 	msg := append([]byte(domain), c.Hash[:]...)
 	msg = binary.BigEndian.AppendUint64(msg, uint64(c.Number))

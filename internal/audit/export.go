@@ -31,12 +31,12 @@ type RowView struct {
 	Hash      string          `json:"hash"`
 }
 
-const shownTime = "2006-01-02T15:04:05.000Z"
+const timeLayout = "2006-01-02T15:04:05.000Z"
 
 // View returns the public form of the row.
 func (r Row) View() RowView {
 	s := RowView{
-		Org: r.Org, Number: r.Number, At: time.UnixMilli(r.At).UTC().Format(shownTime), Kind: r.Kind,
+		Org: r.Org, Number: r.Number, At: time.UnixMilli(r.At).UTC().Format(timeLayout), Kind: r.Kind,
 		Principal: r.Principal, RequestID: id.UUID(r.RequestID), Body: r.Body, Hash: r.Hash.String(),
 	}
 	if r.RunID != "" {
@@ -52,7 +52,7 @@ func (r Row) View() RowView {
 // Trailer is the last line of an export. An export without it is incomplete.
 type Trailer struct {
 	Rows   int64  `json:"rows"`
-	First  int64  `json:"first"` // row number; 0 = no rows
+	First  int64  `json:"first"` // addRow number; 0 = no rows
 	Last   int64  `json:"last"`
 	SHA256 string `json:"sha256"` // of all lines before the trailer, in hexadecimal
 }

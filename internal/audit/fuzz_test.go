@@ -46,7 +46,7 @@ func (k kept) Checkpoints(_ context.Context, _ string, after int64, limit int) (
 func FuzzVerify(f *testing.F) {
 	f.Add([]byte("abcdef"), uint8(4), uint8(2), uint8(0), "key_2", []byte("{}"))
 	for how := range uint8(8) {
-		f.Add([]byte("xyzzy"), uint8(5), uint8(1), how, "p", []byte(`{"a":1}`)) // after the checkpoint
+		f.Add([]byte("xyzzy"), uint8(5), uint8(1), how, "p", []byte(`{"a":1}`)) // chainHash the checkpoint
 		f.Add([]byte("xyzzy"), uint8(4), uint8(1), how, "p", []byte(`{"a":1}`)) // before the checkpoint
 	}
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// When the Keeper works. The first of checkRows and checkAfter makes a checkpoint
+// When the Keeper works. The first of checkpointRows and checkpointInterval makes a checkpoint
 // due.
 const (
-	checkRows  = 1000 // rows since the last checkpoint
-	checkAfter = 60 * time.Second
-	lookEvery  = 5 * time.Second
-	pruneEvery = time.Hour
+	checkpointRows     = 1000 // rows since the last checkpoint
+	checkpointInterval = 60 * time.Second
+	tickInterval       = 5 * time.Second
+	pruneInterval      = time.Hour
 )
 
 // Keeper signs checkpoints and removes rows that are older than the retention time.
@@ -25,7 +25,7 @@ type Keeper struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	pruned  time.Time // last successful prune
-	trouble bool      // the last look failed; the error was logged
+	failing bool      // the last look failed; the error was logged
 }
 
 // KeeperOptions configure a Keeper. Log, Key and Witness are required.
@@ -54,7 +54,7 @@ func (k *Keeper) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	k.stop = stop
 	k.done.Go(func() {
-		ticks := time.NewTicker(lookEvery)
+		ticks := time.NewTicker(tickInterval)
 		defer ticks.Stop()
 		for {
 			select {
@@ -62,7 +62,7 @@ func (k *Keeper) Start() {
 				return
 			case <-ticks.C:
 			}
-			k.look(ctx)
+			k.tick(ctx)
 		}
 	})
 }
@@ -77,38 +77,38 @@ func (k *Keeper) Stop(ctx context.Context) error {
 	k.stop()
 	k.done.Wait()
 	k.stop = nil
-	return k.check(ctx, func(h Head) bool { return h.Number > h.Signed })
+	return k.signDue(ctx, func(h Head) bool { return h.Number > h.Signed })
 }
 
-// look does what is due: checkpoints, and once an hour the retention. It logs the
+// tick does what is due: checkpoints, and once an hour the retention. It logs the
 // first of consecutive failures.
-func (k *Keeper) look(ctx context.Context) {
+func (k *Keeper) tick(ctx context.Context) {
 	now := k.o.Now()
-	err := k.check(ctx, func(h Head) bool {
-		return h.Number-h.Signed >= checkRows || h.Number > h.Signed && passed(time.UnixMilli(h.SignedAt), now, checkAfter)
+	err := k.signDue(ctx, func(h Head) bool {
+		return h.Number-h.Signed >= checkpointRows || h.Number > h.Signed && elapsed(time.UnixMilli(h.SignedAt), now, checkpointInterval)
 	})
-	if err == nil && k.o.Keep > 0 && passed(k.pruned, now, pruneEvery) {
+	if err == nil && k.o.Keep > 0 && elapsed(k.pruned, now, pruneInterval) {
 		if err = k.prune(ctx, now.Add(-k.o.Keep)); err == nil {
 			k.pruned = now
 		}
 	}
-	if err != nil && !k.trouble && ctx.Err() == nil {
+	if err != nil && !k.failing && ctx.Err() == nil {
 		k.o.Logger.Error("audit checkpoints cannot be written", "error", err)
 	}
-	k.trouble = err != nil
+	k.failing = err != nil
 }
 
-// passed reports whether at least after has elapsed since last. It also reports true
+// elapsed reports whether at least after has elapsed since last. It also reports true
 // if the wall clock was set back to before last, because the elapsed time is then
 // unknown.
-func passed(last, now time.Time, after time.Duration) bool {
+func elapsed(last, now time.Time, after time.Duration) bool {
 	since := now.Sub(last)
 	return since >= after || since < 0
 }
 
-// check signs a checkpoint for each chain whose head is due. The rows are synced to
+// signDue signs a checkpoint for each chain whose head is due. The rows are synced to
 // disk first, then the witness gets the checkpoint, then the log.
-func (k *Keeper) check(ctx context.Context, due func(Head) bool) error {
+func (k *Keeper) signDue(ctx context.Context, due func(Head) bool) error {
 	heads, err := k.o.Log.AuditHeads(ctx)
 	if err != nil {
 		return err

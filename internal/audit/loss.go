@@ -44,9 +44,9 @@ func Losses(heads []Head, witness []Checkpoint, key ed25519.PublicKey) []Loss {
 	return out
 }
 
-// standing returns the checkpoints of the org that are still valid after the
+// validCheckpoints returns the checkpoints of the org that are still valid after the
 // accepted losses, and those losses.
-func standing(org string, witness []Checkpoint, key ed25519.PublicKey) (marks []Checkpoint, losses []Loss) {
+func validCheckpoints(org string, witness []Checkpoint, key ed25519.PublicKey) (marks []Checkpoint, losses []Loss) {
 	for _, c := range witness {
 		if c.Org != org {
 			continue

@@ -29,7 +29,7 @@ const MaxFindings = 100
 // Report is the result of verifying one chain.
 type Report struct {
 	Org         string
-	First, Last int64 // row numbers; 0 = no rows
+	First, Last int64 // addRow numbers; 0 = no rows
 	Rows        int64
 	Checkpoints int    // with a valid signature
 	SignedTo    int64  // the last row that a checkpoint covers; removing later rows cannot be detected
@@ -52,7 +52,7 @@ type Chain interface {
 // store; nil = none. An error means that something could not be read.
 func Verify(ctx context.Context, org string, chain Chain, key ed25519.PublicKey, witness []Checkpoint) (Report, error) {
 	v := &verifier{Report: Report{Org: org}, key: key}
-	if err := v.marks(ctx, chain, witness); err != nil {
+	if err := v.readCheckpoints(ctx, chain, witness); err != nil {
 		return v.Report, err
 	}
 	q := Query{Limit: MaxRows}
@@ -62,56 +62,56 @@ func Verify(ctx context.Context, org string, chain Chain, key ed25519.PublicKey,
 			return v.Report, err
 		}
 		for _, row := range rows {
-			v.row(row)
+			v.addRow(row)
 		}
-		if len(rows) == 0 || v.full() {
+		if len(rows) == 0 || v.tooManyFindings() {
 			break
 		}
 		q.After = rows[len(rows)-1].Number
 	}
-	v.end()
+	v.finish()
 	return v.Report, nil
 }
 
 type verifier struct {
 	Report
-	key   ed25519.PublicKey
-	at    map[int64][]Checkpoint // by row number, each with a valid signature
-	above int64                  // the highest number in a checkpoint
+	key         ed25519.PublicKey
+	checkpoints map[int64][]Checkpoint // by row number, each with a valid signature
+	lastSigned  int64                  // the highest number in a checkpoint
 
 	next int64 // the number that the next row must have
 	hash Hash  // of the previous row
 }
 
-func (v *verifier) full() bool { return len(v.Findings) >= MaxFindings }
+func (v *verifier) tooManyFindings() bool { return len(v.Findings) >= MaxFindings }
 
-func (v *verifier) find(first, last int64, format string, args ...any) {
-	if !v.full() {
+func (v *verifier) addFinding(first, last int64, format string, args ...any) {
+	if !v.tooManyFindings() {
 		v.Findings = append(v.Findings, Finding{v.Org, first, last, fmt.Sprintf(format, args...)})
 	}
 }
 
-const changed = "changed or moved, or the row before it was"
+const changedText = "changed or moved, or the row before it was"
 
-// findChanged reports consecutive changed rows as one finding: after an inserted or
+// addChanged reports consecutive changed rows as one finding: after an inserted or
 // deleted row, every later row has a wrong number.
-func (v *verifier) findChanged(number int64) {
+func (v *verifier) addChanged(number int64) {
 	if n := len(v.Findings); n > 0 {
-		if last := &v.Findings[n-1]; last.Text == changed && last.Last == number-1 {
+		if last := &v.Findings[n-1]; last.Text == changedText && last.Last == number-1 {
 			last.Last = number
 			return
 		}
 	}
-	v.find(number, number, changed)
+	v.addFinding(number, number, changedText)
 }
 
-// marks reads the checkpoints. The latest one with Pruned set is the start of the chain.
-func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint) error {
-	v.at, v.next = map[int64][]Checkpoint{}, 1
-	marks, losses := standing(v.Org, witness, v.key)
+// readCheckpoints reads the checkpoints. The latest one with Pruned set is the start of the chain.
+func (v *verifier) readCheckpoints(ctx context.Context, chain Chain, witness []Checkpoint) error {
+	v.checkpoints, v.next = map[int64][]Checkpoint{}, 1
+	marks, losses := validCheckpoints(v.Org, witness, v.key)
 	v.Losses = losses
 	for _, c := range marks {
-		v.mark(c)
+		v.addCheckpoint(c)
 	}
 	for after := int64(0); ; {
 		list, err := chain.Checkpoints(ctx, v.Org, after, MaxRows)
@@ -119,7 +119,7 @@ func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint)
 			return err
 		}
 		for _, c := range list {
-			v.mark(c)
+			v.addCheckpoint(c)
 			after = c.Number
 		}
 		if len(list) < MaxRows {
@@ -129,8 +129,8 @@ func (v *verifier) marks(ctx context.Context, chain Chain, witness []Checkpoint)
 	}
 }
 
-func (v *verifier) mark(c Checkpoint) {
-	for _, known := range v.at[c.Number] {
+func (v *verifier) addCheckpoint(c Checkpoint) {
+	for _, known := range v.checkpoints[c.Number] {
 		if known.Hash == c.Hash && known.Pruned == c.Pruned && known.LossAccepted == c.LossAccepted && known.At == c.At && string(known.Signature) == string(c.Signature) {
 			return // the store and the witness have the same checkpoint
 		}
@@ -143,45 +143,45 @@ func (v *verifier) mark(c Checkpoint) {
 		case c.Pruned:
 			what = "the record of a deletion"
 		}
-		v.find(c.Number, c.Number, "%s: %v", what, errors.Unwrap(err))
+		v.addFinding(c.Number, c.Number, "%s: %v", what, errors.Unwrap(err))
 		return
 	}
 	v.Checkpoints++
-	v.at[c.Number] = append(v.at[c.Number], c)
-	v.above = max(v.above, c.Number)
+	v.checkpoints[c.Number] = append(v.checkpoints[c.Number], c)
+	v.lastSigned = max(v.lastSigned, c.Number)
 	if c.Pruned && c.Number >= v.next {
 		v.next, v.hash = c.Number+1, c.Hash
 	}
 }
 
-func (v *verifier) row(r Row) {
-	if v.full() {
+func (v *verifier) addRow(r Row) {
+	if v.tooManyFindings() {
 		return
 	}
 	switch {
 	case r.Number < v.next && v.Rows == 0: // left over from an interrupted removal
 		return
 	case r.Number > v.next:
-		v.find(v.next, r.Number-1, "missing")
-	case r.Hash != r.after(v.hash):
-		v.findChanged(r.Number)
+		v.addFinding(v.next, r.Number-1, "missing")
+	case r.Hash != r.chainHash(v.hash):
+		v.addChanged(r.Number)
 	}
 	if v.First == 0 {
 		v.First = r.Number
 	}
 	v.Rows++
 	v.Last, v.next, v.hash = r.Number, r.Number+1, r.Hash
-	for _, c := range v.at[r.Number] {
+	for _, c := range v.checkpoints[r.Number] {
 		if c.Hash != r.Hash {
-			v.find(r.Number, r.Number, "differs from the checkpoint of %s: the rows up to here were replaced", day(c.At))
+			v.addFinding(r.Number, r.Number, "differs from the checkpoint of %s: the rows up to here were replaced", formatTime(c.At))
 			continue
 		}
 		v.SignedTo = r.Number
 	}
 }
 
-func (v *verifier) end() {
-	if v.above > v.next-1 && !v.full() {
-		v.find(v.next, v.above, "missing: removed from the end, but covered by a checkpoint")
+func (v *verifier) finish() {
+	if v.lastSigned > v.next-1 && !v.tooManyFindings() {
+		v.addFinding(v.next, v.lastSigned, "missing: removed from the end, but covered by a checkpoint")
 	}
 }

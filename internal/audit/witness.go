@@ -17,8 +17,8 @@ import (
 // store are detected as long as the file is intact.
 type Witness struct{ Path string }
 
-// line is a checkpoint as stored in the file.
-type line struct {
+// witnessLine is a checkpoint as stored in the file.
+type witnessLine struct {
 	Org       string `json:"org"`
 	Number    int64  `json:"number"`
 	Cut       bool   `json:"cut,omitempty"`
@@ -30,7 +30,7 @@ type line struct {
 
 // Add appends the checkpoint to the file. It is on disk when Add returns.
 func (w Witness) Add(c Checkpoint) error {
-	text, err := json.Marshal(line{c.Org, c.Number, c.Pruned, c.LossAccepted, c.At, c.Hash.String(), base64.StdEncoding.EncodeToString(c.Signature)})
+	text, err := json.Marshal(witnessLine{c.Org, c.Number, c.Pruned, c.LossAccepted, c.At, c.Hash.String(), base64.StdEncoding.EncodeToString(c.Signature)})
 	if err != nil {
 		return err
 	}
@@ -38,12 +38,12 @@ func (w Witness) Add(c Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(addLine(file, text), file.Close())
+	return errors.Join(appendLine(file, text), file.Close())
 }
 
-// addLine appends a line. It starts a new one if the last line is incomplete, which
+// appendLine appends a line. It starts a new one if the last line is incomplete, which
 // is the case after a crash during a write.
-func addLine(file *os.File, text []byte) error {
+func appendLine(file *os.File, text []byte) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func addLine(file *os.File, text []byte) error {
 // gateway's own lines are shorter than 1 KiB.
 const maxLine = 64 << 10
 
-// errLong reports a line of more than maxLine bytes.
-var errLong = fmt.Errorf("longer than %d bytes", maxLine)
+// errLineTooLong reports a line of more than maxLine bytes.
+var errLineTooLong = fmt.Errorf("longer than %d bytes", maxLine)
 
 // MalformedLine is a line of the file that is not a checkpoint.
 type MalformedLine struct {
@@ -93,7 +93,7 @@ func (w Witness) Read() (out []Checkpoint, malformed []MalformedLine, err error)
 		if errors.Is(err, io.EOF) {
 			return out, malformed, nil
 		}
-		if err != nil && !errors.Is(err, errLong) {
+		if err != nil && !errors.Is(err, errLineTooLong) {
 			return nil, nil, err
 		}
 		var c Checkpoint
@@ -108,7 +108,7 @@ func (w Witness) Read() (out []Checkpoint, malformed []MalformedLine, err error)
 	}
 }
 
-// readLine returns the next line without its newline, errLong if it does not fit
+// readLine returns the next line without its newline, errLineTooLong if it does not fit
 // the buffer, or io.EOF. The result is valid until the next call.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadSlice('\n')
@@ -124,11 +124,11 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	return nil, errLong
+	return nil, errLineTooLong
 }
 
 func parseLine(data []byte) (Checkpoint, error) {
-	var l line
+	var l witnessLine
 	if err := json.Unmarshal(data, &l); err != nil {
 		return Checkpoint{}, err
 	}
@@ -141,4 +141,4 @@ func parseLine(data []byte) (Checkpoint, error) {
 	return c, err
 }
 
-func day(at int64) string { return time.UnixMilli(at).UTC().Format(time.DateTime) + " UTC" }
+func formatTime(at int64) string { return time.UnixMilli(at).UTC().Format(time.DateTime) + " UTC" }

@@ -13,8 +13,8 @@ const (
 	reasonMetadata  = "metadata"
 )
 
-// block is an address range that is blocked, with the reason.
-type block struct {
+// blockedRange is an address range that is blocked, with the reason.
+type blockedRange struct {
 	prefix netip.Prefix
 	reason string
 }
@@ -23,10 +23,10 @@ type block struct {
 // out credentials.
 func metadataV4() netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 169, 254}) }
 
-// blocks returns the special-purpose ranges of the IANA registries (RFC 6890) and
+// specialRanges returns the special-purpose ranges of the IANA registries (RFC 6890) and
 // the metadata addresses of the clouds, some of which are public addresses. A
 // range comes before every range that contains it.
-func blocks() []block {
+func specialRanges() []blockedRange {
 	table := []struct{ prefix, reason string }{
 		{"169.254.169.254/32", reasonMetadata}, // AWS, Azure, GCP and others
 		{"169.254.170.2/32", reasonMetadata},   // ECS task credentials
@@ -71,16 +71,16 @@ func blocks() []block {
 		{"fec0::/10", "site_local"},
 		{"ff00::/8", reasonMulticast},
 	}
-	out := make([]block, len(table))
+	out := make([]blockedRange, len(table))
 	for i, row := range table {
-		out[i] = block{netip.MustParsePrefix(row.prefix), row.reason}
+		out[i] = blockedRange{netip.MustParsePrefix(row.prefix), row.reason}
 	}
 	return out
 }
 
 // classify returns why addr is blocked, or "" for an ordinary public address.
 // The caller unmaps an IPv4-mapped address first.
-func classify(table []block, addr netip.Addr) string {
+func classify(table []blockedRange, addr netip.Addr) string {
 	for _, b := range table {
 		if b.prefix.Contains(addr) {
 			return b.reason

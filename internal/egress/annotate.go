@@ -10,15 +10,15 @@ import (
 // context.
 type Annotate = func(context.Context, http.Header)
 
-// annotated calls add on the headers of each request before it is sent.
-type annotated struct {
+// annotatedTransport calls add on the headers of each request before it is sent.
+type annotatedTransport struct {
 	next http.RoundTripper
 	add  Annotate
 }
 
 // RoundTrip implements [http.RoundTripper]. It does not modify the caller's
 // request.
-func (a annotated) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a annotatedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	out := *r
 	out.Header = r.Header.Clone()
 	if out.Header == nil {
@@ -29,23 +29,23 @@ func (a annotated) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections implements [http.Client.CloseIdleConnections].
-func (a annotated) CloseIdleConnections() {
+func (a annotatedTransport) CloseIdleConnections() {
 	if c, ok := a.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// annotate wraps t so that its requests are annotated, if [Options.Annotate] is set.
-func (e *Egress) annotate(t *http.Transport) http.RoundTripper {
-	if e.add == nil {
+// withAnnotations wraps t so that its requests are annotated, if [Options.Annotate] is set.
+func (e *Egress) withAnnotations(t *http.Transport) http.RoundTripper {
+	if e.annotateHeader == nil {
 		return t
 	}
-	return annotated{t, e.add}
+	return annotatedTransport{t, e.annotateHeader}
 }
 
 // Providers returns [Egress.Operator] with annotations, for requests that serve
 // a client's request.
-func (e *Egress) Providers() http.RoundTripper { return e.annotate(e.operator) }
+func (e *Egress) Providers() http.RoundTripper { return e.withAnnotations(e.operator) }
 
 // OperatorClient returns a client for an address that the operator configured.
 // The timeout covers a whole request, including reading the body.

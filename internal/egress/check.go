@@ -14,7 +14,7 @@ func (e *Egress) CheckURL(rawURL string) (Target, error) {
 	if err != nil {
 		return Target{}, err
 	}
-	if err := e.judge(target.Host, target.Addr); err != nil {
+	if err := e.checkBeforeLookup(target.Host, target.Addr); err != nil {
 		return Target{}, err
 	}
 	if target.Addr.IsValid() {
@@ -31,5 +31,5 @@ func (e *Egress) Resolve(ctx context.Context, rawURL string) ([]netip.Addr, erro
 	if err != nil {
 		return nil, err
 	}
-	return e.reachable(ctx, target.Host, target.Addr, target.Port)
+	return e.resolveForDial(ctx, target.Host, target.Addr, target.Port)
 }

@@ -33,7 +33,7 @@ func (e *Egress) dial(ctx context.Context, network, address string) (net.Conn, e
 	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
 		host = "[" + host + "]" // SplitHostPort removed the brackets
 	}
-	name, addr, reason := readHost(host)
+	name, addr, reason := parseHost(host)
 	if reason != "" {
 		return nil, &BlockedError{Reason: reason, Host: host}
 	}
@@ -41,7 +41,7 @@ func (e *Egress) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, fmt.Errorf("dial: port: %w", err)
 	}
-	addrs, err := e.reachable(ctx, name, addr, uint16(number))
+	addrs, err := e.resolveForDial(ctx, name, addr, uint16(number))
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +86,10 @@ func (e *Egress) control(_, address string, _ syscall.RawConn) error {
 // checkConnect checks one address and port: the policy must allow the address,
 // and it must not lead to a listener of this process.
 func (e *Egress) checkConnect(name string, target netip.AddrPort) error {
-	if err := e.check(name, target.Addr()); err != nil {
+	if err := e.checkAddress(name, target.Addr()); err != nil {
 		return err
 	}
-	if e.self.answer(target) {
+	if e.listen.contain(target) {
 		return &BlockedError{Reason: "self", Addr: target.Addr().Unmap().WithZone(""), Host: name}
 	}
 	return nil
@@ -98,10 +98,10 @@ func (e *Egress) checkConnect(name string, target netip.AddrPort) error {
 // listeners are the addresses that this process serves on.
 type listeners []netip.AddrPort
 
-// answer reports whether a connection to target would reach this process.
-func (l listeners) answer(target netip.AddrPort) bool {
+// contain reports whether a connection to target would reach this process.
+func (l listeners) contain(target netip.AddrPort) bool {
 	addr := target.Addr().Unmap().WithZone("")
 	return slices.ContainsFunc(l, func(own netip.AddrPort) bool {
-		return own.Port() == target.Port() && leadsTo(addr, own.Addr().Unmap())
+		return own.Port() == target.Port() && reachesListener(addr, own.Addr().Unmap())
 	})
 }

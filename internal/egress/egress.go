@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// headerLimit is the most response header that is read, in bytes.
-const headerLimit = 64 << 10
+// maxResponseHeader is the most response header that is read, in bytes.
+const maxResponseHeader = 64 << 10
 
 // Options are the optional parameters of [New]. The zero value uses the host's
 // resolver, serves on no address and annotates nothing.
@@ -30,20 +30,20 @@ type Options struct {
 // Egress opens outgoing connections. It is safe for concurrent use. Create one
 // per process.
 type Egress struct {
-	policy   Policy
-	table    []block
-	resolver Resolver
-	self     listeners
-	guarded  *http.Transport
-	operator *http.Transport
-	add      Annotate
+	policy         Policy
+	ranges         []blockedRange
+	resolver       Resolver
+	listen         listeners
+	guarded        *http.Transport
+	operator       *http.Transport
+	annotateHeader Annotate
 }
 
 // New returns an Egress that applies policy p. The policy is copied and never
 // changes, so a kept-alive connection has passed the same policy as a new one.
 func New(p Policy, o Options) *Egress {
 	p.ExtraBlocked, p.Allowlist = slices.Clone(p.ExtraBlocked), slices.Clone(p.Allowlist)
-	e := &Egress{policy: p, table: blocks(), resolver: o.Resolver, self: slices.Clone(o.Listen), add: o.Annotate}
+	e := &Egress{policy: p, ranges: specialRanges(), resolver: o.Resolver, listen: slices.Clone(o.Listen), annotateHeader: o.Annotate}
 	if e.resolver == nil {
 		e.resolver = newHostResolver()
 	}

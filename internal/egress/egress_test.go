@@ -19,15 +19,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// names is a resolver that answers from a table. Each lookup of a name takes its
+// fakeResolver is a resolver that answers from a table. Each lookup of a name takes its
 // next answer; the last answer repeats.
-type names struct {
+type fakeResolver struct {
 	mu      sync.Mutex
 	answers map[string][][]string
 	lookups []string
 }
 
-func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (n *fakeResolver) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lookups = append(n.lookups, host)
@@ -45,7 +45,7 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return out, nil
 }
 
-func one(addrs ...string) [][]string { return [][]string{addrs} }
+func oneAnswer(addrs ...string) [][]string { return [][]string{addrs} }
 
 func prefixes(list ...string) []netip.Prefix {
 	var out []netip.Prefix
@@ -84,21 +84,21 @@ func TestNamesAreResolvedOnceAndEveryAnswerMustPass(t *testing.T) { // K01, P06
 		answers    [][]string
 		want       string
 	}{
-		{"public", "a.example.com", one("8.8.8.8", "2606:4700:4700::1111"), ""},
-		{"private", "a.example.com", one("10.0.0.1"), "private"},
-		{"public and private mixed", "a.example.com", one("8.8.8.8", "192.168.1.1"), "private"},
-		{"mapped loopback", "a.example.com", one("::ffff:127.0.0.1"), "loopback"}, // K05
-		{"NAT64 of the metadata address", "a.example.com", one("64:ff9b::a9fe:a9fe"), "nat64"},
-		{"private IPv6 only", "a.example.com", one("fd12::1"), "ula"},
-		{"no answer", "a.example.com", one(), "no_address"},
-		{"a flood of answers", "a.example.com", one(many...), "too_many_addresses"},
-		{"a public name for loopback", "127.0.0.1.nip.io", one("127.0.0.1"), "loopback"},
+		{"public", "a.example.com", oneAnswer("8.8.8.8", "2606:4700:4700::1111"), ""},
+		{"private", "a.example.com", oneAnswer("10.0.0.1"), "private"},
+		{"public and private mixed", "a.example.com", oneAnswer("8.8.8.8", "192.168.1.1"), "private"},
+		{"mapped loopback", "a.example.com", oneAnswer("::ffff:127.0.0.1"), "loopback"}, // K05
+		{"NAT64 of the metadata address", "a.example.com", oneAnswer("64:ff9b::a9fe:a9fe"), "nat64"},
+		{"private IPv6 only", "a.example.com", oneAnswer("fd12::1"), "ula"},
+		{"no answer", "a.example.com", oneAnswer(), "no_address"},
+		{"a flood of answers", "a.example.com", oneAnswer(many...), "too_many_addresses"},
+		{"a public name for loopback", "127.0.0.1.nip.io", oneAnswer("127.0.0.1"), "loopback"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			dns := &names{answers: map[string][][]string{c.host + ".": c.answers}}
+			dns := &fakeResolver{answers: map[string][][]string{c.host + ".": c.answers}}
 			e := New(DefaultPolicy(), Options{Resolver: dns})
-			_, err := e.addresses(t.Context(), c.host)
+			_, err := e.resolveHost(t.Context(), c.host)
 			if got := reasonOf(err); got != c.want || (c.want == "") != (err == nil) {
 				t.Errorf("reason %q (%v), want %q", got, err, c.want)
 			}
@@ -110,12 +110,12 @@ func TestNamesAreResolvedOnceAndEveryAnswerMustPass(t *testing.T) { // K01, P06
 }
 
 func TestDNSRebindingIsBlocked(t *testing.T) { // K01
-	dns := &names{answers: map[string][][]string{"flip.example.com.": {{"8.8.8.8"}, {"127.0.0.1"}}}}
+	dns := &fakeResolver{answers: map[string][][]string{"flip.example.com.": {{"8.8.8.8"}, {"127.0.0.1"}}}}
 	e := New(DefaultPolicy(), Options{Resolver: dns})
-	if _, err := e.addresses(t.Context(), "flip.example.com"); err != nil {
+	if _, err := e.resolveHost(t.Context(), "flip.example.com"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.addresses(t.Context(), "flip.example.com"); reasonOf(err) != "loopback" {
+	if _, err := e.resolveHost(t.Context(), "flip.example.com"); reasonOf(err) != "loopback" {
 		t.Errorf("second lookup: %v, want loopback", err)
 	}
 	// The connection is checked again, independently of the lookup.
@@ -133,7 +133,7 @@ func TestAGuardedClientNeverConnectsToABlockedAddress(t *testing.T) { // P06
 		t.Setenv(name, srv.URL) // must be ignored
 	}
 
-	dns := &names{answers: map[string][][]string{"evil.example.com.": one("127.0.0.1")}}
+	dns := &fakeResolver{answers: map[string][][]string{"evil.example.com.": oneAnswer("127.0.0.1")}}
 	e := New(DefaultPolicy(), Options{Resolver: dns})
 	for _, host := range []string{"127.0.0.1", "evil.example.com", "[::ffff:127.0.0.1]"} {
 		err := get(t, e, fmt.Sprintf("http://%s:%d/secret", host, port))
@@ -154,13 +154,13 @@ func TestAGuardedClientNeverConnectsToABlockedAddress(t *testing.T) { // P06
 }
 
 func TestTheAllowListOverridesAddressesAndNames(t *testing.T) { // K03
-	dns := func() *names {
-		return &names{answers: map[string][][]string{
-			"tools.svc.cluster.local.": one("10.1.2.3"),
-			"other.svc.cluster.local.": one("10.2.0.1"),
-			"mixed.svc.cluster.local.": one("10.1.2.3", "8.8.8.8"),
-			"localhost.":               one("10.1.2.3"), // not asked
-			"redis.":                   one("10.1.0.9"),
+	dns := func() *fakeResolver {
+		return &fakeResolver{answers: map[string][][]string{
+			"tools.svc.cluster.local.": oneAnswer("10.1.2.3"),
+			"other.svc.cluster.local.": oneAnswer("10.2.0.1"),
+			"mixed.svc.cluster.local.": oneAnswer("10.1.2.3", "8.8.8.8"),
+			"localhost.":               oneAnswer("10.1.2.3"), // not asked
+			"redis.":                   oneAnswer("10.1.0.9"),
 		}}
 	}
 	cases := []struct {
@@ -196,7 +196,7 @@ func TestTheAllowListOverridesAddressesAndNames(t *testing.T) { // K03
 			p := DefaultPolicy()
 			p.Allowlist = c.allow
 			e := New(p, Options{Resolver: dns()})
-			_, err := e.addresses(t.Context(), c.host)
+			_, err := e.resolveHost(t.Context(), c.host)
 			if got := reasonOf(err); got != c.want || (c.want == "") != (err == nil) {
 				t.Errorf("reason %q (%v), want %q", got, err, c.want)
 			}
@@ -205,10 +205,10 @@ func TestTheAllowListOverridesAddressesAndNames(t *testing.T) { // K03
 }
 
 func TestInternalNamesAreRefusedWithoutALookup(t *testing.T) { // P06: no DNS oracle
-	dns := &names{}
+	dns := &fakeResolver{}
 	e := New(DefaultPolicy(), Options{Resolver: dns})
 	for _, host := range []string{"localhost", "vault.corp", "db.cluster.local", "redis"} {
-		if _, err := e.addresses(t.Context(), host); reasonOf(err) == "" {
+		if _, err := e.resolveHost(t.Context(), host); reasonOf(err) == "" {
 			t.Errorf("%s: %v, want a refusal", host, err)
 		}
 	}
@@ -241,8 +241,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) { // K05
 			defer srv.Close()
 			p := DefaultPolicy()
 			p.Allowlist = prefixes("127.0.0.1/32")
-			e := New(p, Options{Resolver: &names{answers: map[string][][]string{
-				"inside.example.com.": one("10.0.0.1"), "example.com.": one("8.8.8.8"),
+			e := New(p, Options{Resolver: &fakeResolver{answers: map[string][][]string{
+				"inside.example.com.": oneAnswer("10.0.0.1"), "example.com.": oneAnswer("8.8.8.8"),
 			}}})
 			err := get(t, e, srv.URL)
 			if err == nil || reasonOf(err) != c.want {
@@ -276,7 +276,7 @@ func TestAGuardedClientNeverConnectsToAListenerOfThisProcess(t *testing.T) {
 }
 
 func TestAForeignHostHeaderIsRefused(t *testing.T) {
-	e := New(DefaultPolicy(), Options{Resolver: &names{}})
+	e := New(DefaultPolicy(), Options{Resolver: &fakeResolver{}})
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestAForeignHostHeaderIsRefused(t *testing.T) {
 
 func TestAResponseHeaderIsLimited(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Big", strings.Repeat("x", headerLimit+1))
+		w.Header().Set("X-Big", strings.Repeat("x", maxResponseHeader+1))
 	}))
 	defer srv.Close()
 	p := DefaultPolicy()
@@ -321,7 +321,7 @@ func TestTheOperatorTransportReachesPrivateAddressesWithoutProxies(t *testing.T)
 func TestACancelledDialReturns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	e := New(DefaultPolicy(), Options{Resolver: &names{answers: map[string][][]string{"a.example.com.": one("8.8.8.8", "8.8.4.4")}}})
+	e := New(DefaultPolicy(), Options{Resolver: &fakeResolver{answers: map[string][][]string{"a.example.com.": oneAnswer("8.8.8.8", "8.8.4.4")}}})
 	if _, err := e.dial(ctx, "tcp", "a.example.com:443"); err == nil {
 		t.Error("a cancelled dial succeeded")
 	}

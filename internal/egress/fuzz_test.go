@@ -18,7 +18,7 @@ func FuzzAddress(f *testing.F) {
 		f.Add(addr.AsSlice(), uint8(0), false)
 		f.Add(addr.AsSlice(), uint8(24), true)
 	}
-	table := blocks()
+	table := specialRanges()
 	f.Fuzz(func(t *testing.T, raw []byte, bits uint8, allow bool) {
 		addr, ok := netip.AddrFromSlice(raw)
 		if !ok {
@@ -54,7 +54,7 @@ func FuzzAddress(f *testing.F) {
 
 // checkPublic checks that net/netip calls addr a public address, and that every
 // IPv4 address that it embeds is allowed too.
-func checkPublic(t *testing.T, p Policy, table []block, addr netip.Addr) {
+func checkPublic(t *testing.T, p Policy, table []blockedRange, addr netip.Addr) {
 	t.Helper()
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified() {
 		t.Fatalf("%s passes", addr)
@@ -69,9 +69,9 @@ func checkPublic(t *testing.T, p Policy, table []block, addr netip.Addr) {
 	}
 }
 
-// FuzzJudge: a URL that is accepted has exactly one destination, and the policy
+// FuzzCheckURL: a URL that is accepted has exactly one destination, and the policy
 // does not block it.
-func FuzzJudge(f *testing.F) {
+func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/mcp", "http://2130706433/", "http://0x7f.1/", "http://[::ffff:127.0.0.1]/", "http://127.0.0.1./", "http://a@b/",
 		"http://metadata.google.internal/", "http://example.com:22/", "https://8.8.8.8:443", "http://1.1.1.1.nip.io/", "HTTPS://[64:ff9b::a9fe:a9fe]/",
@@ -92,7 +92,7 @@ func FuzzJudge(f *testing.F) {
 			t.Fatalf("%q: judged as %+v, read as %+v, %v", raw, target, again, err)
 		}
 		if target.Addr.IsValid() {
-			checkPublic(t, DefaultPolicy(), blocks(), target.Addr.Unmap())
+			checkPublic(t, DefaultPolicy(), specialRanges(), target.Addr.Unmap())
 		} else if classifyName(target.Host) != namePublic {
 			t.Fatalf("%q names %s, which is not public", raw, target.Host)
 		}

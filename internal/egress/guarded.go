@@ -24,17 +24,17 @@ type GuardedOptions struct {
 // clients of an Egress share their idle connections.
 func (e *Egress) Guarded(o GuardedOptions) *http.Client {
 	return &http.Client{
-		Transport:     guard{e.annotate(e.guarded)},
+		Transport:     guardedTransport{e.withAnnotations(e.guarded)},
 		CheckRedirect: e.refuseRedirect,
 		Timeout:       o.Timeout,
 	}
 }
 
-// guard refuses a malformed request before a connection is looked for.
-type guard struct{ next http.RoundTripper }
+// guardedTransport refuses a malformed request before a connection is looked for.
+type guardedTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
-func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := checkRequest(r); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // a RoundTripper must close the body, also on error
@@ -45,7 +45,7 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections implements [http.Client.CloseIdleConnections].
-func (g guard) CloseIdleConnections() {
+func (g guardedTransport) CloseIdleConnections() {
 	if c, ok := g.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
@@ -69,7 +69,7 @@ func (e *Egress) refuseRedirect(r *http.Request, _ []*http.Request) error {
 	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
 		return &BlockedError{Reason: "redirect", Host: host}
 	}
-	_, err := e.addresses(r.Context(), host)
+	_, err := e.resolveHost(r.Context(), host)
 	var blocked *BlockedError
 	if errors.As(err, &blocked) {
 		return &BlockedError{Reason: "redirect", Addr: blocked.Addr, Host: host}
@@ -95,7 +95,7 @@ func newGuarded(dial dialFunc) *http.Transport {
 		MaxIdleConnsPerHost:    32,
 		IdleConnTimeout:        idleTimeout,
 		DisableCompression:     true, // a small body cannot expand to a large one
-		MaxResponseHeaderBytes: headerLimit,
+		MaxResponseHeaderBytes: maxResponseHeader,
 		ForceAttemptHTTP2:      true,
 	}
 }

@@ -32,10 +32,10 @@ func internalSuffixes() []string {
 	}
 }
 
-// readHost parses the host of a URL, with brackets, into an address or a name in
+// parseHost parses the host of a URL, with brackets, into an address or a name in
 // lower case without its final dot. A host that parsers may read in two ways,
 // such as 0177.0.0.1 or a.%62.example, yields the reason of its refusal.
-func readHost(host string) (name string, addr netip.Addr, reason string) {
+func parseHost(host string) (name string, addr netip.Addr, reason string) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
 		if !ok || strings.Contains(inner, "%") {
@@ -64,7 +64,7 @@ func readHost(host string) (name string, addr netip.Addr, reason string) {
 // checkName returns the reason to refuse a malformed host name, or "".
 func checkName(name string) string {
 	for i := range len(name) {
-		if !nameByte(name[i]) {
+		if !isNameByte(name[i]) {
 			return "host_char"
 		}
 	}
@@ -79,7 +79,7 @@ func checkName(name string) string {
 	return ""
 }
 
-func nameByte(b byte) bool {
+func isNameByte(b byte) bool {
 	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_' || b == '.'
 }
 
@@ -93,7 +93,7 @@ func endsInNumber(name string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// classifyName returns the class of a host name that readHost returned.
+// classifyName returns the class of a host name that parseHost returned.
 func classifyName(name string) nameClass {
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return nameLocalhost

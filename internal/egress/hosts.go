@@ -32,15 +32,15 @@ func newHostResolver() hostResolver { return hostResolver{hostsFile(), net.Defau
 
 // LookupNetIP implements [Resolver].
 func (h hostResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	if addrs := h.listed(strings.TrimSuffix(host, ".")); len(addrs) > 0 {
+	if addrs := h.lookUpFile(strings.TrimSuffix(host, ".")); len(addrs) > 0 {
 		return addrs, nil
 	}
 	return h.next.LookupNetIP(ctx, network, host)
 }
 
-// listed returns the addresses that the hosts file has for a name, at most
+// lookUpFile returns the addresses that the hosts file has for a name, at most
 // maxAddresses+1. It returns nil if the file cannot be read.
-func (h hostResolver) listed(name string) (addrs []netip.Addr) {
+func (h hostResolver) lookUpFile(name string) (addrs []netip.Addr) {
 	f, err := os.Open(h.file)
 	if err != nil {
 		return nil
@@ -48,10 +48,10 @@ func (h hostResolver) listed(name string) (addrs []netip.Addr) {
 	defer f.Close()
 	for r := bufio.NewReader(f); len(addrs) <= maxAddresses; {
 		line, err := r.ReadSlice('\n')
-		if addr, ok := namesHost(string(line), name); ok {
+		if addr, ok := parseHostsLine(string(line), name); ok {
 			addrs = append(addrs, addr)
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // names after the first 4 KiB of a line are ignored
+		for errors.Is(err, bufio.ErrBufferFull) { // fakeResolver after the first 4 KiB of a line are ignored
 			_, err = r.ReadSlice('\n')
 		}
 		if err != nil {
@@ -64,8 +64,8 @@ func (h hostResolver) listed(name string) (addrs []netip.Addr) {
 	return addrs
 }
 
-// namesHost returns the address of a line of the hosts file that contains name.
-func namesHost(line, name string) (netip.Addr, bool) {
+// parseHostsLine returns the address of a line of the hosts file that contains name.
+func parseHostsLine(line, name string) (netip.Addr, bool) {
 	line, _, _ = strings.Cut(line, "#")
 	fields := strings.Fields(line)
 	if len(fields) < 2 {

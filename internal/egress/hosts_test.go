@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// unreachable is a resolver that knows no name.
-type unreachable struct{}
+// emptyResolver is a resolver that knows no name.
+type emptyResolver struct{}
 
-func (unreachable) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (emptyResolver) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
@@ -31,10 +31,10 @@ func TestLocalhostIsReachedWhereItIsAllowed(t *testing.T) { // K03
 		"the host's own":            nil,
 		"pure Go":                   hostResolver{hostsFile(), &net.Resolver{PreferGo: true}},
 		"the operating system's":    hostResolver{hostsFile(), &net.Resolver{}},
-		"an empty one":              unreachable{},
-		"one with other addresses":  &names{answers: map[string][][]string{"localhost.": one("8.8.8.8"), "mcp.localhost.": one("10.0.0.1")}},
-		"one without a hosts file":  hostResolver{filepath.Join(t.TempDir(), "none"), unreachable{}},
-		"a hosts file that differs": hostResolver{hostsWith(t, "10.0.0.1 localhost mcp.localhost"), unreachable{}},
+		"an empty one":              emptyResolver{},
+		"one with other addresses":  &fakeResolver{answers: map[string][][]string{"localhost.": oneAnswer("8.8.8.8"), "mcp.localhost.": oneAnswer("10.0.0.1")}},
+		"one without a hosts file":  hostResolver{filepath.Join(t.TempDir(), "none"), emptyResolver{}},
+		"a hosts file that differs": hostResolver{hostsWith(t, "10.0.0.1 localhost mcp.localhost"), emptyResolver{}},
 	} {
 		for _, name := range []string{"localhost", "LOCALHOST.", "mcp.localhost"} {
 			for _, c := range []struct {
@@ -72,12 +72,12 @@ func TestLocalhostIsReachedWhereItIsAllowed(t *testing.T) { // K03
 func TestLocalhostIsReachedIfLoopbackIsNotBlocked(t *testing.T) { // K02
 	p := DefaultPolicy()
 	p.BlockLoopback = false
-	addrs, err := New(p, Options{Resolver: unreachable{}}).Resolve(t.Context(), "http://localhost:3001/mcp")
+	addrs, err := New(p, Options{Resolver: emptyResolver{}}).Resolve(t.Context(), "http://localhost:3001/mcp")
 	if err != nil || fmt.Sprint(addrs) != "[127.0.0.1 ::1]" {
 		t.Errorf("%v, %v", addrs, err)
 	}
 	p.ExtraBlocked = prefixes("127.0.0.0/8", "::1/128")
-	if _, err := New(p, Options{Resolver: unreachable{}}).Resolve(t.Context(), "http://localhost:3001/mcp"); reasonOf(err) != "internal_name" {
+	if _, err := New(p, Options{Resolver: emptyResolver{}}).Resolve(t.Context(), "http://localhost:3001/mcp"); reasonOf(err) != "internal_name" {
 		t.Errorf("%v", err)
 	}
 }
@@ -109,10 +109,10 @@ func TestTheHostsFileIsReadBeforeTheResolverIsAsked(t *testing.T) { // K03
 	} {
 		p := DefaultPolicy()
 		p.Allowlist = prefixes("10.1.0.0/16")
-		e := New(p, Options{Resolver: hostResolver{file, &names{answers: map[string][][]string{
-			"asked.example.com.": one("8.8.4.4"), "tools.corp.": one("10.2.0.1"), "public.example.com.": one("10.0.0.1"),
+		e := New(p, Options{Resolver: hostResolver{file, &fakeResolver{answers: map[string][][]string{
+			"asked.example.com.": oneAnswer("8.8.4.4"), "tools.corp.": oneAnswer("10.2.0.1"), "public.example.com.": oneAnswer("10.0.0.1"),
 		}}}})
-		addrs, err := e.addresses(t.Context(), c.host)
+		addrs, err := e.resolveHost(t.Context(), c.host)
 		got := reasonOf(err)
 		if err == nil {
 			got = fmt.Sprint(addrs)
@@ -122,7 +122,7 @@ func TestTheHostsFileIsReadBeforeTheResolverIsAsked(t *testing.T) { // K03
 		}
 	}
 	var missing *net.DNSError
-	if _, err := (hostResolver{file, unreachable{}}).LookupNetIP(t.Context(), "ip", "nobody.corp."); !errors.As(err, &missing) {
+	if _, err := (hostResolver{file, emptyResolver{}}).LookupNetIP(t.Context(), "ip", "nobody.corp."); !errors.As(err, &missing) {
 		t.Errorf("%v", err)
 	}
 }

@@ -28,7 +28,7 @@ func newOperator() *http.Transport {
 		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        idleTimeout,
 		DisableCompression:     true, // response bytes pass unchanged
-		MaxResponseHeaderBytes: headerLimit,
+		MaxResponseHeaderBytes: maxResponseHeader,
 		WriteBufferSize:        writeBuffer,
 		ReadBufferSize:         readBuffer,
 		ForceAttemptHTTP2:      true, // net/http disables HTTP/2 if DialContext is set

@@ -34,7 +34,7 @@ func DefaultPolicy() Policy {
 }
 
 // verdict returns why addr is blocked, or "" if it is allowed.
-func (p Policy) verdict(table []block, addr netip.Addr) string {
+func (p Policy) verdict(table []blockedRange, addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
 		return "no_address"
@@ -76,13 +76,13 @@ func (p Policy) blocks(reason string) bool {
 // carries the metadata address also needs an entry for exactly that address.
 func (p Policy) allows(addr netip.Addr) bool {
 	metadata := metadataV4()
-	if slices.Contains(embedded(addr), metadata) && !p.listsAlone(metadata) {
+	if slices.Contains(embedded(addr), metadata) && !p.allowsExactly(metadata) {
 		return false
 	}
 	return contains(p.Allowlist, addr)
 }
 
-func (p Policy) listsAlone(addr netip.Addr) bool {
+func (p Policy) allowsExactly(addr netip.Addr) bool {
 	for _, prefix := range p.Allowlist {
 		if prefix := unmap(prefix); prefix.Addr() == addr && prefix.IsSingleIP() {
 			return true

@@ -15,19 +15,19 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// addresses returns the addresses to dial for the host part of a URL. It returns
+// resolveHost returns the addresses to dial for the host part of a URL. It returns
 // a [*BlockedError] if any of the host's addresses is blocked.
-func (e *Egress) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
-	name, addr, reason := readHost(host)
+func (e *Egress) resolveHost(ctx context.Context, host string) ([]netip.Addr, error) {
+	name, addr, reason := parseHost(host)
 	if reason != "" {
 		return nil, &BlockedError{Reason: reason, Host: host}
 	}
-	return e.vet(ctx, name, addr)
+	return e.resolveParsed(ctx, name, addr)
 }
 
-// vet is addresses for a parsed host: a valid addr, or else a name.
-func (e *Egress) vet(ctx context.Context, name string, addr netip.Addr) ([]netip.Addr, error) {
-	if err := e.judge(name, addr); err != nil {
+// resolveParsed is addresses for a parsed host: a valid addr, or else a name.
+func (e *Egress) resolveParsed(ctx context.Context, name string, addr netip.Addr) ([]netip.Addr, error) {
+	if err := e.checkBeforeLookup(name, addr); err != nil {
 		return nil, err
 	}
 	if addr.IsValid() {
@@ -38,9 +38,9 @@ func (e *Egress) vet(ctx context.Context, name string, addr netip.Addr) ([]netip
 	case class == nameLocalhost:
 		return e.localhost(name)
 	case e.policy.blocksName(class):
-		return e.allowedAddresses(ctx, name, class)
+		return e.resolveInternal(ctx, name, class)
 	}
-	return e.resolve(ctx, name)
+	return e.resolvePublic(ctx, name)
 }
 
 // localhost returns the loopback addresses that may be dialled. RFC 6761 defines
@@ -49,7 +49,7 @@ func (e *Egress) vet(ctx context.Context, name string, addr netip.Addr) ([]netip
 func (e *Egress) localhost(name string) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for _, addr := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
-		if e.check(name, addr) == nil {
+		if e.checkAddress(name, addr) == nil {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -59,11 +59,11 @@ func (e *Egress) localhost(name string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// reachable returns the addresses to dial for a host and a port, in order. It
+// resolveForDial returns the addresses to dial for a host and a port, in order. It
 // returns a [*BlockedError] if any of them is blocked or leads to a listener of
 // this process.
-func (e *Egress) reachable(ctx context.Context, name string, addr netip.Addr, port uint16) ([]netip.Addr, error) {
-	addrs, err := e.vet(ctx, name, addr)
+func (e *Egress) resolveForDial(ctx context.Context, name string, addr netip.Addr, port uint16) ([]netip.Addr, error) {
+	addrs, err := e.resolveParsed(ctx, name, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (e *Egress) reachable(ctx context.Context, name string, addr netip.Addr, po
 	return addrs, nil
 }
 
-// resolve looks a name up once and checks every address.
-func (e *Egress) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+// resolvePublic looks a name up once and checks every address.
+func (e *Egress) resolvePublic(ctx context.Context, name string) ([]netip.Addr, error) {
 	addrs, err := e.lookUp(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("resolve %s: %w", name, err)
@@ -88,7 +88,7 @@ func (e *Egress) resolve(ctx context.Context, name string) ([]netip.Addr, error)
 		return nil, &BlockedError{Reason: "too_many_addresses", Host: name}
 	}
 	for _, addr := range addrs {
-		if err := e.check(name, addr); err != nil {
+		if err := e.checkAddress(name, addr); err != nil {
 			return nil, err
 		}
 	}
@@ -103,11 +103,11 @@ func (e *Egress) lookUp(ctx context.Context, name string) ([]netip.Addr, error) 
 	return e.resolver.LookupNetIP(ctx, "ip", name+".")
 }
 
-// allowedAddresses resolves a name of a blocked class. The name passes only if
+// resolveInternal resolves a name of a blocked class. The name passes only if
 // the allow-list contains every one of its addresses. The error is the same
 // whether the name exists, does not exist or takes too long to resolve, so that
 // it reveals nothing about the internal network.
-func (e *Egress) allowedAddresses(ctx context.Context, name string, class nameClass) ([]netip.Addr, error) {
+func (e *Egress) resolveInternal(ctx context.Context, name string, class nameClass) ([]netip.Addr, error) {
 	refusal := &BlockedError{Reason: class.reason(), Host: name}
 	addrs, err := e.lookUp(ctx, name)
 	if ctx.Err() != nil {
@@ -124,10 +124,10 @@ func (e *Egress) allowedAddresses(ctx context.Context, name string, class nameCl
 	return addrs, nil
 }
 
-// judge returns an error for a host that can be refused without a lookup.
-func (e *Egress) judge(name string, addr netip.Addr) error {
+// checkBeforeLookup returns an error for a host that can be refused without a lookup.
+func (e *Egress) checkBeforeLookup(name string, addr netip.Addr) error {
 	if addr.IsValid() {
-		return e.check(name, addr)
+		return e.checkAddress(name, addr)
 	}
 	class := classifyName(name)
 	if class == nameLocalhost {
@@ -140,9 +140,9 @@ func (e *Egress) judge(name string, addr netip.Addr) error {
 	return nil
 }
 
-// check returns a [*BlockedError] if the policy blocks addr, an address of name.
-func (e *Egress) check(name string, addr netip.Addr) error {
-	if reason := e.policy.verdict(e.table, addr); reason != "" {
+// checkAddress returns a [*BlockedError] if the policy blocks addr, an address of name.
+func (e *Egress) checkAddress(name string, addr netip.Addr) error {
+	if reason := e.policy.verdict(e.ranges, addr); reason != "" {
 		return &BlockedError{Reason: reason, Addr: addr.Unmap().WithZone(""), Host: name}
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestARebindingNameNeverReachesABlockedAddress(t *testing.T) { // K01, P06
 	}
 	var reached atomic.Int64
 	served := make(chan error, 1)
-	srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: patience}
+	srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: testTimeout}
 	go func() { served <- srv.Serve(outside) }()
 	accepted := make(chan struct{})
 	go func() {
@@ -46,10 +46,10 @@ func TestARebindingNameNeverReachesABlockedAddress(t *testing.T) { // K01, P06
 	}()
 	var answers [][]string
 	for i := range times {
-		answers = append(answers, one("127.0.0.1", "127.0.0.2")[0][i%2:i%2+1])
+		answers = append(answers, oneAnswer("127.0.0.1", "127.0.0.2")[0][i%2:i%2+1])
 	}
-	e := open(t)
-	e.resolver.(*names).answers["flap.example.com."] = answers
+	e := newLoopbackEgress(t)
+	e.resolver.(*fakeResolver).answers["flap.example.com."] = answers
 	for i := range times {
 		want := []string{"", "loopback"}[i%2]
 		if err := get(t, e, fmt.Sprintf("http://flap.example.com:%d/", port)); reasonOf(err) != want || want == "" && err != nil {
@@ -66,10 +66,10 @@ func TestARebindingNameNeverReachesABlockedAddress(t *testing.T) { // K01, P06
 	}
 }
 
-// slow is a resolver that answers after a delay, or when its context ends.
-type slow time.Duration
+// slowResolver is a resolver that answers after a delay, or when its context ends.
+type slowResolver time.Duration
 
-func (s slow) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+func (s slowResolver) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	select {
 	case <-time.After(time.Duration(s)):
 		return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
@@ -80,7 +80,7 @@ func (s slow) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, er
 
 func TestASlowLookupEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(DefaultPolicy(), Options{Resolver: slow(time.Hour)})
+		e := New(DefaultPolicy(), Options{Resolver: slowResolver(time.Hour)})
 		begin := time.Now()
 		_, err := e.dial(t.Context(), "tcp", "a.example.com:443")
 		if took := time.Since(begin); err == nil || reasonOf(err) != "" || took > dialTimeout {
@@ -93,7 +93,7 @@ func TestASlowLookupEnds(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // a late answer is checked like any other
-		e := New(DefaultPolicy(), Options{Resolver: slow(lookupTimeout - time.Second)})
+		e := New(DefaultPolicy(), Options{Resolver: slowResolver(lookupTimeout - time.Second)})
 		if _, err := e.dial(t.Context(), "tcp", "a.example.com:443"); reasonOf(err) != "private" {
 			t.Errorf("%v, want private", err)
 		}
@@ -106,14 +106,14 @@ func TestARefusalRevealsNothingAboutTheInternalNetwork(t *testing.T) { // P06
 	const name = "vault.corp"
 	many := strings.Fields(strings.Repeat("10.1.0.1 ", maxAddresses+1))
 	resolvers := map[string]Resolver{
-		"does not exist":              &names{},
-		"has no address":              &names{answers: map[string][][]string{name + ".": one()}},
-		"lies outside the allow-list": &names{answers: map[string][][]string{name + ".": one("10.2.0.1")}},
-		"lies half outside":           &names{answers: map[string][][]string{name + ".": one("10.1.0.1", "10.2.0.1")}},
-		"is public":                   &names{answers: map[string][][]string{name + ".": one("8.8.8.8")}},
-		"is the metadata service":     &names{answers: map[string][][]string{name + ".": one("169.254.169.254")}},
-		"has too many addresses":      &names{answers: map[string][][]string{name + ".": one(many...)}},
-		"is never answered":           slow(time.Hour),
+		"does not exist":              &fakeResolver{},
+		"has no address":              &fakeResolver{answers: map[string][][]string{name + ".": oneAnswer()}},
+		"lies outside the allow-list": &fakeResolver{answers: map[string][][]string{name + ".": oneAnswer("10.2.0.1")}},
+		"lies half outside":           &fakeResolver{answers: map[string][][]string{name + ".": oneAnswer("10.1.0.1", "10.2.0.1")}},
+		"is public":                   &fakeResolver{answers: map[string][][]string{name + ".": oneAnswer("8.8.8.8")}},
+		"is the metadata service":     &fakeResolver{answers: map[string][][]string{name + ".": oneAnswer("169.254.169.254")}},
+		"has too many addresses":      &fakeResolver{answers: map[string][][]string{name + ".": oneAnswer(many...)}},
+		"is never answered":           slowResolver(time.Hour),
 	}
 	for what, resolver := range resolvers {
 		synctest.Test(t, func(t *testing.T) {
@@ -130,11 +130,11 @@ func TestARefusalRevealsNothingAboutTheInternalNetwork(t *testing.T) { // P06
 
 // The error for a public name with a private address depends only on the address.
 func TestAPublicNameWithAPrivateAddressIsRefusedByClass(t *testing.T) { // P06
-	e := New(DefaultPolicy(), Options{Resolver: &names{answers: map[string][][]string{
-		"a.example.com.": one("10.0.0.1"), "b.example.com.": one("8.8.8.8", "10.0.0.1"), "c.example.com.": one("::ffff:10.0.0.1"),
+	e := New(DefaultPolicy(), Options{Resolver: &fakeResolver{answers: map[string][][]string{
+		"a.example.com.": oneAnswer("10.0.0.1"), "b.example.com.": oneAnswer("8.8.8.8", "10.0.0.1"), "c.example.com.": oneAnswer("::ffff:10.0.0.1"),
 	}}})
 	for _, host := range []string{"a", "b", "c"} {
-		_, err := e.addresses(t.Context(), host+".example.com")
+		_, err := e.resolveHost(t.Context(), host+".example.com")
 		if want := "ssrf_blocked:private:10.0.0.1"; err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", host, err, want)
 		}
@@ -142,8 +142,8 @@ func TestAPublicNameWithAPrivateAddressIsRefusedByClass(t *testing.T) { // P06
 }
 
 func TestResolveReturnsTheAddressesThatAreDialled(t *testing.T) {
-	e := New(DefaultPolicy(), Options{Resolver: &names{answers: map[string][][]string{
-		"a.example.com.": one("8.8.8.8", "2606:4700:4700::1111"), "in.example.com.": one("192.168.0.1"),
+	e := New(DefaultPolicy(), Options{Resolver: &fakeResolver{answers: map[string][][]string{
+		"a.example.com.": oneAnswer("8.8.8.8", "2606:4700:4700::1111"), "in.example.com.": oneAnswer("192.168.0.1"),
 	}}})
 	for url, want := range map[string]string{
 		"https://a.example.com/": "[8.8.8.8 2606:4700:4700::1111]", "https://8.8.4.4/": "[8.8.4.4]",

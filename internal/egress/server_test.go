@@ -22,20 +22,20 @@ import (
 	"time"
 )
 
-// patience bounds how long a test waits.
-const patience = 20 * time.Second
+// testTimeout bounds how long a test waits.
+const testTimeout = 20 * time.Second
 
-// open returns an Egress that allows this host's loopback addresses and resolves
+// newLoopbackEgress returns an Egress that allows this host's loopback addresses and resolves
 // hosts to them.
-func open(t *testing.T, hosts ...string) *Egress {
+func newLoopbackEgress(t *testing.T, hosts ...string) *Egress {
 	t.Helper()
 	p := DefaultPolicy()
 	p.Allowlist = prefixes("127.0.0.1/32", "::1/128")
 	answers := map[string][][]string{}
 	for _, host := range hosts {
-		answers[host+"."] = one("127.0.0.1")
+		answers[host+"."] = oneAnswer("127.0.0.1")
 	}
-	e := New(p, Options{Resolver: &names{answers: answers}})
+	e := New(p, Options{Resolver: &fakeResolver{answers: answers}})
 	t.Cleanup(e.CloseIdleConnections)
 	return e
 }
@@ -43,7 +43,7 @@ func open(t *testing.T, hosts ...string) *Egress {
 // fetch sends a request and returns the response and its body.
 func fetch(t *testing.T, e *Egress, method, url string) (*http.Response, string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
@@ -61,9 +61,9 @@ func fetch(t *testing.T, e *Egress, method, url string) (*http.Response, string,
 	return resp, string(body), err
 }
 
-// secure starts a TLS server with HTTP/2 and a certificate for hosts. It returns
+// startTLSServer starts a TLS server with HTTP/2 and a certificate for hosts. It returns
 // the port and the number of accepted connections.
-func secure(t *testing.T, e *Egress, handler http.HandlerFunc, hosts ...string) (port string, connections *atomic.Int64) {
+func startTLSServer(t *testing.T, e *Egress, handler http.HandlerFunc, hosts ...string) (port string, connections *atomic.Int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,12 +104,12 @@ func secure(t *testing.T, e *Egress, handler http.HandlerFunc, hosts ...string) 
 	return port, connections
 }
 
-func protocol(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }
+func writeProtocol(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }
 
 func TestAnHTTP2ConnectionIsNotUsedForAnotherHost(t *testing.T) {
-	e := open(t, "a.example.com", "b.example.com")
-	e.resolver.(*names).answers["inside.example.com."] = one("10.0.0.1")
-	port, connections := secure(t, e, protocol, "a.example.com", "b.example.com", "inside.example.com")
+	e := newLoopbackEgress(t, "a.example.com", "b.example.com")
+	e.resolver.(*fakeResolver).answers["inside.example.com."] = oneAnswer("10.0.0.1")
+	port, connections := startTLSServer(t, e, writeProtocol, "a.example.com", "b.example.com", "inside.example.com")
 	for i, want := range []struct {
 		host        string
 		connections int64
@@ -129,8 +129,8 @@ func TestAnHTTP2ConnectionIsNotUsedForAnotherHost(t *testing.T) {
 }
 
 func TestACertificateMustMatchTheNameInTheURL(t *testing.T) {
-	e := open(t, "a.example.com", "b.example.com")
-	port, _ := secure(t, e, protocol, "a.example.com")
+	e := newLoopbackEgress(t, "a.example.com", "b.example.com")
+	port, _ := startTLSServer(t, e, writeProtocol, "a.example.com")
 	if _, _, err := fetch(t, e, http.MethodGet, "https://a.example.com:"+port+"/"); err != nil {
 		t.Fatal(err)
 	}
@@ -146,13 +146,13 @@ func TestAResponseCannotRedirectTheNextRequest(t *testing.T) { // Alt-Svc, Refre
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
-	e := open(t, "a.example.com")
+	e := newLoopbackEgress(t, "a.example.com")
 	address := other.Listener.Addr().String()
 	alternative := fmt.Sprintf(`h2=%q; ma=86400, h3="127.0.0.1:1", http/1.1=%[1]q`, address)
-	port, connections := secure(t, e, func(w http.ResponseWriter, r *http.Request) {
+	port, connections := startTLSServer(t, e, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Alt-Svc", alternative)
 		w.Header().Set("Refresh", "0; url=http://"+address)
-		protocol(w, r)
+		writeProtocol(w, r)
 	}, "a.example.com")
 	for range 3 {
 		if _, _, err := fetch(t, e, http.MethodGet, "https://a.example.com:"+port+"/"); err != nil {
@@ -164,8 +164,8 @@ func TestAResponseCannotRedirectTheNextRequest(t *testing.T) { // Alt-Svc, Refre
 	}
 }
 
-// raw answers each connection with the output of write and closes it.
-func raw(t *testing.T, write func(io.Writer) error) (url string) {
+// startRawServer answers each connection with the output of write and closes it.
+func startRawServer(t *testing.T, write func(io.Writer) error) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -179,7 +179,7 @@ func raw(t *testing.T, write func(io.Writer) error) (url string) {
 			if err != nil {
 				return
 			}
-			_ = conn.SetDeadline(time.Now().Add(patience))
+			_ = conn.SetDeadline(time.Now().Add(testTimeout))
 			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
 				_ = write(conn)
 			}
@@ -200,7 +200,7 @@ func TestAResponseThatNeverStartsFails(t *testing.T) { // floods of 1xx response
 		"one informational header":             "X-A: b\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := raw(t, func(w io.Writer) error {
+			url := startRawServer(t, func(w io.Writer) error {
 				if name == "one informational header" {
 					fmt.Fprint(w, "HTTP/1.1 103 Early Hints\r\n")
 				}
@@ -211,7 +211,7 @@ func TestAResponseThatNeverStartsFails(t *testing.T) { // floods of 1xx response
 					}
 				}
 			})
-			if _, _, err := fetch(t, open(t), http.MethodGet, url); err == nil {
+			if _, _, err := fetch(t, newLoopbackEgress(t), http.MethodGet, url); err == nil {
 				t.Error("there was an answer")
 			}
 		})
@@ -219,10 +219,10 @@ func TestAResponseThatNeverStartsFails(t *testing.T) { // floods of 1xx response
 }
 
 func TestAResponseHeaderIsLimitedOnHTTP2(t *testing.T) {
-	e := open(t, "a.example.com")
-	port, _ := secure(t, e, func(w http.ResponseWriter, _ *http.Request) {
+	e := newLoopbackEgress(t, "a.example.com")
+	port, _ := startTLSServer(t, e, func(w http.ResponseWriter, _ *http.Request) {
 		for i := range 20 {
-			w.Header().Set(fmt.Sprintf("X-Big-%d", i), strings.Repeat("x", headerLimit/10))
+			w.Header().Set(fmt.Sprintf("X-Big-%d", i), strings.Repeat("x", maxResponseHeader/10))
 		}
 	}, "a.example.com")
 	if _, _, err := fetch(t, e, http.MethodGet, "https://a.example.com:"+port+"/"); err == nil {
@@ -244,8 +244,8 @@ func TestResponsesAreNotDecompressed(t *testing.T) {
 	}
 	plain := httptest.NewServer(http.HandlerFunc(handler))
 	defer plain.Close()
-	e := open(t, "a.example.com")
-	port, _ := secure(t, e, handler, "a.example.com")
+	e := newLoopbackEgress(t, "a.example.com")
+	port, _ := startTLSServer(t, e, handler, "a.example.com")
 	for _, url := range []string{plain.URL, "https://a.example.com:" + port + "/"} {
 		resp, body, err := fetch(t, e, http.MethodGet, url)
 		if err != nil {
@@ -291,7 +291,7 @@ func TestNoKindOfRedirectIsFollowed(t *testing.T) { // K05
 				w.WriteHeader(c.status)
 			}))
 			defer srv.Close()
-			_, _, err := fetch(t, open(t, "a.example.com"), c.method, srv.URL)
+			_, _, err := fetch(t, newLoopbackEgress(t, "a.example.com"), c.method, srv.URL)
 			if err == nil || reasonOf(err) != c.want {
 				t.Errorf("%.200v, want reason %q", err, c.want)
 			}
@@ -303,11 +303,11 @@ func TestNoKindOfRedirectIsFollowed(t *testing.T) { // K05
 }
 
 func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) { // K05
-	e := open(t, "a.example.com")
+	e := newLoopbackEgress(t, "a.example.com")
 	var plain atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { plain.Add(1) }))
 	defer srv.Close()
-	port, _ := secure(t, e, func(w http.ResponseWriter, r *http.Request) {
+	port, _ := startTLSServer(t, e, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, srv.URL, http.StatusFound)
 	}, "a.example.com")
 	if _, _, err := fetch(t, e, http.MethodGet, "https://a.example.com:"+port+"/"); err == nil || plain.Load() != 0 {
@@ -320,11 +320,11 @@ func TestAHostWithIPv6OnlyIsReached(t *testing.T) {
 	if err != nil {
 		t.Skipf("this machine has no IPv6: %v", err)
 	}
-	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(protocol)}}
+	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(writeProtocol)}}
 	srv.Start()
 	defer srv.Close()
-	e := open(t)
-	e.resolver.(*names).answers["six.example.com."] = one("::1")
+	e := newLoopbackEgress(t)
+	e.resolver.(*fakeResolver).answers["six.example.com."] = oneAnswer("::1")
 	port := l.Addr().(*net.TCPAddr).Port
 	for _, host := range []string{"six.example.com", "[::1]"} {
 		if _, body, err := fetch(t, e, http.MethodGet, fmt.Sprintf("http://%s:%d/", host, port)); err != nil || body == "" {
@@ -336,11 +336,11 @@ func TestAHostWithIPv6OnlyIsReached(t *testing.T) {
 // The Egress copies the policy: later changes to its lists affect neither idle
 // nor new connections.
 func TestThePolicyIsCopied(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(protocol))
+	srv := httptest.NewServer(http.HandlerFunc(writeProtocol))
 	defer srv.Close()
 	p := DefaultPolicy()
 	p.Allowlist, p.ExtraBlocked = prefixes("127.0.0.1/32"), prefixes("8.8.8.8/32")
-	e := New(p, Options{Resolver: &names{}})
+	e := New(p, Options{Resolver: &fakeResolver{}})
 	defer e.CloseIdleConnections()
 	for range 2 {
 		if _, _, err := fetch(t, e, http.MethodGet, srv.URL); err != nil {
@@ -361,8 +361,8 @@ func TestNoListenerOfThisProcessIsConnectedTo(t *testing.T) {
 	p := DefaultPolicy()
 	p.Allowlist = prefixes("0.0.0.0/0", "::/0")
 	for _, listen := range []string{"127.0.0.1:8080", "0.0.0.0:8080", "[::]:8080", "[::ffff:127.0.0.1]:8080"} {
-		e := New(p, Options{Listen: []netip.AddrPort{netip.MustParseAddrPort(listen)}, Resolver: &names{answers: map[string][][]string{
-			"me.example.com.": one("127.0.0.1"), "zero.example.com.": one("0.0.0.0"),
+		e := New(p, Options{Listen: []netip.AddrPort{netip.MustParseAddrPort(listen)}, Resolver: &fakeResolver{answers: map[string][][]string{
+			"me.example.com.": oneAnswer("127.0.0.1"), "zero.example.com.": oneAnswer("0.0.0.0"),
 		}}})
 		for _, host := range []string{"127.0.0.1", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "[::ffff:0.0.0.0]", "me.example.com", "zero.example.com"} {
 			if err := get(t, e, "http://"+host+":8080/"); reasonOf(err) != "self" {

@@ -23,7 +23,7 @@ type Target struct {
 // URL it returns a [*BlockedError]. It does not check whether the policy allows
 // the address.
 func ParseTarget(rawURL string) (Target, error) {
-	if reason := checkURL(rawURL); reason != "" {
+	if reason := checkCharacters(rawURL); reason != "" {
 		return Target{}, &BlockedError{Reason: reason}
 	}
 	scheme, rest, found := strings.Cut(rawURL, ":")
@@ -46,8 +46,8 @@ func ParseTarget(rawURL string) (Target, error) {
 	return parseAuthority(scheme, authority)
 }
 
-// checkURL refuses what different parsers are known to clean up differently.
-func checkURL(rawURL string) string {
+// checkCharacters refuses what different parsers are known to clean up differently.
+func checkCharacters(rawURL string) string {
 	if len(rawURL) >= maxURL {
 		return "url_too_long"
 	}
@@ -64,20 +64,20 @@ func parseAuthority(scheme, authority string) (Target, error) {
 	if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
 		host, port = authority[:i], authority[i:]
 	}
-	name, addr, reason := readHost(host)
+	name, addr, reason := parseHost(host)
 	if reason != "" {
 		return Target{}, &BlockedError{Reason: reason, Host: host}
 	}
-	number, ok := readPort(scheme, port)
+	number, ok := parsePort(scheme, port)
 	if !ok {
 		return Target{}, &BlockedError{Reason: "port", Host: host}
 	}
 	return Target{Scheme: scheme, Host: name, Addr: addr, Port: number}, nil
 }
 
-// readPort parses a port with its leading colon, or returns the scheme's default
+// parsePort parses a port with its leading colon, or returns the scheme's default
 // for "".
-func readPort(scheme, port string) (uint16, bool) {
+func parsePort(scheme, port string) (uint16, bool) {
 	if port == "" {
 		if scheme == "http" {
 			return 80, true
@@ -89,16 +89,16 @@ func readPort(scheme, port string) (uint16, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(digits, 10, 16)
-	if err != nil || badPort(uint16(n)) {
+	if err != nil || isForbiddenPort(uint16(n)) {
 		return 0, false
 	}
 	return uint16(n), true
 }
 
-// badPort reports whether a port belongs to another protocol, whose server an
+// isForbiddenPort reports whether a port belongs to another protocol, whose server an
 // HTTP request could attack: the bad ports of the WHATWG Fetch standard, and
 // common databases, caches and control planes.
-func badPort(port uint16) bool {
+func isForbiddenPort(port uint16) bool {
 	switch port {
 	case 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95,
 		101, 102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179,

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// judge returns the reason for which a URL is refused without a lookup, or "".
-func judge(p Policy, rawURL string) string {
+// refusalReason returns the reason for which a URL is refused without a lookup, or "".
+func refusalReason(p Policy, rawURL string) string {
 	_, err := New(p, Options{}).CheckURL(rawURL)
 	return reasonOf(err)
 }
@@ -124,7 +124,7 @@ func TestForbiddenTargets(t *testing.T) { // K02, K05, P06
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, row := range g.rows {
-				got := judge(DefaultPolicy(), row[0])
+				got := refusalReason(DefaultPolicy(), row[0])
 				if got != row[1] && (row[1] != anyReason || got == "") {
 					t.Errorf("%.80q: %q, want %q", row[0], got, row[1])
 				}
@@ -140,7 +140,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	}
 	reasons := strings.Fields("isatap not_global_unicast extra_blocked no_address too_many_addresses self redirect internal_name single_label " +
 		"ip_literal host_char host_name port url_too_long url_char scheme no_host userinfo fragment unresolved")
-	for _, b := range blocks() {
+	for _, b := range specialRanges() {
 		reasons = append(reasons, b.reason)
 	}
 	for _, reason := range reasons {
@@ -168,12 +168,12 @@ func TestEachSwitchAllowsOnlyItsOwnClass(t *testing.T) { // K02
 			if other == class {
 				want = ""
 			}
-			if got := judge(p, target); got != want {
+			if got := refusalReason(p, target); got != want {
 				t.Errorf("%s off, %s: %q, want %q", class, target, got, want)
 			}
 		}
 		for _, always := range []string{"http://169.254.169.254/", "http://100.100.100.200/", "http://[fd00:ec2::254]/"} {
-			if got := judge(p, always); got != "metadata" {
+			if got := refusalReason(p, always); got != "metadata" {
 				t.Errorf("%s off, %s: %q, want metadata", class, always, got)
 			}
 		}
@@ -188,7 +188,7 @@ func TestExtraRangesAreBlockedUnlessAllowed(t *testing.T) { // K03
 	for target, want := range map[string]string{
 		"http://8.8.8.8/": "extra_blocked", "http://10.1.1.1/": "extra_blocked", "http://10.9.1.1/": "", "http://1.1.1.1/": "",
 	} {
-		if got := judge(p, target); got != want {
+		if got := refusalReason(p, target); got != want {
 			t.Errorf("%s: %q, want %q", target, got, want)
 		}
 	}

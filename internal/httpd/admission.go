@@ -14,11 +14,11 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
-// withinRate takes one request from the rate limit of the key and, for the model
+// checkRate takes one request from the rate limit of the key and, for the model
 // API, also from that of the org. It writes the remaining allowance into the
 // response header. A request to the management API does not count for the org,
 // so that model traffic cannot lock an admin out.
-func (a *API) withinRate(w http.ResponseWriter, r *http.Request, caller run.Caller, toModel bool) error {
+func (a *API) checkRate(w http.ResponseWriter, r *http.Request, caller run.Caller, toModel bool) error {
 	ask := ratelimit.Request{Org: caller.Org.ID, Key: caller.Principal.ID, KeyRate: caller.Principal.Rate}
 	if toModel {
 		ask.OrgRate = caller.Org.Runtime.Rate
@@ -34,35 +34,35 @@ func (a *API) withinRate(w http.ResponseWriter, r *http.Request, caller run.Call
 	if v.Allowed {
 		return nil
 	}
-	a.calm.wait(r.Context(), caller.Org.ID)
+	a.throttle.wait(r.Context(), caller.Org.ID)
 	refused := fault.New(fault.Limited, "rate_limit_exceeded", "the rate limit of the %s is used up: %d requests per minute, bursts of %d; try again after the time in Retry-After",
 		v.Scope, v.Limit.PerMinute, v.Limit.EffectiveBurst())
 	refused.RetryAfter = v.RetryAfter
 	return refused
 }
 
-// unladen calls serve only if the gateway has capacity for another model
+// limitInFlight calls serve only if the gateway has capacity for another model
 // request. It refuses before a run starts; it never ends an accepted run.
-func (a *API) unladen(serve admin.Endpoint) admin.Endpoint {
+func (a *API) limitInFlight(serve admin.Endpoint) admin.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
-		if err := a.room(caller.Org.ID); err != nil {
-			unread(w, r)
+		if err := a.acquireSlot(caller.Org.ID); err != nil {
+			closeAfterResponse(w, r)
 			chat.WriteError(w, err)
 			return
 		}
-		defer a.crowd.leave(caller.Org.ID)
+		defer a.slots.release(caller.Org.ID)
 		serve(w, r, caller)
 	}
 }
 
-// room takes one place of the in-flight limit for org, or returns why it cannot.
+// acquireSlot takes one place of the in-flight limit for org, or returns why it cannot.
 // After success the caller must call leave.
-func (a *API) room(org string) error {
+func (a *API) acquireSlot(org string) error {
 	if err := a.o.Refuse(); err != nil {
 		return err
 	}
 	why := a.o.Overload()
-	if why == "" && a.crowd.enter(org) {
+	if why == "" && a.slots.acquire(org) {
 		return nil
 	}
 	if why == "" {
@@ -77,8 +77,8 @@ func (a *API) room(org string) error {
 // reportOverload logs the overload, at most once a minute.
 func (a *API) reportOverload(why, org string) {
 	now := time.Now()
-	last := a.reported.Load()
-	if a.o.Log == nil || last != nil && now.Sub(*last) < time.Minute || !a.reported.CompareAndSwap(last, &now) {
+	last := a.overloadReported.Load()
+	if a.o.Log == nil || last != nil && now.Sub(*last) < time.Minute || !a.overloadReported.CompareAndSwap(last, &now) {
 		return
 	}
 	a.o.Log.Warn("the gateway is overloaded and refuses model requests", "why", why, "org", org)
@@ -86,12 +86,12 @@ func (a *API) reportOverload(why, org string) {
 
 // admission holds the limits that a request passes before it is served.
 type admission struct {
-	rates    *ratelimit.Limiter
-	crowd    *crowd
-	calm     *calm
-	reported atomic.Pointer[time.Time] // nil = never
+	rates            *ratelimit.Limiter
+	slots            *fairSemaphore
+	throttle         *refusalThrottle
+	overloadReported atomic.Pointer[time.Time] // nil = never
 }
 
 func newAdmission(most int) admission {
-	return admission{rates: ratelimit.New(), crowd: &crowd{most: most, of: map[string]int{}}, calm: newCalm()}
+	return admission{rates: ratelimit.New(), slots: &fairSemaphore{limit: most, byOrg: map[string]int{}}, throttle: newRefusalThrottle()}
 }

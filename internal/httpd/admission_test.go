@@ -20,33 +20,33 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
-// known is a directory of keys. No key is the operator's.
-type known map[string]run.Caller
+// knownKeys is a directory of keys. No key is the operator's.
+type knownKeys map[string]run.Caller
 
-func (k known) Authenticate(key string) (run.Caller, bool) { c, ok := k[key]; return c, ok }
-func (known) IsOperator(string) bool                       { return false }
+func (k knownKeys) Authenticate(key string) (run.Caller, bool) { c, ok := k[key]; return c, ok }
+func (knownKeys) IsOperator(string) bool                       { return false }
 
 // callerOf returns a caller with limits of its key and of its org.
 func callerOf(orgID string, ofKey, ofOrg org.Rate) run.Caller {
 	return run.Caller{Org: &org.Org{ID: orgID, Runtime: org.Runtime{Rate: ofOrg}}, Principal: org.Principal{ID: "k", Role: org.Owner, Rate: ofKey}}
 }
 
-// entrance returns an API's two kinds of route, both with serve as the endpoint:
+// newRoutes returns an API's two kinds of route, both with serve as the endpoint:
 // model as for POST /v1/chat/completions, manage as for the management API.
-func entrance(t *testing.T, o Options, serve admin.Endpoint) (model, manage http.HandlerFunc) {
+func newRoutes(t *testing.T, o Options, serve admin.Endpoint) (model, manage http.HandlerFunc) {
 	t.Helper()
 	o.Health = func() error { return nil }
 	a, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.as(org.Role.MayRun, a.calmly(a.unladen(serve))), a.managed(serve)
+	return a.modelRoute(org.Role.MayRun, a.throttleRefusals(a.limitInFlight(serve))), a.managementRoute(serve)
 }
 
-// unreadable fails the test if it is read.
-type unreadable struct{ t *testing.T }
+// unreadableBody fails the test if it is read.
+type unreadableBody struct{ t *testing.T }
 
-func (u unreadable) Read([]byte) (int, error) {
+func (u unreadableBody) Read([]byte) (int, error) {
 	u.t.Error("the body of a refused request was read")
 	return 0, io.EOF
 }
@@ -59,14 +59,14 @@ func ask(h http.Handler, key string, body io.Reader) *httptest.ResponseRecorder 
 	return w
 }
 
-func fine(w http.ResponseWriter, _ *http.Request, _ run.Caller) { _, _ = io.WriteString(w, "fine") }
+func serveOK(w http.ResponseWriter, _ *http.Request, _ run.Caller) { _, _ = io.WriteString(w, "fine") }
 
 // K08: a request above the rate limit is refused before its body is read, in the
 // API's own error format. The org's limit does not apply to management requests.
 func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := known{"key": callerOf("a", org.Rate{PerMinute: 7, Burst: 1}, org.Rate{}), "org": callerOf("b", org.Rate{}, org.Rate{PerMinute: 60, Burst: 2})}
-		model, manage := entrance(t, Options{Directory: d}, fine)
+		d := knownKeys{"key": callerOf("a", org.Rate{PerMinute: 7, Burst: 1}, org.Rate{}), "org": callerOf("b", org.Rate{}, org.Rate{PerMinute: 60, Burst: 2})}
+		model, manage := newRoutes(t, Options{Directory: d}, serveOK)
 		for _, c := range []struct {
 			api   http.Handler
 			key   string
@@ -89,7 +89,7 @@ func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 					t.Errorf("%s: request %d was answered %d with %q left", c.key, i, w.Code, left)
 				}
 			}
-			w := ask(c.api, c.key, unreadable{t})
+			w := ask(c.api, c.key, unreadableBody{t})
 			h := w.Header()
 			if w.Code != 429 || strings.TrimSpace(w.Body.String()) != c.body || h.Get("Retry-After") != c.retry {
 				t.Errorf("%s: %d, Retry-After %q:\n%s\nwant\n%s", c.key, w.Code, h.Get("Retry-After"), w.Body, c.body)
@@ -109,11 +109,11 @@ func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 	why := "its store is slow"
 	var log bytes.Buffer
-	o := Options{Directory: known{"k": callerOf("a", org.Rate{}, org.Rate{})}, Overload: func() string { return why }, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	model, manage := entrance(t, o, fine)
+	o := Options{Directory: knownKeys{"k": callerOf("a", org.Rate{}, org.Rate{})}, Overload: func() string { return why }, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	model, manage := newRoutes(t, o, serveOK)
 	times := map[string]bool{}
 	for range 100 {
-		w := ask(model, "k", unreadable{t})
+		w := ask(model, "k", unreadableBody{t})
 		if secs, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || w.Code != 503 || secs < 1 || secs > 5 {
 			t.Fatalf("%d, Retry-After %d", w.Code, secs)
 		}
@@ -141,9 +141,9 @@ func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 // frees its place when it ends, also by a panic.
 func TestRequestsInProgressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := known{"loud": callerOf("loud", org.Rate{}, org.Rate{}), "quiet": callerOf("quiet", org.Rate{}, org.Rate{})}
+		d := knownKeys{"loud": callerOf("loud", org.Rate{}, org.Rate{}), "quiet": callerOf("quiet", org.Rate{}, org.Rate{})}
 		finish := make(chan struct{})
-		model, _ := entrance(t, Options{Directory: d, Limits: Limits{Requests: 3}}, func(_ http.ResponseWriter, r *http.Request, _ run.Caller) {
+		model, _ := newRoutes(t, Options{Directory: d, Limits: Limits{Requests: 3}}, func(_ http.ResponseWriter, r *http.Request, _ run.Caller) {
 			<-finish
 			if r.Header.Get("Authorization") == "Bearer quiet" {
 				panic(http.ErrAbortHandler)
@@ -180,8 +180,8 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := org.Rate{PerMinute: 1}
-		d := known{"loud": callerOf("loud", org.Rate{}, limit), "quiet": callerOf("quiet", org.Rate{}, limit)}
-		model, _ := entrance(t, Options{Directory: d}, fine)
+		d := knownKeys{"loud": callerOf("loud", org.Rate{}, limit), "quiet": callerOf("quiet", org.Rate{}, limit)}
+		model, _ := newRoutes(t, Options{Directory: d}, serveOK)
 		began := time.Now()
 		for range 1 + 20 { // the first is allowed
 			ask(model, "loud", strings.NewReader("{}"))
@@ -189,20 +189,20 @@ func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the first refusals took %v", took)
 		}
-		if ask(model, "loud", unreadable{t}); time.Since(began) != longestPause {
-			t.Errorf("the next one took %v, want %v", time.Since(began), longestPause)
+		if ask(model, "loud", unreadableBody{t}); time.Since(began) != refusalDelay {
+			t.Errorf("the next one took %v, want %v", time.Since(began), refusalDelay)
 		}
 		ask(model, "quiet", strings.NewReader("{}"))
-		if ask(model, "quiet", unreadable{t}); time.Since(began) != longestPause {
+		if ask(model, "quiet", unreadableBody{t}); time.Since(began) != refusalDelay {
 			t.Error("another org is delayed too")
 		}
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		slow := 0
-		for range 2 * mostPaused {
+		for range 2 * maxDelayed {
 			all.Go(func() {
 				began := time.Now()
-				ask(model, "loud", unreadable{t})
+				ask(model, "loud", unreadableBody{t})
 				mu.Lock()
 				defer mu.Unlock()
 				if time.Since(began) > 0 {
@@ -211,8 +211,8 @@ func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if slow != mostPaused {
-			t.Errorf("%d refusals were delayed at the same time, want %d", slow, mostPaused)
+		if slow != maxDelayed {
+			t.Errorf("%d refusals were delayed at the same time, want %d", slow, maxDelayed)
 		}
 	})
 }
@@ -221,10 +221,10 @@ func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 // without a length, or a long one, is not delayed.
 func TestOnlyShortRefusalsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := known{"k": callerOf("o", org.Rate{}, org.Rate{})}
+		d := knownKeys{"k": callerOf("o", org.Rate{}, org.Rate{})}
 		var served []time.Time
 		length := "5"
-		model, _ := entrance(t, Options{Directory: d, Limits: Limits{Requests: 1}}, func(w http.ResponseWriter, _ *http.Request, _ run.Caller) {
+		model, _ := newRoutes(t, Options{Directory: d, Limits: Limits{Requests: 1}}, func(w http.ResponseWriter, _ *http.Request, _ run.Caller) {
 			if length != "" {
 				w.Header().Set("Content-Length", length)
 			}
@@ -238,8 +238,8 @@ func TestOnlyShortRefusalsAreDelayed(t *testing.T) {
 				t.Fatalf("answered %d %q", w.Code, w.Body)
 			}
 		}
-		if since := time.Since(served[20]); since != longestPause {
-			t.Errorf("the response came %v after the endpoint returned, want %v", since, longestPause)
+		if since := time.Since(served[20]); since != refusalDelay {
+			t.Errorf("the response came %v after the endpoint returned, want %v", since, refusalDelay)
 		}
 		for _, length = range []string{"", "5000"} {
 			before := time.Now()
@@ -253,14 +253,14 @@ func TestOnlyShortRefusalsAreDelayed(t *testing.T) {
 // A client that disconnects while its refusal is delayed leaves no state.
 func TestADelayedRefusalEndsWhenTheClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, began := newCalm(), time.Now()
+		c, began := newRefusalThrottle(), time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
 		for range 21 {
 			c.wait(ctx, "o")
 		}
-		if took := time.Since(began); took != time.Millisecond || len(c.paused) != 0 {
-			t.Errorf("after %v %v are still delayed", took, c.paused)
+		if took := time.Since(began); took != time.Millisecond || len(c.delayed) != 0 {
+			t.Errorf("after %v %v are still delayed", took, c.delayed)
 		}
 	})
 }
@@ -276,10 +276,10 @@ func BenchmarkAdmission(b *testing.B) {
 			caller := callerOf("o", limit, limit)
 			r := httptest.NewRequest("POST", "/", nil)
 			w := httptest.NewRecorder()
-			serve := a.calmly(a.unladen(func(http.ResponseWriter, *http.Request, run.Caller) {}))
+			serve := a.throttleRefusals(a.limitInFlight(func(http.ResponseWriter, *http.Request, run.Caller) {}))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := a.withinRate(w, r, caller, true); err != nil {
+				if err := a.checkRate(w, r, caller, true); err != nil {
 					a.rates = ratelimit.New() // the limit is used up
 				}
 				serve(w, r, caller)

@@ -11,29 +11,29 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
-// step is how many bytes of a body must arrive in each [Limits.BodyTimeout].
-const step = 1 << 10
+// bodyStep is how many bytes of a body must arrive in each [Limits.BodyTimeout].
+const bodyStep = 1 << 10
 
 // body is a request body with a size limit and a minimum speed, whose buffer is
 // charged to the caller's account. Its errors unwrap to [fault.Error]. It is not
 // safe for concurrent use.
 type body struct {
 	io.ReadCloser
-	w       http.ResponseWriter
-	control *http.ResponseController
-	most    int64         // bytes
-	within  time.Duration // per step
-	account *ledger.Account
+	w           http.ResponseWriter
+	control     *http.ResponseController
+	limit       int64         // bytes
+	stepTimeout time.Duration // per step
+	account     *ledger.Account
 
-	declared  int64 // Content-Length; -1 = unknown
-	got, next int64 // bytes read so far; bytes at which the deadline moves
-	charged   int64 // bytes: the largest buffer that was read into
-	refused   error // set once; later reads return it
+	declared           int64 // Content-Length; -1 = unknown
+	received, extendAt int64 // bytes read so far; bytes at which the deadline moves
+	charged            int64 // bytes: the largest buffer that was read into
+	refused            error // set once; later reads return it
 }
 
-// await sets the first deadline of the request body. The server reads a body that
+// setBodyDeadline sets the first deadline of the request body. The server reads a body that
 // no handler reads, so every request with a body needs one.
-func (a *API) await(w http.ResponseWriter, r *http.Request) {
+func (a *API) setBodyDeadline(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.o.Limits.BodyTimeout))
 	}
@@ -43,8 +43,8 @@ func (a *API) await(w http.ResponseWriter, r *http.Request) {
 // account. It does not modify r, because the server needs its own body when the
 // handler returns.
 func (a *API) newBody(w http.ResponseWriter, r *http.Request, most int64, account *ledger.Account) (*http.Request, *body) {
-	b := &body{ReadCloser: r.Body, w: w, control: http.NewResponseController(w), most: most,
-		within: a.o.Limits.BodyTimeout, account: account, declared: r.ContentLength, next: step}
+	b := &body{ReadCloser: r.Body, w: w, control: http.NewResponseController(w), limit: most,
+		stepTimeout: a.o.Limits.BodyTimeout, account: account, declared: r.ContentLength, extendAt: bodyStep}
 	bounded := new(http.Request)
 	*bounded = *r
 	bounded.Body = b
@@ -55,19 +55,19 @@ func (a *API) newBody(w http.ResponseWriter, r *http.Request, most int64, accoun
 // one buffer and that p is the unused part of it, and charges the whole buffer.
 func (b *body) Read(p []byte) (int, error) {
 	if b.refused == nil {
-		b.refused = b.fits(b.got + int64(len(p)))
+		b.refused = b.chargeBuffer(b.received + int64(len(p)))
 	}
 	if b.refused != nil {
 		return 0, b.refused
 	}
-	if b.got >= b.next {
-		_ = b.control.SetReadDeadline(time.Now().Add(b.within))
-		b.next = b.got + step
+	if b.received >= b.extendAt {
+		_ = b.control.SetReadDeadline(time.Now().Add(b.stepTimeout))
+		b.extendAt = b.received + bodyStep
 	}
 	n, err := b.ReadCloser.Read(p)
-	b.got += int64(n)
+	b.received += int64(n)
 	switch {
-	case b.got > b.most:
+	case b.received > b.limit:
 		b.refused = b.tooLarge()
 		return 0, b.refused
 	case err == nil:
@@ -78,14 +78,14 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	b.w.Header().Set("Connection", "close") // do not wait for the rest of the body
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, fault.New(fault.Timeout, "body_timeout", "the request body arrived too slowly: less than %d bytes in %v", step, b.within)
+		return n, fault.New(fault.Timeout, "body_timeout", "the request body arrived too slowly: less than %d bytes in %v", bodyStep, b.stepTimeout)
 	}
 	return n, &fault.Error{Code: fault.Invalid, Reason: "body_unreadable", Message: "the request body could not be read completely", Err: err}
 }
 
-// fits charges a buffer of the given size, in bytes, or returns why it may not.
-func (b *body) fits(buffer int64) error {
-	if b.declared > b.most {
+// chargeBuffer charges a buffer of the given size, in bytes, or returns why it may not.
+func (b *body) chargeBuffer(buffer int64) error {
+	if b.declared > b.limit {
 		return b.tooLarge()
 	}
 	if buffer <= b.charged {
@@ -101,17 +101,17 @@ func (b *body) fits(buffer int64) error {
 
 func (b *body) tooLarge() error {
 	b.w.Header().Set("Connection", "close")
-	return fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", b.most)
+	return fault.New(fault.TooLarge, "request_too_large", "the request body is larger than %d bytes", b.limit)
 }
 
-// linger reads and discards the rest of a refused body for at most 10 seconds,
+// drainRefused reads and discards the rest of a refused body for at most 10 seconds,
 // because many clients read no response before they have sent everything. It does
 // nothing for a client that sent Expect: 100-continue and waits for the answer.
-func (b *body) linger(asked bool) {
+func (b *body) drainRefused(asked bool) {
 	if b.refused == nil || asked {
 		return
 	}
 	_ = b.control.Flush()
 	_ = b.control.SetReadDeadline(time.Now().Add(10 * time.Second))
-	_, _ = io.CopyN(io.Discard, b.ReadCloser, 4*b.most)
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, 4*b.limit)
 }

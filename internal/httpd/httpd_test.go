@@ -29,8 +29,8 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// serving returns an API whose only endpoint is h, beside the health checks.
-func serving(h http.HandlerFunc, limits Limits) *API {
+// newTestAPI returns an API whose only endpoint is h, beside the health checks.
+func newTestAPI(h http.HandlerFunc, limits Limits) *API {
 	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }, Limits: limits.withDefaults()}}
 	a.mux.HandleFunc("GET /readyz", a.readyz)
 	a.mux.HandleFunc("GET /healthz", a.healthz)
@@ -38,19 +38,19 @@ func serving(h http.HandlerFunc, limits Limits) *API {
 	return a
 }
 
-// started serves h with default limits. It returns the URL and a stop function.
-func started(t *testing.T, h http.HandlerFunc) (url string, stop func() error) {
+// serveTest serves h with default limits. It returns the URL and a stop function.
+func serveTest(t *testing.T, h http.HandlerFunc) (url string, stop func() error) {
 	t.Helper()
-	return startedWithin(t, Limits{}, h)
+	return serveTestWithLimits(t, Limits{}, h)
 }
 
-func startedWithin(t *testing.T, limits Limits, h http.HandlerFunc) (url string, stop func() error) {
+func serveTestWithLimits(t *testing.T, limits Limits, h http.HandlerFunc) (url string, stop func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := serving(h, limits)
+	a := newTestAPI(h, limits)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ctx, l, slog.New(slog.DiscardHandler), func(context.Context) {}) }()
@@ -85,7 +85,7 @@ func TestTheAPIIsReadyOnlyWhileItServes(t *testing.T) {
 			t.Errorf("ready %t: status %d", ready, w.status)
 		}
 	}
-	url, stop := started(t, func(http.ResponseWriter, *http.Request) {})
+	url, stop := serveTest(t, func(http.ResponseWriter, *http.Request) {})
 	if status, _ := get(t, url+"/readyz"); status != 200 {
 		t.Errorf("status %d while serving", status)
 	}
@@ -108,7 +108,7 @@ func (r *recorder) WriteHeader(status int)      { r.status = status }
 
 func TestARequestInProgressIsFinishedBeforeTheStop(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
-	url, stop := started(t, func(w http.ResponseWriter, r *http.Request) {
+	url, stop := serveTest(t, func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-release
 		fmt.Fprint(w, "whole", r.Context().Err())
@@ -159,7 +159,7 @@ func TestServeReturnsTheListenersError(t *testing.T) {
 }
 
 func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
-	url, stop := started(t, func(http.ResponseWriter, *http.Request) {})
+	url, stop := serveTest(t, func(http.ResponseWriter, *http.Request) {})
 	r, err := http.NewRequest("GET", url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
 // A client without a valid key that declares a body and never sends it is
 // answered at once, and its connection is closed.
 func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
-	url, stop := started(t, (&API{}).as(anyone, nil))
+	url, stop := serveTest(t, (&API{}).modelRoute(anyRole, nil))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func (l Limits) withDefaults() Limits {
 	connections := cmp.Or(l.Connections, 20_000)
 	return Limits{
 		Connections:   connections,
-		Requests:      min(cmp.Or(l.Requests, defaultRequests), affordable(connections)),
+		Requests:      min(cmp.Or(l.Requests, defaultRequests), limitToOpenFiles(connections)),
 		HeaderTimeout: cmp.Or(l.HeaderTimeout, 10*time.Second),
 		IdleTimeout:   cmp.Or(l.IdleTimeout, 120*time.Second),
 		BodyTimeout:   cmp.Or(l.BodyTimeout, 30*time.Second),

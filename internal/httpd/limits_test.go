@@ -41,7 +41,7 @@ func connect(t *testing.T, url string) net.Conn {
 
 // Each limit of a header is exact to the byte.
 func TestHeaderLimits(t *testing.T) {
-	url, _ := started(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	url, _ := serveTest(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	const line, host = "GET / HTTP/1.1\r\n", "Host: x\r\n"
 	field := func(size int) string { return "A: " + strings.Repeat("a", size-len("A: \r\n")) + "\r\n" }
 	fields := func(n int) string { return strings.Repeat("A: b\r\n", n) }
@@ -85,7 +85,7 @@ func TestHeaderLimits(t *testing.T) {
 // Transfer-Encoding: chunked, the length is ignored. What follows the last chunk
 // is the next request.
 func TestChunkedOverridesContentLength(t *testing.T) {
-	url, _ := started(t, func(w http.ResponseWriter, r *http.Request) {
+	url, _ := serveTest(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %q %v %d %q", r.URL.Path, body, err, r.ContentLength, r.Header["Content-Length"])
 	})
@@ -112,7 +112,7 @@ func TestChunkedOverridesContentLength(t *testing.T) {
 
 // The server does not speak HTTP/2, so floods of HTTP/2 frames cannot reach it.
 func TestHTTP2IsNotSupported(t *testing.T) {
-	url, _ := started(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
+	url, _ := serveTest(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })
 	if status, closed := exchange(t, url, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); status < 400 || !closed {
 		t.Errorf("HTTP/2 preface: status %d, closed %t", status, closed)
 	}
@@ -124,7 +124,7 @@ func TestHTTP2IsNotSupported(t *testing.T) {
 
 func TestAConnectionAboveTheLimitIsRefused(t *testing.T) {
 	const most = 3
-	url, _ := startedWithin(t, Limits{Connections: most}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	url, _ := serveTestWithLimits(t, Limits{Connections: most}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	ask := func(c net.Conn) *http.Response {
 		t.Helper()
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -182,7 +182,7 @@ func TestAConnectionAboveTheLimitIsRefused(t *testing.T) {
 // header timeout.
 func TestManyIncompleteRequestsDelayNoOtherClient(t *testing.T) {
 	const slow = 300
-	url, _ := startedWithin(t, Limits{HeaderTimeout: 500 * time.Millisecond}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	url, _ := serveTestWithLimits(t, Limits{HeaderTimeout: 500 * time.Millisecond}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	var halves []net.Conn
 	for range slow {
 		c := connect(t, url)
@@ -202,7 +202,7 @@ func TestManyIncompleteRequestsDelayNoOtherClient(t *testing.T) {
 
 func TestConnectionsFitTheLimitOnOpenFiles(t *testing.T) {
 	for files, want := range map[uint64]uint64{0: 32, 64: 32, 127: 32, 128: 32, 256: 96, 1024: 480, 1 << 20: 524256} {
-		if got := mostOf(files); got != want || files >= 128 && 2*got+64 > files {
+		if got := maxClients(files); got != want || files >= 128 && 2*got+64 > files {
 			t.Errorf("%d clients fit into %d files, want %d", got, files, want)
 		}
 	}
@@ -227,7 +227,7 @@ func TestDefaultLimitsAreTheDocumentedOnes(t *testing.T) {
 // declared length. A client that is still sending reads the error.
 func TestABodyIsLimited(t *testing.T) {
 	const most = 1 << 20
-	url, _ := started(t, bounded(most))
+	url, _ := serveTest(t, readBody(most))
 	for _, tt := range []struct {
 		size, status int
 	}{{0, 200}, {most, 200}, {most + 1, 413}, {4 * most, 413}} {
@@ -255,9 +255,9 @@ func TestABodyIsLimited(t *testing.T) {
 // The unread rest of a refused body is never parsed as the next request.
 func TestARefusedBodyIsNotParsedAsARequest(t *testing.T) {
 	var paths []string
-	url, stop := started(t, func(w http.ResponseWriter, r *http.Request) {
+	url, stop := serveTest(t, func(w http.ResponseWriter, r *http.Request) {
 		paths = append(paths, r.URL.Path)
-		bounded(10)(w, r)
+		readBody(10)(w, r)
 	})
 	status, closed := exchange(t, url, "POST /first HTTP/1.1\r\nHost: x\r\nContent-Length: 44\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n")
 	if err := stop(); err != nil {
@@ -274,8 +274,8 @@ func TestRequestsAreAtMostConnections(t *testing.T) {
 	if l.Requests != 100 {
 		t.Errorf("%d requests on %d connections", l.Requests, l.Connections)
 	}
-	if files, known := openFiles(); known {
-		if l := (Limits{Connections: 1 << 30, Requests: 1 << 30}).withDefaults(); uint64(l.Requests) != min(mostOf(files), 1<<30) {
+	if files, known := openFileLimit(); known {
+		if l := (Limits{Connections: 1 << 30, Requests: 1 << 30}).withDefaults(); uint64(l.Requests) != min(maxClients(files), 1<<30) {
 			t.Errorf("%d requests with %d open files", l.Requests, files)
 		}
 	}

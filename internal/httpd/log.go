@@ -13,35 +13,35 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// record collects the fields of a request's log line, which is written when the
+// requestLog collects the fields of a request's log line, which is written when the
 // response is complete. Only the request's goroutine uses it.
-type record struct {
+type requestLog struct {
 	http.ResponseWriter
-	began  time.Time
-	status int // 0 = no response has started
-	bytes  int64
-	whole  bool // false if the response was cut off
+	began    time.Time
+	status   int // 0 = no response has started
+	bytes    int64
+	complete bool // false if the response was cut off
 
-	id       string // of the request
-	code     string // of an error response, or of the failure that ended a stream
-	org, key string // of the caller, if known
+	id       string // byOrg the request
+	code     string // byOrg an error response, or of the failure that ended a stream
+	org, key string // byOrg the caller, if known
 
 	// Of a run or relay.
 	run, model    string
 	reason        event.Reason
 	rounds, calls int
 	usage         model.Usage
-	first         time.Duration // time to the first token; 0 = none
+	ttft          time.Duration // time to the first token; 0 = none
 }
 
-// recordKey is the key of a request's *record in its context.
-type recordKey struct{}
+// requestLogKey is the key of a request's *record in its context.
+type requestLogKey struct{}
 
 // Unwrap implements the interface that [http.ResponseController] uses.
-func (r *record) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *requestLog) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (r *record) WriteHeader(status int) {
+func (r *requestLog) WriteHeader(status int) {
 	if r.status == 0 && status >= 200 {
 		r.status = status
 	}
@@ -49,7 +49,7 @@ func (r *record) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (r *record) Write(p []byte) (int, error) {
+func (r *requestLog) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
@@ -59,11 +59,11 @@ func (r *record) Write(p []byte) (int, error) {
 }
 
 // NoteError implements fault.Noter.
-func (r *record) NoteError(reason string) { r.code = reason }
+func (r *requestLog) NoteError(reason string) { r.code = reason }
 
-// logged calls next and writes the request's log line, for health checks at level
+// withLog calls next and writes the request's log line, for health checks at level
 // debug. It also reports a refused request to [Options.OnRefused].
-func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+func (a *API) withLog(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	level := slog.LevelInfo
 	if isProbe(r) {
 		level = slog.LevelDebug
@@ -73,26 +73,26 @@ func (a *API) logged(w http.ResponseWriter, r *http.Request, next http.HandlerFu
 		next(w, r)
 		return
 	}
-	rec := &record{ResponseWriter: w, began: time.Now(), id: w.Header().Get(requestIDHeader)}
-	r = r.WithContext(context.WithValue(r.Context(), recordKey{}, rec))
+	rec := &requestLog{ResponseWriter: w, began: time.Now(), id: w.Header().Get(requestIDHeader)}
+	r = r.WithContext(context.WithValue(r.Context(), requestLogKey{}, rec))
 	defer func() { // runs also if next panics with http.ErrAbortHandler
 		if written {
-			rec.tell(r, a.o.Log, level)
+			rec.write(r, a.o.Log, level)
 		}
 		if a.o.OnRefused != nil && rec.code != "" && rec.run == "" {
 			a.o.OnRefused(rec.org, rec.code)
 		}
 	}()
 	next(rec, r)
-	rec.whole = true
+	rec.complete = true
 	if rec.status == 0 {
 		rec.status = http.StatusOK // net/http sends 200 if a handler writes nothing
 	}
 }
 
-// tell writes the log line. It logs the route's pattern and not the path, because
+// write writes the log line. It logs the route's pattern and not the path, because
 // a path can contain a secret.
-func (r *record) tell(req *http.Request, log *slog.Logger, level slog.Level) {
+func (r *requestLog) write(req *http.Request, log *slog.Logger, level slog.Level) {
 	_, path, found := strings.Cut(req.Pattern, " ")
 	if !found {
 		path = "-"
@@ -117,19 +117,19 @@ func (r *record) tell(req *http.Request, log *slog.Logger, level slog.Level) {
 		all = append(all, slog.Int("rounds", r.rounds), slog.Int("tool_calls", r.calls),
 			slog.Int64("input_tokens", r.usage.Input), slog.Int64("output_tokens", r.usage.Output))
 	}
-	if r.first > 0 {
-		all = append(all, slog.Int64("ttft_ms", r.first.Milliseconds()))
+	if r.ttft > 0 {
+		all = append(all, slog.Int64("ttft_ms", r.ttft.Milliseconds()))
 	}
 	all = append(all, slog.Int64("ms", took.Milliseconds()), slog.Int64("bytes", r.bytes))
-	if !r.whole {
+	if !r.complete {
 		all = append(all, slog.Bool("cut_off", true))
 	}
 	log.LogAttrs(req.Context(), level, "request", all...)
 }
 
-// by records the caller; c.Org is nil for the operator and for an unknown caller.
-func by(w http.ResponseWriter, c run.Caller) {
-	r, ok := w.(*record)
+// noteCaller records the caller; c.Org is nil for the operator and for an unknown caller.
+func noteCaller(w http.ResponseWriter, c run.Caller) {
+	r, ok := w.(*requestLog)
 	if !ok {
 		return
 	}
@@ -146,7 +146,7 @@ type loggedRunner struct{ chat.Runner }
 
 // Run implements chat.Runner.
 func (l loggedRunner) Run(ctx context.Context, req *run.Request, sink run.Sink) error {
-	if r, ok := ctx.Value(recordKey{}).(*record); ok {
+	if r, ok := ctx.Value(requestLogKey{}).(*requestLog); ok {
 		sink = &loggedSink{sink, r}
 	}
 	return l.Runner.Run(ctx, req, sink)
@@ -154,7 +154,7 @@ func (l loggedRunner) Run(ctx context.Context, req *run.Request, sink run.Sink) 
 
 type loggedSink struct {
 	run.Sink
-	r *record
+	r *requestLog
 }
 
 // maxModel is how much of a model's name is logged, in bytes. Clients choose the
@@ -165,8 +165,8 @@ const maxModel = 128
 func (s *loggedSink) Emit(e event.Event) error {
 	switch e := e.(type) {
 	case event.RelayBody, event.TextDelta, event.ReasoningDelta:
-		if s.r.first == 0 {
-			s.r.first = time.Since(s.r.began)
+		if s.r.ttft == 0 {
+			s.r.ttft = time.Since(s.r.began)
 		}
 	case event.Started:
 		s.r.run, s.r.model = e.RunID, strings.ToValidUTF8(e.Model[:min(len(e.Model), maxModel)], "")

@@ -19,10 +19,10 @@ import (
 func logOf(t *testing.T, level slog.Level, path string, h http.HandlerFunc) string {
 	t.Helper()
 	var log bytes.Buffer
-	a := serving(h, Limits{})
+	a := newTestAPI(h, Limits{})
 	a.o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
 	func() {
-		defer func() { _ = recover() }() // as net/http does
+		defer func() { _ = recover() }() // modelRoute net/http does
 		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
 	}()
 	return log.String()
@@ -67,11 +67,11 @@ func TestTheLogLineOfARequest(t *testing.T) {
 	}
 }
 
-// relaying is a runner that relays a stream of 200 chunks.
-type relaying struct{}
+// streamRunner is a runner that relays a stream of 200 chunks.
+type streamRunner struct{}
 
 // Run implements chat.Runner.
-func (relaying) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
+func (streamRunner) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
 	_ = sink.Emit(event.Started{RunID: "req_1", Model: "m"})
 	piece := event.RelayBody{Data: []byte("data: x\n\n")}
 	for range 200 {
@@ -82,10 +82,10 @@ func (relaying) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
 	return sink.Emit(event.Finished{Reason: event.Complete})
 }
 
-type writing struct{ w http.ResponseWriter }
+type writerSink struct{ w http.ResponseWriter }
 
 // Emit implements run.Sink.
-func (s writing) Emit(e event.Event) error {
+func (s writerSink) Emit(e event.Event) error {
 	if b, ok := e.(event.RelayBody); ok {
 		_, err := s.w.Write(b.Data)
 		return err
@@ -97,8 +97,8 @@ func (s writing) Emit(e event.Event) error {
 func BenchmarkRelayLogLine(b *testing.B) {
 	for name, level := range map[string]slog.Level{"off": slog.LevelWarn, "on": slog.LevelInfo} {
 		b.Run(name, func(b *testing.B) {
-			runner := Logged(relaying{})
-			a := serving(func(w http.ResponseWriter, r *http.Request) { _ = runner.Run(r.Context(), nil, writing{w}) }, Limits{})
+			runner := Logged(streamRunner{})
+			a := newTestAPI(func(w http.ResponseWriter, r *http.Request) { _ = runner.Run(r.Context(), nil, writerSink{w}) }, Limits{})
 			a.o.Log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level}))
 			w, r := &recorder{header: http.Header{}}, httptest.NewRequest("GET", "/x", nil)
 			b.ReportAllocs()

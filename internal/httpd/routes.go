@@ -75,11 +75,11 @@ type Options struct {
 
 // API is the gateway's HTTP interface.
 type API struct {
-	o     Options
-	ready atomic.Bool
-	mux   *http.ServeMux
-	sites http.CrossOriginProtection
-	under inFlight
+	o           Options
+	ready       atomic.Bool
+	mux         *http.ServeMux
+	crossOrigin http.CrossOriginProtection
+	inFlight    inFlightCounter
 	admission
 }
 
@@ -98,7 +98,7 @@ func New(o Options) (*API, error) {
 	}
 	a := &API{o: o, mux: http.NewServeMux(), admission: newAdmission(o.Limits.Requests)}
 	for _, origin := range o.Origins {
-		if err := a.sites.AddTrustedOrigin(origin); err != nil {
+		if err := a.crossOrigin.AddTrustedOrigin(origin); err != nil {
 			return nil, err
 		}
 	}
@@ -108,64 +108,64 @@ func New(o Options) (*API, error) {
 
 // routes registers every route of the API.
 func (a *API) routes() {
-	a.mux.HandleFunc("POST /v1/chat/completions", a.as(org.Role.MayRun, a.calmly(a.unladen(a.o.Chat.Serve))))
-	a.mux.HandleFunc("GET /v1/models", a.as(anyone, a.o.Chat.ServeModels))
-	a.mux.HandleFunc("GET /v1/models/{model...}", a.as(anyone, a.o.Chat.ServeModel))
+	a.mux.HandleFunc("POST /v1/chat/completions", a.modelRoute(org.Role.MayRun, a.throttleRefusals(a.limitInFlight(a.o.Chat.Serve))))
+	a.mux.HandleFunc("GET /v1/models", a.modelRoute(anyRole, a.o.Chat.ServeModels))
+	a.mux.HandleFunc("GET /v1/models/{model...}", a.modelRoute(anyRole, a.o.Chat.ServeModel))
 
 	m := a.o.Admin
-	a.mux.HandleFunc("GET /api/org", a.managed(m.GetOrg()))
-	a.mux.HandleFunc("PATCH /api/org/runtime", a.managed(m.PatchRuntime()))
-	a.mux.HandleFunc("GET /api/keys", a.managed(m.ListKeys()))
-	a.mux.HandleFunc("POST /api/keys", a.managed(m.CreateKey()))
-	a.mux.HandleFunc("PATCH /api/keys/{id}", a.managed(m.PatchKey()))
-	a.mux.HandleFunc("DELETE /api/keys/{id}", a.managed(m.RevokeKey()))
-	a.mux.HandleFunc("GET /api/mcp-servers", a.managed(m.ListServers()))
-	a.mux.HandleFunc("POST /api/mcp-servers", a.managed(m.CreateServer()))
-	a.mux.HandleFunc("GET /api/mcp-servers/{name}", a.managed(m.GetServer()))
-	a.mux.HandleFunc("PATCH /api/mcp-servers/{name}", a.managed(m.PatchServer()))
-	a.mux.HandleFunc("DELETE /api/mcp-servers/{name}", a.managed(m.DeleteServer()))
-	a.mux.HandleFunc("GET /api/secrets", a.managed(m.ListSecrets()))
-	a.mux.HandleFunc("PUT /api/secrets/{name}", a.managed(m.PutSecret()))
-	a.mux.HandleFunc("DELETE /api/secrets/{name}", a.managed(m.DeleteSecret()))
-	a.mux.HandleFunc("POST /api/runs/{id}/cancel", a.managed(m.CancelRun()))
-	a.mux.HandleFunc("GET /api/audit", a.managed(m.ListAudit()))
-	a.mux.HandleFunc("GET /api/audit/export", a.managed(m.ExportAudit()))
-	a.mux.HandleFunc("GET /api/orgs", a.operated(m.ListOrgs()))
-	a.mux.HandleFunc("POST /api/orgs", a.operated(m.CreateOrg()))
-	a.mux.HandleFunc("PATCH /api/orgs/{org}", a.operated(m.PatchOrg()))
-	a.mux.HandleFunc("DELETE /api/orgs/{org}", a.operated(m.DeleteOrg()))
-	a.mux.HandleFunc("POST /api/orgs/{org}/keys", a.operated(m.CreateOrgKey()))
+	a.mux.HandleFunc("GET /api/org", a.managementRoute(m.GetOrg()))
+	a.mux.HandleFunc("PATCH /api/org/runtime", a.managementRoute(m.PatchRuntime()))
+	a.mux.HandleFunc("GET /api/keys", a.managementRoute(m.ListKeys()))
+	a.mux.HandleFunc("POST /api/keys", a.managementRoute(m.CreateKey()))
+	a.mux.HandleFunc("PATCH /api/keys/{id}", a.managementRoute(m.PatchKey()))
+	a.mux.HandleFunc("DELETE /api/keys/{id}", a.managementRoute(m.RevokeKey()))
+	a.mux.HandleFunc("GET /api/mcp-servers", a.managementRoute(m.ListServers()))
+	a.mux.HandleFunc("POST /api/mcp-servers", a.managementRoute(m.CreateServer()))
+	a.mux.HandleFunc("GET /api/mcp-servers/{name}", a.managementRoute(m.GetServer()))
+	a.mux.HandleFunc("PATCH /api/mcp-servers/{name}", a.managementRoute(m.PatchServer()))
+	a.mux.HandleFunc("DELETE /api/mcp-servers/{name}", a.managementRoute(m.DeleteServer()))
+	a.mux.HandleFunc("GET /api/secrets", a.managementRoute(m.ListSecrets()))
+	a.mux.HandleFunc("PUT /api/secrets/{name}", a.managementRoute(m.PutSecret()))
+	a.mux.HandleFunc("DELETE /api/secrets/{name}", a.managementRoute(m.DeleteSecret()))
+	a.mux.HandleFunc("POST /api/runs/{id}/cancel", a.managementRoute(m.CancelRun()))
+	a.mux.HandleFunc("GET /api/audit", a.managementRoute(m.ListAudit()))
+	a.mux.HandleFunc("GET /api/audit/export", a.managementRoute(m.ExportAudit()))
+	a.mux.HandleFunc("GET /api/orgs", a.operatorRoute(m.ListOrgs()))
+	a.mux.HandleFunc("POST /api/orgs", a.operatorRoute(m.CreateOrg()))
+	a.mux.HandleFunc("PATCH /api/orgs/{org}", a.operatorRoute(m.PatchOrg()))
+	a.mux.HandleFunc("DELETE /api/orgs/{org}", a.operatorRoute(m.DeleteOrg()))
+	a.mux.HandleFunc("POST /api/orgs/{org}/keys", a.operatorRoute(m.CreateOrgKey()))
 	a.mux.HandleFunc("GET /openapi.json", admin.ServeDocument)
 
 	a.mux.HandleFunc("GET /healthz", a.healthz)
 	a.mux.HandleFunc("GET /readyz", a.readyz)
 
-	a.mux.HandleFunc("/", a.elsewhere)
+	a.mux.HandleFunc("/", a.notFound)
 }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	identify(w.Header())
+	setRequestID(w.Header())
 	if a.o.Trace != nil {
 		r = r.WithContext(a.o.Trace(r.Context(), r.Header))
 	}
-	a.logged(w, r, a.answer)
+	a.withLog(w, r, a.dispatch)
 }
 
-// answer makes the checks that apply to every request and calls its route.
-func (a *API) answer(w http.ResponseWriter, r *http.Request) {
-	protect(w.Header())
+// dispatch makes the checks that apply to every request and calls its route.
+func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
 	if !isProbe(r) {
-		if !a.under.enter() {
-			unread(w, r)
+		if !a.inFlight.begin() {
+			closeAfterResponse(w, r)
 			refuse(w, r, stoppingError())
 			return
 		}
-		defer a.under.leave()
+		defer a.inFlight.end()
 	}
-	a.await(w, r)
-	if err := a.admit(r); err != nil {
-		unread(w, r)
+	a.setBodyDeadline(w, r)
+	if err := a.checkRequest(r); err != nil {
+		closeAfterResponse(w, r)
 		refuse(w, r, err)
 		return
 	}
@@ -175,17 +175,17 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 // requestIDHeader carries the request id in every response.
 const requestIDHeader = "Turnpike-Request-Id"
 
-// identify sets the request id under Turnpike's header and under the usual one.
+// setRequestID sets the request id under Turnpike's header and under the usual one.
 // A relayed response may replace the latter with the provider's.
-func identify(h http.Header) {
+func setRequestID(h http.Header) {
 	name := id.NewOrdered("req_")
 	h.Set(requestIDHeader, name)
 	h.Set("X-Request-Id", name)
 }
 
-// protect sets headers that stop browsers and caches from interpreting, storing
+// setSecurityHeaders sets headers that stop browsers and caches from interpreting, storing
 // or framing a response. A relayed response replaces them with the provider's.
-func protect(h http.Header) {
+func setSecurityHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -194,15 +194,15 @@ func protect(h http.Header) {
 // SetReady sets what /readyz answers.
 func (a *API) SetReady(ready bool) { a.ready.Store(ready) }
 
-func (a *API) healthz(w http.ResponseWriter, _ *http.Request) { status(w, http.StatusOK, "ok") }
+func (a *API) healthz(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") }
 
 func (a *API) readyz(w http.ResponseWriter, _ *http.Request) {
-	if a.under.stopping() {
-		status(w, http.StatusServiceUnavailable, "stopping")
+	if a.inFlight.stopping() {
+		writeStatus(w, http.StatusServiceUnavailable, "stopping")
 		return
 	}
 	if !a.ready.Load() {
-		status(w, http.StatusServiceUnavailable, "not ready")
+		writeStatus(w, http.StatusServiceUnavailable, "not ready")
 		return
 	}
 	if err := a.o.Health(); err != nil { // the owner of Health logs the details
@@ -210,75 +210,75 @@ func (a *API) readyz(w http.ResponseWriter, _ *http.Request) {
 		if f := (*fault.Error)(nil); errors.As(err, &f) {
 			why = f.Message
 		}
-		status(w, http.StatusServiceUnavailable, "not ready: "+why)
+		writeStatus(w, http.StatusServiceUnavailable, "not ready: "+why)
 		return
 	}
-	status(w, http.StatusOK, "ready")
+	writeStatus(w, http.StatusOK, "ready")
 }
 
-func status(w http.ResponseWriter, code int, text string) {
+func writeStatus(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = w.Write([]byte(text + "\n"))
 }
 
-func anyone(org.Role) bool { return true }
+func anyRole(org.Role) bool { return true }
 
-// unread marks a request whose body will not be read: the connection is closed
+// closeAfterResponse marks a request whose body will not be read: the connection is closed
 // after the response, so the server does not wait for the body.
-func unread(w http.ResponseWriter, r *http.Request) {
+func closeAfterResponse(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
 }
 
-// as returns a model API route for callers whose role satisfies may.
-func (a *API) as(may func(org.Role) bool, serve admin.Endpoint) http.HandlerFunc {
-	return a.guarded(door{may, "owner, admin or member", chat.MaxBody, true, chat.WriteError}, serve)
+// modelRoute returns a model API route for callers whose role satisfies may.
+func (a *API) modelRoute(may func(org.Role) bool, serve admin.Endpoint) http.HandlerFunc {
+	return a.authorize(routePolicy{may, "owner, admin or member", chat.MaxBody, true, chat.WriteError}, serve)
 }
 
-// managed returns a management API route for owners and admins of an org.
-func (a *API) managed(serve admin.Endpoint) http.HandlerFunc {
-	return a.guarded(door{org.Role.MayManage, "owner or admin", admin.MaxBody, false, admin.WriteError}, serve)
+// managementRoute returns a management API route for owners and admins of an org.
+func (a *API) managementRoute(serve admin.Endpoint) http.HandlerFunc {
+	return a.authorize(routePolicy{org.Role.MayManage, "owner or admin", admin.MaxBody, false, admin.WriteError}, serve)
 }
 
-// door is the policy of a group of routes.
-type door struct {
-	may     func(org.Role) bool
-	who     string                           // the allowed roles, for the error message
-	maxBody int64                            // bytes
-	model   bool                             // the request counts for the rate limit of its org
-	write   func(http.ResponseWriter, error) // writes an error in the API's format
+// routePolicy is the policy of a group of routes.
+type routePolicy struct {
+	allows     func(org.Role) bool
+	roles      string                           // the allowed roles, for the error message
+	maxBody    int64                            // bytes
+	modelAPI   bool                             // a route of the model API: it counts for the rate limit of its org
+	writeError func(http.ResponseWriter, error) // writes an error in the API's format
 }
 
-// guarded authenticates the caller, checks the role and the rate limits, and calls
+// authorize authenticates the caller, checks the role and the rate limits, and calls
 // serve. It is the only place where a key of an org becomes a caller.
-func (a *API) guarded(d door, serve admin.Endpoint) http.HandlerFunc {
+func (a *API) authorize(d routePolicy, serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
-		by(w, caller)
-		if err == nil && !d.may(caller.Principal.Role) {
+		noteCaller(w, caller)
+		if err == nil && !d.allows(caller.Principal.Role) {
 			err = fault.New(fault.Forbidden, "role_not_allowed",
-				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, d.who)
+				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, d.roles)
 		}
-		if err == nil && d.model {
-			err = servable(caller)
+		if err == nil && d.modelAPI {
+			err = checkSettings(caller)
 		}
 		if err == nil {
-			err = a.withinRate(w, r, caller, d.model)
+			err = a.checkRate(w, r, caller, d.modelAPI)
 		}
 		if err != nil {
-			unread(w, r)
-			d.write(w, err)
+			closeAfterResponse(w, r)
+			d.writeError(w, err)
 			return
 		}
 		a.serve(w, r, caller, d.maxBody, serve)
 	}
 }
 
-// servable refuses model requests of an org whose stored settings this version
+// checkSettings refuses model requests of an org whose stored settings this version
 // does not support. The settings may be safety limits, so they are not ignored.
-func servable(caller run.Caller) error {
+func checkSettings(caller run.Caller) error {
 	if caller.Org.Unsupported == "" {
 		return nil
 	}
@@ -293,7 +293,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, m
 	defer caller.Account.Close()
 	bounded, body := a.newBody(w, r, maxBody, caller.Account)
 	serve(w, bounded, caller)
-	body.linger(r.Header.Get("Expect") != "")
+	body.drainRefused(r.Header.Get("Expect") != "")
 }
 
 // orgOf returns the org whose account is charged; "" for the operator.
@@ -317,17 +317,17 @@ func (a *API) caller(r *http.Request) (run.Caller, error) {
 	return caller, nil
 }
 
-// operated returns a management API route for the operator.
-func (a *API) operated(serve admin.Endpoint) http.HandlerFunc {
+// operatorRoute returns a management API route for the operator.
+func (a *API) operatorRoute(serve admin.Endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
 		_, known := a.o.Directory.Authenticate(key)
 		if err == nil && a.o.Directory.IsOperator(key) {
-			by(w, run.Caller{Principal: org.Principal{ID: "operator"}})
+			noteCaller(w, run.Caller{Principal: org.Principal{ID: "operator"}})
 			a.serve(w, r, run.Caller{}, admin.MaxBody, serve)
 			return
 		}
-		unread(w, r)
+		closeAfterResponse(w, r)
 		switch {
 		case err != nil:
 			admin.WriteError(w, err)
@@ -351,10 +351,10 @@ func bearer(authorization string) (string, error) {
 	return key, nil
 }
 
-// elsewhere answers requests without a route: 405 if the path exists with another
+// notFound answers requests without a route: 405 if the path exists with another
 // method, otherwise 404.
-func (a *API) elsewhere(w http.ResponseWriter, r *http.Request) {
-	unread(w, r)
+func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	closeAfterResponse(w, r)
 	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, GET /v1/models and /api (see /openapi.json)", r.Method, r.URL.Path)
 	if methods := a.methods(r); len(methods) > 0 {
 		allow := strings.Join(methods, ", ")

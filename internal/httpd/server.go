@@ -11,12 +11,12 @@ import (
 
 const (
 	drainTimeout = 25 * time.Second // for requests to finish
-	lastWords    = 2 * time.Second  // then for cut-off requests to send their error
+	cutOffGrace  = 2 * time.Second  // then for cut-off requests to send their error
 )
 
 // StopsWithin is the longest time that Serve takes after its context ends. A process
 // manager must wait longer before it kills the process.
-const StopsWithin = drainTimeout + lastWords
+const StopsWithin = drainTimeout + cutOffGrace
 
 // Serve accepts connections on l until ctx ends. Then it refuses new requests with
 // 503, answers health checks (/readyz with 503), waits for the requests in
@@ -34,12 +34,12 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: limits.HeaderTimeout,
 		IdleTimeout:       limits.IdleTimeout,
-		MaxHeaderBytes:    maxHeader, // headerFits applies the exact limit
+		MaxHeaderBytes:    maxHeader, // checkHeader applies the exact limit
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	server.Protocols.SetHTTP1(true)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(newGate(l, limits, log)) }()
+	go func() { served <- server.Serve(newLimitListener(l, limits, log)) }()
 	a.SetReady(true)
 	select {
 	case err := <-served:
@@ -49,7 +49,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 	a.SetReady(false)
 	log.Info("stopping: waiting for requests in progress", "at_most", drainTimeout)
 	server.SetKeepAlivesEnabled(false)
-	idle := a.under.stop()
+	idle := a.inFlight.stop()
 	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	drained := make(chan struct{})

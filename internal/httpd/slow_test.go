@@ -23,35 +23,35 @@ import (
 // These tests are about slow clients. They use virtual time, the real limits and
 // in-memory connections (net.Pipe), which buffer nothing.
 
-// pipes is a listener for in-memory connections.
-type pipes struct {
-	coming chan net.Conn
-	closed chan struct{}
+// pipeListener is a listener for in-memory connections.
+type pipeListener struct {
+	dialled chan net.Conn
+	closed  chan struct{}
 }
 
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-p.coming:
+	case c := <-p.dialled:
 		return c, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
 	}
 }
-func (p *pipes) Close() error   { close(p.closed); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (p *pipeListener) Close() error   { close(p.closed); return nil }
+func (p *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // inVirtualTime serves h until do returns. dial opens a new connection.
 func inVirtualTime(t *testing.T, h http.HandlerFunc, do func(t *testing.T, dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &pipes{make(chan net.Conn), make(chan struct{})}
+		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
 		go func() {
-			served <- serving(h, Limits{}).Serve(ctx, l, slog.New(slog.DiscardHandler), func(context.Context) {})
+			served <- newTestAPI(h, Limits{}).Serve(ctx, l, slog.New(slog.DiscardHandler), func(context.Context) {})
 		}()
 		do(t, func() net.Conn {
 			client, server := net.Pipe()
-			l.coming <- server
+			l.dialled <- server
 			return client
 		})
 		cancel()
@@ -61,8 +61,8 @@ func inVirtualTime(t *testing.T, h http.HandlerFunc, do func(t *testing.T, dial 
 	})
 }
 
-// bounded is a handler that reads its body like the routes of the API.
-func bounded(most int64) http.HandlerFunc {
+// readBody is a handler that reads its body like the routes of the API.
+func readBody(most int64) http.HandlerFunc {
 	a := &API{o: Options{Limits: Limits{}.withDefaults()}}
 	return func(w http.ResponseWriter, r *http.Request) {
 		a.serve(w, r, run.Caller{}, most, func(w http.ResponseWriter, r *http.Request, _ run.Caller) {
@@ -76,8 +76,8 @@ func bounded(most int64) http.HandlerFunc {
 	}
 }
 
-// reads returns everything that the server sends, and when it closed the connection.
-func reads(c net.Conn) <-chan string {
+// received returns everything that the server sends, and when it closed the connection.
+func received(c net.Conn) <-chan string {
 	said := make(chan string, 1)
 	began := time.Now()
 	go func() {
@@ -109,7 +109,7 @@ func TestASlowHeaderEndsTheConnection(t *testing.T) {
 			"nothing": "", "half a line": "GET / HTTP/1.1\r\nX-A: ", "endless lines": "GET / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X-A: b\r\n", 100),
 		} {
 			c := dial()
-			said := reads(c)
+			said := received(c)
 			sent := trickle(c, 500*time.Millisecond, strings.Split(header, ""))
 			if got := <-said; !strings.HasSuffix(got, "\nclosed after 10s") {
 				t.Errorf("%s: the client received %q", name, got)
@@ -123,7 +123,7 @@ func TestASlowHeaderEndsTheConnection(t *testing.T) {
 func TestAnIdleConnectionIsClosed(t *testing.T) {
 	inVirtualTime(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, func(t *testing.T, dial func() net.Conn) {
 		c := dial()
-		said := reads(c)
+		said := received(c)
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		if got := <-said; !strings.HasSuffix(got, "hello\nclosed after 2m0s") {
 			t.Errorf("the client received %q", got)
@@ -151,9 +151,9 @@ func TestABodyMustMakeProgress(t *testing.T) {
 			[]string{"400\r\n" + kib + "\r\n"}, "408*body_timeout*closed after 59s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inVirtualTime(t, bounded(1<<20), func(t *testing.T, dial func() net.Conn) {
+			inVirtualTime(t, readBody(1<<20), func(t *testing.T, dial func() net.Conn) {
 				c := dial()
-				said := reads(c)
+				said := received(c)
 				fmt.Fprint(c, tt.header)
 				sent := trickle(c, 29*time.Second, tt.pieces)
 				got := <-said
@@ -173,7 +173,7 @@ func TestABodyMustMakeProgress(t *testing.T) {
 func TestAnUnreadBodyHasADeadline(t *testing.T) {
 	inVirtualTime(t, http.NotFound, func(t *testing.T, dial func() net.Conn) {
 		c := dial()
-		said := reads(c)
+		said := received(c)
 		fmt.Fprint(c, "GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
 		if got := <-said; !strings.HasSuffix(got, "ready\n\nclosed after 30s") {
 			t.Errorf("the client received %q", got)
@@ -226,7 +226,7 @@ func TestASlowClientGetsTheWholeResponse(t *testing.T) {
 				c := dial()
 				fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 				began := time.Now()
-				resp, err := http.ReadResponse(bufio.NewReader(slowly{c}), nil)
+				resp, err := http.ReadResponse(bufio.NewReader(slowReader{c}), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -240,10 +240,10 @@ func TestASlowClientGetsTheWholeResponse(t *testing.T) {
 	}
 }
 
-// slowly reads 64 KiB in 20 s.
-type slowly struct{ net.Conn }
+// slowReader reads 64 KiB in 20 s.
+type slowReader struct{ net.Conn }
 
-func (s slowly) Read(p []byte) (int, error) {
+func (s slowReader) Read(p []byte) (int, error) {
 	time.Sleep(20 * time.Second * time.Duration(min(len(p), 4<<10)) / (64 << 10))
 	return s.Conn.Read(p[:min(len(p), 4<<10)])
 }

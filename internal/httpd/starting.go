@@ -31,9 +31,9 @@ type Front struct {
 // everybody; "" = nothing in particular.
 func Starting(l net.Listener, why func() string, log *slog.Logger) *Front {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { status(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		status(w, http.StatusServiceUnavailable, "not ready: "+starting(why))
+		writeStatus(w, http.StatusServiceUnavailable, "not ready: "+starting(why))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refused := fault.New(fault.Unavailable, "starting", "%s; nothing was done, try again", starting(why))
@@ -42,15 +42,15 @@ func Starting(l net.Listener, why func() string, log *slog.Logger) *Front {
 	})
 	f := &Front{listener: &borrowed{Listener: l}, served: make(chan struct{}), server: &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			identify(w.Header())
-			protect(w.Header())
+			setRequestID(w.Header())
+			setSecurityHeaders(w.Header())
 			mux.ServeHTTP(w, r)
 		}),
 		ReadTimeout: frontTimeout, WriteTimeout: frontTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}}
 	f.server.SetKeepAlivesEnabled(false)
-	gate := &gate{Listener: f.listener, most: affordable(frontConnections), stall: frontTimeout, log: log}
+	gate := &limitListener{Listener: f.listener, limit: limitToOpenFiles(frontConnections), stallTimeout: frontTimeout, log: log}
 	go func() {
 		defer close(f.served)
 		_ = f.server.Serve(gate)

@@ -79,27 +79,27 @@ func storeMutations() []mutation {
 	return []mutation{
 		{
 			Name: "the writer never returns to synchronous=FULL", Why: "after the first relay, a power failure takes back runs that were accepted",
-			File: "internal/store/sqlite/writer.go", From: "if lax == t.lax {", To: "if lax == t.lax || t.lax {",
+			File: "internal/store/sqlite/writer.go", From: "if on == t.unsyncedCommits {", To: "if on == t.unsyncedCommits || t.unsyncedCommits {",
 			Package: "internal/store/sqlite", Test: "^TestARunIsSyncedAfterARelayWasNot$",
 		},
 		{
 			Name: "the last write of a mixed group decides whether it syncs", Why: "a power failure takes back a run that was accepted together with a relay",
-			File: "internal/store/sqlite/writer.go", From: "if !one.lazy {", To: "if one == group[len(group)-1] && !one.lazy {",
+			File: "internal/store/sqlite/writer.go", From: "if !one.deferSync {", To: "if one == group[len(group)-1] && !one.deferSync {",
 			Package: "internal/store/sqlite", Test: "^TestAGroupIsSyncedIfOneOfItsWritesMustBe$",
 		},
 		{
-			Name: "lazy writes are never synced while nothing else happens", Why: "a power failure takes back audit rows of relays that are hours old",
+			Name: "deferred writes are never synced while the store is idle", Why: "a power failure takes back audit rows of relays that are hours old",
 			File: "internal/store/sqlite/writer.go", From: "case <-w.tx.syncDue():", To: "case <-(chan time.Time)(nil):",
 			Package: "internal/store/sqlite", Test: "^TestARelayIsSyncedWithinASecond$",
 		},
 		{
-			Name: "lazy writes are never synced while there are more of them", Why: "the same under a load that never ends",
-			File: "internal/store/sqlite/writer.go", From: "(t.unsynced.IsZero() || time.Since(t.unsynced) < laziness)", To: "true",
+			Name: "deferred writes are never synced under constant load", Why: "the same, as long as the load lasts",
+			File: "internal/store/sqlite/writer.go", From: "(t.unsynced.IsZero() || time.Since(t.unsynced) < maxUnsynced)", To: "true",
 			Package: "internal/store/sqlite", Test: "^TestALazyGroupIsSyncedWhenAnEarlierOneIsOld$",
 		},
 		{
 			Name: "a commit that changes nothing counts as a sync", Why: "the claim of every second puts the sync of relays off for ever",
-			File: "internal/store/sqlite/writer.go", From: "if !t.lax && !t.unsynced.IsZero() {", To: "if false {",
+			File: "internal/store/sqlite/writer.go", From: "if !t.unsyncedCommits && !t.unsynced.IsZero() {", To: "if false {",
 			Package: "internal/store/sqlite", Test: "^TestARelayIsSyncedWithinASecond$",
 		},
 		{

@@ -18,12 +18,12 @@ const (
 	maxMessages = 32 << 10 // all messages of a call; the latest are kept
 )
 
-// short truncates a name that somebody else chose.
-func short(name string) string { return cut(name, maxName) }
+// truncateName truncates a name that somebody else chose.
+func truncateName(name string) string { return truncate(name, maxName) }
 
-// cut truncates text to at most the given number of bytes, at a character
+// truncate truncates text to at most the given number of bytes, at a character
 // boundary, and marks the cut with an ellipsis.
-func cut(text string, most int) string {
+func truncate(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= most {
 		return text
@@ -34,7 +34,7 @@ func cut(text string, most int) string {
 	return text[:most] + "…"
 }
 
-// message is an entry of gen_ai.input.messages or gen_ai.output.messages
+// message is an entry of gen_ai.input.messages or gen_ai.outputMessages.messages
 // (OpenTelemetry semantic conventions for generative AI).
 type message struct {
 	Role   string `json:"role"`
@@ -53,14 +53,14 @@ type part struct {
 	Response  string `json:"response,omitempty"`
 }
 
-// messages returns the transcript as gen_ai.input.messages. The earliest items are
+// inputMessages returns the transcript as gen_ai.input.messages. The earliest items are
 // left out if it is longer than maxMessages.
-func messages(items []item.Item) string {
+func inputMessages(items []item.Item) string {
 	var all []message
 	size := 0
 	for end := len(items); end > 0; {
 		start := item.TurnStart(items, end-1)
-		m := messageOf(items[start:end])
+		m := newMessage(items[start:end])
 		end = start
 		for _, p := range m.Parts {
 			size += len(p.Content) + len(p.Arguments) + len(p.Response)
@@ -74,22 +74,22 @@ func messages(items []item.Item) string {
 	return marshal(all)
 }
 
-func output(turn *model.Turn) string {
-	m := messageOf(turn.Items)
+func outputMessages(turn *model.Turn) string {
+	m := newMessage(turn.Items)
 	m.Role, m.Finish = string(item.Assistant), string(turn.Stop)
 	return marshal([]message{m})
 }
 
-// messageOf returns the items of one answer, or any other item, as one message.
-func messageOf(items []item.Item) message {
+// newMessage returns the items of one answer, or any other item, as one message.
+func newMessage(items []item.Item) message {
 	m := message{Role: string(item.Assistant), Parts: []part{}}
 	for _, it := range items {
 		switch it.Kind {
 		case item.ToolResult:
 			m.Role = "tool"
-			m.Parts = append(m.Parts, part{Type: "tool_call_response", ID: it.CallID, Response: cut(it.Text(), maxText)})
+			m.Parts = append(m.Parts, part{Type: "tool_call_response", ID: it.CallID, Response: truncate(it.Text(), maxText)})
 		case item.ToolCall:
-			m.Parts = append(m.Parts, part{Type: "tool_call", ID: it.CallID, Name: short(it.Name), Arguments: cut(it.Arguments, maxText)})
+			m.Parts = append(m.Parts, part{Type: "tool_call", ID: it.CallID, Name: truncateName(it.Name), Arguments: truncate(it.Arguments, maxText)})
 		case item.Reasoning:
 			m.addTexts("reasoning", it.Parts)
 		case item.Message:
@@ -104,7 +104,7 @@ func messageOf(items []item.Item) message {
 func (m *message) addTexts(kind string, parts []item.Part) {
 	for _, p := range parts {
 		if p.Text != "" {
-			m.Parts = append(m.Parts, part{Type: kind, Content: cut(p.Text, maxText)})
+			m.Parts = append(m.Parts, part{Type: kind, Content: truncate(p.Text, maxText)})
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// complainEvery is the shortest time between two log lines about failed exports.
-const complainEvery = time.Minute
+// failureLogInterval is the shortest time between two log lines about failed exports.
+const failureLogInterval = time.Minute
 
 // OTLP returns an exporter that sends spans to the collector at url, such as
 // http://127.0.0.1:4318/v1/traces, over OTLP/HTTP. Spans of a failed export are
@@ -23,11 +23,11 @@ func OTLP(ctx context.Context, url string, client *http.Client, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	return &complaining{SpanExporter: inner, log: log, now: time.Now}, nil
+	return &loggingExporter{SpanExporter: inner, log: log, now: time.Now}, nil
 }
 
-// complaining wraps an exporter and logs its failures.
-type complaining struct {
+// loggingExporter wraps an exporter and logs its failures.
+type loggingExporter struct {
 	sdktrace.SpanExporter
 	log *slog.Logger
 	now func() time.Time
@@ -39,19 +39,19 @@ type complaining struct {
 
 // ExportSpans implements sdktrace.SpanExporter. It logs a failure and returns nil,
 // because the caller cannot handle it.
-func (c *complaining) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (c *loggingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		c.complain(err, len(spans))
+		c.logFailure(err, len(spans))
 	}
 	return nil
 }
 
-func (c *complaining) complain(err error, lost int) {
+func (c *loggingExporter) logFailure(err error, lost int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lost += lost
 	now := c.now()
-	if !c.last.IsZero() && now.Sub(c.last) < complainEvery {
+	if !c.last.IsZero() && now.Sub(c.last) < failureLogInterval {
 		return
 	}
 	c.log.Warn("spans could not be exported", "spans", c.lost, "error", err)

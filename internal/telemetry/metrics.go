@@ -14,33 +14,33 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// metrics holds the Prometheus metrics. The begins method accepts a nil *metrics.
+// metrics holds the Prometheus metrics. The startRun method accepts a nil *metrics.
 type metrics struct {
-	rounds, relays *bounded[*requests]
-	tools          *bounded[*toolCalls]
-	orgs           *bounded[*ofOrg]
+	rounds, relays *labelLimiter[*requestMetrics]
+	tools          *labelLimiter[*toolMetrics]
+	orgs           *labelLimiter[*orgMetrics]
 	relaysOpen     prometheus.Gauge
 	failures       counters // failed model calls, by provider and error
 
 	providers map[string]string // the configured providers, by name
 }
 
-// requests holds the metrics of the rounds, or of the relays, of an org and model.
-type requests struct {
+// requestMetrics holds the metrics of the rounds, or of the relays, of an org and model.
+type requestMetrics struct {
 	ok, failed, unknown      prometheus.Counter
-	took, first              prometheus.Observer
+	duration, ttft           prometheus.Observer
 	input, output            prometheus.Counter
 	cachedInput, outReasoned prometheus.Counter
 }
 
-// toolCalls holds the metrics of the tool calls of an org and server.
-type toolCalls struct {
+// toolMetrics holds the metrics of the tool calls of an org and server.
+type toolMetrics struct {
 	outcomes counters
-	took     prometheus.Observer
+	duration prometheus.Observer
 }
 
-// ofOrg holds the metrics of an org.
-type ofOrg struct {
+// orgMetrics holds the metrics of an org.
+type orgMetrics struct {
 	slots     prometheus.Gauge
 	runs      counters // by surface and reason
 	exhausted counters // by budget
@@ -67,8 +67,8 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "turnpike", Name: name, Help: help}, labels)
 }
 
-// seconds returns a histogram with buckets from 5 ms to 5 minutes.
-func seconds(name, help string, labels ...string) *prometheus.HistogramVec {
+// secondsHistogram returns a histogram with buckets from 5 ms to 5 minutes.
+func secondsHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "turnpike", Name: name, Help: help,
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
@@ -99,21 +99,21 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 
 func (m *metrics) registerRequests(r *prometheus.Registry) {
 	total := counter("requests_total", "Rounds of runs (surface agent) and relayed requests (surface relay), by status.", "surface", "org", "provider", "model", "status")
-	took := seconds("request_duration_seconds", "Duration of the last attempt of a round, or of a whole relayed request.", "surface", "org", "provider", "model")
-	first := seconds("time_to_first_token_seconds", "Time to the first token of a round, or to the first byte of a relayed response.", "surface", "org", "provider", "model")
+	took := secondsHistogram("request_duration_seconds", "Duration of the last attempt of a round, or of a whole relayed request.", "surface", "org", "provider", "model")
+	first := secondsHistogram("time_to_first_token_seconds", "Time to the first token of a round, or to the first byte of a relayed response.", "surface", "org", "provider", "model")
 	tokens := counter("tokens_total", "Tokens of rounds, as reported by providers. input includes cached_input; output includes reasoning_output if the provider reports it.", "org", "provider", "model", "type")
 	r.MustRegister(total, took, first, tokens)
-	of := func(surface string, p series) *requests {
+	of := func(surface string, p series) *requestMetrics {
 		count := func(status string) prometheus.Counter {
 			return total.WithLabelValues(surface, p.org, p.provider, p.name, status)
 		}
-		return &requests{
+		return &requestMetrics{
 			ok: count(audit.OK), failed: count(audit.Failed), unknown: count(audit.Unknown),
-			took: took.WithLabelValues(surface, p.org, p.provider, p.name), first: first.WithLabelValues(surface, p.org, p.provider, p.name),
+			duration: took.WithLabelValues(surface, p.org, p.provider, p.name), ttft: first.WithLabelValues(surface, p.org, p.provider, p.name),
 		}
 	}
-	m.relays = newBounded(func(p series) *requests { return of(audit.SurfaceRelay, p) })
-	m.rounds = newBounded(func(p series) *requests {
+	m.relays = newLabelLimiter(func(p series) *requestMetrics { return of(audit.SurfaceRelay, p) })
+	m.rounds = newLabelLimiter(func(p series) *requestMetrics {
 		h := of(audit.SurfaceAgent, p)
 		of := func(kind string) prometheus.Counter { return tokens.WithLabelValues(p.org, p.provider, p.name, kind) }
 		h.input, h.output, h.cachedInput, h.outReasoned = of("input"), of("output"), of("cached_input"), of("reasoning_output")
@@ -123,10 +123,10 @@ func (m *metrics) registerRequests(r *prometheus.Registry) {
 
 func (m *metrics) registerTools(r *prometheus.Registry) {
 	total := counter("tool_calls_total", "Tool calls that the gateway answered, executed or not, by outcome. The server is none for unknown tool names.", "org", "server", "outcome")
-	took := seconds("tool_call_duration_seconds", "Duration of executed tool calls.", "org", "server")
+	took := secondsHistogram("tool_call_duration_seconds", "Duration of executed tool calls.", "org", "server")
 	r.MustRegister(total, took)
-	m.tools = newBounded(func(p series) *toolCalls {
-		return &toolCalls{counters{total, []string{p.org, p.name}, new(sync.Map)}, took.WithLabelValues(p.org, p.name)}
+	m.tools = newLabelLimiter(func(p series) *toolMetrics {
+		return &toolMetrics{counters{total, []string{p.org, p.name}, new(sync.Map)}, took.WithLabelValues(p.org, p.name)}
 	})
 }
 
@@ -136,22 +136,22 @@ func (m *metrics) registerOrgs(r *prometheus.Registry) {
 	refused := counter("refusals_total", "Requests that were answered with an error and started no run, by error code. The org is none if the key is unknown.", "org", "code")
 	slots := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "slots_in_use", Help: "Runs in progress in this process."}, []string{"org"})
 	r.MustRegister(runs, exhausted, refused, slots)
-	m.orgs = newBounded(func(p series) *ofOrg {
-		return &ofOrg{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}, counters{refused, []string{p.org}, new(sync.Map)}}
+	m.orgs = newLabelLimiter(func(p series) *orgMetrics {
+		return &orgMetrics{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}, counters{refused, []string{p.org}, new(sync.Map)}}
 	})
 }
 
-// begins counts a run as in progress. The returned function counts its end; it is
+// startRun counts a run as in progress. The returned function counts its end; it is
 // called once.
-func (m *metrics) begins(b run.Begun) func(run.End) {
+func (m *metrics) startRun(b run.Begun) func(run.End) {
 	if m == nil {
 		return func(run.End) {}
 	}
 	if b.Grade == loop.Relay {
 		m.relaysOpen.Inc()
-		return m.relayEnds
+		return m.endRelay
 	}
-	of := m.orgs.of(series{org: b.Org}, true)
+	of := m.orgs.get(series{org: b.Org}, true)
 	of.slots.Inc()
 	return func(end run.End) {
 		of.slots.Dec()
@@ -163,10 +163,10 @@ func (m *metrics) begins(b run.Begun) func(run.End) {
 	}
 }
 
-func (m *metrics) relayEnds(run.End) { m.relaysOpen.Dec() }
+func (m *metrics) endRelay(run.End) { m.relaysOpen.Dec() }
 
-// recorded updates the metrics for an entry of the audit log.
-func (m *metrics) recorded(org string, e audit.Entry) {
+// record updates the metrics for an entry of the audit log.
+func (m *metrics) record(org string, e audit.Entry) {
 	switch b := e.Body.(type) {
 	case audit.Request:
 		m.request(org, b)
@@ -175,13 +175,13 @@ func (m *metrics) recorded(org string, e audit.Entry) {
 		if server == "" {
 			server = "none"
 		}
-		h := m.tools.of(series{org: org, name: server}, true)
+		h := m.tools.get(series{org: org, name: server}, true)
 		h.outcomes.inc(b.Status, b.Status)
 		if b.Attempts > 0 {
-			h.took.Observe(ms(b.LatencyMS))
+			h.duration.Observe(toSeconds(b.LatencyMS))
 		}
 	case audit.BudgetExhausted:
-		m.orgs.of(series{org: org}, true).exhausted.inc(b.Budget, b.Budget)
+		m.orgs.get(series{org: org}, true).exhausted.inc(b.Budget, b.Budget)
 	}
 }
 
@@ -195,7 +195,7 @@ func (m *metrics) request(org string, r audit.Request) {
 			m.failed(r.Provider, r.HTTPStatus, r.Class)
 		}
 	}
-	h := family.of(series{org: org, name: short(r.Model), provider: m.provider(r.Provider)}, r.Status == audit.OK)
+	h := family.get(series{org: org, name: truncateName(r.Model), provider: m.provider(r.Provider)}, r.Status == audit.OK)
 	switch r.Status {
 	case audit.OK:
 		h.ok.Inc()
@@ -204,9 +204,9 @@ func (m *metrics) request(org string, r audit.Request) {
 	default:
 		h.unknown.Inc()
 	}
-	h.took.Observe(ms(r.LatencyMS))
+	h.duration.Observe(toSeconds(r.LatencyMS))
 	if r.TTFTMS != nil {
-		h.first.Observe(ms(*r.TTFTMS))
+		h.ttft.Observe(toSeconds(*r.TTFTMS))
 	}
 	if h.input != nil {
 		h.input.Add(float64(r.InputTokens))
@@ -235,4 +235,4 @@ func (m *metrics) failed(provider string, status int, class string) {
 	m.failures.inc(provider+" "+class, provider, class)
 }
 
-func ms(n float64) float64 { return max(n, 0) / 1000 }
+func toSeconds(n float64) float64 { return max(n, 0) / 1000 }

@@ -39,15 +39,15 @@ const (
 // commonKey is the context key of the attributes that all spans of a run have.
 type commonKey struct{}
 
-// common returns the attributes that all spans of a run have, and more.
-func common(ctx context.Context, more ...attribute.KeyValue) trace.SpanStartEventOption {
+// commonAttributes returns the attributes that all spans of a run have, and more.
+func commonAttributes(ctx context.Context, more ...attribute.KeyValue) trace.SpanStartEventOption {
 	all, _ := ctx.Value(commonKey{}).([]attribute.KeyValue)
 	return trace.WithAttributes(append(all[:len(all):len(all)], more...)...)
 }
 
 // Run implements [run.Observer].
 func (t *Telemetry) Run(ctx context.Context, b run.Begun) (context.Context, func(run.End)) {
-	counted := t.metrics.begins(b)
+	counted := t.metrics.startRun(b)
 	if t.tracer == nil {
 		return ctx, counted
 	}
@@ -57,10 +57,10 @@ func (t *Telemetry) Run(ctx context.Context, b run.Begun) (context.Context, func
 		operation = semconv.GenAIOperationNameChat
 	}
 	ctx = context.WithValue(ctx, commonKey{}, all)
-	ctx, span := t.tracer.Start(ctx, "routing_execute", trace.WithSpanKind(trace.SpanKindServer), common(ctx,
-		operation, semconv.GenAIRequestModel(short(b.Model)), keyGrade.String(string(b.Grade)), keyPrincipal.String(b.Principal)))
+	ctx, span := t.tracer.Start(ctx, "routing_execute", trace.WithSpanKind(trace.SpanKindServer), commonAttributes(ctx,
+		operation, semconv.GenAIRequestModel(truncateName(b.Model)), keyGrade.String(string(b.Grade)), keyPrincipal.String(b.Principal)))
 	if b.Target.Provider != "" {
-		span.SetAttributes(t.provided(b.Target.Provider)...)
+		span.SetAttributes(t.providerAttributes(b.Target.Provider)...)
 	}
 	if b.TakenOver {
 		span.SetAttributes(keyTakenOver.Bool(true))
@@ -82,15 +82,15 @@ func endRun(span trace.Span, b run.Begun, end run.End) {
 		}
 	} else {
 		span.SetAttributes(keyRounds.Int(end.Rounds), keyCalls.Int(end.Calls))
-		span.SetAttributes(usage(end.Usage)...)
+		span.SetAttributes(usageAttributes(end.Usage)...)
 	}
 	switch {
 	case end.Reason == "":
-		fail(span, "handed_over")
+		setError(span, "handed_over")
 	case end.Reason.Failed():
-		fail(span, string(end.Reason))
+		setError(span, string(end.Reason))
 	case end.Status >= 400:
-		fail(span, strconv.Itoa(end.Status))
+		setError(span, strconv.Itoa(end.Status))
 	}
 	span.End()
 }
@@ -100,7 +100,7 @@ func (t *Telemetry) Round(ctx context.Context, n int) (context.Context, func()) 
 	if t.tracer == nil {
 		return ctx, func() {}
 	}
-	ctx, span := t.tracer.Start(ctx, "agent_round_"+strconv.Itoa(n), common(ctx, keyRound.Int(n)))
+	ctx, span := t.tracer.Start(ctx, "agent_round_"+strconv.Itoa(n), commonAttributes(ctx, keyRound.Int(n)))
 	return ctx, func() { span.End() }
 }
 
@@ -109,27 +109,27 @@ func (t *Telemetry) ModelCall(ctx context.Context, c run.ModelCall) (context.Con
 	if t.tracer == nil {
 		return ctx, func(end run.ModelEnd) { t.countFailure(ctx, c.Provider, end.Err) }
 	}
-	ctx, span := t.tracer.Start(ctx, "chat "+c.Request.Model, trace.WithSpanKind(trace.SpanKindClient), common(ctx,
+	ctx, span := t.tracer.Start(ctx, "chat "+c.Request.Model, trace.WithSpanKind(trace.SpanKindClient), commonAttributes(ctx,
 		semconv.GenAIOperationNameChat, semconv.GenAIRequestModel(c.Request.Model), keyRound.Int(c.Round), keyAttempt.Int(c.Attempt)))
-	span.SetAttributes(t.provided(c.Provider)...)
+	span.SetAttributes(t.providerAttributes(c.Provider)...)
 	if c.Request.MaxTokens > 0 {
 		span.SetAttributes(semconv.GenAIRequestMaxTokens(c.Request.MaxTokens))
 	}
 	if t.o.Content && span.IsRecording() {
-		span.SetAttributes(semconv.GenAIInputMessagesKey.String(messages(c.Request.Items)))
+		span.SetAttributes(semconv.GenAIInputMessagesKey.String(inputMessages(c.Request.Items)))
 	}
 	return ctx, func(end run.ModelEnd) {
 		if end.Turn != nil {
-			span.SetAttributes(answered(end.Turn)...)
+			span.SetAttributes(responseAttributes(end.Turn)...)
 		}
 		if t.o.Content && end.Turn != nil && span.IsRecording() {
-			span.SetAttributes(semconv.GenAIOutputMessagesKey.String(output(end.Turn)))
+			span.SetAttributes(semconv.GenAIOutputMessagesKey.String(outputMessages(end.Turn)))
 		}
 		if end.ToFirst > 0 {
 			span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(end.ToFirst.Seconds()))
 		}
 		if end.Err != nil {
-			failModel(span, end.Err)
+			setModelError(span, end.Err)
 		}
 		span.End()
 		t.countFailure(ctx, c.Provider, end.Err)
@@ -154,19 +154,19 @@ func classOf(err error) (class string, status int) {
 	return string(model.Transient), 0
 }
 
-// failModel sets the class of a failed model call. It leaves out the provider's
+// setModelError sets the class of a failed model call. It leaves out the provider's
 // message, which may quote the prompt.
-func failModel(span trace.Span, err error) {
+func setModelError(span trace.Span, err error) {
 	class, status := classOf(err)
 	if status != 0 {
 		span.SetAttributes(semconv.HTTPResponseStatusCode(status))
 	}
-	fail(span, class)
+	setError(span, class)
 }
 
-// provided returns the attributes of a provider: its kind, in the terms of the
+// providerAttributes returns the attributes of a provider: its kind, in the terms of the
 // semantic conventions, and its name in the configuration.
-func (t *Telemetry) provided(name string) []attribute.KeyValue {
+func (t *Telemetry) providerAttributes(name string) []attribute.KeyValue {
 	kind := semconv.GenAIProviderNameKey.String(t.o.Kinds[name])
 	switch t.o.Kinds[name] {
 	case "openai", "openai-responses":
@@ -183,22 +183,22 @@ func (t *Telemetry) provided(name string) []attribute.KeyValue {
 	return []attribute.KeyValue{kind, keyProvider.String(name)}
 }
 
-func answered(turn *model.Turn) []attribute.KeyValue {
-	all := usage(turn.Usage)
+func responseAttributes(turn *model.Turn) []attribute.KeyValue {
+	all := usageAttributes(turn.Usage)
 	if turn.Stop != model.StopUnknown {
 		all = append(all, semconv.GenAIResponseFinishReasons(string(turn.Stop)))
 	}
 	if turn.ID != "" {
-		all = append(all, semconv.GenAIResponseID(short(turn.ID)))
+		all = append(all, semconv.GenAIResponseID(truncateName(turn.ID)))
 	}
 	if turn.Model != "" {
-		all = append(all, semconv.GenAIResponseModel(short(turn.Model)))
+		all = append(all, semconv.GenAIResponseModel(truncateName(turn.Model)))
 	}
 	return all
 }
 
-// usage returns the token counts that the provider reported.
-func usage(u model.Usage) []attribute.KeyValue {
+// usageAttributes returns the token counts that the provider reported.
+func usageAttributes(u model.Usage) []attribute.KeyValue {
 	var all []attribute.KeyValue
 	if u.Input+u.Output > 0 {
 		all = append(all, semconv.GenAIUsageInputTokens(int(u.Input)), semconv.GenAIUsageOutputTokens(int(u.Output)))
@@ -222,9 +222,9 @@ func (t *Telemetry) ToolCall(ctx context.Context, c run.ToolCall) (context.Conte
 	if t.tracer == nil {
 		return ctx, func(run.ToolEnd) {}
 	}
-	name := short(c.Name)
-	ctx, span := t.tracer.Start(ctx, "execute_tool "+name, common(ctx,
-		semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(name), semconv.GenAIToolCallID(short(c.ID)), semconv.GenAIToolType("extension"),
+	name := truncateName(c.Name)
+	ctx, span := t.tracer.Start(ctx, "execute_tool "+name, commonAttributes(ctx,
+		semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(name), semconv.GenAIToolCallID(truncateName(c.ID)), semconv.GenAIToolType("extension"),
 		keyRound.Int(c.Round), keyCall.Int(c.Index), keyAttempt.Int(c.Attempt)))
 	if c.Server != "" {
 		span.SetAttributes(keyServer.String(c.Server))
@@ -233,27 +233,27 @@ func (t *Telemetry) ToolCall(ctx context.Context, c run.ToolCall) (context.Conte
 		}
 	}
 	if t.o.Content && len(c.Arguments) > 0 && span.IsRecording() {
-		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(cut(string(c.Arguments), maxText)))
+		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(truncate(string(c.Arguments), maxText)))
 	}
 	return ctx, func(end run.ToolEnd) {
 		span.SetAttributes(keyOutcome.String(string(end.Outcome)))
 		if t.o.Content && end.Text != "" && span.IsRecording() {
-			span.SetAttributes(semconv.GenAIToolCallResultKey.String(cut(end.Text, maxText)))
+			span.SetAttributes(semconv.GenAIToolCallResultKey.String(truncate(end.Text, maxText)))
 		}
 		switch {
 		case end.Fatal:
-			fail(span, "blocked")
+			setError(span, "blocked")
 		case end.Outcome == loop.Error:
-			fail(span, "tool_error")
+			setError(span, "tool_error")
 		case end.Outcome != loop.OK && end.Outcome != loop.Cached:
-			fail(span, string(end.Outcome))
+			setError(span, string(end.Outcome))
 		}
 		span.End()
 	}
 }
 
-// fail marks the span as failed. kind is the error type, from a small fixed set.
-func fail(span trace.Span, kind string) {
+// setError marks the span as failed. kind is the error type, from a small fixed set.
+func setError(span trace.Span, kind string) {
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 	span.SetStatus(codes.Error, kind)
 }

@@ -102,7 +102,7 @@ func (t *Telemetry) Metrics() http.Handler {
 // Recorded implements [run.Observer].
 func (t *Telemetry) Recorded(org string, e audit.Entry) {
 	if t.metrics != nil {
-		t.metrics.recorded(org, e)
+		t.metrics.record(org, e)
 	}
 }
 
@@ -114,7 +114,7 @@ func (t *Telemetry) Refused(org, code string) {
 	if org == "" {
 		org = "none"
 	}
-	t.metrics.orgs.of(series{org: org}, true).refused.inc(code, code)
+	t.metrics.orgs.get(series{org: org}, true).refused.inc(code, code)
 }
 
 // Extract returns ctx with the trace context of a client's request (W3C Trace

@@ -27,10 +27,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seen returns the spans of what do reports, by name.
-func seen(t *testing.T, o Options, do func(*Telemetry)) map[string]tracetest.SpanStub {
+// recordSpans returns the spans of what do reports, by name.
+func recordSpans(t *testing.T, o Options, do func(*Telemetry)) map[string]tracetest.SpanStub {
 	t.Helper()
-	spans := &keeping{InMemoryExporter: tracetest.NewInMemoryExporter()}
+	spans := &keepingExporter{InMemoryExporter: tracetest.NewInMemoryExporter()}
 	o.Spans = spans
 	tel, err := New(t.Context(), o)
 	if err != nil {
@@ -47,11 +47,11 @@ func seen(t *testing.T, o Options, do func(*Telemetry)) map[string]tracetest.Spa
 	return out
 }
 
-// keeping is an in-memory exporter that keeps its spans after Shutdown.
-type keeping struct{ *tracetest.InMemoryExporter }
+// keepingExporter is an in-memory exporter that keeps its spans after Shutdown.
+type keepingExporter struct{ *tracetest.InMemoryExporter }
 
 // Shutdown implements sdktrace.SpanExporter.
-func (*keeping) Shutdown(context.Context) error { return nil }
+func (*keepingExporter) Shutdown(context.Context) error { return nil }
 
 func attributesOf(s tracetest.SpanStub) map[string]string {
 	out := map[string]string{}
@@ -65,7 +65,7 @@ func attributesOf(s tracetest.SpanStub) map[string]string {
 // prompt, is not in a span.
 func TestFailuresAreReportedByClassOnly(t *testing.T) {
 	failed := &model.Error{Class: model.Invalid, Status: 400, Message: "PRIVATE is no good prompt"}
-	spans := seen(t, Options{Kinds: map[string]string{"up": "gemini"}}, func(tel *Telemetry) {
+	spans := recordSpans(t, Options{Kinds: map[string]string{"up": "gemini"}}, func(tel *Telemetry) {
 		ctx, ended := tel.Run(t.Context(), run.Begun{Org: "o", RunID: "run_1", Surface: "chat", Grade: loop.Light})
 		ctx, over := tel.Round(ctx, 0)
 		_, called := tel.ModelCall(ctx, run.ModelCall{Attempt: 2, Provider: "up", Request: &model.Request{Model: "g", MaxTokens: 7}})
@@ -103,7 +103,7 @@ func TestSpanContentIsLimited(t *testing.T) {
 	for i := range 40 {
 		items = append(items, item.NewText(item.User, fmt.Sprintf("%d%s", i, long)))
 	}
-	spans := seen(t, Options{Content: true}, func(tel *Telemetry) {
+	spans := recordSpans(t, Options{Content: true}, func(tel *Telemetry) {
 		ctx, called := tel.ModelCall(t.Context(), run.ModelCall{Provider: "up", Request: &model.Request{Model: "g", Items: items}})
 		called(run.ModelEnd{Turn: &model.Turn{ID: long, Model: long, Items: []item.Item{item.NewText(item.Assistant, long)}}})
 		_, done := tel.ToolCall(ctx, run.ToolCall{Name: long + "\xff", ID: long, Server: "s", Arguments: []byte(long)})
@@ -127,14 +127,14 @@ func TestSpanContentIsLimited(t *testing.T) {
 	}
 }
 
-// stuck is an exporter that blocks until Shutdown, like one whose collector hangs.
-type stuck struct {
+// stuckExporter is an exporter that blocks until Shutdown, like one whose collector hangs.
+type stuckExporter struct {
 	entered, release chan struct{}
 	once             sync.Once
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
-func (s *stuck) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
+func (s *stuckExporter) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 	select {
 	case s.entered <- struct{}{}:
 	default:
@@ -144,7 +144,7 @@ func (s *stuck) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 }
 
 // Shutdown implements sdktrace.SpanExporter.
-func (s *stuck) Shutdown(context.Context) error {
+func (s *stuckExporter) Shutdown(context.Context) error {
 	s.once.Do(func() { close(s.release) })
 	return nil
 }
@@ -152,7 +152,7 @@ func (s *stuck) Shutdown(context.Context) error {
 // With a hanging collector and a full queue, ending a span does not block, and Stop
 // returns when its context ends.
 func TestAHangingCollectorBlocksNothing(t *testing.T) {
-	s := &stuck{entered: make(chan struct{}, 1), release: make(chan struct{})}
+	s := &stuckExporter{entered: make(chan struct{}, 1), release: make(chan struct{})}
 	tel, err := New(t.Context(), Options{Spans: s})
 	if err != nil {
 		t.Fatal(err)
@@ -169,17 +169,17 @@ func TestAHangingCollectorBlocksNothing(t *testing.T) {
 	}
 }
 
-type refusing struct{ sdktrace.SpanExporter }
+type failingExporter struct{ sdktrace.SpanExporter }
 
 // ExportSpans implements sdktrace.SpanExporter.
-func (refusing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
+func (failingExporter) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 	return errors.New("refused")
 }
 
 func TestExportFailuresAreLoggedOnceAMinute(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1e9, 0)
-	c := &complaining{SpanExporter: refusing{}, log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }}
+	c := &loggingExporter{SpanExporter: failingExporter{}, log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Time { return now }}
 	for range 130 { // one batch per second
 		if err := c.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 2)); err != nil {
 			t.Fatal(err)

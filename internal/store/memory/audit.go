@@ -17,8 +17,8 @@ type auditLog struct {
 	checkpoints []audit.Checkpoint   // by number, one with Pruned after one without
 }
 
-// follow returns the next rows of the org's chain, one per entry. It stores nothing.
-func (l *auditLog) follow(org string, entries []audit.Entry) ([]audit.Row, error) {
+// nextRows returns the next rows of the org's chain, one per entry. It stores nothing.
+func (l *auditLog) nextRows(org string, entries []audit.Entry) ([]audit.Row, error) {
 	rows := make([]audit.Row, len(entries))
 	last := l.last[org]
 	for i, e := range entries {
@@ -49,7 +49,7 @@ func (l *auditLog) add(rows []audit.Row) {
 func (j *Journal) Record(_ context.Context, org string, e audit.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	rows, err := j.audit.follow(org, []audit.Entry{e})
+	rows, err := j.audit.nextRows(org, []audit.Entry{e})
 	j.audit.add(rows)
 	return err
 }
@@ -97,11 +97,11 @@ func (j *Journal) AuditHeads(context.Context) ([]audit.Head, error) {
 func (j *Journal) AddCheckpoint(_ context.Context, c audit.Checkpoint) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.audit.mark(c)
+	j.audit.addCheckpoint(c)
 	return nil
 }
 
-func (l *auditLog) mark(c audit.Checkpoint) {
+func (l *auditLog) addCheckpoint(c audit.Checkpoint) {
 	same := func(o audit.Checkpoint) bool { return o.Org == c.Org && o.Number == c.Number && o.Pruned == c.Pruned }
 	if slices.ContainsFunc(l.checkpoints, same) {
 		return
@@ -128,16 +128,16 @@ func (j *Journal) Checkpoints(_ context.Context, org string, after int64, limit 
 	return out, nil
 }
 
-var errNoCut = errors.New("the checkpoint does not record a removal")
+var errNotPruned = errors.New("the checkpoint does not record a removal")
 
 // PruneAudit implements audit.Log.
 func (j *Journal) PruneAudit(_ context.Context, c audit.Checkpoint) (removed int64, err error) {
 	if !c.Pruned {
-		return 0, errNoCut
+		return 0, errNotPruned
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.audit.mark(c)
+	j.audit.addCheckpoint(c)
 	had := len(j.audit.rows)
 	j.audit.rows = slices.DeleteFunc(j.audit.rows, func(r audit.Row) bool { return r.Org == c.Org && r.Number <= c.Number })
 	j.audit.checkpoints = slices.DeleteFunc(j.audit.checkpoints, func(o audit.Checkpoint) bool { return o.Org == c.Org && o.Number < c.Number })

@@ -15,8 +15,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 )
 
-// tell stores a run, with an end if ended is set.
-func tell(t *testing.T, j *memory.Journal, runID string, ended bool, body int) {
+// storeRun stores a run, with an end if ended is set.
+func storeRun(t *testing.T, j *memory.Journal, runID string, ended bool, body int) {
 	t.Helper()
 	facts := []loop.Fact{{Seq: 1, Body: loop.Accepted{Org: "a", RunID: runID}}}
 	if ended {
@@ -39,9 +39,9 @@ func has(t *testing.T, j *memory.Journal, runID string) bool {
 
 func TestAJournalKeepsTheLatestRunsAndAllRunningOnes(t *testing.T) {
 	var j memory.Journal
-	tell(t, &j, "running", false, 0)
+	storeRun(t, &j, "running", false, 0)
 	for i := range memory.MaxRuns + 5 {
-		tell(t, &j, fmt.Sprint(i), true, 0)
+		storeRun(t, &j, fmt.Sprint(i), true, 0)
 	}
 	runs, err := j.Runs(t.Context(), "a", run.Query{Limit: 2 * memory.MaxRuns})
 	if err != nil || len(runs) != memory.MaxRuns {
@@ -58,7 +58,7 @@ func TestAJournalLimitsItsBytes(t *testing.T) {
 	var j memory.Journal
 	const each = memory.MaxRowBytes/9 - 10
 	for i := range 12 {
-		tell(t, &j, fmt.Sprint(i), true, each)
+		storeRun(t, &j, fmt.Sprint(i), true, each)
 	}
 	if has(t, &j, "0") || has(t, &j, "2") || !has(t, &j, "3") || !has(t, &j, "11") {
 		t.Error("the oldest runs must be dropped until the others fit")
@@ -120,7 +120,7 @@ func TestADroppedRunSettlesItsHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range memory.MaxRuns {
-		tell(t, &j, fmt.Sprint(i), true, 0)
+		storeRun(t, &j, fmt.Sprint(i), true, 0)
 	}
 	used, err := j.Used(t.Context(), "a", "s")
 	if want := (run.Used{Spent: hold.Amount}); err != nil || has(t, &j, "waits") || used != want {

@@ -28,10 +28,10 @@ func (j *Journal) Used(_ context.Context, orgID, scope string) (run.Used, error)
 	return j.budgets[budgetKey{orgID, scope}], nil
 }
 
-// plan computes the charge of a batch without applying it. Holds are settled before
+// planCharge computes the charge of a batch without applying it. Holds are settled before
 // new ones are made, so the freed amount can be held again in the same batch. It
 // returns a *run.OverBudget if a new hold does not fit.
-func (j *Journal) plan(key runKey, r *record, b run.Batch) (charge, error) {
+func (j *Journal) planCharge(key runKey, r *runRecord, b run.Batch) (charge, error) {
 	c := charge{budgets: map[budgetKey]run.Used{}, settled: map[holdKey]bool{}, holds: map[holdKey]budget.Amount{}}
 	used := func(scope string) (budgetKey, run.Used) {
 		k := budgetKey{key.org, scope}
@@ -65,10 +65,10 @@ func (j *Journal) plan(key runKey, r *record, b run.Batch) (charge, error) {
 	return c, nil
 }
 
-// charge applies a planned charge.
-func (j *Journal) charge(r *record, c charge) {
+// applyCharge applies a planned charge.
+func (j *Journal) applyCharge(r *runRecord, c charge) {
 	for k, u := range c.budgets {
-		j.use(k, u)
+		j.setUsed(k, u)
 	}
 	for h := range c.settled {
 		delete(r.holds, h)
@@ -79,16 +79,16 @@ func (j *Journal) charge(r *record, c charge) {
 }
 
 // settleAll settles all holds of the run at their full amount.
-func (j *Journal) settleAll(orgID string, r *record) {
+func (j *Journal) settleAll(orgID string, r *runRecord) {
 	for h, amount := range r.holds {
 		k := budgetKey{orgID, h.scope}
 		u := j.budgets[k]
-		j.use(k, run.Used{Spent: u.Spent.Add(amount), Held: u.Held.Sub(amount)})
+		j.setUsed(k, run.Used{Spent: u.Spent.Add(amount), Held: u.Held.Sub(amount)})
 	}
 	clear(r.holds)
 }
 
-func (j *Journal) use(k budgetKey, u run.Used) {
+func (j *Journal) setUsed(k budgetKey, u run.Used) {
 	if j.budgets == nil {
 		j.budgets = map[budgetKey]run.Used{}
 	}

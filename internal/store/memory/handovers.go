@@ -22,13 +22,13 @@ type Handovers struct {
 	Caps org.Caps         // apply to every org; the zero value is no limit
 
 	mu    sync.Mutex
-	byID  map[handoverKey]*kept
-	order []*kept // oldest first
+	byID  map[handoverKey]*storedHandover
+	order []*storedHandover // oldest first
 }
 
 type handoverKey struct{ org, principal, callID string }
 
-type kept struct {
+type storedHandover struct {
 	run.Handover
 	keys []handoverKey
 	at   time.Time
@@ -42,11 +42,11 @@ func (h *Handovers) Save(_ context.Context, orgID, principal string, handover ru
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byID == nil {
-		h.byID = map[handoverKey]*kept{}
+		h.byID = map[handoverKey]*storedHandover{}
 	}
 	now := h.now()
 	h.expire(now)
-	k := &kept{Handover: clone(handover), at: now}
+	k := &storedHandover{Handover: clone(handover), at: now}
 	for id := range handover.CallIDs {
 		key := handoverKey{orgID, principal, id}
 		if _, taken := h.byID[key]; taken {
@@ -58,19 +58,19 @@ func (h *Handovers) Save(_ context.Context, orgID, principal string, handover ru
 		h.byID[key] = k
 	}
 	h.order = append(h.order, k)
-	h.forget(orgID)
+	h.applyCap(orgID)
 	return nil
 }
 
-// forget drops the oldest handovers of the org until its cap holds.
-func (h *Handovers) forget(orgID string) {
+// applyCap drops the oldest handovers of the org until its cap holds.
+func (h *Handovers) applyCap(orgID string) {
 	excess := -h.Caps.Handovers
 	for _, k := range h.order {
 		if k.keys[0].org == orgID {
 			excess++
 		}
 	}
-	h.order = slices.DeleteFunc(h.order, func(k *kept) bool {
+	h.order = slices.DeleteFunc(h.order, func(k *storedHandover) bool {
 		if h.Caps.Handovers == 0 || excess <= 0 || k.keys[0].org != orgID {
 			return false
 		}
@@ -101,7 +101,7 @@ func (h *Handovers) now() time.Time {
 	return h.Now()
 }
 
-func (k *kept) expired(now time.Time) bool { return now.Sub(k.at) >= run.HandoverTTL }
+func (k *storedHandover) expired(now time.Time) bool { return now.Sub(k.at) >= run.HandoverTTL }
 
 // expire drops handovers that have expired, and the oldest until one more fits.
 func (h *Handovers) expire(now time.Time) {

@@ -39,10 +39,10 @@ type Journal struct {
 	Caps org.Caps
 
 	mu      sync.Mutex // guards the fields below
-	runs    map[runKey]*record
+	runs    map[runKey]*runRecord
 	order   []runKey // oldest first
 	bytes   int      // of the rows of all runs
-	turn    string   // the org that got the last lease, for fairness
+	lastOrg string   // the org that got the last lease, for fairness
 	keys    submitKeys
 	budgets map[budgetKey]run.Used
 	audit   auditLog
@@ -50,16 +50,16 @@ type Journal struct {
 
 type runKey struct{ org, run string }
 
-type record struct {
-	summary run.Summary
-	epoch   int64
-	owner   string
-	until   int64 // when the lease expires; Unix milliseconds
-	facts   []loop.Fact
-	calls   map[callFact]bool
-	rows    map[string]json.RawMessage
-	bytes   int // of rows
-	holds   map[holdKey]budget.Amount
+type runRecord struct {
+	summary    run.Summary
+	epoch      int64
+	owner      string
+	leaseUntil int64 // when the lease expires; Unix milliseconds
+	facts      []loop.Fact
+	calls      map[callFact]bool
+	rows       map[string]json.RawMessage
+	bytes      int // of rows
+	holds      map[holdKey]budget.Amount
 }
 
 // callFact identifies a fact about a call. A journal holds each at most once.
@@ -83,7 +83,7 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	key := runKey{lease.Org, lease.RunID}
 	r, known := j.runs[key]
 	if !known {
-		r = &record{calls: map[callFact]bool{}, rows: map[string]json.RawMessage{}, holds: map[holdKey]budget.Amount{}}
+		r = &runRecord{calls: map[callFact]bool{}, rows: map[string]json.RawMessage{}, holds: map[holdKey]budget.Amount{}}
 	}
 	switch last := int64(len(r.facts)); {
 	case lease.Epoch != 0 && lease.Epoch < r.epoch:
@@ -93,7 +93,7 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	case last < after:
 		return fmt.Errorf("run %s: the journal ends at %d, not at %d", lease.RunID, last, after)
 	}
-	if err := j.judge(key, r, lease, b, &add); err != nil {
+	if err := j.check(key, r, lease, b, &add); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
 	if !known {
@@ -103,52 +103,52 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	return nil
 }
 
-// addition is a batch that was checked and is ready to be stored.
-type addition struct {
+// checkedBatch is a batch that was checked and is ready to be stored.
+type checkedBatch struct {
 	rows   map[string]json.RawMessage
 	audit  []audit.Row
 	calls  map[callFact]bool
 	charge charge
 }
 
-// judge returns why the batch cannot be stored, or completes add. It modifies
+// check returns why the batch cannot be stored, or completes add. It modifies
 // nothing else.
-func (j *Journal) judge(key runKey, r *record, lease run.Lease, b run.Batch, add *addition) error {
+func (j *Journal) check(key runKey, r *runRecord, lease run.Lease, b run.Batch, add *checkedBatch) error {
 	if len(r.facts) == 0 && b.Opening != nil {
-		if err := j.mayOpen(key.org, *b.Opening); err != nil {
+		if err := j.checkOpening(key.org, *b.Opening); err != nil {
 			return err
 		}
 	}
 	var err error
-	if add.calls, err = r.news(b); err != nil {
+	if add.calls, err = r.newCalls(b); err != nil {
 		return err
 	}
-	if add.charge, err = j.plan(key, r, b); err != nil {
+	if add.charge, err = j.planCharge(key, r, b); err != nil {
 		return err
 	}
-	add.audit, err = j.audit.follow(key.org, b.Audited(lease))
+	add.audit, err = j.audit.nextRows(key.org, b.Audited(lease))
 	return err
 }
 
 // store stores a batch that judge has accepted. It cannot fail.
-func (j *Journal) store(key runKey, r *record, lease run.Lease, b run.Batch, add addition) {
+func (j *Journal) store(key runKey, r *runRecord, lease run.Lease, b run.Batch, add checkedBatch) {
 	if len(r.facts) == 0 && b.Opening != nil && b.Opening.Key != nil {
 		j.keys.add(key, *b.Opening.Key, j.now())
 	}
 	was := r.summary.Status
 	r.add(b.Facts, add)
-	r.hand(lease, was, j.leaseNow())
-	j.charge(r, add.charge)
+	r.updateLease(lease, was, j.leaseNow())
+	j.applyCharge(r, add.charge)
 	if r.summary.Status == run.Done {
 		j.settleAll(key.org, r)
 	}
 	j.audit.add(add.audit)
-	j.makeRoom(size(add.rows))
+	j.evict(size(add.rows))
 }
 
-// news returns the call facts of the batch. It returns an error if one of them, or a
+// newCalls returns the call facts of the batch. It returns an error if one of them, or a
 // row, is in the journal already or twice in the batch.
-func (r *record) news(b run.Batch) (map[callFact]bool, error) {
+func (r *runRecord) newCalls(b run.Batch) (map[callFact]bool, error) {
 	calls := map[callFact]bool{}
 	for _, f := range b.Facts {
 		key, attempt := run.CallOf(f.Body)
@@ -171,7 +171,7 @@ func (r *record) news(b run.Batch) (map[callFact]bool, error) {
 	return calls, nil
 }
 
-func (r *record) add(facts []loop.Fact, add addition) {
+func (r *runRecord) add(facts []loop.Fact, add checkedBatch) {
 	for _, f := range facts {
 		r.summary = r.summary.After(f)
 	}
@@ -181,17 +181,17 @@ func (r *record) add(facts []loop.Fact, add addition) {
 	r.bytes += size(add.rows)
 }
 
-func (j *Journal) add(key runKey, r *record) {
+func (j *Journal) add(key runKey, r *runRecord) {
 	if j.runs == nil {
-		j.runs = map[runKey]*record{}
+		j.runs = map[runKey]*runRecord{}
 	}
 	j.runs[key] = r
 	j.order = append(j.order, key)
 }
 
-// makeRoom drops the oldest runs that are not running until the limits hold. grown
+// evict drops the oldest runs that are not running until the limits hold. grown
 // is the number of bytes that were just added.
-func (j *Journal) makeRoom(grown int) {
+func (j *Journal) evict(grown int) {
 	j.bytes += grown
 	if len(j.order) <= MaxRuns && j.bytes <= MaxRowBytes {
 		return
@@ -223,8 +223,8 @@ func (j *Journal) leaseNow() time.Time {
 	return j.LeaseNow()
 }
 
-func encode(b run.Batch) (addition, error) {
-	out := addition{rows: make(map[string]json.RawMessage, len(b.Rows))}
+func encode(b run.Batch) (checkedBatch, error) {
+	out := checkedBatch{rows: make(map[string]json.RawMessage, len(b.Rows))}
 	for _, row := range b.Rows {
 		data, err := row.JSON()
 		if err != nil {

@@ -102,7 +102,7 @@ func (o *Orgs) RevokeKey(_ context.Context, orgID, id string, at int64, by org.A
 	after.RevokedAt = time.UnixMilli(at).UTC()
 	r.keys[i] = after
 	if _, revoked := r.countKeys(); o.Caps.Keys > 0 && revoked > o.Caps.Keys {
-		r.forgetRevoked()
+		r.dropOldestRevoked()
 	}
 	return o.record(orgID, by, by.KeyChanged(&before, &after))
 }
@@ -117,8 +117,8 @@ func (r *orgRecord) countKeys() (working, revoked int) {
 	return working, len(r.keys) - working
 }
 
-// forgetRevoked drops the key that was revoked first.
-func (r *orgRecord) forgetRevoked() {
+// dropOldestRevoked drops the key that was revoked first.
+func (r *orgRecord) dropOldestRevoked() {
 	first := -1
 	for i, k := range r.keys {
 		if !k.RevokedAt.IsZero() && (first < 0 || k.RevokedAt.Before(r.keys[first].RevokedAt)) {

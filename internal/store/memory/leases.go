@@ -10,49 +10,49 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// hand updates the run's lease after a batch. A writer without a lease does not
+// updateLease updates the run's lease after a batch. A writer without a lease does not
 // change it, except that waking a parked run frees it to be claimed.
-func (r *record) hand(lease run.Lease, was run.Status, now time.Time) {
+func (r *runRecord) updateLease(lease run.Lease, was run.Status, now time.Time) {
 	r.epoch = max(r.epoch, lease.Epoch)
 	switch {
 	case r.summary.Status != run.Running, lease.Epoch == 0 && was != run.Running:
-		r.owner, r.until = "", 0
+		r.owner, r.leaseUntil = "", 0
 	case lease.Epoch > 0:
-		r.owner, r.until = lease.Owner, ends(now)
+		r.owner, r.leaseUntil = lease.Owner, leaseEnd(now)
 	}
 }
 
-// ends returns when a lease expires that is granted or renewed now.
-func ends(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
+// leaseEnd returns when a lease expires that is granted or renewed now.
+func leaseEnd(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
 
-// live reports whether the run has a lease that has not expired.
-func (r *record) live(now time.Time) bool {
-	return r.summary.Status == run.Running && r.until > now.UnixMilli()
+// leased reports whether the run has a lease that has not expired.
+func (r *runRecord) leased(now time.Time) bool {
+	return r.summary.Status == run.Running && r.leaseUntil > now.UnixMilli()
 }
 
-func (r *record) lease() run.Lease {
+func (r *runRecord) lease() run.Lease {
 	return run.Lease{Org: r.summary.Org, RunID: r.summary.RunID, Epoch: r.epoch, Owner: r.owner}
 }
 
-// mayOpen checks the conditions of an opening. The key comes first: a repeated
+// checkOpening checks the conditions of an opening. The key comes first: a repeated
 // request gets its run even if the org has no slot or space left.
-func (j *Journal) mayOpen(orgID string, o run.Opening) error {
+func (j *Journal) checkOpening(orgID string, o run.Opening) error {
 	if o.Key != nil {
 		if s := j.keys.find(orgID, *o.Key, j.now()); s != nil {
 			return s
 		}
 	}
-	if j.Caps.Stored > 0 && j.stored(orgID) >= j.Caps.Stored {
+	if j.Caps.Stored > 0 && j.storedBytes(orgID) >= j.Caps.Stored {
 		return j.Caps.StoredError()
 	}
-	if o.Slots > 0 && j.liveRuns(orgID, j.leaseNow()) >= o.Slots {
+	if o.Slots > 0 && j.leasedRuns(orgID, j.leaseNow()) >= o.Slots {
 		return run.ErrNoSlot
 	}
 	return nil
 }
 
-// stored returns the size of the rows of the org's runs, in bytes.
-func (j *Journal) stored(orgID string) int64 {
+// storedBytes returns the size of the rows of the org's runs, in bytes.
+func (j *Journal) storedBytes(orgID string) int64 {
 	n := 0
 	for key, r := range j.runs {
 		if key.org == orgID {
@@ -62,11 +62,11 @@ func (j *Journal) stored(orgID string) int64 {
 	return int64(n)
 }
 
-// liveRuns returns the number of the org's runs with a lease that has not expired.
-func (j *Journal) liveRuns(orgID string, now time.Time) int {
+// leasedRuns returns the number of the org's runs with a lease that has not expired.
+func (j *Journal) leasedRuns(orgID string, now time.Time) int {
 	n := 0
 	for key, r := range j.runs {
-		if key.org == orgID && r.live(now) {
+		if key.org == orgID && r.leased(now) {
 			n++
 		}
 	}
@@ -80,14 +80,14 @@ func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease
 	defer j.mu.Unlock()
 	now := j.leaseNow()
 	var leases []run.Lease
-	for _, r := range j.turns(owner, now) {
+	for _, r := range j.claimable(owner, now) {
 		if len(leases) >= limit {
 			break
 		}
 		j.settleAll(r.summary.Org, r)
 		handed := r.owner == ""
-		r.epoch, r.owner, r.until = r.epoch+1, owner, ends(now)
-		j.turn = r.summary.Org
+		r.epoch, r.owner, r.leaseUntil = r.epoch+1, owner, leaseEnd(now)
+		j.lastOrg = r.summary.Org
 		lease := r.lease()
 		lease.Handed = handed
 		leases = append(leases, lease)
@@ -95,34 +95,34 @@ func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease
 	return leases, nil
 }
 
-// turns returns the runs without a lease in the order in which they are claimed: the
+// claimable returns the runs without a lease in the order in which they are claimed: the
 // oldest of each org, then the second oldest of each, always starting after the org
 // that got the last lease. It leaves out runs that owner had, even if that lease has
 // expired, because owner may still be working on them.
-func (j *Journal) turns(owner string, now time.Time) []*record {
-	var free []*record
+func (j *Journal) claimable(owner string, now time.Time) []*runRecord {
+	var free []*runRecord
 	for _, r := range j.runs {
-		if r.summary.Status == run.Running && !r.live(now) && r.owner != owner {
+		if r.summary.Status == run.Running && !r.leased(now) && r.owner != owner {
 			free = append(free, r)
 		}
 	}
-	slices.SortFunc(free, func(a, b *record) int {
+	slices.SortFunc(free, func(a, b *runRecord) int {
 		return cmp.Or(cmp.Compare(a.summary.CreatedAt, b.summary.CreatedAt), strings.Compare(a.summary.RunID, b.summary.RunID))
 	})
-	place, seen := map[*record]int{}, map[string]int{}
+	place, seen := map[*runRecord]int{}, map[string]int{}
 	for _, r := range free {
 		place[r] = seen[r.summary.Org]
 		seen[r.summary.Org]++
 	}
-	slices.SortFunc(free, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(place[a], place[b]), j.compareTurn(a.summary.Org, b.summary.Org))
+	slices.SortFunc(free, func(a, b *runRecord) int {
+		return cmp.Or(cmp.Compare(place[a], place[b]), j.compareOrgs(a.summary.Org, b.summary.Org))
 	})
 	return free
 }
 
-// compareTurn orders orgs by the round robin, starting after the last one served.
-func (j *Journal) compareTurn(a, b string) int {
-	switch aNext, bNext := a > j.turn, b > j.turn; {
+// compareOrgs orders orgs by the round robin, starting after the last one served.
+func (j *Journal) compareOrgs(a, b string) int {
+	switch aNext, bNext := a > j.lastOrg, b > j.lastOrg; {
 	case aNext && !bNext:
 		return -1
 	case bNext && !aNext:
@@ -135,11 +135,11 @@ func (j *Journal) compareTurn(a, b string) int {
 func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	until := ends(j.leaseNow())
+	until := leaseEnd(j.leaseNow())
 	var leases []run.Lease
 	for _, r := range j.runs {
 		if owner != "" && r.owner == owner && r.summary.Status == run.Running {
-			r.until = until
+			r.leaseUntil = until
 			leases = append(leases, r.lease())
 		}
 	}
@@ -152,7 +152,7 @@ func (j *Journal) Release(_ context.Context, lease run.Lease) error {
 	defer j.mu.Unlock()
 	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
 	if ok && r.epoch == lease.Epoch && r.owner == lease.Owner {
-		r.owner, r.until = "", 0
+		r.owner, r.leaseUntil = "", 0
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (j *Journal) SetAside(_ context.Context, lease run.Lease, why run.Aside) er
 	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
 	if ok && r.epoch == lease.Epoch && r.owner == lease.Owner && r.summary.Status == run.Running {
 		r.summary.Status, r.summary.Aside = run.IsAside, why
-		r.owner, r.until = "", 0
+		r.owner, r.leaseUntil = "", 0
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (r *Reader) Head(ctx context.Context, orgID, runID string) (run.Head, error
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_rows w WHERE w.org = r.org AND w.run_id = r.run_id), `+
 		summaryColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
 	var err error
-	h.Summary, err = scanSummary(wider{row, []any{&h.Seq, &h.At, &h.Bytes}})
+	h.Summary, err = scanSummary(prefixedRow{row, []any{&h.Seq, &h.At, &h.Bytes}})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
@@ -105,7 +105,7 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 func readHead(ctx context.Context, db querier, key runKey) (s run.Summary, epoch, seq int64, err error) {
 	var next int64
 	row := db.QueryRowContext(ctx, `SELECT epoch, next_seq, `+summaryColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
-	s, err = scanSummary(wider{row, []any{&epoch, &next}})
+	s, err = scanSummary(prefixedRow{row, []any{&epoch, &next}})
 	return s, epoch, max(next-1, 0), err
 }
 
@@ -161,13 +161,13 @@ func scanRow(r scanner) (row, error) {
 	return out, err
 }
 
-// wider is a row with extra columns before those that its reader scans.
-type wider struct {
+// prefixedRow is a row with extra columns before those that its reader scans.
+type prefixedRow struct {
 	scanner
-	first []any
+	prefix []any
 }
 
 // Scan implements scanner.
-func (w wider) Scan(dest ...any) error {
-	return w.scanner.Scan(append(w.first[:len(w.first):len(w.first)], dest...)...)
+func (w prefixedRow) Scan(dest ...any) error {
+	return w.scanner.Scan(append(w.prefix[:len(w.prefix):len(w.prefix)], dest...)...)
 }

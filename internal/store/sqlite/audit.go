@@ -10,8 +10,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 
-// end is the last row of a chain.
-type end struct {
+// chainEnd is the last row of a chain.
+type chainEnd struct {
 	number int64
 	hash   audit.Hash
 }
@@ -19,18 +19,18 @@ type end struct {
 // addAudit appends the entries to the org's chain, in the transaction. If the
 // savepoint is rolled back, so are the rows.
 func (t *tx) addAudit(orgID string, entries []audit.Entry) error {
-	rows, err := t.follow(nil, orgID, entries)
+	rows, err := t.nextRows(nil, orgID, entries)
 	if err != nil {
 		return err
 	}
 	return t.insertAudit(rows)
 }
 
-// follow appends to rows the next rows of the org's chain, one per entry. It does not
+// nextRows appends to rows the next rows of the org's chain, one per entry. It does not
 // store them.
-func (t *tx) follow(rows []audit.Row, orgID string, entries []audit.Entry) ([]audit.Row, error) {
+func (t *tx) nextRows(rows []audit.Row, orgID string, entries []audit.Entry) ([]audit.Row, error) {
 	for _, e := range entries {
-		last, err := t.endOf(orgID)
+		last, err := t.chainEnd(orgID)
 		if err != nil {
 			return rows, err
 		}
@@ -38,27 +38,27 @@ func (t *tx) follow(rows []audit.Row, orgID string, entries []audit.Entry) ([]au
 		if err != nil {
 			return rows, err
 		}
-		t.ends[orgID] = end{row.Number, row.Hash}
+		t.ends[orgID] = chainEnd{row.Number, row.Hash}
 		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-// insertAtOnce is how many rows one INSERT statement stores.
-const insertAtOnce = 16
+// insertBatch is how many rows one INSERT statement stores.
+const insertBatch = 16
 
 const (
 	insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id, request_id, body, hash) VALUES `
 	auditValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// insertAudit stores the rows, insertAtOnce per statement where possible.
+// insertAudit stores the rows, insertBatch per statement where possible.
 func (t *tx) insertAudit(rows []audit.Row) error {
-	many := insertAudit + strings.Repeat(auditValues+", ", insertAtOnce-1) + auditValues
+	many := insertAudit + strings.Repeat(auditValues+", ", insertBatch-1) + auditValues
 	for len(rows) > 0 {
 		text, n := insertAudit+auditValues, 1
-		if len(rows) >= insertAtOnce {
-			text, n = many, insertAtOnce
+		if len(rows) >= insertBatch {
+			text, n = many, insertBatch
 		}
 		args := make([]any, 0, n*9)
 		for i := range rows[:n] {
@@ -73,21 +73,21 @@ func (t *tx) insertAudit(rows []audit.Row) error {
 	return nil
 }
 
-// endOf returns the end of an org's chain: the number and hash of its last row or, if
+// chainEnd returns the end of an org's chain: the number and hash of its last row or, if
 // retention has removed that row, of the last checkpoint with Pruned set.
-func (t *tx) endOf(orgID string) (end, error) {
+func (t *tx) chainEnd(orgID string) (chainEnd, error) {
 	if last, ok := t.ends[orgID]; ok {
 		return last, nil
 	}
-	var last end
+	var last chainEnd
 	var hash []byte
-	err := t.get(`SELECT n, hash FROM (
+	err := t.queryRow(`SELECT n, hash FROM (
 			SELECT n, hash FROM (SELECT n, hash FROM audit_log WHERE org = ?1 ORDER BY n DESC LIMIT 1)
 			UNION ALL
 			SELECT n, hash FROM (SELECT n, hash FROM audit_checkpoints WHERE org = ?1 AND cut = 1 ORDER BY n DESC LIMIT 1)
 		) ORDER BY n DESC LIMIT 1`, []any{orgID}, &last.number, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
-		return end{}, nil
+		return chainEnd{}, nil
 	}
 	copy(last.hash[:], hash)
 	return last, err
@@ -205,8 +205,8 @@ func (t *tx) addCheckpoint(c audit.Checkpoint) error {
 	return err
 }
 
-// pruneAtOnce is how many rows one transaction removes. Other writes wait for it.
-const pruneAtOnce = 500
+// pruneBatch is how many rows one transaction removes. Other writes wait for it.
+const pruneBatch = 500
 
 // PruneAudit implements audit.Log.
 func (s *Store) PruneAudit(ctx context.Context, c audit.Checkpoint) (removed int64, err error) {
@@ -220,7 +220,7 @@ func (s *Store) PruneAudit(ctx context.Context, c audit.Checkpoint) (removed int
 		var n int64
 		err := s.writer.perform(ctx, func(t *tx) (err error) {
 			n, err = t.exec(`DELETE FROM audit_log WHERE org = ?1 AND n IN (SELECT n FROM audit_log WHERE org = ?1 AND n <= ?2 ORDER BY n LIMIT ?3)`,
-				c.Org, c.Number, pruneAtOnce)
+				c.Org, c.Number, pruneBatch)
 			if err != nil || n > 0 {
 				return err
 			}

@@ -28,14 +28,14 @@ func (r *Reader) CopyTo(ctx context.Context, path string) error {
 // version or an earlier one, which Open migrates. Otherwise the error wraps
 // [ErrDamaged] or [ErrSchema], or says that the file is not a Turnpike database.
 func CheckCopy(ctx context.Context, path string) error {
-	db, err := connect(path, reading())
+	db, err := connect(path, readSettings())
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	var found string
 	if err := db.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&found); err != nil {
-		if damaged(err) {
+		if isDamaged(err) {
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 		return err

@@ -60,9 +60,9 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 
 // write stores the batch. The checks of the opening come first, then the head, whose
 // update fails if the run has another end or a higher epoch.
-func (b batch) write(t *tx, c change) error {
+func (b batch) write(t *tx, c headChange) error {
 	if c.seq == 0 && b.opening != nil {
-		if err := b.open(t, c); err != nil {
+		if err := b.checkOpening(t, c); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (b batch) write(t *tx, c change) error {
 			return err
 		}
 	}
-	if err := t.used(b.key.org, b.size(c), 0); err != nil {
+	if err := t.addUsage(b.key.org, b.size(c), 0); err != nil {
 		return err
 	}
 	if err := b.charge(t, c); err != nil {
@@ -95,7 +95,7 @@ func (b batch) writeFact(t *tx, f fact) error {
 	}
 	_, err := t.exec(`INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		b.key.org, b.key.run, f.Seq, f.Epoch, string(f.Body.Kind()), call, f.attempt, f.At, f.Version, string(f.body))
-	if taken(err) {
+	if isUniqueViolation(err) {
 		return fmt.Errorf("fact %s of call %s, attempt %d: %w", f.Body.Kind(), f.callKey, f.attempt, org.ErrExists)
 	}
 	return err
@@ -103,7 +103,7 @@ func (b batch) writeFact(t *tx, f fact) error {
 
 func (b batch) writeRow(t *tx, r row) error {
 	_, err := t.exec(`INSERT INTO run_rows (org, run_id, ref, body) VALUES (?, ?, ?, ?)`, b.key.org, b.key.run, r.ref, string(r.body))
-	if taken(err) {
+	if isUniqueViolation(err) {
 		return fmt.Errorf("row %s: %w", r.ref, org.ErrExists)
 	}
 	return err

@@ -22,7 +22,7 @@ func BenchmarkSyncedAppend(b *testing.B) {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			s := openStore(b, Options{Path: filepath.Join(b.TempDir(), "turnpike.db")})
 			for i := range writers {
-				begin(b, s, "a", fmt.Sprint(i))
+				beginRun(b, s, "a", fmt.Sprint(i))
 			}
 			var left atomic.Int64
 			left.Store(int64(b.N))

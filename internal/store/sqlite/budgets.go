@@ -29,7 +29,7 @@ func scanUsed(row scanner) (run.Used, error) {
 
 // charge settles holds and makes new ones. If the run has ended, it settles what is
 // still held.
-func (b batch) charge(t *tx, c change) error {
+func (b batch) charge(t *tx, c headChange) error {
 	for _, s := range b.settled {
 		if err := b.settle(t, s); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (b batch) charge(t *tx, c change) error {
 			return err
 		}
 	}
-	if c.to.Status == run.Done && c.held {
+	if c.to.Status == run.Done && c.mayHold {
 		return t.settleAll(b.key)
 	}
 	return nil
@@ -48,7 +48,7 @@ func (b batch) charge(t *tx, c change) error {
 
 func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
 	var used run.Used
-	err := t.get(`SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, []any{b.key.org, h.Budget.Scope},
+	err := t.queryRow(`SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, []any{b.key.org, h.Budget.Scope},
 		&used.Spent.Tokens, &used.Spent.NanoUSD, &used.Held.Tokens, &used.Held.NanoUSD)
 	switch {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
@@ -64,7 +64,7 @@ func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
 	}
 	_, err = t.exec(`INSERT INTO holds (org, run_id, id, scope, tokens, nano_usd, epoch) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		b.key.org, b.key.run, h.ID, h.Budget.Scope, h.Amount.Tokens, h.Amount.NanoUSD, epoch)
-	if taken(err) {
+	if isUniqueViolation(err) {
 		return fmt.Errorf("hold %s in budget %s: %w", h.ID, h.Budget.Scope, org.ErrExists)
 	}
 	return err

@@ -14,8 +14,8 @@ const readers = 4
 // milliseconds.
 const busyTimeout = "5000"
 
-// writing returns the settings of the write connection, of which there is one.
-func writing() url.Values {
+// writeSettings returns the settings of the write connection, of which there is one.
+func writeSettings() url.Values {
 	return url.Values{
 		"_txlock":       {"immediate"},
 		"_journal_mode": {"WAL"},
@@ -28,8 +28,8 @@ func writing() url.Values {
 	}
 }
 
-// reading returns the settings of read-only connections.
-func reading() url.Values {
+// readSettings returns the settings of read-only connections.
+func readSettings() url.Values {
 	return url.Values{"mode": {"ro"}, "_busy_timeout": {busyTimeout}, "_defensive": {"1"}}
 }
 

@@ -21,8 +21,8 @@ var ErrDamaged = errors.New("the database is damaged")
 // checkTimeout bounds the check for damaged tables.
 const checkTimeout = 10 * time.Minute
 
-// damaged reports whether err is SQLITE_CORRUPT or SQLITE_NOTADB.
-func damaged(err error) bool {
+// isDamaged reports whether err is SQLITE_CORRUPT or SQLITE_NOTADB.
+func isDamaged(err error) bool {
 	var e interface {
 		error
 		Code() int
@@ -33,21 +33,21 @@ func damaged(err error) bool {
 // damage observes the store's errors. At the first one that reports damage, it stops
 // all writes and starts a check of which tables are damaged.
 type damage struct {
-	db     *sql.DB
-	refuse func(error)
-	log    *slog.Logger
+	db         *sql.DB
+	stopWrites func(error)
+	log        *slog.Logger
 
-	cancel context.CancelFunc // of the check; nil = none was started
-	search sync.WaitGroup
+	cancel   context.CancelFunc // of the check; nil = none was started
+	checking sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
 	found  error // wraps ErrDamaged; nil = no damage is known
 }
 
-// see observes an error, which may be nil. The receiver may be nil.
-func (d *damage) see(err error) {
-	if d == nil || !damaged(err) {
+// observe observes an error, which may be nil. The receiver may be nil.
+func (d *damage) observe(err error) {
+	if d == nil || !isDamaged(err) {
 		return
 	}
 	d.mu.Lock()
@@ -56,16 +56,16 @@ func (d *damage) see(err error) {
 		return
 	}
 	d.found = ErrDamaged
-	d.refuse(fmt.Errorf("%w: %w", ErrDamaged, err))
+	d.stopWrites(fmt.Errorf("%w: %w", ErrDamaged, err))
 	d.log.Error("store: the database is damaged; writes are refused, and the tables are being checked", "error", err)
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	d.cancel = cancel
-	d.search.Go(func() { d.name(ctx) })
+	d.checking.Go(func() { d.nameTables(ctx) })
 }
 
-// name checks every table and adds the names of the damaged ones to the error.
-func (d *damage) name(ctx context.Context) {
-	tables, said := check(ctx, d.db)
+// nameTables checks every table and adds the names of the damaged ones to the error.
+func (d *damage) nameTables(ctx context.Context) {
+	tables, said := damagedTables(ctx, d.db)
 	if ctx.Err() != nil {
 		return
 	}
@@ -94,12 +94,12 @@ func (d *damage) close() {
 		d.cancel()
 	}
 	d.mu.Unlock()
-	d.search.Wait()
+	d.checking.Wait()
 }
 
-// check returns the damaged tables, and for each the first finding of SQLite's
+// damagedTables returns the damaged tables, and for each the first finding of SQLite's
 // integrity check.
-func check(ctx context.Context, db *sql.DB) (tables, said []string) {
+func damagedTables(ctx context.Context, db *sql.DB) (tables, said []string) {
 	text := func(row scanner) (string, error) {
 		var s string
 		err := row.Scan(&s)
@@ -123,19 +123,19 @@ func check(ctx context.Context, db *sql.DB) (tables, said []string) {
 	return tables, said
 }
 
-// namedDamage adds the damaged tables to an error from opening the file, if it
+// describeDamage adds the damaged tables to an error from opening the file, if it
 // reports damage. The result then wraps [ErrDamaged].
-func namedDamage(ctx context.Context, path string, err error) error {
-	if !damaged(err) {
+func describeDamage(ctx context.Context, path string, err error) error {
+	if !isDamaged(err) {
 		return err
 	}
-	db, failed := connect(path, reading())
+	db, failed := connect(path, readSettings())
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	tables, _ := check(ctx, db)
+	tables, _ := damagedTables(ctx, db)
 	return fmt.Errorf("%w (%s): restore a backup: %w", ErrDamaged, strings.Join(tables, ", "), err)
 }

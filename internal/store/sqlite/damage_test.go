@@ -13,10 +13,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// damageTable overwrites the first page of a table. The store must be closed.
-func damageTable(t *testing.T, path, table string) {
+// corruptTable overwrites the first page of a table. The store must be closed.
+func corruptTable(t *testing.T, path, table string) {
 	t.Helper()
-	db, err := connect(path, reading())
+	db, err := connect(path, readSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestADamagedTableIsNamedAndStopsWrites(t *testing.T) { // C19
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "turnpike.db")
 			s := openStore(t, Options{Path: path})
-			past(t, s, "r", time.Now().Add(-40*aDay), true, 10)
+			storePastRun(t, s, "r", time.Now().Add(-40*aDay), true, 10)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			damageTable(t, path, "run_facts")
+			corruptTable(t, path, "run_facts")
 
 			var said bytes.Buffer
 			s = openStore(t, Options{Path: path, Log: slog.New(slog.NewTextHandler(&said, nil)), Fatal: func(err error) { t.Errorf("Fatal: %v", err) }})
@@ -100,7 +100,7 @@ func TestOpenReportsDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "(the schema)"},
-		"an index that every start reads": {func(t *testing.T, path string) { damageTable(t, path, "runs_running") }, "runs"},
+		"an index that every start reads": {func(t *testing.T, path string) { corruptTable(t, path, "runs_running") }, "runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "turnpike.db")

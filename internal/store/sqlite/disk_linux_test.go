@@ -27,7 +27,7 @@ type syncedFiles struct {
 	methods map[uintptr]uintptr // SQLite's method tables by address, with the copies that call synced
 
 	mu      sync.Mutex
-	files   map[uintptr]string // open files
+	files   map[uintptr]string // checkOpening files
 	watched map[string]bool
 	kept    map[string][]byte // content at the last fsync, by path
 	syncs   map[string]int    // by path

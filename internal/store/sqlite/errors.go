@@ -68,16 +68,16 @@ func wrap(op string, err error) error {
 	return &Error{op, err}
 }
 
-// taken reports whether err is a violation of a unique constraint or primary key.
-func taken(err error) bool {
+// isUniqueViolation reports whether err is a violation of a unique constraint or primary key.
+func isUniqueViolation(err error) bool {
 	var e *modernc.Error
 	return errors.As(err, &e) &&
 		(e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
-// lost reports whether err is a failed fsync. It looks only at the code, so that a
+// isSyncFailure reports whether err is a failed fsync. It looks only at the code, so that a
 // test can make such an error.
-func lost(err error) bool {
+func isSyncFailure(err error) bool {
 	var e interface {
 		error
 		Code() int

@@ -31,7 +31,7 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, h run.Handove
 	var dropped int64
 	err := s.writer.perform(ctx, func(t *tx) error {
 		if _, err := t.exec(`DELETE FROM handovers WHERE rowid IN (SELECT rowid FROM handovers WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
-			now.UnixMilli(), maxSwept); err != nil {
+			now.UnixMilli(), sweepBatch); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO handovers (org, principal, id, run_id, body, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
@@ -42,44 +42,44 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, h run.Handove
 			}
 			_, err = t.exec(`INSERT INTO handover_calls (org, principal, call_id, handover) VALUES (?, ?, ?, ?)`, orgID, principal, id, ids[0])
 		}
-		if taken(err) {
+		if isUniqueViolation(err) {
 			return fmt.Errorf("handover of run %s: %w", h.RunID, org.ErrExists)
 		}
 		if err == nil {
-			err = t.used(orgID, sizeOfHandover+body.Len()+len(ids)*sizeOfHandoverCall, 1)
+			err = t.addUsage(orgID, sizeOfHandover+body.Len()+len(ids)*sizeOfHandoverCall, 1)
 		}
 		if err == nil {
-			dropped, err = t.forgetHandovers(orgID)
+			dropped, err = t.evictHandovers(orgID)
 		}
 		return err
 	})
 	if err == nil && dropped > 0 {
-		s.reportForgotten(orgID)
+		s.reportEvicted(orgID)
 	}
 	return s.wrap("save a handover", err)
 }
 
-// reportForgotten logs that handovers of an org were deleted early, at most once an
+// reportEvicted logs that handovers of an org were deleted early, at most once an
 // hour.
-func (s *Store) reportForgotten(orgID string) {
-	now, last := s.now().UnixMilli(), s.forgotten.Load()
-	if now-last < time.Hour.Milliseconds() || !s.forgotten.CompareAndSwap(last, now) {
+func (s *Store) reportEvicted(orgID string) {
+	now, last := s.now().UnixMilli(), s.evictedReported.Load()
+	if now-last < time.Hour.Milliseconds() || !s.evictedReported.CompareAndSwap(last, now) {
 		return
 	}
 	s.log.Warn("an org has more handovers than org_caps.handovers allows; the oldest are deleted before they expire", "org", orgID)
 }
 
-// forgetHandovers deletes the oldest handovers of an org above its cap, and returns
+// evictHandovers deletes the oldest handovers of an org above its cap, and returns
 // how many. The new handover is not refused, because its run has already ended; the
 // oldest is the least likely to be needed.
-func (t *tx) forgetHandovers(orgID string) (int64, error) {
+func (t *tx) evictHandovers(orgID string) (int64, error) {
 	if t.caps.Handovers == 0 {
 		return 0, nil
 	}
 	_, n, err := t.usage(orgID)
 	if excess := n - int64(t.caps.Handovers); err == nil && excess > 0 {
 		return t.exec(`DELETE FROM handovers WHERE rowid IN (SELECT rowid FROM handovers WHERE org = ? ORDER BY expires_at, rowid LIMIT ?)`,
-			orgID, min(excess, maxSwept))
+			orgID, min(excess, sweepBatch))
 	}
 	return 0, err
 }

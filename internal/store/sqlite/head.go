@@ -20,12 +20,12 @@ type runKey struct{ org, run string }
 // this process writes to the file.
 type head struct {
 	mu      sync.Mutex // guards the fields below
-	gone    bool       // removed from the table; get a new head
+	removed bool       // removed from the table; get a new head
 	loaded  bool       // the fields below are valid
 	epoch   int64
 	seq     int64
 	summary run.Summary
-	held    bool     // the run may have holds
+	mayHold bool     // the run may have holds
 	pending []*write // queued writes in order; some may have ended
 }
 
@@ -41,7 +41,7 @@ func (t *heads) lock(key runKey) *head {
 	for {
 		h := t.get(key)
 		h.mu.Lock()
-		if !h.gone {
+		if !h.removed {
 			return h
 		}
 		h.mu.Unlock()
@@ -65,9 +65,9 @@ func (t *heads) get(key runKey) *head {
 	return h
 }
 
-// raise sets a higher epoch in the run's head, if there is one. Until then, an append
+// raiseEpoch sets a higher epoch in the run's head, if there is one. Until then, an append
 // with the old epoch is refused only when it is written.
-func (t *heads) raise(key runKey, epoch int64) {
+func (t *heads) raiseEpoch(key runKey, epoch int64) {
 	t.mu.Lock()
 	h := t.byRun[key]
 	t.mu.Unlock()
@@ -86,30 +86,30 @@ func (t *heads) sweep() {
 		if !h.mu.TryLock() {
 			continue
 		}
-		h.prune()
+		h.dropSucceeded()
 		if len(h.pending) == 0 {
-			h.gone = true
+			h.removed = true
 			delete(t.byRun, key)
 		}
 		h.mu.Unlock()
 	}
 }
 
-// forget removes the head if it has no queued writes. It is called with h locked.
-func (t *heads) forget(key runKey, h *head) {
-	h.prune()
-	if h.gone || len(h.pending) > 0 {
+// remove removes the head if it has no queued writes. It is called with h locked.
+func (t *heads) remove(key runKey, h *head) {
+	h.dropSucceeded()
+	if h.removed || len(h.pending) > 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h.gone = true
+	h.removed = true
 	delete(t.byRun, key)
 }
 
-// prune drops succeeded writes from pending, and reports whether a write has failed.
+// dropSucceeded drops succeeded writes from pending, and reports whether a write has failed.
 // It is called with h locked.
-func (h *head) prune() (failed bool) {
+func (h *head) dropSucceeded() (failed bool) {
 	kept := h.pending[:0]
 	for _, one := range h.pending {
 		if one.ended() && one.err == nil {
@@ -156,7 +156,7 @@ func (h *head) reset(ctx context.Context) error {
 	}
 	var first error
 	for _, one := range h.pending {
-		if one.err != nil && !one.waits && first == nil && !errors.Is(one.err, run.ErrFenced) {
+		if one.err != nil && !one.awaited && first == nil && !errors.Is(one.err, run.ErrFenced) {
 			first = fmt.Errorf("an earlier append: %w", one.err)
 		}
 	}
@@ -164,9 +164,9 @@ func (h *head) reset(ctx context.Context) error {
 	return first
 }
 
-// ready makes the head valid. It is called with h locked.
-func (h *head) ready(ctx context.Context, db querier, key runKey) error {
-	if h.prune() {
+// load makes the head valid. It is called with h locked.
+func (h *head) load(ctx context.Context, db querier, key runKey) error {
+	if h.dropSucceeded() {
 		if err := h.reset(ctx); err != nil {
 			return err
 		}
@@ -178,6 +178,6 @@ func (h *head) ready(ctx context.Context, db querier, key runKey) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	h.summary, h.epoch, h.seq, h.held, h.loaded = s, epoch, seq, seq > 0, true
+	h.summary, h.epoch, h.seq, h.mayHold, h.loaded = s, epoch, seq, seq > 0, true
 	return nil
 }

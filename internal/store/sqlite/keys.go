@@ -32,11 +32,11 @@ func (r *Reader) Key(ctx context.Context, orgID, id string) (org.Key, error) {
 
 // CreateKey implements org.Store.
 func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
-	return s.change(ctx, "create a key", "key "+k.ID, func(t *tx) error {
+	return s.write(ctx, "create a key", "key "+k.ID, func(t *tx) error {
 		if err := t.mustExist(k.Org); err != nil {
 			return err
 		}
-		if err := t.below(t.caps.Keys, t.caps.KeysError, `SELECT count(*) FROM api_keys WHERE org = ? AND revoked_at = 0`, k.Org); err != nil {
+		if err := t.checkCap(t.caps.Keys, t.caps.KeysError, `SELECT count(*) FROM api_keys WHERE org = ? AND revoked_at = 0`, k.Org); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO api_keys (org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at)
@@ -51,7 +51,7 @@ func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
 
 // UpdateKey implements org.Store.
 func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) error {
-	return s.change(ctx, "update a key", "key "+k.ID, func(t *tx) error {
+	return s.write(ctx, "update a key", "key "+k.ID, func(t *tx) error {
 		before, err := t.key(k.Org, k.ID)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 		}
 		after := before
 		after.Name, after.Role, after.Rate = k.Name, k.Role, k.Rate
-		if err := found(t.exec(`UPDATE api_keys SET name = ?, role = ?, requests_per_minute = ?, burst = ? WHERE org = ? AND id = ?`,
+		if err := requireFound(t.exec(`UPDATE api_keys SET name = ?, role = ?, requests_per_minute = ?, burst = ? WHERE org = ? AND id = ?`,
 			k.Name, string(k.Role), k.Rate.PerMinute, k.Rate.Burst, k.Org, k.ID)); err != nil {
 			return err
 		}
@@ -71,31 +71,31 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 
 // key returns the key in the transaction.
 func (t *tx) key(orgID, id string) (org.Key, error) {
-	return one(t, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE org = ? AND id = ?`, orgID, id)
+	return queryOne(t, scanKey, `SELECT `+keyColumns+` FROM api_keys WHERE org = ? AND id = ?`, orgID, id)
 }
 
 // RevokeKey implements org.Store.
 func (s *Store) RevokeKey(ctx context.Context, orgID, id string, at int64, by org.Author) error {
-	return s.change(ctx, "revoke a key", "key "+id, func(t *tx) error {
+	return s.write(ctx, "revoke a key", "key "+id, func(t *tx) error {
 		before, err := t.key(orgID, id)
 		if err != nil || !before.RevokedAt.IsZero() {
 			return err
 		}
 		after := before
 		after.RevokedAt = time.UnixMilli(at)
-		if err := found(t.exec(`UPDATE api_keys SET revoked_at = ? WHERE org = ? AND id = ?`, at, orgID, id)); err != nil {
+		if err := requireFound(t.exec(`UPDATE api_keys SET revoked_at = ? WHERE org = ? AND id = ?`, at, orgID, id)); err != nil {
 			return err
 		}
-		if err := t.forgetRevoked(orgID); err != nil {
+		if err := t.deleteOldRevoked(orgID); err != nil {
 			return err
 		}
 		return t.record(orgID, by, by.KeyChanged(&before, &after))
 	})
 }
 
-// forgetRevoked deletes the oldest revoked keys of the org, so that at most caps.Keys
+// deleteOldRevoked deletes the oldest revoked keys of the org, so that at most caps.Keys
 // of them are kept.
-func (t *tx) forgetRevoked(orgID string) error {
+func (t *tx) deleteOldRevoked(orgID string) error {
 	if t.caps.Keys == 0 {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 func TestLagIsTheAgeOfTheOldestWrite(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "store.db")})
 	waitForNoLag(t, s) // the store has work of its own when it opens
-	release := hold(t, s)
-	second := &write{do: func(*tx) error { return nil }, waits: true}
+	release := blockWriter(t, s)
+	second := &write{do: func(*tx) error { return nil }, awaited: true}
 	if err := s.writer.submit(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}

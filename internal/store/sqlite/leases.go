@@ -14,9 +14,9 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 	var claimed []run.Lease
 	now := s.leaseNow()
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
-		claimed, err = t.claim(owner, s.turn, limit, now)
+		claimed, err = t.claim(owner, s.lastOrg, limit, now)
 		if n := len(claimed); n > 0 {
-			s.turn = claimed[n-1].Org
+			s.lastOrg = claimed[n-1].Org
 		}
 		return err
 	})
@@ -24,7 +24,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 		return nil, s.wrap("claim runs", err)
 	}
 	for _, lease := range claimed {
-		s.heads.raise(runKey{lease.Org, lease.RunID}, lease.Epoch)
+		s.heads.raiseEpoch(runKey{lease.Org, lease.RunID}, lease.Epoch)
 	}
 	return claimed, nil
 }
@@ -42,7 +42,7 @@ func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, 
 	}
 	for _, l := range leases {
 		if _, err := t.exec(`UPDATE runs SET epoch = ?, owner = ?, lease_until = ? WHERE org = ? AND run_id = ?`,
-			l.Epoch, owner, ends(now), l.Org, l.RunID); err != nil {
+			l.Epoch, owner, leaseEnd(now), l.Org, l.RunID); err != nil {
 			return nil, err
 		}
 		if err := t.settleAll(runKey{l.Org, l.RunID}); err != nil {
@@ -58,7 +58,7 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
 	now := s.leaseNow()
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
 		renewed, err = t.leases(`UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
-			RETURNING org, run_id, epoch, owner, 0`, owner, ends(now))
+			RETURNING org, run_id, epoch, owner, 0`, owner, leaseEnd(now))
 		return err
 	})
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) SetAside(ctx context.Context, lease run.Lease, why run.Aside) er
 		return err
 	})
 	h.loaded = false
-	s.heads.forget(key, h)
+	s.heads.remove(key, h)
 	return s.wrap("set a run aside", err)
 }
 
@@ -105,7 +105,7 @@ func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, e
 	n := 0
 	err := s.writer.perform(ctx, func(t *tx) error {
 		n = 0
-		aside, err := t.aside()
+		aside, err := t.listAside()
 		for _, a := range aside {
 			if err == nil && again(a.Aside) {
 				n++
@@ -120,8 +120,8 @@ func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, e
 	return n, nil
 }
 
-// aside returns org, run id and reason of the runs that are set aside.
-func (t *tx) aside() ([]run.Summary, error) {
+// listAside returns org, run id and reason of the runs that are set aside.
+func (t *tx) listAside() ([]run.Summary, error) {
 	s, err := t.statement(`SELECT org, run_id, aside FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return nil, err
@@ -154,9 +154,9 @@ func (s *Store) Probe(ctx context.Context) error {
 	return s.wrap("probe", err)
 }
 
-// endLeases expires all leases. It is called on opening: this process has the lock of
+// expireLeases expires all leases. It is called on opening: this process has the lock of
 // the file, so no other owner is alive.
-func (s *Store) endLeases(ctx context.Context) error {
+func (s *Store) expireLeases(ctx context.Context) error {
 	return s.writer.perform(ctx, func(t *tx) error {
 		_, err := t.exec(`UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`)
 		return err

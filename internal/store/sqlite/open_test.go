@@ -68,7 +68,7 @@ func TestTheSettingsOfTheWriteConnection(t *testing.T) {
 	err := s.writer.perform(t.Context(), func(tx *tx) error {
 		for name, value := range want {
 			var got string
-			if err := tx.get("PRAGMA "+name, nil, &got); err != nil {
+			if err := tx.queryRow("PRAGMA "+name, nil, &got); err != nil {
 				return err
 			}
 			if got != value {
@@ -127,7 +127,7 @@ func TestOpenRefusesAFileThatIsNotAStore(t *testing.T) {
 func TestAReaderReadsWhileTheGatewayRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
-	begin(t, s, "a", "r")
+	beginRun(t, s, "a", "r")
 	r := openReader(t, path)
 	story, err := r.Load(t.Context(), "a", "r")
 	if err != nil || story.Summary.Status != run.Running || len(story.Facts) != 1 {
@@ -148,7 +148,7 @@ func TestAReaderReadsTheFileOfAStoppedGateway(t *testing.T) {
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
-	begin(t, s, "a", "r")
+	beginRun(t, s, "a", "r")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +221,8 @@ func openReader(t *testing.T, path string) *Reader {
 	return r
 }
 
-// begin opens a run's journal.
-func begin(t testing.TB, s *Store, orgID, runID string) {
+// beginRun opens a run's journal.
+func beginRun(t testing.TB, s *Store, orgID, runID string) {
 	t.Helper()
 	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: orgID, RunID: runID}}}}
 	if err := s.Append(t.Context(), run.Lease{Org: orgID, RunID: runID, Epoch: 1}, 0, batch); err != nil {

@@ -7,26 +7,26 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// maxSwept is how many expired rows of a table one write deletes. Other writes of its
+// sweepBatch is how many expired rows of a table one write deletes. Other writes of its
 // group wait for it.
-const maxSwept = 100
+const sweepBatch = 100
 
-// open checks the conditions of an opening. The key comes first: a repeated request
+// checkOpening checks the conditions of an opening. The key comes first: a repeated request
 // gets its run even if the org has no slot or space left.
-func (b batch) open(t *tx, c change) error {
+func (b batch) checkOpening(t *tx, c headChange) error {
 	if b.opening.Key != nil {
-		if err := b.takeKey(t, c, *b.opening.Key); err != nil {
+		if err := b.claimKey(t, c, *b.opening.Key); err != nil {
 			return err
 		}
 	}
-	if err := b.hasSpace(t); err != nil {
+	if err := b.checkSpace(t); err != nil {
 		return err
 	}
 	if b.opening.Slots <= 0 {
 		return nil
 	}
 	var live int
-	err := t.get(`SELECT count(*) FROM runs INDEXED BY runs_running WHERE status = 'running' AND org = ? AND lease_until > ?`,
+	err := t.queryRow(`SELECT count(*) FROM runs INDEXED BY runs_running WHERE status = 'running' AND org = ? AND lease_until > ?`,
 		[]any{b.key.org, c.leaseNow.UnixMilli()}, &live)
 	if err == nil && live >= b.opening.Slots {
 		err = run.ErrNoSlot
@@ -34,9 +34,9 @@ func (b batch) open(t *tx, c change) error {
 	return err
 }
 
-// hasSpace returns an error if the org has reached its cap on stored bytes. It is
+// checkSpace returns an error if the org has reached its cap on stored bytes. It is
 // checked only when a run starts, so runs in progress can finish.
-func (b batch) hasSpace(t *tx) error {
+func (b batch) checkSpace(t *tx) error {
 	if t.caps.Stored == 0 {
 		return nil
 	}
@@ -47,10 +47,10 @@ func (b batch) hasSpace(t *tx) error {
 	return err
 }
 
-func (b batch) takeKey(t *tx, c change, k run.SubmitKey) error {
+func (b batch) claimKey(t *tx, c headChange, k run.SubmitKey) error {
 	now := c.now.UnixMilli()
 	var s run.Submitted
-	err := t.get(`SELECT run_id, hash FROM submit_keys WHERE org = ? AND principal = ? AND key = ? AND expires_at > ?`,
+	err := t.queryRow(`SELECT run_id, hash FROM submit_keys WHERE org = ? AND principal = ? AND key = ? AND expires_at > ?`,
 		[]any{b.key.org, k.Principal, k.Key, now}, &s.RunID, &s.Hash)
 	switch {
 	case err == nil:
@@ -58,7 +58,7 @@ func (b batch) takeKey(t *tx, c change, k run.SubmitKey) error {
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
-	_, err = t.exec(`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now, maxSwept)
+	_, err = t.exec(`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now, sweepBatch)
 	if err != nil {
 		return err
 	}

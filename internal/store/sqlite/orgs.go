@@ -37,7 +37,7 @@ func (s *Store) CreateOrg(ctx context.Context, r org.Record, by org.Author) erro
 	if err != nil {
 		return fmt.Errorf("org %s: %w", r.ID, err)
 	}
-	return s.change(ctx, "create an org", "org "+r.ID, func(t *tx) error {
+	return s.write(ctx, "create an org", "org "+r.ID, func(t *tx) error {
 		_, err := t.exec(`INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, features, runtime, millis(r.CreatedAt), millis(r.UpdatedAt))
 		if err != nil {
@@ -53,12 +53,12 @@ func (s *Store) UpdateOrg(ctx context.Context, r org.Record, by org.Author) erro
 	if err != nil {
 		return fmt.Errorf("org %s: %w", r.ID, err)
 	}
-	return s.change(ctx, "update an org", "org "+r.ID, func(t *tx) error {
+	return s.write(ctx, "update an org", "org "+r.ID, func(t *tx) error {
 		before, err := t.org(r.ID)
 		if err != nil {
 			return err
 		}
-		if err := found(t.exec(`UPDATE orgs SET features = ?, runtime = ?, updated_at = ? WHERE id = ?`,
+		if err := requireFound(t.exec(`UPDATE orgs SET features = ?, runtime = ?, updated_at = ? WHERE id = ?`,
 			features, runtime, millis(r.UpdatedAt), r.ID)); err != nil {
 			return err
 		}
@@ -68,12 +68,12 @@ func (s *Store) UpdateOrg(ctx context.Context, r org.Record, by org.Author) erro
 
 // DeleteOrg implements org.Store.
 func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
-	return s.change(ctx, "delete an org", "org "+id, func(t *tx) error {
+	return s.write(ctx, "delete an org", "org "+id, func(t *tx) error {
 		before, err := t.org(id)
 		if err != nil {
 			return err
 		}
-		if err := found(t.exec(`DELETE FROM orgs WHERE id = ?`, id)); err != nil {
+		if err := requireFound(t.exec(`DELETE FROM orgs WHERE id = ?`, id)); err != nil {
 			return err
 		}
 		return t.record(id, by, by.OrgChanged(&before, nil))
@@ -82,7 +82,7 @@ func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
 
 // org returns the org in the transaction.
 func (t *tx) org(id string) (org.Record, error) {
-	return one(t, scanOrg, `SELECT `+orgColumns+` FROM orgs WHERE id = ?`, id)
+	return queryOne(t, scanOrg, `SELECT `+orgColumns+` FROM orgs WHERE id = ?`, id)
 }
 
 // record appends the audit row of a change to the author's chains.
@@ -95,13 +95,13 @@ func (t *tx) record(orgID string, by org.Author, e audit.Entry) error {
 	return nil
 }
 
-// change performs a write on the resource that what names. It waits for the result
+// write performs a write on the resource that what names. It waits for the result
 // even after ctx has ended, because a queued write cannot be cancelled and the caller
 // must know whether it was made.
-func (s *Store) change(ctx context.Context, op, what string, do func(*tx) error) error {
-	one := &write{waits: true, do: func(t *tx) error {
+func (s *Store) write(ctx context.Context, op, what string, do func(*tx) error) error {
+	one := &write{awaited: true, do: func(t *tx) error {
 		err := do(t)
-		if taken(err) {
+		if isUniqueViolation(err) {
 			return org.ErrExists
 		}
 		return err
@@ -117,8 +117,8 @@ func (s *Store) change(ctx context.Context, op, what string, do func(*tx) error)
 	return nil
 }
 
-// found returns org.ErrNotFound for a statement that changed no row.
-func found(changed int64, err error) error {
+// requireFound returns org.ErrNotFound for a statement that changed no row.
+func requireFound(changed int64, err error) error {
 	if err == nil && changed == 0 {
 		return org.ErrNotFound
 	}
@@ -128,7 +128,7 @@ func found(changed int64, err error) error {
 // mustExist returns an error that wraps org.ErrNotFound if there is no such org.
 func (t *tx) mustExist(orgID string) error {
 	var n int
-	if err := t.get(`SELECT count(*) FROM orgs WHERE id = ?`, []any{orgID}, &n); err != nil {
+	if err := t.queryRow(`SELECT count(*) FROM orgs WHERE id = ?`, []any{orgID}, &n); err != nil {
 		return err
 	}
 	if n == 0 {

@@ -13,14 +13,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// failure is an error with a code of SQLite.
-type failure int
+// codeError is an error with a code of SQLite.
+type codeError int
 
-func (f failure) Error() string { return "disk I/O error" }
-func (f failure) Code() int     { return int(f) }
+func (f codeError) Error() string { return "disk I/O error" }
+func (f codeError) Code() int     { return int(f) }
 
-// failing makes the next commits fail, and counts them in tried.
-func failing(t *testing.T, s *Store, err error) (tried *int) {
+// failCommits makes the next commits fail, and counts them in tried.
+func failCommits(t *testing.T, s *Store, err error) (tried *int) {
 	t.Helper()
 	tried = new(int)
 	perform(t, s, func(t *tx) error {
@@ -50,9 +50,9 @@ func TestAFailedSyncPoisonsTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var told []error
 			s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Fatal: func(err error) { told = append(told, err) }})
-			begin(t, s, "a", "r")
-			tried := failing(t, s, failure(code))
-			release := hold(t, s)
+			beginRun(t, s, "a", "r")
+			tried := failCommits(t, s, codeError(code))
+			release := blockWriter(t, s)
 			waiting := &write{do: func(*tx) error { return nil }}
 			if err := s.writer.submit(t.Context(), waiting); err != nil {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAFailedSyncPoisonsTheStore(t *testing.T) {
 				t.Errorf("a synced append got %v, want ErrPoisoned", err)
 			}
 			refusesWrites(t, s)
-			if *tried != 1 || len(told) != 1 || !errors.Is(told[0], ErrPoisoned) || !errors.Is(told[0], failure(code)) {
+			if *tried != 1 || len(told) != 1 || !errors.Is(told[0], ErrPoisoned) || !errors.Is(told[0], codeError(code)) {
 				t.Errorf("%d commits were tried, and Fatal got %v; want one of each", *tried, told)
 			}
 			story, err := s.Load(t.Context(), "a", "r")
@@ -101,8 +101,8 @@ func refusesWrites(t *testing.T, s *Store) {
 
 func TestAStoreWithoutFatalIsPoisonedToo(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	begin(t, s, "a", "r")
-	failing(t, s, failure(sqlite3.SQLITE_IOERR_FSYNC))
+	beginRun(t, s, "a", "r")
+	failCommits(t, s, codeError(sqlite3.SQLITE_IOERR_FSYNC))
 	if err := s.Probe(t.Context()); !errors.Is(err, ErrPoisoned) {
 		t.Errorf("got %v, want ErrPoisoned", err)
 	}
@@ -116,8 +116,8 @@ func TestOtherFailuresOfACommitAreTemporary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Fatal: func(err error) { t.Errorf("Fatal: %v", err) }})
-			begin(t, s, "a", "r")
-			failing(t, s, failure(code))
+			beginRun(t, s, "a", "r")
+			failCommits(t, s, codeError(code))
 			lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
 			batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
 			var failed *Error

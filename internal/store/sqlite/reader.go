@@ -17,7 +17,7 @@ type Reader struct {
 
 // wrap is the function wrap for errors that may report damage.
 func (r *Reader) wrap(op string, err error) error {
-	r.damage.see(err)
+	r.damage.observe(err)
 	return wrap(op, err)
 }
 
@@ -28,7 +28,7 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	db, err := connect(path, reading())
+	db, err := connect(path, readSettings())
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", path, err)
 	}

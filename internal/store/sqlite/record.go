@@ -14,12 +14,12 @@ type recorder struct {
 	w *writer
 
 	mu      sync.Mutex // guards the fields below
-	entries []recorded
+	entries []recordedEntry
 	timer   *time.Timer // runs while there are entries
 	err     error       // entries could not be stored, and no caller knows yet
 }
 
-type recorded struct {
+type recordedEntry struct {
 	org   string
 	entry audit.Entry
 }
@@ -30,19 +30,19 @@ func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	if err != nil {
 		return err
 	}
-	return s.wrap("record", s.recorder.add(ctx, recorded{orgID, e}))
+	return s.wrap("record", s.recorder.add(ctx, recordedEntry{orgID, e}))
 }
 
 // add adds the entry to the next write. The caller that fills the write submits it,
 // and waits until the queue has room. A returned error is that of an earlier entry.
-func (r *recorder) add(ctx context.Context, e recorded) error {
+func (r *recorder) add(ctx context.Context, e recordedEntry) error {
 	r.mu.Lock()
 	err := r.err
 	r.err = nil
 	r.entries = append(r.entries, e)
 	n := len(r.entries)
 	if n == 1 {
-		r.timer = time.AfterFunc(linger, func() { r.fail(r.flush(context.Background())) })
+		r.timer = time.AfterFunc(collectTime, func() { r.setError(r.flush(context.Background())) })
 	}
 	r.mu.Unlock()
 	if err == nil && n >= maxGroup {
@@ -63,11 +63,11 @@ func (r *recorder) flush(ctx context.Context) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	one := &write{waits: true, lazy: true, told: r.fail, do: func(t *tx) error {
+	one := &write{awaited: true, deferSync: true, onDone: r.setError, do: func(t *tx) error {
 		rows := make([]audit.Row, 0, len(entries))
 		for _, e := range entries {
 			var err error
-			if rows, err = t.follow(rows, e.org, []audit.Entry{e.entry}); err != nil {
+			if rows, err = t.nextRows(rows, e.org, []audit.Entry{e.entry}); err != nil {
 				return err
 			}
 		}
@@ -76,8 +76,8 @@ func (r *recorder) flush(ctx context.Context) error {
 	return r.w.submit(ctx, one)
 }
 
-// fail keeps err for the next caller of add.
-func (r *recorder) fail(err error) {
+// setError keeps err for the next caller of add.
+func (r *recorder) setError(err error) {
 	if err == nil {
 		return
 	}

@@ -24,7 +24,7 @@ func (s *Store) CachedResult(ctx context.Context, orgID string, name toolcache.N
 // KeepResult implements toolcache.Store.
 func (s *Store) KeepResult(orgID string, e toolcache.Entry, b toolcache.Bounds, done func(error)) {
 	told := func(err error) { done(s.wrap("keep a result", err)) }
-	err := s.writer.offer(&write{told: told, do: func(t *tx) error {
+	err := s.writer.trySubmit(&write{onDone: told, do: func(t *tx) error {
 		if err := t.mustExist(orgID); err != nil {
 			return err
 		}
@@ -40,14 +40,14 @@ func (s *Store) KeepResult(orgID string, e toolcache.Entry, b toolcache.Bounds, 
 
 // DropResult implements toolcache.Store.
 func (s *Store) DropResult(orgID string, e toolcache.Entry) {
-	_ = s.writer.offer(&write{do: func(t *tx) error {
+	_ = s.writer.trySubmit(&write{do: func(t *tx) error {
 		_, err := t.exec(`DELETE FROM tool_cache WHERE org = ? AND name = ? AND mac = ?`, orgID, e.Name[:], e.MAC)
 		return err
 	}})
 }
 
 func (t *tx) keepResult(orgID string, e toolcache.Entry) error {
-	if _, err := t.exec(`DELETE FROM tool_cache WHERE rowid IN (SELECT rowid FROM tool_cache WHERE expires_at <= ? LIMIT ?)`, e.KeptAt, maxSwept); err != nil {
+	if _, err := t.exec(`DELETE FROM tool_cache WHERE rowid IN (SELECT rowid FROM tool_cache WHERE expires_at <= ? LIMIT ?)`, e.KeptAt, sweepBatch); err != nil {
 		return err
 	}
 	if _, err := t.exec(`DELETE FROM tool_cache WHERE org = ? AND name = ?`, orgID, e.Name[:]); err != nil {
@@ -63,7 +63,7 @@ func (t *tx) evictResults(orgID string, b toolcache.Bounds) error {
 	for {
 		var entries int
 		var bytes int64
-		if err := t.get(`SELECT entries, bytes FROM tool_cache_sizes WHERE org = ?`, []any{orgID}, &entries, &bytes); err != nil {
+		if err := t.queryRow(`SELECT entries, bytes FROM tool_cache_sizes WHERE org = ?`, []any{orgID}, &entries, &bytes); err != nil {
 			return err
 		}
 		if entries <= b.Entries && bytes <= b.Bytes {

@@ -20,7 +20,7 @@ func TestAResultDoesNotWaitForAFullQueue(t *testing.T) {
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
-	release := hold(t, s)
+	release := blockWriter(t, s)
 	told := make(chan error, maxQueue+1)
 	bounds := toolcache.Bounds{Entries: 10, Bytes: 100}
 	for range maxQueue { // the writer has taken one more

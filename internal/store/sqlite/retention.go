@@ -10,9 +10,9 @@ import (
 
 // Limits of one write of retention. Other writes wait for it.
 const (
-	deleteAtOnce = 100                   // runs
-	deleteFor    = 10 * time.Millisecond // after this, no further run is deleted
-	vacuumAtOnce = 256                   // pages
+	deleteBatch = 100                   // runs
+	deleteTime  = 10 * time.Millisecond // dependsOn this, no further run is deleted
+	vacuumBatch = 256                   // pages
 )
 
 // FinishedBefore returns the number of runs that ended before the given time.
@@ -39,24 +39,24 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 		`DELETE FROM handovers WHERE rowid IN (SELECT rowid FROM handovers WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 	} {
-		err := s.repeat(ctx, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), maxSwept) })
+		err := s.repeatWrite(ctx, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), sweepBatch) })
 		if err != nil {
 			return 0, s.wrap("delete what has expired", err)
 		}
 	}
-	err = s.repeat(ctx, func(t *tx) (int64, error) {
+	err = s.repeatWrite(ctx, func(t *tx) (int64, error) {
 		n, err := t.deleteFinished(before.UnixMilli(), now.Add(-run.SubmitKeyTTL).UnixMilli())
 		deleted += int(n)
 		return n, err
 	})
 	if err == nil {
-		err = s.repeat(ctx, (*tx).vacuum)
+		err = s.repeatWrite(ctx, (*tx).vacuum)
 	}
 	return deleted, s.wrap("delete finished runs", err)
 }
 
-// repeat performs the write until it changes no row.
-func (s *Store) repeat(ctx context.Context, do func(*tx) (int64, error)) error {
+// repeatWrite performs the write until it changes no row.
+func (s *Store) repeatWrite(ctx context.Context, do func(*tx) (int64, error)) error {
 	for {
 		var n int64
 		err := s.writer.perform(ctx, func(t *tx) (err error) {
@@ -72,7 +72,7 @@ func (s *Store) repeat(ctx context.Context, do func(*tx) (int64, error)) error {
 // deleteFinished deletes some of the runs that ended before the given time, the
 // earliest first.
 func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err error) {
-	for began := time.Now(); deleted < deleteAtOnce && time.Since(began) < deleteFor; {
+	for began := time.Now(); deleted < deleteBatch && time.Since(began) < deleteTime; {
 		n, err := t.exec(`DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs INDEXED BY runs_finished
 			WHERE status = 'done' AND finished_at < ? AND created_at <= ? ORDER BY finished_at LIMIT 1)`, before, createdBefore)
 		if err != nil || n == 0 {
@@ -87,10 +87,10 @@ func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err err
 // number.
 func (t *tx) vacuum() (int64, error) {
 	var before, after int64
-	if err := t.get(`PRAGMA freelist_count`, nil, &before); err != nil || before == 0 {
+	if err := t.queryRow(`PRAGMA freelist_count`, nil, &before); err != nil || before == 0 {
 		return 0, err
 	}
-	s, err := t.statement(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumAtOnce)) //nolint:sqlclosecheck // cached, and closed with t
+	s, err := t.statement(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumBatch)) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return 0, err
 	}
@@ -99,11 +99,11 @@ func (t *tx) vacuum() (int64, error) {
 		return 0, err
 	}
 	defer rows.Close()
-	for rows.Next() { // one page per row
+	for rows.Next() { // queryOne page per row
 	}
 	if err := rows.Err(); err != nil {
 		return 0, err
 	}
-	err = t.get(`PRAGMA freelist_count`, nil, &after)
+	err = t.queryRow(`PRAGMA freelist_count`, nil, &after)
 	return before - after, err
 }

@@ -17,9 +17,9 @@ import (
 
 const aDay = 24 * time.Hour
 
-// past stores a run that started at the given time. If ended is set, it ended a minute
+// storePastRun stores a run that started at the given time. If ended is set, it ended a minute
 // later.
-func past(t testing.TB, s *Store, id string, at time.Time, ended bool, bytes int) {
+func storePastRun(t testing.TB, s *Store, id string, at time.Time, ended bool, bytes int) {
 	t.Helper()
 	batch := run.Batch{
 		Sync: true, Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: id, Hash: "h"}},
@@ -50,11 +50,11 @@ func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 	clock := now.Add(-40 * aDay)
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: func() time.Time { return clock }})
 	for i := range 250 {
-		past(t, s, fmt.Sprint("old ", i), clock.Add(time.Duration(i)*time.Second), true, 10)
+		storePastRun(t, s, fmt.Sprint("old ", i), clock.Add(time.Duration(i)*time.Second), true, 10)
 	}
-	past(t, s, "old and running", clock, false, 10)
+	storePastRun(t, s, "old and running", clock, false, 10)
 	clock = now
-	past(t, s, "young", now.Add(-29*aDay), true, 10)
+	storePastRun(t, s, "young", now.Add(-29*aDay), true, 10)
 	audited := rowsOf(t, s, "audit_log")
 
 	before := now.Add(-30 * aDay)
@@ -83,7 +83,7 @@ func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 // shorter.
 func TestRetentionKeepsARunWithAValidKey(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	past(t, s, "r", time.Now().Add(-time.Hour), true, 10)
+	storePastRun(t, s, "r", time.Now().Add(-time.Hour), true, 10)
 	if n, err := s.DeleteFinished(t.Context(), time.Now()); err != nil || n != 0 {
 		t.Errorf("deleted %d runs, %v", n, err)
 	}
@@ -96,11 +96,11 @@ func TestRetentionDoesNotBlockOtherWrites(t *testing.T) {
 	s := openStore(t, Options{Path: path, Now: func() time.Time { return clock }})
 	const runs, big = 400, 16 << 20
 	for i := range runs {
-		past(t, s, fmt.Sprint(i), clock, true, 40_000)
+		storePastRun(t, s, fmt.Sprint(i), clock, true, 40_000)
 	}
-	past(t, s, "big", clock, true, big)
+	storePastRun(t, s, "big", clock, true, big)
 	var pages int64
-	perform(t, s, func(t *tx) error { return t.get(`PRAGMA page_count`, nil, &pages) })
+	perform(t, s, func(t *tx) error { return t.queryRow(`PRAGMA page_count`, nil, &pages) })
 
 	clock = time.Now()
 	type result struct {
@@ -131,12 +131,12 @@ func TestRetentionDoesNotBlockOtherWrites(t *testing.T) {
 		}
 	}
 	var left int64
-	perform(t, s, func(t *tx) error { return t.get(`PRAGMA page_count`, nil, &left) })
+	perform(t, s, func(t *tx) error { return t.queryRow(`PRAGMA page_count`, nil, &left) })
 	if left > pages/10 {
 		t.Errorf("the file has %d pages, %d before", left, pages)
 	}
 	t.Logf("%d runs in %v, %d other writes, the slowest took %v", runs+1, time.Since(began), writes, slowest)
-	if slowest > 2*time.Second || writes < runs/deleteAtOnce {
+	if slowest > 2*time.Second || writes < runs/deleteBatch {
 		t.Errorf("%d other writes, the slowest took %v", writes, slowest)
 	}
 }

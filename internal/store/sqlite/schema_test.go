@@ -38,12 +38,12 @@ func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
 func TestMigrationsGoDownAndUpAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
-	begin(t, s, "a", "r")
+	beginRun(t, s, "a", "r")
 	want := schema(t, s.db)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := connect(path, writing())
+	db, err := connect(path, writeSettings())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,11 +29,11 @@ func (r *Reader) Secret(ctx context.Context, orgID, name string) (org.Secret, er
 
 // PutSecret implements org.Store.
 func (s *Store) PutSecret(ctx context.Context, m org.Secret, by org.Author) error {
-	return s.change(ctx, "put a secret", "secret "+m.Name, func(t *tx) error {
+	return s.write(ctx, "put a secret", "secret "+m.Name, func(t *tx) error {
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
-		if err := t.below(t.caps.Secrets, t.caps.SecretsError, `SELECT count(*) FROM secrets WHERE org = ? AND name <> ?`, m.Org, m.Name); err != nil {
+		if err := t.checkCap(t.caps.Secrets, t.caps.SecretsError, `SELECT count(*) FROM secrets WHERE org = ? AND name <> ?`, m.Org, m.Name); err != nil {
 			return err
 		}
 		var before *org.Secret
@@ -55,12 +55,12 @@ func (s *Store) PutSecret(ctx context.Context, m org.Secret, by org.Author) erro
 
 // DeleteSecret implements org.Store.
 func (s *Store) DeleteSecret(ctx context.Context, orgID, name string, by org.Author) error {
-	return s.change(ctx, "delete a secret", "secret "+name, func(t *tx) error {
+	return s.write(ctx, "delete a secret", "secret "+name, func(t *tx) error {
 		before, err := t.secret(orgID, name)
 		if err != nil {
 			return err
 		}
-		if err := found(t.exec(`DELETE FROM secrets WHERE org = ? AND name = ?`, orgID, name)); err != nil {
+		if err := requireFound(t.exec(`DELETE FROM secrets WHERE org = ? AND name = ?`, orgID, name)); err != nil {
 			return err
 		}
 		return t.record(orgID, by, by.SecretChanged(&before, nil))
@@ -69,7 +69,7 @@ func (s *Store) DeleteSecret(ctx context.Context, orgID, name string, by org.Aut
 
 // secret returns the secret in the transaction, without its sealed value.
 func (t *tx) secret(orgID, name string) (org.Secret, error) {
-	return one(t, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? AND name = ?`, orgID, name)
+	return queryOne(t, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? AND name = ?`, orgID, name)
 }
 
 func scanSecret(row scanner) (org.Secret, error) {

@@ -22,11 +22,11 @@ func (s *Store) CreateMCPServer(ctx context.Context, m org.MCPServer, by org.Aut
 	if err != nil {
 		return fmt.Errorf("MCP server %s: %w", m.Name, err)
 	}
-	return s.change(ctx, "create an MCP server", "MCP server "+m.Name, func(t *tx) error {
+	return s.write(ctx, "create an MCP server", "MCP server "+m.Name, func(t *tx) error {
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
-		if err := t.below(t.caps.MCPServers, t.caps.MCPServersError, `SELECT count(*) FROM mcp_outbound_servers WHERE org = ?`, m.Org); err != nil {
+		if err := t.checkCap(t.caps.MCPServers, t.caps.MCPServersError, `SELECT count(*) FROM mcp_outbound_servers WHERE org = ?`, m.Org); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO mcp_outbound_servers (org, name, url, enabled, tools, headers, timeout_ms, max_retries,
@@ -48,12 +48,12 @@ func (s *Store) UpdateMCPServer(ctx context.Context, m org.MCPServer, by org.Aut
 	if err != nil {
 		return fmt.Errorf("MCP server %s: %w", m.Name, err)
 	}
-	return s.change(ctx, "update an MCP server", "MCP server "+m.Name, func(t *tx) error {
+	return s.write(ctx, "update an MCP server", "MCP server "+m.Name, func(t *tx) error {
 		before, err := t.server(m.Org, m.Name)
 		if err != nil {
 			return err
 		}
-		if err := found(t.exec(`UPDATE mcp_outbound_servers SET url = ?, enabled = ?, tools = ?, headers = ?, timeout_ms = ?, max_retries = ?,
+		if err := requireFound(t.exec(`UPDATE mcp_outbound_servers SET url = ?, enabled = ?, tools = ?, headers = ?, timeout_ms = ?, max_retries = ?,
 				required = ?, trust = ?, naming = ?, prefix = ?, polling = ?, reads = ?, keyed = ?, cache = ?, concurrency = ?, updated_at = ?
 			WHERE org = ? AND name = ?`,
 			m.URL, m.Enabled, e.tools, e.headers, m.Timeout.Milliseconds(), m.MaxRetries,
@@ -66,12 +66,12 @@ func (s *Store) UpdateMCPServer(ctx context.Context, m org.MCPServer, by org.Aut
 
 // DeleteMCPServer implements org.Store.
 func (s *Store) DeleteMCPServer(ctx context.Context, orgID, name string, by org.Author) error {
-	return s.change(ctx, "delete an MCP server", "MCP server "+name, func(t *tx) error {
+	return s.write(ctx, "delete an MCP server", "MCP server "+name, func(t *tx) error {
 		before, err := t.server(orgID, name)
 		if err != nil {
 			return err
 		}
-		if err := found(t.exec(`DELETE FROM mcp_outbound_servers WHERE org = ? AND name = ?`, orgID, name)); err != nil {
+		if err := requireFound(t.exec(`DELETE FROM mcp_outbound_servers WHERE org = ? AND name = ?`, orgID, name)); err != nil {
 			return err
 		}
 		return t.record(orgID, by, by.MCPServerChanged(&before, nil))
@@ -80,7 +80,7 @@ func (s *Store) DeleteMCPServer(ctx context.Context, orgID, name string, by org.
 
 // server returns the server in the transaction.
 func (t *tx) server(orgID, name string) (org.MCPServer, error) {
-	return one(t, scanServer, `SELECT `+serverColumns+` FROM mcp_outbound_servers WHERE org = ? AND name = ?`, orgID, name)
+	return queryOne(t, scanServer, `SELECT `+serverColumns+` FROM mcp_outbound_servers WHERE org = ? AND name = ?`, orgID, name)
 }
 
 // encodedServer holds the fields of a server that are stored as JSON.

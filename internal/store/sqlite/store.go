@@ -47,13 +47,13 @@ type Store struct {
 	recorder *recorder
 	heads    heads
 	lock     *os.File
-	files    *files // nil until Open has started to watch them
+	files    *watchedFiles // nil until Open has started to watch them
 	log      *slog.Logger
 	now      func() time.Time // wall clock
 	leaseNow func() time.Time // clock of leases
-	turn     string           // the org that got the last lease; owned by the writer's goroutine
+	lastOrg  string           // the org that got the last lease; owned by the writer's goroutine
 
-	forgotten atomic.Int64 // when reportForgotten last logged; Unix milliseconds
+	evictedReported atomic.Int64 // when reportEvicted last logged; Unix milliseconds
 }
 
 // Open opens the file, migrates its schema, starts the writer and expires all leases,
@@ -72,13 +72,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s, err := open(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", o.Path, namedDamage(ctx, o.Path, err))
+		return nil, fmt.Errorf("store %s: %w", o.Path, describeDamage(ctx, o.Path, err))
 	}
 	return s, nil
 }
 
 func open(ctx context.Context, o Options) (*Store, error) {
-	if err := makeFile(o.Path); err != nil {
+	if err := createFile(o.Path); err != nil {
 		return nil, err
 	}
 	lock, err := lockFile(o.Path + ".lock")
@@ -89,10 +89,10 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
-	if err := s.endLeases(ctx); err != nil {
+	if err := s.expireLeases(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.files, err = watch(o.Path, s.replaced); err != nil {
+	if s.files, err = watch(o.Path, s.onReplaced); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -100,7 +100,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 
 // start opens the write connection and the pool of read connections.
 func (s *Store) start(ctx context.Context, o Options) error {
-	db, err := connect(o.Path, writing())
+	db, err := connect(o.Path, writeSettings())
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if s.db, err = connect(o.Path, reading()); err != nil {
+	if s.db, err = connect(o.Path, readSettings()); err != nil {
 		return errors.Join(err, conn.Close(), db.Close())
 	}
 	s.db.SetMaxOpenConns(readers)
@@ -120,13 +120,13 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	s.damage = &damage{db: s.db, log: o.Log}
 	s.writer = newWriter(db, conn, o)
 	s.writer.damage = s.damage
-	s.damage.refuse = s.writer.refuse
+	s.damage.stopWrites = s.writer.setPoisoned
 	s.recorder = &recorder{w: s.writer}
 	return nil
 }
 
-// replaced refuses all further writes: they would go to a file without a name.
-func (s *Store) replaced(err error) {
+// onReplaced refuses all further writes: they would go to a file without a name.
+func (s *Store) onReplaced(err error) {
 	s.writer.log.Error("store: a file of the database was deleted or replaced; writes are refused", "error", err)
 	_ = s.writer.poison(fmt.Errorf("%w: %w", ErrPoisoned, err))
 }
@@ -137,7 +137,7 @@ func (s *Store) Damage() error { return s.damage.error() }
 
 // QueueLength returns the number of writes that wait, including the group that is being
 // written.
-func (s *Store) QueueLength() int { return len(s.writer.room) }
+func (s *Store) QueueLength() int { return len(s.writer.slots) }
 
 // Close performs the queued writes and closes the file. Later writes fail with an
 // error that wraps [ErrClosed]. Close may be called once.
@@ -151,9 +151,9 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.writer.close(), s.lock.Close())
 }
 
-// makeFile creates the file and its directory if missing, for the owner only, because
+// createFile creates the file and its directory if missing, for the owner only, because
 // the file contains transcripts.
-func makeFile(path string) error {
+func createFile(path string) error {
 	if path == "" {
 		return errors.New("the path is empty")
 	}

@@ -14,34 +14,34 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStore(t *testing.T) {
-	kit := kit{paths: map[*Store]string{}, clocks: map[*Store]storetest.Clocks{}}
+	kit := storeMaker{paths: map[*Store]string{}, clocks: map[*Store]storetest.Clocks{}}
 	storetest.Run(t, storetest.Maker{Open: kit.open, Capped: kit.capped, Reopen: kit.reopen, Crash: kit.crash})
 }
 
-// kit opens stores for storetest, and remembers how to open them again.
-type kit struct {
+// storeMaker opens stores for storetest, and remembers how to open them again.
+type storeMaker struct {
 	paths  map[*Store]string
 	clocks map[*Store]storetest.Clocks
 }
 
-func (k kit) open(t *testing.T, c storetest.Clocks) storetest.Store {
+func (k storeMaker) open(t *testing.T, c storetest.Clocks) storetest.Store {
 	return k.openAt(t, filepath.Join(t.TempDir(), "turnpike.db"), c)
 }
 
-func (k kit) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
+func (k storeMaker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
 	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s, Audit: s}
 }
 
-func (k kit) openAt(t *testing.T, path string, c storetest.Clocks) storetest.Store {
+func (k storeMaker) openAt(t *testing.T, path string, c storetest.Clocks) storetest.Store {
 	t.Helper()
 	s := openStore(t, Options{Path: path, Now: c.Wall, LeaseNow: c.Leases})
 	k.paths[s], k.clocks[s] = path, c
 	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s, Audit: s}
 }
 
-func (k kit) reopen(t *testing.T, old storetest.Store) storetest.Store {
+func (k storeMaker) reopen(t *testing.T, old storetest.Store) storetest.Store {
 	s := old.Orgs.(*Store)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func (k kit) reopen(t *testing.T, old storetest.Store) storetest.Store {
 }
 
 // crash copies the files as they are on disk now.
-func (k kit) crash(t *testing.T, running storetest.Store) storetest.Store {
+func (k storeMaker) crash(t *testing.T, running storetest.Store) storetest.Store {
 	s := running.Orgs.(*Store)
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	for _, part := range []string{"", "-wal"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// relay records a relayed request and waits until it is committed, but not synced.
-func relay(t *testing.T, s *Store) {
+// recordRelay records a relayed request and waits until it is committed, but not synced.
+func recordRelay(t *testing.T, s *Store) {
 	t.Helper()
 	if err := s.Record(t.Context(), "a", audit.Entry{Kind: audit.KindRequest, Body: audit.Request{}}); err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func relay(t *testing.T, s *Store) {
 	if err := s.recorder.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	last := &write{waits: true, lazy: true, do: func(*tx) error { return nil }}
+	last := &write{awaited: true, deferSync: true, do: func(*tx) error { return nil }}
 	if err := s.writer.submit(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
@@ -41,14 +41,14 @@ func openInBubble(t *testing.T) (*Store, func() int) {
 func TestARunIsSyncedAfterARelayWasNot(t *testing.T) { // K03
 	synctest.Test(t, func(t *testing.T) {
 		s, syncs := openInBubble(t)
-		begin(t, s, "a", "first")
+		beginRun(t, s, "a", "first")
 		for i := range 3 {
 			before := syncs()
-			relay(t, s)
+			recordRelay(t, s)
 			if n := syncs() - before; n != 0 {
 				t.Fatalf("relay %d was synced %d times at once, want a deferred sync", i, n)
 			}
-			begin(t, s, "a", fmt.Sprint("run ", i))
+			beginRun(t, s, "a", fmt.Sprint("run ", i))
 			if n := syncs() - before; n != 1 {
 				t.Fatalf("the run after relay %d was synced %d times, want 1", i, n)
 			}
@@ -58,31 +58,31 @@ func TestARunIsSyncedAfterARelayWasNot(t *testing.T) { // K03
 
 func TestAGroupIsSyncedIfOneOfItsWritesMustBe(t *testing.T) {
 	must := func() *write {
-		return &write{waits: true, do: func(t *tx) error {
+		return &write{awaited: true, do: func(t *tx) error {
 			_, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (1, zeroblob(10))`)
 			return err
 		}}
 	}
-	lazy := func() *write {
+	deferred := func() *write {
 		one := must()
-		one.lazy = true
+		one.deferSync = true
 		return one
 	}
 	for name, c := range map[string]struct {
 		group []*write
 		syncs int
 	}{
-		"the first one": {[]*write{must(), lazy(), lazy()}, 1},
-		"one of them":   {[]*write{lazy(), must(), lazy()}, 1},
-		"the last one":  {[]*write{lazy(), lazy(), must()}, 1},
-		"none of them":  {[]*write{lazy(), lazy(), lazy()}, 0},
+		"the first one": {[]*write{must(), deferred(), deferred()}, 1},
+		"one of them":   {[]*write{deferred(), must(), deferred()}, 1},
+		"the last one":  {[]*write{deferred(), deferred(), must()}, 1},
+		"none of them":  {[]*write{deferred(), deferred(), deferred()}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, syncs := openInBubble(t)
-				begin(t, s, "a", "r")
+				beginRun(t, s, "a", "r")
 				before := syncs()
-				release := hold(t, s)
+				release := blockWriter(t, s)
 				for _, one := range c.group {
 					if err := s.writer.submit(t.Context(), one); err != nil {
 						t.Fatal(err)
@@ -125,16 +125,16 @@ func TestARelayIsSyncedWithinASecond(t *testing.T) { // L07
 		"while there are more relays": func(t *testing.T, s *Store) {
 			for range 19 {
 				time.Sleep(50 * time.Millisecond)
-				relay(t, s)
+				recordRelay(t, s)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, syncs := openInBubble(t)
-				begin(t, s, "a", "r")
+				beginRun(t, s, "a", "r")
 				before, began := syncs(), time.Now()
-				relay(t, s)
+				recordRelay(t, s)
 				meanwhile(t, s)
 				time.Sleep(time.Second - time.Since(began))
 				synctest.Wait()
@@ -155,18 +155,18 @@ func TestARelayIsSyncedWithinASecond(t *testing.T) { // L07
 func TestAFailedSyncIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, syncs := openInBubble(t)
-		begin(t, s, "a", "r")
+		beginRun(t, s, "a", "r")
 		synctest.Wait()
 		var failing atomic.Bool
 		var tried atomic.Int32
 		commit := s.writer.tx.commitNow
-		s.writer.tx.commit = func() error { // used from the next relay on
+		s.writer.tx.commit = func() error { // addUsage from the next relay on
 			if failing.Load() && tried.Add(1) < 4 {
-				return failure(13) // SQLITE_FULL
+				return codeError(13) // SQLITE_FULL
 			}
 			return commit()
 		}
-		relay(t, s)
+		recordRelay(t, s)
 		synctest.Wait()
 		before := syncs()
 		failing.Store(true)
@@ -184,9 +184,9 @@ func TestACheckpointFollowsTheDisk(t *testing.T) { // P09
 		path := filepath.Join(t.TempDir(), "turnpike.db")
 		disk.watch(t, filepath.Dir(path))
 		s := openStore(t, Options{Path: path})
-		begin(t, s, "a", "r")
-		relay(t, s)
-		relay(t, s)
+		beginRun(t, s, "a", "r")
+		recordRelay(t, s)
+		recordRelay(t, s)
 		seen := 0
 		k := audit.NewKeeper(audit.KeeperOptions{
 			Log: s, Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Witness: func(c audit.Checkpoint) error {
@@ -213,10 +213,10 @@ func TestALazyGroupIsSyncedWhenAnEarlierOneIsOld(t *testing.T) {
 	for name, c := range map[string]struct {
 		age time.Duration
 		may bool
-	}{"young": {laziness / 2, true}, "old": {laziness, false}} {
+	}{"young": {maxUnsynced / 2, true}, "old": {maxUnsynced, false}} {
 		t.Run(name, func(t *testing.T) {
 			tx := tx{unsynced: time.Now().Add(-c.age)}
-			if may := tx.mayWait([]*write{{lazy: true}}); may != c.may {
+			if may := tx.mayDeferSync([]*write{{deferSync: true}}); may != c.may {
 				t.Errorf("the sync may be deferred: %v, want %v", may, c.may)
 			}
 		})

@@ -17,8 +17,8 @@ const (
 	sizeOfHandoverCall = 300
 )
 
-// used adds to the org's usage. Triggers subtract deleted rows.
-func (t *tx) used(orgID string, bytes, handovers int) error {
+// addUsage adds to the org's usage. Triggers subtract deleted rows.
+func (t *tx) addUsage(orgID string, bytes, handovers int) error {
 	_, err := t.exec(`INSERT INTO org_usage (org, bytes, handovers) VALUES (?, ?, ?)
 		ON CONFLICT (org) DO UPDATE SET bytes = bytes + excluded.bytes, handovers = handovers + excluded.handovers`, orgID, bytes, handovers)
 	return err
@@ -27,7 +27,7 @@ func (t *tx) used(orgID string, bytes, handovers int) error {
 // usage returns the size of the org's runs and handovers, in bytes, and the number of
 // its handovers.
 func (t *tx) usage(orgID string) (bytes, handovers int64, err error) {
-	err = t.get(`SELECT bytes, handovers FROM org_usage WHERE org = ?`, []any{orgID}, &bytes, &handovers)
+	err = t.queryRow(`SELECT bytes, handovers FROM org_usage WHERE org = ?`, []any{orgID}, &bytes, &handovers)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -45,7 +45,7 @@ func (r *Reader) Usage(ctx context.Context, orgID string) (bytes int64, err erro
 }
 
 // size returns the usage of the batch, in bytes.
-func (b batch) size(c change) int {
+func (b batch) size(c headChange) int {
 	n := 0
 	if c.seq == 0 {
 		n = sizeOfRun
@@ -59,13 +59,13 @@ func (b batch) size(c change) int {
 	return n
 }
 
-// below returns refused() if the query counts most rows or more. most 0 is no limit.
-func (t *tx) below(most int, refused func() error, count string, args ...any) error {
+// checkCap returns refused() if the query counts most rows or more. most 0 is no limit.
+func (t *tx) checkCap(most int, refused func() error, count string, args ...any) error {
 	if most == 0 {
 		return nil
 	}
 	var n int
-	if err := t.get(count, args, &n); err != nil {
+	if err := t.queryRow(count, args, &n); err != nil {
 		return err
 	}
 	if n >= most {

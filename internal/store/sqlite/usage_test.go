@@ -30,9 +30,9 @@ func recount(t *testing.T, s *Store, orgID string) (bytes, handovers int64) {
 	return bytes, handovers
 }
 
-// counted fails the test unless the org's stored usage equals the recount. It returns
+// checkUsage fails the test unless the org's stored usage equals the recount. It returns
 // the usage.
-func counted(t *testing.T, s *Store, orgID string) int64 {
+func checkUsage(t *testing.T, s *Store, orgID string) int64 {
 	t.Helper()
 	var bytes, handovers int64
 	if err := s.db.QueryRowContext(t.Context(), `SELECT bytes, handovers FROM org_usage WHERE org = ?`, orgID).Scan(&bytes, &handovers); err != nil {
@@ -50,7 +50,7 @@ func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
 	text := strings.Repeat("ä", size/2)
 	for i := range runs {
 		runID := fmt.Sprintf("run_%026d", i)
-		begin(t, s, orgID, runID)
+		beginRun(t, s, orgID, runID)
 		for f := range facts {
 			ref := fmt.Sprintf("round.%d", f)
 			one := loop.Fact{Seq: int64(2 + f), Epoch: 1, At: 1, Version: 1, Body: loop.InputAdded{ItemsRef: ref, By: "client"}}
@@ -70,8 +70,8 @@ func TestUsageFollowsWritesAndDeletes(t *testing.T) { // P40
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	fillRuns(t, s, "a", 3, 4, 1000)
 	fillRuns(t, s, "b", 1, 1, 1000)
-	other := counted(t, s, "b")
-	before := counted(t, s, "a")
+	other := checkUsage(t, s, "b")
+	before := checkUsage(t, s, "a")
 	remove := func(text string, args ...any) {
 		t.Helper()
 		if err := s.writer.perform(t.Context(), func(x *tx) error { _, err := x.exec(text, args...); return err }); err != nil {
@@ -79,15 +79,15 @@ func TestUsageFollowsWritesAndDeletes(t *testing.T) { // P40
 		}
 	}
 	remove(`DELETE FROM runs WHERE org = 'a' AND run_id = ?`, fmt.Sprintf("run_%026d", 1))
-	if after := counted(t, s, "a"); after > before-4000 {
+	if after := checkUsage(t, s, "a"); after > before-4000 {
 		t.Errorf("deleting a run freed %d bytes", before-after)
 	}
 	remove(`DELETE FROM handovers WHERE org = 'a'`)
 	remove(`DELETE FROM runs WHERE org = 'a'`)
-	if rest := counted(t, s, "a"); rest != 0 {
+	if rest := checkUsage(t, s, "a"); rest != 0 {
 		t.Errorf("usage is %d bytes with nothing stored", rest)
 	}
-	if got := counted(t, s, "b"); got != other {
+	if got := checkUsage(t, s, "b"); got != other {
 		t.Errorf("the other org has %d bytes after, %d before", got, other)
 	}
 }
@@ -103,7 +103,7 @@ func TestUsageIsCloseToTheGrowthOfTheFile(t *testing.T) { // P40
 		}
 		before := pages()
 		fillRuns(t, s, "org_of_usual_length", c.runs, c.facts, c.size)
-		grown, bytes := pages()-before, counted(t, s, "org_of_usual_length")
+		grown, bytes := pages()-before, checkUsage(t, s, "org_of_usual_length")
 		t.Logf("%d runs with %d facts and rows of %d bytes: %d counted, the file grew by %d", c.runs, c.facts, c.size, bytes, grown)
 		if bytes < grown*3/4 || bytes > grown*5/4 {
 			t.Errorf("%d runs with %d facts and rows of %d bytes: %d counted, the file grew by %d", c.runs, c.facts, c.size, bytes, grown)
@@ -115,11 +115,11 @@ func TestAMigrationComputesTheUsage(t *testing.T) { // P40
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
 	fillRuns(t, s, "a", 3, 4, 1000)
-	want := counted(t, s, "a")
+	want := checkUsage(t, s, "a")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := connect(path, writing())
+	db, err := connect(path, writeSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestAMigrationComputesTheUsage(t *testing.T) { // P40
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := counted(t, openStore(t, Options{Path: path}), "a"); got != want {
+	if got := checkUsage(t, openStore(t, Options{Path: path}), "a"); got != want {
 		t.Errorf("after the migration usage is %d bytes, before %d", got, want)
 	}
 }

@@ -14,22 +14,22 @@ import (
 // was open. Later writes would go to a file that has no name.
 var ErrReplaced = errors.New("a file of the database was deleted or replaced while it was in use")
 
-// watchEvery is how often the files are checked.
-const watchEvery = 250 * time.Millisecond
+// watchInterval is how often the files are checked.
+const watchInterval = 250 * time.Millisecond
 
-// files are the store's open files: the database, its write-ahead log, the log's
+// watchedFiles are the store's open files: the database, its write-ahead log, the log's
 // index, and the lock file.
-type files struct {
+type watchedFiles struct {
 	opened map[string]os.FileInfo // as they were on opening, by path
-	end    func()                 // stops the check; may be called more than once
+	stop   func()                 // stops the check; may be called more than once
 	done   sync.WaitGroup
 }
 
 // watch starts to check the store's files. It calls gone once, with an error that
 // wraps ErrReplaced, when a path no longer leads to the file that was opened.
-func watch(path string, gone func(error)) (*files, error) {
+func watch(path string, gone func(error)) (*watchedFiles, error) {
 	stop := make(chan struct{})
-	f := &files{opened: map[string]os.FileInfo{}, end: sync.OnceFunc(func() { close(stop) })}
+	f := &watchedFiles{opened: map[string]os.FileInfo{}, stop: sync.OnceFunc(func() { close(stop) })}
 	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
@@ -38,7 +38,7 @@ func watch(path string, gone func(error)) (*files, error) {
 		f.opened[path+suffix] = info
 	}
 	f.done.Go(func() {
-		ticks := time.NewTicker(watchEvery)
+		ticks := time.NewTicker(watchInterval)
 		defer ticks.Stop()
 		for {
 			select {
@@ -46,7 +46,7 @@ func watch(path string, gone func(error)) (*files, error) {
 				return
 			case <-ticks.C:
 			}
-			if err := f.look(); err != nil {
+			if err := f.check(); err != nil {
 				gone(err)
 				return
 			}
@@ -55,9 +55,9 @@ func watch(path string, gone func(error)) (*files, error) {
 	return f, nil
 }
 
-// look checks the files once. It ignores errors other than a missing file, because
+// check checks the files once. It ignores errors other than a missing file, because
 // they do not show that a file is gone.
-func (f *files) look() error {
+func (f *watchedFiles) check() error {
 	for path, opened := range f.opened {
 		info, err := os.Stat(path)
 		switch {
@@ -71,7 +71,7 @@ func (f *files) look() error {
 }
 
 // close stops the check and waits for its goroutine.
-func (f *files) close() {
-	f.end()
+func (f *watchedFiles) close() {
+	f.stop()
 	f.done.Wait()
 }

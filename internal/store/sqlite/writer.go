@@ -16,9 +16,9 @@ import (
 
 // Limits of a group and of the queue.
 const (
-	maxGroup = 100                   // writes
-	linger   = 10 * time.Millisecond // how long a group collects writes while no caller waits for one of them
-	maxQueue = 1024                  // writes; further ones wait for room
+	maxGroup    = 100                   // writes
+	collectTime = 10 * time.Millisecond // how long a group collects writes while no caller waits for one of them
+	maxQueue    = 1024                  // writes; further ones wait for room
 )
 
 // writer owns the write connection. Its goroutine ends with close.
@@ -26,13 +26,13 @@ type writer struct {
 	db     *sql.DB
 	tx     tx
 	queue  chan *write
-	room   chan struct{} // one element per write that is queued or in the current group
+	slots  chan struct{} // queryOne element per write that is queued or in the current group
 	log    *slog.Logger
 	fatal  func(error) // may be nil
 	damage *damage
 	ended  chan struct{}
 
-	front atomic.Pointer[write] // the oldest write of the current group; nil = none
+	oldest atomic.Pointer[write] // the oldest write of the current group; nil = none
 
 	mu       sync.RWMutex // guards the fields below
 	closed   bool
@@ -44,13 +44,13 @@ var errBusy = errors.New("too many writes are waiting")
 
 // write is an atomic change: it is stored completely or not at all.
 type write struct {
-	do    func(*tx) error
-	waits bool        // a caller waits for done
-	lazy  bool        // its sync to disk may be deferred by up to laziness; it survives a crash of the process, not of the system
-	after *write      // if this one fails, the write fails too; nil = independent
-	epoch int64       // of an append
-	since time.Time   // when it was submitted
-	told  func(error) // called once with err, must not block; nil = not called
+	do        func(*tx) error
+	awaited   bool        // a caller waits for done
+	deferSync bool        // its sync to disk may be deferred by up to maxUnsynced; it survives a crash of the process, not of the system
+	dependsOn *write      // if this one fails, the write fails too; nil = independent
+	epoch     int64       // of an append
+	since     time.Time   // when it was submitted
+	onDone    func(error) // called once with err, must not block; nil = not called
 
 	done chan struct{} // closed when err is set
 	err  error
@@ -59,9 +59,9 @@ type write struct {
 func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	w := &writer{
 		db: db, log: o.Log, fatal: o.Fatal,
-		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, ends: map[string]end{}},
+		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, ends: map[string]chainEnd{}},
 		queue: make(chan *write, maxQueue),
-		room:  make(chan struct{}, maxQueue),
+		slots: make(chan struct{}, maxQueue),
 		ended: make(chan struct{}),
 	}
 	w.tx.commit = w.tx.commitNow
@@ -74,18 +74,18 @@ func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 func (w *writer) submit(ctx context.Context, one *write) error {
 	one.since = time.Now()
 	select {
-	case w.room <- struct{}{}:
+	case w.slots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	return w.enqueue(one)
 }
 
-// offer is submit for an optional write: it returns errBusy if there is no room.
-func (w *writer) offer(one *write) error {
+// trySubmit is submit for an optional write: it returns errBusy if there is no room.
+func (w *writer) trySubmit(one *write) error {
 	one.since = time.Now()
 	select {
-	case w.room <- struct{}{}:
+	case w.slots <- struct{}{}:
 	default:
 		return errBusy
 	}
@@ -98,7 +98,7 @@ func (w *writer) enqueue(one *write) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if err := w.refusal(); err != nil {
-		<-w.room
+		<-w.slots
 		return err
 	}
 	w.queue <- one // does not block: the caller has room
@@ -108,7 +108,7 @@ func (w *writer) enqueue(one *write) error {
 // perform submits the write and waits until it is on disk. If ctx ends first, the
 // write may be stored or not.
 func (w *writer) perform(ctx context.Context, do func(*tx) error) error {
-	one := &write{do: do, waits: true}
+	one := &write{do: do, awaited: true}
 	if err := w.submit(ctx, one); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (w *writer) close() error {
 	return errors.Join(w.tx.close(), w.db.Close())
 }
 
-// run performs the queued writes in groups. It syncs lazy writes in time if no later
+// run performs the queued writes in groups. It syncs deferred writes in time if no later
 // group does.
 func (w *writer) run() {
 	defer close(w.ended)
@@ -147,10 +147,10 @@ func (w *writer) run() {
 			if !ok {
 				return
 			}
-			w.front.Store(first)
+			w.oldest.Store(first)
 			runtime.Gosched() // let callers of the last commit submit their next writes
 			w.commit(w.collect(first))
-			w.front.Store(nil)
+			w.oldest.Store(nil)
 		case <-w.tx.syncDue():
 			w.commit(nil)
 		}
@@ -161,7 +161,7 @@ func (w *writer) run() {
 // caller waits for one of them, also those that arrive within linger.
 func (w *writer) collect(first *write) []*write {
 	group := []*write{first}
-	waits := first.waits
+	waits := first.awaited
 	var late <-chan time.Time
 	for len(group) < maxGroup {
 		one, ok := w.next(&late, waits)
@@ -169,7 +169,7 @@ func (w *writer) collect(first *write) []*write {
 			break
 		}
 		group = append(group, one)
-		waits = waits || one.waits
+		waits = waits || one.awaited
 	}
 	return group
 }
@@ -185,7 +185,7 @@ func (w *writer) next(late *<-chan time.Time, waits bool) (*write, bool) {
 		return nil, false
 	}
 	if *late == nil {
-		*late = time.After(linger)
+		*late = time.After(collectTime)
 	}
 	select {
 	case one, ok := <-w.queue:
@@ -215,12 +215,12 @@ func (w *writer) commit(group []*write) {
 		if one.err == nil || poisoned {
 			one.err = err
 		}
-		w.damage.see(one.err)
-		one.do, one.after = nil, nil
+		w.damage.observe(one.err)
+		one.do, one.dependsOn = nil, nil
 		close(one.done)
-		<-w.room
-		if one.told != nil {
-			one.told(one.err)
+		<-w.slots
+		if one.onDone != nil {
+			one.onDone(one.err)
 		}
 	}
 }
@@ -232,14 +232,14 @@ func (w *writer) transact(group []*write) error {
 		return nil
 	}
 	w.log.Error("store: a group of writes failed", "writes", len(group), "error", err)
-	if !lost(err) {
+	if !isSyncFailure(err) {
 		return err
 	}
 	return w.poison(fmt.Errorf("%w: %w", ErrPoisoned, err))
 }
 
-// refuse makes the writer refuse all further writes with err. The first error wins.
-func (w *writer) refuse(err error) {
+// setPoisoned makes the writer refuse all further writes with err. The first error wins.
+func (w *writer) setPoisoned(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.poisoned == nil {
@@ -268,25 +268,25 @@ func (w *writer) poison(err error) error {
 
 // tx is the current transaction on the write connection. The writer's goroutine owns it.
 type tx struct {
-	conn       *sql.Conn
-	caps       org.Caps
-	statements map[string]*sql.Stmt // prepared statements, by text
-	commit     func() error         // commitNow; tests replace it
-	ends       map[string]end       // cached ends of audit chains, by org; cleared by a rollback
-	lax        bool                 // commits do not sync to disk
-	unsynced   time.Time            // commit time of the oldest write that is not synced; zero = all are synced
-	retry      time.Time            // earliest time of the next sync after a failed one
+	conn            *sql.Conn
+	caps            org.Caps
+	statements      map[string]*sql.Stmt // prepared statements, by text
+	commit          func() error         // commitNow; tests replace it
+	ends            map[string]chainEnd  // cached ends of audit chains, by org; cleared by a rollback
+	unsyncedCommits bool                 // commits do not sync to disk
+	unsynced        time.Time            // commit time of the oldest write that is not synced; zero = all are synced
+	retry           time.Time            // earliest time of the next sync after a failed one
 }
 
 // perform commits the writes that succeed, and sets the err of the others. Its own
 // error concerns the whole group.
 func (t *tx) perform(group []*write) error {
-	err := t.synchronize(t.mayWait(group))
+	err := t.setUnsyncedCommits(t.mayDeferSync(group))
 	if err == nil {
 		err = t.transact(group)
 	}
 	if err != nil {
-		t.retry = time.Now().Add(laziness)
+		t.retry = time.Now().Add(maxUnsynced)
 	}
 	return err
 }
@@ -301,28 +301,28 @@ func (t *tx) transact(group []*write) error {
 	}
 	for _, one := range group {
 		if err := t.performOne(one); err != nil {
-			return t.abandon(err)
+			return t.rollback(err)
 		}
 	}
-	if err := t.end(); err != nil {
-		return t.abandon(err)
+	if err := t.commitTransaction(); err != nil {
+		return t.rollback(err)
 	}
 	return nil
 }
 
-// laziness is how long the sync of a lazy write may be deferred. Together with linger
+// maxUnsynced is how long the sync of a write may be deferred. Together with collectTime
 // and the duration of the sync itself, a power failure can undo at most the last second.
-const laziness = 900 * time.Millisecond
+const maxUnsynced = 900 * time.Millisecond
 
-// mayWait reports whether the commit of the group may skip the sync: all its writes are
-// lazy, and no earlier unsynced write is due.
-func (t *tx) mayWait(group []*write) bool {
+// mayDeferSync reports whether the commit of the group may skip the sync: all its writes are
+// deferSync, and no earlier unsynced write is due.
+func (t *tx) mayDeferSync(group []*write) bool {
 	for _, one := range group {
-		if !one.lazy {
+		if !one.deferSync {
 			return false
 		}
 	}
-	return len(group) > 0 && (t.unsynced.IsZero() || time.Since(t.unsynced) < laziness)
+	return len(group) > 0 && (t.unsynced.IsZero() || time.Since(t.unsynced) < maxUnsynced)
 }
 
 // syncDue returns a channel that fires when unsynced writes must be synced, or nil if
@@ -331,29 +331,29 @@ func (t *tx) syncDue() <-chan time.Time {
 	if t.unsynced.IsZero() {
 		return nil
 	}
-	return time.After(max(time.Until(t.unsynced.Add(laziness)), time.Until(t.retry)))
+	return time.After(max(time.Until(t.unsynced.Add(maxUnsynced)), time.Until(t.retry)))
 }
 
-// synchronize sets whether commits sync to disk; lax means that they do not.
-func (t *tx) synchronize(lax bool) error {
-	if lax == t.lax {
+// setUnsyncedCommits sets whether commits skip the sync to disk.
+func (t *tx) setUnsyncedCommits(on bool) error {
+	if on == t.unsyncedCommits {
 		return nil
 	}
 	mode := `PRAGMA synchronous = FULL`
-	if lax {
+	if on {
 		mode = `PRAGMA synchronous = NORMAL`
 	}
 	if _, err := t.exec(mode); err != nil {
 		return err
 	}
-	t.lax = lax
+	t.unsyncedCommits = on
 	return nil
 }
 
-// end commits the transaction. If the commit has to sync earlier ones, it writes a
+// commitTransaction commits the transaction. If the commit has to sync earlier ones, it writes a
 // row, because SQLite does not sync a transaction without changes.
-func (t *tx) end() error {
-	if !t.lax && !t.unsynced.IsZero() {
+func (t *tx) commitTransaction() error {
+	if !t.unsyncedCommits && !t.unsynced.IsZero() {
 		if _, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (2, zeroblob(1))`); err != nil {
 			return err
 		}
@@ -362,7 +362,7 @@ func (t *tx) end() error {
 		return err
 	}
 	switch {
-	case !t.lax:
+	case !t.unsyncedCommits:
 		t.unsynced = time.Time{}
 	case t.unsynced.IsZero():
 		t.unsynced = time.Now()
@@ -377,41 +377,41 @@ func (t *tx) commitNow() error {
 
 // performAlone performs and commits a group of one write, which needs no savepoint.
 func (t *tx) performAlone(one *write) error {
-	if one.fails() {
-		return t.abandon(nil)
+	if one.failsWithEarlier() {
+		return t.rollback(nil)
 	}
 	if one.err = one.do(t); one.err != nil {
-		if err := t.abandon(one.err); lost(err) {
+		if err := t.rollback(one.err); isSyncFailure(err) {
 			return err
 		}
 		return nil
 	}
-	if err := t.end(); err != nil {
-		return t.abandon(err)
+	if err := t.commitTransaction(); err != nil {
+		return t.rollback(err)
 	}
 	return nil
 }
 
-// fails reports whether the write fails because an earlier one failed, and sets its err.
-func (one *write) fails() bool {
-	if one.after == nil || one.after.err == nil {
+// failsWithEarlier reports whether the write fails because an earlier one failed, and sets its err.
+func (one *write) failsWithEarlier() bool {
+	if one.dependsOn == nil || one.dependsOn.err == nil {
 		return false
 	}
-	one.err = fmt.Errorf("an earlier append: %w", one.after.err)
+	one.err = fmt.Errorf("an earlier append: %w", one.dependsOn.err)
 	return true
 }
 
 // performOne performs a write in a savepoint. The write's own error is stored in it; the
 // returned error concerns the whole transaction.
 func (t *tx) performOne(one *write) error {
-	if one.fails() {
+	if one.failsWithEarlier() {
 		return nil
 	}
 	if _, err := t.exec(`SAVEPOINT one`); err != nil {
 		return err
 	}
 	if one.err = one.do(t); one.err != nil {
-		if lost(one.err) {
+		if isSyncFailure(one.err) {
 			return one.err
 		}
 		clear(t.ends)
@@ -423,8 +423,8 @@ func (t *tx) performOne(one *write) error {
 	return err
 }
 
-// abandon rolls the transaction back and returns err.
-func (t *tx) abandon(err error) error {
+// rollback rolls the transaction back and returns err.
+func (t *tx) rollback(err error) error {
 	clear(t.ends)
 	_, _ = t.exec(`ROLLBACK`)
 	return err
@@ -444,8 +444,8 @@ func (t *tx) exec(text string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// get reads one row. It returns sql.ErrNoRows if there is none.
-func (t *tx) get(text string, args []any, dest ...any) error {
+// queryRow reads one row. It returns sql.ErrNoRows if there is none.
+func (t *tx) queryRow(text string, args []any, dest ...any) error {
 	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return err
@@ -453,8 +453,8 @@ func (t *tx) get(text string, args []any, dest ...any) error {
 	return s.QueryRowContext(context.Background(), args...).Scan(dest...)
 }
 
-// one reads one row with scan. It returns org.ErrNotFound if there is none.
-func one[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) (T, error) {
+// queryOne reads one row with scan. It returns org.ErrNotFound if there is none.
+func queryOne[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) (T, error) {
 	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		var none T

@@ -17,7 +17,7 @@ import (
 )
 
 func TestCollectReturnsTheQueuedWrites(t *testing.T) {
-	waited, loose := &write{waits: true}, &write{}
+	waited, loose := &write{awaited: true}, &write{}
 	for name, c := range map[string]struct {
 		first *write
 		queue []*write
@@ -26,11 +26,11 @@ func TestCollectReturnsTheQueuedWrites(t *testing.T) {
 	}{
 		"a write that somebody waits for leaves at once":           {waited, nil, 1, 0},
 		"and takes along what is there":                            {waited, []*write{loose, waited, loose}, 4, 0},
-		"a write that nobody waits for stays open for others":      {loose, nil, 1, linger},
+		"a write that nobody waits for stays open for others":      {loose, nil, 1, collectTime},
 		"until somebody comes who waits":                           {loose, []*write{loose, waited}, 3, 0},
 		"a group has at most a hundred writes":                     {loose, repeat(loose, 150), maxGroup, 0},
 		"also if somebody waits for some of them":                  {waited, repeat(waited, 150), maxGroup, 0},
-		"a group that nobody waits for does not wait for the next": {loose, repeat(loose, 10), 11, linger},
+		"a group that nobody waits for does not wait for the next": {loose, repeat(loose, 10), 11, collectTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,8 +65,8 @@ func repeat(one *write, n int) []*write {
 	return out
 }
 
-// hold blocks the writer until release is called.
-func hold(t *testing.T, s *Store) (release func()) {
+// blockWriter blocks the writer until release is called.
+func blockWriter(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	busy, free := make(chan struct{}), make(chan struct{})
 	one := &write{do: func(*tx) error {
@@ -83,7 +83,7 @@ func hold(t *testing.T, s *Store) (release func()) {
 
 func TestAFailedWriteDoesNotAffectItsGroup(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	release := hold(t, s)
+	release := blockWriter(t, s)
 	group := make([]*write, 5)
 	for i := range group {
 		group[i] = &write{do: func(tx *tx) error {
@@ -113,8 +113,8 @@ func TestAFailedWriteDoesNotAffectItsGroup(t *testing.T) {
 
 func TestACallerWhoseContextEndsDoesNotWaitForTheDisk(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	begin(t, s, "a", "r")
-	release := hold(t, s)
+	beginRun(t, s, "a", "r")
+	release := blockWriter(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
@@ -129,7 +129,7 @@ func TestACallerWhoseContextEndsDoesNotWaitForTheDisk(t *testing.T) {
 
 func TestAFullQueueBlocksAndLosesNothing(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	release := hold(t, s)
+	release := blockWriter(t, s)
 	nothing := func(*tx) error { return nil }
 	for range maxQueue - 1 { // the writer has taken one more
 		if err := s.writer.submit(t.Context(), &write{do: nothing}); err != nil {
@@ -149,8 +149,8 @@ func TestAFullQueueBlocksAndLosesNothing(t *testing.T) {
 
 func TestAFullDiskIsAnErrorAndNothingIsHalfStored(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Log: slog.New(slog.DiscardHandler)})
-	begin(t, s, "a", "r")
-	limit(t, s, "1")
+	beginRun(t, s, "a", "r")
+	setMaxPages(t, s, "1")
 	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
 	big := run.Batch{
 		Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "big"}}},
@@ -168,7 +168,7 @@ func TestAFullDiskIsAnErrorAndNothingIsHalfStored(t *testing.T) {
 	if err != nil || len(story.Facts) != 1 || len(story.Rows) != 0 {
 		t.Fatalf("got %+v, %v, want the journal as before", story, err)
 	}
-	limit(t, s, "1000000")
+	setMaxPages(t, s, "1000000")
 	big.Sync = true
 	if err := s.Append(t.Context(), lease, 1, big); err != nil {
 		t.Errorf("with free space again: %v", err)
@@ -177,8 +177,8 @@ func TestAFullDiskIsAnErrorAndNothingIsHalfStored(t *testing.T) {
 
 func TestAFullDiskRefusesEveryWriterAndIsNotFatal(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Fatal: func(err error) { t.Errorf("Fatal: %v", err) }})
-	begin(t, s, "a", "r")
-	limit(t, s, "1")
+	beginRun(t, s, "a", "r")
+	setMaxPages(t, s, "1")
 	var failure *Error
 	if err := s.Probe(t.Context()); !errors.As(err, &failure) {
 		t.Errorf("a probe got %v, want an *Error", err)
@@ -195,7 +195,7 @@ func TestAFullDiskRefusesEveryWriterAndIsNotFatal(t *testing.T) {
 			t.Errorf("an opening got %v, want an *Error", err)
 		}
 	}
-	limit(t, s, "1000000")
+	setMaxPages(t, s, "1000000")
 	if err := s.Probe(t.Context()); err != nil {
 		t.Errorf("with free space again: %v", err)
 	}
@@ -208,13 +208,13 @@ func TestAFullDiskRefusesEveryWriterAndIsNotFatal(t *testing.T) {
 	}
 }
 
-// limit sets the maximum number of pages of the file. A smaller number than it has
+// setMaxPages sets the maximum number of pages of the file. A smaller number than it has
 // stops it from growing.
-func limit(t *testing.T, s *Store, pages string) {
+func setMaxPages(t *testing.T, s *Store, pages string) {
 	t.Helper()
 	err := s.writer.perform(t.Context(), func(tx *tx) error {
 		var n int
-		return tx.get(`PRAGMA max_page_count = `+pages, nil, &n)
+		return tx.queryRow(`PRAGMA max_page_count = `+pages, nil, &n)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -234,14 +234,14 @@ func TestTheNumberOfHeadsIsLimited(t *testing.T) {
 	if n := len(table.byRun); n > 20 {
 		t.Errorf("%d heads are left, want those since the sweep", n)
 	}
-	if h := table.byRun[runKey{"a", "0"}]; h == nil || h.gone {
+	if h := table.byRun[runKey{"a", "0"}]; h == nil || h.removed {
 		t.Error("a head with a queued write was removed")
 	}
 }
 
 func TestTheHeadOfAFinishedRunIsRemovedAndReloaded(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	begin(t, s, "a", "r")
+	beginRun(t, s, "a", "r")
 	if len(s.heads.byRun) != 1 {
 		t.Fatalf("%d heads, want that of the run", len(s.heads.byRun))
 	}

@@ -19,57 +19,57 @@ import (
 
 func archiveCases() []rule {
 	return []rule{
-		{"a missing run is not found", "Load returns ErrNotFound; Runs of an unknown org is empty", func(b *bench) {
+		{"a missing run is not found", "Load returns ErrNotFound; Runs of an unknown org is empty", func(b *testBench) {
 			_, err := b.Archive.Load(b.Context(), "a", "r")
-			b.refused(err, org.ErrNotFound)
+			b.checkError(err, org.ErrNotFound)
 			runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
-			none(b, runs, err)
+			checkEmpty(b, runs, err)
 			_, err = b.Archive.Runs(b.Context(), "a", run.Query{Before: "r", Limit: 10})
-			b.refused(err, org.ErrNotFound)
+			b.checkError(err, org.ErrNotFound)
 		}},
 		{"a summary is the sum of the facts", "after every fact, in Runs and in Load", summary},
 		{"runs are listed in pages, the latest first", "runs of one millisecond by descending id; no page loses or repeats a run", pages},
 		{"a list has the runs that the query chooses", "the limit counts chosen runs; Before may name a run that is not chosen", chosenRuns},
-		{"a running run can be read", "Load returns the journal so far", func(b *bench) {
+		{"a running run can be read", "Load returns the journal so far", func(b *testBench) {
 			a := b.begin("a", "r")
-			story := a.stored()
+			story := a.checkStored()
 			if story.Summary.Status != run.Running || story.Summary.FinishedAt != 0 {
 				b.Errorf("the summary of a running run: %+v", story.Summary)
 			}
 		}},
-		{"the head has the end and the size of the journal", "after every append; ErrNotFound for a missing run", func(b *bench) {
+		{"the head has the end and the size of the journal", "after every append; ErrNotFound for a missing run", func(b *testBench) {
 			_, err := b.Archive.Head(b.Context(), "a", "r")
-			b.refused(err, org.ErrNotFound)
+			b.checkError(err, org.ErrNotFound)
 			a := b.begin("a", "r")
 			before, err := b.Archive.Head(b.Context(), "a", "r")
 			b.ok(err)
-			b.same(before.Summary, a.stored().Summary)
+			b.equal(before.Summary, a.checkStored().Summary)
 			text := strings.Repeat("ü", 1000)
 			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: text}}}, input("x")))
 			after, err := b.Archive.Head(b.Context(), "a", "r")
 			b.ok(err)
-			b.same(after.Seq, before.Seq+1)
-			facts := a.stored().Facts
-			b.same(after.At, facts[len(facts)-1].At)
+			b.equal(after.Seq, before.Seq+1)
+			facts := a.checkStored().Facts
+			b.equal(after.At, facts[len(facts)-1].At)
 			if grown := after.Bytes - before.Bytes; grown < 2000 || grown > 3000 {
 				b.Errorf("a row of 2002 bytes makes the journal %d bytes larger, want 2000 to 3000", grown)
 			}
 			_, err = b.Archive.Head(b.Context(), "b", "r")
-			b.refused(err, org.ErrNotFound)
+			b.checkError(err, org.ErrNotFound)
 		}},
 		{"rows remain after the run has ended", "a finished run is still shown", rowsStay},
-		{"a caller may modify a story", "Load returns copies", func(b *bench) {
+		{"a caller may modify a story", "Load returns copies", func(b *testBench) {
 			a := b.begin("a", "r")
 			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}}, input("x")))
-			story := a.stored()
+			story := a.checkStored()
 			story.Facts[0].Body = loop.Resumed{}
 			delete(story.Rows, "x")
-			b.same(a.stored().Rows, map[string]json.RawMessage{"x": json.RawMessage("1")})
+			b.equal(a.checkStored().Rows, map[string]json.RawMessage{"x": json.RawMessage("1")})
 		}},
 	}
 }
 
-func summary(b *bench) {
+func summary(b *testBench) {
 	a := b.author("a", "r")
 	usage := model.Usage{Input: 10, Output: 5, Total: 15}
 	want := run.Summary{
@@ -99,15 +99,15 @@ func summary(b *bench) {
 	for _, step := range steps {
 		a.write(step.body)
 		step.then()
-		b.same(a.stored().Summary, want)
+		b.equal(a.checkStored().Summary, want)
 		runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
 		b.ok(err)
-		b.same(runs, []run.Summary{want})
+		b.equal(runs, []run.Summary{want})
 		a.clock.Add(7)
 	}
 }
 
-func pages(b *bench) {
+func pages(b *testBench) {
 	var want []string
 	for i := range 25 {
 		if i%3 == 0 {
@@ -132,16 +132,16 @@ func pages(b *bench) {
 				break
 			}
 		}
-		b.same(got, want)
+		b.equal(got, want)
 	}
 	for _, limit := range []int{0, -1} {
 		page, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: limit})
-		none(b, page, err)
+		checkEmpty(b, page, err)
 	}
 }
 
 // chosenRuns makes 60 runs, one each 10 ms, of two keys and six states.
-func chosenRuns(b *bench) {
+func chosenRuns(b *testBench) {
 	var all []run.Summary
 	for i := range 60 {
 		b.clock.Add(10)
@@ -160,7 +160,7 @@ func chosenRuns(b *bench) {
 			a.write(loop.Finished{Reason: event.Cancelled})
 		}
 		b.begin("b", fmt.Sprintf("run %02d", i))
-		all = append([]run.Summary{a.stored().Summary}, all...)
+		all = append([]run.Summary{a.checkStored().Summary}, all...)
 	}
 	for _, q := range []run.Query{
 		{},
@@ -194,7 +194,7 @@ func chosenRuns(b *bench) {
 	}
 }
 
-func rowsStay(b *bench) {
+func rowsStay(b *testBench) {
 	a := b.begin("a", "r")
 	long := strings.Repeat("long ", 600_000) // 3 MB
 	items := item.List{item.NewText(item.User, "<b>Grüße</b> & \u2028"), item.NewText(item.Assistant, long)}
@@ -202,6 +202,6 @@ func rowsStay(b *bench) {
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "input", Value: items}}}, input("input")))
 	a.write(loop.Finished{Reason: event.Complete})
 	var got item.List
-	b.ok(json.Unmarshal(a.stored().Rows["input"], &got))
-	b.same(got, items)
+	b.ok(json.Unmarshal(a.checkStored().Rows["input"], &got))
+	b.equal(got, items)
 }

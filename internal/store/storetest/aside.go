@@ -22,16 +22,16 @@ func asideCases() []rule {
 	}
 }
 
-// future is a fact that a newer build wrote.
-type future struct {
+// futureFact is a fact that a newer build wrote.
+type futureFact struct {
 	Text string `json:"text"`
 }
 
 // Kind implements loop.Body.
-func (future) Kind() loop.Kind { return "prophecy" }
+func (futureFact) Kind() loop.Kind { return "prophecy" }
 
-// unreadable fails the case unless loading returns a *run.Unreadable, and returns it.
-func (a *author) unreadable() *run.Unreadable {
+// checkUnreadable fails the case unless loading returns a *run.Unreadable, and returns it.
+func (a *author) checkUnreadable() *run.Unreadable {
 	a.Helper()
 	_, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
 	var bad *run.Unreadable
@@ -41,106 +41,106 @@ func (a *author) unreadable() *run.Unreadable {
 	return bad
 }
 
-func unknownKind(b *bench) {
+func unknownKind(b *testBench) {
 	a := b.begin("a", "r")
-	a.write(input("x"), future{"soon"}, started("0.0", 1), future{"later"})
-	bad := a.unreadable()
-	b.refused(bad, loop.ErrUnknownKind)
+	a.write(input("x"), futureFact{"soon"}, started("0.0", 1), futureFact{"later"})
+	bad := a.checkUnreadable()
+	b.checkError(bad, loop.ErrUnknownKind)
 	if bad.Seq != 3 || bad.Kind != "prophecy" || bad.Version != loop.Version || bad.Last != 5 {
 		b.Errorf("got fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
 	}
-	b.same(bad.Story.Facts, []loop.Fact{a.facts[0], a.facts[1], a.facts[3]})
+	b.equal(bad.Story.Facts, []loop.Fact{a.facts[0], a.facts[1], a.facts[3]})
 	if bad.Story.Summary.RunID != "r" || bad.Story.Summary.Status != run.Running || bad.Story.Summary.Calls != 1 {
 		b.Errorf("the summary is %+v", bad.Story.Summary)
 	}
 }
 
-func unknownVersion(b *bench) {
+func unknownVersion(b *testBench) {
 	a := b.begin("a", "r")
 	next := a.number(input("x"))
 	next[0].Version = loop.Version + 1
 	b.ok(b.Journal.Append(b.Context(), a.lease, 1, run.Batch{Sync: true, Facts: next}))
-	bad := a.unreadable()
-	b.refused(bad, loop.ErrUnknownVersion)
+	bad := a.checkUnreadable()
+	b.checkError(bad, loop.ErrUnknownVersion)
 	if bad.Seq != 2 || bad.Kind != loop.KindInputAdded || bad.Version != loop.Version+1 || bad.Last != 2 {
 		b.Errorf("got fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
 	}
 }
 
-func (b *bench) why(build string) run.Aside {
+func (b *testBench) asideReason(build string) run.Aside {
 	return run.Aside{Reason: "fact 2 cannot be decoded", Build: build, At: b.clock.Load(), Kind: "prophecy", Version: 1}
 }
 
 // setAside starts a run, claims it and sets it aside.
-func (b *bench) setAside(orgID, runID string) *author {
+func (b *testBench) setAside(orgID, runID string) *author {
 	b.Helper()
 	a := b.begin(orgID, runID)
-	a.write(future{"soon"})
+	a.write(futureFact{"soon"})
 	b.advance(run.LeaseTTL)
 	next := a.with(b.claim("new", 1)[0])
-	b.ok(b.Leases.SetAside(b.Context(), next.lease, b.why(orgID)))
+	b.ok(b.Leases.SetAside(b.Context(), next.lease, b.asideReason(orgID)))
 	return next
 }
 
-func asideNotClaimed(b *bench) {
+func asideNotClaimed(b *testBench) {
 	b.setAside("a", "r")
 	for range 3 {
-		b.leases(b.claim("newer", 10))
+		b.checkLeases(b.claim("newer", 10))
 		b.advance(run.LeaseTTL)
 	}
 }
 
-func asideHoldsNothing(b *bench) {
+func asideHoldsNothing(b *testBench) {
 	a := b.setAside("a", "r")
 	leases, err := b.Leases.Renew(b.Context(), "new")
-	none(b, leases, err)
+	checkEmpty(b, leases, err)
 	b.ok(b.author("a", "next").append(b.Context(), run.Batch{Sync: true, Opening: &run.Opening{Slots: 1}}, accepted("a", "next")))
 	b.ok(b.Leases.Release(b.Context(), a.lease)) // no effect
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("newer", 10), "a/next@2")
+	b.checkLeases(b.claim("newer", 10), "a/next@2")
 }
 
-func asideSaysWhy(b *bench) {
+func asideSaysWhy(b *testBench) {
 	a := b.setAside("a", "r")
-	why := b.why("a")
+	why := b.asideReason("a")
 	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
 	b.ok(err)
-	for _, s := range []run.Summary{runs[0], a.unreadable().Story.Summary} {
+	for _, s := range []run.Summary{runs[0], a.checkUnreadable().Story.Summary} {
 		if s.Status != run.IsAside || s.Aside != why || s.Reason != "" || s.FinishedAt != 0 {
 			b.Errorf("the summary is %+v", s)
 		}
 	}
 }
 
-func asideNeedsLease(b *bench) {
+func asideNeedsLease(b *testBench) {
 	old := b.begin("a", "r")
 	b.advance(run.LeaseTTL)
 	lease := b.claim("new", 1)[0]
 	other := lease
 	other.Owner = "other"
 	for _, l := range []run.Lease{old.lease, other, {Org: "a", RunID: "none", Epoch: 1, Owner: "new"}} {
-		b.ok(b.Leases.SetAside(b.Context(), l, b.why("a")))
+		b.ok(b.Leases.SetAside(b.Context(), l, b.asideReason("a")))
 	}
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("newer", 10), "a/r@3")
+	b.checkLeases(b.claim("newer", 10), "a/r@3")
 	over := b.begin("a", "over")
 	over.write(loop.Finished{Reason: event.Complete})
-	b.ok(b.Leases.SetAside(b.Context(), over.lease, b.why("a")))
-	if s := over.stored().Summary; s.Status != run.Done || s.Aside != (run.Aside{}) {
+	b.ok(b.Leases.SetAside(b.Context(), over.lease, b.asideReason("a")))
+	if s := over.checkStored().Summary; s.Status != run.Done || s.Aside != (run.Aside{}) {
 		b.Errorf("the summary is %+v", s)
 	}
 }
 
-func asideWoken(b *bench) {
+func asideWoken(b *testBench) {
 	a := b.setAside("a", "r")
 	a.with(run.Lease{Org: "a", RunID: "r"}).write(loop.CancelRequested{By: "admin", Cause: event.Cancelled})
-	b.leases(b.claim("newer", 10), "a/r@3")
-	if s := a.unreadable().Story.Summary; s.Status != run.Running || s.Aside != (run.Aside{}) {
+	b.checkLeases(b.claim("newer", 10), "a/r@3")
+	if s := a.checkUnreadable().Story.Summary; s.Status != run.Running || s.Aside != (run.Aside{}) {
 		b.Errorf("the summary is %+v", s)
 	}
 }
 
-func asideRestored(b *bench) {
+func asideRestored(b *testBench) {
 	b.setAside("a", "r")
 	b.setAside("b", "s")
 	restore := func(want int, again func(run.Aside) bool) {
@@ -153,10 +153,10 @@ func asideRestored(b *bench) {
 	}
 	restore(0, func(run.Aside) bool { return false })
 	b.advance(time.Second)
-	b.leases(b.claim("newer", 10))
+	b.checkLeases(b.claim("newer", 10))
 	restore(1, func(why run.Aside) bool { return why.Kind == "prophecy" && why.Build == "a" })
-	b.leases(b.claim("newer", 10), "a/r@3")
+	b.checkLeases(b.claim("newer", 10), "a/r@3")
 	restore(1, func(run.Aside) bool { return true })
 	restore(0, func(run.Aside) bool { return true })
-	b.leases(b.claim("last", 10), "b/s@3")
+	b.checkLeases(b.claim("last", 10), "b/s@3")
 }

@@ -22,12 +22,12 @@ func auditCases() []rule { // B06
 	}
 }
 
-func remark(kind audit.Kind, at int64, n int) audit.Entry {
+func auditEntry(kind audit.Kind, at int64, n int) audit.Entry {
 	return audit.Entry{Kind: kind, At: at, Body: map[string]any{"n": n, "text": "<é> & \"\""}}
 }
 
-// audited fails the case unless the run's rows have these numbers, and returns them.
-func (b *bench) audited(orgID, runID string, want ...int64) []audit.Row {
+// auditRows fails the case unless the run's rows have these numbers, and returns them.
+func (b *testBench) auditRows(orgID, runID string, want ...int64) []audit.Row {
 	b.Helper()
 	rows, err := b.Archive.AuditRows(b.Context(), orgID, audit.Query{RunID: runID})
 	b.ok(err)
@@ -41,15 +41,15 @@ func (b *bench) audited(orgID, runID string, want ...int64) []audit.Row {
 	return rows
 }
 
-func auditRows(b *bench) {
+func auditRows(b *testBench) {
 	a, other := b.begin("a", "r"), b.begin("a", "other")
-	b.audited("a", "r")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("one", 5, 1), remark("two", 4, 2)}}, input("x")))
-	b.ok(other.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("three", 6, 3)}}))
-	b.ok(a.append(b.Context(), run.Batch{Audit: []audit.Entry{remark("four", 7, 4)}}))
+	b.auditRows("a", "r")
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry("one", 5, 1), auditEntry("two", 4, 2)}}, input("x")))
+	b.ok(other.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry("three", 6, 3)}}))
+	b.ok(a.append(b.Context(), run.Batch{Audit: []audit.Entry{auditEntry("four", 7, 4)}}))
 	b.ok(a.append(b.Context(), run.Batch{Sync: true}))
-	rows := b.audited("a", "r", 1, 2, 4)
-	b.audited("a", "other", 3)
+	rows := b.auditRows("a", "r", 1, 2, 4)
+	b.auditRows("a", "other", 3)
 	var body struct {
 		N    int
 		Text string
@@ -59,49 +59,49 @@ func auditRows(b *bench) {
 		b.Errorf("the second row is %+v %s", row, row.Body)
 	}
 	rows[0].Body[0] = 'x'
-	b.ok(json.Unmarshal(b.audited("a", "r", 1, 2, 4)[0].Body, &body)) // the change above was made to a copy
+	b.ok(json.Unmarshal(b.auditRows("a", "r", 1, 2, 4)[0].Body, &body)) // the change above was made to a copy
 }
 
-func auditOfRefused(b *bench) {
+func auditOfRefused(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1))
-	rows := []audit.Entry{remark("one", 1, 1)}
-	b.refused(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, started("0.0", 1)), org.ErrExists)
+	rows := []audit.Entry{auditEntry("one", 1, 1)}
+	b.checkError(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, started("0.0", 1)), org.ErrExists)
 	over := run.Batch{Sync: true, Audit: rows, Holds: []run.Hold{hold("0.1", "s", tokens(1), tokens(2))}}
-	b.over(a.append(b.Context(), over, input("x")), "s")
+	b.checkOverBudget(a.append(b.Context(), over, input("x")), "s")
 	late := *a
 	late.facts = a.facts[:1]
-	b.behind(late.append(b.Context(), run.Batch{Sync: true, Audit: rows}, input("x")), a.facts[1:]...)
+	b.checkBehind(late.append(b.Context(), run.Batch{Sync: true, Audit: rows}, input("x")), a.facts[1:]...)
 	full := run.Batch{Sync: true, Audit: rows, Opening: &run.Opening{Slots: 1}}
-	b.refused(b.author("a", "other").append(b.Context(), full, accepted("a", "other")), run.ErrNoSlot)
-	b.audited("a", "r")
-	b.audited("a", "other")
+	b.checkError(b.author("a", "other").append(b.Context(), full, accepted("a", "other")), run.ErrNoSlot)
+	b.auditRows("a", "r")
+	b.auditRows("a", "other")
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, input("x")))
-	b.audited("a", "r", 1)
+	b.auditRows("a", "r", 1)
 }
 
-func foreignAudit(b *bench) {
+func foreignAudit(b *testBench) {
 	for _, orgID := range []string{"a", "b"} {
 		a := b.begin(orgID, "r")
-		b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark(audit.Kind(orgID), 1, 1)}}))
+		b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry(audit.Kind(orgID), 1, 1)}}))
 	}
 	for _, orgID := range []string{"a", "b"} {
-		if rows := b.audited(orgID, "r", 1); rows[0].Kind != audit.Kind(orgID) {
+		if rows := b.auditRows(orgID, "r", 1); rows[0].Kind != audit.Kind(orgID) {
 			b.Errorf("org %s has the row %+v", orgID, rows[0])
 		}
 	}
-	b.audited("c", "r")
-	b.audited("a", "nobody's")
+	b.auditRows("c", "r")
+	b.auditRows("a", "nobody's")
 }
 
-func auditRace(b *bench) {
+func auditRace(b *testBench) {
 	const runs, rounds = 64, 5
 	var group errgroup.Group
 	for i := range runs {
 		a := b.begin("a", fmt.Sprint("run ", i))
 		group.Go(func() error {
 			for n := range rounds {
-				batch := run.Batch{Sync: n%2 == 0, Audit: []audit.Entry{remark("k", 1, n)}}
+				batch := run.Batch{Sync: n%2 == 0, Audit: []audit.Entry{auditEntry("k", 1, n)}}
 				if err := a.append(b.Context(), batch, started("0.0", n+1)); err != nil {
 					return err
 				}
@@ -133,12 +133,12 @@ func auditRace(b *bench) {
 	}
 }
 
-func auditNoJSON(b *bench) {
+func auditNoJSON(b *testBench) {
 	a := b.begin("a", "r")
 	bad := audit.Entry{Kind: "k", Body: func() {}}
-	if a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{remark("k", 1, 1), bad}}, input("x")) == nil {
+	if a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry("k", 1, 1), bad}}, input("x")) == nil {
 		b.Error("the batch was accepted")
 	}
-	b.audited("a", "r")
-	a.stored()
+	b.auditRows("a", "r")
+	a.checkStored()
 }

@@ -32,14 +32,14 @@ func auditLogCases() []rule { // P09 L11 L13
 // signer is the key that the cases sign with.
 func signer() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
-func (b *bench) record(orgID string, e audit.Entry) {
+func (b *testBench) record(orgID string, e audit.Entry) {
 	b.Helper()
 	b.ok(b.Audit.Record(b.Context(), orgID, e))
 }
 
 // rows fails the case unless q selects want rows, and returns them. It first adds a
 // checkpoint, which forces earlier records to be written.
-func (b *bench) rows(orgID string, q audit.Query, want int) []audit.Row {
+func (b *testBench) rows(orgID string, q audit.Query, want int) []audit.Row {
 	b.Helper()
 	b.ok(b.Audit.AddCheckpoint(b.Context(), audit.Checkpoint{Org: "nobody's"}.Sign(signer())))
 	rows, err := b.Audit.AuditRows(b.Context(), orgID, q)
@@ -50,8 +50,8 @@ func (b *bench) rows(orgID string, q audit.Query, want int) []audit.Row {
 	return rows
 }
 
-// sound fails the case unless the org's chain verifies.
-func (b *bench) sound(orgID string) audit.Report {
+// verifyChain fails the case unless the org's chain verifies.
+func (b *testBench) verifyChain(orgID string) audit.Report {
 	b.Helper()
 	report, err := audit.Verify(b.Context(), orgID, b.Audit, signer().Public().(ed25519.PublicKey), nil)
 	b.ok(err)
@@ -61,14 +61,14 @@ func (b *bench) sound(orgID string) audit.Report {
 	return report
 }
 
-func chainHolds(b *bench) {
+func chainHolds(b *testBench) {
 	const writers, each = 8, 40
 	var group errgroup.Group
 	for i := range writers {
 		a := b.begin("a", fmt.Sprint("run ", i))
 		group.Go(func() error {
 			for n := range each {
-				batch := run.Batch{Sync: n%3 == 0, Audit: []audit.Entry{remark("k", int64(n), n), remark("l", int64(n), n)}}
+				batch := run.Batch{Sync: n%3 == 0, Audit: []audit.Entry{auditEntry("k", int64(n), n), auditEntry("l", int64(n), n)}}
 				if err := a.append(b.Context(), batch, started("0.0", n+1)); err != nil {
 					return err
 				}
@@ -76,7 +76,7 @@ func chainHolds(b *bench) {
 				if n%5 == 0 && a.append(b.Context(), batch, started("0.0", n+1)) == nil {
 					return fmt.Errorf("a repeated start of a call was accepted")
 				}
-				if err := b.Audit.Record(b.Context(), []string{"a", "b"}[n%2], remark("relay", int64(n), n)); err != nil {
+				if err := b.Audit.Record(b.Context(), []string{"a", "b"}[n%2], auditEntry("relay", int64(n), n)); err != nil {
 					return err
 				}
 			}
@@ -86,13 +86,13 @@ func chainHolds(b *bench) {
 	b.ok(group.Wait())
 	b.rows("a", audit.Query{After: writers*each*2 + writers*each/2 - 1}, 1)
 	b.rows("b", audit.Query{After: writers*each/2 - 1}, 1)
-	if r := b.sound("a"); r.Rows != writers*each*5/2 || r.First != 1 || r.Last != r.Rows {
+	if r := b.verifyChain("a"); r.Rows != writers*each*5/2 || r.First != 1 || r.Last != r.Rows {
 		b.Errorf("%+v", r)
 	}
-	b.sound("b")
+	b.verifyChain("b")
 }
 
-func findRows(b *bench) {
+func findRows(b *testBench) {
 	a := b.begin("a", "r")
 	entries := []audit.Entry{
 		{Kind: "k", At: 10, Principal: "p", RequestID: "r", Body: 1},
@@ -135,11 +135,11 @@ func findRows(b *bench) {
 	}
 }
 
-func boundedQuery(b *bench) {
+func boundedQuery(b *testBench) {
 	var group errgroup.Group
 	group.SetLimit(64)
 	for n := range audit.MaxRows + 50 {
-		group.Go(func() error { return b.Audit.Record(b.Context(), "a", remark("k", 1, n)) })
+		group.Go(func() error { return b.Audit.Record(b.Context(), "a", auditEntry("k", 1, n)) })
 	}
 	b.ok(group.Wait())
 	b.rows("a", audit.Query{After: audit.MaxRows}, 50)
@@ -148,12 +148,12 @@ func boundedQuery(b *bench) {
 	b.rows("a", audit.Query{Limit: 7}, 7)
 }
 
-func auditHeads(b *bench) {
+func auditHeads(b *testBench) {
 	heads, err := b.Audit.AuditHeads(b.Context())
-	none(b, heads, err)
+	checkEmpty(b, heads, err)
 	for n := range 3 {
-		b.record("b", remark("k", int64(n+1), n))
-		b.record("a", remark("k", int64(n+1), n))
+		b.record("b", auditEntry("k", int64(n+1), n))
+		b.record("a", auditEntry("k", int64(n+1), n))
 	}
 	rows := b.rows("a", audit.Query{}, 3)
 	b.rows("b", audit.Query{}, 3)
@@ -161,14 +161,14 @@ func auditHeads(b *bench) {
 	b.ok(b.Audit.AddCheckpoint(b.Context(), c))
 	heads, err = b.Audit.AuditHeads(b.Context())
 	b.ok(err)
-	b.same(heads[0], audit.Head{Org: "a", Number: 3, At: 3, Hash: rows[2].Hash, Signed: 2, SignedAt: 9})
+	b.equal(heads[0], audit.Head{Org: "a", Number: 3, At: 3, Hash: rows[2].Hash, Signed: 2, SignedAt: 9})
 	if len(heads) != 2 || heads[1].Org != "b" || heads[1].Number != 3 || heads[1].Signed != 0 {
 		b.Errorf("%+v", heads)
 	}
 }
 
-func keepCheckpoint(b *bench) {
-	b.record("a", remark("k", 1, 1))
+func keepCheckpoint(b *testBench) {
+	b.record("a", auditEntry("k", 1, 1))
 	row := b.rows("a", audit.Query{}, 1)[0]
 	c := audit.Checkpoint{Org: "a", Number: 1, Hash: row.Hash, At: 9}.Sign(signer())
 	later := audit.Checkpoint{Org: "a", Number: 1, Hash: row.Hash, At: 10}.Sign(signer())
@@ -176,20 +176,20 @@ func keepCheckpoint(b *bench) {
 	b.ok(b.Audit.AddCheckpoint(b.Context(), later))
 	got, err := b.Audit.Checkpoints(b.Context(), "a", 0, 10)
 	b.ok(err)
-	b.same(got, []audit.Checkpoint{c})
+	b.equal(got, []audit.Checkpoint{c})
 	got, err = b.Audit.Checkpoints(b.Context(), "a", 1, 10)
-	none(b, got, err)
+	checkEmpty(b, got, err)
 	got, err = b.Audit.Checkpoints(b.Context(), "b", 0, 10)
-	none(b, got, err)
-	if r := b.sound("a"); r.Checkpoints != 1 || r.SignedTo != 1 {
+	checkEmpty(b, got, err)
+	if r := b.verifyChain("a"); r.Checkpoints != 1 || r.SignedTo != 1 {
 		b.Errorf("%+v", r)
 	}
 }
 
-func pruneChain(b *bench) {
+func pruneChain(b *testBench) {
 	for n := range 1200 {
-		b.record("a", remark("k", int64(n+1), n))
-		b.record("b", remark("k", int64(n+1), n))
+		b.record("a", auditEntry("k", int64(n+1), n))
+		b.record("b", auditEntry("k", int64(n+1), n))
 	}
 	b.rows("b", audit.Query{After: 1000}, 200)
 	rows := b.rows("a", audit.Query{After: 1000}, 200)
@@ -201,23 +201,23 @@ func pruneChain(b *bench) {
 	if removed != 1100 {
 		b.Errorf("%d rows were removed, want 1100", removed)
 	}
-	if r := b.sound("a"); r.First != 1101 || r.Rows != 100 || r.Checkpoints != 1 {
+	if r := b.verifyChain("a"); r.First != 1101 || r.Rows != 100 || r.Checkpoints != 1 {
 		b.Errorf("%+v", r)
 	}
 	b.rows("b", audit.Query{Limit: 1000}, 1000)
-	b.sound("b")
+	b.verifyChain("b")
 	cut = audit.Checkpoint{Org: "a", Number: 1200, Hash: rows[199].Hash, At: 11, Pruned: true}.Sign(signer())
 	_, err = b.Audit.PruneAudit(b.Context(), cut)
 	b.ok(err)
-	b.record("a", remark("k", 1, 1))
+	b.record("a", auditEntry("k", 1, 1))
 	if row := b.rows("a", audit.Query{}, 1)[0]; row.Number != 1201 {
 		b.Errorf("the next number is %d, want 1201", row.Number)
 	}
-	b.sound("a")
+	b.verifyChain("a")
 }
 
-func pruneRefuses(b *bench) {
-	b.record("a", remark("k", 1, 1))
+func pruneRefuses(b *testBench) {
+	b.record("a", auditEntry("k", 1, 1))
 	row := b.rows("a", audit.Query{}, 1)[0]
 	if _, err := b.Audit.PruneAudit(b.Context(), audit.Checkpoint{Org: "a", Number: 1, Hash: row.Hash}.Sign(signer())); err == nil {
 		b.Error("a checkpoint without Pruned removed rows")

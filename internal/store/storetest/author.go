@@ -11,13 +11,13 @@ import (
 
 // author writes the journal of one run, as its owner.
 type author struct {
-	*bench
+	*testBench
 	lease run.Lease
 	facts []loop.Fact // the facts that were appended
 }
 
 // begin opens a run's journal.
-func (b *bench) begin(orgID, runID string) *author {
+func (b *testBench) begin(orgID, runID string) *author {
 	b.Helper()
 	a := b.author(orgID, runID)
 	a.write(accepted(orgID, runID))
@@ -28,8 +28,8 @@ func (b *bench) begin(orgID, runID string) *author {
 const owner = "owner"
 
 // author returns the author of a run that has no journal yet.
-func (b *bench) author(orgID, runID string) *author {
-	return &author{bench: b, lease: run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: owner}}
+func (b *testBench) author(orgID, runID string) *author {
+	return &author{testBench: b, lease: run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: owner}}
 }
 
 func accepted(orgID, runID string) loop.Accepted {
@@ -67,23 +67,23 @@ func (a *author) write(bodies ...loop.Body) {
 	a.ok(a.append(a.Context(), run.Batch{Sync: true}, bodies...))
 }
 
-// stored fails the case unless the journal contains exactly what was written.
-func (a *author) stored() *run.Story {
+// checkStored fails the case unless the journal contains exactly what was written.
+func (a *author) checkStored() *run.Story {
 	a.Helper()
 	story, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
 	a.ok(err)
-	a.same(story.Facts, a.facts)
+	a.equal(story.Facts, a.facts)
 	return story
 }
 
-// behind fails the case unless err is a *run.Behind with these facts.
-func (b *bench) behind(err error, want ...loop.Fact) {
+// checkBehind fails the case unless err is a *run.Behind with these facts.
+func (b *testBench) checkBehind(err error, want ...loop.Fact) {
 	b.Helper()
 	var behind *run.Behind
 	if !errors.As(err, &behind) {
 		b.Fatalf("got error %v, want a *run.Behind", err)
 	}
-	b.same(behind.Facts, want)
+	b.equal(behind.Facts, want)
 }
 
 // Constructors of facts.

@@ -20,7 +20,7 @@ func budgetCases() []rule {
 		{"a hold that does not fit is refused with its batch", "OverBudget has the scope; a limit can be reached but not exceeded, in tokens and in money", overBudget},
 		{"holds in several budgets are all or nothing", "if one budget refuses, the others do not change", severalBudgets},
 		{"a settled hold makes room in its own batch", "a run settles one call and holds for the next in one step", settleFirst},
-		{"a call may cost more than its hold", "the whole amount is spent, and the next hold is refused", debt},
+		{"a call may cost more than its hold", "the whole amount is spent, and the next hold is refused", overspent},
 		{"a hold is settled once", "settling an unknown id has no effect", settledTwice},
 		{"an open hold cannot be made again", "ErrExists; when it is settled, its id is free", holdTwice},
 		{"the end of a run settles its holds at their full amount", "the actual cost is unknown and may be all of it", finishSettles},
@@ -47,16 +47,16 @@ func (a *author) settle(id string, amount budget.Amount) {
 	a.ok(a.append(a.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: id, Amount: amount}}}))
 }
 
-// used fails the case unless the budget has these values.
-func (b *bench) used(orgID, scope string, spent, held budget.Amount) {
+// checkUsed fails the case unless the budget has these values.
+func (b *testBench) checkUsed(orgID, scope string, spent, held budget.Amount) {
 	b.Helper()
 	got, err := b.Archive.Used(b.Context(), orgID, scope)
 	b.ok(err)
-	b.same(got, run.Used{Spent: spent, Held: held})
+	b.equal(got, run.Used{Spent: spent, Held: held})
 }
 
-// over fails the case unless err is a *run.OverBudget for the scope.
-func (b *bench) over(err error, scope string) {
+// checkOverBudget fails the case unless err is a *run.OverBudget for the scope.
+func (b *testBench) checkOverBudget(err error, scope string) {
 	b.Helper()
 	var over *run.OverBudget
 	if !errors.As(err, &over) || over.Scope != scope {
@@ -64,57 +64,57 @@ func (b *bench) over(err error, scope string) {
 	}
 }
 
-func holdAndSettle(b *bench) {
+func holdAndSettle(b *testBench) {
 	a := b.begin("a", "r")
-	b.used("a", "s", tokens(0), tokens(0))
+	b.checkUsed("a", "s", tokens(0), tokens(0))
 	cost := budget.Amount{Tokens: 100, NanoUSD: 7}
 	b.ok(a.hold(hold("0.1", "s", budget.Amount{}, cost)))
-	b.used("a", "s", tokens(0), cost)
+	b.checkUsed("a", "s", tokens(0), cost)
 	b.ok(a.hold(hold("1.1", "s", budget.Amount{}, cost)))
-	b.used("a", "s", tokens(0), cost.Add(cost))
+	b.checkUsed("a", "s", tokens(0), cost.Add(cost))
 	a.settle("0.1", budget.Amount{Tokens: 30, NanoUSD: 2})
-	b.used("a", "s", budget.Amount{Tokens: 30, NanoUSD: 2}, cost)
+	b.checkUsed("a", "s", budget.Amount{Tokens: 30, NanoUSD: 2}, cost)
 	a.settle("1.1", cost)
-	b.used("a", "s", budget.Amount{Tokens: 130, NanoUSD: 9}, tokens(0))
+	b.checkUsed("a", "s", budget.Amount{Tokens: 130, NanoUSD: 9}, tokens(0))
 }
 
-func overBudget(b *bench) {
+func overBudget(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(60))))
 	batch := run.Batch{Sync: true, Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(41))}, Rows: []run.Row{{Ref: "x", Value: 1}}}
-	b.over(a.append(b.Context(), batch, input("x")), "s")
-	if story := a.stored(); len(story.Rows) > 0 {
+	b.checkOverBudget(a.append(b.Context(), batch, input("x")), "s")
+	if story := a.checkStored(); len(story.Rows) > 0 {
 		b.Errorf("rows of a refused batch: %s", story.Rows)
 	}
-	b.used("a", "s", tokens(0), tokens(60))
+	b.checkUsed("a", "s", tokens(0), tokens(60))
 	b.ok(a.hold(hold("1.1", "s", tokens(100), tokens(40))))
-	b.over(a.hold(hold("2.1", "s", tokens(100), tokens(1))), "s")
+	b.checkOverBudget(a.hold(hold("2.1", "s", tokens(100), tokens(1))), "s")
 	money := budget.Amount{NanoUSD: 10}
 	b.ok(a.hold(hold("2.1", "money", money, budget.Amount{Tokens: 1e6, NanoUSD: 10})))
-	b.over(a.hold(hold("3.1", "money", money, budget.Amount{NanoUSD: 1})), "money")
+	b.checkOverBudget(a.hold(hold("3.1", "money", money, budget.Amount{NanoUSD: 1})), "money")
 	b.ok(a.append(b.Context(), run.Batch{Sync: true}, input("x"))) // the run can continue
-	a.stored()
+	a.checkStored()
 }
 
-func severalBudgets(b *bench) {
+func severalBudgets(b *testBench) {
 	a := b.begin("a", "r")
-	b.over(a.hold(
+	b.checkOverBudget(a.hold(
 		hold("0.1", "org", tokens(100), tokens(50)),
 		hold("0.1", "key", tokens(40), tokens(50)),
 		hold("0.1", "agent", tokens(100), tokens(50)),
 	), "key")
 	for _, scope := range []string{"org", "key", "agent"} {
-		b.used("a", scope, tokens(0), tokens(0))
+		b.checkUsed("a", scope, tokens(0), tokens(0))
 	}
-	b.over(a.hold(hold("0.1", "org", tokens(100), tokens(60)), hold("0.2", "org", tokens(100), tokens(60))), "org")
-	b.used("a", "org", tokens(0), tokens(0))
+	b.checkOverBudget(a.hold(hold("0.1", "org", tokens(100), tokens(60)), hold("0.2", "org", tokens(100), tokens(60))), "org")
+	b.checkUsed("a", "org", tokens(0), tokens(0))
 	b.ok(a.hold(hold("0.1", "org", tokens(100), tokens(50)), hold("0.1", "key", tokens(60), tokens(50))))
 	a.settle("0.1", tokens(20))
-	b.used("a", "org", tokens(20), tokens(0))
-	b.used("a", "key", tokens(20), tokens(0))
+	b.checkUsed("a", "org", tokens(20), tokens(0))
+	b.checkUsed("a", "key", tokens(20), tokens(0))
 }
 
-func settleFirst(b *bench) {
+func settleFirst(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(100))))
 	next := run.Batch{
@@ -122,50 +122,50 @@ func settleFirst(b *bench) {
 		Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(70))},
 	}
 	b.ok(a.append(b.Context(), next, input("x")))
-	b.used("a", "s", tokens(30), tokens(70))
+	b.checkUsed("a", "s", tokens(30), tokens(70))
 }
 
-func debt(b *bench) {
+func overspent(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(50))))
 	a.settle("0.1", tokens(120))
-	b.used("a", "s", tokens(120), tokens(0))
-	b.over(a.hold(hold("1.1", "s", tokens(100), tokens(1))), "s")
+	b.checkUsed("a", "s", tokens(120), tokens(0))
+	b.checkOverBudget(a.hold(hold("1.1", "s", tokens(100), tokens(1))), "s")
 	b.ok(a.hold(hold("1.1", "s", tokens(200), tokens(1)))) // the limit comes with each hold
 }
 
-func settledTwice(b *bench) {
+func settledTwice(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(50))))
 	a.settle("nobody's", tokens(40))
 	twice := []run.Settled{{ID: "0.1", Amount: tokens(10)}, {ID: "0.1", Amount: tokens(20)}}
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Settled: twice}))
 	a.settle("0.1", tokens(10))
-	b.used("a", "s", tokens(10), tokens(0))
+	b.checkUsed("a", "s", tokens(10), tokens(0))
 }
 
-func holdTwice(b *bench) {
+func holdTwice(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(50))))
-	b.refused(a.hold(hold("0.1", "s", tokens(100), tokens(5))), org.ErrExists)
-	b.used("a", "s", tokens(0), tokens(50))
+	b.checkError(a.hold(hold("0.1", "s", tokens(100), tokens(5))), org.ErrExists)
+	b.checkUsed("a", "s", tokens(0), tokens(50))
 	a.settle("0.1", tokens(10))
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(5))))
-	b.used("a", "s", tokens(10), tokens(5))
+	b.checkUsed("a", "s", tokens(10), tokens(5))
 }
 
-func finishSettles(b *bench) {
+func finishSettles(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(20)), hold("0.1", "t", tokens(100), tokens(20))))
 	b.ok(a.hold(hold("0.2", "s", tokens(100), tokens(30))))
 	a.settle("0.1", tokens(5))
 	b.ok(a.hold(hold("1.1", "s", tokens(100), tokens(7)), hold("1.1", "t", tokens(100), tokens(7))))
 	a.write(loop.Finished{Reason: event.Complete})
-	b.used("a", "s", tokens(42), tokens(0))
-	b.used("a", "t", tokens(12), tokens(0))
+	b.checkUsed("a", "s", tokens(42), tokens(0))
+	b.checkUsed("a", "t", tokens(12), tokens(0))
 }
 
-func claimSettles(b *bench) {
+func claimSettles(b *testBench) {
 	old := b.begin("a", "r")
 	b.ok(old.hold(hold("0.1", "s", tokens(100), tokens(20)), hold("0.1", "t", tokens(100), tokens(20))))
 	other := b.begin("a", "other")
@@ -173,40 +173,40 @@ func claimSettles(b *bench) {
 	b.advance(run.LeaseTTL)
 	b.renew("nobody")
 	other.write(input("still here"))
-	b.leases(b.claim("new", 10), "a/r@2")
-	b.used("a", "s", tokens(20), tokens(9))
-	b.used("a", "t", tokens(20), tokens(0))
-	b.refused(old.append(b.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: "0.1", Amount: tokens(1)}}}), run.ErrFenced)
+	b.checkLeases(b.claim("new", 10), "a/r@2")
+	b.checkUsed("a", "s", tokens(20), tokens(9))
+	b.checkUsed("a", "t", tokens(20), tokens(0))
+	b.checkError(old.append(b.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: "0.1", Amount: tokens(1)}}}), run.ErrFenced)
 	next := old.with(run.Lease{Org: "a", RunID: "r", Epoch: 2, Owner: "new"})
 	next.settle("0.1", tokens(1)) // already settled by the claim: no effect
-	b.used("a", "s", tokens(20), tokens(9))
+	b.checkUsed("a", "s", tokens(20), tokens(9))
 	b.ok(next.hold(hold("0.1", "s", tokens(100), tokens(3)))) // the new owner repeats the call
-	b.used("a", "s", tokens(20), tokens(12))
+	b.checkUsed("a", "s", tokens(20), tokens(12))
 }
 
-func parkHolds(b *bench) {
+func parkHolds(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(20))))
 	a.write(loop.Parked{})
-	b.used("a", "s", tokens(0), tokens(20))
+	b.checkUsed("a", "s", tokens(0), tokens(20))
 	a.write(loop.Resumed{})
 	a.write(loop.Finished{Reason: event.Complete})
-	b.used("a", "s", tokens(20), tokens(0))
+	b.checkUsed("a", "s", tokens(20), tokens(0))
 }
 
-func foreignBudgets(b *bench) {
+func foreignBudgets(b *testBench) {
 	a, other, foreign := b.begin("a", "r"), b.begin("a", "other"), b.begin("b", "r")
 	for _, x := range []*author{a, other, foreign} {
 		b.ok(x.hold(hold("0.1", "s", tokens(100), tokens(40))))
 	}
-	b.over(other.hold(hold("1.1", "s", tokens(100), tokens(40))), "s")
+	b.checkOverBudget(other.hold(hold("1.1", "s", tokens(100), tokens(40))), "s")
 	b.ok(foreign.hold(hold("1.1", "s", tokens(100), tokens(40))))
 	a.settle("0.1", tokens(1))
-	b.used("a", "s", tokens(1), tokens(40))
-	b.used("b", "s", tokens(0), tokens(80))
+	b.checkUsed("a", "s", tokens(1), tokens(40))
+	b.checkUsed("b", "s", tokens(0), tokens(80))
 }
 
-func budgetRace(b *bench) {
+func budgetRace(b *testBench) {
 	const runs, limit, each = 64, 1000, 90
 	var group errgroup.Group
 	var spent, refused atomic.Int64
@@ -236,7 +236,7 @@ func budgetRace(b *bench) {
 		})
 	}
 	b.ok(group.Wait())
-	b.used("a", "s", tokens(spent.Load()), tokens(0))
+	b.checkUsed("a", "s", tokens(spent.Load()), tokens(0))
 	if spent.Load() > limit || refused.Load() == 0 {
 		b.Errorf("%d of %d were spent, and %d refused", spent.Load(), limit, refused.Load())
 	}

@@ -23,7 +23,7 @@ func capCases() []rule {
 }
 
 // capped replaces the case's store by one with caps and the orgs a and b.
-func (b *bench) capped(caps org.Caps) {
+func (b *testBench) capped(caps org.Caps) {
 	b.Helper()
 	b.Store = b.maker.Capped(b.T, b.clocks(), caps)
 	for _, id := range []string{"a", "b"} {
@@ -31,8 +31,8 @@ func (b *bench) capped(caps org.Caps) {
 	}
 }
 
-// refusedFor fails the case unless err is a *org.CapError with this setting and limit.
-func (b *bench) refusedFor(err error, setting string, most int64) {
+// checkCapError fails the case unless err is a *org.CapError with this setting and limit.
+func (b *testBench) checkCapError(err error, setting string, most int64) {
 	b.Helper()
 	var capped *org.CapError
 	if !errors.As(err, &capped) || capped.Setting != setting || capped.Max != most {
@@ -40,21 +40,21 @@ func (b *bench) refusedFor(err error, setting string, most int64) {
 	}
 }
 
-func keysCapped(b *bench) {
+func keysCapped(b *testBench) {
 	b.capped(org.Caps{Keys: 2})
 	key := func(orgID string, n int) error {
 		return b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: fmt.Sprint(n), Hash: hash(n), CreatedAt: b.now()}, org.Author{})
 	}
 	b.ok(key("a", 1))
 	b.ok(key("a", 2))
-	b.refusedFor(key("a", 3), "org_caps.keys", 2)
+	b.checkCapError(key("a", 3), "org_caps.keys", 2)
 	b.ok(key("b", 4))
 	b.ok(b.Orgs.RevokeKey(b.Context(), "a", "1", b.now().UnixMilli(), org.Author{}))
 	b.ok(key("a", 3))
-	b.refusedFor(key("a", 5), "org_caps.keys", 2)
+	b.checkCapError(key("a", 5), "org_caps.keys", 2)
 }
 
-func revokedCapped(b *bench) {
+func revokedCapped(b *testBench) {
 	b.capped(org.Caps{Keys: 2})
 	for n := range 5 {
 		b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: fmt.Sprint(n), Hash: hash(n), CreatedAt: b.now()}, org.Author{}))
@@ -67,33 +67,33 @@ func revokedCapped(b *bench) {
 	for _, k := range keys {
 		ids = append(ids, k.ID)
 	}
-	b.same(ids, []string{"3", "4"})
+	b.equal(ids, []string{"3", "4"})
 }
 
-func serversCapped(b *bench) {
+func serversCapped(b *testBench) {
 	b.capped(org.Caps{MCPServers: 1})
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}))
-	b.refusedFor(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "t"}, org.Author{}), "org_caps.mcp_servers", 1)
+	b.checkCapError(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "t"}, org.Author{}), "org_caps.mcp_servers", 1)
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "t"}, org.Author{}))
 	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://x"}, org.Author{}))
 	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "a", "s", org.Author{}))
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "t"}, org.Author{}))
 }
 
-func secretsCapped(b *bench) {
+func secretsCapped(b *testBench) {
 	b.capped(org.Caps{Secrets: 1})
 	put := func(orgID, name string) error {
 		return b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: name, Sealed: []byte("x")}, org.Author{})
 	}
 	b.ok(put("a", "s"))
-	b.refusedFor(put("a", "t"), "org_caps.secrets", 1)
+	b.checkCapError(put("a", "t"), "org_caps.secrets", 1)
 	b.ok(put("a", "s"))
 	b.ok(put("b", "t"))
 	b.ok(b.Orgs.DeleteSecret(b.Context(), "a", "s", org.Author{}))
 	b.ok(put("a", "t"))
 }
 
-func handoversCapped(b *bench) {
+func handoversCapped(b *testBench) {
 	b.capped(org.Caps{Handovers: 2})
 	other := handover("other", "id")
 	b.ok(b.Handovers.Save(b.Context(), "b", "p", other))
@@ -115,7 +115,7 @@ func handoversCapped(b *bench) {
 	b.handover("b", "p", "id", &other)
 }
 
-func storedCapped(b *bench) {
+func storedCapped(b *testBench) {
 	b.capped(org.Caps{Stored: 1 << 20})
 	keyed := run.Opening{Key: &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}}
 	first := b.author("a", "first")
@@ -127,8 +127,8 @@ func storedCapped(b *bench) {
 	large := run.Row{Ref: "large", Value: strings.Repeat("x", 1<<20)}
 	b.ok(second.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{large}}, loop.InputAdded{ItemsRef: "large"}))
 
-	b.refusedFor(b.author("a", "third").open(run.Opening{}), "org_caps.stored_mib", 1)
-	b.missing("a", "third")
+	b.checkCapError(b.author("a", "third").open(run.Opening{}), "org_caps.stored_mib", 1)
+	b.checkMissing("a", "third")
 	var known *run.Submitted
 	if err := b.author("a", "again").open(keyed); !errors.As(err, &known) || known.RunID != "first" {
 		b.Errorf("a repeated key got %v, want its run", err)

@@ -9,14 +9,14 @@ import (
 
 func isolationCases() []rule {
 	return []rule{
-		{"two orgs with the same ids share nothing", "every stored key starts with the org", mirrored}, // K07
-		{"a change in one org does not affect another", "deletes, revocations and appends stay in their org", undisturbed},
-		{"an id of another org does not exist", "the answer is the same as for an unknown id", foreign},
+		{"two orgs with the same ids share nothing", "every stored key starts with the org", sameIDs}, // K07
+		{"a change in one org does not affect another", "deletes, revocations and appends stay in their org", changesStayInOrg},
+		{"an id of another org does not exist", "the answer is the same as for an unknown id", idsOfAnotherOrg},
 	}
 }
 
-// inhabit creates an org with one of everything, with the same ids in every org.
-func (b *bench) inhabit(orgID string) {
+// populate creates an org with one of everything, with the same ids in every org.
+func (b *testBench) populate(orgID string) {
 	b.Helper()
 	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: orgID, Features: []string{orgID}}, org.Author{}))
 	b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))}, org.Author{}))
@@ -25,11 +25,11 @@ func (b *bench) inhabit(orgID string) {
 	a := b.author(orgID, "run")
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
 	b.ok(b.Handovers.Save(b.Context(), orgID, "key", handover(orgID, "call")))
-	b.keep(orgID, b.entry("result", orgID))
+	b.keepResult(orgID, b.entry("result", orgID))
 }
 
-// inhabited fails the case unless the org has exactly what inhabit created.
-func (b *bench) inhabited(orgID string) {
+// checkPopulated fails the case unless the org has exactly what populate created.
+func (b *testBench) checkPopulated(orgID string) {
 	b.Helper()
 	b.keys(orgID, org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))})
 	b.servers(orgID, org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID})
@@ -47,19 +47,19 @@ func (b *bench) inhabited(orgID string) {
 	}
 	h := handover(orgID, "call")
 	b.handover(orgID, "key", "call", &h)
-	b.kept(orgID, b.entry("result", orgID))
+	b.checkResult(orgID, b.entry("result", orgID))
 }
 
-func mirrored(b *bench) {
-	b.inhabit("a")
-	b.inhabit("bb")
-	b.inhabited("a")
-	b.inhabited("bb")
+func sameIDs(b *testBench) {
+	b.populate("a")
+	b.populate("bb")
+	b.checkPopulated("a")
+	b.checkPopulated("bb")
 }
 
-func undisturbed(b *bench) {
-	b.inhabit("a")
-	b.inhabit("bb")
+func changesStayInOrg(b *testBench) {
+	b.populate("a")
+	b.populate("bb")
 	b.ok(b.Orgs.UpdateOrg(b.Context(), org.Record{ID: "bb", Features: []string{"changed"}}, org.Author{}))
 	b.orgs(org.Record{ID: "a", Features: []string{"a"}}, org.Record{ID: "bb", Features: []string{"changed"}})
 	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1, org.Author{}))
@@ -71,43 +71,43 @@ func undisturbed(b *bench) {
 	theirs.facts = theirs.number(accepted("bb", "run"), started("0.0", 1))
 	theirs.lease.Epoch = 9
 	b.ok(theirs.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "more", Value: 1}}}, started("0.1", 1), loop.Finished{Reason: event.Complete}))
-	b.inhabited("a")
+	b.checkPopulated("a")
 	b.ok(b.Orgs.DeleteOrg(b.Context(), "bb", org.Author{}))
-	b.inhabited("a")
+	b.checkPopulated("a")
 }
 
-func foreign(b *bench) {
-	b.inhabit("a")
+func idsOfAnotherOrg(b *testBench) {
+	b.populate("a")
 	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "bb"}, org.Author{}))
 	b.keys("bb")
 	b.servers("bb")
 	b.handover("bb", "key", "call", nil)
-	b.gone("bb", "result")
+	b.checkNoResult("bb", "result")
 	for _, id := range []string{"run", "nobody's"} {
 		_, err := b.Archive.Load(b.Context(), "bb", id)
-		b.unknown(err, "run "+id)
+		b.checkNotFound(err, "run "+id)
 		_, err = b.Archive.Runs(b.Context(), "bb", run.Query{Before: id, Limit: 10})
-		b.unknown(err, "run "+id)
+		b.checkNotFound(err, "run "+id)
 	}
 	for _, id := range []string{"key", "nobody's"} {
-		b.unknown(b.Orgs.RevokeKey(b.Context(), "bb", id, 1, org.Author{}), "key "+id)
+		b.checkNotFound(b.Orgs.RevokeKey(b.Context(), "bb", id, 1, org.Author{}), "key "+id)
 	}
 	for _, id := range []string{"server", "nobody's"} {
-		b.unknown(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: id}, org.Author{}), "MCP server "+id)
-		b.unknown(b.Orgs.DeleteMCPServer(b.Context(), "bb", id, org.Author{}), "MCP server "+id)
+		b.checkNotFound(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: id}, org.Author{}), "MCP server "+id)
+		b.checkNotFound(b.Orgs.DeleteMCPServer(b.Context(), "bb", id, org.Author{}), "MCP server "+id)
 	}
 	for _, id := range []string{"secret", "nobody's"} {
 		_, err := b.Orgs.Secret(b.Context(), "bb", id)
-		b.unknown(err, "secret "+id)
-		b.unknown(b.Orgs.DeleteSecret(b.Context(), "bb", id, org.Author{}), "secret "+id)
+		b.checkNotFound(err, "secret "+id)
+		b.checkNotFound(b.Orgs.DeleteSecret(b.Context(), "bb", id, org.Author{}), "secret "+id)
 	}
-	b.inhabited("a")
+	b.checkPopulated("a")
 }
 
-// unknown fails the case unless err is "what: not found" and nothing more.
-func (b *bench) unknown(err error, what string) {
+// checkNotFound fails the case unless err is "what: not found" and nothing more.
+func (b *testBench) checkNotFound(err error, what string) {
 	b.Helper()
-	b.refused(err, org.ErrNotFound)
+	b.checkError(err, org.ErrNotFound)
 	if want := what + ": " + org.ErrNotFound.Error(); err != nil && err.Error() != want {
 		b.Errorf("got %q, want %q", err, want)
 	}

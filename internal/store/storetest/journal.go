@@ -22,20 +22,20 @@ func journalCases() []rule {
 		{"facts are numbered without gaps", "a batch that does not start after the last fact, or skips a number, is refused as a whole", gapless},
 		{"a journal starts with accepted", "its org and run must be those of the lease", opening},
 		{"a lower epoch is fenced", "a writer that has lost the lease is refused; a writer without a lease is not", fencing},
-		{"a writer that is behind gets the facts it missed", "Behind has the facts after the last one that the writer knows, and nothing is stored", missed},
-		{"Behind includes unsynced facts", "facts that are still in the queue count", missedUnsynced},
+		{"a writer that is behind gets the facts it missed", "Behind has the facts after the last one that the writer knows, and nothing is stored", behindWriter},
+		{"Behind includes unsynced facts", "facts that are still in the queue count", behindUnsynced},
 		{"an attempt at a call is recorded once", "a second fact of the same kind, call and attempt: ErrExists", repeated},
-		{"a batch is stored completely or not at all", "facts and rows together", whole},
-		{"a ref is used once per run", "a row that facts refer to never changes: ErrExists", refs},
+		{"a batch is stored completely or not at all", "facts and rows together", atomicBatch},
+		{"a ref is used once per run", "a row that facts refer to never changes: ErrExists", refReused},
 		{"unsynced batches are stored in order", "the next synced append returns after they are on disk", unsynced},
 		{"the error of an unsynced batch is returned", "by that append or by the run's next one; the journal then continues from what was stored", lateFailure},
-		{"an empty synced batch waits for earlier ones", "a writer uses it as a barrier", empty},
-		{"runs do not share each other's errors", "64 concurrent writers, some of which repeat a fact", crowd},
-		{"an append ends with its context", "even if the write cannot be performed yet", ended},
+		{"an empty synced batch waits for earlier ones", "a writer uses it as a barrier", emptyBatch},
+		{"runs do not share each other's errors", "64 concurrent writers, some of which repeat a fact", concurrentWriters},
+		{"an append ends with its context", "even if the write cannot be performed yet", cancelledAppend},
 	}
 }
 
-func everyKind(b *bench) {
+func everyKind(b *testBench) {
 	a, full := b.author("a", "r"), accepted("a", "r")
 	full.Limits.Rounds, full.Limits.NanoUSD, full.Guard.Threshold = 10, new(int64(5)), 3
 	usage := model.Usage{Input: 1, Output: 2, Total: 3, Reasoning: 1}
@@ -62,10 +62,10 @@ func everyKind(b *bench) {
 		a.clock.Add(1)
 		a.write(body)
 	}
-	a.stored()
+	a.checkStored()
 }
 
-func gapless(b *bench) {
+func gapless(b *testBench) {
 	a := b.begin("a", "r")
 	for _, facts := range [][]loop.Fact{
 		{{Seq: 3, Body: input("x")}},
@@ -83,10 +83,10 @@ func gapless(b *bench) {
 		b.Errorf("a batch after the end of the journal got %v", err)
 	}
 	a.write(input("x"), input("y"))
-	a.stored()
+	a.checkStored()
 }
 
-func opening(b *bench) {
+func opening(b *testBench) {
 	a := b.author("a", "r")
 	refusedAsOpening := func(batch run.Batch, bodies ...loop.Body) {
 		b.Helper()
@@ -100,97 +100,97 @@ func opening(b *bench) {
 	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "r"), accepted("a", "r"))
 	refusedAsOpening(run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}})
 	_, err := b.Archive.Load(b.Context(), "a", "r")
-	b.refused(err, org.ErrNotFound)
+	b.checkError(err, org.ErrNotFound)
 	a.write(accepted("a", "r"), input("x"))
 	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "r"))
-	a.stored()
+	a.checkStored()
 }
 
-func fencing(b *bench) {
+func fencing(b *testBench) {
 	old := b.begin("a", "r")
 	next := *old
 	next.lease.Epoch = 2
 	next.write(input("x"))
-	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
-	b.refused(old.append(b.Context(), run.Batch{}, input("y")), run.ErrFenced)
+	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	b.checkError(old.append(b.Context(), run.Batch{}, input("y")), run.ErrFenced)
 
 	without := next
 	without.lease.Epoch = 0
 	without.write(loop.CancelRequested{By: "somebody", Cause: event.Cancelled})
-	without.stored()
+	without.checkStored()
 	next.facts = without.facts
 	next.write(input("z"))
-	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
-	next.stored()
+	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	next.checkStored()
 }
 
-func missed(b *bench) {
+func behindWriter(b *testBench) {
 	a := b.begin("a", "r")
 	late := *a
 	a.write(input("x"))
 	a.write(input("y"), input("z"))
 	for _, sync := range []bool{true, false} {
 		batch := run.Batch{Sync: sync, Rows: []run.Row{{Ref: "late", Value: 1}}}
-		b.behind(late.append(b.Context(), batch, input("late")), a.facts[1:]...)
+		b.checkBehind(late.append(b.Context(), batch, input("late")), a.facts[1:]...)
 	}
 	late.facts = a.facts[:3]
-	b.behind(late.append(b.Context(), run.Batch{Sync: true}, input("late")), a.facts[3:]...)
-	if story := a.stored(); len(story.Rows) > 0 {
+	b.checkBehind(late.append(b.Context(), run.Batch{Sync: true}, input("late")), a.facts[3:]...)
+	if story := a.checkStored(); len(story.Rows) > 0 {
 		b.Errorf("rows of a refused batch are stored: %s", story.Rows)
 	}
 	late.facts = a.facts
 	late.write(input("late"))
-	late.stored()
+	late.checkStored()
 }
 
-func missedUnsynced(b *bench) {
+func behindUnsynced(b *testBench) {
 	a := b.begin("a", "r")
 	late := *a
 	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
 	b.ok(a.append(b.Context(), run.Batch{}, input("y")))
-	b.behind(late.append(b.Context(), run.Batch{}, input("late")), a.facts[1:]...)
-	a.stored()
+	b.checkBehind(late.append(b.Context(), run.Batch{}, input("late")), a.facts[1:]...)
+	a.checkStored()
 }
 
-func repeated(b *bench) {
+func repeated(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1), started("0.1", 1), done("0.0", 1))
-	b.refused(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
-	b.refused(a.append(b.Context(), run.Batch{Sync: true}, input("x"), done("0.0", 1)), org.ErrExists)
-	b.refused(a.append(b.Context(), run.Batch{Sync: true}, started("0.2", 1), started("0.2", 1)), org.ErrExists)
+	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
+	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, input("x"), done("0.0", 1)), org.ErrExists)
+	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, started("0.2", 1), started("0.2", 1)), org.ErrExists)
 	a.write(started("0.1", 2), done("0.1", 2), started("0.2", 1), input("x"), input("x"))
-	a.stored()
+	a.checkStored()
 	b.begin("a", "other").write(started("0.0", 1))
 	b.begin("b", "r").write(started("0.0", 1))
 }
 
-func whole(b *bench) {
+func atomicBatch(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1))
 	rows := []run.Row{{Ref: "x", Value: "x"}}
-	b.refused(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x"), started("0.0", 1)), org.ErrExists)
+	b.checkError(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x"), started("0.0", 1)), org.ErrExists)
 	bad := []run.Row{rows[0], {Ref: "bad", Value: func() {}}}
 	if a.append(b.Context(), run.Batch{Sync: true, Rows: bad}, input("x")) == nil {
 		b.Error("a row that is not JSON was accepted")
 	}
-	if story := a.stored(); len(story.Rows) > 0 || story.Summary.Calls != 1 {
+	if story := a.checkStored(); len(story.Rows) > 0 || story.Summary.Calls != 1 {
 		b.Errorf("a part of a batch is stored: %+v", story)
 	}
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x")))
-	b.same(a.stored().Rows, map[string]json.RawMessage{"x": json.RawMessage(`"x"`)})
+	b.equal(a.checkStored().Rows, map[string]json.RawMessage{"x": json.RawMessage(`"x"`)})
 }
 
-func refs(b *bench) {
+func refReused(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}}, input("x")))
 	again := run.Batch{Sync: true, Rows: []run.Row{{Ref: "y", Value: 2}, {Ref: "x", Value: 3}}}
-	b.refused(a.append(b.Context(), again, input("y")), org.ErrExists)
+	b.checkError(a.append(b.Context(), again, input("y")), org.ErrExists)
 	twice := run.Batch{Sync: true, Rows: []run.Row{{Ref: "y", Value: 2}, {Ref: "y", Value: 3}}}
-	b.refused(a.append(b.Context(), twice, input("y")), org.ErrExists)
-	b.same(a.stored().Rows, map[string]json.RawMessage{"x": json.RawMessage("1")})
+	b.checkError(a.append(b.Context(), twice, input("y")), org.ErrExists)
+	b.equal(a.checkStored().Rows, map[string]json.RawMessage{"x": json.RawMessage("1")})
 }
 
-func unsynced(b *bench) {
+func unsynced(b *testBench) {
 	a := b.begin("a", "r")
 	want := map[string]json.RawMessage{}
 	for i := range 250 {
@@ -200,47 +200,47 @@ func unsynced(b *bench) {
 	}
 	story, err := b.Archive.Load(b.Context(), "a", "r")
 	b.ok(err)
-	b.same(story.Facts, a.facts[:len(story.Facts)]) // what is stored so far is a prefix
+	b.equal(story.Facts, a.facts[:len(story.Facts)]) // what is stored so far is a prefix
 	a.write(input("last"))
-	b.same(a.stored().Rows, want)
+	b.equal(a.checkStored().Rows, want)
 }
 
-func lateFailure(b *bench) {
+func lateFailure(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1))
 	honest := *a
 	early := a.append(b.Context(), run.Batch{}, started("0.0", 1))
 	late := a.append(b.Context(), run.Batch{Sync: true}, input("x"))
 	if early == nil {
-		b.refused(late, org.ErrExists)
+		b.checkError(late, org.ErrExists)
 	} else {
-		b.refused(early, org.ErrExists)
+		b.checkError(early, org.ErrExists)
 		b.ok(late)
 		honest = *a
 	}
 	honest.write(input("y"))
-	honest.stored()
+	honest.checkStored()
 }
 
-func empty(b *bench) {
+func emptyBatch(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
 	b.ok(a.append(b.Context(), run.Batch{Sync: true}))
-	a.stored()
+	a.checkStored()
 }
 
-func crowd(b *bench) {
+func concurrentWriters(b *testBench) {
 	const writers, rounds = 64, 8
 	var group errgroup.Group
 	authors := make([]*author, writers)
 	for i := range authors {
 		a := b.author("a", fmt.Sprintf("run %02d", i))
 		authors[i] = a
-		group.Go(func() error { return a.live(b.Context(), rounds, i%3 == 0) })
+		group.Go(func() error { return a.writeRun(b.Context(), rounds, i%3 == 0) })
 	}
 	b.ok(group.Wait())
 	for _, a := range authors {
-		story := a.stored()
+		story := a.checkStored()
 		if got := len(story.Rows); got != rounds {
 			b.Errorf("%s has %d rows, want %d", a.lease.RunID, got, rounds)
 		}
@@ -252,8 +252,8 @@ func crowd(b *bench) {
 	}
 }
 
-// live writes a run. If clumsy is set, it also tries to repeat each call's start.
-func (a *author) live(ctx context.Context, rounds int, clumsy bool) error {
+// writeRun writes a run. If clumsy is set, it also tries to repeat each call's start.
+func (a *author) writeRun(ctx context.Context, rounds int, clumsy bool) error {
 	if err := a.append(ctx, run.Batch{Sync: true}, accepted(a.lease.Org, a.lease.RunID)); err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (a *author) live(ctx context.Context, rounds int, clumsy bool) error {
 	return a.append(ctx, run.Batch{Sync: true}, loop.Finished{Reason: event.Complete})
 }
 
-func ended(b *bench) {
+func cancelledAppend(b *testBench) {
 	a := b.begin("a", "r")
 	ctx, cancel := context.WithCancel(b.Context())
 	cancel()

@@ -8,7 +8,7 @@ import (
 
 func keyCases() []rule {
 	return []rule{
-		{"a key is stored as it was created", "with every field; the key itself is not one of them", func(b *bench) { // K08
+		{"a key is stored as it was created", "with every field; the key itself is not one of them", func(b *testBench) { // K08
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			full := org.Key{}
 			fill(&full)
@@ -16,7 +16,7 @@ func keyCases() []rule {
 			b.ok(b.Orgs.CreateKey(b.Context(), full, org.Author{}))
 			b.keys("a", full)
 		}},
-		{"keys are listed oldest first", "keys of the same time by id", func(b *bench) {
+		{"keys are listed oldest first", "keys of the same time by id", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			late := org.Key{Org: "a", ID: "a", Hash: hash(1), CreatedAt: b.now().Add(time.Millisecond)}
 			early := org.Key{Org: "a", ID: "z", Hash: hash(2), CreatedAt: b.now()}
@@ -26,29 +26,29 @@ func keyCases() []rule {
 			}
 			b.keys("a", twin, early, late)
 		}},
-		{"a key needs its org", "ErrNotFound, even if the hash is taken", func(b *bench) {
+		{"a key needs its org", "ErrNotFound, even if the hash is taken", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(1)}, org.Author{}))
-			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "nobody", ID: "k", Hash: hash(1)}, org.Author{}), org.ErrNotFound)
+			b.checkError(b.Orgs.CreateKey(b.Context(), org.Key{Org: "nobody", ID: "k", Hash: hash(1)}, org.Author{}), org.ErrNotFound)
 			b.keys("nobody")
 		}},
-		{"a key id is unique in its org", "ErrExists; another org may use it", func(b *bench) {
+		{"a key id is unique in its org", "ErrExists; another org may use it", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			k := org.Key{Org: "a", ID: "k", Hash: hash(1)}
 			b.ok(b.Orgs.CreateKey(b.Context(), k, org.Author{}))
-			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(2)}, org.Author{}), org.ErrExists)
+			b.checkError(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(2)}, org.Author{}), org.ErrExists)
 			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "k", Hash: hash(2)}, org.Author{}))
 			b.keys("a", k)
 		}},
-		{"a key hash is unique over all orgs", "a key determines its org", func(b *bench) { // K07
+		{"a key hash is unique over all orgs", "a key determines its org", func(b *testBench) { // K07
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: "k", Hash: hash(1)}, org.Author{}))
-			b.refused(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "other", Hash: hash(1)}, org.Author{}), org.ErrExists)
+			b.checkError(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "other", Hash: hash(1)}, org.Author{}), org.ErrExists)
 			b.keys("b")
 		}},
-		{"a key is revoked once", "the first time is kept", func(b *bench) {
+		{"a key is revoked once", "the first time is kept", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			k := org.Key{Org: "a", ID: "k", Hash: hash(1), CreatedAt: b.now()}
 			b.ok(b.Orgs.CreateKey(b.Context(), k, org.Author{}))
@@ -57,31 +57,31 @@ func keyCases() []rule {
 			k.RevokedAt = b.now()
 			b.keys("a", k)
 		}},
-		{"a missing key cannot be revoked", "ErrNotFound", func(b *bench) {
+		{"a missing key cannot be revoked", "ErrNotFound", func(b *testBench) {
 			_, err := b.Orgs.Key(b.Context(), "a", "k")
-			b.refused(err, org.ErrNotFound)
-			b.refused(b.Orgs.RevokeKey(b.Context(), "a", "k", 1, org.Author{}), org.ErrNotFound)
+			b.checkError(err, org.ErrNotFound)
+			b.checkError(b.Orgs.RevokeKey(b.Context(), "a", "k", 1, org.Author{}), org.ErrNotFound)
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-			b.refused(b.Orgs.RevokeKey(b.Context(), "a", "k", 1, org.Author{}), org.ErrNotFound)
+			b.checkError(b.Orgs.RevokeKey(b.Context(), "a", "k", 1, org.Author{}), org.ErrNotFound)
 		}},
 	}
 }
 
 // keys fails the case unless the org has exactly these keys.
-func (b *bench) keys(orgID string, want ...org.Key) {
+func (b *testBench) keys(orgID string, want ...org.Key) {
 	b.Helper()
 	got, err := b.Orgs.Keys(b.Context(), orgID)
 	if len(want) == 0 {
-		none(b, got, err)
+		checkEmpty(b, got, err)
 		return
 	}
 	b.ok(err)
-	b.same(got, want)
+	b.equal(got, want)
 	for _, k := range want {
 		one, err := b.Orgs.Key(b.Context(), orgID, k.ID)
 		b.ok(err)
-		b.same(one, k)
+		b.equal(one, k)
 		_, err = b.Orgs.Key(b.Context(), orgID+"-other", k.ID)
-		b.refused(err, org.ErrNotFound)
+		b.checkError(err, org.ErrNotFound)
 	}
 }

@@ -26,18 +26,18 @@ func leaseCases() []rule {
 		{"runs are claimed in a round robin over orgs", "an org with many runs does not delay another, even if runs are claimed one at a time", claimFair},
 		{"the oldest run of an org is claimed first", "runs of one millisecond by id; never more than the limit", claimOldest},
 		{"a run is claimed once", "eight concurrent owners never get the same run", claimRace},
-		{"an owner renews its leases", "not those of others; an expired lease that was not claimed is renewed too", renewed},
-		{"a lost lease is not renewed", "claimed by another owner, released, parked or ended", notRenewed},
-		{"a released lease can be claimed at once", "without waiting for LeaseTTL", released},
-		{"only the current lease can be released", "an older epoch and another owner have no effect", notReleased},
-		{"a run that is woken can be claimed", "the writer that wakes it has no lease, so any owner may continue it", woken},
+		{"an owner renews its leases", "not those of others; an expired lease that was not claimed is renewed too", renewedLeases},
+		{"a lost lease is not renewed", "claimed by another owner, released, parked or ended", lostLeases},
+		{"a released lease can be claimed at once", "without waiting for LeaseTTL", releasedLease},
+		{"only the current lease can be released", "an older epoch and another owner have no effect", staleRelease},
+		{"a run that is woken can be claimed", "the writer that wakes it has no lease, so any owner may continue it", wokenRun},
 		{"a writer without a lease does not affect the lease", "it is neither renewed nor ended", foreignWriter},
 		{"a writer without a lease is not fenced", "it has no epoch", foreignAfterClaim},
-		{"a working store passes a probe", "which changes nothing visible", probed},
+		{"a working store passes a probe", "which changes nothing visible", probe},
 	}
 }
 
-func (b *bench) claim(owner string, limit int) []run.Lease {
+func (b *testBench) claim(owner string, limit int) []run.Lease {
 	b.Helper()
 	leases, err := b.Leases.Claim(b.Context(), owner, limit)
 	b.ok(err)
@@ -49,8 +49,8 @@ func (b *bench) claim(owner string, limit int) []run.Lease {
 	return leases
 }
 
-// leases fails the case unless got are these leases, in the form org/run@epoch.
-func (b *bench) leases(got []run.Lease, want ...string) {
+// checkLeases fails the case unless got are these leases, in the form org/run@epoch.
+func (b *testBench) checkLeases(got []run.Lease, want ...string) {
 	b.Helper()
 	var names []string
 	for _, l := range got {
@@ -68,55 +68,55 @@ func (a *author) with(l run.Lease) *author {
 	return &next
 }
 
-func claimEnded(b *bench) {
+func claimEnded(b *testBench) {
 	b.begin("a", "r")
-	b.leases(b.claim("new", 10))
+	b.checkLeases(b.claim("new", 10))
 	b.advance(run.LeaseTTL - time.Millisecond)
-	b.leases(b.claim("new", 10))
+	b.checkLeases(b.claim("new", 10))
 	b.advance(time.Millisecond)
-	b.leases(b.claim("new", 10), "a/r@2")
-	b.leases(b.claim("newer", 10))
+	b.checkLeases(b.claim("new", 10), "a/r@2")
+	b.checkLeases(b.claim("newer", 10))
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("newer", 10), "a/r@3")
+	b.checkLeases(b.claim("newer", 10), "a/r@3")
 }
 
-func leaseSteps(b *bench) {
+func leaseSteps(b *testBench) {
 	for _, d := range []time.Duration{time.Minute, -10 * time.Minute, time.Hour, -24 * time.Hour} {
 		a := b.author("a", "stepped by "+d.String())
 		b.ok(a.open(run.Opening{Slots: 1}))
 		b.step(d)
-		b.leases(b.claim("new", 10))
-		b.refused(b.author("a", "one more").open(run.Opening{Slots: 1}), run.ErrNoSlot)
-		b.leases(b.renew(owner), "a/"+a.lease.RunID+"@1")
+		b.checkLeases(b.claim("new", 10))
+		b.checkError(b.author("a", "one more").open(run.Opening{Slots: 1}), run.ErrNoSlot)
+		b.checkLeases(b.renew(owner), "a/"+a.lease.RunID+"@1")
 		b.step(d)
 		b.advance(run.LeaseTTL - time.Millisecond)
-		b.leases(b.claim("new", 10))
+		b.checkLeases(b.claim("new", 10))
 		b.advance(time.Millisecond)
-		b.leases(b.claim("new", 10), "a/"+a.lease.RunID+"@2")
+		b.checkLeases(b.claim("new", 10), "a/"+a.lease.RunID+"@2")
 		b.step(d)
 		next := a.with(run.Lease{Org: "a", RunID: a.lease.RunID, Epoch: 2, Owner: "new"})
 		next.write(loop.Finished{Reason: event.Complete})
 	}
 }
 
-func notFromItself(b *bench) {
+func notFromItself(b *testBench) {
 	a := b.begin("a", "r")
 	b.advance(2 * run.LeaseTTL)
-	b.leases(b.claim(owner, 10))
+	b.checkLeases(b.claim(owner, 10))
 	a.write(input("x"))
 	b.advance(2 * run.LeaseTTL)
-	b.leases(b.renew(owner), "a/r@1")
-	b.leases(b.claim("new", 10))
+	b.checkLeases(b.renew(owner), "a/r@1")
+	b.checkLeases(b.claim("new", 10))
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("new", 10), "a/r@2")
+	b.checkLeases(b.claim("new", 10), "a/r@2")
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("new", 10))
-	b.leases(b.claim(owner, 10), "a/r@3")
+	b.checkLeases(b.claim("new", 10))
+	b.checkLeases(b.claim(owner, 10), "a/r@3")
 	b.ok(b.Leases.Release(b.Context(), run.Lease{Org: "a", RunID: "r", Epoch: 3, Owner: owner}))
-	b.leases(b.claim(owner, 10), "a/r@4")
+	b.checkLeases(b.claim(owner, 10), "a/r@4")
 }
 
-func claimHanded(b *bench) {
+func claimHanded(b *testBench) {
 	b.begin("a", "ended")
 	given := b.begin("a", "given")
 	b.ok(b.Leases.Release(b.Context(), given.lease))
@@ -125,7 +125,7 @@ func claimHanded(b *bench) {
 	for _, l := range b.claim("new", 10) {
 		handed[l.RunID] = l.Handed
 	}
-	b.same(handed, map[string]bool{"ended": false, "given": true})
+	b.equal(handed, map[string]bool{"ended": false, "given": true})
 	for _, l := range b.renew("new") {
 		if l.Handed {
 			b.Errorf("Handed is set for %s, which was renewed", l.RunID)
@@ -139,24 +139,24 @@ func claimHanded(b *bench) {
 	}
 }
 
-func claimFences(b *bench) {
+func claimFences(b *testBench) {
 	old := b.begin("a", "r")
 	old.write(started("0.0", 1))
 	b.advance(run.LeaseTTL)
 	next := old.with(b.claim("new", 10)[0])
 	for _, sync := range []bool{true, false} {
-		b.refused(old.append(b.Context(), run.Batch{Sync: sync}, input("old")), run.ErrFenced)
-		b.refused(old.append(b.Context(), run.Batch{Sync: sync}), run.ErrFenced)
+		b.checkError(old.append(b.Context(), run.Batch{Sync: sync}, input("old")), run.ErrFenced)
+		b.checkError(old.append(b.Context(), run.Batch{Sync: sync}), run.ErrFenced)
 	}
 	next.write(input("new"))
 	b.ok(next.append(b.Context(), run.Batch{}, input("newer")))
-	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
+	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
 	next.write(loop.Finished{Reason: event.Complete})
-	b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
-	next.stored()
+	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
+	next.checkStored()
 }
 
-func claimOnItsWay(b *bench) {
+func claimOnItsWay(b *testBench) {
 	for i := range 20 {
 		old := b.begin("a", fmt.Sprint("run ", i))
 		b.advance(run.LeaseTTL)
@@ -175,7 +175,7 @@ func claimOnItsWay(b *bench) {
 			b.advance(run.LeaseTTL)
 			claimed = b.claim("new", 1)
 		}
-		b.leases(claimed, fmt.Sprintf("a/run %d@2", i))
+		b.checkLeases(claimed, fmt.Sprintf("a/run %d@2", i))
 		story, err := b.Archive.Load(b.Context(), "a", old.lease.RunID)
 		b.ok(err)
 		next := b.author("a", old.lease.RunID).with(claimed[0])
@@ -183,19 +183,19 @@ func claimOnItsWay(b *bench) {
 		next.write(input("new"))
 		b.ok(late.Wait())
 		next.write(loop.Finished{Reason: event.Complete})
-		next.stored()
+		next.checkStored()
 	}
 }
 
-func claimRunning(b *bench) {
+func claimRunning(b *testBench) {
 	b.begin("a", "waits").write(loop.Parked{})
 	b.begin("a", "done").write(loop.Finished{Reason: event.Complete})
 	b.begin("a", "running")
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("new", 10), "a/running@2")
+	b.checkLeases(b.claim("new", 10), "a/running@2")
 }
 
-func claimFair(b *bench) {
+func claimFair(b *testBench) {
 	for i := range 10 {
 		b.begin("a", fmt.Sprint("run ", i))
 	}
@@ -204,7 +204,7 @@ func claimFair(b *bench) {
 	b.begin("b", "two")
 	b.begin("c", "one")
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("new", 7), "a/run 0@2", "b/one@2", "c/one@2", "a/run 1@2", "b/two@2", "a/run 2@2", "a/run 3@2")
+	b.checkLeases(b.claim("new", 7), "a/run 0@2", "b/one@2", "c/one@2", "a/run 1@2", "b/two@2", "a/run 2@2", "a/run 3@2")
 	b.begin("b", "three")
 	b.begin("c", "two")
 	b.begin("c", "three")
@@ -213,10 +213,10 @@ func claimFair(b *bench) {
 	for range 6 {
 		seen[b.claim("newer", 1)[0].Org]++
 	}
-	b.same(seen, map[string]int{"a": 2, "b": 2, "c": 2})
+	b.equal(seen, map[string]int{"a": 2, "b": 2, "c": 2})
 }
 
-func claimOldest(b *bench) {
+func claimOldest(b *testBench) {
 	for _, runID := range []string{"c", "d", "a", "b"} {
 		b.begin("o", runID)
 		if runID == "d" {
@@ -224,13 +224,13 @@ func claimOldest(b *bench) {
 		}
 	}
 	b.advance(run.LeaseTTL)
-	b.leases(b.claim("new", 0))
-	b.leases(b.claim("new", -1))
-	b.leases(b.claim("new", 3), "o/c@2", "o/d@2", "o/a@2")
-	b.leases(b.claim("new", 3), "o/b@2")
+	b.checkLeases(b.claim("new", 0))
+	b.checkLeases(b.claim("new", -1))
+	b.checkLeases(b.claim("new", 3), "o/c@2", "o/d@2", "o/a@2")
+	b.checkLeases(b.claim("new", 3), "o/b@2")
 }
 
-func claimRace(b *bench) {
+func claimRace(b *testBench) {
 	const owners, runs = 8, 40
 	for i := range runs {
 		b.begin(string(rune('a'+i%3)), fmt.Sprint("run ", i))
@@ -265,7 +265,7 @@ func claimRace(b *bench) {
 }
 
 // renew renews the owner's leases and returns them in the order of org and run.
-func (b *bench) renew(owner string) []run.Lease {
+func (b *testBench) renew(owner string) []run.Lease {
 	b.Helper()
 	leases, err := b.Leases.Renew(b.Context(), owner)
 	b.ok(err)
@@ -273,24 +273,24 @@ func (b *bench) renew(owner string) []run.Lease {
 	return leases
 }
 
-func renewed(b *bench) {
+func renewedLeases(b *testBench) {
 	b.begin("a", "r")
 	b.begin("b", "r")
 	other := b.author("a", "other")
 	other.lease.Owner = "another"
 	other.write(accepted("a", "other"))
-	b.leases(b.renew("nobody"))
-	b.leases(b.renew(""))
+	b.checkLeases(b.renew("nobody"))
+	b.checkLeases(b.renew(""))
 	b.advance(run.LeaseTTL - time.Millisecond)
-	b.leases(b.renew(owner), "a/r@1", "b/r@1")
+	b.checkLeases(b.renew(owner), "a/r@1", "b/r@1")
 	b.advance(run.LeaseTTL - time.Millisecond)
-	b.leases(b.claim("new", 10), "a/other@2")
+	b.checkLeases(b.claim("new", 10), "a/other@2")
 	b.advance(run.LeaseTTL)
-	b.leases(b.renew(owner), "a/r@1", "b/r@1") // expired and not claimed
-	b.leases(b.claim("newer", 10), "a/other@3")
+	b.checkLeases(b.renew(owner), "a/r@1", "b/r@1") // expired and not claimed
+	b.checkLeases(b.claim("newer", 10), "a/other@3")
 }
 
-func notRenewed(b *bench) {
+func lostLeases(b *testBench) {
 	b.begin("a", "claimed")
 	b.advance(run.LeaseTTL)
 	b.claim("new", 1)
@@ -299,21 +299,21 @@ func notRenewed(b *bench) {
 	b.begin("a", "waits").write(loop.Parked{})
 	b.begin("a", "done").write(loop.Finished{Reason: event.Complete})
 	b.begin("a", "mine")
-	b.leases(b.renew(owner), "a/mine@1")
-	b.leases(b.renew("new"), "a/claimed@2")
+	b.checkLeases(b.renew(owner), "a/mine@1")
+	b.checkLeases(b.renew("new"), "a/claimed@2")
 }
 
-func released(b *bench) {
+func releasedLease(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
 	b.ok(b.Leases.Release(b.Context(), a.lease))
 	next := a.with(b.claim("new", 10)[0])
-	b.refused(a.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
 	next.write(input("y"))
-	next.stored()
+	next.checkStored()
 }
 
-func notReleased(b *bench) {
+func staleRelease(b *testBench) {
 	a := b.begin("a", "r")
 	b.advance(run.LeaseTTL)
 	next := b.claim("new", 10)[0]
@@ -324,64 +324,64 @@ func notReleased(b *bench) {
 	foreign := next
 	foreign.Org = "b"
 	b.ok(b.Leases.Release(b.Context(), foreign))
-	b.leases(b.claim("newer", 10))
+	b.checkLeases(b.claim("newer", 10))
 	b.ok(b.Leases.Release(b.Context(), next))
-	b.leases(b.claim("newer", 10), "a/r@3")
+	b.checkLeases(b.claim("newer", 10), "a/r@3")
 	b.ok(b.Leases.Release(b.Context(), run.Lease{Org: "a", RunID: "nobody's", Epoch: 1, Owner: owner}))
 }
 
-func woken(b *bench) {
+func wokenRun(b *testBench) {
 	for i, body := range []loop.Body{
 		loop.Resumed{}, loop.CallResolved{WaitID: "w", Approved: true}, loop.CancelRequested{Cause: event.Cancelled}, loop.Expired{WaitID: "w"},
 	} {
 		a := b.begin("a", fmt.Sprint("run ", i))
 		a.write(loop.Parked{})
-		b.leases(b.claim("new", 10))
+		b.checkLeases(b.claim("new", 10))
 		foreign := a.with(run.Lease{Org: "a", RunID: a.lease.RunID})
 		foreign.write(body)
 		claimed := b.claim("new", 10)
-		b.leases(claimed, fmt.Sprintf("a/run %d@2", i))
+		b.checkLeases(claimed, fmt.Sprintf("a/run %d@2", i))
 		next := foreign.with(claimed[0])
 		next.write(input("x"))
-		next.stored()
+		next.checkStored()
 	}
 }
 
-func foreignWriter(b *bench) {
+func foreignWriter(b *testBench) {
 	a := b.begin("a", "r")
 	b.advance(run.LeaseTTL - time.Millisecond)
 	foreign := a.with(run.Lease{Org: "a", RunID: "r"})
 	foreign.write(loop.CancelRequested{By: "somebody", Cause: event.Cancelled})
-	b.leases(b.claim("new", 10))
-	b.leases(b.renew(owner), "a/r@1")
+	b.checkLeases(b.claim("new", 10))
+	b.checkLeases(b.renew(owner), "a/r@1")
 	b.advance(run.LeaseTTL - time.Millisecond)
 	foreign.write(input("x"))
 	b.advance(time.Millisecond)
-	b.leases(b.claim("new", 10), "a/r@2")
+	b.checkLeases(b.claim("new", 10), "a/r@2")
 
 	nobody := b.author("a", "nobody's")
 	nobody.lease = run.Lease{Org: "a", RunID: "nobody's"}
 	nobody.write(accepted("a", "nobody's"))
-	b.leases(b.claim("new", 10), "a/nobody's@1")
+	b.checkLeases(b.claim("new", 10), "a/nobody's@1")
 }
 
-func foreignAfterClaim(b *bench) {
+func foreignAfterClaim(b *testBench) {
 	a := b.begin("a", "r")
 	foreign := a.with(run.Lease{Org: "a", RunID: "r"})
 	foreign.write(input("x"))
 	b.advance(run.LeaseTTL)
 	next := foreign.with(b.claim("new", 10)[0])
 	foreign.write(input("y"))
-	b.behind(next.append(b.Context(), run.Batch{}, input("z")), foreign.facts[2:]...)
+	b.checkBehind(next.append(b.Context(), run.Batch{}, input("z")), foreign.facts[2:]...)
 	next.facts = foreign.facts
 	next.write(input("z"))
-	next.stored()
+	next.checkStored()
 }
 
-func probed(b *bench) {
-	b.inhabit("a")
+func probe(b *testBench) {
+	b.populate("a")
 	for range 3 {
 		b.ok(b.Leases.Probe(b.Context()))
 	}
-	b.inhabited("a")
+	b.checkPopulated("a")
 }

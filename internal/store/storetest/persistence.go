@@ -11,54 +11,54 @@ import (
 
 func persistenceCases() []rule {
 	return []rule{
-		{"everything survives a restart", "the next process finds what the last one stored", func(b *bench) {
-			b.inhabit("a")
-			b.inhabit("bb")
+		{"everything survives a restart", "the next process finds what the last one stored", func(b *testBench) {
+			b.populate("a")
+			b.populate("bb")
 			b.Store = b.maker.Reopen(b.T, b.Store)
 			b.orgs(org.Record{ID: "a", Features: []string{"a"}}, org.Record{ID: "bb", Features: []string{"bb"}})
-			b.inhabited("a")
-			b.inhabited("bb")
+			b.checkPopulated("a")
+			b.checkPopulated("bb")
 		}},
-		{"a run continues after a restart", "the end of its journal, its epoch and its calls are stored", func(b *bench) {
+		{"a run continues after a restart", "the end of its journal, its epoch and its calls are stored", func(b *testBench) {
 			old := b.begin("a", "r")
 			a := *old
 			a.lease.Epoch = 2
 			a.write(started("0.0", 1))
 			b.Store = b.maker.Reopen(b.T, b.Store)
-			b.refused(old.append(b.Context(), run.Batch{Sync: true}, input("x")), run.ErrFenced)
+			b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("x")), run.ErrFenced)
 			stale := a
 			stale.facts = a.facts[:1]
-			b.behind(stale.append(b.Context(), run.Batch{}, input("x")), a.facts[1:]...)
-			b.refused(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
+			b.checkBehind(stale.append(b.Context(), run.Batch{}, input("x")), a.facts[1:]...)
+			b.checkError(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
 			a.write(loop.Finished{Reason: event.Complete})
-			if s := a.stored().Summary; s.Calls != 1 || s.Status != run.Done {
+			if s := a.checkStored().Summary; s.Calls != 1 || s.Status != run.Done {
 				b.Errorf("the summary is %+v", s)
 			}
 		}},
-		{"a run that is set aside remains so after a restart", "until a build that can decode it restores it", func(b *bench) {
+		{"a run that is set aside remains so after a restart", "until a build that can decode it restores it", func(b *testBench) {
 			a := b.setAside("a", "r")
 			b.Store = b.maker.Reopen(b.T, b.Store)
-			a.bench = b
-			b.leases(b.claim("newer", 10))
-			if s := a.unreadable().Story.Summary; s.Status != run.IsAside || s.Aside.Build != "a" {
+			a.testBench = b
+			b.checkLeases(b.claim("newer", 10))
+			if s := a.checkUnreadable().Story.Summary; s.Status != run.IsAside || s.Aside.Build != "a" {
 				b.Errorf("the summary is %+v", s)
 			}
 			n, err := b.Leases.Restore(b.Context(), func(why run.Aside) bool { return why.Kind == "prophecy" })
 			b.ok(err)
-			b.leases(b.claim("newest", 10), "a/r@3")
+			b.checkLeases(b.claim("newest", 10), "a/r@3")
 			if n != 1 {
 				b.Errorf("%d runs were restored, want 1", n)
 			}
 		}},
-		{"closing loses nothing", "queued unsynced batches are stored first", func(b *bench) {
+		{"closing loses nothing", "queued unsynced batches are stored first", func(b *testBench) {
 			a := b.begin("a", "r")
 			for i := range 300 {
 				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
 			}
 			b.Store = b.maker.Reopen(b.T, b.Store)
-			a.stored()
+			a.checkStored()
 		}},
-		{"a synced append survives a crash", "it is on disk when Append returns, with everything before it", func(b *bench) {
+		{"a synced append survives a crash", "it is on disk when Append returns, with everything before it", func(b *testBench) {
 			a := b.begin("a", "r")
 			for i := range 20 {
 				b.ok(a.append(b.Context(), run.Batch{Rows: []run.Row{{Ref: fmt.Sprint(i), Value: i}}}, input(fmt.Sprint(i))))
@@ -67,12 +67,12 @@ func persistenceCases() []rule {
 			left := b.maker.Crash(b.T, b.Store)
 			story, err := left.Archive.Load(b.Context(), "a", "r")
 			b.ok(err)
-			b.same(story.Facts, a.facts)
+			b.equal(story.Facts, a.facts)
 			if len(story.Rows) != 20 {
 				b.Errorf("%d rows, want 20", len(story.Rows))
 			}
 		}},
-		{"a crash keeps a prefix of the unsynced batches", "none is missing in between", func(b *bench) {
+		{"a crash keeps a prefix of the unsynced batches", "none is missing in between", func(b *testBench) {
 			a := b.begin("a", "r")
 			for i := range 50 {
 				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
@@ -80,12 +80,12 @@ func persistenceCases() []rule {
 			left := b.maker.Crash(b.T, b.Store)
 			story, err := left.Archive.Load(b.Context(), "a", "r")
 			b.ok(err)
-			b.same(story.Facts, a.facts[:len(story.Facts)])
+			b.equal(story.Facts, a.facts[:len(story.Facts)])
 		}},
-		{"management changes and handovers survive a crash", "they are on disk when the call returns", func(b *bench) {
-			b.inhabit("a")
+		{"management changes and handovers survive a crash", "they are on disk when the call returns", func(b *testBench) {
+			b.populate("a")
 			b.Store = b.maker.Crash(b.T, b.Store)
-			b.inhabited("a")
+			b.checkPopulated("a")
 		}},
 	}
 }

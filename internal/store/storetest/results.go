@@ -12,99 +12,99 @@ import (
 
 func resultCases() []rule {
 	return []rule{
-		{"a result is stored unchanged", "any bytes, every field", func(b *bench) {
+		{"a result is stored unchanged", "any bytes, every field", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			for _, value := range []string{"", "one", "\x00\xff<&>", strings.Repeat("long ", 1<<17)} {
 				e := b.entry("name of "+value, value)
-				b.keep("a", e)
-				b.kept("a", e)
+				b.keepResult("a", e)
+				b.checkResult("a", e)
 			}
-			b.gone("a", "nobody's")
+			b.checkNoResult("a", "nobody's")
 		}},
-		{"a new result replaces the old one of its name", "the latest is returned", func(b *bench) {
+		{"a new result replaces the old one of its name", "the latest is returned", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-			b.keep("a", b.entry("n", "one"))
+			b.keepResult("a", b.entry("n", "one"))
 			b.advance(time.Second)
 			second := b.entry("n", "two")
-			b.keep("a", second)
-			b.kept("a", second)
+			b.keepResult("a", second)
+			b.checkResult("a", second)
 		}},
-		{"a result belongs to its org", "the same name in another org is another result", func(b *bench) { // F01
+		{"a result belongs to its org", "the same name in another org is another result", func(b *testBench) { // F01
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			mine, theirs := b.entry("n", "mine"), b.entry("n", "theirs")
-			b.keep("a", mine)
-			b.gone("b", "n")
-			b.keep("b", theirs)
-			b.kept("a", mine)
+			b.keepResult("a", mine)
+			b.checkNoResult("b", "n")
+			b.keepResult("b", theirs)
+			b.checkResult("a", mine)
 			b.Results.DropResult("a", theirs)
 			b.Results.DropResult("b", theirs)
-			b.keep("b", b.entry("after", "the drops"))
-			b.gone("b", "n")
-			b.kept("a", mine)
+			b.keepResult("b", b.entry("after", "the drops"))
+			b.checkNoResult("b", "n")
+			b.checkResult("a", mine)
 		}},
-		{"a result needs its org and is deleted with it", "ErrNotFound; a new org with the same id finds nothing", func(b *bench) {
-			b.refused(b.tryKeep("a", b.entry("n", "one"), roomy()), org.ErrNotFound)
-			b.gone("a", "n")
+		{"a result needs its org and is deleted with it", "ErrNotFound; a new org with the same id finds nothing", func(b *testBench) {
+			b.checkError(b.tryKeep("a", b.entry("n", "one"), wideBounds()), org.ErrNotFound)
+			b.checkNoResult("a", "n")
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-			b.keep("a", b.entry("n", "one"))
+			b.keepResult("a", b.entry("n", "one"))
 			b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
-			b.gone("a", "n")
+			b.checkNoResult("a", "n")
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-			b.gone("a", "n")
-			b.keep("a", b.entry("m", "two"))
-			b.kept("a", b.entry("m", "two"))
+			b.checkNoResult("a", "n")
+			b.keepResult("a", b.entry("m", "two"))
+			b.checkResult("a", b.entry("m", "two"))
 		}},
-		{"a drop removes only the entry that was read", "it compares the MAC, so a newer valid entry stays", func(b *bench) {
+		{"a drop removes only the entry that was read", "it compares the MAC, so a newer valid entry stays", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bad, good := b.entry("n", "bad"), b.entry("n", "good")
-			b.keep("a", good)
+			b.keepResult("a", good)
 			b.Results.DropResult("a", bad)
-			b.keep("a", b.entry("after", "the drop"))
-			b.kept("a", good)
+			b.keepResult("a", b.entry("after", "the drop"))
+			b.checkResult("a", good)
 			b.Results.DropResult("a", good)
 			b.Results.DropResult("a", good)
 			b.Results.DropResult("nobody", good)
-			b.keep("a", b.entry("after", "the drop"))
-			b.gone("a", "n")
+			b.keepResult("a", b.entry("after", "the drop"))
+			b.checkNoResult("a", "n")
 		}},
 	}
 }
 
 func resultBoundCases() []rule {
 	return []rule{
-		{"the oldest results are dropped first", "a result that is stored again counts as new", func(b *bench) {
+		{"the oldest results are dropped first", "a result that is stored again counts as new", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 3, Bytes: 100}
 			other := b.entry("1", "another org's")
-			b.keep("b", other)
+			b.keepResult("b", other)
 			for _, name := range []string{"1", "2", "3", "1", "4", "5"} {
 				b.ok(b.tryKeep("a", b.entry(name, name), bounds))
 			}
-			b.gone("a", "2", "3")
+			b.checkNoResult("a", "2", "3")
 			for _, name := range []string{"1", "4", "5"} {
-				b.kept("a", b.entry(name, name))
+				b.checkResult("a", b.entry(name, name))
 			}
-			b.kept("b", other)
+			b.checkResult("b", other)
 		}},
-		{"the bytes of an org's results are limited", "as many of the oldest are dropped as needed", func(b *bench) {
+		{"the bytes of an org's results are limited", "as many of the oldest are dropped as needed", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 100, Bytes: 10}
 			for _, e := range []toolcache.Entry{b.entry("1", "aaaa"), b.entry("2", "bbb"), b.entry("3", "ccc")} {
 				b.ok(b.tryKeep("a", e, bounds))
 			}
-			b.kept("a", b.entry("1", "aaaa"), b.entry("2", "bbb"), b.entry("3", "ccc"))
+			b.checkResult("a", b.entry("1", "aaaa"), b.entry("2", "bbb"), b.entry("3", "ccc"))
 			b.ok(b.tryKeep("a", b.entry("1", "aaaa"), bounds))
-			b.kept("a", b.entry("1", "aaaa"), b.entry("2", "bbb"), b.entry("3", "ccc"))
+			b.checkResult("a", b.entry("1", "aaaa"), b.entry("2", "bbb"), b.entry("3", "ccc"))
 			b.ok(b.tryKeep("a", b.entry("4", "d"), bounds))
-			b.gone("a", "2")
-			b.kept("a", b.entry("3", "ccc"), b.entry("1", "aaaa"), b.entry("4", "d"))
+			b.checkNoResult("a", "2")
+			b.checkResult("a", b.entry("3", "ccc"), b.entry("1", "aaaa"), b.entry("4", "d"))
 			b.ok(b.tryKeep("a", b.entry("5", "eeeeeeeeee"), bounds))
-			b.gone("a", "1", "2", "3", "4")
-			b.kept("a", b.entry("5", "eeeeeeeeee"))
+			b.checkNoResult("a", "1", "2", "3", "4")
+			b.checkResult("a", b.entry("5", "eeeeeeeeee"))
 		}},
-		{"expired results are dropped first", "before the oldest that has not expired", func(b *bench) {
+		{"expired results are dropped first", "before the oldest that has not expired", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			bounds := toolcache.Bounds{Entries: 2, Bytes: 100}
 			old := b.entry("old", "one")
@@ -113,28 +113,28 @@ func resultBoundCases() []rule {
 			short.ExpiresAt = b.now().Add(time.Second).UnixMilli()
 			b.ok(b.tryKeep("a", short, bounds))
 			b.advance(time.Second)
-			b.kept("a", short) // expired entries are dropped only when another is stored
+			b.checkResult("a", short) // expired entries are dropped only when another is stored
 			b.ok(b.tryKeep("a", b.entry("new", "three"), bounds))
-			b.gone("a", "short")
-			b.kept("a", old)
+			b.checkNoResult("a", "short")
+			b.checkResult("a", old)
 		}},
-		{"a caller may modify a result", "the store copies entries", func(b *bench) {
+		{"a caller may modify a result", "the store copies entries", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			e := b.entry("n", "one")
-			b.keep("a", e)
+			b.keepResult("a", e)
 			e.MAC[0]++
 			got, err := b.Results.CachedResult(b.Context(), "a", e.Name)
 			b.ok(err)
 			got.MAC[0]++
-			b.kept("a", b.entry("n", "one"))
+			b.checkResult("a", b.entry("n", "one"))
 		}},
 	}
 }
 
-func roomy() toolcache.Bounds { return toolcache.Bounds{Entries: 1000, Bytes: 1 << 30} }
+func wideBounds() toolcache.Bounds { return toolcache.Bounds{Entries: 1000, Bytes: 1 << 30} }
 
 // entry returns an entry that is created now and expires in an hour.
-func (b *bench) entry(name, value string) toolcache.Entry {
+func (b *testBench) entry(name, value string) toolcache.Entry {
 	mac := sha256.Sum256([]byte(value))
 	return toolcache.Entry{
 		Name: sha256.Sum256([]byte(name)), Value: value, MAC: mac[:], KeptAt: b.clock.Load(), ExpiresAt: b.now().Add(time.Hour).UnixMilli(),
@@ -142,7 +142,7 @@ func (b *bench) entry(name, value string) toolcache.Entry {
 }
 
 // tryKeep stores the entry and returns the result of the write.
-func (b *bench) tryKeep(orgID string, e toolcache.Entry, bounds toolcache.Bounds) error {
+func (b *testBench) tryKeep(orgID string, e toolcache.Entry, bounds toolcache.Bounds) error {
 	b.Helper()
 	done := make(chan error, 2)
 	b.Results.KeepResult(orgID, e, bounds, func(err error) { done <- err })
@@ -154,23 +154,23 @@ func (b *bench) tryKeep(orgID string, e toolcache.Entry, bounds toolcache.Bounds
 	}
 }
 
-func (b *bench) keep(orgID string, e toolcache.Entry) {
+func (b *testBench) keepResult(orgID string, e toolcache.Entry) {
 	b.Helper()
-	b.ok(b.tryKeep(orgID, e, roomy()))
+	b.ok(b.tryKeep(orgID, e, wideBounds()))
 }
 
-// kept fails the case unless the org has these entries.
-func (b *bench) kept(orgID string, want ...toolcache.Entry) {
+// checkResult fails the case unless the org has these entries.
+func (b *testBench) checkResult(orgID string, want ...toolcache.Entry) {
 	b.Helper()
 	for _, e := range want {
 		got, err := b.Results.CachedResult(b.Context(), orgID, e.Name)
 		b.ok(err)
-		b.same(got, &e)
+		b.equal(got, &e)
 	}
 }
 
-// gone fails the case if the org has an entry with one of these names.
-func (b *bench) gone(orgID string, names ...string) {
+// checkNoResult fails the case if the org has an entry with one of these names.
+func (b *testBench) checkNoResult(orgID string, names ...string) {
 	b.Helper()
 	for _, name := range names {
 		got, err := b.Results.CachedResult(b.Context(), orgID, sha256.Sum256([]byte(name)))

@@ -8,7 +8,7 @@ import (
 
 func serverCases() []rule {
 	return []rule{
-		{"a server is stored as it was created", "with every field except Position, which the store assigns", func(b *bench) {
+		{"a server is stored as it was created", "with every field except Position, which the store assigns", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			full := org.MCPServer{}
 			fill(&full, "Command", "Env", "Declared")
@@ -17,7 +17,7 @@ func serverCases() []rule {
 			full.Position = 0
 			b.servers("a", full)
 		}},
-		{"nil tools and empty tools differ", "nil offers all tools, an empty list none", func(b *bench) {
+		{"nil tools and empty tools differ", "nil offers all tools, an empty list none", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			all := org.MCPServer{Org: "a", Name: "all"}
 			nothing := org.MCPServer{Org: "a", Name: "none", Tools: []string{}, Position: 1}
@@ -25,7 +25,7 @@ func serverCases() []rule {
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), nothing, org.Author{}))
 			b.servers("a", all, nothing)
 		}},
-		{"servers keep the order of their creation", "of two tools with one name the first server's is offered, so the order must be stable", func(b *bench) {
+		{"servers keep the order of their creation", "of two tools with one name the first server's is offered, so the order must be stable", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			for _, name := range []string{"z", "a", "m"} {
 				b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: name, Position: 99}, org.Author{}))
@@ -34,15 +34,15 @@ func serverCases() []rule {
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "a"}, org.Author{}))
 			b.servers("a", org.MCPServer{Org: "a", Name: "z"}, org.MCPServer{Org: "a", Name: "m", Position: 2}, org.MCPServer{Org: "a", Name: "a", Position: 3})
 		}},
-		{"a server needs its org and a unique name", "ErrNotFound, ErrExists", func(b *bench) {
-			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
+		{"a server needs its org and a unique name", "ErrNotFound, ErrExists", func(b *testBench) {
+			b.checkError(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s", URL: "http://one"}
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
-			b.refused(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://two"}, org.Author{}), org.ErrExists)
+			b.checkError(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://two"}, org.Author{}), org.ErrExists)
 			b.servers("a", s)
 		}},
-		{"an update keeps a server's position and creation time", "UpdateMCPServer leaves Position and CreatedAt", func(b *bench) {
+		{"an update keeps a server's position and creation time", "UpdateMCPServer leaves Position and CreatedAt", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "first"}, org.Author{}))
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", CreatedAt: b.now()}, org.Author{}))
@@ -53,15 +53,15 @@ func serverCases() []rule {
 			changed.Position, changed.CreatedAt = 1, b.now()
 			b.servers("a", org.MCPServer{Org: "a", Name: "first"}, changed)
 		}},
-		{"a missing server is not found", "update and delete: ErrNotFound", func(b *bench) {
+		{"a missing server is not found", "update and delete: ErrNotFound", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
-			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "a", "s", org.Author{}), org.ErrNotFound)
-			b.refused(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "s"}, org.Author{}), org.ErrNotFound)
-			b.refused(b.Orgs.DeleteMCPServer(b.Context(), "b", "s", org.Author{}), org.ErrNotFound)
+			b.checkError(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
+			b.checkError(b.Orgs.DeleteMCPServer(b.Context(), "a", "s", org.Author{}), org.ErrNotFound)
+			b.checkError(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "s"}, org.Author{}), org.ErrNotFound)
+			b.checkError(b.Orgs.DeleteMCPServer(b.Context(), "b", "s", org.Author{}), org.ErrNotFound)
 			b.servers("a")
 		}},
-		{"a command is never stored", "otherwise an org's admin could start a process on the gateway's machine", func(b *bench) {
+		{"a command is never stored", "otherwise an org's admin could start a process on the gateway's machine", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s"}
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
@@ -76,7 +76,7 @@ func serverCases() []rule {
 			}
 			b.servers("a", s)
 		}},
-		{"a caller may modify a server", "the store copies servers", func(b *bench) {
+		{"a caller may modify a server", "the store copies servers", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Reads: []string{"one"}, Keyed: []string{"one"}, Cache: org.Cache{Names: []string{"one"}}, Headers: map[string]string{"one": "1"}}
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
@@ -90,13 +90,13 @@ func serverCases() []rule {
 }
 
 // servers fails the case unless the org has exactly these servers.
-func (b *bench) servers(orgID string, want ...org.MCPServer) {
+func (b *testBench) servers(orgID string, want ...org.MCPServer) {
 	b.Helper()
 	got, err := b.Orgs.MCPServers(b.Context(), orgID)
 	if len(want) == 0 {
-		none(b, got, err)
+		checkEmpty(b, got, err)
 		return
 	}
 	b.ok(err)
-	b.same(got, want)
+	b.equal(got, want)
 }

@@ -19,11 +19,11 @@ const slots = 16
 
 func slotCases() []rule { // B07
 	return []rule{
-		{"a run without a free slot is refused", "ErrNoSlot, and nothing of the run is stored; other orgs have their own slots", seventeenth},
-		{"an opening without Slots is never refused", "but its lease counts", unasked},
-		{"a slot is freed", "when its run ends, parks or is released, and when the lease expires", givenBack},
-		{"every append of the owner keeps the slot", "it renews the lease for LeaseTTL, also with Sync unset", kept},
-		{"a refused run can be opened later", "the refusal leaves nothing in the way", tryAgain},
+		{"a run without a free slot is refused", "ErrNoSlot, and nothing of the run is stored; other orgs have their own slots", noFreeSlot},
+		{"an opening without Slots is never refused", "but its lease counts", openingWithoutSlots},
+		{"a slot is freed", "when its run ends, parks or is released, and when the lease expires", slotFreed},
+		{"every append of the owner keeps the slot", "it renews the lease for LeaseTTL, also with Sync unset", slotKept},
+		{"a refused run can be opened later", "the refusal leaves nothing in the way", openedLater},
 		{"sixteen slots are given to sixteen of 64 concurrent runs", "counting and taking a slot is one transaction", slotRace},
 	}
 }
@@ -34,7 +34,7 @@ func (a *author) open(o run.Opening) error {
 }
 
 // fillSlots opens as many runs as the org has slots.
-func (b *bench) fillSlots(orgID string) []*author {
+func (b *testBench) fillSlots(orgID string) []*author {
 	b.Helper()
 	authors := make([]*author, slots)
 	for i := range authors {
@@ -44,30 +44,30 @@ func (b *bench) fillSlots(orgID string) []*author {
 	return authors
 }
 
-// missing fails the case unless there is no such run.
-func (b *bench) missing(orgID, runID string) {
+// checkMissing fails the case unless there is no such run.
+func (b *testBench) checkMissing(orgID, runID string) {
 	b.Helper()
 	_, err := b.Archive.Load(b.Context(), orgID, runID)
-	b.refused(err, org.ErrNotFound)
+	b.checkError(err, org.ErrNotFound)
 }
 
-func seventeenth(b *bench) {
+func noFreeSlot(b *testBench) {
 	b.fillSlots("a")
 	err := b.author("a", "one more").open(run.Opening{Slots: slots})
-	b.refused(err, run.ErrNoSlot)
-	b.missing("a", "one more")
+	b.checkError(err, run.ErrNoSlot)
+	b.checkMissing("a", "one more")
 	b.ok(b.author("b", "one more").open(run.Opening{Slots: slots}))
 	b.ok(b.author("a", "under other terms").open(run.Opening{Slots: slots + 1}))
 }
 
-func unasked(b *bench) {
+func openingWithoutSlots(b *testBench) {
 	b.fillSlots("a")
 	b.ok(b.author("a", "any number").open(run.Opening{}))
 	b.begin("a", "no terms")
-	b.refused(b.author("a", "one more").open(run.Opening{Slots: slots + 2}), run.ErrNoSlot)
+	b.checkError(b.author("a", "one more").open(run.Opening{Slots: slots + 2}), run.ErrNoSlot)
 }
 
-func givenBack(b *bench) {
+func slotFreed(b *testBench) {
 	authors := b.fillSlots("a")
 	n := 0
 	another := func(why string) {
@@ -76,7 +76,7 @@ func givenBack(b *bench) {
 		if err := b.author("a", fmt.Sprint("another ", n)).open(run.Opening{Slots: slots}); err != nil {
 			b.Errorf("%s: %v", why, err)
 		}
-		b.refused(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
+		b.checkError(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
 	}
 	authors[0].write(loop.Finished{Reason: event.Complete})
 	another("a run has ended")
@@ -85,39 +85,39 @@ func givenBack(b *bench) {
 	b.ok(b.Leases.Release(b.Context(), authors[2].lease))
 	another("a lease was released")
 	b.advance(run.LeaseTTL - time.Millisecond)
-	b.refused(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
+	b.checkError(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
 	b.advance(time.Millisecond)
 	b.fillSlots("b")
 	b.ok(b.author("a", "after all leases expired").open(run.Opening{Slots: 1}))
 }
 
-func kept(b *bench) {
+func slotKept(b *testBench) {
 	a := b.author("a", "r")
 	b.ok(a.open(run.Opening{Slots: 1}))
 	for i, batch := range []run.Batch{{}, {Sync: true}, {Rows: []run.Row{{Ref: "x", Value: 1}}}} {
 		b.advance(run.LeaseTTL - time.Millisecond)
 		b.ok(a.append(b.Context(), batch, input(fmt.Sprint(i))))
 		b.advance(run.LeaseTTL - time.Millisecond)
-		b.refused(b.author("a", "other").open(run.Opening{Slots: 1}), run.ErrNoSlot)
+		b.checkError(b.author("a", "other").open(run.Opening{Slots: 1}), run.ErrNoSlot)
 		b.ok(a.append(b.Context(), run.Batch{Sync: true}))
 	}
 	b.advance(run.LeaseTTL)
 	b.ok(b.author("a", "other").open(run.Opening{Slots: 1}))
 }
 
-func tryAgain(b *bench) {
+func openedLater(b *testBench) {
 	first, second := b.author("a", "first"), b.author("a", "second")
 	b.ok(first.open(run.Opening{Slots: 1}))
 	for range 3 {
-		b.refused(second.open(run.Opening{Slots: 1}), run.ErrNoSlot)
+		b.checkError(second.open(run.Opening{Slots: 1}), run.ErrNoSlot)
 	}
 	first.write(loop.Finished{Reason: event.Complete})
 	b.ok(second.open(run.Opening{Slots: 1}))
 	second.write(input("x"))
-	second.stored()
+	second.checkStored()
 }
 
-func slotRace(b *bench) {
+func slotRace(b *testBench) {
 	var group errgroup.Group
 	var opened, refused atomic.Int64
 	for i := range 4 * slots {

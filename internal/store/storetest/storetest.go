@@ -77,7 +77,7 @@ func Run(t *testing.T, m Maker) {
 type rule struct {
 	name string
 	why  string
-	run  func(*bench)
+	run  func(*testBench)
 }
 
 func (r rule) test(t *testing.T, m Maker) {
@@ -87,7 +87,7 @@ func (r rule) test(t *testing.T, m Maker) {
 				t.Logf("the reason for this rule: %s", r.why)
 			}
 		})
-		b := &bench{T: t, maker: m}
+		b := &testBench{T: t, maker: m}
 		b.clock.Store(1_700_000_000_000)
 		b.leaseClock.Store(1_600_000_000_000)
 		b.Store = m.Open(t, b.clocks())
@@ -95,8 +95,8 @@ func (r rule) test(t *testing.T, m Maker) {
 	})
 }
 
-// bench is the test context of a case: a store, its clocks and helpers.
-type bench struct {
+// testBench is the test context of a case: a store, its clocks and helpers.
+type testBench struct {
 	*testing.T
 	Store
 	maker Maker
@@ -105,47 +105,47 @@ type bench struct {
 	leaseClock atomic.Int64 // clock of leases, Unix milliseconds
 }
 
-func (b *bench) clocks() Clocks {
+func (b *testBench) clocks() Clocks {
 	return Clocks{Wall: b.now, Leases: func() time.Time { return time.UnixMilli(b.leaseClock.Load()).UTC() }}
 }
 
-func (b *bench) now() time.Time { return time.UnixMilli(b.clock.Load()).UTC() }
+func (b *testBench) now() time.Time { return time.UnixMilli(b.clock.Load()).UTC() }
 
 // advance moves both clocks.
-func (b *bench) advance(d time.Duration) {
+func (b *testBench) advance(d time.Duration) {
 	b.clock.Add(d.Milliseconds())
 	b.leaseClock.Add(d.Milliseconds())
 }
 
 // step moves the wall clock only, as if it had been set.
-func (b *bench) step(d time.Duration) { b.clock.Add(d.Milliseconds()) }
+func (b *testBench) step(d time.Duration) { b.clock.Add(d.Milliseconds()) }
 
 // ok fails the case unless err is nil.
-func (b *bench) ok(err error) {
+func (b *testBench) ok(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatalf("unexpected error: %v", err)
 	}
 }
 
-// refused fails the case unless err wraps want.
-func (b *bench) refused(err, want error) {
+// checkError fails the case unless err wraps want.
+func (b *testBench) checkError(err, want error) {
 	b.Helper()
 	if !errors.Is(err, want) {
 		b.Errorf("got error %v, want one that wraps %q", err, want)
 	}
 }
 
-// same fails the case unless got is want. Nil and empty differ.
-func (b *bench) same(got, want any) {
+// equal fails the case unless got is want. Nil and empty differ.
+func (b *testBench) equal(got, want any) {
 	b.Helper()
 	if diff := cmp.Diff(want, got, compare()); diff != "" {
 		b.Errorf("differs (-want +got):\n%s", diff)
 	}
 }
 
-// none fails the case unless err is nil and the list is empty.
-func none[T any](b *bench, list []T, err error) {
+// checkEmpty fails the case unless err is nil and the list is empty.
+func checkEmpty[T any](b *testBench, list []T, err error) {
 	b.Helper()
 	b.ok(err)
 	if len(list) > 0 {

@@ -28,66 +28,66 @@ func terms(principal, key, hash string) run.Opening {
 	return run.Opening{Slots: slots, Key: &run.SubmitKey{Principal: principal, Key: key, Hash: hash}}
 }
 
-// submitted fails the case unless err is a *run.Submitted equal to want.
-func (b *bench) submitted(err error, want run.Submitted) {
+// checkSubmitted fails the case unless err is a *run.Submitted equal to want.
+func (b *testBench) checkSubmitted(err error, want run.Submitted) {
 	b.Helper()
 	var got *run.Submitted
 	if !errors.As(err, &got) {
 		b.Fatalf("got error %v, want a *run.Submitted", err)
 	}
-	b.same(*got, want)
+	b.equal(*got, want)
 }
 
-func repeatedKey(b *bench) {
+func repeatedKey(b *testBench) {
 	a := b.author("a", "first")
 	b.ok(a.open(terms("p", "k", "hash 1")))
 	for _, hash := range []string{"hash 1", "hash 2"} {
-		b.submitted(b.author("a", "second").open(terms("p", "k", hash)), run.Submitted{RunID: "first", Hash: "hash 1"})
-		b.missing("a", "second")
+		b.checkSubmitted(b.author("a", "second").open(terms("p", "k", hash)), run.Submitted{RunID: "first", Hash: "hash 1"})
+		b.checkMissing("a", "second")
 	}
 	a.write(loop.Finished{Reason: event.Complete})
-	b.submitted(b.author("a", "second").open(terms("p", "k", "hash 1")), run.Submitted{RunID: "first", Hash: "hash 1"})
+	b.checkSubmitted(b.author("a", "second").open(terms("p", "k", "hash 1")), run.Submitted{RunID: "first", Hash: "hash 1"})
 	b.ok(b.author("a", "second").open(terms("p", "other", "hash 1")))
 }
 
-func keyBeforeSlot(b *bench) {
+func keyBeforeSlot(b *testBench) {
 	b.ok(b.author("a", "first").open(terms("p", "k", "h")))
 	full := terms("p", "k", "h")
 	full.Slots = 1
-	b.submitted(b.author("a", "second").open(full), run.Submitted{RunID: "first", Hash: "h"})
+	b.checkSubmitted(b.author("a", "second").open(full), run.Submitted{RunID: "first", Hash: "h"})
 }
 
-func keyOfRefused(b *bench) {
+func keyOfRefused(b *testBench) {
 	first := b.begin("a", "first")
 	full := terms("p", "k", "h")
 	full.Slots = 1
-	b.refused(b.author("a", "second").open(full), run.ErrNoSlot)
+	b.checkError(b.author("a", "second").open(full), run.ErrNoSlot)
 	first.write(loop.Finished{Reason: event.Complete})
 	b.ok(b.author("a", "third").open(full))
 }
 
-func foreignKeys(b *bench) {
+func foreignKeys(b *testBench) {
 	b.ok(b.author("a", "p's").open(terms("p", "k", "1")))
 	b.ok(b.author("a", "q's").open(terms("q", "k", "2")))
 	b.ok(b.author("b", "theirs").open(terms("p", "k", "3")))
-	b.submitted(b.author("a", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "p's", Hash: "1"})
-	b.submitted(b.author("a", "x").open(terms("q", "k", "1")), run.Submitted{RunID: "q's", Hash: "2"})
-	b.submitted(b.author("b", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "theirs", Hash: "3"})
+	b.checkSubmitted(b.author("a", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "p's", Hash: "1"})
+	b.checkSubmitted(b.author("a", "x").open(terms("q", "k", "1")), run.Submitted{RunID: "q's", Hash: "2"})
+	b.checkSubmitted(b.author("b", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "theirs", Hash: "3"})
 }
 
-func keyExpires(b *bench) {
+func keyExpires(b *testBench) {
 	b.ok(b.author("a", "first").open(terms("p", "k", "1")))
 	b.advance(run.SubmitKeyTTL / 2)
 	b.ok(b.author("a", "young").open(terms("p", "young", "1")))
 	b.advance(run.SubmitKeyTTL/2 - time.Millisecond)
-	b.submitted(b.author("a", "second").open(terms("p", "k", "2")), run.Submitted{RunID: "first", Hash: "1"})
+	b.checkSubmitted(b.author("a", "second").open(terms("p", "k", "2")), run.Submitted{RunID: "first", Hash: "1"})
 	b.advance(time.Millisecond)
 	b.ok(b.author("a", "second").open(terms("p", "k", "2")))
-	b.submitted(b.author("a", "third").open(terms("p", "k", "3")), run.Submitted{RunID: "second", Hash: "2"})
-	b.submitted(b.author("a", "third").open(terms("p", "young", "3")), run.Submitted{RunID: "young", Hash: "1"})
+	b.checkSubmitted(b.author("a", "third").open(terms("p", "k", "3")), run.Submitted{RunID: "second", Hash: "2"})
+	b.checkSubmitted(b.author("a", "third").open(terms("p", "young", "3")), run.Submitted{RunID: "young", Hash: "1"})
 }
 
-func keyRace(b *bench) {
+func keyRace(b *testBench) {
 	const callers = 64
 	var group errgroup.Group
 	var opened atomic.Int64

@@ -107,22 +107,22 @@ func outcome(err error) string {
 	return "other"
 }
 
-// player performs the same random operations on two stores.
-type player struct {
-	t      *testing.T
-	rand   *rand.Rand
-	stores [2]storetest.Store
-	now    time.Time
-	fresh  int // for values that must be unique
-	ends   map[run.Lease]int64
-	epochs map[run.Lease]int64 // the current epochs
-	loose  map[run.Lease]bool  // runs with unsynced appends
+// randomOps performs the same random operations on two stores.
+type randomOps struct {
+	t        *testing.T
+	rand     *rand.Rand
+	stores   [2]storetest.Store
+	now      time.Time
+	fresh    int // for values that must be unique
+	ends     map[run.Lease]int64
+	epochs   map[run.Lease]int64 // the current epochs
+	unsynced map[run.Lease]bool  // runs with unsynced appends
 }
 
-func newPlayer(t *testing.T, seed uint64) *player {
-	p := &player{
+func newPlayer(t *testing.T, seed uint64) *randomOps {
+	p := &randomOps{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
-		ends: map[run.Lease]int64{}, epochs: map[run.Lease]int64{}, loose: map[run.Lease]bool{},
+		ends: map[run.Lease]int64{}, epochs: map[run.Lease]int64{}, unsynced: map[run.Lease]bool{},
 	}
 	clock := func() time.Time { return p.now }
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock, LeaseNow: clock})
@@ -140,26 +140,26 @@ func newPlayer(t *testing.T, seed uint64) *player {
 	return p
 }
 
-func (p *player) both(do func(storetest.Store) (any, error)) (answers [2]answer) {
+func (p *randomOps) both(do func(storetest.Store) (any, error)) (answers [2]answer) {
 	for i, s := range p.stores {
 		answers[i].value, answers[i].err = do(s)
 	}
 	return answers
 }
 
-func (p *player) only(do func(storetest.Store) error) [2]answer {
+func (p *randomOps) only(do func(storetest.Store) error) [2]answer {
 	return p.both(func(s storetest.Store) (any, error) { return nil, do(s) })
 }
 
 // Random values from small ranges, so that operations collide.
-func (p *player) org() string       { return string(rune('a' + p.rand.IntN(3))) }
-func (p *player) run() string       { return fmt.Sprint("r", p.rand.IntN(40)) }
-func (p *player) name() string      { return fmt.Sprint("n", p.rand.IntN(6)) }
-func (p *player) principal() string { return fmt.Sprint("p", p.rand.IntN(2)) }
-func (p *player) coin() bool        { return p.rand.IntN(2) == 0 }
+func (p *randomOps) org() string       { return string(rune('a' + p.rand.IntN(3))) }
+func (p *randomOps) run() string       { return fmt.Sprint("r", p.rand.IntN(40)) }
+func (p *randomOps) name() string      { return fmt.Sprint("n", p.rand.IntN(6)) }
+func (p *randomOps) principal() string { return fmt.Sprint("p", p.rand.IntN(2)) }
+func (p *randomOps) coin() bool        { return p.rand.IntN(2) == 0 }
 
 // step performs one random operation.
-func (p *player) step() (string, [2]answer) {
+func (p *randomOps) step() (string, [2]answer) {
 	p.now = p.now.Add(time.Duration(p.rand.IntN(3)) * time.Millisecond)
 	switch n := p.rand.IntN(100); {
 	case n < 20:
@@ -169,12 +169,12 @@ func (p *player) step() (string, [2]answer) {
 	case n < 80:
 		return p.lease()
 	case n < 88:
-		return p.hand()
+		return p.handover()
 	}
 	return p.read()
 }
 
-func (p *player) manage() (string, [2]answer) {
+func (p *randomOps) manage() (string, [2]answer) {
 	ctx := p.t.Context()
 	orgID, name := p.org(), p.name()
 	by := org.Author{Principal: p.principal(), RequestID: "req", At: p.now.UnixMilli()}
@@ -217,7 +217,7 @@ func (p *player) manage() (string, [2]answer) {
 
 // journal appends a random batch, which may be refused. A batch that may be refused for
 // its content is synced, because SQLite reports the error of an unsynced one later.
-func (p *player) journal() (string, [2]answer) {
+func (p *randomOps) journal() (string, [2]answer) {
 	lease := run.Lease{Org: p.org(), RunID: p.run()}
 	after := p.ends[lease]
 	batch, risky := p.batch(lease, &after)
@@ -229,13 +229,13 @@ func (p *player) journal() (string, [2]answer) {
 	answers := p.only(func(s storetest.Store) error { return s.Journal.Append(p.t.Context(), lease, after, batch) })
 	if answers[0].err == nil {
 		p.ends[key] = after + int64(len(batch.Facts))
-		p.loose[key] = !batch.Sync
+		p.unsynced[key] = !batch.Sync
 		p.epochs[key] = max(p.epochs[key], lease.Epoch)
 	}
 	return "append", answers
 }
 
-func (p *player) batch(lease run.Lease, after *int64) (b run.Batch, risky bool) {
+func (p *randomOps) batch(lease run.Lease, after *int64) (b run.Batch, risky bool) {
 	if *after > 0 && p.rand.IntN(10) == 0 {
 		*after -= int64(p.rand.IntN(2) + 1)
 		*after = max(*after, 1)
@@ -258,10 +258,10 @@ func (p *player) batch(lease run.Lease, after *int64) (b run.Batch, risky bool) 
 		}
 		b.Rows = append(b.Rows, run.Row{Ref: ref, Value: map[string]any{"n": p.fresh, "text": "<é>"}})
 	}
-	return b, p.terms(&b, *after == 0) || risky
+	return b, p.addConditions(&b, *after == 0) || risky
 }
 
-func (p *player) body() (body loop.Body, repeats bool) {
+func (p *randomOps) body() (body loop.Body, repeats bool) {
 	p.fresh++
 	key := loop.Key(p.fresh, 0)
 	if repeats = p.rand.IntN(20) == 0; repeats {
@@ -288,11 +288,11 @@ func (p *player) body() (body loop.Body, repeats bool) {
 	return loop.Finished{Reason: event.Complete}, false
 }
 
-func (p *player) hand() (string, [2]answer) {
+func (p *randomOps) handover() (string, [2]answer) {
 	ctx := p.t.Context()
 	orgID, principal, id := p.org(), p.principal(), fmt.Sprint("call ", p.rand.IntN(30))
 	if p.rand.IntN(20) == 0 {
-		p.day()
+		p.advanceHours()
 	}
 	if p.coin() {
 		return "find", p.both(func(s storetest.Store) (any, error) { return s.Handovers.Find(ctx, orgID, principal, id) })
@@ -302,9 +302,9 @@ func (p *player) hand() (string, [2]answer) {
 }
 
 // read syncs all runs with unsynced appends, and then reads.
-func (p *player) read() (string, [2]answer) {
+func (p *randomOps) read() (string, [2]answer) {
 	ctx := p.t.Context()
-	for lease, loose := range p.loose {
+	for lease, loose := range p.unsynced {
 		if !loose {
 			continue
 		}
@@ -314,7 +314,7 @@ func (p *player) read() (string, [2]answer) {
 			}
 		}
 	}
-	clear(p.loose)
+	clear(p.unsynced)
 	if p.rand.IntN(3) == 0 {
 		return p.account()
 	}

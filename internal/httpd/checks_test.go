@@ -9,17 +9,17 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// nobody is a directory without keys.
-type nobody struct{}
+// noKeys is a directory without keys.
+type noKeys struct{}
 
-func (nobody) Authenticate(string) (run.Caller, bool) { return run.Caller{}, false }
-func (nobody) IsOperator(string) bool                 { return false }
+func (noKeys) Authenticate(string) (run.Caller, bool) { return run.Caller{}, false }
+func (noKeys) IsOperator(string) bool                 { return false }
 
-// asked returns the response to a request with the given header fields (name,
+// respond returns the response to a request with the given header fields (name,
 // value, …). No key is known, so a request that passes the checks gets 401.
-func asked(t *testing.T, o Options, method, target, body string, fields ...string) *httptest.ResponseRecorder {
+func respond(t *testing.T, o Options, method, target, body string, fields ...string) *httptest.ResponseRecorder {
 	t.Helper()
-	o.Directory, o.Health = nobody{}, func() error { return nil }
+	o.Directory, o.Health = noKeys{}, func() error { return nil }
 	a, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +58,12 @@ func TestOnlyTheGatewaysOwnHostNamesAreAccepted(t *testing.T) {
 		{"anything.example", public, false},
 		{"gw.example.com", named, false}, {"10.0.0.1", named, false}, {"anything.example", named, true}, {"x.gw.example.com", named, true},
 	} {
-		w := asked(t, tt.o, "GET", "/v1/models", "", "Host", tt.host)
+		w := respond(t, tt.o, "GET", "/v1/models", "", "Host", tt.host)
 		if got := w.Code == 421; got != tt.refused || got && !strings.Contains(w.Body.String(), "public_hosts") || !got && w.Code != 401 {
 			t.Errorf("%q with %+v: status %d, %s", tt.host, tt.o, w.Code, w.Body)
 		}
 		for _, path := range []string{"/healthz", "/readyz"} {
-			if w := asked(t, tt.o, "GET", path, "", "Host", tt.host); w.Code != 200 {
+			if w := respond(t, tt.o, "GET", path, "", "Host", tt.host); w.Code != 200 {
 				t.Errorf("%s of %q: status %d", path, tt.host, w.Code)
 			}
 		}
@@ -94,7 +94,7 @@ func TestCrossOriginRequestsCannotChangeAnything(t *testing.T) {
 		{"one that may not", allowed, "POST", []string{"Origin", "https://app.example.com.evil.example", "Sec-Fetch-Site", "cross-site"}, true},
 	} {
 		for _, path := range []string{"/v1/chat/completions", "/api/keys"} {
-			w := asked(t, tt.o, tt.method, path, "", append(tt.fields, "Host", "example.com")...)
+			w := respond(t, tt.o, tt.method, path, "", append(tt.fields, "Host", "example.com")...)
 			if got := w.Code == 403; got != tt.refused || got && !strings.Contains(w.Body.String(), "allowed_origins") {
 				t.Errorf("%s, %s %s: status %d, %s", tt.name, tt.method, path, w.Code, w.Body)
 			}
@@ -110,13 +110,13 @@ func TestCrossOriginRequestsCannotChangeAnything(t *testing.T) {
 
 func TestAKeyInTheURLIsRefused(t *testing.T) {
 	for _, query := range []string{"key=CANARY", "api_key=CANARY", "API-Key=CANARY", "apikey=CANARY", "access_token=CANARY", "a=1&token=CANARY", "Authorization=Bearer+CANARY"} {
-		w := asked(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}")
+		w := respond(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}")
 		if w.Code != 400 || !strings.Contains(w.Body.String(), "key_in_url") || !strings.Contains(w.Body.String(), "Authorization: Bearer") || strings.Contains(w.Body.String(), "CANARY") {
 			t.Errorf("%s: status %d, %s", query, w.Code, w.Body)
 		}
 	}
 	for _, query := range []string{"", "api-version=2024-10-21", "keys=1", "limit=20"} {
-		if w := asked(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}"); w.Code != 401 {
+		if w := respond(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}"); w.Code != 401 {
 			t.Errorf("%s: status %d, %s", query, w.Code, w.Body)
 		}
 	}
@@ -139,14 +139,14 @@ func TestContentTypes(t *testing.T) {
 		if tt.page {
 			fields = append(fields, "Origin", "http://example.com")
 		}
-		if w := asked(t, Options{}, "POST", "/api/keys", "{}", fields...); (w.Code == 415) != tt.refused || w.Code != 415 && w.Code != 401 {
+		if w := respond(t, Options{}, "POST", "/api/keys", "{}", fields...); (w.Code == 415) != tt.refused || w.Code != 415 && w.Code != 401 {
 			t.Errorf("%q: status %d, %s", tt.kind, w.Code, w.Body)
 		}
 	}
-	if w := asked(t, Options{}, "GET", "/v1/models", "", "Content-Type", "text/plain"); w.Code != 401 {
+	if w := respond(t, Options{}, "GET", "/v1/models", "", "Content-Type", "text/plain"); w.Code != 401 {
 		t.Errorf("without a body: status %d", w.Code)
 	}
-	if w := asked(t, Options{}, "POST", "/v1/chat/completions", "x", "Content-Encoding", "gzip"); w.Code != 415 {
+	if w := respond(t, Options{}, "POST", "/v1/chat/completions", "x", "Content-Encoding", "gzip"); w.Code != 415 {
 		t.Errorf("a compressed body: status %d", w.Code)
 	}
 }
@@ -154,12 +154,12 @@ func TestContentTypes(t *testing.T) {
 // A refusal has the error format of the requested API, and the security headers.
 func TestARefusalHasTheFormatOfItsAPI(t *testing.T) {
 	for path, want := range map[string]string{"/v1/models": `"type":"invalid_request_error"`, "/api/org": `{"error":{"code":"host_not_allowed"`} {
-		w := asked(t, Options{Loopback: true}, "GET", path, "", "Host", "evil.example")
+		w := respond(t, Options{Loopback: true}, "GET", path, "", "Host", "evil.example")
 		if !strings.Contains(w.Body.String(), want) || w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %v, %s", path, w.Header(), w.Body)
 		}
 	}
-	w := asked(t, Options{}, http.MethodPost, "/api/keys", "<", "Content-Type", "text/xml")
+	w := respond(t, Options{}, http.MethodPost, "/api/keys", "<", "Content-Type", "text/xml")
 	if w.Header().Get("Connection") != "close" {
 		t.Error("the server waits for a body that it does not read")
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
-func (p *player) owner() string { return fmt.Sprint("o", p.rand.IntN(3)) }
-func (p *player) scope() string { return fmt.Sprint("s", p.fresh/400, p.rand.IntN(2)) }
+func (p *randomOps) owner() string { return fmt.Sprint("o", p.rand.IntN(3)) }
+func (p *randomOps) scope() string { return fmt.Sprint("s", p.fresh/400, p.rand.IntN(2)) }
 
 // epoch returns an epoch to write a run with: mostly the current one, sometimes 0 (no
 // lease) or a wrong one.
-func (p *player) epoch(key run.Lease) int64 {
+func (p *randomOps) epoch(key run.Lease) int64 {
 	now := max(p.epochs[key], 1)
 	switch n := p.rand.IntN(20); {
 	case n < 4:
@@ -31,7 +31,7 @@ func (p *player) epoch(key run.Lease) int64 {
 }
 
 // lease claims, renews or releases leases.
-func (p *player) lease() (string, [2]answer) {
+func (p *randomOps) lease() (string, [2]answer) {
 	ctx := p.t.Context()
 	if p.rand.IntN(3) == 0 {
 		p.now = p.now.Add(run.LeaseTTL / 2)
@@ -57,9 +57,9 @@ func (p *player) lease() (string, [2]answer) {
 	return "claim", answers
 }
 
-// terms adds an opening, holds, settlements and audit entries to a batch. It reports
+// addConditions adds an opening, holds, settlements and audit entries to a batch. It reports
 // whether the batch may be refused because of them.
-func (p *player) terms(b *run.Batch, opens bool) (risky bool) {
+func (p *randomOps) addConditions(b *run.Batch, opens bool) (risky bool) {
 	if opens && p.coin() {
 		b.Opening = &run.Opening{Slots: p.rand.IntN(6)}
 		if p.coin() {
@@ -87,7 +87,7 @@ func (p *player) terms(b *run.Batch, opens bool) (risky bool) {
 }
 
 // account reads a budget or audit rows.
-func (p *player) account() (string, [2]answer) {
+func (p *randomOps) account() (string, [2]answer) {
 	ctx := p.t.Context()
 	orgID, scope, runID := p.org(), p.scope(), p.run()
 	if p.coin() {
@@ -98,5 +98,5 @@ func (p *player) account() (string, [2]answer) {
 	})
 }
 
-// day advances the clock by 8 hours, so that keys and handovers expire.
-func (p *player) day() { p.now = p.now.Add(8 * time.Hour) }
+// advanceHours advances the clock by 8 hours, so that keys and handovers expire.
+func (p *randomOps) advanceHours() { p.now = p.now.Add(8 * time.Hour) }

@@ -11,10 +11,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 )
 
-// admit makes the checks that do not depend on the caller. It runs before
+// checkRequest makes the checks that do not depend on the caller. It runs before
 // authentication and reads nothing of the body.
-func (a *API) admit(r *http.Request) error {
-	for _, check := range [...]func(*http.Request) error{headerFits, a.isForUs, a.isNoForgery, hasNoKeyInURL, bodyIsReadable} {
+func (a *API) checkRequest(r *http.Request) error {
+	for _, check := range [...]func(*http.Request) error{checkHeader, a.checkHost, a.checkOrigin, checkNoKeyInURL, checkContentType} {
 		if err := check(r); err != nil {
 			return err
 		}
@@ -22,8 +22,8 @@ func (a *API) admit(r *http.Request) error {
 	return nil
 }
 
-// headerFits checks the header against maxFields, maxField and maxHeader.
-func headerFits(r *http.Request) error {
+// checkHeader checks the header against maxFields, maxField and maxHeader.
+func checkHeader(r *http.Request) error {
 	line := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len("  \r\n")
 	fields, total, longest := 1, line+len("Host: \r\n")+len(r.Host), max(line, len(r.Host))
 	for name, values := range r.Header {
@@ -39,26 +39,26 @@ func headerFits(r *http.Request) error {
 	return nil
 }
 
-// isForUs prevents DNS rebinding: a web page whose host name resolves to this
+// checkHost prevents DNS rebinding: a web page whose host name resolves to this
 // gateway must not reach it through its visitor's browser. If [Options.Loopback]
 // or [Options.Hosts] is set, it refuses a Host header with any other name. IP
 // addresses are always accepted, because they cannot be rebound.
-func (a *API) isForUs(r *http.Request) error {
+func (a *API) checkHost(r *http.Request) error {
 	if !a.o.Loopback && len(a.o.Hosts) == 0 || r.Host == "" || isProbe(r) {
 		return nil
 	}
 	name := strings.ToLower((&url.URL{Host: r.Host}).Hostname())
-	if _, err := netip.ParseAddr(name); err == nil || isThisMachine(name) || slices.Contains(a.o.Hosts, name) {
+	if _, err := netip.ParseAddr(name); err == nil || isLocalName(name) || slices.Contains(a.o.Hosts, name) {
 		return nil
 	}
 	return fault.New(fault.Misdirected, "host_not_allowed", "the host name %q is not allowed; if it is a name of this gateway, "+
 		"add it to public_hosts in the configuration", name)
 }
 
-// isThisMachine reports whether name always means this machine, so that DNS
+// isLocalName reports whether name always means this machine, so that DNS
 // cannot point it elsewhere: localhost, and the names that containers use for
 // their host.
-func isThisMachine(name string) bool {
+func isLocalName(name string) bool {
 	switch name {
 	case "localhost", "host.docker.internal", "host.containers.internal":
 		return true
@@ -70,17 +70,17 @@ func isThisMachine(name string) bool {
 // change nothing, and load balancers send them with any Host header.
 func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }
 
-// isNoForgery refuses cross-origin requests that can change something (CSRF).
-func (a *API) isNoForgery(r *http.Request) error {
-	if a.sites.Check(r) == nil {
+// checkOrigin refuses cross-origin requests that can change something (CSRF).
+func (a *API) checkOrigin(r *http.Request) error {
+	if a.crossOrigin.Check(r) == nil {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "origin_not_allowed", "a browser sent this request from the page of another site (%s); "+
 		"to allow that site, add it to allowed_origins in the configuration", r.Header.Get("Origin"))
 }
 
-// hasNoKeyInURL refuses keys in the URL, which proxies and access logs store.
-func hasNoKeyInURL(r *http.Request) error {
+// checkNoKeyInURL refuses keys in the URL, which proxies and access logs store.
+func checkNoKeyInURL(r *http.Request) error {
 	if r.URL.RawQuery == "" {
 		return nil
 	}
@@ -94,10 +94,10 @@ func hasNoKeyInURL(r *http.Request) error {
 	return nil
 }
 
-// bodyIsReadable refuses a Content-Type or Content-Encoding other than plain
+// checkContentType refuses a Content-Type or Content-Encoding other than plain
 // JSON. A missing type passes, as does the form type that curl -d sends by
 // default, unless a browser sent it: a browser sends real forms.
-func bodyIsReadable(r *http.Request) error {
+func checkContentType(r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
 	}

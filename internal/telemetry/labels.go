@@ -15,8 +15,8 @@ const (
 // and empty for metrics that do not have this label.
 type series struct{ org, name, provider string }
 
-// bounded holds the metrics of each series, for a limited number of series.
-type bounded[H any] struct {
+// labelLimiter holds the metrics of each series, for a limited number of series.
+type labelLimiter[H any] struct {
 	build func(series) H // creates the metrics of a new series
 
 	mu    sync.RWMutex
@@ -24,13 +24,13 @@ type bounded[H any] struct {
 	names map[string]int // number of names, by org
 }
 
-func newBounded[H any](build func(series) H) *bounded[H] {
-	return &bounded[H]{build: build, known: map[series]H{}, names: map[string]int{}}
+func newLabelLimiter[H any](build func(series) H) *labelLimiter[H] {
+	return &labelLimiter[H]{build: build, known: map[series]H{}, names: map[string]int{}}
 }
 
-// of returns the metrics of p, or those of other if a limit is reached. A name that
+// get returns the metrics of p, or those of other if a limit is reached. A name that
 // is not trusted gets no metrics of its own, unless they exist already.
-func (b *bounded[H]) of(p series, trusted bool) H {
+func (b *labelLimiter[H]) get(p series, trusted bool) H {
 	b.mu.RLock()
 	h, ok := b.known[p]
 	b.mu.RUnlock()
@@ -39,7 +39,7 @@ func (b *bounded[H]) of(p series, trusted bool) H {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p = b.fit(p, trusted)
+	p = b.limit(p, trusted)
 	if h, ok = b.known[p]; !ok {
 		h = b.build(p)
 		b.known[p] = h
@@ -48,8 +48,8 @@ func (b *bounded[H]) of(p series, trusted bool) H {
 	return h
 }
 
-// fit returns the series under which p is counted. It is called with mu held.
-func (b *bounded[H]) fit(p series, trusted bool) series {
+// limit returns the series under which p is counted. It is called with mu held.
+func (b *labelLimiter[H]) limit(p series, trusted bool) series {
 	if _, ok := b.known[p]; ok {
 		return p
 	}

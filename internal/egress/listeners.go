@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// leadsTo reports whether a connection to addr reaches a listener on own. It
+// reachesListener reports whether a connection to addr reaches a listener on own. It
 // reads the host's addresses on every call, because they can change. That is
 // rare: the caller compares the ports first.
-func leadsTo(addr, own netip.Addr) bool {
+func reachesListener(addr, own netip.Addr) bool {
 	switch {
 	case addr == own:
 		return true

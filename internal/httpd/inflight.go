@@ -7,17 +7,17 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 )
 
-// inFlight counts the requests in progress, without health checks. The zero value
+// inFlightCounter counts the requests in progress, without health checks. The zero value
 // is ready to use.
-type inFlight struct {
+type inFlightCounter struct {
 	mu   sync.Mutex
 	n    int
 	idle chan struct{} // nil until stop; closed when no request is in progress
 }
 
-// enter counts a request. It returns false after stop. Every successful enter
+// begin counts a request. It returns false after stop. Every successful enter
 // needs one leave.
-func (f *inFlight) enter() bool {
+func (f *inFlightCounter) begin() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.idle != nil {
@@ -27,7 +27,7 @@ func (f *inFlight) enter() bool {
 	return true
 }
 
-func (f *inFlight) leave() {
+func (f *inFlightCounter) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.n--
@@ -38,7 +38,7 @@ func (f *inFlight) leave() {
 
 // stop makes every later enter fail. It returns a channel that is closed when all
 // requests have left. It may be called once.
-func (f *inFlight) stop() <-chan struct{} {
+func (f *inFlightCounter) stop() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.idle = make(chan struct{})
@@ -48,7 +48,7 @@ func (f *inFlight) stop() <-chan struct{} {
 	return f.idle
 }
 
-func (f *inFlight) stopping() bool {
+func (f *inFlightCounter) stopping() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.idle != nil

@@ -275,7 +275,7 @@ type storyObject struct {
 	Why           string                     `json:"why,omitempty"`
 	ProviderError *providerError             `json:"provider_error,omitempty"` // of the last model call that failed
 	Unreadable    string                     `json:"unreadable,omitempty"`
-	Audit         []audit.RowView              `json:"audit,omitempty"`
+	Audit         []audit.RowView            `json:"audit,omitempty"`
 	Journal       []factObject               `json:"journal"`
 	Rows          map[string]json.RawMessage `json:"rows"`
 }

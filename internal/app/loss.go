@@ -31,7 +31,7 @@ func (e *lossError) Error() string {
 		fmt.Fprintf(&b, "; org %s has %d audit rows, a checkpoint of %s UTC has %d",
 			plain(l.Org), l.Stored, time.UnixMilli(l.At).UTC().Format(time.DateTime), l.Signed)
 	}
-	b.WriteString(". Restore the database, or start once with --accept-data-loss to go on without what was lost")
+	b.WriteString(". Restore the database, or start once with --accept-data-loss to continue without the lost data")
 	return b.String()
 }
 

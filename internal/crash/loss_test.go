@@ -82,7 +82,7 @@ func TestALostDatabaseIsNoticedAtTheStart(t *testing.T) { // C18 // L01
 			if name == "deleted with its key" {
 				return // its checkpoints cannot be verified with another key
 			}
-			if said := w.command("audit", "verify"); !strings.Contains(said, "to 5 were lost with their database") || !strings.Contains(said, ": ok") {
+			if said := w.command("audit", "verify"); !strings.Contains(said, "to 5 were lost with the database") || !strings.Contains(said, ": ok") {
 				t.Errorf("verify says\n%s", said)
 			}
 		})

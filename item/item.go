@@ -22,6 +22,7 @@ package item
 
 import (
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -153,6 +154,19 @@ func (i Item) Text() string {
 func SetTurn(items []Item, turn int) {
 	for i := range items {
 		items[i].Turn = turn
+	}
+}
+
+// Turns yields the items of each answer together, and every other item alone.
+func Turns(items []Item) iter.Seq[[]Item] {
+	return func(yield func([]Item) bool) {
+		for start := 0; start < len(items); {
+			end := TurnEnd(items, start)
+			if !yield(items[start:end]) {
+				return
+			}
+			start = end
+		}
 	}
 }
 

@@ -94,10 +94,9 @@ func unavailable(err error) error {
 // its native and its plain form, because the provider gets one of them.
 func textBytes(items []item.Item) int64 {
 	total := 0
-	for start, end := 0, 0; start < len(items); start = end {
-		end = item.TurnEnd(items, start)
+	for turn := range item.Turns(items) {
 		native, plain := 0, 0
-		for _, it := range items[start:end] {
+		for _, it := range turn {
 			native += len(it.Native.JSON)
 			plain += len(it.Name) + len(it.Arguments)
 			for _, p := range it.Parts {

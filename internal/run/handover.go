@@ -54,14 +54,13 @@ func (d *drive) splice(items []item.Item) ([]item.Item, error) {
 	var out transcript
 	original := map[string]string{}
 	spliced := false
-	for start, end := 0, 0; start < len(items); start = end {
-		end = item.TurnEnd(items, start)
-		h, err := d.handoverOf(items[start:end])
+	for turn := range item.Turns(items) {
+		h, err := d.handoverOf(turn)
 		if err != nil {
 			return nil, err
 		}
 		if h == nil {
-			out.add(items[start:end])
+			out.add(turn)
 			if it := &out.items[len(out.items)-1]; it.Kind == item.ToolResult && original[it.CallID] != "" {
 				it.CallID, it.Native = original[it.CallID], item.Native{}
 			}
@@ -94,12 +93,11 @@ type transcript struct {
 
 // add appends items with the Turn numbers that follow.
 func (t *transcript) add(items []item.Item) {
-	for start, end := 0, 0; start < len(items); start = end {
-		end = item.TurnEnd(items, start)
-		if items[start].Turn != 0 {
+	for turn := range item.Turns(items) {
+		if turn[0].Turn != 0 {
 			t.turns++
 		}
-		for _, it := range items[start:end] {
+		for _, it := range turn {
 			if it.Turn != 0 {
 				it.Turn = t.turns
 			}
@@ -111,10 +109,10 @@ func (t *transcript) add(items []item.Item) {
 // inCallOrder puts the results that follow each answer into the order of its
 // calls: ours were kept, the caller's come after them.
 func inCallOrder(items []item.Item) {
-	for start, end := 0, 0; start < len(items); start = end {
-		end = item.TurnEnd(items, start)
-		calls := items[start:end]
-		first := end
+	for end := 0; end < len(items); {
+		first := item.TurnEnd(items, end)
+		calls := items[end:first]
+		end = first
 		for end < len(items) && items[end].Kind == item.ToolResult {
 			end++
 		}

@@ -11,16 +11,13 @@ import (
 func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
 
 func appendMessages(dst []byte, items []item.Item) []byte {
-	if len(items) == 0 {
-		return append(dst, `[]`...)
+	begin := len(dst)
+	for turn := range item.Turns(items) {
+		dst = append(dst, "[,"[min(len(dst)-begin, 1)])
+		dst = appendMessage(dst, turn)
 	}
-	dst = append(dst, '[')
-	for start, end := 0, 0; start < len(items); start = end {
-		end = item.TurnEnd(items, start)
-		if start > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendMessage(dst, items[start:end])
+	if len(dst) == begin {
+		dst = append(dst, '[')
 	}
 	return append(dst, ']')
 }

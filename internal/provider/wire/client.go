@@ -270,7 +270,7 @@ func (c *Client) Relay(ctx context.Context, req *model.RelayRequest) (*model.Rel
 	if header.Get("Accept-Encoding") == "" {
 		header.Set("Accept-Encoding", "identity") // otherwise the transport asks for gzip and undoes it
 	}
-	resp, err := c.send(ctx, c.URL(req.Path), header, req.Body)
+	resp, err := c.send(ctx, c.URL(req.Path), header, req.Body) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, callError(ctx, ctx, err)
 	}

@@ -581,7 +581,7 @@ func TestATakenOverRunKeepsTheToolsThatItBeganWith(t *testing.T) {
 		if err := second.Run(t.Context(), stream, &d); err != nil {
 			t.Fatal(err)
 		}
-		if text, _ := d.said(); !strings.Contains(text, "gone, or has changed since") {
+		if text, _ := d.said(); !strings.Contains(text, "was removed or changed after the run started") {
 			t.Error(text)
 		}
 	})

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -225,5 +227,27 @@ func until(t *testing.T, what string, f func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not so after a minute", what)
 		}
+	}
+}
+
+// exactly answers with a result of one text, n bytes of JSON in all.
+func exactly(n int, how string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		before := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"`, asked(r).id)
+		const after = `"}]}}`
+		text := before + strings.Repeat("x", n-len(before)-len(after)) + after
+		switch how {
+		case "known":
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		case "chunked":
+			w.Header().Set("Content-Type", "application/json")
+			_ = http.NewResponseController(w).Flush()
+		case "event":
+			asEvents(w)
+			text = "data: " + text[:len(text)-len("data: ")-2]
+			text = text[:len(text)-len(after)] + after + "\n\n"
+		}
+		_, _ = w.Write([]byte(text))
 	}
 }

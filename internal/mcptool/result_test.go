@@ -49,3 +49,15 @@ func TestAMillionPiecesOfContentAreCut(t *testing.T) {
 		t.Error(len(got.Parts), got.Parts[len(got.Parts)-1])
 	}
 }
+
+// P06
+func TestAResultHasSoManyParts(t *testing.T) {
+	for _, n := range []int{maxParts, maxParts + 1} {
+		raw := `{"content":[` + strings.Repeat(`{"type":"text","text":"a"},`, n-1) + `{"type":"text","text":"a"}]}`
+		parts := decodeResult("t", "s", []byte(raw)).Parts
+		last := parts[len(parts)-1].Text
+		if n == maxParts && (len(parts) != n || last != "a") || n > maxParts && (len(parts) != maxParts+1 || last != "[1 more pieces of content left out]") {
+			t.Errorf("%d pieces: %d parts, the last %q", n, len(parts), last)
+		}
+	}
+}

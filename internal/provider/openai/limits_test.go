@@ -1,3 +1,8 @@
+//go:build !race
+
+// These tests read answers of up to 64 MiB. The race detector makes them ten times
+// slower and finds nothing in them: they run without it.
+
 package openai
 
 import (
@@ -126,50 +131,5 @@ func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
 		if row.fits != (got.err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.err, "sent a turn larger than 8 MiB") {
 			t.Errorf("%s: %v", name, got.err)
 		}
-	}
-}
-
-func TestATurnHasSoManyCalls(t *testing.T) { // P06
-	for _, n := range []int{wire.MaxCalls, wire.MaxCalls + 1} {
-		p := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			for i := range n {
-				_, _ = io.WriteString(w, callPiece(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}`, i, i)))
-			}
-			_, _ = io.WriteString(w, end("tool_calls"))
-		})
-		turn, err := p.Stream(t.Context(), &model.Request{}, nil)
-		var e *model.Error
-		switch {
-		case n == wire.MaxCalls && (err != nil || len(turn.Calls) != n):
-			t.Errorf("%d calls: %v", n, err)
-		case n > wire.MaxCalls && (!errors.As(err, &e) || e.Message != "sent a turn with more than 1024 tool calls"):
-			t.Errorf("%d calls: %v", n, err)
-		}
-	}
-}
-
-// A budget is neither refilled by what a provider says nor overflows.
-func TestUsageIsBelievedWithinBounds(t *testing.T) { // P04
-	for said, want := range map[string]int64{
-		"-5": 0, "-1e30": 0, "0": 0, "7": 7, "7.9": 7, "1000000000": maxUsage, "1000000001": maxUsage,
-		"9223372036854775807": maxUsage, "99999999999999999999": maxUsage, "1e999": maxUsage, `"7"`: 0, "null": 0, "[]": 0,
-	} {
-		in := end("stop") + `data: {"choices":[],"usage":{"prompt_tokens":` + said + `,"completion_tokens":` + said + `,"total_tokens":` + said +
-			`,"prompt_tokens_details":{"cached_tokens":` + said + `},"completion_tokens_details":{"reasoning_tokens":` + said + `}}}` + "\n\n" + done
-		got := decodeAll(strings.NewReader(in)).turn.Usage
-		if (got != model.Usage{Input: want, Output: want, Total: want, CachedInput: want, Reasoning: want}) {
-			t.Errorf("%s tokens: %+v", said, got)
-		}
-	}
-}
-
-func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
-	p := serve(t, answer(200, map[string]string{"Content-Encoding": "gzip"}, "\x1f\x8b"), func(o *Options) {
-		o.Transport.(*http.Transport).DisableCompression = true
-	})
-	_, err := p.Stream(t.Context(), &model.Request{}, nil)
-	var e *model.Error
-	if !errors.As(err, &e) || e.Message != `answered with the content encoding "gzip"` {
-		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -95,6 +96,47 @@ func TestConfigCheckNamesAServerThatThePolicyRefuses(t *testing.T) {
 `
 	if status != 1 || errs != want {
 		t.Errorf("status %d:\n%s, want\n%s", status, errs, want)
+	}
+	if status, _, errs := runMain(t, "mcp", "check", "s", "--config", file, "--org", "o"); status != 1 || !strings.Contains(errs, "private; the operator can allow it with") {
+		t.Errorf("mcp check: %d: %s", status, errs)
+	}
+}
+
+func TestServeWarnsOfAServerThatThePolicyRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "t.yaml")
+	yaml := site{upstream: "http://127.0.0.1:9", servers: []string{server("ok", "https://mcp.example.com/"), server("s", "http://10.1.2.3/mcp")}}.yaml()
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	env := func(name string) (string, bool) { v, ok := environment()[name]; return v, ok }
+	var errs bytes.Buffer
+	Main(ctx, Process{Args: []string{"serve", "--config", file}, Env: env, Stdout: announced(cancel), Stderr: &errs})
+	want := `:18:24: orgs[0].mcp_servers[1].url: the outbound policy refuses this URL: private; the operator can allow it with outbound.ssrf.allowlist_cidrs`
+	if strings.Count(errs.String(), "the outbound policy refuses") != 1 || !strings.Contains(errs.String(), want) {
+		t.Errorf("the log says\n%s", errs.String())
+	}
+}
+
+// announced is called when the gateway prints that it listens.
+type announced func()
+
+func (f announced) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+func TestMCPCheckSaysThatOnlyAnotherURLHelps(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.yaml")
+	yaml := site{upstream: "http://127.0.0.1:9", servers: []string{server("s", "https://mcp.example.com:22/")}}.yaml()
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "the outbound policy refuses https://mcp.example.com:22/: port; correct the server's URL\n"
+	if status, _, errs := runMain(t, "mcp", "check", "s", "--config", file, "--org", "o"); status != 1 || !strings.HasSuffix(errs, want) {
+		t.Errorf("%d: %s", status, errs)
 	}
 }
 

@@ -43,8 +43,8 @@ The exit status is 0 if the file is valid and 1 otherwise.`,
 			if err != nil {
 				return err
 			}
-			if err := judgeDeclared(c); err != nil {
-				return err
+			if refused := refusedServers(c); len(refused) > 0 {
+				return &config.Error{Mistakes: refused}
 			}
 			if _, err := c.Resolve(cmd.Context(), secret.NewResolver(p.Env)); err != nil {
 				return err
@@ -119,8 +119,8 @@ next steps. An existing file is not overwritten.`,
 	}
 }
 
-// judgeDeclared reports the enabled MCP servers of the file that no run can use.
-func judgeDeclared(c *config.Config) error {
+// refusedServers returns the enabled MCP servers of the file that no run can use.
+func refusedServers(c *config.Config) []config.Mistake {
 	way := egress.New(outboundPolicy(c.Outbound.SSRF), egress.Options{})
 	defer way.CloseIdleConnections()
 	var all []config.Mistake
@@ -131,8 +131,5 @@ func judgeDeclared(c *config.Config) error {
 			}
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return &config.Error{Mistakes: all}
+	return all
 }

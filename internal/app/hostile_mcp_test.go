@@ -158,7 +158,7 @@ func TestARequiredServerThatIsDownIs503(t *testing.T) {
 	up := newUpstream(t, script(says("Done.")))
 	g := MustRun(t, site{upstream: up.URL, servers: []string{server("bad", bad.URL, "required: true", "max_retries: 0")}}.yaml())
 	got := g.post(question)
-	if e := got.fault(t); got.status != 503 || *e.Error.Code != "server_unavailable" || !strings.Contains(e.Error.Message, `"bad"`) {
+	if e := got.fault(t); got.status != 503 || *e.Error.Code != "server_unavailable" || !strings.Contains(e.Error.Message, `"bad" is not available; "turnpike mcp check" shows the cause`) {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
 	if len(up.requests()) != 0 {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,7 @@ func checkServer(ctx context.Context, out io.Writer, pool *pool, s org.MCPServer
 	report, err := client.Check(ctx)
 	var blocked *egress.BlockedError
 	if errors.As(err, &blocked) {
-		return fmt.Errorf("server %s: the outbound policy refuses %s: %s%s", plain(s.Name), plain(s.URL), blocked.Reason, allowedBy(blocked))
+		return fmt.Errorf("server %s: the outbound policy refuses %s: %s%s", plain(s.Name), plain(s.URL), blocked.Reason, cmp.Or(allowedBy(blocked), "; correct the server's URL"))
 	}
 	if err != nil {
 		return fmt.Errorf("server %s: %w", s.Name, err)

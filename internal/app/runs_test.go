@@ -158,7 +158,7 @@ func TestRunsShowSaysWhyARunFailed(t *testing.T) {
 		"a provider that hangs up": {
 			upstream: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 			lines:    []string{"The provider up could not be reached or broke off its answer", "cause: "},
-			why:      "The provider up could not be reached or broke off its answer",
+			why:      "The provider up could not be reached or broke off its answer. Retry later; if it happens again, the operator checks base_url of the provider",
 		},
 		"the round limit": {
 			upstream: func(w http.ResponseWriter, _ *http.Request) { asks(call{"echo", `{}`}).write(w) }, runtime: "max_rounds: 2",

@@ -58,6 +58,9 @@ Variables such as TURNPIKE_LISTEN override the file.`,
 			for _, w := range c.Warnings {
 				log.Warn(w)
 			}
+			for _, m := range refusedServers(c) {
+				log.Warn(m.String())
+			}
 			flush() // what was said of the start comes before it
 			announce(cmd.OutOrStdout(), c, a.URL())
 			if key != "" {
@@ -154,5 +157,5 @@ func announce(out io.Writer, c *config.Config, url string) {
 	for _, o := range c.Orgs {
 		orgs = append(orgs, fmt.Sprintf("%s (%s)", o.ID, counted(len(o.MCPServers), "MCP server")))
 	}
-	fmt.Fprintf(out, "turnpike listens on %s\n  providers: %s\n  orgs: %s\n", url, plain(strings.Join(providers, ", ")), plain(strings.Join(orgs, ", ")))
+	fmt.Fprintf(out, "turnpike listens on %s\n  providers: %s\n  orgs: %s\n", url, plain(strings.Join(providers, ", ")), plain(cmp.Or(strings.Join(orgs, ", "), "none in the configuration")))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
@@ -132,5 +133,13 @@ func TestAStoreThatIsNamedIsUsed(t *testing.T) {
 	create("conf/turnpike-data/turnpike.db")
 	if status, errs := list(nil); status != 0 {
 		t.Error(errs)
+	}
+}
+
+func TestTheStartSaysThatThereIsNoOrg(t *testing.T) {
+	var out bytes.Buffer
+	announce(&out, &config.Config{}, "http://h")
+	if !strings.HasSuffix(out.String(), "  orgs: none in the configuration\n") {
+		t.Errorf("%q", out.String())
 	}
 }

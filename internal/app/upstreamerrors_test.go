@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -90,6 +91,61 @@ func TestAnAnswerThatIsNoneIsCalledWhatItIs(t *testing.T) {
 				t.Errorf("%d, %v: %s", got.status, got.header["Content-Type"], got.body)
 			}
 		})
+	}
+}
+
+// A relay passes a web page on unchanged. Only the log can say that base_url is wrong.
+func TestARelayedWebPageIsLogged(t *testing.T) {
+	noLeaks(t)
+	for _, c := range []struct {
+		kind   string
+		status int
+		warned bool
+	}{
+		{"text/html; charset=utf-8", 200, true},
+		{"text/html", 404, true},
+		{"text/html", 502, false}, // a proxy in front of the provider
+		{"application/json", 200, false},
+		{"application/json", 404, false},
+	} {
+		up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+			w.Header().Set("Content-Type", c.kind)
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte("<title>Log in</title>"))
+		})
+		g := MustRun(t, site{upstream: up.URL}.yaml())
+		if got := g.post(question); got.status != c.status || string(got.body) != "<title>Log in</title>" {
+			t.Errorf("%s: %d %s", c.kind, got.status, got.body)
+		}
+		want := fmt.Sprintf(`level=WARN msg="a provider answered a relayed request with a web page: check its base_url" provider=up org=o status=%d`, c.status)
+		if log := g.log.String(); strings.Contains(log, "web page") != c.warned || strings.Contains(log, want) != c.warned {
+			t.Errorf("%s with status %d: the log says\n%s", c.kind, c.status, log)
+		}
+	}
+}
+
+func TestWarningsNameTheOrgOnce(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { w.WriteHeader(http.StatusUnauthorized) })
+	for name, servers := range map[string][]string{
+		"a relay":           nil,
+		"a run":             {server("s", newMCP(t, nil).URL)},
+		"a refused address": {server("s", "http://10.1.2.3/mcp")},
+	} {
+		g := MustRun(t, site{upstream: up.URL, servers: servers}.yaml())
+		g.post(question)
+		seen := 0
+		for line := range strings.Lines(g.log.String()) {
+			if strings.Contains(line, "refuses") || strings.Contains(line, "model call failed") {
+				seen++
+				if n := strings.Count(line, " org="); n != 1 {
+					t.Errorf("%s: org is named %d times: %s", name, n, line)
+				}
+			}
+		}
+		if seen == 0 {
+			t.Errorf("%s: no warning in\n%s", name, g.log.String())
+		}
 	}
 }
 

@@ -65,6 +65,10 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.Keys, path+".keys[%d].name", func(k Key) string { return k.Name })
 	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m MCPServer) string { return m.Name })
 	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
+	if loop := slices.Contains(o.Features, "mcp_outbound") || slices.Contains(o.Features, "has_mcp_outbound"); len(o.MCPServers) > 0 && !loop {
+		at := path + ".mcp_servers"
+		d.warn(nearestOrigin(d.where, at), at, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
+	}
 	for i, k := range o.Keys {
 		d.checkBurst(fmt.Sprintf("%s.keys[%d]", path, i), k.RequestsPerMinute, k.Burst)
 	}

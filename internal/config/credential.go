@@ -34,7 +34,7 @@ func (c credential) decode(d *decoder, path string, n ast.Node) {
 	c.scalar.decode(d, path, n)
 	*c.into = c.into.Under(d.dir)
 	if c.into.IsLiteral() && !harmlessURL(c.into.Literal().Reveal()) {
-		d.warn(n, path, literalCredential)
+		d.warn(originOf(n), path, literalCredential)
 	}
 }
 
@@ -72,7 +72,7 @@ func parseSecretText(r raw) (secret.Text, error) {
 	}
 	// People write ${NAME} who expect the file to be expanded.
 	if m := regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)[^}]*\}`).FindStringSubmatch(r.text); m != nil {
-		return secret.Text{}, fmt.Errorf("%s is not replaced in this file; write env:%s at the end of the text", m[0], m[1])
+		return secret.Text{}, fmt.Errorf("%s is not replaced in this file; write env:%s instead, at the end of the value", m[0], m[1])
 	}
 	return secret.Parse(r.text)
 }
@@ -138,7 +138,7 @@ func (m secretMap) decode(d *decoder, path string, n ast.Node) {
 
 func (d *decoder) checkSecret(at string, e entry, t secret.Text) {
 	if t.IsLiteral() && regexp.MustCompile(`(?i)auth|key|token|secret|password|cookie`).MatchString(e.name) {
-		d.warn(e.value, at, literalCredential)
+		d.warn(originOf(e.value), at, literalCredential)
 	}
 }
 

@@ -57,8 +57,8 @@ func (d *decoder) failPath(path, format string, args ...any) {
 	d.fail(nearestOrigin(d.where, path), path, format, args...)
 }
 
-func (d *decoder) warn(n ast.Node, path, format string, args ...any) {
-	d.warnings = append(d.warnings, originOf(n).mistake(d.file, path, fmt.Sprintf(format, args...)))
+func (d *decoder) warn(o origin, path, format string, args ...any) {
+	d.warnings = append(d.warnings, o.mistake(d.file, path, fmt.Sprintf(format, args...)))
 }
 
 // nearestOrigin returns where path or the closest key around it was given.

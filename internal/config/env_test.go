@@ -144,9 +144,9 @@ func TestResolve(t *testing.T) {
 	}
 
 	_, err = c.Resolve(t.Context(), secret.NewResolver(nothing))
-	const want = `t.yaml:10:14: providers[0].api_key: environment variable OPENAI_API_KEY is not set
-t.yaml:19:26: orgs[0].keys[0].key: environment variable TURNPIKE_KEY is not set
-t.yaml:28:34: orgs[0].mcp_servers[0].headers.Authorization: environment variable GH_TOKEN is not set`
+	const want = `t.yaml:10:14: providers[0].api_key: environment variable OPENAI_API_KEY is not set; set it where turnpike starts
+t.yaml:19:26: orgs[0].keys[0].key: environment variable TURNPIKE_KEY is not set; set it where turnpike starts
+t.yaml:28:34: orgs[0].mcp_servers[0].headers.Authorization: environment variable GH_TOKEN is not set; set it where turnpike starts`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -25,7 +26,12 @@ const (
 // providers.
 func Load(path string, env Environment) (*Config, error) {
 	f, err := os.Open(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("configuration: %w; correct the path, or write a first file with \"turnpike config init\"", err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("configuration: %w; the user that runs turnpike must be able to read the file", err)
+	case err != nil:
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	defer f.Close()
@@ -108,10 +114,23 @@ func (d *decoder) syntax(err error) {
 		if t := e.GetToken(); t != nil && t.Position != nil {
 			at = origin{line: t.Position.Line, column: t.Position.Column}
 		}
-		d.fail(at, "", "is not YAML: %s", e.GetMessage())
+		d.fail(at, "", "is not YAML: %s", explained(e.GetMessage()))
 		return
 	}
 	d.fail(origin{}, "", "is not YAML: %v", err)
+}
+
+// explained adds the usual cause to a message of the YAML parser that names none.
+func explained(message string) string {
+	switch message {
+	case "found character '\t' that cannot start any token":
+		return "a tab cannot indent a line; use spaces"
+	case "value is not allowed in this context":
+		return message + "; is the line indented like the lines around it?"
+	case "non-map value is specified":
+		return message + "; want a space after the colon of each key"
+	}
+	return message
 }
 
 // tooDeep returns the line at which the text may nest deeper than maxDepth, 0

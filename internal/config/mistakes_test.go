@@ -12,6 +12,10 @@ import (
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"no YAML":                             {"listen: [a", "t.yaml:1:9: is not YAML: sequence end token ']' not found"},
+		"a line that a tab indents":           {"orgs:\n\t- id: a", "t.yaml:2:1: is not YAML: a tab cannot indent a line; use spaces"},
+		"a line that is indented too little":  {"orgs:\n  - id: a\n   keys: []", "t.yaml:3:4: is not YAML: value is not allowed in this context; is the line indented like the lines around it?"},
+		"a key without a space after it":      {"providers:\n  - name: a\n    kind:demo\n", "t.yaml:3:5: is not YAML: non-map value is specified; want a space after the colon of each key"},
+		"a variable of the shell":             {"operator_key: ${KEY}", "t.yaml:1:15: operator_key: ${KEY} is not replaced in this file; write env:KEY instead, at the end of the value"},
 		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, allowed_origins, max_connections, max_requests, max_retained_mib, max_retained_run_mib, max_followers_per_run, data, database, redis, clickhouse, max_rounds_cap, org_caps, operator_key, master_key, master_key_previous, cache_pepper, providers, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, orgs"},
 		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
 		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},

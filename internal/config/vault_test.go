@@ -49,7 +49,7 @@ func TestTheMasterKeyIsLookedUpAndJudgedAtTheStart(t *testing.T) { // K06
 		"none is no vault":           {"", "", "", "none"},
 		"one is a vault":             {"master_key: env:NOW", masterKey, "", ""},
 		"two are a vault":            {"master_key: env:NOW\nmaster_key_previous: env:WAS", masterKey, previousKey, ""},
-		"a variable that is not set": {"master_key: env:NONE", "", "", "t.yaml:1:13: master_key: environment variable NONE is not set"},
+		"a variable that is not set": {"master_key: env:NONE", "", "", "t.yaml:1:13: master_key: environment variable NONE is not set; set it where turnpike starts"},
 		"a word":                     {"master_key: env:NOW", "CANARY hunter2", "", "t.yaml:1:13: master_key: is not base64 or hexadecimal; want 32 random bytes; generate one with: openssl rand -base64 32"},
 		"a weak one before":          {"master_key: env:NOW\nmaster_key_previous: env:WAS", masterKey, strings.Repeat("ab", 32), "t.yaml:2:22: master_key_previous: is not random; a guessable key does not protect the secrets; generate one with: openssl rand -base64 32"},
 		"the same one twice":         {"master_key: env:NOW\nmaster_key_previous: env:WAS", masterKey, masterKey, "t.yaml:2:22: master_key_previous: is the same as master_key; remove it"},

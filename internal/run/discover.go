@@ -77,7 +77,7 @@ func (d *drive) stopped(err error, server string) error {
 		if errors.As(err, &remedy) {
 			b.Setting = remedy.Setting()
 		}
-		d.log.Warn("the outbound policy refuses an MCP server", "org", d.req.Org, "server", b.Server, "url", b.URL, "reason", b.Reason, "address", b.Address, "setting", b.Setting)
+		d.log.Warn("the outbound policy refuses an MCP server", "server", b.Server, "url", b.URL, "reason", b.Reason, "address", b.Address, "setting", b.Setting)
 		return d.append(nil, b)
 	case d.ctx.Err() != nil || d.state.Ended != "":
 		return nil

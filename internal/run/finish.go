@@ -121,7 +121,7 @@ func modelMessage(name string, f *model.Error) string {
 	case f == nil:
 		return "the model call failed"
 	case f.Status == 0 && f.Message == "":
-		return provider + " could not be reached or broke off its answer"
+		return provider + " could not be reached or broke off its answer. Retry later; if it happens again, the operator checks base_url of the provider"
 	case f.Status == 0:
 		return provider + ": " + f.Message
 	case f.Status >= 400 && f.Message == "":
@@ -145,7 +145,7 @@ func (d *drive) refusedCredential() bool {
 func (d *drive) missingServers() string {
 	for _, s := range d.state.Catalogued.Servers {
 		if s.Required && s.Error != "" {
-			return fmt.Sprintf("the required MCP server %q is not available", s.Label)
+			return fmt.Sprintf("the required MCP server %q is not available; \"turnpike mcp check\" shows the cause", s.Label)
 		}
 	}
 	return "a required MCP server is not available"

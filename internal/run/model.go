@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -211,9 +213,10 @@ func (d *drive) fail(a loop.CallModel, turn *model.Turn, err error) error {
 		failure = &model.Error{Class: model.Gone, Err: context.Cause(d.ctx)}
 	}
 	d.failed = failure
-	d.log.Warn("model call failed", "provider", d.req.Targets[a.Target].Provider, "round", a.Round, "attempt", a.Attempt, "class", failure.Class, "error", failure.Error())
+	log := d.providerLog(a)
+	log.Warn("model call failed", "round", a.Round, "attempt", a.Attempt, "class", failure.Class, "error", failure.Error())
 	if d.refusedCredential() {
-		d.warnOfCredential(a, failure.Status)
+		warnOfCredential(log, failure.Status)
 	}
 	ref := fmt.Sprintf("failure:%d.%d", a.Round, a.Attempt)
 	body := loop.TurnFailed{
@@ -229,9 +232,31 @@ func (d *drive) fail(a loop.CallModel, turn *model.Turn, err error) error {
 	return d.commit(Batch{Rows: rows, Settled: d.settled(body)}, body)
 }
 
+// providerLog returns a log that names the org and the provider of the call. The log
+// of a relay does not name its org.
+func (d *drive) providerLog(a loop.CallModel) *slog.Logger {
+	log := d.log.With("provider", d.req.Targets[a.Target].Provider)
+	if d.req.Raw != nil {
+		log = log.With("org", d.req.Org)
+	}
+	return log
+}
+
 // warnOfCredential tells the operator, whom the callers cannot help.
-func (d *drive) warnOfCredential(a loop.CallModel, status int) {
-	d.log.Warn("a provider refuses the gateway's credential: check its api_key", "org", d.req.Org, "provider", d.req.Targets[a.Target].Provider, "status", status)
+func warnOfCredential(log *slog.Logger, status int) {
+	log.Warn("a provider refuses the gateway's credential: check its api_key", "status", status)
+}
+
+// warnOfRelay tells the operator that the answer to a relayed request shows a wrong
+// setting. The caller gets the answer unchanged.
+func (d *drive) warnOfRelay(a loop.CallModel, answer *model.RelayResponse) {
+	page := strings.HasPrefix(strings.ToLower(answer.Header.Get("Content-Type")), "text/html")
+	switch {
+	case answer.Status == http.StatusUnauthorized, answer.Status == http.StatusForbidden:
+		warnOfCredential(d.providerLog(a), answer.Status)
+	case page && (answer.Status < 300 || answer.Status == http.StatusNotFound):
+		d.providerLog(a).Warn("a provider answered a relayed request with a web page: check its base_url", "status", answer.Status)
+	}
 }
 
 func asModelError(err error) *model.Error {
@@ -272,9 +297,7 @@ func (d *drive) relay(a loop.CallModel) error {
 	defer answer.Body.Close()
 	d.freeBody()
 	d.passed.status = answer.Status
-	if answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden {
-		d.warnOfCredential(a, answer.Status)
-	}
+	d.warnOfRelay(a, answer)
 	d.emit(event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	d.said = true
 	if err := d.pump(answer.Body); err != nil {

@@ -77,7 +77,7 @@ func (r *Resolver) lookup(ctx context.Context, ref Ref) (string, error) {
 	case Env:
 		s, ok := r.env(ref.Name())
 		if !ok {
-			return "", fmt.Errorf("environment variable %s is not set", ref.Name())
+			return "", fmt.Errorf("environment variable %s is not set; set it where turnpike starts", ref.Name())
 		}
 		return s, nil
 	case File:

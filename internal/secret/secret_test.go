@@ -85,7 +85,7 @@ func TestResolve(t *testing.T) {
 		"a literal is itself":             {in: "Basic abc", want: "Basic abc"},
 		"a variable":                      {in: "env:TOKEN", want: canary},
 		"a variable after a scheme":       {in: "Bearer env:TOKEN", want: "Bearer " + canary},
-		"a variable that is not set":      {in: "env:NOPE", err: "environment variable NOPE is not set"},
+		"a variable that is not set":      {in: "env:NOPE", err: "environment variable NOPE is not set; set it where turnpike starts"},
 		"a variable that is empty":        {in: "env:EMPTY", err: "env:EMPTY is empty"},
 		"a line break is refused":         {in: "env:LINES", err: "env:LINES has a control character"},
 		"a file without its last newline": {in: write("a", canary+"\n"), want: canary},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -160,6 +161,20 @@ func TestAReaderReadsTheFileOfAStoppedGateway(t *testing.T) {
 	orgs, err := r.Orgs(t.Context())
 	if err != nil || len(orgs) != 1 {
 		t.Errorf("got %+v, %v", orgs, err)
+	}
+}
+
+func TestOpenSaysWhoNeedsPermission(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may do everything")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(t.Context(), Options{Path: filepath.Join(dir, "turnpike.db")})
+	if !errors.Is(err, fs.ErrPermission) || !strings.HasSuffix(err.Error(), "must be able to read and write the data directory") {
+		t.Errorf("got %v", err)
 	}
 }
 

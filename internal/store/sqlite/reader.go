@@ -26,7 +26,7 @@ func (r *Reader) wrap(op string, err error) error {
 // file is missing, and [ErrSchema] if it has another schema version.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("store: %w", describePermission(err))
 	}
 	db, err := connect(path, readSettings())
 	if err != nil {

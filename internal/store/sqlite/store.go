@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s, err := open(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", o.Path, describeDamage(ctx, o.Path, err))
+		return nil, fmt.Errorf("store %s: %w", o.Path, describeDamage(ctx, o.Path, describePermission(err)))
 	}
 	return s, nil
 }
@@ -149,6 +150,14 @@ func (s *Store) Close() error {
 	err := s.Reader.Close()
 	_ = s.recorder.flush(context.Background()) // the writer logs a failure
 	return errors.Join(err, s.writer.close(), s.lock.Close())
+}
+
+// describePermission adds what to do to an error about permissions.
+func describePermission(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; the user that runs turnpike must be able to read and write the data directory", err)
+	}
+	return err
 }
 
 // createFile creates the file and its directory if missing, for the owner only, because

@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -118,6 +120,35 @@ func TestNetworkFailuresAreTransient(t *testing.T) {
 		var e *model.Error
 		if err := call(); !errors.As(err, &e) || e.Class != model.Transient || e.Status != 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A provider may repeat the key that it refuses. Errors are logged, stored and
+// shown to clients: the key is not in them.
+func TestErrorsHaveNoKey(t *testing.T) {
+	const key = "sk-CANARY-0123456789"
+	for name, h := range map[string]http.HandlerFunc{
+		"an error answer":  answer(401, nil, `{"error":{"message":"invalid token: `+key+`","code":"x"}}`),
+		"plain text":       answer(403, nil, "no such key: "+key),
+		"inside a stream":  answer(200, nil, `data: {"error":{"message":"`+key+` is used up"}}`+"\n\n"),
+		"a chunk":          answer(200, nil, `data: {"`+key+"\n\n"),
+		"inside an object": answer(200, nil, `{"error":{"message":"`+key+` is used up"}}`),
+	} {
+		for _, field := range []string{"", "api-key"} {
+			t.Run(name+" "+field, func(t *testing.T) {
+				p := serve(t, h, func(o *Options) {
+					o.KeyHeader, o.APIKey = field, func(context.Context) (string, error) { return key, nil }
+				})
+				_, err := p.Stream(t.Context(), &model.Request{}, nil)
+				var e *model.Error
+				if !errors.As(err, &e) {
+					t.Fatal(err)
+				}
+				if shown := fmt.Sprintf("%v %s %s %v", e, e.Message, e.Body, e.Header); strings.Contains(shown, key) {
+					t.Error(shown)
+				}
+			})
 		}
 	}
 }

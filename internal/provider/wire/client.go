@@ -118,14 +118,14 @@ func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, bo
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return failed(ctx, resp)
+		return c.withoutKey(failed(ctx, resp), header)
 	}
 	if err := encoded(resp); err != nil {
 		return err
 	}
 	src := &source{src: resp.Body, left: MaxAnswer, watch: watch, silence: c.o.Silence}
 	if err := read(src); err != nil {
-		return broken(ctx, call, resp, err)
+		return c.withoutKey(broken(ctx, call, resp, err), header)
 	}
 	src.finish()
 	return nil
@@ -151,7 +151,7 @@ func (c *Client) Get(ctx context.Context, path string, most int64, memory tool.M
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return failed(ctx, resp)
+		return c.withoutKey(failed(ctx, resp), req.Header)
 	}
 	if err := encoded(resp); err != nil {
 		return err
@@ -177,7 +177,29 @@ func (c *Client) Get(ctx context.Context, path string, most int64, memory tool.M
 	case !Valid(data):
 		return Broken(fmt.Sprintf("sent an answer that is not valid JSON: %q", data[:min(len(data), maxQuoted)]), nil)
 	}
-	return read(data)
+	return c.withoutKey(read(data), req.Header)
+}
+
+// shortestKey is the length from which on a key is looked for in errors. A
+// shorter one, such as "none", is no secret and may be a word.
+const shortestKey = 8
+
+// withoutKey removes the key of the request from the error of an answer. Some
+// providers repeat the key that they refuse, and errors are logged, stored and
+// shown to clients.
+func (c *Client) withoutKey(err error, sent http.Header) error {
+	key := strings.TrimPrefix(sent.Get("Authorization"), "Bearer ")
+	if c.o.KeyHeader != "" {
+		key = sent.Get(c.o.KeyHeader)
+	}
+	var e *model.Error
+	if len(key) < shortestKey || !errors.As(err, &e) {
+		return err
+	}
+	const mark = "[the gateway's key]"
+	e.Message = strings.ReplaceAll(e.Message, key, mark)
+	e.Body = bytes.ReplaceAll(e.Body, []byte(key), []byte(mark))
+	return err
 }
 
 // failed returns the error of an answer whose status says that the call failed,

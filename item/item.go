@@ -36,6 +36,10 @@ const (
 	Reasoning  Kind = "reasoning"
 	ToolCall   Kind = "tool_call"
 	ToolResult Kind = "tool_result"
+
+	// Other is something that only its dialect understands, such as a tool that
+	// the provider ran itself: it has a Native and nothing else.
+	Other Kind = "other"
 )
 
 // Role says who wrote a message.
@@ -198,8 +202,9 @@ func LastTurn(items []Item) int {
 	return last
 }
 
-// For returns the items that a model of the given provider sees. Reasoning that
-// another provider wrote is left out, and so is every other provider's Native.
+// For returns the items that a model of the given provider sees. Reasoning and
+// Other items that another provider wrote are left out, and so is every other
+// provider's Native.
 // Without such items it returns items itself.
 func For(items []Item, provider string) []Item {
 	foreign := func(i Item) bool { return i.Native.Provider != "" && i.Native.Provider != provider }
@@ -209,7 +214,7 @@ func For(items []Item, provider string) []Item {
 	visible := make([]Item, 0, len(items))
 	for _, i := range items {
 		if foreign(i) {
-			if i.Kind == Reasoning {
+			if i.Kind == Reasoning || i.Kind == Other {
 				continue
 			}
 			i.Native = Native{}

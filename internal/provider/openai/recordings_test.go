@@ -19,11 +19,11 @@ import (
 
 func TestRecordings(t *testing.T) { // M01, M06
 	for _, r := range recordings(t) {
-		t.Run(r.name, func(t *testing.T) {
-			p := serve(t, answer(r.response.Status, r.response.Headers, string(r.body)))
+		t.Run(r.Name, func(t *testing.T) {
+			p := serve(t, answer(r.Response.Status, r.Response.Headers, string(r.Body)))
 			var h heard
 			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.emit)
-			check(t, r.expected, turn, &h, err)
+			check(t, r.Expected, turn, &h, err)
 		})
 	}
 }
@@ -112,18 +112,18 @@ func decodeAll(src io.Reader) outcome {
 // The outcome does not depend on where the network cuts.
 func TestRecordingsAtAnySplit(t *testing.T) {
 	for _, r := range recordings(t) {
-		if r.response.Status != 200 {
+		if r.Response.Status != 200 {
 			continue
 		}
-		t.Run(r.name, func(t *testing.T) {
-			want := decodeAll(bytes.NewReader(r.body))
-			if got := decodeAll(iotest.OneByteReader(bytes.NewReader(r.body))); !reflect.DeepEqual(got, want) {
+		t.Run(r.Name, func(t *testing.T) {
+			want := decodeAll(bytes.NewReader(r.Body))
+			if got := decodeAll(iotest.OneByteReader(bytes.NewReader(r.Body))); !reflect.DeepEqual(got, want) {
 				t.Errorf("byte by byte: %+v, want %+v", got, want)
 			}
-			random := rand.New(rand.NewPCG(1, uint64(len(r.body))))
+			random := rand.New(rand.NewPCG(1, uint64(len(r.Body))))
 			for range 40 {
-				at := random.IntN(len(r.body) + 1)
-				halves := io.MultiReader(bytes.NewReader(r.body[:at]), bytes.NewReader(r.body[at:]))
+				at := random.IntN(len(r.Body) + 1)
+				halves := io.MultiReader(bytes.NewReader(r.Body[:at]), bytes.NewReader(r.Body[at:]))
 				if got := decodeAll(halves); !reflect.DeepEqual(got, want) {
 					t.Errorf("split at %d: %+v, want %+v", at, got, want)
 				}
@@ -136,15 +136,15 @@ func TestRecordingsAtAnySplit(t *testing.T) {
 // its end, nor a call that is not the one of the whole stream.
 func TestRecordingsCutOff(t *testing.T) { // G07
 	for _, r := range recordings(t) {
-		if r.response.Status != 200 || !r.streamed || r.expected.Error != nil {
+		if r.Response.Status != 200 || !r.Streamed || r.Expected.Error != nil {
 			continue
 		}
-		t.Run(r.name, func(t *testing.T) {
-			whole := decodeAll(bytes.NewReader(r.body)).turn
-			random := rand.New(rand.NewPCG(2, uint64(len(r.body))))
+		t.Run(r.Name, func(t *testing.T) {
+			whole := decodeAll(bytes.NewReader(r.Body)).turn
+			random := rand.New(rand.NewPCG(2, uint64(len(r.Body))))
 			for range 60 {
-				at := random.IntN(len(r.body))
-				got := decodeAll(bytes.NewReader(r.body[:at]))
+				at := random.IntN(len(r.Body))
+				got := decodeAll(bytes.NewReader(r.Body[:at]))
 				if got.err == "<nil>" {
 					if got.turn.Stop != whole.Stop || got.turn.Text() != whole.Text() {
 						t.Fatalf("cut at %d: %+v", at, got.turn)
@@ -167,25 +167,25 @@ func TestRecordingsCutOff(t *testing.T) { // G07
 // What a provider accepted goes out as it was.
 func TestRecordedMessagesGoBackUnchanged(t *testing.T) { // M01
 	for _, r := range recordings(t) {
-		if len(r.request.Body.Messages) == 0 {
+		if len(requestOf(t, r).Messages) == 0 {
 			continue
 		}
 		req := &model.Request{Model: "m", Dialect: Dialect}
-		for _, m := range r.request.Body.Messages {
+		for _, m := range requestOf(t, r).Messages {
 			req.Items = append(req.Items, item.Item{Kind: item.Message, Role: item.User, Native: item.Native{Dialect: Dialect, JSON: m}})
 		}
-		for _, tool := range r.request.Body.Tools {
+		for _, tool := range requestOf(t, r).Tools {
 			req.Tools = append(req.Tools, model.Tool{Native: tool})
 		}
 		var got struct{ Messages, Tools []json.RawMessage }
 		if err := json.Unmarshal(New(Options{BaseURL: "http://p"}).encode(req), &got); err != nil {
-			t.Fatal(r.name, err)
+			t.Fatal(r.Name, err)
 		}
-		if diff := cmp.Diff(r.request.Body.Messages, got.Messages); diff != "" {
-			t.Error(r.name, diff)
+		if diff := cmp.Diff(requestOf(t, r).Messages, got.Messages); diff != "" {
+			t.Error(r.Name, diff)
 		}
-		if diff := cmp.Diff(r.request.Body.Tools, got.Tools); diff != "" {
-			t.Error(r.name, diff)
+		if diff := cmp.Diff(requestOf(t, r).Tools, got.Tools); diff != "" {
+			t.Error(r.Name, diff)
 		}
 	}
 }
@@ -201,11 +201,11 @@ func TestRecordedToolLoops(t *testing.T) { // M05
 		{"fantasy-vercel-thinking-claude-sonnet-4-sig-thinking-1", "fantasy-vercel-thinking-claude-sonnet-4-sig-thinking-2"},
 	} {
 		t.Run(tt.first, func(t *testing.T) {
-			turn := decodeAll(bytes.NewReader(byName(t, tt.first).body)).turn
+			turn := decodeAll(bytes.NewReader(byName(t, tt.first).Body)).turn
 			var sent []json.RawMessage
 			item.SetTurn(turn.Items, 1)
 			req := &model.Request{Items: turn.Items}
-			for _, m := range byName(t, tt.second).request.Body.Messages {
+			for _, m := range requestOf(t, byName(t, tt.second)).Messages {
 				var msg struct {
 					Role, Content string
 					CallID        string `json:"tool_call_id"`

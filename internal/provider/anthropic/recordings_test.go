@@ -1,0 +1,225 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func TestRecordings(t *testing.T) { // M02 M06
+	for _, r := range recordings(t) {
+		t.Run(r.Name, func(t *testing.T) {
+			p := serve(t, answers(r.Response.Status, r.Response.Headers, string(r.Body)))
+			var h heard
+			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.emit)
+			check(t, r.Expected, turn, &h, err)
+		})
+	}
+}
+
+func check(t *testing.T, want providertest.Expected, turn *model.Turn, h *heard, err error) {
+	t.Helper()
+	if want.Error != nil {
+		var e *model.Error
+		if !errors.As(err, &e) || e.Status != want.Error.Status || e.Message != want.Error.Message || e.Class == "" || len(e.Body) == 0 {
+			t.Errorf("error %#v, want %+v", err, want.Error)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.text != want.Text || turn.Text() != want.Text || h.reasoning != want.Reasoning {
+		t.Errorf("text %q and %q, want %q\nreasoning %q, want %q", h.text, turn.Text(), want.Text, h.reasoning, want.Reasoning)
+	}
+	if turn.ID != *want.ID || turn.Model != *want.Model {
+		t.Errorf("id %q, model %q", turn.ID, turn.Model)
+	}
+	if string(turn.Stop) != want.FinishReason.Normalized || turn.RawStop != *want.FinishReason.Raw {
+		t.Errorf("stop %q of %q, want %+v", turn.Stop, turn.RawStop, want.FinishReason)
+	}
+	checkCalls(t, want, turn)
+	checkReasoning(t, want, turn)
+	u := want.Usage // the dialect's input has no cached tokens in it
+	usage := model.Usage{Input: u.Input + u.CachedInput + u.CacheWrite, Output: u.Output, CachedInput: u.CachedInput, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning}
+	usage.Total = usage.Input + usage.Output
+	if diff := cmp.Diff(usage, turn.Usage); diff != "" {
+		t.Error("usage", diff)
+	}
+}
+
+func checkCalls(t *testing.T, want providertest.Expected, turn *model.Turn) {
+	t.Helper()
+	if len(turn.Calls) != len(want.ToolCalls) || len(ofKind(turn.Items, item.ToolCall)) != len(want.ToolCalls) {
+		t.Fatalf("%d calls, want %d", len(turn.Calls), len(want.ToolCalls))
+	}
+	for i, w := range want.ToolCalls {
+		c := turn.Calls[i]
+		if c.ID != *w.ID || c.Name != w.Name || !sameJSON(t, c.Arguments, string(w.Arguments)) || !c.Complete {
+			t.Errorf("call %d: %+v, want %s(%s)", i, c, w.Name, w.Arguments)
+		}
+	}
+	others := ofKind(turn.Items, item.Other)
+	if len(others) != len(want.ServerToolCalls) {
+		t.Fatalf("%d blocks of the provider's own tools, want %d", len(others), len(want.ServerToolCalls))
+	}
+	for i, w := range want.ServerToolCalls {
+		var b struct{ Type string }
+		if json.Unmarshal(others[i].Native.JSON, &b) != nil || b.Type != w.Type {
+			t.Errorf("block %s, want %s", others[i].Native.JSON, w.Type)
+		}
+	}
+}
+
+func checkReasoning(t *testing.T, want providertest.Expected, turn *model.Turn) {
+	t.Helper()
+	var signatures []string
+	redacted := 0
+	for _, it := range ofKind(turn.Items, item.Reasoning) {
+		var b struct{ Type, Signature string }
+		if err := json.Unmarshal(it.Native.JSON, &b); err != nil {
+			t.Fatal(err)
+		}
+		if b.Type == "redacted_thinking" {
+			redacted++
+		} else if b.Signature != "" {
+			signatures = append(signatures, b.Signature)
+		}
+	}
+	if !cmp.Equal(signatures, want.ReasoningSignatures) && len(signatures)+len(want.ReasoningSignatures) > 0 || redacted != want.RedactedReasoning {
+		t.Errorf("signatures %q, want %q; %d redacted, want %d", signatures, want.ReasoningSignatures, redacted, want.RedactedReasoning)
+	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := errors.Join(json.Unmarshal([]byte(a), &x), json.Unmarshal([]byte(b), &y)); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+// outcome is everything that an answer's decoding shows.
+type outcome struct {
+	turn   *model.Turn
+	deltas []model.Delta
+	err    string
+}
+
+func decodeAll(src io.Reader) outcome {
+	var h heard
+	turn, err := decode(src, nil, h.emit)
+	return outcome{turn, h.deltas, fmt.Sprint(err)}
+}
+
+// The outcome does not depend on where the network cuts.
+func TestRecordingsAtAnySplit(t *testing.T) {
+	for _, r := range recordings(t) {
+		if r.Response.Status != 200 {
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			want := decodeAll(bytes.NewReader(r.Body))
+			if got := decodeAll(iotest.OneByteReader(bytes.NewReader(r.Body))); !reflect.DeepEqual(got, want) {
+				t.Errorf("byte by byte: %+v, want %+v", got, want)
+			}
+			random := rand.New(rand.NewPCG(1, uint64(len(r.Body))))
+			for range 40 {
+				at := random.IntN(len(r.Body) + 1)
+				halves := io.MultiReader(bytes.NewReader(r.Body[:at]), bytes.NewReader(r.Body[at:]))
+				if got := decodeAll(halves); !reflect.DeepEqual(got, want) {
+					t.Errorf("split at %d: %+v, want %+v", at, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Cut off anywhere, a stream never yields a turn that looks finished before its
+// end, nor a call that is not the one of the whole stream.
+func TestRecordingsCutOff(t *testing.T) { // G07
+	for _, r := range recordings(t) {
+		if r.Response.Status != 200 || !r.Streamed {
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			whole := decodeAll(bytes.NewReader(r.Body)).turn
+			random := rand.New(rand.NewPCG(2, uint64(len(r.Body))))
+			for range 60 {
+				at := random.IntN(len(r.Body))
+				got := decodeAll(bytes.NewReader(r.Body[:at]))
+				if got.err == "<nil>" {
+					if got.turn.Stop != whole.Stop || got.turn.Text() != whole.Text() {
+						t.Fatalf("cut at %d: %+v", at, got.turn)
+					}
+					continue
+				}
+				if got.turn == nil {
+					continue
+				}
+				for i, c := range got.turn.Calls {
+					if c.Complete && !reflect.DeepEqual(c, whole.Calls[i]) {
+						t.Fatalf("cut at %d: %+v", at, got.turn)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The turn of each recorded first request makes the assistant's message of the
+// second request of the same exchange.
+func TestRecordedToolLoops(t *testing.T) { // M05 M08
+	for _, tt := range []struct{ first, second string }{
+		{"fantasy-anthropic-thinking-claude-sonnet-4-thinking-1", "fantasy-anthropic-thinking-claude-sonnet-4-thinking-2"},
+		{"fantasy-anthropic-thinking-with-cache-control-claude-sonnet-4-thinking-streaming-1", "fantasy-anthropic-thinking-with-cache-control-claude-sonnet-4-thinking-streaming-2"},
+		{"fantasy-anthropic-computer-use-claude-opus-4-6-computer-use-1", "fantasy-anthropic-computer-use-claude-opus-4-6-computer-use-2"},
+	} {
+		t.Run(tt.first, func(t *testing.T) {
+			all := recordings(t)
+			turn := decodeAll(bytes.NewReader(providertest.Named(t, all, tt.first).Body)).turn
+			item.SetTurn(turn.Items, 1)
+			var sent struct{ Messages []map[string]any }
+			if err := json.Unmarshal(providertest.Named(t, all, tt.second).Request.Body, &sent); err != nil {
+				t.Fatal(err)
+			}
+			_, got := messages(append([]item.Item{item.NewText(item.User, "x")}, turn.Items...))
+			var want any = loosely(sent.Messages[1]["content"])
+			var have any
+			if err := json.Unmarshal(encoded(got[1].Content), &have); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, loosely(have)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// loosely returns blocks without the cache marks of the recorded client, and
+// without texts, which it leaves out.
+func loosely(blocks any) []any {
+	var out []any
+	for _, b := range blocks.([]any) {
+		m := b.(map[string]any)
+		delete(m, "cache_control")
+		delete(m, "caller")
+		if m["type"] != "text" {
+			out = append(out, m)
+		}
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package anthropic
+
+import (
+	"encoding/json"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// turn returns what has been put together. Without an end it is a partial turn.
+func (a *answer) turn() *model.Turn {
+	t := &model.Turn{ID: a.id, Model: a.model, RawStop: a.raw, Usage: a.usage.sum()}
+	for _, b := range a.blocks {
+		if b.start.Type == "tool_use" {
+			c := model.Call{ID: b.start.ID, Name: b.start.Name, Arguments: b.arguments(), Complete: b.complete && a.whose(b)}
+			t.Calls = append(t.Calls, c)
+			if !c.Complete {
+				continue
+			}
+		}
+		if it, ok := b.item(); ok {
+			t.Items = append(t.Items, it)
+		}
+	}
+	if t.Items == nil {
+		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
+	}
+	if a.ended {
+		t.Stop = a.stop(len(t.Calls))
+	}
+	return t
+}
+
+// whose reports whether the call is the model's own in full: one that was being
+// written when its length ran out is not, even if its block was closed.
+func (a *answer) whose(b *answerBlock) bool {
+	return stopOf(a.raw) != model.StopLength || b != a.blocks[len(a.blocks)-1] || json.Valid(b.input)
+}
+
+// arguments returns the input of a call; {} where it has none.
+func (b *answerBlock) arguments() string {
+	if len(b.input) == 0 {
+		return "{}"
+	}
+	return string(b.input)
+}
+
+// item returns the block as an entry of the transcript. A partial block that the
+// provider would refuse has none.
+func (b *answerBlock) item() (item.Item, bool) {
+	native := item.Native{Dialect: Dialect}
+	text := []item.Part{{Kind: item.Text, Text: string(b.text)}}
+	switch b.start.Type {
+	case "text":
+		if len(b.citations) > 0 {
+			native.JSON = encoded(map[string]any{"type": "text", "text": string(b.text), "citations": b.citations})
+		} else {
+			native = item.Native{}
+		}
+		return item.Item{Kind: item.Message, Role: item.Assistant, Parts: text, Native: native}, true
+	case "thinking":
+		native.JSON = encoded(map[string]string{"type": "thinking", "thinking": string(b.text), "signature": string(b.signature)})
+		it := item.Item{Kind: item.Reasoning, Native: native}
+		if len(b.text) > 0 {
+			it.Parts = text
+		}
+		return it, b.complete
+	case "redacted_thinking":
+		native.JSON = b.raw
+		return item.Item{Kind: item.Reasoning, Native: native}, true
+	case "tool_use":
+		it := item.NewCall(b.start.ID, b.start.Name, b.arguments())
+		if b.hasMore() {
+			native.JSON = b.withInput()
+			it.Native = native
+		}
+		return it, true
+	}
+	native.JSON = b.withInput()
+	return item.Item{Kind: item.Other, Native: native}, b.complete
+}
+
+// hasMore reports whether the block of a call has members that an item does not
+// hold, such as who called the tool.
+func (b *answerBlock) hasMore() bool {
+	for name := range wire.Members(b.raw) {
+		switch string(name) {
+		case "type", "id", "name", "input":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// withInput returns the block as it began, with the input that came after it.
+func (b *answerBlock) withInput() json.RawMessage {
+	if len(b.input) == 0 || !json.Valid(b.input) {
+		return b.raw
+	}
+	var out []byte
+	for name, v := range wire.Members(b.raw) {
+		if string(name) == "input" {
+			v = b.input
+		}
+		out = append(out, ',')
+		out = append(wire.AppendString(out, name), ':')
+		out = append(out, v...)
+	}
+	if out == nil {
+		return b.raw
+	}
+	out[0] = '{'
+	return append(out, '}')
+}
+
+// stop settles the two reasons that depend on whether there are calls.
+func (a *answer) stop(calls int) model.Stop {
+	stop := stopOf(a.raw)
+	switch {
+	case stop == model.StopEnd && calls > 0:
+		return model.StopCalls
+	case stop == model.StopCalls && calls == 0:
+		return model.StopEnd
+	}
+	return stop
+}
+
+// stopOf maps a stop reason; one that is not known ends the turn.
+func stopOf(raw string) model.Stop {
+	switch raw {
+	case "tool_use":
+		return model.StopCalls
+	case "max_tokens", "model_context_window_exceeded":
+		return model.StopLength
+	case "refusal":
+		return model.StopFilter
+	}
+	return model.StopEnd
+}
+
+// maxUsage is how many tokens of a kind one call is believed to have used. A
+// negative number would give back to budgets what others have spent, and sums of
+// absurd ones would overflow.
+const maxUsage = 1_000_000_000
+
+// sum returns the usage with cached input as a part of the input, which the
+// dialect counts beside it.
+func (u usage) sum() model.Usage {
+	n := func(v *int64) int64 {
+		if v == nil {
+			return 0
+		}
+		return min(max(*v, 0), maxUsage)
+	}
+	out := model.Usage{
+		Input: n(u.Input) + n(u.CacheRead) + n(u.CacheWrite), Output: n(u.Output),
+		CachedInput: n(u.CacheRead), CacheWrite: n(u.CacheWrite), Reasoning: n(u.Details.Thinking),
+	}
+	out.Total = out.Input + out.Output
+	return out
+}

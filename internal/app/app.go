@@ -220,6 +220,9 @@ const softStop = 20 * time.Second
 // what was written to the disk may not be there.
 func (a *App) Serve(ctx context.Context) error {
 	if err := a.runner.Start(ctx); err != nil {
+		if ctx.Err() != nil { // it was asked to stop while it started
+			return nil
+		}
 		return err
 	}
 	a.keeper.Start()

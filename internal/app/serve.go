@@ -52,7 +52,11 @@ Variables such as TURNPIKE_LISTEN override the file.`,
 			defer flush()
 			collectLessOften(p.Env)
 			a, err := New(cmd.Context(), c, Options{Env: p.Env, Log: log, AcceptDataLoss: acceptLoss})
-			if err != nil {
+			switch {
+			case err != nil && cmd.Context().Err() != nil: // it was asked to stop while it started
+				log.Info("stopped")
+				return nil
+			case err != nil:
 				return err
 			}
 			for _, w := range c.Warnings {

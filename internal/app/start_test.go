@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -141,5 +142,21 @@ func TestTheStartSaysThatThereIsNoOrg(t *testing.T) {
 	announce(&out, &config.Config{}, "http://h")
 	if !strings.HasSuffix(out.String(), "  orgs: none in the configuration\n") {
 		t.Errorf("%q", out.String())
+	}
+}
+
+// A gateway that is asked to stop while it starts has not failed.
+func TestAStartThatIsStoppedIsNoFailure(t *testing.T) {
+	noLeaks(t)
+	file := filepath.Join(t.TempDir(), "t.yaml")
+	if err := os.WriteFile(file, []byte(minimalFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var out, errs bytes.Buffer
+	env := func(string) (string, bool) { return "", false }
+	if status := Main(ctx, Process{Args: []string{"serve", "-c", file}, Env: env, Stdout: &out, Stderr: &errs}); status != 0 || !strings.Contains(errs.String(), "msg=stopped") {
+		t.Errorf("status %d: %s", status, errs.String())
 	}
 }

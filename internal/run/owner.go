@@ -310,7 +310,7 @@ func (r *Runner) trouble(err error) {
 		return
 	}
 	if r.troubled == nil {
-		r.o.Log.Error("the store is in trouble: no new runs are taken", "error", err)
+		r.o.Log.Error("the store cannot be written: new runs and relayed requests are rejected until it can; check the disk", "error", err)
 	}
 	r.troubled = err
 }

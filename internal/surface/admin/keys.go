@@ -141,7 +141,7 @@ func (h *Handler) storedKey(r *http.Request, caller run.Caller) (org.Key, error)
 	}
 	stored, err := h.o.Store.Key(r.Context(), caller.Org.ID, keyID)
 	if errors.Is(err, org.ErrNotFound) {
-		return org.Key{}, fault.New(fault.NotFound, "not_found", "there is no key with the id %q", keyID)
+		return org.Key{}, fault.New(fault.NotFound, "not_found", "there is no key with the id %q; GET /api/keys and \"turnpike keys list\" show the ids", keyID)
 	} else if err != nil {
 		return org.Key{}, err
 	}

@@ -39,8 +39,8 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 	}
 	server.Protocols.SetHTTP1(true)
 	served := make(chan error, 1)
+	a.SetReady(true) // before the first connection is accepted
 	go func() { served <- server.Serve(newLimitListener(l, limits, log)) }()
-	a.SetReady(true)
 	select {
 	case err := <-served:
 		return err

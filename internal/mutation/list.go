@@ -21,7 +21,7 @@ func mutations() []mutation {
 func gatewayMutations() []mutation {
 	return []mutation{
 		{
-			Name: "leases are renewed later than their lifetime", Why: "a gateway that works loses its runs to itself or to another",
+			Name: "leases are renewed later than their lifetime", Why: "the leases of a running gateway expire, and its runs are taken over by itself or by another gateway",
 			File: "internal/run/owner.go", From: "renewEvery   = 5 * time.Second", To: "renewEvery   = 20 * time.Second",
 			Package: "internal/run", Test: "^TestALeaseIsRenewedWithinItsLifetime$",
 		},
@@ -36,22 +36,22 @@ func gatewayMutations() []mutation {
 			Package: "internal/run", Test: "^TestARunIsClaimedBeforeStartReturns$",
 		},
 		{
-			Name: "a release that failed is forgotten", Why: "nobody goes on with the run until its lease expires, which it never does while its process renews it",
+			Name: "a release that failed is forgotten", Why: "the run stops: its process renews the lease, so no other process can claim it",
 			File: "internal/run/owner.go", From: "\t\tr.orphans = append(r.orphans, lease)", To: "\t\t_ = lease",
 			Package: "internal/run", Test: "^TestAReleaseThatFailedIsTriedAgain$",
 		},
 		{
-			Name: "a gateway that stops claims runs", Why: "runs that it hands over come back to it, and it cannot end",
+			Name: "a gateway that stops claims runs", Why: "it claims the runs that it has handed over, and cannot stop",
 			File: "internal/run/owner.go", From: "\tif r.isQuiet() {\n\t\treturn\n\t}\n", To: "",
 			Package: "internal/run", Test: "^TestAGatewayThatStopsClaimsNothing$",
 		},
 		{
-			Name: "a run that was taken over has no deadline", Why: "it works for as long as its model and tools let it",
+			Name: "a run that was taken over has no deadline", Why: "the run never ends if its model or a tool does not answer",
 			File: "internal/run/resume.go", From: "error {\n\tdefer d.expire()()\n", To: "error {\n",
 			Package: "internal/run", Test: "^TestARunThatWasTakenOverHasItsDeadline$",
 		},
 		{
-			Name: "a cancel does not wake the owner", Why: "a cancelled run goes on with what it waits for",
+			Name: "a cancel does not wake the owner", Why: "a cancelled run waits for its model or tool until that answers",
 			File: "internal/run/submit.go", From: "r.meddle(runKey{orgID, runID})", To: "_ = runKey{orgID, runID}",
 			Package: "internal/run", Test: "^TestACancelledRunEndsAtOnceAndAccountsForItsCalls$",
 		},
@@ -62,12 +62,12 @@ func gatewayMutations() []mutation {
 func callMutations() []mutation {
 	return []mutation{
 		{
-			Name: "usage of failed attempts is dropped", Why: "an org pays for tokens that no budget and no answer counts",
+			Name: "usage of failed attempts is dropped", Why: "the tokens of failed attempts are missing in budgets and in the usage of the answer",
 			File: "internal/loop/apply.go", From: "\ts.Usage = s.Usage.Add(b.Usage)\n\ts.Spent", To: "\ts.Spent",
 			Package: "internal/loop", Test: "^TestUsageOfFailedAttemptsCounts$",
 		},
 		{
-			Name: "a call that was abandoned is reported as not run", Why: "a run that is handed over tells its model that a call did not happen, which its next owner makes",
+			Name: "a call that was abandoned is reported as not run", Why: "the journal says that a call was not sent, and the next owner sends it again",
 			File: "internal/run/tools.go", From: "case r.done.Outcome != loop.NotRun, d.abandoned():", To: "case r.done.Outcome != loop.NotRun:",
 			Package: "internal/run", Test: "^TestACallThatIsCutOffByAStopIsNotRecorded$",
 		},
@@ -78,42 +78,42 @@ func callMutations() []mutation {
 func storeMutations() []mutation {
 	return []mutation{
 		{
-			Name: "the writer never returns to synchronous=FULL", Why: "after the first relay, a power failure takes back runs that were accepted",
+			Name: "the writer never returns to synchronous=FULL", Why: "after the first relay, a power failure can remove accepted runs",
 			File: "internal/store/sqlite/writer.go", From: "if on == t.unsyncedCommits {", To: "if on == t.unsyncedCommits || t.unsyncedCommits {",
 			Package: "internal/store/sqlite", Test: "^TestARunIsSyncedAfterARelayWasNot$",
 		},
 		{
-			Name: "the last write of a mixed group decides whether it syncs", Why: "a power failure takes back a run that was accepted together with a relay",
+			Name: "the last write of a mixed group decides whether it syncs", Why: "a power failure can remove a run that was accepted in the same group as a relay",
 			File: "internal/store/sqlite/writer.go", From: "if !one.deferSync {", To: "if one == group[len(group)-1] && !one.deferSync {",
 			Package: "internal/store/sqlite", Test: "^TestAGroupIsSyncedIfOneOfItsWritesMustBe$",
 		},
 		{
-			Name: "deferred writes are never synced while the store is idle", Why: "a power failure takes back audit rows of relays that are hours old",
+			Name: "deferred writes are never synced while the store is idle", Why: "a power failure can remove audit rows of relays that are hours old",
 			File: "internal/store/sqlite/writer.go", From: "case <-w.tx.syncDue():", To: "case <-(chan time.Time)(nil):",
 			Package: "internal/store/sqlite", Test: "^TestARelayIsSyncedWithinASecond$",
 		},
 		{
-			Name: "deferred writes are never synced under constant load", Why: "the same, as long as the load lasts",
+			Name: "deferred writes are never synced under constant load", Why: "under constant load, a power failure can remove audit rows of relays that are hours old",
 			File: "internal/store/sqlite/writer.go", From: "(t.unsynced.IsZero() || time.Since(t.unsynced) < maxUnsynced)", To: "true",
 			Package: "internal/store/sqlite", Test: "^TestALazyGroupIsSyncedWhenAnEarlierOneIsOld$",
 		},
 		{
-			Name: "a commit that changes nothing counts as a sync", Why: "the claim of every second puts the sync of relays off for ever",
+			Name: "a commit that changes nothing counts as a sync", Why: "the runner claims runs once a second; if that counts as a sync, rows of relays are never synced",
 			File: "internal/store/sqlite/writer.go", From: "if !t.unsyncedCommits && !t.unsynced.IsZero() {", To: "if false {",
 			Package: "internal/store/sqlite", Test: "^TestARelayIsSyncedWithinASecond$",
 		},
 		{
-			Name: "a checkpoint is written before its rows are on disk", Why: "after a power failure the file of checkpoints speaks of rows that the database does not have",
+			Name: "a checkpoint is written before its rows are on disk", Why: "after a power failure, the checkpoint file signs rows that are not in the database",
 			File: "internal/audit/keeper.go", From: "if err := k.o.Log.SyncAudit(ctx); err != nil { // no power", To: "if err := error(nil); err != nil { // no power",
 			Package: "internal/store/sqlite", Test: "^TestACheckpointFollowsTheDisk$",
 		},
 		{
-			Name: "leases follow the wall clock", Why: "a step of the clock takes all runs of a gateway away",
+			Name: "leases follow the wall clock", Why: "a step of the wall clock expires all leases of a gateway",
 			File: "internal/store/sqlite/store.go", From: "clock.NewSteady(o.Now()).Now", To: "(clock.Steady{}).Now; o.LeaseNow = o.Now",
 			Package: "internal/store/sqlite", Test: "^TestLeasesAreMeasuredByASteadyClock$",
 		},
 		{
-			Name: "a gateway claims runs that it is working on", Why: "a gateway that was stopped for a while takes its runs from itself",
+			Name: "a gateway claims runs that it is working on", Why: "a gateway that was paused claims the runs that it still works on",
 			File: "internal/store/sqlite/leases.go", From: " AND owner <> ?1", To: "",
 			Package: "internal/store/sqlite", Test: "^TestAnOwnerDoesNotClaimItsOwnRun$",
 		},
@@ -123,17 +123,17 @@ func storeMutations() []mutation {
 			Package: "internal/sim", Test: "^TestPromisesAreKept$",
 		},
 		{
-			Name: "a run goes on with the dates of the wall clock", Why: "its time stands still after the clock was set back while no gateway ran",
+			Name: "a run goes on with the dates of the wall clock", Why: "if the wall clock was set back while no gateway ran, the deadline of the run does not advance",
 			File: "internal/run/drive.go", From: "last.After(d.dates.Now())", To: "false && last.After(d.dates.Now())",
 			Package: "internal/run", Test: "^TestARunGoesOnWithItsDatesAfterTheClockWasSetBack$",
 		},
 		{
-			Name: "suspects are worked on at the same time", Why: "a call that kills the gateway ends other runs as well",
+			Name: "suspects are worked on at the same time", Why: "other runs are lost with the run whose call kills the gateway",
 			File: "internal/run/suspects.go", From: "!d.state.Suspect()", To: "true",
 			Package: "internal/run", Test: "^TestSuspectsAreGoneOnWithOneAfterTheOther$",
 		},
 		{
-			Name: "an orderly restart counts against a run", Why: "runs end as lost that were only handed over",
+			Name: "an orderly restart counts against a run", Why: "runs that were handed over in an orderly stop end as lost",
 			File: "internal/run/resume.go", From: "HandedOver: d.lease.Handed", To: "HandedOver: false",
 			Package: "internal/run", Test: "^TestARunThatIsHandedOverManyTimesIsNotLost$",
 		},
@@ -160,17 +160,17 @@ func journalMutations() []mutation {
 			Package: "internal/loop", Test: "^TestMissingRulesDefaultToVersion1$",
 		},
 		{
-			Name: "a run that is given up forgets its calls", Why: "nothing says what became of calls that had started",
+			Name: "a run that is given up forgets its calls", Why: "the journal has no outcome for calls that had started",
 			File: "internal/loop/abandon.go", From: "for _, c := range open {", To: "for _, c := range map[CallKey]*Call{} {",
 			Package: "internal/run", Test: "^TestARunThatIsGivenUpAccountsForItsCalls$",
 		},
 		{
-			Name: "a journal that cannot be decoded is not set aside", Why: "it is claimed and read again and again",
+			Name: "a journal that cannot be decoded is not set aside", Why: "the run is claimed and decoded again after each failure",
 			File: "internal/run/aside.go", From: "err := d.o.Leases.SetAside(ctx, d.lease, a)", To: "err := ctx.Err()",
 			Package: "internal/run", Test: "^TestManyRunsThatCannotBeDecodedAreQuiet$",
 		},
 		{
-			Name: "the version of a fact is ignored", Why: "what a newer build meant is read as something else",
+			Name: "the version of a fact is ignored", Why: "facts of a newer build are misread",
 			File: "internal/loop/codec.go", From: "if version > Version {", To: "if false && version > Version {",
 			Package: "internal/loop", Test: "^TestDecodeErrors$",
 		},

@@ -121,6 +121,8 @@ func (a *answer) stream(src io.Reader) error {
 		ev, err := r.Next()
 		var limit *sse.LimitError
 		switch {
+		case err != nil && a.ended: // only message_stop is missing
+			return nil
 		case errors.Is(err, io.EOF):
 			return wire.Cut()
 		case errors.As(err, &limit):

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -37,7 +38,7 @@ func TestRequestsHaveKeyAndVersion(t *testing.T) {
 	var got http.Header
 	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header
-		answers(200, nil, started+ended)(w, r)
+		providertest.Answer(200, nil, started+ended)(w, r)
 	}, func(o *Options) { o.APIKey = func(context.Context) (string, error) { return "sk-ant", nil } })
 	if _, err := p.Stream(t.Context(), &model.Request{}, nil); err != nil {
 		t.Fatal(err)
@@ -62,11 +63,11 @@ func TestHowATurnEnds(t *testing.T) { // M06 G07
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := decodeAll(strings.NewReader(tt.body))
-			if got.err != "<nil>" || got.turn.Stop != tt.stop {
+			if got.Err != "<nil>" || got.Turn.Stop != tt.stop {
 				t.Fatalf("%+v", got)
 			}
-			if calls := len(ofKind(got.turn.Items, item.ToolCall)); (calls == 1) != tt.complete {
-				t.Errorf("%d complete calls of %+v", calls, got.turn.Calls)
+			if calls := len(ofKind(got.Turn.Items, item.ToolCall)); (calls == 1) != tt.complete {
+				t.Errorf("%d complete calls of %+v", calls, got.Turn.Calls)
 			}
 		})
 	}
@@ -93,7 +94,7 @@ func TestFailures(t *testing.T) { // G07
 		{"a piece without a block", 200, started + `data: {"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"x"}}` + "\n\n", model.Transient, "sent a piece of a block that has not begun"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := serve(t, answers(tt.status, nil, tt.body))
+			p := serve(t, providertest.Answer(tt.status, nil, tt.body))
 			_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 			var e *model.Error
 			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != tt.status {
@@ -112,23 +113,23 @@ func FuzzDecode(f *testing.F) {
 	f.Add(started + block0(`null`) + block0(`7`) + ended)
 	f.Fuzz(func(t *testing.T, body string) {
 		got := decodeAll(strings.NewReader(body))
-		if again := decodeAll(bytes.NewBufferString(body)); got.err != again.err {
-			t.Fatalf("%s, then %s", got.err, again.err)
+		if again := decodeAll(bytes.NewBufferString(body)); got.Err != again.Err {
+			t.Fatalf("%s, then %s", got.Err, again.Err)
 		}
-		if got.turn == nil {
+		if got.Turn == nil {
 			return
 		}
-		if got.err == "<nil>" && got.turn.Stop == "" {
+		if got.Err == "<nil>" && got.Turn.Stop == "" {
 			t.Fatalf("%q has no end and no error", body)
 		}
-		if _, err := json.Marshal(item.List(got.turn.Items)); err != nil {
+		if _, err := json.Marshal(item.List(got.Turn.Items)); err != nil {
 			t.Fatalf("%q cannot be stored: %v", body, err)
 		}
-		req := &model.Request{Model: "m", Items: append([]item.Item{item.NewText(item.User, "x")}, got.turn.Items...)}
+		req := &model.Request{Model: "m", Items: append([]item.Item{item.NewText(item.User, "x")}, got.Turn.Items...)}
 		if sent, err := New(Options{BaseURL: "http://p/v1"}).encode(req); err != nil || !json.Valid(sent) {
 			t.Fatalf("%q cannot be sent back: %s, %v", body, sent, err)
 		}
-		u := got.turn.Usage
+		u := got.Turn.Usage
 		if min(u.Input, u.Output, u.Total, u.CachedInput, u.CacheWrite, u.Reasoning) < 0 || u.Total > 4*maxUsage {
 			t.Fatalf("usage %+v", u)
 		}

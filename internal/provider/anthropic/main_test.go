@@ -1,9 +1,7 @@
 package anthropic
 
 import (
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -23,29 +21,12 @@ func recordings(t testing.TB) []providertest.Recording {
 // serve starts a loopback provider and returns a Provider that talks to it.
 func serve(t testing.TB, h http.HandlerFunc, change ...func(*Options)) *Provider {
 	t.Helper()
-	srv := httptest.NewServer(h)
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		srv.Close()
-	})
-	o := Options{BaseURL: srv.URL + "/v1", Transport: transport}
+	var o Options
+	o.BaseURL, o.Transport = providertest.Serve(t, h)
 	for _, c := range change {
 		c(&o)
 	}
 	return New(o)
-}
-
-// answers serves one body.
-func answers(status int, header map[string]string, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		for k, v := range header {
-			w.Header().Set(k, v)
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}
 }
 
 // heard collects deltas.

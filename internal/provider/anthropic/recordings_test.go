@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"reflect"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,7 +18,7 @@ import (
 func TestRecordings(t *testing.T) { // M02 M06
 	for _, r := range recordings(t) {
 		t.Run(r.Name, func(t *testing.T) {
-			p := serve(t, answers(r.Response.Status, r.Response.Headers, string(r.Body)))
+			p := serve(t, providertest.Answer(r.Response.Status, r.Response.Headers, string(r.Body)))
 			var h heard
 			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.emit)
 			check(t, r.Expected, turn, &h, err)
@@ -112,73 +109,19 @@ func sameJSON(t *testing.T, a, b string) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// outcome is everything that an answer's decoding shows.
-type outcome struct {
-	turn   *model.Turn
-	deltas []model.Delta
-	err    string
+// decoding is the decoder, without a bound of memory.
+func decoding() providertest.Decode {
+	return func(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) { return decode(src, nil, emit) }
 }
 
-func decodeAll(src io.Reader) outcome {
-	var h heard
-	turn, err := decode(src, nil, h.emit)
-	return outcome{turn, h.deltas, fmt.Sprint(err)}
-}
+func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) }
 
 // The outcome does not depend on where the network cuts.
-func TestRecordingsAtAnySplit(t *testing.T) {
-	for _, r := range recordings(t) {
-		if r.Response.Status != 200 {
-			continue
-		}
-		t.Run(r.Name, func(t *testing.T) {
-			want := decodeAll(bytes.NewReader(r.Body))
-			if got := decodeAll(iotest.OneByteReader(bytes.NewReader(r.Body))); !reflect.DeepEqual(got, want) {
-				t.Errorf("byte by byte: %+v, want %+v", got, want)
-			}
-			random := rand.New(rand.NewPCG(1, uint64(len(r.Body))))
-			for range 40 {
-				at := random.IntN(len(r.Body) + 1)
-				halves := io.MultiReader(bytes.NewReader(r.Body[:at]), bytes.NewReader(r.Body[at:]))
-				if got := decodeAll(halves); !reflect.DeepEqual(got, want) {
-					t.Errorf("split at %d: %+v, want %+v", at, got, want)
-				}
-			}
-		})
-	}
-}
+func TestRecordingsAtAnySplit(t *testing.T) { providertest.AtAnySplit(t, recordings(t), decoding()) }
 
 // Cut off anywhere, a stream never yields a turn that looks finished before its
 // end, nor a call that is not the one of the whole stream.
-func TestRecordingsCutOff(t *testing.T) { // G07
-	for _, r := range recordings(t) {
-		if r.Response.Status != 200 || !r.Streamed {
-			continue
-		}
-		t.Run(r.Name, func(t *testing.T) {
-			whole := decodeAll(bytes.NewReader(r.Body)).turn
-			random := rand.New(rand.NewPCG(2, uint64(len(r.Body))))
-			for range 60 {
-				at := random.IntN(len(r.Body))
-				got := decodeAll(bytes.NewReader(r.Body[:at]))
-				if got.err == "<nil>" {
-					if got.turn.Stop != whole.Stop || got.turn.Text() != whole.Text() {
-						t.Fatalf("cut at %d: %+v", at, got.turn)
-					}
-					continue
-				}
-				if got.turn == nil {
-					continue
-				}
-				for i, c := range got.turn.Calls {
-					if c.Complete && !reflect.DeepEqual(c, whole.Calls[i]) {
-						t.Fatalf("cut at %d: %+v", at, got.turn)
-					}
-				}
-			}
-		})
-	}
-}
+func TestRecordingsCutOff(t *testing.T) { providertest.CutOff(t, recordings(t), decoding()) } // G07
 
 // The turn of each recorded first request makes the assistant's message of the
 // second request of the same exchange.
@@ -190,7 +133,7 @@ func TestRecordedToolLoops(t *testing.T) { // M05 M08
 	} {
 		t.Run(tt.first, func(t *testing.T) {
 			all := recordings(t)
-			turn := decodeAll(bytes.NewReader(providertest.Named(t, all, tt.first).Body)).turn
+			turn := decodeAll(bytes.NewReader(providertest.Named(t, all, tt.first).Body)).Turn
 			item.SetTurn(turn.Items, 1)
 			var sent struct{ Messages []map[string]any }
 			if err := json.Unmarshal(providertest.Named(t, all, tt.second).Request.Body, &sent); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -28,23 +29,23 @@ const done = "data: [DONE]\n\n"
 
 // brief is a turn in one line: text|reasoning|refusal|calls|stop, an
 // incomplete call with a question mark.
-func brief(o outcome) string {
-	if o.turn == nil {
+func brief(o providertest.Outcome) string {
+	if o.Turn == nil {
 		return "no turn"
 	}
 	var h heard
-	for _, d := range o.deltas {
+	for _, d := range o.Deltas {
 		_ = h.emit(d)
 	}
 	var calls []string
-	for _, c := range o.turn.Calls {
+	for _, c := range o.Turn.Calls {
 		s := fmt.Sprintf("%s:%s(%s)", c.ID, c.Name, c.Arguments)
 		if !c.Complete {
 			s += "?"
 		}
 		calls = append(calls, s)
 	}
-	return strings.Join([]string{h.text, h.reasoning, h.refusal, strings.Join(calls, " "), string(o.turn.Stop)}, "|")
+	return strings.Join([]string{h.text, h.reasoning, h.refusal, strings.Join(calls, " "), string(o.Turn.Stop)}, "|")
 }
 
 func callPiece(v string) string { return delta(`"tool_calls":[` + v + `]`) }
@@ -87,8 +88,8 @@ func TestDecode(t *testing.T) { // M01
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := decodeAll(strings.NewReader(tt.in))
-			if brief(got) != tt.want || got.err != "<nil>" {
-				t.Errorf("%s, %s, want %s", brief(got), got.err, tt.want)
+			if brief(got) != tt.want || got.Err != "<nil>" {
+				t.Errorf("%s, %s, want %s", brief(got), got.Err, tt.want)
 			}
 		})
 	}
@@ -125,7 +126,7 @@ func TestDecodeFailures(t *testing.T) { // G07
 			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != 200 {
 				t.Errorf("%#v", err)
 			}
-			if got := brief(outcome{turn: turn, deltas: h.deltas}); got != tt.want {
+			if got := brief(providertest.Outcome{Turn: turn, Deltas: h.deltas}); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})
@@ -137,7 +138,7 @@ func TestUsageCountsTheLast(t *testing.T) {
 		`data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}],"usage":null}` + "\n\n" +
 		`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7.0,"prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":1},"completion_tokens_details":{"reasoning_tokens":1}}}` + "\n\n" + done
 	want := model.Usage{Input: 5, Output: 2, Total: 7, CachedInput: 3, CacheWrite: 1, Reasoning: 1}
-	if diff := cmp.Diff(want, decodeAll(strings.NewReader(in)).turn.Usage); diff != "" {
+	if diff := cmp.Diff(want, decodeAll(strings.NewReader(in)).Turn.Usage); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -168,7 +169,7 @@ func TestNative(t *testing.T) {
 		{"content as parts", delta(`"content":"x"`) + delta(`"content":[{"type":"thinking","thinking":"a"},{"type":"text","text":"b"}]`) + delta(`"content":[{"type":"text","text":"c"},{"type":"reference","ids":[1]}]`) + end("stop"), `{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"thinking","thinking":[{"type":"text","text":"a"}]},{"type":"text","text":"bc"},{"type":"reference","ids":[1]}]}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := string(decodeAll(strings.NewReader(tt.in)).turn.Items[0].Native.JSON); got != tt.want {
+			if got := string(decodeAll(strings.NewReader(tt.in)).Turn.Items[0].Native.JSON); got != tt.want {
 				t.Errorf("\n%s, want\n%s", got, tt.want)
 			}
 		})
@@ -199,15 +200,15 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string, cut uint16) {
 		want := decodeAll(strings.NewReader(in))
-		if want.turn != nil && !wire.Valid(want.turn.Items[0].Native.JSON) {
-			t.Fatalf("native is no JSON: %s", want.turn.Items[0].Native.JSON)
+		if want.Turn != nil && !wire.Valid(want.Turn.Items[0].Native.JSON) {
+			t.Fatalf("native is no JSON: %s", want.Turn.Items[0].Native.JSON)
 		}
 		at := int(cut) % (len(in) + 1)
 		for _, src := range []io.Reader{
 			iotest.OneByteReader(strings.NewReader(in)), iotest.DataErrReader(strings.NewReader(in)),
 			io.MultiReader(strings.NewReader(in[:at]), strings.NewReader(in[at:])),
 		} {
-			if diff := cmp.Diff(want, decodeAll(src), cmp.AllowUnexported(outcome{})); diff != "" {
+			if diff := cmp.Diff(want, decodeAll(src), cmp.AllowUnexported(providertest.Outcome{})); diff != "" {
 				t.Fatal(diff)
 			}
 		}
@@ -294,7 +295,7 @@ func TestUsageIsBelievedWithinBounds(t *testing.T) { // P04
 	} {
 		in := end("stop") + `data: {"choices":[],"usage":{"prompt_tokens":` + said + `,"completion_tokens":` + said + `,"total_tokens":` + said +
 			`,"prompt_tokens_details":{"cached_tokens":` + said + `},"completion_tokens_details":{"reasoning_tokens":` + said + `}}}` + "\n\n" + done
-		got := decodeAll(strings.NewReader(in)).turn.Usage
+		got := decodeAll(strings.NewReader(in)).Turn.Usage
 		if (got != model.Usage{Input: want, Output: want, Total: want, CachedInput: want, Reasoning: want}) {
 			t.Errorf("%s tokens: %+v", said, got)
 		}
@@ -302,7 +303,7 @@ func TestUsageIsBelievedWithinBounds(t *testing.T) { // P04
 }
 
 func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
-	p := serve(t, answer(200, map[string]string{"Content-Encoding": "gzip"}, "\x1f\x8b"), func(o *Options) {
+	p := serve(t, providertest.Answer(200, map[string]string{"Content-Encoding": "gzip"}, "\x1f\x8b"), func(o *Options) {
 		o.Transport.(*http.Transport).DisableCompression = true
 	})
 	_, err := p.Stream(t.Context(), &model.Request{}, nil)

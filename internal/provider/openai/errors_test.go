@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -50,7 +51,7 @@ func TestErrorAnswers(t *testing.T) {
 		{"a call that the provider could not parse", 400, `{"error":{"message":"f","code":"tool_use_failed"}}`, model.Transient, "f"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := serve(t, answer(tt.status, map[string]string{"Location": "http://elsewhere/"}, tt.body))
+			p := serve(t, providertest.Answer(tt.status, map[string]string{"Location": "http://elsewhere/"}, tt.body))
 			turn, err := p.Stream(t.Context(), &model.Request{}, nil)
 			var e *model.Error
 			if !errors.As(err, &e) || turn != nil {
@@ -64,7 +65,7 @@ func TestErrorAnswers(t *testing.T) {
 }
 
 func TestErrorHeaderAndBody(t *testing.T) {
-	p := serve(t, answer(503, map[string]string{
+	p := serve(t, providertest.Answer(503, map[string]string{
 		"Retry-After": "2", "Content-Type": "application/json", "X-Request-Id": "r", "X-Ratelimit-Remaining": "0", "Set-Cookie": "c", "Openai-Organization": "o",
 	}, strings.Repeat("x", 100<<10)))
 	_, err := p.Stream(t.Context(), &model.Request{}, nil)
@@ -129,11 +130,11 @@ func TestNetworkFailuresAreTransient(t *testing.T) {
 func TestErrorsHaveNoKey(t *testing.T) {
 	const key = "sk-CANARY-0123456789"
 	for name, h := range map[string]http.HandlerFunc{
-		"an error answer":  answer(401, nil, `{"error":{"message":"invalid token: `+key+`","code":"x"}}`),
-		"plain text":       answer(403, nil, "no such key: "+key),
-		"inside a stream":  answer(200, nil, `data: {"error":{"message":"`+key+` is used up"}}`+"\n\n"),
-		"a chunk":          answer(200, nil, `data: {"`+key+"\n\n"),
-		"inside an object": answer(200, nil, `{"error":{"message":"`+key+` is used up"}}`),
+		"an error answer":  providertest.Answer(401, nil, `{"error":{"message":"invalid token: `+key+`","code":"x"}}`),
+		"plain text":       providertest.Answer(403, nil, "no such key: "+key),
+		"inside a stream":  providertest.Answer(200, nil, `data: {"error":{"message":"`+key+` is used up"}}`+"\n\n"),
+		"a chunk":          providertest.Answer(200, nil, `data: {"`+key+"\n\n"),
+		"inside an object": providertest.Answer(200, nil, `{"error":{"message":"`+key+` is used up"}}`),
 	} {
 		for _, field := range []string{"", "api-key"} {
 			t.Run(name+" "+field, func(t *testing.T) {

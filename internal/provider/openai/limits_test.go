@@ -128,8 +128,8 @@ func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
 		"what is no word of the model is": {`{"choices":[{"message":{"content":"a","images":["` + strings.Repeat("x", wire.MaxTurn+1) + `"]}}]}`, true},
 	} {
 		got := decodeAll(strings.NewReader(row.in))
-		if row.fits != (got.err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.err, "sent a turn larger than 8 MiB") {
-			t.Errorf("%s: %v", name, got.err)
+		if row.fits != (got.Err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.Err, "sent a turn larger than 8 MiB") {
+			t.Errorf("%s: %v", name, got.Err)
 		}
 	}
 }

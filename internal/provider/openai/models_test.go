@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -43,7 +44,7 @@ func TestListsOfModels(t *testing.T) {
 		{"an escaped name", `{"data":[{"id":"a\u002fb"}]}`, []model.Listed{{Name: "a/b"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := serve(t, answer(200, nil, tt.body))
+			p := serve(t, providertest.Answer(200, nil, tt.body))
 			got, err := listed(t.Context(), p, nil)
 			if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
 				t.Error(err, diff)
@@ -77,7 +78,7 @@ func TestAnswersThatAreNoListOfModels(t *testing.T) {
 		{"too large", 200, nil, `{"data":[{"id":"a"}` + strings.Repeat(" ", maxModelList) + `]}`, model.Transient, "sent an answer of more than 16777216 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := serve(t, answer(tt.status, tt.header, tt.body))
+			p := serve(t, providertest.Answer(tt.status, tt.header, tt.body))
 			memory := ledger.New(ledger.Options{}).Open("")
 			got, err := listed(t.Context(), p, memory.Part())
 			var e *model.Error
@@ -121,7 +122,7 @@ func TestTheRequestForAListOfModels(t *testing.T) {
 // P40
 func TestAListOfModelsIsChargedWhileItIsRead(t *testing.T) {
 	body := `{"data":[{"id":"` + strings.Repeat("x", 1<<20) + `"},{"id":"b"}]}`
-	p := serve(t, answer(200, nil, body))
+	p := serve(t, providertest.Answer(200, nil, body))
 	var used int64
 	memory := ledger.New(ledger.Options{}).Open("")
 	n := 0

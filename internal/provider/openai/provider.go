@@ -117,5 +117,9 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 
 // Relay implements model.Relayer.
 func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
-	return p.client.Relay(ctx, req)
+	to := p.chat // nearly always
+	if req.Path != chatPath {
+		to = p.client.URL(req.Path)
+	}
+	return p.client.Relay(ctx, to, req)
 }

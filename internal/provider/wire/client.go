@@ -278,10 +278,10 @@ func (s *source) finish() {
 	_, _ = io.CopyN(io.Discard, s.src, 4<<10) // the turn is complete whatever comes
 }
 
-// Relay sends the request unchanged, and returns the answer as the provider
+// Relay sends the request unchanged to a URL, and returns the answer as the provider
 // gave it, without the fields that concern only this connection. It repeats
 // nothing, reads nothing of the answer, and has no deadline but the caller's.
-func (c *Client) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
+func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest) (*model.RelayResponse, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -292,7 +292,7 @@ func (c *Client) Relay(ctx context.Context, req *model.RelayRequest) (*model.Rel
 	if header.Get("Accept-Encoding") == "" {
 		header.Set("Accept-Encoding", "identity") // otherwise the transport asks for gzip and undoes it
 	}
-	resp, err := c.send(ctx, c.URL(req.Path), header, req.Body) //nolint:bodyclose // the caller closes it
+	resp, err := c.send(ctx, to, header, req.Body) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, callError(ctx, ctx, err)
 	}

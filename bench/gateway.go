@@ -18,12 +18,8 @@ import (
 // readyTime is how long the gateway may take to become ready.
 const readyTime = 30 * time.Second
 
-// The defaults of the gateway: concurrent runs of an org, concurrent calls of an MCP
-// server.
-const (
-	defaultSlots = 16
-	defaultCalls = 10
-)
+// defaultSlots is the default of the gateway for concurrent runs of an org.
+const defaultSlots = 16
 
 // gatewayConfig is what differs between the cases.
 type gatewayConfig struct {
@@ -31,7 +27,7 @@ type gatewayConfig struct {
 	mcp         string // host:port of the MCP server; "" = no loop
 	parallelism string // runtime.tool_parallelism; "" = parallel
 	slots       int    // runtime.concurrency; 0 = the default, 16
-	calls       int    // concurrency of the MCP server; 0 = the default, 10
+	calls       int    // max_concurrent_calls of the MCP server; 0 = the default, 256
 	secondOrg   bool   // add an org with the same settings and another key
 }
 
@@ -48,7 +44,7 @@ orgs:
     features: [{{if $.MCP}}mcp_outbound{{end}}]
     keys: [{name: bench, key: "env:{{.Key}}", role: owner}]
     runtime: {tool_parallelism: {{$.Parallelism}}, concurrency: {{$.Slots}}}
-    mcp_servers: [{{if $.MCP}}{name: bench, url: "http://{{$.MCP}}/mcp", enabled: true, trust: true, concurrency: {{$.Calls}}}{{end}}]
+    mcp_servers: [{{if $.MCP}}{name: bench, url: "http://{{$.MCP}}/mcp", enabled: true, trust: true{{if $.Calls}}, max_concurrent_calls: {{$.Calls}}{{end}}}{{end}}]
 {{- end}}
 `
 
@@ -70,7 +66,7 @@ func (c gatewayConfig) text(listen, data string) (string, error) {
 	var b strings.Builder
 	err = t.Execute(&b, map[string]any{
 		"Listen": listen, "Data": data, "Provider": c.provider, "MCP": c.mcp, "ProviderKey": providerKeyVar, "Orgs": orgs,
-		"Parallelism": cmp.Or(c.parallelism, "parallel"), "Slots": cmp.Or(c.slots, defaultSlots), "Calls": cmp.Or(c.calls, defaultCalls),
+		"Parallelism": cmp.Or(c.parallelism, "parallel"), "Slots": cmp.Or(c.slots, defaultSlots), "Calls": c.calls,
 	})
 	return b.String(), err
 }

@@ -105,6 +105,28 @@ func ratioRow(what string, s *loopSide, minMS float64, gate threshold) row {
 	return row{what: what, digits: 3, seen: summarize(ratios), gate: gate, note: s.describe()}
 }
 
+// parallelWidth is how many runs of the case parallel are under way at a time.
+const parallelWidth = 8
+
+// parallelGates bound the time of a run in multiples of the bare loop's.
+func parallelGates() gates {
+	return gates{table: atMost(1.25), floor: atMost(1.5)}
+}
+
+// parallel measures the time of runs with parallel tools, several at a time, in turn with
+// the bare loop. All of them call one server of one org.
+func parallel(ctx context.Context, r *rig) ([]row, error) {
+	bare, gateway, err := r.roundPasses(ctx, eightTools(0), r.opt.parallelRuns, parallelWidth)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, r.opt.gate(parallelGates())),
+		ratioRow("time of a run / minimum of 90 ms", gateway, loopMinMS, threshold{}),
+		ratioRow("the same, bare loop", bare, loopMinMS, threshold{}),
+	}, nil
+}
+
 // The cases rounds and cpu. A round is a model call and the tool calls that it asks
 // for; the last round of a run is the model call that answers.
 const (
@@ -117,7 +139,7 @@ const (
 
 // cpuGates bound the CPU time of a run in multiples of the bare loop's.
 func cpuGates() gates {
-	return gates{table: atMost(3.5), floor: atMost(4)}
+	return gates{table: atMost(3.2), floor: atMost(3.7)}
 }
 
 // oneToolPerRound returns scripts of runs with so many rounds. Each but the last has

@@ -101,6 +101,7 @@ func cases() []benchCase {
 		{"cuts", "streams that arrive cut or altered", false, cuts},
 		{"store", "pass-through while the database is locked", true, store},
 		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop},
+		{"parallel", "8 runs at once, each with 8 tools of 50 ms at once", true, parallel},
 		{"rounds", "runs of 10 rounds, a model of 20 ms", true, rounds},
 		{"cpu", "CPU of runs of 3 rounds without latency", true, loopCPU},
 		{"idle", "memory of idle streams and of an idle gateway", false, idle},
@@ -170,8 +171,9 @@ type sizes struct {
 	lockedRequests int           // store: requests while the database is locked
 	runs           int           // loop: measured runs, tools in parallel
 	serialRuns     int           // loop: measured runs, tools in series
-	warm           int           // loop, rounds, cpu: passes that are not measured
-	passes         int           // rounds, cpu: measured passes
+	warm           int           // loop, parallel, rounds, cpu: passes that are not measured
+	passes         int           // parallel, rounds, cpu: measured passes
+	parallelRuns   int           // parallel: runs of a pass
 	roundRuns      int           // rounds: runs of a pass
 	roundWidth     int           // rounds: runs at a time
 	cpuRuns        int           // cpu: runs of a pass
@@ -187,7 +189,7 @@ type sizes struct {
 func full() sizes {
 	return sizes{
 		pairs: 9, pass: 2 * time.Second, streams: 10_000, streamsAtOnce: 2000, lockedRequests: 500, runs: 40, serialRuns: 5,
-		warm: 3, passes: 7, roundRuns: 80, roundWidth: 8, cpuRuns: 400, idleStreams: 1000, idlePairs: 5, steady: 2 * time.Second, disconnects: 1000, runDisconnects: 200,
+		warm: 3, passes: 7, parallelRuns: 80, roundRuns: 80, roundWidth: 8, cpuRuns: 400, idleStreams: 1000, idlePairs: 5, steady: 2 * time.Second, disconnects: 1000, runDisconnects: 200,
 		neighborPairs: 5, neighborRuns: 400,
 	}
 }
@@ -195,7 +197,7 @@ func full() sizes {
 func quick() sizes {
 	return sizes{
 		pairs: 7, pass: 300 * time.Millisecond, streams: 1000, streamsAtOnce: 500, lockedRequests: 200, runs: 31, serialRuns: 2,
-		warm: 2, passes: 15, roundRuns: 8, roundWidth: 4, cpuRuns: 150, idleStreams: 500, idlePairs: 1, steady: time.Second, disconnects: 500, runDisconnects: 60,
+		warm: 2, passes: 15, parallelRuns: 16, roundRuns: 8, roundWidth: 4, cpuRuns: 150, idleStreams: 500, idlePairs: 1, steady: time.Second, disconnects: 500, runDisconnects: 60,
 		neighborPairs: 3, neighborRuns: 100,
 	}
 }

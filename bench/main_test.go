@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 func smallest() sizes {
 	return sizes{
 		pairs: 1, pass: 30 * time.Millisecond, streams: 50, streamsAtOnce: 20, lockedRequests: 20, runs: 2, serialRuns: 1,
-		warm: 1, passes: 1, roundRuns: 2, roundWidth: 2, cpuRuns: 4, idleStreams: 20, idlePairs: 1, steady: 50 * time.Millisecond, disconnects: 10, runDisconnects: 4,
+		warm: 1, passes: 1, parallelRuns: 2, roundRuns: 2, roundWidth: 2, cpuRuns: 4, idleStreams: 20, idlePairs: 1, steady: 50 * time.Millisecond, disconnects: 10, runDisconnects: 4,
 		neighborPairs: 1, neighborRuns: 4,
 	}
 }
@@ -170,8 +170,8 @@ func TestTheConfigurationIsYAML(t *testing.T) {
 			Keys       []struct{ Key string }
 			Features   []string
 			MCPServers []struct {
-				URL         string
-				Concurrency int
+				URL                string
+				MaxConcurrentCalls int `yaml:"max_concurrent_calls"`
 			} `yaml:"mcp_servers"`
 			Runtime struct {
 				ToolParallelism string `yaml:"tool_parallelism"`
@@ -202,7 +202,7 @@ func TestTheConfigurationIsYAML(t *testing.T) {
 			if (org.Keys[0].Key == "env:"+secondKeyVar) != tt.config.secondOrg || got.Orgs[0].Keys[0].Key != "env:"+clientKeyVar {
 				t.Errorf("keys of %+v", got.Orgs)
 			}
-			if slots := tt.config.slots; slots > 0 && (org.Runtime.Concurrency != slots || org.MCPServers[0].Concurrency != tt.config.calls) {
+			if slots := tt.config.slots; slots > 0 && (org.Runtime.Concurrency != slots || org.MCPServers[0].MaxConcurrentCalls != tt.config.calls) {
 				t.Errorf("limits of %+v", org)
 			}
 			if got.Listen != "127.0.0.1:3" || got.Providers[0].BaseURL != "http://127.0.0.1:1/v1" || got.Providers[0].Models[0] != "*" {

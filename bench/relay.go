@@ -17,6 +17,12 @@ func relayGates() gates {
 	return gates{table: atLeast(0.8), floor: atLeast(0.6)}
 }
 
+// relayCPUGates bound the gateway's CPU time of a small relayed request in multiples of the
+// baseline's.
+func relayCPUGates() gates {
+	return gates{table: atMost(1.3), floor: atMost(1.8)}
+}
+
 // relay is a pass-through case.
 type relay struct {
 	unit   string
@@ -32,7 +38,7 @@ func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ratios []float64
+	var ratios, cpus []float64
 	var base, gate measured
 	for i := -1; i < r.opt.pairs; i++ {
 		b, err := c.pass(ctx, r, baseline)
@@ -51,9 +57,18 @@ func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 			continue
 		}
 		ratios = append(ratios, g.Rate()/b.Rate())
+		if ours, ok := g.each(); ok {
+			if theirs, ok := b.each(); ok {
+				cpus = append(cpus, ours/theirs)
+			}
+		}
 		base, gate = base.add(b), gate.add(g)
 	}
-	return c.rows(ratios, base, gate, r.opt.gate(relayGates())), nil
+	rows := c.rows(ratios, base, gate, r.opt.gate(relayGates()))
+	if len(cpus) > 0 && c.size == 0 && !c.stream {
+		rows = append(rows, row{what: "CPU of a request, gateway / baseline", digits: 3, seen: summarize(cpus), gate: r.opt.gate(relayCPUGates())})
+	}
+	return rows, nil
 }
 
 func (c relay) rows(ratios []float64, base, gate measured, rate threshold) []row {
@@ -82,11 +97,20 @@ func (m measured) add(o measured) measured {
 
 func (m measured) describe(unit string) string {
 	s := fmt.Sprintf("%.0f %s", m.Rate(), unit)
-	n := m.Answers + m.Warm
-	if m.noCPU || n == 0 {
+	ms, ok := m.each()
+	if !ok {
 		return s + ", CPU unknown"
 	}
-	return fmt.Sprintf("%s, %.3f ms CPU each", s, m.cpu.Seconds()*1000/float64(n))
+	return fmt.Sprintf("%s, %.3f ms CPU each", s, ms)
+}
+
+// each returns the milliseconds of CPU time for each answer, and false if they are unknown.
+func (m measured) each() (ms float64, ok bool) {
+	n := m.Answers + m.Warm
+	if m.noCPU || n == 0 || m.cpu == 0 {
+		return 0, false
+	}
+	return m.cpu.Seconds() * 1000 / float64(n), true
 }
 
 // pass makes one pass of the case's length.

@@ -24,6 +24,10 @@ type ask struct {
 	Models  bool              `json:"models,omitempty"` // list the models, retrieve each, and then one that is not listed
 	Helper  string            `json:"helper,omitempty"` // which helper of the SDK is used; clients/helpers.mjs
 
+	API           string         `json:"api,omitempty"`   // which API the conversations use; clients/conversation.mjs
+	Model         string         `json:"model,omitempty"` // of all conversations
+	Conversations []conversation `json:"conversations,omitempty"`
+
 	Pause     bool `json:"pause,omitempty"`      // the client's function waits until it is told to go on; clients/runtools.mjs
 	NoRetries bool `json:"no_retries,omitempty"` // else the client retries as it does by default
 	Hash      bool `json:"hash,omitempty"`       // fill in outcome.BodySHA256
@@ -53,6 +57,8 @@ type outcome struct {
 	Events        map[string]int `json:"events"`    // how often each event of the stream helper came
 	Models        []seenModel    `json:"models"`    // as listed
 	Retrieved     []seenModel    `json:"retrieved"` // the same, one by one
+	Turns         []seenTurn     `json:"turns"`     // of a conversation
+	Each          []outcome      `json:"each"`      // one for each conversation
 	Error         *clientError   `json:"error"`
 }
 
@@ -78,6 +84,7 @@ type clientError struct {
 	IsAPIError bool   `json:"is_api_error"`
 	Status     int    `json:"status"` // 0 when the error came in mid-stream
 	Code       string `json:"code"`
+	Param      string `json:"param"` // of the Node client
 	Message    string `json:"message"`
 	RetryAfter string `json:"retry_after"`
 }

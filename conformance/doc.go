@@ -1,6 +1,8 @@
 // Package conformance proves that the official OpenAI clients and the official
-// MCP example servers work with Turnpike as they are. It is a module of its own,
-// so that the gateway never depends on an SDK of a provider.
+// MCP example servers work with Turnpike as they are, and that the official
+// clients of OpenAI and Anthropic agree with the strict fakes of turnpiketest,
+// which the adapters are tested against. It is a module of its own, so that the
+// gateway never depends on an SDK of a provider.
 //
 //	cd conformance && npm ci --no-audit --no-fund && go test ./...
 //
@@ -15,6 +17,12 @@
 //	                                          └─► children over stdin and stdout:
 //	                                              server-filesystem, servers/text.mjs,
 //	                                              server-everything with a witness
+//
+// conversation_test.go compares what reaches a provider with and without the
+// gateway:
+//
+//	@anthropic-ai/sdk or openai ──────────────────► strict fake of the same API
+//	openai for Node ──────► turnpike serve ───────► strict fake of the same API
 //
 // The tests skip when node or node_modules is missing; with
 // TURNPIKE_TEST_NO_SKIP=1 in the environment they fail instead.

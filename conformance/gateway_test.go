@@ -25,10 +25,12 @@ const (
 // configFile is the gateway's configuration; its holes are the port to listen
 // on, the data directory, the upstream's base URL and the MCP servers as JSON.
 const configFile = `
-listen: 127.0.0.1:%d
-data: %q
+listen: 127.0.0.1:%[1]d
+data: %[2]q
 providers:
-  - {name: up, kind: openai, base_url: %s/v1, api_key: env:UP_KEY, models: [gpt-test, "gpt-*"]}
+  - {name: up, kind: openai, base_url: %[3]s/v1, api_key: env:UP_KEY, models: [gpt-test, "gpt-*"]}
+  - {name: claude, kind: anthropic, base_url: %[3]s/anthropic, api_key: env:UP_KEY, models: ["claude-*"]}
+  - {name: responses, kind: openai-responses, base_url: %[3]s/v1, api_key: env:UP_KEY, models: ["responses-*"]}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
 orgs:
   - id: default
@@ -38,7 +40,7 @@ orgs:
       - {name: other, key: env:TURNPIKE_OTHER_KEY, role: member}
       - {name: ro, key: env:TURNPIKE_RO_KEY, role: reader}
     runtime: {stream_mode: live}
-    mcp_servers: %s
+    mcp_servers: %[4]s
   - id: plain
     keys: [{name: plain, key: env:TURNPIKE_PLAIN_KEY, role: owner}]
   - id: fresh

@@ -18,7 +18,8 @@ import (
 type script func(ask chatRequest) turn
 
 // upstream is a provider that speaks the chat-completions dialect, streamed or
-// not as the request asks, answers by its script and records every request.
+// not as the request asks, and Anthropic's below /anthropic. It answers by its
+// script and records every request.
 type upstream struct {
 	*httptest.Server
 	play script
@@ -64,6 +65,9 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := r.Method + " " + r.URL.Path
 	switch {
+	case asked == "POST /anthropic/v1/messages":
+		u.serveMessages(w, r)
+		return
 	case asked != "POST /v1/chat/completions" && asked != "GET /v1/models":
 		refuse(http.StatusNotFound, "no "+asked)
 		return

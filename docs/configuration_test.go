@@ -52,7 +52,7 @@ func keyTables(keys []config.KeyDoc) string {
 		if parent == "" {
 			heading = "The file"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n| key | value | default | |\n|---|---|---|---|\n", heading)
+		fmt.Fprintf(&b, "\n## %s\n\n| key | value | default | change | |\n|---|---|---|---|---|\n", heading)
 		for _, k := range inside[parent] {
 			writeKey(&b, k)
 		}
@@ -65,8 +65,15 @@ func writeKey(b *strings.Builder, k config.KeyDoc) {
 	if k.Env != "" {
 		doc += " Variable: `" + k.Env + "`."
 	}
+	change := "restart"
+	switch {
+	case k.Live:
+		change = "live"
+	case k.Type == "map": // the keys inside differ
+		change = ""
+	}
 	name := k.Path[strings.LastIndex(k.Path, ".")+1:]
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, cell(k.Type), cell(k.Default), cell(doc))
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", name, cell(k.Type), cell(k.Default), change, cell(doc))
 }
 
 // parentOf returns the path of the object that a key is in: orgs[].runtime for

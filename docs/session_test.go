@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // session runs the blocks of one page, in order, as one shell script in a
@@ -28,8 +29,8 @@ import (
 //	block 3  { …; } > 3.out        compared with block 4, "json output"
 //
 // There is no key of a provider in the environment: a page that needs one says
-// what to set. What a test cannot have is replaced: ports by free ones, the API of a real
-// provider by the demo model, and the demo's key, which the page writes as
+// what to set. What a test cannot have is replaced: ports by free ones, OpenAI's API by
+// the demo model, Anthropic's by one that says hello, and the demo's key, which the page writes as
 // tp_…, by the one that the demo has printed.
 type session struct {
 	dir    string
@@ -61,7 +62,9 @@ func newSession(t *testing.T, binary string, all []block) *session {
 	s := &session{dir: t.TempDir(), blocks: all}
 	model := httptest.NewServer(demo.New(demo.Options{}))
 	t.Cleanup(model.Close)
-	s.replacePorts(t, "https://api.openai.com", model.URL)
+	claude := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello."), turnpiketest.UpstreamOptions{Strict: true})
+	t.Cleanup(claude.Close)
+	s.replacePorts(t, "https://api.openai.com", model.URL, "https://api.anthropic.com", strings.TrimSuffix(claude.URL, "/v1"))
 	s.env = []string{
 		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir,
 		"NO_UPDATE_NOTIFIER=1", "npm_config_offline=true",

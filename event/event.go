@@ -1,94 +1,136 @@
-// Package event is what a run reports while it happens. A surface turns events
-// into its own wire format and decides nothing.
+// Package event defines what a run reports while it is in progress. A surface, that
+// is an API of the gateway, translates the events into its wire format.
 //
-// A run with tools speaks in this order:
+// A run with tools reports its events in this order:
 //
 //	Started
-//	  RoundStarted 0   TextDelta*   RoundDone   ToolStarted*  ToolDone*
+//	  RoundStarted 0   TextDelta*  CallDelta*   RoundDone   ToolStarted*  ToolDone*
 //	  RoundStarted 1   …
 //	Finished                                      exactly once, always last
 //
-// A relayed request speaks in Started, RelayHead, RelayBody*, Finished.
+// A run that waits for a human has Waiting after a round, and goes on with more events
+// when it is resumed.
+//
+// A relayed request has the events Started, RelayHead, RelayBody*, Finished. One that is
+// translated for a provider of another dialect has those of one round without tools.
 package event
 
 import (
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// Event is one of the types of this package.
-type Event interface{ event() }
+// Event is one of the types of this package. The JSON of all but RelayHead and RelayBody
+// is stored and sent to clients, by [Encode]: a field name must not change, and a new
+// field must be optional.
+type Event interface {
+	// Type returns the name of the event's type, such as "text_delta".
+	Type() string
+}
 
-// Started opens a run. The ids and times of a stream are fixed here, so that an
-// encoder is a pure fold over events.
+// Started is the first event of a run. A surface takes the id and the time of its
+// answer from it, so that the same events always give the same bytes.
 type Started struct {
-	RunID string
-	Model string // the name that the caller asked for
-	At    time.Time
+	RunID string    `json:"run_id"`
+	Model string    `json:"model"` // the name that the caller asked for
+	At    time.Time `json:"at"`    // UTC
 }
 
-// RoundStarted opens a model call. A second RoundStarted with the same round
-// voids what that round has said so far; it is sent only when none of it has
-// reached the caller.
+// RoundStarted says that a model call begins. When a call is tried again, a second
+// RoundStarted with the same Round follows: discard the deltas of the first. This
+// happens only while none of them has reached the caller.
 type RoundStarted struct {
-	Round   int
-	Attempt int // 1 is the first
+	Round   int `json:"round"`   // from 0
+	Attempt int `json:"attempt"` // from 1
 }
 
-// TextDelta is visible text of the model, as it arrives.
+// TextDelta is visible text of the model, as it arrives. Item and Part are those
+// of [model.Delta], here and in the other deltas.
 type TextDelta struct {
-	Round int
-	Text  string
+	Round int    `json:"round"`
+	Item  int    `json:"item"`
+	Part  int    `json:"part"`
+	Text  string `json:"text"`
 }
 
 // ReasoningDelta is readable reasoning of the model, as it arrives.
 type ReasoningDelta struct {
-	Round int
-	Text  string
+	Round int    `json:"round"`
+	Item  int    `json:"item"`
+	Part  int    `json:"part"`
+	Text  string `json:"text"`
 }
 
-// RefusalDelta is a piece of the model's refusal.
+// RefusalDelta is a piece of the model's refusal, as it arrives.
 type RefusalDelta struct {
-	Round int
-	Text  string
+	Round int    `json:"round"`
+	Item  int    `json:"item"`
+	Part  int    `json:"part"`
+	Text  string `json:"text"`
 }
 
-// RoundDone says that the model's turn of a round is complete. The calls that it
-// asked for follow.
+// CallDelta is a piece of a tool call's arguments, as it arrives. The first one
+// of a call has its CallID and Name and may have no Arguments. CallID is the
+// provider's id: a client must answer with the id of [ClientCall], which may be
+// another one.
+type CallDelta struct {
+	Round     int    `json:"round"`
+	Item      int    `json:"item"`
+	CallID    string `json:"call_id,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}
+
+// RoundDone says that the model's turn is complete. The tool calls that it asked
+// for are executed next.
 type RoundDone struct {
-	Round int
-	Stop  model.Stop
-	Usage model.Usage
+	Round int         `json:"round"`
+	Stop  model.Stop  `json:"stop"`
+	Usage model.Usage `json:"usage"`
 }
 
-// ToolStarted says that a gateway-owned call is about to be sent.
+// ToolStarted says that the gateway is about to execute a tool call.
 type ToolStarted struct {
-	Round     int
-	Key       string // round.index
-	Name      string // as the model sees it
-	Server    string
-	Arguments json.RawMessage
+	Round     int             `json:"round"`
+	Key       string          `json:"call_key"` // identifies the call in the run: round.index
+	Name      string          `json:"name"`     // as the model sees it
+	Server    string          `json:"server,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
-// ToolDone says how a call that the gateway answered ended, with or without
-// execution.
+// ToolDone says how a call of a gateway's tool ended. A call that was not executed,
+// because of a limit or a denial, has a ToolDone and no ToolStarted.
 type ToolDone struct {
-	Round    int
-	Key      string
-	Name     string
-	Server   string
-	Outcome  string // ok, error, unknown, denied, skipped_limit, not_run
-	Text     string // what the model is told
-	Duration time.Duration
+	Round    int           `json:"round"`
+	Key      string        `json:"call_key"`
+	Name     string        `json:"name"`
+	Server   string        `json:"server,omitempty"`
+	Outcome  Outcome       `json:"outcome"`
+	Text     string        `json:"text"`        // the result that the model gets
+	Duration time.Duration `json:"duration_ns"` // 0 = not executed, or unknown; in whole microseconds
 }
 
-// RelayHead is the status line and header of a relayed answer.
+// Outcome is how a tool call ended.
+type Outcome string
+
+// The outcomes.
+const (
+	CallOK      Outcome = "ok"
+	CallError   Outcome = "error"
+	CallUnknown Outcome = "unknown" // it may or may not have taken effect
+	CallCached  Outcome = "cached"  // not executed: the result of an earlier identical call was reused
+	CallDenied  Outcome = "denied"
+	CallSkipped Outcome = "skipped_limit"
+	CallNotRun  Outcome = "not_run" // its request provably never left
+)
+
+// RelayHead is the status and header of a relayed answer. Names in Header are in
+// the canonical form of net/http, whose Header can be assigned to and from it.
 type RelayHead struct {
 	Status int
-	Header http.Header
+	Header map[string][]string
 	Length int64 // of the body; -1 when unknown
 }
 
@@ -96,55 +138,100 @@ type RelayHead struct {
 // returns.
 type RelayBody struct{ Data []byte }
 
-// ClientCall is a tool call that the caller is to execute. ID is the id to
-// answer with: the provider's own, or one of ours when the run has items that
+// ClientCall is a tool call that the caller must execute. The caller answers with
+// ID: the provider's own id, or an id of the gateway when the run has items that
 // the caller does not see.
 type ClientCall struct {
-	ID        string
-	Name      string
-	Arguments string
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
-// Finished closes a run: the one terminal event.
+// Waiting says that the run waits until a human decides about a tool call. The
+// decision resumes the run: more events follow.
+type Waiting struct {
+	Usage       model.Usage `json:"usage"` // summed over all rounds so far
+	Rounds      int         `json:"rounds"`
+	ToolCalls   int         `json:"tool_calls"`             // as in [Finished]
+	SideEffects bool        `json:"side_effects,omitempty"` // as in [Finished]
+}
+
+// Finished is the last event of a run. Every run that has ended has exactly one.
 type Finished struct {
-	Reason Reason
-	Calls  []ClientCall // for ClientCalls
-	Usage  model.Usage  // summed over all rounds
-	Rounds int
+	Reason Reason       `json:"reason"`
+	Calls  []ClientCall `json:"calls,omitempty"` // for ClientCalls, and for a relay whatever the reason
+	Usage  model.Usage  `json:"usage"`           // summed over all rounds
+	Rounds int          `json:"rounds"`
 
-	// SideEffects is true when a tool that may write has been called: the
-	// request must not be repeated blindly.
-	SideEffects bool
+	// ToolCalls is the number of tool calls that the gateway started. Further attempts
+	// at a call do not count, nor do calls that were answered without being executed.
+	ToolCalls int `json:"tool_calls"`
 
-	// GaveUp is true when the provider failed as often as a model call is tried.
-	GaveUp bool
+	// SideEffects is true when a tool that may write has been called. A client must
+	// not repeat the request automatically.
+	SideEffects bool `json:"side_effects,omitempty"`
 
-	// Failure says what went wrong, for the reasons that are failures.
-	Failure *Failure
+	// GaveUp is true when every attempt of a model call failed.
+	GaveUp bool `json:"gave_up,omitempty"`
+
+	// Failure says what went wrong, for the reasons for which Reason.Failed is true.
+	Failure *Failure `json:"failure,omitempty"`
 }
 
 // Failure is why a run failed, safe to show to the caller.
 type Failure struct {
-	Code    string // such as outbound_ssrf_blocked
-	Message string
-	Address string // the address that the outbound policy refused; not for everyone
+	Code    string `json:"code"` // such as outbound_ssrf_blocked
+	Message string `json:"message"`
+	Param   string `json:"param,omitempty"`   // the place in the caller's request that is refused; "" = none
+	Address string `json:"address,omitempty"` // that the outbound policy refused; only owners and admins may see it
 
-	// Server is the MCP server that failed, URL where it is (not for everyone), and
-	// Setting the key of the configuration that can allow it; "" = not known, or none.
-	Server, URL, Setting string
+	// Server is the MCP server that failed, URL its address (only owners and admins
+	// may see it), and Setting the configuration key that can allow it; "" = not
+	// known, or none.
+	Server  string `json:"server,omitempty"`
+	URL     string `json:"url,omitempty"`
+	Setting string `json:"setting,omitempty"`
 
-	// Upstream is the provider's own error answer, where it gave one.
-	Upstream *model.Error
+	// Upstream is the last failed model call, for the reasons ModelError and TooLong;
+	// its Status is 0 if the provider gave no HTTP answer.
+	Upstream *model.Error `json:"upstream,omitempty"`
 }
 
-func (Started) event()        {}
-func (RoundStarted) event()   {}
-func (TextDelta) event()      {}
-func (ReasoningDelta) event() {}
-func (RefusalDelta) event()   {}
-func (RoundDone) event()      {}
-func (ToolStarted) event()    {}
-func (ToolDone) event()       {}
-func (RelayHead) event()      {}
-func (RelayBody) event()      {}
-func (Finished) event()       {}
+// Type implements Event.
+func (Started) Type() string { return "started" }
+
+// Type implements Event.
+func (RoundStarted) Type() string { return "round_started" }
+
+// Type implements Event.
+func (TextDelta) Type() string { return "text_delta" }
+
+// Type implements Event.
+func (ReasoningDelta) Type() string { return "reasoning_delta" }
+
+// Type implements Event.
+func (RefusalDelta) Type() string { return "refusal_delta" }
+
+// Type implements Event.
+func (CallDelta) Type() string { return "call_delta" }
+
+// Type implements Event.
+func (RoundDone) Type() string { return "round_done" }
+
+// Type implements Event.
+func (ToolStarted) Type() string { return "tool_started" }
+
+// Type implements Event.
+func (ToolDone) Type() string { return "tool_done" }
+
+// Type implements Event.
+func (RelayHead) Type() string { return "relay_head" }
+
+// Type implements Event.
+func (RelayBody) Type() string { return "relay_body" }
+
+// Type implements Event.
+func (Waiting) Type() string { return "waiting" }
+
+// Type implements Event.
+func (Finished) Type() string { return "finished" }

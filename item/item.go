@@ -1,8 +1,8 @@
-// Package item is the vocabulary of a transcript: messages, reasoning, tool
+// Package item defines the entries of a transcript: messages, reasoning, tool
 // calls and tool results, in the order in which the model must see them.
 //
-// An [Item] is one thing. What a model says in one call is often several items,
-// in the order in which it said them; they carry the same Turn number:
+// An [Item] is exactly one of these. The answer of one model call is often several
+// items, in the order in which they began. They have the same Turn number:
 //
 //	message    user       "What is 2+3?"
 //	reasoning  turn 1     "I have a tool for that."
@@ -13,11 +13,13 @@
 //
 // A transcript is append-only. [List] is its stored form.
 //
-// Providers have fields that other providers cannot express: reasoning
-// signatures, encrypted content, ids. They ride on their item in [Native],
-// tagged with the dialect and the provider that wrote them. An adapter sends a
-// native form of its own dialect back unchanged; every other adapter writes the
-// item from its plain fields. [For] removes what another provider wrote.
+// A dialect is the wire format of a provider's API, such as "openai-chat" or
+// "anthropic". Each has fields that the others do not have: signatures of
+// reasoning, encrypted content, ids. Many providers require them back unchanged.
+// An item keeps them in [Native], with the names of the dialect and the provider.
+// An adapter sends the native form of its own dialect back unchanged. Every other
+// adapter writes the item from its plain fields. [For] removes what another
+// provider wrote.
 package item
 
 import (
@@ -37,8 +39,8 @@ const (
 	ToolCall   Kind = "tool_call"
 	ToolResult Kind = "tool_result"
 
-	// Other is something that only its dialect understands, such as a tool that
-	// the provider ran itself: it has a Native and nothing else.
+	// Other is an item that only its dialect defines, such as the call of a tool
+	// that the provider executed itself. It has a Native and nothing else.
 	Other Kind = "other"
 )
 
@@ -58,44 +60,52 @@ const (
 type Item struct {
 	Kind Kind `json:"kind"`
 
-	// Turn numbers the model call that wrote the item, from 1 on over the
-	// transcript; 0 = no model wrote it. Adjacent items with the same number are
-	// one answer of a model.
+	// Turn is the number of the model call whose answer the item belongs to, from 1
+	// in the order of the transcript; 0 = no model wrote the item. Adjacent items
+	// with the same number are one answer.
 	Turn int `json:"turn,omitempty"`
 
 	Role  Role   `json:"role,omitempty"`  // of a message
 	Name  string `json:"name,omitempty"`  // of a tool call: the tool; of a message: the participant
-	Parts []Part `json:"parts,omitempty"` // of a message or a result; of reasoning: what is readable
+	Parts []Part `json:"parts,omitempty"` // of a message or a tool result; of reasoning: its readable text
 
-	// CallID joins a tool call to its result. It is the provider's own id:
-	// opaque, returned verbatim; it may be empty or repeat.
+	// CallID is the id of a tool call, and of the result that answers it. The
+	// provider chooses it and gets it back unchanged. It may be empty, and several
+	// calls may have the same.
 	CallID string `json:"call_id,omitempty"`
 
-	// Arguments of a tool call, as the model wrote them; they may not be valid JSON.
+	// Arguments are those of a tool call, as the model wrote them. They may be
+	// invalid JSON.
 	Arguments string `json:"arguments,omitempty"`
 
-	// IsError marks a tool result that reports a failure to the model.
+	// IsError says that a tool result reports a failure.
 	IsError bool `json:"is_error,omitempty"`
 
 	// Structured is the structured content of a tool result, a JSON value beside
 	// its Parts; nil = none.
 	Structured json.RawMessage `json:"structured,omitempty"`
 
-	// Native is the item as one dialect wrote it; zero when the gateway made it.
-	// Where the dialect's unit is larger than an item, such as a chat message with
-	// content and calls, the first item of the turn carries the whole unit.
+	// Native is the item as it was written in its dialect. It is zero if the
+	// gateway made the item, or if the plain fields say everything. A message of
+	// the chat dialect holds content and calls together, so one message is several
+	// items: then the first item of the turn has the whole message.
 	Native Native `json:"native,omitzero"`
 }
 
-// Native is an item in the words of one dialect: opaque bytes.
+// Native is an item in the JSON of one dialect. Only adapters of the dialect read
+// it.
 type Native struct {
 	Dialect string `json:"dialect"` // such as "openai-chat"
 
-	// Provider is the configured provider that wrote it; "" = a client, who may
-	// send it to any provider of the dialect.
+	// Provider is the name of the configured provider that wrote the item. "" means
+	// that a client wrote it: it may be sent to any provider of the dialect.
 	Provider string `json:"provider,omitempty"`
 
 	JSON json.RawMessage `json:"json,omitempty"`
+
+	// Opaque says that JSON has members that a client of the same dialect does not
+	// get, such as a signature of reasoning. Clients of other dialects get none of it.
+	Opaque bool `json:"opaque,omitempty"`
 }
 
 // PartKind says what a [Part] holds.
@@ -108,11 +118,11 @@ const (
 	Audio    PartKind = "audio"
 	File     PartKind = "file"
 	Refusal  PartKind = "refusal"
-	Resource PartKind = "resource" // of an MCP server: text or data with its URL
+	Resource PartKind = "resource" // of an MCP server: text or data with its URL, or a link: the URL alone
 )
 
-// Part is one piece of content. Text and refusal use Text; the others name
-// their bytes by URL or FileID, or carry them in Data.
+// Part is one piece of content. Text and refusals are in Text. The other kinds
+// have their bytes in Data, or refer to them by URL or FileID.
 type Part struct {
 	Kind     PartKind `json:"kind"`
 	Text     string   `json:"text,omitempty"`
@@ -120,8 +130,21 @@ type Part struct {
 	FileID   string   `json:"file_id,omitempty"` // a file that was uploaded to the provider
 	Data     string   `json:"data,omitempty"`    // base64
 	MIMEType string   `json:"mime_type,omitempty"`
-	Name     string   `json:"name,omitempty"` // of a file or resource
-	Detail   string   `json:"detail,omitempty"`
+	Name     string   `json:"name,omitempty"`   // of a file or resource
+	Detail   string   `json:"detail,omitempty"` // of an image: auto, low or high
+
+	// Title and Description are those of a resource that an MCP server only links to.
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+
+	// Cache asks the provider to cache the prompt up to and including this part;
+	// nil = the client does not ask for it.
+	Cache *Cache `json:"cache,omitempty"`
+}
+
+// Cache is a marker for the prompt cache of a provider that needs one.
+type Cache struct {
+	TTL string `json:"ttl,omitempty"` // such as "5m" or "1h"; "" = the provider's default
 }
 
 // NewText returns a message of the given role.
@@ -202,10 +225,9 @@ func LastTurn(items []Item) int {
 	return last
 }
 
-// For returns the items that a model of the given provider sees. Reasoning and
-// Other items that another provider wrote are left out, and so is every other
-// provider's Native.
-// Without such items it returns items itself.
+// For returns the items that a model of the given provider gets. It leaves out
+// reasoning and Other items that another provider wrote, and the Native of its
+// other items. If there are none of these, it returns items itself.
 func For(items []Item, provider string) []Item {
 	foreign := func(i Item) bool { return i.Native.Provider != "" && i.Native.Provider != provider }
 	if !slices.ContainsFunc(items, foreign) {

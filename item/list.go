@@ -18,8 +18,8 @@ var ErrUnknownVersion = errors.New("items of an unknown version")
 //
 //	{"v":2,"items":[{"kind":"message","role":"user","parts":[…]},…]}
 //
-// Version 1 was an array of entries; one entry held a whole answer of a model,
-// with its reasoning, text and calls. It is read as the items of today.
+// In version 1 it was an array of entries. One entry held a whole answer of a
+// model: its reasoning, text and calls. UnmarshalJSON turns each into items.
 type List []Item
 
 // listV2 is the JSON of a List.
@@ -28,8 +28,8 @@ type listV2 struct {
 	Items   []Item `json:"items"`
 }
 
-// MarshalJSON implements [json.Marshaler]. Native forms keep their characters:
-// none is written as an escape that was not one.
+// MarshalJSON implements [json.Marshaler]. It does not escape <, > and &, so that
+// native forms keep their bytes.
 func (l List) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

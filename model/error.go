@@ -2,42 +2,56 @@ package model
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 )
 
-// Class says what may be done about a failed model call.
+// Class says what can be done after a failed model call.
 type Class string
 
 // The classes of failure.
 const (
 	Transient Class = "transient" // overload, rate limit, broken connection: the same call may work later
-	Target    Class = "target"    // this provider will not do it (credentials, unknown model): another one may
+	Target    Class = "target"    // this provider cannot serve it (credentials, unknown model): another one may
 	Invalid   Class = "invalid"   // the request itself is wrong
 	TooLong   Class = "too_long"  // the context does not fit
 	Filtered  Class = "filtered"  // the provider's policy refused the prompt
-	Gone      Class = "gone"      // the caller's context ended
+	Gone      Class = "gone"      // the caller cancelled the call
 )
 
 // Error is a failed model call.
 type Error struct {
-	Class Class
+	Class Class `json:"class"`
 
 	// Status, Header and Body are the provider's HTTP answer. Status is 0 when
 	// there was none, and 200 when the failure came inside an answer. Header
 	// holds only what a caller may see (Retry-After, Content-Type, request ids).
-	Status int
-	Header http.Header
-	Body   []byte
+	// Its names are in the canonical form of net/http, whose Header can be
+	// assigned to and from it.
+	Status int                 `json:"status,omitempty"`
+	Header map[string][]string `json:"header,omitempty"`
+	Body   []byte              `json:"body,omitempty"`
+
+	// Dialect is the wire format of Body, such as [DialectChat]; "" means that
+	// there is no Body or that its dialect is not known.
+	Dialect string `json:"dialect,omitempty"`
+
+	// Code is the provider's own name for the failure, its error code or else its
+	// error type; "" when it gave none.
+	Code string `json:"code,omitempty"`
+
+	// Param is the place in the client's request that an adapter refuses before it
+	// calls the provider, such as messages[1].content[0].image_url. Status is 0
+	// then, and Message says what is wrong with it.
+	Param string `json:"param,omitempty"`
 
 	// Credential is true when the provider refuses the gateway's own credential.
-	Credential bool
+	Credential bool `json:"credential,omitempty"`
 
 	// RetryAfter is how long the provider asked to wait; 0 when it did not say.
-	RetryAfter time.Duration
+	RetryAfter time.Duration `json:"-"`
 
-	Message string // the provider's own words where it gave any
-	Err     error  // the cause, for logs; nil when the provider answered
+	Message string `json:"message,omitempty"` // the provider's message; "" when it gave none
+	Err     error  `json:"-"`                 // the cause, for logs; nil when the provider answered
 }
 
 func (e *Error) Error() string {

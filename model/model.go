@@ -1,75 +1,99 @@
 // Package model says what a model is: something that takes a transcript and a
 // list of tools and streams one turn.
 //
-// Streaming is the only path. An adapter reports deltas as they come and
-// returns the assembled [Turn]; a caller that wants only the answer ignores the
-// deltas.
+// Every model call is streamed. An adapter reports each [Delta] when it arrives
+// and returns the whole [Turn] at the end. A caller that wants only the answer
+// ignores the deltas.
+//
+// An adapter is an implementation of [Model] for one dialect. A dialect is the wire
+// format of a provider's API; its name, such as [DialectChat], is the one in
+// [item.Native].
 package model
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"net/http"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// The dialects that the gateway has an adapter for. The names are stored with
+// transcripts and never change.
+const (
+	DialectChat      = "openai-chat"      // OpenAI Chat Completions, and compatible providers
+	DialectResponses = "openai-responses" // OpenAI Responses
+	DialectAnthropic = "anthropic"        // Anthropic Messages
 )
 
 // Model is one model of one provider. Implementations are safe for concurrent
 // use. Implemented by the packages below internal/provider and by
 // turnpiketest.Script.
 type Model interface {
-	// Stream makes one model call. It calls emit for every delta, in order,
-	// from the calling goroutine; an error of emit ends the call and is
-	// returned as it is.
+	// Stream makes one model call. It calls emit, which is not nil, for every
+	// delta, in order, from the calling goroutine. An error of emit ends the call;
+	// Stream returns it unchanged.
 	//
-	// A failure is an *[Error]. When the stream broke after something had
-	// arrived, the partial turn is returned beside the error: calls whose end
-	// the dialect had marked are Complete in it.
+	// A failure is an *[Error]. If the stream breaks after a part of the turn has
+	// arrived, Stream returns that part together with the error. The calls in it
+	// that the model had finished are Complete.
 	Stream(ctx context.Context, req *Request, emit func(Delta) error) (*Turn, error)
 }
 
-// Relayer is a Model that can also pass a request on untouched, for clients
-// that speak the provider's own dialect.
+// Relayer is a Model that can also forward a client's request unchanged. The
+// client must speak the provider's dialect: RelayRequest.Dialect.
 type Relayer interface {
-	// Relay sends the body as it is and returns the answer as it is, whatever
+	// Relays reports whether the provider speaks the dialect. Requests of any
+	// other dialect must be translated: use Stream.
+	Relays(dialect string) bool
+
+	// Relay sends the body unchanged and returns the answer unchanged, whatever
 	// its status. The error is an *[Error] without Status: no HTTP answer came.
-	// The caller closes the body. The request body is not read after the
-	// first byte of the answer has come.
+	// The caller closes the body of the answer. The request body is not read
+	// after the first byte of the answer has arrived.
 	Relay(ctx context.Context, req *RelayRequest) (*RelayResponse, error)
 }
 
 // Lister is a Model that can also say which models its provider has.
 type Lister interface {
 	// List calls yield for each model that the provider lists, in the provider's
-	// order, until yield returns false. What is read is charged to memory until
-	// List returns; nil = nothing is counted.
+	// order, until yield returns false. Until List returns, the answer that it reads
+	// is charged to memory; nil = it is not counted.
 	//
-	// A failure is an *[Error], or an error of memory. What was yielded before it
-	// is not the whole list.
+	// A failure is an *[Error], or an error of memory. The models that were yielded
+	// before a failure are not the whole list.
 	List(ctx context.Context, memory tool.Memory, yield func(Listed) bool) error
 }
 
-// Listed is a model as its provider lists it. Nothing of it is checked.
+// Listed is a model as its provider lists it. The values are not validated.
 type Listed struct {
 	Name    string
 	Created int64 // in seconds since 1970; 0 = the provider does not say
 }
 
-// RelayRequest is a client's request in the provider's dialect. It belongs to the
-// provider from then on: Header may be changed, and Body be read, for as long as
-// the answer is open.
+// RelayRequest is a client's request as the client wrote it. Relay owns it until
+// the body of the answer is closed: it may change Header and read Body.
 type RelayRequest struct {
-	Path   string      // below the base URL, such as "/chat/completions"
-	Header http.Header // the client's, already without credentials and hop-by-hop fields
-	Body   []byte
+	// Dialect is the wire format of Path and Body, such as [DialectChat].
+	Dialect string
+
+	Path string // below the base URL, such as "/chat/completions"
+
+	// Header is the client's, without credentials and hop-by-hop fields. Names
+	// are in the canonical form of net/http, whose Header can be assigned to and
+	// from it.
+	Header map[string][]string
+
+	Body []byte
 }
 
 // RelayResponse is the provider's answer.
 type RelayResponse struct {
-	Status int
-	Header http.Header
+	Status int                 // the HTTP status
+	Header map[string][]string // names as in RelayRequest
 	Body   io.ReadCloser
 	Length int64 // -1 when unknown
 }
@@ -83,47 +107,85 @@ type Request struct {
 	// ToolChoice is how the model may use Tools.
 	ToolChoice ToolChoice
 
-	// MaxTokens caps the output; 0 leaves it to the provider. An adapter of Dialect
-	// also honours a lower limit in Params.
+	// MaxTokens caps the output, at most the client's own limit; 0 leaves it to the
+	// provider. An adapter of Dialect also honours a lower limit in Params.
 	MaxTokens int
 
-	// Options are what the client wants of the answer, in terms that the dialects
-	// share.
+	// Options are the settings that the dialects have in common.
 	Options
 
-	// Params are the client's other members, as it wrote them in Dialect, in its
-	// order; Options are read from them. An adapter of Dialect sends Params and
-	// ignores Options. Any other adapter sends what it can of Options, and names
-	// the rest in [Translator].
+	// Params are the members of the client's request that are not in the fields
+	// above, as the client wrote them in Dialect and in its order. Options were read
+	// from them. An adapter of Dialect sends Params and ignores Options. An adapter
+	// of another dialect sends those Options that it can express; see [Translator]
+	// for the others.
 	Params  []Param
 	Dialect string
 
-	// Memory is charged with what the answer makes the process keep; nil = nothing
-	// is counted. An error of it ends the call, which returns an error that wraps
-	// it.
+	// Memory is charged with the bytes of the answer that are kept; nil = they are
+	// not counted. If it refuses, the call ends with an error that wraps its error.
 	Memory tool.Memory
+}
+
+// CacheMarkers returns how many markers for a prompt cache the request has.
+func (r *Request) CacheMarkers() int {
+	n := 0
+	count := func(c *item.Cache) {
+		if c != nil {
+			n++
+		}
+	}
+	for _, t := range r.Tools {
+		count(t.Cache)
+	}
+	for _, i := range r.Items {
+		for _, p := range i.Parts {
+			count(p.Cache)
+		}
+	}
+	count(r.Cache)
+	return n
 }
 
 // Tool is a tool as offered to a model.
 type Tool struct {
 	tool.Definition
 
-	// Native is the definition as the client wrote it in Request.Dialect; an
-	// adapter of that dialect sends it unchanged. Nil for the gateway's own.
+	// Strict says whether the provider must hold the arguments to InputSchema; nil =
+	// the client says nothing.
+	Strict *bool `json:",omitempty"`
+
+	// Cache asks the provider to cache the prompt up to and including this tool;
+	// nil = the client does not ask for it.
+	Cache *item.Cache
+
+	// Native is the definition as the client wrote it in Request.Dialect. An
+	// adapter of that dialect sends it unchanged. It is nil for tools of the gateway.
 	Native json.RawMessage
 }
 
-// ToolChoice is how the model may use its tools. The zero value leaves it to
-// the provider, which means auto.
+// ToolChoice says how the model may use its tools. The zero value says nothing;
+// providers read that as auto.
 type ToolChoice struct {
-	Mode   string          // "", auto, none, required, or named
-	Name   string          // for named
-	Only   []string        // the tools that Mode is about; nil = all
+	Mode   ToolChoiceMode
+	Name   string          // the tool that must be called; for ChooseNamed
+	Only   []string        // the tools that Mode applies to; nil = all
 	Native json.RawMessage // as the client wrote it in Request.Dialect, nil otherwise
 }
 
-// Options are settings of a model call. The zero value says nothing: the
-// provider's defaults apply.
+// ToolChoiceMode is the kind of a [ToolChoice]. The zero value says nothing.
+type ToolChoiceMode string
+
+// The kinds of tool choice.
+const (
+	ChooseAuto     ToolChoiceMode = "auto"     // the model decides
+	ChooseNone     ToolChoiceMode = "none"     // it must not call a tool
+	ChooseRequired ToolChoiceMode = "required" // it must call at least one tool
+	ChooseNamed    ToolChoiceMode = "named"    // it must call the tool ToolChoice.Name
+)
+
+// Options are settings of a model call. Where a field is zero, the provider's
+// default applies.
 type Options struct {
 	Temperature      *float64 `json:"temperature,omitempty"`
 	TopP             *float64 `json:"top_p,omitempty"`
@@ -142,6 +204,10 @@ type Options struct {
 	ParallelCalls *bool `json:"parallel_calls,omitempty"`
 
 	Metadata map[string]string `json:"metadata,omitempty"`
+
+	// Cache asks the provider to cache the whole prompt; nil = the client does not
+	// ask for it.
+	Cache *item.Cache `json:"cache,omitempty"`
 
 	// User identifies the client's end user to the provider.
 	User string `json:"user,omitempty"`
@@ -167,35 +233,74 @@ type Param struct {
 	Typed bool `json:",omitempty"`
 }
 
-// Translator is a Model of a dialect that cannot express all of a request of
-// another dialect.
+// Translator is a Model whose dialect cannot express every request of another
+// dialect.
 type Translator interface {
-	// Dropped returns the names of the client's members that the adapter leaves
-	// out of its request, sorted; nil = none. It makes no call.
+	// Dropped returns the names of those members of the client's request that the
+	// adapter leaves out, sorted; nil = none. It makes no model call.
 	Dropped(req *Request) []string
 }
 
 // DeltaKind says what a [Delta] carries.
 type DeltaKind int
 
-// The kinds of delta that a model reports while it speaks. Tool calls are not
-// reported in pieces: they stand in the Turn.
+// The kinds of delta.
 const (
-	TextDelta DeltaKind = iota
-	ReasoningDelta
-	RefusalDelta
+	TextDelta      DeltaKind = iota // visible text of a message
+	ReasoningDelta                  // readable reasoning
+	RefusalDelta                    // the text of a refusal, in a message
+	CallDelta                       // arguments of a tool call
 )
 
-// Delta is a piece of a turn.
-type Delta struct {
-	Kind DeltaKind
-	Text string
+// deltaKinds are the names of the kinds.
+var deltaKinds = [...]string{TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal", CallDelta: "call"}
+
+// String returns the name of the kind, such as "text".
+func (k DeltaKind) String() string {
+	if k < 0 || int(k) >= len(deltaKinds) {
+		return fmt.Sprintf("DeltaKind(%d)", int(k))
+	}
+	return deltaKinds[k]
 }
 
-// Stop is why a turn ended, normalised over all dialects.
+// MarshalText implements [encoding.TextMarshaler] with the name of the kind.
+func (k DeltaKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (k *DeltaKind) UnmarshalText(text []byte) error {
+	i := slices.Index(deltaKinds[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("unknown kind of delta %q", text)
+	}
+	*k = DeltaKind(i)
+	return nil
+}
+
+// Delta is a piece of a turn, reported as soon as it arrives. The texts of all
+// deltas of one item and part, joined, are the text of that part of the turn, or
+// the arguments of that call. Deltas of several items may alternate.
+type Delta struct {
+	Kind DeltaKind
+
+	// Item is the number of the item within the turn, from 0, in the order in
+	// which the items begin. Turn.Items has this order. Items that Turn.Items
+	// leaves out, such as calls that were cut off, are counted too.
+	Item int
+
+	// Part is the index of the part within the item's Parts; 0 for a call.
+	Part int
+
+	// CallID and Name are those of the call, as in [Call]. Only the first delta of
+	// a call has them. An adapter reports it when neither can change any more.
+	CallID, Name string
+
+	Text string // "" only in the first delta of a call
+}
+
+// Stop is why a turn ended, in the same words for all dialects.
 type Stop string
 
-// The stop reasons. The zero value means that the turn has no end: it was cut.
+// The stop reasons. StopUnknown means that the turn was cut off before its end.
 const (
 	StopEnd     Stop = "stop"
 	StopCalls   Stop = "tool_calls"
@@ -209,13 +314,13 @@ type Turn struct {
 	ID    string // the provider's id of the answer
 	Model string // the provider's name of what answered
 
-	// Items are the turn's entries for the transcript, in the order in which the
-	// model said them: reasoning, messages, and the calls of Calls that are
-	// complete. Their Turn is one more than the highest of the request's items.
+	// Items are the turn's entries for the transcript, in the order in which they
+	// began: reasoning, messages, and the calls of Calls that are complete. Their Turn is one more than the highest of the request's items.
 	// Native.Provider is left to the caller, who knows the provider's name.
 	Items []item.Item
 
-	// Calls are all calls of the turn in order, also those that were cut off.
+	// Calls are all calls of the turn in the order in which they began, also those
+	// that were cut off.
 	Calls []Call
 
 	Stop    Stop
@@ -249,10 +354,11 @@ func (t *Turn) Text() string {
 }
 
 // Usage counts tokens as the provider reported them. A field that was not
-// reported is 0.
+// reported is 0. All adapters give Input and Output the same meaning, whatever
+// the dialect's is.
 type Usage struct {
-	Input       int64 `json:"input"`  // with cached input, as in the chat dialect
-	Output      int64 `json:"output"` // as reported; some providers leave reasoning out
+	Input       int64 `json:"input"`  // including CachedInput and CacheWrite
+	Output      int64 `json:"output"` // including Reasoning
 	Total       int64 `json:"total"`
 	CachedInput int64 `json:"cached_input,omitempty"`
 	CacheWrite  int64 `json:"cache_write,omitempty"`

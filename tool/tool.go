@@ -11,6 +11,11 @@
 //	func (clock) Call(context.Context, tool.Call) (tool.Result, error) {
 //		return tool.Text(time.Now().String()), nil
 //	}
+//
+// The gateway executes a call of this tool at most once, because the tool could change
+// something. A tool that may be called again says so: it is [Classed].
+//
+//	func (clock) Class() tool.Class { return tool.Read }
 package tool
 
 import (
@@ -33,10 +38,11 @@ type Owner string
 const (
 	Gateway Owner = "gateway"
 	Client  Owner = "client"
-	Unknown Owner = "unknown" // nobody: the model made the name up
+	Unknown Owner = "unknown" // nobody: the model made the name up, or the tool is not allowed
 )
 
-// Class says how often a call may be executed. The zero value is Once.
+// Class says how often a call may be executed. The zero value is Once. A value that is
+// not one of the constants counts as Once, see [ClassOf].
 type Class string
 
 // Repeatable reports whether a call may be sent again when nobody knows what
@@ -64,6 +70,31 @@ type Tool interface {
 	// secret. An error that wraps [Fatal] ends the run. Call returns soon after
 	// ctx is done.
 	Call(ctx context.Context, c Call) (Result, error)
+}
+
+// Classed is a [Tool] that declares its execution class. A tool that does not is [Once].
+//
+// The class decides what happens to a call whose answer is lost, because of a broken
+// connection or a crash of the gateway. A call of class Read, Keyed or Attach is sent
+// again, with the same IdempotencyKey. A call of class Once is not: the model is told that
+// it may have been carried out.
+type Classed interface {
+	Tool
+
+	// Class is constant for the life of the Tool, and safe for concurrent use.
+	Class() Class
+}
+
+// ClassOf returns the class that the tool declares. It returns Once for a tool that is
+// not [Classed], and for a class that is not one of the constants.
+func ClassOf(t Tool) Class {
+	if c, ok := t.(Classed); ok {
+		switch class := c.Class(); class {
+		case Once, Keyed, Read, Attach:
+			return class
+		}
+	}
+	return Once
 }
 
 // Source lists tools: an MCP server, a set of Go functions.
@@ -122,10 +153,15 @@ type Memory interface {
 	Release(n int)
 }
 
-// Result is what a tool answered.
+// Result is what a tool answered. Parts with binary content carry it as base64 in
+// Data. A model whose dialect does not take a part gets a text in its place.
 type Result struct {
 	Parts   []item.Part
 	IsError bool
+
+	// Structured is the answer as a JSON value; nil = none. Models read Parts: a
+	// Result without text is given to them as this JSON.
+	Structured json.RawMessage
 }
 
 // Text returns a successful result that says text.

@@ -3,7 +3,8 @@
 // servers that behave, misbehave and remember, and golden files.
 //
 //	story ─► Script ──────────────► model.Model, in the same process
-//	           └──► Upstream ─────► POST /v1/chat/completions on 127.0.0.1
+//	           └──► Upstream ─────► POST /v1/chat/completions, /v1/messages and
+//	                                /v1/responses on 127.0.0.1
 //	Tool ──► Source ──────────────► tool.Source, in the same process
 //	  └────► MCPServer ───────────► streamable HTTP on 127.0.0.1
 //
@@ -38,6 +39,19 @@
 // when the next one began or the turn ended, as in the chat dialect: one that
 // the stream was cut after is not, nor is the last one of a turn that its
 // length ended.
+//
+// An Upstream says the same in each dialect by the dialect's own means:
+//
+//	            Chat Completions     Messages                  Responses
+//	text        content              text block                output_text
+//	reasoning   reasoning_content    thinking with signature   reasoning with summary
+//	refusal     refusal              text, stop_reason refusal refusal
+//	fail later  error object         event error               response.failed
+//
+// Lines of reasoning that follow each other are one block or item. A line of
+// reasoning without words is reasoning that the provider hides: in Messages a
+// redacted_thinking block, in Responses an item without a summary. Reasoning in
+// Responses has encrypted_content where the request's include asks for it.
 //
 // Everything that listens does so on 127.0.0.1 and is stopped by Close:
 //

@@ -68,6 +68,36 @@ func ExampleUpstream() {
 	// {"model":"any"}
 }
 
+// A strict Upstream refuses what the real provider would refuse.
+func ExampleUpstream_strict() {
+	script, err := turnpiketest.ParseScript("text Hello.\n")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	upstream := turnpiketest.NewUpstream(script, turnpiketest.UpstreamOptions{Strict: true})
+	defer upstream.Close()
+
+	for _, body := range []string{
+		`{"model":"any","input":"Hi","max_output_tokens":5}`,
+		`{"model":"any","input":"Hi","max_output_tokens":50}`,
+	} {
+		client := http.Client{Transport: upstream.Transport()}
+		resp, err := client.Post(upstream.URL+"/responses", "application/json", strings.NewReader(body))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = resp.Body.Close()
+		fmt.Println(resp.StatusCode)
+	}
+	fmt.Println(upstream.Requests()[0].Refused)
+	// Output:
+	// 400
+	// 200
+	// Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 5 instead.
+}
+
 func ExampleSource() {
 	source := turnpiketest.NewSource(turnpiketest.Tool{
 		Name: "double", Schema: `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`,

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -106,6 +107,35 @@ func TestAServerOfEveryKindServesItsTools(t *testing.T) { // D15
 			}
 			if m.Count("tools/list") != 4 || m.Count("tools/call") != 3 {
 				t.Errorf("%d lists, %d calls", m.Count("tools/list"), m.Count("tools/call"))
+			}
+		})
+	}
+}
+
+// A tool over the wire answers with content of every kind.
+func TestContentOfEveryKindReachesTheClient(t *testing.T) { // D15
+	want := tool.Result{
+		Parts: []item.Part{
+			{Kind: item.Text, Text: "a"},
+			{Kind: item.Image, MIMEType: "image/png", Data: "iVBORw=="},
+			{Kind: item.Audio, MIMEType: "audio/wav", Data: "UklGRg=="},
+			{Kind: item.Resource, URL: "file:///a", MIMEType: "text/plain", Text: "body"},
+			{Kind: item.Resource, URL: "file:///b", MIMEType: "application/pdf", Data: "JVBERi0="},
+			{Kind: item.Resource, URL: "file:///c", MIMEType: "text/plain", Name: "c", Title: "C", Description: "a link"},
+		},
+		Structured: json.RawMessage(`{"n":5}`),
+	}
+	for name, o := range map[string]turnpiketest.MCPOptions{"stream": {}, "JSON": {JSON: true}, "stateless": {Stateless: true}, "bare": {Bare: true}} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, turnpiketest.NewMCPServer(o, turnpiketest.Tool{
+				Name: "show", Answer: func(context.Context, json.RawMessage) (tool.Result, error) { return want, nil },
+			}))
+			got, err := named(t, c, "show").Call(t.Context(), tool.Call{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

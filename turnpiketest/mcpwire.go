@@ -94,17 +94,32 @@ func (m *MCPServer) definitions() []json.RawMessage {
 func newCallResult(r tool.Result) *mcp.CallToolResult {
 	out := &mcp.CallToolResult{Content: []mcp.Content{}, IsError: r.IsError}
 	for _, p := range r.Parts {
-		data, _ := base64.StdEncoding.DecodeString(p.Data) // what is no base64 is sent as far as it is
-		switch p.Kind {
-		case item.Image:
-			out.Content = append(out.Content, &mcp.ImageContent{Data: data, MIMEType: p.MIMEType})
-		case item.Audio:
-			out.Content = append(out.Content, &mcp.AudioContent{Data: data, MIMEType: p.MIMEType})
-		default:
-			out.Content = append(out.Content, &mcp.TextContent{Text: p.Text})
-		}
+		out.Content = append(out.Content, newContent(p))
+	}
+	if r.Structured != nil {
+		out.StructuredContent = r.Structured
 	}
 	return out
+}
+
+// newContent is a part in the words of the SDK. A resource without text and data
+// is a link.
+func newContent(p item.Part) mcp.Content {
+	var data []byte
+	if p.Data != "" {
+		data, _ = base64.StdEncoding.DecodeString(p.Data) // what is no base64 is sent as far as it is
+	}
+	switch {
+	case p.Kind == item.Image:
+		return &mcp.ImageContent{Data: data, MIMEType: p.MIMEType}
+	case p.Kind == item.Audio:
+		return &mcp.AudioContent{Data: data, MIMEType: p.MIMEType}
+	case p.Kind == item.Resource && p.Text == "" && p.Data == "":
+		return &mcp.ResourceLink{URI: p.URL, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: p.MIMEType}
+	case p.Kind == item.Resource:
+		return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: p.URL, MIMEType: p.MIMEType, Text: p.Text, Blob: data}}
+	}
+	return &mcp.TextContent{Text: p.Text}
 }
 
 // bare answers a request without the SDK.

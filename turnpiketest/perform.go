@@ -2,10 +2,10 @@ package turnpiketest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +19,7 @@ type performance struct {
 	number int
 	model  string
 	emit   func(model.Delta) error
-	said   map[verb]*strings.Builder
+	items  []item.Item // in the order in which they began, also calls that were cut off
 	calls  []model.Call
 	stop   model.Stop
 	usage  model.Usage
@@ -29,7 +29,6 @@ type performance struct {
 // play performs the turn's steps. Beside an error it returns what had come
 // before it.
 func (p *performance) play(ctx context.Context, t turn) (*model.Turn, error) {
-	p.said = map[verb]*strings.Builder{}
 	for _, s := range t.steps {
 		if err := p.step(ctx, s); err != nil {
 			p.mark(false)
@@ -43,11 +42,6 @@ func (p *performance) play(ctx context.Context, t turn) (*model.Turn, error) {
 	return p.turn(), nil
 }
 
-// deltaKinds maps what is said to deltas.
-var deltaKinds = map[verb]model.DeltaKind{
-	sayText: model.TextDelta, sayReasoning: model.ReasoningDelta, sayRefusal: model.RefusalDelta,
-}
-
 func (p *performance) step(ctx context.Context, s step) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
@@ -56,8 +50,7 @@ func (p *performance) step(ctx context.Context, s step) error {
 	case sayText, sayReasoning, sayRefusal:
 		return p.say(s)
 	case makeCall:
-		p.begun = true
-		p.calls = append(p.calls, s.call)
+		return p.call(s.call)
 	case setStop:
 		p.stop = s.stop
 	case setUsage:
@@ -77,13 +70,46 @@ func (p *performance) step(ctx context.Context, s step) error {
 	return nil
 }
 
+// say adds to the reasoning or to the message of the turn.
 func (p *performance) say(s step) error {
 	p.begun = true
-	if p.said[s.verb] == nil {
-		p.said[s.verb] = &strings.Builder{}
+	d := model.Delta{Kind: model.TextDelta, Text: s.text}
+	said, part := item.Item{Kind: item.Message, Role: item.Assistant}, item.Text
+	switch s.verb {
+	case sayReasoning:
+		d.Kind, said = model.ReasoningDelta, item.Item{Kind: item.Reasoning}
+	case sayRefusal:
+		d.Kind, part = model.RefusalDelta, item.Refusal
 	}
-	p.said[s.verb].WriteString(s.text)
-	return p.emit(model.Delta{Kind: deltaKinds[s.verb], Text: s.text})
+	if d.Item = slices.IndexFunc(p.items, func(i item.Item) bool { return i.Kind == said.Kind }); d.Item < 0 {
+		d.Item = len(p.items)
+		p.items = append(p.items, said)
+	}
+	parts := &p.items[d.Item].Parts
+	if d.Part = slices.IndexFunc(*parts, func(p item.Part) bool { return p.Kind == part }); d.Part < 0 {
+		d.Part = len(*parts)
+		*parts = append(*parts, item.Part{Kind: part})
+	}
+	(*parts)[d.Part].Text += s.text
+	return p.emit(d)
+}
+
+func (p *performance) call(c model.Call) error {
+	p.begun = true
+	p.calls = append(p.calls, c)
+	p.items = append(p.items, c.Item())
+	d := model.Delta{Kind: model.CallDelta, Item: len(p.items) - 1, CallID: c.ID, Name: c.Name}
+	pieces := halves(c.Arguments)
+	if len(pieces) == 0 {
+		return p.emit(d)
+	}
+	for _, d.Text = range pieces {
+		if err := p.emit(d); err != nil {
+			return err
+		}
+		d.CallID, d.Name = "", ""
+	}
+	return nil
 }
 
 // mark says which calls are complete: the last one only if the turn ended well.
@@ -103,34 +129,31 @@ func (p *performance) partial() *model.Turn {
 
 func (p *performance) turn() *model.Turn {
 	t := &model.Turn{
-		ID: turnID(p.number), Model: p.model, Items: p.items(), Calls: p.calls,
+		ID: turnID(p.number), Model: p.model, Items: p.transcript(), Calls: p.calls,
 		Stop: p.stop, RawStop: string(p.stop), Usage: p.usage,
 	}
 	return t
 }
 
-// items returns what was said as entries of a transcript.
-func (p *performance) items() []item.Item {
-	var items []item.Item
-	if b := p.said[sayReasoning]; b != nil {
-		items = append(items, item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: b.String()}}})
-	}
-	said := item.Item{Kind: item.Message, Role: item.Assistant}
-	if b := p.said[sayText]; b != nil {
-		said.Parts = append(said.Parts, item.Part{Kind: item.Text, Text: b.String()})
-	}
-	if b := p.said[sayRefusal]; b != nil {
-		said.Parts = append(said.Parts, item.Part{Kind: item.Refusal, Text: b.String()})
-	}
-	if said.Parts != nil || len(p.calls) == 0 {
-		items = append(items, said)
-	}
-	for _, c := range p.calls {
-		if c.Complete {
-			items = append(items, c.Item())
+// transcript returns what was said as entries of a transcript: without calls that
+// were cut off.
+func (p *performance) transcript() []item.Item {
+	var out []item.Item
+	calls := p.calls
+	for _, it := range p.items {
+		if it.Kind == item.ToolCall {
+			c := calls[0]
+			calls = calls[1:]
+			if !c.Complete {
+				continue
+			}
 		}
+		out = append(out, it)
 	}
-	return items
+	if out == nil && p.calls == nil {
+		out = []item.Item{{Kind: item.Message, Role: item.Assistant}}
+	}
+	return out
 }
 
 func turnID(number int) string { return fmt.Sprintf("chatcmpl-script-%d", number) }
@@ -162,7 +185,7 @@ func gone(ctx context.Context) error {
 // says that it came inside an answer of status 200.
 func (f failure) asError(begun bool) *model.Error {
 	e := &model.Error{
-		Class: f.class(), Status: f.status, Header: f.header(), Body: f.body(),
+		Class: f.class(), Status: f.status, Header: f.header(), Body: f.body(), Dialect: model.DialectChat,
 		RetryAfter: time.Duration(f.retryAfter) * time.Second, Message: f.words(),
 	}
 	if begun {
@@ -203,14 +226,8 @@ func (f failure) words() string {
 	return f.message
 }
 
-// body is the dialect's error object.
+// body is the error object of the chat dialect.
 func (f failure) body() []byte {
-	type object struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    string  `json:"code"`
-	}
 	kind := "invalid_request_error"
 	switch {
 	case f.status == http.StatusTooManyRequests:
@@ -220,6 +237,5 @@ func (f failure) body() []byte {
 	case f.status >= 500:
 		kind = "server_error"
 	}
-	body, _ := json.Marshal(map[string]object{"error": {f.words(), kind, nil, strconv.Itoa(f.status)}}) // strings: cannot fail
-	return body
+	return openAIError(f.words(), kind, "", strconv.Itoa(f.status))
 }

@@ -56,7 +56,11 @@ usage 12 5
 	if d := cmp.Diff(want, turn); d != "" {
 		t.Error(d)
 	}
-	said := []model.Delta{{Kind: model.ReasoningDelta, Text: "Hm."}, {Kind: model.TextDelta, Text: "Looking"}, {Kind: model.TextDelta, Text: " it up.\n"}}
+	said := []model.Delta{
+		{Kind: model.ReasoningDelta, Text: "Hm."}, {Kind: model.TextDelta, Item: 1, Text: "Looking"}, {Kind: model.TextDelta, Item: 1, Text: " it up.\n"},
+		{Kind: model.CallDelta, Item: 2, CallID: "c1", Name: "search", Text: `{"q":`}, {Kind: model.CallDelta, Item: 2, Text: `"go"}`},
+		{Kind: model.CallDelta, Item: 3, Name: "read", Text: "{br"}, {Kind: model.CallDelta, Item: 3, Text: "oken"},
+	}
 	if d := cmp.Diff(said, deltas); d != "" {
 		t.Error(d)
 	}
@@ -130,7 +134,7 @@ cut
 		if (turn != nil) != (i == 3) {
 			t.Errorf("call %d: a partial turn %v", i+1, turn)
 		}
-		if i == 0 && (got.Header.Get("Retry-After") != "7" || !strings.Contains(string(got.Body), "slow down")) {
+		if i == 0 && (http.Header(got.Header).Get("Retry-After") != "7" || got.Dialect != "openai-chat" || !strings.Contains(string(got.Body), "slow down")) {
 			t.Errorf("header %v, body %s", got.Header, got.Body)
 		}
 		if i == 4 && !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -93,7 +93,7 @@ type local struct {
 // Definition implements [tool.Tool].
 func (l *local) Definition() tool.Definition { return l.definition() }
 
-// Class says how often a call may be executed.
+// Class implements [tool.Classed].
 func (l *local) Class() tool.Class { return cmp.Or(l.Tool.Class, tool.Once) }
 
 // Call implements [tool.Tool].

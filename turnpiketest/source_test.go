@@ -80,7 +80,7 @@ func TestAGateOpensForOneCallOrForAll(t *testing.T) {
 func TestASourceFailsDelaysAndChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := turnpiketest.NewSource(turnpiketest.Tool{Name: "x", Class: tool.Read})
-		if c := named(t, s, "x").(interface{ Class() tool.Class }).Class(); c != tool.Read {
+		if c := tool.ClassOf(named(t, s, "x")); c != tool.Read {
 			t.Errorf("class %s", c)
 		}
 		down := errors.New("down")

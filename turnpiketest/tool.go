@@ -54,7 +54,8 @@ type Tool struct {
 	// JSON-RPC error over the wire.
 	Err error
 
-	// Answer computes the answer. Without it, the answer is Result.
+	// Answer computes the answer, of parts of any kind and structured content.
+	// Without it, the answer is Result.
 	Answer  func(ctx context.Context, arguments json.RawMessage) (tool.Result, error)
 	Result  string // the answer's text
 	IsError bool   // Result reports a failure

@@ -8,22 +8,32 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// UpstreamOptions say how an Upstream sends its answers. The zero value is
-// useful.
+// UpstreamOptions say how an Upstream sends its answers and which requests it
+// accepts. The zero value is useful.
 type UpstreamOptions struct {
-	// Piece is how many bytes of a stream leave at a time; 0 = one event at a
-	// time. A small odd number shows what a reader makes of cuts.
+	// Piece is how many bytes of a stream are sent at a time; 0 = one event at a
+	// time. A small odd number shows whether a reader copes with any split.
 	Piece int
 
 	// Gap is the pause between two pieces; 0 = none.
 	Gap time.Duration
+
+	// Strict refuses what the real provider would refuse: status 400, in the
+	// dialect's form, with a message that says what is wrong. A request that is
+	// refused uses no turn of the story. Without Strict everything that is JSON is
+	// accepted.
+	//
+	// The rules are those of the official API descriptions of OpenAI and
+	// Anthropic, and of the errors that they are known to send. Rules that differ
+	// between models are left out. Anthropic: a thinking block must come back
+	// exactly as this Upstream sent it. Responses: so must a reasoning item.
+	Strict bool
 }
 
 // UpstreamRequest is a request as it reached an Upstream.
@@ -32,22 +42,29 @@ type UpstreamRequest struct {
 	Header http.Header
 	Body   []byte // byte for byte
 	At     time.Time
+
+	// Refused is why a strict Upstream refused the request; "" = it did not.
+	Refused string
 }
 
-// Upstream is a provider on 127.0.0.1 that plays a [Script] in the
-// chat-completions dialect: as one JSON object, or as a stream where the request
-// says so, with a usage chunk where it asks for one. Whatever the path is, a
-// POST to something that ends in /chat/completions is answered.
+// Upstream is a provider on 127.0.0.1 that plays a [Script] over HTTP. The end of
+// a request's path selects the dialect:
 //
-// It takes any credentials and keeps every request.
+//	POST …/chat/completions   OpenAI Chat Completions
+//	POST …/messages           Anthropic Messages
+//	POST …/responses          OpenAI Responses
+//
+// It answers with one JSON object, or with a stream where the request asks for
+// one. It takes any credentials and keeps every request.
 type Upstream struct {
 	URL string // the base URL, such as http://127.0.0.1:1234/v1
 
-	script  *Script
-	o       UpstreamOptions
-	server  *httptest.Server
-	closing chan struct{} // ends what hangs
-	once    sync.Once
+	script   *Script
+	o        UpstreamOptions
+	dialects []dialect
+	server   *httptest.Server
+	closing  chan struct{} // ends what hangs
+	once     sync.Once
 
 	mu       sync.Mutex // guards what follows
 	requests []UpstreamRequest
@@ -57,6 +74,7 @@ type Upstream struct {
 // NewUpstream starts an Upstream. Close it.
 func NewUpstream(script *Script, o UpstreamOptions) *Upstream {
 	u := &Upstream{script: script, o: o, closing: make(chan struct{})}
+	u.dialects = []dialect{chatDialect{}, newAnthropic(), newResponses()}
 	u.server = httptest.NewServer(http.HandlerFunc(u.serve))
 	u.URL = u.server.URL + "/v1"
 	return u
@@ -71,6 +89,10 @@ func (u *Upstream) Close() {
 		u.server.Close()
 	})
 }
+
+// Transport returns a transport for clients of the Upstream. Close closes its
+// connections.
+func (u *Upstream) Transport() http.RoundTripper { return u.server.Client().Transport }
 
 // Requests returns what has come, in order. Bodies and headers are not to be
 // changed.
@@ -103,53 +125,65 @@ func (u *Upstream) Await(ctx context.Context, n int) error {
 }
 
 // record keeps a request.
-func (u *Upstream) record(r *http.Request, body []byte) {
+func (u *Upstream) record(r *http.Request, body []byte, refused *refusal) {
+	kept := UpstreamRequest{Path: r.URL.Path, Header: r.Header.Clone(), Body: body, At: time.Now()}
+	if refused != nil {
+		kept.Refused = refused.message
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.requests = append(u.requests, UpstreamRequest{r.URL.Path, r.Header.Clone(), body, time.Now()})
+	u.requests = append(u.requests, kept)
 	if u.arrived != nil {
 		close(u.arrived)
 		u.arrived = nil
 	}
 }
 
-// asked is what an Upstream reads of a request.
-type asked struct {
-	Model         string `json:"model"`
-	Stream        bool   `json:"stream"`
-	StreamOptions struct {
-		IncludeUsage bool `json:"include_usage"`
-	} `json:"stream_options"`
-}
-
 func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/chat/completions") {
-		failure{status: http.StatusNotFound, message: "no " + r.Method + " " + r.URL.Path}.write(w)
+	at := slices.IndexFunc(u.dialects, func(d dialect) bool { return strings.HasSuffix(r.URL.Path, d.path()) })
+	if r.Method != http.MethodPost || at < 0 {
+		sendFailure(w, chatDialect{}, failure{status: http.StatusNotFound, message: "no " + r.Method + " " + r.URL.Path})
 		return
 	}
+	d := u.dialects[at]
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the caller left
 	}
-	u.record(r, body)
-	var a asked
-	if err := json.Unmarshal(body, &a); err != nil {
-		failure{status: http.StatusBadRequest, message: "not valid JSON: " + err.Error()}.write(w)
+	asked, refused := u.read(d, r.Header, body)
+	u.record(r, body, refused)
+	if refused != nil {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write(d.refuse(*refused)) // a caller that left is the caller's affair
 		return
 	}
 	number, t, err := u.script.next(nil)
 	if err != nil {
-		failure{status: http.StatusBadRequest, message: err.Error()}.write(w)
+		sendFailure(w, d, failure{status: http.StatusBadRequest, message: err.Error()})
 		return
 	}
-	say := speech{id: turnID(number), model: a.Model, created: time.Now().Unix()}
 	stays := func(d time.Duration) bool { return u.stays(r.Context().Done(), d) }
-	if a.Stream {
-		out := &stream{w: w, control: http.NewResponseController(w), o: u.o, stays: stays}
-		u.stream(out, say, t, a.StreamOptions.IncludeUsage)
+	say := d.answer(number, asked, t)
+	if asked.Stream {
+		u.stream(&stream{w: w, control: http.NewResponseController(w), o: u.o, stays: stays}, d, say, t)
 		return
 	}
-	u.whole(w, stays, say, t)
+	u.whole(w, stays, d, say, t)
+}
+
+// read reads a request. A strict Upstream refuses what the provider would.
+func (u *Upstream) read(d dialect, header http.Header, body []byte) (asked, *refusal) {
+	if u.o.Strict && json.Valid(body) {
+		if why := inspect(d, header, body); why != nil {
+			return asked{}, why
+		}
+	}
+	a := asked{body: body}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return a, &refusal{message: "not valid JSON: " + err.Error(), code: strconv.Itoa(http.StatusBadRequest)}
+	}
+	return a, nil
 }
 
 // stays waits and reports whether the caller is still there afterwards.
@@ -165,11 +199,11 @@ func (u *Upstream) stays(gone <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
-// endless is longer than anybody stays.
+// endless is longer than any caller waits.
 const endless = time.Duration(math.MaxInt64)
 
 // whole answers with one JSON object.
-func (u *Upstream) whole(w http.ResponseWriter, stays func(time.Duration) bool, say speech, t turn) {
+func (u *Upstream) whole(w http.ResponseWriter, stays func(time.Duration) bool, d dialect, say answer, t turn) {
 	for _, s := range t.steps {
 		switch s.verb {
 		case pause:
@@ -182,19 +216,20 @@ func (u *Upstream) whole(w http.ResponseWriter, stays func(time.Duration) bool, 
 		case cut:
 			panic(http.ErrAbortHandler) // closes the connection
 		case fail:
-			s.failure.write(w)
+			sendFailure(w, d, s.failure)
 			return
 		default:
 			say.take(s)
 		}
 	}
+	say.end()
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(say.completion()) // a caller that left is the caller's affair
+	_, _ = w.Write(say.whole()) // a caller that left is the caller's affair
 }
 
-// stream answers with chunks. Nothing is sent before the first step that says
+// stream answers with events. Nothing is sent before the first step that says
 // something, so that a failure before it still has its status.
-func (u *Upstream) stream(out *stream, say speech, t turn, includeUsage bool) {
+func (u *Upstream) stream(out *stream, d dialect, say answer, t turn) {
 	for _, s := range t.steps {
 		switch s.verb {
 		case pause:
@@ -209,28 +244,14 @@ func (u *Upstream) stream(out *stream, say speech, t turn, includeUsage bool) {
 			panic(http.ErrAbortHandler) // closes the connection
 		case fail:
 			if !out.begun {
-				s.failure.write(out.w)
+				sendFailure(out.w, d, s.failure)
 				return
 			}
-			out.event(s.failure.body())
+			out.send(say.fail(s.failure))
 			return
 		default:
-			for _, d := range say.take(s) {
-				out.event(say.chunk(d, ""))
-			}
+			out.send(say.take(s))
 		}
 	}
-	out.event(say.chunk("{}", string(say.end())))
-	if includeUsage && say.usage != (model.Usage{}) {
-		out.event(say.usageChunk())
-	}
-	out.event([]byte("[DONE]"))
-}
-
-func (f failure) write(w http.ResponseWriter) {
-	for name, values := range f.header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(f.status)
-	_, _ = w.Write(f.body()) // a caller that left is the caller's affair
+	out.send(say.end())
 }

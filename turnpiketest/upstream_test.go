@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/openai"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -24,7 +25,7 @@ func upstream(t *testing.T, story string, o turnpiketest.UpstreamOptions) (*turn
 		transport.CloseIdleConnections()
 		u.Close()
 	})
-	return u, openai.New(openai.Options{BaseURL: u.URL, Transport: transport})
+	return u, openai.New(wire.Endpoint{BaseURL: u.URL, Transport: transport}, openai.Options{})
 }
 
 const everything = `reasoning Hm.

@@ -17,7 +17,7 @@ import (
 	"runtime/pprof"
 	"syscall"
 
-	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 func main() {
@@ -40,7 +40,7 @@ func profiled(ctx context.Context, prefix string) (status int, err error) {
 		return 1, err
 	}
 	go readNames(prefix, os.Stdin) // ends with its input, or with the process
-	status = app.Main(ctx, app.Process{Args: os.Args[1:], Env: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr})
+	status = cli.Main(ctx, cli.Process{Args: os.Args[1:], Env: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr})
 	pprof.StopCPUProfile()
 	if err := cpu.Close(); err != nil {
 		return status, err

@@ -49,6 +49,7 @@ export function describe(error) {
     is_api_error: error instanceof OpenAI.APIError,
     status: error?.status ?? 0,
     code: String(error?.code ?? ""),
+    param: String(error?.param ?? ""),
     message: String(error?.message ?? error),
     retry_after: error?.headers?.get?.("retry-after") ?? "",
   };

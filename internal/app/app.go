@@ -1,12 +1,11 @@
-// Package app is the composition root: it builds every part of the gateway in
-// dependency order, by constructor arguments, and holds the commands.
+// Package app builds every part of the gateway, in the order in which they need each
+// other and by constructor arguments, and stops them in the reverse order.
 //
 //	config ─► egress ─► providers ─► orgs (MCP clients) ─► catalog ─► runner ─► chat ─► httpd
 package app
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,17 +20,22 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
 )
 
@@ -60,20 +64,22 @@ func (o Options) limits(c *config.Config) httpd.Limits {
 
 // App is a whole gateway. Close it.
 type App struct {
-	config  *config.Config
+	config  *config.Config // of the start
+	keys    *config.Secrets
+	current atomic.Pointer[settings] // what Reload changes is read from here
 	log     *slog.Logger
 	out     *egress.Egress
 	secrets *secret.Resolver
-	keys    *config.Secrets
 
 	listener   net.Listener
 	shown      shown
 	store      *sqlite.Store
-	local      locals
-	pool       *pool
+	local      demo.Servers
+	demoURL    string // of the demo model; "" = it does not run
+	pool       *mcppool.Pool
 	catalog    *catalog.Catalog
 	models     *route.Listing
-	directory  *Directory
+	directory  *directory.Directory
 	runner     *run.Runner
 	keeper     *audit.Keeper
 	retention  retention
@@ -102,7 +108,8 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.keys, err = a.config.Resolve(ctx, a.secrets); err != nil {
 		return err
 	}
-	if err := checkMoved(a.config); err != nil {
+	a.current.Store(&settings{a.config, a.keys})
+	if err := CheckMoved(a.config); err != nil {
 		return err
 	}
 	if err := a.listen(); err != nil {
@@ -110,14 +117,14 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	front := httpd.Starting(a.listener, a.waitsFor, a.log)
 	defer front.Stop()
-	path := filepath.Join(a.config.Data, databaseFile)
-	if a.store, err = a.openStore(ctx, sqlite.Options{Path: path, Log: a.log, Caps: caps(a.config.OrgCaps), Fatal: func(err error) { a.fatal <- err }}); err != nil {
+	path := filepath.Join(a.config.Data, DatabaseFile)
+	if a.store, err = a.openStore(ctx, sqlite.Options{Path: path, Log: a.log, Caps: a.config.OrgCaps, Fatal: func(err error) { a.fatal <- err }}); err != nil {
 		return err
 	}
 	if err := a.showTelemetry(ctx, o.Env); err != nil {
 		return err
 	}
-	providers, err := a.providers()
+	providers, err := a.providers(a.current.Load())
 	if err != nil {
 		return err
 	}
@@ -125,12 +132,14 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
 		return err
 	}
-	a.pool = newPool(a.out, a.secrets, vaults{a.keys.Vault, a.store.Secret}, a.log, a.catalog.Forget)
-	a.directory = &Directory{
-		store: a.store, declared: declared(a.config, a.keys), operator: sha256.Sum256([]byte(a.keys.Operator.Reveal())),
-		hasOp: !a.keys.Operator.IsZero(), pool: a.pool, catalog: a.catalog, log: a.log,
-	}
-	if err := newDirectory(ctx, a.directory); err != nil {
+	a.pool = mcppool.New(mcppool.Options{
+		Out: a.out, Secrets: a.secrets, Vaults: mcppool.Vaults{Keys: a.keys.Vault, Read: a.store.Secret}, Refused: directory.RefusedServer,
+		Log: a.log, Changed: a.catalog.Forget, Tracer: a.shown.tracer(),
+	})
+	a.directory, err = directory.New(ctx, directory.Options{
+		Store: a.store, Declared: directory.Declared(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
+	})
+	if err != nil {
 		return err
 	}
 	a.heartbeats = sse.NewHeartbeats(0)
@@ -147,8 +156,8 @@ func (a *App) build(ctx context.Context, o Options) error {
 	retained := newLedger(a.config, inUse)
 	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
 	a.runner = run.New(run.Options{
-		Catalog: a.catalog, Journal: journal, Handovers: a.store, Leases: a.store, Archive: a.store,
-		Resources: resources{a.directory, router}, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
+		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store,
+		Resources: resources{a.directory, router}, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
@@ -157,13 +166,16 @@ func (a *App) build(ctx context.Context, o Options) error {
 		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
 		Limits: o.limits(a.config), Overload: overload{a.store.Lag, inUse}.why, Ledger: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
-			Store: a.store, Runs: a.runner, Audit: a.store, Directory: a.directory, Reader: reader{a.config.MaxRoundsCap, a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
-			Judge:  judgeServer(a.out),
+			Store: a.store, Audit: a.store, Directory: a.directory, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
+			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
-		Chat: chat.New(chat.Options{
+		Runs: runs.New(runs.Options{
+			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
+		}),
+		Chat: chat.New(surface.Options{
 			Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
-			MaxRoundsCap: a.config.MaxRoundsCap,
+			MaxRoundsCap: a.maxRoundsCap,
 		}),
 	})
 	return err
@@ -206,10 +218,15 @@ func (a *App) waitsFor() string {
 func (a *App) URL() string {
 	addr := addrPort(a.listener)
 	if addr.Addr().IsUnspecified() {
-		addr = netip.AddrPortFrom(loopback(), addr.Port())
+		addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), addr.Port())
 	}
 	return "http://" + addr.String()
 }
+
+// StopsWithin is the longest time that Serve and Close take together after the context
+// of Serve ends. The program of an MCP server that does not end when it is asked is
+// killed after four seconds, and its last output is read for one.
+const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + 5*time.Second
 
 // softStop is how long durable runs may go on while the gateway stops, before
 // they are left to its next process.
@@ -219,7 +236,7 @@ const softStop = 20 * time.Second
 // requests until ctx is done. It returns at once, and without tidying up, when
 // what was written to the disk may not be there.
 func (a *App) Serve(ctx context.Context) error {
-	if err := a.runner.Start(ctx); err != nil {
+	if err := a.runner.Open(ctx); err != nil {
 		if ctx.Err() != nil { // it was asked to stop while it started
 			return nil
 		}
@@ -229,7 +246,7 @@ func (a *App) Serve(ctx context.Context) error {
 	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
 	served := make(chan error, 1)
 	go func() {
-		served <- a.api.Serve(ctx, a.listener, a.log, func(hard context.Context) { a.runner.Stop(hard, softStop) })
+		served <- a.api.Serve(ctx, a.listener, a.log, func(hard context.Context) { a.runner.Close(hard, softStop) })
 	}()
 	select {
 	case err := <-served:
@@ -261,7 +278,7 @@ func (a *App) Close() {
 	if a.runner != nil {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		a.runner.Stop(now, 0)
+		a.runner.Close(now, 0)
 	}
 	a.retention.stop()
 	if a.keeper != nil {
@@ -274,7 +291,7 @@ func (a *App) Close() {
 	}
 	a.shown.stop(a.log)
 	if a.directory != nil {
-		a.directory.close()
+		a.directory.Close()
 	}
 	if a.catalog != nil {
 		a.catalog.Close()
@@ -283,9 +300,9 @@ func (a *App) Close() {
 		a.models.Close()
 	}
 	if a.pool != nil {
-		a.pool.close()
+		a.pool.Close()
 	}
-	a.local.stop()
+	a.local.Stop()
 	if a.store != nil {
 		if err := a.store.Close(); err != nil {
 			a.log.Error("closing the store", "error", err)
@@ -301,7 +318,8 @@ func addrPort(l net.Listener) netip.AddrPort {
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-func outboundPolicy(s config.SSRF) egress.Policy {
+// OutboundPolicy returns the outbound policy that the configuration sets.
+func OutboundPolicy(s config.SSRF) egress.Policy {
 	return egress.Policy{
 		BlockLoopback: s.BlockLoopback, BlockPrivate: s.BlockPrivate, BlockLinkLocal: s.BlockLinkLocal,
 		BlockMulticast: s.BlockMulticast, BlockCGNAT: s.BlockCGNAT, BlockULAv6: s.BlockULAV6,

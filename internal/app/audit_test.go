@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -19,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
@@ -29,7 +31,7 @@ func auditNow(t *testing.T, data string, args ...string) (status int, out string
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	env := func(string) (string, bool) { return "", false }
-	status = Main(t.Context(), Process{Args: append(append([]string{"audit"}, args...), "--data", data), Env: env, Stdout: &stdout, Stderr: &stderr})
+	status = cli.Main(t.Context(), cli.Process{Args: append(append([]string{"audit"}, args...), "--data", data), Env: env, Stdout: &stdout, Stderr: &stderr})
 	return status, stdout.String() + stderr.String()
 }
 
@@ -188,7 +190,7 @@ func TestANameCollisionIsInTheAudit(t *testing.T) {
 		t.Errorf("%v, want %v", row, want)
 	}
 	var out bytes.Buffer
-	Main(t.Context(), Process{Args: []string{"runs", "show", runID, "--org", "o", "--data", data}, Env: func(string) (string, bool) { return "", false }, Stdout: &out, Stderr: &out})
+	cli.Main(t.Context(), cli.Process{Args: []string{"runs", "show", runID, "--org", "o", "--data", data}, Env: func(string) (string, bool) { return "", false }, Stdout: &out, Stderr: &out})
 	if !strings.Contains(out.String(), "echo is left out: one has a tool of that name") {
 		t.Errorf("runs show does not tell:\n%s", out.String())
 	}
@@ -225,16 +227,16 @@ func TestAnExportEndsWithItsChecksum(t *testing.T) {
 func filledAudit(t *testing.T, rows int) string {
 	t.Helper()
 	data := t.TempDir()
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, databaseFile), Log: slog.New(slog.DiscardHandler)})
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	key, err := audit.LoadOrCreateKey(filepath.Join(data, auditKeyFile))
+	key, err := audit.LoadOrCreateKey(filepath.Join(data, app.AuditKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := audit.NewKeeper(audit.KeeperOptions{Log: store, Key: key, Witness: audit.Witness{Path: filepath.Join(data, checkpointsFile)}.Add})
+	keeper := audit.NewKeeper(audit.KeeperOptions{Log: store, Key: key, Witness: audit.Witness{Path: filepath.Join(data, app.CheckpointsFile)}.Add})
 	for n := range rows {
 		e := audit.Entry{Kind: audit.KindToolCall, At: 1_700_000_000_000 + int64(n), Principal: "k", RequestID: fmt.Sprint("r", n), Body: audit.ToolCall{Tool: "t", Round: n}}
 		if err := store.Record(t.Context(), "o", e); err != nil {
@@ -297,7 +299,7 @@ func TestWhoeverChangesARowIsFound(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data := t.TempDir()
-			for _, name := range []string{databaseFile, auditKeyFile, checkpointsFile} {
+			for _, name := range []string{app.DatabaseFile, app.AuditKeyFile, app.CheckpointsFile} {
 				text, err := os.ReadFile(filepath.Join(whole, name))
 				if err != nil {
 					t.Fatal(err)
@@ -351,7 +353,7 @@ func TestRowsThatNobodySignedAreNotVerified(t *testing.T) {
 	noLeaks(t)
 	data := filledAudit(t, 20)
 	changeStore(t, data, `DELETE FROM audit_checkpoints`)
-	checkpoints := filepath.Join(data, checkpointsFile)
+	checkpoints := filepath.Join(data, app.CheckpointsFile)
 	signed, err := os.ReadFile(checkpoints)
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +369,7 @@ func TestRowsThatNobodySignedAreNotVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, out = auditNow(t, data, "verify")
-	if status != 0 || !strings.Contains(out, checkpointsFile+", line 1: not a checkpoint: longer than 65536 bytes\n") || !strings.Contains(out, "signed up to row 20: ok") {
+	if status != 0 || !strings.Contains(out, app.CheckpointsFile+", line 1: not a checkpoint: longer than 65536 bytes\n") || !strings.Contains(out, "signed up to row 20: ok") {
 		t.Errorf("a line that is too long: status %d\n%s", status, out)
 	}
 	changeStore(t, data, `UPDATE audit_log SET body = '{}' WHERE n = 20`)
@@ -379,7 +381,7 @@ func TestRowsThatNobodySignedAreNotVerified(t *testing.T) {
 // changeStore changes the database of a data directory behind the gateway's back.
 func changeStore(t *testing.T, data string, statements ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(data, databaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"crypto/sha256"
@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
 // may says who may use a route.
@@ -19,7 +21,7 @@ type may int
 const (
 	open    may = iota // everybody, without a key
 	known              // every key of an org
-	runs               // owner, admin and member
+	starts             // owner, admin and member
 	manages            // owner and admin
 	operate            // the operator
 )
@@ -31,6 +33,7 @@ type visit struct {
 	status int // for those who may
 	path   func(*twoOrgs) string
 	body   func(*twoOrgs) string // nil = {}
+	member int                   // status for a member; 0 = as for the others
 }
 
 // access is the whole API: for each route who may use it, and what it answers to
@@ -45,22 +48,42 @@ func access() map[string]struct {
 	}
 	at := func(path string) func(*twoOrgs) string { return func(*twoOrgs) string { return path } }
 	says := func(body string) func(*twoOrgs) string { return func(*twoOrgs) string { return body } }
-	one := func(status int, path string) []visit { return []visit{{"own", status, at(path), nil}} }
+	one := func(status int, path string) []visit { return []visit{{"own", status, at(path), nil, 0}} }
 	with := func(status int, path string, body func(*twoOrgs) string) []visit {
-		return []visit{{"own", status, at(path), body}}
+		return []visit{{"own", status, at(path), body, 0}}
 	}
 	// things are asked for by a name, which of gives one of an org.
 	things := func(status int, path string, of func(w *twoOrgs, key string) string) []visit {
 		return []visit{
-			{"own", status, func(w *twoOrgs) string { return fmt.Sprintf(path, of(w, "owner-key")) }, nil},
-			{"other", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, of(w, w.stranger)) }, nil},
-			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, nil},
+			{"own", status, func(w *twoOrgs) string { return fmt.Sprintf(path, of(w, "owner-key")) }, nil, 0},
+			{"other", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, of(w, w.stranger)) }, nil, 0},
+			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, nil, 0},
+		}
+	}
+	// ofRuns are runs of three keys, by id and UUID, and ids that are none of a run.
+	ofRuns := func(status int, path string) []visit {
+		run := func(key string) func(*twoOrgs) string {
+			return func(w *twoOrgs) string { return fmt.Sprintf(path, w.run(key)) }
+		}
+		none := func(name string) func(*twoOrgs) string {
+			return func(*twoOrgs) string { return fmt.Sprintf(path, name) }
+		}
+		return []visit{
+			{"own", status, run("owner-key"), nil, 404},
+			{"own, by UUID", status, func(w *twoOrgs) string { return fmt.Sprintf(path, id.UUID(w.run("owner-key"))) }, nil, 404},
+			{"a member's", status, run("member-key"), nil, 0},
+			{"other", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.run(w.stranger)) }, nil, 0},
+			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, nil, 0},
+			{"a relay's", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.relay()) }, nil, 0},
+			{"no UUID of a run", 404, none("01890000-0000-7000-8000-000000000000"), nil, 0},
+			{"no id", 404, none("%00%2F..%20%F0%9F%A6%8A"), nil, 0},
+			{"a long id", 404, none(strings.Repeat("x", 4000)), nil, 0},
 		}
 	}
 	ofOrgs := func(path string, body func(*twoOrgs) string, status int) []visit {
 		return []visit{
-			{"own", status, func(w *twoOrgs) string { return fmt.Sprintf(path, w.org()) }, body},
-			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, body},
+			{"own", status, func(w *twoOrgs) string { return fmt.Sprintf(path, w.org()) }, body, 0},
+			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, body, 0},
 		}
 	}
 	newKey := says(`{"name":"k","role":"reader"}`)
@@ -69,10 +92,12 @@ func access() map[string]struct {
 		"GET /readyz":       {open, one(200, "/readyz")},
 		"GET /openapi.json": {open, one(200, "/openapi.json")},
 		"/":                 {open, one(404, "/elsewhere")},
+		"/api":              {open, one(404, "/api")},
+		"/api/":             {open, one(404, "/api/elsewhere")},
 
-		"POST /v1/chat/completions":      {runs, with(200, "/v1/chat/completions", says(question))},
+		"POST /v1/chat/completions":      {starts, with(200, "/v1/chat/completions", says(question))},
 		"GET /v1/models":                 {known, one(200, "/v1/models")},
-		"GET /v1/models/{model...}":      {known, []visit{{"own", 200, at("/v1/models/m"), nil}, {"missing", 404, at("/v1/models/zzz"), nil}}},
+		"GET /v1/models/{model...}":      {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
 		"GET /api/org":                   {manages, one(200, "/api/org")},
 		"PATCH /api/org/runtime":         {manages, one(200, "/api/org/runtime")},
 		"GET /api/audit":                 {manages, one(200, "/api/audit")},
@@ -89,7 +114,11 @@ func access() map[string]struct {
 		"GET /api/secrets":               {manages, one(200, "/api/secrets")},
 		"PUT /api/secrets/{name}":        {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
 		"DELETE /api/secrets/{name}":     {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
-		"POST /api/runs/{id}/cancel":     {manages, things(409, "/api/runs/%s/cancel", (*twoOrgs).run)}, // it is over
+		"GET /v1/runs":                   {starts, one(200, "/v1/runs?limit=1")},
+		"GET /v1/runs/{id}":              {starts, ofRuns(200, "/v1/runs/%s")},
+		"GET /v1/runs/{id}/events":       {starts, ofRuns(200, "/v1/runs/%s/events")},
+		"POST /v1/runs/{id}/cancel":      {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
+		"POST /api/runs/{id}/cancel":     {starts, ofRuns(409, "/api/runs/%s/cancel")},
 
 		"GET /api/orgs":             {operate, one(200, "/api/orgs")},
 		"POST /api/orgs":            {operate, with(201, "/api/orgs", func(w *twoOrgs) string { return `{"id":"` + w.name() + `"}` })},
@@ -114,7 +143,7 @@ func (w *twoOrgs) principals() map[string]string {
 // refusal returns the status that keeps the principal out; 0 = it may.
 func (m may) refusal(principal string) int {
 	allowed := map[may][]string{
-		known: {"owner", "admin", "member", "approver", "reader"}, runs: {"owner", "admin", "member"},
+		known: {"owner", "admin", "member", "approver", "reader"}, starts: {"owner", "admin", "member"},
 		manages: {"owner", "admin"}, operate: {"operator"},
 	}
 	isOfOrg := slices.Contains(allowed[known], principal)
@@ -176,6 +205,11 @@ func (w *twoOrgs) run(key string) string {
 	return w.post(question, "Authorization", "Bearer "+key).header.Get("Turnpike-Run-Id")
 }
 
+// relay returns the id of a request that was relayed.
+func (w *twoOrgs) relay() string {
+	return w.post(question, "Turnpike-Mcp-Disabled", "true").header.Get("Turnpike-Request-Id")
+}
+
 func (w *twoOrgs) org() string {
 	name := w.name()
 	w.do("POST", "/api/orgs", "operator-key", `{"id":"`+name+`"}`, 201)
@@ -187,7 +221,11 @@ func (w *twoOrgs) org() string {
 func (w *twoOrgs) as(authorization, method, path, body string) (int, string) {
 	w.t.Helper()
 	a := w.send(method, path, strings.NewReader(body), "Authorization", authorization)
-	for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Server": ""} {
+	caches := "no-store"
+	if a.header.Get("Content-Type") == "text/event-stream" {
+		caches = "no-cache"
+	}
+	for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": caches, "Server": ""} {
 		if got := a.header.Get(header); got != want {
 			w.t.Errorf("%s %s: %s: %q, want %q", method, path, header, got, want)
 		}
@@ -230,7 +268,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 
 func (w *twoOrgs) check(t *testing.T, method string, who may, visits []visit) {
 	refused := map[string]string{} // by principal: the answer, the same for every visit
-	var missing, foreign string
+	none := map[string]string{}    // by visit: the answer to ids that do not exist for the caller
 	for _, v := range visits {
 		body := func() string {
 			if v.body == nil {
@@ -254,48 +292,42 @@ func (w *twoOrgs) check(t *testing.T, method string, who may, visits []visit) {
 			if who.refusal(p) != 0 {
 				continue
 			}
-			status, text := w.as(w.principals()[p], method, path, body())
-			if status != v.status {
-				t.Errorf("%s, %s: status %d, want %d: %s", p, v.whose, status, v.status, text)
+			want := v.status
+			if p == "member" && v.member != 0 {
+				want = v.member
 			}
-			switch v.whose {
-			case "missing":
-				missing = text
-			case "other":
-				foreign = text
+			status, text := w.as(w.principals()[p], method, path, body())
+			if status != want {
+				t.Errorf("%s, %s: status %d, want %d: %s", p, v.whose, status, want, text)
+			}
+			if status == 404 {
+				none[v.whose] = text
 			}
 			if method != "GET" {
 				path = v.path(w) // the next one has its own
 			}
 		}
-		if v.whose == "own" && len(visits) == 3 { // what is one's own is foreign to the other org
+		if v.whose == "own" && len(visits) >= 3 { // what is one's own is foreign to the other org
 			if status, text := w.as("Bearer "+w.stranger, method, path, body()); status != 404 {
 				t.Errorf("the other org got %d: %s", status, text)
 			}
 		}
 	}
-	if len(visits) == 3 && foreign != missing {
-		t.Errorf("of another org: %s\nnot there:      %s", foreign, missing)
+	missing, compared := none["missing"]
+	for whose, text := range none {
+		if compared && text != missing {
+			t.Errorf("%s: %s\nmissing: %s", whose, text, missing)
+		}
 	}
 }
 
-// routesOf reads the patterns of the routes where they stand.
+// routesOf reads the patterns of the routes where they stand: the table, and the few that
+// are not in it.
 func routesOf(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../httpd/routes.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var patterns []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "HandleFunc" && f.Sel.Name != "Handle" {
-			return true
-		}
-		text, ok := call.Args[0].(*ast.BasicLit)
+	add := func(e ast.Expr) {
+		text, ok := e.(*ast.BasicLit)
 		if !ok {
 			t.Fatal("a route's pattern is no plain text")
 		}
@@ -304,12 +336,46 @@ func routesOf(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		patterns = append(patterns, pattern)
+	}
+	ast.Inspect(parsed(t, "../httpd/table.go"), func(n ast.Node) bool {
+		if list, ok := n.(*ast.CompositeLit); ok && isListOf(list, "route") {
+			for _, line := range list.Elts {
+				add(line.(*ast.CompositeLit).Elts[0])
+			}
+		}
 		return true
 	})
 	if len(patterns) < 20 {
 		t.Fatalf("found only %d routes", len(patterns))
 	}
+	ast.Inspect(parsed(t, "../httpd/routes.go"), func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if f, ok := call.Fun.(*ast.SelectorExpr); ok && (f.Sel.Name == "HandleFunc" || f.Sel.Name == "Handle") {
+				add(call.Args[0])
+			}
+		}
+		return true
+	})
 	return patterns
+}
+
+func parsed(t *testing.T, path string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// isListOf reports whether a literal is a slice of a named type.
+func isListOf(list *ast.CompositeLit, name string) bool {
+	slice, ok := list.Type.(*ast.ArrayType)
+	if !ok {
+		return false
+	}
+	of, ok := slice.Elt.(*ast.Ident)
+	return ok && of.Name == name
 }
 
 // The org follows from the key, whatever else a request says. // K07

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"archive/tar"
@@ -9,13 +9,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
+
+// manifestFile is the name of a backup's first entry.
+const manifestFile = "turnpike-backup.json"
+
+// bundled are the names of the files in a backup.
+func bundled() []string {
+	return []string{app.AuditKeyFile, app.CheckpointsFile, app.DatabaseFile}
+}
 
 // turnpike runs the program in an empty environment.
 func turnpike(t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
 	var both bytes.Buffer
-	status = Main(t.Context(), Process{Args: args, Env: noEnvironment, Stdout: &both, Stderr: &both})
+	status = cli.Main(t.Context(), cli.Process{Args: args, Env: noEnvironment, Stdout: &both, Stderr: &both})
 	return status, both.String()
 }
 
@@ -75,11 +86,11 @@ func TestABackupHoldsTheDataAndNoSecretOfTheConfiguration(t *testing.T) {
 		t.Errorf("the archive has the mode %v, %v", info.Mode(), err)
 	}
 	all := entries(t, archive)
-	if !strings.Contains(all[manifestFile], `"turnpike_backup": 1`) || !strings.HasPrefix(all[databaseFile], "SQLite format 3") {
+	if !strings.Contains(all[manifestFile], `"turnpike_backup": 1`) || !strings.HasPrefix(all[app.DatabaseFile], "SQLite format 3") {
 		t.Errorf("the archive has the manifest %q", all[manifestFile])
 	}
-	key, err := os.ReadFile(filepath.Join(data, auditKeyFile))
-	if err != nil || all[auditKeyFile] != string(key) {
+	key, err := os.ReadFile(filepath.Join(data, app.AuditKeyFile))
+	if err != nil || all[app.AuditKeyFile] != string(key) {
 		t.Errorf("the archive has another audit.key, %v", err)
 	}
 	for name, text := range all {
@@ -167,11 +178,11 @@ func TestARestoreRefusesWhatIsNoWholeBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, file, want string }{
-		{"another file", filepath.Join(data, databaseFile), "not a Turnpike backup"},
+		{"another file", filepath.Join(data, app.DatabaseFile), "not a Turnpike backup"},
 		{"cut off", cut, "the backup is not complete"},
-		{"a changed byte", changed(databaseFile, func(s string) string { return s[:5000] + "!" + s[5001:] }), "the backup is damaged"},
-		{"another size", changed(databaseFile, func(s string) string { return s + "!" }), "the backup is damaged"},
-		{"without its database", changed(databaseFile, func(string) string { return "" }), "the backup is not complete"},
+		{"a changed byte", changed(app.DatabaseFile, func(s string) string { return s[:5000] + "!" + s[5001:] }), "the backup is damaged"},
+		{"another size", changed(app.DatabaseFile, func(s string) string { return s + "!" }), "the backup is damaged"},
+		{"without its database", changed(app.DatabaseFile, func(string) string { return "" }), "the backup is not complete"},
 		{"a later format", changed(manifestFile, func(s string) string { return strings.Replace(s, `"turnpike_backup": 1`, `"turnpike_backup": 2`, 1) }), "format 2"},
 		{"a name with a path", changed(manifestFile, func(s string) string { return strings.Replace(s, `"audit.key"`, `"../audit.key"`, 1) }), "not a valid backup"},
 		{"no file", filepath.Join(data, "none.tar"), "no such file"},
@@ -182,7 +193,7 @@ func TestARestoreRefusesWhatIsNoWholeBackup(t *testing.T) {
 				t.Errorf("status %d: %s, want %q", status, out, tt.want)
 			}
 			left, err := filepath.Glob(filepath.Join(to, "*"))
-			if err != nil || len(left) > 1 || len(left) == 1 && filepath.Base(left[0]) != databaseFile+".lock" {
+			if err != nil || len(left) > 1 || len(left) == 1 && filepath.Base(left[0]) != app.DatabaseFile+".lock" {
 				t.Errorf("the data directory has %v, %v", left, err)
 			}
 			if status, out := turnpike(t, "restore", "--data", to, archive); status != 0 {
@@ -236,7 +247,7 @@ func TestARestoreLeavesTheCheckpointsOfAnotherDatabaseAlone(t *testing.T) {
 	}
 	restore := func() (int, string) {
 		var out bytes.Buffer
-		status := Main(t.Context(), Process{Args: []string{"restore", "--data", filepath.Join(dir, "to"), archive}, Env: env, Stdout: &out, Stderr: &out})
+		status := cli.Main(t.Context(), cli.Process{Args: []string{"restore", "--data", filepath.Join(dir, "to"), archive}, Env: env, Stdout: &out, Stderr: &out})
 		return status, out.String()
 	}
 	if status, out := restore(); status != 1 || !strings.Contains(out, "belongs to another database") {
@@ -259,13 +270,13 @@ func TestABackupHoldsWholeCheckpointsOnly(t *testing.T) {
 	noLeaks(t)
 	data, archive := backedUp(t)
 	first := `{"org":"elsewhere"}` + "\n"
-	if err := os.WriteFile(filepath.Join(data, checkpointsFile), []byte(first+`{"org":"o","num`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, app.CheckpointsFile), []byte(first+`{"org":"o","num`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if status, out := turnpike(t, "backup", "--data", data, archive+"2"); status != 0 {
 		t.Fatalf("status %d: %s", status, out)
 	}
-	if got := entries(t, archive+"2")[checkpointsFile]; got != first {
+	if got := entries(t, archive+"2")[app.CheckpointsFile]; got != first {
 		t.Errorf("the archive has the checkpoints %q, want %q", got, first)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // A run that the outbound policy ends says which server it was, why, and which
@@ -113,7 +115,7 @@ func TestServeWarnsOfAServerThatThePolicyRefuses(t *testing.T) {
 	defer cancel()
 	env := func(name string) (string, bool) { v, ok := environment()[name]; return v, ok }
 	var errs bytes.Buffer
-	Main(ctx, Process{Args: []string{"serve", "--config", file}, Env: env, Stdout: announced(cancel), Stderr: &errs})
+	cli.Main(ctx, cli.Process{Args: []string{"serve", "--config", file}, Env: env, Stdout: announced(cancel), Stderr: &errs})
 	want := `:18:24: orgs[0].mcp_servers[1].url: the outbound policy refuses this URL: private; the operator can allow it with outbound.ssrf.allowlist_cidrs`
 	if strings.Count(errs.String(), "the outbound policy refuses") != 1 || !strings.Contains(errs.String(), want) {
 		t.Errorf("the log says\n%s", errs.String())
@@ -185,6 +187,6 @@ func runMain(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
 	env := func(name string) (string, bool) { v, ok := environment()[name]; return v, ok }
 	var stdout, stderr bytes.Buffer
-	status = Main(t.Context(), Process{Args: args, Env: env, Stdout: &stdout, Stderr: &stderr})
+	status = cli.Main(t.Context(), cli.Process{Args: args, Env: env, Stdout: &stdout, Stderr: &stderr})
 	return status, stdout.String(), stderr.String()
 }

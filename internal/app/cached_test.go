@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
 )
 
 // asksFor answers with a call of the tool, and repeats what the tool says.
@@ -84,7 +86,7 @@ func (c *cachedSite) says(want string, fields ...string) {
 func (c *cachedSite) meddle(statements ...string) {
 	c.Helper()
 	_ = c.stop()
-	db, err := sql.Open("sqlite", filepath.Join(c.data, databaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(c.data, app.DatabaseFile))
 	if err != nil {
 		c.Fatal(err)
 	}

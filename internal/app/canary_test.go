@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
@@ -206,7 +207,7 @@ func (c *canaries) commands(g *gateway, yaml string, variables map[string]string
 	run := func(in string, want int, args ...string) string {
 		c.Helper()
 		var out bytes.Buffer
-		if got := Main(c.Context(), Process{Args: args, Env: env, Stdin: strings.NewReader(in), Stdout: &out, Stderr: &out}); got != want {
+		if got := cli.Main(c.Context(), cli.Process{Args: args, Env: env, Stdin: strings.NewReader(in), Stdout: &out, Stderr: &out}); got != want {
 			c.Errorf("%q: exit status %d, want %d: %s", args, got, want, out.String())
 		}
 		c.look(strings.Join(args[:2], " "), out.Bytes())

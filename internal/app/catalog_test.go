@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -30,6 +30,26 @@ func TestASecondRequestAsksNoServerForItsTools(t *testing.T) {
 				t.Errorf("%d tools/list calls", n)
 			}
 		})
+	}
+}
+
+// D02: a change of one server's settings asks that server again, and no other.
+func TestAChangeOfOneServerAsksOnlyThatServer(t *testing.T) {
+	noLeaks(t)
+	still, changed := newMCP(t, map[string]handler{"echo": echo}), newMCP(t, map[string]handler{"other": echo})
+	up := newUpstream(t, script(says("hi")))
+	d := manage(MustRun(t, site{upstream: up.URL, servers: []string{server("still", still.URL)}}.yaml()))
+	d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"changed","url":%q}`, changed.URL), 201)
+	for lists, change := range []string{"", `{"naming":"namespaced"}`, `{"timeout":"7s"}`} {
+		if change != "" {
+			d.do("PATCH", "/api/mcp-servers/changed", "owner-key", change, 200)
+		}
+		for range 2 {
+			d.post(question).completion(t)
+		}
+		if a, b := len(still.of("tools/list")), len(changed.of("tools/list")); a != 1 || b != lists+1 {
+			t.Errorf("after the change %s: %d tools/list calls of the server that did not change, %d of the other", change, a, b)
+		}
 	}
 }
 

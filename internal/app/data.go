@@ -10,14 +10,26 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
-// databaseFile is the name of the store in the data directory.
-const databaseFile = "turnpike.db"
+// Names of files in the data directory. The configuration can move the checkpoints.
+const (
+	DatabaseFile    = "turnpike.db"
+	AuditKeyFile    = "audit.key"
+	CheckpointsFile = "audit.checkpoints"
+)
 
-// checkMoved refuses to begin with an empty store, or without earlier checkpoints,
+// CheckpointsPath returns where the checkpoints of the audit are.
+func CheckpointsPath(c *config.Config) string {
+	if c.Audit.Checkpoints != "" {
+		return c.Audit.Checkpoints
+	}
+	return filepath.Join(c.Data, CheckpointsFile)
+}
+
+// CheckMoved refuses to begin with an empty store, or without earlier checkpoints,
 // while those of release 0.1 are where it looked for them: below the working
 // directory.
-func checkMoved(c *config.Config) error {
-	return errors.Join(movedFile(c, "data", databaseFile), movedFile(c, "audit.checkpoints", ""))
+func CheckMoved(c *config.Config) error {
+	return errors.Join(movedFile(c, "data", DatabaseFile), movedFile(c, "audit.checkpoints", ""))
 }
 
 // movedFile returns an error if the file below the path of the key is at its old
@@ -43,10 +55,10 @@ func movedFile(c *config.Config, key, name string) error {
 		was, is, c.File(), old, m.New, key, absolute)
 }
 
-// noData is the error for a data directory without a database.
-func noData(c *config.Config, directory string) error {
+// NoData returns the error for a data directory without a database.
+func NoData(c *config.Config, directory string) error {
 	if m, ok := c.Moved("data"); ok && m.New == directory {
-		if err := movedFile(c, "data", databaseFile); err != nil {
+		if err := movedFile(c, "data", DatabaseFile); err != nil {
 			return err
 		}
 	}

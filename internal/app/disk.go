@@ -20,7 +20,7 @@ const diskRetry = 30 * time.Second
 // concurrent use.
 type disk struct {
 	path  string
-	floor uint64                       // bytes; 0 = never low
+	floor atomic.Uint64                // bytes; 0 = never low
 	free  func(string) (uint64, error) // bytes that the process may use
 	log   *slog.Logger
 
@@ -30,13 +30,22 @@ type disk struct {
 }
 
 func newDisk(path string, mib int, log *slog.Logger) *disk {
-	return &disk{path: path, floor: uint64(mib) << 20, free: freeSpace, log: log} //nolint:gosec // it is not negative
+	d := &disk{path: path, free: freeSpace, log: log}
+	d.setFloor(mib)
+	return d
+}
+
+// setFloor sets the space that must be free, in MiB, from now on.
+func (d *disk) setFloor(mib int) {
+	if d.floor.Swap(uint64(mib)<<20) != uint64(mib)<<20 { //nolint:gosec // it is not negative
+		d.next.Store(0)
+	}
 }
 
 // refusal returns why no work is accepted; nil = there is room. Where the free
 // space is not known, there is.
 func (d *disk) refusal() error {
-	if d.floor == 0 {
+	if d.floor.Load() == 0 {
 		return nil
 	}
 	now, next := time.Now().UnixNano(), d.next.Load()
@@ -59,17 +68,18 @@ func (d *disk) look() {
 		return
 	}
 	d.lost.Store(false)
-	if free >= d.floor {
+	floor := d.floor.Load()
+	if free >= floor {
 		if d.low.Swap(nil) != nil {
 			d.log.Info("the disk has space again; new requests are accepted", "directory", d.path, "free_mib", free>>20)
 		}
 		return
 	}
 	low := fault.New(fault.Unavailable, "disk_space_low",
-		"the gateway's disk has %d MiB free, less than min_free_disk_mib (%d MiB); nothing was done, try again later", free>>20, d.floor>>20)
+		"the gateway's disk has %d MiB free, less than min_free_disk_mib (%d MiB); nothing was done, try again later", free>>20, floor>>20)
 	low.RetryAfter = diskRetry
 	if d.low.Swap(low) == nil {
-		d.log.Error("the disk is nearly full; new runs and relayed requests are rejected", "directory", d.path, "free_mib", free>>20, "min_free_disk_mib", d.floor>>20)
+		d.log.Error("the disk is nearly full; new runs and relayed requests are rejected", "directory", d.path, "free_mib", free>>20, "min_free_disk_mib", floor>>20)
 	}
 }
 

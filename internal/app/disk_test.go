@@ -39,7 +39,8 @@ func TestADiskBelowItsFloorIsLowUntilThereIsSpaceAgain(t *testing.T) { // K03
 				t.Errorf("the log has %q %d times, want %d:\n%s", what, n, times, said.String())
 			}
 		}
-		d.floor, free = 0, 0
+		d.setFloor(0)
+		free = 0
 		time.Sleep(lookEvery)
 		if err := d.refusal(); err != nil {
 			t.Errorf("without a floor: %v", err)

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bufio"
@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 )
 
 // impatient boots a gateway whose clients get less time.
 func impatient(t *testing.T, yaml string, limits httpd.Limits) *gateway {
 	t.Helper()
-	return mustRunWith(t, t.TempDir(), yaml, environment(), Options{Limits: limits})
+	return mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Limits: limits})
 }
 
 func (g *gateway) dial() net.Conn {

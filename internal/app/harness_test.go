@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
@@ -55,11 +56,11 @@ func MustRun(t *testing.T, yaml string) *gateway {
 // mustRunIn boots it in a data directory and an environment of the test's own.
 func mustRunIn(t *testing.T, data, yaml string, variables map[string]string) *gateway {
 	t.Helper()
-	return mustRunWith(t, data, yaml, variables, Options{})
+	return mustRunWith(t, data, yaml, variables, app.Options{})
 }
 
 // mustRunWith boots it with options, of which Env and Log are the harness's.
-func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o Options) *gateway {
+func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o app.Options) *gateway {
 	t.Helper()
 	env := func(name string) (string, bool) {
 		if name == "TURNPIKE_DATA" {
@@ -74,7 +75,7 @@ func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o
 	}
 	log := &logBuffer{}
 	o.Env, o.Log = env, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	a, err := New(t.Context(), c, o)
+	a, err := app.New(t.Context(), c, o)
 	if err != nil {
 		t.Fatal(err)
 	}

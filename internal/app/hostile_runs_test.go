@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -109,7 +109,7 @@ func TestASlowServerHoldsUpOnlyItsOwnCalls(t *testing.T) {
 		}
 		asks(many(wants, 4)...).write(w)
 	})
-	g := MustRun(t, site{upstream: up.URL, servers: []string{server("slow", slow.URL, "concurrency: 2"), server("fast", fast.URL)}}.yaml())
+	g := MustRun(t, site{upstream: up.URL, servers: []string{server("slow", slow.URL, "max_concurrent_calls: 2"), server("fast", fast.URL)}}.yaml())
 	waiting := make(chan answer, 3)
 	for range cap(waiting) {
 		go func() {

@@ -1,14 +1,10 @@
-package app
+package app_test
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/turnpike-gateway/turnpike/internal/mcptool"
-	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // keys returns the idempotency key of each call that the server got.
@@ -32,47 +28,41 @@ func (m *mcpServer) keys(t *testing.T) []string {
 	return out
 }
 
-func TestWhatAServersListsSayHoldsForTheNextRequest(t *testing.T) { // D19 D29
+func TestWhatAServersListsSayHoldsForTheNextRequest(t *testing.T) { // D11 D19 D29
 	noLeaks(t)
 	up := newUpstream(t, callThenAnswer)
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
 	made := d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL+"/mcp"), 201)
-	if fmt.Sprint(made["reads"], made["keyed"], made["concurrency"]) != "[] [] 10" {
+	if fmt.Sprint(made["reads"], made["keyed"], made["max_concurrent_calls"]) != "[] [] 256" {
 		t.Errorf("created %v", made)
 	}
 	d.post(chatBody)
 	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"reads":["echo"]}`, 200)
 	d.post(chatBody)
-	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"reads":[],"keyed":["echo","later"],"concurrency":3}`, 200)
+	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"reads":[],"keyed":["echo","later"],"max_concurrent_calls":3}`, 200)
 	d.post(chatBody)
 	got := tools.keys(t)
 	if len(got) != 3 || !strings.HasPrefix(got[0], "turnpike:") || got[1] != "" || !strings.HasPrefix(got[2], "turnpike:") || got[0] == got[2] {
 		t.Errorf("keys %q, want one for the call that may write, none for the one that reads, another for the keyed one", got)
 	}
-	if s := d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 200); fmt.Sprint(s["reads"], s["keyed"], s["concurrency"]) != "[] [echo later] 3" {
+	if s := d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 200); fmt.Sprint(s["reads"], s["keyed"], s["max_concurrent_calls"]) != "[] [echo later] 3" {
 		t.Errorf("stored %v", s)
+	}
+	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"concurrency":4}`, 200) // the deprecated name
+	if s := d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 200); fmt.Sprint(s["max_concurrent_calls"], s["concurrency"]) != "4 <nil>" {
+		t.Errorf("by the deprecated name: %v", s)
+	}
+	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"concurrency":null}`, 200)
+	if s := d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 200); fmt.Sprint(s["max_concurrent_calls"]) != "256" {
+		t.Errorf("null by the deprecated name: %v", s)
+	}
+	both := d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"concurrency":4,"max_concurrent_calls":4}`, 422)
+	if !strings.Contains(fmt.Sprint(both), "is given twice, once by its deprecated name concurrency") {
+		t.Errorf("both names: %v", both)
 	}
 	refused := d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"reads":["later"]}`, 422)
 	if !strings.Contains(fmt.Sprint(refused), `"later" is also in reads`) {
 		t.Errorf("refused with %v", refused)
-	}
-}
-
-func TestACheckNamesWhatAServerDoesNotHave(t *testing.T) {
-	var out strings.Builder
-	printTools(&out, org.MCPServer{Reads: []string{"find", "fnid"}, Keyed: []string{"order", "broken"}, Polling: []string{"state"}}, mcptool.Report{
-		Tools:   []tool.Definition{{Name: "find", InputSchema: json.RawMessage(`{"type":"object"}`)}},
-		LeftOut: []mcptool.LeftOut{{Name: "broken", Reason: "it is"}},
-	})
-	const want = `  offered   find  
-  left out  broken: it is
-  missing   state: polling names it, and the server has no such tool
-  missing   fnid: reads names it, and the server has no such tool
-  missing   order: keyed names it, and the server has no such tool
-1 tools offered
-`
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", &out, want)
 	}
 }

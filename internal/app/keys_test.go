@@ -1,9 +1,11 @@
-package app
+package app_test
 
 import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // A key is made, listed, changed and revoked by the commands alone. // I05
@@ -18,7 +20,7 @@ func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
 			v, ok := map[string]string{"TURNPIKE_URL": g.URL, "TURNPIKE_KEY": "owner-key"}[name]
 			return v, ok
 		}
-		if status := Main(t.Context(), Process{Args: append([]string{"keys"}, args...), Env: env, Stdout: &out, Stderr: &errs}); status != want {
+		if status := cli.Main(t.Context(), cli.Process{Args: append([]string{"keys"}, args...), Env: env, Stdout: &out, Stderr: &errs}); status != want {
 			t.Fatalf("keys %v: status %d, want %d: %s%s", args, status, want, out.String(), errs.String())
 		}
 		return out.String(), errs.String()

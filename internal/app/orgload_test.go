@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"crypto/sha256"
@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
@@ -154,7 +155,7 @@ func TestEveryChangeTakesEffectAlsoWhenItsClientLeavesAtOnce(t *testing.T) { // 
 // fillKeys puts keys of an org into the store of a gateway that does not run.
 func fillKeys(t *testing.T, data, orgID string, n int) {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, databaseFile)})
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // asked is what "turnpike outbound check" was asked, and says.
@@ -88,7 +90,7 @@ func (a asked) check(t *testing.T) {
 	}
 	env := func(name string) (string, bool) { v, ok := a.env[name]; return v, ok }
 	var stdout, stderr bytes.Buffer
-	status := Main(t.Context(), Process{Args: args, Env: env, Stdin: strings.NewReader(a.stdin), Stdout: &stdout, Stderr: &stderr})
+	status := cli.Main(t.Context(), cli.Process{Args: args, Env: env, Stdin: strings.NewReader(a.stdin), Stdout: &stdout, Stderr: &stderr})
 	if status != a.status || stdout.String() != a.stdout {
 		t.Errorf("exit status %d, want %d\n%s\nwant\n%s", status, a.status, stdout.String(), a.stdout)
 	}
@@ -118,7 +120,7 @@ func TestOutboundCheckJudgesLinesAsTheyCome(t *testing.T) {
 	verdicts, out := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- Main(ctx, Process{Args: []string{"outbound", "check", "--offline"}, Env: noEnvironment, Stdin: in, Stdout: out, Stderr: io.Discard})
+		ended <- cli.Main(ctx, cli.Process{Args: []string{"outbound", "check", "--offline"}, Env: noEnvironment, Stdin: in, Stdout: out, Stderr: io.Discard})
 		_ = out.Close()
 	}()
 	buf := make([]byte, 100)

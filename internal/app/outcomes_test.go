@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // runShown returns what "turnpike runs show" says of a run.
@@ -13,7 +15,7 @@ func runShown(t *testing.T, data, id string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	args := []string{"runs", "show", id, "--org", "o", "--data", data}
-	if status := Main(t.Context(), Process{Args: args, Env: noEnvironment, Stdout: &stdout, Stderr: &stderr}); status != 0 {
+	if status := cli.Main(t.Context(), cli.Process{Args: args, Env: noEnvironment, Stdout: &stdout, Stderr: &stderr}); status != 0 {
 		t.Fatalf("runs show: status %d, %s", status, stderr.String())
 	}
 	return stdout.String()

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 )
 
 // P40: an org that changes a server again and again holds a bounded number of
@@ -61,7 +63,7 @@ func TestAServerThatIsChangedAgainAndAgainHoldsFewConnections(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	t.Logf("%d changes: at most %d streams of notifications at a time, %d sessions ended", changes, most, sessions)
-	if most > maxRetired+1 || sessions < changes-maxRetired-1 {
+	if most > mcppool.MaxRetired+1 || sessions < changes-mcppool.MaxRetired-1 {
 		t.Errorf("%d streams at a time, %d of %d sessions ended", most, sessions, changes)
 	}
 }

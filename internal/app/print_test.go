@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -11,10 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // hostile holds what a terminal obeys: a title, colours (with the 7-bit and the
@@ -44,6 +47,7 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"health":         {{}, {"--url", hostile}, {"-c", "wrong.yaml"}},
 		"runs list":      {{"--org", "o"}, {"--org", "o", "--json"}, {"--before", hostile}, {"--state", hostile}, {"--since", hostile}, {"--key", hostile}},
 		"runs show":      {{site.runID, "--org", "o"}, {site.runID, "--org", "o", "--full"}, {site.runID, "--org", "o", "--json"}, {hostile}},
+		"runs follow":    {{site.runID, "--org", "o"}, {site.runID, "--org", "o", "--json"}, {hostile}, {site.runID, "--after", hostile}},
 		"runs cancel":    {{hostile}, {"fail" + hostile}},
 		"keys create":    {{"a"}, {"fail", "--role", hostile}},
 		"keys list":      {{}, {"--url", hostile}},
@@ -65,7 +69,7 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"config check":   {{"wrong.yaml"}, {hostilePath}, {"right.yaml"}},
 		"version":        {{}, {hostile}},
 	}
-	for _, name := range leaves(rootCommand(Process{Env: site.env}), "") {
+	for _, name := range leaves(cli.Command(cli.Process{Env: site.env}), "") {
 		if len(invocations[name]) == 0 {
 			t.Errorf("turnpike %s is not tried", name)
 		}
@@ -85,33 +89,9 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 	}
 }
 
-// The cells of a table hold neither lines nor columns of their own.
-func TestACellIsOneCell(t *testing.T) {
-	var out bytes.Buffer
-	table := newTable(&out, "A", "B")
-	table.row("a\nb\tc\vd\x1b[31m\xff", 5)
-	if err := table.flush(); err != nil {
-		t.Fatal(err)
-	}
-	if want := "A              B\na\ufffdb\ufffdc\ufffdd\ufffd[31m\ufffd  5\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
-}
-
-func TestTablesAreWrittenInOnePlace(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name != "print.go" && !strings.HasSuffix(name, "_test.go") && bytes.Contains(text, []byte(`"text/tabwriter"`)) {
-			t.Errorf("%s writes a table of its own: use newTable", name)
-		}
-	}
+// commands reports whether a terminal may do something else than show r.
+func commands(r rune) bool {
+	return r != '\u200d' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
 }
 
 // leaves returns the names of the commands that do something.
@@ -180,13 +160,13 @@ func (s *hostileSite) story(t *testing.T) {
 	changeStore(t, s.dir,
 		strings.ReplaceAll(`UPDATE runs SET model = H, principal = H, finish_reason = H`, "H", text[:strings.IndexByte(text, 0)]+"'"),
 		strings.ReplaceAll(`UPDATE audit_log SET principal = H, kind = H, body = replace(body, 'echo', '`+"\u009b31m\u202e"+`')`, "H", text[:strings.IndexByte(text, 0)]+"'"),
-		strings.ReplaceAll(`UPDATE mcp_outbound_servers SET name = H, tools = '[`+quotedHostile(t)+`]'`, "H", "'kept"+text[1:strings.IndexByte(text, 0)]+"'"))
+		strings.ReplaceAll(`UPDATE mcp_outbound_servers SET name = H, settings = json_set(settings, '$.tools', json('[`+quotedHostile(t)+`]'))`, "H", "'kept"+text[1:strings.IndexByte(text, 0)]+"'"))
 	s.server = "kept" + says1[:strings.IndexByte(says1, 0)]
 	line, err := json.Marshal(map[string]any{"org": says1, "number": 1, "at": 1, "hash": audit.Hash{1}.String(), "signature": "AAAA"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(filepath.Join(s.dir, checkpointsFile), os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(filepath.Join(s.dir, app.CheckpointsFile), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +205,6 @@ func (s *hostileSite) run(t *testing.T, args []string) string {
 		}
 	}
 	var out bytes.Buffer
-	Main(t.Context(), Process{Args: args, Env: s.env, Stdin: strings.NewReader(hostile + "\n"), Stdout: &out, Stderr: &out})
+	cli.Main(t.Context(), cli.Process{Args: args, Env: s.env, Stdin: strings.NewReader(hostile + "\n"), Stdout: &out, Stderr: &out})
 	return out.String()
 }

@@ -1,6 +1,6 @@
 //go:build !race
 
-package app
+package app_test
 
 // raceDetector says whether the tests run with -race, where memory and time mean
 // less.

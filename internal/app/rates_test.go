@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
 )
 
 // limited returns a configuration in which a key of a site has a limit.
@@ -174,7 +176,7 @@ func TestAStoreThatIsBehindClosesTheDoor(t *testing.T) {
 	up := newUpstream(t, script(says("done")))
 	data := t.TempDir()
 	d := manage(mustRunIn(t, data, site{upstream: up.URL, feature: "none"}.yaml(), environment()))
-	db, err := sql.Open("sqlite", filepath.Join(data, databaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +210,7 @@ func TestAStoreThatIsBehindClosesTheDoor(t *testing.T) {
 	other("BEGIN IMMEDIATE") // nobody else writes now
 	began := time.Now()
 	a := askUntil(503)
-	if took := time.Since(began); took < slowStore || !bytes.Contains(a.body, []byte("overloaded")) || !bytes.Contains(a.body, []byte("its store is slow")) {
+	if took := time.Since(began); took < app.SlowStore || !bytes.Contains(a.body, []byte("overloaded")) || !bytes.Contains(a.body, []byte("its store is slow")) {
 		t.Errorf("after %v the answer is %s", took, a.body)
 	}
 	other("ROLLBACK")

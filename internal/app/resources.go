@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -14,13 +15,13 @@ import (
 // resources finds what a run needs that was begun by another process. It is a
 // run.Resources.
 type resources struct {
-	directory *Directory
+	directory *directory.Directory
 	router    *route.Router
 }
 
 // For implements run.Resources.
 func (r resources) For(_ context.Context, a *loop.Accepted) ([]run.Target, []catalog.Server, error) {
-	caller, ok := r.directory.ofOrg(a.Org)
+	caller, ok := r.directory.Org(a.Org)
 	if !ok {
 		return nil, nil, fmt.Errorf("org %s no longer exists or has no keys", a.Org)
 	}

@@ -63,5 +63,6 @@ func (r *retention) stop() {
 	if r.cancel != nil {
 		r.cancel()
 		r.done.Wait()
+		r.cancel = nil
 	}
 }

@@ -1,23 +1,20 @@
-package app
+package app_test
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/app"
 )
 
 // alter changes what is stored, as somebody does who can write the database.
 func alter(t *testing.T, data string, statements ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(data, databaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +52,7 @@ func TestAStoredHeaderNeverRevealsTheOperatorsVariablesAndFiles(t *testing.T) { 
 				t.Fatal(err)
 			}
 			// created_at 0 is what a server of the file has
-			alter(t, data, `UPDATE mcp_outbound_servers SET created_at = 0, headers = '{"X-Plain":"plain","X-Taken":"`+reference+`"}'`)
+			alter(t, data, `UPDATE mcp_outbound_servers SET created_at = 0, settings = json_set(settings, '$.headers', json('{"X-Plain":"plain","X-Taken":"`+reference+`"}'))`)
 			d = manage(mustRunIn(t, data, yaml, environment()))
 			d.post(chatBody)
 			for _, r := range tools.of("") {
@@ -83,38 +80,6 @@ func TestAStoredHeaderNeverRevealsTheOperatorsVariablesAndFiles(t *testing.T) { 
 				}
 			}
 		})
-	}
-}
-
-func TestOnlyTheVaultIsLookedUpForAStoredServer(t *testing.T) { // K06
-	keys, err := secret.NewKeyring(secret.NewValue(masterKey))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := keys.Seal("o", "gh", secret.NewValue("token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newPool(nil, secret.NewResolver(func(string) (string, bool) { return "CANARY", true }), vaults{keys, func(_ context.Context, orgID, name string) (org.Secret, error) {
-		return org.Secret{Org: orgID, Name: name, Sealed: sealed}, nil
-	}}, nil, nil)
-	for _, c := range []struct {
-		text     string
-		declared bool
-		want     string
-	}{
-		{"plain", false, "plain"},
-		{"Bearer secret:gh", false, "Bearer token"},
-		{"env:HOME", false, ""},
-		{"file:/etc/hostname", false, ""},
-		{"env:HOME", true, "CANARY"},
-		{"Bearer secret:gh", true, "Bearer token"},
-	} {
-		got := ""
-		err := p.resolve(t.Context(), org.MCPServer{Org: "o", Declared: c.declared}, map[string]string{"X": c.text}, func(_, value string) { got = value })
-		if got != c.want || errors.Is(err, secret.ErrVaultOnly) != (c.want == "") {
-			t.Errorf("%q, declared %v: got %q, %v", c.text, c.declared, got, err)
-		}
 	}
 }
 
@@ -159,7 +124,7 @@ func TestAStoredServerThatIsNotBuiltIsNotUsed(t *testing.T) { // C19
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
-	alter(t, data, "UPDATE mcp_outbound_servers SET naming = 'sealed'")
+	alter(t, data, "UPDATE mcp_outbound_servers SET settings = json_set(settings, '$.naming', 'sealed')")
 	d = manage(mustRunIn(t, data, yaml, environment()))
 	if a := d.post(chatBody); a.status != 200 || len(tools.of("")) != 0 {
 		t.Errorf("the org got %d, and the server %d requests: %s", a.status, len(tools.of("")), a.body)

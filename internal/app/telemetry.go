@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/telemetry"
 )
@@ -46,16 +47,13 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	if s.spans {
 		way.Annotate = telemetry.Inject
 	}
-	a.out = egress.New(outboundPolicy(a.config.Outbound.SSRF), way)
+	a.out = egress.New(OutboundPolicy(a.config.Outbound.SSRF), way)
 	if !s.spans && s.listener == nil {
 		return nil
 	}
 	o := telemetry.Options{
-		Content: a.config.Telemetry.Content, Kinds: map[string]string{}, Version: version(),
+		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
 		Metrics: s.listener != nil, Queue: a.store.QueueLength,
-	}
-	for _, p := range a.config.Providers {
-		o.Kinds[p.Name] = p.Kind
 	}
 	var err error
 	if s.spans {
@@ -114,6 +112,14 @@ func (s *shown) extract() func(context.Context, http.Header) context.Context {
 		return nil
 	}
 	return telemetry.Extract
+}
+
+// tracer returns what connects calls of MCP servers with traces, or nil.
+func (s *shown) tracer() mcptool.Tracer {
+	if !s.spans {
+		return nil
+	}
+	return s.telemetry
 }
 
 // refused returns what counts the requests that are refused, or nil.

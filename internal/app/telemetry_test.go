@@ -1,14 +1,17 @@
-package app
+package app_test
 
 import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -24,6 +27,9 @@ import (
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
 // spanSink is a collector that takes OTLP over HTTP, as any would.
@@ -192,7 +198,7 @@ const privateQuestion = `{"model":"m","messages":[{"role":"user","content":"PRIV
 // MCP server. // L03 P17 C23
 func TestACollectorSeesARun(t *testing.T) {
 	g, sink, up, tools := traced(t, "", "")
-	a := g.post(privateQuestion, "Traceparent", traceparent, "Tracestate", clientState)
+	a := g.post(privateQuestion, "Traceparent", traceparent, "Tracestate", clientState, "Baggage", "user=PRIVATE-user")
 	if got, _ := a.completion(t); got != "PRIVATE-answer" {
 		t.Fatalf("the answer is %q", got)
 	}
@@ -226,10 +232,17 @@ func TestACollectorSeesARun(t *testing.T) {
 		t.Errorf("the run's parent is %x", root.ParentSpanId)
 	}
 	sink.checkRun(root)
-	sink.checkTools()
+	calls := tools.of("tools/call")
+	broken := calls[slices.IndexFunc(calls, func(r rpc) bool { return bytes.Contains(r.Params, []byte("broken")) })]
+	sink.checkTools(broken.header.Get("Mcp-Session-Id"))
 	continued(t, sink.named("chat m", 1), up.requests()[1].header)
-	continued(t, sink.named("execute_tool broken", 1), tools.of("tools/call")[slices.IndexFunc(tools.of("tools/call"),
-		func(r rpc) bool { return bytes.Contains(r.Params, []byte("broken")) })].header)
+	continued(t, sink.named("execute_tool broken", 1), broken.header)
+	continued(t, sink.named("execute_tool broken", 1), metaOf(t, broken))
+	for _, r := range calls {
+		if strings.Contains(string(r.Params), "PRIVATE") || r.header.Get("Baggage") != "" || len(metaOf(t, r)) == 0 {
+			t.Errorf("the server got %s and the baggage %q", r.Params, r.header.Get("Baggage"))
+		}
+	}
 	for _, secret := range []string{"PRIVATE", "7177717771", "CANARY", "owner-key"} {
 		if bytes.Contains(sink.raw, []byte(secret)) {
 			t.Errorf("the spans hold %s", secret)
@@ -255,11 +268,14 @@ func (s *spanSink) checkRun(root *otlp.Span) {
 	})
 }
 
-func (s *spanSink) checkTools() {
+func (s *spanSink) checkTools(session string) {
 	s.t.Helper()
+	if session == "" {
+		s.t.Error("the calls have no session")
+	}
 	want := map[string]string{
 		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "echo", "gen_ai.tool.type": "extension", "gen_ai.tool.call.id": "call_0",
-		"mcp.method.name": "tools/call", "server_id": "tools", "agent_run_id": "*", "org": "o", "surface": "chat",
+		"mcp.method.name": "tools/call", "mcp.session.id": session, "mcp.protocol.version": "2025-11-25", "network.transport": "tcp", "server_id": "tools", "agent_run_id": "*", "org": "o", "surface": "chat",
 		"round_index": "1", "tool_call_index": "0", "attempt": "1", "outcome": "ok",
 	}
 	echo, broken := s.named("execute_tool echo", 1), s.named("execute_tool broken", 1)
@@ -281,6 +297,24 @@ func continued(t *testing.T, from *otlp.Span, h http.Header) {
 	if want := fmt.Sprintf("00-%s-%x-01", clientTrace, from.SpanId); h.Get("Traceparent") != want || h.Get("Tracestate") != clientState {
 		t.Errorf("%s was told %q, %q; want %q", from.Name, h.Get("Traceparent"), h.Get("Tracestate"), want)
 	}
+}
+
+// metaOf returns the strings in the _meta of a request, as a header.
+func metaOf(t *testing.T, r rpc) http.Header {
+	t.Helper()
+	var p struct {
+		Meta map[string]any `json:"_meta"`
+	}
+	if err := json.Unmarshal(r.Params, &p); err != nil {
+		t.Fatal(err)
+	}
+	out := http.Header{}
+	for name, value := range p.Meta {
+		if text, ok := value.(string); ok {
+			out.Set(name, text)
+		}
+	}
+	return out
 }
 
 // Content comes on request only; secrets never do. // P17 K06
@@ -324,6 +358,83 @@ func TestADurableRunBelongsToTheTraceOfItsCaller(t *testing.T) {
 	if got := attributes(sink.named("execute_tool broken", 1).Attributes); got["outcome"] != "skipped_limit" || got["attempt"] != "0" || got["mcp.method.name"] != "" {
 		t.Errorf("the call that was not executed has %v", got)
 	}
+}
+
+// A process dies while a model call of a durable run is under way, and the next process
+// continues the run from what is on disk then: both belong to one trace. // P17
+func TestARunThatChangesItsOwnerIsOneTrace(t *testing.T) {
+	noLeaks(t)
+	asked, answer := make(chan struct{}, 2), make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) {
+		asked <- struct{}{}
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+		says("done").write(w)
+	})
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	yaml := site{upstream: up.URL, servers: []string{server("tools", tools.URL+"/mcp", "")}}.yaml()
+	dead, next := newSpanSink(t), newSpanSink(t)
+	data := t.TempDir()
+	first := mustRunIn(t, data, yaml, withCollector(dead))
+	var callers sync.WaitGroup
+	callers.Go(func() { first.post(privateQuestion, "Idempotency-Key", "k") })
+	defer callers.Wait()
+	<-asked
+	second := mustRunIn(t, copyOf(t, data), yaml, withCollector(next)) // what a kill leaves behind
+	<-asked
+	release()
+	callers.Wait()
+	if err := errors.Join(first.stop(), second.stop()); err != nil { // the run ends first
+		t.Fatal(err)
+	}
+	was, is := dead.named("routing_execute", -1), next.named("routing_execute", -1)
+	if !bytes.Equal(is.TraceId, was.TraceId) || !bytes.Equal(is.ParentSpanId, was.SpanId) || attributes(is.Attributes)["taken_over"] != "true" {
+		t.Errorf("the run of the next process is %x below %x (%v), want it in %x below %x", is.TraceId, is.ParentSpanId, attributes(is.Attributes), was.TraceId, was.SpanId)
+	}
+	if got := attributes(is.Attributes)["finish_reason"]; got != "complete" {
+		t.Errorf("the next process ended the run with %q", got)
+	}
+	if len(was.ParentSpanId) != 0 {
+		t.Errorf("the run of the first process is below %x", was.ParentSpanId)
+	}
+	if got := next.tree(is); got != "routing_execute\n  agent_round_0\n    chat m\n" {
+		t.Errorf("the next process did\n%s", got)
+	}
+}
+
+// copyOf copies the data of a gateway that is running, as they are on disk.
+func copyOf(t *testing.T, data string) string {
+	t.Helper()
+	to := t.TempDir()
+	r, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.CopyTo(t.Context(), filepath.Join(to, app.DatabaseFile)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), app.DatabaseFile) || !f.Type().IsRegular() {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(data, f.Name()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, f.Name()), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
 }
 
 // A relay is one span, and the provider goes on from it; without a collector it
@@ -373,7 +484,7 @@ func TestACollectorThatIsGoneCostsNothing(t *testing.T) {
 	if err := g.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > lastSpans+3*time.Second {
+	if took := time.Since(began); took > app.LastSpans+3*time.Second {
 		t.Errorf("the gateway stopped after %v", took)
 	}
 	if got := strings.Count(g.log.String(), "spans could not be exported"); got != 1 {
@@ -477,7 +588,7 @@ telemetry: {metrics_listen: "127.0.0.1:0"}
 		"turnpike_refusals_total{code=model_not_found,org=o}":                                1,
 		"turnpike_relays_in_flight{}":                                                        0,
 
-		"turnpike_build_info{go_version=" + runtime.Version() + ",version=" + version() + "}": 1,
+		"turnpike_build_info{go_version=" + runtime.Version() + ",version=" + app.Version() + "}": 1,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v (%t), want %v", name, value, ok, want)

@@ -1,4 +1,4 @@
-package app
+package app_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
@@ -281,7 +283,7 @@ func TestASecretThatWasMovedInTheStoreDoesNotOpen(t *testing.T) { // K06 K07
 	d.keep("s", tools.URL, "owner-key")
 	_ = d.stop()
 
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, databaseFile)})
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,29 +309,6 @@ func TestASecretThatWasMovedInTheStoreDoesNotOpen(t *testing.T) { // K06 K07
 	}
 }
 
-func TestAProgramGetsSecretsInItsEnvironment(t *testing.T) { // K06 D18
-	keys, err := secret.NewKeyring(secret.NewValue(masterKey))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := keys.Seal("o", "gh", secret.NewValue("token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newPool(nil, secret.NewResolver(noEnvironment), vaults{keys, func(_ context.Context, orgID, name string) (org.Secret, error) {
-		return org.Secret{Org: orgID, Name: name, Sealed: sealed}, nil
-	}}, nil, nil)
-	variables := func(orgID string) (map[string]string, error) {
-		return p.environment(&pooled{server: org.MCPServer{Org: orgID, Env: map[string]string{"TOKEN": "secret:gh"}}})(t.Context())
-	}
-	if got, err := variables("o"); err != nil || got["TOKEN"] != "token" {
-		t.Errorf("%v", err)
-	}
-	if got, err := variables("p"); err == nil || len(got) != 0 {
-		t.Error("another org's program got it")
-	}
-}
-
 func TestSecretsCommands(t *testing.T) { // K06
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})
@@ -346,7 +325,7 @@ func TestSecretsCommands(t *testing.T) { // K06
 			return v, ok
 		}
 		var out bytes.Buffer
-		if got := Main(t.Context(), Process{Args: args, Env: env, Stdin: strings.NewReader(in), Stdout: &out, Stderr: &out}); got != want {
+		if got := cli.Main(t.Context(), cli.Process{Args: args, Env: env, Stdin: strings.NewReader(in), Stdout: &out, Stderr: &out}); got != want {
 			t.Errorf("%q: exit status %d: %s", args, got, out.String())
 		}
 		if strings.Contains(out.String(), "CANARY") {

@@ -4,6 +4,7 @@
 //
 //	layers_test.go      who may import whom
 //	rules_test.go       the rules of a run read no clock and do no I/O
+//	journal_test.go     no fact is appended that the rules have not allowed
 //	network_test.go     connections are opened in one package
 //	comments_test.go    every package and every public name says what it is for;
 //	                    comments point to nothing outside the repository

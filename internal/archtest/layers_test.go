@@ -25,9 +25,10 @@ func layers() []layer {
 		{"vocabulary", vocabulary, []string{"event"}},
 
 		{"ground", "identifiers are used by every package that names something", []string{"internal/id"}},
+		{"ground", "JSON is read in place by every package that must keep its bytes", []string{"internal/jsonscan"}},
 		{"ground", "what is managed is recorded without its secrets", []string{"internal/audit", "internal/secret"}},
 		{"ground", "the ground serves everybody above it and depends on none of them",
-			[]string{"internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/jsonlimit", "internal/org", "internal/schema", "internal/sse", "internal/visible"}},
+			[]string{"internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/org", "internal/schema", "internal/sse", "internal/visible"}},
 
 		{"ground", "what was taken of a limit is kept for whoever lets requests in, by what an org says of its limits", []string{"internal/ratelimit"}},
 
@@ -45,16 +46,23 @@ func layers() []layer {
 
 		{"routing", "routing orders models of any provider and is asked by every surface: it stands between the two and knows neither",
 			[]string{"internal/provider/route"}},
+		{"surface kit", "what every surface does is done once, and the kit knows no surface", []string{"internal/surface"}},
 
-		{"test kits", "fakes and suites are for the tests of every adapter, so they know none", []string{
-			"turnpiketest", "internal/provider/providertest", "internal/store/storetest", "internal/coord/coordtest"}},
+		{"surface kit", "what every surface needs is decided once, below all of them", []string{"internal/surface"}},
+
+		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"turnpiketest"}},
+		{"test kits", "suites are for the tests of every adapter, so they know none", []string{
+			"internal/provider/providertest", "internal/store/storetest", "internal/coord/coordtest"}},
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
 			"internal/provider/...", "internal/mcptool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"test kits", "the stories are told by all surfaces", []string{"internal/surface/surfacetest"}},
 
 		{"edges", "the edges are what the composition root puts together", []string{"internal/config", "internal/httpd"}},
-		{"composition root", "one function builds every part; nobody but a main may lean on the whole", []string{"internal/app"}},
+		{"orgs", "the clients of MCP servers know which server, and not what else an org has", []string{"internal/mcppool"}},
+		{"orgs", "what an org has is the same for every surface and every run", []string{"internal/directory"}},
+		{"composition root", "one function builds every part; only the commands use the whole", []string{"internal/app"}},
+		{"commands", "nobody but a program runs a command", []string{"internal/cli"}},
 		{"programs", "nobody imports a program", []string{".", "gateway", "cmd/..."}},
 	}
 }
@@ -79,6 +87,55 @@ func TestEveryPackageImportsOnlyWhatLiesBelowIt(t *testing.T) {
 				checkImport(t, p.name(), inModule(path), own)
 			}
 		}
+	}
+}
+
+// Other modules import the vocabulary to write models and tools. A program that
+// only names an item must not link an HTTP client and server with it.
+func TestTheVocabularyDoesNotImportHTTP(t *testing.T) {
+	for _, p := range goList(t, "-deps", "./item", "./tool", "./model", "./event") {
+		if p.Standard && (p.ImportPath == "net" || strings.HasPrefix(p.ImportPath, "net/")) {
+			t.Errorf("item, tool, model or event imports %s, directly or through another package: public data packages link no network code; "+
+				"use a plain type, such as map[string][]string for a header", p.ImportPath)
+		}
+	}
+}
+
+// keptByTheKit are packages that only the kit of the surfaces uses: what they do for one
+// surface they must do for all.
+func keptByTheKit() map[string]string {
+	return map[string]string{
+		"internal/provider/route": "who serves a model is found by surface.Handler",
+		"internal/catalog":        "which tools a run has is said by surface.Handler.Tools",
+		"internal/jsonscan":       "bodies are read by surface.Scan and checked by surface.CheckJSON",
+		"internal/budget":         "the settings of a run are resolved by surface.ResolvePolicy",
+		"internal/ledger":         "bodies and texts are charged by the kit",
+		"internal/sse":            "streams are written by surface.Stream",
+		"net/netip":               "what a blocked address is told as is decided in surface/failure.go",
+		"crypto/sha256":           "the hash of a request with a key is computed in surface/key.go",
+	}
+}
+
+// A surface for model requests is a decoder, an encoder and its tables. It does nothing
+// that the next surface would have to copy.
+func TestASurfaceForModelRequestsLeavesToTheKitWhatEverySurfaceDoes(t *testing.T) {
+	found := 0
+	for _, p := range listPackages(t) {
+		if !strings.HasPrefix(p.name(), "internal/surface/") || !slices.Contains(p.Imports, "github.com/turnpike-gateway/turnpike/item") {
+			continue // it makes no model requests
+		}
+		found++
+		for _, path := range p.Imports {
+			if isOurs(path) {
+				path = inModule(path)
+			}
+			if why := keptByTheKit()[path]; why != "" {
+				t.Errorf("%s imports %s: %s", p.name(), path, why)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no surface for model requests was found")
 	}
 }
 

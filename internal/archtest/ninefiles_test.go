@@ -26,7 +26,7 @@ import (
 func story() []string {
 	return []string{
 		"internal/httpd/routes.go",
-		"internal/surface/chat/handler.go",
+		"internal/surface/serve.go",
 		"internal/surface/chat/decode.go",
 		"internal/run/runner.go",
 		"internal/loop/decide.go",

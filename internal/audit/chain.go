@@ -47,10 +47,16 @@ func NextRow(org string, number int64, hash Hash, e Entry) (Row, error) {
 // body returns the stored form of the body. A json.RawMessage is returned
 // unchanged and unchecked.
 func (e Entry) body() (json.RawMessage, error) {
-	if raw, ok := e.Body.(json.RawMessage); ok {
-		return raw, nil
+	var body json.RawMessage
+	var err error
+	switch b := e.Body.(type) {
+	case json.RawMessage:
+		return b, nil
+	case Request:
+		body, err = b.appendJSON(make([]byte, 0, bodyBytes))
+	default:
+		body, err = json.Marshal(e.Body)
 	}
-	body, err := json.Marshal(e.Body)
 	if err != nil {
 		return nil, fmt.Errorf("audit entry %s: %w", e.Kind, err)
 	}

@@ -1,10 +1,20 @@
-// Package catalog decides which tools a run sees: it asks every server of an
-// org at the same time, drops what is no valid tool, gives names, settles
-// collisions and keeps the outcome for a while.
+// Package catalog decides which tools a run sees.
 //
-//	servers ──List, in parallel──► schema rules ──► names ──► first server wins ──► Set, sorted
+// It asks every MCP server by itself and keeps its list by itself. A run brings a list of
+// servers; the catalogue puts together the tools of exactly these servers.
 //
-// A Set never changes. A run keeps the one that it began with.
+//	            one entry per (org, server, credentials)               per list of servers
+//
+//	server a ──► List ──► examine: schema, name, texts ──► listing a ─┐
+//	server b ──► List ──► examine ───────────────────────► listing b ─┼─► names, first server wins, bounds, sort ──► Set
+//	server c ──► List ──► examine ───────────────────────► listing c ─┘
+//
+// The servers that are missing or expired are asked in parallel. Runs that wait for the
+// same server share one List. Lists expire by themselves: a server that fails, changes or
+// says that its tools have changed ([Catalog.Forget]) is asked again, and the others are
+// not.
+//
+// A Set never changes. A run keeps the Set with which it began.
 package catalog
 
 import (
@@ -12,25 +22,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// retryAfter is how long the absence of a server that failed is remembered, at
-// least; one that let everybody wait is remembered for twice as long as it did.
-const retryAfter = 5 * time.Second
-
-// Server is a tool source as an org has set it up.
+// Server is a tool source with its settings.
 type Server struct {
-	Name     string // unique in its org
+	Name     string // unique among the servers of a run
 	Source   tool.Source
 	Tools    []string // the names that may be offered; nil = all
 	Naming   Naming
@@ -39,17 +45,30 @@ type Server struct {
 	Polling  []string
 	Cache    org.Cache
 
-	// Origin says in any words what Source is connected to: another origin is
-	// another server, whatever its name, and nothing that the one has answered
-	// is used for the other.
+	// Brought says that a request or an agent brought the server, for its own runs. The
+	// zero value is a server of the org, of which there is one per name.
+	//
+	// Brought servers with the same Name, URL, Origin and Revision share one list of
+	// tools, and calls go to the Source that was asked for it. Such servers must have the
+	// same Source, or sources that do the same. The list of a brought server without an
+	// Origin is not cached.
+	Brought bool
+
+	// Origin identifies what Source is connected to, including its credentials, in any
+	// form that has no secrets. Servers with different origins are different servers,
+	// also under the same name: results of one are not used for the other.
 	Origin string
 
-	// Revision is another number after every change of the server's settings.
-	// What was found with one is not used for another.
+	// Revision increases with every change of the server's settings. Tools that were
+	// found with one revision are not used for another.
 	Revision uint64
 
 	// URL is where the server is, for errors and the log; "" for a program.
 	URL string
+}
+
+func (s Server) offers(name string) bool {
+	return s.Tools == nil || slices.Contains(s.Tools, name)
 }
 
 // ServerError says which server's failure ends a run.
@@ -71,27 +90,17 @@ type Options struct {
 
 // Catalog finds and keeps the tools of orgs. It is safe for concurrent use.
 type Catalog struct {
-	log    *slog.Logger
-	now    func() time.Time
-	flight singleflight.Group
-	base   context.Context // of discoveries: they serve whoever comes, not one caller
-	stop   context.CancelFunc
-	tasks  sync.WaitGroup
+	log   *slog.Logger
+	now   func() time.Time
+	base  context.Context // of lists, which do not end with one caller
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
 
-	mu     sync.Mutex
-	kept   map[string]*kept             // by org
-	number int                          // of the last kept
-	failed map[string]map[string]string // by org and server: the error that was logged
-}
+	listed atomic.Uint64 // the number of the last listing
 
-// kept is what is known of an org's servers. It is given up when one of them has
-// changed: a discovery that began before fills it, and nobody looks at it.
-type kept struct {
-	number  int
-	servers []Server
-	set     *Set // nil = nothing
-	found   time.Time
-	until   time.Time
+	mu    sync.Mutex
+	orgs  map[string]*orgCache
+	swept time.Time // when sweep last looked for unused entries
 }
 
 // New returns an empty Catalog. Close it.
@@ -103,146 +112,158 @@ func New(o Options) *Catalog {
 		o.Now = time.Now
 	}
 	base, stop := context.WithCancel(context.Background())
-	return &Catalog{log: o.Log, now: o.Now, base: base, stop: stop, kept: map[string]*kept{}, failed: map[string]map[string]string{}}
+	return &Catalog{log: o.Log, now: o.Now, base: base, stop: stop, orgs: map[string]*orgCache{}}
 }
 
-// Close ends discoveries that are under way and waits for them.
+// Close cancels lists in progress and waits for them.
 func (c *Catalog) Close() {
 	c.stop()
 	c.tasks.Wait()
 }
 
-// For returns the tools of the org's servers, which are in configuration order.
-// A set is kept for ttl (0 = ask every time), and asked for again after a few
-// seconds while a server is down. A server that fails is left out and stands in
-// Set.Servers with its error; only a refusal of the outbound policy
-// ([tool.Fatal]) and the end of ctx are errors.
+// For returns the tools of exactly these servers, in whose order names and bounds are
+// decided. What a server lists is cached for ttl (0 = not at all), and its failure for a
+// few seconds. A server that fails is left out, and Set.Servers has its error. For itself
+// returns an error only if the outbound policy refuses a server ([tool.Fatal]), ctx ends
+// or the Catalog is closed.
 func (c *Catalog) For(ctx context.Context, org string, servers []Server, ttl time.Duration) (*Set, error) {
-	known, set := c.known(org, servers, ttl)
+	cache, lists := c.of(org), make([]*listing, len(servers))
+	waits, set := c.take(cache, servers, lists, ttl)
 	if set != nil {
 		return set, nil
 	}
-	c.tasks.Add(1)
-	done := c.flight.DoChan(strconv.Itoa(known.number), func() (any, error) {
-		begun := c.now()
-		set, err := c.discover(c.base, org, servers)
-		if err == nil && set.incomplete() {
-			ttl = min(ttl, max(retryAfter, 2*c.now().Sub(begun)))
+	c.sweep()
+	group, waiting := errgroup.WithContext(ctx) // a refusal ends the run: the others are not waited for
+	for i, p := range waits {
+		if p == nil {
+			continue
 		}
-		if err == nil {
-			c.keep(known, set, ttl)
-		}
-		return set, err
-	})
-	result := make(chan singleflight.Result, 1)
-	go func() {
-		defer c.tasks.Done()
-		result <- <-done
-	}()
-	select {
-	case r := <-result:
-		set, _ := r.Val.(*Set)
-		return set, r.Err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// Forget drops what is kept of an org: a server of it has other tools.
-func (c *Catalog) Forget(org string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.kept, org)
-}
-
-// Remove drops everything about an org that is gone.
-func (c *Catalog) Remove(org string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.kept, org)
-	delete(c.failed, org)
-}
-
-// known returns what is kept of the org with these servers, and its set if there
-// is one that is young enough. A request that began before a change comes with
-// the servers of then: what it finds is not for those that come after it.
-func (c *Catalog) known(org string, servers []Server, ttl time.Duration) (*kept, *Set) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.kept[org]
-	if k == nil || !slices.EqualFunc(k.servers, servers, func(a, b Server) bool { return a.Name == b.Name && a.Revision == b.Revision }) {
-		c.number++
-		k = &kept{number: c.number, servers: servers}
-		c.kept[org] = k
-	}
-	if now := c.now(); k.set == nil || !now.Before(k.until) || !now.Before(k.found.Add(ttl)) { // the ttl may have changed
-		return k, nil
-	}
-	return k, k.set
-}
-
-func (c *Catalog) keep(k *kept, set *Set, ttl time.Duration) {
-	if ttl <= 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k.set, k.found, k.until = set, c.now(), c.now().Add(ttl)
-}
-
-// listing is one server's answer.
-type listing struct {
-	tools []tool.Tool
-	err   error
-}
-
-func (c *Catalog) discover(ctx context.Context, org string, servers []Server) (*Set, error) {
-	listings := make([]listing, len(servers))
-	group, listing := errgroup.WithContext(ctx)
-	for i, s := range servers {
 		group.Go(func() error {
-			listings[i].tools, listings[i].err = s.Source.List(listing)
-			var fatal tool.Fatal
-			if errors.As(listings[i].err, &fatal) { // ends the run: the others are not waited for
-				return &ServerError{s.Name, listings[i].err}
+			select {
+			case <-p.done:
+				lists[i] = p.list
+				return p.err
+			case <-waiting.Done():
+				return waiting.Err()
 			}
-			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c.logFailures(org, servers, listings)
-	return assemble(servers, listings, c.log.With("org", org)), nil
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	return cache.set(servers, lists), nil
 }
 
-// logFailures says once that a server is down, and once that it is back.
-// Servers that the org has no longer are forgotten.
-func (c *Catalog) logFailures(org string, servers []Server, listings []listing) {
+// take fills lists with what is known of the servers, and starts to ask the others. It
+// returns what to wait for, by server, or the set if all servers are known.
+func (c *Catalog) take(k *orgCache, servers []Server, lists []*listing, ttl time.Duration) (waits []*pending, set *Set) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := c.now()
+	for i, server := range servers {
+		e := k.entry(server, now, ttl)
+		if lists[i] = e.fresh(now, ttl); lists[i] != nil {
+			continue
+		}
+		if waits == nil {
+			waits = make([]*pending, len(servers))
+		}
+		waits[i] = c.ask(k, e, server, ttl)
+	}
+	if waits != nil {
+		k.dropBrought()
+		return waits, nil
+	}
+	return nil, k.set(servers, lists)
+}
+
+// ask starts to list the server's tools, unless that is in progress. It is called with
+// k.mu held.
+func (c *Catalog) ask(k *orgCache, e *entry, server Server, ttl time.Duration) *pending {
+	if e.pending != nil {
+		return e.pending
+	}
+	p := &pending{done: make(chan struct{})}
+	e.pending = p
+	c.tasks.Go(func() {
+		defer close(p.done)
+		begun := c.now()
+		p.list, p.err = c.list(server, k.log)
+		k.finish(e, server.Name, p, c.now(), c.now().Sub(begun), ttl)
+	})
+	return p
+}
+
+// list asks the server. A failure of the server is part of the listing.
+func (c *Catalog) list(server Server, log *slog.Logger) (*listing, error) {
+	tools, err := server.Source.List(c.base)
+	if c.base.Err() != nil {
+		return nil, c.base.Err()
+	}
+	var fatal tool.Fatal
+	switch {
+	case errors.As(err, &fatal):
+		return nil, &ServerError{server.Name, err}
+	case err != nil:
+		return &listing{err: err}, nil
+	}
+	l := examineAll(server, tools, log.With("server", server.Name))
+	l.number = c.listed.Add(1)
+	return l, nil
+}
+
+// Forget removes what is cached of the org's servers of that name, because they have
+// other tools now. Other servers are not asked again. A list that began before is not
+// used for requests that begin afterwards.
+func (c *Catalog) Forget(org, server string) {
+	c.mu.Lock()
+	k := c.orgs[org]
+	c.mu.Unlock()
+	if k != nil {
+		k.forget(server)
+	}
+}
+
+// Remove removes everything about an org that was deleted.
+func (c *Catalog) Remove(org string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, now := c.failed[org], map[string]string{}
-	for i, l := range listings {
-		server := servers[i].Name
-		text, was := before[server]
-		switch {
-		case l.err != nil && (!was || text != l.err.Error()):
-			now[server] = l.err.Error()
-			c.log.Warn("mcp_server_unavailable", "org", org, "server", server, "error", now[server])
-		case l.err != nil:
-			now[server] = text
-		case was:
-			c.log.Info("mcp_server_available", "org", org, "server", server)
-		}
-	}
-	if c.failed[org] = now; len(now) == 0 {
-		delete(c.failed, org)
-	}
+	delete(c.orgs, org)
 }
 
-func (s Server) offers(name string) bool {
-	return s.Tools == nil || slices.Contains(s.Tools, name)
+// of returns the cache of the org.
+func (c *Catalog) of(org string) *orgCache {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.orgs[org]
+	if k == nil {
+		k = &orgCache{log: c.log.With("org", org), entries: map[key]*entry{}}
+		c.orgs[org] = k
+	}
+	return k
+}
+
+// sweep drops entries that nobody uses, of all orgs, at most once in sweepEvery.
+func (c *Catalog) sweep() {
+	now := c.now()
+	c.mu.Lock()
+	if now.Sub(c.swept) < sweepEvery {
+		c.mu.Unlock()
+		return
+	}
+	c.swept = now
+	orgs := maps.Clone(c.orgs)
+	c.mu.Unlock()
+	for name, k := range orgs {
+		if k.sweep(now) {
+			continue
+		}
+		c.mu.Lock()
+		if c.orgs[name] == k {
+			delete(c.orgs, name)
+		}
+		c.mu.Unlock()
+	}
 }

@@ -270,7 +270,7 @@ func TestASetIsKeptForItsTime(t *testing.T) {
 	} {
 		now = now.Add(step.after)
 		if step.forget {
-			c.Forget(step.org)
+			c.Forget(step.org, "s")
 		}
 		if _, err := c.For(t.Context(), step.org, servers, step.ttl); err != nil {
 			t.Fatal(err)
@@ -404,7 +404,7 @@ func TestForgetDuringADiscoveryIsNotLost(t *testing.T) {
 		before, after := make(chan *Set, 1), make(chan *Set, 1)
 		go func() { before <- mustFind(t, c, Server{Name: "s", Source: g}) }()
 		synctest.Wait()
-		c.Forget("o")
+		c.Forget("o", "s")
 		go func() { after <- mustFind(t, c, Server{Name: "s", Source: g}) }()
 		synctest.Wait()
 		if g.asked.Load() != 2 {
@@ -493,7 +493,7 @@ func TestWhatWasFoundWithServersOfBeforeIsNotForRequestsAfterAChange(t *testing.
 	defer c.Close()
 	before := Server{Name: "s", Source: has(named("old")), Revision: 1}
 	after := Server{Name: "s", Source: has(named("new")), Revision: 2}
-	c.Forget("o")          // the change
+	c.Forget("o", "s")     // the change
 	mustFind(t, c, before) // began before the change, and comes late
 	if set := mustFind(t, c, after); set.Lookup("new") == nil || set.Lookup("old") != nil {
 		t.Error("a request after the change gets the tools of before")
@@ -516,19 +516,20 @@ func TestAShorterTimeToKeepHoldsAtOnce(t *testing.T) {
 }
 
 func TestServersThatWereDownAndAreGoneAreForgotten(t *testing.T) {
-	c := New(Options{})
+	now := time.Unix(0, 0)
+	c := New(Options{Now: func() time.Time { return now }})
 	defer c.Close()
 	for i := range 100 {
-		name := fmt.Sprint("s", i)
-		if _, err := c.For(t.Context(), "o", []Server{{Name: name, Source: fails("boom")}}, 0); err != nil {
+		now = now.Add(time.Minute)
+		if _, err := c.For(t.Context(), "o", []Server{{Name: fmt.Sprint("s", i), Source: fails("boom")}}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.failed["o"]); n != 1 {
-		t.Errorf("%d servers are remembered as down, want the one that the org has", n)
+	if n := len(c.orgs["o"].entries); n > 1+int((keepUnused+sweepEvery)/time.Minute) {
+		t.Errorf("%d servers are remembered as down, want those of the last %v", n, keepUnused)
 	}
 	c.Remove("o")
-	if len(c.failed)+len(c.kept) != 0 {
+	if len(c.orgs) != 0 {
 		t.Error("something is kept of an org that is gone")
 	}
 }

@@ -27,8 +27,12 @@ func FuzzAssemble(f *testing.F) {
 		if only != "" {
 			servers[1].Tools = strings.Split(only, ",")
 		}
-		listings := []listing{{tools: toolsOf(first)}, {tools: toolsOf(second)}}
-		set := assemble(servers, listings, slog.New(slog.DiscardHandler))
+		none := slog.New(slog.DiscardHandler)
+		tools := [][]tool.Tool{toolsOf(first), toolsOf(second)}
+		listed := func() []*listing {
+			return []*listing{examineAll(servers[0], tools[0], none), examineAll(servers[1], tools[1], none)}
+		}
+		set := assemble(servers, listed(), none)
 		names := set.Names()
 		if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) || len(set.Offered()) != len(names) {
 			t.Fatalf("names %q", names)
@@ -38,13 +42,13 @@ func FuzzAssemble(f *testing.F) {
 			if !good.MatchString(name) || e == nil || e.Definition.Name != name || set.Withheld(name) != "" {
 				t.Fatalf("%q is %+v", name, e)
 			}
-			if e.Server == "two" && (!servers[1].offers(e.Tool.Definition().Name) || slices.ContainsFunc(listings[0].tools, func(a tool.Tool) bool { return servers[0].name(a.Definition().Name) == name })) {
+			if e.Server == "two" && (!servers[1].offers(e.Tool.Definition().Name) || slices.ContainsFunc(tools[0], func(a tool.Tool) bool { return servers[0].name(a.Definition().Name) == name })) {
 				t.Fatalf("%q is a tool of the second server", name)
 			}
 		}
-		slices.Reverse(listings[0].tools)
-		slices.Reverse(listings[1].tools)
-		if again := assemble(servers, listings, slog.New(slog.DiscardHandler)); !sameText(t, set.Offered(), again.Offered()) {
+		slices.Reverse(tools[0])
+		slices.Reverse(tools[1])
+		if again := assemble(servers, listed(), none); !sameText(t, set.Offered(), again.Offered()) {
 			t.Fatalf("offered %v, in another order %v", set.Offered(), again.Offered())
 		}
 		stored, err := set.Recall(set.Seal())

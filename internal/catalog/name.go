@@ -20,9 +20,9 @@ const (
 // maxName is what the OpenAI dialect allows for a function's name.
 const maxName = 64
 
-// name returns how the model sees the server's tool: at most 64 of
-// [a-zA-Z0-9_-]. A tool whose name had to be changed or cut ends in a hash of
-// the original, so that two tools never become one by it.
+// name returns the name under which the model sees the server's tool: at most 64
+// characters of [a-zA-Z0-9_-]. A name that had to be changed or cut ends with a hash of
+// the original name, so that two tools never get the same name by it.
 func (s Server) name(original string) string {
 	front := ""
 	switch s.Naming {

@@ -2,19 +2,19 @@ package catalog
 
 import "log/slog"
 
-// maxReported is how many tools of one server are named in the log for being
-// left out or changed; of the others there is the number. A server that lists
-// five hundred bad ones would otherwise fill the log at every discovery.
+// maxReported is how many tools of one server are logged as left out or changed. Of the
+// others only the number is logged: a server with hundreds of bad tools would otherwise
+// fill the log at every discovery.
 const maxReported = 10
 
-// report tells the log what became of one server's tools.
+// report logs which of one server's tools are left out or changed.
 type report struct {
 	log    *slog.Logger
 	said   int
 	unsaid int
 }
 
-// tool says something of one tool.
+// tool logs a message about one tool.
 func (r *report) tool(code, name string, more ...any) {
 	if r.said == maxReported {
 		r.unsaid++
@@ -24,17 +24,17 @@ func (r *report) tool(code, name string, more ...any) {
 	r.log.Warn(code, append([]any{"tool", shorten(name, MaxName)}, more...)...)
 }
 
-// examined says what had to be changed in a tool that is used.
-func (r *report) examined(u usable) {
+// examined logs what was changed in a valid tool, which the model sees under this name.
+func (r *report) examined(name string, u usable) {
 	if u.hidden > 0 {
-		r.tool("mcp_tool_hidden_text", u.definition.Name, "characters", u.hidden)
+		r.tool("mcp_tool_hidden_text", name, "characters", u.hidden)
 	}
 	if u.cut > 0 {
-		r.tool("mcp_tool_description_cut", u.definition.Name, "bytes", u.cut)
+		r.tool("mcp_tool_description_cut", name, "bytes", u.cut)
 	}
 }
 
-// end says how much was not said.
+// end logs how many messages were left out.
 func (r *report) end() {
 	if r.unsaid > 0 {
 		r.log.Warn("mcp_tools_unreported", "more", r.unsaid)

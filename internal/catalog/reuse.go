@@ -7,11 +7,11 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// reuses reports whether an earlier result of the server's tool may stand for a
-// call. That a tool only reads is believed of a server that is not trusted, too:
-// one that lies about it makes the gateway call it less often. A tool that is
-// asked again and again for news, or of which it is known that it writes, must be
-// named to be left uncalled.
+// reuses reports whether a cached result of the server's tool may be used in place of a
+// call. The annotation that a tool only reads is believed also of a server that is not
+// trusted: if it is wrong, the gateway only calls the tool less often. Results of a
+// polling tool, or of one that is known to write, are used only if the configuration
+// names the tool.
 func (s Server) reuses(name string, says tool.Annotations, class tool.Class) bool {
 	keyed := class == tool.Keyed
 	reads := class == tool.Read || !keyed && says.ReadOnly != nil && *says.ReadOnly

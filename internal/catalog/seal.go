@@ -17,27 +17,41 @@ type Sealed struct {
 	Class      tool.Class      `json:"class"`
 	Polling    bool            `json:"polling,omitempty"`
 	Digest     string          `json:"digest"`
+
+	// Brought and Origin are those of the server. Only a brought server has an Origin
+	// here: the tools of an org's server are still the same if it has other credentials.
+	Brought bool   `json:"brought,omitempty"`
+	Origin  string `json:"origin,omitempty"`
+}
+
+// is reports whether the entry is the tool that was sealed.
+func (old Sealed) is(e *Entry) bool {
+	return e.Server == old.Server && e.Digest == old.Digest && e.Brought == old.Brought && (!old.Brought || e.Origin == old.Origin)
 }
 
 // Seal returns the tools of the set, to be stored.
 func (s *Set) Seal() []Sealed {
 	out := make([]Sealed, len(s.entries))
 	for i, e := range s.entries {
-		out[i] = Sealed{e.Definition, e.Server, e.Class, e.Polling, e.Digest}
+		out[i] = Sealed{Definition: e.Definition, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, Brought: e.Brought}
+		if e.Brought {
+			out[i].Origin = e.Origin
+		}
 	}
 	return out
 }
 
-// Recall returns the set of a run that began earlier: it offers what was offered
-// then. A tool that is the same now is executed; one that is gone or has changed
-// since answers that it was not. The error says which stored schema is no schema.
+// Recall returns the set of a run that began earlier, with the definitions that were
+// offered then. A tool that is still the same is executed. A call of a tool that was
+// removed or changed is answered with an error. Recall returns an error if a stored
+// schema is invalid.
 func (s *Set) Recall(sealed []Sealed) (*Set, error) {
 	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld)}
 	for _, old := range sealed {
-		entry := Entry{Definition: old.Definition, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest}
-		if now := s.Lookup(old.Definition.Name); now != nil && now.Server == old.Server && now.Digest == old.Digest {
+		entry := Entry{Definition: old.Definition, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin}
+		if now := s.Lookup(old.Definition.Name); now != nil && old.is(now) {
 			entry.Tool, entry.Schema, entry.Cacheable, entry.Origin = now.Tool, now.Schema, now.Cacheable, now.Origin
-		} else if err := entry.mourn(); err != nil {
+		} else if err := entry.markGone(); err != nil {
 			return nil, err
 		}
 		then.entries = append(then.entries, entry)
@@ -50,10 +64,9 @@ func (s *Set) Recall(sealed []Sealed) (*Set, error) {
 	return then, nil
 }
 
-// mourn makes the entry one of a tool that cannot be executed. It keeps its
-// class, which a call that is prepared now takes with it: by the time that it is
-// executed the tool may be back.
-func (e *Entry) mourn() error {
+// markGone makes the entry that of a tool which cannot be executed. The class is kept
+// for calls that are prepared now: when they are executed, the tool may be back.
+func (e *Entry) markGone() error {
 	compiled, err := schema.Compile(e.Definition.InputSchema)
 	if err != nil {
 		return fmt.Errorf("tool %s: schema: %w", e.Definition.Name, err)
@@ -62,7 +75,7 @@ func (e *Entry) mourn() error {
 	return nil
 }
 
-// gone is a tool that was there when the run began.
+// gone is a tool that existed when the run began.
 type gone struct {
 	definition tool.Definition
 	server     string

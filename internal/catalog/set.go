@@ -5,12 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
@@ -29,9 +27,10 @@ type Entry struct {
 	Cacheable  bool   // an earlier result of the same call may be used
 	Digest     string // of the definition: changes when the tool does
 	Origin     string // of the server
+	Brought    bool   // the server is not one of the org
 }
 
-// Set is the tools of a run, in an order that depends on nothing but them.
+// Set is the tools of a run. Their order depends only on the tools.
 type Set struct {
 	Servers []loop.Server // in configuration order
 
@@ -41,17 +40,12 @@ type Set struct {
 	withheld map[string]string // names that exist and are not offered → server
 	offered  []model.Tool
 
-	collisions []loop.Collision
-	told       *atomic.Bool // whether NewCollisions has returned them; nil = there is nothing to tell
+	collisions []collision
 }
 
 // MaxCollisions is the most collisions of names that a set remembers. All are
 // counted in the log.
 const MaxCollisions = 32
-
-// Classed is a Tool that knows its execution class. The others are
-// [tool.Once].
-type Classed interface{ Class() tool.Class }
 
 // Lookup returns the tool of that name, or nil.
 func (s *Set) Lookup(name string) *Entry {
@@ -61,25 +55,27 @@ func (s *Set) Lookup(name string) *Entry {
 	return nil
 }
 
-// Withheld returns the server which has a tool of that name that its allow-list
-// leaves out, or "".
+// Withheld returns the name of the server that has a tool of that name which its
+// allow-list excludes, or "".
 func (s *Set) Withheld(name string) string { return s.withheld[name] }
 
 // NewCollisions returns the tools that the set left out because an earlier one has
-// their name, at most [MaxCollisions]. Only the first call returns them: runs that
-// share a cached set record them once.
-func (s *Set) NewCollisions() []loop.Collision {
-	if s.told == nil || s.told.Swap(true) {
-		return nil
+// their name, at most [MaxCollisions]. A collision is returned once, whichever sets it is
+// in, until one of the two servers is asked for its tools again.
+func (s *Set) NewCollisions() (out []loop.Collision) {
+	for _, c := range s.collisions {
+		if c.list.recorded.first(c.Collision) {
+			out = append(out, c.Collision)
+		}
 	}
-	return s.collisions
+	return out
 }
 
 // Offered returns the definitions for the model. The caller must not change them.
 func (s *Set) Offered() []model.Tool { return s.offered }
 
-// With returns the set with one more tool, at the end of what is offered: what
-// stood there before keeps its bytes. A name that is taken stays taken.
+// With returns the set with one more tool, which is offered last, so that the bytes of
+// the others in a request do not change. If the name is taken, the set is unchanged.
 func (s *Set) With(e Entry) *Set {
 	if s.Lookup(e.Definition.Name) != nil {
 		return s
@@ -101,26 +97,42 @@ func (s *Set) Names() []string {
 	return names
 }
 
-func (s *Set) incomplete() bool {
-	return slices.ContainsFunc(s.Servers, func(server loop.Server) bool { return server.Error != "" })
-}
-
-// assemble applies the rules to what the servers answered.
-func assemble(servers []Server, listings []listing, log *slog.Logger) *Set {
-	set := &Set{byName: map[string]int{}, withheld: map[string]string{}, told: new(atomic.Bool)}
-	taken := map[string]string{} // name → server
+// assemble makes a set of what the servers listed.
+func assemble(servers []Server, lists []*listing, log *slog.Logger) *Set {
+	set := &Set{byName: map[string]int{}, withheld: map[string]string{}}
+	taken := map[string]place{}
 	for i, server := range servers {
-		log := log.With("server", server.Name)
 		found := loop.Server{Label: server.Name, Required: server.Required}
-		if err := listings[i].err; err != nil {
+		if err := lists[i].err; err != nil {
 			found.Error = err.Error()
 		} else {
-			found.Tools = set.add(server, listings[i].tools, taken, log)
+			found.Tools = set.add(server, lists[i], taken, log.With("server", server.Name))
 		}
 		set.Servers = append(set.Servers, found)
 	}
 	set.sort()
 	return set
+}
+
+// place is where a tool of a set is from.
+type place struct {
+	server string
+	list   *listing
+}
+
+// collision is a tool that a set left out. list is the later one of the two lists that
+// collide: when either is renewed, the collision is told again.
+type collision struct {
+	loop.Collision
+	list *listing
+}
+
+func collide(name string, first, second place) collision {
+	later := first.list
+	if second.list.number > later.number {
+		later = second.list
+	}
+	return collision{loop.Collision{Tool: name, Server: second.server, KeptFrom: first.server}, later}
 }
 
 // The bounds on the tools of one run: each model call of the run sends all of
@@ -131,49 +143,46 @@ const (
 )
 
 // add takes one server's tools and returns how many it took.
-func (s *Set) add(server Server, tools []tool.Tool, taken map[string]string, log *slog.Logger) int {
-	valid, added, beyond := 0, 0, 0
+func (s *Set) add(server Server, list *listing, taken map[string]place, log *slog.Logger) int {
+	added, beyond := 0, 0
 	says := report{log: log}
-	for _, t := range tools {
-		original := t.Definition().Name
-		u, err := examine(t.Definition())
-		var refused *Refusal
-		if errors.As(err, &refused) {
-			says.tool(refused.Code, original, "reason", refused.Reason)
-			continue
-		}
-		valid++
-		u.definition.Name = server.name(original)
-		name := u.definition.Name
+	here := place{server.Name, list}
+	for _, u := range list.tools {
+		original := u.definition.Name
+		name := server.name(original)
 		if !server.offers(original) {
 			s.withheld[name] = server.Name
 			continue
 		}
 		if first, ok := taken[name]; ok {
-			says.tool("mcp_tool_name_collision", name, "kept_from", first)
-			if len(s.collisions) < MaxCollisions {
-				s.collisions = append(s.collisions, loop.Collision{Tool: name, Server: server.Name, KeptFrom: first})
-			}
+			s.collided(collide(name, first, here), &says)
 			continue
 		}
-		if !s.hasRoom(u.definition) {
+		def := renamed(u.definition, name)
+		if !s.hasRoom(def) {
 			beyond++
 			continue
 		}
-		says.examined(u)
-		taken[name] = server.Name
-		s.entries = append(s.entries, newEntry(server, t, original, u.definition, u.schema))
-		s.bytes += size(u.definition)
+		taken[name] = here
+		s.entries = append(s.entries, newEntry(server, u, name))
+		s.bytes += size(def)
 		added++
 	}
 	says.end()
-	if beyond > 0 {
+	if beyond > 0 && !list.full.Swap(true) {
 		log.Warn("mcp_too_many_tools", "left_out", beyond, "limit", MaxTools, "limit_bytes", MaxBytes)
 	}
-	if valid == 0 {
-		log.Warn("mcp_server_no_valid_tools", "listed", len(tools))
-	}
 	return added
+}
+
+// collided remembers a collision, and logs one that was not logged.
+func (s *Set) collided(c collision, says *report) {
+	if c.list.logged.first(c.Collision) {
+		says.tool("mcp_tool_name_collision", c.Tool, "kept_from", c.KeptFrom)
+	}
+	if len(s.collisions) < MaxCollisions {
+		s.collisions = append(s.collisions, c)
+	}
 }
 
 // hasRoom reports whether one more tool is within the bounds of a run.
@@ -185,35 +194,46 @@ func size(d tool.Definition) int {
 	return len(d.Name) + len(d.Title) + len(d.Description) + len(d.InputSchema)
 }
 
-// NewEntry returns a tool of the gateway's own as a run sees it. The error says
-// what is wrong with its schema.
+// NewEntry returns the entry of a tool of the gateway itself. It returns an error if the
+// schema is invalid.
 func NewEntry(t tool.Tool) (Entry, error) {
 	def := t.Definition()
 	compiled, err := schema.Compile(def.InputSchema)
 	if err != nil {
 		return Entry{}, fmt.Errorf("tool %s: schema: %w", def.Name, err)
 	}
-	e := newEntry(Server{Name: "turnpike"}, t, def.Name, def, compiled)
+	e := newEntry(Server{Name: "turnpike"}, usable{tool: t, definition: def, schema: compiled}, def.Name)
 	e.Cacheable = false // what it answers is about its run
 	return e, nil
 }
 
-func newEntry(server Server, t tool.Tool, original string, def tool.Definition, compiled *schema.Schema) Entry {
-	class := tool.Once
-	if c, ok := t.(Classed); ok && c.Class() != "" {
-		class = c.Class()
+// newEntry returns the entry of a server's tool that the model sees under this name.
+func newEntry(server Server, u usable, name string) Entry {
+	original, class, def := u.definition, tool.ClassOf(u.tool), renamed(u.definition, name)
+	if u.name != name {
+		u.digest = digest(def)
 	}
-	text, _ := json.Marshal(def) // strings and raw JSON that compiled: cannot fail
-	sum := sha256.Sum256(text)
 	return Entry{
-		Definition: def, Server: server.Name, Tool: t, Schema: compiled, Class: class,
-		Polling: slices.Contains(server.Polling, original), Cacheable: server.reuses(original, def.Annotations, class),
-		Digest: hex.EncodeToString(sum[:]), Origin: server.Origin,
+		Definition: def, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
+		Polling: slices.Contains(server.Polling, original.Name), Cacheable: server.reuses(original.Name, def.Annotations, class),
+		Digest: u.digest, Origin: server.Origin, Brought: server.Brought,
 	}
 }
 
-// sort puts the tools in the order of their names: the same tools make the same
-// bytes whichever server answered first, so that providers can cache the prompt.
+func renamed(d tool.Definition, name string) tool.Definition {
+	d.Name = name
+	return d
+}
+
+// digest returns a hash of the definition.
+func digest(d tool.Definition) string {
+	text, _ := json.Marshal(d) // strings and raw JSON that compiled: cannot fail
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// sort sorts the tools by name. The same tools then always give the same bytes, whichever
+// server answered first, so that providers can cache the prompt.
 func (s *Set) sort() {
 	slices.SortFunc(s.entries, func(a, b Entry) int { return cmp.Compare(a.Definition.Name, b.Definition.Name) })
 	for i, e := range s.entries {

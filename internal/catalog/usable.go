@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// The bounds on what a server says of its tools, which the model reads with each
-// call. docs/limits.md has all limits; those on a schema are in package schema.
+// The limits on descriptions of tools, which are part of each model request.
+// docs/limits.md has all limits; those of a schema are in package schema.
 const (
 	MaxName        = 128     // characters of a tool's own name; a tool with a longer one is left out
 	MaxDescription = 4 << 10 // bytes; the rest of a longer one is cut off
@@ -43,9 +43,12 @@ func Usable(d tool.Definition) (tool.Definition, error) {
 	return u.definition, err
 }
 
-// usable is a definition that has been examined.
+// usable is a tool that has been examined.
 type usable struct {
-	definition tool.Definition
+	tool       tool.Tool
+	name       string          // of which digest is
+	digest     string          // of the definition with that name
+	definition tool.Definition // with the tool's own name
 	schema     *schema.Schema
 	hidden     int // characters that were taken out
 	cut        int // bytes of the description that were
@@ -69,12 +72,12 @@ func examine(d tool.Definition) (u usable, err error) {
 	if err != nil {
 		return u, &Refusal{invalidSchema, err.Error()}
 	}
-	return usable{d, compiled, inTitle + inDescription + inSchema, len(full) - len(d.Description)}, nil
+	return usable{definition: d, schema: compiled, hidden: inTitle + inDescription + inSchema, cut: len(full) - len(d.Description)}, nil
 }
 
-// badName says what is wrong with a tool's own name; "" for nothing. A hidden
-// character is not taken out: the tool could not be called by what is left, and
-// might be taken for another that is called so.
+// badName returns what is wrong with a tool's own name, or "". Hidden characters are not
+// removed: the server does not know the remaining name, and it could be that of another
+// tool.
 func badName(name string) string {
 	switch _, hidden := visible.Text(name); {
 	case utf8.RuneCountInString(name) > MaxName:
@@ -87,8 +90,8 @@ func badName(name string) string {
 	return ""
 }
 
-// shorten returns at most n bytes of text, of whole characters; an ellipsis ends
-// what was longer.
+// shorten cuts text to at most n bytes of whole characters. A text that was cut ends
+// with an ellipsis.
 func shorten(text string, n int) string {
 	const more = "…"
 	if len(text) <= n {

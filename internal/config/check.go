@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -45,6 +46,7 @@ func (d *decoder) checkProvider(path string, p *Provider) {
 	d.only(path, "access_key_id", "bedrock", !p.AccessKeyID.IsZero() && !bedrock)
 	d.only(path, "secret_access_key", "bedrock", !p.SecretAccessKey.IsZero() && !bedrock)
 	d.only(path, "api_version", "gemini", p.APIVersion != "" && !gemini)
+	d.only(path, "default_max_tokens", "anthropic", p.DefaultMaxTokens != nil && p.Kind != "anthropic")
 	_, tried := d.where[path+".base_url"]
 	switch {
 	case tried || p.BaseURL != "":
@@ -63,35 +65,35 @@ func (d *decoder) only(path, key, kind string, wrong bool) {
 
 func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.Keys, path+".keys[%d].name", func(k Key) string { return k.Name })
-	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m MCPServer) string { return m.Name })
+	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m org.MCPServer) string { return m.Name })
 	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
 	if loop := slices.Contains(o.Features, "mcp_outbound") || slices.Contains(o.Features, "has_mcp_outbound"); len(o.MCPServers) > 0 && !loop {
 		at := path + ".mcp_servers"
 		d.warn(nearestOrigin(d.where, at), at, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
 	}
 	for i, k := range o.Keys {
-		d.checkBurst(fmt.Sprintf("%s.keys[%d]", path, i), k.RequestsPerMinute, k.Burst)
+		d.checkBurst(fmt.Sprintf("%s.keys[%d]", path, i), k.Rate)
 	}
 	for i := range o.MCPServers {
 		d.checkServer(fmt.Sprintf("%s.mcp_servers[%d]", path, i), &o.MCPServers[i])
 	}
 }
 
-func (d *decoder) checkRuntime(path string, r *Runtime, roundsCap int) {
+func (d *decoder) checkRuntime(path string, r *org.Runtime, roundsCap int) {
 	if n := r.MaxRounds; n != nil && *n > roundsCap {
 		d.failPath(join(path, "max_rounds"), "%d is above max_rounds_cap (%d)", *n, roundsCap)
 	}
-	d.checkBurst(path, r.RequestsPerMinute, r.Burst)
+	d.checkBurst(path, r.Rate)
 }
 
-// checkBurst finds a burst of no limit.
-func (d *decoder) checkBurst(path string, perMinute, burst int) {
-	if perMinute == 0 && burst > 0 {
+// checkBurst reports a burst without a rate.
+func (d *decoder) checkBurst(path string, rate org.Rate) {
+	if rate.PerMinute == 0 && rate.Burst > 0 {
 		d.failPath(join(path, "burst"), "needs requests_per_minute")
 	}
 }
 
-func (d *decoder) checkServer(path string, m *MCPServer) {
+func (d *decoder) checkServer(path string, m *org.MCPServer) {
 	_, url := d.where[join(path, "url")]
 	_, command := d.where[join(path, "command")]
 	switch {
@@ -148,9 +150,9 @@ func (d *decoder) checkVault(c *Config) {
 	}
 }
 
-func (d *decoder) checkVaultless(path string, texts map[string]secret.Text) {
-	for name, t := range texts {
-		if t.Ref().Kind() == secret.Vault {
+func (d *decoder) checkVaultless(path string, texts map[string]string) {
+	for name, text := range texts {
+		if t, err := secret.Parse(text); err == nil && t.Ref().Kind() == secret.Vault {
 			d.failPath(join(path, name), "%s needs the vault, which is off; set master_key, or TURNPIKE_MASTER_KEY, to 32 random bytes (openssl rand -base64 32)", t.Ref())
 		}
 	}

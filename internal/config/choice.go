@@ -1,13 +1,33 @@
 package config
 
-import "github.com/goccy/go-yaml/ast"
+import (
+	"cmp"
 
-// toolsChoice reads "*" or a list of names.
-type toolsChoice struct{ into *Tools }
+	"github.com/goccy/go-yaml/ast"
 
-func (c toolsChoice) reset()              { *c.into = Tools{All: true} }
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// toolsChoice reads "*", which is nil, or a list of names.
+type toolsChoice struct{ into *[]string }
+
+func (c toolsChoice) reset()              { *c.into = nil }
 func (c toolsChoice) typeName() string    { return `"*" or list of tool names` }
 func (c toolsChoice) defaultText() string { return `"*"` }
+
+func (c toolsChoice) json() any {
+	if *c.into == nil {
+		return "*"
+	}
+	return toolNames(c.into).json()
+}
+
+func (c toolsChoice) shown() string {
+	if *c.into == nil {
+		return "*"
+	}
+	return toolNames(c.into).shown()
+}
 
 func (c toolsChoice) decode(d *decoder, path string, n ast.Node) {
 	if r := rawOf(n); r.kind == isText && r.text == "*" {
@@ -17,67 +37,104 @@ func (c toolsChoice) decode(d *decoder, path string, n ast.Node) {
 		d.failNode(n, path, `found %s, want "*" or a list of tool names`, rawOf(n))
 		return
 	}
-	*c.into = Tools{}
-	toolNames(&c.into.Names).decode(d, path, n)
+	var names []string
+	toolNames(&names).decode(d, path, n)
+	*c.into = append([]string{}, names...)
 }
 
 // cacheChoice reads read_only, all, or a list of names.
-type cacheChoice struct{ into *Cache }
+type cacheChoice struct{ into *org.Cache }
 
-func (c cacheChoice) reset()                  { *c.into = Cache{Mode: "read_only"} }
-func (c cacheChoice) typeName() string        { return "read_only, all or list of tool names" }
-func (c cacheChoice) defaultText() string     { return "read_only" }
-func (c cacheChoice) changed() (string, bool) { return c.into.Mode, c.into.Mode != "read_only" }
+func (c cacheChoice) reset()              { *c.into = org.Cache{} }
+func (c cacheChoice) typeName() string    { return "read_only, all or list of tool names" }
+func (c cacheChoice) defaultText() string { return "read_only" }
+
+func (c cacheChoice) json() any {
+	switch c.into.Mode {
+	case org.CacheNames:
+		return toolNames(&c.into.Names).json()
+	case org.CacheReadOnly:
+		return "read_only"
+	}
+	return string(c.into.Mode)
+}
+
+func (c cacheChoice) shown() string {
+	if c.into.Mode == org.CacheNames {
+		return toolNames(&c.into.Names).shown()
+	}
+	return cmp.Or(string(c.into.Mode), "read_only")
+}
 
 func (c cacheChoice) decode(d *decoder, path string, n ast.Node) {
 	r := rawOf(n)
 	switch {
 	case r.kind == isList:
-		*c.into = Cache{Mode: "names"}
+		*c.into = org.Cache{Mode: org.CacheNames}
 		toolNames(&c.into.Names).decode(d, path, n)
-	case r.kind == isText && (r.text == "read_only" || r.text == "all"):
-		*c.into = Cache{Mode: r.text}
+	case r.kind == isText && r.text == "read_only":
+		*c.into = org.Cache{}
+	case r.kind == isText && r.text == "all":
+		*c.into = org.Cache{Mode: org.CacheAll}
 	default:
 		d.failNode(n, path, "found %s, want %s", r, c.typeName())
 	}
 }
 
 // approvalChoice reads never, always, or rules over tools.
-type approvalChoice struct{ into *Approval }
+type approvalChoice struct{ into *org.Approval }
 
-func (c approvalChoice) reset()                  { *c.into = Approval{Mode: "never"} }
+func (c approvalChoice) reset()                  { *c.into = org.Approval{} }
 func (c approvalChoice) typeName() string        { return "never, always or map of rules" }
 func (c approvalChoice) defaultText() string     { return "never" }
-func (c approvalChoice) changed() (string, bool) { return c.into.Mode, c.into.Mode != "never" }
+func (c approvalChoice) changed() (string, bool) { return c.shown(), c.into.Mode != org.ApproveNone }
 
-func (c approvalChoice) children() (string, []key) {
-	return "", c.into.keys()
+func (c approvalChoice) json() any {
+	if c.into.Mode == org.ApproveRules {
+		return settingsOf(approvalKeys(c.into))
+	}
+	return c.shown()
 }
+
+func (c approvalChoice) shown() string { return cmp.Or(string(c.into.Mode), "never") }
+
+func (c approvalChoice) children() (string, []key) { return "", approvalKeys(c.into) }
 
 func (c approvalChoice) decode(d *decoder, path string, n ast.Node) {
 	r := rawOf(n)
 	switch {
 	case r.kind == isMap:
-		c.into.Mode = "rules"
-		d.mapping(path, n, c.into.keys())
-	case r.kind == isText && (r.text == "never" || r.text == "always"):
-		c.into.Mode = r.text
+		*c.into = org.Approval{Mode: org.ApproveRules}
+		d.mapping(path, n, approvalKeys(c.into))
+	case r.kind == isText && r.text == "never":
+		*c.into = org.Approval{}
+	case r.kind == isText && r.text == "always":
+		*c.into = org.Approval{Mode: org.ApproveAll}
 	default:
 		d.failNode(n, path, "found %s, want %s", r, c.typeName())
 	}
 }
 
 // filter is a key with a selection of tools; absent, it selects none.
-type filter struct{ into **ToolFilter }
+type filter struct{ into **org.ToolFilter }
 
 func (f filter) reset()              { *f.into = nil }
 func (f filter) typeName() string    { return "map" }
 func (f filter) defaultText() string { return "unset" }
 
-func (f filter) children() (string, []key) { return "", new(ToolFilter).keys() }
+func (f filter) shown() string { return "map" }
+
+func (f filter) json() any {
+	if *f.into == nil {
+		return unset{}
+	}
+	return settingsOf(filterKeys(*f.into))
+}
+
+func (f filter) children() (string, []key) { return "", filterKeys(new(org.ToolFilter)) }
 
 func (f filter) decode(d *decoder, path string, n ast.Node) {
-	selected := new(ToolFilter)
-	d.mapping(path, n, selected.keys())
+	selected := new(org.ToolFilter)
+	d.mapping(path, n, filterKeys(selected))
 	*f.into = selected
 }

@@ -12,14 +12,15 @@
 //
 //	turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
 //
-// Credentials stay references ([secret.Text]); [Config.Resolve] looks them up
-// and reports the missing ones with their place in the file. Values that ask
-// for a feature that is not there yet are parsed and refused (notbuilt.go).
+// Credentials stay references ([secret.Text]); [Config.Resolve] resolves them
+// and reports the missing ones with their place in the file. Values of features
+// that are not built yet are a column of the table; they are parsed and refused.
 package config
 
 import (
 	"net/netip"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -39,7 +40,7 @@ type Config struct {
 	Redis              secret.Text
 	ClickHouse         secret.Text
 	MaxRoundsCap       int
-	OrgCaps            OrgCaps
+	OrgCaps            org.Caps
 	OperatorKey        secret.Text // empty: nobody manages orgs over the API
 	MasterKey          secret.Text // empty: orgs have no vault
 	MasterKeyPrevious  secret.Text // the one before; empty: none
@@ -61,15 +62,6 @@ type Config struct {
 	file  string
 	where map[string]origin
 	moved map[string]Moved // by key; nil = there is no file
-}
-
-// OrgCaps are what one org may keep. What the file declares does not count.
-type OrgCaps struct {
-	Keys       int // that work
-	MCPServers int
-	Secrets    int
-	Handovers  int
-	StoredMiB  int // of runs and handovers
 }
 
 // Log is how the gateway writes its log, to standard error.
@@ -102,6 +94,8 @@ type Provider struct {
 	BaseURL string // with its query, if any; empty only for demo: the built-in one
 	APIKey  secret.Text
 	Models  []string // exact names and globs, in which * stands for any characters
+
+	DefaultMaxTokens *int // anthropic; nil = the adapter's default
 
 	Region          string      // bedrock
 	AccessKeyID     secret.Text // bedrock

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -53,7 +55,7 @@ orgs:
         polling: [echo]
         reads: [search]
         keyed: [order, refund]
-        concurrency: 3
+        max_concurrent_calls: 3
       - {name: second, url: "https://tools.example/mcp"}
   - id: other
 org_caps: {keys: 5, mcp_servers: 6, secrets: 7, handovers: 8, stored_mib: 9}
@@ -76,8 +78,8 @@ func mustText(t *testing.T, s string) secret.Text {
 	return text
 }
 
-func defaultRuntime() Runtime {
-	return Runtime{
+func defaultRuntime() org.Runtime {
+	return org.Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
 		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DroppedParams: "name", Durable: "auto",
 	}
@@ -98,7 +100,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
 		Log:    Log{"json", "warn"},
-		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: OrgCaps{Keys: 5, MCPServers: 6, Secrets: 7, Handovers: 8, StoredMiB: 9},
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Handovers: 8, Stored: 9 << 20},
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -111,21 +113,20 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 					{Name: "dev", Key: mustText(t, "env:TURNPIKE_KEY"), Role: "owner"},
 					{Name: "ci", Key: mustText(t, "file:/run/secrets/ci"), Role: "member"},
 				},
-				Runtime: Runtime{
-					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTLSeconds: 300,
+				Runtime: org.Runtime{
+					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTL: 300 * time.Second,
 					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DroppedParams: "name", Durable: "auto",
 				},
-				MCPServers: []MCPServer{
+				MCPServers: []org.MCPServer{
 					{
-						Name: "everything", URL: "http://127.0.0.1:3001/mcp", Tools: Tools{Names: []string{"echo", "add"}},
-						Headers:         map[string]secret.Text{"Authorization": mustText(t, "Bearer env:GH_TOKEN"), "X-Team": mustText(t, "blue")},
-						RequireApproval: Approval{Mode: "never"}, Timeout: 5 * time.Second, Required: true, Trust: true,
-						Cache: Cache{Mode: "names", Names: []string{"search", "echo"}}, Naming: "prefixed", Prefix: "every", Polling: []string{"echo"},
-						Reads: []string{"search"}, Keyed: []string{"order", "refund"}, Concurrency: 3,
+						Name: "everything", URL: "http://127.0.0.1:3001/mcp", Tools: []string{"echo", "add"},
+						Headers: map[string]string{"Authorization": "Bearer env:GH_TOKEN", "X-Team": "blue"},
+						Timeout: 5 * time.Second, Required: true, Trust: true,
+						Cache: org.Cache{Mode: "names", Names: []string{"search", "echo"}}, Naming: "prefixed", Prefix: "every", Polling: []string{"echo"},
+						Reads: []string{"search"}, Keyed: []string{"order", "refund"}, MaxConcurrentCalls: 3,
 					},
 					{
-						Name: "second", URL: "https://tools.example/mcp", Enabled: true, Tools: Tools{All: true}, RequireApproval: Approval{Mode: "never"},
-						Timeout: 30 * time.Second, Cache: Cache{Mode: "read_only"}, Naming: "bare", MaxRetries: 2, Concurrency: 10,
+						Name: "second", URL: "https://tools.example/mcp", Enabled: true, Timeout: 30 * time.Second, Naming: "bare", MaxRetries: 2, MaxConcurrentCalls: 256,
 					},
 				},
 			},
@@ -155,7 +156,7 @@ func TestJSONIsReadToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Listen != "[::1]:80" || *got.Orgs[0].Runtime.MaxRounds != 3 || !got.Orgs[0].MCPServers[0].Tools.All {
+	if got.Listen != "[::1]:80" || *got.Orgs[0].Runtime.MaxRounds != 3 || got.Orgs[0].MCPServers[0].Tools != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -205,4 +206,25 @@ orgs:
 	}
 }
 
-var defaultCaps = OrgCaps{Keys: 1000, MCPServers: 100, Secrets: 1000, Handovers: 10_000, StoredMiB: 10_240}
+// D11: the deprecated name of a key is honoured, with a warning.
+func TestADeprecatedNameIsHonoured(t *testing.T) {
+	c, err := Parse("t.yaml", []byte("orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: 10}]}]"), nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Orgs[0].MCPServers[0].MaxConcurrentCalls; n != 10 {
+		t.Errorf("max_concurrent_calls is %d, want 10", n)
+	}
+	want := []string{"t.yaml:1:55: orgs[0].mcp_servers[0].concurrency: deprecated; use max_concurrent_calls"}
+	if diff := cmp.Diff(want, slices.DeleteFunc(c.Warnings, func(w string) bool { return !strings.Contains(w, "deprecated") })); diff != "" {
+		t.Error(diff)
+	}
+	if now := Renamed("orgs[].mcp_servers[].concurrency"); now != "orgs[].mcp_servers[].max_concurrent_calls" {
+		t.Errorf("it is called %s", now)
+	}
+	if now := Renamed("orgs[].runtime.concurrency"); now != "orgs[].runtime.concurrency" {
+		t.Errorf("the limit of runs is called %s", now)
+	}
+}
+
+var defaultCaps = org.Caps{Keys: 1000, MCPServers: 100, Secrets: 1000, Handovers: 10_000, Stored: 10_240 << 20}

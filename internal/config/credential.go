@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -27,6 +28,8 @@ func credentialKey(into *secret.Text) credential {
 	return credential{scalar[secret.Text]{
 		into: into, typ: "env:NAME, file:PATH or a literal", said: `""`, parse: parseCredential,
 		show: func(t secret.Text) string { return t.String() },
+		hide: func(t secret.Text) string { return showText(t.String()) },
+		wire: func(t secret.Text) any { return written(t) },
 	}}
 }
 
@@ -94,17 +97,17 @@ func (c credential) required() credential {
 // secretMap is a map from the operator's own names to texts that may end in a
 // reference: headers, or the environment of a command.
 type secretMap struct {
-	into      *map[string]secret.Text
+	into      *map[string]string
 	typ       string
 	canonical func(string) string
 	checkName func(string) error
 }
 
-func headers(into *map[string]secret.Text) secretMap {
+func headers(into *map[string]string) secretMap {
 	return secretMap{into, "map of header names to text, with at most one reference, at its end", textproto.CanonicalMIMEHeaderKey, checkHeader}
 }
 
-func variables(into *map[string]secret.Text) secretMap {
+func variables(into *map[string]string) secretMap {
 	return secretMap{into, "map of variable names to text, with at most one reference, at its end", strings.Clone, checkVariable}
 }
 
@@ -112,8 +115,29 @@ func (m secretMap) reset()              { *m.into = nil }
 func (m secretMap) typeName() string    { return m.typ }
 func (m secretMap) defaultText() string { return "{}" }
 
+func (m secretMap) json() any {
+	out := make(map[string]string, len(*m.into))
+	maps.Copy(out, *m.into)
+	return out
+}
+
+func (m secretMap) shown() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(*m.into)) {
+		t, err := secret.Parse((*m.into)[name])
+		if err != nil {
+			t = secret.Text{}
+		}
+		all = append(all, name+": "+showText(t.String()))
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
+
+// written returns a text as it was written: a reference stays a reference.
+func written(t secret.Text) string { return t.Literal().Reveal() + string(t.Ref()) }
+
 func (m secretMap) decode(d *decoder, path string, n ast.Node) {
-	found := map[string]secret.Text{}
+	found := map[string]string{}
 	d.entriesAnyName(path, n, "a "+m.typ, func(at string, e entry) {
 		t, err := parseSecretText(rawOf(e.value))
 		name := m.canonical(e.name)
@@ -126,7 +150,7 @@ func (m secretMap) decode(d *decoder, path string, n ast.Node) {
 		case err != nil:
 			d.failNode(e.value, at, "%v", err)
 		default:
-			found[name] = t.Under(d.dir)
+			found[name] = written(t.Under(d.dir))
 			d.where[join(path, name)] = originOf(e.value)
 			d.checkSecret(at, e, t)
 		}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -11,8 +12,13 @@ import (
 type key struct {
 	name     string
 	value    value
+	was      string // its deprecated name, which is accepted with a warning; empty for none
 	env      string // the variable that overrides it
 	required bool
+	live     bool   // a change can be applied while the gateway serves; so can changes of the keys inside
+	presence bool   // the key changes something even if every key inside has its default
+	fileOnly string // why the management API does not have the key; "" = it does, if it has the keys around it
+	unbuilt  unbuilt
 	doc      string
 }
 
@@ -24,9 +30,23 @@ type value interface {
 	defaultText() string
 }
 
-// changer is a value that can say whether it differs from its default.
+// leaf is a value without keys of its own.
+type leaf interface {
+	value
+	json() any     // as the file writes it, with its credentials
+	shown() string // the same for a log: without credentials
+}
+
+// changer is a value that may not be built yet: see unbuilt.
 type changer interface {
-	changed() (now string, yes bool)
+	changed() (now string, yes bool) // the value as text, and whether it differs from the default
+}
+
+// unbuilt are values of a key that the file may hold and that this version refuses.
+// The zero value is none.
+type unbuilt struct {
+	values  []string // words of the key; nil = any value but the default
+	instead string   // what to write; never empty
 }
 
 // decoder reads one file. It goes on after a mistake, so that all are found.
@@ -39,8 +59,7 @@ type decoder struct {
 	where    map[string]origin // the values that were given, by path
 
 	// Of a part that is read by itself, see part.go:
-	within string // the path of its keys in the documentation, such as orgs[].runtime.
-	nulls  bool   // null gives a key of the part its default
+	nulls bool // null gives a key of the part its default
 }
 
 func (d *decoder) fail(o origin, path, format string, args ...any) {
@@ -85,43 +104,92 @@ func (d *decoder) mapping(path string, n ast.Node, keys []key) {
 		d.failNode(n, path, "found %s, want a map with %s", rawOf(n), names(keys))
 		return
 	}
-	given := map[string]bool{}
+	given := map[string]string{}
 	for _, e := range entries {
-		d.entry(join(path, e.name), e, keys, given)
+		d.entry(path, e, keys, given)
 	}
 	for _, k := range keys {
-		if k.required && !given[k.name] {
+		if _, ok := given[k.name]; k.required && !ok {
 			d.failNode(n, join(path, k.name), "is missing; want %s", k.value.typeName())
 		}
 	}
 }
 
-func (d *decoder) entry(path string, e entry, keys []key, given map[string]bool) {
+// entry reads one line of the map at within. given holds the keys that were read
+// before, by their current names, as they were written.
+func (d *decoder) entry(within string, e entry, keys []key, given map[string]string) {
 	k, known := find(keys, e.name)
 	if !known {
-		d.failNode(e.key, path, "unknown key; %s", suggestion(e.name, keys))
+		d.failNode(e.key, join(within, e.name), "unknown key; %s", suggestion(e.name, keys))
 		return
 	}
-	if given[e.name] {
-		d.failNode(e.key, path, "is given twice; the first is in line %d", d.where[path].line)
+	path := join(within, k.name)
+	if first, twice := given[k.name]; twice {
+		d.failTwice(path, e, k, first)
 		return
 	}
-	given[e.name] = true
+	given[k.name] = e.name
 	null := rawOf(e.value).kind == isNull
-	if null && d.nulls && !strings.Contains(path, ".") {
-		given[e.name] = !k.required
+	if null && d.nulls && within == "" {
+		if k.required {
+			delete(given, k.name)
+		}
 		return
+	}
+	if e.name == k.was {
+		d.warn(originOf(e.key), join(within, e.name), "deprecated; use %s", k.name)
 	}
 	d.where[path] = originOf(e.value)
-	before := len(d.mistakes)
-	if null { // which has no place of its own
-		d.failNode(e.key, path, "found nothing, want %s", k.value.typeName())
+	d.valueOf(path, e, k)
+}
+
+func (d *decoder) failTwice(path string, e entry, k key, first string) {
+	at := d.where[path].line
+	if first == e.name {
+		d.failNode(e.key, path, "is given twice; the first is in line %d", at)
 		return
 	}
-	k.value.decode(d, path, e.value)
-	if c, ok := k.value.(changer); ok && len(d.mistakes) == before {
-		now, changed := c.changed()
-		d.refuseUnbuilt(originOf(e.value), path, now, changed)
+	d.failNode(e.key, path, "is given twice, once by its deprecated name %s; the first is in line %d", k.was, at)
+}
+
+// valueOf reads the value of the key k, whose current path is path.
+func (d *decoder) valueOf(path string, e entry, k key) {
+	before := len(d.mistakes)
+	if rawOf(e.value).kind == isNull { // which has no place of its own
+		d.failNode(e.key, path, "found nothing, want %s", k.value.typeName())
+	} else {
+		k.value.decode(d, path, e.value)
+	}
+	if e.name == k.was {
+		for i := range d.mistakes[before:] {
+			d.mistakes[before+i].Message += fmt.Sprintf(" (given by the deprecated name %s)", k.was)
+		}
+	}
+	if len(d.mistakes) == before {
+		d.refuseUnbuilt(path, k)
+	}
+}
+
+// refuseUnbuilt reports the value of a key, or the items of its list, that are not
+// built yet.
+func (d *decoder) refuseUnbuilt(path string, k key) {
+	if k.unbuilt.instead == "" {
+		return
+	}
+	if l, ok := k.value.(list[string]); ok {
+		for i, item := range *l.into {
+			if at := fmt.Sprintf("%s[%d]", path, i); slices.Contains(k.unbuilt.values, item) {
+				d.failPath(at, "%s is not built yet in this version; %s", item, k.unbuilt.instead)
+			}
+		}
+		return
+	}
+	now, changed := k.value.(changer).changed()
+	switch {
+	case k.unbuilt.values == nil && changed:
+		d.failPath(path, "a value other than the default is not built yet in this version; %s", k.unbuilt.instead)
+	case slices.Contains(k.unbuilt.values, now):
+		d.failPath(path, "%s is not built yet in this version; %s", now, k.unbuilt.instead)
 	}
 }
 
@@ -143,9 +211,10 @@ func (d *decoder) entriesAnyName(path string, n ast.Node, want string, each func
 	}
 }
 
+// find returns the key that is or was called name.
 func find(keys []key, name string) (key, bool) {
 	for _, k := range keys {
-		if k.name == name {
+		if k.name == name || k.was == name && name != "" {
 			return k, true
 		}
 	}

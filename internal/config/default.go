@@ -1,6 +1,10 @@
 package config
 
-import "github.com/turnpike-gateway/turnpike/internal/secret"
+import (
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
 
 // DefaultOrg is the id of the org that exists without a file.
 const DefaultOrg = "default"
@@ -16,10 +20,10 @@ func Default(env Environment) (c *Config, hasProvider bool, err error) {
 	reset(keys)
 	d.overlay("", keys, env)
 	d.usualProviders(c, env)
-	org := Org{ID: DefaultOrg}
-	reset(org.keys())
-	org.ID, org.Features = DefaultOrg, []string{MCPOutbound}
-	c.Orgs = []Org{org}
+	var o Org
+	reset(o.keys())
+	o.ID, o.Features = DefaultOrg, []string{MCPOutbound}
+	c.Orgs = []Org{o}
 	d.check(c)
 	if err := newError(d.mistakes); err != nil {
 		return nil, false, err
@@ -28,25 +32,49 @@ func Default(env Environment) (c *Config, hasProvider bool, err error) {
 	return c, len(c.Providers) > 0, nil
 }
 
-// usualProviders adds a provider for each API key that is set.
+// usual is a provider that needs only an API key in the environment.
+type usual struct {
+	name    string   // also its kind
+	key     string   // variable of its API key
+	baseURL string   // variable of its base URL
+	models  []string // where it is not the only provider
+}
+
+// usualProviders adds a provider for each API key that is set. The only one gets
+// every model; of several, each gets its own.
 func (d *decoder) usualProviders(c *Config, env Environment) {
-	const key, base = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-	if v, _ := env(key); v == "" {
-		return
+	var set []usual
+	for _, u := range []usual{
+		{"openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", []string{"gpt-*", "o*"}},
+		{"anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", []string{"claude-*"}},
+	} {
+		if v, _ := env(u.key); v != "" {
+			set = append(set, u)
+		}
 	}
+	for _, u := range set {
+		p := d.usualProvider(fmt.Sprintf("providers[%d]", len(c.Providers)), u, env)
+		if len(set) > 1 {
+			p.Models = u.models
+		}
+		c.Providers = append(c.Providers, p)
+	}
+}
+
+func (d *decoder) usualProvider(path string, u usual, env Environment) Provider {
 	var p Provider
 	reset(p.keys())
-	p.Name, p.Kind = "openai", "openai"
-	d.where["providers[0].api_key"] = origin{env: key}
-	if err := credentialKey(&p.APIKey).fromEnv(string(secret.Env) + ":" + key); err != nil {
-		d.fail(origin{env: key}, "providers[0].api_key", "%v", err)
+	p.Name, p.Kind = u.name, u.name
+	d.where[path+".api_key"] = origin{env: u.key}
+	if err := credentialKey(&p.APIKey).fromEnv(string(secret.Env) + ":" + u.key); err != nil {
+		d.fail(origin{env: u.key}, path+".api_key", "%v", err)
 	}
-	if u, _ := env(base); u != "" {
-		d.where["providers[0].base_url"] = origin{env: base}
-		if err := checkURL(u); err != nil {
-			d.fail(origin{env: base}, "providers[0].base_url", "%v", err)
+	if base, _ := env(u.baseURL); base != "" {
+		d.where[path+".base_url"] = origin{env: u.baseURL}
+		if err := checkURL(base); err != nil {
+			d.fail(origin{env: u.baseURL}, path+".base_url", "%v", err)
 		}
-		p.BaseURL = u
+		p.BaseURL = base
 	}
-	c.Providers = append(c.Providers, p)
+	return p
 }

@@ -32,8 +32,5 @@ func (d *decoder) overlayOne(path string, k key, text string) {
 	}
 	d.where[path] = from
 	delete(d.moved, path)
-	if c, ok := k.value.(changer); ok {
-		now, changed := c.changed()
-		d.refuseUnbuilt(from, path, now, changed)
-	}
+	d.refuseUnbuilt(path, k)
 }

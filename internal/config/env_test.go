@@ -45,7 +45,7 @@ func TestTheEnvironmentWinsOverTheFile(t *testing.T) {
 		{"TURNPIKE_ORG_CAPS_MCP_SERVERS", "7", func(c *Config) any { return c.OrgCaps.MCPServers }, 7},
 		{"TURNPIKE_ORG_CAPS_SECRETS", "7", func(c *Config) any { return c.OrgCaps.Secrets }, 7},
 		{"TURNPIKE_ORG_CAPS_HANDOVERS", "7", func(c *Config) any { return c.OrgCaps.Handovers }, 7},
-		{"TURNPIKE_ORG_CAPS_STORED_MIB", "7", func(c *Config) any { return c.OrgCaps.StoredMiB }, 7},
+		{"TURNPIKE_ORG_CAPS_STORED_MIB", "7", func(c *Config) any { return c.OrgCaps.Stored }, int64(7 << 20)},
 		{ssrf + "BLOCK_LOOPBACK", "false", func(c *Config) any { return c.Outbound.SSRF.BlockLoopback }, false},
 		{ssrf + "BLOCK_PRIVATE", "0", func(c *Config) any { return c.Outbound.SSRF.BlockPrivate }, false},
 		{ssrf + "BLOCK_LINK_LOCAL", "FALSE", func(c *Config) any { return c.Outbound.SSRF.BlockLinkLocal }, false},
@@ -117,6 +117,31 @@ func TestWithoutAFile(t *testing.T) {
 	_, _, err = Default(variablesOf(map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "x"}))
 	if err == nil || err.Error() != `OPENAI_BASE_URL: providers[0].base_url: "x" is not an http:// or https:// URL` {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestKeysOfSeveralProvidersWithoutAFile(t *testing.T) {
+	both := map[string]string{"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "b", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/"}
+	c, _, err := Default(variablesOf(both))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Provider{
+		{Name: "openai", Kind: "openai", BaseURL: "https://api.openai.com/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-*", "o*"}},
+		{Name: "anthropic", Kind: "anthropic", BaseURL: "http://127.0.0.1:9", APIKey: mustText(t, "env:ANTHROPIC_API_KEY"), Models: []string{"claude-*"}},
+	}
+	if diff := cmp.Diff(want, c.Providers, same()); diff != "" {
+		t.Error(diff)
+	}
+	c, has, err := Default(variablesOf(map[string]string{"ANTHROPIC_API_KEY": "b"}))
+	want = []Provider{{Name: "anthropic", Kind: "anthropic", BaseURL: "https://api.anthropic.com", APIKey: mustText(t, "env:ANTHROPIC_API_KEY"), Models: []string{"*"}}}
+	if diff := cmp.Diff(want, c.Providers, same()); diff != "" || !has || err != nil {
+		t.Error(has, err, diff)
+	}
+	both["ANTHROPIC_BASE_URL"] = "x"
+	_, _, err = Default(variablesOf(both))
+	if err == nil || err.Error() != `ANTHROPIC_BASE_URL: providers[1].base_url: "x" is not an http:// or https:// URL` {
+		t.Error(err)
 	}
 }
 

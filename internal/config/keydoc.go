@@ -1,5 +1,10 @@
 package config
 
+import (
+	"slices"
+	"strings"
+)
+
 // KeyDoc documents one key of the file.
 type KeyDoc struct {
 	Path     string // such as orgs[].runtime.max_rounds
@@ -7,32 +12,64 @@ type KeyDoc struct {
 	Default  string // as it would be written; "required" where there is none
 	Env      string // the variable that overrides it; empty for none
 	Doc      string // what it does, and which of its values are not built yet
+	Was      string // its deprecated path, which is accepted with a warning; empty for none
 	Required bool
+	FileOnly bool // the management API neither shows nor accepts the key
+
+	// Unbuilt are the values that are not built yet: the words, or "*" for any
+	// value but the default. What is inside such a key is not built either.
+	Unbuilt []string
+
+	Live bool // a change can be applied while the gateway serves; otherwise it needs a restart
 }
 
 // Keys documents every key, in the order of the table that the parser reads;
 // a key stands before those inside it.
 func Keys() []KeyDoc {
-	return document(nil, "", new(Config).keys())
+	return document(nil, KeyDoc{}, "", new(Config).keys())
 }
 
-func document(docs []KeyDoc, path string, keys []key) []KeyDoc {
+// Renamed returns the current path of a key whose path is deprecated, such as
+// orgs[].mcp_servers[].concurrency. Every other path is returned unchanged.
+func Renamed(path string) string {
+	for _, k := range Keys() {
+		if k.Was == path && path != "" {
+			return k.Path
+		}
+	}
+	return path
+}
+
+// document appends the documentation of the keys inside a key.
+func document(docs []KeyDoc, around KeyDoc, path string, keys []key) []KeyDoc {
 	for _, k := range keys {
 		doc := KeyDoc{
-			Path: join(path, k.name), Type: k.value.typeName(), Default: k.value.defaultText(),
-			Env: k.env, Required: k.required,
+			Path: path + k.name, Type: k.value.typeName(), Default: k.value.defaultText(), Env: k.env, Doc: k.doc, Required: k.required,
+			FileOnly: around.FileOnly || k.fileOnly != "", Unbuilt: k.unbuilt.values, Live: around.Live || k.live,
 		}
 		if k.required {
 			doc.Default = "required"
 		}
-		if path != "" {
-			doc.Path = path + "." + k.name
+		inside := slices.Contains(around.Unbuilt, "*")
+		if inside || k.unbuilt.instead != "" && k.unbuilt.values == nil {
+			doc.Unbuilt = []string{"*"}
 		}
-		doc.Doc = k.doc + unbuiltText(doc.Path)
+		switch {
+		case inside:
+			doc.Doc += " Not built yet."
+		case slices.Contains(doc.Unbuilt, "*"):
+			doc.Doc += " Not built yet: any value but the default."
+		case doc.Unbuilt != nil:
+			doc.Doc += " Not built yet: " + strings.Join(doc.Unbuilt, ", ") + "."
+		}
+		if k.was != "" {
+			doc.Was = strings.TrimSuffix(doc.Path, k.name) + k.was
+			doc.Doc += " Deprecated name: " + k.was + "."
+		}
 		docs = append(docs, doc)
 		if p, ok := k.value.(interface{ children() (string, []key) }); ok {
-			suffix, inside := p.children()
-			docs = document(docs, doc.Path+suffix, inside)
+			suffix, keys := p.children()
+			docs = document(docs, doc, doc.Path+suffix+".", keys)
 		}
 	}
 	return docs

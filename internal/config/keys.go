@@ -25,19 +25,19 @@ func (c *Config) keys() []key {
 			doc: "Maximum memory in MiB that all requests and runs together may hold: bodies, turns, results, journals that are read back. One org may use at most twice the amount that is free, so a single org gets at most two thirds. An org over its share gets 429; when the total is used up, all get 503. 0: half of what the overload check allows (from GOMEMLIMIT or the container's limit), or 1024 without such a limit."},
 		{name: "max_retained_run_mib", value: integer(&c.MaxRetainedRunMiB, 64, 16, 1024), env: "TURNPIKE_MAX_RETAINED_RUN_MIB",
 			doc: "Maximum memory in MiB that one run may hold."},
-		{name: "max_followers_per_run", value: integer(&c.MaxFollowersPerRun, 16, 1, 1000), env: "TURNPIKE_MAX_FOLLOWERS_PER_RUN",
-			doc: "Maximum concurrent requests that follow one run or read its answer with the same Idempotency-Key. An org may have 1,000 in total. Further requests get 429."},
+		{name: "max_followers_per_run", live: true, value: integer(&c.MaxFollowersPerRun, 16, 1, 1000), env: "TURNPIKE_MAX_FOLLOWERS_PER_RUN",
+			doc: "Maximum concurrent requests that follow one run, beside the one that started it. An org may have 1,000 in total. Further requests get 429."},
 		{name: "data", value: pathKey{text(&c.Data, "./turnpike-data", "directory", checkPath)}, env: "TURNPIKE_DATA",
 			doc: "Directory of the SQLite file and of uploaded files."},
-		{name: "database", value: credentialKey(&c.Database), env: "TURNPIKE_DATABASE_URL",
+		{name: "database", value: credentialKey(&c.Database), unbuilt: unbuilt{nil, `leave it out or set it to ""`}, env: "TURNPIKE_DATABASE_URL",
 			doc: "Empty: SQLite in data. postgres://…: a database for several machines."},
-		{name: "redis", value: credentialKey(&c.Redis), env: "TURNPIKE_REDIS_URL",
+		{name: "redis", value: credentialKey(&c.Redis), unbuilt: unbuilt{nil, `leave it out or set it to ""`}, env: "TURNPIKE_REDIS_URL",
 			doc: "Redis for shared limits, cache and notifications. Empty: none."},
-		{name: "clickhouse", value: credentialKey(&c.ClickHouse), env: "TURNPIKE_CLICKHOUSE_URL",
+		{name: "clickhouse", value: credentialKey(&c.ClickHouse), unbuilt: unbuilt{nil, `leave it out or set it to ""`}, env: "TURNPIKE_CLICKHOUSE_URL",
 			doc: "ClickHouse for analytics. Empty: none."},
-		{name: "max_rounds_cap", value: integer(&c.MaxRoundsCap, 50, 1, 50), env: "TURNPIKE_MAX_ROUNDS_CAP",
+		{name: "max_rounds_cap", live: true, value: integer(&c.MaxRoundsCap, 50, 1, 50), env: "TURNPIKE_MAX_ROUNDS_CAP",
 			doc: "Maximum rounds of any run. It caps max_rounds of every org."},
-		{name: "org_caps", value: object{c.OrgCaps.keys()},
+		{name: "org_caps", live: true, value: object{capKeys(&c.OrgCaps)},
 			doc: "Maximum that one org may store. Objects that this file declares do not count."},
 		{name: "operator_key", value: credentialKey(&c.OperatorKey), env: "TURNPIKE_OPERATOR_KEY",
 			doc: "Key of the operator, who creates and deletes orgs over /api/orgs. Empty: /api/orgs is disabled."},
@@ -47,24 +47,24 @@ func (c *Config) keys() []key {
 			doc: "The previous master_key. Set it for the first start after you change master_key."},
 		{name: "cache_pepper", value: credentialKey(&c.CachePepper), env: "TURNPIKE_AGENT_CACHE_PEPPER",
 			doc: "Signs the entries of the result cache (tool_cache_ttl_seconds): a long random text. Changing it invalidates all entries. Empty: a new random value at every start."},
-		{name: "providers", value: objects[Provider]{&c.Providers, (*Provider).keys},
+		{name: "providers", live: true, value: objects[Provider]{&c.Providers, (*Provider).keys},
 			doc: "Model APIs. A request goes to the first provider whose models match. name/model always goes to the provider called name."},
-		{name: "rates", value: pathKey{text(&c.Rates, "", "file", anyText)},
+		{name: "rates", value: pathKey{text(&c.Rates, "", "file", anyText)}, unbuilt: unbuilt{nil, `leave it out or set it to ""`},
 			doc: "File with the operator's prices per model."},
 		{name: "outbound", value: object{c.Outbound.keys()},
 			doc: "Policy for addresses that orgs, users, models and remote servers can choose. It does not apply to base URLs of providers."},
 		{name: "audit", value: object{c.Audit.keys()}, doc: "Settings of the audit log."},
 		{name: "log", value: object{c.Log.keys()}, doc: "The log. It is written to standard error."},
 		{name: "runs", value: object{c.Runs.keys()}, doc: "Settings of stored runs."},
-		{name: "min_free_disk_mib", value: integer(&c.MinFreeDiskMiB, 256, 0, math.MaxInt32), env: "TURNPIKE_MIN_FREE_DISK_MIB",
+		{name: "min_free_disk_mib", live: true, value: integer(&c.MinFreeDiskMiB, 256, 0, math.MaxInt32), env: "TURNPIKE_MIN_FREE_DISK_MIB",
 			doc: "Minimum free disk space of data, in MiB. Below it new runs and relayed requests are refused; runs in progress continue. 0: no minimum."},
 		{name: "telemetry", value: object{c.Telemetry.keys()},
 			doc: "OpenTelemetry traces and Prometheus metrics."},
-		{name: "orgs", value: objects[Org]{&c.Orgs, (*Org).keys}, doc: "Isolated customers (tenants)."},
+		{name: "orgs", live: true, value: objects[Org]{&c.Orgs, (*Org).keys}, doc: "Isolated customers (tenants)."},
 	}
 }
 
-func (o *OrgCaps) keys() []key {
+func capKeys(o *org.Caps) []key {
 	const env = "TURNPIKE_ORG_CAPS_"
 	return []key{
 		{name: "keys", value: integer(&o.Keys, 1000, 1, 1_000_000), env: env + "KEYS",
@@ -73,7 +73,7 @@ func (o *OrgCaps) keys() []key {
 		{name: "secrets", value: integer(&o.Secrets, 1000, 1, 1_000_000), env: env + "SECRETS", doc: "Maximum secrets in the vault."},
 		{name: "handovers", value: integer(&o.Handovers, 10_000, 1, 10_000_000), env: env + "HANDOVERS",
 			doc: "Maximum stored handovers: answers with client tool calls whose hidden part is stored for 24 hours. Beyond it the oldest is deleted, with a log line."},
-		{name: "stored_mib", value: integer(&o.StoredMiB, 10_240, 1, math.MaxInt32), env: env + "STORED_MIB",
+		{name: "stored_mib", value: mebibytes(&o.Stored, 10_240, 1, math.MaxInt32), env: env + "STORED_MIB",
 			doc: "Maximum size of stored runs and handovers, in MiB. At the limit new runs are refused. Runs in progress finish, and relayed requests are served."},
 	}
 }
@@ -82,12 +82,15 @@ func (p *Provider) keys() []key {
 	return []key{
 		{name: "name", value: text(&p.Name, "", "name", checkID), required: true, doc: "Name of the provider, unique among providers."},
 		{name: "kind", value: word(&p.Kind, "openai", "openai", "openai-responses", "anthropic", "gemini", "bedrock", "sglang", "vllm", "demo"),
-			doc: "API of the provider. demo is a scripted offline model."},
-		{name: "base_url", value: text(&p.BaseURL, "", "http or https URL", checkURL).or("the kind's own; sglang and vllm have none, demo is built in"),
-			doc: "Base URL of the API. Private addresses are allowed."},
+			unbuilt: unbuilt{[]string{"gemini", "bedrock", "sglang", "vllm"}, "set it to openai, openai-responses, anthropic or demo"},
+			doc:     "API of the provider. demo is a scripted offline model."},
+		{name: "base_url", value: address(&p.BaseURL, checkURL).or("the kind's own; sglang and vllm have none, demo is built in"),
+			doc: "Base URL of the API: what comes before /chat/completions, for openai-responses before /responses, for anthropic before /v1/messages. Private addresses are allowed."},
 		{name: "api_key", value: credentialKey(&p.APIKey), doc: "Credential for the API. Empty: none is sent."},
 		{name: "models", value: texts(&p.Models, []string{"*"}, "model name or glob", checkWord),
 			doc: "Model names and globs. * matches any characters. GET /v1/models lists the names, and what the provider lists and a glob matches."},
+		{name: "default_max_tokens", value: maybeInteger(&p.DefaultMaxTokens, 1, 1_000_000).or("8192"),
+			doc: "Only for anthropic, which needs an output limit in every request: the limit in tokens for requests that set none."},
 		{name: "region", value: text(&p.Region, "", "region", checkWord), doc: "Only for bedrock, which is not built yet."},
 		{name: "access_key_id", value: credentialKey(&p.AccessKeyID), doc: "Only for bedrock, which is not built yet. Empty: the default AWS credential chain."},
 		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock, which is not built yet."},
@@ -99,14 +102,14 @@ func (l *Log) keys() []key {
 	return []key{
 		{name: "format", value: word(&l.Format, "text", "text", "json"), env: "TURNPIKE_LOG_FORMAT",
 			doc: "text: key=value pairs. json: one JSON object per line."},
-		{name: "level", value: word(&l.Level, "info", logLevels()...), env: "TURNPIKE_LOG_LEVEL",
+		{name: "level", live: true, value: word(&l.Level, "info", logLevels()...), env: "TURNPIKE_LOG_LEVEL",
 			doc: "Minimum level. info includes one line per request."},
 	}
 }
 
 func (r *Runs) keys() []key {
 	return []key{
-		{name: "retention_days", value: integer(&r.RetentionDays, 30, 0, 36_500), env: "TURNPIKE_RUNS_RETENTION_DAYS",
+		{name: "retention_days", live: true, value: integer(&r.RetentionDays, 30, 0, 36_500), env: "TURNPIKE_RUNS_RETENTION_DAYS",
 			doc: "Days after which an ended run is deleted. 0: never. Runs that have not ended and audit rows are kept."},
 	}
 }
@@ -146,8 +149,8 @@ func (o *Org) keys() []key {
 		{name: "id", value: text(&o.ID, "", "name", checkID), required: true, doc: "Id of the org, unique among orgs."},
 		{name: "features", value: words(&o.Features, MCPOutbound, "has_"+MCPOutbound), doc: "mcp_outbound (or has_mcp_outbound) enables the agent loop for an org with an enabled MCP server."},
 		{name: "keys", value: objects[Key]{&o.Keys, (*Key).keys}, doc: "API keys of callers. A key belongs to one org."},
-		{name: "runtime", value: object{o.Runtime.keys()}, doc: "Settings of runs."},
-		{name: "mcp_servers", value: objects[MCPServer]{&o.MCPServers, (*MCPServer).keys}, doc: "MCP servers whose tools runs can use. If two tools have the same name, the first server's tool is used."},
+		{name: "runtime", presence: true, value: object{runtimeKeys(&o.Runtime)}, doc: "Settings of runs."},
+		{name: "mcp_servers", value: objects[org.MCPServer]{&o.MCPServers, serverKeys}, doc: "MCP servers whose tools runs can use. If two tools have the same name, the first server's tool is used."},
 	}
 }
 
@@ -155,24 +158,25 @@ func (k *Key) keys() []key {
 	return []key{
 		{name: "name", value: text(&k.Name, "", "name", checkID), required: true, doc: "Name of the key, unique in the org."},
 		{name: "key", value: credentialKey(&k.Key).required(), required: true, doc: "The bearer token that callers send. Only its hash is stored."},
-		{name: "role", value: word(&k.Role, "member", "owner", "admin", "member", "approver", "reader"), doc: "Permissions of the key. owner, admin and member may start runs."},
-		{name: "requests_per_minute", value: integer(&k.RequestsPerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the key for all requests. One request is refilled every 60/N seconds. 0: no limit."},
-		{name: "burst", value: integer(&k.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
+		{name: "role", value: word(&k.Role, org.Member, "owner", "admin", "member", "approver", "reader"), doc: "Permissions of the key. owner, admin and member may start runs."},
+		{name: "requests_per_minute", value: integer(&k.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the key for all requests. One request is refilled every 60/N seconds. 0: no limit."},
+		{name: "burst", value: integer(&k.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
 	}
 }
 
-func (r *Runtime) keys() []key {
+// runtimeKeys are the settings of an org's runs. The zero value of a new field must
+// mean the default: stored settings of older versions do not have it.
+func runtimeKeys(r *org.Runtime) []key {
 	const own = "the surface's own"
 	return []key{
 		{name: "max_rounds", value: maybeInteger(&r.MaxRounds, 1, 50).or(own), doc: "Maximum rounds of a run. A round is one model call and its tool calls. At most max_rounds_cap."},
 		{name: "max_calls", value: maybeInteger(&r.MaxCalls, 1, 10_000).or(own), doc: "Maximum tool calls of a run."},
-		{name: "max_run_tokens", value: maybeInteger(&r.MaxRunTokens, 1, math.MaxInt32).or("no limit"), doc: "Maximum tokens of a run: input and output of all model calls. Each model call gets the remaining number as its output limit."},
 		{name: "deadline", value: duration(&r.Deadline, 120*time.Second, time.Millisecond, 24*time.Hour), doc: "Maximum active time of a run. Time spent waiting for a human does not count."},
 		{name: "concurrency", value: integer(&r.Concurrency, 16, 1, 100_000), doc: "Maximum concurrent runs of the org."},
-		{name: "stream_mode", value: word(&r.StreamMode, "live", "live", "final_only", "disabled"), doc: "live: stream the text of every round as it arrives. final_only: stream the text of the last round. disabled: answer with JSON even if the client asks for a stream."},
+		{name: "stream_mode", value: word(&r.StreamMode, org.Live, "live", "final_only", "disabled"), doc: "live: stream the text of every round as it arrives. final_only: stream the text of the last round. disabled: answer with JSON even if the client asks for a stream."},
 		{name: "tool_parallelism", value: word(&r.ToolParallelism, "auto", "auto", "parallel", "safe", "serial", "first"), doc: "How the tool calls of one turn are executed. auto: parallel on chat, safe elsewhere. safe: read-only calls in parallel, then the others in order. serial: in order. first: only the first call; the log warns once per run if there are more."},
-		{name: "tool_cache_ttl_seconds", value: integer(&r.ToolCacheTTLSeconds, 0, 0, 86_400), doc: "How long a tool result is reused for an identical call, in seconds. 0: off. The server's cache selects the tools."},
 		{name: "catalog_ttl", value: duration(&r.CatalogTTL, 10*time.Minute, 0, 24*time.Hour), doc: "How long the tool lists of servers are cached. 0: they are fetched for every run."},
+		{name: "tool_cache_ttl_seconds", value: seconds(&r.ToolCacheTTL, 0, 0, 86_400), doc: "How long a tool result is reused for an identical call, in seconds. 0: off. The server's cache selects the tools."},
 		{name: "tool_result_max_bytes", value: maybeInteger(&r.ToolResultMaxBytes, 1024, math.MaxInt32).or(own), doc: "Maximum size in bytes of a tool result that the model sees. Longer results are truncated with a notice."},
 		{name: "tool_arg_validation", value: word(&r.ToolArgValidation, "strict", "strict", "lenient", "none"), doc: "Validation of arguments against the tool's schema. strict: an invalid call is not executed, and the model gets the violations. lenient: types are converted first (\"5\" to 5, true to \"true\", a value to a list of one), then validated again. none: no validation."},
 		{name: "tool_error_mode", value: word(&r.ToolErrorMode, "recover", "recover", "abort"), doc: "recover: the model gets the error of a failed call. abort: the run ends."},
@@ -180,45 +184,50 @@ func (r *Runtime) keys() []key {
 		{name: "doom_loop", value: word(&r.DoomLoop, "", "nudge", "fail", "off").or(own), doc: "What happens when the model repeats calls. nudge: the repeated calls get advice as their result, and a later turn that repeats them ends the run. fail: the repeated call ends the run. off: nothing."},
 		{name: "doom_threshold", value: integer(&r.DoomThreshold, policy.DefaultThreshold, 2, 100), doc: "Number of identical calls in a row at which doom_loop acts. Other kinds of repetition need two or four times as many."},
 		{name: "dropped_params", value: word(&r.DroppedParams, "name", "name", "refuse"), doc: "Request fields that a run cannot support. name: the header turnpike-dropped-params lists them. refuse: the request gets 400."},
+		{name: "max_run_tokens", value: maybeInteger(&r.MaxRunTokens, 1, math.MaxInt32).or("no limit"), doc: "Maximum tokens of a run: input and output of all model calls. Each model call gets the remaining number as its output limit."},
 		{name: "durable", value: word(&r.Durable, "auto", "auto", "always"), doc: "Which runs survive a crash and a disconnected client. auto: runs with an Idempotency-Key. always: all runs. Each step of a durable run is on disk before the next one starts."},
-		{name: "requests_per_minute", value: integer(&r.RequestsPerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the org for the model API, over all its keys. One request is refilled every 60/N seconds. 0: no limit."},
-		{name: "burst", value: integer(&r.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
-		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"), doc: "Response extensions that are on by default."},
+		{name: "requests_per_minute", value: integer(&r.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the org for the model API, over all its keys. One request is refilled every 60/N seconds. 0: no limit."},
+		{name: "burst", value: integer(&r.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
+		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"),
+			unbuilt: unbuilt{[]string{"trace", "progress", "files", "session", "cost"}, "leave it out or set it to []"},
+			doc:     "Response extensions that are on by default."},
 	}
 }
 
-func (m *MCPServer) keys() []key {
+// serverKeys are the settings of an MCP server. As with runtimeKeys, the zero value
+// of a new field must mean the default.
+func serverKeys(m *org.MCPServer) []key {
 	return []key{
 		{name: "name", value: text(&m.Name, "", "name", checkID), required: true, doc: "Name of the server, unique in the org."},
-		{name: "url", value: text(&m.URL, "", "http or https URL", checkURL), doc: "URL of the server. Either url or command is required."},
-		{name: "command", value: texts(&m.Command, nil, "text", anyText), doc: "Program and arguments of a stdio server. It runs in the gateway's working directory."},
-		{name: "env", value: variables(&m.Env), doc: "Environment variables of command."},
+		{name: "url", value: address(&m.URL, checkURL), doc: "URL of the server. Either url or command is required."},
+		{name: "command", fileOnly: "it starts a program on the gateway's machine", value: commandLine(&m.Command), doc: "Program and arguments of a stdio server. It runs in the gateway's working directory."},
+		{name: "env", fileOnly: "it belongs to command", value: variables(&m.Env), doc: "Environment variables of command."},
 		{name: "enabled", value: boolean(&m.Enabled, true), doc: "false: the server is not used."},
 		{name: "tools", value: toolsChoice{&m.Tools}, doc: "Tools of the server that runs can use."},
 		{name: "headers", value: headers(&m.Headers), doc: `Headers of every request, such as {Authorization: "Bearer env:TOKEN"} or {Authorization: "Bearer secret:NAME"}.`},
-		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, doc: "Calls that wait for approval by a human."},
+		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, unbuilt: unbuilt{nil, "leave it out or set it to never"}, doc: "Calls that wait for approval by a human."},
 		{name: "timeout", value: duration(&m.Timeout, 30*time.Second, time.Millisecond, time.Hour), doc: "Timeout of a tool discovery and of a call."},
+		{name: "max_retries", value: integer(&m.MaxRetries, 2, 0, 10), doc: "Maximum retries of a discovery, and of a call that may be repeated."},
 		{name: "required", value: boolean(&m.Required, false), doc: "true: a run fails if the server is unavailable. false: the run continues without its tools."},
 		{name: "trust", value: boolean(&m.Trust, false), doc: "true: trust the server's tool annotations."},
-		{name: "cache", value: cacheChoice{&m.Cache}, doc: "Tools whose results are cached, if tool_cache_ttl_seconds is set. read_only: tools that are read-only by annotation or in reads. all: all except tools that are known to write. A list: the named tools. Tools in polling must be named."},
 		{name: "naming", value: word(&m.Naming, "bare", "bare", "namespaced", "prefixed"), doc: "Tool names that the model sees. bare: tool. namespaced: mcp__server__tool. prefixed: prefix_tool."},
 		{name: "prefix", value: text(&m.Prefix, "", "prefix", checkPrefix).or("the server's name"), doc: "Only for naming: prefixed."},
-		{name: "max_retries", value: integer(&m.MaxRetries, 2, 0, 10), doc: "Maximum retries of a discovery, and of a call that may be repeated."},
 		{name: "polling", value: toolNames(&m.Polling), doc: "Tools that are called repeatedly on purpose. doom_loop ignores them."},
 		{name: "reads", value: toolNames(&m.Reads), doc: "Read-only tools, by the server's own names. They override annotations. Their calls may be repeated and run in parallel."},
 		{name: "keyed", value: toolNames(&m.Keyed), doc: "Tools that the server executes at most once per idempotency key. The gateway repeats a call if its answer is lost. The key is in _meta (turnpike/idempotencyKey) and in the header Idempotency-Key."},
-		{name: "concurrency", value: integer(&m.Concurrency, 10, 1, 1000), doc: "Maximum concurrent calls to the server. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
+		{name: "cache", value: cacheChoice{&m.Cache}, doc: "Tools whose results are cached, if tool_cache_ttl_seconds is set. read_only: tools that are read-only by annotation or in reads. all: all except tools that are known to write. A list: the named tools. Tools in polling must be named."},
+		{name: "max_concurrent_calls", was: "concurrency", value: integer(&m.MaxConcurrentCalls, 256, 1, 10_000), doc: "Maximum concurrent calls to the server, over all runs of the org. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
 	}
 }
 
-func (a *Approval) keys() []key {
+func approvalKeys(a *org.Approval) []key {
 	return []key{
 		{name: "always", value: filter{&a.Always}, doc: "Tools whose calls need approval."},
 		{name: "never", value: filter{&a.Never}, doc: "Tools whose calls do not need approval."},
 	}
 }
 
-func (f *ToolFilter) keys() []key {
+func filterKeys(f *org.ToolFilter) []key {
 	return []key{
 		{name: "tool_names", value: toolNames(&f.ToolNames), doc: "Tools with these names."},
 		{name: "read_only", value: maybeBoolean(&f.ReadOnly), doc: "true: read-only tools by annotation. false: the others."},

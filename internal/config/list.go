@@ -13,15 +13,20 @@ type list[T any] struct {
 	into *[]T
 	def  []T
 	item func(*T) scalar[T]
+	hide func([]T) string // the items for a log, without credentials; nil = all of them
 }
 
 func (l list[T]) reset()              { *l.into = append([]T(nil), l.def...) }
 func (l list[T]) typeName() string    { return "list of: " + l.item(new(T)).typ }
 func (l list[T]) defaultText() string { return l.show(l.def) }
 
-func (l list[T]) changed() (string, bool) {
-	now := l.show(*l.into)
-	return now, now != l.show(l.def)
+func (l list[T]) json() any { return append([]T{}, *l.into...) }
+
+func (l list[T]) shown() string {
+	if l.hide != nil {
+		return l.hide(*l.into)
+	}
+	return l.show(*l.into)
 }
 
 func (l list[T]) show(items []T) string {
@@ -48,7 +53,6 @@ func (l list[T]) decode(d *decoder, path string, n ast.Node) {
 			continue
 		}
 		*l.into = append(*l.into, v)
-		d.refuseUnbuilt(originOf(item), at, l.item(&v).show(v), true)
 	}
 }
 
@@ -70,15 +74,27 @@ func (l list[T]) fromEnv(text string) error {
 }
 
 func texts(into *[]string, def []string, want string, check func(string) error) list[string] {
-	return list[string]{into, def, func(s *string) scalar[string] { return text(s, "", want, check) }}
+	return list[string]{into: into, def: def, item: func(s *string) scalar[string] { return text(s, "", want, check) }}
+}
+
+// commandLine is a key with a program and its arguments, which may hold credentials.
+func commandLine(into *[]string) list[string] {
+	l := texts(into, nil, "text", anyText)
+	l.hide = func(command []string) string {
+		if len(command) < 2 {
+			return l.show(command)
+		}
+		return fmt.Sprintf("[%s, %d arguments]", command[0], len(command)-1)
+	}
+	return l
 }
 
 func words(into *[]string, all ...string) list[string] {
-	return list[string]{into, nil, func(s *string) scalar[string] { return word(s, "", all...) }}
+	return list[string]{into: into, item: func(s *string) scalar[string] { return word(s, "", all...) }}
 }
 
 func prefixes(into *[]netip.Prefix) list[netip.Prefix] {
-	return list[netip.Prefix]{into, nil, func(p *netip.Prefix) scalar[netip.Prefix] {
+	return list[netip.Prefix]{into: into, item: func(p *netip.Prefix) scalar[netip.Prefix] {
 		return scalar[netip.Prefix]{into: p, typ: "CIDR such as 10.0.0.0/8", show: netip.Prefix.String, parse: parsePrefix}
 	}}
 }
@@ -128,6 +144,14 @@ func (o objects[T]) children() (string, []key) {
 	keys := o.keys(new(T))
 	reset(keys)
 	return "[]", keys
+}
+
+func (o objects[T]) items() [][]key {
+	all := make([][]key, len(*o.into))
+	for i := range *o.into {
+		all[i] = o.keys(&(*o.into)[i])
+	}
+	return all
 }
 
 func (o objects[T]) decode(d *decoder, path string, n ast.Node) {

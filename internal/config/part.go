@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // Part is a part of a configuration that is written by itself, over the
@@ -20,17 +22,17 @@ type Part struct {
 }
 
 // MCPServer reads one MCP server as it would stand in an org's mcp_servers.
-func (p Part) MCPServer() (MCPServer, error) {
-	var m MCPServer
-	err := p.read("orgs[].mcp_servers[].", m.keys(), func(d *decoder) { d.checkServer("", &m) })
+func (p Part) MCPServer() (org.MCPServer, error) {
+	var m org.MCPServer
+	err := p.read(serverKeys(&m), func(d *decoder) { d.checkServer("", &m) })
 	return m, err
 }
 
 // Runtime reads an org's runtime settings. A max_rounds above roundsCap is a
 // mistake.
-func (p Part) Runtime(roundsCap int) (Runtime, error) {
-	var r Runtime
-	err := p.read("orgs[].runtime.", r.keys(), func(d *decoder) { d.checkRuntime("", &r, roundsCap) })
+func (p Part) Runtime(roundsCap int) (org.Runtime, error) {
+	var r org.Runtime
+	err := p.read(runtimeKeys(&r), func(d *decoder) { d.checkRuntime("", &r, roundsCap) })
 	return r, err
 }
 
@@ -38,7 +40,7 @@ func (p Part) Runtime(roundsCap int) (Runtime, error) {
 // returned as in [Config].
 func (p Part) Org(names ...string) (Org, error) {
 	var o Org
-	err := p.read("orgs[].", only(o.keys(), names), func(*decoder) { o.settle() })
+	err := p.read(only(o.keys(), names), func(*decoder) { o.settle() })
 	return o, err
 }
 
@@ -48,7 +50,7 @@ func (p Part) Key() (Key, error) {
 	var k Key
 	name := key{name: "name", value: text(&k.Name, "", "text", checkLabel), required: true}
 	keys := append([]key{name}, only(k.keys(), []string{"role", "requests_per_minute", "burst"})...)
-	err := p.read("orgs[].keys[].", keys, func(d *decoder) { d.checkBurst("", k.RequestsPerMinute, k.Burst) })
+	err := p.read(keys, func(d *decoder) { d.checkBurst("", k.Rate) })
 	k.Name = strings.TrimSpace(k.Name)
 	return k, err
 }
@@ -64,15 +66,26 @@ func only(keys []key, names []string) []key {
 	return slices.DeleteFunc(keys, func(k key) bool { return !slices.Contains(names, k.name) })
 }
 
-// read reads a map of the keys, which the documentation has within a path.
-func (p Part) read(within string, keys []key, check func(*decoder)) error {
-	d := &decoder{file: p.Name, where: map[string]origin{}, within: within, nulls: p.Patched}
+// read reads a map of the keys.
+func (p Part) read(keys []key, check func(*decoder)) error {
+	d := &decoder{file: p.Name, where: map[string]origin{}, nulls: p.Patched}
 	reset(keys)
 	if root := d.tree(p.Data); root != nil {
 		d.mapping("", root, keys)
 	}
 	check(d)
+	if len(d.mistakes) == 0 {
+		d.refuseFileOnly(keys)
+	}
 	return newError(d.mistakes)
+}
+
+func (d *decoder) refuseFileOnly(keys []key) {
+	for _, k := range keys {
+		if _, given := d.where[k.name]; given && k.fileOnly != "" {
+			d.failPath(k.name, "can only be set in the configuration file, because %s", k.fileOnly)
+		}
+	}
 }
 
 // Mistake returns what a later check found wrong with the value at the path, such

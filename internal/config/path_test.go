@@ -35,8 +35,8 @@ func located(t *testing.T, name, file string, env Environment) map[string]string
 	return map[string]string{
 		"data": c.Data, "checkpoints": c.Audit.Checkpoints, "audit": c.Audit.Key.String(), "operator": c.OperatorKey.String(),
 		"master": c.MasterKey.String(), "provider": c.Providers[0].APIKey.String(), "key": o.Keys[0].Key.String(),
-		"header": string(o.MCPServers[0].Headers["Authorization"].Ref()), "variable": o.MCPServers[0].Headers["X-A"].String(),
-		"env": o.MCPServers[1].Env["TOKEN"].String(), "command": o.MCPServers[1].Command[0],
+		"header": o.MCPServers[0].Headers["Authorization"], "variable": o.MCPServers[0].Headers["X-A"],
+		"env": o.MCPServers[1].Env["TOKEN"], "command": o.MCPServers[1].Command[0],
 	}
 }
 
@@ -45,7 +45,7 @@ func TestRelativePathsOfTheFileAreRelativeToIt(t *testing.T) {
 	want := map[string]string{
 		"data": "/etc/tp/kept", "checkpoints": "/etc/elsewhere/points", "audit": "file:/etc/tp/audit.seed", "operator": "file:/run/operator",
 		"master": "file:/etc/tp/keys/master one", "provider": "file:/etc/tp/p.key", "key": "file:/etc/tp/k.key",
-		"header": "file:/etc/tp/token", "variable": "env:A", "env": "file:/etc/tp/token", "command": "./program",
+		"header": "Bearer file:/etc/tp/token", "variable": "env:A", "env": "file:/etc/tp/token", "command": "./program",
 	}
 	if diff := cmp.Diff(want, located(t, "/etc/tp/t.yaml", pathsFile, none)); diff != "" {
 		t.Errorf("an absolute file (-want +got):\n%s", diff)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -133,7 +134,7 @@ func (l *lookup) auditKey(ctx context.Context) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-func (l *lookup) server(ctx context.Context, path string, m MCPServer) {
+func (l *lookup) server(ctx context.Context, path string, m org.MCPServer) {
 	if !m.Enabled {
 		return
 	}
@@ -141,9 +142,9 @@ func (l *lookup) server(ctx context.Context, path string, m MCPServer) {
 	l.texts(ctx, path+".env", m.Env)
 }
 
-func (l *lookup) texts(ctx context.Context, path string, texts map[string]secret.Text) {
+func (l *lookup) texts(ctx context.Context, path string, texts map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		if t := texts[name]; t.Ref().Kind() != secret.Vault {
+		if t, err := secret.Parse(texts[name]); err == nil && t.Ref().Kind() != secret.Vault {
 			l.value(ctx, join(path, name), t)
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,6 +18,8 @@ type scalar[T any] struct {
 	typ   string
 	said  string // the default in words, where show(def) would not tell
 	show  func(T) string
+	hide  func(T) string // show, without credentials; nil = show
+	wire  func(T) any    // for JSON; nil = the value itself
 	parse func(raw) (T, error)
 }
 
@@ -48,6 +51,20 @@ func (s scalar[T]) fromEnv(text string) error {
 	return nil
 }
 
+func (s scalar[T]) json() any {
+	if s.wire == nil {
+		return *s.into
+	}
+	return s.wire(*s.into)
+}
+
+func (s scalar[T]) shown() string {
+	if s.hide != nil {
+		return s.hide(*s.into)
+	}
+	return s.show(*s.into)
+}
+
 func (s scalar[T]) changed() (string, bool) {
 	now := s.show(*s.into)
 	return now, now != s.show(s.def)
@@ -64,11 +81,11 @@ func wrongType(r raw, want string) error {
 }
 
 // text is a key with one line of text that check accepts.
-func text(into *string, def, want string, check func(string) error) scalar[string] {
-	return scalar[string]{into: into, def: def, typ: want, show: showText, parse: func(r raw) (string, error) {
+func text[T ~string](into *T, def T, want string, check func(string) error) scalar[T] {
+	return scalar[T]{into: into, def: def, typ: want, show: showText[T], wire: filled(def), parse: func(r raw) (T, error) {
 		switch r.kind {
 		case isText, isLoose:
-			return r.text, check(r.text)
+			return T(r.text), check(r.text)
 		case isNumber, isBool:
 			return "", fmt.Errorf("found %s, want %s (put it in quotes)", r, want)
 		}
@@ -76,17 +93,49 @@ func text(into *string, def, want string, check func(string) error) scalar[strin
 	}}
 }
 
-func showText(s string) string {
+func showText[T ~string](s T) string {
 	if s == "" {
 		return `""`
+	}
+	return string(s)
+}
+
+// filled returns the JSON of a value: the default instead of a zero value, which
+// stands for it in what older versions have stored, and unset without a default.
+func filled[T comparable](def T) func(T) any {
+	return func(v T) any {
+		if v = cmp.Or(v, def); v == *new(T) {
+			return unset{}
+		}
+		return v
+	}
+}
+
+// unset is the JSON of a text without a value: the member is left out.
+type unset struct{}
+
+// address is a key with an http or https URL. Its query may hold a credential.
+func address(into *string, check func(string) error) scalar[string] {
+	s := text(into, "", "http or https URL", check)
+	s.hide = func(written string) string {
+		if before, _, query := strings.Cut(written, "?"); query {
+			return before + "?[redacted]"
+		}
+		return showText(written)
 	}
 	return s
 }
 
 // word is a key with one of a few words. The default may be "", which is not
 // among them.
-func word(into *string, def string, words ...string) scalar[string] {
+func word[T ~string](into *T, def T, words ...string) scalar[T] {
 	s := text(into, def, either(words), func(s string) error { return oneOf(s, words) })
+	s.wire = func(v T) any {
+		if v = cmp.Or(v, def); v == "" {
+			return nil
+		}
+		return v
+	}
 	return s
 }
 
@@ -109,9 +158,34 @@ func either(words []string) string {
 }
 
 func integer(into *int, def, least, most int) scalar[int] {
-	return scalar[int]{
-		into: into, def: def, typ: "whole number " + span(least, most), show: strconv.Itoa,
-		parse: func(r raw) (int, error) { return parseInt(r, least, most) },
+	return numberOf(into, 1, def, least, most)
+}
+
+// mebibytes is a whole number of MiB that is kept in bytes.
+func mebibytes(into *int64, def, least, most int) scalar[int64] {
+	return numberOf(into, 1<<20, def, least, most)
+}
+
+// seconds is a whole number of seconds.
+func seconds(into *time.Duration, def, least, most int) scalar[time.Duration] {
+	return numberOf(into, time.Second, def, least, most)
+}
+
+// numberOf is a whole number that is kept as so many units.
+func numberOf[T ~int | ~int64](into *T, unit T, def, least, most int) scalar[T] {
+	return scalar[T]{
+		into: into, def: T(def) * unit, typ: "whole number " + span(least, most),
+		show: func(v T) string { return strconv.FormatInt(int64(v/unit), 10) },
+		wire: func(v T) any {
+			if v == 0 && least > 0 { // older versions did not store it
+				return def
+			}
+			return int(v / unit)
+		},
+		parse: func(r raw) (T, error) {
+			n, err := parseInt(r, least, most)
+			return T(n) * unit, err
+		},
 	}
 }
 
@@ -188,6 +262,12 @@ func duration(into *time.Duration, def, least, most time.Duration) scalar[time.D
 	limits := fmt.Sprintf("(%s..%s)", showDuration(least), showDuration(most))
 	return scalar[time.Duration]{
 		into: into, def: def, typ: "duration " + limits, show: showDuration,
+		wire: func(d time.Duration) any {
+			if d == 0 && least > 0 { // older versions did not store it
+				d = def
+			}
+			return d.String()
+		},
 		parse: func(r raw) (time.Duration, error) {
 			if r.kind != isText && r.kind != isLoose && r.text != "0" {
 				return 0, wrongType(r, `a duration such as "30s" or "10m" `+limits)

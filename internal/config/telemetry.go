@@ -9,7 +9,7 @@ type Telemetry struct {
 
 func (t *Telemetry) keys() []key {
 	return []key{
-		{name: "otlp_endpoint", value: text(&t.OTLPEndpoint, "", "http or https URL", orEmpty(checkURL)), env: "OTEL_EXPORTER_OTLP_ENDPOINT",
+		{name: "otlp_endpoint", value: address(&t.OTLPEndpoint, orEmpty(checkURL)), env: "OTEL_EXPORTER_OTLP_ENDPOINT",
 			doc: "Base URL of an OpenTelemetry collector for OTLP over HTTP, for example http://127.0.0.1:4318. Spans are sent to /v1/traces. Private addresses are allowed. Empty: no spans."},
 		{name: "content", value: boolean(&t.Content, false), env: "TURNPIKE_TELEMETRY_CONTENT",
 			doc: "Adds messages, tool arguments and tool results to spans, each truncated to 8 KiB. It does not apply to relayed requests."},

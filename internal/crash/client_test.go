@@ -20,6 +20,7 @@ type question struct {
 	text   string
 	stream bool
 	key    string
+	effort string // reasoning_effort; empty = none is asked for
 }
 
 // answer is what one request got.
@@ -58,10 +59,14 @@ const tail = 16 << 10
 // ask sends the question once. What is said of a stream is also sent to heard,
 // unless that is nil.
 func (w *world) ask(ctx context.Context, q question, heard func(answer)) answer {
-	body, _ := json.Marshal(map[string]any{ // strings and booleans
+	members := map[string]any{
 		"model": "m", "stream": q.stream, "stream_options": map[string]any{"include_usage": q.stream},
 		"messages": []any{map[string]any{"role": "user", "content": q.text}}, "user": strings.Repeat("x", tail),
-	})
+	}
+	if q.effort != "" {
+		members["reasoning_effort"] = q.effort
+	}
+	body, _ := json.Marshal(members) // strings and booleans
 	return w.post(ctx, body, q.key, heard)
 }
 

@@ -1,7 +1,7 @@
 // Package crash names the points at which a test kills the gateway. In the
 // program that people run they do nothing and cost nothing: only a build with
 // the tag crashtest reads TURNPIKE_CRASH=POINT:N, and kills itself at the N-th
-// time that it passes the point. Such a build also has a wall clock that a test
+// time that it passes the point, or waits there. Such a build also has a wall clock that a test
 // can set: see package clock.
 package crash
 
@@ -24,7 +24,10 @@ const (
 	AfterModelIntent Point = "after-model-intent"
 	// AfterModelSend: the model has the request. Nothing of its answer is stored.
 	AfterModelSend Point = "after-model-send"
-	// AfterDelta: the client has a part of the text. Nothing of the turn is stored.
+	// AfterDeltaStored: a group of deltas is stored. The client has not got it.
+	AfterDeltaStored Point = "after-delta-stored"
+	// AfterDelta: a group of deltas with text is stored, and the client can get it. The
+	// turn is not stored.
 	AfterDelta Point = "after-delta"
 	// BeforeTurn: the model's answer is complete. Nothing of it is stored.
 	BeforeTurn Point = "before-turn"

@@ -79,7 +79,7 @@ type full struct {
 // newFull makes the world and lets its clients ask.
 func newFull(t *testing.T) *full {
 	t.Helper()
-	f := &full{disk: newDisk(t, "6m"), gate: make(chan struct{}), light: make(chan answer, 2)}
+	f := &full{disk: newDisk(t, "16m"), gate: make(chan struct{}), light: make(chan answer, 2)}
 	f.world = newWorld(t, options{
 		data: filepath.Join(f.mount, "data"), runtime: "concurrency: 64",
 		script: func(transcript []message) turn { return patient(transcript, f.gate) },
@@ -108,6 +108,7 @@ func TestADiskThatIsFullLosesNothing(t *testing.T) { // R18
 	eventually(t, "a few runs are over", func() bool { return f.stateCounts()["complete"] > 4 })
 
 	f.fill(t)
+	f.wantNotReady() // SQLite first writes over the part of its log that it needs no more
 	close(f.gate)
 	for range 2 {
 		f.wantRefused(await(t, "the end of a light run", f.light))

@@ -29,14 +29,14 @@ const (
 	providerKey = "sk-crash-provider-c2d94e60b7a81f35"
 )
 
-// configFile has holes for the data directory, the provider's URL, the org's
-// runtime and the MCP server's URL. Every start takes a port of its own.
+// configFile has holes for the data directory, the provider's kind and URL, the
+// org's runtime and the MCP server's URL. Every start takes a port of its own.
 const configFile = `
 listen: 127.0.0.1:0
 data: %q
 min_free_disk_mib: %d
 providers:
-  - {name: up, kind: openai, base_url: %q, api_key: env:PROVIDER_KEY, models: [m]}
+  - {name: up, kind: %s, base_url: %q, api_key: env:PROVIDER_KEY, models: [m]}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
 orgs:
   - id: default
@@ -60,10 +60,12 @@ type world struct {
 	http     *http.Client
 	data     string
 	config   string   // path of the configuration
+	pause    string   // path of the file while which the gateway waits at its point; empty = it is killed
 	clock    string   // path of the file that says how far the gateway's wall clock is ahead
 	held     string   // what the errand waits for
 	program  string   // the gateway; empty = the one that was built for the tests
 	flags    []string // of serve; nil = none
+	env      []string // further environment of serve; nil = none
 	prefix   []string // command line that the gateway's is added to; nil = none
 	inside   []string // command line that those of other commands are added to; nil = none
 
@@ -78,6 +80,10 @@ type options struct {
 	runtime string // settings of the org, as YAML without braces
 	floor   int    // MiB that must be free on the disk
 	data    string // data directory; empty = one of the world's own
+
+	// kind and providerURL are those of a provider that the test has made; empty = one
+	// that plays script.
+	kind, providerURL string
 }
 
 // newWorld makes a world without a gateway.
@@ -94,7 +100,10 @@ func newWorld(t *testing.T, o options) *world {
 		http: &http.Client{Transport: transport}, data: o.data, config: filepath.Join(dir, "turnpike.yaml"), clock: filepath.Join(dir, "clock"),
 	}
 	t.Cleanup(w.tools.Close)
-	text := fmt.Sprintf(configFile, o.data, o.floor, w.provider.URL+"/v1", o.runtime, w.tools.URL)
+	if o.kind == "" {
+		o.kind, o.providerURL = "openai", w.provider.URL+"/v1"
+	}
+	text := fmt.Sprintf(configFile, o.data, o.floor, o.kind, o.providerURL, o.runtime, w.tools.URL)
 	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +116,9 @@ func newWorld(t *testing.T, o options) *world {
 func (w *world) start(point string) *process {
 	w.Helper()
 	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey, "TURNPIKE_CLOCK="+w.clock)
+	env = append(env, w.env...)
 	if point != "" {
-		env = append(env, "TURNPIKE_CRASH="+point)
+		env = append(env, "TURNPIKE_CRASH="+point, "TURNPIKE_PAUSE="+w.pause)
 	}
 	line := slices.Concat(w.prefix, []string{w.binary(), "serve", "--config", w.config}, w.flags)
 	p := begin(w.T, env, line[0], line[1:]...)
@@ -228,6 +238,19 @@ func (w *world) runs() map[string]string {
 			return states
 		}
 	}
+}
+
+// onlyRun returns the id of the only run.
+func (w *world) onlyRun() string {
+	w.Helper()
+	var ids []string
+	for id := range w.runs() {
+		ids = append(ids, id)
+	}
+	if len(ids) != 1 {
+		w.Fatalf("the store has the runs %v, want one", ids)
+	}
+	return ids[0]
 }
 
 // stateCounts returns how many runs stand how.

@@ -36,7 +36,7 @@ func TestARunThatHangsEndsAtItsDeadline(t *testing.T) { // B04 B05 B06
 	for what, said := range map[string]string{"model": "It is ", "tool": "Let me look."} {
 		for _, key := range []string{"", "a key for " + what} {
 			for _, stream := range []bool{false, true} {
-				q := question{what, stream, key}
+				q := question{what, stream, key, ""}
 				if key != "" {
 					q.key += fmt.Sprint(stream)
 				}

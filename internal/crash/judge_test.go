@@ -53,7 +53,9 @@ func (w *world) fates(story *run.Story) []*fate {
 			of[b.Key].keys = append(of[b.Key].keys, b.IdemKey)
 			of[b.Key].attempted = b.Attempt
 		case loop.CallDone:
-			of[b.Key].outcome, of[b.Key].text = b.Outcome, textOf(story, b.ResultRef)
+			if c := of[b.Key]; c != nil { // or else it was answered before it was prepared
+				c.outcome, c.text = b.Outcome, textOf(story, b.ResultRef)
+			}
 		case loop.Resumed:
 			for _, c := range all {
 				c.inFlight = c.inFlight || len(c.keys) > 0 && c.outcome == ""

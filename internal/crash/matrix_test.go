@@ -63,14 +63,14 @@ func matrixCases() []matrixCase {
 	cases = append(cases, killedAt(false))
 	each(false, 1, crash.BeforeAccept, crash.AfterAccept, crash.BeforeFinish, crash.AfterFinish)
 	each(false, 3, crash.AfterModelIntent, crash.AfterModelSend, crash.BeforeTurn, crash.AfterTurn)
-	each(false, 2, crash.AfterDelta, crash.AfterCallIntent)
+	each(false, 2, crash.AfterDeltaStored, crash.AfterDelta, crash.AfterCallIntent)
 	each(true, 4, crash.AfterCallIntent, crash.AfterCallSend, crash.BeforeResult, crash.AfterResult) // look, order, send, send
 	each(false, 2, crash.AfterCallSend, crash.BeforeResult, crash.AfterResult)                       // whichever is first, and second
 	return append(cases,
 		killedAt(true, nth(crash.AfterAccept, 1), nth(crash.AfterClaim, 1)),
 		killedAt(true, nth(crash.AfterTurn, 2), nth(crash.AfterClaim, 1), nth(crash.AfterClaim, 1)),
 		killedAt(true, nth(crash.AfterCallSend, 3), nth(crash.AfterCallIntent, 1), nth(crash.AfterFinish, 1)),
-		killedAt(true, nth(crash.AfterDelta, 5), nth(crash.AfterModelSend, 1)),
+		killedAt(true, nth(crash.AfterDelta, 3), nth(crash.AfterModelSend, 1)),
 		killedAt(true, nth(crash.AfterResult, 2), nth(crash.AfterModelIntent, 1), nth(crash.BeforeFinish, 1)),
 		matrixCase{name: string(crash.AfterCancel), kills: 1, ended: "cancelled", held: "tool", disturb: cancelled},
 		matrixCase{name: "during drain", kills: 1, ended: "complete", held: "tool", disturb: killedWhileItDrains},
@@ -95,7 +95,7 @@ func killedAt(serial bool, points ...string) matrixCase {
 	for _, point := range points {
 		name, _, _ := strings.Cut(point, ":")
 		switch crash.Point(name) {
-		case crash.AfterModelSend, crash.AfterDelta, crash.BeforeTurn: // the model is asked again
+		case crash.AfterModelSend, crash.AfterDeltaStored, crash.AfterDelta, crash.BeforeTurn: // the model is asked again
 			turns++
 		}
 	}

@@ -178,6 +178,10 @@ func TestRunsOfEveryReleaseAreGoneOnWith(t *testing.T) {
 			for _, one := range r.Runs {
 				w.wantTold(one)
 			}
+			for id := range w.runs() {
+				w.wantFollowed(id)
+			}
+			w.wantContinued(r)
 		})
 	}
 }
@@ -345,6 +349,24 @@ func (w *world) wantTold(one releaseRun) {
 		w.Errorf("%s: told %+v, and then %+v", one.Name, *one.Ended, *got)
 	case one.Ended == nil && (got.Status != 200 || got.Reason != "stop" && got.Reason != "tool_calls"):
 		w.Errorf("%s: told %+v", one.Name, *got)
+	}
+}
+
+// wantFollowed fails the test unless a run that has ended is shown and followed to its end,
+// over HTTP and from the command line, with the same events.
+func (w *world) wantFollowed(id string) {
+	w.Helper()
+	frames, err := w.events(w.Context(), id, "")
+	if err != nil || !ended(frames) {
+		w.Errorf("%s: followed over HTTP: %v, %q", id, err, frames)
+		return
+	}
+	printed := strings.Split(strings.TrimSpace(w.command("runs", "follow", id, "--json")), "\n")
+	if len(printed) != len(frames) {
+		w.Errorf("%s: %d events over HTTP, %d from the command line", id, len(frames), len(printed))
+	}
+	if shown := w.command("runs", "show", id); !strings.Contains(shown, "finished") {
+		w.Errorf("%s: shown as\n%s", id, shown)
 	}
 }
 

@@ -43,6 +43,8 @@ func TestAKilledGatewayLeavesNoSlotTaken(t *testing.T) { // B07
 		}
 	}
 	w.start("")
+	// The new process holds the slots itself for the moment in which it ends the runs.
+	eventually(t, "what was lost is recorded", func() bool { return w.stateCounts()["lost"] == slots })
 	if a := <-w.insist(question{text: "Be quick."}, nil); a.text != "Quick." || len(slices.DeleteFunc(a.before, unreachable)) > 0 {
 		t.Errorf("after the restart: %+v", a)
 	}

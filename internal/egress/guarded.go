@@ -92,7 +92,7 @@ func newGuarded(dial dialFunc) *http.Transport {
 		DialContext:            dial,
 		TLSHandshakeTimeout:    handshakeTimeout,
 		MaxIdleConns:           512,
-		MaxIdleConnsPerHost:    32,
+		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        idleTimeout,
 		DisableCompression:     true, // a small body cannot expand to a large one
 		MaxResponseHeaderBytes: maxResponseHeader,

@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -382,5 +383,42 @@ func TestNoListenerOfThisProcessIsConnectedTo(t *testing.T) {
 		if reasonOf(err) != "self" {
 			t.Errorf("listening everywhere, connecting to %s: %v, want self", host, err)
 		}
+	}
+}
+
+// Parallel calls to one server use its connections again: MCP servers get up to 256
+// calls of an org at a time.
+func TestParallelRequestsReuseConnections(t *testing.T) {
+	const n = 256
+	var opened atomic.Int64
+	var wave sync.WaitGroup // all requests of a wave are in progress at the same time
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wave.Done()
+		wave.Wait()
+		writeProtocol(w, r)
+	}))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	e := newLoopbackEgress(t)
+	defer e.CloseIdleConnections() // before the server waits for them
+	for range 3 {
+		wave.Add(n)
+		var clients sync.WaitGroup
+		for range n {
+			clients.Go(func() {
+				if _, _, err := fetch(t, e, http.MethodGet, srv.URL); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		clients.Wait()
+	}
+	if got := opened.Load(); got != n {
+		t.Errorf("%d connections for 3 times %d parallel requests", got, n)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
-	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // checkRate takes one request from the rate limit of the key and, for the model
@@ -43,15 +42,14 @@ func (a *API) checkRate(w http.ResponseWriter, r *http.Request, caller run.Calle
 
 // limitInFlight calls serve only if the gateway has capacity for another model
 // request. It refuses before a run starts; it never ends an accepted run.
-func (a *API) limitInFlight(serve admin.Endpoint) admin.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
+func (a *API) limitInFlight(serve surface.Endpoint) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 		if err := a.acquireSlot(caller.Org.ID); err != nil {
 			closeAfterResponse(w, r)
-			chat.WriteError(w, err)
-			return
+			return err
 		}
 		defer a.slots.release(caller.Org.ID)
-		serve(w, r, caller)
+		return serve(w, r, caller)
 	}
 }
 

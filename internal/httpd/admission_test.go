@@ -17,7 +17,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // knownKeys is a directory of keys. No key is the operator's.
@@ -31,16 +30,24 @@ func callerOf(orgID string, ofKey, ofOrg org.Rate) run.Caller {
 	return run.Caller{Org: &org.Org{ID: orgID, Runtime: org.Runtime{Rate: ofOrg}}, Principal: org.Principal{ID: "k", Role: org.Owner, Rate: ofKey}}
 }
 
-// newRoutes returns an API's two kinds of route, both with serve as the endpoint:
+// newHandlers returns an API's two kinds of route, both with serve as the endpoint:
 // model as for POST /v1/chat/completions, manage as for the management API.
-func newRoutes(t *testing.T, o Options, serve admin.Endpoint) (model, manage http.HandlerFunc) {
+func newHandlers(t *testing.T, o Options, serve handler) (model, manage http.HandlerFunc) {
 	t.Helper()
 	o.Health = func() error { return nil }
 	a, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.modelRoute(org.Role.MayRun, a.throttleRefusals(a.limitInFlight(serve))), a.managementRoute(serve)
+	with := func(pattern string) http.HandlerFunc {
+		rt := a.byPattern[pattern]
+		rt.serve = func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+			serve(w, r, caller)
+			return nil
+		}
+		return a.authorize(rt)
+	}
+	return with("POST /v1/chat/completions"), with("GET /api/org")
 }
 
 // unreadableBody fails the test if it is read.
@@ -66,7 +73,7 @@ func serveOK(w http.ResponseWriter, _ *http.Request, _ run.Caller) { _, _ = io.W
 func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := knownKeys{"key": callerOf("a", org.Rate{PerMinute: 7, Burst: 1}, org.Rate{}), "org": callerOf("b", org.Rate{}, org.Rate{PerMinute: 60, Burst: 2})}
-		model, manage := newRoutes(t, Options{Directory: d}, serveOK)
+		model, manage := newHandlers(t, Options{Directory: d}, serveOK)
 		for _, c := range []struct {
 			api   http.Handler
 			key   string
@@ -110,7 +117,7 @@ func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 	why := "its store is slow"
 	var log bytes.Buffer
 	o := Options{Directory: knownKeys{"k": callerOf("a", org.Rate{}, org.Rate{})}, Overload: func() string { return why }, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	model, manage := newRoutes(t, o, serveOK)
+	model, manage := newHandlers(t, o, serveOK)
 	times := map[string]bool{}
 	for range 100 {
 		w := ask(model, "k", unreadableBody{t})
@@ -143,7 +150,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := knownKeys{"loud": callerOf("loud", org.Rate{}, org.Rate{}), "quiet": callerOf("quiet", org.Rate{}, org.Rate{})}
 		finish := make(chan struct{})
-		model, _ := newRoutes(t, Options{Directory: d, Limits: Limits{Requests: 3}}, func(_ http.ResponseWriter, r *http.Request, _ run.Caller) {
+		model, _ := newHandlers(t, Options{Directory: d, Limits: Limits{Requests: 3}}, func(_ http.ResponseWriter, r *http.Request, _ run.Caller) {
 			<-finish
 			if r.Header.Get("Authorization") == "Bearer quiet" {
 				panic(http.ErrAbortHandler)
@@ -181,7 +188,7 @@ func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := org.Rate{PerMinute: 1}
 		d := knownKeys{"loud": callerOf("loud", org.Rate{}, limit), "quiet": callerOf("quiet", org.Rate{}, limit)}
-		model, _ := newRoutes(t, Options{Directory: d}, serveOK)
+		model, _ := newHandlers(t, Options{Directory: d}, serveOK)
 		began := time.Now()
 		for range 1 + 20 { // the first is allowed
 			ask(model, "loud", strings.NewReader("{}"))
@@ -224,7 +231,7 @@ func TestOnlyShortRefusalsAreDelayed(t *testing.T) {
 		d := knownKeys{"k": callerOf("o", org.Rate{}, org.Rate{})}
 		var served []time.Time
 		length := "5"
-		model, _ := newRoutes(t, Options{Directory: d, Limits: Limits{Requests: 1}}, func(w http.ResponseWriter, _ *http.Request, _ run.Caller) {
+		model, _ := newHandlers(t, Options{Directory: d, Limits: Limits{Requests: 1}}, func(w http.ResponseWriter, _ *http.Request, _ run.Caller) {
 			if length != "" {
 				w.Header().Set("Content-Length", length)
 			}
@@ -276,7 +283,9 @@ func BenchmarkAdmission(b *testing.B) {
 			caller := callerOf("o", limit, limit)
 			r := httptest.NewRequest("POST", "/", nil)
 			w := httptest.NewRecorder()
-			serve := a.throttleRefusals(a.limitInFlight(func(http.ResponseWriter, *http.Request, run.Caller) {}))
+			rt := a.byPattern["POST /v1/chat/completions"]
+			rt.serve = func(http.ResponseWriter, *http.Request, run.Caller) error { return nil }
+			serve := a.answering(rt)
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := a.checkRate(w, r, caller, true); err != nil {

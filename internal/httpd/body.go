@@ -39,16 +39,13 @@ func (a *API) setBodyDeadline(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newBody returns a copy of the request with a limited body that is charged to
-// account. It does not modify r, because the server needs its own body when the
-// handler returns.
-func (a *API) newBody(w http.ResponseWriter, r *http.Request, most int64, account *ledger.Account) (*http.Request, *body) {
+// limitBody gives r a limited body that is charged to account. r must not be the server's
+// own request: the server needs its own body when the handler returns.
+func (a *API) limitBody(w http.ResponseWriter, r *http.Request, most int64, account *ledger.Account) *body {
 	b := &body{ReadCloser: r.Body, w: w, control: http.NewResponseController(w), limit: most,
 		stepTimeout: a.o.Limits.BodyTimeout, account: account, declared: r.ContentLength, extendAt: bodyStep}
-	bounded := new(http.Request)
-	*bounded = *r
-	bounded.Body = b
-	return bounded, b
+	r.Body = b
+	return b
 }
 
 // Read implements io.Reader. It assumes that the caller reads the whole body into

@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -62,7 +63,7 @@ func (g *limitListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if g.open.Add(1) <= int64(g.limit) {
-			return &conn{Conn: c, stallTimeout: g.stallTimeout, onClose: sync.OnceFunc(func() { g.open.Add(-1) })}, nil
+			return &conn{lazyReads: lazyReads{Conn: c}, stallTimeout: g.stallTimeout, onClose: sync.OnceFunc(func() { g.open.Add(-1) })}, nil
 		}
 		g.open.Add(-1)
 		g.refuse(c)
@@ -94,7 +95,7 @@ const writeChunk = 64 << 10
 // that accepts stride bytes in that time keeps its connection. A write deadline
 // that a handler sets replaces this one until the handler clears it.
 type conn struct {
-	net.Conn
+	lazyReads
 	stallTimeout time.Duration
 	onClose      func()
 
@@ -137,6 +138,11 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.handlerDeadline.Store(!t.IsZero())
 	c.extendAfter.Store(nil)
 	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // CloseWrite lets net/http half-close the connection, so that a client that is

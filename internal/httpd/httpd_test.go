@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,10 +34,10 @@ func TestBearer(t *testing.T) {
 
 // newTestAPI returns an API whose only endpoint is h, beside the health checks.
 func newTestAPI(h http.HandlerFunc, limits Limits) *API {
-	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }, Limits: limits.withDefaults()}}
+	a := &API{o: Options{Health: func() error { return nil }, Limits: limits.withDefaults()}}
+	a.routes = newRoutes([]route{{"/", api{errors: chat.Errors()}, nil}}, func(route) http.HandlerFunc { return h })
 	a.mux.HandleFunc("GET /readyz", a.readyz)
 	a.mux.HandleFunc("GET /healthz", a.healthz)
-	a.mux.HandleFunc("/", h)
 	return a
 }
 
@@ -152,7 +155,7 @@ func TestServeReturnsTheListenersError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	a := &API{mux: http.NewServeMux(), o: Options{Health: func() error { return nil }}}
+	a := &API{o: Options{Health: func() error { return nil }}}
 	if err := a.Serve(t.Context(), l, slog.New(slog.DiscardHandler), func(context.Context) {}); err == nil {
 		t.Error("no error on a listener that is closed")
 	}
@@ -181,7 +184,8 @@ func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
 // A client without a valid key that declares a body and never sends it is
 // answered at once, and its connection is closed.
 func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
-	url, stop := serveTest(t, (&API{}).modelRoute(anyRole, nil))
+	never := func(http.ResponseWriter, *http.Request, run.Caller) error { panic("the endpoint was called") }
+	url, stop := serveTest(t, (&API{}).authorize(route{api: api{errors: chat.Errors()}, serve: never}))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)

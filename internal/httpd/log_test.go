@@ -70,27 +70,55 @@ func TestTheLogLineOfARequest(t *testing.T) {
 // streamRunner is a runner that relays a stream of 200 chunks.
 type streamRunner struct{}
 
-// Run implements chat.Runner.
+// Run implements surface.Runner.
 func (streamRunner) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
-	_ = sink.Emit(event.Started{RunID: "req_1", Model: "m"})
+	_ = sink.Emit(event.Position{}, event.Started{RunID: "req_1", Model: "m"})
 	piece := event.RelayBody{Data: []byte("data: x\n\n")}
 	for range 200 {
-		if err := sink.Emit(piece); err != nil {
+		if err := sink.Emit(event.Position{}, piece); err != nil {
 			return err
 		}
 	}
-	return sink.Emit(event.Finished{Reason: event.Complete})
+	return sink.Emit(event.Position{}, event.Finished{Reason: event.Complete})
 }
+
+// Dropped implements surface.Runner.
+func (streamRunner) Dropped(context.Context, *run.Request) ([]run.Dropped, error) { return nil, nil }
 
 type writerSink struct{ w http.ResponseWriter }
 
 // Emit implements run.Sink.
-func (s writerSink) Emit(e event.Event) error {
+func (s writerSink) Emit(_ event.Position, e event.Event) error {
 	if b, ok := e.(event.RelayBody); ok {
 		_, err := s.w.Write(b.Data)
 		return err
 	}
 	return nil
+}
+
+// countingRunner is a run with two tool calls, one of which was answered without being
+// executed.
+type countingRunner struct{ streamRunner }
+
+func (countingRunner) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
+	for i, e := range []event.Event{event.ToolDone{Outcome: "not_run"}, event.ToolDone{Outcome: "ok"}, event.Finished{Reason: event.Complete, Rounds: 2, ToolCalls: 1}} {
+		if err := sink.Emit(event.Position{Seq: int64(i) + 1}, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The log line has the count of the run, which the list of runs and the span have too.
+func TestLogLineCountsExecutedToolCalls(t *testing.T) {
+	var log bytes.Buffer
+	runner := Logged(countingRunner{})
+	a := newTestAPI(func(w http.ResponseWriter, r *http.Request) { _ = runner.Run(r.Context(), nil, writerSink{w}) }, Limits{})
+	a.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/x", nil))
+	if !strings.Contains(log.String(), "rounds=2 tool_calls=1 ") {
+		t.Errorf("log: %s", log.String())
+	}
 }
 
 // The cost of the log line for a relay of 200 chunks is the difference of the two.

@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 )
 
 // Directory authenticates keys. Package app implements it. Its methods are safe
@@ -28,10 +29,11 @@ type Directory interface {
 	IsOperator(key string) bool
 }
 
-// Options configure the [API]. Directory, Chat, Admin and Health are required.
+// Options configure the [API]. Directory, Chat, Runs, Admin and Health are required.
 type Options struct {
 	Directory Directory
 	Chat      *chat.Handler
+	Runs      *runs.Handler
 	Admin     *admin.Handler
 
 	// Health returns why the gateway cannot take work, or nil.
@@ -75,11 +77,12 @@ type Options struct {
 
 // API is the gateway's HTTP interface.
 type API struct {
-	o           Options
-	ready       atomic.Bool
-	mux         *http.ServeMux
+	o     Options
+	ready atomic.Bool
+	routes
 	crossOrigin http.CrossOriginProtection
 	inFlight    inFlightCounter
+	logSource   uintptr // see logSource
 	admission
 }
 
@@ -96,60 +99,27 @@ func New(o Options) (*API, error) {
 	if o.Ledger == nil {
 		o.Ledger = ledger.New(ledger.Options{})
 	}
-	a := &API{o: o, mux: http.NewServeMux(), admission: newAdmission(o.Limits.Requests)}
+	a := &API{o: o, logSource: logSource(), admission: newAdmission(o.Limits.Requests)}
 	for _, origin := range o.Origins {
 		if err := a.crossOrigin.AddTrustedOrigin(origin); err != nil {
 			return nil, err
 		}
 	}
-	a.routes()
-	return a, nil
-}
-
-// routes registers every route of the API.
-func (a *API) routes() {
-	a.mux.HandleFunc("POST /v1/chat/completions", a.modelRoute(org.Role.MayRun, a.throttleRefusals(a.limitInFlight(a.o.Chat.Serve))))
-	a.mux.HandleFunc("GET /v1/models", a.modelRoute(anyRole, a.o.Chat.ServeModels))
-	a.mux.HandleFunc("GET /v1/models/{model...}", a.modelRoute(anyRole, a.o.Chat.ServeModel))
-
-	m := a.o.Admin
-	a.mux.HandleFunc("GET /api/org", a.managementRoute(m.GetOrg()))
-	a.mux.HandleFunc("PATCH /api/org/runtime", a.managementRoute(m.PatchRuntime()))
-	a.mux.HandleFunc("GET /api/keys", a.managementRoute(m.ListKeys()))
-	a.mux.HandleFunc("POST /api/keys", a.managementRoute(m.CreateKey()))
-	a.mux.HandleFunc("PATCH /api/keys/{id}", a.managementRoute(m.PatchKey()))
-	a.mux.HandleFunc("DELETE /api/keys/{id}", a.managementRoute(m.RevokeKey()))
-	a.mux.HandleFunc("GET /api/mcp-servers", a.managementRoute(m.ListServers()))
-	a.mux.HandleFunc("POST /api/mcp-servers", a.managementRoute(m.CreateServer()))
-	a.mux.HandleFunc("GET /api/mcp-servers/{name}", a.managementRoute(m.GetServer()))
-	a.mux.HandleFunc("PATCH /api/mcp-servers/{name}", a.managementRoute(m.PatchServer()))
-	a.mux.HandleFunc("DELETE /api/mcp-servers/{name}", a.managementRoute(m.DeleteServer()))
-	a.mux.HandleFunc("GET /api/secrets", a.managementRoute(m.ListSecrets()))
-	a.mux.HandleFunc("PUT /api/secrets/{name}", a.managementRoute(m.PutSecret()))
-	a.mux.HandleFunc("DELETE /api/secrets/{name}", a.managementRoute(m.DeleteSecret()))
-	a.mux.HandleFunc("POST /api/runs/{id}/cancel", a.managementRoute(m.CancelRun()))
-	a.mux.HandleFunc("GET /api/audit", a.managementRoute(m.ListAudit()))
-	a.mux.HandleFunc("GET /api/audit/export", a.managementRoute(m.ExportAudit()))
-	a.mux.HandleFunc("GET /api/orgs", a.operatorRoute(m.ListOrgs()))
-	a.mux.HandleFunc("POST /api/orgs", a.operatorRoute(m.CreateOrg()))
-	a.mux.HandleFunc("PATCH /api/orgs/{org}", a.operatorRoute(m.PatchOrg()))
-	a.mux.HandleFunc("DELETE /api/orgs/{org}", a.operatorRoute(m.DeleteOrg()))
-	a.mux.HandleFunc("POST /api/orgs/{org}/keys", a.operatorRoute(m.CreateOrgKey()))
+	a.routes = newRoutes(table(o), a.authorize)
 	a.mux.HandleFunc("GET /openapi.json", admin.ServeDocument)
-
 	a.mux.HandleFunc("GET /healthz", a.healthz)
 	a.mux.HandleFunc("GET /readyz", a.readyz)
-
-	a.mux.HandleFunc("/", a.notFound)
+	return a, nil
 }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setRequestID(w.Header())
+	ctx := r.Context()
 	if a.o.Trace != nil {
-		r = r.WithContext(a.o.Trace(r.Context(), r.Header))
+		ctx = a.o.Trace(ctx, r.Header)
 	}
-	a.withLog(w, r, a.dispatch)
+	a.withLog(ctx, w, r, a.dispatch)
 }
 
 // dispatch makes the checks that apply to every request and calls its route.
@@ -158,7 +128,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	if !isProbe(r) {
 		if !a.inFlight.begin() {
 			closeAfterResponse(w, r)
-			refuse(w, r, stoppingError())
+			a.refuse(w, r, stoppingError())
 			return
 		}
 		defer a.inFlight.end()
@@ -166,7 +136,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	a.setBodyDeadline(w, r)
 	if err := a.checkRequest(r); err != nil {
 		closeAfterResponse(w, r)
-		refuse(w, r, err)
+		a.refuse(w, r, err)
 		return
 	}
 	a.mux.ServeHTTP(w, r)
@@ -178,18 +148,26 @@ const requestIDHeader = "Turnpike-Request-Id"
 // setRequestID sets the request id under Turnpike's header and under the usual one.
 // A relayed response may replace the latter with the provider's.
 func setRequestID(h http.Header) {
-	name := id.NewOrdered("req_")
-	h.Set(requestIDHeader, name)
-	h.Set("X-Request-Id", name)
+	name := []string{id.NewOrdered("req_")}
+	h[requestIDHeader] = name[:1:1] // the keys are in canonical form
+	h["X-Request-Id"] = name[:1:1]
 }
 
 // setSecurityHeaders sets headers that stop browsers and caches from interpreting, storing
 // or framing a response. A relayed response replaces them with the provider's.
 func setSecurityHeaders(h http.Header) {
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h["X-Content-Type-Options"] = noSniff // the keys are in canonical form
+	h["Cache-Control"] = noStore
+	h["Content-Security-Policy"] = noContent
 }
+
+// Values of header fields, shared by all responses. They are never modified: Set
+// replaces a value, and Add copies it because it has no spare capacity.
+var (
+	noSniff   = []string{"nosniff"}
+	noStore   = []string{"no-store"}
+	noContent = []string{"default-src 'none'; frame-ancestors 'none'"}
+)
 
 // SetReady sets what /readyz answers.
 func (a *API) SetReady(ready bool) { a.ready.Store(ready) }
@@ -222,8 +200,6 @@ func writeStatus(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write([]byte(text + "\n"))
 }
 
-func anyRole(org.Role) bool { return true }
-
 // closeAfterResponse marks a request whose body will not be read: the connection is closed
 // after the response, so the server does not wait for the body.
 func closeAfterResponse(w http.ResponseWriter, r *http.Request) {
@@ -232,49 +208,59 @@ func closeAfterResponse(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// modelRoute returns a model API route for callers whose role satisfies may.
-func (a *API) modelRoute(may func(org.Role) bool, serve admin.Endpoint) http.HandlerFunc {
-	return a.authorize(routePolicy{may, "owner, admin or member", chat.MaxBody, true, chat.WriteError}, serve)
-}
-
-// managementRoute returns a management API route for owners and admins of an org.
-func (a *API) managementRoute(serve admin.Endpoint) http.HandlerFunc {
-	return a.authorize(routePolicy{org.Role.MayManage, "owner or admin", admin.MaxBody, false, admin.WriteError}, serve)
-}
-
-// routePolicy is the policy of a group of routes.
-type routePolicy struct {
-	allows     func(org.Role) bool
-	roles      string                           // the allowed roles, for the error message
-	maxBody    int64                            // bytes
-	modelAPI   bool                             // a route of the model API: it counts for the rate limit of its org
-	writeError func(http.ResponseWriter, error) // writes an error in the API's format
-}
-
-// authorize authenticates the caller, checks the role and the rate limits, and calls
-// serve. It is the only place where a key of an org becomes a caller.
-func (a *API) authorize(d routePolicy, serve admin.Endpoint) http.HandlerFunc {
+// authorize returns the handler of a route: it authenticates the caller, checks the role
+// and the rate limits, and calls the endpoint. It is the only place where a key of an
+// org becomes a caller.
+func (a *API) authorize(rt route) http.HandlerFunc {
+	switch {
+	case rt.serve == nil:
+		return a.notFound
+	case rt.roles == operatorOnly:
+		return a.authorizeOperator(rt)
+	}
+	serve := a.answering(rt)
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
 		noteCaller(w, caller)
-		if err == nil && !d.allows(caller.Principal.Role) {
+		if err == nil && !rt.roles.allows(caller.Principal.Role) {
 			err = fault.New(fault.Forbidden, "role_not_allowed",
-				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, d.roles)
+				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, rt.roles)
 		}
-		if err == nil && d.modelAPI {
+		if err == nil && rt.modelAPI {
 			err = checkSettings(caller)
 		}
 		if err == nil {
-			err = a.checkRate(w, r, caller, d.modelAPI)
+			err = a.checkRate(w, r, caller, rt.modelAPI)
 		}
 		if err != nil {
 			closeAfterResponse(w, r)
-			d.writeError(w, err)
+			rt.errors.Write(w, err)
 			return
 		}
-		a.serve(w, r, caller, d.maxBody, serve)
+		a.serve(w, r, caller, rt.maxBody, serve)
 	}
 }
+
+// answering returns a handler that calls the endpoint of the route, within the limits of
+// model requests if it is one, and answers with its error.
+func (a *API) answering(rt route) handler {
+	serve := rt.serve
+	if rt.callsLLM {
+		serve = a.limitInFlight(serve)
+	}
+	answer := func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
+		if err := serve(w, r, caller); err != nil {
+			rt.errors.Write(w, err)
+		}
+	}
+	if rt.callsLLM {
+		return a.throttleRefusals(answer)
+	}
+	return answer
+}
+
+// handler answers one request of an authenticated caller.
+type handler func(http.ResponseWriter, *http.Request, run.Caller)
 
 // checkSettings refuses model requests of an org whose stored settings this version
 // does not support. The settings may be safety limits, so they are not ignored.
@@ -286,13 +272,13 @@ func checkSettings(caller run.Caller) error {
 		"an owner or admin can change them with PATCH /api/org/runtime", caller.Org.Unsupported)
 }
 
-// serve calls the endpoint with a limited body and an open account.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve admin.Endpoint) {
+// serve calls the handler with a limited body and an open account.
+func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve handler) {
 	caller.RequestID = w.Header().Get(requestIDHeader)
 	caller.Account = a.o.Ledger.Open(orgOf(caller))
 	defer caller.Account.Close()
-	bounded, body := a.newBody(w, r, maxBody, caller.Account)
-	serve(w, bounded, caller)
+	body := a.limitBody(w, r, maxBody, caller.Account)
+	serve(w, r, caller)
 	body.drainRefused(r.Header.Get("Expect") != "")
 }
 
@@ -317,25 +303,26 @@ func (a *API) caller(r *http.Request) (run.Caller, error) {
 	return caller, nil
 }
 
-// operatorRoute returns a management API route for the operator.
-func (a *API) operatorRoute(serve admin.Endpoint) http.HandlerFunc {
+// authorizeOperator returns the handler of a route for the operator.
+func (a *API) authorizeOperator(rt route) http.HandlerFunc {
+	serve := a.answering(rt)
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
 		_, known := a.o.Directory.Authenticate(key)
 		if err == nil && a.o.Directory.IsOperator(key) {
 			noteCaller(w, run.Caller{Principal: org.Principal{ID: "operator"}})
-			a.serve(w, r, run.Caller{}, admin.MaxBody, serve)
+			a.serve(w, r, run.Caller{}, rt.maxBody, serve)
 			return
 		}
-		closeAfterResponse(w, r)
 		switch {
 		case err != nil:
-			admin.WriteError(w, err)
 		case known:
-			admin.WriteError(w, fault.New(fault.Forbidden, "role_not_allowed", "only the operator can do this, with the operator_key of the configuration"))
+			err = fault.New(fault.Forbidden, "role_not_allowed", "only the operator can do this, with the operator_key of the configuration")
 		default:
-			admin.WriteError(w, unknownKey())
+			err = unknownKey()
 		}
+		closeAfterResponse(w, r)
+		rt.errors.Write(w, err)
 	}
 }
 
@@ -349,38 +336,4 @@ func bearer(authorization string) (string, error) {
 		return "", fault.New(fault.Unauthorized, "invalid_api_key", "no API key: send the header \"Authorization: Bearer KEY\"")
 	}
 	return key, nil
-}
-
-// notFound answers requests without a route: 405 if the path exists with another
-// method, otherwise 404.
-func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
-	closeAfterResponse(w, r)
-	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, GET /v1/models and /api (see /openapi.json)", r.Method, r.URL.Path)
-	if methods := a.methods(r); len(methods) > 0 {
-		allow := strings.Join(methods, ", ")
-		w.Header().Set("Allow", allow)
-		err = fault.New(fault.Method, "method_not_allowed", "%s does not support %s; use %s", r.URL.Path, r.Method, allow)
-	}
-	refuse(w, r, err)
-}
-
-// refuse writes err in the error format of the API that the path belongs to.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if strings.HasPrefix(r.URL.Path, "/api/") {
-		admin.WriteError(w, err)
-		return
-	}
-	chat.WriteError(w, err)
-}
-
-// methods returns the methods that have a route for the request's path.
-func (a *API) methods(r *http.Request) []string {
-	var methods []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
-		if _, pattern := a.mux.Handler(other); pattern != "/" && pattern != "" {
-			methods = append(methods, method)
-		}
-	}
-	return methods
 }

@@ -68,7 +68,7 @@ func readBody(most int64) http.HandlerFunc {
 		a.serve(w, r, run.Caller{}, most, func(w http.ResponseWriter, r *http.Request, _ run.Caller) {
 			text, err := io.ReadAll(r.Body)
 			if err != nil {
-				chat.WriteError(w, err)
+				chat.Errors().Write(w, err)
 				return
 			}
 			fmt.Fprintf(w, "read %d bytes", len(text))

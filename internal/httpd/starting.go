@@ -30,21 +30,22 @@ type Front struct {
 // Starting begins to answer on l. Why says what the start waits for, in words for
 // everybody; "" = nothing in particular.
 func Starting(l net.Listener, why func() string, log *slog.Logger) *Front {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		writeStatus(w, http.StatusServiceUnavailable, "not ready: "+starting(why))
+	front := newRoutes(table(Options{}), func(rt route) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			refused := fault.New(fault.Unavailable, "starting", "%s; nothing was done, try again", starting(why))
+			refused.RetryAfter = startRetry
+			rt.errors.Write(w, refused)
+		}
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refused := fault.New(fault.Unavailable, "starting", "%s; nothing was done, try again", starting(why))
-		refused.RetryAfter = startRetry
-		refuse(w, r, refused)
+	front.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") })
+	front.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		writeStatus(w, http.StatusServiceUnavailable, "not ready: "+starting(why))
 	})
 	f := &Front{listener: &borrowed{Listener: l}, served: make(chan struct{}), server: &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			setRequestID(w.Header())
 			setSecurityHeaders(w.Header())
-			mux.ServeHTTP(w, r)
+			front.mux.ServeHTTP(w, r)
 		}),
 		ReadTimeout: frontTimeout, WriteTimeout: frontTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),

@@ -10,7 +10,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 const (
@@ -70,7 +69,7 @@ func (c *refusalThrottle) addDelayed(orgID string, by int) bool {
 
 // throttleRefusals delays the responses of serve with status 429. The response is written
 // after serve has returned, so the run's resources are already released.
-func (a *API) throttleRefusals(serve admin.Endpoint) admin.Endpoint {
+func (a *API) throttleRefusals(serve handler) handler {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 		k := &refusalBuffer{ResponseWriter: w}
 		serve(k, r, caller)
@@ -94,10 +93,11 @@ func (k *refusalBuffer) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
 func (k *refusalBuffer) WriteHeader(status int) {
-	length, err := strconv.Atoi(k.Header().Get("Content-Length"))
-	if status == http.StatusTooManyRequests && err == nil && length <= maxRefusal {
-		k.buffered = true
-		return
+	if status == http.StatusTooManyRequests {
+		if length, err := strconv.Atoi(k.Header().Get("Content-Length")); err == nil && length <= maxRefusal {
+			k.buffered = true
+			return
+		}
 	}
 	k.ResponseWriter.WriteHeader(status)
 }

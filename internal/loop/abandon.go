@@ -28,16 +28,15 @@ func Abandon(facts []Fact, last int64) State {
 	for _, f := range facts {
 		missing, read = missing || f.Seq > read+1, f.Seq
 		s.Epoch, s.At, s.OwnerLastAt = max(s.Epoch, f.Epoch), max(s.At, f.At), f.At
+		s.Counts = s.Counts.After(f.Body)
+		s.Spent.Rounds = s.Counts.Rounds
 		switch b := f.Body.(type) {
 		case Accepted:
-			b = b.withDefaults(version1Defaults())
+			b.Policy = b.Policy.withDefaults(version1Defaults())
 			s.Accepted = &b
 		case Turn:
 			s.Turn, missing = &b, false
 			s.Usage = s.Usage.Add(b.Usage)
-			if b.Purpose == PurposeTurn {
-				s.Spent.Rounds++
-			}
 			for i, c := range b.Calls {
 				named[Key(b.Round, i)] = c
 			}
@@ -59,7 +58,7 @@ func Abandon(facts []Fact, last int64) State {
 				delete(open, b.Key)
 			}
 		case CancelRequested:
-			s.end(b.Cause)
+			s.cancel(b)
 		case Expired:
 			if b.WaitID == "" {
 				s.end(event.Deadline)

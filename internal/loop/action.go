@@ -14,13 +14,13 @@ type Purpose string
 
 // The purposes. Only PurposeTurn counts as a round.
 const (
-	PurposeTurn Purpose = "turn" // one round of the loop
-	PurposeRaw  Purpose = "raw"  // the relay: the answer is passed on unchanged
+	PurposeTurn Purpose = "turn" // the answer is decoded into items: a round of the loop, or a translated relay
+	PurposeRaw  Purpose = "raw"  // a raw relay: the answer is passed on unchanged
 )
 
 // Discover lists the tools of the run's servers.
 //
-// Facts: Catalogued, or Blocked.
+// Facts: Catalogued, with the Conflict and the Missing tool of [Tools]; or Blocked.
 type Discover struct{}
 
 // CallModel makes one model call.
@@ -50,6 +50,15 @@ type CallModel struct {
 	KeepToolChoice bool
 }
 
+// Refused returns the fact to append if the budget scope cannot cover MaxCost.
+func (a CallModel) Refused(scope string) ReserveRefused {
+	reason := event.Tokens
+	if a.MaxCost.NanoUSD > 0 {
+		reason = event.Money
+	}
+	return ReserveRefused{Round: a.Round, Attempt: a.Attempt, Scope: scope, Amount: a.MaxCost, Reason: reason}
+}
+
 // PrepareTools resolves the calls, parses and validates their arguments.
 //
 // Facts: one CallPrepared for each call, in this order.
@@ -64,8 +73,8 @@ type AnswerCalls struct {
 	Text    string // the result, for the model
 }
 
-// ExecuteTools executes the calls at the same time. Calls that must wait for others
-// are not in the list.
+// ExecuteTools executes the calls at the same time, as far as [State.Startable] allows.
+// Calls that must wait for others are not in the list.
 //
 // Facts: CallStarted before each request leaves, then CallDone. A call that a cached
 // result answers gets only CallDone with the outcome Cached.
@@ -76,10 +85,31 @@ type ExecuteTools struct{ Calls []CallKey }
 // Facts: one CallWaiting for each call, then Parked.
 type Interrupt struct{ Calls []CallKey }
 
-// Finish ends the run.
+// Finish ends the run. It is also what Decide returns for a run that has finished.
 //
-// Fact: Finished with the same reason.
-type Finish struct{ Reason event.Reason }
+// Fact: Finished with the same reason, and the code [Cause.Code]. Its HandedOver are the
+// calls of HandOver.
+type Finish struct {
+	Reason   event.Reason
+	Cause    Cause
+	HandOver []CallKey // the calls that the caller executes, in order
+}
+
+// Cause says what has ended a run. It follows from the facts and is not stored. The
+// field that belongs to the reason is set; the zero value means that nothing is known
+// beside the reason.
+type Cause struct {
+	Server      string    // ServerUnavailable: label of the required server that did not answer
+	Conflict    *Conflict // Invalid: the client tool and the gateway tool with the same name
+	MissingTool string    // Invalid: the tool that tool_choice forces and that does not exist
+	Call        CallKey   // ToolAbort: the call that failed. Lost: the call during which too many owners died
+	Provider    string    // ModelError, TooLong: the provider of the last model call
+	Exhausted   bool      // ModelError: the call failed with a transient error in each of its attempts
+	Credential  bool      // ModelError: the provider refuses the gateway's credential
+	Param       string    // ModelError: the member of the request that cannot be sent to the provider
+	MemoryLimit string    // Memory: code of the limit that was reached
+	Detail      string    // Memory: which limit it was, in words for the caller
+}
 
 func (Discover) action()     {}
 func (CallModel) action()    {}

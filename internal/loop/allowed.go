@@ -30,12 +30,14 @@ func allowed(s State, body Body) error {
 		return fmt.Errorf("the run is already accepted")
 	case !opens && s.Accepted == nil:
 		return fmt.Errorf("the run is not accepted")
+	case AllowedAnytime(body):
+		return nil
 	}
 	switch b := body.(type) {
 	case Accepted:
 		return allowAccepted(b)
 	case Catalogued:
-		return s.expects(Discover{}, s.Catalogued == nil && !s.Accepted.Raw)
+		return s.expects(Discover{}, s.Catalogued == nil && !s.relays())
 	case TurnStarted:
 		return s.allowTurnStarted(b)
 	case TurnFailed:
@@ -61,22 +63,39 @@ func allowed(s State, body Body) error {
 	case CallResolved:
 		return s.allowResolved(b.WaitID)
 	case Expired:
-		if b.WaitID != "" {
-			return s.allowResolved(b.WaitID)
-		}
+		return s.allowResolved(b.WaitID)
 	case Finished:
-		if a, ok := Decide(s).(Finish); !ok || a.Reason != b.Reason {
-			return fmt.Errorf("the next action is %#v", Decide(s))
-		}
+		return s.allowFinished(b)
 	}
-	return nil // InputAdded, CancelRequested, Blocked, the deadline and Resumed may come at any time
+	return fmt.Errorf("there is no rule for it")
+}
+
+// AllowedAnytime reports whether the fact may be appended in every state of a run that
+// is accepted and has not finished. Its writer does not have to fold the journal.
+func AllowedAnytime(body Body) bool {
+	switch b := body.(type) {
+	case InputAdded, CancelRequested, Blocked, Resumed:
+		return true
+	case Expired:
+		return b.WaitID == "" // the deadline of the run
+	}
+	return false
+}
+
+func (s State) allowFinished(b Finished) error {
+	if a, ok := Decide(s).(Finish); !ok || a.Reason != b.Reason {
+		return fmt.Errorf("the next action is %#v", Decide(s))
+	}
+	return nil
 }
 
 func allowAccepted(b Accepted) error {
 	switch {
 	case len(b.Targets) == 0:
 		return fmt.Errorf("it has no target")
-	case !b.Raw && (b.Limits.Rounds < 1 || b.Limits.ActiveMS < 1):
+	case b.Raw && b.Grade != Relay:
+		return fmt.Errorf("it is raw and of the grade %q, want %q", b.Grade, Relay)
+	case b.Grade != Relay && (b.Limits.Rounds < 1 || b.Limits.ActiveMS < 1):
 		return fmt.Errorf("limits %+v allow no round or no time", b.Limits)
 	}
 	return nil
@@ -104,7 +123,8 @@ func (s State) allowCallStarted(b CallStarted) error {
 	return s.expects(ExecuteTools{}, ok)
 }
 
-// withoutInFlight returns s with the calls in flight, except key, as not started.
+// withoutInFlight returns s with the calls in flight, except key, as not started. Calls
+// that may be repeated stay as they are, because Decide executes them again.
 // Without it Decide would treat calls that were started together as lost. In modes
 // that execute one call at a time it returns s.
 func (s State) withoutInFlight(key CallKey) State {
@@ -115,7 +135,7 @@ func (s State) withoutInFlight(key CallKey) State {
 	for i := range s.Calls {
 		if c := &s.Calls[i]; c.Key != key && c.lost() {
 			c.Attempt = 0
-			s.CallsStarted--
+			s.Counts.Calls--
 		}
 	}
 	return s

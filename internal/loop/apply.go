@@ -30,11 +30,13 @@ func Apply(s State, f Fact) State {
 	s.At = max(s.At, f.At)
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
-			b = b.withDefaults(version1Defaults())
+			b.Policy = b.Policy.withDefaults(version1Defaults())
 			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
 		}
 		return s
 	}
+	s.Counts = s.Counts.After(f.Body)
+	s.Spent.Rounds = s.Counts.Rounds
 	switch b := f.Body.(type) {
 	case Catalogued:
 		s.Catalogued = &b
@@ -68,7 +70,7 @@ func Apply(s State, f Fact) State {
 	case CallResolved:
 		s.resolve(b.WaitID, b.Approved, b.Message)
 	case CancelRequested:
-		s.end(b.Cause)
+		s.cancel(b)
 	case Expired:
 		s.expire(b)
 	case Parked:
@@ -163,9 +165,6 @@ func (s *State) addTurn(b Turn) {
 	}
 	s.Attempt = Attempt{Target: s.Attempt.Target}
 	s.Usage = s.Usage.Add(b.Usage)
-	if b.Purpose == PurposeTurn {
-		s.Spent.Rounds++
-	}
 	if b.ItemsRef != "" {
 		s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
 	}
@@ -215,9 +214,6 @@ func (s *State) start(b CallStarted) {
 	c, ok := s.Call(b.Key)
 	if !ok || c.Prepared == nil || c.Done {
 		return
-	}
-	if c.Attempt == 0 {
-		s.CallsStarted++
 	}
 	s.Halted = false // as in startAttempt: current rules would not have started the call
 	s.setCall(b.Key, func(c *Call) { c.Attempt, c.Guard, c.Advice = b.Attempt, policy.Allow, "" })
@@ -269,6 +265,13 @@ func (s *State) expire(b Expired) {
 		return
 	}
 	s.resolve(b.WaitID, false, "Approval timed out")
+}
+
+func (s *State) cancel(b CancelRequested) {
+	if s.Ended == "" {
+		s.Cancelled = &b
+	}
+	s.end(b.Cause)
 }
 
 // end sets Ended unless an earlier fact has set it.

@@ -14,11 +14,8 @@ import (
 
 func accepted(change ...func(*Accepted)) Body {
 	b := Accepted{
-		RunID: "r", Org: "o", Principal: "p", Surface: "chat", Grade: Light,
-		Targets:     []Target{{"up", "m"}},
-		Limits:      budget.Limits{}.Clamp(budget.MaxRounds),
-		Parallelism: Parallel,
-		Guard:       policy.Guard{Mode: policy.Nudge},
+		RunID: "r", Org: "o", Principal: "p", Surface: "chat", Policy: Policy{Grade: Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: Parallel, Guard: policy.Guard{Mode: policy.Nudge}},
+		Targets: []Target{{"up", "m"}},
 	}
 	for _, c := range change {
 		c(&b)
@@ -27,6 +24,7 @@ func accepted(change ...func(*Accepted)) Body {
 }
 
 func raw(b *Accepted)         { b.Raw = true; b.Grade = Relay }
+func translated(b *Accepted)  { b.Grade = Relay; b.Limits = budget.Limits{} }
 func abortOnTool(b *Accepted) { b.AbortOnTool = true }
 func noTools(b *Accepted)     { b.NoTools = true }
 func answerLast(b *Accepted)  { b.Limits.OnLimit = budget.Answer }
@@ -138,4 +136,4 @@ func with(head []Body, tail ...Body) []Body { return append(append([]Body(nil), 
 
 func begin(change ...func(*Accepted)) []Body { return []Body{accepted(change...), catalogued()} }
 
-func finish(r event.Reason) Action { return Finish{r} }
+func finish(r event.Reason) Action { return Finish{Reason: r} }

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -15,27 +16,27 @@ import (
 func Decide(s State) Action {
 	switch {
 	case s.Finished != nil: // already finished: no action follows
-		return Finish{s.Finished.Reason}
+		return s.finish(s.Finished.Reason)
 	case s.Accepted == nil: // the journal has no accepted fact
-		return Finish{event.Lost}
+		return Finish{Reason: event.Lost}
 	case s.Ended != "": // cancelled, blocked, out of time: nothing new is started
 		return s.conclude(s.Ended)
-	case s.toolAborts(): // tool_error_mode abort: a failed tool ends the run
+	case s.failedCall() != "": // tool_error_mode abort: a failed tool ends the run
 		return s.conclude(event.ToolAbort)
 	case s.Halted: // the progress guard found a repetition
 		return s.conclude(event.NoProgress)
 	case s.Attempt.Open || s.Attempt.Failed != nil: // retry, next target, or give up
 		return s.recover()
-	case s.Accepted.Raw: // the relay: one model call, not interpreted
+	case s.relays(): // one model call and nothing else
 		return s.relay()
 	case s.Catalogued == nil:
 		return Discover{}
 	case s.serverMissing():
-		return Finish{event.ServerUnavailable}
+		return s.finish(event.ServerUnavailable)
 	case s.Catalogued.Conflict != nil: // the owner of such a call is ambiguous
-		return Finish{event.Invalid}
+		return s.finish(event.Invalid)
 	case s.Catalogued.Missing != "": // tool_choice forces a tool that does not exist
-		return Finish{event.Invalid}
+		return s.finish(event.Invalid)
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution
@@ -45,11 +46,11 @@ func Decide(s State) Action {
 	case len(s.undecided()) > 0: // one approval request for all of the turn's calls
 		return Interrupt{s.undecided()}
 	case len(s.ClientCalls()) > 0: // the caller executes the rest
-		return Finish{event.ClientCalls}
+		return s.finish(event.ClientCalls)
 	case s.answered():
-		return Finish{s.answerReason()}
+		return s.finish(s.answerReason())
 	case s.Accepted.Limits.Exhausted(s.Spent) != "":
-		return Finish{s.Accepted.Limits.Exhausted(s.Spent)}
+		return s.finish(s.Accepted.Limits.Exhausted(s.Spent))
 	default:
 		return s.callModel(1, s.Attempt.Target, 0)
 	}
@@ -59,6 +60,9 @@ func Decide(s State) Action {
 // returns one action at a time: unknown outcomes first, then interrupted reads, then
 // calls that never started.
 func (s State) conclude(reason event.Reason) Action {
+	if s.relays() { // its calls are the caller's
+		return s.finish(reason)
+	}
 	var sent, reads, unsent []CallKey
 	for _, c := range s.Calls {
 		switch {
@@ -79,38 +83,58 @@ func (s State) conclude(reason event.Reason) Action {
 	case len(unsent) > 0:
 		return AnswerCalls{unsent, NotRun, fmt.Sprintf("Not run: the run ended (%s).", reason)}
 	}
-	return Finish{reason}
+	return s.finish(reason)
 }
 
-func (s State) toolAborts() bool {
+// failedCall returns the failed call that ends the run; "" if there is none, or if the
+// run continues after failed calls.
+func (s State) failedCall() CallKey {
 	if !s.Accepted.AbortOnTool {
-		return false
+		return ""
 	}
 	for _, c := range s.Calls {
-		if c.Failed() {
-			return true
+		if c.failed() {
+			return c.Key
 		}
 	}
-	return false
+	return ""
 }
 
+// relay returns the next action of a relay: one model call with the caller's own
+// tools, limits and tool choice, then the end. All calls of its turn are the
+// caller's.
 func (s State) relay() Action {
-	if s.Turn != nil {
-		return Finish{event.Complete}
+	switch {
+	case s.Turn == nil && s.Accepted.Raw:
+		return CallModel{Purpose: PurposeRaw, Attempt: 1}
+	case s.Turn == nil:
+		return CallModel{Purpose: PurposeTurn, Attempt: 1, OfferTools: true, KeepToolChoice: true}
+	case len(s.Calls) > 0 && s.answerReason() == event.Complete:
+		return s.finish(event.ClientCalls)
 	}
-	return CallModel{Purpose: PurposeRaw, Attempt: 1}
+	return s.finish(s.answerReason())
 }
 
 func (s State) serverMissing() bool {
-	for _, server := range s.Catalogued.Servers {
-		if server.Required && server.Error != "" {
-			return true
-		}
-	}
-	return false
+	_, missing := s.missingServer()
+	return missing
 }
 
+// missingServer returns the first required server that did not answer, or false.
+func (s State) missingServer() (Server, bool) {
+	for _, server := range s.Catalogued.Servers {
+		if server.Required && server.Error != "" {
+			return server, true
+		}
+	}
+	return Server{}, false
+}
+
+// unprepared returns the calls to prepare. Those of a relay are never prepared.
 func (s State) unprepared() []CallKey {
+	if s.relays() {
+		return nil
+	}
 	var keys []CallKey
 	for _, c := range s.Calls {
 		if c.Prepared == nil && !c.Done {
@@ -132,7 +156,7 @@ func (s State) answers() []answer {
 	var out []answer
 	nth := 0                                         // gateway calls before c in this turn
 	before := 0                                      // of those, the ones to execute
-	left := s.Accepted.Limits.Calls - s.CallsStarted // calls that may still start in this run
+	left := s.Accepted.Limits.Calls - s.Counts.Calls // calls that may still start in this run
 	for _, c := range s.Calls {
 		if outcome, text := s.answerFor(c, nth, before, left); outcome != "" {
 			out = append(out, answer{c.Key, outcome, text})
@@ -223,6 +247,39 @@ func (s State) runnable() []CallKey {
 		return reads
 	}
 	return free[:1]
+}
+
+// Startable returns which of the waiting calls of an [ExecuteTools] may start now: at most
+// Rules.CallsPerServer calls of one server are in flight at a time. The driver asks
+// before it starts the first calls and again after each result. inFlight are the calls that
+// it has started and that have no result. Startable returns nil if the run ends or has to
+// do something else first.
+func (s State) Startable(waiting, inFlight []CallKey) []CallKey {
+	a, ok := Decide(s.withoutInFlight("")).(ExecuteTools)
+	if !ok {
+		return nil
+	}
+	perServer := map[string]int{}
+	for _, key := range inFlight {
+		perServer[s.server(key)]++
+	}
+	var out []CallKey
+	for _, key := range waiting {
+		if server := s.server(key); slices.Contains(a.Calls, key) && perServer[server] < s.Accepted.Rules.CallsPerServer {
+			perServer[server]++
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// server returns the server of a prepared call.
+func (s State) server(key CallKey) string {
+	c, ok := s.Call(key)
+	if !ok || c.Prepared == nil {
+		return ""
+	}
+	return c.Prepared.Server
 }
 
 func (s State) undecided() []CallKey {

@@ -24,9 +24,14 @@ type answers struct {
 
 func (answers) action() {}
 
+// strip returns an AnswerCalls without its text, and a Finish with its reason only: see
+// TestFinishCarriesItsCause.
 func strip(a Action) Action {
-	if x, ok := a.(AnswerCalls); ok {
+	switch x := a.(type) {
+	case AnswerCalls:
 		return answers{x.Calls, x.Outcome}
+	case Finish:
+		return Finish{Reason: x.Reason}
 	}
 	return a
 }
@@ -55,6 +60,12 @@ func TestDecide(t *testing.T) {
 			with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0")), call(1, 1)},
 		{"the relay is one model call", []Body{accepted(raw)}, CallModel{Purpose: PurposeRaw, Attempt: 1}},
 		{"the relay ends after its model call", []Body{accepted(raw), TurnStarted{Attempt: 1, Purpose: PurposeRaw}, Turn{Purpose: PurposeRaw}}, finish(event.Complete)},
+		{"a translated relay is one model call with the caller's tools", []Body{accepted(translated)}, CallModel{Purpose: PurposeTurn, Attempt: 1, OfferTools: true, KeepToolChoice: true}},
+		{"a translated relay ends with its answer", []Body{accepted(translated), asked(0, 1), turn(0, model.StopEnd)}, finish(event.Complete)},
+		{"all calls of a translated relay are the caller's", []Body{accepted(translated), asked(0, 1), turn(0, model.StopCalls, "a", "b")}, finish(event.ClientCalls)},
+		{"a translated relay that was cut off keeps its reason", []Body{accepted(translated), asked(0, 1), turn(0, model.StopLength, "a", "b…")}, finish(event.OutputCut)},
+		{"a translated relay whose calls were filtered keeps its reason", []Body{accepted(translated), asked(0, 1), turn(0, model.StopFilter, "a")}, finish(event.Refused)},
+		{"a translated relay whose client has left leaves its calls", []Body{accepted(translated), asked(0, 1), turn(0, model.StopCalls, "a"), callGone}, finish(event.CallerGone)},
 
 		// Ended: nothing new is started.
 		{"a cancel before the first call ends the run", with(begin(), cancel), finish(event.Cancelled)},
@@ -91,6 +102,8 @@ func TestDecide(t *testing.T) {
 		{"a filter that fails the request is a model error", with(begin(), asked(0, 1), failed(1, model.Filtered, status(400))), finish(event.ModelError)},
 		{"an attempt without a recorded end is repeated", with(begin(), asked(0, 1)), call(0, 2)},
 		{"the relay is never retried", []Body{accepted(raw), TurnStarted{Attempt: 1, Purpose: PurposeRaw}, failed(1, model.Transient)}, finish(event.ModelError)},
+		{"a translated relay is never retried", []Body{accepted(translated, twoTargets), asked(0, 1), failed(1, model.Transient)}, finish(event.ModelError)},
+		{"a translated relay does not move to the next target", []Body{accepted(translated, twoTargets), asked(0, 1), failed(1, model.Target)}, finish(event.ModelError)},
 		{"a relay whose owner died is lost", []Body{accepted(raw), TurnStarted{Attempt: 1, Purpose: PurposeRaw}}, finish(event.Lost)},
 
 		// Discovery.
@@ -229,6 +242,13 @@ func TestMixedTurnHidesGatewayResults(t *testing.T) { // A08
 	s = play(t, with(oneTurn("yours"), prepared("0.0", clients))...)
 	if s.HidesItems() {
 		t.Error("HidesItems = true for a first turn with client calls only")
+	}
+	facts := oneTurn("yours")
+	last := facts[len(facts)-1].(Turn)
+	last.Unsendable = true // P08
+	facts[len(facts)-1] = last
+	if s = play(t, with(facts, prepared("0.0", clients))...); !s.HidesItems() {
+		t.Error("HidesItems = false for a turn with reasoning that the caller cannot send back")
 	}
 }
 

@@ -3,7 +3,6 @@ package loop
 import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
-	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -48,34 +47,24 @@ type Grade string
 
 // The grades.
 const (
-	Relay   Grade = "relay"   // no journal is stored
+	Relay   Grade = "relay"   // one model call; no journal is stored
 	Light   Grade = "light"   // on disk before the next effect: its start and end, calls that are not tool.Read, reservations and approvals; lost if its owner dies
 	Durable Grade = "durable" // every fact is on disk before the next effect; another owner continues the run
 )
 
-// Accepted is the first fact of every journal: the request, its caller and its
-// limits. It occurs once. Later changes of the configuration do not affect the run.
+// Accepted is the first fact of every journal: the request, its caller and the
+// settings of the run. It occurs once.
 type Accepted struct {
-	RunID       string        `json:"run_id"`
-	Org         string        `json:"org"`
-	Principal   string        `json:"principal"`
-	Surface     string        `json:"surface"`
-	Grade       Grade         `json:"grade"`
-	Raw         bool          `json:"raw,omitempty"` // the relay: one model call that is not interpreted
-	Model       string        `json:"model"`         // as the caller named it
-	Targets     []Target      `json:"targets"`
-	Limits      budget.Limits `json:"limits"`
-	Parallelism Parallelism   `json:"parallelism,omitempty"`
-	AbortOnTool bool          `json:"abort_on_tool,omitempty"` // tool_error_mode: abort
-	NoTools     bool          `json:"no_tools,omitempty"`      // tool_choice: none, as the caller asked
-	Guard       policy.Guard  `json:"guard,omitzero"`
-	Rules       Rules         `json:"rules,omitzero"`
-	MaxTokens   int64         `json:"max_tokens,omitempty"` // the caller's limit on the output of one model call; 0 = none given
-	RequestRef  string        `json:"request_ref,omitempty"`
+	RunID     string   `json:"run_id"`
+	Org       string   `json:"org"`
+	Principal string   `json:"principal"`
+	Surface   string   `json:"surface"`
+	Raw       bool     `json:"raw,omitempty"` // a relay that passes bytes on unchanged; only with the grade Relay
+	Model     string   `json:"model"`         // as the caller named it
+	Targets   []Target `json:"targets"`
+	Policy
 
-	// Budgets are the org's budgets that the run spends from, together with other
-	// runs. They apply in addition to Limits.
-	Budgets []budget.Shared `json:"budgets,omitempty"`
+	RequestRef string `json:"request_ref,omitempty"`
 }
 
 // Target is a provider's model that may serve the run.
@@ -180,6 +169,11 @@ type TurnFailed struct {
 	Forwarded  bool        `json:"forwarded,omitempty"` // part of the answer has reached the caller; it must not be retried
 	Usage      model.Usage `json:"usage,omitzero"`
 	PartialRef string      `json:"partial_ref,omitempty"`
+
+	// Facts of releases before 0.2 do not have these two; the row ErrorRef has them.
+
+	Credential bool   `json:"credential,omitempty"` // the provider refuses the gateway's credential
+	Param      string `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
 }
 
 // Turn records what the model returned in one call.
@@ -191,6 +185,10 @@ type Turn struct {
 	Stop     model.Stop  `json:"stop"`
 	Usage    model.Usage `json:"usage,omitzero"`
 	Bytes    int64       `json:"bytes,omitempty"` // size of its items in the next prompt
+
+	// Unsendable is true if the turn has something that the provider needs back and the
+	// caller does not get: signatures, encrypted reasoning, items of the provider's tools.
+	Unsendable bool `json:"unsendable,omitempty"`
 }
 
 // TurnCall is one tool call of a turn. Its key is [Key] of Turn.Round and its index
@@ -246,17 +244,17 @@ type CallStarted struct {
 }
 
 // Outcome says how a call ended.
-type Outcome string
+type Outcome = event.Outcome
 
 // The outcomes.
 const (
-	OK           Outcome = "ok"
-	Error        Outcome = "error"
-	Unknown      Outcome = "unknown" // it may or may not have taken effect
-	Cached       Outcome = "cached"  // not executed: the result of an earlier identical call was reused
-	Denied       Outcome = "denied"
-	SkippedLimit Outcome = "skipped_limit"
-	NotRun       Outcome = "not_run" // its request provably never left
+	OK           = event.CallOK
+	Error        = event.CallError
+	Unknown      = event.CallUnknown
+	Cached       = event.CallCached
+	Denied       = event.CallDenied
+	SkippedLimit = event.CallSkipped
+	NotRun       = event.CallNotRun
 )
 
 // LostOutcome returns the outcome of a call of class c that may have reached its tool
@@ -309,7 +307,12 @@ type CallResolved struct {
 // CancelRequested ends the run: Decide starts nothing new after it.
 type CancelRequested struct {
 	By    string       `json:"by"`
-	Cause event.Reason `json:"cause"` // event.Cancelled, event.CallerGone or event.Lost
+	Cause event.Reason `json:"cause"` // event.Cancelled, event.CallerGone, event.Lost or event.Memory
+
+	// Code and Detail say which memory limit the run has reached; "" if Cause is another,
+	// and in facts of releases before 0.2.
+	Code   string `json:"code,omitempty"`
+	Detail string `json:"detail,omitempty"`
 }
 
 // Expired records a timeout: the deadline of the run if WaitID is "", else that of
@@ -337,8 +340,8 @@ type Resumed struct {
 // Finished is the last fact of every journal.
 type Finished struct {
 	Reason event.Reason `json:"reason"`
-	Code   string       `json:"code,omitempty"`
-	Detail string       `json:"detail,omitempty"` // why a run is lost; for the operator
+	Code   string       `json:"code,omitempty"`   // see Cause.Code; "" if the reason is not a failure
+	Detail string       `json:"detail,omitempty"` // why a run is lost, for the operator; or which memory limit it has reached
 
 	// HandedOver are the calls that the caller must execute.
 	HandedOver []HandedOverCall `json:"handed,omitempty"`

@@ -3,6 +3,8 @@ package loop
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -29,11 +31,8 @@ func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
 	switch d.roll(19) {
 	case 0:
-		return Accepted{
-			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1, NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1,
-			Parallelism: pick(d, Parallel, Safe, Serial, First),
-			Limits:      budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer)},
-			Guard:       policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)},
+		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
+			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1,
 		}
 	case 1:
 		return Catalogued{Servers: []Server{{Required: d.roll(4) == 1, Error: pick(d, "", "down")}}}
@@ -122,6 +121,9 @@ func FuzzPlay(f *testing.F) {
 			w.injectFact()
 			if a, ok := Decide(w.state).(Finish); ok {
 				w.append(Finished{Reason: a.Reason})
+				if diff := cmp.Diff(a, Decide(w.state)); diff != "" {
+					t.Fatalf("the end has another cause when it is read back:\n%s", diff)
+				}
 				return
 			}
 			w.perform(Decide(w.state))
@@ -139,12 +141,8 @@ type world struct {
 }
 
 func (w *world) accept() Accepted {
-	return Accepted{
-		Grade: pick(&w.dice, Durable, Light), Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1, NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1,
-		Parallelism: pick(&w.dice, Parallel, Safe, Serial, First),
-		Limits:      budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer)},
-		Guard:       policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)},
-	}
+	grade := pick(&w.dice, Durable, Light, Relay)
+	return Accepted{Policy: Policy{Grade: grade, NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1, Parallelism: pick(&w.dice, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer)}, Guard: policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)}}, Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1 && grade == Relay}
 }
 
 func (w *world) append(b Body) {

@@ -79,6 +79,7 @@ turn_started {"round":-1,"attempt":-9223372036854775808,"target":99,"purpose":"r
 reserved {"round":0,"attempt":2,"amount":{"tokens":-9223372036854775808}}
 resumed {}
 finished {"reason":"complete"}`)
+	f.Add("catalogued {}") // no accepted fact
 	f.Fuzz(func(t *testing.T, journal string) {
 		var s State
 		seq := int64(0)

@@ -6,15 +6,16 @@ import (
 )
 
 // Rules are the constants of the rules, besides those in [budget.Limits] and
-// [policy.Guard]. Accepted records them, so that a build with other constants
+// [policy.Guard]. [Policy] records them, so that a build with other constants
 // continues a run under the ones it began with. A field that is zero in a stored
 // journal means its value in [version1Defaults].
 type Rules struct {
-	Attempts          int   `json:"attempts,omitempty"`      // attempts on one target before the next target
-	DeadOwners        int   `json:"taken,omitempty"`         // owners that may die in a row without progress before the run is lost
-	StuckMS           int64 `json:"stuck_ms,omitempty"`      // minimum time without progress before DeadOwners applies; 0 = none
-	DeadOwnersPerCall int   `json:"deaths,omitempty"`        // owners that may die during one tool call before the run is lost
-	RetryWaitMS       int64 `json:"retry_wait_ms,omitempty"` // longest wait for a retry; after a longer one the run fails and the caller retries
+	Attempts          int   `json:"attempts,omitempty"`         // attempts on one target before the next target
+	DeadOwners        int   `json:"taken,omitempty"`            // owners that may die in a row without progress before the run is lost
+	StuckMS           int64 `json:"stuck_ms,omitempty"`         // minimum time without progress before DeadOwners applies; 0 = none
+	DeadOwnersPerCall int   `json:"deaths,omitempty"`           // owners that may die during one tool call before the run is lost
+	CallsPerServer    int   `json:"calls_per_server,omitempty"` // calls of the run to one server at a time
+	RetryWaitMS       int64 `json:"retry_wait_ms,omitempty"`    // longest wait for a retry; after a longer one the run fails and the caller retries
 
 	Estimate budget.Estimate `json:"estimate,omitzero"` // of the cost of a model call
 }
@@ -26,6 +27,7 @@ const (
 	MaxDeadOwners        = 5             // a run that crashes its owners must not crash many more
 	MaxStuckMS           = 5 * 60 * 1000 // restarts in quick succession do not end a run
 	MaxDeadOwnersPerCall = 5
+	MaxCallsPerServer    = 10
 	MaxRetryWaitMS       = 5_000 // beyond it the caller gets the error at once and decides itself
 )
 
@@ -48,7 +50,8 @@ func version1Defaults() defaults {
 	return defaults{
 		rules: Rules{
 			Attempts: 3, DeadOwners: 5, StuckMS: 0, DeadOwnersPerCall: unlimited, RetryWaitMS: 5_000,
-			Estimate: budget.Estimate{BytesPerToken: 3, Output: 8_192, MinOutput: 16},
+			CallsPerServer: 10, // the default of the limit that a server had for all runs
+			Estimate:       budget.Estimate{BytesPerToken: 3, Output: 8_192, MinOutput: 16},
 		},
 		guard: policy.Guard{Threshold: 3, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4},
 	}
@@ -59,27 +62,11 @@ func currentDefaults() defaults {
 	return defaults{
 		rules: Rules{
 			Attempts: MaxAttempts, DeadOwners: MaxDeadOwners, StuckMS: MaxStuckMS, DeadOwnersPerCall: MaxDeadOwnersPerCall, RetryWaitMS: MaxRetryWaitMS,
-			Estimate: budget.DefaultEstimate(),
+			CallsPerServer: MaxCallsPerServer,
+			Estimate:       budget.DefaultEstimate(),
 		},
 		guard: policy.Defaults(),
 	}
-}
-
-// WithDefaults returns a with each zero field of Rules and Guard set to the constant of
-// this build. It must be called before Accepted is appended.
-func (a Accepted) WithDefaults() Accepted { return a.withDefaults(currentDefaults()) }
-
-func (a Accepted) withDefaults(from defaults) Accepted {
-	a.Rules = Rules{
-		Attempts:          orDefault(a.Rules.Attempts, from.rules.Attempts),
-		DeadOwners:        orDefault(a.Rules.DeadOwners, from.rules.DeadOwners),
-		StuckMS:           orDefault(a.Rules.StuckMS, from.rules.StuckMS),
-		DeadOwnersPerCall: orDefault(a.Rules.DeadOwnersPerCall, from.rules.DeadOwnersPerCall),
-		RetryWaitMS:       orDefault(a.Rules.RetryWaitMS, from.rules.RetryWaitMS),
-		Estimate:          a.Rules.Estimate.WithDefaults(from.rules.Estimate),
-	}
-	a.Guard = a.Guard.WithDefaults(from.guard)
-	return a
 }
 
 // orDefault returns v if it is positive, else missing.

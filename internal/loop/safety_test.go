@@ -67,7 +67,7 @@ func TestMissingRulesDefaultToVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := Apply(State{}, Fact{Seq: 1, Body: body}).Accepted
-	want := Rules{Attempts: 3, DeadOwners: 5, StuckMS: 0, DeadOwnersPerCall: 1 << 30, RetryWaitMS: 5000, Estimate: budget.Estimate{BytesPerToken: 3, Output: 8192, MinOutput: 16}}
+	want := Rules{Attempts: 3, DeadOwners: 5, StuckMS: 0, DeadOwnersPerCall: 1 << 30, CallsPerServer: 10, RetryWaitMS: 5000, Estimate: budget.Estimate{BytesPerToken: 3, Output: 8192, MinOutput: 16}}
 	if a.Rules != want {
 		t.Errorf("%+v", a.Rules)
 	}
@@ -110,19 +110,14 @@ func TestDecideUsesTheRulesInAccepted(t *testing.T) {
 		facts []Body
 		want  Action
 	}{
-		"one attempt":     {with(begin(numbers(Rules{Attempts: 1})), asked(0, 1), failed(1, model.Transient)), Finish{event.ModelError}},
-		"short waits":     {with(begin(numbers(Rules{RetryWaitMS: 10})), asked(0, 1), failed(1, model.Transient, retry)), Finish{event.ModelError}},
-		"two owners":      {with(begin(numbers(Rules{DeadOwners: 2})), Resumed{}, Resumed{}), Finish{event.Lost}},
+		"one attempt":     {with(begin(numbers(Rules{Attempts: 1})), asked(0, 1), failed(1, model.Transient)), Finish{Reason: event.ModelError}},
+		"short waits":     {with(begin(numbers(Rules{RetryWaitMS: 10})), asked(0, 1), failed(1, model.Transient, retry)), Finish{Reason: event.ModelError}},
+		"two owners":      {with(begin(numbers(Rules{DeadOwners: 2})), Resumed{}, Resumed{}), Finish{Reason: event.Lost}},
 		"two repetitions": {guarded, AnswerCalls{Calls: []CallKey{"0.1"}, Outcome: NotRun}},
-		"minimum output":  {begin(numbers(Rules{Estimate: budget.Estimate{MinOutput: 50}}), tokens(40)), Finish{event.Tokens}},
+		"minimum output":  {begin(numbers(Rules{Estimate: budget.Estimate{MinOutput: 50}}), tokens(40)), Finish{Reason: event.Tokens}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Decide(Fold(facts(tt.facts...)))
-			if a, ok := got.(AnswerCalls); ok {
-				a.Text = ""
-				got = a
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(strip(tt.want), strip(Decide(Fold(facts(tt.facts...))))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -151,7 +146,7 @@ func TestAbandonKeepsOpenCalls(t *testing.T) {
 		s := Abandon(fs, 40)
 		for _, want := range []Action{
 			AnswerCalls{Calls: []CallKey{"0.0", "1.0"}, Outcome: Unknown, Text: "The run ended before this call did; it may or may not have taken effect."},
-			Finish{event.Lost},
+			Finish{Reason: event.Lost},
 		} {
 			s = Apply(s, Fact{Seq: s.Seq + 1, Body: CancelRequested{Cause: event.Lost}})
 			if diff := cmp.Diff(want, Decide(s)); diff != "" {

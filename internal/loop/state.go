@@ -27,17 +27,18 @@ type State struct {
 	Blocked    *Blocked
 	Finished   *Finished
 
-	Ended      event.Reason // the first cause to end the run (cancelled, deadline, blocked …); "" = none. Nothing new may start once it is set
-	DeadOwners int          // owners that died since ProgressAt
-	Halted     bool         // the progress guard requires the run to end with NoProgress
+	Ended      event.Reason     // the first cause to end the run (cancelled, deadline, blocked …); "" = none. Nothing new may start once it is set
+	Cancelled  *CancelRequested // the fact that has set Ended; nil = it was another
+	DeadOwners int              // owners that died since ProgressAt
+	Halted     bool             // the progress guard requires the run to end with NoProgress
 
 	Attempt         Attempt
 	Turn            *Turn  // the latest; nil before the first
 	Calls           []Call // the complete calls of the latest turn, in its order
 	resultsAppended bool   // the results of Calls are in Transcript
 
+	Counts         Counts
 	Spent          budget.Spent
-	CallsStarted   int  // tool calls that started; retries of a call count once
 	Truncated      bool // a result was truncated; the model is offered a tool to read the rest
 	SkippedByFirst bool // a turn asked for more calls than Parallelism First executes
 	SideEffects    bool // a call that may change something has reached its tool, or may have
@@ -112,10 +113,14 @@ func (s State) DeadlineAt() int64 {
 // does not see.
 func (s State) HiddenRefs() []string { return s.Transcript[s.InputRefs:] }
 
-// HidesItems reports whether the transcript has items that the caller does not see:
-// earlier rounds, or calls that the gateway executed.
+// HidesItems reports whether the transcript has items that the caller cannot send
+// back: earlier rounds, calls that the gateway executed, or reasoning in a form that
+// only the provider's dialect has.
 func (s State) HidesItems() bool {
-	if s.Spent.Rounds > 1 {
+	switch {
+	case s.relays():
+		return false
+	case s.Spent.Rounds > 1, s.Turn != nil && s.Turn.Unsendable:
 		return true
 	}
 	for _, c := range s.Calls {
@@ -126,11 +131,16 @@ func (s State) HidesItems() bool {
 	return false
 }
 
+// relays reports whether the run is a relay: one model call whose answer goes to the
+// caller, with every tool call in it. A relay that is not Raw is translated: the
+// provider speaks another dialect than the caller.
+func (s State) relays() bool { return s.Accepted != nil && s.Accepted.Grade == Relay }
+
 // ClientCalls returns the calls that the caller must execute, in order.
 func (s State) ClientCalls() []Call {
 	var out []Call
 	for _, c := range s.Calls {
-		if c.owner() == tool.Client && !c.Done {
+		if (c.owner() == tool.Client || s.relays()) && !c.Done {
 			out = append(out, c)
 		}
 	}
@@ -192,8 +202,8 @@ func (c Call) class() tool.Class {
 	return c.Prepared.Class
 }
 
-// Failed reports whether the call started and then failed, or may have failed.
-func (c Call) Failed() bool {
+// failed reports whether the call started and then failed, or may have failed.
+func (c Call) failed() bool {
 	return c.Done && c.Attempt > 0 && (c.Outcome == Error || c.Outcome == Unknown || c.Outcome == NotRun)
 }
 

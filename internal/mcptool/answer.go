@@ -29,7 +29,9 @@ type answer struct {
 }
 
 // read turns resp into what the layer above may see, and takes over release.
-// JSON is read at once; events are read as that layer asks for them.
+// JSON is read at once, and so are events up to the first that concerns that
+// layer. If that is the answer, the layer gets it as JSON. If not, the server asks
+// something, and the layer reads the events as it asks for them.
 func (a *answer) read(ctx context.Context, resp *http.Response, release func()) (*http.Response, error) {
 	body := &closing{resp.Body, release}
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
@@ -41,9 +43,13 @@ func (a *answer) read(ctx context.Context, resp *http.Response, release func()) 
 		limit = maxErrorBody
 	}
 	bytesLeft := &capped{body, limit, a.exchange.memory}
-	src := bufio.NewReader(bytesLeft)
+	src := bufio.NewReaderSize(bytesLeft, 512) // for isEvents; large reads pass it by
 	if success(resp) && isEvents(src, resp.Header.Get("Content-Type")) {
-		return a.wrap(resp, "text/event-stream", a.stream(ctx, src, body, bytesLeft)), nil
+		e := a.stream(ctx, src, body, bytesLeft)
+		if frame := e.only(); frame != nil {
+			return a.reply(resp, frame), nil
+		}
+		return a.wrap(resp, "text/event-stream", e), nil
 	}
 	data, err := io.ReadAll(src)
 	if err != nil {

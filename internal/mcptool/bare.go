@@ -14,9 +14,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// bare speaks to a server that knows tools/list and tools/call and nothing else:
-// one JSON-RPC POST per request, without session or protocol headers. The
-// transport reads the answers as it does for the SDK.
+// bare sends requests to a server that supports only tools/list and tools/call: one JSON-RPC
+// POST per request, without session and protocol headers. [transport] reads the answers, as it
+// does for the SDK.
 type bare struct {
 	http *http.Client
 	url  string
@@ -34,10 +34,11 @@ type callParams struct {
 
 	key    string      // the idempotency key; "" = none
 	memory tool.Memory // charged with the answer; nil = nothing is
+	tracer Tracer      // nil = no trace context
 }
 
-// post sends one request and returns what became of it. The exchange of ctx is
-// used where there is one.
+// post sends one request and returns its outcome. It uses the exchange of ctx, if there is
+// one.
 func (b *bare) post(ctx context.Context, method string, params any) outcome {
 	x, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {
@@ -68,11 +69,11 @@ func (b *bare) send(ctx context.Context, method string, params any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body) // reading makes the transport judge
+	_, err = io.Copy(io.Discard, resp.Body) // the outcome is complete after the last read
 	return err
 }
 
-// marshal encodes v without rewriting <, > and & in strings.
+// marshal encodes v without escaping <, > and & in strings.
 func marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

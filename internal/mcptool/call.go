@@ -11,7 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-var _ tool.Tool = (*remote)(nil)
+var _ tool.Classed = (*remote)(nil)
 
 // remote is a tool of an MCP server.
 type remote struct {
@@ -23,24 +23,23 @@ type remote struct {
 // Definition implements [tool.Tool].
 func (r *remote) Definition() tool.Definition { return r.definition }
 
-// Class returns how often a call may be executed, as [Server] says.
+// Class implements [tool.Classed]: how often a call may be executed, as [Server] says.
 func (r *remote) Class() tool.Class { return r.class }
 
-// Call implements [tool.Tool]. It waits for its turn first. A call that does not
-// only read carries its idempotency key, the same bytes for every try, in _meta
-// and, over HTTP, in the header Idempotency-Key. What the server answered is a
-// result, also where it is a refusal. An error says that there was no answer; it
-// wraps [tool.ErrNotSent] if no try can have reached the server, and [tool.Fatal]
-// or the cause of ctx where one of them was the reason.
+// Call implements [tool.Tool]. It first waits for [Server.MaxConcurrent]. A call of a tool
+// that does not only read has an idempotency key, the same in every attempt: in _meta and,
+// over HTTP, in the header Idempotency-Key. Every answer of the server is a result, also a
+// refusal. An error means that there is no answer. It wraps [tool.ErrNotSent] if no attempt
+// can have reached the server, and [tool.Fatal] or the cause of ctx if that was the reason.
 func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
-	leave, err := r.client.enter(ctx)
+	release, err := r.client.acquire(ctx)
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("%w: server %q: %w", tool.ErrNotSent, r.client.server.Name, err)
 	}
-	defer leave()
+	defer release()
 	limited, cancel := context.WithTimeout(ctx, r.client.server.Timeout)
 	defer cancel()
-	p := callParams{Name: r.definition.Name, Arguments: call.Arguments, memory: call.Memory}
+	p := callParams{Name: r.definition.Name, Arguments: call.Arguments, memory: call.Memory, tracer: r.client.server.Tracer}
 	if !present(p.Arguments) {
 		p.Arguments = json.RawMessage("{}")
 	}
@@ -59,8 +58,20 @@ func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) 
 	return r.settle(ctx, limited, o)
 }
 
-// repeatable reports whether the call may be sent again when nobody knows what
-// became of it. A server can honour no key that is not there.
+// acquire waits until fewer than [Server.MaxConcurrent] calls are in progress. Calls wait in
+// the order in which they came. The error is the cause of the end of ctx, or errClosed. The
+// caller must call release after the call.
+func (c *Client) acquire(ctx context.Context) (release func(), err error) {
+	ctx, unbind := c.bound(ctx)
+	defer unbind()
+	if c.calls.Acquire(ctx, 1) != nil {
+		return nil, context.Cause(ctx)
+	}
+	return func() { c.calls.Release(1) }, nil
+}
+
+// repeatable reports whether the call may be sent again if its outcome is unknown. A keyed
+// call without a key may not.
 func (r *remote) repeatable(call tool.Call) bool {
 	if r.class == tool.Read || call.Class == tool.Read {
 		return true
@@ -68,7 +79,7 @@ func (r *remote) repeatable(call tool.Call) bool {
 	return call.IdempotencyKey != "" && (r.class.Repeatable() || call.Class.Repeatable())
 }
 
-// settle turns the outcome of a call into what the run is told.
+// settle returns the outcome of a call as the result or error of Call.
 func (r *remote) settle(ctx, limited context.Context, o outcome) (tool.Result, error) {
 	name, server := r.definition.Name, r.client.server.Name
 	switch {
@@ -87,9 +98,9 @@ func (r *remote) settle(ctx, limited context.Context, o outcome) (tool.Result, e
 	return tool.Result{}, err
 }
 
-// callError is a call without an answer. Its text is for the model: it holds no
-// address and none of the server's own words. What it wraps is for errors.Is and
-// the log.
+// callError is the error of a call without an answer. Its text is for the model: it contains
+// no address and no text of the server. The error that it wraps is for errors.Is and the
+// log.
 type callError struct {
 	text  string
 	cause error
@@ -99,8 +110,8 @@ func (e *callError) Error() string { return e.text }
 
 func (e *callError) Unwrap() error { return e.cause }
 
-// failure names the server and what went wrong, for errors. ctx is the caller's
-// context, limited the same with our timeout.
+// failure returns an error with the name of the server and the reason. ctx is the caller's
+// context, limited is ctx with the timeout of the server.
 func (c *Client) failure(ctx, limited context.Context, o outcome) error {
 	switch {
 	case o.fatal() != nil:
@@ -121,7 +132,7 @@ func (c *Client) failure(ctx, limited context.Context, o outcome) error {
 	return fmt.Errorf("server %q: %w", c.server.Name, plain(o.err))
 }
 
-// plain takes the URL off an error of net/http: its query may hold a secret.
+// plain returns an error of net/http without the URL, whose query may contain a secret.
 func plain(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -130,7 +141,7 @@ func plain(err error) error {
 	return err
 }
 
-// reason says for the model what went wrong, without addresses.
+// reason describes the failure for the model, without addresses.
 func (o outcome) reason() string {
 	var status *statusError
 	var exit *exitError

@@ -16,16 +16,16 @@ import (
 
 // Limits of a child process.
 const (
-	grace     = 2 * time.Second // to end after its input was closed, and again after SIGTERM
-	lastWords = time.Second     // for what it still had to say when it ended
-	maxSaid   = 1 << 10         // bytes of one line on standard error
-	maxTail   = 8               // such lines that the report of its end repeats
+	grace         = 2 * time.Second // to end after its input was closed, and then after SIGTERM
+	drainOutput   = time.Second     // for reading the rest of its output after its end
+	maxStderrLine = 1 << 10         // bytes of one line on standard error; the rest of a line is dropped
+	maxTail       = 8               // last lines on standard error that the error of its end has
 )
 
-// errStart wraps the failure to start a command.
+// errStart wraps the error of a command that could not be started.
 var errStart = errors.New("command not started")
 
-// exitError says how a child process ended.
+// exitError is the end of a child process.
 type exitError struct {
 	status string   // "exit status 3", "signal: killed"
 	said   []string // the last lines on its standard error
@@ -33,8 +33,8 @@ type exitError struct {
 
 func (e *exitError) Error() string { return "server process ended: " + e.status }
 
-// child is a running command in a process group of its own. When it ends,
-// however it does, the rest of its group is killed.
+// child is a running command in a new process group. When the command ends, the rest of its
+// group is killed.
 type child struct {
 	command *exec.Cmd
 	stdin   *os.File // to write to
@@ -49,7 +49,8 @@ type child struct {
 	stopping sync.Once
 }
 
-// startChild starts a command with exactly the environment env. Stop it.
+// startChild starts a command with the environment env and nothing else. The caller must call
+// stop and then release.
 func startChild(command, env []string, log *slog.Logger) (*child, error) {
 	run := exec.Command(command[0], command[1:]...) //nolint:noctx // the end of a context would kill it without asking first
 	c := &child{command: run, log: log, exited: make(chan struct{})}
@@ -58,7 +59,7 @@ func startChild(command, env []string, log *slog.Logger) (*child, error) {
 	theirs, err := c.pipes()
 	if err == nil {
 		started := make(chan error)
-		c.work.Go(func() { c.mind(started) })
+		c.work.Go(func() { c.wait(started) })
 		err = <-started
 	}
 	closeAll(theirs) // the child has its own copies
@@ -67,11 +68,11 @@ func startChild(command, env []string, log *slog.Logger) (*child, error) {
 		closeAll([]*os.File{c.stdin, c.stdout, c.stderr})
 		return nil, fmt.Errorf("%w: %w", errStart, err)
 	}
-	c.work.Go(c.listen)
+	c.work.Go(c.readStderr)
 	return c, nil
 }
 
-// pipes makes the three streams and returns the child's ends.
+// pipes creates the three streams and returns the ends for the child.
 func (c *child) pipes() (theirs []*os.File, err error) {
 	var in, out, errs *os.File
 	if in, c.stdin, err = os.Pipe(); err == nil {
@@ -98,10 +99,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// mind starts the process and waits for its end. It keeps its thread as long as
-// the process lives: the system may end a child together with the thread that
-// started it.
-func (c *child) mind(started chan<- error) {
+// wait starts the process and waits for its end. It keeps its thread until then: on Linux a
+// child with a parent death signal is killed when the thread that started it ends.
+func (c *child) wait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := c.command.Start()
@@ -109,19 +109,18 @@ func (c *child) mind(started chan<- error) {
 	if err != nil {
 		return
 	}
-	_ = c.command.Wait() // the state says it all
+	_ = c.command.Wait() // the error is in ProcessState
 	c.status = c.command.ProcessState.String()
-	killGroup(c.command.Process) // nothing that it started outlives it
-	end := time.Now().Add(lastWords)
-	_ = c.stdout.SetReadDeadline(end) // what left the group may hold the other end
+	killGroup(c.command.Process) // processes that it has started
+	end := time.Now().Add(drainOutput)
+	_ = c.stdout.SetReadDeadline(end) // a process that left the group may have the other end open
 	_ = c.stderr.SetReadDeadline(end)
 	close(c.exited)
 }
 
-// listen reads standard error: each line goes to the log, the last ones into the
-// report of the end.
-func (c *child) listen() {
-	src := bufio.NewReaderSize(c.stderr, maxSaid)
+// readStderr reads standard error. It logs each line and keeps the last ones for exitError.
+func (c *child) readStderr() {
+	src := bufio.NewReaderSize(c.stderr, maxStderrLine)
 	for {
 		line, cut, err := src.ReadLine()
 		if text := strings.ToValidUTF8(string(bytes.TrimSpace(line)), "\ufffd"); text != "" {
@@ -140,9 +139,9 @@ func (c *child) listen() {
 	}
 }
 
-// stop ends the process as the protocol asks for: its input is closed, then it is
-// told to end, then it is killed. It returns when the process and its group are
-// gone. It may be called more than once, also at the same time.
+// stop ends the process as the protocol requires: it closes its input, then sends SIGTERM, then
+// kills it. It returns when the process and its group have ended. It may be called more than
+// once and concurrently.
 func (c *child) stop() {
 	c.stopping.Do(func() {
 		_ = c.stdin.Close()
@@ -161,7 +160,7 @@ func (c *child) stop() {
 // kill ends the process at once.
 func (c *child) kill() {
 	select {
-	case <-c.exited: // its number may be another's by now
+	case <-c.exited: // another process may have its id
 	default:
 		killGroup(c.command.Process)
 	}
@@ -179,5 +178,5 @@ func (c *child) ends(d time.Duration) bool {
 	}
 }
 
-// release closes the streams. Call it after stop, when nobody reads any more.
+// release closes the streams. It must be called after stop, when no goroutine reads them.
 func (c *child) release() { closeAll([]*os.File{c.stdin, c.stdout, c.stderr}) }

@@ -77,7 +77,11 @@ func officialChild() *mcp.Server {
 	})
 	server.AddTool(&mcp.Tool{Name: "key", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(r.Params.Meta[metaKey])}}}, nil
+			text := fmt.Sprint(r.Params.Meta[metaKey])
+			if r.Params.Meta["traceparent"] != nil {
+				text += fmt.Sprint(" ", r.Params.Meta["traceparent"], " ", r.Params.Meta["tracestate"])
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 		})
 	add("grow", func(string) string {
 		add("grown", func(string) string { return "" })

@@ -14,47 +14,47 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// errClosed ends what is still under way when a Client is closed.
+// errClosed is the cause of requests that end because the Client is closed.
 var errClosed = errors.New("client closed")
 
 var _ tool.Source = (*Client)(nil)
 
-// Client speaks to one MCP server. It connects on first use, keeps one session
-// for all calls and replaces it when it is lost. It is safe for concurrent use;
-// close it after use.
+// Client is a client of one MCP server. It connects on first use, uses one session for
+// all calls, and replaces the session when it is lost. It is safe for concurrent use.
+// Close it after use.
 type Client struct {
 	server Server
 	log    *slog.Logger
-	http   *http.Client // the caller's client around our transport; nil for a command
-	direct *http.Client // the same, with answers as they come
+	http   *http.Client // the caller's client with [transport]; nil for a command
+	direct *http.Client // the caller's client with [direct]; nil for a command
 	sdk    *mcp.Client
 
-	life    context.Context // ends with Close; carries no values
-	stop    context.CancelCauseFunc
-	work    sync.WaitGroup  // handshakes, sessions and their streams, child processes
-	changes chan struct{}   // holds one when OnListChanged is to be called
-	hearing context.Context // ends with Retire or Close: nothing is announced any more
-	deafen  context.CancelFunc
-	parting context.Context // ends with Kill: nobody waits until the server knows that a session is over
-	part    context.CancelFunc
-	places  *semaphore.Weighted // one for each call that may be under way
+	life          context.Context // ends with Close; carries no values
+	stop          context.CancelCauseFunc
+	work          sync.WaitGroup  // handshakes, sessions and their streams, child processes
+	changes       chan struct{}   // has an element when OnListChanged must be called
+	notifying     context.Context // of OnListChanged and the streams for it; ends with Retire or Close
+	stopNotifying context.CancelFunc
+	deleting      context.Context // of the requests that end sessions at the server; ends with Kill
+	stopDeleting  context.CancelFunc
+	calls         *semaphore.Weighted // limits the calls in progress to Server.MaxConcurrent
 
-	mu       sync.Mutex // guards what follows
-	closed   bool
-	retired  bool
-	inFlight int      // requests under way, with the waiting between their tries
-	current  *session // nil: none, or being made
-	making   *attempt // the handshake under way
-	sessions int      // how many there were
-	terms    terms
-	starts   starts
-	status   Status
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	retired   bool
+	inFlight  int        // requests in progress, including the waits between their attempts
+	current   *session   // nil = none, or the handshake is in progress
+	handshake *handshake // in progress; nil = none
+	sessions  int        // number of sessions so far
+	terms     terms
+	starts    starts
+	status    Status
 }
 
-// New returns a Client for s that connects through client only. client should
-// be a guarded one of package egress; it must have a transport, and without a
-// redirect rule of its own it follows none. A server with a command needs none.
-// A nil log discards.
+// New returns a Client for s. It makes every HTTP request with client, which should be a
+// guarded client of package egress and must have a transport. If client has no
+// CheckRedirect, redirects are not followed. client is not used, and may be nil, if s has
+// a command. A nil log discards.
 func New(s Server, client *http.Client, log *slog.Logger) *Client {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -64,12 +64,12 @@ func New(s Server, client *http.Client, log *slog.Logger) *Client {
 		server:  s,
 		log:     log.With("server", s.Name),
 		changes: make(chan struct{}, 1),
-		places:  semaphore.NewWeighted(int64(s.MaxConcurrent)),
+		calls:   semaphore.NewWeighted(int64(s.MaxConcurrent)),
 		status:  Status{State: Unknown, Since: time.Now()},
 	}
 	c.life, c.stop = context.WithCancelCause(context.Background())
-	c.hearing, c.deafen = context.WithCancel(c.life)
-	c.parting, c.part = context.WithCancel(context.Background())
+	c.notifying, c.stopNotifying = context.WithCancel(c.life)
+	c.deleting, c.stopDeleting = context.WithCancel(context.Background())
 	if s.URL != "" {
 		t := &transport{client: c, next: client.Transport}
 		c.http, c.direct = wrap(client, t), wrap(client, direct{t})
@@ -85,14 +85,14 @@ func New(s Server, client *http.Client, log *slog.Logger) *Client {
 	return c
 }
 
-// us is what servers are told about who calls them.
+// us returns the name and version that the client sends to servers.
 func us() *mcp.Implementation { return &mcp.Implementation{Name: "turnpike", Version: "1"} }
 
-// wrap puts a transport of ours into a copy of the caller's client.
+// wrap returns a copy of the caller's client that uses the transport t.
 func wrap(client *http.Client, t http.RoundTripper) *http.Client {
 	wrapped := *client
 	wrapped.Transport = t
-	wrapped.Jar = nil // cookies would tie the calls of one org together
+	wrapped.Jar = nil // cookies would connect calls of different runs
 	if wrapped.CheckRedirect == nil {
 		wrapped.CheckRedirect = func(*http.Request, []*http.Request) error {
 			return errors.New("redirect not followed")
@@ -101,20 +101,20 @@ func wrap(client *http.Client, t http.RoundTripper) *http.Client {
 	return &wrapped
 }
 
-// Retire says that only runs that began with the client still use it. It announces
-// no changes any more and keeps a session only while a request is under way: without
-// one it holds no connection and no process. It may be called more than once, and
-// does not wait.
+// Retire is called when another Client replaces this one, and only runs that began before
+// still use it. From then on OnListChanged is not called, and the session ends when no
+// request is in progress: the client then has no connection and no process. A later
+// request makes a new session. Retire does not wait and may be called more than once.
 func (c *Client) Retire() {
-	c.deafen()
+	c.stopNotifying()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retired = true
 	c.closeIdle()
 }
 
-// closeIdle ends the session of a retired client that has no request under way.
-// The caller holds mu.
+// closeIdle ends the session of a retired client that has no request in progress. It is
+// called with mu held.
 func (c *Client) closeIdle() {
 	if s := c.current; c.retired && c.inFlight == 0 && s != nil && !c.closed {
 		c.current = nil
@@ -122,7 +122,7 @@ func (c *Client) closeIdle() {
 	}
 }
 
-// begin counts a request that is under way. Call end when it is over.
+// begin counts a request in progress. The caller must call end after it.
 func (c *Client) begin() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,17 +135,16 @@ func (c *Client) begin() (end func()) {
 	}
 }
 
-// Kill is Close without telling the server that its session is over. It waits for
-// nothing but a child process.
+// Kill is Close without the request that ends the session at the server. It waits only
+// for a child process.
 func (c *Client) Kill() {
-	c.part()
+	c.stopDeleting()
 	_ = c.Close()
 }
 
-// Close ends the session and everything that is under way, and waits for it. A
-// remote server that does not answer delays it by two seconds at most; a child
-// process by four, and is then killed. Later calls fail. Close may be called
-// more than once.
+// Close ends the session and all requests in progress, and waits for them. It waits at most
+// two seconds for a remote server. It waits at most four seconds for a child process, which
+// is then killed. Later calls fail. Close may be called more than once.
 func (c *Client) Close() error {
 	c.stop(errClosed)
 	c.mu.Lock()
@@ -157,13 +156,13 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.work.Wait()
-	c.deafen()
-	c.part()
+	c.stopNotifying()
+	c.stopDeleting()
 	return nil
 }
 
-// spawn runs f in the background until Close at the latest, and reports whether
-// it did: not after Close.
+// spawn runs f in a goroutine that Close waits for. It returns false, and does not run f,
+// after Close.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +173,7 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// bound returns a context that ends with ctx or with the client.
+// bound returns a context that ends when ctx ends or the client is closed.
 func (c *Client) bound(ctx context.Context) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
 	unwatch := context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })

@@ -10,24 +10,22 @@
 //	   │                                                  └─ stdioWire ──────► child
 //	   └──────────── exchange: the raw answer, or what went wrong ◄── transport or link
 //
-// The SDK runs the session; the frames are ours. transport and link read every
-// answer themselves, find the one frame that answers the request, keep it raw
-// for the caller and hand the SDK a small, well-formed one. So a server that
-// floods, lies about its content type or dies fails its own call and not the
-// session that other calls share, as far as the server leaves one; and schemas
-// keep the bytes that were sent.
+// The SDK manages the session. transport and link read every answer themselves: they find the
+// message that answers the request, keep its bytes for the caller, and give the SDK a small,
+// well-formed message instead. So a server that sends too much, sends a wrong content type or
+// breaks a connection fails one call and not the session that other calls share. Schemas keep
+// the bytes that the server sent.
 //
 //	client := mcptool.New(mcptool.Server{Name: "docs", URL: "https://docs.example.com/mcp"}, guarded, log)
 //	defer client.Close()
 //	tools, err := client.List(ctx)
 //
-// A URL is tried with streamable HTTP, then, where the server answers that it
-// knows none, as an event stream, and last without a session: with servers that
-// refuse initialize and answer tools/list and tools/call. What was found is kept.
-// Nothing that a server names is ever fetched, but for the endpoint of an event
-// stream, which must be of the same origin.
+// The client tries a URL with streamable HTTP first, then with legacy SSE if the answer is one of
+// an older server, and last without a session if the server refuses initialize. Later handshakes
+// use what worked. The client never fetches a URL that a server sends, except the endpoint of
+// legacy SSE, which must have the same origin.
 //
-// A child that dies fails the calls under way, which are told its exit status,
-// and is started again for the next request; [Client.Close] leaves no process
-// behind. [Server.OnListChanged] hears when the tools of a server change.
+// If a child process ends, the calls in progress fail with its exit status, and the next request
+// starts it again. [Client.Close] ends the process. [Server.OnListChanged] is called when the
+// tools of a server change.
 package mcptool

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -129,7 +128,32 @@ func (e *events) finish(frame []byte) {
 	e.answered = true
 }
 
-func (e *events) emit(frame []byte) { fmt.Fprintf(&e.out, "data: %s\n\n", frame) }
+// only waits for the first frame and returns it if it answers the call. The stream is
+// then over. Otherwise it returns nil, and the frame is the first that Read returns.
+func (e *events) only() []byte {
+	for e.out.Len() == 0 {
+		e.next()
+	}
+	if !e.answered {
+		return nil
+	}
+	e.drain()
+	_ = e.Close()
+	frame := bytes.TrimPrefix(e.out.Bytes(), []byte(dataField))
+	return bytes.TrimSuffix(frame, []byte(eventEnd))
+}
+
+// What surrounds the data of an event.
+const (
+	dataField = "data: "
+	eventEnd  = "\n\n"
+)
+
+func (e *events) emit(frame []byte) {
+	e.out.WriteString(dataField)
+	e.out.Write(frame)
+	e.out.WriteString(eventEnd)
+}
 
 // drain reads the end of the stream, so that the connection can be kept; one
 // that does not end soon is closed.

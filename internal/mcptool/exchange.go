@@ -12,7 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Failures of an answer. They belong to one request and leave the session alone.
+// Errors of an answer. They fail one request and not the session.
 var (
 	errTooLarge  = errors.New("the answer is too large")
 	errNoAnswer  = errors.New("the connection closed before the answer")
@@ -20,8 +20,7 @@ var (
 	errEncoded   = errors.New("the answer has a content encoding that the gateway did not request")
 )
 
-// notJSONRPC is an answer of another media type: most often the URL is that of
-// something else.
+// notJSONRPC is an answer of another media type. Most often the URL is wrong.
 type notJSONRPC struct{ media string }
 
 func (e *notJSONRPC) Error() string {
@@ -30,8 +29,8 @@ func (e *notJSONRPC) Error() string {
 
 func (e *notJSONRPC) Unwrap() error { return errMalformed }
 
-// malformed is the failure of an answer of the content type that cannot be decoded.
-// It repeats nothing else of the answer.
+// malformed returns the error of an answer that cannot be decoded. Of the answer it contains
+// only the content type.
 func malformed(contentType string) error {
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil || media == "application/json" || media == "text/event-stream" {
@@ -40,15 +39,15 @@ func malformed(contentType string) error {
 	return &notJSONRPC{fmt.Sprintf("%.100s", media)}
 }
 
-// statusError is an HTTP status that is no success, without a JSON-RPC error.
+// statusError is an HTTP status other than 2xx, without a JSON-RPC error.
 type statusError struct{ status int }
 
 func (e *statusError) Error() string {
 	return fmt.Sprintf("HTTP status %d (%s)", e.status, http.StatusText(e.status))
 }
 
-// unauthorized says that the server refuses our credentials, and where to set
-// them; "" if it did not. A server may say so with a JSON-RPC error in the body.
+// unauthorized returns a message if the server refused the credentials, else "". The answer may
+// also have a JSON-RPC error.
 func (o outcome) unauthorized() string {
 	status := o.status
 	var s *statusError
@@ -61,19 +60,19 @@ func (o outcome) unauthorized() string {
 	return fmt.Sprintf("HTTP status %d (%s): set its credentials in the server's headers", status, http.StatusText(status))
 }
 
-// outcome is what became of a request. At most one of result, rpc and err is set.
+// outcome is the outcome of a request. At most one of result, rpc and err is set.
 type outcome struct {
 	method     string
-	sent       bool // it may have been written, if only in part: the request may have arrived
-	found      bool // it had a connection, on which it may have been written
-	left       bool // this try or an earlier one of the same call may have been carried out; set by do
-	hadSession bool // it named a session
-	connecting bool // it belongs to what precedes a call, so that no call was sent
+	sent       bool // the request may have been written, at least in part, so it may have arrived
+	found      bool // the request had a connection and may have been written to it
+	left       bool // this attempt or an earlier one of the same call may have been executed; set by do
+	hadSession bool // the request had a session id
+	connecting bool // the request was part of the handshake, so no call was sent
 	status     int  // of the HTTP answer; 0 = none
 
-	result json.RawMessage // as the server sent it
-	rpc    *rpcError       // the server's own refusal
-	err    error           // why there is neither
+	result json.RawMessage // unchanged
+	rpc    *rpcError       // the server's error
+	err    error           // why there is no answer
 }
 
 // failed reports whether the server gave no JSON-RPC answer.
@@ -88,20 +87,20 @@ func (o outcome) fatal() error {
 	return nil
 }
 
-// refused reports that the server answered the request itself with an HTTP
-// status that says that it was not carried out.
+// refused reports whether the server answered the request with an HTTP status that means that
+// it was not executed.
 func (o outcome) refused() bool {
 	return !o.connecting && o.status/100 == 4 && o.result == nil && o.rpc == nil
 }
 
-// mayHaveRun reports whether the server may have carried the request out without
-// saying so.
+// mayHaveRun reports whether the server may have executed the request, although there is no
+// answer.
 func (o outcome) mayHaveRun() bool {
 	return o.sent && !o.connecting && o.result == nil && o.rpc == nil && !o.refused()
 }
 
-// gone reports that the session is no more, so that the request was not carried
-// out and belongs to a new session.
+// gone reports whether the server has ended the session. The request was then not executed,
+// and must be sent in a new session.
 func (o outcome) gone() bool {
 	if o.connecting || !o.hadSession {
 		return errors.Is(o.err, errSessionLost) && !o.sent
@@ -115,7 +114,7 @@ func (o outcome) gone() bool {
 	return errors.Is(o.err, errSessionLost) && !o.sent
 }
 
-// transient reports a failure that another try may not meet.
+// transient reports whether another attempt may succeed.
 func (o outcome) transient() bool {
 	if o.status >= 500 || o.status == http.StatusTooManyRequests {
 		return o.status != http.StatusNotImplemented && o.result == nil
@@ -131,33 +130,33 @@ func (o outcome) transient() bool {
 	return true
 }
 
-// repeatable reports whether to try again, given whether the call itself may be
-// repeated.
+// repeatable reports whether to make another attempt. call is whether the call may be executed
+// twice.
 func (o outcome) repeatable(call bool) bool {
 	return o.transient() && (call || o.connecting || !o.sent)
 }
 
-// exchange collects the outcome of one request while the transport performs it.
-// It travels to the transport in the request's context.
+// exchange collects the outcome of one request while the transport performs it. The transport
+// gets it from the request's context.
 type exchange struct {
 	key    string      // the idempotency key to send; "" = none
-	memory tool.Memory // charged with the answer; nil = nothing is
-	writes bool        // the tool may write, so that net/http must not send the request again
+	memory tool.Memory // charged with the answer; nil = not charged
+	writes bool        // the tool may write, so net/http must not repeat the request
 
 	mu      sync.Mutex // guards what follows
 	out     outcome
 	sending bool // a transport is writing the request now
-	over    bool // the outcome was taken: nothing may be sent any more
+	over    bool // the outcome was returned: the request must not be sent any more
 }
 
-// exchangeKey is the key under which a context carries an *exchange.
+// exchangeKey is the context key of an *exchange.
 type exchangeKey struct{}
 
 func withExchange(ctx context.Context, x *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-// exchangeOf returns the exchange that ctx carries, or one that nobody reads.
+// exchangeOf returns the exchange of ctx, or a new one if ctx has none.
 func exchangeOf(ctx context.Context) *exchange {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x
@@ -165,7 +164,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{}
 }
 
-// begin opens the record of a request; a handshake has several.
+// begin resets the outcome for the next request. A handshake has several requests.
 func (x *exchange) begin(method string, hadSession bool) {
 	x.update(func(o *outcome) { *o = outcome{method: method, hadSession: hadSession} })
 }
@@ -177,9 +176,9 @@ func (x *exchange) method() string {
 	return x.out.method
 }
 
-// startSending is called right before the request is written, and endSending
-// after it. It returns false if the outcome was taken already: then the request
-// must not be sent, because its caller may have been told that it was not.
+// startSending must be called before the request is written, and endSending after it.
+// startSending returns false if the outcome was already returned. The request must then not be
+// sent: its caller may have been told that it was not.
 func (x *exchange) startSending() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Codes of JSON-RPC errors that mean something to us.
+// Codes of JSON-RPC errors.
 const (
 	codeMethodNotFound = -32601
 	codeInvalidParams  = -32602
@@ -23,8 +23,8 @@ type frame struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// decodeFrame reads one JSON-RPC message. Bytes that are no UTF-8 become U+FFFD;
-// a message that is UTF-8 keeps its bytes.
+// decodeFrame decodes one JSON-RPC message. Bytes that are not valid UTF-8 become U+FFFD. A
+// message in valid UTF-8 keeps its bytes.
 func decodeFrame(data []byte) (frame, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !utf8.Valid(data) {
@@ -37,8 +37,8 @@ func decodeFrame(data []byte) (frame, error) {
 	return f, nil
 }
 
-// answers reports whether f answers the request with the given id. An error
-// without an id does: the server could not read which request it was.
+// answers reports whether f answers the request with the id. An error without an id does: the
+// server could not read the id of the request.
 func (f frame) answers(id json.RawMessage) bool {
 	switch {
 	case f.Method != nil:
@@ -49,12 +49,12 @@ func (f frame) answers(id json.RawMessage) bool {
 	return f.Result != nil && bytes.Equal(f.ID, id)
 }
 
-// asks reports whether f is a request of the server that waits for an answer.
+// asks reports whether f is a request of the server that needs an answer.
 func (f frame) asks() bool {
 	return f.Method != nil && present(f.ID) && strings.ContainsAny(string(f.ID[:1]), `"-0123456789`)
 }
 
-// announces reports whether f says that the server's tools have changed.
+// announces reports whether f is the notification that the server's tools have changed.
 func (f frame) announces() bool { return f.Method != nil && *f.Method == methodListChanged }
 
 // rpcError is a JSON-RPC error object.
@@ -64,7 +64,7 @@ type rpcError struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// decodeRPCError reads an error object as well as it can be read.
+// decodeRPCError decodes an error object. Of an invalid one it keeps what it can decode.
 func decodeRPCError(raw json.RawMessage) *rpcError {
 	var e rpcError
 	if err := json.Unmarshal(raw, &e); err == nil {
@@ -77,16 +77,16 @@ func decodeRPCError(raw json.RawMessage) *rpcError {
 	return &rpcError{Code: codeInternal, Message: text}
 }
 
-// aboutRequest reports an error that concerns the request itself.
+// aboutRequest reports whether the error is about the request itself.
 func (e *rpcError) aboutRequest() bool {
 	return e.Code == codeMethodNotFound || e.Code == codeInvalidParams
 }
 
-// aboutSession reports an error by which servers without a proper 404 say that
-// they do not know the session.
+// aboutSession reports whether the error means that the session is unknown. Some servers send
+// such an error instead of 404.
 func (e *rpcError) aboutSession() bool {
 	return strings.Contains(strings.ToLower(e.Message), "session")
 }
 
-// present reports whether a JSON value is there and not null.
+// present reports whether a JSON value exists and is not null.
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

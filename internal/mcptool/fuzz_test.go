@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 )
 
 func FuzzDecodeResult(f *testing.F) {
@@ -45,7 +47,7 @@ func FuzzListOfTools(f *testing.F) {
 				t.Fatalf("schema %s is not as sent", d.InputSchema)
 			}
 		}
-		if seen := headerTools(raw); !json.Valid(seen) || depth(seen) > maxSchemaDepth+4 {
+		if seen := headerTools(raw); !json.Valid(seen) || jsonscan.Depth(seen) > maxSchemaDepth+4 {
 			t.Fatalf("the SDK would see %s", seen)
 		}
 	})

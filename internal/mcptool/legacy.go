@@ -13,12 +13,11 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 )
 
-// errEndpoint is an event stream that does not say where to send messages, or
-// wants them sent to another origin.
+// errEndpoint is the error of an event stream without a valid endpoint of the same origin.
 var errEndpoint = errors.New("the server did not open a legacy SSE session")
 
-// eventWire carries messages to and from a server of revision 2024-11-05: each is
-// posted, and all answers come on one stream of events.
+// eventWire is the wire of legacy SSE: each message is a POST, and all answers come on one event
+// stream.
 type eventWire struct {
 	client   *Client
 	life     context.Context // ends with the wire; carries no values
@@ -28,7 +27,7 @@ type eventWire struct {
 	endpoint string // where messages are posted
 }
 
-// connectSSE makes a session with a server known to speak legacy SSE.
+// connectSSE makes a session with a server that is known to support legacy SSE.
 func (c *Client) connectSSE(ctx context.Context) (*session, outcome) {
 	w, o := c.openEvents(ctx, c.server.Timeout)
 	if w == nil {
@@ -41,8 +40,8 @@ func (c *Client) connectEvents(ctx context.Context, w *eventWire) (*session, out
 	return c.connectLink(ctx, LegacySSE, w, sessionVersion)
 }
 
-// openEvents asks for the event stream and waits within limit for the event that
-// names the endpoint. The stream outlives ctx.
+// openEvents opens the event stream and waits for the event with the endpoint, at most for
+// limit. The stream does not end with ctx.
 func (c *Client) openEvents(ctx context.Context, limit time.Duration) (*eventWire, outcome) {
 	ctx, done := context.WithTimeout(ctx, limit)
 	defer done()
@@ -95,8 +94,8 @@ func (w *eventWire) open() outcome {
 	return outcome{status: resp.StatusCode, err: err}
 }
 
-// resolveEndpoint returns the URL that an endpoint event names, which must be of
-// the server's own origin: our headers and the model's words go there.
+// resolveEndpoint returns the URL of an endpoint event. It must have the server's origin, because
+// requests to it contain the configured headers and the arguments of calls.
 func resolveEndpoint(server, endpoint string) (string, error) {
 	home, err := url.Parse(server)
 	if err != nil {

@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"time"
 )
 
-// maxSkipped is how long a line may be that is skipped because it is too long,
-// in bytes; beyond it there is no hope for an end.
+// maxSkipped is the maximum size of a line that is skipped because it is too long, in bytes.
+// A longer line ends the stream.
 const maxSkipped = 4 * maxAnswer
 
-// message is what came on a stream: one JSON-RPC message, or the fact that there
-// was one beyond the limit.
+// message is one JSON-RPC message of a stream. If it was too large, only its id is kept.
 type message struct {
 	data     []byte
 	tooLarge bool
-	id       json.RawMessage // of a message too large: its id where it has one
+	id       json.RawMessage // of a message that is too large; nil = it has none
 }
 
 // lines reads messages that end with a newline.
@@ -30,8 +30,8 @@ func newLines(src io.Reader) *lines {
 	return &lines{src: bufio.NewReaderSize(src, 64<<10), max: maxAnswer}
 }
 
-// next returns the next line that is not empty. At the end of the stream it
-// returns what is left, and then the error of reading.
+// next returns the next line that is not empty. The last line may lack its newline; after it
+// next returns the error of reading.
 func (l *lines) next() (message, error) {
 	for {
 		m, err := l.line()
@@ -59,8 +59,8 @@ func (l *lines) line() (message, error) {
 	}
 }
 
-// skip reads a line too long to its end and keeps only its id. err is that of
-// the last read of data, the line's beginning.
+// skip reads a line that is too long to its end and returns its id. data is the beginning of
+// the line, and err the error of the read that returned it.
 func (l *lines) skip(data []byte, err error) (message, error) {
 	var id idScanner
 	id.scan(data)
@@ -76,15 +76,15 @@ func (l *lines) skip(data []byte, err error) (message, error) {
 	return message{tooLarge: true, id: id.id}, err
 }
 
-// idScanner finds the id of a JSON-RPC message that is too large to be kept. Of
-// bytes that are no JSON object it may find anything.
+// idScanner finds the id of a JSON-RPC message that is too large to be kept. If the input is
+// not a JSON object, the id is undefined.
 type idScanner struct {
-	id json.RawMessage // nil: not seen
+	id json.RawMessage // nil = not found
 
 	depth           int
 	quoted, escaped bool
-	word            []byte // what stands at depth 1 since the last { , or :
-	isID            bool   // word belongs to the key "id"
+	word            []byte // at depth 1, since the last { , or :
+	isID            bool   // word is the value of the key "id"
 }
 
 func (s *idScanner) scan(data []byte) {
@@ -131,4 +131,31 @@ func (s *idScanner) endField() {
 		s.id = bytes.Clone(s.word)
 	}
 	s.isID, s.word = false, s.word[:0]
+}
+
+// A server may send maxNoise bytes of unrequested messages in noiseTime.
+const (
+	maxNoise  = maxAnswer // bytes
+	noiseTime = 10 * time.Second
+)
+
+// errFlood ends a stream with too many unrequested messages.
+var errFlood = errors.New("server floods its stream")
+
+// noise limits the rate of unrequested messages on a stream that lasts as long as a session.
+// Their total is not limited.
+type noise struct {
+	bytes int
+	since time.Time
+}
+
+// add counts n bytes that came at the time now. It returns errFlood if they are too many.
+func (s *noise) add(n int, now time.Time) error {
+	if now.Sub(s.since) > noiseTime {
+		s.bytes, s.since = 0, now
+	}
+	if s.bytes += n; s.bytes > maxNoise {
+		return errFlood
+	}
+	return nil
 }

@@ -18,43 +18,42 @@ var _ mcp.Connection = (*link)(nil)
 // wire carries messages to and from a server that answers on one stream. It is
 // implemented by [stdioWire] and [eventWire].
 type wire interface {
-	// next returns the server's next message, whose data is the caller's. Its
-	// error ends the wire and says why. It is called by one goroutine.
+	// next returns the server's next message. The caller owns its data. An error is the
+	// reason for which the wire has ended. One goroutine calls it.
 	next() (message, error)
 
-	// send delivers one message. It notes in x what was sent and answered; its
-	// error concerns this message only. It is called concurrently.
+	// send sends one message, and stores in x whether it may have been sent. An error
+	// concerns this message only. It is called concurrently.
 	send(ctx context.Context, data []byte, x *exchange) error
 
-	// close ends the wire, so that next returns, and waits for what it owns. It
-	// may be called more than once.
+	// close ends the wire, so that next returns, and waits for its goroutines and processes.
+	// It may be called more than once.
 	close()
 }
 
-// link is a connection of the SDK over a wire. It does for one stream what
-// [transport] does for HTTP: the answer to a request goes raw to the request's
-// exchange and as a small frame to the SDK, and what a server says amiss fails
-// one request and not the session.
+// link is a connection of the SDK over a wire. It does for one stream what [transport] does
+// for HTTP: it stores the raw answer in the exchange of the request, and gives the SDK a small
+// message. An invalid message of the server fails one request, not the session.
 type link struct {
 	client   *Client
 	wire     wire
 	incoming chan jsonrpc.Message // to the SDK
 	closed   chan struct{}        // closed when the link has ended
-	replies  chan struct{}        // holds one for each request of the server under way
+	replies  chan struct{}        // has an element for each request of the server in progress
 	noise    noise                // of the reading goroutine
 
 	mu      sync.Mutex // guards what follows
-	ended   error      // why; nil while it lives
+	ended   error      // the reason; nil = it has not ended
 	pending map[string]*awaited
 }
 
-// awaited is an answer that has not come yet.
+// awaited is a request without an answer yet.
 type awaited struct {
 	*answer
-	over chan struct{} // closed when nobody waits any more
+	over chan struct{} // closed when the request is no longer pending
 }
 
-// newLink reads w until it ends. The caller belongs to the client's work.
+// newLink returns a link that reads w until it ends. It must be called within c.work.
 func newLink(c *Client, w wire) *link {
 	l := &link{
 		client: c, wire: w,
@@ -90,8 +89,8 @@ func (l *link) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write implements [mcp.Connection]. An error would break the connection, so
-// that there is one only when it is broken, or when ctx is done.
+// Write implements [mcp.Connection]. The SDK closes the connection after an error, so Write
+// returns one only if the link or ctx has ended.
 func (l *link) Write(ctx context.Context, m jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
@@ -102,7 +101,7 @@ func (l *link) Write(ctx context.Context, m jsonrpc.Message) error {
 	case isRequest && r.IsCall():
 		return l.ask(ctx, r, data)
 	case isRequest && r.Method == methodCancelled:
-		// Whoever gave up must not wait for the server that made him do so.
+		// The caller must not wait for a slow server.
 		if exchangeOf(ctx).method() != methodInitialize { // the one request that may not be cancelled
 			l.spawn(func() { l.tell(ctx, data) })
 		}
@@ -112,7 +111,7 @@ func (l *link) Write(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// ask sends a request and remembers who waits for the answer, until ctx is done.
+// ask sends a request. It is pending until its answer comes or ctx ends.
 func (l *link) ask(ctx context.Context, r *jsonrpc.Request, data []byte) error {
 	a := &awaited{
 		answer: &answer{exchange: exchangeOf(ctx), id: encode(r.ID.Raw()), method: r.Method},
@@ -135,7 +134,7 @@ func (l *link) ask(ctx context.Context, r *jsonrpc.Request, data []byte) error {
 	return ctx.Err()
 }
 
-// tell sends a message that has no answer.
+// tell sends a message without an answer.
 func (l *link) tell(ctx context.Context, data []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
@@ -144,8 +143,8 @@ func (l *link) tell(ctx context.Context, data []byte) {
 	}
 }
 
-// spawn runs f unless the link has ended. The reader, which is running then,
-// keeps the client's work from being over.
+// spawn runs f in a goroutine, and returns false if the link has ended. Before that, the
+// reader keeps client.work from reaching zero.
 func (l *link) spawn(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +155,7 @@ func (l *link) spawn(f func()) bool {
 	return true
 }
 
-// await remembers a until it is taken; false if the link has ended.
+// await makes a pending until take. It returns false if the link has ended.
 func (l *link) await(a *awaited) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +166,8 @@ func (l *link) await(a *awaited) bool {
 	return true
 }
 
-// take returns who waits for an answer with the given id, and forgets him; nil
-// for nobody. An error without an id is for the only one who waits.
+// take returns the pending request with the id, or nil, and removes it. An error without an id
+// belongs to the only pending request, if there is one.
 func (l *link) take(id json.RawMessage) *awaited {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +184,7 @@ func (l *link) take(id json.RawMessage) *awaited {
 	return a
 }
 
-// end ends the link once: whoever waits is told why.
+// end ends the link and fails its pending requests with why. Later calls do nothing.
 func (l *link) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +192,7 @@ func (l *link) end(why error) {
 		return
 	}
 	l.ended = why
-	l.client.work.Go(l.wire.close) // the reader still runs, so that the work is not over
+	l.client.work.Go(l.wire.close) // the reader still runs, so client.work is not zero
 	for id, a := range l.pending {
 		a.exchange.update(func(o *outcome) {
 			o.err = why
@@ -207,7 +206,7 @@ func (l *link) end(why error) {
 	close(l.closed)
 }
 
-// read takes the server's messages until the wire ends.
+// read reads the server's messages until the wire ends.
 func (l *link) read() {
 	var err error
 	for err == nil {
@@ -222,14 +221,14 @@ func (l *link) read() {
 	l.end(err)
 }
 
-// why returns what ended the link; nil while it lives.
+// why returns the reason for which the link has ended; nil = it has not.
 func (l *link) why() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
-// receive gives a message to whom it belongs. Its error is a flood.
+// receive handles one message. The only error is errFlood.
 func (l *link) receive(m message) error {
 	if m.tooLarge {
 		if a := l.take(m.id); a != nil {
@@ -255,7 +254,7 @@ func (l *link) receive(m message) error {
 	return l.noise.add(len(m.data)+1, time.Now())
 }
 
-// settle hands the answer f to a, and what the SDK may see of it to the SDK.
+// settle stores the answer f in the exchange of a, and gives the SDK a small message.
 func (l *link) settle(a *awaited, f frame) {
 	if !f.answers(a.id) {
 		l.deliver(a.fail(fmt.Errorf("%w: it has neither result nor error", errMalformed)))
@@ -264,10 +263,10 @@ func (l *link) settle(a *awaited, f frame) {
 	l.deliver(a.settle(f))
 }
 
-// deliver gives a frame of ours to the SDK.
+// deliver gives the SDK a message that was encoded here.
 func (l *link) deliver(data []byte) {
 	m, err := jsonrpc.DecodeMessage(data)
-	if err != nil { // the handshake's result, which passes whole, is beyond the SDK
+	if err != nil { // the SDK gets the result of the handshake unchanged, and cannot decode it
 		l.end(fmt.Errorf("%w: %w", errMalformed, err))
 		return
 	}
@@ -277,7 +276,7 @@ func (l *link) deliver(data []byte) {
 	}
 }
 
-// reply answers a request of the server, unless too many are under way.
+// reply answers a request of the server, unless too many are in progress.
 func (l *link) reply(f frame) {
 	select {
 	case l.replies <- struct{}{}:
@@ -291,8 +290,7 @@ func (l *link) reply(f frame) {
 	})
 }
 
-// replyTo returns the answer to a request of the server: it may ask whether we
-// are there, and nothing else.
+// replyTo returns the answer to a request of the server. Only ping is supported.
 func replyTo(f frame) []byte {
 	reply := map[string]any{"jsonrpc": "2.0", "id": f.ID}
 	if *f.Method == "ping" {
@@ -301,4 +299,40 @@ func replyTo(f frame) []byte {
 		reply["error"] = map[string]any{"code": codeMethodNotFound, "message": "method not found"}
 	}
 	return encode(reply)
+}
+
+// handshaken closes a link whose handshake failed with err, and returns the outcome. If the
+// link ended by itself, the outcome has that reason instead of the SDK's.
+func (l *link) handshaken(ctx context.Context, x *exchange, err error) outcome {
+	why := l.why()
+	_ = l.Close()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	o := x.handshaken(err)
+	if o.rpc == nil && why != nil && !errors.Is(why, errSessionLost) {
+		o.err = why
+	}
+	return o
+}
+
+// linkEnds removes the session of a link that ended by itself. It must be called before the
+// pending requests fail, so that their next attempt gets a new session.
+func (c *Client) linkEnds(l *link, why error) {
+	var exit *exitError
+	if errors.As(why, &exit) {
+		c.log.Warn("mcp server process ended", "status", exit.status, "stderr", exit.said)
+	} else {
+		c.log.Info("mcp session ended", "error", plain(why))
+	}
+	c.mu.Lock()
+	if len(c.server.Command) > 0 {
+		c.starts.ended(time.Now())
+	}
+	s := c.current
+	c.mu.Unlock()
+	if s != nil && s.link == l {
+		c.noteFailure(c.describe(c.life, outcome{err: why, sent: true}))
+		c.replace(s)
+	}
 }

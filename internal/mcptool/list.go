@@ -8,17 +8,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Limits of one discovery. A server that lists without end costs at most this much
-// memory and this many requests. The pages together may be as long as one answer.
+// Limits of one discovery, for servers whose list does not end. The total size of the pages is
+// limited like one answer.
 const (
 	maxPages      = 50
 	maxTools      = 500
-	maxDefinition = 128 << 10 // bytes of one tool: twice what a schema may have
+	maxDefinition = 128 << 10 // bytes of one tool; a schema may have half of it
 	maxListed     = 2 << 20   // bytes of all tools that are kept
-	maxLeftOut    = 100       // entries that are remembered for being left out
+	maxLeftOut    = 100       // entries in Report.LeftOut
 )
 
 // page is the result of tools/list, its tools as the server sent them.
@@ -40,7 +41,7 @@ func (l *listing) leave(name, reason string) {
 	}
 }
 
-// keep adds a tool, unless it is too large; it says why it did not.
+// keep adds a tool. If the tool is too large, keep returns the reason.
 func (l *listing) keep(r *remote, bytes int) (why string) {
 	switch {
 	case bytes > maxDefinition:
@@ -53,14 +54,12 @@ func (l *listing) keep(r *remote, bytes int) (why string) {
 	return ""
 }
 
-// List returns the server's tools in its own order: all pages, at most 50 pages
-// of 16 MiB together, and 500 tools of 2 MiB together; what is beyond is left out
-// with a warning. A tool without a name is left out too. A tool whose schema is
-// missing, null or no object is returned with that schema (nil, or the bytes), for
-// the catalogue to drop.
+// List returns the server's tools in its order. It reads at most 50 pages with a total of
+// 16 MiB, and returns at most 500 tools with a total of 2 MiB. Further tools are left out with
+// a warning. Tools without a name are left out. A tool whose schema is missing, null or not an
+// object is returned with that schema (nil, or the bytes); the catalogue refuses it.
 //
-// An error is a failure of the server or the way to it; one that wraps
-// [tool.Fatal] is a refusal of the outbound policy.
+// An error that wraps [tool.Fatal] is a refusal by the outbound policy.
 func (c *Client) List(ctx context.Context) ([]tool.Tool, error) {
 	limited, cancel := context.WithTimeout(ctx, c.server.Timeout)
 	defer cancel()
@@ -68,8 +67,48 @@ func (c *Client) List(ctx context.Context) ([]tool.Tool, error) {
 	return found.tools, err
 }
 
-// discover lists the tools and returns the session that did it. limited is ctx
-// with our timeout.
+// Report is the result of [Client.Check]. Its texts come from the server.
+type Report struct {
+	Transport     Transport
+	Protocol      string // the protocol revision; "" without a session
+	ServerName    string // "" = the server has not sent it
+	ServerVersion string
+
+	// Tools are the definitions that [Client.List] returns. Their schemas are not checked.
+	Tools []tool.Definition
+
+	// LeftOut are the entries of the server's list that List leaves out.
+	LeftOut []LeftOut
+}
+
+// LeftOut is an entry of a server's list of tools that cannot be used.
+type LeftOut struct {
+	Name   string // "" = the entry has none
+	Reason string
+}
+
+// Check connects, if there is no session, and lists the tools. Errors are those of
+// [Client.List].
+func (c *Client) Check(ctx context.Context) (Report, error) {
+	limited, cancel := context.WithTimeout(ctx, c.server.Timeout)
+	defer cancel()
+	s, found, err := c.discover(ctx, limited)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Transport: s.transport, Protocol: s.protocol(), LeftOut: found.leftOut}
+	if s.sdk != nil && s.sdk.InitializeResult().ServerInfo != nil {
+		info := s.sdk.InitializeResult().ServerInfo
+		r.ServerName, r.ServerVersion = info.Name, info.Version
+	}
+	for _, t := range found.tools {
+		r.Tools = append(r.Tools, t.Definition())
+	}
+	return r, nil
+}
+
+// discover lists the tools and returns the session that was used. limited is ctx with the
+// timeout of the server.
 func (c *Client) discover(ctx, limited context.Context) (by *session, found listing, err error) {
 	o := c.do(limited, true, func(s *session) outcome {
 		var o outcome
@@ -81,7 +120,7 @@ func (c *Client) discover(ctx, limited context.Context) (by *session, found list
 		c.noteTools(len(found.tools))
 		return by, found, nil
 	}
-	if ctx.Err() == nil { // a caller that left says nothing about the server
+	if ctx.Err() == nil { // otherwise the caller has gone, which is not a failure of the server
 		c.noteFailure(c.describe(limited, o))
 	}
 	return nil, listing{}, fmt.Errorf("list tools: %w", c.failure(ctx, limited, o))
@@ -192,7 +231,7 @@ func headerTools(result json.RawMessage) json.RawMessage {
 	_ = json.Unmarshal(result, &p) // a list that is none is reported by its reader
 	for _, raw := range p.Tools {
 		d, ok := decodeDefinition(raw)
-		if ok && asksForHeaders(d.InputSchema) && depth(d.InputSchema) <= maxSchemaDepth {
+		if ok && asksForHeaders(d.InputSchema) && jsonscan.Depth(d.InputSchema) <= maxSchemaDepth {
 			seen.Tools = append(seen.Tools, definition{d.Name, d.InputSchema})
 		}
 	}
@@ -208,22 +247,39 @@ func asksForHeaders(schema json.RawMessage) bool {
 	return bytes.Contains(schema, []byte(`"x-mcp-header"`)) && schema[0] == '{'
 }
 
-// depth returns how deep valid JSON nests.
-func depth(data []byte) int {
-	deepest, open, quoted := 0, 0, false
-	for i := 0; i < len(data); i++ {
-		switch b := data[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '{' || b == '[':
-			open++
-			deepest = max(deepest, open)
-		case b == '}' || b == ']':
-			open--
-		}
+// decodeDefinition decodes one tool of a list. It decodes each field separately, so an invalid
+// field does not affect the others. ok is false only for a tool without a name. The schema keeps
+// the server's bytes.
+func decodeDefinition(raw json.RawMessage) (d tool.Definition, ok bool) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return tool.Definition{}, false
 	}
-	return deepest
+	d = tool.Definition{
+		Name:        read[string](fields["name"]),
+		Title:       read[string](fields["title"]),
+		Description: read[string](fields["description"]),
+		InputSchema: fields["inputSchema"],
+	}
+	hints := read[map[string]json.RawMessage](fields["annotations"])
+	if d.Title == "" {
+		d.Title = read[string](hints["title"])
+	}
+	d.Annotations = tool.Annotations{
+		ReadOnly:    read[*bool](hints["readOnlyHint"]),
+		Destructive: read[*bool](hints["destructiveHint"]),
+		Idempotent:  read[*bool](hints["idempotentHint"]),
+		OpenWorld:   read[*bool](hints["openWorldHint"]),
+	}
+	return d, d.Name != ""
+}
+
+// read decodes a value. It returns the zero value if the value has another type.
+func read[T any](raw json.RawMessage) T {
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		var zero T
+		return zero
+	}
+	return v
 }

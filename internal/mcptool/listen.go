@@ -15,57 +15,56 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// A stream of notifications that ended is taken up again after a pause that
-// grows to the longest; one that lived this long begins with short pauses.
+// A stream of notifications that ends is opened again after a delay, which grows up to
+// maxListenDelay. After a stream that lasted stableStream, the delay is short again.
 const (
-	steadyStream = time.Minute
-	longestPause = time.Minute
+	stableStream   = time.Minute
+	maxListenDelay = time.Minute
 )
 
-// listener keeps open the stream on which a server of streamable HTTP says what
-// nobody asked for. Calls do not depend on it.
+// listener keeps open the stream of notifications of a streamable HTTP server. Calls do not
+// depend on it.
 type listener struct {
 	client  *Client
 	version string
-	session string // the session's id; "" where there is none
-	lastID  string // of the events seen so far
+	session string // id of the session; "" = none
+	lastID  string // of the last event
 	noise   noise
 }
 
-// listen keeps a stream of notifications open while s lives, where the server
-// announces changes and somebody wants to know.
+// listen keeps a stream of notifications open as long as the session s, if the server
+// announces changes of its tools and OnListChanged is set.
 func (c *Client) listen(s *session) {
 	if c.server.OnListChanged == nil || !s.announcesChanges() {
 		return
 	}
-	ctx, cancel := context.WithCancel(c.hearing)
-	s.deafen = cancel
+	ctx, cancel := context.WithCancel(c.notifying)
+	s.stopListening = cancel
 	l := &listener{client: c, version: s.protocol(), session: s.sdk.ID()}
-	c.work.Go(func() { // the handshake, whose work this belongs to, is still under way
+	c.work.Go(func() { // c.work cannot reach zero here: the handshake is in progress
 		defer cancel()
 		l.run(ctx)
 	})
 }
 
-// run opens the stream again and again until ctx is done or the server wants no
-// more.
+// run opens the stream and reads it, again and again, until ctx ends or the server offers no
+// stream.
 func (l *listener) run(ctx context.Context) {
 	for try := 0; ; try++ {
 		began := time.Now()
 		if !l.once(ctx) {
 			return
 		}
-		if time.Since(began) >= steadyStream {
+		if time.Since(began) >= stableStream {
 			try = 0
 		}
-		if sleep(ctx, backoff(try, longestPause)) != nil {
+		if sleep(ctx, backoff(try, maxListenDelay)) != nil {
 			return
 		}
 	}
 }
 
-// once opens the stream and reads it to its end. It reports whether there is
-// sense in another.
+// once opens the stream and reads it to its end. It reports whether to open another.
 func (l *listener) once(ctx context.Context) (again bool) {
 	resp, err := l.open(ctx)
 	var fatal tool.Fatal
@@ -76,7 +75,7 @@ func (l *listener) once(ctx context.Context) (again bool) {
 		}
 		return false
 	case err != nil:
-		l.client.log.Debug("mcp notifications not to be had", "error", plain(err))
+		l.client.log.Debug("mcp notifications are not available", "error", plain(err))
 		return true
 	}
 	defer resp.Body.Close()
@@ -89,7 +88,7 @@ func (l *listener) once(ctx context.Context) (again bool) {
 	return false // the server offers no stream
 }
 
-// open asks for the stream as the revision wants it.
+// open sends the request for the stream that the protocol revision defines.
 func (l *listener) open(ctx context.Context) (*http.Response, error) {
 	if l.version >= statelessVersion {
 		r, err := l.request(ctx, http.MethodPost, listenRequest(l.version))
@@ -126,8 +125,7 @@ func (l *listener) request(ctx context.Context, method string, body []byte) (*ht
 	return r, nil
 }
 
-// read takes events until the stream ends. It reports whether there is sense in
-// another stream.
+// read reads events until the stream ends. It reports whether to open another stream.
 func (l *listener) read(ctx context.Context, body io.Reader) (again bool) {
 	src := sse.NewReader(body, sse.ReaderOptions{})
 	for {
@@ -142,7 +140,7 @@ func (l *listener) read(ctx context.Context, body io.Reader) (again bool) {
 		}
 		f, err := decodeFrame(event.Data)
 		switch {
-		case err != nil: // a priming event, or noise
+		case err != nil: // not JSON-RPC: such events are ignored
 		case f.asks():
 			l.reply(ctx, f)
 		case f.Method == nil && present(f.Error):
@@ -170,8 +168,8 @@ func (l *listener) reply(ctx context.Context, f frame) {
 	_ = resp.Body.Close()
 }
 
-// listenRequest asks a server without sessions to announce changes of its tools.
-// Its only answer says that it stops.
+// listenRequest returns the request that asks a server without sessions to announce changes
+// of its tools. The server answers it only when it stops.
 func listenRequest(version string) []byte {
 	return encode(map[string]any{
 		"jsonrpc": "2.0", "id": json.RawMessage(`"listen"`), "method": methodListen,
@@ -184,4 +182,34 @@ func listenRequest(version string) []byte {
 			"notifications": map[string]bool{"toolsListChanged": true},
 		},
 	})
+}
+
+// methodListChanged is the notification that a server's tools have changed.
+const methodListChanged = "notifications/tools/list_changed"
+
+// notifyInterval is the minimum time between two calls of [Server.OnListChanged].
+const notifyInterval = time.Second
+
+// changed requests a call of OnListChanged. It never blocks.
+func (c *Client) changed() {
+	select {
+	case c.changes <- struct{}{}:
+	default: // a call is already requested
+	}
+}
+
+// announce calls OnListChanged when changed was called, until the client is retired or
+// closed.
+func (c *Client) announce() {
+	for {
+		select {
+		case <-c.changes:
+			c.server.OnListChanged()
+		case <-c.notifying.Done():
+			return
+		}
+		if sleep(c.notifying, notifyInterval) != nil {
+			return
+		}
+	}
 }

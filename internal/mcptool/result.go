@@ -2,10 +2,8 @@ package mcptool
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -13,7 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// maxParts is how many pieces of content one result may have.
+// maxParts is the maximum number of content blocks of a result.
 const maxParts = 1000
 
 // wireResult is the result of tools/call.
@@ -24,7 +22,7 @@ type wireResult struct {
 	Type       json.RawMessage `json:"resultType"`
 }
 
-// wireContent is one piece of content, of any type.
+// wireContent is one content block of any type.
 type wireContent struct {
 	Type        string       `json:"type"`
 	Text        string       `json:"text"`
@@ -38,14 +36,14 @@ type wireContent struct {
 }
 
 type wireResource struct {
-	URI      string  `json:"uri"`
-	MIMEType string  `json:"mimeType"`
-	Text     *string `json:"text"`
-	Blob     string  `json:"blob"`
+	URI      string `json:"uri"`
+	MIMEType string `json:"mimeType"`
+	Text     string `json:"text"`
+	Blob     string `json:"blob"`
 }
 
-// decodeResult reads the result of a call. What cannot be read becomes a text
-// that says so; nothing that the result points to is fetched.
+// decodeResult decodes the result of a call. Content that cannot be decoded becomes a text that
+// says so. Links in the result are not fetched, and binary content is not checked here.
 func decodeResult(name, server string, raw json.RawMessage) tool.Result {
 	var w wireResult
 	if err := json.Unmarshal(raw, &w); err != nil {
@@ -55,17 +53,16 @@ func decodeResult(name, server string, raw json.RawMessage) tool.Result {
 		return tool.Error(fmt.Sprintf("tool %q of server %q asks for input that cannot be given here", name, server))
 	}
 	r := tool.Result{Parts: decodeContent(w.Content), IsError: read[bool](w.IsError)}
-	if present(w.Structured) && !hasText(r.Parts) {
-		r.Parts = append(r.Parts, text(string(w.Structured)))
+	if present(w.Structured) {
+		r.Structured = w.Structured
 	}
-	if r.IsError && len(r.Parts) == 0 {
+	if r.IsError && len(r.Parts) == 0 && r.Structured == nil {
 		r.Parts = []item.Part{text(fmt.Sprintf("tool %q of server %q failed without an error message", name, server))}
 	}
 	return r
 }
 
-// decodeContent reads the pieces of content; a single one may stand without its
-// list.
+// decodeContent decodes the content blocks: a list, or a single block.
 func decodeContent(raw json.RawMessage) []item.Part {
 	pieces, more := elements(raw, maxParts)
 	if pieces == nil && present(raw) && raw[0] != '[' {
@@ -81,8 +78,8 @@ func decodeContent(raw json.RawMessage) []item.Part {
 	return parts
 }
 
-// elements returns the first elements of a JSON array, at most so many, and how
-// many more there are; none of anything else.
+// elements returns at most the first most elements of a JSON array, and the number of the
+// others. It returns none if array is not an array.
 func elements(array json.RawMessage, most int) (first []json.RawMessage, more int) {
 	d := jsontext.NewDecoder(bytes.NewReader(array), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if start, err := d.ReadToken(); err != nil || start.Kind() != '[' {
@@ -114,54 +111,16 @@ func decodePiece(raw json.RawMessage) item.Part {
 	case "text":
 		return text(w.Text)
 	case "image":
-		return media(item.Image, w)
+		return item.Part{Kind: item.Image, Data: w.Data, MIMEType: w.MIMEType}
 	case "audio":
-		return media(item.Audio, w)
+		return item.Part{Kind: item.Audio, Data: w.Data, MIMEType: w.MIMEType}
 	case "resource_link":
-		return text(describeLink(w))
+		return item.Part{Kind: item.Resource, URL: w.URI, MIMEType: w.MIMEType, Name: w.Name, Title: w.Title, Description: w.Description}
 	case "resource":
-		return text(describeResource(w.Resource))
+		r := w.Resource
+		return item.Part{Kind: item.Resource, URL: r.URI, MIMEType: r.MIMEType, Text: r.Text, Data: r.Blob}
 	}
 	return text(fmt.Sprintf("[content of unknown type %.40q left out]", w.Type))
 }
 
-// media returns an image or a sound, whose bytes must be base64: a provider
-// refuses the whole conversation otherwise.
-func media(kind item.PartKind, w wireContent) item.Part {
-	n, err := base64.StdEncoding.DecodeString(w.Data)
-	if err != nil || len(n) == 0 {
-		return text(fmt.Sprintf("[%s with unreadable data left out]", kind))
-	}
-	return item.Part{Kind: kind, Data: w.Data, MIMEType: w.MIMEType}
-}
-
-func describeLink(w wireContent) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "[resource %s", w.URI)
-	for _, field := range []struct{ name, value string }{
-		{"name", w.Name}, {"title", w.Title}, {"type", w.MIMEType}, {"description", w.Description},
-	} {
-		if field.value != "" {
-			fmt.Fprintf(&b, "; %s: %s", field.name, field.value)
-		}
-	}
-	return b.String() + "]"
-}
-
-func describeResource(r wireResource) string {
-	if r.Text != nil {
-		return fmt.Sprintf("[resource %s]\n%s", r.URI, *r.Text)
-	}
-	return fmt.Sprintf("[resource %s; type: %s; %d bytes, not shown]", r.URI, r.MIMEType, base64.StdEncoding.DecodedLen(len(r.Blob)))
-}
-
 func text(s string) item.Part { return item.Part{Kind: item.Text, Text: s} }
-
-func hasText(parts []item.Part) bool {
-	for _, p := range parts {
-		if p.Kind == item.Text {
-			return true
-		}
-	}
-	return false
-}

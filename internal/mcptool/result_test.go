@@ -11,31 +11,35 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
+func parts(p ...item.Part) tool.Result { return tool.Result{Parts: append([]item.Part{}, p...)} }
+
 func TestContentBecomesParts(t *testing.T) {
 	cases := []struct {
 		name, raw string
-		want      []item.Part
+		want      tool.Result
 	}{
-		{"text", `{"content":[{"type":"text","text":"a"},{"type":"text","text":""}]}`, []item.Part{text("a"), text("")}},
-		{"one piece without its list", `{"content":{"type":"text","text":"a"}}`, []item.Part{text("a")}},
-		{"an image", `{"content":[{"type":"image","data":"cG5n","mimeType":"image/png"}]}`, []item.Part{{Kind: item.Image, Data: "cG5n", MIMEType: "image/png"}}},
-		{"a sound", `{"content":[{"type":"audio","data":"cG5n","mimeType":"audio/wav"}]}`, []item.Part{{Kind: item.Audio, Data: "cG5n", MIMEType: "audio/wav"}}},
-		{"an image that is none", `{"content":[{"type":"image","data":"%%"}]}`, []item.Part{text("[image with unreadable data left out]")}},
-		{"a link is named and not fetched", `{"content":[{"type":"resource_link","uri":"http://169.254.169.254/","name":"n","description":"d"}]}`,
-			[]item.Part{text("[resource http://169.254.169.254/; name: n; description: d]")}},
-		{"an embedded text", `{"content":[{"type":"resource","resource":{"uri":"file:///a","text":"body"}}]}`, []item.Part{text("[resource file:///a]\nbody")}},
+		{"text", `{"content":[{"type":"text","text":"a"},{"type":"text","text":""}]}`, parts(text("a"), text(""))},
+		{"one piece without its list", `{"content":{"type":"text","text":"a"}}`, parts(text("a"))},
+		{"an image", `{"content":[{"type":"image","data":"cG5n","mimeType":"image/png"}]}`, parts(item.Part{Kind: item.Image, Data: "cG5n", MIMEType: "image/png"})},
+		{"a sound", `{"content":[{"type":"audio","data":"cG5n","mimeType":"audio/wav"}]}`, parts(item.Part{Kind: item.Audio, Data: "cG5n", MIMEType: "audio/wav"})},
+		{"a link is named and not fetched", `{"content":[{"type":"resource_link","uri":"http://169.254.169.254/","name":"n","title":"t","mimeType":"m","description":"d"}]}`,
+			parts(item.Part{Kind: item.Resource, URL: "http://169.254.169.254/", Name: "n", Title: "t", MIMEType: "m", Description: "d"})},
+		{"an embedded text", `{"content":[{"type":"resource","resource":{"uri":"file:///a","mimeType":"text/plain","text":"body"}}]}`,
+			parts(item.Part{Kind: item.Resource, URL: "file:///a", MIMEType: "text/plain", Text: "body"})},
 		{"an embedded blob", `{"content":[{"type":"resource","resource":{"uri":"file:///a","mimeType":"image/png","blob":"cG5n"}}]}`,
-			[]item.Part{text("[resource file:///a; type: image/png; 3 bytes, not shown]")}},
-		{"an unknown type", `{"content":[{"type":"hologram"},7]}`, []item.Part{text(`[content of unknown type "hologram" left out]`), text("[unreadable content left out]")}},
-		{"structured only", `{"structuredContent":{"n":12345678901234567890}}`, []item.Part{text(`{"n":12345678901234567890}`)}},
-		{"structured beside an image", `{"content":[{"type":"image","data":"cG5n"}],"structuredContent":[1]}`, []item.Part{{Kind: item.Image, Data: "cG5n"}, text("[1]")}},
-		{"structured beside text", `{"content":[{"type":"text","text":"a"}],"structuredContent":[1]}`, []item.Part{text("a")}},
-		{"nothing", `{}`, []item.Part{}}, {"null", `null`, []item.Part{}}, {"null content", `{"content":null}`, []item.Part{}},
+			parts(item.Part{Kind: item.Resource, URL: "file:///a", MIMEType: "image/png", Data: "cG5n"})},
+		{"an unknown type", `{"content":[{"type":"hologram"},7]}`, parts(text(`[content of unknown type "hologram" left out]`), text("[unreadable content left out]"))},
+		{"structured only", `{"structuredContent":{"n":12345678901234567890}}`, tool.Result{Parts: []item.Part{}, Structured: json.RawMessage(`{"n":12345678901234567890}`)}},
+		{"structured beside text", `{"content":[{"type":"text","text":"a"}],"structuredContent":[1]}`, tool.Result{Parts: []item.Part{text("a")}, Structured: json.RawMessage(`[1]`)}},
+		{"structured that is null", `{"content":[{"type":"text","text":"a"}],"structuredContent":null}`, parts(text("a"))},
+		{"an error that is structured only", `{"isError":true,"structuredContent":{"code":1}}`, tool.Result{Parts: []item.Part{}, IsError: true, Structured: json.RawMessage(`{"code":1}`)}},
+		{"an error that says nothing", `{"isError":true}`, tool.Error(`tool "t" of server "s" failed without an error message`)},
+		{"nothing", `{}`, parts()}, {"null", `null`, parts()}, {"null content", `{"content":null}`, parts()},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got := decodeResult("t", "s", json.RawMessage(c.raw))
-			if diff := cmp.Diff(tool.Result{Parts: c.want}, got); diff != "" {
+			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})

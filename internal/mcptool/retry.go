@@ -9,16 +9,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Waiting times between two tries.
+// The delays between two attempts.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// do performs request in the live session and repeats it as far as it may be
-// repeated: after failures that another try may not meet, if the request may be
-// executed twice or was provably not sent. The outcome is that of the last try;
-// its left is that of all tries together.
+// do performs request in the current session. It repeats it after a transient failure, if the
+// request may be executed twice or was provably not sent. The outcome is that of the last
+// attempt; its field left is for all attempts together.
 func (c *Client) do(ctx context.Context, repeatable bool, request func(*session) outcome) outcome {
 	defer c.begin()()
 	left := false
@@ -36,19 +35,19 @@ func (c *Client) do(ctx context.Context, repeatable bool, request func(*session)
 	}
 }
 
-// pause returns the waiting time after a try, the first being 0.
+// pause returns the delay after an attempt; the first is 0.
 func pause(try int) time.Duration { return backoff(try, maxPause) }
 
-// backoff doubles with each try up to the longest and is drawn from the upper
-// half of its range, so that many callers of a server that comes back do not
-// meet.
+// backoff returns a random delay from the upper half of a range that doubles with each attempt,
+// up to longest. It is random so that the callers of a restarted server do not all retry at the
+// same time.
 func backoff(try int, longest time.Duration) time.Duration {
 	d := min(firstPause<<min(try, 10), longest)
 	return d/2 + rand.N(d/2)
 }
 
-// once performs request once, in a second session where the first one is gone,
-// which the server says before it executes anything.
+// once performs request once. If the server answers that the session is gone, which it does
+// before it executes anything, once performs it again in a new session.
 func (c *Client) once(ctx context.Context, request func(*session) outcome) outcome {
 	s, o := c.session(ctx)
 	if s == nil {
@@ -63,15 +62,15 @@ func (c *Client) once(ctx context.Context, request func(*session) outcome) outco
 		}
 		return request(s)
 	case o.rpc != nil && o.rpc.Code == mcp.CodeHeaderMismatch:
-		// This session has not seen the tool whose arguments it must repeat in
-		// headers, or it has changed. The server refused before it ran anything.
+		// The session must repeat arguments of the tool in headers, and does not know its
+		// definition or has an old one. The server has executed nothing.
 		if _, o := c.pages(ctx, s); o.failed() || o.rpc != nil {
 			o.connecting = true // the call itself was refused
 			return o
 		}
 		return request(s)
 	case s.bare != nil && o.status/100 == 4 && o.status != http.StatusTooManyRequests:
-		c.agree(terms{}) // the server may have learnt initialize since
+		c.setTerms(terms{}) // the server may support initialize by now
 		c.replace(s)
 	}
 	return o

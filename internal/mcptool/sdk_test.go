@@ -68,7 +68,7 @@ func TestTheOfficialServers(t *testing.T) { // D15
 			if err != nil || !r.IsError || !strings.Contains(textOf(r), "nosuch") {
 				t.Error(r, err)
 			}
-			version := c.agreed().version
+			version := c.lastTerms().version
 			if want := map[bool]string{true: statelessVersion, false: "2025-11-25"}[strings.HasPrefix(name, "stateless")]; version != want {
 				t.Errorf("revision %s, want %s", version, want)
 			}

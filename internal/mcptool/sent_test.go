@@ -89,7 +89,7 @@ func TestACallWhoseTLSHandshakeFailsIsNotSent(t *testing.T) {
 	defer base.CloseIdleConnections()
 	c := New(Server{Name: "tls", URL: srv.URL, MaxRetries: -1}, &http.Client{Transport: base}, nil)
 	defer c.Close()
-	c.agree(terms{transport: BareHTTP}) // so that the first request is the call
+	c.setTerms(terms{transport: BareHTTP}) // so that the first request is the call
 	if _, err := named(c, "x").Call(t.Context(), toolCall()); !errors.Is(err, tool.ErrNotSent) {
 		t.Error(err)
 	}
@@ -131,7 +131,7 @@ func TestACallThatIsCancelledSaysWhetherItMayHaveLeft(t *testing.T) {
 				})
 				c := New(Server{Name: "s", URL: "http://192.0.2.1/mcp"}, &http.Client{Transport: transport}, nil)
 				defer c.Close()
-				c.agree(terms{transport: BareHTTP})
+				c.setTerms(terms{transport: BareHTTP})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_, err := named(c, "x").Call(ctx, toolCall())

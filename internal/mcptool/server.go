@@ -11,75 +11,87 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 	defaultRetries = 2
-	defaultCalls   = 10
+	defaultCalls   = 256
 )
 
-// errServer says that a Server names no way to reach it, or two.
+// errServer is the error of a Server with neither URL nor Command, or with both.
 var errServer = errors.New("a server has either a URL or a command")
 
-// Server is an MCP server as an org declared it. Exactly one of URL and Command
-// is set; with none or both every request fails.
+// Server has the settings of an MCP server. Exactly one of URL and Command must be set;
+// otherwise every request fails.
 type Server struct {
-	Name string // what messages call it
+	Name string // for messages
 
-	// URL is the MCP endpoint, http or https: of streamable HTTP, or of the
-	// event stream of revision 2024-11-05 where the server knows no other.
+	// URL is the MCP endpoint, http or https: of streamable HTTP, or of legacy SSE
+	// (revision 2024-11-05).
 	URL string
 
-	// Command is the program of a server that speaks over its standard input and
-	// output, and its arguments. It is looked up in this process's PATH, runs in
-	// its working directory and has all its rights; no outbound policy holds it.
-	// So only the operator's own file may declare one: never an org over an API.
+	// Command is the program and arguments of a stdio server. The program is looked up in
+	// PATH. It runs in the working directory and with the rights of this process, and the
+	// outbound policy does not apply to it. Only the operator's configuration file may set
+	// it, never an org over an API.
 	Command []string
 
-	// Env returns the environment of Command beyond PATH, HOME, TMPDIR and LANG,
-	// which are this process's own unless it names them; nil means nothing. It is
-	// called right before each start, with a context without any caller's values.
+	// Env returns environment variables of Command, in addition to PATH, HOME, TMPDIR and
+	// LANG of this process, which it may override; nil = none. It is called before each
+	// start, with a context that has no caller's values.
 	Env func(ctx context.Context) (map[string]string, error)
 
-	// Headers returns the headers to send with every request, resolved at that
-	// moment; nil means none. Its context carries the values of the call that it
-	// is asked for, and none during the handshake, because the session belongs
-	// to nobody's call. Headers of [ForbiddenHeader] are left out. It is called
-	// concurrently.
+	// Headers returns the headers of a request; nil = none. It is called for every request,
+	// concurrently. Its context has the values of the call, and none during the handshake,
+	// because all calls share the session. Headers of [ForbiddenHeader] are not sent.
 	Headers func(ctx context.Context) (http.Header, error)
 
-	// Timeout bounds each discovery and each call, retries included; 0 = 30 s.
+	// Timeout limits each discovery and each call, including retries; 0 = 30 s.
 	Timeout time.Duration
 
-	// MaxRetries is how often discovery, calls that may be repeated and calls
-	// that were provably not sent are tried again; 0 = 2, negative = never. A
-	// call that writes is sent once for each try, and by nothing else again.
+	// MaxRetries is the maximum number of retries of a discovery, of a call that may be
+	// repeated, and of a call that was provably not sent; 0 = 2, negative = none.
 	MaxRetries int
 
-	// MaxConcurrent is how many calls may be under way at the same time, over all
-	// runs; 0 = 10. The others wait in the order in which they came, as long as
-	// their contexts allow: Timeout begins when a call's turn has come.
+	// MaxConcurrent is the maximum number of calls in progress, over all runs; 0 = 256.
+	// Further calls wait in the order in which they came, until their contexts end. Timeout
+	// does not include the wait.
 	MaxConcurrent int
 
-	// Trust believes the annotations of the server's tools: one that says it
-	// only reads is of class [tool.Read].
+	// Trust means that the annotations of the server's tools are believed: a tool with
+	// readOnlyHint has the class [tool.Read].
 	Trust bool
 
-	// Reads are tools that only read whatever the server says of them: class
-	// [tool.Read].
+	// Reads are names of tools that only read, whatever their annotations are. They have
+	// the class [tool.Read].
 	Reads []string
 
-	// Keyed are tools that the server executes once for each idempotency key,
-	// however often a call comes: class [tool.Keyed], unless they only read. All
-	// tools that are neither are [tool.Once]. Names that the server does not have
-	// do no harm, here and in Reads.
+	// Keyed are names of tools that the server executes at most once for each idempotency
+	// key. They have the class [tool.Keyed], unless they only read. All other tools are
+	// [tool.Once]. Unknown names are ignored, also in Reads.
 	Keyed []string
 
-	// OnListChanged is called when the server says that its tools have changed,
-	// and when a session that would have told so was replaced. Calls follow each
-	// other, at most one a second: what comes in between is one call. It should
-	// return soon, and must not close the Client, which waits for it. nil means
-	// that nobody wants to know, and no stream is kept open for it.
+	// OnListChanged is called when the server announces that its tools have changed, and
+	// when a session with such a server was replaced, because an announcement may have been
+	// lost. It is called by one goroutine, at most once a second. It should return soon, and
+	// must not close the Client, which waits for it. nil = no stream of notifications is
+	// opened.
 	OnListChanged func()
+
+	// Tracer connects calls with traces; nil = calls carry no trace context.
+	Tracer Tracer
 }
 
-// withDefaults fills in what zero stands for.
+// Tracer connects calls with the traces of their contexts. Its methods are called
+// concurrently. Implemented by package telemetry.
+type Tracer interface {
+	// Trace returns the trace context of a call under ctx, for _meta: traceparent and
+	// tracestate (SEP-414). nil = none.
+	Trace(ctx context.Context) map[string]string
+
+	// CallSent is called before each attempt at the call under ctx. sessionID is "" if the
+	// session has no id. protocol is the revision of MCP, "" without a session. stdio is
+	// false for a call over HTTP.
+	CallSent(ctx context.Context, sessionID, protocol string, stdio bool)
+}
+
+// withDefaults replaces zero values with their defaults.
 func (s Server) withDefaults() Server {
 	if s.Timeout <= 0 {
 		s.Timeout = defaultTimeout
@@ -96,5 +108,5 @@ func (s Server) withDefaults() Server {
 	return s
 }
 
-// reachable reports whether s names one way to reach it.
+// reachable reports whether exactly one of URL and Command is set.
 func (s Server) reachable() bool { return (s.URL == "") != (len(s.Command) == 0) }

@@ -7,7 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The methods that we send.
+// The methods that the client sends.
 const (
 	methodInitialize = "initialize"
 	methodDiscover   = "server/discover"
@@ -17,26 +17,26 @@ const (
 	methodCancelled  = "notifications/cancelled"
 )
 
-// Protocol revisions that make a difference here.
+// Protocol revisions that need different code.
 const (
-	sessionVersion   = "2025-11-25" // the last one that begins with initialize
-	statelessVersion = "2026-07-28" // the first one without sessions
+	sessionVersion   = "2025-11-25" // the last with initialize
+	statelessVersion = "2026-07-28" // the first without sessions
 )
 
-// errSessionLost says that a request met a session that had already ended.
+// errSessionLost is the error of a request whose session had already ended.
 var errSessionLost = errors.New("session lost")
 
-// session is one way to talk to the server: a session of the SDK, or none at all
-// with a server that knows no initialize.
+// session is a session of the SDK. For a server without initialize it is only a way to send
+// requests, and bare is set.
 type session struct {
-	transport Transport
-	sdk       *mcp.ClientSession // nil for a bare server
-	bare      *bare
-	link      *link  // the one stream of legacy SSE and stdio; else nil
-	deafen    func() // ends the stream of notifications, where one is kept; else nil
+	transport     Transport
+	sdk           *mcp.ClientSession // nil if bare is set
+	bare          *bare
+	link          *link  // of legacy SSE and stdio; else nil
+	stopListening func() // ends the stream of notifications; nil = there is none
 }
 
-// protocol returns the revision that is spoken, "" without a session.
+// protocol returns the protocol revision; "" without a session of the SDK.
 func (s *session) protocol() string {
 	if s.sdk == nil {
 		return ""
@@ -44,7 +44,15 @@ func (s *session) protocol() string {
 	return s.sdk.InitializeResult().ProtocolVersion
 }
 
-// announcesChanges reports that the server says when its tools change.
+// id returns the id that the server gave the session, "" if it gave none.
+func (s *session) id() string {
+	if s.sdk == nil {
+		return ""
+	}
+	return s.sdk.ID()
+}
+
+// announcesChanges reports whether the server sends notifications when its tools change.
 func (s *session) announcesChanges() bool {
 	if s.sdk == nil {
 		return false
@@ -53,8 +61,8 @@ func (s *session) announcesChanges() bool {
 	return can != nil && can.Tools != nil && can.Tools.ListChanged
 }
 
-// list asks for one page of tools. accepted names the tools among those with
-// x-mcp-header that are usable; it is nil where arguments are never repeated in
+// list requests one page of tools. accepted has the names of the tools that the SDK accepts:
+// it refuses tools whose x-mcp-header is invalid. It is nil if arguments are not repeated in
 // headers.
 func (s *session) list(ctx context.Context, cursor string) (o outcome, accepted map[string]bool) {
 	if s.bare != nil {
@@ -74,12 +82,15 @@ func (s *session) list(ctx context.Context, cursor string) (o outcome, accepted 
 // metaKey is the member of _meta that carries the idempotency key of a call.
 const metaKey = "turnpike/idempotencyKey"
 
-// call asks the server to execute a tool. writes says that the tool does not
-// only read.
+// call calls a tool. writes is false for a tool that only reads.
 func (s *session) call(ctx context.Context, p callParams, writes bool) outcome {
 	x := &exchange{key: p.key, writes: writes, memory: p.memory}
-	ctx = withExchange(ctx, x)
 	p.Meta = meta(p.key)
+	if p.tracer != nil {
+		p.tracer.CallSent(ctx, s.id(), s.protocol(), s.transport == Stdio)
+		p.Meta = addTrace(p.Meta, p.tracer.Trace(ctx))
+	}
+	ctx = withExchange(ctx, x)
 	if s.bare != nil {
 		return s.bare.post(ctx, methodCall, p)
 	}
@@ -87,7 +98,7 @@ func (s *session) call(ctx context.Context, p callParams, writes bool) outcome {
 	return x.finish(lost(err))
 }
 
-// meta returns a map of its own for each request: the SDK adds to it.
+// meta returns a new map: the SDK adds to it.
 func meta(key string) mcp.Meta {
 	if key == "" {
 		return nil
@@ -95,17 +106,28 @@ func meta(key string) mcp.Meta {
 	return mcp.Meta{metaKey: key}
 }
 
-// close ends the session after the requests under way.
+// addTrace adds the trace context to the members of _meta.
+func addTrace(m mcp.Meta, trace map[string]string) mcp.Meta {
+	if len(trace) > 0 && m == nil {
+		m = mcp.Meta{}
+	}
+	for name, value := range trace {
+		m[name] = value
+	}
+	return m
+}
+
+// close ends the session after the requests in progress.
 func (s *session) close() {
-	if s.deafen != nil {
-		s.deafen()
+	if s.stopListening != nil {
+		s.stopListening()
 	}
 	if s.sdk != nil {
-		_ = s.sdk.Close() // the server need not agree that the session is over
+		_ = s.sdk.Close() // the session is over, whatever the server answers
 	}
 }
 
-// lost marks an error of a session that had ended before the request.
+// lost returns err as an errSessionLost if the session had ended before the request.
 func lost(err error) error {
 	if errors.Is(err, mcp.ErrConnectionClosed) {
 		return errors.Join(errSessionLost, err)

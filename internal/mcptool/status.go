@@ -12,40 +12,40 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// State says whether a server can be used.
+// State is whether a server can be used.
 type State string
 
 // The states of a server.
 const (
-	Unknown   State = "unknown" // nobody has asked for it yet
+	Unknown   State = "unknown" // no request was made yet
 	Connected State = "connected"
 	Failed    State = "failed" // the next request tries again
 )
 
-// Status is what a [Client] knows of its server, from the last time that it
-// connected, listed tools or lost the session.
+// Status is the state of a server when the [Client] last connected, listed tools or lost the
+// session.
 type Status struct {
 	State     State
-	Transport Transport // as last agreed on; "" before the first session
-	Protocol  string    // the revision as last agreed on; "" where there is none
+	Transport Transport // of the last session; "" before the first
+	Protocol  string    // revision of the last session; "" = none
 	Tools     int       // in the last list; 0 before the first
 
-	// Error says why State is failed, for whoever may see that there is a server:
-	// it holds no address, no header and none of the server's own words.
+	// Error is the reason if State is Failed. It contains no address, no header and no text
+	// of the server.
 	Error string
 
-	// Since is when State last changed; at first, when the Client was made.
+	// Since is when State last changed, or when the Client was created.
 	Since time.Time
 }
 
-// Status returns what is known of the server, without asking it.
+// Status returns the status of the server. It makes no request.
 func (c *Client) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.status
 }
 
-// connected notes a session.
+// connected records a new session.
 func (s *Status) connected(t terms) {
 	s.enter(Connected, "")
 	s.Transport, s.Protocol = t.transport, t.version
@@ -58,7 +58,7 @@ func (s *Status) enter(state State, why string) {
 	s.State, s.Error = state, why
 }
 
-// noteTools notes a list that was read.
+// noteTools records that n tools were listed.
 func (c *Client) noteTools(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *Client) noteTools(n int) {
 	c.status.Tools = n
 }
 
-// noteFailure notes why the server cannot be used. Closing is no failure.
+// noteFailure records why the server cannot be used. After Close it does nothing.
 func (c *Client) noteFailure(why string) {
 	if c.life.Err() != nil {
 		return
@@ -76,8 +76,8 @@ func (c *Client) noteFailure(why string) {
 	c.status.enter(Failed, why)
 }
 
-// describe says what went wrong without naming addresses or repeating what the
-// server said. limited is the request's context with our timeout.
+// describe describes a failure without addresses and without text of the server. limited is
+// the context of the request, with the timeout of the server.
 func (c *Client) describe(limited context.Context, o outcome) string {
 	var status *statusError
 	var fatal tool.Fatal
@@ -103,7 +103,7 @@ func (c *Client) describe(limited context.Context, o outcome) string {
 	return describeError(o)
 }
 
-// describeError names the kind of an error of the way to the server.
+// describeError describes an error of the connection.
 func describeError(o outcome) string {
 	var name *net.DNSError
 	var number syscall.Errno
@@ -128,7 +128,7 @@ func describeError(o outcome) string {
 	return o.reason()
 }
 
-// remedy names the setting that would allow a refused address; "" where none would.
+// remedy names the setting that can allow a refused address; "" = there is none.
 func remedy(err error) string {
 	var allowed interface{ Setting() string }
 	if errors.As(err, &allowed) && allowed.Setting() != "" {

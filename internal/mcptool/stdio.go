@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// errEnv wraps the failure of [Server.Env]: nothing was started.
+// errEnv wraps an error of [Server.Env]. Nothing was started.
 var errEnv = errors.New("environment")
 
-// A server that dies before this has died at once, and is started again after a
-// rest that grows to the longest.
+// A process that ends within stableLife is started again after a delay, which grows up to
+// maxStartDelay.
 const (
-	steadyLife  = 10 * time.Second
-	longestRest = 5 * time.Second
+	stableLife    = 10 * time.Second
+	maxStartDelay = 5 * time.Second
 )
 
-// starts remembers how the child process fared.
+// starts is the history of the child process, for the delay before the next start.
 type starts struct {
-	last  time.Time
-	died  int       // how often in a row it died at once
-	after time.Time // when it may be started again
-	child *child    // the latest; nil before the first
+	last   time.Time
+	failed int       // starts in a row that ended within stableLife
+	after  time.Time // when it may be started again
+	child  *child    // the latest; nil before the first
 }
 
-// connectStdio starts the command and agrees with it on a revision. Servers of
-// today know initialize, and some die of anything else, so that comes first.
+// connectStdio starts the command and makes a session with it. It tries initialize first: almost
+// all servers support it, and some end when they get another method.
 func (c *Client) connectStdio(ctx context.Context, version string) (*session, outcome) {
 	if version == "" {
 		version = sessionVersion
@@ -43,7 +43,7 @@ func (c *Client) connectStdio(ctx context.Context, version string) (*session, ou
 }
 
 func (c *Client) startStdio(ctx context.Context, version string) (*session, outcome) {
-	if err := c.rest(ctx); err != nil {
+	if err := c.awaitStart(ctx); err != nil {
 		return nil, outcome{err: err, connecting: true}
 	}
 	env, err := c.environment(ctx)
@@ -61,8 +61,8 @@ func (c *Client) startStdio(ctx context.Context, version string) (*session, outc
 	return c.connectLink(ctx, Stdio, w, version)
 }
 
-// rest waits until the last process is gone and the next may be started.
-func (c *Client) rest(ctx context.Context) error {
+// awaitStart waits until the last process has ended and the next may be started.
+func (c *Client) awaitStart(ctx context.Context) error {
 	c.mu.Lock()
 	last := c.starts
 	c.mu.Unlock()
@@ -79,20 +79,20 @@ func (c *Client) rest(ctx context.Context) error {
 	return nil
 }
 
-// ended notes that the process ended by itself at now. The first time it is
-// started again at once. The caller holds mu.
+// ended records that the process ended by itself at the time now. After the first time it is
+// started again without a delay. It is called with mu held.
 func (s *starts) ended(now time.Time) {
-	if now.Sub(s.last) >= steadyLife {
-		s.died = 0
+	if now.Sub(s.last) >= stableLife {
+		s.failed = 0
 		return
 	}
-	if s.died++; s.died > 1 {
-		s.after = now.Add(backoff(s.died, longestRest))
+	if s.failed++; s.failed > 1 {
+		s.after = now.Add(backoff(s.failed, maxStartDelay))
 	}
 }
 
-// environment returns the child's environment: little of ours, and what the
-// configuration says.
+// environment returns the child's environment: PATH, HOME, TMPDIR and LANG of this process, and
+// the configured variables.
 func (c *Client) environment(ctx context.Context) ([]string, error) {
 	values := map[string]string{}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG"} {
@@ -124,14 +124,14 @@ func (c *Client) environment(ctx context.Context) ([]string, error) {
 type stdioWire struct {
 	child *child
 	lines *lines
-	turn  chan struct{} // holds one while somebody writes
+	turn  chan struct{} // has an element while a message is written
 	limit time.Duration // of one write
 
 	closing sync.Once
 }
 
-// next implements [wire]. The error is an [exitError] when the process ended, or
-// closed its output and was ended for that.
+// next implements [wire]. The error is an [exitError] if the process has ended. A process that
+// closes its output is stopped.
 func (w *stdioWire) next() (message, error) {
 	m, err := w.lines.next()
 	if err == nil || errors.Is(err, errFlood) {
@@ -140,14 +140,14 @@ func (w *stdioWire) next() (message, error) {
 	return message{}, w.ended()
 }
 
-// ended ends the process, unless it has ended, and says how it did.
+// ended stops the process, if it runs, and returns its exitError.
 func (w *stdioWire) ended() error {
 	w.child.stop()
 	return &exitError{w.child.status, w.child.tail}
 }
 
-// send implements [wire]. Others wait while one writes; a server that does not
-// read in time has left the stream unusable and is ended.
+// send implements [wire]. One message is written at a time. A process that does not read a
+// message in time is killed, because the stream then has a part of a message.
 func (w *stdioWire) send(ctx context.Context, data []byte, x *exchange) error {
 	select {
 	case w.turn <- struct{}{}:

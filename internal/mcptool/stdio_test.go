@@ -253,7 +253,7 @@ func TestACommandThatDiesAtOnceRestsBetweenItsStarts(t *testing.T) {
 			t.Errorf("call: %v", err)
 		}
 	}
-	if len(notes()) != 3 || c.starts.died != 3 || !c.starts.after.After(time.Now()) {
+	if len(notes()) != 3 || c.starts.failed != 3 || !c.starts.after.After(time.Now()) {
 		t.Errorf("%d starts, %+v", len(notes()), c.starts)
 	}
 	if s := c.Status(); s.State != Failed || s.Error != "the server process ended (exit status 7) before it answered" {
@@ -440,7 +440,7 @@ func TestAServerThatTalksMuchOnStandardErrorIsCalled(t *testing.T) {
 		t.Error(r)
 	}
 	_ = c.Close()
-	if longest < maxSaid || longest > 2*maxSaid {
+	if longest < maxStderrLine || longest > 2*maxStderrLine {
 		t.Errorf("a log line of %d bytes", longest)
 	}
 }

@@ -11,21 +11,23 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
+	"strings"
 	"time"
 )
 
-// Time limits of messages that nobody waits for.
+// Time limits of messages without an answer.
 const (
 	notifyTimeout = 5 * time.Second
-	deleteTimeout = 2 * time.Second // the farewell of a session
+	deleteTimeout = 2 * time.Second // of the request that ends a session
 )
 
 // errRedirect is a redirect that was not followed.
 var errRedirect = errors.New("redirected")
 
-// transport performs the HTTP requests of the SDK and of bare sessions. What it
-// returns for a call is always a well-formed JSON-RPC answer or an error of
-// sending; the outcome goes to the exchange of the request's context.
+// transport performs the HTTP requests of the SDK and of bare sessions. For a call it returns
+// a well-formed JSON-RPC answer, or an error if the request could not be sent. It stores the
+// outcome in the exchange of the request's context.
 type transport struct {
 	client *Client
 	next   http.RoundTripper
@@ -38,16 +40,16 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if r.URL.String() != t.client.server.URL {
-		return nil, fmt.Errorf("%w to %s", errRedirect, r.URL.Host) // the headers are for one server only
+		return nil, fmt.Errorf("%w to %s", errRedirect, r.URL.Host) // the configured headers are for this server only
 	}
 	switch r.Method {
 	case http.MethodPost:
 	case http.MethodDelete:
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		defer context.AfterFunc(t.client.parting, cancel)()
+		defer context.AfterFunc(t.client.deleting, cancel)()
 		return t.tell(ctx, r, nil, deleteTimeout)
-	default: // no stream of the server's own is kept
+	default: // a stream of notifications; see listen
 		return respond(r, http.StatusMethodNotAllowed, "", nil), nil
 	}
 	f, err := decodeFrame(body)
@@ -65,7 +67,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.tell(ctx, r, body, notifyTimeout)
 }
 
-// call sends a request that has an answer and turns what comes into one frame.
+// call sends a request and returns the answer as one JSON-RPC message.
 func (t *transport) call(r *http.Request, body []byte, id json.RawMessage, method string) (*http.Response, error) {
 	x := exchangeOf(r.Context())
 	x.begin(method, r.Header.Get("Mcp-Session-Id") != "")
@@ -82,17 +84,16 @@ func (t *transport) call(r *http.Request, body []byte, id json.RawMessage, metho
 	x.update(func(o *outcome) { o.status = resp.StatusCode })
 	if redirects(resp) {
 		resp.Body = &closing{resp.Body, release}
-		return resp, nil // the client's own rule says what is wrong with it
+		return resp, nil // CheckRedirect of the http.Client returns the error
 	}
 	a := &answer{transport: t, request: r, exchange: x, id: id, method: method}
 	return a.read(ctx, resp, release)
 }
 
-// send performs one HTTP request with the configured headers and the key of x.
-// It is sent once where x writes: net/http repeats a request by itself, over
-// HTTP/1.1 if it carries an idempotency key and its connection breaks, over
-// HTTP/2 also if the server resets it with PROTOCOL_ERROR; but never one whose
-// body it cannot get again.
+// send performs one HTTP request with the configured headers and the key of x. A request that
+// may write is sent at most once. net/http repeats some requests by itself: over HTTP/1.1 those
+// with an idempotency key whose connection breaks, over HTTP/2 also those that the server resets
+// with PROTOCOL_ERROR. It never repeats a request without GetBody.
 func (t *transport) send(ctx context.Context, r *http.Request, method string, body []byte, x *exchange) (*http.Response, error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
@@ -116,7 +117,7 @@ func (t *transport) send(ctx context.Context, r *http.Request, method string, bo
 		return nil, err
 	}
 	if t.next == nil {
-		return nil, errors.New("http client without a transport") // net/http's own would dial past the policy
+		return nil, errors.New("http client without a transport") // the default transport would bypass the outbound policy
 	}
 	if !x.startSending() {
 		return nil, errNoAnswer
@@ -124,21 +125,21 @@ func (t *transport) send(ctx context.Context, r *http.Request, method string, bo
 	defer x.endSending()
 	resp, err := t.next.RoundTrip(out)
 	if err != nil && ctx.Err() != nil {
-		// Another goroutine writes, and nothing promises that it has stopped.
+		// Another goroutine of net/http may still be writing.
 		x.update(func(o *outcome) { o.sent = o.sent || o.found })
 	}
 	return resp, err
 }
 
-// isHTTP2 reports whether requests on the connection are written independently of
-// how RoundTrip returns.
+// isHTTP2 reports whether the connection uses HTTP/2, where a request may be written after
+// RoundTrip has returned.
 func isHTTP2(c net.Conn) bool {
 	secure, ok := c.(*tls.Conn)
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// tell sends a message that has no answer. Whatever status comes back, the
-// session goes on: the next call will show what is wrong.
+// tell sends a message without an answer. The HTTP status is ignored: if the session is
+// broken, the next call fails.
 func (t *transport) tell(ctx context.Context, r *http.Request, body []byte, limit time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -151,8 +152,8 @@ func (t *transport) tell(ctx context.Context, r *http.Request, body []byte, limi
 	return respond(r, http.StatusAccepted, "", nil), nil
 }
 
-// cancelled sends a cancel notification in the background: whoever gave up must
-// not wait for the server that made him do so.
+// cancelled sends a cancel notification in the background, because its caller must not wait
+// for a slow server.
 func (t *transport) cancelled(r *http.Request, body []byte) *http.Response {
 	ctx := context.WithoutCancel(r.Context())
 	if exchangeOf(ctx).method() == methodInitialize { // the one request that may not be cancelled
@@ -168,7 +169,7 @@ func (t *transport) cancelled(r *http.Request, body []byte) *http.Response {
 	return respond(r, http.StatusAccepted, "", nil)
 }
 
-// readBody takes the request's body, which is closed in any case.
+// readBody reads and closes the body of the request.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -177,7 +178,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// redirects reports whether the http.Client would go elsewhere.
+// redirects reports whether the http.Client would follow a redirect.
 func redirects(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
@@ -187,7 +188,7 @@ func redirects(resp *http.Response) bool {
 	return false
 }
 
-// respond makes the answer that the layer above sees.
+// respond returns a response to r.
 func respond(r *http.Request, status int, contentType string, body io.ReadCloser) *http.Response {
 	if body == nil {
 		body = http.NoBody
@@ -203,7 +204,7 @@ func respond(r *http.Request, status int, contentType string, body io.ReadCloser
 	}
 }
 
-// closing is a body that releases something when it is closed.
+// closing is a body that calls release when it is closed.
 type closing struct {
 	io.ReadCloser
 	release func()
@@ -213,4 +214,82 @@ type closing struct {
 func (c *closing) Close() error {
 	defer c.release()
 	return c.ReadCloser.Close()
+}
+
+// errHeaders wraps an error of [Server.Headers]. Nothing was sent.
+var errHeaders = errors.New("headers")
+
+// ForbiddenHeader reports whether the configuration of an MCP server must not set the header:
+// headers of the connection, the protocol and proxies, headers that give access to cloud
+// metadata services, and headers that make net/http repeat a call.
+func ForbiddenHeader(name string) bool {
+	name = http.CanonicalHeaderKey(name)
+	for _, prefix := range []string{"Mcp-", "Proxy-", "X-Forwarded-", "X-Aws-Ec2-Metadata-", "Sec-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch name {
+	case "Host", "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", // hop by hop
+		"Content-Length", "Content-Type", "Content-Encoding", "Accept", "Accept-Encoding", "Expect", // the body
+		"Last-Event-Id", "Forwarded", "X-Real-Ip", "Via",
+		"Metadata", "Metadata-Flavor", "X-Google-Metadata-Request",
+		"Idempotency-Key", "X-Idempotency-Key": // net/http would repeat the POST by itself
+		return true
+	}
+	return false
+}
+
+// addHeaders adds the configured headers to the request.
+func (t *transport) addHeaders(r *http.Request) error {
+	configured := t.client.server.Headers
+	if configured == nil {
+		return nil
+	}
+	extra, err := configured(r.Context())
+	if err != nil {
+		return errors.Join(errHeaders, err)
+	}
+	for name, values := range extra {
+		if !ForbiddenHeader(name) {
+			r.Header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return nil
+}
+
+// direct performs requests whose answer is not one message: streams of notifications, and the
+// messages of legacy SSE. It refuses other origins than the server's, because it adds the
+// configured headers.
+type direct struct{ transport *transport }
+
+// RoundTrip implements [http.RoundTripper].
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	home, err := url.Parse(d.transport.client.server.URL)
+	if err != nil {
+		return nil, err
+	}
+	if !sameOrigin(home, r.URL) {
+		return nil, fmt.Errorf("%w to %s", errRedirect, r.URL.Host)
+	}
+	return d.transport.send(r.Context(), r, r.Method, body, exchangeOf(r.Context()))
+}
+
+// sameOrigin reports whether two URLs name the same scheme, host and port.
+func sameOrigin(a, b *url.URL) bool {
+	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case strings.EqualFold(u.Scheme, "https"):
+		return "443"
+	}
+	return "80"
 }

@@ -22,37 +22,37 @@ func gatewayMutations() []mutation {
 	return []mutation{
 		{
 			Name: "leases are renewed later than their lifetime", Why: "the leases of a running gateway expire, and its runs are taken over by itself or by another gateway",
-			File: "internal/run/owner.go", From: "renewEvery   = 5 * time.Second", To: "renewEvery   = 20 * time.Second",
+			File: "internal/run/keeper.go", From: "renewEvery   = 5 * time.Second", To: "renewEvery   = 20 * time.Second",
 			Package: "internal/run", Test: "^TestALeaseIsRenewedWithinItsLifetime$",
 		},
 		{
 			Name: "doubt about a lease is ignored", Why: "two owners work on one run after a pause of the process",
-			File: "internal/run/drive.go", From: "if d.doubtful() {", To: "if false && d.doubtful() {",
+			File: "internal/run/drive.go", From: "&& d.leases.doubtful(", To: "&& false && d.leases.doubtful(",
 			Package: "internal/run", Test: "^TestAGatewayThatDoubtsItsLeaseRenewsItBeforeTheNextEffect$",
 		},
 		{
-			Name: "nothing is claimed at the start", Why: "callers that repeat their key right after a restart get 409",
-			File: "internal/run/owner.go", From: "n, err := r.claim(ctx)", To: "n, err := 0, ctx.Err()",
-			Package: "internal/run", Test: "^TestARunIsClaimedBeforeStartReturns$",
+			Name: "nothing is claimed at the start", Why: "runs that a restart interrupted, and the callers that repeat their key, wait for the next tick",
+			File: "internal/run/keeper.go", From: "n, err := k.claim(ctx)", To: "n, err := 0, ctx.Err()",
+			Package: "internal/run", Test: "^TestARunIsClaimedBeforeOpenReturns$",
 		},
 		{
 			Name: "a release that failed is forgotten", Why: "the run stops: its process renews the lease, so no other process can claim it",
-			File: "internal/run/owner.go", From: "\t\tr.orphans = append(r.orphans, lease)", To: "\t\t_ = lease",
+			File: "internal/run/keeper.go", From: "\t\tk.orphans = append(k.orphans, lease)", To: "\t\t_ = lease",
 			Package: "internal/run", Test: "^TestAReleaseThatFailedIsTriedAgain$",
 		},
 		{
 			Name: "a gateway that stops claims runs", Why: "it claims the runs that it has handed over, and cannot stop",
-			File: "internal/run/owner.go", From: "\tif r.isQuiet() {\n\t\treturn\n\t}\n", To: "",
+			File: "internal/run/keeper.go", From: "\tif k.isQuiet() {\n\t\treturn\n\t}\n", To: "",
 			Package: "internal/run", Test: "^TestAGatewayThatStopsClaimsNothing$",
 		},
 		{
 			Name: "a run that was taken over has no deadline", Why: "the run never ends if its model or a tool does not answer",
-			File: "internal/run/resume.go", From: "error {\n\tdefer d.expire()()\n", To: "error {\n",
+			File: "internal/run/resume.go", From: "error {\n\tstop := d.startDeadline()\n\tdefer stop()\n", To: "error {\n",
 			Package: "internal/run", Test: "^TestARunThatWasTakenOverHasItsDeadline$",
 		},
 		{
 			Name: "a cancel does not wake the owner", Why: "a cancelled run waits for its model or tool until that answers",
-			File: "internal/run/submit.go", From: "r.meddle(runKey{orgID, runID})", To: "_ = runKey{orgID, runID}",
+			File: "internal/run/submit.go", From: "r.leases.wake(runKey{orgID, runID})", To: "_ = runKey{orgID, runID}",
 			Package: "internal/run", Test: "^TestACancelledRunEndsAtOnceAndAccountsForItsCalls$",
 		},
 	}
@@ -68,7 +68,7 @@ func callMutations() []mutation {
 		},
 		{
 			Name: "a call that was abandoned is reported as not run", Why: "the journal says that a call was not sent, and the next owner sends it again",
-			File: "internal/run/tools.go", From: "case r.done.Outcome != loop.NotRun, d.abandoned():", To: "case r.done.Outcome != loop.NotRun:",
+			File: "internal/run/tools.go", From: "case r.done.Outcome != loop.NotRun, t.run.abandoned():", To: "case r.done.Outcome != loop.NotRun:",
 			Package: "internal/run", Test: "^TestACallThatIsCutOffByAStopIsNotRecorded$",
 		},
 	}
@@ -119,22 +119,22 @@ func storeMutations() []mutation {
 		},
 		{
 			Name: "facts are dated by the wall clock", Why: "a step of the clock ends runs for their deadline, or lets them go on without one",
-			File: "internal/run/drive.go", From: "max(d.dates.Now().UnixMilli(), d.state.At)", To: "d.o.Now().UnixMilli()",
+			File: "internal/run/drive.go", From: "if err := d.noticeEnd()", To: "d.run.dates = clock.NewSteady(d.o.Now())\n\t\tif err := d.noticeEnd()",
 			Package: "internal/sim", Test: "^TestPromisesAreKept$",
 		},
 		{
 			Name: "a run goes on with the dates of the wall clock", Why: "if the wall clock was set back while no gateway ran, the deadline of the run does not advance",
-			File: "internal/run/drive.go", From: "last.After(d.dates.Now())", To: "false && last.After(d.dates.Now())",
+			File: "internal/run/state.go", From: "last.After(s.dates.Now())", To: "false && last.After(s.dates.Now())",
 			Package: "internal/run", Test: "^TestARunGoesOnWithItsDatesAfterTheClockWasSetBack$",
 		},
 		{
 			Name: "suspects are worked on at the same time", Why: "other runs are lost with the run whose call kills the gateway",
-			File: "internal/run/suspects.go", From: "!d.state.Suspect()", To: "true",
+			File: "internal/run/suspects.go", From: "if !run.state().Suspect() {\n\t\treturn nil", To: "if true {\n\t\treturn nil",
 			Package: "internal/run", Test: "^TestSuspectsAreGoneOnWithOneAfterTheOther$",
 		},
 		{
 			Name: "an orderly restart counts against a run", Why: "runs that were handed over in an orderly stop end as lost",
-			File: "internal/run/resume.go", From: "HandedOver: d.lease.Handed", To: "HandedOver: false",
+			File: "internal/run/resume.go", From: "HandedOver: d.run.lease.Handed", To: "HandedOver: false",
 			Package: "internal/run", Test: "^TestARunThatIsHandedOverManyTimesIsNotLost$",
 		},
 	}
@@ -146,17 +146,17 @@ func journalMutations() []mutation {
 	return []mutation{
 		{
 			Name: "the safety check on resume is switched off", Why: "a run whose journal has a gap goes on, and makes a call again that must not be repeated",
-			File: "internal/run/retell.go", From: "err := loop.CheckSafety(d.state, f); err != nil", To: "err := loop.CheckSafety(d.state, f); false && err != nil",
+			File: "internal/run/projection.go", From: "err := loop.CheckSafety(p.state, f); err != nil", To: "err := loop.CheckSafety(p.state, f); false && err != nil",
 			Package: "internal/run", Test: "^TestARunThatIsGivenUpAccountsForItsCalls$",
 		},
 		{
 			Name: "stored journals are held to the present rules", Why: "a build with another limit ends the runs that it finds",
-			File: "internal/run/retell.go", From: "err := loop.CheckSafety(d.state, f)", To: "err := loop.Allowed(d.state, f)",
+			File: "internal/run/projection.go", From: "err := loop.CheckSafety(p.state, f)", To: "err := loop.Allowed(p.state, f)",
 			Package: "internal/run", Test: "^TestARunThatOtherRulesBeganIsNotLost$",
 		},
 		{
 			Name: "a number of an old accepted is that of the present build", Why: "a run that an older release began changes its limits with the build",
-			File: "internal/loop/apply.go", From: "b.withDefaults(version1Defaults())", To: "b.withDefaults(defaults{})",
+			File: "internal/loop/apply.go", From: "b.Policy.withDefaults(version1Defaults())", To: "b.Policy.withDefaults(defaults{})",
 			Package: "internal/loop", Test: "^TestMissingRulesDefaultToVersion1$",
 		},
 		{
@@ -166,7 +166,7 @@ func journalMutations() []mutation {
 		},
 		{
 			Name: "a journal that cannot be decoded is not set aside", Why: "the run is claimed and decoded again after each failure",
-			File: "internal/run/aside.go", From: "err := d.o.Leases.SetAside(ctx, d.lease, a)", To: "err := ctx.Err()",
+			File: "internal/run/aside.go", From: "err := d.o.Leases.SetAside(ctx, d.run.lease, a)", To: "err := ctx.Err()",
 			Package: "internal/run", Test: "^TestManyRunsThatCannotBeDecodedAreQuiet$",
 		},
 		{

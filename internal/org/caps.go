@@ -9,7 +9,7 @@ type Caps struct {
 	MCPServers int
 	Secrets    int
 	Handovers  int   // beyond it the oldest is deleted
-	Stored     int64 // bytes of runs and handovers; beyond it new runs are refused
+	Stored     int64 // bytes of runs and conversations; beyond it new runs are refused
 }
 
 // CapError reports that an org has reached one of its [Caps]. Nothing was stored.

@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/id"
@@ -149,7 +152,8 @@ func quoted(s string) json.RawMessage {
 	return out
 }
 
-// toMembers returns the JSON members of a struct. It panics if v does not encode to an
+// toMembers returns the JSON members of a struct. It writes durations as text:
+// "timeout": "30s" for "timeout_ns": 30000000000. It panics if v does not encode to an
 // object.
 func toMembers(v any) members {
 	data, err := json.Marshal(v)
@@ -159,6 +163,13 @@ func toMembers(v any) members {
 	}
 	if err != nil {
 		panic(err) // callers pass structs of plain fields only
+	}
+	for name, v := range out {
+		key, isDuration := strings.CutSuffix(name, "_ns")
+		if ns, err := strconv.ParseInt(string(v), 10, 64); isDuration && err == nil {
+			delete(out, name)
+			out[key] = quoted(time.Duration(ns).String())
+		}
 	}
 	return out
 }
@@ -191,30 +202,13 @@ func serverMembers(s *MCPServer) members {
 	if s == nil {
 		return nil
 	}
-	headers := make(map[string]string, len(s.Headers))
+	shown := *s
+	shown.URL = withoutSecrets(s.URL)
+	shown.Headers = make(map[string]string, len(s.Headers))
 	for name, value := range s.Headers {
-		headers[name] = reference(value)
+		shown.Headers[name] = reference(value)
 	}
-	return toMembers(struct {
-		URL         string            `json:"url"`
-		Enabled     bool              `json:"enabled"`
-		Tools       []string          `json:"tools"` // null = all
-		Headers     map[string]string `json:"headers"`
-		Timeout     string            `json:"timeout"`
-		MaxRetries  int               `json:"max_retries"`
-		Required    bool              `json:"required"`
-		Trust       bool              `json:"trust"`
-		Naming      string            `json:"naming"`
-		Prefix      string            `json:"prefix"`
-		Polling     []string          `json:"polling"`
-		Reads       []string          `json:"reads"`
-		Keyed       []string          `json:"keyed"`
-		Cache       Cache             `json:"cache"`
-		Concurrency int               `json:"concurrency"`
-	}{
-		withoutSecrets(s.URL), s.Enabled, s.Tools, headers, s.Timeout.String(), s.MaxRetries, s.Required, s.Trust, s.Naming, s.Prefix,
-		append([]string{}, s.Polling...), append([]string{}, s.Reads...), append([]string{}, s.Keyed...), s.Cache, s.Concurrency,
-	})
+	return toMembers(shown)
 }
 
 // reference returns the reference at the end of a header's value, or "set" if there is

@@ -30,40 +30,71 @@ type Key struct {
 	RevokedAt time.Time // zero while the key is active
 }
 
-// MCPServer is a tool server of an org.
+// MCPServer is a tool server of an org. Exactly one of URL and Command is set. The JSON
+// of an MCPServer has its settings only. The stores keep it, and audit entries show it
+// without credentials.
 type MCPServer struct {
-	Org        string
-	Name       string // unique in its org
-	URL        string
-	Command    []string // instead of URL; allowed in the configuration file only
-	Env        map[string]string
-	Enabled    bool
-	Tools      []string // allowlist of tool names; nil = all
-	Headers    map[string]string
-	Timeout    time.Duration
-	MaxRetries int
-	Required   bool
-	Trust      bool
-	Naming     string
-	Prefix     string
-	Polling    []string
-	Reads      []string // tools that only read; overrides what the server declares
-	Keyed      []string // tools for which the server honours idempotency keys
-	Cache      Cache
+	Org  string `json:"-"`
+	Name string `json:"-"` // unique in its org
+
+	URL                string            `json:"url"`
+	Command            []string          `json:"-"` // instead of URL; allowed in the configuration file only
+	Env                map[string]string `json:"-"` // of Command; a value may end in a reference
+	Enabled            bool              `json:"enabled"`
+	Tools              []string          `json:"tools"`       // allowlist of tool names; nil = all
+	Headers            map[string]string `json:"headers"`     // by canonical name; a value may end in a reference, see secret.Parse
+	RequireApproval    Approval          `json:"-"`           // not built yet: always the zero Approval
+	Timeout            time.Duration     `json:"timeout_ns"`  // of a discovery and of a call
+	MaxRetries         int               `json:"max_retries"` // of a discovery, and of a call that may be repeated
+	Required           bool              `json:"required"`    // a run fails if the server is unavailable
+	Trust              bool              `json:"trust"`       // believe the server's tool annotations
+	Naming             string            `json:"naming"`      // bare, namespaced or prefixed
+	Prefix             string            `json:"prefix"`      // for naming prefixed; "" = the server's name
+	Polling            []string          `json:"polling"`     // tools that are called repeatedly on purpose
+	Reads              []string          `json:"reads"`       // tools that only read; overrides what the server declares
+	Keyed              []string          `json:"keyed"`       // tools for which the server honours idempotency keys
+	Cache              Cache             `json:"cache"`
+	MaxConcurrentCalls int               `json:"max_concurrent_calls"` // over all runs of the org; 0 = the default
 
 	// Declared is true for a server of the configuration file. Only then may
 	// Headers and Env refer to environment variables and files of the gateway. It is
 	// not stored.
-	Declared bool
+	Declared bool `json:"-"`
 
-	Concurrency int // concurrent calls; 0 = the default
-	Position    int // order of the org's servers; of two tools with one name, the first is offered
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+	// UnknownSettings names the stored settings that this version does not know and
+	// that are not empty. A server with any is not used.
+	UnknownSettings []string `json:"-"`
+
+	Position  int       `json:"-"` // order of the org's servers; of two tools with one name, the first is offered
+	CreatedAt time.Time `json:"-"`
+	UpdatedAt time.Time `json:"-"`
 }
 
-// Cache selects the tools of a server whose results may be cached. The stores keep its
-// JSON.
+// Approval selects the calls of a server that wait for a human. The zero Approval
+// selects none.
+type Approval struct {
+	Mode   ApprovalMode
+	Always *ToolFilter // for ApproveRules: these wait
+	Never  *ToolFilter // for ApproveRules: these do not
+}
+
+// ApprovalMode is how the calls are selected.
+type ApprovalMode string
+
+// The approval modes.
+const (
+	ApproveNone  ApprovalMode = ""
+	ApproveAll   ApprovalMode = "always"
+	ApproveRules ApprovalMode = "rules"
+)
+
+// ToolFilter selects tools: those with the names, and those that are read-only, or not.
+type ToolFilter struct {
+	ToolNames []string
+	ReadOnly  *bool // nil = either
+}
+
+// Cache selects the tools of a server whose results may be cached.
 type Cache struct {
 	Mode  CacheMode `json:"mode,omitempty"`
 	Names []string  `json:"names,omitempty"` // for CacheNames: tool names at the server

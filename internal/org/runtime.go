@@ -34,4 +34,5 @@ type Runtime struct {
 	MaxRunTokens       *int          `json:"max_run_tokens"`      // nil = no limit
 	Durable            string        `json:"durable"`             // auto, always; "" = auto
 	Rate               Rate          `json:"rate"`                // limit on requests to the model API
+	Extensions         []string      `json:"-"`                   // not built yet: always empty
 }

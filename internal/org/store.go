@@ -13,6 +13,15 @@ var (
 	ErrChanged     = errors.New("changed since it was read")
 )
 
+// Contents are an org with everything that the admin API manages of it. The slices have
+// the order of the methods of Store, and no Secret has Sealed.
+type Contents struct {
+	Record
+	Keys    []Key
+	Servers []MCPServer
+	Secrets []Secret
+}
+
 // Store stores orgs and the objects that the admin API manages. Implemented by
 // store/memory and store/sqlite; store/storetest tests the contract:
 //
@@ -27,6 +36,13 @@ type Store interface {
 	Orgs(ctx context.Context) ([]Record, error)
 	// Org returns one org, or ErrNotFound.
 	Org(ctx context.Context, id string) (Record, error)
+	// EachOrg calls each for every org with everything that it has, ordered by the id
+	// of the org. All is of one moment. The number of queries does not depend on the
+	// number of orgs. An error of each ends EachOrg, which returns it.
+	EachOrg(ctx context.Context, each func(Contents) error) error
+	// AddOrgs adds those of the orgs whose id is free, in one transaction. The others
+	// do not change. It has no author: nothing is recorded.
+	AddOrgs(ctx context.Context, orgs []Record) error
 	// CreateOrg adds an org. It returns ErrExists if the id is taken.
 	CreateOrg(ctx context.Context, r Record, by Author) error
 	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org, or returns

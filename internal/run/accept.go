@@ -2,9 +2,10 @@ package run
 
 import (
 	"errors"
+	"strings"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -12,60 +13,65 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// slotRetry is how long a caller is asked to wait for a slot: runs are over
-// within their deadline.
+// slotRetry is the Retry-After of a caller for whom no slot is free.
 const slotRetry = 60 * time.Second
 
-// storeRetry is how long a caller is asked to wait for a store that cannot be
-// written.
+// storeRetry is the Retry-After of a caller while the store cannot be written.
 const storeRetry = 5 * time.Second
 
-// accept opens the journal with what was asked for.
-func (d *drive) accept() error {
-	body := d.accepted()
-	if body.Raw {
-		if err := d.append(nil, body); err != nil {
-			return err
-		}
-		d.emit(event.Started{RunID: d.lease.RunID, Model: d.req.Model, At: time.UnixMilli(d.state.At)})
-		return nil
+// accept opens the journal with the request.
+func (d *driver) accept() error {
+	body := d.run.req.accepted(d.run.lease.RunID)
+	if body.Grade == loop.Relay {
+		return d.acceptRelay(body)
 	}
-	items, err := d.splice(d.req.Items)
+	items, full, err := splice(d.run.ctx, d.o.Conversations, d.run.req)
 	if err != nil {
 		return err
 	}
-	batch := Batch{Rows: d.store("input", items), Opening: &Opening{Slots: d.req.Concurrency, Key: d.req.Key}}
-	if d.req.Grade == loop.Durable {
+	d.run.projection.keepFull(full)
+	batch := Batch{Rows: d.run.projection.store("input", items), Opening: &Opening{Slots: body.Slots, Key: d.run.req.Key}}
+	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef
-		batch.Rows = append(batch.Rows, d.requestRows()...)
+		batch.Rows = append(batch.Rows, d.run.requestRows()...)
 	}
 	crash.At(crash.BeforeAccept)
-	input := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.full) > 0, Bytes: textBytes(items)}
-	if err := d.commit(batch, body, input); err != nil {
+	input := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.run.projection.full) > 0, Bytes: textBytes(items)}
+	if err := d.run.commit(batch, body, input); err != nil {
 		return d.refused(err)
 	}
-	crash.At(crash.AfterAccept)
-	d.confirm(d)
-	d.emit(event.Started{RunID: d.lease.RunID, Model: d.req.Model, At: time.UnixMilli(d.state.At)})
+	d.leases.confirm(&d.live)
 	return nil
 }
 
-func (d *drive) accepted() loop.Accepted {
-	req := d.req
-	body := loop.Accepted{
-		RunID: d.lease.RunID, Org: req.Org, Principal: req.Principal, Surface: req.Surface, Grade: req.Grade,
-		Raw: req.Raw != nil, Model: req.Model, Limits: req.Limits, Parallelism: req.Parallelism,
-		AbortOnTool: req.AbortOnTool, NoTools: req.ToolChoice.Mode == "none", Guard: req.Guard, MaxTokens: req.MaxTokens, Budgets: req.Budgets,
+// acceptRelay begins a relay, of which no facts are stored. The caller's items go to the
+// provider unchanged, also call ids that the gateway has made for another run.
+func (d *driver) acceptRelay(body loop.Accepted) error {
+	if body.Raw {
+		return d.run.append(nil, body)
 	}
-	for _, t := range req.Targets {
-		body.Targets = append(body.Targets, loop.Target{Provider: t.Provider, Model: t.Name})
+	d.tools.catalog = new(catalog.Set) // the gateway has no tools here
+	if missing := d.tools.known().Missing(d.run.req.ToolChoice); missing != "" {
+		return fault.New(fault.Invalid, loop.CodeToolChoice, "tool_choice requires a call of %s, but the request has no such tool", missing).In("tool_choice")
 	}
-	body.Rules = d.o.Rules
-	return body.WithDefaults()
+	d.run.projection.store("input", d.run.req.Items)
+	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: "client", Bytes: textBytes(d.run.req.Items)})
 }
 
-// refused says in words for the caller why a run was not accepted.
-func (d *drive) refused(err error) error {
+// accepted returns the fact that opens the journal of a run for the request.
+func (r *Request) accepted(runID string) loop.Accepted {
+	body := loop.Accepted{
+		RunID: runID, Org: r.Org, Principal: r.Principal, Surface: r.Surface,
+		Raw: r.Raw != nil, Model: r.Model, Policy: r.Policy.WithDefaults(),
+	}
+	for _, t := range r.Targets {
+		body.Targets = append(body.Targets, loop.Target{Provider: t.Provider, Model: t.Name})
+	}
+	return body
+}
+
+// refused returns the error for the caller of a run that was not accepted.
+func (d *driver) refused(err error) error {
 	var known *Submitted
 	var capped *org.CapError
 	switch {
@@ -75,7 +81,7 @@ func (d *drive) refused(err error) error {
 		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
 	case errors.Is(err, ErrNoSlot):
 		refused := fault.New(fault.Limited, "concurrency_limit",
-			"the org is at its limit of %d runs at a time (concurrency); try again later", d.req.Concurrency)
+			"the org is at its limit of %d runs at a time (concurrency); try again later", d.run.req.Policy.Slots)
 		refused.RetryAfter = slotRetry
 		return refused
 	}
@@ -83,27 +89,73 @@ func (d *drive) refused(err error) error {
 	return err
 }
 
-// unavailable is what a caller is told while the store takes no writes.
+// unavailable returns the error for a caller while the store cannot be written.
 func unavailable(err error) error {
 	refused := fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot record runs at the moment; try again later")
 	refused.RetryAfter, refused.Err = storeRetry, err
 	return refused
 }
 
-// textBytes is how much a model reads in the items: of each answer the larger of
-// its native and its plain form, because the provider gets one of them.
+// textBytes returns the size of the items in a prompt, in bytes of text.
 func textBytes(items []item.Item) int64 {
+	return int64(sizeOf(items, func(it item.Item) int { return promptBytes(it.Parts) }))
+}
+
+// heldBytes returns the memory that the items occupy, in bytes.
+func heldBytes(items []item.Item) int {
+	return sizeOf(items, func(it item.Item) int {
+		n := len(it.Structured) + dataBytes(it.Parts)
+		for _, p := range it.Parts {
+			n += len(p.Text)
+		}
+		return n
+	})
+}
+
+// sizeOf returns the size of names, arguments and content. Of each turn it counts the larger
+// of its native and its plain form, because the provider gets one of them.
+func sizeOf(items []item.Item, content func(item.Item) int) int {
 	total := 0
 	for turn := range item.Turns(items) {
 		native, plain := 0, 0
 		for _, it := range turn {
 			native += len(it.Native.JSON)
-			plain += len(it.Name) + len(it.Arguments)
-			for _, p := range it.Parts {
-				plain += len(p.Text)
-			}
+			plain += len(it.Name) + len(it.Arguments) + content(it)
 		}
 		total += max(native, plain)
 	}
-	return int64(total)
+	return total
+}
+
+// maxImageBytes is the maximum size of an image in a prompt. Providers scale large images
+// down, so that an image has a few thousand tokens at most.
+const maxImageBytes = 16 << 10
+
+// promptBytes returns the size of the parts in a prompt, in bytes of text. Binary content
+// other than images counts in full, because its tokens are not bounded.
+func promptBytes(parts []item.Part) int {
+	n := 0
+	for _, p := range parts {
+		switch {
+		case p.Data == "":
+			n += len(p.Text)
+		case strings.HasPrefix(p.MIMEType, "image/"):
+			n += min(len(p.Data), maxImageBytes)
+		default:
+			n += len(p.Data)
+		}
+		if p.Kind == item.Resource {
+			n += len(p.URL) + len(p.Name) + len(p.Title) + len(p.MIMEType) + len(p.Description)
+		}
+	}
+	return n
+}
+
+// dataBytes returns the size of the base64 data in the parts.
+func dataBytes(parts []item.Part) int {
+	n := 0
+	for _, p := range parts {
+		n += len(p.Data)
+	}
+	return n
 }

@@ -18,7 +18,7 @@ type Unreadable struct {
 	Kind    loop.Kind // of the fact
 	Version int       // of the fact
 	Ref     string    // of the row; empty = it is a fact
-	Err     error     // what is wrong with it
+	Err     error     // why it cannot be decoded
 
 	Story *Story // what can be read: without the facts that cannot be decoded
 	Last  int64  // the number of the journal's last fact
@@ -31,7 +31,7 @@ func (u *Unreadable) Error() string {
 	return fmt.Sprintf("fact %d cannot be decoded: %v", u.Seq, u.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns Err.
 func (u *Unreadable) Unwrap() error { return u.Err }
 
 // newer reports whether a newer build has written the fact.
@@ -39,21 +39,21 @@ func (u *Unreadable) newer() bool {
 	return errors.Is(u.Err, loop.ErrUnknownKind) || errors.Is(u.Err, loop.ErrUnknownVersion) || errors.Is(u.Err, item.ErrUnknownVersion)
 }
 
-// Aside says why nobody performs a run. The zero value: it is not set aside.
+// Aside is the reason for which a run is set aside: no process claims it. The zero value
+// means that it is not set aside.
 type Aside struct {
 	Reason string `json:"reason"` // for people
 	Build  string `json:"build"`  // which could not decode the journal
 	At     int64  `json:"at"`     // Unix milliseconds
 
-	// Kind and Version are those of the fact that a newer build has written.
-	// Empty and 0: the journal is damaged.
+	// Kind and Version are those of the fact that a newer build has written; "" and 0 =
+	// the journal is damaged.
 	Kind    loop.Kind `json:"kind,omitempty"`
 	Version int       `json:"version,omitempty"`
 }
 
-// Again reports whether a build may be able to decode the journal: it knows the
-// fact that the one before did not know or, where the journal seemed damaged, it
-// is another build.
+// Again reports whether a build may be able to decode the journal: it can decode the fact
+// that was unknown or, if the journal seemed damaged, it is another build.
 func (a Aside) Again(build string) bool {
 	if a.Kind != "" {
 		return loop.CanDecode(a.Version, a.Kind) == nil
@@ -61,33 +61,32 @@ func (a Aside) Again(build string) bool {
 	return a.Build != build
 }
 
-// setAside leaves a run alone whose journal cannot be decoded. Until it is
-// cancelled, or until a build starts that may be able to decode it, nobody
-// claims it.
-func (d *drive) setAside(why *Unreadable) error {
+// setAside ends the lease of a run whose journal cannot be decoded. No process claims the run
+// until it is cancelled, or until a build starts that may be able to decode it.
+func (d *driver) setAside(why *Unreadable) error {
 	a := Aside{Reason: why.Error(), Build: d.o.Build, At: d.o.Now().UnixMilli()}
 	if why.newer() {
 		a.Kind, a.Version = why.Kind, why.Version
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), storeTimeout)
 	defer cancel()
-	if err := d.o.Leases.SetAside(ctx, d.lease, a); err != nil {
-		d.trouble(err)
-		return unavailable(fmt.Errorf("run %s: set aside: %w", d.lease.RunID, err))
+	if err := d.o.Leases.SetAside(ctx, d.run.lease, a); err != nil {
+		d.run.storeFailed(err)
+		return unavailable(fmt.Errorf("run %s: set aside: %w", d.run.lease.RunID, err))
 	}
 	d.aside = true
-	d.log.Error("run set aside: cancel it, or start the build that has written it", "reason", a.Reason, "build", a.Build)
-	return unreadable(d.lease.RunID, a.Reason)
+	d.run.log.Error("run set aside: cancel it, or start the build that has written it", "reason", a.Reason, "build", a.Build)
+	return unreadable(d.run.lease.RunID, a.Reason)
 }
 
-// unreadable is what a caller is told whose run's journal cannot be decoded.
+// unreadable returns the error for a caller of a run whose journal cannot be decoded.
 func unreadable(runID, reason string) error {
 	return fault.New(fault.Internal, "journal_unreadable",
 		"the journal of run %s cannot be read by this build of the gateway (%s); its operator can cancel the run", runID, reason)
 }
 
-// restore makes the runs claimable again that this build may be able to decode
-// and an earlier one was not.
+// restore makes runs claimable that an earlier build has set aside, and that this build may
+// be able to decode.
 func (r *Runner) restore(ctx context.Context) error {
 	n, err := r.o.Leases.Restore(ctx, func(a Aside) bool { return a.Again(r.o.Build) })
 	if err != nil {
@@ -99,7 +98,7 @@ func (r *Runner) restore(ctx context.Context) error {
 	return nil
 }
 
-// cancelled reports whether somebody has asked for the end of the run.
+// cancelled reports whether the facts have a request to end the run.
 func cancelled(facts []loop.Fact) bool {
 	for _, f := range facts {
 		if f.Body.Kind() == loop.KindCancelRequested {

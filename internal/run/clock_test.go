@@ -21,13 +21,13 @@ func (w *town) gatewayAt(t *testing.T, ahead time.Duration) *run.Runner {
 	t.Helper()
 	c := catalog.New(catalog.Options{})
 	r := run.New(run.Options{
-		Catalog: c, Journal: &w.journal, Handovers: &w.handovers, Leases: &w.journal, Archive: &w.journal, Resources: w,
+		Catalog: c, Journal: &w.journal, Conversations: &w.conversations, Leases: &w.journal, Archive: &w.journal, Resources: w,
 		Now: func() time.Time { return time.Now().Add(ahead) },
 	})
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		r.Stop(now, 0)
+		r.Close(now, 0)
 		c.Close()
 	})
 	return r
@@ -51,7 +51,7 @@ func TestARunGoesOnWithItsDatesAfterTheClockWasSetBack(t *testing.T) {
 		defer leave()
 		_ = w.gateway(t).Run(leaving, w.wants("p", "k", "h"), &diary{}) // it is never started: it renews nothing
 		time.Sleep(run.LeaseTTL)
-		if err := w.gatewayAt(t, -time.Hour).Start(t.Context()); err != nil {
+		if err := w.gatewayAt(t, -time.Hour).Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(thinking + time.Second)
@@ -102,10 +102,10 @@ func TestARunThatIsHandedOverManyTimesIsNotLost(t *testing.T) {
 		for range 20 {
 			synctest.Wait() // the call is under way
 			hard, cancel := context.WithTimeout(t.Context(), 19*time.Second)
-			r.Stop(hard, 0)
+			r.Close(hard, 0)
 			cancel()
 			r = w.gateway(t)
-			if err := r.Start(t.Context()); err != nil {
+			if err := r.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -8,23 +8,45 @@
 //	                 ├─ PrepareTools  tools.go      toolexec
 //	                 ├─ ExecuteTools  tools.go      toolexec ─► mcptool ─► egress
 //	                 ├─ AnswerCalls   tools.go      nothing outside
-//	                 ├─ Interrupt     park.go       nothing is held
-//	                 └─ Finish        finish.go     hand over, last event
+//	                 ├─ Interrupt     drive.go      nothing is held
+//	                 └─ Finish        drive.go      hand over, last event
+//
+// The parts:
+//
+//	Runner       runner.go       the public API: run, start, follow, resolve, cancel
+//	driver       drive.go        asks the rules and performs their actions; one for each run
+//	runState     state.go        the state of a run; numbers, stores and applies its facts
+//	projection   projection.go   makes events of facts and deltas, and gives them positions
+//	modelCaller  model.go        model calls; relay.go has those of a raw relay
+//	toolCaller   tools.go        tool calls; cached.go has the result cache
+//	toolSet      toolset.go      the tools that the model sees
+//	leaseKeeper  keeper.go       leases: claim, renew, release; the runs of this process
+//	runObserver  observe.go      traces and metrics; audit.go makes the audit entries
 //
 // One goroutine owns a run: it folds, appends and emits. Tools run in
 // goroutines of their own, which end before the run does. A light run lives in
 // the goroutine of its caller and ends with it. A durable run has its own:
-// callers follow what it has told, each from the beginning (submit.go, feed.go).
+// callers follow it (submit.go, follow.go). They read the latest events in its
+// feed, and earlier ones in the store, where every event is before it is in the feed.
 //
-//	caller ──► submit ──► drive ──► feed ──► callers        this process
+//	caller ──► submit ──► driver ──► feed ──► followers     this process
 //	                        │ every fact on disk before the next effect
-//	                     journal + lease
-//	                        │ the lease ended: its process died, or gave it back
-//	           claim ──► resume ──► drive ──► feed ──► callers   the next (owner.go, resume.go)
+//	                     journal + lease          rules for both: head.go
+//	                        │ the lease ended: its process died, or released it
+//	           claim ──► resume ──► driver ──► feed ──► followers  the next process (keeper.go, resume.go)
 //
-// Going on is not a mode: resume folds the journal, and the same loop asks the
+// There is no recovery mode: resume folds the journal, and the same loop asks the
 // same rules. A request can be followed in these steps:
 //
-//	httpd/routes.go → surface/chat/handler.go → decode.go → run/runner.go →
+//	httpd/routes.go → surface/serve.go → surface/chat/decode.go → run/runner.go →
 //	loop/decide.go → run/model.go → run/tools.go → loop/apply.go → surface/chat/encode.go
+//
+// Where to look:
+//
+//   - A deadline ends a run: startDeadline and noticeEnd in drive.go, the fact Expired in
+//     loop/apply.go, and the case of an ended run in loop/decide.go.
+//   - A tool result is truncated: executeOne in tools.go gives the limit, Done.truncate in
+//     toolexec/execute.go decides, and toolexec/truncate.go cuts.
+//   - An event gets its position: number in state.go numbers the facts, tell and nextDelta
+//     in projection.go make positions of the numbers.
 package run

@@ -4,126 +4,139 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/item"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// drive is one run, owned by the goroutine that performs it.
-type drive struct {
-	*Runner
-	req    *Request
-	sink   Sink
-	lease  Lease
-	state  loop.State
-	items  map[string][]item.Item // by ref: what the journal's rows hold
-	args   map[loop.CallKey]prepared
-	tools  *catalog.Set
-	full   map[string]string // results that were cut, whole, by the id that the model knows
-	failed *model.Error      // the last failed attempt, for the caller's eyes
+// driver performs one run: it asks the rules what to do next, and does it with its parts.
+// The goroutine that performs the run owns it.
+type driver struct {
+	o      *Options
+	leases *leaseKeeper
 
-	account *ledger.Account // what the run retains is charged to it
+	run      runState
+	tools    toolSet
+	model    modelCaller
+	calls    toolCaller
+	observer runObserver
+	live     liveRun
 
-	ctx       context.Context // of effects: ends with the caller, the deadline or the sink
-	cancel    context.CancelCauseFunc
-	feed      *feed                          // of a durable run: where callers follow it
-	aside     bool                           // the run is set aside
-	givenUp   error                          // why the run is not gone on with; nil = it is
-	retelling bool                           // a run that is over is only told
-	said      bool                           // something of the attempt has reached the caller
-	timing    timing                         // of the latest model call
-	passed    passedOn                       // of a relay
-	cut       map[loop.CallKey]time.Duration // how long calls took that were cut off by the end of the run
-	watched   watched
-
-	overdrawn *ledger.Refused // why the run may retain no more, once it may not
-	log       *slog.Logger
-
-	dates   clock.Steady // of the run's facts; see now
-	written time.Time    // before the last append that extended the lease; monotonic
-	suspect bool         // it has a turn among the suspects, or waits for one
-	unsure  bool         // whether the journal was opened is not known
-	leased  bool         // the lease is known to be ours; guarded by Runner.mu
-	unstop  func() bool  // ends the watch over Runner.base
+	aside   bool  // the run is set aside
+	givenUp error // why the run cannot be continued; nil = it can
+	unsure  bool  // it is unknown whether the journal was opened
 }
 
-func (r *Runner) newDrive(ctx context.Context, req *Request, sink Sink) *drive {
-	d := &drive{
-		Runner: r, req: req, sink: sink, account: req.Account,
-		lease: Lease{Org: req.Org, RunID: r.o.NewID("run_"), Epoch: 1, Owner: r.o.Owner},
+// newDriver returns the driver of a run under the lease. Its parts share one run state.
+func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink Sink) *driver {
+	d := &driver{o: &r.o, leases: r.leases}
+	d.observer.observer = r.o.Observer
+	d.run = runState{
+		req: req, lease: lease, journal: r.o.Journal, storeFailed: r.leases.health.failed,
+		relay: req.Policy.Grade == loop.Relay, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
 	}
-	d.log = r.o.Log
-	if req.Raw == nil {
-		d.log = d.log.With("run", d.lease.RunID, "org", req.Org)
+	if !d.run.relay {
+		d.run.log = d.run.log.With("run", lease.RunID, "org", lease.Org)
 	}
-	d.dates = clock.NewSteady(r.o.Now())
-	d.ctx, d.cancel = context.WithCancelCause(ctx)
+	d.run.ctx, d.run.cancel = context.WithCancelCause(ctx)
+	d.run.projection = projection{sink: sink, stop: d.run.cancel, account: req.Account}
+	d.tools = toolSet{run: &d.run}
+	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer}
+	d.calls = toolCaller{run: &d.run, tools: &d.tools, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
+	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	return d
 }
 
-// now returns the time at which the next fact of the run happens, in Unix
-// milliseconds. It is never before the last fact, and does not follow a step of
-// the wall clock: between two facts of one owner lies the time that has passed.
-func (d *drive) now() int64 { return max(d.dates.Now().UnixMilli(), d.state.At) }
-
-// date makes the run's clock go on from the last fact if the wall clock is behind
-// it: it was set back since, or the fact was written elsewhere.
-func (d *drive) date() {
-	if last := time.UnixMilli(d.state.At); last.After(d.dates.Now()) {
-		d.dates = clock.NewSteady(last)
+// newLease returns the lease of a new run. A relay that is recorded has the id of its
+// request, any other run an id of its own.
+func (r *Runner) newLease(req *Request) Lease {
+	lease := Lease{Org: req.Org, Epoch: 1, Owner: r.o.Owner}
+	switch {
+	case req.Policy.Grade != loop.Relay || r.o.Recorder == nil:
+		lease.RunID = r.o.NewID("run_")
+	case req.ID != "":
+		lease.RunID = req.ID
+	default:
+		lease.RunID = r.o.NewID("req_")
 	}
+	return lease
 }
 
-// perform opens the journal and plays the run to its end.
-func (d *drive) perform() error {
+// report makes the feed the sink of the run, and its account the account of the run.
+func (d *driver) report(f *feed) {
+	d.live.feed = f
+	d.run.projection.sink, d.run.projection.account = f, f.account
+}
+
+// perform opens the journal and plays the run. It returns nil after Finished or Parked.
+func (d *driver) perform() error {
 	if err := d.accept(); err != nil {
 		return err
 	}
-	return d.race()
+	return d.playUntilDeadline()
 }
 
-// race plays the run against its deadline.
-func (d *drive) race() error {
-	defer d.expire()()
+// playUntilDeadline plays the run, and ends it at its deadline.
+func (d *driver) playUntilDeadline() error {
+	stop := d.startDeadline()
+	defer stop()
 	return d.observed(false, d.play)
 }
 
-// expire ends the run's context at the deadline, unless stop is called before.
-// The relay has none.
-func (d *drive) expire() (stop func()) {
-	at := d.state.DeadlineAt()
-	if d.req.Raw != nil || at == 0 {
+// observed performs play and reports it to the observer.
+func (d *driver) observed(takenOver bool, play func() error) error {
+	if d.o.Observer == nil {
+		return play()
+	}
+	b := Begun{
+		Org: d.run.lease.Org, Principal: d.run.req.Principal, RunID: d.run.lease.RunID, Surface: d.run.req.Surface,
+		Grade: d.run.policy().Grade, Model: d.run.state().Accepted.Model, TakenOver: takenOver,
+	}
+	if len(d.run.req.Targets) > 0 {
+		b.Target = d.run.req.Targets[0]
+	}
+	ctx, end := d.observer.begin(d.run.ctx, b)
+	d.run.ctx = ctx
+	err := play()
+	end(endOf(d.run.state(), &d.model))
+	return err
+}
+
+// startDeadline cancels the run's context with errDeadline at the run's deadline, until stop is
+// called. noticeEnd then appends Expired, and the rules end the run. A relay has no
+// deadline.
+func (d *driver) startDeadline() (stop func()) {
+	at := d.run.state().DeadlineAt()
+	if d.run.relay || at == 0 {
 		return func() {}
 	}
-	timer := time.AfterFunc(time.Duration(at-d.now())*time.Millisecond, func() { d.cancel(errDeadline) })
+	timer := time.AfterFunc(time.Duration(at-d.run.now())*time.Millisecond, func() { d.run.cancel(errDeadline) })
 	return func() { timer.Stop() }
 }
 
-// play asks the rules what to do next, and does it, until the run is over.
-func (d *drive) play() error {
+// play asks the rules for the next action and performs it, until the run has ended or waits.
+func (d *driver) play() error {
 	for {
 		if err := d.noticeEnd(); err != nil {
 			return err
 		}
 		var err error
-		switch a := loop.Decide(d.state).(type) {
+		switch a := loop.Decide(*d.run.state()).(type) {
 		case loop.Discover:
 			err = d.discover()
 		case loop.CallModel:
-			err = d.callModel(a)
+			err = d.model.call(a)
 		case loop.PrepareTools:
-			err = d.prepare(a)
+			err = d.calls.prepare(a)
 		case loop.AnswerCalls:
-			err = d.answer(a)
+			err = d.calls.answer(a)
 		case loop.ExecuteTools:
-			err = d.execute(a)
+			err = d.calls.execute(a)
 		case loop.Interrupt:
 			if err = d.park(a); err == nil {
 				return nil
@@ -133,7 +146,7 @@ func (d *drive) play() error {
 				return nil
 			}
 		default:
-			panic(fmt.Sprintf("the rules gave an action that nobody performs: %T", a))
+			panic(fmt.Sprintf("the driver does not know the action %T", a))
 		}
 		if err != nil && !errors.Is(err, errDecideAgain) {
 			return err
@@ -141,54 +154,103 @@ func (d *drive) play() error {
 	}
 }
 
-// noticeEnd turns the end of the run's context into a fact. It returns an error
-// where somebody else is to go on with the run.
-func (d *drive) noticeEnd() error {
+// unregister ends the run's work in this process. If the run has to be continued, its lease
+// is released.
+func (d *driver) unregister() {
+	d.endTurn()
+	state := d.run.state()
+	over := d.aside || state.Finished != nil || state.Accepted != nil && state.ActiveSince == 0
+	d.leases.unregister(d.run.ctx, &d.live, over, d.unsure)
+}
+
+// noticeEnd appends the fact for the end of the run's context, if it has ended. It returns
+// errHandOver or ErrFenced if another owner continues the run, and an error if the lease
+// could not be renewed in time.
+func (d *driver) noticeEnd() error {
 	if d.yields() {
 		return errHandOver
 	}
-	if d.doubtful() {
-		if err := d.renew(); err != nil {
+	if !d.run.relay && d.leases.doubtful(d.run.written) {
+		if err := d.leases.renew(); err != nil {
 			return unavailable(err)
 		}
 	}
-	if d.ctx.Err() == nil || d.state.Ended != "" {
+	if d.run.ctx.Err() == nil || d.run.state().Ended != "" {
 		return nil
 	}
-	switch cause := context.Cause(d.ctx); {
-	case errors.As(cause, &d.overdrawn):
-		return d.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Memory})
+	var refused *ledger.Refused
+	switch cause := context.Cause(d.run.ctx); {
+	case errors.As(cause, &refused):
+		limit := fault.From(refused)
+		return d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Memory, Code: limit.Reason, Detail: limit.Message})
 	case errors.Is(cause, ErrFenced):
 		return ErrFenced
 	case errors.Is(cause, errDeadline):
-		return d.append(nil, loop.Expired{})
-	case errors.Is(cause, errMeddled):
+		return d.run.append(nil, loop.Expired{})
+	case errors.Is(cause, errWoken):
 		return d.catchUp()
-	case errors.Is(cause, errStopped) && d.state.Grade == loop.Durable:
+	case errors.Is(cause, errStopped) && d.run.durable():
 		return errHandOver
 	case errors.Is(cause, errStopped):
-		return d.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost})
+		return d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost})
 	}
-	return d.append(nil, loop.CancelRequested{By: d.req.Principal, Cause: event.CallerGone})
+	return d.run.append(nil, loop.CancelRequested{By: d.run.req.Principal, Cause: event.CallerGone})
 }
 
-// catchUp folds what somebody else has written to end the run.
-func (d *drive) catchUp() error {
-	if err := d.append(nil); err != nil || d.state.Ended != "" {
+// catchUp reads and applies the facts with which another writer ends the run.
+func (d *driver) catchUp() error {
+	if err := d.run.append(nil); err != nil || d.run.state().Ended != "" {
 		return err
 	}
-	return fmt.Errorf("run %s: %w, and not to end it", d.lease.RunID, errMeddled)
+	return fmt.Errorf("run %s: %w, but the run does not end by it", d.run.lease.RunID, errWoken)
 }
 
-// yields reports whether the run is to be left to its next owner: the process
-// is stopping, and the run can be gone on with.
-func (d *drive) yields() bool {
-	return d.state.Grade == loop.Durable && d.yielding.Load()
+// yields reports whether the run must be handed over to its next owner, because this process
+// is stopping. Only durable runs can be continued.
+func (d *driver) yields() bool {
+	return d.run.durable() && d.leases.yielding.Load()
 }
 
-// emit reports e. A sink that fails ends the run.
-func (d *drive) emit(e event.Event) {
-	if err := d.sink.Emit(e); err != nil {
-		d.cancel(fmt.Errorf("%w: %w", errNobody, err))
+// park appends that the calls wait for a human. A waiting run has no goroutine, lease or
+// slot. A light run becomes durable: the request and the tools are stored for its next
+// owner.
+func (d *driver) park(a loop.Interrupt) error {
+	var bodies []loop.Body
+	for _, key := range a.Calls {
+		if c, _ := d.run.state().Call(key); c.WaitID == "" {
+			bodies = append(bodies, loop.CallWaiting{Key: key, WaitID: d.o.NewID("wait_")})
+		}
 	}
+	active := d.run.now() - d.run.state().ActiveSince
+	var rows []Row
+	if !d.run.durable() {
+		rows = append(d.run.requestRows(), d.tools.row())
+	}
+	return d.run.append(rows, append(bodies, loop.Parked{ActiveMS: active})...)
+}
+
+// finish appends the end of the run. Calls that the caller executes are stored as a
+// handover before.
+func (d *driver) finish(a loop.Finish) error {
+	body := loop.Finished{Reason: a.Reason, Code: a.Cause.Code(a.Reason)}
+	if len(a.HandOver) > 0 {
+		var err error
+		if body.HandedOver, err = d.handOver(a.HandOver); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.givenUp != nil:
+		body.Code, body.Detail = codeRefused, d.givenUp.Error()
+	case a.Reason == event.Lost:
+		body.Detail = fatalCallMessage(d.run.state(), a.Cause)
+	case a.Reason == event.Memory:
+		body.Detail = memoryMessage(a.Cause)
+	}
+	crash.At(crash.BeforeFinish)
+	if err := d.run.append(nil, body); err != nil {
+		return err
+	}
+	d.run.log.Debug("finished", "reason", a.Reason, "rounds", d.run.state().Spent.Rounds, "tokens", d.run.state().Spent.Tokens)
+	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -26,16 +28,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // town is a store that several gateways share, with a model and tools.
 type town struct {
-	journal   memory.Journal
-	handovers memory.Handovers
-	think     func(ctx context.Context, transcript []item.Item) (*model.Turn, error)
-	watch     run.Observer // nil = nobody does
-	log       *slog.Logger // nil = nobody reads it
-	build     string
+	journal       memory.Journal
+	conversations memory.Conversations
+	think         func(ctx context.Context, transcript []item.Item) (*model.Turn, error)
+	watch         run.Observer // nil = nobody does
+	log           *slog.Logger // nil = nobody reads it
+	build         string
+	pace          time.Duration // between the characters of a text, which come one by one; 0 = it comes at once
+	piece         int           // bytes of which a text comes at a time; 0 = as pace says
 
 	mu    sync.Mutex
 	tools map[string]func(context.Context, tool.Call) (tool.Result, error)
@@ -68,7 +73,7 @@ func (w *town) gatewayWith(t *testing.T, change func(*run.Options)) *run.Runner 
 	t.Helper()
 	c := catalog.New(catalog.Options{})
 	o := run.Options{
-		Catalog: c, Journal: &w.journal, Handovers: &w.handovers, Leases: &w.journal, Archive: archive{&w.journal, &w.read}, Resources: w, Observer: w.watch,
+		Catalog: c, Journal: &w.journal, Conversations: &w.conversations, Leases: &w.journal, Archive: archive{&w.journal, &w.read}, Resources: w, Observer: w.watch,
 		Log: w.log, Build: w.build,
 		Jitter: func(time.Duration) time.Duration { return 0 },
 	}
@@ -77,7 +82,7 @@ func (w *town) gatewayWith(t *testing.T, change func(*run.Options)) *run.Runner 
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		r.Stop(now, 0)
+		r.Close(now, 0)
 		c.Close()
 	})
 	return r
@@ -95,8 +100,28 @@ func (w *town) Stream(ctx context.Context, req *model.Request, emit func(model.D
 		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
 	}
 	if turn != nil && turn.Text() != "" {
-		if err := emit(model.Delta{Text: turn.Text()}); err != nil {
-			return nil, err
+		pieces := []string{turn.Text()}
+		switch {
+		case w.piece > 0:
+			pieces = nil
+			for piece := range slices.Chunk([]byte(turn.Text()), w.piece) {
+				pieces = append(pieces, string(piece))
+			}
+		case w.pace > 0:
+			pieces = strings.Split(turn.Text(), "")
+		}
+		for _, text := range pieces {
+			if err := emit(model.Delta{Text: text}); err != nil {
+				return nil, err
+			}
+			time.Sleep(w.pace)
+		}
+	}
+	if turn != nil {
+		for i, c := range turn.Calls {
+			if err := emit(model.Delta{Kind: model.CallDelta, Item: i, CallID: c.ID, Name: c.Name, Text: c.Arguments}); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return turn, err
@@ -153,10 +178,9 @@ func (w *town) made() []tool.Call {
 func (w *town) wants(principal, key, hash string) *run.Request {
 	targets, servers, _ := w.For(context.Background(), nil)
 	return &run.Request{
-		Org: "o", Principal: principal, Surface: "test", Grade: loop.Durable, Model: "m", Targets: targets, Servers: servers,
+		Org: "o", Principal: principal, Surface: "test", Policy: loop.Policy{Grade: loop.Durable, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Slots: 16, Parallelism: loop.Parallel, ResultMaxBytes: 1 << 16}, Model: "m", Targets: targets, Servers: servers,
 		Key:   &run.SubmitKey{Principal: principal, Key: key, Hash: hash},
-		Items: []item.Item{item.NewText(item.User, "go")}, Limits: budget.Limits{}.Clamp(budget.MaxRounds),
-		Concurrency: 16, Parallelism: loop.Parallel, ResultMaxBytes: 1 << 16,
+		Items: []item.Item{item.NewText(item.User, "go")},
 	}
 }
 
@@ -197,12 +221,17 @@ func script(names ...string) func(context.Context, []item.Item) (*model.Turn, er
 type diary struct {
 	mu     sync.Mutex
 	events []event.Event
+	at     []event.Position
+	heard  func(event.Position, event.Event) // nil = nothing is done
 }
 
-func (d *diary) Emit(e event.Event) error {
+func (d *diary) Emit(at event.Position, e event.Event) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.events = append(d.events, e)
+	d.events, d.at = append(d.events, e), append(d.at, at)
+	if d.heard != nil {
+		d.heard(at, e)
+	}
 	return nil
 }
 
@@ -314,16 +343,10 @@ func TestAnotherGatewayGoesOnWithARunWhoseOwnerIsGone(t *testing.T) {
 		defer leave()
 		_ = first.Run(leaving, w.wants("p", "k", "h"), &diary{}) // it was never started: it renews nothing
 		time.Sleep(run.LeaseTTL)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		stream := w.wants("p", "k", "h")
-		stream.Attach = true
-		var d diary
-		if err := second.Run(t.Context(), stream, &d); err != nil {
-			t.Fatal(err)
-		}
-		text, end := d.said()
+		text, end := w.attached(t, second)
 		if !strings.HasPrefix(text, "done done outcome_unknown") || end.Reason != event.Complete {
 			t.Errorf("%q %+v", text, end)
 		}
@@ -348,7 +371,7 @@ func TestALightRunEndsWithItsOwner(t *testing.T) { // B07
 		}}
 		first, second := w.gateway(t), w.gateway(t)
 		light := w.wants("p", "", "")
-		light.Grade, light.Key, light.Concurrency = loop.Light, nil, 1
+		light.Policy.Grade, light.Key, light.Policy.Slots = loop.Light, nil, 1
 		go func() { _ = first.Run(t.Context(), light, &diary{}) }()
 		synctest.Wait()
 		again := *light
@@ -357,7 +380,7 @@ func TestALightRunEndsWithItsOwner(t *testing.T) { // B07
 			t.Errorf("%+v", f)
 		}
 		time.Sleep(run.LeaseTTL)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -430,7 +453,7 @@ func TestAGatewayThatStopsHandsItsRunsOver(t *testing.T) {
 			return turn, nil
 		}
 		first := w.gateway(t)
-		if err := first.Start(t.Context()); err != nil {
+		if err := first.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
@@ -439,7 +462,7 @@ func TestAGatewayThatStopsHandsItsRunsOver(t *testing.T) {
 		hard, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		begin := time.Now()
-		first.Stop(hard, 5*time.Second)
+		first.Close(hard, 5*time.Second)
 		if took := time.Since(begin); took > 8*time.Second {
 			t.Errorf("stopping took %v: the next fact was nearer", took)
 		}
@@ -449,17 +472,50 @@ func TestAGatewayThatStopsHandsItsRunsOver(t *testing.T) {
 		}
 		_ = refusal(t, first.Run(t.Context(), w.wants("p", "k2", "h"), &diary{}), "stopping")
 		second := w.gateway(t)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		stream := w.wants("p", "k", "h")
-		stream.Attach = true
-		var d diary
-		if err := second.Run(t.Context(), stream, &d); err != nil {
-			t.Fatal(err)
-		}
-		if text, end := d.said(); text != "read" || end.Rounds != 9 || len(w.made()) != 8 {
+		if text, end := w.attached(t, second); text != "read" || end.Rounds != 9 || len(w.made()) != 8 {
 			t.Errorf("%q %+v, %d calls", text, end, len(w.made()))
+		}
+	})
+}
+
+// Calls that wait for others are left to the next process, which makes them. // O05 D11
+func TestWaitingCallsAreHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+			"once": func(context.Context, tool.Call) (tool.Result, error) {
+				time.Sleep(10 * time.Second)
+				return tool.Text("written"), nil
+			},
+		}}
+		w.think = func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+			if len(results(transcript)) > 0 {
+				return says(fmt.Sprint(len(results(transcript)))), nil
+			}
+			return asks(slices.Repeat([]string{"once"}, 12)...), nil
+		}
+		first := w.gateway(t)
+		if err := first.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- first.Run(t.Context(), w.wants("p", "k", "h"), &diary{}) }()
+		synctest.Wait()
+		hard, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		first.Close(hard, time.Second)
+		_ = refusal(t, <-ended, "run_handed_over")
+		if n := len(w.made()); n != 10 {
+			t.Errorf("the process that stops made %d calls, want the 10 that were in flight", n)
+		}
+		second := w.gateway(t)
+		if err := second.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := w.attached(t, second); text != "12" || len(w.made()) != 12 {
+			t.Errorf("%q, %d calls", text, len(w.made()))
 		}
 	})
 }
@@ -481,7 +537,7 @@ func TestASharedBudgetIsNeverOverspent(t *testing.T) {
 		for i := range outcomes {
 			wg.Go(func() {
 				req := w.wants("p", fmt.Sprint(i), "h")
-				req.Budgets, req.MaxTokens = pot, 30 // 31 with the prompt: three fit
+				req.Policy.Budgets, req.Policy.MaxTokens = pot, 30 // 31 with the prompt: three fit
 				var d diary
 				if err := r.Run(t.Context(), req, &d); err != nil {
 					t.Error(err)
@@ -511,7 +567,7 @@ func TestACallThatFailsTakesNothingBack(t *testing.T) {
 		"once_b": func(context.Context, tool.Call) (tool.Result, error) { return tool.Error("no"), nil },
 	}
 	req := w.wants("p", "k", "h")
-	req.Parallelism, req.AbortOnTool = loop.Serial, true
+	req.Policy.Parallelism, req.Policy.AbortOnTool = loop.Serial, true
 	var d diary
 	if err := w.gateway(t).Run(t.Context(), req, &d); err != nil {
 		t.Fatal(err)
@@ -538,7 +594,7 @@ func TestARunThatUsesABudgetUpLeavesOneAuditRow(t *testing.T) {
 		"read_on": func(_ context.Context, c tool.Call) (tool.Result, error) { return tool.Text(c.Key), nil },
 	}}
 	req := w.wants("p", "k", "h")
-	req.Limits.Rounds = 2
+	req.Policy.Limits.Rounds = 2
 	var d diary
 	if err := w.gateway(t).Run(t.Context(), req, &d); err != nil {
 		t.Fatal(err)
@@ -572,17 +628,98 @@ func TestATakenOverRunKeepsTheToolsThatItBeganWith(t *testing.T) {
 		w.tools = map[string]func(context.Context, tool.Call) (tool.Result, error){"read_b": nil}
 		w.mu.Unlock()
 		time.Sleep(run.LeaseTTL)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		stream := w.wants("p", "k", "h")
-		stream.Attach = true
-		var d diary
-		if err := second.Run(t.Context(), stream, &d); err != nil {
-			t.Fatal(err)
-		}
-		if text, _ := d.said(); !strings.Contains(text, "was removed or changed after the run started") {
+		if text, _ := w.attached(t, second); !strings.Contains(text, "was removed or changed after the run started") {
 			t.Error(text)
 		}
 	})
+}
+
+// piece is what the deltas of one part or call say together.
+type piece struct {
+	Kind              model.DeltaKind
+	Round, Item, Part int
+	Call              string // its id and name
+}
+
+// pieces returns the texts of deltas by what they are of, and the order in which
+// each of these began.
+func (d *diary) pieces() (order []piece, texts map[piece]string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	texts = map[piece]string{}
+	calls := map[[2]int]string{}
+	add := func(p piece, text string) {
+		if _, ok := texts[p]; !ok {
+			order = append(order, p)
+		}
+		texts[p] += text
+	}
+	for _, e := range d.events {
+		switch e := e.(type) {
+		case event.TextDelta:
+			add(piece{model.TextDelta, e.Round, e.Item, e.Part, ""}, e.Text)
+		case event.ReasoningDelta:
+			add(piece{model.ReasoningDelta, e.Round, e.Item, e.Part, ""}, e.Text)
+		case event.RefusalDelta:
+			add(piece{model.RefusalDelta, e.Round, e.Item, e.Part, ""}, e.Text)
+		case event.CallDelta:
+			at := [2]int{e.Round, e.Item}
+			calls[at] += e.CallID + e.Name
+			add(piece{model.CallDelta, e.Round, e.Item, 0, calls[at]}, e.Arguments)
+		}
+	}
+	return order, texts
+}
+
+// Who follows a run that is over is told the same of each item as who was there,
+// under the same numbers; calls only where the surface sends them as they come.
+func TestAReplayNumbersItemsAsTheyWereNumberedLive(t *testing.T) {
+	const story = `reasoning Hm.
+call c1 read_a {"n":1}
+text In between
+text " it."
+refusal Half.
+call c2 read_a {"n":2}
+
+call c3 read_a {"n":3}
+call c4 read_a {"n":
+stop length
+
+text Done.
+`
+	texts := []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta}
+	for name, live := range map[string][]model.DeltaKind{"text alone": texts, "calls too": append(texts, model.CallDelta)} {
+		t.Run(name, func(t *testing.T) {
+			w := &town{tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+				"read_a": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("ok"), nil },
+			}}
+			r, script := w.gateway(t), turnpiketest.NewScript(t, story)
+			var first, second diary
+			for _, d := range []*diary{&first, &second} {
+				req := w.wants("p", "k", "h")
+				req.Targets[0].Model, req.Policy.Live = script, live
+				if err := r.Run(t.Context(), req, d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			order, said := first.pieces()
+			again, saidAgain := second.pieces()
+			if diff := cmp.Diff(order, again); diff != "" {
+				t.Error("live (-), replayed (+):", diff)
+			}
+			if diff := cmp.Diff(said, saidAgain); diff != "" {
+				t.Error("live (-), replayed (+):", diff)
+			}
+			want := 4 // reasoning, text and refusal of the first round, text of the last
+			if len(live) == 4 {
+				want = 8
+			}
+			if _, end := second.said(); len(order) != want || end.Reason != event.Complete {
+				t.Errorf("%d parts and calls, want %d; %+v", len(order), want, end)
+			}
+		})
+	}
 }

@@ -94,11 +94,15 @@ func (l *journal) replays(t *testing.T) loop.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var s loop.State
+	var head Summary
 	for _, f := range l.facts {
 		if err := loop.Allowed(s, f); err != nil {
 			t.Errorf("fact %d: %v", f.Seq, err)
 		}
 		s = loop.Apply(s, f)
+		if head = head.After(f); head.Counts != s.Counts {
+			t.Errorf("after fact %d the list of runs counts %+v, the rules %+v", f.Seq, head.Counts, s.Counts)
+		}
 	}
 	return s
 }
@@ -107,14 +111,15 @@ func (l *journal) replays(t *testing.T) loop.State {
 type notes struct {
 	mu     sync.Mutex
 	events []event.Event
+	at     []event.Position
 	fail   func(event.Event) error
 }
 
 // Emit implements Sink.
-func (n *notes) Emit(e event.Event) error {
+func (n *notes) Emit(at event.Position, e event.Event) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.events = append(n.events, e)
+	n.events, n.at = append(n.events, e), append(n.at, at)
 	if n.fail != nil {
 		return n.fail(e)
 	}
@@ -241,7 +246,7 @@ func (b boxed) Definition() tool.Definition {
 	return tool.Definition{Name: b.name, InputSchema: json.RawMessage(`{"type":"object"}`)}
 }
 
-// Class implements catalog.Classed.
+// Class implements tool.Classed.
 func (b boxed) Class() tool.Class {
 	if len(b.name) >= 4 && b.name[:4] == "read" {
 		return tool.Read
@@ -267,22 +272,21 @@ func waits(entered chan<- struct{}) func(context.Context, tool.Call) (tool.Resul
 
 // stage is everything that one run needs.
 type stage struct {
-	journal   *journal
-	sink      *notes
-	model     *speaker
-	handovers *cupboard
-	req       *Request
-	runner    *Runner
+	journal       *journal
+	sink          *notes
+	model         *speaker
+	conversations *cupboard
+	req           *Request
+	runner        *Runner
 }
 
 func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	t.Helper()
-	s := &stage{journal: &journal{}, sink: &notes{}, model: &speaker{turns: turns}, handovers: &cupboard{}}
+	s := &stage{journal: &journal{}, sink: &notes{}, model: &speaker{turns: turns}, conversations: &cupboard{}}
 	s.req = &Request{
-		Org: "o", Principal: "p", Surface: "test", Grade: loop.Light, Model: "m",
+		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel}, Model: "m",
 		Targets: []Target{{Provider: "up", Name: "m", Model: s.model}},
 		Items:   []item.Item{item.NewText(item.User, "go")},
-		Limits:  budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel,
 	}
 	if tools != nil {
 		s.req.Servers = []catalog.Server{{Name: "s", Source: tools}}
@@ -290,7 +294,7 @@ func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	c := catalog.New(catalog.Options{})
 	t.Cleanup(c.Close)
 	s.runner = New(Options{
-		Catalog: c, Journal: s.journal, Handovers: s.handovers,
+		Catalog: c, Journal: s.journal, Conversations: s.conversations,
 		Jitter: func(time.Duration) time.Duration { return 0 },
 	})
 	return s
@@ -302,40 +306,45 @@ func (s *stage) run(t *testing.T) event.Finished {
 	if err := s.runner.Run(t.Context(), s.req, s.sink); err != nil {
 		t.Fatal(err)
 	}
-	if state := s.journal.replays(t); state.Finished == nil {
+	state := s.journal.replays(t)
+	if state.Finished == nil {
 		t.Errorf("the journal has no end: %v", s.journal.kinds())
 	}
-	return s.sink.end(t)
+	end := s.sink.end(t)
+	if end.Rounds != state.Counts.Rounds || end.ToolCalls != state.Counts.Calls {
+		t.Errorf("the last event counts %d rounds and %d tool calls, the rules %+v", end.Rounds, end.ToolCalls, state.Counts)
+	}
+	return end
 }
 
-// cupboard is a Handovers in memory.
+// cupboard is a Conversations in memory.
 type cupboard struct {
 	mu   sync.Mutex
-	kept map[string]Handover
+	kept map[string]Conversation
 	fail error
 }
 
-// Save implements Handovers.
-func (c *cupboard) Save(_ context.Context, org, principal string, h Handover) error {
+// Save implements Conversations.
+func (c *cupboard) Save(_ context.Context, org, principal string, h Conversation, _ time.Duration, keys ...ConversationKey) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fail != nil {
 		return c.fail
 	}
 	if c.kept == nil {
-		c.kept = map[string]Handover{}
+		c.kept = map[string]Conversation{}
 	}
-	for id := range h.CallIDs {
-		c.kept[org+"/"+principal+"/"+id] = h
+	for _, key := range keys {
+		c.kept[org+"/"+principal+"/"+key.String()] = h
 	}
 	return nil
 }
 
-// Find implements Handovers.
-func (c *cupboard) Find(_ context.Context, org, principal, id string) (*Handover, error) {
+// Find implements Conversations.
+func (c *cupboard) Find(_ context.Context, org, principal string, key ConversationKey) (*Conversation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h, ok := c.kept[org+"/"+principal+"/"+id]; ok {
+	if h, ok := c.kept[org+"/"+principal+"/"+key.String()]; ok {
 		return &h, nil
 	}
 	return nil, nil

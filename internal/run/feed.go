@@ -1,85 +1,160 @@
 package run
 
 import (
-	"context"
-	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
-// feed is what a durable run has reported: callers come and go, and each of
-// them is told everything from the beginning. It is the run's Sink.
+// feedBytes is how much of the latest events a feed keeps. The latest event is kept
+// whatever its size.
+const feedBytes = 256 << 10
+
+// feed has the latest events of a durable run that is performed in this process. It is
+// the run's Sink. Every event is in the store before it is emitted: a follower that is
+// too far behind for the feed reads it there.
 type feed struct {
-	account *ledger.Account // of the run
+	runID   string
+	account *ledger.Account // of the run; charged with the events that are kept
+	ring    func()          // wakes the followers of the run
 
 	mu     sync.Mutex
-	events []event.Event
+	from   event.Position // the events after it are kept
+	begun  bool           // from is known
+	events []placed
+	bytes  int
 	over   bool
-	err    error         // why the run did not come to its end here
-	rang   chan struct{} // closed when there is more
+	err    error // why the run did not come to its end here
 }
 
-func newFeed(account *ledger.Account) *feed {
-	return &feed{account: account, rang: make(chan struct{})}
+// placed is an event and its position.
+type placed struct {
+	at    event.Position
+	event event.Event
 }
 
-// Emit implements Sink. It does not wait for anybody. The error is that of the
-// run's account, which has no room for the event; the end is always told.
-func (f *feed) Emit(e event.Event) error {
+// newFeed returns the feed of the run. fresh says that the run begins: the feed then has its
+// events from the first one on. The feed of a run that was taken over has those after the
+// first event of its new owner.
+func newFeed(account *ledger.Account, fresh bool, ring func()) *feed {
+	return &feed{account: account, ring: ring, begun: fresh}
+}
+
+// Emit implements Sink. It does not wait for anybody. The error is that of the run's
+// account, which has no room for the event: followers then read the store. The end is
+// always kept.
+func (f *feed) Emit(at event.Position, e event.Event) error {
+	size := weight(e)
 	if _, last := e.(event.Finished); last {
-		f.account.Add(weight(e))
-	} else if err := f.account.Charge(weight(e)); err != nil {
+		f.account.Add(size)
+	} else if err := f.account.Charge(size); err != nil {
+		f.account.Release(f.drop(at))
+		f.ring()
 		return err
 	}
-	f.change(func() { f.events = append(f.events, e) })
+	f.account.Release(f.keep(placed{at, e}, size))
+	f.ring()
 	return nil
+}
+
+// keep keeps an event and drops older ones. It returns the size of what it has dropped.
+func (f *feed) keep(e placed, size int) (dropped int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.begun {
+		f.begun, f.from = true, e.at
+		return size
+	}
+	n := 0
+	for ; n < len(f.events) && f.bytes-dropped+size > feedBytes; n++ {
+		f.from = f.events[n].at
+		dropped += weight(f.events[n].event)
+	}
+	if n > 0 {
+		f.events = slices.Delete(f.events, 0, n)
+	}
+	f.events = append(f.events, e)
+	f.bytes += size - dropped
+	return dropped
+}
+
+// drop drops all events up to a position, and returns their size.
+func (f *feed) drop(at event.Position) (dropped int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dropped = f.bytes
+	f.begun, f.from, f.events, f.bytes = true, at, nil, 0
+	return dropped
 }
 
 // end says that nothing follows.
 func (f *feed) end(err error) {
-	f.change(func() { f.over, f.err = true, err })
+	f.mu.Lock()
+	f.over, f.err = true, err
+	f.mu.Unlock()
+	f.ring()
 }
 
-func (f *feed) change(what func()) {
+// after returns events that follow a position, about batchBytes of them at most. It
+// returns false if the feed does not have all of them.
+func (f *feed) after(at event.Position) ([]placed, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	what()
-	close(f.rang)
-	f.rang = make(chan struct{})
-}
-
-// ended reports whether nothing follows.
-func (f *feed) ended() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.over
-}
-
-// follow reports everything to the sink until the end, or until ctx or the sink
-// says that nobody listens any more. Its error is that of the run.
-func (f *feed) follow(ctx context.Context, sink Sink) error {
-	for told := 0; ; {
-		f.mu.Lock()
-		events, over, err, rang := f.events[told:], f.over, f.err, f.rang
-		f.mu.Unlock()
-		for _, e := range events {
-			if err := sink.Emit(e); err != nil {
-				return fmt.Errorf("%w: %w", errNobody, err)
-			}
-		}
-		told += len(events)
-		switch {
-		case len(events) > 0:
-		case over:
-			return err
-		default:
-			select {
-			case <-rang:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
+	if !f.begun || at.Compare(f.from) < 0 {
+		return nil, false
 	}
+	first, _ := slices.BinarySearchFunc(f.events, at, func(e placed, at event.Position) int {
+		if e.at.Compare(at) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	end, size := first, 0
+	for end < len(f.events) && (end == first || size+weight(f.events[end].event) <= batchBytes) {
+		size += weight(f.events[end].event)
+		end++
+	}
+	return slices.Clone(f.events[first:end]), true
+}
+
+// hasBegun reports whether the owner has emitted an event, or began the run.
+func (f *feed) hasBegun() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun
+}
+
+// ended reports whether nothing follows, and why the run did not come to its end here.
+func (f *feed) ended() (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over, f.err
+}
+
+// weight is about how many bytes an event retains.
+func weight(e event.Event) int {
+	const own = 64
+	switch e := e.(type) {
+	case event.TextDelta:
+		return own + len(e.Text)
+	case event.ReasoningDelta:
+		return own + len(e.Text)
+	case event.RefusalDelta:
+		return own + len(e.Text)
+	case event.CallDelta:
+		return own + len(e.CallID) + len(e.Name) + len(e.Arguments)
+	case event.ToolStarted:
+		return 2*own + len(e.Arguments)
+	case event.ToolDone:
+		return 2*own + len(e.Text)
+	case event.Finished:
+		n := 4 * own
+		for _, c := range e.Calls {
+			n += own + len(c.Arguments)
+		}
+		return n
+	}
+	return own
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,53 +12,58 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// mintedPrefix begins the call ids that are ours, so that nobody looks for a
-// provider's ids.
+// mintedPrefix begins the call ids that the gateway makes. Ids without it are the provider's
+// and have no handover.
 const mintedPrefix = "call_tp_"
 
-// handOver returns the calls that are the caller's. When the run has items that
-// the caller does not see, the calls get ids of ours, and the items are stored
+// handOver returns the calls with the ids under which the caller gets them. If the run
+// has items that the caller cannot send back, the ids are new, and the items are stored
 // under them first.
-func (d *drive) handOver() ([]loop.HandedOverCall, error) {
-	h := Handover{RunID: d.lease.RunID, CallIDs: map[string]string{}}
-	hides := d.state.HidesItems()
+func (d *driver) handOver(keys []loop.CallKey) ([]loop.HandedOverCall, error) {
+	run := &d.run
+	h := Conversation{RunID: run.lease.RunID, CallIDs: map[string]string{}}
+	hides := run.state().HidesItems()
 	var calls []loop.HandedOverCall
-	for _, c := range d.state.ClientCalls() {
+	var ids []ConversationKey
+	for _, key := range keys {
+		c, _ := run.state().Call(key)
 		id := c.ProviderID
 		if hides {
 			id = d.o.NewID(mintedPrefix)
 			h.CallIDs[id] = c.ProviderID
+			ids = append(ids, ConversationKey{CallID, id})
 		}
 		calls = append(calls, loop.HandedOverCall{Key: c.Key, ID: id})
 	}
 	if !hides {
 		return calls, nil
 	}
-	h.Full = d.full
-	h.Items = d.transcript(d.state.HiddenRefs())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), appendTimeout)
+	h.Full = run.projection.full
+	h.Items = run.projection.transcript(run.state().HiddenRefs())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	if err := d.o.Handovers.Save(ctx, d.req.Org, d.req.Principal, h); err != nil {
-		d.trouble(err)
-		return nil, unavailable(fmt.Errorf("run %s: hand over: %w", d.lease.RunID, err))
+	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, HandoverTTL, ids...); err != nil {
+		run.storeFailed(err)
+		return nil, unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
 	}
 	return calls, nil
 }
 
-// splice replaces each answer whose calls carry ids of ours by the items that
-// were kept for it, and gives the results the provider's ids back. Ids that were
-// not kept for this principal are passed on unchanged.
-func (d *drive) splice(items []item.Item) ([]item.Item, error) {
-	if !slices.ContainsFunc(items, minted) {
-		return items, nil
+// splice returns the items of the request with the stored items of each handover in place of
+// the turn that the caller got, and the provider's call ids in place of the gateway's. Ids
+// without a handover for this principal are unchanged. full has the full text of truncated
+// results, by id.
+func splice(ctx context.Context, kept Conversations, req *Request) (items []item.Item, full map[string]string, err error) {
+	if !slices.ContainsFunc(req.Items, minted) {
+		return req.Items, nil, nil
 	}
 	var out transcript
-	original := map[string]string{}
+	original, full := map[string]string{}, map[string]string{}
 	spliced := false
-	for turn := range item.Turns(items) {
-		h, err := d.handoverOf(turn)
+	for turn := range item.Turns(req.Items) {
+		h, err := handoverOf(ctx, kept, req, turn)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if h == nil {
 			out.add(turn)
@@ -68,24 +74,24 @@ func (d *drive) splice(items []item.Item) ([]item.Item, error) {
 		}
 		spliced = true
 		out.add(h.Items)
-		d.keepAll(h.Full)
+		maps.Copy(full, h.Full)
 		for ours, theirs := range h.CallIDs {
 			original[ours] = theirs
 		}
 	}
 	if !spliced {
-		return items, nil
+		return req.Items, nil, nil
 	}
 	inCallOrder(out.items)
-	return out.items, nil
+	return out.items, full, nil
 }
 
-// minted reports whether the item is a tool call with an id of ours.
+// minted reports whether the item is a tool call with an id that the gateway has made.
 func minted(i item.Item) bool {
 	return i.Kind == item.ToolCall && strings.HasPrefix(i.CallID, mintedPrefix)
 }
 
-// transcript is put together from items of several sources.
+// transcript is a list of items from several sources.
 type transcript struct {
 	items []item.Item
 	turns int
@@ -106,8 +112,8 @@ func (t *transcript) add(items []item.Item) {
 	}
 }
 
-// inCallOrder puts the results that follow each answer into the order of its
-// calls: ours were kept, the caller's come after them.
+// inCallOrder puts the results that follow each turn into the order of its calls: the stored
+// results of the gateway come first, then those of the caller.
 func inCallOrder(items []item.Item) {
 	for end := 0; end < len(items); {
 		first := item.TurnEnd(items, end)
@@ -123,15 +129,15 @@ func inCallOrder(items []item.Item) {
 	}
 }
 
-// handoverOf returns what was kept for an answer, nil if nothing was.
-func (d *drive) handoverOf(answer []item.Item) (*Handover, error) {
+// handoverOf returns the handover of a turn, or nil.
+func handoverOf(ctx context.Context, kept Conversations, req *Request, answer []item.Item) (*Conversation, error) {
 	for _, c := range answer {
 		if !minted(c) {
 			continue
 		}
-		h, err := d.o.Handovers.Find(d.ctx, d.req.Org, d.req.Principal, c.CallID)
+		h, err := kept.Find(ctx, req.Org, req.Principal, ConversationKey{CallID, c.CallID})
 		if err != nil {
-			return nil, fmt.Errorf("run %s: hand over: %w", d.lease.RunID, err)
+			return nil, fmt.Errorf("handover of call %s: %w", c.CallID, err)
 		}
 		return h, nil
 	}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
@@ -41,9 +43,8 @@ func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
 	t.Helper()
 	head := []loop.Body{
 		loop.Accepted{
-			RunID: runID, Org: "o", Principal: "p", Surface: "test", Grade: loop.Durable, Model: "m",
-			Targets: []loop.Target{{Provider: "up", Model: "m"}}, Parallelism: loop.Parallel,
-			Limits: budget.Limits{Rounds: 10, Calls: 9, CallsPerTurn: 2, ActiveMS: 60_000},
+			RunID: runID, Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Durable, Parallelism: loop.Parallel, Limits: budget.Limits{Rounds: 10, Calls: 9, CallsPerTurn: 2, ActiveMS: 60_000}}, Model: "m",
+			Targets: []loop.Target{{Provider: "up", Model: "m"}},
 		},
 		loop.InputAdded{ItemsRef: "input", By: "client"},
 		loop.Catalogued{CatalogRef: "catalog"},
@@ -153,7 +154,7 @@ func (w *town) restarted(t *testing.T) *run.Runner {
 	t.Helper()
 	w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
 	r := w.gateway(t)
-	if err := r.Start(t.Context()); err != nil {
+	if err := r.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(30 * time.Second)
@@ -266,6 +267,7 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 				w.interrupted(t, tt.bodies...)
 				w.restarted(t)
 				r := w.restarted(t)
+				synctest.Wait() // for what still writes to the log
 				if n := strings.Count(log.String(), "\n"); n != 1+strings.Count(log.String(), "run taken over") || !strings.Contains(log.String(), "run set aside") {
 					t.Errorf("%d lines in the log:\n%s", n, &log)
 				}
@@ -347,6 +349,7 @@ func TestManyRunsThatCannotBeDecodedAreQuiet(t *testing.T) {
 		time.Sleep(run.LeaseTTL)
 		w.restarted(t)
 		w.restarted(t)
+		synctest.Wait() // for what still writes to the log
 		if lines := strings.Count(log.String(), "\n"); lines != n || w.loads() != n {
 			t.Errorf("%d lines in the log and %d journals read, want %d", lines, w.loads(), n)
 		}
@@ -374,12 +377,70 @@ func TestARunThatWasSetAsideIsTriedByABuildThatKnowsMore(t *testing.T) {
 		var log strings.Builder
 		w := &town{log: slog.New(slog.NewTextHandler(&log, nil)), build: "b1"}
 		w.interrupted(t, asked(0, 1), loop.InputAdded{ItemsRef: "hurt"})
-		w.restarted(t)
+		w.restarted(t).Close(t.Context(), 0) // or else it may claim what the next build tries again
 		w.build = "b2"
 		w.restarted(t)
 		w.restarted(t)
+		synctest.Wait() // for what still writes to the log
 		if n := strings.Count(log.String(), "run set aside"); n != 2 || strings.Count(log.String(), "tried again") != 1 {
 			t.Errorf("%d tries by two builds:\n%s", n, &log)
 		}
 	})
+}
+
+// The error body of a provider reaches a client unchanged only where both speak one
+// dialect, so the dialect is stored with it.
+func TestAStoredFailureKeepsTheDialectOfItsBody(t *testing.T) {
+	for name, tt := range map[string]struct{ row, dialect string }{
+		"release 0.1 knew one dialect": {`{"class":"invalid","status":400,"header":{"Retry-After":["7"]},"body":"e30=","error":"e"}`, "openai-chat"},
+		"a newer row names it":         {`{"class":"invalid","status":400,"body":"e30=","dialect":"anthropic","error":"e"}`, "anthropic"},
+		"an unknown one stays unknown": {`{"class":"invalid","status":400,"body":"e30=","dialect":"","error":"e"}`, ""},
+		"no body, no dialect":          {`{"class":"transient","status":503,"error":"e"}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story := &run.Story{
+				Summary: run.Summary{Reason: event.ModelError},
+				Rows:    map[string]json.RawMessage{"failure:0.1": json.RawMessage(tt.row)},
+			}
+			for i, body := range []loop.Body{
+				loop.Accepted{RunID: "r", Targets: []loop.Target{{Provider: "up", Model: "m"}}, Policy: loop.Policy{Limits: budget.Limits{Rounds: 1}}},
+				loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}, asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError},
+			} {
+				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})
+			}
+			failure := story.Detail().Failure
+			if failure == nil || failure.Upstream == nil || failure.Upstream.Dialect != tt.dialect {
+				t.Errorf("%+v", failure)
+			}
+		})
+	}
+}
+
+// A repeat of a request that an adapter has refused is told the same place, also after
+// a restart.
+func TestAStoredFailureKeepsThePlaceThatWasRefused(t *testing.T) { // P22
+	const row = `{"class":"target","param":"messages[0].content[1].image_url","message":"m","error":"e"}`
+	for name, tt := range map[string]struct {
+		reason event.Reason
+		before []loop.Body
+		want   event.Failure
+	}{
+		"a value": {event.ModelError, nil, event.Failure{Code: "unsupported_value", Message: "m", Param: "messages[0].content[1].image_url"}},
+		"a URL that the outbound policy refuses": {event.Blocked, []loop.Body{loop.Blocked{Reason: "private", Address: "10.0.0.1", Setting: "s"}},
+			event.Failure{Code: "outbound_ssrf_blocked", Message: "ssrf_blocked:private", Address: "10.0.0.1", Setting: "s", Param: "messages[0].content[1].image_url"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story := &run.Story{Summary: run.Summary{Reason: tt.reason}, Rows: map[string]json.RawMessage{"failure:0.1": json.RawMessage(row)}}
+			facts := []loop.Body{
+				loop.Accepted{RunID: "r", Targets: []loop.Target{{Provider: "up", Model: "m"}}, Policy: loop.Policy{Limits: budget.Limits{Rounds: 1}}},
+				loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}, asked(0, 1), failedAt(1),
+			}
+			for i, body := range append(append(facts, tt.before...), loop.Finished{Reason: tt.reason}) {
+				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})
+			}
+			if diff := cmp.Diff(&tt.want, story.Detail().Failure); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
 }

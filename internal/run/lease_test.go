@@ -65,15 +65,20 @@ func (l *leases) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
 // of its last round and its end.
 func (w *town) attached(t *testing.T, r *run.Runner) (string, event.Finished) {
 	t.Helper()
+	var d diary
+	w.repeat(t, r, &d)
+	return d.said()
+}
+
+func (w *town) repeat(t *testing.T, r *run.Runner, d *diary) {
+	t.Helper()
 	stream := w.wants("p", "k", "h")
 	stream.Attach = true
 	patience, cancel := context.WithTimeout(t.Context(), time.Hour) // of the test's own time
 	defer cancel()
-	var d diary
-	if err := r.Run(patience, stream, &d); err != nil {
+	if err := r.Run(patience, stream, d); err != nil {
 		t.Fatal(err)
 	}
-	return d.said()
 }
 
 // abandon starts the run of the key "k" on a gateway that renews no lease, and
@@ -101,7 +106,7 @@ func TestALeaseIsRenewedWithinItsLifetime(t *testing.T) {
 		}}}
 		first, second := w.gateway(t), w.gateway(t)
 		for _, r := range []*run.Runner{first, second} {
-			if err := r.Start(t.Context()); err != nil {
+			if err := r.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,18 +178,22 @@ func TestAGatewayThatDoubtsItsLeaseRenewsItBeforeTheNextEffect(t *testing.T) {
 	}
 }
 
-func TestARunIsClaimedBeforeStartReturns(t *testing.T) {
+func TestARunIsClaimedBeforeOpenReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
 		w.abandon(t)
 		time.Sleep(run.LeaseTTL)
 		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
 		second := w.gateway(t)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		opened := time.Now()
 		if text, end := w.attached(t, second); text != "read" || end.Reason != event.Complete {
 			t.Errorf("%q %+v", text, end)
+		}
+		if took := time.Since(opened); took != 0 { // of the test's own time, in which only a tick of the gateway passes
+			t.Errorf("the run went on %v after Open had returned", took)
 		}
 	})
 }
@@ -200,7 +209,7 @@ func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
 		lost, failed := 0, 0
 		store := &leases{Journal: &w.journal}
 		second := w.gatewayWith(t, func(o *run.Options) { o.Leases = store })
-		if err := second.Start(t.Context()); err != nil { // claims what is there: nothing is left
+		if err := second.Open(t.Context()); err != nil { // claims what is there: nothing is left
 			t.Fatal(err)
 		}
 		_ = w.made()
@@ -265,24 +274,33 @@ func TestAGatewayThatStopsClaimsNothing(t *testing.T) {
 			return script("read_a")(t.Context(), transcript)
 		}
 		first := w.gateway(t)
-		if err := first.Start(t.Context()); err != nil {
+		if err := first.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.abandon(t) // its lease ends while the first gateway stops
 		slow := w.wants("p", "", "")
-		slow.Grade, slow.Key, slow.Items = loop.Light, nil, []item.Item{item.NewText(item.User, "patience")}
+		slow.Policy.Grade, slow.Key, slow.Items = loop.Light, nil, []item.Item{item.NewText(item.User, "patience")}
 		go func() { _ = first.Run(t.Context(), slow, &diary{}) }()
 		synctest.Wait()
 		hard, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		first.Stop(hard, time.Minute)
+		first.Close(hard, time.Minute)
 		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
 		second := w.gateway(t)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if text, end := w.attached(t, second); text != "read" || end.Reason != event.Complete {
+		var d diary
+		w.repeat(t, second, &d)
+		if text, end := d.said(); text != "read" || end.Reason != event.Complete {
 			t.Errorf("%q %+v", text, end)
+		}
+		story, err := w.journal.Load(t.Context(), "o", d.events[0].(event.Started).RunID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := story.Facts[len(story.Facts)-1]; last.Epoch != 2 {
+			t.Errorf("the run was claimed %d times, want once, by the second gateway", last.Epoch-1)
 		}
 	})
 }
@@ -294,11 +312,11 @@ func TestARunThatWasTakenOverHasItsDeadline(t *testing.T) {
 		w.abandon(t)
 		time.Sleep(run.LeaseTTL)
 		second := w.gateway(t)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		limit := time.Duration(w.wants("p", "k", "h").Limits.ActiveMS) * time.Millisecond
+		limit := time.Duration(w.wants("p", "k", "h").Policy.Limits.ActiveMS) * time.Millisecond
 		_, end := w.attached(t, second)
 		if took := time.Since(begin); end.Reason != event.Deadline || took > limit {
 			t.Errorf("%+v after %v, want the deadline within %v", end, took, limit)
@@ -315,7 +333,7 @@ func TestACallThatIsCutOffByAStopIsNotRecorded(t *testing.T) {
 			return tool.Result{}, fmt.Errorf("no place was free: %w", tool.ErrNotSent)
 		}}}
 		first := w.gateway(t)
-		if err := first.Start(t.Context()); err != nil {
+		if err := first.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
@@ -323,11 +341,11 @@ func TestACallThatIsCutOffByAStopIsNotRecorded(t *testing.T) {
 		synctest.Wait()
 		now, cancel := context.WithCancel(t.Context())
 		cancel()
-		first.Stop(now, 0)
+		first.Close(now, 0)
 		_ = refusal(t, <-ended, "run_handed_over")
 		w.tools["keyed_a"] = func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil }
 		second := w.gateway(t)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if text, end := w.attached(t, second); text != "done" || end.Reason != event.Complete || len(w.made()) != 2 {

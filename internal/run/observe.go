@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -13,30 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Observer is told what runs do while they do it. Its methods are called by the
-// goroutines of runs: they must be quick, and safe for concurrent use. What
-// begins happens under the context that is returned, and its end is told
-// exactly once. Nothing that it is given may be kept or changed. Implemented by
-// package telemetry.
-type Observer interface {
-	// Carry returns to, the context of a run that outlives its caller, with what
-	// is to go on from the caller's.
-	Carry(to, from context.Context) context.Context
-
-	// Run: a run is accepted, was taken over, or is a relay.
-	Run(ctx context.Context, r Begun) (context.Context, func(End))
-	// Round lasts until the next one begins: a model call, with all attempts at
-	// it, and the tool calls that it asked for.
-	Round(ctx context.Context, n int) (context.Context, func())
-	ModelCall(ctx context.Context, c ModelCall) (context.Context, func(ModelEnd))
-	// ToolCall is told of every call that the gateway answers, executed or not.
-	ToolCall(ctx context.Context, c ToolCall) (context.Context, func(ToolEnd))
-
-	// Recorded: the audit has taken the entry.
-	Recorded(org string, e audit.Entry)
-}
-
-// Begun is a run that begins or goes on.
+// Begun is a run that begins or is continued.
 type Begun struct {
 	Org       string
 	Principal string
@@ -44,18 +22,18 @@ type Begun struct {
 	Surface   string
 	Grade     loop.Grade
 	Model     string // as the caller named it
-	Target    Target // that is tried first; zero for a run that was taken over
+	Target    Target // the first to be tried; zero for a run that was taken over
 	TakenOver bool
 }
 
 // End is how a run ended.
 type End struct {
-	Reason  event.Reason // empty: it is not over, and another process goes on with it
+	Reason  event.Reason // empty: another process continues it
 	Rounds  int
-	Calls   int // tool calls that were executed, each once
+	Calls   int // as in loop.Counts
 	Usage   model.Usage
-	Status  int           // of a relay: the provider's; 0 = it has not answered
-	ToFirst time.Duration // of a relay: until the first byte; 0 = none came
+	Status  int           // of a relay: the provider's HTTP status; 0 = it did not answer
+	ToFirst time.Duration // of a relay: until the first byte of the answer; 0 = none came
 }
 
 // ModelCall is one attempt at a model call.
@@ -68,79 +46,130 @@ type ModelCall struct {
 
 // ModelEnd is how an attempt ended.
 type ModelEnd struct {
-	Turn    *model.Turn // beside Err: what had come by then; may be nil
+	Turn    *model.Turn // with Err: what was received before it; may be nil
 	Err     error
-	ToFirst time.Duration // until the first that can be read; 0 = nothing was
+	ToFirst time.Duration // until the first readable output; 0 = there was none
 }
 
 // ToolCall is one attempt at a tool call.
 type ToolCall struct {
 	Round     int
 	Index     int
-	Attempt   int    // 0 = it is answered without execution
+	Attempt   int    // 0 = it is answered without being executed
 	ID        string // the provider's
 	Name      string // as the model wrote it
-	Server    string // empty for a name that nobody owns
+	Server    string // empty for an unknown name
 	Arguments []byte // JSON, or nil
 }
 
-// ToolEnd is how it ended.
+// ToolEnd is how a tool call ended.
 type ToolEnd struct {
 	Outcome loop.Outcome
-	Text    string // what the model is told
-	Fatal   bool   // the run ends because of it
+	Text    string // the result that the model gets
+	Fatal   bool   // it ends the run
 }
 
-// carried returns the context of a durable run that the caller of ctx starts.
-func (r *Runner) carried(ctx context.Context) context.Context {
-	if r.o.Observer == nil {
-		return r.base
-	}
-	return r.o.Observer.Carry(r.base, ctx)
+// runObserver reports one run to the [Observer]. Without an Observer its methods do
+// nothing. Only recorded and toolCalled are safe for concurrent use.
+type runObserver struct {
+	observer Observer // nil = none
+
+	round context.Context // of the open round; nil = none is open
+	index int             // of the open round
+	end   func()          // ends the open round
+
+	trace       map[string]string // trace context of the first owner's Observer.Run; nil = none
+	traceStored bool              // the journal has it
 }
 
-// watched is what the observer knows of a run: the round that is open.
-type watched struct {
-	round context.Context // nil = none is
-	index int
-	end   func()
+// begin reports a run that begins or is continued, and returns the context of the run.
+func (o *runObserver) begin(ctx context.Context, b Begun) (context.Context, func(End)) {
+	if o.observer == nil {
+		return ctx, func(End) {}
+	}
+	if o.trace != nil {
+		ctx = o.observer.WithTrace(ctx, o.trace)
+	}
+	ctx, end := o.observer.Run(ctx, b)
+	if !o.traceStored {
+		o.trace = o.observer.Trace(ctx)
+	}
+	return ctx, func(e End) {
+		o.closeRound()
+		end(e)
+	}
 }
 
-// observed performs play under the eyes of the observer, if there is one.
-func (d *drive) observed(takenOver bool, play func() error) error {
-	if d.o.Observer == nil {
-		return play()
+// recallTrace reads the trace context that an earlier owner has stored. Without one, or
+// if it cannot be read, the run starts a new trace.
+func (o *runObserver) recallTrace(rows map[string]json.RawMessage) {
+	text, stored := rows[traceRef]
+	if !stored {
+		return
 	}
-	b := Begun{
-		Org: d.lease.Org, Principal: d.req.Principal, RunID: d.lease.RunID, Surface: d.req.Surface,
-		Grade: d.req.Grade, Model: d.req.Model, TakenOver: takenOver,
+	o.traceStored = true
+	if json.Unmarshal(text, &o.trace) != nil {
+		o.trace = nil
 	}
-	if a := d.state.Accepted; a != nil {
-		b.Model = a.Model
-	}
-	if len(d.req.Targets) > 0 {
-		b.Target = d.req.Targets[0]
-	}
-	ctx, end := d.o.Observer.Run(d.ctx, b)
-	d.ctx = ctx
-	err := play()
-	d.closeRound()
-	end(d.runEnd())
-	return err
 }
 
-func (d *drive) runEnd() End {
-	end := End{Rounds: d.state.Spent.Rounds, Calls: d.state.CallsStarted, Usage: d.state.Usage, Status: d.passed.status, ToFirst: d.timing.toFirst()}
-	switch {
-	case d.state.Finished != nil:
-		end.Reason = d.state.Finished.Reason
-	case d.state.ActiveSince == 0:
-		end.Reason = event.Waiting
+// traceRows returns the row of the trace context, if it has to be stored now: durable says
+// that the run is durable after the batch.
+func (o *runObserver) traceRows(durable bool) []Row {
+	if len(o.trace) == 0 || o.traceStored || !durable {
+		return nil
 	}
-	return end
+	return []Row{{traceRef, o.trace}}
 }
 
-// toFirst returns how long the first of the answer took, 0 if nothing came.
+// inRound returns the context of round n of a run with ctx. It opens the round and closes
+// the one before.
+func (o *runObserver) inRound(ctx context.Context, n int) context.Context {
+	if o.observer == nil {
+		return ctx
+	}
+	if o.round == nil || o.index != n {
+		o.closeRound()
+		o.index = n
+		o.round, o.end = o.observer.Round(ctx, n)
+	}
+	return o.round
+}
+
+func (o *runObserver) closeRound() {
+	if o.round != nil {
+		o.end()
+		o.round, o.end = nil, nil
+	}
+}
+
+// modelCalled reports a model call that begins, in the round of ctx.
+func (o *runObserver) modelCalled(ctx context.Context, c ModelCall) (context.Context, func(ModelEnd)) {
+	if o.observer == nil {
+		return ctx, func(ModelEnd) {}
+	}
+	return o.observer.ModelCall(ctx, c)
+}
+
+// toolCalled reports a tool call that begins, in the round of ctx.
+func (o *runObserver) toolCalled(ctx context.Context, c ToolCall) (context.Context, func(ToolEnd)) {
+	if o.observer == nil {
+		return ctx, func(ToolEnd) {}
+	}
+	return o.observer.ToolCall(ctx, c)
+}
+
+// recorded reports audit entries of the org that were stored.
+func (o *runObserver) recorded(org string, entries ...audit.Entry) {
+	if o.observer == nil {
+		return
+	}
+	for _, e := range entries {
+		o.observer.Recorded(org, e)
+	}
+}
+
+// toFirst returns the time until the first output, 0 if there was none.
 func (c timing) toFirst() time.Duration {
 	if c.first.IsZero() {
 		return 0
@@ -148,76 +177,25 @@ func (c timing) toFirst() time.Duration {
 	return max(c.first.Sub(c.sent), 1)
 }
 
-// inRound returns the context of what belongs to the round.
-func (d *drive) inRound(n int) context.Context {
-	if d.o.Observer == nil {
-		return d.ctx
-	}
-	if w := &d.watched; w.round == nil || w.index != n {
-		d.closeRound()
-		w.index = n
-		w.round, w.end = d.o.Observer.Round(d.ctx, n)
-	}
-	return d.watched.round
-}
-
-func (d *drive) closeRound() {
-	if d.watched.round != nil {
-		d.watched.end()
-		d.watched = watched{}
-	}
-}
-
-// modelCalled tells of a model call that begins.
-func (d *drive) modelCalled(a loop.CallModel, req *model.Request) (context.Context, func(*model.Turn, error)) {
-	if d.o.Observer == nil {
-		return d.ctx, func(*model.Turn, error) {}
-	}
-	ctx, end := d.o.Observer.ModelCall(d.inRound(a.Round), ModelCall{
-		Round: a.Round, Attempt: a.Attempt, Provider: d.req.Targets[a.Target].Provider, Request: req,
-	})
-	return ctx, func(turn *model.Turn, err error) { end(ModelEnd{turn, err, d.timing.toFirst()}) }
-}
-
-// toolCalled tells of a tool call that begins, in the round of ctx.
-func (d *drive) toolCalled(ctx context.Context, round int, c loop.Call, attempt int) (context.Context, func(ToolEnd)) {
-	if d.o.Observer == nil {
-		return ctx, func(ToolEnd) {}
-	}
-	call := ToolCall{Round: round, Index: c.Index, Attempt: attempt, ID: c.ProviderID, Name: c.Name, Arguments: d.args[c.Key].arguments}
-	if c.Prepared != nil {
-		call.Server = c.Prepared.Server
-	}
-	return d.o.Observer.ToolCall(ctx, call)
-}
-
-// toolEnd returns how an execution ended, as far as it is known. The model reads
-// nothing of one that ends the run.
+// toolEnd returns how an execution ended. An error that ends the run has no text, because
+// the model does not get it.
 func toolEnd(r toolexec.Done, err error) ToolEnd {
 	var fatal tool.Fatal
 	end := ToolEnd{Outcome: r.Outcome, Fatal: errors.As(err, &fatal)}
 	if err == nil {
-		end.Text = r.Text
+		end.Text = r.Text()
 	}
 	return end
 }
 
-// toolAnswered tells of a call that got its result without execution.
-func (d *drive) toolAnswered(c loop.Call, o loop.Outcome, text string) {
-	if d.o.Observer == nil || d.state.Turn == nil {
-		return
+// endOf returns how a run ended.
+func endOf(s *loop.State, m *modelCaller) End {
+	end := End{Rounds: s.Spent.Rounds, Calls: s.Counts.Calls, Usage: s.Usage, Status: m.relayed.status, ToFirst: m.timing.toFirst()}
+	switch {
+	case s.Finished != nil:
+		end.Reason = s.Finished.Reason
+	case s.ActiveSince == 0:
+		end.Reason = event.Reason(Waiting)
 	}
-	round := d.state.Turn.Round
-	_, end := d.toolCalled(d.inRound(round), round, c, 0)
-	end(ToolEnd{Outcome: o, Text: text})
-}
-
-// recorded tells of entries that the audit has taken.
-func (d *drive) recorded(entries ...audit.Entry) {
-	if d.o.Observer == nil {
-		return
-	}
-	for _, e := range entries {
-		d.o.Observer.Recorded(d.lease.Org, e)
-	}
+	return end
 }

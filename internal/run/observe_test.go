@@ -73,10 +73,26 @@ func (o *onlooker) Carry(to, from context.Context) context.Context {
 
 type callerKey struct{}
 
+// Trace returns the caller as the trace of a run, also of one that was taken over.
+func (o *onlooker) Trace(ctx context.Context) map[string]string {
+	caller, ok := ctx.Value(callerKey{}).(string)
+	if !ok {
+		return nil
+	}
+	return map[string]string{"caller": caller}
+}
+
+func (o *onlooker) WithTrace(ctx context.Context, stored map[string]string) context.Context {
+	return context.WithValue(ctx, callerKey{}, stored["caller"])
+}
+
 func (o *onlooker) Run(ctx context.Context, b run.Begun) (context.Context, func(run.End)) {
 	name := fmt.Sprint("run of ", ctx.Value(callerKey{}))
 	if b.TakenOver {
-		name = "taken over"
+		name = "taken over from " + fmt.Sprint(ctx.Value(callerKey{}))
+	}
+	if ctx.Value(callerKey{}) == nil {
+		ctx = context.WithValue(ctx, callerKey{}, "nobody")
 	}
 	ctx, end := o.begins(ctx, name)
 	return ctx, func(e run.End) {
@@ -152,13 +168,13 @@ func TestAnObserverSeesEveryBeginningAndItsEnd(t *testing.T) {
 		defer leave()
 		_ = first.Run(caller, w.wants("p", "k", "h"), &diary{})
 		time.Sleep(run.LeaseTTL)
-		if err := second.Start(t.Context()); err != nil {
+		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		now, cancel := context.WithCancel(t.Context())
 		cancel()
-		first.Stop(now, 0)
-		second.Stop(t.Context(), time.Minute)
+		first.Close(now, 0)
+		second.Close(t.Context(), time.Minute)
 		o.saw(
 			"run of ann > round 0 > model 1 false",
 			"run of ann > round 0 > model 2 true",
@@ -167,15 +183,99 @@ func TestAnObserverSeesEveryBeginningAndItsEnd(t *testing.T) {
 			"run of ann > round 0 > read_a 1 error",
 			"run of ann > round 0",
 			"run of ann  1 rounds 2 calls 15 tokens",
-			"taken over > round 0 > once_b 0 unknown",
-			"taken over > round 0 > read_a 2 ok",
-			"taken over > round 0",
-			"taken over > round 1 > model 1 true",
-			"taken over > round 1",
-			"taken over complete 2 rounds 2 calls 30 tokens",
+			"taken over from ann > round 0 > once_b 0 unknown",
+			"taken over from ann > round 0 > read_a 2 ok",
+			"taken over from ann > round 0",
+			"taken over from ann > round 1 > model 1 true",
+			"taken over from ann > round 1",
+			"taken over from ann complete 2 rounds 2 calls 30 tokens",
 		)
 		if n := o.recorded[audit.KindToolCall]; n != 3 || o.recorded[audit.KindRequest] != 2 {
 			t.Errorf("the audit took %v, want 3 tool calls and 2 rounds", o.recorded)
 		}
 	})
+}
+
+// A run that changes its owner twice stays in one trace. Where the first owner had none,
+// or was of a release that stored none, the second one starts a trace, which the third
+// continues. A trace that cannot be read is ignored. // P17
+func TestARunThatChangesItsOwnerStaysInItsTrace(t *testing.T) {
+	for name, c := range map[string]struct {
+		first  bool // the first owner has an observer
+		stored any  // what the journal has instead of the first owner's trace; nil = nothing else
+		want   []string
+	}{
+		"every owner observes":       {true, nil, []string{"run of ann", "taken over from ann", "taken over from ann"}},
+		"the first does not":         {false, nil, []string{"taken over from <nil>", "taken over from nobody"}},
+		"the trace cannot be read":   {false, 5, []string{"taken over from <nil>", "taken over from <nil>"}},
+		"the trace came from others": {false, map[string]string{"caller": "bob"}, []string{"taken over from bob", "taken over from bob"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOnlooker(t)
+				w := &town{}
+				hangs := true
+				w.think = func(ctx context.Context, _ []item.Item) (*model.Turn, error) {
+					if hangs {
+						<-ctx.Done()
+						return nil, context.Cause(ctx)
+					}
+					return says("done"), nil
+				}
+				owner := func(watch run.Observer) *run.Runner {
+					w.watch = watch
+					return w.gateway(t)
+				}
+				first := owner(nil)
+				if c.first {
+					first = owner(o)
+				}
+				caller, leave := context.WithTimeout(context.WithValue(t.Context(), callerKey{}, "ann"), time.Second)
+				defer leave()
+				_ = first.Run(caller, w.wants("p", "k", "h"), &diary{})
+				if c.stored != nil {
+					runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					head, err := w.journal.Head(t.Context(), "o", runs[0].RunID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					row := run.Batch{Rows: []run.Row{{Ref: "trace", Value: c.stored}}}
+					if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: runs[0].RunID}, head.Seq, row); err != nil {
+						t.Fatal(err)
+					}
+				}
+				now, cancel := context.WithCancel(t.Context())
+				cancel()
+				synctest.Wait()
+				first.Close(now, 0) // it hands the run over
+				second, third := owner(o), owner(o)
+				if err := second.Open(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				second.Close(now, 0)
+				hangs = false
+				if err := third.Open(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				third.Close(t.Context(), time.Minute)
+				var got []string
+				for _, line := range o.ended {
+					if line, ends := strings.CutSuffix(line, " 0 calls 0 tokens"); ends {
+						line, _, _ = strings.Cut(line, "  ")
+						got = append(got, line)
+					} else if line, ends := strings.CutSuffix(line, " complete 1 rounds 0 calls 15 tokens"); ends {
+						got = append(got, line)
+					}
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("the runs were %q, want %q; all: %q", got, c.want, o.ended)
+				}
+			})
+		})
+	}
 }

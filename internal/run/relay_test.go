@@ -19,6 +19,9 @@ type relayer struct {
 	err  error
 }
 
+// Relays implements model.Relayer.
+func (r *relayer) Relays(string) bool { return true }
+
 // Relay implements model.Relayer.
 func (r *relayer) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
 	if r.err != nil {
@@ -38,7 +41,7 @@ func (c *closer) Close() error { c.closed = true; return nil }
 func relayStage(t *testing.T, m model.Model) *stage {
 	s := newStage(t, nil)
 	s.req = &Request{
-		Org: "o", Principal: "p", Surface: "test", Grade: loop.Relay, Model: "m",
+		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Relay}, Model: "m",
 		Targets: []Target{{"up", "m", m}}, Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")},
 	}
 	s.journal.fail = func(loop.Body) error { return errors.New("a relay has no stored run") }

@@ -1,74 +1,95 @@
 package run
 
 import (
-	"time"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
 
-	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/policy"
-	"github.com/turnpike-gateway/turnpike/internal/toolexec"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Request is what a surface asks a run for.
+// Request is a request for a run, from a surface.
 type Request struct {
 	Org       string
 	Principal string
 	Surface   string
 
-	// ID is the id under which a relay is audited; "" = the run makes one. A loop
-	// run has an id of its own, because several requests can follow one run.
+	// ID is the id of a relay in the audit log; "" = one is made. Other runs have a run
+	// id, because several requests can follow one run.
 	ID string
 
-	Grade loop.Grade
+	// Policy has the settings of the run. They are recorded when the run is accepted, and
+	// the run reads them only in its journal. A relay uses only Grade, MaxTokens and Live.
+	Policy loop.Policy
 
-	// Key is the caller's Idempotency-Key: the request is for one durable run,
-	// however often it is sent. Nil = none.
+	// Key is the caller's Idempotency-Key. All requests with the same key are for one
+	// durable run. Nil = none.
 	Key *SubmitKey
 
-	// Attach says that a repeat of Key may follow the run while it is under
-	// way. Otherwise it is told to come back when the run is over.
+	// Attach is true if a repeat of Key may follow the run while it is in progress.
+	// Otherwise the repeat is refused until the run has ended.
 	Attach bool
 
-	// Account is charged with what the run retains; nil = one is opened for the
-	// run. The request's own body is charged to it already.
+	// Account is charged with the memory that the run retains; nil = one is opened for
+	// the run. The body of the request is already charged to it.
 	Account *ledger.Account
 
 	Model   string   // as the caller named it
 	Targets []Target // at least one, in the order in which to try them
 
-	// Raw is the whole request of a relay; nil for a loop. Its body belongs to
-	// the run, which releases its capacity from Account when it is freed. The rest
-	// of the fields concern the loop.
+	// Raw is the whole request of a relay to a provider that speaks the caller's
+	// dialect; nil for any other run. Its body belongs to the run, which releases
+	// its capacity from Account when it is freed. With Raw, none of the fields below
+	// is used.
 	Raw *model.RelayRequest
+
+	// The request of the caller. These are all that a translated relay uses: a run of
+	// the grade Relay without Raw.
 
 	Items       []item.Item
 	ClientTools []model.Tool
 	ToolChoice  model.ToolChoice
-	MaxTokens   int64         // of one model call's output, as Params say; 0 = they do not
 	Options     model.Options // of every model call
 	Params      []model.Param // the client's other members, in Dialect; Options are read from them
 	Dialect     string
 
-	Servers    []catalog.Server // in configuration order
-	CatalogTTL time.Duration
-	CacheTTL   time.Duration // of results of tools that may be kept; 0 = none is
+	// Servers are the MCP servers of the run, and the run has the tools of exactly these:
+	// those of the org, and those that the request brought ([catalog.Server].Brought).
+	// Their names differ. The first ones win collisions of tools. A relay has none.
+	Servers []catalog.Server
 
-	Concurrency    int           // runs of the org at a time; 0 = no limit
-	Limits         budget.Limits // clamped
-	Budgets        []budget.Shared
-	Parallelism    loop.Parallelism
-	AbortOnTool    bool
-	Guard          policy.Guard
-	ArgValidation  toolexec.Validation
-	ResultMaxBytes int // 0 = no limit
+	// brought are the names of the servers that the request brought when the run began.
+	// It is set for a run that was taken over.
+	brought []string
+}
 
-	// Live says that deltas reach the caller as they come: a turn of which
-	// something was said is not repeated.
-	Live bool
+// namesOfBrought returns the names of the servers that the request brought.
+func (r *Request) namesOfBrought() (names []string) {
+	for _, s := range r.Servers {
+		if s.Brought {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// missesBrought returns an error if a server is not there that the request of a run
+// brought that was taken over: the run must not begin with other tools than it asked for.
+func (r *Request) missesBrought() error {
+	there := r.namesOfBrought()
+	for _, name := range r.brought {
+		if !slices.Contains(there, name) {
+			return fmt.Errorf("the request brought the server %q, which is not stored", name)
+		}
+	}
+	return nil
 }
 
 // Target is one model that may serve a run.
@@ -77,3 +98,82 @@ type Target struct {
 	Name     string // the provider's name for the model
 	Model    model.Model
 }
+
+// modelRequest returns a request for the items to a target, with the caller's own
+// tools and without MaxTokens.
+func (r *Request) modelRequest(target int, items []item.Item) *model.Request {
+	t := r.Targets[target]
+	return &model.Request{
+		Model: t.Name, Items: item.For(items, t.Provider), Tools: r.ClientTools, ToolChoice: r.ToolChoice,
+		Options: r.Options, Params: r.Params, Dialect: r.Dialect,
+	}
+}
+
+// Dropped are members of a request that a provider cannot take.
+type Dropped struct {
+	Provider string
+	Params   []string // names in the request's dialect, sorted; at least one
+}
+
+// Dropped returns what each target leaves out of the request because its dialect
+// cannot express it. It makes no model call. It asks about the transcript that the
+// model would get, with the items that the gateway keeps for the caller: without its
+// own reasoning, a model may be unable to continue to reason.
+func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
+	items := req.Items
+	if req.Policy.Grade != loop.Relay {
+		var err error
+		if items, _, err = splice(ctx, r.o.Conversations, req); err != nil {
+			return nil, err
+		}
+	}
+	var out []Dropped
+	for i, t := range req.Targets {
+		translator, ok := t.Model.(model.Translator)
+		if !ok {
+			continue
+		}
+		asked := req.modelRequest(i, items)
+		asked.MaxTokens = int(req.Policy.MaxTokens)
+		if tool, ok := req.expectedTool(); ok {
+			asked.Tools = append(slices.Clip(asked.Tools), tool)
+		}
+		if params := translator.Dropped(asked); len(params) > 0 {
+			out = append(out, Dropped{t.Provider, params})
+		}
+	}
+	return out, nil
+}
+
+// expectedTool returns a placeholder for the tools of the run's MCP servers, which are
+// listed only when the run begins. In some dialects a forced choice of a tool excludes
+// other members: an adapter can name them before the run.
+func (r *Request) expectedTool() (model.Tool, bool) {
+	if len(r.Servers) == 0 || r.Policy.Grade == loop.Relay {
+		return model.Tool{}, false
+	}
+	name := r.ToolChoice.Name
+	if len(r.ToolChoice.Only) > 0 {
+		name = r.ToolChoice.Only[0]
+	}
+	return model.Tool{Definition: tool.Definition{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}}, true
+}
+
+// Caller is the sender of a request and the state of their org at that moment.
+type Caller struct {
+	Org       *org.Org
+	Principal org.Principal
+	Servers   []catalog.Server // the enabled ones, in configuration order
+
+	// RequestID is the id of the request, which its answer contains; "" = none yet.
+	RequestID string
+
+	// Account is charged with the memory that the gateway retains for this request;
+	// nil = nothing is counted. It is closed when the request was answered, unless a
+	// run that continues also holds it.
+	Account *ledger.Account
+}
+
+// LoopActive reports whether chat requests run the loop: the org has the feature, and at
+// least one enabled server.
+func (c Caller) LoopActive() bool { return c.Org.MCPOutbound && len(c.Servers) > 0 }

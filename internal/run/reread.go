@@ -9,21 +9,20 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// rereadName is the tool with which the model reads what was cut from a result.
-// It is offered from the first cut on.
+// rereadName is the name of the tool with which the model reads truncated results. It is
+// offered once a result was truncated.
 const rereadName = "read_result"
 
-// maxFull is how many bytes of one result are kept for reading: as many as an
-// answer of an MCP server may have. All results together are bounded by the run's
-// account: what comes later cannot be read.
+// maxFull is how many bytes of one result are kept for reading: as many as an answer of an
+// MCP server may have. The run's account limits all results together; later ones are not
+// kept.
 const maxFull = 16 << 20
 
-// reread reads results that were cut in this run.
+// reread is the tool that reads the truncated results of a run.
 type reread struct {
 	full  map[string]string
 	limit int // bytes of one answer
@@ -44,7 +43,7 @@ func (r reread) Definition() tool.Definition {
 	}
 }
 
-// Class implements catalog.Classed.
+// Class implements tool.Classed.
 func (r reread) Class() tool.Class { return tool.Read }
 
 // Call implements tool.Tool.
@@ -61,10 +60,10 @@ func (r reread) Call(_ context.Context, c tool.Call) (tool.Result, error) {
 		ids := slices.Sorted(maps.Keys(r.full))
 		return tool.Error(fmt.Sprintf("there is no truncated result %q; there are %v", args.ID, ids)), nil
 	}
-	if args.Offset < 0 || args.Offset >= len(text) { // arguments that nobody validated may be anything
+	if args.Offset < 0 || args.Offset >= len(text) { // with arg_validation none they were not validated
 		return tool.Error(fmt.Sprintf("offset %d is outside; the result has %d bytes", args.Offset, len(text))), nil
 	}
-	const room = 128 // for the line that says where the piece is from
+	const room = 128 // for the line that names the range
 	length := max(r.limit-room, room)
 	if args.Length > 0 {
 		length = min(args.Length, length)
@@ -90,20 +89,20 @@ func whole(text string, from, to int) (int, int) {
 	return from, to
 }
 
-// rereadID names a result of this run among those that a caller's transcript
-// may hold of earlier ones.
-func (d *drive) rereadID(key loop.CallKey) string {
-	run := strings.TrimPrefix(d.lease.RunID, "run_")
+// rereadID returns the id under which the model reads a result. It differs from those of
+// earlier runs in the same transcript.
+func rereadID(runID string, key loop.CallKey) string {
+	run := strings.TrimPrefix(runID, "run_")
 	return run[:min(len(run), 6)] + "." + string(key)
 }
 
-// keepAll keeps cut results for reading. The owner of the run calls it between
-// executions, so that no tool reads while it writes.
-func (d *drive) keepAll(results map[string]string) {
+// keepFull keeps the full text of truncated results, by id. The run's goroutine calls it while
+// no tool of the run reads them.
+func (p *projection) keepFull(results map[string]string) {
 	if len(results) == 0 {
 		return
 	}
-	next := maps.Clone(d.full)
+	next := maps.Clone(p.full)
 	if next == nil {
 		next = map[string]string{}
 	}
@@ -111,32 +110,10 @@ func (d *drive) keepAll(results map[string]string) {
 		if len(text) > maxFull {
 			text = strings.ToValidUTF8(text[:maxFull], "")
 		}
-		if d.account.Charge(len(text)) != nil {
+		if p.account.Charge(len(text)) != nil {
 			break
 		}
 		next[id] = text
 	}
-	d.full = next
-}
-
-// rereadHint tells the model how to read the rest of a result, unless the
-// caller or a server has a tool of that name.
-func (d *drive) rereadHint(key loop.CallKey) string {
-	if d.clientNames()[rereadName] || d.tools.Lookup(rereadName) != nil {
-		return ""
-	}
-	return fmt.Sprintf(" Read the rest with %s, id %q.", rereadName, d.rereadID(key))
-}
-
-// visible returns the tools of the run: those that were found, and the one that
-// reads cut results once there is one.
-func (d *drive) visible() *catalog.Set {
-	if !d.state.Truncated || d.clientNames()[rereadName] {
-		return d.tools
-	}
-	entry, err := catalog.NewEntry(reread{d.full, d.req.ResultMaxBytes})
-	if err != nil {
-		panic(err) // our own schema, a constant
-	}
-	return d.tools.With(entry)
+	p.full = next
 }

@@ -12,11 +12,11 @@ import (
 // large ones its servers send.
 func TestWhatIsKeptForReadingIsBounded(t *testing.T) {
 	l := ledger.New(ledger.Options{})
-	d := &drive{account: l.Open("o")}
+	d := &projection{account: l.Open("o")}
 	const maxFullAll = ledger.DefaultRun // P40
 	text := strings.Repeat("x", maxFull)
 	for i := range 2 * maxFullAll / maxFull {
-		d.keepAll(map[string]string{fmt.Sprint(i): text + "more"})
+		d.keepFull(map[string]string{fmt.Sprint(i): text + "more"})
 	}
 	total := 0
 	for id, kept := range d.full {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,54 +11,39 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// Resources finds what a run needs that its journal does not hold: models by
-// name, and the tool servers of its org as they are now. Implemented by package
-// app.
-type Resources interface {
-	// For returns an error that says what is gone if the run cannot go on.
-	For(ctx context.Context, a *loop.Accepted) ([]Target, []catalog.Server, error)
-}
-
-// The rows that a durable run keeps for its next owner.
+// The refs of the rows that a durable run stores for its next owner.
 const (
 	requestRef = "request"
 	catalogRef = "catalog"
 	inputFull  = "full:input"
+	traceRef   = "trace" // of the run's trace context, see Observer
 )
 
-// storedRequest is what the run's request said beside Accepted.
+// storedRequest is the part of a run's request that Accepted does not have.
 type storedRequest struct {
-	ClientTools    []model.Tool        `json:"client_tools,omitempty"`
-	ToolChoice     model.ToolChoice    `json:"tool_choice,omitzero"`
-	Options        model.Options       `json:"options,omitzero"`
-	Params         []model.Param       `json:"params,omitempty"`
-	Dialect        string              `json:"dialect,omitempty"`
-	CatalogTTL     time.Duration       `json:"catalog_ttl_ns,omitempty"`
-	CacheTTL       time.Duration       `json:"cache_ttl_ns,omitempty"`
-	ArgValidation  toolexec.Validation `json:"arg_validation,omitempty"`
-	ResultMaxBytes int                 `json:"result_max_bytes,omitempty"`
-	Live           bool                `json:"live,omitempty"`
+	ClientTools []model.Tool     `json:"client_tools,omitempty"`
+	ToolChoice  model.ToolChoice `json:"tool_choice,omitzero"`
+	Options     model.Options    `json:"options,omitzero"`
+	Params      []model.Param    `json:"params,omitempty"`
+	Dialect     string           `json:"dialect,omitempty"`
+	Brought     []string         `json:"brought_servers,omitempty"` // names, see Request.brought
 }
 
-// requestRows returns the rows from which requestOf makes the request again.
-func (d *drive) requestRows() []Row {
-	q := d.req
-	rows := []Row{{requestRef, storedRequest{
-		q.ClientTools, q.ToolChoice, q.Options, q.Params, q.Dialect, q.CatalogTTL, q.CacheTTL, q.ArgValidation, q.ResultMaxBytes, q.Live,
-	}}}
-	if len(d.full) > 0 && d.state.Accepted == nil {
-		rows = append(rows, Row{inputFull, d.full})
+// requestRows returns the rows from which requestOf restores the request.
+func (s *runState) requestRows() []Row {
+	q := s.req
+	rows := []Row{{requestRef, storedRequest{q.ClientTools, q.ToolChoice, q.Options, q.Params, q.Dialect, q.namesOfBrought()}}}
+	if len(s.projection.full) > 0 && s.state().Accepted == nil {
+		rows = append(rows, Row{inputFull, s.projection.full})
 	}
 	return rows
 }
 
-func (d *drive) catalogRow() Row { return Row{catalogRef, d.tools.Seal()} }
-
-// requestOf returns the request of a run as far as its journal knows it.
+// requestOf restores the request of a run from its journal. The policy, the models and
+// the servers are missing: the policy is in Accepted, for the others see restoreResources.
 func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, error) {
 	var q storedRequest
 	if raw, ok := rows[requestRef]; ok {
@@ -66,44 +52,91 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 		}
 	}
 	return &Request{
-		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Grade: a.Grade, Model: a.Model,
-		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, MaxTokens: a.MaxTokens, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		CatalogTTL: q.CatalogTTL, CacheTTL: q.CacheTTL, Limits: a.Limits, Budgets: a.Budgets, Parallelism: a.Parallelism,
-		AbortOnTool: a.AbortOnTool, Guard: a.Guard, ArgValidation: q.ArgValidation, ResultMaxBytes: q.ResultMaxBytes, Live: q.Live,
+		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Model: a.Model,
+		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
+		brought: q.Brought,
 	}, nil
 }
 
-// takeOver goes on with a run that was claimed, through the same fold and the
-// same rules as any other. Callers can attach to it when takeOver returns.
+// formerSettings are the settings that earlier releases stored with the request. Since
+// then Accepted has them, and the row does not.
+type formerSettings struct {
+	CatalogTTLNS   int64           `json:"catalog_ttl_ns"`
+	CacheTTLNS     int64           `json:"cache_ttl_ns"`
+	Validation     loop.Validation `json:"arg_validation"`
+	ResultMaxBytes int             `json:"result_max_bytes"`
+	Live           liveDeltas      `json:"live"`
+}
+
+// liveDeltas is [loop.Policy.Live] as it was stored with the request. Release 0.1 stored
+// true for all kinds that it knew.
+type liveDeltas []model.DeltaKind
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (l *liveDeltas) UnmarshalJSON(data []byte) error {
+	switch string(data) {
+	case "true":
+		*l = liveDeltas{model.TextDelta, model.ReasoningDelta, model.RefusalDelta}
+		return nil
+	case "false":
+		*l = nil
+		return nil
+	}
+	return json.Unmarshal(data, (*[]model.DeltaKind)(l))
+}
+
+// completed returns the fact with the settings that its run stored with the request; row
+// may be nil. A fact of this build is returned unchanged.
+func completed(a loop.Accepted, row json.RawMessage) (loop.Accepted, error) {
+	var former formerSettings
+	if row == nil {
+		return a, nil
+	}
+	if err := json.Unmarshal(row, &former); err != nil {
+		return a, damaged(requestRef, err)
+	}
+	a.CatalogTTLNS = cmp.Or(a.CatalogTTLNS, former.CatalogTTLNS)
+	a.CacheTTLNS = cmp.Or(a.CacheTTLNS, former.CacheTTLNS)
+	a.Validation = cmp.Or(a.Validation, former.Validation)
+	a.ResultMaxBytes = cmp.Or(a.ResultMaxBytes, former.ResultMaxBytes)
+	if a.Live == nil {
+		a.Live = former.Live
+	}
+	return a, nil
+}
+
+// takeOver performs a run that was claimed. Callers can follow it when takeOver returns.
 func (r *Runner) takeOver(lease Lease) {
-	d := r.newDrive(r.base, &Request{Org: lease.Org, Account: r.o.Ledger.Open(lease.Org)}, nil)
-	d.lease, d.log = lease, r.o.Log.With("run", lease.RunID, "org", lease.Org)
-	d.feed = newFeed(d.account)
-	d.sink = d.feed
-	if err := r.adopt(d, true); err != nil {
-		d.account.Close()
+	account := r.o.Ledger.Open(lease.Org)
+	d := r.newDriver(r.leases.base, &Request{Org: lease.Org, Account: account}, lease, nil)
+	d.report(newFeed(account, false, func() { r.followers.ring(d.live.key()) }))
+	if err := r.leases.adopt(&d.live, true); err != nil {
+		account.Close()
 		return // the lease expires
 	}
 	go d.lead(d.resume)
 }
 
-// resume folds the journal and goes on.
-func (d *drive) resume() error {
-	ctx, cancel := context.WithTimeout(d.ctx, storeTimeout)
+// resume folds the journal, appends Resumed and continues the run. A journal that cannot be
+// decoded is set aside, unless the run was cancelled. A journal that is not safe ends the run.
+func (d *driver) resume() error {
+	ctx, cancel := context.WithTimeout(d.run.ctx, storeTimeout)
 	defer cancel()
-	story, err := d.o.Archive.Load(ctx, d.lease.Org, d.lease.RunID)
+	story, err := d.o.Archive.Load(ctx, d.run.lease.Org, d.run.lease.RunID)
 	var bad *Unreadable
 	if err != nil && !errors.As(err, &bad) {
-		return unavailable(fmt.Errorf("run %s: %w", d.lease.RunID, err))
+		return unavailable(fmt.Errorf("run %s: %w", d.run.lease.RunID, err))
 	}
 	if err == nil {
-		d.account.Add(story.size()) // a run that was accepted is gone on with whatever it takes
+		d.observer.recallTrace(story.Rows)
+		d.run.projection.account.Add(story.size()) // also beyond the limit: the run was accepted
 		if err = d.read(story); errors.As(err, &bad) {
 			bad.Story, bad.Last = story, story.last()
 		}
 	}
 	switch {
 	case bad != nil && cancelled(bad.Story.Facts):
+		d.observer.recallTrace(bad.Story.Rows)
 		return d.giveUp(bad.Story, bad.Last, bad)
 	case bad != nil:
 		return d.setAside(bad)
@@ -113,20 +146,20 @@ func (d *drive) resume() error {
 	if err := d.awaitTurn(); err != nil {
 		return err
 	}
-	d.date()
-	d.log.Info("run taken over", "grade", d.state.Grade, "epoch", d.lease.Epoch, "facts", len(story.Facts))
-	if err := d.append(nil, loop.Resumed{By: d.lease.Owner, HandedOver: d.lease.Handed}); err != nil {
+	d.run.date()
+	d.run.log.Info("run taken over", "grade", d.run.state().Grade, "epoch", d.run.lease.Epoch, "facts", len(story.Facts))
+	if err := d.run.append(nil, loop.Resumed{By: d.run.lease.Owner, HandedOver: d.run.lease.Handed}); err != nil {
 		return err
 	}
-	return d.observed(true, func() error { return d.goOn(story) })
+	return d.observed(true, func() error { return d.playRest(story) })
 }
 
-// read folds the journal of a run that was taken over. The error wraps
+// read folds the journal of a claimed run and restores its request. The error wraps
 // [loop.ErrUnsafe], or it is an *[Unreadable].
-func (d *drive) read(story *Story) error {
-	err := d.retell(story)
+func (d *driver) read(story *Story) error {
+	err := d.run.projection.recover(story)
 	if err == nil {
-		d.req, err = requestOf(d.state.Accepted, story.Rows)
+		d.run.req, err = requestOf(d.run.state().Accepted, story.Rows)
 	}
 	return err
 }
@@ -134,19 +167,21 @@ func (d *drive) read(story *Story) error {
 // damaged returns the error for a row that cannot be decoded.
 func damaged(ref string, err error) error { return &Unreadable{Ref: ref, Err: err} }
 
-// goOn plays the rest of a run that was taken over.
-func (d *drive) goOn(story *Story) error {
-	defer d.expire()()
-	if d.state.Ended == "" {
-		err := d.equip(d.ctx, story.Rows)
-		d.account.Release(story.size()) // its rows are needed no more
+// playRest plays the rest of a claimed run. A run whose models or tools are not available any
+// more is lost.
+func (d *driver) playRest(story *Story) error {
+	stop := d.startDeadline()
+	defer stop()
+	if d.run.state().Ended == "" {
+		err := d.restoreResources(d.run.ctx, story.Rows)
+		d.run.projection.account.Release(story.size()) // the rows are not needed any more
 		var bad *Unreadable
 		if errors.As(err, &bad) {
 			return d.setAside(bad)
 		}
-		if err != nil && d.ctx.Err() == nil { // a run that was cut off here is not one that cannot go on
-			d.log.Error("the run cannot go on", "error", err)
-			if err := d.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
+		if err != nil && d.run.ctx.Err() == nil { // if ctx has ended, that is the reason for the error
+			d.run.log.Error("the run cannot continue", "error", err)
+			if err := d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
 				return err
 			}
 		}
@@ -154,23 +189,23 @@ func (d *drive) goOn(story *Story) error {
 	return d.play()
 }
 
-// giveUp ends a run whose journal is not safe to go on with. Every call that it
-// started is accounted for first.
-func (d *drive) giveUp(story *Story, last int64, why error) error {
-	d.log.Error("the run is given up", "error", why)
+// giveUp ends a run that cannot be continued safely with its journal. Every call that was
+// started gets an outcome first.
+func (d *driver) giveUp(story *Story, last int64, why error) error {
+	d.run.log.Error("the run is given up", "error", why)
 	d.givenUp = why
-	d.state = loop.Abandon(story.Facts, last)
-	d.date()
-	d.req, _ = requestOf(d.state.Accepted, nil) // without rows there is nothing to be decoded
-	d.req.Org = d.lease.Org
+	d.run.projection.state = loop.Abandon(story.Facts, last)
+	d.run.date()
+	d.run.req, _ = requestOf(d.run.state().Accepted, nil) // without rows there is nothing to be decoded
+	d.run.req.Org = d.run.lease.Org
 	for ref := range story.Rows { // a row is stored once
-		if d.items[ref] == nil {
-			d.store(ref, nil)
+		if d.run.projection.items[ref] == nil {
+			d.run.projection.store(ref, nil)
 		}
 	}
 	return d.observed(true, func() error {
-		if d.state.Ended == "" {
-			if err := d.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
+		if d.run.state().Ended == "" {
+			if err := d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
 				return err
 			}
 		}
@@ -178,39 +213,39 @@ func (d *drive) giveUp(story *Story, last int64, why error) error {
 	})
 }
 
-// equip gets what the run works with: its models, and its tools as they were
-// when it began.
-func (d *drive) equip(ctx context.Context, rows map[string]json.RawMessage) error {
+// restoreResources finds the run's models and servers, and restores its tools as they were
+// when it began. The error is an *[Unreadable] if its journal cannot be decoded.
+func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawMessage) error {
 	var err error
-	if d.req.Targets, d.req.Servers, err = d.o.Resources.For(ctx, d.state.Accepted); err != nil {
+	if d.run.req.Targets, d.run.req.Servers, err = d.o.Resources.For(ctx, d.run.state().Accepted); err != nil {
 		return err
 	}
-	if d.state.Catalogued == nil {
-		return nil // to be discovered
+	if d.run.state().Catalogued == nil { // Discover follows
+		return d.run.req.missesBrought()
 	}
 	var sealed []catalog.Sealed
 	if err := json.Unmarshal(rows[catalogRef], &sealed); err != nil {
 		return damaged(catalogRef, err)
 	}
-	now, err := d.o.Catalog.For(ctx, d.req.Org, d.req.Servers, d.req.CatalogTTL)
+	now, err := d.o.Catalog.For(ctx, d.run.req.Org, d.run.req.Servers, time.Duration(d.run.policy().CatalogTTLNS))
 	if err != nil {
 		return err
 	}
-	if d.tools, err = now.Recall(sealed); err != nil {
+	if d.tools.catalog, err = now.Recall(sealed); err != nil {
 		return damaged(catalogRef, err)
 	}
-	for _, c := range d.state.Calls {
-		p, ok := d.args[c.Key]
+	for _, c := range d.run.state().Calls {
+		p, ok := d.run.projection.args[c.Key]
 		if !ok {
 			if c.Runnable() {
 				return damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
 			}
 			continue
 		}
-		if p.entry = d.visible().Lookup(c.Name); p.entry == nil {
+		if p.entry = d.tools.visible().Lookup(c.Name); p.entry == nil {
 			return damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
 		}
-		d.keepArguments(c.Key, p)
+		d.run.projection.keepArguments(c.Key, p)
 	}
 	return nil
 }

@@ -3,10 +3,9 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
@@ -17,67 +16,50 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
-// Options are what a Runner needs. Catalog, Journal and Handovers are required;
+// Options are what a Runner needs. Catalog, Journal and Conversations are required;
 // without Leases, Archive and Resources there are no durable runs.
 type Options struct {
-	Catalog   *catalog.Catalog
-	Journal   Journal
-	Handovers Handovers
-	Leases    Leases
-	Archive   Archive
-	Resources Resources
-	Cache     Cache    // nil = nothing is kept
-	Recorder  Recorder // nil = relays leave no audit rows
+	Catalog       *catalog.Catalog
+	Journal       Journal
+	Conversations Conversations
+	Leases        Leases
+	Archive       Archive
+	Resources     Resources
+	Cache         Cache    // nil = results of tools are not cached
+	Recorder      Recorder // nil = relays are not audited
 
 	// Ledger opens accounts for runs whose request brings none; nil = one with its
 	// default bounds.
 	Ledger *ledger.Ledger
-	// MaxFollowers is how many repeats of one Idempotency-Key may follow its run
-	// at a time; 0 = 16.
+	// MaxFollowers is how many callers may follow a run at a time, beside the one that
+	// started it; 0 = DefaultFollowers.
 	MaxFollowers int
 
-	Observer Observer // nil = nobody watches
+	Observer Observer // nil = none
 
-	// Rules are the numbers by which new runs are steered; a zero field means that of
-	// this build. Runs that were accepted before keep theirs.
-	Rules loop.Rules
-
-	// Owner names this process, anew at every start; empty = a name is made.
+	// Owner is the name of this process in leases. It must differ at every start; "" = a
+	// name is made.
 	Owner string
 
-	// Build names this build of the program: a run that is set aside because its
-	// journal seems damaged is tried again by another build.
+	// Build is the name of this build of the program. A run that is set aside because its
+	// journal seems damaged is tried again by a build with another name.
 	Build string
 
 	Log    *slog.Logger                            // nil = discard
-	Now    func() time.Time                        // the wall clock, by which runs and relays are dated; nil = clock.Wall
+	Now    func() time.Time                        // the wall clock; nil = clock.Wall
 	NewID  func(prefix string) string              // nil = id.NewOrdered
-	Jitter func(limit time.Duration) time.Duration // nil = evenly spread over 0..limit
+	Jitter func(limit time.Duration) time.Duration // returns a random time in 0..limit; nil = evenly distributed
 }
 
-// Runner runs requests. It is safe for concurrent use. Between [Runner.Start]
-// and [Runner.Stop] it keeps the leases of its runs and takes over those whose
+// Runner runs requests. It is safe for concurrent use. Between [Runner.Open]
+// and [Runner.Close] it keeps the leases of its runs and takes over those whose
 // owner is gone.
 type Runner struct {
 	o Options
 
-	base      context.Context // of durable runs, which outlive their callers
-	end       context.CancelCauseFunc
-	tasks     sync.WaitGroup // runs that are live
-	keeping   sync.WaitGroup // the loop that keeps leases
-	followers *followers     // repeats of requests that follow a run, and what they share
-	yielding  atomic.Bool    // durable runs are handed over at their next fact
-	suspects  suspects       // runs that are worked on one at a time
-
-	mu       sync.Mutex
-	quiet    bool              // no new runs
-	live     map[runKey]*drive // runs that are under way here, but for relays
-	orphans  []Lease           // leases that are ours and that nobody works under
-	renewed  time.Time         // when the leases were last known to be ours; monotonic
-	troubled error             // what is wrong with the store; nil = nothing
+	leases    *leaseKeeper
+	followers *followers // callers that follow a run
 }
-
-type runKey struct{ org, run string }
 
 // New returns a Runner.
 func New(o Options) *Runner {
@@ -99,9 +81,39 @@ func New(o Options) *Runner {
 	if o.Ledger == nil {
 		o.Ledger = ledger.New(ledger.Options{})
 	}
-	r := &Runner{o: o, live: map[runKey]*drive{}, followers: newFollowers(o.MaxFollowers)}
-	r.base, r.end = context.WithCancelCause(context.Background())
+	r := &Runner{o: o, followers: newFollowers(o.MaxFollowers)}
+	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver)
 	return r
+}
+
+// Open takes over the runs whose owner is gone, and renews the leases of the runs of this
+// process until Close. It returns when every run that can be claimed was claimed: then
+// callers can follow them.
+func (r *Runner) Open(ctx context.Context) error {
+	if err := r.restore(ctx); err != nil {
+		return fmt.Errorf("runs that were set aside: %w", err)
+	}
+	return r.leases.open(ctx)
+}
+
+// Close ends the service. Runs in progress continue for the time soft. Then durable runs
+// are handed over at their next fact, and when ctx ends, all that is left is cancelled.
+// Close returns when no run is left. It may be called more than once.
+func (r *Runner) Close(ctx context.Context, soft time.Duration) { r.leases.close(ctx, soft) }
+
+// SetMaxFollowers replaces [Options.MaxFollowers]. Callers that follow a run already
+// continue to follow it.
+func (r *Runner) SetMaxFollowers(n int) { r.followers.limit(n) }
+
+// Health returns why the store cannot be written, or nil.
+func (r *Runner) Health() error { return r.leases.health.err() }
+
+// carried returns the context of a durable run that a request with ctx starts.
+func (r *Runner) carried(ctx context.Context) context.Context {
+	if r.o.Observer == nil {
+		return r.leases.base
+	}
+	return r.o.Observer.Carry(r.leases.base, ctx)
 }
 
 // The causes for which a run's context ends.
@@ -109,35 +121,39 @@ var (
 	errDeadline  = errors.New("the run's active time is used up")
 	errNobody    = errors.New("nobody is left to report to")
 	errStopped   = errors.New("the gateway is stopping")
-	errMeddled   = errors.New("somebody else has written to the journal")
+	errWoken     = errors.New("another writer has appended to the journal")
 	errHandOver  = errors.New("the run was handed over")
 	errDiscarded = errors.New("the run is over")
 )
 
-// Run performs the request and reports to sink until the Finished event, which
-// comes exactly once. It returns when everything that it started for the caller
-// has ended. An error means that the run could not be recorded, or was not
-// accepted (a [fault.Error]); no Finished was emitted then.
+// Run performs the request and emits events to sink until Finished, which is emitted exactly
+// once, or Waiting. It returns when all goroutines that it started for the caller have ended.
+// An error means that the run could not be recorded, or was not accepted (a [fault.Error]);
+// Finished was not emitted then.
 //
-// The end of ctx is the caller's leaving: it cancels the model call and every
-// tool of a light run. A durable run goes on without its caller.
+// When ctx ends, a light run is cancelled with its model call and tool calls. A durable run
+// continues without its caller.
 func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 	if req.Account == nil {
 		req.Account = r.o.Ledger.Open(req.Org)
 		defer req.Account.Close()
 	}
-	if req.Grade == loop.Durable {
+	if req.Policy.Grade == loop.Durable {
 		return r.submit(ctx, req, sink)
 	}
-	d := r.newDrive(ctx, req, sink)
-	defer d.cancel(errDiscarded)
-	if req.Grade == loop.Relay {
-		return d.relayed()
+	lease := r.newLease(req)
+	if req.Policy.Grade != loop.Relay {
+		sink = ringingSink{sink, r.followers, runKey{lease.Org, lease.RunID}}
 	}
-	if err := r.adopt(d, false); err != nil {
+	d := r.newDriver(ctx, req, lease, sink)
+	defer d.run.cancel(errDiscarded)
+	if req.Policy.Grade == loop.Relay {
+		return d.relay()
+	}
+	if err := r.leases.adopt(&d.live, false); err != nil {
 		return err
 	}
-	defer r.letGo(d)
+	defer d.unregister()
 	err := d.perform()
 	if errors.Is(err, ErrFenced) || errors.Is(err, errHandOver) {
 		return &fault.Error{Code: fault.Internal, Reason: "run_lost", Message: "the run was lost: another process has ended it", Err: err}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -167,8 +171,8 @@ func TestAJournalThatFailsEndsTheRunWithAnError(t *testing.T) {
 func TestAHandoverThatCannotBeStoredEndsTheRunWithAnError(t *testing.T) {
 	s := newStage(t, box{"echo": echoes}, asks("echo", "mine"))
 	s.req.ClientTools = []model.Tool{{Definition: tool.Definition{Name: "mine"}}}
-	s.handovers.fail = errors.New("disk full")
-	if err := s.runner.Run(t.Context(), s.req, s.sink); !errors.Is(err, s.handovers.fail) || s.sink.finished() {
+	s.conversations.fail = errors.New("disk full")
+	if err := s.runner.Run(t.Context(), s.req, s.sink); !errors.Is(err, s.conversations.fail) || s.sink.finished() {
 		t.Errorf("%v, events %v", err, s.sink.events)
 	}
 }
@@ -307,7 +311,7 @@ func TestABlockedToolEndsTheRunAndItsSiblings(t *testing.T) {
 func TestTheDeadlineEndsWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, box{"wait": waits(make(chan struct{}, 1))}, asks("wait"))
-		s.req.Limits.ActiveMS = 5_000
+		s.req.Policy.Limits.ActiveMS = 5_000
 		begin := time.Now()
 		if end := s.run(t); end.Reason != event.Deadline || time.Since(begin) != 5*time.Second {
 			t.Errorf("%+v after %v", end, time.Since(begin))
@@ -321,7 +325,7 @@ func TestARetryThatWouldComeTooLateIsNotWaitedFor(t *testing.T) {
 		s := newStage(t, nil, func(context.Context, func(model.Delta) error) (*model.Turn, error) {
 			return nil, &model.Error{Class: model.Transient, Status: 503, RetryAfter: 3 * time.Second}
 		})
-		s.req.Limits.ActiveMS = 2_000
+		s.req.Policy.Limits.ActiveMS = 2_000
 		begin := time.Now()
 		if end := s.run(t); end.Reason != event.ModelError || time.Since(begin) != 0 || end.Failure.Upstream.Status != 503 {
 			t.Errorf("%+v after %v", end, time.Since(begin))
@@ -330,32 +334,40 @@ func TestARetryThatWouldComeTooLateIsNotWaitedFor(t *testing.T) {
 }
 
 func TestWhichModelIsAskedAgain(t *testing.T) {
+	texts := []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta}
+	breaksInACall := func(_ context.Context, emit func(model.Delta) error) (*model.Turn, error) {
+		_ = emit(model.Delta{Kind: model.CallDelta, CallID: "c", Name: "read"})
+		_ = emit(model.Delta{Kind: model.CallDelta, Text: `{"a`})
+		return nil, &model.Error{Class: model.Transient}
+	}
 	for _, tt := range []struct {
 		name    string
 		first   []answer
 		second  []answer // of the next target; nil = there is none
-		live    bool
+		live    []model.DeltaKind
 		reason  event.Reason
 		asked   [2]int
 		waiting time.Duration
 	}{
-		{"a transient failure, until it works", []answer{breaks(model.Transient), breaks(model.Transient), says("ok")}, nil, false, event.Complete, [2]int{3, 0}, 750 * time.Millisecond},
-		{"three times at most", []answer{breaks(model.Transient)}, nil, false, event.ModelError, [2]int{3, 0}, 750 * time.Millisecond},
-		{"then the next target", []answer{breaks(model.Transient)}, []answer{says("ok")}, false, event.Complete, [2]int{3, 1}, 750 * time.Millisecond},
-		{"the next target at once", []answer{breaks(model.Target)}, []answer{says("ok")}, false, event.Complete, [2]int{1, 1}, 0},
-		{"nobody, where the request is wrong", []answer{breaks(model.Invalid)}, []answer{says("ok")}, false, event.ModelError, [2]int{1, 0}, 0},
-		{"nobody, where it is too long", []answer{breaks(model.TooLong)}, []answer{says("ok")}, false, event.TooLong, [2]int{1, 0}, 0},
+		{"a transient failure, until it works", []answer{breaks(model.Transient), breaks(model.Transient), says("ok")}, nil, nil, event.Complete, [2]int{3, 0}, 750 * time.Millisecond},
+		{"three times at most", []answer{breaks(model.Transient)}, nil, nil, event.ModelError, [2]int{3, 0}, 750 * time.Millisecond},
+		{"then the next target", []answer{breaks(model.Transient)}, []answer{says("ok")}, nil, event.Complete, [2]int{3, 1}, 750 * time.Millisecond},
+		{"the next target at once", []answer{breaks(model.Target)}, []answer{says("ok")}, nil, event.Complete, [2]int{1, 1}, 0},
+		{"nobody, where the request is wrong", []answer{breaks(model.Invalid)}, []answer{says("ok")}, nil, event.ModelError, [2]int{1, 0}, 0},
+		{"nobody, where it is too long", []answer{breaks(model.TooLong)}, []answer{says("ok")}, nil, event.TooLong, [2]int{1, 0}, 0},
 		{"nobody, where text was seen", []answer{func(_ context.Context, emit func(model.Delta) error) (*model.Turn, error) {
 			_ = emit(model.Delta{Text: "Hel"})
 			return nil, &model.Error{Class: model.Transient}
-		}}, []answer{says("ok")}, true, event.ModelError, [2]int{1, 0}, 0},
+		}}, []answer{says("ok")}, texts, event.ModelError, [2]int{1, 0}, 0},
 		{"again, where text was not shown yet", []answer{func(_ context.Context, emit func(model.Delta) error) (*model.Turn, error) {
 			_ = emit(model.Delta{Text: "Hel"})
 			return nil, &model.Error{Class: model.Transient}
-		}, says("ok")}, nil, false, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
+		}, says("ok")}, nil, nil, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
+		{"again, where the surface does not send calls as they come", []answer{breaksInACall, says("ok")}, nil, texts, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
+		{"nobody, where it sends them", []answer{breaksInACall, says("ok")}, nil, append(texts, model.CallDelta), event.ModelError, [2]int{1, 0}, 0},
 		{"again after an error of no known type", []answer{func(context.Context, func(model.Delta) error) (*model.Turn, error) {
 			return nil, io.ErrUnexpectedEOF
-		}, says("ok")}, nil, false, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
+		}, says("ok")}, nil, nil, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -364,7 +376,7 @@ func TestWhichModelIsAskedAgain(t *testing.T) {
 				if tt.second != nil {
 					s.req.Targets = append(s.req.Targets, Target{"other", "m2", other})
 				}
-				s.req.Live = tt.live
+				s.req.Policy.Live = tt.live
 				begin := time.Now()
 				end := s.run(t)
 				if got := [2]int{s.model.calls(), other.calls()}; end.Reason != tt.reason || got != tt.asked || time.Since(begin) != tt.waiting {
@@ -436,8 +448,8 @@ func TestWhatWasHandedOverComesBack(t *testing.T) {
 	id := end.Calls[0].ID
 	for principal, want := range map[string][]string{"p": {`{"n":0}`, "mine!"}, "q": {"mine!"}} {
 		back := newStage(t, box{"echo": echoes}, says("Done."))
-		back.handovers = s.handovers
-		back.runner = New(Options{Catalog: back.runner.o.Catalog, Journal: back.journal, Handovers: s.handovers})
+		back.conversations = s.conversations
+		back.runner = New(Options{Catalog: back.runner.o.Catalog, Journal: back.journal, Conversations: s.conversations})
 		back.req.Principal, back.req.ClientTools = principal, mine
 		back.req.Items = []item.Item{
 			item.NewText(item.User, "go"),
@@ -476,8 +488,17 @@ func TestTheRestOfACutResultCanBeRead(t *testing.T) {
 		return turn, nil
 	}
 	bigTool := func(context.Context, tool.Call) (tool.Result, error) { return tool.Text(big), nil }
+	s = newStage(t, box{"big": bigTool, "other": echoes}, asks("big", "other"), reads, says("Done."))
+	s.req.Policy.ResultMaxBytes, s.req.ToolChoice = 1024, model.ToolChoice{Mode: "required", Only: []string{"big"}}
+	s.run(t)
+	if got := s.model.results(2); !strings.Contains(got[1], "not among the allowed tools") || !strings.HasSuffix(got[2], "ééé") { // C25
+		t.Errorf("with tools that are not allowed the model was told %q", got)
+	}
+	if got := s.model.asked[1].ToolChoice; got.Mode != "auto" || !slices.Equal(got.Only, []string{"big", "read_result"}) {
+		t.Errorf("the second round has the tool choice %+v", got)
+	}
 	s = newStage(t, box{"big": bigTool}, asks("big"), reads, says("Done."))
-	s.req.ResultMaxBytes = 1024
+	s.req.Policy.ResultMaxBytes = 1024
 	s.run(t)
 	if got := s.model.results(1)[0]; len(got) > 1024 || !strings.Contains(got, `full result is 8000 bytes] Read the rest with read_result, id "`) {
 		t.Errorf("the model was told %q", got)
@@ -486,7 +507,7 @@ func TestTheRestOfACutResultCanBeRead(t *testing.T) {
 		t.Errorf("the model was told %q", got)
 	}
 	s = newStage(t, box{"big": bigTool, "read_result": echoes}, asks("big"), says("Done."))
-	s.req.ResultMaxBytes = 1024
+	s.req.Policy.ResultMaxBytes = 1024
 	s.run(t)
 	if got := s.model.results(1)[0]; strings.Contains(got, "Read the rest with read_result") {
 		t.Errorf("the model is sent to the server's own read_result: %q", got)
@@ -497,26 +518,56 @@ func TestTheRestOfACutResultCanBeRead(t *testing.T) {
 // with is stored with the fact that parks it. // P01
 func TestARunThatWaitsKeepsWhatItsNextOwnerNeeds(t *testing.T) {
 	s := newStage(t, box{"echo": echoes}, asks("echo"))
-	d := s.runner.newDrive(t.Context(), s.req, s.sink)
-	defer d.cancel(nil)
+	d := s.runner.newDriver(t.Context(), s.req, s.runner.newLease(s.req), s.sink)
+	defer d.run.cancel(nil)
 	facts := []loop.Body{
 		loop.TurnStarted{Attempt: 1, Purpose: loop.PurposeTurn},
 		loop.Turn{Purpose: loop.PurposeTurn, Calls: []loop.TurnCall{{ProviderID: "p0", Name: "echo", Complete: true}}},
 		loop.CallPrepared{Key: "0.0", Owner: tool.Gateway, Class: tool.Once, Verdict: loop.Ask},
 	}
-	if err := errors.Join(d.accept(), d.discover(), d.append(nil, facts...)); err != nil {
+	d.observer.trace = map[string]string{"traceparent": "t"}
+	if err := errors.Join(d.accept(), d.discover(), d.run.append(nil, facts...)); err != nil {
 		t.Fatal(err)
 	}
-	if s.journal.rows[requestRef] != nil || s.journal.rows[catalogRef] != nil {
+	if s.journal.rows[requestRef] != nil || s.journal.rows[catalogRef] != nil || s.journal.rows[traceRef] != nil {
 		t.Error("a light run stores more than it needs")
 	}
 	if err := d.play(); err != nil {
 		t.Fatal(err)
 	}
-	if s.journal.rows[requestRef] == nil || s.journal.rows[catalogRef] == nil || d.state.Grade != loop.Durable {
-		t.Errorf("grade %s, rows %v", d.state.Grade, s.journal.rows)
+	if s.journal.rows[requestRef] == nil || s.journal.rows[catalogRef] == nil || s.journal.rows[traceRef] == nil || d.run.state().Grade != loop.Durable {
+		t.Errorf("grade %s, rows %v", d.run.state().Grade, s.journal.rows)
 	}
-	if end := s.sink.end(t); end.Reason != event.Waiting {
-		t.Errorf("%+v", end)
+	if last, ok := s.sink.events[len(s.sink.events)-1].(event.Waiting); !ok || last.Rounds != 1 || s.sink.finished() {
+		t.Errorf("%+v", s.sink.events)
+	}
+}
+
+// A journal of an earlier release has some settings of its run in the row of the request.
+// A request of release 0.1 says only that its text was sent as it came.
+func TestTheSettingsOfAnEarlierReleaseAreReadFromTheRequest(t *testing.T) {
+	text, call := model.TextDelta, model.CallDelta
+	for row, want := range map[string]loop.Policy{
+		``: {}, `{}`: {}, `{"live":false}`: {},
+		`{"live":true}`:            {Live: []model.DeltaKind{text, model.ReasoningDelta, model.RefusalDelta}},
+		`{"live":["text","call"]}`: {Live: []model.DeltaKind{text, call}},
+		`{"catalog_ttl_ns":5,"cache_ttl_ns":6,"arg_validation":"lenient","result_max_bytes":7}`: {CatalogTTLNS: 5, CacheTTLNS: 6, Validation: loop.Lenient, ResultMaxBytes: 7},
+	} {
+		var raw json.RawMessage
+		if row != "" {
+			raw = json.RawMessage(row)
+		}
+		got, err := completed(loop.Accepted{}, raw)
+		if diff := cmp.Diff(want, got.Policy, cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("%s: %v, %v", row, diff, err)
+		}
+		sealed := loop.Policy{CatalogTTLNS: 1, CacheTTLNS: 2, Validation: loop.Strict, ResultMaxBytes: 3, Live: []model.DeltaKind{call}}
+		if got, err := completed(loop.Accepted{Policy: sealed}, raw); !cmp.Equal(got.Policy, sealed) || err != nil {
+			t.Errorf("%s changes %+v, which the journal says: %v", row, got.Policy, err)
+		}
+	}
+	var bad *Unreadable
+	if _, err := completed(loop.Accepted{}, json.RawMessage(`{"live":["song"]}`)); !errors.As(err, &bad) || bad.Ref != requestRef {
+		t.Errorf("an unknown kind of delta was read: %v", err)
 	}
 }

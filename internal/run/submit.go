@@ -10,7 +10,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
@@ -20,90 +19,106 @@ import (
 const attachRetry = time.Second
 
 // submit starts a durable run and follows it; where the request's key stands
-// for a run already, it follows or repeats that one.
+// for a run already, it follows that one.
 func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
-	d := r.newDrive(r.carried(ctx), req, nil)
-	d.account = req.Account.Hold() // the run outlives the request
-	d.feed = newFeed(d.account)
-	d.sink = d.feed
-	if err := r.adopt(d, false); err != nil {
-		d.account.Close()
+	f := Follow{Org: req.Org, Account: r.o.Ledger.Open(req.Org), ToWaiting: true, Final: true} // the run's account is not its reader's
+	defer f.Account.Close()
+	feed, known, err := r.start(ctx, req)
+	switch {
+	case err != nil:
 		return err
+	case known == "":
+		f.RunID = feed.runID
+		if err := f.Account.Charge(followerBytes); err != nil {
+			return err
+		}
+		return r.follow(ctx, f, sink, feed)
+	}
+	f.RunID = known
+	if !req.Attach {
+		if err := r.checkOver(ctx, req.Org, known); err != nil {
+			return err
+		}
+	}
+	return r.Follow(ctx, f, sink)
+}
+
+// Start accepts a durable run, which goes on without its caller, and returns its id. If
+// the request's key stands for a run already, it returns the id of that one. Otherwise
+// what Run says about errors holds.
+func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
+	if req.Policy.Grade != loop.Durable {
+		return "", fmt.Errorf("a run of the grade %s ends with its caller", req.Policy.Grade)
+	}
+	if req.Account == nil {
+		req.Account = r.o.Ledger.Open(req.Org)
+		defer req.Account.Close()
+	}
+	feed, known, err := r.start(ctx, req)
+	if err != nil || known != "" {
+		return known, err
+	}
+	return feed.runID, nil
+}
+
+// start starts a durable run and returns its feed, or returns the id of the run for which
+// the request's key stands already.
+func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error) {
+	d := r.newDriver(r.carried(ctx), req, r.newLease(req), nil)
+	feed := newFeed(req.Account.Hold(), true, func() { r.followers.ring(d.live.key()) }) // the run outlives the request
+	feed.runID = d.run.lease.RunID
+	d.report(feed)
+	if err := r.leases.adopt(&d.live, false); err != nil {
+		feed.account.Close()
+		return nil, "", err
 	}
 	err := d.accept()
 	if err == nil {
-		go d.lead(d.race)
-		return d.feed.follow(ctx, sink)
+		go d.lead(d.playUntilDeadline)
+		return feed, "", nil
 	}
-	d.feed.end(err)
-	r.letGo(d)
-	d.cancel(errDiscarded)
-	d.account.Close()
+	feed.end(err)
+	d.unregister()
+	d.run.cancel(errDiscarded)
+	feed.account.Close()
 	var known *Submitted
-	if errors.As(err, &known) {
-		return r.again(ctx, req, known, sink)
+	if !errors.As(err, &known) {
+		return nil, "", err
 	}
-	return err
+	if known.Hash != req.Key.Hash {
+		return nil, "", fault.New(fault.Unprocessable, "idempotency_key_reused",
+			"this Idempotency-Key was sent with another request; use a new key for a new request").In("Idempotency-Key")
+	}
+	return nil, known.RunID, nil
 }
 
-// lead performs a durable run in a goroutine of its own, which Stop waits for.
-func (d *drive) lead(perform func() error) {
-	defer d.account.Close()
-	defer d.cancel(errDiscarded)
+// checkOver returns an error unless the run has ended, or cannot go on.
+func (r *Runner) checkOver(ctx context.Context, orgID, runID string) error {
+	head, err := r.o.Archive.Head(ctx, orgID, runID)
+	if err != nil {
+		return unavailable(fmt.Errorf("run %s: %w", runID, err))
+	}
+	if head.Summary.Status == Done || head.Summary.Status == IsAside {
+		return nil
+	}
+	busy := fault.New(fault.Conflict, "run_in_progress",
+		"the run of this Idempotency-Key is under way; send the request again when it is over")
+	busy.RetryAfter = attachRetry
+	return busy
+}
+
+// lead performs a durable run in a goroutine of its own, which Close waits for.
+func (d *driver) lead(perform func() error) {
+	defer d.run.projection.account.Close()
+	defer d.run.cancel(errDiscarded)
 	err := perform()
 	if errors.Is(err, errHandOver) || errors.Is(err, ErrFenced) {
 		err = elsewhere(err)
 	} else if err != nil && !d.aside {
-		d.log.Error("run stopped", "error", err)
+		d.run.log.Error("run stopped", "error", err)
 	}
-	d.feed.end(err)
-	d.letGo(d)
-}
-
-// elsewhere tells a caller that its run goes on without this process.
-func elsewhere(err error) error {
-	f := fault.New(fault.Unavailable, "run_handed_over",
-		"the gateway hands the run over to its next process; send the request again with the same Idempotency-Key to follow it")
-	f.RetryAfter, f.Err = attachRetry, err
-	return f
-}
-
-// again answers a request whose key stands for a run.
-func (r *Runner) again(ctx context.Context, req *Request, known *Submitted, sink Sink) error {
-	if known.Hash != req.Key.Hash {
-		return fault.New(fault.Unprocessable, "idempotency_key_reused",
-			"this Idempotency-Key was sent with another request; use a new key for a new request").In("Idempotency-Key")
-	}
-	key := runKey{req.Org, known.RunID}
-	if err := r.followers.enter(key); err != nil {
-		return err
-	}
-	defer r.followers.leave(key)
-	if err := req.Account.Charge(followerBytes); err != nil {
-		return err
-	}
-	defer req.Account.Release(followerBytes)
-	f := r.following(key)
-	if f == nil {
-		return r.replayed(ctx, key, sink)
-	}
-	defer f.account.Close()
-	if req.Attach || f.ended() {
-		return f.follow(ctx, sink)
-	}
-	return inProgress()
-}
-
-// repeatUnreadable answers a request whose run has a journal that cannot be
-// decoded: with its end if it was given up for that, else with an error.
-func (r *Runner) repeatUnreadable(key runKey, account *ledger.Account, bad *Unreadable, sink Sink) error {
-	d := r.newDrive(r.base, &Request{Org: key.org, Account: account}, sink)
-	defer d.cancel(errDiscarded)
-	d.lease.RunID = key.run
-	if d.tellGivenUp(bad.Story) {
-		return nil
-	}
-	return unreadable(key.run, bad.Error())
+	d.live.feed.end(err)
+	d.unregister()
 }
 
 // Cancel ends a run of the org, whoever performs it: what is under way is cut
@@ -116,13 +131,48 @@ func (r *Runner) Cancel(ctx context.Context, orgID, runID string, by org.Author)
 
 // Lose ends a run as Cancel does, with the reason [event.Lost] and without an audit
 // row of its own. It is for runs whose journal may be older than what they have
-// done. Runs that nobody performs are ended by the next Start.
+// done. Runs that nobody performs are ended by the next Open.
 func (r *Runner) Lose(ctx context.Context, orgID, runID, by string) error {
 	return r.requestEnd(ctx, orgID, runID, loop.CancelRequested{By: by, Cause: event.Lost}, nil)
 }
 
 // requestEnd records that the run is to end, with the rows for auditors.
 func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.CancelRequested, rows []audit.Entry) error {
+	if err := r.appendForeign(ctx, orgID, runID, end, rows); err != nil {
+		return err
+	}
+	crash.At(crash.AfterCancel)
+	r.leases.wake(runKey{orgID, runID})
+	r.leases.claimSoon()
+	return nil
+}
+
+// Decision is the answer of a human to a call that waits for approval.
+type Decision struct {
+	Approved bool
+	Message  string // for the model; "" = none
+}
+
+// Resolve records the decision about the call of a run that waits under waitID. The run
+// goes on when all its calls are decided, in whatever process claims it. The error wraps
+// org.ErrNotFound if the org has no such run; it is a [fault.Error] if the run has ended or
+// does not wait for this decision.
+func (r *Runner) Resolve(ctx context.Context, orgID, runID, waitID string, d Decision, by org.Author) error {
+	body := loop.CallResolved{WaitID: waitID, Approved: d.Approved, By: by.Principal, Message: d.Message}
+	if err := r.appendForeign(ctx, orgID, runID, body, nil); err != nil {
+		return err
+	}
+	r.leases.claimSoon()
+	return nil
+}
+
+// appendForeign appends a fact to a run that this goroutine does not own, with rows for
+// auditors. Every fact that is not written by a run's owner goes through it. The error
+// wraps org.ErrNotFound if the org has no such run, and is a [fault.Error] if the run has
+// ended or its state does not allow the fact. It needs the journal only for a fact for
+// which the state of the run matters: see [Head.Allow].
+func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body loop.Body, rows []audit.Entry) error {
+	var state loop.State // of the run, if the fact depends on it
 	for {
 		head, err := r.o.Archive.Head(ctx, orgID, runID)
 		if err != nil {
@@ -131,15 +181,49 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 		if head.Summary.Status == Done {
 			return fault.New(fault.Conflict, "run_finished", "run %s has already ended (%s)", runID, head.Summary.Reason)
 		}
-		err = r.o.Journal.Append(ctx, Lease{Org: orgID, RunID: runID}, head.Seq, r.ending(head, end, rows))
+		at := max(r.o.Now().UnixMilli(), head.At) // the wall clock may have been set back since
+		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: body}
+		if loop.AllowedAnytime(body) {
+			err = head.Allow(body)
+		} else if state, err = foldMore(ctx, r.o.Archive, orgID, runID, state); err == nil {
+			fact.Seq, fact.At = state.Seq+1, max(at, state.At)
+			if loop.Allowed(state, fact) != nil {
+				return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("run %s: %w", runID, err)
+		}
+		err = r.o.Journal.Append(ctx, Lease{Org: orgID, RunID: runID}, fact.Seq-1, Batch{Sync: true, Audit: rows, Facts: []loop.Fact{fact}})
 		var behind *Behind
 		if errors.As(err, &behind) {
-			continue
+			continue // the run may have finished since
 		} else if err != nil {
-			return fmt.Errorf("run %s: cancel: %w", runID, err)
+			return fmt.Errorf("run %s: append %s: %w", runID, body.Kind(), err)
 		}
-		crash.At(crash.AfterCancel)
-		r.meddle(runKey{orgID, runID})
+		r.followers.ring(runKey{orgID, runID})
 		return nil
+	}
+}
+
+// foldMore folds the facts of a run that follow s, which it reads in batches. The error
+// wraps [loop.ErrUnsafe] if the journal is not safe, and is an *[Unreadable] if a fact cannot
+// be decoded.
+func foldMore(ctx context.Context, archive Archive, orgID, runID string, s loop.State) (loop.State, error) {
+	for {
+		facts, err := archive.Facts(ctx, orgID, runID, s.Seq, batchBytes)
+		var large *TooLarge
+		if errors.As(err, &large) {
+			facts, err = archive.Facts(ctx, orgID, runID, s.Seq, large.Bytes)
+		}
+		if err != nil || len(facts) == 0 {
+			return s, err
+		}
+		for _, f := range facts {
+			if err := loop.CheckSafety(s, f); err != nil {
+				return s, err
+			}
+			s = loop.Apply(s, f)
+		}
 	}
 }

@@ -3,43 +3,40 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 )
 
-// suspectTime is how long a suspect is worked on alone. One that neither gets
-// further nor ends the process in that time does not keep the others waiting.
+// suspectTime is how long a suspect is resumed alone. After it the next one is resumed too.
 const suspectTime = 30 * time.Second
 
-// suspects are the runs whose last owners died without getting them further. If one
-// of them is what the owners died of, the next owner dies of it as well. So they are
-// worked on one after the other, each until it gets further: an owner that dies
-// counts against the one whose turn it is, and against no other suspect, because
-// those that wait are not resumed and make no call.
+// suspects are the runs whose last owners died without progress. One of them may be the
+// cause, and would then end this process too. So suspects are resumed one after the other,
+// each until it makes progress: if this process dies, only the suspect whose turn it is has
+// one more dead owner. Those that wait are not resumed and make no call.
 //
 // The zero value has none. It is safe for concurrent use.
 type suspects struct {
 	mu      sync.Mutex
 	stopped bool
-	current *drive
+	current *liveRun
 	limit   *time.Timer // of the turn of current
 	waiting []*suspect  // first come, first served
 }
 
 // suspect is a run that waits for its turn.
 type suspect struct {
-	drive   *drive
-	turn    chan struct{} // closed when it is the run's turn, or when it will never be
-	refused bool          // it will never be: the process is stopping; set before turn is closed
+	run     *liveRun
+	turn    chan struct{} // closed when it is the run's turn, or when its turn is refused
+	refused bool          // the process is stopping; set before turn is closed
 }
 
-// enter makes the run wait for its turn. The caller calls leave afterwards.
-func (s *suspects) enter(d *drive) *suspect {
+// enter adds the run to those that wait for their turn.
+func (s *suspects) enter(run *liveRun) *suspect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := &suspect{drive: d, turn: make(chan struct{})}
+	one := &suspect{run: run, turn: make(chan struct{})}
 	s.waiting = append(s.waiting, one)
 	s.next()
 	return one
@@ -47,18 +44,18 @@ func (s *suspects) enter(d *drive) *suspect {
 
 // leave ends the run's turn, or its wait for one. It may be called by any run, and
 // more than once.
-func (s *suspects) leave(d *drive) {
+func (s *suspects) leave(run *liveRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(one *suspect) bool { return one.drive == d })
-	if s.current == d {
+	s.waiting = slices.DeleteFunc(s.waiting, func(one *suspect) bool { return one.run == run })
+	if s.current == run {
 		s.limit.Stop()
 		s.current = nil
 		s.next()
 	}
 }
 
-// stop refuses the runs that wait, and those that come later.
+// stop ends the wait of all runs that wait, or will: their turn is refused.
 func (s *suspects) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,38 +63,33 @@ func (s *suspects) stop() {
 	s.next()
 }
 
-// next gives the turn to the run that has waited longest, if no run has it. The
-// caller holds mu.
+// next gives the turn to the run that has waited longest, if no run has it. It is called
+// with mu held.
 func (s *suspects) next() {
 	for len(s.waiting) > 0 && (s.stopped || s.current == nil) {
 		one := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		if one.refused = s.stopped; !s.stopped {
-			s.current = one.drive
-			s.limit = time.AfterFunc(suspectTime, func() { s.leave(one.drive) })
+			s.current = one.run
+			s.limit = time.AfterFunc(suspectTime, func() { s.leave(one.run) })
 		}
 		close(one.turn)
 	}
 }
 
-// awaitTurn waits until the run may be resumed, if it is a suspect. It returns an
-// error where this process is not to go on with the run.
-func (d *drive) awaitTurn() error {
-	if !d.state.Suspect() {
-		return nil
-	}
-	d.log.Warn("the last owners of the run died before it got further: no other such run is worked on at the same time", "owners", d.state.DeadOwners)
-	d.suspect = true
-	one := d.suspects.enter(d)
+// await waits until the run may be resumed. It returns an error if this process must not
+// continue the run. The caller calls leave afterwards.
+func (s *suspects) await(ctx context.Context, run *liveRun) error {
+	one := s.enter(run)
 	select {
 	case <-one.turn:
 		if one.refused {
 			return errHandOver
 		}
 		return nil
-	case <-d.ctx.Done():
+	case <-ctx.Done():
 	}
-	switch cause := context.Cause(d.ctx); {
+	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrFenced):
 		return ErrFenced
 	case errors.Is(cause, errStopped):
@@ -106,18 +98,27 @@ func (d *drive) awaitTurn() error {
 	return nil // another writer has ended the run: it is resumed without a call
 }
 
-// clear ends the turn of a suspect that has got further, or that is not worked on
-// any more.
-func (d *drive) clear() {
-	d.suspect = false
-	d.suspects.leave(d)
+// awaitTurn waits until the run may be resumed, if it is a suspect. Its turn ends with the
+// commit after which it is none. It returns an error if this process must not continue
+// the run.
+func (d *driver) awaitTurn() error {
+	run := &d.run
+	if !run.state().Suspect() {
+		return nil
+	}
+	run.log.Warn("the last owners of the run died before it got further: no other such run is resumed at the same time", "owners", run.state().DeadOwners)
+	run.onCommit = func() {
+		if !run.state().Suspect() {
+			d.endTurn()
+		}
+	}
+	return d.leases.suspects.await(run.ctx, &d.live)
 }
 
-// deadly says which call of the run its owners died of; empty if none is.
-func (d *drive) deadly() string {
-	c, ok := d.state.FatalCall()
-	if !ok {
-		return ""
+// endTurn ends the turn of a suspect. It does nothing for any other run.
+func (d *driver) endTurn() {
+	if d.run.onCommit != nil {
+		d.run.onCommit = nil
+		d.leases.suspects.leave(&d.live)
 	}
-	return fmt.Sprintf("the gateway died %d times while the call %s of the tool %q was under way; it is not made again", c.DeadOwners, c.Key, c.Name)
 }

@@ -74,7 +74,7 @@ func TestSuspectsAreGoneOnWithOneAfterTheOther(t *testing.T) {
 				}}
 				w.suspicious(t, runs, tt.deaths)
 				dying.Store(false)
-				if err := w.gateway(t).Start(t.Context()); err != nil {
+				if err := w.gateway(t).Open(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(runs*2*time.Second + time.Second)
@@ -121,7 +121,7 @@ func TestASuspectThatHangsKeepsTheOthersOnlyForAWhile(t *testing.T) {
 		w.suspicious(t, 3, 2)
 		calls.Store(0)
 		r := w.gateway(t)
-		if err := r.Start(t.Context()); err != nil {
+		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -134,7 +134,7 @@ func TestASuspectThatHangsKeepsTheOthersOnlyForAWhile(t *testing.T) {
 		}
 		hard, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r.Stop(hard, 0)
+		r.Close(hard, 0)
 		leases, err := w.journal.Claim(t.Context(), "next", 10)
 		if err != nil || len(leases) != 3 {
 			t.Fatalf("%+v %v", leases, err)
@@ -161,7 +161,7 @@ func TestACallDuringWhichItsOwnersDiedEndsItsRun(t *testing.T) {
 		}}
 		w.suspicious(t, 1, loop.MaxDeadOwnersPerCall-1)
 		made := len(w.made())
-		if err := w.gateway(t).Start(t.Context()); err != nil {
+		if err := w.gateway(t).Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

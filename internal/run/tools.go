@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
@@ -20,229 +20,269 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// prepared is what a call that is to run needs.
+// prepared is what the execution of a call needs.
 type prepared struct {
 	entry     *catalog.Entry
 	arguments json.RawMessage
 }
 
-// prepare looks the calls up, parses and validates them.
-func (d *drive) prepare(a loop.PrepareTools) error {
-	rules := toolexec.Rules{ClientTools: d.clientNames(), Only: d.req.ToolChoice.Only, Validation: d.req.ArgValidation}
+// toolCaller performs the tool calls of a run.
+type toolCaller struct {
+	run       *runState
+	tools     *toolSet
+	cache     Cache // nil = results are not cached
+	observer  *runObserver
+	yields    func() bool                    // reports whether the run is to be handed over to its next owner
+	cancelled map[loop.CallKey]time.Duration // duration of the calls that the end of the run cancelled
+}
+
+// prepare finds the tools of the calls, and parses and validates the arguments.
+func (t *toolCaller) prepare(a loop.PrepareTools) error {
+	rules := toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.allowed(), Validation: t.run.policy().Validation}
 	bodies := make([]loop.Body, len(a.Calls))
 	var rows []Row
 	for i, key := range a.Calls {
-		c, _ := d.state.Call(key)
-		p := toolexec.Prepare(d.visible(), rules, key, c.Name, d.rawArguments(c))
+		c, _ := t.run.state().Call(key)
+		p := toolexec.Prepare(t.tools.visible(), rules, key, c.Name, t.run.projection.rawArguments(c))
 		if p.Verdict == loop.Run {
 			p.ArgsRef = "args:" + string(key)
 			rows = append(rows, Row{p.ArgsRef, p.Arguments})
-			d.keepArguments(key, prepared{p.Entry, p.Arguments})
+			t.run.projection.keepArguments(key, prepared{p.Entry, p.Arguments})
 		}
 		bodies[i] = p.CallPrepared
 	}
-	leftOut := d.state.SkippedByFirst
-	if err := d.append(rows, bodies...); err != nil {
+	leftOut := t.run.state().SkippedByFirst
+	if err := t.run.append(rows, bodies...); err != nil {
 		return err
 	}
-	if d.state.SkippedByFirst && !leftOut { // once in a run, also when another owner continues it
-		d.log.Warn("the model asked for more than one tool call, and only the first is executed (tool_parallelism: first)",
-			"round", d.state.Turn.Round, "calls", len(d.state.Calls))
+	if t.run.state().SkippedByFirst && !leftOut { // once in a run, also when another owner continues it
+		t.run.log.Warn("the model asked for more than one tool call, and only the first is executed (tool_parallelism: first)",
+			"round", t.run.state().Turn.Round, "calls", len(t.run.state().Calls))
 	}
 	return nil
 }
 
-func (d *drive) keepArguments(key loop.CallKey, p prepared) {
-	if d.args == nil {
-		d.args = map[loop.CallKey]prepared{}
-	}
-	d.args[key] = p
-}
-
-// rawArguments returns what the model wrote.
-func (d *drive) rawArguments(c loop.Call) string {
-	for i, tc := range d.state.Turn.Calls {
-		if loop.Key(d.state.Turn.Round, i) == c.Key {
-			return tc.Arguments
-		}
-	}
-	return ""
-}
-
-// answer gives calls a result without executing them.
-func (d *drive) answer(a loop.AnswerCalls) error {
+// answer appends the results of calls that are answered without being executed.
+func (t *toolCaller) answer(a loop.AnswerCalls) error {
 	var rows []Row
 	bodies := make([]loop.Body, len(a.Calls))
 	for i, key := range a.Calls {
-		c, _ := d.state.Call(key)
-		body, more := d.done(c, c.Attempt, toolexec.Done{Outcome: a.Outcome, Text: a.Text}, d.cut[key])
+		c, _ := t.run.state().Call(key)
+		body, more := t.done(c, c.Attempt, toolexec.Done{Outcome: a.Outcome, Parts: tool.Text(a.Text).Parts}, t.cancelled[key])
 		bodies[i], rows = body, append(rows, more...)
 	}
-	if err := d.append(rows, bodies...); err != nil {
+	if err := t.run.append(rows, bodies...); err != nil {
 		return err
 	}
 	for _, key := range a.Calls {
-		c, _ := d.state.Call(key)
-		text := d.items[c.ResultRef][0].Text()
-		d.toolAnswered(c, a.Outcome, text)
-		d.emit(d.toolDone(c, a.Outcome, text, d.cut[key]))
+		c, _ := t.run.state().Call(key)
+		t.answered(c, a.Outcome, item.PlainText(t.run.projection.items[c.ResultRef][0].Parts))
 	}
 	return nil
 }
 
 // done returns the fact that ends a call and the rows that hold its result.
-func (d *drive) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
+func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
 	ref := "result:" + string(c.Key)
-	if _, taken := d.items[ref]; taken { // only in a run that is given up
+	if _, taken := t.run.projection.items[ref]; taken { // only in a run that is given up
 		ref += fmt.Sprintf(".%d", attempt)
 	}
-	result := item.NewResult(c.ProviderID, r.Text, r.Outcome != loop.OK && r.Outcome != loop.Cached)
-	result.Name = c.Name
+	result := item.Item{
+		Kind: item.ToolResult, CallID: c.ProviderID, Name: c.Name, Parts: r.Parts, Structured: r.Structured,
+		IsError: r.Outcome != loop.OK && r.Outcome != loop.Cached,
+	}
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
-		Bytes: int64(len(r.Text)), Micros: took.Microseconds(),
-	}, d.store(ref, []item.Item{result})
+		Bytes: int64(promptBytes(r.Parts)), Micros: took.Microseconds(),
+	}, t.run.projection.store(ref, []item.Item{result})
 }
 
-// ended is done for a result of which there may be more than the model is told:
-// all of it is kept for reading.
-func (d *drive) ended(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
-	body, rows := d.done(c, attempt, r, took)
+// affordable returns the result without its binary content if the run has no
+// memory for it.
+func (t *toolCaller) affordable(r toolexec.Done) toolexec.Done {
+	n := dataBytes(r.Parts)
+	if err := t.run.projection.account.Charge(n); err != nil {
+		return r.WithoutData("the run has no memory left for it")
+	}
+	t.run.projection.account.Release(n) // store counts it
+	return r
+}
+
+// ended is done for the result of an execution. If the result was truncated, its full text
+// is kept for read_result.
+func (t *toolCaller) ended(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
+	body, rows := t.done(c, attempt, r, took)
 	if r.Full != "" {
 		body.FullRef = "full:" + string(c.Key)
 		rows = append(rows, Row{body.FullRef, r.Full})
-		d.keepAll(map[string]string{d.rereadID(c.Key): r.Full})
+		t.run.projection.keepFull(map[string]string{rereadID(t.run.lease.RunID, c.Key): r.Full})
 	}
 	return body, rows
 }
 
 // outcome is how one execution ended.
 type outcome struct {
-	index  int
+	call   loop.Call
 	memory *ledger.Part // of the call, until its result is stored
 	done   toolexec.Done
 	err    error
 	took   time.Duration
 }
 
-// execute records the intent to run all the calls, runs them at the same time
-// and records each as it ends. The order of the results is the rules' affair.
-func (d *drive) execute(a loop.ExecuteTools) error {
-	keys, err := d.fromCache(a.Calls)
-	if err != nil || len(keys) == 0 {
+// execute executes the calls at the same time, as far as the rules allow, and appends each
+// result when its call ends. The rules put the results into order. Calls that have not
+// started when the run ends, or is handed over, have no facts.
+func (t *toolCaller) execute(a loop.ExecuteTools) error {
+	waiting, err := t.fromCache(a.Calls)
+	if err != nil || len(waiting) == 0 {
 		return err
 	}
-	calls, err := d.intend(keys)
-	if err != nil {
-		return err
-	}
-	round := d.state.Turn.Round
-	ctx, cancel := context.WithCancel(d.inRound(round))
+	e := execution{round: t.run.state().Turn.Round, waiting: waiting, results: make(chan outcome)}
+	var cancel context.CancelFunc
+	e.ctx, cancel = context.WithCancel(t.observer.inRound(t.run.ctx, e.round))
 	defer cancel()
-	results := make(chan outcome)
-	for i, c := range calls {
-		d.emit(d.toolStarted(c))
-		go func() { results <- d.executeOne(ctx, round, i, c) }()
-	}
-	var failed error
-	for range calls {
-		r := <-results
-		if err := d.settle(calls[r.index], r); err != nil && failed == nil {
+	failed := t.start(&e)
+	for len(e.inFlight) > 0 {
+		r := <-e.results
+		e.inFlight = slices.DeleteFunc(e.inFlight, func(key loop.CallKey) bool { return key == r.call.Key })
+		if err := t.settle(r.call, r); err != nil && failed == nil {
 			failed = err
 		}
-		if failed != nil || d.state.Ended != "" {
-			cancel() // the run is over: the others need not finish
+		if failed == nil {
+			failed = t.start(&e)
+		}
+		if failed != nil || t.run.state().Ended != "" {
+			cancel() // the run ends: the other calls are cancelled
 		}
 	}
 	return failed
 }
 
-// intend appends call_started for every call before anything is sent.
-func (d *drive) intend(keys []loop.CallKey) ([]loop.Call, error) {
-	bodies := make([]loop.Body, len(keys))
-	for i, key := range keys {
-		c, _ := d.state.Call(key)
-		bodies[i] = loop.CallStarted{Key: key, Attempt: c.Attempt + 1, IdemKey: d.idempotencyKey(c)}
-	}
-	if err := d.append(nil, bodies...); err != nil {
-		return nil, err
-	}
-	crash.At(crash.AfterCallIntent)
-	calls := make([]loop.Call, len(keys))
-	for i, key := range keys {
-		calls[i], _ = d.state.Call(key)
-	}
-	return calls, nil
+// execution is the state of one execute.
+type execution struct {
+	ctx      context.Context // of the calls
+	round    int
+	waiting  []loop.CallKey // calls that have not started, in order
+	inFlight []loop.CallKey // calls that have started and have not ended
+	results  chan outcome
 }
 
-func (d *drive) executeOne(ctx context.Context, round, index int, c loop.Call) outcome {
-	p := d.args[c.Key]
-	ctx, called := d.toolCalled(ctx, round, c, c.Attempt)
-	begin := time.Now()
-	memory := d.account.Part()
-	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
-		RunID: d.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
-		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: d.idempotencyKey(c), Memory: memory,
-	}, toolexec.Cap{Bytes: d.req.ResultMaxBytes, Hint: d.rereadHint(c.Key)})
-	took := atLeastOne(time.Since(begin))
-	called(toolEnd(done, err))
-	return outcome{index, memory, done, err, took}
-}
-
-// settle records how a call ended. One that may have left when it was cut off by
-// the end of the run stays open, for the rules or the run's next owner.
-func (d *drive) settle(c loop.Call, r outcome) error {
-	defer r.memory.Close()
-	var fatal tool.Fatal
-	switch {
-	case r.err == nil, errors.As(r.err, &fatal):
-	case r.done.Outcome != loop.NotRun, d.abandoned():
-		if d.cut == nil {
-			d.cut = map[loop.CallKey]time.Duration{}
-		}
-		d.cut[c.Key] = r.took
-		return d.stopped(r.err, c.Prepared.Server)
-	default:
-		r.done.Text, r.err = "Not sent: the run ended first.", nil
+// start starts the waiting calls that the rules allow now. It starts none if the run ends or
+// is to be handed over.
+func (t *toolCaller) start(e *execution) error {
+	if len(e.waiting) == 0 || e.ctx.Err() != nil || t.yields() {
+		return nil
 	}
-	body, rows := d.ended(c, c.Attempt, r.done, r.took)
-	crash.At(crash.BeforeResult)
-	if err := d.append(rows, body); err != nil {
+	keys := t.run.state().Startable(e.waiting, e.inFlight)
+	if len(keys) == 0 {
+		return nil
+	}
+	calls, err := t.intend(keys)
+	if err != nil {
 		return err
 	}
-	crash.At(crash.AfterResult)
-	d.remember(c, r.done)
-	if r.done.Hidden > 0 {
-		d.log.Warn("tool_result_hidden_text", "call", c.Key, "tool", c.Name, "server", c.Prepared.Server, "characters", r.done.Hidden)
-	}
-	d.log.Debug("tool call", "call", c.Key, "tool", c.Name, "outcome", r.done.Outcome, "ms", r.took.Milliseconds())
-	d.emit(d.toolDone(c, r.done.Outcome, r.done.Text, r.took))
-	if fatal != nil {
-		return d.stopped(r.err, c.Prepared.Server)
+	e.waiting = slices.DeleteFunc(e.waiting, func(key loop.CallKey) bool { return slices.Contains(keys, key) })
+	for _, c := range calls {
+		e.inFlight = append(e.inFlight, c.Key)
+		// Read here: results of other calls change the state while this one is executed.
+		limit := toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(c.Key)}
+		go func() { e.results <- t.executeOne(e.ctx, e.round, c, limit) }()
 	}
 	return nil
 }
 
-// idempotencyKey is the same for every attempt of a call and for no other call;
-// a reading call needs none.
-func (d *drive) idempotencyKey(c loop.Call) string {
+// intend appends call_started for every call, before any of them is sent. A call of these
+// may still wait until its server has less than max_concurrent_calls; if the run ends
+// before, the call is answered as not sent.
+func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
+	bodies := make([]loop.Body, len(keys))
+	for i, key := range keys {
+		c, _ := t.run.state().Call(key)
+		bodies[i] = loop.CallStarted{Key: key, Attempt: c.Attempt + 1, IdemKey: t.idempotencyKey(c)}
+	}
+	if err := t.run.append(nil, bodies...); err != nil {
+		return nil, err
+	}
+	calls := make([]loop.Call, len(keys))
+	for i, key := range keys {
+		calls[i], _ = t.run.state().Call(key)
+	}
+	return calls, nil
+}
+
+// executeOne executes a call. toolexec truncates a result that is larger than the limit.
+func (t *toolCaller) executeOne(ctx context.Context, round int, c loop.Call, limit toolexec.Cap) outcome {
+	p := t.run.projection.args[c.Key]
+	ctx, called := t.observer.toolCalled(ctx, t.observed(round, c, c.Attempt))
+	begin := time.Now()
+	memory := t.run.projection.account.Part()
+	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
+		RunID: t.run.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
+		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: t.idempotencyKey(c), Memory: memory,
+	}, limit)
+	took := atLeastOne(time.Since(begin))
+	called(toolEnd(done, err))
+	return outcome{c, memory, done, err, took}
+}
+
+// settle appends how a call ended. A call that was cancelled by the end of the run, and may
+// have been sent, stays open: the rules or the next owner of the run account for it.
+func (t *toolCaller) settle(c loop.Call, r outcome) error {
+	defer r.memory.Close()
+	var fatal tool.Fatal
+	switch {
+	case r.err == nil, errors.As(r.err, &fatal):
+	case r.done.Outcome != loop.NotRun, t.run.abandoned():
+		if t.cancelled == nil {
+			t.cancelled = map[loop.CallKey]time.Duration{}
+		}
+		t.cancelled[c.Key] = r.took
+		return t.run.stopped(r.err, c.Prepared.Server)
+	default:
+		r.done.Parts, r.err = tool.Text("Not sent: the run ended first.").Parts, nil
+	}
+	r.done = t.affordable(r.done)
+	body, rows := t.ended(c, c.Attempt, r.done, r.took)
+	crash.At(crash.BeforeResult)
+	if err := t.run.append(rows, body); err != nil {
+		return err
+	}
+	t.remember(c, r.done)
+	if r.done.Hidden > 0 {
+		t.run.log.Warn("tool_result_hidden_text", "call", c.Key, "tool", c.Name, "server", c.Prepared.Server, "characters", r.done.Hidden)
+	}
+	t.run.log.Debug("tool call", "call", c.Key, "tool", c.Name, "outcome", r.done.Outcome, "ms", r.took.Milliseconds())
+	if fatal != nil {
+		return t.run.stopped(r.err, c.Prepared.Server)
+	}
+	return nil
+}
+
+// idempotencyKey returns the key of a call, which all its attempts have, and no other call;
+// "" for a call that only reads.
+func (t *toolCaller) idempotencyKey(c loop.Call) string {
 	if c.Prepared.Class == tool.Read {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(d.req.Org + "\x00" + d.lease.RunID + "\x00" + string(c.Key)))
+	sum := sha256.Sum256([]byte(t.run.req.Org + "\x00" + t.run.lease.RunID + "\x00" + string(c.Key)))
 	return "turnpike:" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))
 }
 
-func (d *drive) toolStarted(c loop.Call) event.ToolStarted {
-	return event.ToolStarted{
-		Round: d.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: c.Prepared.Server, Arguments: d.args[c.Key].arguments,
+// answered reports a call that was answered without being executed.
+func (t *toolCaller) answered(c loop.Call, o loop.Outcome, text string) {
+	turn := t.run.state().Turn
+	if t.observer.observer == nil || turn == nil {
+		return
 	}
+	_, end := t.observer.toolCalled(t.observer.inRound(t.run.ctx, turn.Round), t.observed(turn.Round, c, 0))
+	end(ToolEnd{Outcome: o, Text: text})
 }
 
-func (d *drive) toolDone(c loop.Call, o loop.Outcome, text string, took time.Duration) event.ToolDone {
-	e := event.ToolDone{Round: d.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: string(o), Text: text, Duration: took}
+// observed returns an attempt at a call as the observer gets it.
+func (t *toolCaller) observed(round int, c loop.Call, attempt int) ToolCall {
+	call := ToolCall{Round: round, Index: c.Index, Attempt: attempt, ID: c.ProviderID, Name: c.Name, Arguments: t.run.projection.args[c.Key].arguments}
 	if c.Prepared != nil {
-		e.Server = c.Prepared.Server
+		call.Server = c.Prepared.Server
 	}
-	return e
+	return call
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 )
 
 // The limits on a schema. Schemas of real tools stay below them, and a compiled schema
@@ -63,7 +65,7 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 		return nil, errors.New("not a JSON object")
 	case len(trimmed) > MaxBytes:
 		return nil, fmt.Errorf("larger than %d bytes", MaxBytes)
-	case depth(trimmed) > MaxDepth:
+	case jsonscan.Depth(trimmed) > MaxDepth:
 		return nil, fmt.Errorf("nested deeper than %d levels", MaxDepth)
 	case hugeExponent.Match(trimmed):
 		return nil, errors.New("contains a number with an exponent of more than three digits")
@@ -160,27 +162,6 @@ type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("references to other documents are not allowed: %s", url)
-}
-
-// depth returns the nesting depth of brackets outside of strings.
-func depth(raw []byte) int {
-	deepest, now := 0, 0
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			now++
-			deepest = max(deepest, now)
-		case '}', ']':
-			now--
-		}
-	}
-	return deepest
 }
 
 func oneLine(err error) string {

@@ -34,6 +34,7 @@ type book struct {
 // history is what the observer knows of a run.
 type history struct {
 	state     loop.State
+	head      run.Head         // as the store has to have it
 	begin     time.Time        // as its first process saw it
 	shift     shift            // of the present owner
 	extended  time.Time        // when the lease was last extended; zero = it was released
@@ -105,6 +106,8 @@ func (b *book) wrote(p *process, wr writing) bool {
 		}
 		b.checkDate(p, key, h, f)
 		h.state = loop.Apply(h.state, f)
+		h.head = h.head.After(wr.lease, run.Batch{Facts: []loop.Fact{f}}, time.Time{})
+		b.checkHead(key, h)
 		_, deadly := h.state.FatalCall()
 		rules := h.state.Accepted.Rules
 		stuck := h.state.DeadOwners >= rules.DeadOwners && h.state.At-h.state.ProgressAt >= rules.StuckMS
@@ -385,17 +388,17 @@ func (b *book) checkSlots() {
 		if c.id != c.org+"-c0" {
 			continue
 		}
-		for n := range c.like.Concurrency {
+		for n := range c.like.Policy.Slots {
 			l := run.Lease{Org: c.org, RunID: fmt.Sprintf("probe_%d", n), Epoch: 1, Owner: "probe"}
-			body := loop.Accepted{RunID: l.RunID, Org: c.org, Grade: loop.Durable}
-			batch := run.Batch{Facts: []loop.Fact{{Seq: 1, Epoch: 1, Version: loop.Version, Body: body}}, Opening: &run.Opening{Slots: c.like.Concurrency}}
+			body := loop.Accepted{RunID: l.RunID, Org: c.org, Policy: loop.Policy{Grade: loop.Durable}}
+			batch := run.Batch{Facts: []loop.Fact{{Seq: 1, Epoch: 1, Version: loop.Version, Body: body}}, Opening: &run.Opening{Slots: c.like.Policy.Slots}}
 			wr := writing{l, 0, batch}
 			err := b.w.store.count(nil, wr)
 			if err == nil {
 				err = b.w.store.journal.Append(context.Background(), l, 0, b.w.store.mutate(wr).batch)
 			}
 			if err != nil {
-				b.w.violate("I5: of %d slots of org %s only %d are free: %v", c.like.Concurrency, c.org, n, err)
+				b.w.violate("I5: of %d slots of org %s only %d are free: %v", c.like.Policy.Slots, c.org, n, err)
 			}
 		}
 	}
@@ -421,6 +424,21 @@ func (b *book) checkRun(key runKey, h *history) {
 		}
 		if d, ok := h.done[call]; !ok || d.Outcome == loop.NotRun || d.Outcome == loop.SkippedLimit {
 			b.w.violate("I3: call %s of run %s took effect %d times, and its journal says %q", call, key.run, e.took, d.Outcome)
+		}
+	}
+}
+
+// checkHead checks that a writer who reads only the head of a run gets the same answer
+// as one who folds its journal.
+func (b *book) checkHead(key runKey, h *history) {
+	if h.head.Summary.Counts != h.state.Counts {
+		b.w.violate("I2: run %s after fact %d: its head counts %+v, its state %+v", key.run, h.state.Seq, h.head.Summary.Counts, h.state.Counts)
+	}
+	for _, body := range []loop.Body{loop.CancelRequested{Cause: event.Cancelled}, loop.Resumed{}, loop.Expired{}, loop.InputAdded{}, loop.Blocked{}} {
+		byHead := h.head.Allow(body)
+		byState := loop.Allowed(h.state, loop.Fact{Seq: h.state.Seq + 1, Body: body})
+		if (byHead == nil) != (byState == nil) {
+			b.w.violate("I2: run %s after fact %d: %s by its head: %v; by its state: %v", key.run, h.state.Seq, body.Kind(), byHead, byState)
 		}
 	}
 }

@@ -40,6 +40,14 @@ func (w *world) populate() {
 	}
 }
 
+// liveOrNot is what a surface that streams, or one that does not, says it sends.
+func liveOrNot(live bool) []model.DeltaKind {
+	if !live {
+		return nil
+	}
+	return []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta}
+}
+
 func orgs() []string { return []string{"red", "blue"} }
 
 func (w *world) newClient(org string, n int, durable bool, slots int) *client {
@@ -53,22 +61,18 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 		c.script = append(c.script, round)
 	}
 	c.like = run.Request{
-		Org: org, Principal: "p", Surface: "sim", Grade: loop.Light, Model: c.model(),
-		MaxTokens:   int64(60 + r.IntN(200)),
-		Limits:      budget.Limits{ActiveMS: int64(20_000 + r.IntN(100_000))}.Clamp(budget.MaxRounds),
-		Parallelism: []loop.Parallelism{loop.Parallel, loop.Safe, loop.Serial}[r.IntN(3)],
-		Concurrency: slots, Budgets: w.budgets(), Live: r.IntN(2) == 0, Attach: r.IntN(2) == 0,
+		Org: org, Principal: "p", Surface: "sim", Policy: loop.Policy{Grade: loop.Light, MaxTokens: int64(60 + r.IntN(200)), Limits: budget.Limits{ActiveMS: int64(20_000 + r.IntN(100_000))}.Clamp(budget.MaxRounds), Parallelism: []loop.Parallelism{loop.Parallel, loop.Safe, loop.Serial}[r.IntN(3)], Slots: slots, Budgets: w.budgets(), Live: liveOrNot(r.IntN(2) == 0)}, Model: c.model(), Attach: r.IntN(2) == 0,
 	}
 	if r.IntN(3) == 0 {
-		c.like.Limits.Tokens = int64(400 + r.IntN(2000))
+		c.like.Policy.Limits.Tokens = int64(400 + r.IntN(2000))
 	}
 	if w.swarm.listFails > 0 {
-		c.like.Parallelism = loop.Serial // calls of a tool that is gone end at once, so that their order would be chance
+		c.like.Policy.Parallelism = loop.Serial // calls of a tool that is gone end at once, so that their order would be chance
 	}
-	c.like.CatalogTTL = []time.Duration{0, 10 * time.Second}[r.IntN(2)]
+	c.like.Policy.CatalogTTLNS = []int64{0, int64(10 * time.Second)}[r.IntN(2)]
 	if durable {
 		c.key = &run.SubmitKey{Principal: "p", Key: fmt.Sprint("k", n), Hash: "h" + c.id}
-		c.like.Grade, c.like.Key = loop.Durable, c.key
+		c.like.Policy.Grade, c.like.Key = loop.Durable, c.key
 	}
 	return c
 }
@@ -100,6 +104,7 @@ func (c *client) servers(p *process) []catalog.Server {
 // request is the client's request as a process decodes it.
 func (c *client) request(p *process) *run.Request {
 	req := c.like
+	req.Policy.Rules = p.build
 	req.Items = []item.Item{item.NewText(item.User, "org="+c.org+" client="+c.id)}
 	req.Targets, req.Servers = c.targets(p), c.servers(p)
 	return &req
@@ -232,7 +237,7 @@ type conn struct {
 
 // Emit implements run.Sink. Nobody hears what a process says that was killed,
 // or what comes after the cut.
-func (c *conn) Emit(e event.Event) error {
+func (c *conn) Emit(_ event.Position, e event.Event) error {
 	if c.p.isDead() || c.most > 0 && len(c.events) >= c.most {
 		return errKilled
 	}

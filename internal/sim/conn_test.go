@@ -79,7 +79,7 @@ func (b *book) checkConn(c *client, conn *conn, t told) {
 				b.w.violate("I8: %s hears of a second beginning", c.id)
 			}
 		case event.RoundStarted:
-			if c.like.Live && c.key == nil && text.Len() > 0 {
+			if c.like.Policy.Live != nil && c.key == nil && text.Len() > 0 {
 				b.w.violate("I8: %s has heard %q when round %d begins again", c.id, text.String(), e.Round)
 			}
 			text.Reset()
@@ -91,7 +91,7 @@ func (b *book) checkConn(c *client, conn *conn, t told) {
 			}
 			text.Reset()
 		case event.ToolDone:
-			if got := e.Outcome + ": " + e.Text; got != t.results[e.Key] {
+			if got := string(e.Outcome) + ": " + e.Text; got != t.results[e.Key] {
 				b.w.violate("I8: %s hears that call %s ended with %q, and the journal says %q", c.id, e.Key, got, t.results[e.Key])
 			}
 		case event.Finished:

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -110,6 +111,20 @@ func (p *process) Load(ctx context.Context, org, runID string) (*run.Story, erro
 			p.rule(story)
 		}
 		return story, err
+	})
+}
+
+// Facts implements run.Archive.
+func (p *process) Facts(ctx context.Context, org, runID string, after int64, limit int) ([]loop.Fact, error) {
+	return ask(ctx, p, "reads facts of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) ([]loop.Fact, error) {
+		return p.w.store.journal.Facts(ctx, org, runID, after, limit)
+	})
+}
+
+// Rows implements run.Archive.
+func (p *process) Rows(ctx context.Context, org, runID string, refs []string, limit int) ([]json.RawMessage, error) {
+	return ask(ctx, p, "reads rows of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) ([]json.RawMessage, error) {
+		return p.w.store.journal.Rows(ctx, org, runID, refs, limit)
 	})
 }
 

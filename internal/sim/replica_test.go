@@ -69,8 +69,8 @@ func (r *replica) boot(life int) *process {
 	p.life, p.expires = context.WithCancel(context.Background())
 	p.catalog = catalog.New(catalog.Options{})
 	p.runner = run.New(run.Options{
-		Catalog: p.catalog, Journal: p, Leases: p, Archive: p, Handovers: &r.w.store.handovers, Resources: resources{p},
-		Owner: p.name, NewID: p.newID, Now: p.now, Rules: p.build,
+		Catalog: p.catalog, Journal: p, Leases: p, Archive: p, Conversations: &r.w.store.conversations, Resources: resources{p},
+		Owner: p.name, NewID: p.newID, Now: p.now,
 		Jitter: func(limit time.Duration) time.Duration { return limit / 3 },
 	})
 	b := r.w.bus
@@ -78,7 +78,7 @@ func (r *replica) boot(life int) *process {
 	r.current = p
 	b.mu.Unlock()
 	p.starting.Go(func() {
-		err := p.runner.Start(context.Background())
+		err := p.runner.Open(context.Background())
 		b.mu.Lock()
 		p.serves = err == nil
 		b.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *process) drain(chance *rand.Rand) {
 	p.starting.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), between(chance, time.Second, 30*time.Second))
 	defer cancel()
-	p.runner.Stop(ctx, between(chance, 0, 10*time.Second))
+	p.runner.Close(ctx, between(chance, 0, 10*time.Second))
 	p.w.saw("a process was stopped in an orderly way")
 }
 
@@ -159,7 +159,7 @@ func (w *world) bury(p *process) {
 	p.starting.Wait()
 	dead, cancel := context.WithCancel(context.Background())
 	cancel()
-	p.runner.Stop(dead, 0)
+	p.runner.Close(dead, 0)
 	p.catalog.Close()
 }
 
@@ -170,7 +170,7 @@ func (r *replica) rest() {
 	r.stops = true
 	r.w.bus.mu.Unlock()
 	p.starting.Wait()
-	p.runner.Stop(context.Background(), 0)
+	p.runner.Close(context.Background(), 0)
 }
 
 func (r *replica) leaving() bool {

@@ -13,13 +13,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 )
 
-// store is what survives every process. But for handovers, only the scheduler's
+// store is what survives every process. But for conversations, only the scheduler's
 // goroutine touches it.
 type store struct {
-	w         *world
-	journal   memory.Journal
-	handovers memory.Handovers
-	stepped   atomic.Int64 // the sum of all that clocks were set by, in ns
+	w             *world
+	journal       memory.Journal
+	conversations memory.Conversations
+	stepped       atomic.Int64 // the sum of all that clocks were set by, in ns
 
 	written map[runKey]*queue    // what need not be on disk yet
 	holds   map[runKey][]holding // that are open

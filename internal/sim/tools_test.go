@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -45,7 +44,7 @@ func (h hammer) Definition() tool.Definition {
 	}
 }
 
-// Class implements catalog.Classed.
+// Class implements tool.Classed.
 func (h hammer) Class() tool.Class { return h.p.w.mutation.claims(h.class) }
 
 // Call implements tool.Tool.
@@ -61,4 +60,4 @@ func (h hammer) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	})
 }
 
-var _ catalog.Classed = hammer{}
+var _ tool.Classed = hammer{}

@@ -76,20 +76,43 @@ func (w *Writer) SetHeader(name, value string) bool {
 }
 
 // Event sends an event without a name. Each line of data becomes one data line. After an
-// error, Event, Named and Comment send nothing and return the same error.
+// error, Event, Named, Identified and Comment send nothing and return the same error.
 func (w *Writer) Event(data []byte) error { return w.Named("", data) }
 
 // Named sends an event with a name. It removes line ends from the name.
-func (w *Writer) Named(event string, data []byte) error {
+func (w *Writer) Named(event string, data []byte) error { return w.Identified("", event, data) }
+
+// Identified sends an event with an id and a name. A client that connects again sends the
+// latest id that it has got. It removes line ends from the id and the name.
+func (w *Writer) Identified(id, event string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.add(id, event, data)
+	return w.send(w.o.WriteTimeout)
+}
+
+// Prepend keeps an event without a name, to be sent in one write with the next event or
+// comment, in front of it. An event that nothing follows is not sent.
+func (w *Writer) Prepend(data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add("", "", data)
+	w.buf = append(w.buf, '\n')
+}
+
+// add appends an event without its empty line to buf. mu is held.
+func (w *Writer) add(id, event string, data []byte) {
+	if id != "" {
+		w.buf = append(w.buf, "id: "...)
+		w.buf = appendName(w.buf, id)
+		w.buf = append(w.buf, '\n')
+	}
 	if event != "" {
 		w.buf = append(w.buf, "event: "...)
 		w.buf = appendName(w.buf, event)
 		w.buf = append(w.buf, '\n')
 	}
 	w.buf = appendLines(w.buf, "data: ", data)
-	return w.send(w.o.WriteTimeout)
 }
 
 // Comment sends text as comment lines, which clients ignore.
@@ -209,7 +232,7 @@ func appendLines(dst []byte, prefix string, text []byte) []byte {
 	}
 }
 
-// appendName appends name without its line ends.
+// appendName appends a name or an id without its line ends.
 func appendName(dst []byte, name string) []byte {
 	for i := range len(name) {
 		if c := name[i]; c != '\n' && c != '\r' {

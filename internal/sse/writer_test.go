@@ -66,6 +66,8 @@ func TestWriterFrames(t *testing.T) {
 		{"an empty event", func(w *Writer) error { return w.Event(nil) }, "data: \n\n"},
 		{"a named event", func(w *Writer) error { return w.Named("x", []byte("a")) }, "event: x\ndata: a\n\n"},
 		{"line ends in data become lines", func(w *Writer) error { return w.Event([]byte("a\nb\r\nc\rd\n\ndata: forged\n")) }, "data: a\ndata: b\ndata: c\ndata: d\ndata: \ndata: data: forged\ndata: \n\n"},
+		{"an event with an id", func(w *Writer) error { return w.Identified("12.3", "x", []byte("a")) }, "id: 12.3\nevent: x\ndata: a\n\n"},
+		{"an id cannot end its line", func(w *Writer) error { return w.Identified("1\n\ndata: forged\r", "", []byte("a")) }, "id: 1data: forged\ndata: a\n\n"},
 		{"a name cannot end its line", func(w *Writer) error { return w.Named("x\n\ndata: forged\r", []byte("a")) }, "event: xdata: forged\ndata: a\n\n"},
 		{"a comment", func(w *Writer) error { return w.Comment("hi\n\ndata: forged") }, ": hi\n: \n: data: forged\n\n"},
 	} {

@@ -87,7 +87,7 @@ func newMessage(items []item.Item) message {
 		switch it.Kind {
 		case item.ToolResult:
 			m.Role = "tool"
-			m.Parts = append(m.Parts, part{Type: "tool_call_response", ID: it.CallID, Response: truncate(it.Text(), maxText)})
+			m.Parts = append(m.Parts, part{Type: "tool_call_response", ID: it.CallID, Response: truncate(item.PlainText(it.Parts), maxText)})
 		case item.ToolCall:
 			m.Parts = append(m.Parts, part{Type: "tool_call", ID: it.CallID, Name: truncateName(it.Name), Arguments: truncate(it.Arguments, maxText)})
 		case item.Reasoning:

@@ -22,7 +22,7 @@ type metrics struct {
 	relaysOpen     prometheus.Gauge
 	failures       counters // failed model calls, by provider and error
 
-	providers map[string]string // the configured providers, by name
+	kind func(provider string) string // "" = it is not configured
 }
 
 // requestMetrics holds the metrics of the rounds, or of the relays, of an org and model.
@@ -76,7 +76,7 @@ func secondsHistogram(name, help string, labels ...string) *prometheus.Histogram
 }
 
 func newMetrics(r *prometheus.Registry, o Options) *metrics {
-	m := &metrics{providers: o.Kinds, relaysOpen: prometheus.NewGauge(prometheus.GaugeOpts{
+	m := &metrics{kind: o.Kind, relaysOpen: prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "turnpike", Name: "relays_in_flight", Help: "Relayed requests in progress.",
 	})}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.relaysOpen)
@@ -219,7 +219,7 @@ func (m *metrics) request(org string, r audit.Request) {
 // provider returns the label of a provider. Journals and audit rows may name one
 // that is no longer configured.
 func (m *metrics) provider(name string) string {
-	if _, configured := m.providers[name]; !configured {
+	if m.kind(name) == "" {
 		return other
 	}
 	return name

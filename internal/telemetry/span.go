@@ -80,6 +80,9 @@ func endRun(span trace.Span, b run.Begun, end run.End) {
 		if end.ToFirst > 0 {
 			span.SetAttributes(semconv.GenAIResponseTimeToFirstChunk(end.ToFirst.Seconds()))
 		}
+		if end.Usage != (model.Usage{}) { // of a translated relay; others are not decoded
+			span.SetAttributes(usageAttributes(end.Usage)...)
+		}
 	} else {
 		span.SetAttributes(keyRounds.Int(end.Rounds), keyCalls.Int(end.Calls))
 		span.SetAttributes(usageAttributes(end.Usage)...)
@@ -167,8 +170,9 @@ func setModelError(span trace.Span, err error) {
 // providerAttributes returns the attributes of a provider: its kind, in the terms of the
 // semantic conventions, and its name in the configuration.
 func (t *Telemetry) providerAttributes(name string) []attribute.KeyValue {
-	kind := semconv.GenAIProviderNameKey.String(t.o.Kinds[name])
-	switch t.o.Kinds[name] {
+	configured := t.o.Kind(name)
+	kind := semconv.GenAIProviderNameKey.String(configured)
+	switch configured {
 	case "openai", "openai-responses":
 		kind = semconv.GenAIProviderNameOpenAI
 	case "anthropic":
@@ -249,6 +253,23 @@ func (t *Telemetry) ToolCall(ctx context.Context, c run.ToolCall) (context.Conte
 			setError(span, string(end.Outcome))
 		}
 		span.End()
+	}
+}
+
+// CallSent adds the MCP session to the span of ctx. A call that is sent again may be sent
+// in another session: the span has the latest one.
+func (*Telemetry) CallSent(ctx context.Context, sessionID, protocol string, stdio bool) {
+	span := trace.SpanFromContext(ctx)
+	network := semconv.NetworkTransportTCP
+	if stdio {
+		network = semconv.NetworkTransportPipe
+	}
+	span.SetAttributes(network)
+	if protocol != "" {
+		span.SetAttributes(semconv.McpProtocolVersion(truncateName(protocol)))
+	}
+	if sessionID != "" {
+		span.SetAttributes(semconv.McpSessionID(truncateName(sessionID)))
 	}
 }
 

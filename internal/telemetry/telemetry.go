@@ -37,8 +37,9 @@ type Options struct {
 	Spans sdktrace.SpanExporter
 	// Content adds message texts, tool arguments and tool results to spans.
 	Content bool
-	// Kinds are the kinds of the providers, by their name in the configuration.
-	Kinds map[string]string
+	// Kind returns the kind of a provider by its name in the configuration, "" if it has
+	// no such provider. It must be safe for concurrent use. Nil = there are no providers.
+	Kind func(provider string) string
 	// Version is the version of the gateway.
 	Version string
 
@@ -62,6 +63,9 @@ type Telemetry struct {
 // OpenTelemetry environment variables, such as OTEL_SERVICE_NAME and
 // OTEL_TRACES_SAMPLER.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
+	if o.Kind == nil {
+		o.Kind = func(string) string { return "" }
+	}
 	t := &Telemetry{o: o}
 	if o.Metrics {
 		t.registry = prometheus.NewRegistry()
@@ -131,6 +135,25 @@ func Inject(ctx context.Context, h http.Header) {
 		h.Del("Tracestate")
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
 	}
+}
+
+// Trace implements [run.Observer] and mcptool.Tracer. It returns traceparent, and tracestate
+// if there is one. Baggage is never included.
+func (*Telemetry) Trace(ctx context.Context) map[string]string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return nil
+	}
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier
+}
+
+// WithTrace implements [run.Observer].
+func (t *Telemetry) WithTrace(ctx context.Context, stored map[string]string) context.Context {
+	if t.tracer == nil {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier(stored))
 }
 
 // Carry implements [run.Observer].

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -65,7 +66,7 @@ func attributesOf(s tracetest.SpanStub) map[string]string {
 // prompt, is not in a span.
 func TestFailuresAreReportedByClassOnly(t *testing.T) {
 	failed := &model.Error{Class: model.Invalid, Status: 400, Message: "PRIVATE is no good prompt"}
-	spans := recordSpans(t, Options{Kinds: map[string]string{"up": "gemini"}}, func(tel *Telemetry) {
+	spans := recordSpans(t, Options{Kind: kinds{"up": "gemini"}.of}, func(tel *Telemetry) {
 		ctx, ended := tel.Run(t.Context(), run.Begun{Org: "o", RunID: "run_1", Surface: "chat", Grade: loop.Light})
 		ctx, over := tel.Round(ctx, 0)
 		_, called := tel.ModelCall(ctx, run.ModelCall{Attempt: 2, Provider: "up", Request: &model.Request{Model: "g", MaxTokens: 7}})
@@ -93,6 +94,86 @@ func TestFailuresAreReportedByClassOnly(t *testing.T) {
 		if a[key] != want {
 			t.Errorf("%s is %q, want %q", key, a[key], want)
 		}
+	}
+}
+
+// A span of a call has the session in which the call was sent last, and the call carries
+// the span as its parent, without baggage. // P17
+func TestACallOfAnMCPServerBelongsToItsSpan(t *testing.T) {
+	var carried map[string]string
+	spans := recordSpans(t, Options{}, func(tel *Telemetry) {
+		if got := tel.Trace(t.Context()); got != nil {
+			t.Errorf("without a span, a call carries %v", got)
+		}
+		ctx := Extract(t.Context(), http.Header{
+			"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, "Tracestate": {"vendor=x"}, "Baggage": {"user=alice"},
+		})
+		ctx, done := tel.ToolCall(ctx, run.ToolCall{Name: "t", Server: "s", Attempt: 1})
+		tel.CallSent(ctx, "lost", "2025-06-18", false)
+		tel.CallSent(ctx, strings.Repeat("é", maxName), "2025-11-25", false)
+		carried = tel.Trace(ctx)
+		done(run.ToolEnd{Outcome: loop.OK})
+		ctx, done = tel.ToolCall(t.Context(), run.ToolCall{Name: "program", Server: "s", Attempt: 1})
+		tel.CallSent(ctx, "", "2025-11-25", true)
+		done(run.ToolEnd{Outcome: loop.OK})
+		ctx, done = tel.ToolCall(t.Context(), run.ToolCall{Name: "bare", Server: "s", Attempt: 1})
+		tel.CallSent(ctx, "", "", false)
+		done(run.ToolEnd{Outcome: loop.OK})
+	})
+	span := spans["execute_tool t"].SpanContext
+	want := map[string]string{"traceparent": fmt.Sprintf("00-4bf92f3577b34da6a3ce929d0e0e4736-%s-01", span.SpanID()), "tracestate": "vendor=x"}
+	if diff := cmp.Diff(want, carried); diff != "" {
+		t.Errorf("_meta (-want +got):\n%s", diff)
+	}
+	for name, want := range map[string][3]string{
+		"execute_tool t":       {truncateName(strings.Repeat("é", maxName)), "2025-11-25", "tcp"},
+		"execute_tool program": {"", "2025-11-25", "pipe"},
+		"execute_tool bare":    {"", "", "tcp"},
+	} {
+		a := attributesOf(spans[name])
+		if got := [3]string{a["mcp.session.id"], a["mcp.protocol.version"], a["network.transport"]}; got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The next owner of a run continues its trace below the span of the first one. // P17
+func TestARunThatIsTakenOverStaysInItsTrace(t *testing.T) {
+	begun := run.Begun{Org: "o", RunID: "run_1", Surface: "chat", Grade: loop.Durable}
+	stored := map[string]map[string]string{}
+	own := func(name string, ctx context.Context, trace map[string]string) tracetest.SpanStub {
+		return recordSpans(t, Options{}, func(tel *Telemetry) {
+			ctx, end := tel.Run(tel.WithTrace(ctx, trace), begun)
+			stored[name] = tel.Trace(ctx)
+			end(run.End{Reason: event.Complete})
+		})["routing_execute"]
+	}
+	called := Extract(t.Context(), http.Header{
+		"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, "Tracestate": {"vendor=x"}, "Baggage": {"user=alice"},
+	})
+	first := own("first", called, nil)
+	second := own("second", t.Context(), stored["first"])
+	if second.SpanContext.TraceID() != first.SpanContext.TraceID() || second.Parent.SpanID() != first.SpanContext.SpanID() || !second.Parent.IsRemote() {
+		t.Errorf("the second owner's span is %v below %v, want it below %v", second.SpanContext, second.Parent, first.SpanContext)
+	}
+	if got := second.SpanContext.TraceState().String(); got != "vendor=x" || stored["first"]["baggage"] != "" || len(stored["first"]) != 2 {
+		t.Errorf("stored %v, and the state is %q", stored["first"], got)
+	}
+	for name, damaged := range map[string]map[string]string{"none": nil, "empty": {}, "damaged": {"traceparent": "00-zz"}} {
+		if fresh := own(name, t.Context(), damaged); fresh.Parent.IsValid() || !fresh.SpanContext.IsValid() {
+			t.Errorf("%s: the span is %v below %v", name, fresh.SpanContext, fresh.Parent)
+		}
+	}
+	unsampled := map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"}
+	if span := own("unsampled", t.Context(), unsampled); span.Name != "" {
+		t.Errorf("a run of a trace that is not sampled exports %v", span)
+	}
+	metrics, err := New(t.Context(), Options{Metrics: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ctx := metrics.WithTrace(t.Context(), stored["first"]); ctx != t.Context() || metrics.Trace(ctx) != nil {
+		t.Error("without an exporter, a stored trace is continued")
 	}
 }
 
@@ -194,7 +275,7 @@ func TestExportFailuresAreLoggedOnceAMinute(t *testing.T) {
 // Any number of models and orgs creates a limited number of series, and every
 // request is counted in one. // L05
 func TestLabelsAreBounded(t *testing.T) {
-	tel, err := New(t.Context(), Options{Metrics: true, Kinds: map[string]string{"p": "openai", "q": "demo"}})
+	tel, err := New(t.Context(), Options{Metrics: true, Kind: kinds{"p": "openai", "q": "demo"}.of})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,3 +355,8 @@ func BenchmarkRelayMetrics(b *testing.B) {
 		ended(run.End{Reason: event.Complete})
 	}
 }
+
+// kinds are the kinds of providers, by name.
+type kinds map[string]string
+
+func (k kinds) of(provider string) string { return k[provider] }

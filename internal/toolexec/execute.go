@@ -2,27 +2,53 @@ package toolexec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/visible"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Done is what became of an executed call.
+// Done is the result of an executed call.
 type Done struct {
-	Outcome loop.Outcome
-	Text    string // what the model reads
-	Full    string // all of it, where Text was cut; otherwise empty
-	Digest  string // of all of it
-	Hidden  int    // characters that nobody would have seen, taken out of Text and Full
+	Outcome    loop.Outcome
+	Parts      []item.Part     // what the model gets; binary parts are checked
+	Structured json.RawMessage // the same as a JSON value; nil = none
+	Full       string          // all the text, if the text in Parts was truncated; otherwise empty
+	Digest     string          // of the whole result
+	Hidden     int             // characters that nobody would have seen, taken out
 }
 
-// Execute calls the tool and turns whatever comes back into text for the model.
+// Text returns the result as text, for a model that takes only text.
+func (d Done) Text() string { return item.PlainText(d.Parts) }
+
+// Whole returns the parts with nothing truncated.
+func (d Done) Whole() []item.Part {
+	if d.Full == "" {
+		return d.Parts
+	}
+	return append([]item.Part{{Kind: item.Text, Text: d.Full}}, d.Parts[1:]...)
+}
+
+// WithoutData returns the result with each binary part replaced by a text that
+// gives the reason.
+func (d Done) WithoutData(reason string) Done {
+	c := &content{}
+	for _, p := range d.Parts {
+		if p.Data != "" {
+			p = leftOut(p, reason)
+		}
+		c.add(p)
+	}
+	d.Parts = c.parts
+	return d
+}
+
+// Execute calls the tool and turns whatever comes back into parts for the model.
 // An error ends the run: ctx is done, or the failure is a [tool.Fatal]. The Done
 // says in any case what is known of the call.
 func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Done, error) {
@@ -30,17 +56,17 @@ func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Don
 	var fatal tool.Fatal
 	switch {
 	case err == nil && result.IsError:
-		return finished(loop.Error, failure(text(result)), limit), nil
+		return finished(loop.Error, result, limit), nil
 	case err == nil:
-		return finished(loop.OK, text(result), limit), nil
+		return finished(loop.OK, result, limit), nil
 	case errors.As(err, &fatal):
 		return unanswered(e, c, errors.Is(err, tool.ErrNotSent), "the outbound policy refused an address of its server", limit), fatal
 	}
 	return unanswered(e, c, errors.Is(err, tool.ErrNotSent), strings.TrimPrefix(err.Error(), tool.ErrNotSent.Error()+": "), limit), ctx.Err()
 }
 
-// unanswered is a call that got no answer from its tool. It is not_run only if
-// neither this attempt nor an earlier one can have left.
+// unanswered returns the result of a call without an answer from its tool. The outcome is
+// not_run only if neither this attempt nor an earlier one can have been sent.
 func unanswered(e *catalog.Entry, c tool.Call, notSent bool, why string, limit Cap) Done {
 	outcome := loop.LostOutcome(c.Class)
 	switch {
@@ -53,25 +79,17 @@ func unanswered(e *catalog.Entry, c tool.Call, notSent bool, why string, limit C
 	if outcome == loop.Unknown {
 		why = "outcome_unknown: " + why + "; it may have been carried out"
 	}
-	return finished(outcome, refusal{Error: why}.String(), limit)
+	return finished(outcome, tool.Text(refusal{Error: why}.String()), limit)
 }
 
-// Whole returns all of what the tool answered.
-func (d Done) Whole() string {
-	if d.Full != "" {
-		return d.Full
-	}
-	return d.Text
-}
-
-// Again returns an earlier successful result for another call.
-func Again(text string, limit Cap) Done {
-	done := finished(loop.OK, text, limit)
+// Again returns an earlier successful result, which is complete, for another call.
+func Again(r tool.Result, limit Cap) Done {
+	done := finished(loop.OK, r, limit)
 	done.Outcome = loop.Cached
 	return done
 }
 
-// call keeps a tool that panics from taking the process with it.
+// call calls the tool. A panic of the tool becomes an error.
 func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -81,33 +99,54 @@ func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err err
 	return t.Call(ctx, c)
 }
 
-func finished(o loop.Outcome, text string, limit Cap) Done {
-	text, hidden := visible.Text(strings.ToValidUTF8(text, "\uFFFD"))
-	done := Done{Outcome: o, Text: Truncate(text, limit), Digest: digest(string(o) + text), Hidden: hidden}
-	if len(done.Text) != len(text) {
-		done.Full = text
+func finished(o loop.Outcome, r tool.Result, limit Cap) Done {
+	c := newContent(r, limit)
+	if r.IsError {
+		c.parts = failure(c.parts)
 	}
+	done := Done{Outcome: o, Parts: c.parts, Structured: c.structured, Digest: digestOf(string(o), c.parts), Hidden: c.hidden}
+	done.truncate(limit)
 	return done
 }
 
-// failure marks a tool's own error for dialects that have no other mark.
-func failure(text string) string {
-	if text == "" {
-		text = "the tool reported an error and said no more"
+// truncate cuts the text to the part of the limit that the descriptions of binary parts
+// leave. The cut text comes before these parts.
+func (d *Done) truncate(limit Cap) {
+	if limit.Bytes <= 0 || len(item.PlainText(d.Parts)) <= limit.Bytes {
+		return
 	}
-	return "Error: " + text
+	var texts, binary []item.Part
+	for _, p := range d.Parts {
+		if room := limit.Bytes - len(item.PlainText(append(binary, p))); p.Data != "" && room > limit.Bytes/2 {
+			binary = append(binary, p)
+		} else if p.Data != "" {
+			texts = append(texts, leftOut(p, "the limit of the result leaves no room for it"))
+		} else {
+			texts = append(texts, p)
+		}
+	}
+	room := limit
+	if len(binary) > 0 {
+		room.Bytes -= len("\n" + item.PlainText(binary))
+	}
+	full := item.PlainText(texts)
+	cut := Truncate(full, room)
+	if len(cut) != len(full) {
+		d.Full = full
+	}
+	d.Parts = append([]item.Part{{Kind: item.Text, Text: cut}}, binary...)
 }
 
-// text returns the readable content of a result. What a text cannot carry is
-// named.
-func text(r tool.Result) string {
-	var parts []string
-	for _, p := range r.Parts {
-		if p.Kind == item.Text {
-			parts = append(parts, p.Text)
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("[%s %s, %d bytes of base64, not shown]", p.Kind, p.MIMEType, len(p.Data)))
+// failure adds a prefix to the error of a tool, for dialects that cannot mark a result as
+// an error.
+func failure(parts []item.Part) []item.Part {
+	const mark = "Error: "
+	switch {
+	case item.PlainText(parts) == "":
+		return []item.Part{{Kind: item.Text, Text: mark + "the tool reported an error and said no more"}}
+	case parts[0].Kind == item.Text:
+		parts[0].Text = mark + parts[0].Text
+		return parts
 	}
-	return strings.Join(parts, "\n")
+	return append([]item.Part{{Kind: item.Text, Text: mark + "the tool failed"}}, parts...)
 }

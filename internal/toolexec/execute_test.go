@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// blocked is a refusal of the outbound policy.
+// blocked returns the result of a call that the outbound policy refused.
 type blocked struct{}
 
 func (blocked) Error() string             { return "blocked 10.0.0.1" }
@@ -33,8 +33,11 @@ func TestWhatTheModelReadsOfAnExecution(t *testing.T) {
 			return parts(item.Part{Kind: item.Text, Text: "a"}, item.Part{Kind: item.Text, Text: "b"}), nil
 		}, loop.OK, "a\nb"},
 		{"what a text cannot carry is named", func() (tool.Result, error) {
-			return parts(item.Part{Kind: item.Image, MIMEType: "image/png", Data: "AAAA"}), nil
-		}, loop.OK, "[image image/png, 4 bytes of base64, not shown]"},
+			return parts(item.Part{Kind: item.Image, MIMEType: "image/png", Data: pngData}), nil
+		}, loop.OK, "[image; type: image/png; 67 bytes, not shown]"},
+		{"an error beside an image", func() (tool.Result, error) {
+			return tool.Result{Parts: []item.Part{{Kind: item.Image, Data: pngData}}, IsError: true}, nil
+		}, loop.Error, "Error: the tool failed\n[image; type: image/png; 67 bytes, not shown]"},
 		{"an error that the tool reports", func() (tool.Result, error) { return tool.Error("no luck"), nil }, loop.Error, "Error: no luck"}, // D17
 		{"an error without a word", func() (tool.Result, error) { return tool.Result{IsError: true}, nil }, loop.Error, "Error: the tool reported an error and said no more"},
 		{"a failure of the transport", func() (tool.Result, error) { return tool.Result{}, errors.New("no route") }, loop.Unknown, `{"error":"outcome_unknown: tool add: no route; it may have been carried out"}`}, // C09
@@ -48,7 +51,7 @@ func TestWhatTheModelReadsOfAnExecution(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tt.call() })
 			d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{})
-			if err != nil || d.Outcome != tt.outcome || d.Text != tt.text || d.Digest == "" {
+			if err != nil || d.Outcome != tt.outcome || d.Text() != tt.text || d.Digest == "" {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
@@ -69,9 +72,9 @@ func TestWhatEndsTheRun(t *testing.T) {
 	if _, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); !errors.As(err, &fatal) { // K04, also when the caller has left
 		t.Errorf("a refusal: %v", err)
 	}
-	// A result that came although the caller left is one.
+	// A result that arrived after the caller left is still a result.
 	set = newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
-	if d, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); err != nil || d.Text != "done" {
+	if d, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); err != nil || d.Text() != "done" {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -108,7 +111,7 @@ func TestTheOutcomeOfACallWithoutAnAnswer(t *testing.T) { // D19
 			set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, tt.err })
 			d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{Class: tt.class, Attempt: tt.attempt}, Cap{})
 			var fatal tool.Fatal
-			if ends := errors.As(tt.err, &fatal); d.Outcome != tt.outcome || d.Text != `{"error":"`+tt.text+`"}` || (err != nil) != ends {
+			if ends := errors.As(tt.err, &fatal); d.Outcome != tt.outcome || d.Text() != `{"error":"`+tt.text+`"}` || (err != nil) != ends {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
@@ -132,14 +135,14 @@ func TestALongResultIsCut(t *testing.T) { // C11
 		return tool.Text(strings.Repeat("é", 5<<20)), nil
 	})
 	d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{64 << 10, " Look there."})
-	if err != nil || len(d.Text) > 64<<10 || len(d.Text) < 63<<10 || !strings.Contains(d.Text, "…[truncated; full result is 10485760 bytes] Look there.\n") {
-		t.Errorf("%d bytes, %v", len(d.Text), err)
+	if err != nil || len(d.Text()) > 64<<10 || len(d.Text()) < 63<<10 || !strings.Contains(d.Text(), "…[truncated; full result is 10485760 bytes] Look there.\n") {
+		t.Errorf("%d bytes, %v", len(d.Text()), err)
 	}
 	if d.Full != strings.Repeat("é", 5<<20) { // P16
 		t.Errorf("%d bytes are kept", len(d.Full))
 	}
-	if d, err = Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{}); err != nil || d.Full != "" || len(d.Text) != 10<<20 {
-		t.Errorf("without a limit: %d bytes, %d are kept, %v", len(d.Text), len(d.Full), err)
+	if d, err = Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{}); err != nil || d.Full != "" || len(d.Text()) != 10<<20 {
+		t.Errorf("without a limit: %d bytes, %d are kept, %v", len(d.Text()), len(d.Full), err)
 	}
 }
 
@@ -168,8 +171,8 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// C11: within the limit, valid where the text was, and the marker says how long
-// the whole is.
+// C11: a cut text is within the limit, valid if the text was valid, and its marker has the
+// size of the whole.
 func FuzzTruncate(f *testing.F) {
 	f.Add(strings.Repeat("é", 100), 90, "")
 	f.Add(strings.Repeat("😀a", 100), 61, " Read the rest.")

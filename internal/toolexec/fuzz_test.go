@@ -11,9 +11,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
-// FuzzCanonical: the canonical form is its own, says what the arguments say, and
-// two arguments have the same one just when they say the same; so their digest
-// is an approval's and a cached result's to be found by.
+// FuzzCanonical: the canonical form is its own canonical form and has the meaning of the
+// arguments. Two arguments have the same one only if they have the same meaning, so that
+// approvals and cached results can be found by its digest.
 func FuzzCanonical(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{"a":1,"b":[2,{"c":null}]}`, ` { "b" : [2,{"c":null}], "\u0061":1 } `}, {`{"n":9007199254740993}`, `{"n":9007199254740992}`},

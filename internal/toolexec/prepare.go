@@ -28,35 +28,30 @@ import (
 // hashed and stored.
 const maxArguments = 1 << 20
 
-// Validation says how arguments are checked. The zero value is Strict.
-type Validation string
-
-// The ways of checking.
-const (
-	Strict  Validation = "strict"  // against the tool's schema
-	Lenient Validation = "lenient" // also after types were changed to those that the schema wants
-	None    Validation = "none"    // a JSON object is enough
-)
-
-// Rules are what the org wants of its calls.
+// Rules are the settings for the tool calls of a run.
 type Rules struct {
 	ClientTools map[string]bool // names that the caller executes
 	Only        []string        // the names that the caller allows; nil = all
-	Validation  Validation
+	Validation  loop.Validation
 }
 
-// Prepared is a call that has gone through the chain.
+// Prepared is the result of Prepare.
 type Prepared struct {
 	loop.CallPrepared
 	Entry     *catalog.Entry  // nil unless the gateway owns it
 	Arguments json.RawMessage // a JSON object, valid; nil unless it is to run
 }
 
-// Prepare decides whose call it is and what is to become of it. It touches
-// nothing outside: the same call gives the same answer.
+// Prepare decides who executes the call, and whether it is executed. It calls nothing
+// outside this process: the same call always has the same result.
 func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) Prepared {
 	p := Prepared{CallPrepared: loop.CallPrepared{Key: key, Tool: name, ArgsDigest: digest(raw)}}
+	allowed := rules.Only == nil || slices.Contains(rules.Only, name)
 	if rules.ClientTools[name] {
+		if !allowed { // the client does not get a call that it has excluded
+			p.Owner = tool.Unknown
+			return p.tell(notAllowed(name))
+		}
 		p.Owner = tool.Client
 		return p
 	}
@@ -68,17 +63,17 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	p.Owner = tool.Gateway
 	p.Tool, p.Server = p.Entry.Tool.Definition().Name, p.Entry.Server
 	p.ToolDigest, p.Class, p.Polling = p.Entry.Digest, p.Entry.Class, p.Entry.Polling
-	if rules.Only != nil && !slices.Contains(rules.Only, name) {
-		return p.tell(refusal{Error: fmt.Sprintf("tool %q is not among the allowed tools of this request", name)})
+	if !allowed {
+		return p.tell(notAllowed(name))
 	}
 	arguments, canonical, err := parse(raw)
 	if err != nil {
 		return p.tell(refusal{Error: "invalid arguments for " + name + ": " + err.Error()})
 	}
 	p.ArgsDigest = digest(canonical)
-	if rules.Validation != None {
+	if rules.Validation != loop.NoValidation {
 		v := p.Entry.Schema.Validate(arguments)
-		if v != nil && rules.Validation == Lenient {
+		if v != nil && rules.Validation == loop.Lenient {
 			arguments, v = p.coerce(arguments, v)
 		}
 		if v != nil {
@@ -90,9 +85,9 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	return p
 }
 
-// coerce changes the types of arguments that do not fit to those that the schema
-// wants, and returns them with the violations that are left. The changed ones
-// are what is executed, digested and kept; the transcript has the model's own.
+// coerce converts arguments to the types that the schema requires, and returns them with
+// the violations that are left. The converted arguments are executed, digested and
+// stored; the transcript keeps those of the model.
 func (p *Prepared) coerce(arguments json.RawMessage, found []schema.Violation) (json.RawMessage, []schema.Violation) {
 	coerced, changes := p.Entry.Schema.Coerce(arguments)
 	if len(changes) == 0 {
@@ -118,7 +113,7 @@ func (p Prepared) tell(r refusal) Prepared {
 	return p
 }
 
-// refusal is what the model reads when its call was not executed.
+// refusal is the text for the model if its call was not executed.
 type refusal struct {
 	Error      string             `json:"error"`
 	Violations []schema.Violation `json:"violations,omitempty"`
@@ -135,6 +130,10 @@ func (r refusal) String() string {
 	e.SetEscapeHTML(false)
 	_ = e.Encode(r) // strings only: cannot fail
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func notAllowed(name string) refusal {
+	return refusal{Error: fmt.Sprintf("tool %q is not among the allowed tools of this request", name)}
 }
 
 func unknownTool(set *catalog.Set, name string) refusal {
@@ -176,8 +175,8 @@ func parse(raw string) (arguments json.RawMessage, canonical string, err error) 
 	return json.RawMessage(raw), string(canon), nil
 }
 
-// Canonical returns the form of a call's arguments that is the same for all that
-// say the same; false for arguments that have none.
+// Canonical returns the canonical form of a call's arguments, which is equal for
+// arguments with the same meaning. It returns false if they have none.
 func Canonical(arguments json.RawMessage) (string, bool) {
 	_, canonical, err := parse(string(arguments))
 	return canonical, err == nil
@@ -190,7 +189,7 @@ func syntax(v jsontext.Value) string {
 	return " and not valid JSON"
 }
 
-// plain takes the package name out of a syntax error.
+// plain removes the package name from a syntax error.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "jsontext: ") }
 
 func digest(text string) string {

@@ -14,54 +14,76 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
+// C25: a call of a tool outside the request's allowed tools is refused. That includes
+// tools of the gateway and tools of the client.
+func TestACallOutsideTheAllowedToolsIsRefused(t *testing.T) {
+	set := newSet(t, nil)
+	rules := Rules{ClientTools: map[string]bool{"mine": true, "yours": true}, Only: []string{"free", "mine"}}
+	for _, tt := range []struct {
+		call    string
+		owner   tool.Owner
+		verdict loop.Verdict
+	}{
+		{"free", tool.Gateway, loop.Run},
+		{"mine", tool.Client, ""},
+		{"add", tool.Gateway, loop.Tell},
+		{"yours", tool.Unknown, loop.Tell},
+	} {
+		p := Prepare(set, rules, "0.0", tt.call, `{}`)
+		if p.Owner != tt.owner || p.Verdict != tt.verdict || tt.verdict == loop.Tell && !strings.Contains(p.Answer, "not among the allowed tools") {
+			t.Errorf("%s: %+v", tt.call, p.CallPrepared)
+		}
+	}
+}
+
 func TestWhatBecomesOfACall(t *testing.T) {
 	set := newSet(t, nil)
 	for _, tt := range []struct {
 		name       string
 		call       string
 		arguments  string
-		validation Validation
+		validation loop.Validation
 
 		owner   tool.Owner
 		verdict loop.Verdict
 		sent    string   // the arguments of a call that runs
 		answer  []string // what the model reads otherwise
 	}{
-		{"arguments that fit", "add", `{"n":1}`, Strict, tool.Gateway, loop.Run, `{"n":1}`, nil},
-		{"space around them", "add", " {\"n\" : 1}\n", Strict, tool.Gateway, loop.Run, " {\"n\" : 1}\n", nil},
-		{"a client's tool", "mine", `{bad`, Strict, tool.Client, "", "", nil},
-		{"a client's tool that the gateway has too", "free", `{}`, Strict, tool.Gateway, loop.Run, `{}`, nil},
-		{"nobody's tool", "nosuch", `{}`, Strict, tool.Unknown, loop.Tell, "", []string{`unknown tool \"nosuch\"`, "add, free"}}, // C14
-		{"a tool without a name", "", `{}`, Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
-		{"a name in other letters", "ADD", `{"n":1}`, Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
-		{"a tool that is not on the list", "hidden", `{}`, Strict, tool.Unknown, loop.Tell, "", []string{"hidden", "server s", "not allowed"}}, // C06
-		{"no arguments", "free", "", Strict, tool.Gateway, loop.Run, `{}`, nil},
-		{"nothing but space", "free", " \n", Strict, tool.Gateway, loop.Run, `{}`, nil},
-		{"no arguments where some are needed", "add", "", Strict, tool.Gateway, loop.Tell, "", []string{"invalid arguments", "n"}},
-		{"broken JSON", "add", `{"n":1`, Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}}, // C16
-		{"no JSON at all", "free", `hello`, Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
-		{"null", "free", `null`, Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
-		{"a list", "free", `[{}]`, Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
-		{"two objects", "free", `{}{}`, Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
-		{"a repeated member", "free", `{"a":1,"a":2}`, Strict, tool.Gateway, loop.Tell, "", []string{"duplicate"}},
-		{"bytes that are no text", "free", "{\"a\":\"\xff\"}", Strict, tool.Gateway, loop.Tell, "", []string{"UTF-8"}},
-		{"half a surrogate", "free", `{"a":"\ud800"}`, Strict, tool.Gateway, loop.Tell, "", []string{"surrogate"}},
-		{"a wrong type", "add", `{"n":"1"}`, Strict, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}}, // C07
-		{"all errors at once", "add", `{"n":"1","tags":[1,"a",2],"x":1}`, Strict, tool.Gateway, loop.Tell, "", []string{`"/n"`, `"/tags/0"`, `"/tags/2"`, "x"}},
-		{"a wrong type that nobody checks", "add", `{"n":"1"}`, None, tool.Gateway, loop.Run, `{"n":"1"}`, nil},
-		{"broken JSON is refused also where nobody checks", "add", `{"n":`, None, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"arguments that fit", "add", `{"n":1}`, loop.Strict, tool.Gateway, loop.Run, `{"n":1}`, nil},
+		{"space around them", "add", " {\"n\" : 1}\n", loop.Strict, tool.Gateway, loop.Run, " {\"n\" : 1}\n", nil},
+		{"a client's tool", "mine", `{bad`, loop.Strict, tool.Client, "", "", nil},
+		{"a client's tool that the gateway has too", "free", `{}`, loop.Strict, tool.Gateway, loop.Run, `{}`, nil},
+		{"nobody's tool", "nosuch", `{}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{`unknown tool \"nosuch\"`, "add, free"}}, // C14
+		{"a tool without a name", "", `{}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
+		{"a name in other letters", "ADD", `{"n":1}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
+		{"a tool that is not on the list", "hidden", `{}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{"hidden", "server s", "not allowed"}}, // C06
+		{"no arguments", "free", "", loop.Strict, tool.Gateway, loop.Run, `{}`, nil},
+		{"nothing but space", "free", " \n", loop.Strict, tool.Gateway, loop.Run, `{}`, nil},
+		{"no arguments where some are needed", "add", "", loop.Strict, tool.Gateway, loop.Tell, "", []string{"invalid arguments", "n"}},
+		{"broken JSON", "add", `{"n":1`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}}, // C16
+		{"no JSON at all", "free", `hello`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
+		{"null", "free", `null`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
+		{"a list", "free", `[{}]`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
+		{"two objects", "free", `{}{}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"a repeated member", "free", `{"a":1,"a":2}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"duplicate"}},
+		{"bytes that are no text", "free", "{\"a\":\"\xff\"}", loop.Strict, tool.Gateway, loop.Tell, "", []string{"UTF-8"}},
+		{"half a surrogate", "free", `{"a":"\ud800"}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"surrogate"}},
+		{"a wrong type", "add", `{"n":"1"}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}}, // C07
+		{"all errors at once", "add", `{"n":"1","tags":[1,"a",2],"x":1}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{`"/n"`, `"/tags/0"`, `"/tags/2"`, "x"}},
+		{"a wrong type that nobody checks", "add", `{"n":"1"}`, loop.NoValidation, tool.Gateway, loop.Run, `{"n":"1"}`, nil},
+		{"broken JSON is refused also where nobody checks", "add", `{"n":`, loop.NoValidation, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
 		{"no validation named is the strict one", "add", `{"n":"1"}`, "", tool.Gateway, loop.Tell, "", []string{"/n"}},
-		{"a wrong type that is changed", "add", `{"n":"1","tags":"a"}`, Lenient, tool.Gateway, loop.Run, `{"n":1,"tags":["a"]}`, nil},
-		{"what fits is not changed", "add", " {\"n\" : 1e0}", Lenient, tool.Gateway, loop.Run, " {\"n\" : 1e0}", nil},
-		{"only what is left is told", "add", `{"n":"1","tags":[{}],"x":1}`, Lenient, tool.Gateway, loop.Tell, "", []string{`"/tags/0"`, "x"}},
-		{"a text that is no number", "add", `{"n":"one"}`, Lenient, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}},
-		{"broken JSON is not mended", "add", `{"n":"1"`, Lenient, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
-		{"a long integer in a text stays exact", "add", `{"n":"12345678901234567890"}`, Lenient, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
-		{"a long integer stays exact", "add", `{"n":12345678901234567890}`, Strict, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
-		{"a number beyond all bounds", "free", `{"n":1e1000000}`, Strict, tool.Gateway, loop.Tell, "", []string{"exponent"}},
-		{"arguments at the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, Strict, tool.Gateway, loop.Run, `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, nil},
-		{"arguments over the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-7) + `"}`, Strict, tool.Gateway, loop.Tell, "", []string{"larger than 1048576 bytes"}},
-		{"very deep arguments", "free", `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"a wrong type that is changed", "add", `{"n":"1","tags":"a"}`, loop.Lenient, tool.Gateway, loop.Run, `{"n":1,"tags":["a"]}`, nil},
+		{"what fits is not changed", "add", " {\"n\" : 1e0}", loop.Lenient, tool.Gateway, loop.Run, " {\"n\" : 1e0}", nil},
+		{"only what is left is told", "add", `{"n":"1","tags":[{}],"x":1}`, loop.Lenient, tool.Gateway, loop.Tell, "", []string{`"/tags/0"`, "x"}},
+		{"a text that is no number", "add", `{"n":"one"}`, loop.Lenient, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}},
+		{"broken JSON is not mended", "add", `{"n":"1"`, loop.Lenient, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"a long integer in a text stays exact", "add", `{"n":"12345678901234567890"}`, loop.Lenient, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
+		{"a long integer stays exact", "add", `{"n":12345678901234567890}`, loop.Strict, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
+		{"a number beyond all bounds", "free", `{"n":1e1000000}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"exponent"}},
+		{"arguments at the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, loop.Strict, tool.Gateway, loop.Run, `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, nil},
+		{"arguments over the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-7) + `"}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"larger than 1048576 bytes"}},
+		{"very deep arguments", "free", `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}, Validation: tt.validation}, "0.0", tt.call, tt.arguments)
@@ -100,12 +122,12 @@ func TestAPreparedCallSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// The progress guard compares digests: the same arguments written in another way
-// are the same, others are not.
+// The progress guard compares digests: they are equal for the same arguments in another
+// notation, and differ for others.
 func TestTheDigestNamesTheArgumentsAndNotTheirWriting(t *testing.T) {
 	set := newSet(t, nil)
 	digest := func(arguments string) string {
-		return Prepare(set, Rules{Validation: None}, "0.0", "free", arguments).ArgsDigest
+		return Prepare(set, Rules{Validation: loop.NoValidation}, "0.0", "free", arguments).ArgsDigest
 	}
 	for _, same := range [][2]string{
 		{`{"a":1,"b":"é"}`, " {\"b\":\"\\u00e9\", \"a\":1 }"},
@@ -130,11 +152,11 @@ func TestTheDigestNamesTheArgumentsAndNotTheirWriting(t *testing.T) {
 	}
 }
 
-// What is executed is what is digested, and the journal says how it differs from
-// what the model wrote.
+// The digest is that of the executed arguments, and the journal has the difference to the
+// arguments of the model.
 func TestAChangedCallSaysWhatWasChanged(t *testing.T) { // C07
 	set := newSet(t, nil)
-	p := Prepare(set, Rules{Validation: Lenient}, "0.0", "add", `{"n":"1","tags":"a"}`)
+	p := Prepare(set, Rules{Validation: loop.Lenient}, "0.0", "add", `{"n":"1","tags":"a"}`)
 	want := []loop.Coerced{{Path: "/n", From: "string", To: "integer"}, {Path: "/tags", From: "string", To: "array"}}
 	if diff := cmp.Diff(want, p.Coerced); diff != "" {
 		t.Error(diff)
@@ -143,7 +165,7 @@ func TestAChangedCallSaysWhatWasChanged(t *testing.T) { // C07
 	if p.ArgsDigest != plain.ArgsDigest || plain.Coerced != nil {
 		t.Errorf("digest %s, want that of what is executed, %s; changes %v", p.ArgsDigest, plain.ArgsDigest, plain.Coerced)
 	}
-	refused := Prepare(set, Rules{Validation: Lenient}, "0.0", "add", `{"n":"1","x":1}`)
+	refused := Prepare(set, Rules{Validation: loop.Lenient}, "0.0", "add", `{"n":"1","x":1}`)
 	if refused.Coerced != nil || refused.Arguments != nil {
 		t.Errorf("a call that is not made was changed: %+v", refused.CallPrepared)
 	}
@@ -157,8 +179,8 @@ func TestTheModelReadsNoMoreThanTwentyViolations(t *testing.T) {
 	}
 }
 
-// Whatever the model writes: no panic, and what runs is one valid object that
-// fits the schema.
+// For every text of the model there is no panic, and what is executed is one valid object
+// that fits the schema.
 func FuzzPrepare(f *testing.F) {
 	for _, seed := range []string{`{"n":1}`, `{"n":1e5}`, `{bad`, ``, `null`, "{\"n\":1,\"x\":\"\xff\"}", `{"n":1,"n":2}`, `{"n":-0,"tags":["\ud83d\ude00"]}`, `{"n":1e99999}`} {
 		f.Add("add", seed)
@@ -171,7 +193,7 @@ func FuzzPrepare(f *testing.F) {
 		if diff := cmp.Diff(p.CallPrepared, again.CallPrepared); diff != "" {
 			t.Fatalf("first and second time:\n%s", diff)
 		}
-		lenient := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}, Validation: Lenient}, "0.0", name, raw)
+		lenient := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}, Validation: loop.Lenient}, "0.0", name, raw)
 		if p.Verdict == loop.Run && cmp.Diff(p, lenient, cmpopts.IgnoreFields(Prepared{}, "Entry")) != "" {
 			t.Fatalf("what fits was changed: %+v", lenient.CallPrepared)
 		}

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Cap is how much of a result the model gets. The zero value is all of it.
+// Cap is the limit on a result for the model. The zero value is no limit.
 type Cap struct {
 	Bytes int    // 0 = no limit
 	Hint  string // how to read the rest, for the model; may be empty

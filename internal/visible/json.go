@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 )
 
 // ErrSame says that two names of a JSON object are one when nothing is hidden.
@@ -22,7 +24,7 @@ func JSON(raw json.RawMessage) (clean json.RawMessage, hidden int, err error) {
 			i++
 			continue
 		}
-		end := i + quoted(raw[i:])
+		end := i + jsonscan.StringLen(raw[i:])
 		if literal, n := text(raw[i:end]); n > 0 {
 			out = append(append(out, raw[kept:i]...), literal...)
 			hidden += n
@@ -38,19 +40,6 @@ func JSON(raw json.RawMessage) (clean json.RawMessage, hidden int, err error) {
 		return nil, hidden, ErrSame
 	}
 	return out, hidden, nil
-}
-
-// quoted returns the length of the string literal at the beginning of b.
-func quoted(b []byte) int {
-	for i := 1; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return len(b)
 }
 
 // text returns a string literal without what is hidden in it, and how many

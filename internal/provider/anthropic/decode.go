@@ -3,32 +3,26 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
+// maxBlocks is how many blocks one turn may have.
+const maxBlocks = 4096
+
 // decode reads one answer, streamed or whole, reports its deltas and returns the
 // turn. The turn stands beside an error where something had come before it. What
 // the turn takes is charged to memory, if there is one. The error is a
 // *model.Error, a [wire.Stopped], or what reading returned.
 func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &answer{emit: emit, size: wire.Size{Memory: memory}}
-	whole, src, err := wire.Sniff(src)
-	switch {
-	case errors.Is(err, io.EOF):
-		err = wire.Cut()
-	case err != nil:
-	case whole:
-		err = a.whole(src)
-	default:
-		err = a.stream(src)
-	}
+	a := &answer{emit: emit, byIndex: map[int]*answerBlock{}}
+	err := wire.Decode(src, memory, sse.ReaderOptions{}, a)
 	if err != nil && a.id == "" && len(a.blocks) == 0 {
 		return nil, err
 	}
@@ -40,10 +34,10 @@ type answer struct {
 	emit func(model.Delta) error
 
 	id, model string
-	blocks    []*answerBlock // in the order in which they began
+	blocks    []*answerBlock       // in the order in which they began
+	byIndex   map[int]*answerBlock // the last one of each index
 	calls     int
 	words     int // bytes of text, thinking and arguments
-	size      wire.Size
 	usage     usage
 	raw       string // the stop reason
 	ended     bool
@@ -51,9 +45,10 @@ type answer struct {
 
 // answerBlock is a block of the answer.
 type answerBlock struct {
-	index int
-	start blockStart
-	raw   json.RawMessage // the start, with all of its members
+	index  int
+	number int // of its item: every block is one
+	start  blockStart
+	raw    json.RawMessage // the start, with all of its members
 
 	text      []byte // of a text or of thinking
 	input     []byte // of a call, in JSON
@@ -114,38 +109,18 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// stream reads events until the message has ended.
-func (a *answer) stream(src io.Reader) error {
-	r := sse.NewReader(src, sse.ReaderOptions{})
-	for {
-		ev, err := r.Next()
-		var limit *sse.LimitError
-		switch {
-		case err != nil && a.ended: // only message_stop is missing
-			return nil
-		case errors.Is(err, io.EOF):
-			return wire.Cut()
-		case errors.As(err, &limit):
-			return wire.Broken("sent a stream that is too large", err)
-		case err != nil:
-			return err
-		}
-		data := wire.TrimSpace(ev.Data)
-		if len(data) == 0 || ev.Partial && !wire.Valid(data) { // the rest follows as the reader's error
-			continue
-		}
-		done, err := a.take(data)
-		if err == nil {
-			err = a.size.Check(a.words)
-		}
-		if done || err != nil {
-			return err
-		}
-	}
-}
+// Ended implements wire.Decoder. After a stop reason only message_stop is missing.
+func (a *answer) Ended() bool { return a.ended }
 
-// take reads one event, and reports whether it is the last.
-func (a *answer) take(data []byte) (done bool, err error) {
+// Size implements wire.Decoder.
+func (a *answer) Size() (content, others int) { return a.words, 0 }
+
+// Event implements wire.Decoder.
+func (a *answer) Event(ev sse.Event) (last bool, err error) {
+	if wire.Truncated(ev) {
+		return false, nil
+	}
+	data := ev.Data
 	var e event
 	if json.Unmarshal(data, &e) != nil {
 		return false, wire.Garbage(data)
@@ -164,8 +139,8 @@ func (a *answer) take(data []byte) (done bool, err error) {
 	case "content_block_delta":
 		return false, a.add(e)
 	case "content_block_stop":
-		if b := a.block(e.Index); b != nil {
-			b.complete = true
+		if b := a.byIndex[e.Index]; b != nil {
+			return false, a.end(b)
 		}
 	case "message_delta":
 		a.addUsage(e.Usage)
@@ -179,12 +154,8 @@ func (a *answer) take(data []byte) (done bool, err error) {
 	return false, nil // a ping, or an event of a later version
 }
 
-// whole reads an answer that is one JSON object.
-func (a *answer) whole(src io.Reader) error {
-	data, err := wire.ReadWhole(src, a.size.Memory)
-	if err != nil {
-		return err
-	}
+// Whole implements wire.Decoder.
+func (a *answer) Whole(data []byte) error {
 	var m envelope
 	if json.Unmarshal(data, &m) != nil || m.Type != "message" {
 		failed := wire.AnswerError(data)
@@ -200,10 +171,12 @@ func (a *answer) whole(src io.Reader) error {
 		if b.index != i {
 			return wire.Garbage(data)
 		}
-		b.complete = true
+		if err := a.end(b); err != nil {
+			return err
+		}
 	}
 	a.raw, a.ended = m.StopReason, true
-	return a.size.Check(a.words)
+	return nil
 }
 
 // open takes the id, the model, the usage and the blocks of a message.
@@ -220,9 +193,12 @@ func (a *answer) open(m envelope) error {
 
 // begin takes the start of a block, which holds all of it in a whole answer.
 func (a *answer) begin(index int, raw json.RawMessage) error {
-	b := &answerBlock{index: index, raw: bytes.Clone(raw)}
-	if json.Unmarshal(raw, &b.start) != nil {
+	b := &answerBlock{index: index, number: len(a.blocks), raw: bytes.Clone(raw)}
+	if !jsonscan.IsKind(raw, '{') || json.Unmarshal(raw, &b.start) != nil {
 		return wire.Garbage(raw)
+	}
+	if len(a.blocks) == maxBlocks {
+		return wire.Broken(fmt.Sprintf("sent a turn with more than %d blocks", maxBlocks), nil)
 	}
 	if b.start.Type == "tool_use" {
 		if a.calls++; a.calls > wire.MaxCalls {
@@ -230,59 +206,79 @@ func (a *answer) begin(index int, raw json.RawMessage) error {
 		}
 	}
 	a.blocks = append(a.blocks, b)
+	a.byIndex[index] = b
 	b.signature, b.citations = []byte(b.start.Signature), b.start.Citations
 	if len(b.start.Input) > 2 { // {} begins the input of a stream
 		b.input = bytes.Clone(b.start.Input)
 	}
 	a.words += len(raw)
-	return errors.Join(a.say(b, model.TextDelta, b.start.Text), a.say(b, model.ReasoningDelta, b.start.Thinking))
+	if b.start.Type == "tool_use" {
+		return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, CallID: b.start.ID, Name: b.start.Name, Text: string(b.input)})
+	}
+	return a.say(b, b.start.Text+b.start.Thinking)
 }
 
-// block returns the last block of the index, nil without one.
-func (a *answer) block(index int) *answerBlock {
-	for i := len(a.blocks) - 1; i >= 0; i-- {
-		if a.blocks[i].index == index {
-			return a.blocks[i]
-		}
+// end notes that a block is complete. The arguments of a call without input are
+// {}.
+func (a *answer) end(b *answerBlock) error {
+	begun := !b.complete
+	b.complete = true
+	if !begun || b.start.Type != "tool_use" || len(b.input) > 0 {
+		return nil
 	}
-	return nil
+	return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: b.arguments()})
 }
 
 // add takes a piece of a block.
 func (a *answer) add(e event) error {
-	b := a.block(e.Index)
-	if b == nil {
+	b := a.byIndex[e.Index]
+	switch {
+	case b == nil:
 		return wire.Broken("sent a piece of a block that has not begun", nil)
+	case b.complete:
+		return wire.Broken("sent a piece of a block that has ended", nil)
 	}
 	d := e.Delta
 	a.words += len(d.Partial) + len(d.Signature) + len(d.Citation)
 	switch d.Type {
 	case "input_json_delta":
 		b.input = append(b.input, d.Partial...)
+		if b.start.Type == "tool_use" && d.Partial != "" {
+			return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: d.Partial})
+		}
 	case "signature_delta":
 		b.signature = append(b.signature, d.Signature...)
 	case "citations_delta":
 		b.citations = append(b.citations, bytes.Clone(d.Citation))
 	case "text_delta":
-		return a.piece(b, model.TextDelta, d.Text)
+		a.words += len(d.Text)
+		return a.say(b, d.Text)
 	case "thinking_delta":
-		return a.piece(b, model.ReasoningDelta, d.Thinking)
+		a.words += len(d.Thinking)
+		return a.say(b, d.Thinking)
 	}
 	return nil
 }
 
-func (a *answer) piece(b *answerBlock, kind model.DeltaKind, text string) error {
-	a.words += len(text)
-	return a.say(b, kind, text)
-}
-
-// say appends to the text of a block, and reports it.
-func (a *answer) say(b *answerBlock, kind model.DeltaKind, text string) error {
-	if text == "" {
+// say appends to the text of a block of text or thinking, and reports it.
+func (a *answer) say(b *answerBlock, text string) error {
+	d := model.Delta{Item: b.number, Text: text}
+	switch {
+	case text == "":
 		return nil
+	case b.start.Type == "text":
+		d.Kind = model.TextDelta
+	case b.start.Type == "thinking":
+		d.Kind = model.ReasoningDelta
+	default:
+		return nil // such as a tool that the provider ran itself
 	}
 	b.text = append(b.text, text...)
-	if err := a.emit(model.Delta{Kind: kind, Text: text}); err != nil {
+	return a.report(d)
+}
+
+func (a *answer) report(d model.Delta) error {
+	if err := a.emit(d); err != nil {
 		return wire.Stopped{Err: err}
 	}
 	return nil

@@ -1,15 +1,17 @@
 package anthropic
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -39,8 +41,8 @@ func TestRequestsHaveKeyAndVersion(t *testing.T) {
 	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header
 		providertest.Answer(200, nil, started+ended)(w, r)
-	}, func(o *Options) { o.APIKey = func(context.Context) (string, error) { return "sk-ant", nil } })
-	if _, err := p.Stream(t.Context(), &model.Request{}, nil); err != nil {
+	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "sk-ant", nil } })
+	if _, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit); err != nil {
 		t.Fatal(err)
 	}
 	if got.Get("X-Api-Key") != "sk-ant" || got.Get("Anthropic-Version") != "2023-06-01" || got.Get("Authorization") != "" {
@@ -66,9 +68,49 @@ func TestHowATurnEnds(t *testing.T) { // M06 G07
 			if got.Err != "<nil>" || got.Turn.Stop != tt.stop {
 				t.Fatalf("%+v", got)
 			}
-			if calls := len(ofKind(got.Turn.Items, item.ToolCall)); (calls == 1) != tt.complete {
+			if calls := len(providertest.OfKind(got.Turn.Items, item.ToolCall)); (calls == 1) != tt.complete {
 				t.Errorf("%d complete calls of %+v", calls, got.Turn.Calls)
 			}
+		})
+	}
+}
+
+// Each delta names its block, also one whose item the client never sees.
+func TestDeltas(t *testing.T) { // M02
+	event := func(at, kind, members string) string {
+		return `data: {"type":"content_block_` + kind + `","index":` + at + members + "}\n\n"
+	}
+	begin := func(at, block string) string { return event(at, "start", `,"content_block":`+block) }
+	piece := func(at, delta string) string { return event(at, "delta", `,"delta":`+delta) }
+	end := func(at string) string { return event(at, "stop", "") }
+	call := func(item int, id, name, args string) model.Delta {
+		return model.Delta{Kind: model.CallDelta, Item: item, CallID: id, Name: name, Text: args}
+	}
+	blocks := begin("0", `{"type":"thinking","thinking":""}`) + piece("0", `{"type":"thinking_delta","thinking":"Hm"}`) + end("0") +
+		begin("1", `{"type":"redacted_thinking","data":"x"}`) + end("1") +
+		begin("2", `{"type":"server_tool_use","id":"s","name":"web_search","input":{}}`) + piece("2", `{"type":"input_json_delta","partial_json":"{\"q\":1}"}`) + end("2") +
+		begin("3", `{"type":"text","text":""}`) + piece("3", `{"type":"text_delta","text":"Let me "}`) + piece("3", `{"type":"text_delta","text":"see."}`) + end("3") +
+		begin("4", `{"type":"tool_use","id":"a","name":"f","input":{}}`) + piece("4", `{"type":"input_json_delta","partial_json":""}`) +
+		piece("4", `{"type":"input_json_delta","partial_json":"{\"a\""}`) + piece("4", `{"type":"input_json_delta","partial_json":":1}"}`) + end("4") +
+		begin("5", `{"type":"tool_use","id":"b","name":"g","input":{}}`) + end("5")
+	want := []model.Delta{
+		{Kind: model.ReasoningDelta, Text: "Hm"}, {Item: 3, Text: "Let me "}, {Item: 3, Text: "see."},
+		call(4, "a", "f", ""), call(4, "", "", `{"a"`), call(4, "", "", ":1}"), call(5, "b", "g", ""), call(5, "", "", "{}"),
+	}
+	whole := `{"type":"message","id":"m","stop_reason":"tool_use","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a","name":"f","input":{"a":1}},{"type":"tool_use","id":"b","name":"g","input":{}}]}`
+	for _, tt := range []struct {
+		name, in string
+		want     []model.Delta
+	}{
+		{"a stream", started + blocks + ended, want},
+		{"a whole answer", whole, []model.Delta{{Text: "x"}, call(1, "a", "f", `{"a":1}`), call(2, "b", "g", ""), call(2, "", "", "{}")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := decodeAll(strings.NewReader(tt.in))
+			if diff := cmp.Diff(tt.want, got.Deltas); diff != "" || got.Err != "<nil>" {
+				t.Errorf("%s\n%s", got.Err, diff)
+			}
+			providertest.CheckDeltas(t, got)
 		})
 	}
 }
@@ -91,6 +133,7 @@ func TestFailures(t *testing.T) { // G07
 		{"a page", 200, "<html>", model.Transient, "answered with text/html, not JSON. Is base_url right?"},
 		{"no end", 200, started, model.Transient, "ended the stream before the answer was complete"},
 		{"another object", 200, `{"choices":[]}`, model.Transient, "the answer is not a message"},
+		{"a piece after its block", 200, started + block0(`{"type":"text","text":"x"}`) + `data: {"type":"content_block_stop","index":0}` + "\n\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}` + "\n\n", model.Transient, "sent a piece of a block that has ended"},
 		{"a piece without a block", 200, started + `data: {"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"x"}}` + "\n\n", model.Transient, "sent a piece of a block that has not begun"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,6 +142,9 @@ func TestFailures(t *testing.T) { // G07
 			var e *model.Error
 			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != tt.status {
 				t.Errorf("%#v", err)
+			}
+			if (e.Dialect == model.DialectAnthropic) != (len(e.Body) > 0) {
+				t.Errorf("the dialect of the body %q is %q", e.Body, e.Dialect)
 			}
 		})
 	}
@@ -111,27 +157,24 @@ func FuzzDecode(f *testing.F) {
 	f.Add(started + block0(`{"type":"thinking","thinking":"","signature":""}`, `{"type":"thinking_delta","thinking":"Hm"}`, `{"type":"signature_delta","signature":"s"}`) + stopped("end_turn"))
 	f.Add(`{"type":"message","id":"m","model":"c","content":[{"type":"text","text":"hi"},{"type":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":-1}}`)
 	f.Add(started + block0(`null`) + block0(`7`) + ended)
-	f.Fuzz(func(t *testing.T, body string) {
-		got := decodeAll(strings.NewReader(body))
-		if again := decodeAll(bytes.NewBufferString(body)); got.Err != again.Err {
-			t.Fatalf("%s, then %s", got.Err, again.Err)
+	f.Fuzz(func(t *testing.T, body string) { dialect().CheckAnyAnswer(t, body) })
+}
+
+// A provider decides in which order events come, and how many.
+func TestBlocksAreLimited(t *testing.T) {
+	begin := func(index int, block string) string {
+		return fmt.Sprintf("data: {\"type\":\"content_block_start\",\"index\":%d,\"content_block\":%s}\n\n", index, block)
+	}
+	for _, tt := range []struct{ name, body, want string }{
+		{"as many as there may be", strings.Repeat(begin(0, `{"type":"text","text":""}`), maxBlocks), ""},
+		{"one more", strings.Repeat(begin(0, `{"type":"text","text":""}`), maxBlocks+1), "more than 4096 blocks"},
+		{"indexes that are not in order", begin(-1, `{"type":"text","text":"a"}`) + begin(1<<40, `{"type":"text","text":"b"}`) + begin(-1, `{"type":"text","text":"c"}`), ""},
+		{"null", begin(0, "null"), "sent a chunk that is not valid"},
+		{"nothing", `data: {"type":"content_block_start"}` + "\n\n", "sent a chunk that is not valid"},
+	} {
+		_, err := decode(strings.NewReader(started+tt.body+ended), nil, func(model.Delta) error { return nil })
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
-		if got.Turn == nil {
-			return
-		}
-		if got.Err == "<nil>" && got.Turn.Stop == "" {
-			t.Fatalf("%q has no end and no error", body)
-		}
-		if _, err := json.Marshal(item.List(got.Turn.Items)); err != nil {
-			t.Fatalf("%q cannot be stored: %v", body, err)
-		}
-		req := &model.Request{Model: "m", Items: append([]item.Item{item.NewText(item.User, "x")}, got.Turn.Items...)}
-		if sent, err := New(Options{BaseURL: "http://p/v1"}).encode(req); err != nil || !json.Valid(sent) {
-			t.Fatalf("%q cannot be sent back: %s, %v", body, sent, err)
-		}
-		u := got.Turn.Usage
-		if min(u.Input, u.Output, u.Total, u.CachedInput, u.CacheWrite, u.Reasoning) < 0 || u.Total > 4*maxUsage {
-			t.Fatalf("usage %+v", u)
-		}
-	})
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
-	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -19,14 +19,9 @@ func recordings(t testing.TB) []providertest.Recording {
 }
 
 // serve starts a loopback provider and returns a Provider that talks to it.
-func serve(t testing.TB, h http.HandlerFunc, change ...func(*Options)) *Provider {
+func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Provider {
 	t.Helper()
-	var o Options
-	o.BaseURL, o.Transport = providertest.Serve(t, h)
-	for _, c := range change {
-		c(&o)
-	}
-	return New(o)
+	return New(providertest.Serve(t, h, change...), Options{})
 }
 
 // heard collects deltas.
@@ -44,15 +39,4 @@ func (h *heard) emit(d model.Delta) error {
 		h.reasoning += d.Text
 	}
 	return nil
-}
-
-// ofKind returns the items of a kind.
-func ofKind(items []item.Item, kind item.Kind) []item.Item {
-	var out []item.Item
-	for _, it := range items {
-		if it.Kind == kind {
-			out = append(out, it)
-		}
-	}
-	return out
 }

@@ -1,7 +1,7 @@
 // Package anthropic speaks the Messages dialect, to Anthropic and to providers
 // that are compatible with it.
 //
-//	items, tools, options ── request.go ──► POST {base}/messages
+//	items, tools, options ── request.go, message.go, media.go, tools.go ──► POST {base}/messages
 //	                                              │
 //	                   event stream, or one JSON object
 //	                                              │
@@ -9,29 +9,32 @@
 //
 // Blocks that the provider wants back unchanged (thinking with its signature,
 // redacted thinking, tools that the provider ran itself, texts with citations)
-// ride on their items as native forms. The dialect is described at
+// ride on their items as native forms. The names of the provider's models come
+// from GET {base}/models (models.go). The dialect is described at
 // https://docs.anthropic.com/en/api/messages.
 package anthropic
 
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"time"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
-
-// Dialect names the dialect in item.Native and model.Request.
-const Dialect = "anthropic"
 
 const (
 	// version is the value of the header anthropic-version.
 	version = "2023-06-01"
+	// filesBeta is the value of the header anthropic-beta for requests that name
+	// uploaded files: https://platform.claude.com/docs/en/build-with-claude/files.
+	filesBeta = "files-api-2025-04-14"
+	// bindingBeta is the value of that header for requests with block_binding.
+	bindingBeta = "thinking-binding-controls-2026-08-01"
 	// defaultMaxTokens is sent where neither the request nor Options say anything:
 	// the dialect demands a value.
 	defaultMaxTokens = 8192
@@ -40,25 +43,18 @@ const (
 var (
 	_ model.Model      = (*Provider)(nil)
 	_ model.Translator = (*Provider)(nil)
+	_ model.Lister     = (*Provider)(nil)
 )
 
-// Options say which provider a Provider talks to.
+// Options are the settings of this dialect. The zero value is usable.
 type Options struct {
-	// BaseURL is everything before "/messages", such as
-	// "https://api.anthropic.com/v1". A query in it is sent with every request.
-	BaseURL string
-	// APIKey returns the key, at every call; nil or "" means that no key is sent.
-	APIKey func(context.Context) (string, error)
-	// KeyHeader is the field that carries the key; "" means x-api-key.
-	KeyHeader string
-	// Transport sends the requests. It is required.
-	Transport http.RoundTripper
-	// Log takes notes that are not errors; nil discards them.
-	Log *slog.Logger
-	// Silence is how long the provider may send nothing during Stream; 0 means 120 s.
-	Silence time.Duration
 	// MaxTokens caps the output of requests that say nothing of it; 0 means 8,192.
+	// Where the model thinks, the tokens of thinking are added.
 	MaxTokens int
+	// Fetch returns what a URL names that a client has written, and charges its
+	// capacity to memory unless that is nil. An error that is a [tool.Fatal] ends the
+	// run; the text of any other is for the client. Nil refuses such URLs.
+	Fetch func(ctx context.Context, url string, memory tool.Memory) ([]byte, error)
 }
 
 // Provider is one provider of the dialect. It is safe for concurrent use.
@@ -70,39 +66,58 @@ type Provider struct {
 
 // New returns a Provider. It connects to nothing. A base URL that cannot be
 // parsed shows as an error of class Target at every call.
-func New(o Options) *Provider {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.KeyHeader == "" {
-		o.KeyHeader = "X-Api-Key"
+func New(e wire.Endpoint, o Options) *Provider {
+	if e.KeyHeader == "" {
+		e.KeyHeader = "X-Api-Key"
 	}
 	if o.MaxTokens <= 0 {
 		o.MaxTokens = defaultMaxTokens
 	}
-	p := &Provider{o: o, client: wire.New(wire.Options{
-		BaseURL: o.BaseURL, APIKey: o.APIKey, KeyHeader: o.KeyHeader, Transport: o.Transport, Silence: o.Silence,
-	})}
+	p := &Provider{o: o, client: wire.New(model.DialectAnthropic, e, http.Header{"Anthropic-Version": {version}})}
 	p.messages = p.client.URL("/messages")
 	return p
 }
 
 // Stream implements model.Model.
 func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
-	body, err := p.encode(req)
+	full, release, err := p.withFetched(ctx, req)
+	defer release()
 	if err != nil {
-		return nil, &model.Error{Class: model.Invalid, Message: "the request cannot be written as JSON", Err: err}
+		return nil, err
 	}
-	header := wire.StreamHeader()
-	header.Set("Anthropic-Version", version)
-	var turn *model.Turn
-	err = p.client.Stream(ctx, p.messages, header, body, func(answer io.Reader) error {
-		var err error
-		turn, err = decode(answer, req.Memory, emit)
-		return err
-	})
+	t := p.translate(full)
+	if t.refused != nil {
+		return nil, t.refused
+	}
+	if len(t.hidden) > 0 && item.LastTurn(req.Items) == 0 {
+		p.client.Log().WarnContext(ctx, "tools are not offered: the provider refuses the names of their arguments", "tools", t.hidden)
+	}
+	turn, err := p.send(ctx, t, emit)
+	if outdated(err) {
+		p.client.Log().WarnContext(ctx, "the provider refuses its earlier reasoning, because the prompt before it has changed; the request is sent again without it", "error", err)
+		turn, err = p.send(ctx, p.withoutOutdated(t), emit)
+	}
 	if turn != nil {
 		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
 	}
+	return turn, err
+}
+
+// send makes one call.
+func (p *Provider) send(ctx context.Context, t *translation, emit func(model.Delta) error) (*model.Turn, error) {
+	body, err := t.body()
+	if err != nil {
+		return nil, err
+	}
+	header := wire.StreamHeader()
+	if len(t.betas) > 0 {
+		header.Set("Anthropic-Beta", strings.Join(t.betas, ","))
+	}
+	var turn *model.Turn
+	err = p.client.Stream(ctx, p.messages, header, body, t.req.Memory, func(answer io.Reader) error {
+		var err error
+		turn, err = decode(answer, t.req.Memory, emit)
+		return err
+	})
 	return turn, err
 }

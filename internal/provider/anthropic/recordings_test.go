@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -59,7 +60,7 @@ func check(t *testing.T, want providertest.Expected, turn *model.Turn, h *heard,
 
 func checkCalls(t *testing.T, want providertest.Expected, turn *model.Turn) {
 	t.Helper()
-	if len(turn.Calls) != len(want.ToolCalls) || len(ofKind(turn.Items, item.ToolCall)) != len(want.ToolCalls) {
+	if len(turn.Calls) != len(want.ToolCalls) || len(providertest.OfKind(turn.Items, item.ToolCall)) != len(want.ToolCalls) {
 		t.Fatalf("%d calls, want %d", len(turn.Calls), len(want.ToolCalls))
 	}
 	for i, w := range want.ToolCalls {
@@ -68,7 +69,7 @@ func checkCalls(t *testing.T, want providertest.Expected, turn *model.Turn) {
 			t.Errorf("call %d: %+v, want %s(%s)", i, c, w.Name, w.Arguments)
 		}
 	}
-	others := ofKind(turn.Items, item.Other)
+	others := providertest.OfKind(turn.Items, item.Other)
 	if len(others) != len(want.ServerToolCalls) {
 		t.Fatalf("%d blocks of the provider's own tools, want %d", len(others), len(want.ServerToolCalls))
 	}
@@ -84,7 +85,7 @@ func checkReasoning(t *testing.T, want providertest.Expected, turn *model.Turn) 
 	t.Helper()
 	var signatures []string
 	redacted := 0
-	for _, it := range ofKind(turn.Items, item.Reasoning) {
+	for _, it := range providertest.OfKind(turn.Items, item.Reasoning) {
 		var b struct{ Type, Signature string }
 		if err := json.Unmarshal(it.Native.JSON, &b); err != nil {
 			t.Fatal(err)
@@ -119,6 +120,9 @@ func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) 
 // The outcome does not depend on where the network cuts.
 func TestRecordingsAtAnySplit(t *testing.T) { providertest.AtAnySplit(t, recordings(t), decoding()) }
 
+// The deltas tell the items of the turn, with their numbers.
+func TestRecordedDeltas(t *testing.T) { providertest.Deltas(t, recordings(t), decoding()) }
+
 // Cut off anywhere, a stream never yields a turn that looks finished before its
 // end, nor a call that is not the one of the whole stream.
 func TestRecordingsCutOff(t *testing.T) { providertest.CutOff(t, recordings(t), decoding()) } // G07
@@ -139,7 +143,7 @@ func TestRecordedToolLoops(t *testing.T) { // M05 M08
 			if err := json.Unmarshal(providertest.Named(t, all, tt.second).Request.Body, &sent); err != nil {
 				t.Fatal(err)
 			}
-			_, got := messages(append([]item.Item{item.NewText(item.User, "x")}, turn.Items...))
+			got := New(wire.Endpoint{}, Options{}).translate(&model.Request{Items: append([]item.Item{item.NewText(item.User, "x")}, turn.Items...)}).Messages
 			var want any = loosely(sent.Messages[1]["content"])
 			var have any
 			if err := json.Unmarshal(encoded(got[1].Content), &have); err != nil {

@@ -3,6 +3,7 @@ package anthropic
 import (
 	"encoding/json"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -13,7 +14,7 @@ func (a *answer) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, RawStop: a.raw, Usage: a.usage.sum()}
 	for _, b := range a.blocks {
 		if b.start.Type == "tool_use" {
-			c := model.Call{ID: b.start.ID, Name: b.start.Name, Arguments: b.arguments(), Complete: b.complete && a.whose(b)}
+			c := model.Call{ID: b.start.ID, Name: b.start.Name, Arguments: b.arguments(), Complete: b.complete && a.uncut(b)}
 			t.Calls = append(t.Calls, c)
 			if !c.Complete {
 				continue
@@ -32,15 +33,15 @@ func (a *answer) turn() *model.Turn {
 	return t
 }
 
-// whose reports whether the call is the model's own in full: one that was being
-// written when its length ran out is not, even if its block was closed.
-func (a *answer) whose(b *answerBlock) bool {
+// uncut reports whether the model wrote all of a call. The provider also ends the block
+// of a call at which the output limit was reached.
+func (a *answer) uncut(b *answerBlock) bool {
 	return stopOf(a.raw) != model.StopLength || b != a.blocks[len(a.blocks)-1] || json.Valid(b.input)
 }
 
-// arguments returns the input of a call; {} where it has none.
+// arguments returns the input of a call; {} where a complete call has none.
 func (b *answerBlock) arguments() string {
-	if len(b.input) == 0 {
+	if len(b.input) == 0 && b.complete {
 		return "{}"
 	}
 	return string(b.input)
@@ -49,7 +50,7 @@ func (b *answerBlock) arguments() string {
 // item returns the block as an entry of the transcript. A partial block that the
 // provider would refuse has none.
 func (b *answerBlock) item() (item.Item, bool) {
-	native := item.Native{Dialect: Dialect}
+	native := item.Native{Dialect: model.DialectAnthropic}
 	text := []item.Part{{Kind: item.Text, Text: string(b.text)}}
 	switch b.start.Type {
 	case "text":
@@ -84,7 +85,7 @@ func (b *answerBlock) item() (item.Item, bool) {
 // hasMore reports whether the block of a call has members that an item does not
 // hold, such as who called the tool.
 func (b *answerBlock) hasMore() bool {
-	for name := range wire.Members(b.raw) {
+	for name := range jsonscan.Members(b.raw) {
 		switch string(name) {
 		case "type", "id", "name", "input":
 		default:
@@ -100,12 +101,12 @@ func (b *answerBlock) withInput() json.RawMessage {
 		return b.raw
 	}
 	var out []byte
-	for name, v := range wire.Members(b.raw) {
+	for name, v := range jsonscan.Members(b.raw) {
 		if string(name) == "input" {
 			v = b.input
 		}
 		out = append(out, ',')
-		out = append(wire.AppendString(out, name), ':')
+		out = append(jsonscan.AppendString(out, name), ':')
 		out = append(out, v...)
 	}
 	if out == nil {
@@ -140,11 +141,6 @@ func stopOf(raw string) model.Stop {
 	return model.StopEnd
 }
 
-// maxUsage is how many tokens of a kind one call is believed to have used. A
-// negative number would give back to budgets what others have spent, and sums of
-// absurd ones would overflow.
-const maxUsage = 1_000_000_000
-
 // sum returns the usage with cached input as a part of the input, which the
 // dialect counts beside it.
 func (u usage) sum() model.Usage {
@@ -152,7 +148,7 @@ func (u usage) sum() model.Usage {
 		if v == nil {
 			return 0
 		}
-		return min(max(*v, 0), maxUsage)
+		return min(max(*v, 0), wire.MaxUsage)
 	}
 	out := model.Usage{
 		Input: n(u.Input) + n(u.CacheRead) + n(u.CacheWrite), Output: n(u.Output),

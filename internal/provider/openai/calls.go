@@ -2,9 +2,8 @@ package openai
 
 import (
 	"bytes"
-	"cmp"
-	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -14,12 +13,13 @@ import (
 // all, repeat ids and names, or send whole calls.
 //
 // The dialect does not mark a call's end. A call is complete when the next one
-// has begun, or when the turn has ended for another reason than its length.
+// has begun, or when the turn ended for any reason except its length.
 type calls struct {
-	list  []call
-	bytes int  // of the pieces' arguments, as they came
-	open  int  // the call that the last piece belonged to
-	mixed bool // pieces of several calls alternate: only the turn's end ends them
+	list        []call
+	bytes       int  // of the pieces' arguments, as they came
+	others      int  // bytes of their other members
+	open        int  // the call that the last piece belonged to
+	interleaved bool // pieces of several calls alternate: only the turn's end completes them
 }
 
 type call struct {
@@ -28,6 +28,10 @@ type call struct {
 	args     []byte
 	extra    object // members of the call that the provider may want back
 	complete bool
+
+	item     int  // the number of its item, from 1
+	opened   bool // its first delta was reported
+	reported int  // how many bytes of args were reported
 }
 
 // piece is one element of tool_calls.
@@ -42,17 +46,17 @@ const noIndex = -1
 
 func parsePiece(v []byte) piece {
 	p := piece{index: noIndex, v: v}
-	for name, value := range wire.Members(v) {
+	for name, value := range jsonscan.Members(v) {
 		switch string(name) {
 		case "index":
-			p.index = wire.Number(value, noIndex)
+			p.index = jsonscan.Number(value, noIndex)
 		case "id":
-			p.id = wire.Text(value)
+			p.id = jsonscan.Text(value)
 		case "function":
-			for name, value := range wire.Members(value) {
+			for name, value := range jsonscan.Members(value) {
 				switch string(name) {
 				case "name":
-					p.name = wire.Text(value)
+					p.name = jsonscan.Text(value)
 				case "arguments":
 					p.args = value
 				}
@@ -62,28 +66,28 @@ func parsePiece(v []byte) piece {
 	return p
 }
 
-// add takes the element at the given position of a delta's tool_calls. It
-// reports false when there are too many calls.
-func (c *calls) add(at int, v []byte) bool {
-	if !wire.IsKind(v, '{') {
-		return true
-	}
+// add adds the element at the given position of a delta's tool_calls, an object.
+// It returns the call that the element belongs to; nothing of it moves to another
+// call later. The pointer is valid until the next add. It is nil if there are too
+// many calls.
+func (c *calls) add(at int, v []byte) *call {
 	p := parsePiece(v)
 	i := c.find(at, p)
 	if i < 0 {
 		if len(c.list) == wire.MaxCalls {
-			return false
+			return nil
 		}
 		c.begin(p.index)
 		i = len(c.list) - 1
 	}
-	c.touch(i)
+	c.setOpen(i)
 	c.bytes += len(p.args)
+	c.others += len(v) - len(p.args)
 	c.list[i].take(p)
-	return true
+	return &c.list[i]
 }
 
-// find returns the call that a piece continues, or -1 where it begins one.
+// find returns the position of the call that a piece continues; -1 if it begins one.
 func (c *calls) find(at int, p piece) int {
 	if len(c.list) == 0 {
 		return -1
@@ -93,33 +97,34 @@ func (c *calls) find(at int, p piece) int {
 	case p.index != noIndex:
 		for i := last; i >= 0; i-- {
 			if c.list[i].index == p.index {
-				return c.unlessOther(i, p)
+				return c.ifContinued(i, p)
 			}
 		}
 		return -1
 	case p.id != "":
 		for i := last; i >= 0; i-- {
 			if c.list[i].id == p.id {
-				return c.unlessOther(i, p)
+				return c.ifContinued(i, p)
 			}
 		}
 	}
 	if at > 0 && p.name != "" {
 		return -1 // whole calls in one delta
 	}
-	return c.unlessOther(last, p)
+	return c.ifContinued(last, p)
 }
 
-func (c *calls) unlessOther(i int, p piece) int {
-	if c.list[i].otherThan(p) {
+// ifContinued returns i if the piece continues call i, otherwise -1.
+func (c *calls) ifContinued(i int, p piece) int {
+	if c.list[i].beginsAnother(p) {
 		return -1
 	}
 	return i
 }
 
-// otherThan reports whether a piece that came to the call's place begins
-// another call. Only a piece with a name can.
-func (c *call) otherThan(p piece) bool {
+// beginsAnother reports whether a piece with the call's index or id, or with
+// neither, begins another call. Only a piece with a name can.
+func (c *call) beginsAnother(p piece) bool {
 	switch {
 	case p.name == "" || c.name == "":
 		return false
@@ -133,24 +138,25 @@ func (c *call) otherThan(p piece) bool {
 	return p.id == "" || bytes.HasPrefix(appendArguments(nil, p.args), []byte("{"))
 }
 
-// whole reports whether the arguments could be all.
+// whole reports whether the arguments can be complete: they are valid JSON.
 func (c *call) whole() bool {
-	return bytes.HasSuffix(c.args, []byte("}")) && wire.Valid(c.args)
+	return bytes.HasSuffix(c.args, []byte("}")) && jsonscan.Valid(c.args)
 }
 
+// begin adds a call, which completes the one before it.
 func (c *calls) begin(index int64) {
-	if n := len(c.list); n > 0 && !c.mixed {
+	if n := len(c.list); n > 0 && !c.interleaved {
 		c.list[c.open].complete = true
 	}
 	c.list = append(c.list, call{index: index})
 	c.open = len(c.list) - 1
 }
 
-// touch notes that a piece came for call i. One that comes for a call that
-// seemed complete shows that this provider sends its calls side by side.
-func (c *calls) touch(i int) {
-	if i != c.open && !c.mixed {
-		c.mixed = true
+// setOpen notes that a piece came for call i. If call i seemed complete, the pieces
+// of this turn's calls are interleaved, and no call is complete before the turn ends.
+func (c *calls) setOpen(i int) {
+	if i != c.open && !c.interleaved {
+		c.interleaved = true
 		for j := range c.list {
 			c.list[j].complete = false
 		}
@@ -158,6 +164,7 @@ func (c *calls) touch(i int) {
 	c.open = i
 }
 
+// take adds a piece. A provider may repeat the id, the name, or the whole call.
 func (c *call) take(p piece) {
 	again := p.name == c.name && p.id == c.id && p.id != "" && c.whole() &&
 		bytes.Equal(appendArguments(nil, p.args), c.args)
@@ -172,7 +179,7 @@ func (c *call) take(p piece) {
 	if !again {
 		c.args = appendArguments(c.args, p.args)
 	}
-	for name, v := range wire.Members(p.v) {
+	for name, v := range jsonscan.Members(p.v) {
 		switch string(name) {
 		case "index", "id", "function":
 		default:
@@ -182,24 +189,24 @@ func (c *call) take(p piece) {
 }
 
 func appendArguments(dst, v []byte) []byte {
-	if wire.IsKind(v, '{') || wire.IsKind(v, '[') {
+	if jsonscan.IsKind(v, '{') || jsonscan.IsKind(v, '[') {
 		return append(dst, v...)
 	}
-	return wire.AppendText(dst, v)
+	return jsonscan.AppendText(dst, v)
 }
 
-// end marks what is complete now that the turn has ended. The call that was
-// being written when its length ran out is not.
+// end marks the calls that are complete at the end of the turn: all of them, or all
+// but the last one if the length limit cut it off.
 func (c *calls) end(all bool) {
 	for i := range c.list {
-		c.list[i].complete = all || i != c.open && !c.mixed
+		c.list[i].complete = all || i != c.open && !c.interleaved
 	}
 }
 
-// all returns the calls in the order of their indexes, which is the model's.
+// all returns the calls in the order in which they began.
 func (c *calls) all() []model.Call {
 	var list []model.Call
-	for _, i := range c.order() {
+	for i := range c.list {
 		k := &c.list[i]
 		list = append(list, model.Call{
 			ID: k.id, Name: k.name, Arguments: string(k.args), Complete: k.complete,
@@ -208,26 +215,11 @@ func (c *calls) all() []model.Call {
 	return list
 }
 
-// order returns the positions in c.list by index, in order of arrival where
-// one was not given.
-func (c *calls) order() []int {
-	order := make([]int, len(c.list))
-	indexed := true
-	for i := range c.list {
-		order[i] = i
-		indexed = indexed && c.list[i].index != noIndex
-	}
-	if indexed {
-		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(c.list[i].index, c.list[j].index) })
-	}
-	return order
-}
-
 // appendTo appends the complete calls as an array.
 func (c *calls) appendTo(dst []byte) []byte {
 	dst = append(dst, '[')
 	first := true
-	for _, i := range c.order() {
+	for i := range c.list {
 		k := &c.list[i]
 		if !k.complete {
 			continue
@@ -236,13 +228,13 @@ func (c *calls) appendTo(dst []byte) []byte {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = wire.AppendString(append(dst, `{"id":`...), k.id)
+		dst = jsonscan.AppendString(append(dst, `{"id":`...), k.id)
 		if len(k.extra.get("type")) == 0 {
 			dst = append(dst, `,"type":"function"`...)
 		}
 		dst = k.extra.appendTo(dst)
-		dst = wire.AppendString(append(dst, `,"function":{"name":`...), k.name)
-		dst = wire.AppendString(append(dst, `,"arguments":`...), k.args)
+		dst = jsonscan.AppendString(append(dst, `,"function":{"name":`...), k.name)
+		dst = jsonscan.AppendString(append(dst, `,"arguments":`...), k.args)
 		dst = append(dst, `}}`...)
 	}
 	return append(dst, ']')

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -13,72 +14,104 @@ import (
 type assembly struct {
 	emit func(model.Delta) error
 
-	size wire.Size
-
 	id, model string
 	content   content
 	reasoning []byte
 	source    int // the member that reasoning is read from, once known
 	refusal   []byte
-	extra     object // members for the provider, such as its reasoning
+	extra     object // members that the provider may want back, such as its reasoning
+	others    int    // bytes of extra, and of parts that are not text
 	calls     calls
 	usage     model.Usage
 	raw       string // the finish reason
+
+	begun int // how many items have begun
+	// The numbers of the items that are not calls, and the parts of the message,
+	// from 1 in the order in which they began; 0 = not yet.
+	reasoningItem, messageItem, textPart, refusalPart int
+
 	// unstreamed is true for an answer of one object, which may have an empty
 	// delta beside its message.
 	unstreamed bool
 	ended      bool // a finish reason came, or [DONE] without one
 
-	same    template
-	pieces  int    // what the present chunk has added
-	piece   []byte // its last piece of plain text, where it stands in the chunk
+	last    template
+	pieces  int    // how many pieces of content the current chunk has; 2 = not only text
+	piece   []byte // its last piece of text or reasoning, a part of the chunk
 	into    target
 	scratch []byte
 }
 
-// target says where a piece of text belongs.
+// target is where a piece of text belongs.
 type target struct {
-	kind  model.DeltaKind
-	field int  // in extra.fields, for reasoning
-	said  bool // the caller hears it
+	kind     model.DeltaKind
+	field    int  // in extra.fields, for reasoning
+	reported bool // as a delta, too
 }
 
-func (a *assembly) say(kind model.DeltaKind, piece []byte) error {
+// reportText reports a piece of text, reasoning or refusal as a delta.
+func (a *assembly) reportText(kind model.DeltaKind, piece []byte) error {
 	if len(piece) == 0 {
 		return nil
 	}
-	if err := a.emit(model.Delta{Kind: kind, Text: string(piece)}); err != nil {
+	d := model.Delta{Kind: kind, Text: string(piece)}
+	switch kind {
+	case model.ReasoningDelta:
+		d.Item = a.number(&a.reasoningItem)
+	case model.TextDelta:
+		d.Item, d.Part = a.number(&a.messageItem), partIndex(&a.textPart, a.refusalPart)
+	case model.RefusalDelta:
+		d.Item, d.Part = a.number(&a.messageItem), partIndex(&a.refusalPart, a.textPart)
+	}
+	return a.report(d)
+}
+
+func (a *assembly) report(d model.Delta) error {
+	if err := a.emit(d); err != nil {
 		return wire.Stopped{Err: err}
 	}
 	return nil
 }
 
+// number returns the number of an item, from 0. An item that begins with this
+// call gets the next one, which is stored plus 1.
+func (a *assembly) number(stored *int) int {
+	if *stored == 0 {
+		a.begun++
+		*stored = a.begun
+	}
+	return *stored - 1
+}
+
+// partIndex does the same for the two parts of the message; other is that of the
+// other part.
+func partIndex(stored *int, other int) int {
+	if *stored == 0 {
+		*stored = 1 + min(other, 1)
+	}
+	return *stored - 1
+}
+
 // chunk takes the JSON of one event, without white space around it.
 func (a *assembly) chunk(data []byte) error {
-	if v := a.same.match(data); v != nil {
-		return a.add(a.same.into, v)
+	if v := a.last.match(data); v != nil {
+		return a.add(a.last.into, v)
 	}
-	if !wire.Valid(data) || data[0] != '{' {
+	if !jsonscan.Valid(data) || data[0] != '{' {
 		return wire.Garbage(data)
 	}
-	a.same.known, a.pieces, a.piece = false, 0, nil
+	a.last.known, a.pieces, a.piece = false, 0, nil
 	if err := a.object(data); err != nil {
 		return err
 	}
 	if a.pieces == 1 && a.piece != nil {
-		a.same.learn(data, a.piece, a.into)
+		a.last.learn(data, a.piece, a.into)
 	}
 	return nil
 }
 
-// tooLarge returns an error when the turn has more than a model writes, or more
-// than may be kept.
-func (a *assembly) tooLarge() error {
-	return a.size.Check(len(a.content.text) + len(a.reasoning) + len(a.refusal) + a.calls.bytes)
-}
-
 func (a *assembly) object(data []byte) error {
-	for name, v := range wire.Members(data) {
+	for name, v := range jsonscan.Members(data) {
 		switch string(name) {
 		case "error":
 			if wire.SaysError(v) {
@@ -89,15 +122,15 @@ func (a *assembly) object(data []byte) error {
 				return wire.AnswerError(data)
 			}
 		case "id":
-			a.id = keep(a.id, v)
+			a.id = latest(a.id, v)
 		case "model":
-			a.model = keep(a.model, v)
+			a.model = latest(a.model, v)
 		case "usage":
 			a.addUsage(v)
 		case "x_groq":
-			a.addUsage(wire.Member(v, "usage"))
+			a.addUsage(jsonscan.Member(v, "usage"))
 		case "choices":
-			for i, choice := range wire.Elements(v) {
+			for i, choice := range jsonscan.Elements(v) {
 				if err := a.choice(i, choice, data); err != nil {
 					return err
 				}
@@ -107,22 +140,22 @@ func (a *assembly) object(data []byte) error {
 	return nil
 }
 
-// keep returns the text of v, or what is there where v says nothing new.
-func keep(have string, v []byte) string {
-	if !wire.HasText(v) || string(v[1:len(v)-1]) == have {
+// latest returns the text of v, or have if v has no text or the same.
+func latest(have string, v []byte) string {
+	if !jsonscan.HasText(v) || string(v[1:len(v)-1]) == have {
 		return have
 	}
-	return wire.Text(v)
+	return jsonscan.Text(v)
 }
 
-// choice takes the first choice; others are not asked for.
+// choice reads the choice with index 0 and ignores any other.
 func (a *assembly) choice(at int, choice, data []byte) error {
 	var delta, message, finish []byte
 	index := int64(at)
-	for name, v := range wire.Members(choice) {
+	for name, v := range jsonscan.Members(choice) {
 		switch string(name) {
 		case "index":
-			index = wire.Number(v, index)
+			index = jsonscan.Number(v, index)
 		case "delta":
 			delta = v
 		case "message":
@@ -140,8 +173,8 @@ func (a *assembly) choice(at int, choice, data []byte) error {
 	if index != 0 {
 		return nil
 	}
-	if a.unstreamed && !wire.IsNull(message) || wire.IsNull(delta) && !a.spoken() {
-		delta = message // which otherwise repeats what the deltas have said
+	if a.unstreamed && !jsonscan.IsNull(message) || jsonscan.IsNull(delta) && !a.hasOutput() {
+		delta = message // beside deltas it repeats them
 		a.pieces += 2
 	}
 	if err := a.message(delta); err != nil {
@@ -150,15 +183,15 @@ func (a *assembly) choice(at int, choice, data []byte) error {
 	return a.finish(finish, data)
 }
 
-func (a *assembly) spoken() bool {
+func (a *assembly) hasOutput() bool {
 	return len(a.content.text) > 0 || len(a.reasoning) > 0 || len(a.refusal) > 0 || len(a.calls.list) > 0
 }
 
 func (a *assembly) finish(v, data []byte) error {
-	if !wire.HasText(v) {
+	if !jsonscan.HasText(v) {
 		return nil
 	}
-	a.raw = keep(a.raw, v)
+	a.raw = latest(a.raw, v)
 	if a.raw == "error" {
 		return wire.AnswerError(data)
 	}
@@ -168,12 +201,12 @@ func (a *assembly) finish(v, data []byte) error {
 	return nil
 }
 
-// message takes a delta or a whole message. Reasoning is said before the
-// text that follows from it.
+// message adds a delta or a whole message. Reasoning is reported before text of
+// the same delta.
 func (a *assembly) message(m []byte) error {
 	var content, refusal, calls []byte
-	var thoughts thoughts
-	for name, v := range wire.Members(m) {
+	var reasoning reasoningMembers
+	for name, v := range jsonscan.Members(m) {
 		switch string(name) {
 		case "content":
 			content = v
@@ -184,20 +217,20 @@ func (a *assembly) message(m []byte) error {
 		case "role", "function_call":
 		case "channel": // Groq labels deltas with it and refuses it in messages
 		default:
-			a.other(name, v, &thoughts)
+			a.addOther(name, v, &reasoning)
 		}
 	}
-	if err := a.think(thoughts); err != nil {
+	if err := a.addReasoning(reasoning); err != nil {
 		return err
 	}
 	if err := a.addContent(content); err != nil {
 		return err
 	}
-	if wire.HasText(refusal) {
+	if jsonscan.HasText(refusal) {
 		a.pieces += 2
 		at := len(a.refusal)
-		a.refusal = wire.AppendText(a.refusal, refusal)
-		if err := a.say(model.RefusalDelta, a.refusal[at:]); err != nil {
+		a.refusal = jsonscan.AppendText(a.refusal, refusal)
+		if err := a.reportText(model.RefusalDelta, a.refusal[at:]); err != nil {
 			return err
 		}
 	}
@@ -205,40 +238,79 @@ func (a *assembly) message(m []byte) error {
 }
 
 func (a *assembly) addCalls(list []byte) error {
-	for i, v := range wire.Elements(list) {
+	for i, v := range jsonscan.Elements(list) {
 		a.pieces += 2
-		if !a.calls.add(i, v) {
+		if !jsonscan.IsKind(v, '{') {
+			continue
+		}
+		c := a.calls.add(i, v)
+		if c == nil {
 			return wire.Broken(fmt.Sprintf("sent a turn with more than %d tool calls", wire.MaxCalls), nil)
+		}
+		a.number(&c.item)
+		if err := a.reportCall(c, false); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// add appends a piece of text, a JSON string, to where it belongs.
+// reportCall reports what has been added to a call since the last time. The first
+// time waits until id and name can no longer change: a name may come in pieces
+// until the arguments begin, and an id may come late or never. At the end of the
+// turn nothing is waited for.
+func (a *assembly) reportCall(c *call, end bool) error {
+	d := model.Delta{Kind: model.CallDelta, Item: c.item - 1}
+	if !c.opened {
+		if !end && (c.id == "" || c.name == "" || len(c.args) == 0) {
+			return nil
+		}
+		c.opened = true
+		d.CallID, d.Name = c.id, c.name
+	} else if c.reported == len(c.args) {
+		return nil
+	}
+	d.Text = string(c.args[c.reported:])
+	c.reported = len(c.args)
+	return a.report(d)
+}
+
+// reportRest reports, at the end of the turn, the calls that had to wait.
+func (a *assembly) reportRest() error {
+	for i := range a.calls.list {
+		if err := a.reportCall(&a.calls.list[i], true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add appends a piece of text, a JSON string, to its target.
 func (a *assembly) add(to target, v []byte) error {
-	a.scratch = wire.AppendText(a.scratch[:0], v)
+	a.scratch = jsonscan.AppendText(a.scratch[:0], v)
 	if to.kind == model.TextDelta {
 		a.content.add(a.scratch)
-		return a.say(model.TextDelta, a.scratch)
+		return a.reportText(model.TextDelta, a.scratch)
 	}
 	f := &a.extra.fields[to.field]
 	f.text = append(f.text, a.scratch...)
-	if !to.said {
+	a.others += len(a.scratch)
+	if !to.reported {
 		return nil
 	}
 	a.reasoning = append(a.reasoning, a.scratch...)
-	return a.say(model.ReasoningDelta, a.scratch)
+	return a.reportText(model.ReasoningDelta, a.scratch)
 }
 
-// template is the last chunk that only added a piece of text. Most chunks are
-// the same but for that piece; they need no decoding.
+// template is the last chunk that only added a piece of text. Most chunks differ
+// from it only in that piece. They are not decoded again.
 type template struct {
 	prefix, suffix []byte
 	into           target
 	known          bool
 }
 
-// learn remembers data around its piece, which is a part of data's own memory.
+// learn keeps what is before and after the piece, which must be a slice of data.
 func (t *template) learn(data, piece []byte, into target) {
 	at := cap(data) - cap(piece)
 	t.prefix = append(t.prefix[:0], data[:at]...)
@@ -246,15 +318,15 @@ func (t *template) learn(data, piece []byte, into target) {
 	t.into, t.known = into, true
 }
 
-// match returns the JSON string in the place of the piece where data is
-// otherwise the same, nil where it is not.
+// match returns the JSON string in the place of the piece if data is otherwise the
+// same; nil if it is not.
 func (t *template) match(data []byte) []byte {
 	if !t.known || len(data) < len(t.prefix)+len(t.suffix)+2 ||
 		!bytes.HasPrefix(data, t.prefix) || !bytes.HasSuffix(data, t.suffix) {
 		return nil
 	}
 	v := data[len(t.prefix) : len(data)-len(t.suffix)]
-	if v[0] != '"' || !wire.Valid(v) {
+	if v[0] != '"' || !jsonscan.Valid(v) {
 		return nil
 	}
 	return v

@@ -1,9 +1,9 @@
 package openai
 
 import (
-	"errors"
 	"io"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -11,20 +11,14 @@ import (
 )
 
 // decode reads one answer, streamed or whole, reports its deltas and returns
-// the turn. The turn stands beside an error where something had come before
-// it. What the turn takes is charged to memory, if there is one. The error is a
-// *model.Error, a [wire.Stopped], or what reading returned.
+// the turn. It returns a partial turn with the error if something came before it.
+// The turn is charged to memory, if there is one. The error is a *model.Error, a
+// [wire.Stopped], or that of src.
 func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &assembly{emit: emit, size: wire.Size{Memory: memory}}
-	whole, src, err := wire.Sniff(src)
-	switch {
-	case errors.Is(err, io.EOF):
-		err = wire.Cut()
-	case err != nil:
-	case whole:
-		err = a.whole(src)
-	default:
-		err = a.stream(src)
+	a := &assembly{emit: emit}
+	err := wire.Decode(src, memory, sse.ReaderOptions{}, a)
+	if err == nil {
+		err = a.reportRest()
 	}
 	if err != nil && a.empty() {
 		return nil, err
@@ -32,56 +26,36 @@ func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*m
 	return a.turn(), err
 }
 
-// empty reports whether nothing of the turn has come.
+// empty reports whether the turn has no content yet.
 func (a *assembly) empty() bool {
-	return a.id == "" && a.model == "" && !a.spoken() && !a.ended
+	return a.id == "" && a.model == "" && !a.hasOutput() && !a.ended
 }
 
-// stream reads events until the turn has ended.
-func (a *assembly) stream(src io.Reader) error {
-	r := sse.NewReader(src, sse.ReaderOptions{})
-	for {
-		ev, err := r.Next()
-		if err != nil {
-			return a.close(err)
-		}
-		data := wire.TrimSpace(ev.Data)
-		switch {
-		case len(data) == 0:
-		case string(data) == "[DONE]":
-			a.done()
-			return nil
-		case string(ev.Name) == "error":
-			return wire.AnswerError(data)
-		case ev.Partial && !wire.Valid(data): // the rest follows as the reader's error
-		default:
-			if err := a.chunk(data); err != nil {
-				return err
-			}
-			if err := a.tooLarge(); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// close ends a stream without [DONE]. Once there was a finish reason the turn
-// is all there; only its usage may be missing.
-func (a *assembly) close(err error) error {
-	var limit *sse.LimitError
+// Event implements wire.Decoder.
+func (a *assembly) Event(ev sse.Event) (last bool, err error) {
 	switch {
-	case a.ended:
-		return nil
-	case errors.Is(err, io.EOF):
-		return wire.Cut()
-	case errors.As(err, &limit):
-		return wire.Broken("sent a stream that is too large", err)
+	case string(ev.Data) == "[DONE]":
+		a.done()
+		return true, nil
+	case string(ev.Name) == "error":
+		return false, wire.AnswerError(ev.Data)
+	case wire.Truncated(ev):
+		return false, nil
 	}
-	return err
+	return false, a.chunk(ev.Data)
 }
 
-// done ends a turn whose end the provider marked with [DONE], or by closing
-// the one object of its answer; a finish reason may be missing.
+// Ended implements wire.Decoder. After a finish reason only [DONE] and the usage may
+// be missing.
+func (a *assembly) Ended() bool { return a.ended }
+
+// Size implements wire.Decoder.
+func (a *assembly) Size() (content, others int) {
+	return len(a.content.text) + len(a.reasoning) + len(a.refusal) + a.calls.bytes, a.others + a.calls.others
+}
+
+// done ends a turn at [DONE], or at the end of an answer of one object. A finish
+// reason may be missing.
 func (a *assembly) done() {
 	if !a.ended {
 		a.ended = true
@@ -89,7 +63,7 @@ func (a *assembly) done() {
 	}
 }
 
-// noChoices is a JSON answer that is an error, or nothing that we know.
+// noChoices returns the error of a JSON answer without choices.
 func noChoices(data []byte) error {
 	err := wire.AnswerError(data)
 	if err.Message == "" {
@@ -98,8 +72,8 @@ func noChoices(data []byte) error {
 	return err
 }
 
-// isNothing reports whether a member is missing, null or an empty array.
-func isNothing(value []byte) bool {
+// isEmpty reports whether a member is missing, null or an empty array.
+func isEmpty(value []byte) bool {
 	switch string(value) {
 	case "", "null", "[]":
 		return true
@@ -107,13 +81,9 @@ func isNothing(value []byte) bool {
 	return false
 }
 
-// whole reads an answer that is one JSON object.
-func (a *assembly) whole(src io.Reader) error {
-	data, err := wire.ReadWhole(src, a.size.Memory)
-	switch {
-	case err != nil:
-		return err
-	case data[0] != '{' || isNothing(wire.Member(data, "choices")):
+// Whole implements wire.Decoder.
+func (a *assembly) Whole(data []byte) error {
+	if data[0] != '{' || isEmpty(jsonscan.Member(data, "choices")) {
 		return noChoices(data)
 	}
 	a.unstreamed = true
@@ -121,5 +91,5 @@ func (a *assembly) whole(src io.Reader) error {
 		return err
 	}
 	a.done()
-	return a.tooLarge()
+	return nil
 }

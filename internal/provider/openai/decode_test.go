@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -91,6 +92,7 @@ func TestDecode(t *testing.T) { // M01
 			if brief(got) != tt.want || got.Err != "<nil>" {
 				t.Errorf("%s, %s, want %s", brief(got), got.Err, tt.want)
 			}
+			providertest.CheckDeltas(t, got)
 		})
 	}
 }
@@ -165,6 +167,7 @@ func TestNative(t *testing.T) {
 		{"only complete calls", callPiece(`{"index":0,"id":"1","type":"function","extra_content":{"s":"x"},"function":{"name":"f","arguments":"{}"}}`) + callPiece(`{"index":1,"id":"2","function":{"name":"g","arguments":"{"}}`) + end("length"), `{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","extra_content":{"s":"x"},"function":{"name":"f","arguments":"{}"}}]}`},
 		{"reasoning and labels", delta(`"reasoning":"ha ","channel":"analysis","mode":"deep"`) + delta(`"reasoning":"ha ","channel":"analysis","mode":"deep"`) + end("stop"), `{"role":"assistant","content":"","reasoning":"ha ha ","mode":"deep"}`},
 		{"reasoning details by index and type", delta(`"reasoning_details":[{"index":0,"type":"t","text":"a","signature":""}]`) + delta(`"reasoning_details":[{"index":0,"type":"t","text":"b","signature":"s"},{"index":0,"type":"e","data":"d"},{"type":"x"}]`) + end("stop"), `{"role":"assistant","content":"","reasoning_details":[{"index":0,"type":"t","text":"ab","signature":"s"},{"index":0,"type":"e","data":"d"},{"type":"x"}]}`},
+		{"unknown members of parts", delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"a"}]}]`) + delta(`"content":[{"type":"thinking","thinking":[],"closed":true}]`) + delta(`"content":[{"type":"text","text":"b","annotations":[1]}]`) + end("stop"), `{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"a"}],"closed":true},{"type":"text","text":"b","annotations":[1]}]}`},
 		{"the last of other members", delta(`"annotations":[],"meta":{"a":1},"n":1`) + delta(`"meta":{"a":2},"n":null`) + end("stop"), `{"role":"assistant","content":"","meta":{"a":2},"n":1}`},
 		{"content as parts", delta(`"content":"x"`) + delta(`"content":[{"type":"thinking","thinking":"a"},{"type":"text","text":"b"}]`) + delta(`"content":[{"type":"text","text":"c"},{"type":"reference","ids":[1]}]`) + end("stop"), `{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"thinking","thinking":[{"type":"text","text":"a"}]},{"type":"text","text":"bc"},{"type":"reference","ids":[1]}]}`},
 	} {
@@ -186,6 +189,54 @@ func TestEmitErrorsEndTheCall(t *testing.T) {
 	}
 }
 
+// Each delta names its item. A call is opened when its id and name are settled.
+func TestDeltas(t *testing.T) { // M01
+	text := func(item int, s string) model.Delta { return model.Delta{Item: item, Text: s} }
+	open := func(item int, id, name, args string) model.Delta {
+		return model.Delta{Kind: model.CallDelta, Item: item, CallID: id, Name: name, Text: args}
+	}
+	args := func(item int, s string) model.Delta { return open(item, "", "", s) }
+	for _, tt := range []struct {
+		name, in string
+		want     []model.Delta
+	}{
+		{"reasoning, text and calls", delta(`"reasoning":"a"`) + delta(`"content":"b"`) + callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":""}}`) + callPiece(`{"index":0,"function":{"arguments":"{"}}`) + callPiece(`{"index":0,"function":{"arguments":"}"}}`) + end("tool_calls"),
+			[]model.Delta{{Kind: model.ReasoningDelta, Text: "a"}, text(1, "b"), open(2, "1", "f", "{"), args(2, "}")}},
+		{"text after a call", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{}"}}`) + delta(`"content":"b"`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "f", "{}"), text(1, "b")}},
+		{"text after a refusal", delta(`"refusal":"no"`) + delta(`"content":"b"`) + end("stop"),
+			[]model.Delta{{Kind: model.RefusalDelta, Text: "no"}, {Part: 1, Text: "b"}}},
+		{"calls side by side", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{"}},{"index":1,"id":"2","function":{"name":"g","arguments":"["}}`) + callPiece(`{"index":0,"function":{"arguments":"}"}},{"index":1,"function":{"arguments":"]"}}`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "f", "{"), open(1, "2", "g", "["), args(0, "}"), args(1, "]")}},
+		{"one index for all calls", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{}"}}`) + callPiece(`{"index":0,"id":"2","function":{"name":"g","arguments":"{"}}`) + callPiece(`{"index":0,"function":{"arguments":"}"}}`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "f", "{}"), open(1, "2", "g", "{"), args(1, "}")}},
+		{"a higher index first", callPiece(`{"index":1,"id":"1","function":{"name":"f","arguments":"{}"}}`) + callPiece(`{"index":0,"id":"2","function":{"name":"g","arguments":"{}"}}`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "f", "{}"), open(1, "2", "g", "{}")}},
+		{"a name in pieces", callPiece(`{"index":0,"id":"1","function":{"name":"get_"}}`) + callPiece(`{"index":0,"function":{"name":"sum"}}`) + callPiece(`{"index":0,"function":{"arguments":"{}"}}`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "get_sum", "{}")}},
+		{"an id that comes late", callPiece(`{"index":0,"function":{"name":"f","arguments":"{"}}`) + callPiece(`{"index":0,"id":"1","function":{"arguments":"}"}}`) + callPiece(`{"index":0,"function":{"arguments":" "}}`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "f", "{}"), args(0, " ")}},
+		{"an id that never comes", callPiece(`{"function":{"name":"f","arguments":"{"}}`) + callPiece(`{"function":{"arguments":"}"}}`) + delta(`"content":"b"`) + end("tool_calls"),
+			[]model.Delta{text(1, "b"), open(0, "", "f", "{}")}},
+		{"a call without arguments", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":""}}`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "f", "")}},
+		{"a call that is sent twice", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{\"a\":1}"}}`) + callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{\"a\":1}"}}`) + end("tool_calls"),
+			[]model.Delta{open(0, "1", "f", `{"a":1}`)}},
+		{"arguments as an object", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":{"a":1}}}`) + end("stop"),
+			[]model.Delta{open(0, "1", "f", `{"a":1}`)}},
+		{"a call that was cut off", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{"}}`) + delta(`"content":"b"`) + end("length"),
+			[]model.Delta{open(0, "1", "f", "{"), text(1, "b")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := decodeAll(strings.NewReader(tt.in))
+			if diff := cmp.Diff(tt.want, got.Deltas); diff != "" || got.Err != "<nil>" {
+				t.Errorf("%s\n%s", got.Err, diff)
+			}
+			providertest.CheckDeltas(t, got)
+		})
+	}
+}
+
 // Whatever comes, the decoder ends with a turn or an error, and the same ones
 // at every split.
 func FuzzDecode(f *testing.F) {
@@ -200,9 +251,10 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string, cut uint16) {
 		want := decodeAll(strings.NewReader(in))
-		if want.Turn != nil && !wire.Valid(want.Turn.Items[0].Native.JSON) {
+		if want.Turn != nil && !jsonscan.Valid(want.Turn.Items[0].Native.JSON) {
 			t.Fatalf("native is no JSON: %s", want.Turn.Items[0].Native.JSON)
 		}
+		providertest.CheckDeltas(t, want)
 		at := int(cut) % (len(in) + 1)
 		for _, src := range []io.Reader{
 			iotest.OneByteReader(strings.NewReader(in)), iotest.DataErrReader(strings.NewReader(in)),
@@ -232,7 +284,7 @@ func FuzzTemplate(f *testing.F) {
 			return
 		}
 		_ = b.chunk([]byte(first))
-		b.same.known = false
+		b.last.known = false
 		errA, errB := a.chunk([]byte(second)), b.chunk([]byte(second))
 		if diff := cmp.Diff(slow.deltas, fast.deltas); diff != "" || (errA == nil) != (errB == nil) || string(a.native()) != string(b.native()) {
 			t.Fatalf("%v %v\n%s\n%s\n%s", errA, errB, a.native(), b.native(), diff)
@@ -276,7 +328,7 @@ func TestATurnHasSoManyCalls(t *testing.T) { // P06
 			}
 			_, _ = io.WriteString(w, end("tool_calls"))
 		})
-		turn, err := p.Stream(t.Context(), &model.Request{}, nil)
+		turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 		var e *model.Error
 		switch {
 		case n == wire.MaxCalls && (err != nil || len(turn.Calls) != n):
@@ -288,10 +340,26 @@ func TestATurnHasSoManyCalls(t *testing.T) { // P06
 }
 
 // A budget is neither refilled by what a provider says nor overflows.
+// The output includes reasoning, also of providers that report it apart.
+func TestUsageIncludesReasoning(t *testing.T) { // M06
+	for said, want := range map[string]model.Usage{
+		`"prompt_tokens":470,"completion_tokens":68,"total_tokens":723,"completion_tokens_details":{"reasoning_tokens":185}`:  {Input: 470, Output: 253, Total: 723, Reasoning: 185},
+		`"prompt_tokens":470,"completion_tokens":253,"total_tokens":723,"completion_tokens_details":{"reasoning_tokens":185}`: {Input: 470, Output: 253, Total: 723, Reasoning: 185},
+		`"prompt_tokens":9,"completion_tokens":52,"total_tokens":61,"completion_tokens_details":{"reasoning_tokens":232}`:     {Input: 9, Output: 284, Total: 293, Reasoning: 232},
+		`"prompt_tokens":9,"completion_tokens":52,"completion_tokens_details":{"reasoning_tokens":52}`:                        {Input: 9, Output: 52, Reasoning: 52},
+		`"completion_tokens_details":{"reasoning_tokens":5}`:                                                                  {Output: 5, Reasoning: 5},
+	} {
+		in := end("stop") + `data: {"choices":[],"usage":{` + said + "}}\n\n" + done
+		if diff := cmp.Diff(want, decodeAll(strings.NewReader(in)).Turn.Usage); diff != "" {
+			t.Error(said, diff)
+		}
+	}
+}
+
 func TestUsageIsBelievedWithinBounds(t *testing.T) { // P04
 	for said, want := range map[string]int64{
-		"-5": 0, "-1e30": 0, "0": 0, "7": 7, "7.9": 7, "1000000000": maxUsage, "1000000001": maxUsage,
-		"9223372036854775807": maxUsage, "99999999999999999999": maxUsage, "1e999": maxUsage, `"7"`: 0, "null": 0, "[]": 0,
+		"-5": 0, "-1e30": 0, "0": 0, "7": 7, "7.9": 7, "1000000000": wire.MaxUsage, "1000000001": wire.MaxUsage,
+		"9223372036854775807": wire.MaxUsage, "99999999999999999999": wire.MaxUsage, "1e999": wire.MaxUsage, `"7"`: 0, "null": 0, "[]": 0,
 	} {
 		in := end("stop") + `data: {"choices":[],"usage":{"prompt_tokens":` + said + `,"completion_tokens":` + said + `,"total_tokens":` + said +
 			`,"prompt_tokens_details":{"cached_tokens":` + said + `},"completion_tokens_details":{"reasoning_tokens":` + said + `}}}` + "\n\n" + done
@@ -303,10 +371,10 @@ func TestUsageIsBelievedWithinBounds(t *testing.T) { // P04
 }
 
 func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
-	p := serve(t, providertest.Answer(200, map[string]string{"Content-Encoding": "gzip"}, "\x1f\x8b"), func(o *Options) {
-		o.Transport.(*http.Transport).DisableCompression = true
+	p := serve(t, providertest.Answer(200, map[string]string{"Content-Encoding": "gzip"}, "\x1f\x8b"), func(e *wire.Endpoint) {
+		e.Transport.(*http.Transport).DisableCompression = true
 	})
-	_, err := p.Stream(t.Context(), &model.Request{}, nil)
+	_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 	var e *model.Error
 	if !errors.As(err, &e) || e.Message != `answered with the content encoding "gzip"` {
 		t.Error(err)

@@ -52,12 +52,12 @@ func TestErrorAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := serve(t, providertest.Answer(tt.status, map[string]string{"Location": "http://elsewhere/"}, tt.body))
-			turn, err := p.Stream(t.Context(), &model.Request{}, nil)
+			turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 			var e *model.Error
 			if !errors.As(err, &e) || turn != nil {
 				t.Fatal(turn, err)
 			}
-			if e.Class != tt.class || e.Status != tt.status || e.Message != tt.message || string(e.Body) != tt.body {
+			if e.Class != tt.class || e.Status != tt.status || e.Message != tt.message || string(e.Body) != tt.body || (e.Dialect == model.DialectChat) != (tt.body != "") {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -68,12 +68,12 @@ func TestErrorHeaderAndBody(t *testing.T) {
 	p := serve(t, providertest.Answer(503, map[string]string{
 		"Retry-After": "2", "Content-Type": "application/json", "X-Request-Id": "r", "X-Ratelimit-Remaining": "0", "Set-Cookie": "c", "Openai-Organization": "o",
 	}, strings.Repeat("x", 100<<10)))
-	_, err := p.Stream(t.Context(), &model.Request{}, nil)
+	_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 	var e *model.Error
 	if !errors.As(err, &e) || len(e.Body) != 64<<10 || e.RetryAfter != 2*time.Second {
 		t.Fatal(err)
 	}
-	want := http.Header{"Retry-After": {"2"}, "Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "X-Ratelimit-Remaining": {"0"}}
+	want := map[string][]string{"Retry-After": {"2"}, "Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "X-Ratelimit-Remaining": {"0"}}
 	if diff := cmp.Diff(want, e.Header); diff != "" {
 		t.Error(diff)
 	}
@@ -110,9 +110,9 @@ func (b broken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestNetworkFailuresAreTransient(t *testing.T) {
-	p := New(Options{BaseURL: "http://p/v1", Transport: broken{io.ErrUnexpectedEOF}})
+	p := New(wire.Endpoint{BaseURL: "http://p/v1", Transport: broken{io.ErrUnexpectedEOF}}, Options{})
 	for name, call := range map[string]func() error{
-		"stream": func() error { _, err := p.Stream(t.Context(), &model.Request{}, nil); return err },
+		"stream": func() error { _, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit); return err },
 		"relay": func() error {
 			_, err := p.Relay(t.Context(), &model.RelayRequest{Path: "/chat/completions"})
 			return err
@@ -138,10 +138,10 @@ func TestErrorsHaveNoKey(t *testing.T) {
 	} {
 		for _, field := range []string{"", "api-key"} {
 			t.Run(name+" "+field, func(t *testing.T) {
-				p := serve(t, h, func(o *Options) {
-					o.KeyHeader, o.APIKey = field, func(context.Context) (string, error) { return key, nil }
+				p := serve(t, h, func(e *wire.Endpoint) {
+					e.KeyHeader, e.APIKey = field, func(context.Context) (string, error) { return key, nil }
 				})
-				_, err := p.Stream(t.Context(), &model.Request{}, nil)
+				_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 				var e *model.Error
 				if !errors.As(err, &e) {
 					t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -14,20 +15,22 @@ import (
 
 // FuzzRequest: whatever a transcript, a tool and a client's members say, the
 // provider gets one JSON object that says the same, the same both times, and in
-// which only the gateway has decided what is the gateway's to decide.
+// which only the gateway has decided what is the gateway's to decide. A call without
+// an id, or with one that is too long, gets another one.
 func FuzzRequest(f *testing.F) {
 	f.Add("gpt", "hello", "c1", "search", `{"q":"x"}`, "5", "temperature", `0.5`, 0)
 	f.Add("m\"\n", "a\xff\u2028", "", "", `not JSON`, "\x00", "model", `"other"`, 7)
 	f.Add("m", "", "c", "n", ``, "", "max_tokens", `1e3`, 5)
+	f.Add("m", "", strings.Repeat("c", maxCallID+1), "n", ``, "", "x", `1`, 0)
 	f.Add("m", "", "c", "n", ``, "", "stream_options", `{"include_usage":false,"x":[1]}`, 5)
 	f.Fuzz(func(t *testing.T, name, said, id, toolName, arguments, result, param, value string, limit int) {
 		otherCase := func(own string) bool { return own != param && strings.EqualFold(own, param) }
 		if !json.Valid([]byte(value)) || !utf8.ValidString(value) || slices.ContainsFunc([]string{"model", "stream", "stream_options", "messages"}, otherCase) {
 			return // the standard library takes a name in any case, providers do not
 		}
-		p := New(Options{BaseURL: "http://p/v1"})
+		p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})
 		req := &model.Request{
-			Model: name, Dialect: Dialect, MaxTokens: max(limit, 0),
+			Model: name, Dialect: model.DialectChat, MaxTokens: max(limit, 0),
 			Items: []item.Item{
 				item.NewText(item.User, said),
 				{Kind: item.Message, Turn: 1, Role: item.Assistant, Parts: []item.Part{{Kind: item.Text, Text: said}}},
@@ -60,7 +63,7 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%s", body)
 		}
 		call, answer := got.Messages[1].Calls[0], got.Messages[2]
-		if got.Messages[0].Content != mended(said) || call.ID != mended(id) || call.Function.Name != mended(toolName) || answer.ID != mended(id) || answer.Content != mended(result) {
+		if got.Messages[0].Content != mended(said) || id != "" && len(id) <= maxCallID && call.ID != mended(id) || call.ID == "" || call.Function.Name != mended(toolName) || answer.ID != call.ID || answer.Content != mended(result) {
 			t.Fatalf("%s", body)
 		}
 	})
@@ -77,12 +80,12 @@ func FuzzUsage(f *testing.F) {
 	f.Add(`{"prompt_tokens":1e15,"prompt_cache_hit_tokens":"7","cache_creation_input_tokens":-0.5,"completion_tokens":null}`)
 	f.Fuzz(func(t *testing.T, said string) {
 		a := &assembly{emit: func(model.Delta) error { return nil }}
-		if !wire.Valid([]byte(said)) || a.chunk([]byte(`{"choices":[],"usage":`+said+`}`)) != nil {
+		if !jsonscan.Valid([]byte(said)) || a.chunk([]byte(`{"choices":[],"usage":`+said+`}`)) != nil {
 			return
 		}
 		u := a.usage
 		for _, n := range []int64{u.Input, u.Output, u.Total, u.CachedInput, u.CacheWrite, u.Reasoning} {
-			if n < 0 || n > maxUsage {
+			if n < 0 || n > wire.MaxUsage {
 				t.Fatalf("%s is read as %+v", said, u)
 			}
 		}

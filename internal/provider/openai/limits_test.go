@@ -13,7 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -131,5 +133,40 @@ func TestATurnIsAsLargeAsItsLimit(t *testing.T) {
 		if row.fits != (got.Err == fmt.Sprint(error(nil))) || !row.fits && !strings.Contains(got.Err, "sent a turn larger than 8 MiB") {
 			t.Errorf("%s: %v", name, got.Err)
 		}
+	}
+}
+
+// What a turn keeps beside its text is charged, too: a provider may send as much of it
+// as an answer can hold.
+func TestOtherMembersOfATurnAreCharged(t *testing.T) {
+	large := strings.Repeat("xy", 300_000)
+	for name, piece := range map[string]string{
+		"a member":       `"signature_delta":"` + large + `"`,
+		"reasoning":      `"reasoning_content":"a","reasoning":"` + large + `"`,
+		"a list":         `"reasoning_details":[{"type":"reasoning.encrypted","data":"` + large + `"}]`,
+		"a part":         `"content":[{"type":"image","image":"` + large + `"}]`,
+		"part of a call": `"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"},"extra":"` + large + `"}]`,
+	} {
+		account := ledger.New(ledger.Options{Run: 8 << 20}).Open("")
+		memory := account.Part()
+		_, err := decode(strings.NewReader(strings.Repeat(delta(piece), 12)+end("stop")+done), memory, func(model.Delta) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "needs more memory than the run may retain") {
+			t.Errorf("%s: %v", name, err)
+		}
+		memory.Close()
+		account.Close()
+	}
+}
+
+// A list that is sent in pieces is put together in time that grows with its length.
+func TestALongListIsPutTogetherSoon(t *testing.T) {
+	var b strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&b, "data: {\"choices\":[{\"delta\":{\"reasoning_details\":[{\"index\":%d,\"data\":\"x\"}]}}]}\n\n", i)
+	}
+	start := time.Now()
+	turn, err := decode(strings.NewReader(b.String()+end("stop")+done), nil, func(model.Delta) error { return nil })
+	if took := time.Since(start); err != nil || took > 15*time.Second || strings.Count(string(turn.Items[0].Native.JSON), `"index"`) != 100_000 {
+		t.Errorf("%v, %v", took, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -41,14 +42,9 @@ func requestOf(t testing.TB, r recording) recordedRequest {
 }
 
 // serve starts a loopback provider and returns a Provider that talks to it.
-func serve(t testing.TB, h http.HandlerFunc, change ...func(*Options)) *Provider {
+func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Provider {
 	t.Helper()
-	var o Options
-	o.BaseURL, o.Transport = providertest.Serve(t, h)
-	for _, c := range change {
-		c(&o)
-	}
-	return New(o)
+	return New(providertest.Serve(t, h, change...), Options{})
 }
 
 // heard collects deltas by kind.

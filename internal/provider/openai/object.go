@@ -3,14 +3,17 @@ package openai
 import (
 	"bytes"
 
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 )
 
 // maxFields is how many members an object keeps.
 const maxFields = 64
 
-// object is a JSON object put together from pieces: members that the gateway
-// does not interpret and a provider may want back.
+// maxOpen is how many of the last elements of a list can get further pieces.
+const maxOpen = 256
+
+// object is a JSON object that is put together from pieces. It holds members that
+// the gateway does not interpret and a provider may want back.
 //
 //	{"reasoning":"Let me"}  {"reasoning":" see"}                    → {"reasoning":"Let me see"}
 //	{"reasoning_details":[{"index":0,"type":"t","text":"Let me"}]}
@@ -35,10 +38,10 @@ type element struct {
 	merged object
 }
 
-// add merges a member and reports whether it said something: null and empty
-// values do not.
+// add merges a member. It returns false for null and empty values, and for a
+// member beyond maxFields.
 func (o *object) add(name, v []byte) bool {
-	if wire.IsNull(v) || string(v) == `""` || string(v) == `[]` || string(v) == `{}` {
+	if jsonscan.IsNull(v) || string(v) == `""` || string(v) == `[]` || string(v) == `{}` {
 		return false
 	}
 	i := o.field(name)
@@ -55,7 +58,7 @@ func (o *object) add(name, v []byte) bool {
 	case '"':
 		f.addText(v)
 	case '[':
-		for _, e := range wire.Elements(v) {
+		for _, e := range jsonscan.Elements(v) {
 			f.addElement(e)
 		}
 	default:
@@ -64,8 +67,8 @@ func (o *object) add(name, v []byte) bool {
 	return true
 }
 
-// field returns the position of a member, made where it is new; maxFields
-// where there are too many.
+// field returns the position of a member, which it adds if it is new; maxFields if
+// there are too many.
 func (o *object) field(name []byte) int {
 	for i := range o.fields {
 		if o.fields[i].name == string(name) {
@@ -79,7 +82,8 @@ func (o *object) field(name []byte) int {
 	return len(o.fields) - 1
 }
 
-// textField returns the position of a string member, made where it is new.
+// textField returns the position of a string member, which it adds if it is new;
+// maxFields if there are too many.
 func (o *object) textField(name []byte) int {
 	i := o.field(name)
 	if i < maxFields {
@@ -88,7 +92,7 @@ func (o *object) textField(name []byte) int {
 	return i
 }
 
-// become empties a member that is of another kind.
+// become empties a member whose values were of another kind.
 func (f *field) become(kind byte) {
 	if f.kind != kind {
 		*f = field{name: f.name, kind: kind}
@@ -105,32 +109,32 @@ func (o *object) get(name string) []byte {
 	return nil
 }
 
-// addText joins pieces of text. A label is sent again with every piece and
-// stays one; a signature comes whole.
+// addText joins pieces of text. Labels such as the type are repeated with every
+// piece, and signatures come whole: they are replaced.
 func (f *field) addText(v []byte) {
 	switch f.name {
 	case "reasoning", "reasoning_content", "thinking", "text", "summary":
-		f.text = wire.AppendText(f.text, v)
+		f.text = jsonscan.AppendText(f.text, v)
 	case "type", "format", "id", "signature":
-		f.text = wire.AppendText(f.text[:0], v)
+		f.text = jsonscan.AppendText(f.text[:0], v)
 	default:
-		if piece := wire.AppendText(nil, v); !bytes.Equal(piece, f.text) {
+		if piece := jsonscan.AppendText(nil, v); !bytes.Equal(piece, f.text) {
 			f.text = append(f.text, piece...)
 		}
 	}
 }
 
-// addElement merges an object that has an index into the last element of the
-// same index and type; an index alone is used twice by providers that send a
-// summary and its encrypted form. Anything else is an element of its own.
+// addElement merges an object that has an index into the last element with the
+// same index and type: some providers use one index for a summary and its
+// encrypted form. Any other value becomes a new element.
 func (f *field) addElement(v []byte) {
-	index := wire.Member(v, "index")
+	index := jsonscan.Member(v, "index")
 	if len(index) == 0 || index[0] != '-' && (index[0] < '0' || index[0] > '9') {
 		f.list = append(f.list, element{raw: bytes.Clone(v)})
 		return
 	}
-	at, typ, id := wire.Number(index, -1), wire.Text(wire.Member(v, "type")), wire.Text(wire.Member(v, "id"))
-	for i := len(f.list) - 1; i >= 0; i-- {
+	at, typ, id := jsonscan.Number(index, -1), jsonscan.Text(jsonscan.Member(v, "type")), jsonscan.Text(jsonscan.Member(v, "id"))
+	for i := len(f.list) - 1; i >= max(0, len(f.list)-maxOpen); i-- {
 		e := &f.list[i]
 		if e.raw == nil && e.index == at && e.is("type", typ) && e.is("id", id) {
 			e.add(v)
@@ -141,14 +145,14 @@ func (f *field) addElement(v []byte) {
 	f.list[len(f.list)-1].add(v)
 }
 
-// is reports whether the element's member is value; unsaid agrees with all.
+// is reports whether the element's member is value. It is true if either is empty.
 func (e *element) is(name, value string) bool {
 	have := e.merged.get(name)
 	return value == "" || len(have) == 0 || string(have) == value
 }
 
 func (e *element) add(v []byte) {
-	for name, value := range wire.Members(v) {
+	for name, value := range jsonscan.Members(v) {
 		e.merged.add(name, value)
 	}
 }
@@ -158,10 +162,10 @@ func (o *object) appendTo(dst []byte) []byte {
 	for i := range o.fields {
 		f := &o.fields[i]
 		dst = append(dst, ',')
-		dst = append(wire.AppendString(dst, f.name), ':')
+		dst = append(jsonscan.AppendString(dst, f.name), ':')
 		switch f.kind {
 		case '"':
-			dst = wire.AppendString(dst, f.text)
+			dst = jsonscan.AppendString(dst, f.text)
 		case '[':
 			dst = f.appendList(dst)
 		default:

@@ -1,13 +1,13 @@
 package openai
 
 import (
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// Providers say their reasoning in one of these members, and some in two of
-// them at once. The first that has text is read for the whole turn; all go
-// back to the provider.
+// Providers send reasoning in one of these members, and some send the same text in
+// two of them. The first that has text is the readable reasoning of the whole turn.
+// All of them go back to the provider.
 const (
 	unknownSource = iota
 	reasoningContent
@@ -16,8 +16,8 @@ const (
 	sources
 )
 
-// thoughts are the reasoning members of one delta.
-type thoughts [sources]struct {
+// reasoningMembers are the reasoning members of one delta.
+type reasoningMembers [sources]struct {
 	v     []byte
 	field int
 }
@@ -34,42 +34,43 @@ func sourceOf(name []byte) int {
 	return unknownSource
 }
 
-// other takes a member that is neither text nor a call: kept for the
-// provider, and noted where it is reasoning.
-func (a *assembly) other(name, v []byte, t *thoughts) {
+// addOther keeps a member that is neither text nor a call for the provider. If it
+// is reasoning, it is also stored in t.
+func (a *assembly) addOther(name, v []byte, t *reasoningMembers) {
 	source := sourceOf(name)
-	if source != unknownSource && source != reasoningDetails && wire.HasText(v) {
+	if source != unknownSource && source != reasoningDetails && jsonscan.HasText(v) {
 		if i := a.extra.textField(name); i < maxFields {
 			t[source].v, t[source].field = v, i
 		}
-		return // its text is added by think
+		return // addReasoning adds its text
 	}
 	if a.extra.add(name, v) {
+		a.others += len(v)
 		a.pieces += 2
 		t[source].v = v
 	}
 }
 
-// think adds the reasoning of one delta and says it once.
-func (a *assembly) think(t thoughts) error {
+// addReasoning adds the reasoning of one delta, and reports its text once.
+func (a *assembly) addReasoning(t reasoningMembers) error {
 	for source := reasoningContent; source < sources; source++ {
 		v := t[source].v
 		if v == nil {
 			continue
 		}
 		details := detailText(v)
-		if a.source == unknownSource && (wire.HasText(v) || len(details) > 0) {
+		if a.source == unknownSource && (jsonscan.HasText(v) || len(details) > 0) {
 			a.source = source
 		}
-		said := a.source == source
-		if !wire.IsKind(v, '"') {
-			if err := a.thinkDetails(details, said); err != nil {
+		readable := a.source == source
+		if !jsonscan.IsKind(v, '"') {
+			if err := a.addDetails(details, readable); err != nil {
 				return err
 			}
 			continue
 		}
 		a.pieces++
-		a.piece, a.into = v, target{kind: model.ReasoningDelta, field: t[source].field, said: said}
+		a.piece, a.into = v, target{kind: model.ReasoningDelta, field: t[source].field, reported: readable}
 		if err := a.add(a.into, v); err != nil {
 			return err
 		}
@@ -77,21 +78,21 @@ func (a *assembly) think(t thoughts) error {
 	return nil
 }
 
-func (a *assembly) thinkDetails(piece []byte, said bool) error {
-	if !said {
+func (a *assembly) addDetails(piece []byte, readable bool) error {
+	if !readable {
 		return nil
 	}
 	a.reasoning = append(a.reasoning, piece...)
-	return a.say(model.ReasoningDelta, piece)
+	return a.reportText(model.ReasoningDelta, piece)
 }
 
 // detailText returns the readable text of reasoning_details.
 func detailText(v []byte) []byte {
 	var piece []byte
-	for _, e := range wire.Elements(v) {
-		for name, value := range wire.Members(e) {
+	for _, e := range jsonscan.Elements(v) {
+		for name, value := range jsonscan.Members(e) {
 			if string(name) == "text" || string(name) == "summary" {
-				piece = wire.AppendText(piece, value)
+				piece = jsonscan.AppendText(piece, value)
 			}
 		}
 	}

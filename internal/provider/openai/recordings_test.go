@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -57,6 +58,11 @@ func check(t *testing.T, want expected, turn *model.Turn, h *heard, err error) {
 	var usage model.Usage
 	if u := want.Usage; u != nil {
 		usage = model.Usage{Input: u.Input, Output: u.Output, Total: u.Total, CachedInput: u.CachedInput, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning}
+		included := u.Semantics.OutputIncludesReasoning
+		if included != nil && !*included || u.Reasoning > u.Output {
+			usage.Output += u.Reasoning
+			usage.Total = max(usage.Total, usage.Input+usage.Output)
+		}
 	}
 	if diff := cmp.Diff(usage, turn.Usage); diff != "" {
 		t.Error("usage", diff)
@@ -103,6 +109,9 @@ func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) 
 // The outcome does not depend on where the network cuts.
 func TestRecordingsAtAnySplit(t *testing.T) { providertest.AtAnySplit(t, recordings(t), decoding()) }
 
+// The deltas tell the items of the turn, with their numbers.
+func TestRecordedDeltas(t *testing.T) { providertest.Deltas(t, recordings(t), decoding()) }
+
 // Cut off anywhere, a stream never yields a turn that looks finished before its
 // end, nor a call that is not the one of the whole stream.
 func TestRecordingsCutOff(t *testing.T) { providertest.CutOff(t, recordings(t), decoding()) } // G07
@@ -113,15 +122,15 @@ func TestRecordedMessagesGoBackUnchanged(t *testing.T) { // M01
 		if len(requestOf(t, r).Messages) == 0 {
 			continue
 		}
-		req := &model.Request{Model: "m", Dialect: Dialect}
+		req := &model.Request{Model: "m", Dialect: model.DialectChat}
 		for _, m := range requestOf(t, r).Messages {
-			req.Items = append(req.Items, item.Item{Kind: item.Message, Role: item.User, Native: item.Native{Dialect: Dialect, JSON: m}})
+			req.Items = append(req.Items, item.Item{Kind: item.Message, Role: item.User, Native: item.Native{Dialect: model.DialectChat, JSON: m}})
 		}
 		for _, tool := range requestOf(t, r).Tools {
 			req.Tools = append(req.Tools, model.Tool{Native: tool})
 		}
 		var got struct{ Messages, Tools []json.RawMessage }
-		if err := json.Unmarshal(New(Options{BaseURL: "http://p"}).encode(req), &got); err != nil {
+		if err := json.Unmarshal(New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req), &got); err != nil {
 			t.Fatal(r.Name, err)
 		}
 		if diff := cmp.Diff(requestOf(t, r).Messages, got.Messages); diff != "" {
@@ -163,7 +172,7 @@ func TestRecordedToolLoops(t *testing.T) { // M05
 				}
 			}
 			var got struct{ Messages []json.RawMessage }
-			if err := json.Unmarshal(New(Options{BaseURL: "http://p"}).encode(req), &got); err != nil {
+			if err := json.Unmarshal(New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req), &got); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(loosely(t, sent), loosely(t, got.Messages)); diff != "" {

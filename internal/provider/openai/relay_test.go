@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -27,7 +28,7 @@ func TestRelay(t *testing.T) {
 		h.Set("Content-Encoding", "gzip")
 		w.WriteHeader(418)
 		_, _ = io.WriteString(w, "\x1f\x8bnot really")
-	}, func(o *Options) { o.APIKey = func(context.Context) (string, error) { return "k", nil } })
+	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "k", nil } })
 	in := http.Header{"Accept-Encoding": {"gzip, br"}, "Authorization": {"Bearer client"}, "X-Own": {"1", "2"}, "User-Agent": {"me"}}
 	sent := []byte(`{ "model" : "m" }`)
 	resp, err := p.Relay(t.Context(), &model.RelayRequest{Path: "/embeddings?a=1", Header: in, Body: sent})
@@ -52,7 +53,7 @@ func TestRelay(t *testing.T) {
 			t.Error(name, "was passed on")
 		}
 	}
-	if resp.Header.Get("X-Request-Id") != "r" || resp.Header.Get("Content-Encoding") != "gzip" {
+	if header := http.Header(resp.Header); header.Get("X-Request-Id") != "r" || header.Get("Content-Encoding") != "gzip" {
 		t.Error(resp.Header)
 	}
 }
@@ -103,7 +104,7 @@ func BenchmarkRelayRequest(b *testing.B) {
 	ok := roundTrip(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}, nil
 	})
-	p := New(Options{BaseURL: "http://p/v1", Transport: ok, APIKey: func(context.Context) (string, error) { return "k", nil }})
+	p := New(wire.Endpoint{BaseURL: "http://p/v1", Transport: ok, APIKey: func(context.Context) (string, error) { return "k", nil }}, Options{})
 	req := &model.RelayRequest{Path: chatPath, Header: http.Header{"Content-Type": {"application/json"}, "Accept-Encoding": {"gzip"}}, Body: []byte("{}")}
 	b.ReportAllocs()
 	for b.Loop() {

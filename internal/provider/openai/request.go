@@ -1,29 +1,42 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
 
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
+// maxStop is how many texts OpenAI's "stop" takes.
+const maxStop = 4
+
 // encode writes a request. Equal requests give equal bytes, and a request that
 // continues another begins with the same bytes up to its new items, so that the
-// provider's prompt cache sees the common part.
+// provider's prompt cache sees the common part. JSON of the client and of the
+// provider keeps its bytes, which jsontext.Encoder would reformat.
 func (p *Provider) encode(req *model.Request) []byte {
 	dst := make([]byte, 0, sizeOf(req))
-	dst = wire.AppendString(append(dst, `{"model":`...), req.Model)
-	if len(req.Tools) > 0 {
-		dst = appendTools(append(dst, `,"tools":`...), req)
-		dst = appendToolChoice(dst, req)
+	dst = jsonscan.AppendString(append(dst, `{"model":`...), req.Model)
+	if tools := p.offered(req); len(tools) > 0 {
+		dst = appendTools(append(dst, `,"tools":`...), req.Dialect, tools)
+		dst = p.appendToolChoice(dst, req)
 	}
 	dst = appendMessages(append(dst, `,"messages":`...), req.Items)
-	dst = p.appendParams(dst, req)
+	if req.Dialect == model.DialectChat {
+		dst = p.appendParams(dst, req)
+	} else {
+		dst, _ = p.appendOptions(dst, req)
+	}
 	dst = append(dst, `,"stream":true,"stream_options":`...)
 	return append(appendStreamOptions(dst, req), '}')
 }
 
-// sizeOf guesses the length of the request, a little too high as a rule.
+// sizeOf estimates the length of the request. Most requests are a little shorter.
 func sizeOf(req *model.Request) int {
 	n := 512
 	for _, t := range req.Tools {
@@ -31,11 +44,11 @@ func sizeOf(req *model.Request) int {
 	}
 	for _, i := range req.Items {
 		n += 96 + len(i.Native.JSON)
-		if i.Native.Dialect == Dialect {
+		if i.Native.Dialect == model.DialectChat {
 			continue
 		}
 		for _, p := range i.Parts {
-			n += 32 + len(p.Text) + len(p.Text)/8 + len(p.URL) + len(p.Data)
+			n += 32 + len(p.Text) + len(p.Text)/8 + len(p.URL) + len(p.Data) // some characters need an escape
 		}
 		n += len(i.CallID) + len(i.Name) + len(i.Arguments) + len(i.Arguments)/4
 	}
@@ -45,82 +58,246 @@ func sizeOf(req *model.Request) int {
 	return n
 }
 
-func appendTools(dst []byte, req *model.Request) []byte {
-	for i, t := range req.Tools {
+// offered returns the tools that the model may call. A tool without a name is one
+// that only another dialect has, such as a search that the provider runs itself.
+func (p *Provider) offered(req *model.Request) []model.Tool {
+	if req.Dialect == model.DialectChat {
+		return req.Tools
+	}
+	only := req.ToolChoice.Only
+	return slices.DeleteFunc(slices.Clone(req.Tools), func(t model.Tool) bool {
+		return t.Name == "" || only != nil && !p.takesAllowedTools(req) && !slices.Contains(only, t.Name)
+	})
+}
+
+// takesAllowedTools reports whether a choice among some of the tools is written as
+// such. Few compatible providers know it: requests of another dialect offer them
+// only the tools that are allowed.
+func (p *Provider) takesAllowedTools(req *model.Request) bool {
+	return req.Dialect == model.DialectChat || p.openAI
+}
+
+func appendTools(dst []byte, dialect string, tools []model.Tool) []byte {
+	for i, t := range tools {
 		dst = append(dst, "[,"[min(i, 1)])
-		if t.Native != nil && req.Dialect == Dialect {
+		if t.Native != nil && dialect == model.DialectChat {
 			dst = append(dst, t.Native...)
 			continue
 		}
-		dst = wire.AppendString(append(dst, `{"type":"function","function":{"name":`...), t.Name)
+		dst = jsonscan.AppendString(append(dst, `{"type":"function","function":{"name":`...), t.Name)
 		if t.Description != "" {
-			dst = wire.AppendString(append(dst, `,"description":`...), t.Description)
+			dst = jsonscan.AppendString(append(dst, `,"description":`...), t.Description)
 		}
 		dst = append(dst, `,"parameters":`...)
 		if len(t.InputSchema) == 0 {
 			dst = append(dst, `{"type":"object","properties":{}}`...)
 		}
-		dst = append(append(dst, t.InputSchema...), `}}`...)
+		dst = append(dst, t.InputSchema...)
+		if t.Strict != nil {
+			dst = strconv.AppendBool(appendName(dst, "strict"), *t.Strict)
+		}
+		dst = append(dst, `}}`...)
 	}
 	return append(dst, ']')
 }
 
-// appendToolChoice appends the member, or nothing where the provider is free.
-func appendToolChoice(dst []byte, req *model.Request) []byte {
+// appendToolChoice appends the member, or nothing where the client left the choice
+// to the provider.
+func (p *Provider) appendToolChoice(dst []byte, req *model.Request) []byte {
 	c := req.ToolChoice
 	switch {
-	case c.Native != nil && req.Dialect == Dialect:
+	case c.Native != nil && req.Dialect == model.DialectChat:
 		return append(append(dst, `,"tool_choice":`...), c.Native...)
-	case c.Only != nil:
+	case c.Only != nil && c.Mode != model.ChooseNone && c.Mode != model.ChooseNamed && p.takesAllowedTools(req):
 		return appendAllowed(dst, c)
-	case c.Mode == "named":
-		dst = wire.AppendString(append(dst, `,"tool_choice":{"type":"function","function":{"name":`...), c.Name)
+	case c.Mode == model.ChooseNamed:
+		dst = jsonscan.AppendString(append(dst, `,"tool_choice":{"type":"function","function":{"name":`...), c.Name)
 		return append(dst, `}}`...)
 	case c.Mode != "":
-		return wire.AppendString(append(dst, `,"tool_choice":`...), c.Mode)
+		return jsonscan.AppendString(append(dst, `,"tool_choice":`...), c.Mode)
 	}
 	return dst
 }
 
 // appendAllowed appends a choice among some of the tools.
 func appendAllowed(dst []byte, c model.ToolChoice) []byte {
-	dst = wire.AppendString(append(dst, `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":`...), c.Mode)
+	dst = jsonscan.AppendString(append(dst, `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":`...), cmp.Or(c.Mode, "auto"))
 	dst = append(dst, `,"tools":[`...)
 	for i, name := range c.Only {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = wire.AppendString(append(dst, `{"type":"function","function":{"name":`...), name)
+		dst = jsonscan.AppendString(append(dst, `{"type":"function","function":{"name":`...), name)
 		dst = append(dst, `}}`...)
 	}
 	return append(dst, `]}}`...)
 }
 
-// appendParams appends the client's own members as they are, without those
-// that the gateway decides.
+// appendParams appends the members of a request of this dialect as the client
+// wrote them, without those that the gateway writes itself.
 func (p *Provider) appendParams(dst []byte, req *model.Request) []byte {
 	limit := ""
-	if req.MaxTokens > 0 {
+	if asked := clientLimit(req); req.MaxTokens > 0 && (asked == 0 || int64(req.MaxTokens) < asked) {
 		limit = p.o.MaxTokensParam
 	}
-	if req.Dialect == Dialect {
-		for _, m := range req.Params {
-			switch {
-			case owned(m.Name), m.Name == "parallel_tool_calls" && len(req.Tools) == 0: // refused without tools
-				continue
-			case limit != "" && (m.Name == "max_tokens" || m.Name == "max_completion_tokens"):
-				limit = m.Name // the client knows what its model understands
-				continue
-			}
-			dst = append(wire.AppendString(append(dst, ','), m.Name), ':')
-			dst = append(dst, m.Value...)
+	for _, m := range req.Params {
+		switch {
+		case owned(m.Name), m.Name == "parallel_tool_calls" && len(req.Tools) == 0: // refused without tools
+			continue
+		case limit != "" && (m.Name == "max_tokens" || m.Name == "max_completion_tokens"):
+			limit = m.Name // the client knows what its model understands
+			continue
 		}
+		dst = append(appendName(dst, m.Name), m.Value...)
 	}
 	if limit != "" {
-		dst = append(wire.AppendString(append(dst, ','), limit), ':')
-		dst = appendInt(dst, min(int64(req.MaxTokens), clientLimit(req)))
+		dst = appendInt(appendName(dst, limit), int64(req.MaxTokens))
 	}
 	return dst
+}
+
+// Dropped implements model.Translator.
+func (p *Provider) Dropped(req *model.Request) []string {
+	if req.Dialect == model.DialectChat {
+		return nil
+	}
+	_, dropped := p.appendOptions(nil, req)
+	slices.Sort(dropped)
+	return slices.Compact(dropped)
+}
+
+// appendOptions appends the settings of a request of another dialect. It returns
+// the names of the client's members that have no place in this request.
+func (p *Provider) appendOptions(dst []byte, req *model.Request) ([]byte, []string) {
+	dropped := untranslated(req)
+	drop := func(name string, left bool) {
+		if left {
+			dropped = append(dropped, name)
+		}
+	}
+	dst = appendFloat(dst, "temperature", req.Temperature)
+	dst = appendFloat(dst, "top_p", req.TopP)
+	if !p.openAI { // an extension that compatible servers know
+		dst = appendInteger(dst, "top_k", req.TopK)
+	}
+	drop("top_k", p.openAI && req.TopK != nil)
+	drop("cache_control", req.CacheMarkers() > 0)
+	dst = appendFloat(dst, "presence_penalty", req.PresencePenalty)
+	dst = appendFloat(dst, "frequency_penalty", req.FrequencyPenalty)
+	dst = appendInteger(dst, "seed", req.Seed)
+	stop := req.Stop
+	if p.openAI && len(stop) > maxStop {
+		stop = stop[:maxStop]
+	}
+	dst = appendStop(dst, stop)
+	drop("stop", len(stop) < len(req.Stop))
+	dst = appendFormat(dst, req.Format)
+	dst = appendText(dst, "reasoning_effort", req.Effort)
+	dst = appendText(dst, "verbosity", req.Verbosity)
+	if req.ParallelCalls != nil && len(p.offered(req)) > 0 { // refused without tools
+		dst = strconv.AppendBool(appendName(dst, "parallel_tool_calls"), *req.ParallelCalls)
+	}
+	if !p.openAI { // OpenAI takes metadata only with answers that it stores
+		dst = appendMetadata(dst, req.Metadata)
+	}
+	drop("metadata", p.openAI && len(req.Metadata) > 0)
+	dst = appendText(dst, "user", req.User)
+	if req.MaxTokens > 0 {
+		dst = appendInt(appendName(dst, p.o.MaxTokensParam), int64(req.MaxTokens))
+	}
+	return dst, dropped
+}
+
+// untranslated returns the names of members that only the client's dialect has.
+func untranslated(req *model.Request) []string {
+	var names []string
+	for _, m := range req.Params {
+		if !m.Typed {
+			names = append(names, m.Name)
+		}
+	}
+	if slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == "" }) {
+		names = append(names, "tools")
+	}
+	if req.ToolChoice.Mode == "" && req.ToolChoice.Native != nil {
+		names = append(names, "tool_choice")
+	}
+	if slices.ContainsFunc(req.Items, func(i item.Item) bool { return i.Kind == item.Other }) {
+		names = append(names, "messages")
+	}
+	return names
+}
+
+// appendName appends the name of the next member.
+func appendName(dst []byte, name string) []byte {
+	return append(jsonscan.AppendString(append(dst, ','), name), ':')
+}
+
+// appendText appends a member, or nothing for "".
+func appendText(dst []byte, name, text string) []byte {
+	if text == "" {
+		return dst
+	}
+	return jsonscan.AppendString(appendName(dst, name), text)
+}
+
+// appendFloat appends a member, or nothing for nil.
+func appendFloat(dst []byte, name string, n *float64) []byte {
+	if n == nil {
+		return dst
+	}
+	return strconv.AppendFloat(appendName(dst, name), *n, 'g', -1, 64)
+}
+
+// appendInteger appends a member, or nothing for nil.
+func appendInteger(dst []byte, name string, n *int64) []byte {
+	if n == nil {
+		return dst
+	}
+	return appendInt(appendName(dst, name), *n)
+}
+
+func appendStop(dst []byte, stop []string) []byte {
+	if len(stop) == 0 {
+		return dst
+	}
+	dst = appendName(dst, "stop")
+	for i, text := range stop {
+		dst = jsonscan.AppendString(append(dst, "[,"[min(i, 1)]), text)
+	}
+	return append(dst, ']')
+}
+
+// appendFormat appends the form of the answer, or nothing for text.
+func appendFormat(dst []byte, f model.Format) []byte {
+	switch f.Type {
+	case "", "text":
+		return dst
+	case "json_schema":
+		dst = append(dst, `,"response_format":{"type":"json_schema","json_schema":{"name":`...)
+		dst = jsonscan.AppendString(dst, cmp.Or(f.Name, "answer")) // the dialect demands one
+		dst = appendText(dst, "description", f.Description)
+		if len(f.Schema) > 0 {
+			dst = append(appendName(dst, "schema"), f.Schema...)
+		}
+		if f.Strict != nil {
+			dst = strconv.AppendBool(appendName(dst, "strict"), *f.Strict)
+		}
+		return append(dst, `}}`...)
+	}
+	return append(jsonscan.AppendString(append(dst, `,"response_format":{"type":`...), f.Type), '}')
+}
+
+func appendMetadata(dst []byte, metadata map[string]string) []byte {
+	if len(metadata) == 0 {
+		return dst
+	}
+	dst = appendName(dst, "metadata")
+	for i, key := range slices.Sorted(maps.Keys(metadata)) {
+		dst = append(jsonscan.AppendString(append(dst, "{,"[min(i, 1)]), key), ':')
+		dst = jsonscan.AppendString(dst, metadata[key])
+	}
+	return append(dst, '}')
 }
 
 // owned reports whether a member of the request is the gateway's to write.
@@ -132,17 +309,15 @@ func owned(name string) bool {
 	return false
 }
 
-// clientLimit returns the output limit in Params, or MaxTokens without one.
+// clientLimit returns the lowest output limit in Params; 0 without one.
 func clientLimit(req *model.Request) int64 {
-	limit := int64(req.MaxTokens)
-	if req.Dialect != Dialect {
-		return limit
-	}
+	limit := int64(0)
 	for _, m := range req.Params {
-		if m.Name == "max_tokens" || m.Name == "max_completion_tokens" {
-			if n := wire.Number(m.Value, limit); n > 0 {
-				limit = min(limit, n)
-			}
+		if m.Name != "max_tokens" && m.Name != "max_completion_tokens" {
+			continue
+		}
+		if n := jsonscan.Number(m.Value, 0); n > 0 && (limit == 0 || n < limit) {
+			limit = n
 		}
 	}
 	return limit
@@ -151,20 +326,19 @@ func clientLimit(req *model.Request) int64 {
 // appendStreamOptions appends the client's stream options with usage switched on.
 func appendStreamOptions(dst []byte, req *model.Request) []byte {
 	dst = append(dst, `{"include_usage":true`...)
-	for name, v := range wire.Members(clientStreamOptions(req)) {
+	for name, v := range jsonscan.Members(clientStreamOptions(req)) {
 		if string(name) != "include_usage" {
-			dst = append(wire.AppendString(append(dst, ','), name), ':')
-			dst = append(dst, v...)
+			dst = append(appendName(dst, string(name)), v...)
 		}
 	}
 	return append(dst, '}')
 }
 
 func clientStreamOptions(req *model.Request) json.RawMessage {
-	if req.Dialect == Dialect {
+	if req.Dialect == model.DialectChat {
 		for _, m := range req.Params {
-			if m.Name == "stream_options" && wire.Valid(m.Value) {
-				return wire.TrimSpace(m.Value)
+			if m.Name == "stream_options" && jsonscan.Valid(m.Value) {
+				return jsonscan.TrimSpace(m.Value)
 			}
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -23,23 +26,26 @@ func TestEncode(t *testing.T) { // M01
 		want string // after the model
 	}{
 		{"nothing but a model", model.Request{}, `,"messages":[]` + streamed},
-		{"tools of both owners", model.Request{Dialect: Dialect, Tools: []model.Tool{sum, native}}, `,"tools":[{"type":"function","function":{"name":"sum","description":"Adds <two>.","parameters":{"type":"object", "$schema":"x"}}},{"type":"function", "function":{"name":"own","strict":true}}],"messages":[]` + streamed},
+		{"tools of both owners", model.Request{Dialect: model.DialectChat, Tools: []model.Tool{sum, native}}, `,"tools":[{"type":"function","function":{"name":"sum","description":"Adds <two>.","parameters":{"type":"object", "$schema":"x"}}},{"type":"function", "function":{"name":"own","strict":true}}],"messages":[]` + streamed},
 		{"a tool without description and schema", model.Request{Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}}, `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"messages":[]` + streamed},
+		{"a strict tool", model.Request{Tools: []model.Tool{{Definition: tool.Definition{Name: "f", InputSchema: json.RawMessage(`{}`)}, Strict: new(true)}}}, `,"tools":[{"type":"function","function":{"name":"f","parameters":{},"strict":true}}],"messages":[]` + streamed},
 		{"a tool choice", model.Request{Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}, ToolChoice: model.ToolChoice{Mode: "required"}}, `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"tool_choice":"required","messages":[]` + streamed},
 		{"a named tool", model.Request{Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}, ToolChoice: model.ToolChoice{Mode: "named", Name: "f"}}, `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"tool_choice":{"type":"function","function":{"name":"f"}},"messages":[]` + streamed},
-		{"some of the tools", model.Request{Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}, ToolChoice: model.ToolChoice{Mode: "auto", Only: []string{"f", "g"}}}, `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}]}},"messages":[]` + streamed}, // C25
-		{"the client's own tool choice", model.Request{Dialect: Dialect, Tools: []model.Tool{native}, ToolChoice: model.ToolChoice{Mode: "auto", Native: json.RawMessage(`{"a":1}`)}}, `,"tools":[{"type":"function", "function":{"name":"own","strict":true}}],"tool_choice":{"a":1},"messages":[]` + streamed},
-		{"no tool choice without tools", model.Request{Dialect: Dialect, ToolChoice: model.ToolChoice{Mode: "none"}, Params: []model.Param{param("parallel_tool_calls", "true")}}, `,"messages":[]` + streamed},
-		{"params in order, without ours", model.Request{Dialect: Dialect, Params: []model.Param{param("z", `1.0`), param("model", `"x"`), param("messages", `[]`), param("n", `1`), param("stream", `false`), param("a", `{"b": [ ]}`)}}, `,"messages":[],"z":1.0,"a":{"b": [ ]}` + streamed},
-		{"params of another dialect", model.Request{Dialect: "anthropic", Params: []model.Param{param("z", `1`), param("max_tokens", `1`)}, MaxTokens: 5}, `,"messages":[],"max_tokens":5` + streamed},
-		{"stream options are merged", model.Request{Dialect: Dialect, Params: []model.Param{param("stream_options", ` {"include_usage":false,"include_obfuscation":false} `)}}, `,"messages":[],"stream":true,"stream_options":{"include_usage":true,"include_obfuscation":false}}`},
-		{"a cap on the output", model.Request{Dialect: Dialect, MaxTokens: 10, Params: []model.Param{param("max_completion_tokens", `7`)}}, `,"messages":[],"max_completion_tokens":7` + streamed},
-		{"a lower cap on the output", model.Request{Dialect: Dialect, MaxTokens: 5, Params: []model.Param{param("max_completion_tokens", `7`)}}, `,"messages":[],"max_completion_tokens":5` + streamed},
-		{"the client's cap alone", model.Request{Dialect: Dialect, Params: []model.Param{param("max_tokens", `7`)}}, `,"messages":[],"max_tokens":7` + streamed},
+		{"some of the tools", model.Request{Dialect: model.DialectChat, Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}, ToolChoice: model.ToolChoice{Mode: "auto", Only: []string{"f", "g"}}}, `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}]}},"messages":[]` + streamed}, // C25
+		{"some of the tools, for another dialect", model.Request{Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}, {Definition: tool.Definition{Name: "g"}}}, ToolChoice: model.ToolChoice{Mode: "required", Only: []string{"f"}}}, `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"tool_choice":"required","messages":[]` + streamed},                                                                                                               // C25
+		{"none of some tools", model.Request{Dialect: model.DialectChat, Tools: []model.Tool{native}, ToolChoice: model.ToolChoice{Mode: "none", Only: []string{"own"}}}, `,"tools":[{"type":"function", "function":{"name":"own","strict":true}}],"tool_choice":"none","messages":[]` + streamed},
+		{"the client's own tool choice", model.Request{Dialect: model.DialectChat, Tools: []model.Tool{native}, ToolChoice: model.ToolChoice{Mode: "auto", Native: json.RawMessage(`{"a":1}`)}}, `,"tools":[{"type":"function", "function":{"name":"own","strict":true}}],"tool_choice":{"a":1},"messages":[]` + streamed},
+		{"no tool choice without tools", model.Request{Dialect: model.DialectChat, ToolChoice: model.ToolChoice{Mode: "none"}, Params: []model.Param{param("parallel_tool_calls", "true")}}, `,"messages":[]` + streamed},
+		{"params in order, without ours", model.Request{Dialect: model.DialectChat, Params: []model.Param{param("z", `1.0`), param("model", `"x"`), param("messages", `[]`), param("n", `1`), param("stream", `false`), param("a", `{"b": [ ]}`)}}, `,"messages":[],"z":1.0,"a":{"b": [ ]}` + streamed},
+		{"params of another dialect", model.Request{Dialect: model.DialectAnthropic, Params: []model.Param{param("z", `1`), param("max_tokens", `1`)}, MaxTokens: 5}, `,"messages":[],"max_tokens":5` + streamed},
+		{"stream options are merged", model.Request{Dialect: model.DialectChat, Params: []model.Param{param("stream_options", ` {"include_usage":false,"include_obfuscation":false} `)}}, `,"messages":[],"stream":true,"stream_options":{"include_usage":true,"include_obfuscation":false}}`},
+		{"a cap on the output", model.Request{Dialect: model.DialectChat, MaxTokens: 10, Params: []model.Param{param("max_completion_tokens", `7`)}}, `,"messages":[],"max_completion_tokens":7` + streamed},
+		{"a lower cap on the output", model.Request{Dialect: model.DialectChat, MaxTokens: 5, Params: []model.Param{param("max_completion_tokens", `7`)}}, `,"messages":[],"max_completion_tokens":5` + streamed},
+		{"the client's cap alone", model.Request{Dialect: model.DialectChat, Params: []model.Param{param("max_tokens", `7`)}}, `,"messages":[],"max_tokens":7` + streamed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.req.Model = `m"1`
-			got := string(New(Options{BaseURL: "http://p/v1"}).encode(&tt.req))
+			got := string(New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{}).encode(&tt.req))
 			if want := `{"model":"m\"1"` + tt.want; got != want {
 				t.Errorf("\n%s, want\n%s", got, want)
 			}
@@ -62,22 +68,149 @@ func TestEncodeMessages(t *testing.T) { // M05
 		{"an empty answer", []item.Item{{Kind: item.Message, Role: item.Assistant}}, `{"role":"assistant","content":""}`},
 		{"a refusal", []item.Item{{Kind: item.Message, Role: item.Assistant, Parts: []item.Part{{Kind: item.Refusal, Text: "no"}}}}, `{"role":"assistant","content":null,"refusal":"no"}`},
 		{"a result", []item.Item{item.NewResult("1", "5", false)}, `{"role":"tool","tool_call_id":"1","content":"5"}`},
-		{"a result with an image", []item.Item{{Kind: item.ToolResult, CallID: "1", Parts: []item.Part{{Kind: item.Text, Text: "a "}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}}}}, `{"role":"tool","tool_call_id":"1","content":"a [image image/png: not shown, this model takes text results only]"}`},
-		{"as it was written in this dialect", []item.Item{{Kind: item.Message, Role: item.Assistant, Native: item.Native{Dialect: Dialect, JSON: json.RawMessage(`{"role": "assistant","x":1}`)}}}, `{"role": "assistant","x":1}`},
-		{"but not in another", []item.Item{{Kind: item.Message, Role: item.User, Parts: []item.Part{{Kind: item.Text, Text: "a"}}, Native: item.Native{Dialect: "anthropic", JSON: json.RawMessage(`{"x":1}`)}}}, `{"role":"user","content":"a"}`},
+		{"a result with an image", []item.Item{{Kind: item.ToolResult, CallID: "1", Parts: []item.Part{{Kind: item.Text, Text: "a "}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}}}}, `{"role":"tool","tool_call_id":"1","content":"a \n[image; type: image/png; 1 bytes, not shown]"}`},
+		{"two texts", []item.Item{{Kind: item.Message, Role: item.User, Parts: []item.Part{{Kind: item.Text, Text: "a"}, {Kind: item.Text, Text: "b"}}}}, `{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`},
+		{"a message without content", []item.Item{{Kind: item.Message, Role: item.User}}, `{"role":"user","content":""}`},
+		{"parts that the dialect has no form for", []item.Item{{Kind: item.Message, Role: item.User, Parts: []item.Part{{Kind: item.Resource, Text: "a", URL: "file:///a"}, {Kind: item.Resource, URL: "file:///b", Data: "AA=="}, {Kind: item.Image, FileID: "f1"}, {Kind: item.File, FileID: "f2"}, {Kind: item.File, Text: "c", Name: "c.txt", MIMEType: "text/plain"}, {Kind: item.Audio, URL: "http://s"}, {Kind: item.File, Data: "data:text/plain;base64,AA=="}}}}, `{"role":"user","content":[{"type":"text","text":"[resource file:///a]\na"},{"type":"text","text":"[resource file:///b; 1 bytes, not shown]"},{"type":"text","text":"[image; id: f1]"},{"type":"file","file":{"file_id":"f2"}},{"type":"text","text":"[file]\nc"},{"type":"text","text":"[audio http://s]"},{"type":"file","file":{"file_data":"data:text/plain;base64,AA=="}}]}`},
+		{"as it was written in this dialect", []item.Item{{Kind: item.Message, Role: item.Assistant, Native: item.Native{Dialect: model.DialectChat, JSON: json.RawMessage(`{"role": "assistant","x":1}`)}}}, `{"role": "assistant","x":1}`},
+		{"but not in another", []item.Item{{Kind: item.Message, Role: item.User, Parts: []item.Part{{Kind: item.Text, Text: "a"}}, Native: item.Native{Dialect: model.DialectAnthropic, JSON: json.RawMessage(`{"x":1}`)}}}, `{"role":"user","content":"a"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := string(appendMessage(nil, tt.item))
-			if got != tt.want || !wire.Valid([]byte(got)) {
+			got := string(new(callIDs).appendMessage(nil, tt.item))
+			if got != tt.want || !jsonscan.Valid([]byte(got)) {
 				t.Errorf("\n%s, want\n%s", got, tt.want)
 			}
 		})
 	}
 }
 
+// A request of another dialect is written from what all dialects share.
+func TestEncodeOptionsOfAnotherDialect(t *testing.T) { // M01, P22
+	f := func(n float64) *float64 { return &n }
+	options := model.Options{
+		Temperature: f(0.5), TopP: f(1), TopK: new(int64(40)), PresencePenalty: f(-2), FrequencyPenalty: f(1e21), Seed: new(int64(-7)),
+		Stop: []string{"a", "b\n", "c", "d", "e"}, Effort: "low", Verbosity: "high", ParallelCalls: new(false),
+		Metadata: map[string]string{"z": "1", "a": "<2>"}, User: "u",
+		Format: model.Format{Type: "json_schema", Name: "n", Description: "d", Schema: json.RawMessage(`{"type": "object"}`), Strict: new(true)},
+	}
+	common := `,"presence_penalty":-2,"frequency_penalty":1e+21,"seed":-7,`
+	format := `,"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{"type": "object"},"strict":true}},"reasoning_effort":"low","verbosity":"high","parallel_tool_calls":false`
+	for _, tt := range []struct {
+		name, base, want string
+		dropped          []string
+	}{
+		{"a compatible provider", "http://p/v1",
+			`,"messages":[],"temperature":0.5,"top_p":1,"top_k":40` + common + `"stop":["a","b\n","c","d","e"]` + format + `,"metadata":{"a":"<2>","z":"1"},"user":"u","max_tokens":9` + streamed,
+			[]string{"thinking"}},
+		{"OpenAI", "https://api.openai.com/v1",
+			`,"messages":[],"temperature":0.5,"top_p":1` + common + `"stop":["a","b\n","c","d"]` + format + `,"user":"u","max_completion_tokens":9` + streamed,
+			[]string{"metadata", "stop", "thinking", "top_k"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := New(wire.Endpoint{BaseURL: tt.base}, Options{})
+			req := &model.Request{
+				Model: "m", MaxTokens: 9, Options: options, Dialect: "other", Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}},
+				Params: []model.Param{{Name: "max_tokens", Value: json.RawMessage("7"), Typed: true}, {Name: "thinking", Value: json.RawMessage("{}")}},
+			}
+			got := string(p.encode(req))
+			want := `{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}]` + tt.want
+			if got != want || !jsonscan.Valid([]byte(got)) {
+				t.Errorf("\n%s, want\n%s", got, want)
+			}
+			if diff := cmp.Diff(tt.dropped, p.Dropped(req)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestEncodeFormats(t *testing.T) { // M08
+	for _, tt := range []struct {
+		format model.Format
+		want   string
+	}{
+		{model.Format{Type: "text"}, ``},
+		{model.Format{Type: "json_object"}, `,"response_format":{"type":"json_object"}`},
+		{model.Format{Type: "json_schema", Schema: json.RawMessage(`true`), Strict: new(false)}, `,"response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":true,"strict":false}}`},
+	} {
+		if got := string(appendFormat(nil, tt.format)); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.format, got, tt.want)
+		}
+	}
+}
+
+// What only another dialect has is left out of the request and named.
+func TestDropped(t *testing.T) { // P22
+	p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})
+	req := &model.Request{
+		Dialect: "other", ToolChoice: model.ToolChoice{Native: json.RawMessage(`{"type":"search"}`)},
+		Tools: []model.Tool{{Native: json.RawMessage(`{"type":"search"}`)}},
+		Items: []item.Item{
+			item.NewText(item.User, "a"),
+			{Kind: item.Reasoning, Turn: 1, Parts: []item.Part{{Kind: item.Text, Text: "r"}}},
+			{Kind: item.Other, Turn: 1, Native: item.Native{Dialect: "other", JSON: json.RawMessage(`{"type":"search_call"}`)}},
+			item.NewText(item.User, "b"),
+		},
+		Params:  []model.Param{{Name: "z"}, {Name: "a"}, {Name: "z"}},
+		Options: model.Options{ParallelCalls: new(true)},
+	}
+	if diff := cmp.Diff([]string{"a", "messages", "tool_choice", "tools", "z"}, p.Dropped(req)); diff != "" {
+		t.Error(diff)
+	}
+	want := `{"model":"","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]` + streamed
+	if got := string(p.encode(req)); got != want {
+		t.Errorf("\n%s, want\n%s", got, want)
+	}
+	req.Dialect = model.DialectChat
+	if got := p.Dropped(req); got != nil {
+		t.Errorf("of this dialect: %q", got)
+	}
+}
+
+// Calls without an id, or with the same one, are sent back with ids of their own,
+// and each result with that of its call.
+func TestEncodePairsCallsAndResults(t *testing.T) { // M05
+	native := item.Native{Dialect: model.DialectChat, Provider: "p", JSON: json.RawMessage(`{"role": "assistant","content":null,"x":[1],"tool_calls":[{"id":"c","type":"function","extra":{"s":"t"},"function":{"name":"f","arguments":"{}"}},{"type":"function","function":{"name":"g","arguments":""}},{"id":"c","function":{"name":"h","arguments":"{}"}}]}`)}
+	calls := func(n item.Native) []item.Item {
+		items := []item.Item{item.NewText(item.User, "a"), item.NewCall("c", "f", "{}"), item.NewCall("", "g", ""), item.NewCall("c", "h", "{}"),
+			item.NewResult("c", "1", false), item.NewResult("", "2", false), item.NewResult("c", "3", false), item.NewText(item.Assistant, "b"), item.NewCall("c", "f", "{}"), item.NewResult("c", "4", false)}
+		item.SetTurn(items[1:4], 1)
+		item.SetTurn(items[7:9], 2)
+		items[1].Native = n
+		return items
+	}
+	results := `,{"role":"tool","tool_call_id":"c","content":"1"},{"role":"tool","tool_call_id":"call00001","content":"2"},{"role":"tool","tool_call_id":"call00002","content":"3"},` +
+		`{"role":"assistant","content":"b","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"4"}]`
+	long := strings.Repeat("x", maxCallID+1)
+	byClient := native
+	byClient.Provider = ""
+	handed := calls(native)
+	handed[5].Native = item.Native{Dialect: model.DialectChat, JSON: json.RawMessage(`{"role":"tool","tool_call_id":"","content":[{"type":"text","text":"2"}]}`)}
+	for _, tt := range []struct {
+		name  string
+		items []item.Item
+		want  string
+	}{
+		{"of the same provider", calls(native), `[{"role":"user","content":"a"},{"role":"assistant","content":null,"x":[1],"tool_calls":[{"id":"c","type":"function","extra":{"s":"t"},"function":{"name":"f","arguments":"{}"}},{"id":"call00001","type":"function","function":{"name":"g","arguments":""}},{"id":"call00002","function":{"name":"h","arguments":"{}"}}]}` + results},
+		{"of another provider", calls(item.Native{}), `[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call00001","type":"function","function":{"name":"g","arguments":""}},{"id":"call00002","type":"function","function":{"name":"h","arguments":"{}"}}]}` + results},
+		{"as a client wrote them", calls(byClient)[1:5], `[` + string(native.JSON) + `,{"role":"tool","tool_call_id":"c","content":"1"}]`},
+		{"with an id that is too long", []item.Item{{Kind: item.ToolCall, Turn: 1, CallID: long, Name: "f", Arguments: "{}"}, item.NewResult(long, "1", false)}, `[{"role":"assistant","content":null,"tool_calls":[{"id":"call00000","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call00000","content":"1"}]`},
+		{"with a result of the client", handed[5:6], `[{"role":"tool","tool_call_id":"","content":[{"type":"text","text":"2"}]}]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := string(appendMessages(nil, tt.items)); got != tt.want || !jsonscan.Valid([]byte(got)) {
+				t.Errorf("\n%s, want\n%s", got, tt.want)
+			}
+		})
+	}
+	if got := string(appendMessages(nil, handed)); !strings.Contains(got, `{"tool_call_id":"call00001","role":"tool","content":[{"type":"text","text":"2"}]}`) {
+		t.Errorf("the client's result: %s", got)
+	}
+}
+
 // A longer transcript begins with the bytes of the shorter one.
 func TestEncodeKeepsThePrefix(t *testing.T) {
-	p := New(Options{BaseURL: "http://p/v1"})
+	p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})
 	req := model.Request{Model: "m", Items: []item.Item{item.NewText(item.User, "a")}, Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}}
 	first := string(p.encode(&req))
 	req.Items = append(req.Items, item.NewText(item.Assistant, "b"))
@@ -92,17 +225,17 @@ func TestBaseURL(t *testing.T) {
 		"http://h:1/openai/deployments/d?api-version=2024-1": "http://h:1/openai/deployments/d/chat/completions?api-version=2024-1",
 		"http://h": "http://h/chat/completions",
 	} {
-		if got := New(Options{BaseURL: base}).chat.String(); got != want {
+		if got := New(wire.Endpoint{BaseURL: base}, Options{}).chat.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
 	for host, want := range map[string]string{"https://api.openai.com/v1": "max_completion_tokens", "http://h": "max_tokens"} {
-		if got := New(Options{BaseURL: host}).o.MaxTokensParam; got != want {
+		if got := New(wire.Endpoint{BaseURL: host}, Options{}).o.MaxTokensParam; got != want {
 			t.Errorf("%s: %s", host, got)
 		}
 	}
 	for _, bad := range []string{"", "not a url", "http://", "http://h:x/", "\x00"} {
-		if _, err := New(Options{BaseURL: bad}).Stream(t.Context(), &model.Request{}, nil); err == nil || err.(*model.Error).Class != model.Target {
+		if _, err := New(wire.Endpoint{BaseURL: bad}, Options{}).Stream(t.Context(), &model.Request{}, (&heard{}).emit); err == nil || err.(*model.Error).Class != model.Target {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -40,8 +40,8 @@ func TestStreamRequest(t *testing.T) {
 			t.Error(r.Method, r.URL, r.ContentLength)
 		}
 		_, _ = io.WriteString(w, end("stop"))
-	}, func(o *Options) { o.APIKey = func(context.Context) (string, error) { return "k", nil } })
-	if _, err := p.Stream(t.Context(), &model.Request{Model: "m"}, nil); err != nil {
+	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "k", nil } })
+	if _, err := p.Stream(t.Context(), &model.Request{Model: "m"}, (&heard{}).emit); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"Authorization": "Bearer k", "Content-Type": "application/json", "Accept-Encoding": "identity"} {
@@ -71,10 +71,10 @@ func TestKeys(t *testing.T) {
 			p := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				got = r.Header.Clone()
 				_, _ = io.WriteString(w, end("stop"))
-			}, func(o *Options) {
-				o.APIKey, o.KeyHeader = func(context.Context) (string, error) { return tt.key, tt.err }, tt.header
+			}, func(e *wire.Endpoint) {
+				e.APIKey, e.KeyHeader = func(context.Context) (string, error) { return tt.key, tt.err }, tt.header
 			})
-			_, err := p.Stream(t.Context(), &model.Request{}, nil)
+			_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 			var e *model.Error
 			if tt.err != nil {
 				if !errors.As(err, &e) || e.Class != model.Target || !errors.Is(err, down) || got != nil {
@@ -125,7 +125,7 @@ func TestCallerGone(t *testing.T) {
 	if !errors.As(err, &e) || e.Class != model.Gone || !errors.Is(err, context.Canceled) || turn == nil || turn.Text() != "a" || turn.Stop != "" {
 		t.Error(turn, err)
 	}
-	if _, err := p.Stream(ctx, &model.Request{}, nil); !errors.As(err, &e) || e.Class != model.Gone {
+	if _, err := p.Stream(ctx, &model.Request{}, (&heard{}).emit); !errors.As(err, &e) || e.Class != model.Gone {
 		t.Error(err)
 	}
 	if _, err := p.Relay(ctx, &model.RelayRequest{Path: chatPath}); !errors.As(err, &e) || e.Class != model.Gone {
@@ -148,7 +148,7 @@ func TestSilence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			hold := make(chan struct{})
 			defer close(hold)
-			p := serve(t, pieces(hold, tt.parts...), func(o *Options) { o.Silence = 100 * time.Millisecond })
+			p := serve(t, pieces(hold, tt.parts...), func(e *wire.Endpoint) { e.Silence = 100 * time.Millisecond })
 			turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 			var e *model.Error
 			if tt.fails && (!errors.As(err, &e) || e.Class != model.Transient || !errors.Is(err, wire.ErrSilent)) || !tt.fails && err != nil {
@@ -167,7 +167,7 @@ func TestDroppedConnection(t *testing.T) { // G07
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	turn, err := p.Stream(t.Context(), &model.Request{}, nil)
+	turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
 	var e *model.Error
 	if !errors.As(err, &e) || e.Class != model.Transient || e.Status != 200 {
 		t.Fatal(err)
@@ -181,8 +181,8 @@ func TestDroppedConnection(t *testing.T) { // G07
 func TestConnectionsAreKept(t *testing.T) {
 	var mu sync.Mutex
 	dials := 0
-	p := serve(t, pieces(nil, delta(`"content":"a"`)+end("stop"), done), func(o *Options) {
-		tr := o.Transport.(*http.Transport)
+	p := serve(t, pieces(nil, delta(`"content":"a"`)+end("stop"), done), func(e *wire.Endpoint) {
+		tr := e.Transport.(*http.Transport)
 		dial := tr.DialContext
 		tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			mu.Lock()

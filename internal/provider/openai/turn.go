@@ -4,12 +4,13 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// turn returns what has been put together. Without an end it is a partial turn.
+// turn returns the turn so far. It is partial until the provider has ended it.
 func (a *assembly) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, Calls: a.calls.all(), RawStop: a.raw, Usage: a.usage}
 	t.Items = a.items(t.Calls)
@@ -19,33 +20,43 @@ func (a *assembly) turn() *model.Turn {
 	return t
 }
 
-// items returns the message as items. The first carries all of it in its native
-// form.
+// items returns the message as items, in the order in which they began. The first
+// carries all of it in its native form.
 func (a *assembly) items(calls []model.Call) []item.Item {
-	var items []item.Item
-	if len(a.reasoning) > 0 {
-		items = append(items, item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: string(a.reasoning)}}})
+	items := make([]item.Item, a.begun)
+	if n := a.reasoningItem; n > 0 {
+		items[n-1] = item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: string(a.reasoning)}}}
 	}
-	said := item.Item{Kind: item.Message, Role: item.Assistant}
-	for _, p := range []item.Part{{Kind: item.Text, Text: string(a.content.text)}, {Kind: item.Refusal, Text: string(a.refusal)}} {
-		if p.Text != "" {
-			said.Parts = append(said.Parts, p)
-		}
+	if n := a.messageItem; n > 0 {
+		items[n-1] = item.Item{Kind: item.Message, Role: item.Assistant, Parts: a.parts()}
 	}
-	done := slices.ContainsFunc(calls, func(c model.Call) bool { return c.Complete })
-	if said.Parts != nil || !done && items == nil {
-		items = append(items, said)
-	}
-	for _, c := range calls {
+	for i, c := range calls {
 		if c.Complete {
-			items = append(items, c.Item())
+			items[a.calls.list[i].item-1] = c.Item()
 		}
 	}
-	items[0].Native = item.Native{Dialect: Dialect, JSON: a.native()}
+	items = slices.DeleteFunc(items, func(i item.Item) bool { return i.Kind == "" }) // calls that were cut off
+	if len(items) == 0 {
+		items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
+	}
+	items[0].Native = item.Native{Dialect: model.DialectChat, JSON: a.native(), Opaque: a.opaque()}
 	return items
 }
 
-// stop settles the two reasons that depend on whether there are calls.
+// parts returns the parts of the message, in the order in which they began.
+func (a *assembly) parts() []item.Part {
+	parts := make([]item.Part, max(a.textPart, a.refusalPart))
+	if n := a.textPart; n > 0 {
+		parts[n-1] = item.Part{Kind: item.Text, Text: string(a.content.text)}
+	}
+	if n := a.refusalPart; n > 0 {
+		parts[n-1] = item.Part{Kind: item.Refusal, Text: string(a.refusal)}
+	}
+	return parts
+}
+
+// stop returns the stop reason. Some providers mix up stop and tool_calls: the calls
+// decide.
 func (a *assembly) stop() model.Stop {
 	stop := stopOf(a.raw)
 	switch {
@@ -57,7 +68,7 @@ func (a *assembly) stop() model.Stop {
 	return stop
 }
 
-// stopOf maps a finish reason; one that is not known ends the turn.
+// stopOf maps a finish reason. An unknown one is StopEnd.
 func stopOf(raw string) model.Stop {
 	switch raw {
 	case "tool_calls", "tool_use", "function_call":
@@ -71,8 +82,8 @@ func stopOf(raw string) model.Stop {
 	return model.StopEnd
 }
 
-// native returns the message as the provider would have sent it whole, with
-// the calls that are complete: what goes back with the next request.
+// native returns the message that goes back with the next request: the one that the
+// provider would have sent without streaming, with its complete calls.
 func (a *assembly) native() []byte {
 	dst := make([]byte, 0, 256+2*len(a.content.text)+2*len(a.reasoning))
 	dst = append(dst, `{"role":"assistant","content":`...)
@@ -83,7 +94,7 @@ func (a *assembly) native() []byte {
 		dst = a.content.appendTo(dst)
 	}
 	if len(a.refusal) > 0 {
-		dst = wire.AppendString(append(dst, `,"refusal":`...), a.refusal)
+		dst = jsonscan.AppendString(append(dst, `,"refusal":`...), a.refusal)
 	}
 	dst = a.extra.appendTo(dst)
 	if done {
@@ -92,14 +103,25 @@ func (a *assembly) native() []byte {
 	return append(dst, '}')
 }
 
-// addUsage takes a usage object. Some providers repeat it on every chunk, as
-// totals: the last one counts.
+// opaque reports whether the message has members that clients do not get: anything
+// but text, refusals, readable reasoning and the standard members of calls.
+func (a *assembly) opaque() bool {
+	unknown := func(o *object, known ...string) bool {
+		return slices.ContainsFunc(o.fields, func(f field) bool { return !slices.Contains(known, f.name) })
+	}
+	return unknown(&a.extra, "reasoning_content", "reasoning") ||
+		slices.ContainsFunc(a.calls.list, func(c call) bool { return c.complete && unknown(&c.extra, "type") })
+}
+
+// addUsage takes a usage object. Some providers repeat it on every chunk, with
+// all tokens so far: the last one counts. Where the numbers show that the output
+// does not include the reasoning, it is added.
 func (a *assembly) addUsage(v []byte) {
-	if !wire.IsKind(v, '{') {
+	if !jsonscan.IsKind(v, '{') {
 		return
 	}
 	var u model.Usage
-	for name, v := range wire.Members(v) {
+	for name, v := range jsonscan.Members(v) {
 		switch string(name) {
 		case "prompt_tokens":
 			u.Input = tokens(v, 0)
@@ -108,30 +130,31 @@ func (a *assembly) addUsage(v []byte) {
 		case "total_tokens":
 			u.Total = tokens(v, 0)
 		case "prompt_tokens_details":
-			u.CachedInput = tokens(wire.Member(v, "cached_tokens"), u.CachedInput)
-			u.CacheWrite = tokens(wire.Member(v, "cache_write_tokens"), u.CacheWrite)
+			u.CachedInput = tokens(jsonscan.Member(v, "cached_tokens"), u.CachedInput)
+			u.CacheWrite = tokens(jsonscan.Member(v, "cache_write_tokens"), u.CacheWrite)
 		case "prompt_cache_hit_tokens": // DeepSeek
 			u.CachedInput = max(u.CachedInput, tokens(v, 0))
 		case "cache_creation_input_tokens": // gateways to Anthropic
 			u.CacheWrite = max(u.CacheWrite, tokens(v, 0))
 		case "completion_tokens_details":
-			u.Reasoning = tokens(wire.Member(v, "reasoning_tokens"), 0)
+			u.Reasoning = tokens(jsonscan.Member(v, "reasoning_tokens"), 0)
+		}
+	}
+	if u.Reasoning > u.Output || u.Total == u.Input+u.Output+u.Reasoning { // xAI; gateways to Gemini
+		u.Output = min(u.Output+u.Reasoning, wire.MaxUsage)
+		if u.Total > 0 {
+			u.Total = min(max(u.Total, u.Input+u.Output), wire.MaxUsage)
 		}
 	}
 	a.usage = u
 }
 
-// maxUsage is how many tokens one call is believed to have used. A negative
-// number would give back to budgets what others have spent, and sums of absurd
-// ones would overflow.
-const maxUsage = 1_000_000_000
-
-// tokens returns a count of tokens within its bounds, or otherwise for what is no
+// tokens returns a token count between 0 and [wire.MaxUsage], or otherwise if v is not a
 // number.
 func tokens(v []byte, otherwise int64) int64 {
 	if len(v) == 0 || v[0] != '-' && (v[0] < '0' || v[0] > '9') {
 		return otherwise
 	}
 	f, _ := strconv.ParseFloat(string(v), 64) // beyond its range it is infinite
-	return int64(min(max(f, 0), maxUsage))
+	return int64(min(max(f, 0), wire.MaxUsage))
 }

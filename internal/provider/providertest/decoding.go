@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -99,13 +100,17 @@ func checkPartial(t *testing.T, at int, got, whole *model.Turn) {
 	}
 }
 
-// Serve starts a provider on the loopback interface, and returns the base URL and
-// a transport for an adapter. They end with the test.
-func Serve(t testing.TB, h http.HandlerFunc) (baseURL string, transport http.RoundTripper) {
+// Serve starts a provider on the loopback interface, which ends with the test, and
+// returns how to call it, with the changes.
+func Serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) wire.Endpoint {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	return srv.URL + "/v1", srv.Client().Transport
+	e := wire.Endpoint{BaseURL: srv.URL + "/v1", Transport: srv.Client().Transport}
+	for _, c := range change {
+		c(&e)
+	}
+	return e
 }
 
 // Answer serves one body, whatever is asked.

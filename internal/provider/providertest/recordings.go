@@ -53,6 +53,10 @@ type Expected struct {
 		Input, Output, Total, Reasoning int64
 		CachedInput                     int64 `json:"cached_input"`
 		CacheWrite                      int64 `json:"cache_write"`
+		Semantics                       struct {
+			// OutputIncludesReasoning is nil where the numbers do not show it.
+			OutputIncludesReasoning *bool `json:"output_includes_reasoning"`
+		}
 	}
 	Error *struct {
 		Status   int

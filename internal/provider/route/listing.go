@@ -108,13 +108,35 @@ func NewListing(r *Router, o ListingOptions) *Listing {
 	}
 	l := &Listing{router: r, o: o}
 	l.base, l.stop = context.WithCancel(context.Background())
-	for _, p := range r.providers {
-		if lister, ok := p.Model.(model.Lister); ok && slices.ContainsFunc(p.Models, isGlob) {
-			l.sources = append(l.sources, &source{Provider: p, lister: lister})
-		}
-	}
+	l.sources = sourcesOf(r.providers())
 	l.names = l.merge()
 	return l
+}
+
+// sourcesOf returns the providers that have globs and can list their models.
+func sourcesOf(providers []Provider) (sources []*source) {
+	for _, p := range providers {
+		if lister, ok := p.Model.(model.Lister); ok && slices.ContainsFunc(p.Models, isGlob) {
+			sources = append(sources, &source{Provider: p, lister: lister})
+		}
+	}
+	return sources
+}
+
+// Replace makes the router and its Listing use other providers from now on, for requests
+// that begin afterwards. Their lists are fetched when they are needed.
+func (l *Listing) Replace(providers []Provider) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.router.replace(providers)
+	for _, s := range l.sources {
+		s.keep(nil)
+	}
+	l.sources = nil
+	if l.base.Err() == nil {
+		l.sources = sourcesOf(l.router.providers())
+	}
+	l.names = l.merge()
 }
 
 // Close ends fetches that are under way, waits for them and releases the lists.
@@ -222,7 +244,7 @@ func (l *Listing) fetch(s *source) {
 		s.fetching = nil
 	}()
 	switch {
-	case l.base.Err() != nil: // the gateway stops
+	case l.base.Err() != nil || !slices.Contains(l.sources, s): // the gateway stops, or Replace was called
 		found.release()
 	case err != nil:
 		found.release()

@@ -358,6 +358,37 @@ func TestCloseEndsAFetch(t *testing.T) {
 	})
 }
 
+// After Replace the names are those of the new providers, and the lists of the others
+// are released, also one that is fetched meanwhile.
+func TestOtherProvidersHaveOtherNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, quick := lists("a"), lists("b")
+		slow.wait = func(context.Context) { time.Sleep(time.Second) }
+		memory := ledger.New(ledger.Options{})
+		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{"slow", []string{"*"}, slow}, Provider{"quick", []string{"b*"}, quick})
+		var all sync.WaitGroup
+		all.Go(func() { l.Names(t.Context()) })
+		synctest.Wait()
+		l.Replace([]Provider{{"new", []string{"x", "c*"}, lists("c", "d")}})
+		all.Wait()
+		if held := memory.Held(); held != 0 {
+			t.Errorf("%d bytes are charged for lists that nobody uses", held)
+		}
+		if got := said(l.Names(t.Context())); !slices.Equal(got, []string{"new=x", "new=c"}) {
+			t.Errorf("the names are %v", got)
+		}
+		if _, found := l.Find(t.Context(), "a"); found {
+			t.Error("a model of a provider that was removed is found")
+		}
+		if got := l.router.Resolve("c"); len(got) != 1 || got[0].Provider != "new" {
+			t.Errorf("requests go to %v", got)
+		}
+		if got := log.take(); got != nil {
+			t.Errorf("the log has %q", got)
+		}
+	})
+}
+
 // The names are read while lists are replaced: for the race detector.
 func TestNamesAreReadWhileListsChange(t *testing.T) {
 	var clock atomic.Int64

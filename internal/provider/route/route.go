@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -24,18 +25,33 @@ type Target struct {
 	Model    model.Model
 }
 
-// Router maps model names to providers. It never changes.
-type Router struct{ providers []Provider }
+// Router maps model names to providers. It is safe for concurrent use.
+type Router struct{ current atomic.Pointer[[]Provider] }
 
 // New returns a Router over the providers, the preferred ones first.
-func New(providers []Provider) *Router { return &Router{slices.Clone(providers)} }
+func New(providers []Provider) *Router {
+	r := &Router{}
+	r.replace(providers)
+	return r
+}
+
+// replace routes to other providers from now on. Targets that Resolve has returned stay
+// usable.
+func (r *Router) replace(providers []Provider) {
+	providers = slices.Clone(providers)
+	r.current.Store(&providers)
+}
+
+// providers returns the current providers, which never change.
+func (r *Router) providers() []Provider { return *r.current.Load() }
 
 // Resolve returns the targets for a model name, best first: providers that list
 // the name exactly, then those with a glob that matches. "provider/model"
 // always means the provider called so. Nil means that nobody serves it.
 func (r *Router) Resolve(name string) []Target {
+	providers := r.providers()
 	if p, rest, ok := strings.Cut(name, "/"); ok {
-		for _, provider := range r.providers {
+		for _, provider := range providers {
 			if provider.Name == p && rest != "" {
 				return []Target{{provider.Name, rest, provider.Model}}
 			}
@@ -43,7 +59,7 @@ func (r *Router) Resolve(name string) []Target {
 	}
 	for _, serves := range []func(Provider, string) bool{Provider.lists, Provider.globs} {
 		var targets []Target
-		for _, p := range r.providers {
+		for _, p := range providers {
 			if serves(p, name) {
 				targets = append(targets, Target{p.Name, name, p.Model})
 			}
@@ -58,7 +74,7 @@ func (r *Router) Resolve(name string) []Target {
 // exact returns the names of the configuration, globs left out, each once.
 func (r *Router) exact() []string {
 	var names []string
-	for _, p := range r.providers {
+	for _, p := range r.providers() {
 		for _, m := range p.Models {
 			if !isGlob(m) && !slices.Contains(names, m) {
 				names = append(names, m)
@@ -72,7 +88,7 @@ func (r *Router) exact() []string {
 // name that nobody serves.
 func (r *Router) Hints() []string {
 	var hints []string
-	for _, p := range r.providers {
+	for _, p := range r.providers() {
 		for _, m := range p.Models {
 			if !slices.Contains(hints, m) {
 				hints = append(hints, m)

@@ -7,22 +7,99 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// Sniff looks at the first byte that is not white space. Servers that ignore
-// "stream", or fail before they stream, answer with one JSON value under any
-// content type: whole is true then. An HTML page is an error.
-func Sniff(src io.Reader) (whole bool, rest io.Reader, err error) {
+// Decoder puts together the turn of one answer in one dialect. Its errors are a
+// *[model.Error] or a [Stopped].
+type Decoder interface {
+	// Whole takes an answer that is one JSON value, without white space around it.
+	Whole(data []byte) error
+	// Event takes an event of a stream, and reports whether it is the last one. The
+	// data is not empty and has no white space around it. It may be [Truncated].
+	Event(ev sse.Event) (last bool, err error)
+	// Ended reports whether the turn is complete where a stream ends without its last
+	// event.
+	Ended() bool
+	// Size returns how many bytes of content the turn has so far, and how many bytes
+	// of other members it keeps for the provider.
+	Size() (content, others int)
+}
+
+// Decode reads one answer, streamed or whole, into d. The content is limited to
+// [MaxTurn] and charged to memory, if there is one. The error is one of d, a
+// *[model.Error], or what reading returned.
+func Decode(src io.Reader, memory tool.Memory, limits sse.ReaderOptions, d Decoder) error {
+	whole, src, err := sniff(src)
+	switch {
+	case errors.Is(err, io.EOF):
+		return Cut()
+	case err != nil:
+		return err
+	case !whole:
+		return decodeStream(sse.NewReader(src, limits), d, &size{memory: memory})
+	}
+	data, err := readWhole(src, memory)
+	if err != nil {
+		return err
+	}
+	if err := d.Whole(data); err != nil {
+		return err
+	}
+	total := size{memory: memory}
+	return total.check(d.Size())
+}
+
+// decodeStream reads events up to the last one.
+func decodeStream(r *sse.Reader, d Decoder, total *size) error {
+	for {
+		ev, err := r.Next()
+		var limit *sse.LimitError
+		switch {
+		case err != nil && d.Ended():
+			return nil
+		case errors.Is(err, io.EOF):
+			return Cut()
+		case errors.As(err, &limit):
+			return Broken("sent a stream that is too large", err)
+		case err != nil:
+			return err
+		}
+		if ev.Data = jsonscan.TrimSpace(ev.Data); len(ev.Data) == 0 {
+			continue
+		}
+		if err := total.checkEvent(len(ev.Data)); err != nil {
+			return err
+		}
+		last, err := d.Event(ev)
+		if err == nil {
+			err = total.check(d.Size())
+		}
+		if last || err != nil {
+			return err
+		}
+	}
+}
+
+// Truncated reports whether the stream ended within the data of the event. Decode
+// returns the error of the stream then, and no further event.
+func Truncated(ev sse.Event) bool { return ev.Partial && !jsonscan.Valid(ev.Data) }
+
+// sniff looks at the first byte that is not white space. whole is true for JSON:
+// servers that do not support "stream", or fail before the stream, answer with one
+// JSON value under any content type. An HTML page is an error.
+func sniff(src io.Reader) (whole bool, rest io.Reader, err error) {
 	buf := make([]byte, 0, 512)
 	for {
 		n, err := src.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		start := AfterSpace(bytes.TrimPrefix(buf, []byte(byteOrderMark)))
+		start := jsonscan.AfterSpace(bytes.TrimPrefix(buf, []byte(byteOrderMark)))
 		if len(start) > 0 && start[0] != byteOrderMark[0] {
 			if start[0] == '<' {
 				return false, nil, page()
@@ -42,56 +119,71 @@ func Sniff(src io.Reader) (whole bool, rest io.Reader, err error) {
 	}
 }
 
-// failing repeats an error that came together with the first bytes.
+// failing is a reader that returns an error.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// ReadWhole reads an answer that is one JSON value, and returns it without white
+// readWhole reads an answer that is one JSON value, and returns it without white
 // space around it. It is charged to memory, if there is one.
-func ReadWhole(src io.Reader, memory tool.Memory) ([]byte, error) {
+func readWhole(src io.Reader, memory tool.Memory) ([]byte, error) {
 	data, err := ledger.ReadAll(src, -1, memory)
 	if err != nil {
 		return nil, unkept(err)
 	}
-	data = TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark)))
-	if !Valid(data) {
+	data = jsonscan.TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark)))
+	if !jsonscan.Valid(data) {
 		return nil, Garbage(data)
 	}
 	return data, nil
 }
 
-// Size counts the model's own words of one turn: it refuses more than [MaxTurn],
-// and charges them to memory, if there is one. They are kept twice: in what the
-// turn is put together in, and in the turn.
-type Size struct {
-	Memory  tool.Memory // nil = nothing is charged
-	charged int         // bytes
+// size limits the content of one turn to [MaxTurn] and charges it to memory. It is
+// charged twice: the decoder holds it, and the turn has a copy.
+type size struct {
+	memory  tool.Memory // nil = nothing is charged
+	charged int         // bytes of the turn
+	buffers int         // bytes of the reader's buffers that are charged
 }
 
 // turnGrain is how many bytes of a turn are charged at a time.
 const turnGrain = 16 << 10
 
-// Check returns an error when a turn of so many bytes is more than a model
-// writes, or more than may be kept.
-func (s *Size) Check(size int) error {
-	if size > MaxTurn {
+// check returns an error if a turn with that many bytes of content, and of other
+// members, exceeds a limit.
+func (s *size) check(content, others int) error {
+	bytes := content + others
+	if content > MaxTurn {
 		return Broken(fmt.Sprintf("sent a turn larger than %d MiB", MaxTurn>>20), nil)
 	}
-	if s.Memory == nil || 2*size <= s.charged {
+	if s.memory == nil || 2*bytes <= s.charged {
 		return nil
 	}
-	more := 2*size - s.charged + turnGrain
-	if err := s.Memory.Charge(more); err != nil {
+	more := 2*bytes - s.charged + turnGrain
+	if err := s.memory.Charge(more); err != nil {
 		return unkept(err)
 	}
 	s.charged += more
 	return nil
 }
 
-// unkept is an answer for which there is no memory. One that is beyond the bound
-// of a run is the provider's failure, as one beyond MaxAnswer is. Where the org or
-// the process has no room, the run ends.
+// checkEvent charges the buffers of the reader of a stream, which has read an event of
+// that many bytes. It keeps them until the stream ends.
+func (s *size) checkEvent(bytes int) error {
+	buffers := 2 * bytes // a line, and the data of an event
+	if s.memory == nil || bytes <= turnGrain || buffers <= s.buffers {
+		return nil
+	}
+	if err := s.memory.Charge(buffers - s.buffers); err != nil {
+		return unkept(err)
+	}
+	s.buffers = buffers
+	return nil
+}
+
+// unkept returns the error of an answer for which there is not enough memory. An
+// answer that exceeds the limit of a run is the provider's failure, as one beyond
+// MaxAnswer is. If the org or the process has no memory left, the run ends.
 func unkept(err error) error {
 	var refused *ledger.Refused
 	if !errors.As(err, &refused) {

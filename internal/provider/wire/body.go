@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// sentBody is a request body that lets go of the caller's bytes when the answer
-// begins. The transport may go on to read it in the background, when a server
-// answers before it has read everything; it then reads a copy of the rest.
+// sentBody is a request body that releases the caller's bytes when the answer
+// begins. If a server answers before it has read everything, the transport
+// continues to read in the background: it then reads a copy of the rest.
 type sentBody struct {
 	mu   sync.Mutex
 	rest []byte
@@ -33,7 +33,7 @@ func (b *sentBody) Close() error {
 	return nil
 }
 
-// drop forgets the rest.
+// drop releases the rest.
 func (b *sentBody) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

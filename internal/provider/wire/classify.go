@@ -7,8 +7,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// Classify says what may be done about a failure. Status is 0 where the
-// failure came inside an answer and named none.
+// Classify returns what can be done about a failure. Status is 0 if the failure
+// came inside an answer and named no status.
 func Classify(status int, d Details) model.Class {
 	switch {
 	case filtered(d):
@@ -37,7 +37,7 @@ func Classify(status int, d Details) model.Class {
 	case status >= 400:
 		return model.Invalid
 	}
-	return model.Target // a redirect: this is not the provider's address
+	return model.Target // a redirect: the base URL is wrong
 }
 
 // classifyWords classifies a failure that has no status.
@@ -45,7 +45,9 @@ func classifyWords(d Details) model.Class {
 	switch {
 	case d.has("rate_limit", "overloaded", "unavailable", "timeout", "server_error"):
 		return model.Transient
-	case d.has("auth", "permission", "not_found", "api_key"):
+	case d.has("invalid_prompt", "image"): // also one that is not found
+		return model.Invalid
+	case d.has("auth", "permission", "not_found", "api_key", "data_residency"):
 		return model.Target
 	case d.has("invalid_request", "bad_request", "badrequest", "validation"):
 		return model.Invalid
@@ -53,7 +55,7 @@ func classifyWords(d Details) model.Class {
 	return model.Transient
 }
 
-// rejects reports whether the status says that the request is refused as it is.
+// rejects reports whether the status means that the request itself is refused.
 func rejects(status int) bool {
 	switch status {
 	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
@@ -66,15 +68,15 @@ func rejects(status int) bool {
 func (d Details) has(words ...string) bool { return containsAny(d.words, words...) }
 
 func filtered(d Details) bool {
-	return d.has("content_filter", "content_policy_violation", "responsibleaipolicyviolation")
+	return d.has("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "bio_policy")
 }
 
 func credentials(d Details) bool {
 	return d.has("model_not_found") || wrongKey(d)
 }
 
-// refusesCredential reports whether the provider says that the key which came with
-// the request is wrong. A 403 alone may be about the model or the country.
+// refusesCredential reports whether the provider refuses the key of the request. A
+// 403 alone can be about the model or the country.
 func refusesCredential(status int, d Details) bool {
 	return status == http.StatusUnauthorized || (rejects(status) || status == http.StatusForbidden) && wrongKey(d)
 }
@@ -84,7 +86,8 @@ func wrongKey(d Details) bool {
 		containsAny(strings.ToLower(d.message), "incorrect api key", "invalid api key", "api key not valid")
 }
 
-// tooLong knows the codes and, for the providers that have none, the words.
+// tooLong reports whether the context is too long, by the code, or by the message of
+// providers without a code.
 func tooLong(d Details) bool {
 	return d.has("context_length_exceeded", "exceed_context_size", "context_window_exceeded") ||
 		containsAny(strings.ToLower(d.message),

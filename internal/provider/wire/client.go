@@ -1,9 +1,10 @@
-// Package wire is what every adapter of an HTTP provider needs, once: requests
-// with the gateway's credential, a watch over silence, bounded answers, error
-// classes, header hygiene, and walks over JSON that keep every byte.
+// Package wire is the HTTP client of all provider adapters. It sends requests with
+// the gateway's credential, ends a call when the provider stops sending, limits the
+// size of answers, classifies errors, and removes header fields that a client must
+// not see.
 //
-//	c := wire.New(wire.Options{BaseURL: "https://api.example.com/v1", Transport: rt})
-//	err := c.Stream(ctx, c.URL("/chat/completions"), header, body, func(answer io.Reader) error { … })
+//	c := wire.New(model.DialectChat, wire.Endpoint{BaseURL: "https://api.example.com/v1", Transport: rt}, nil)
+//	err := c.Stream(ctx, c.URL("/chat/completions"), header, body, memory, func(answer io.Reader) error { … })
 package wire
 
 import (
@@ -12,11 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -26,49 +30,63 @@ const (
 	defaultSilence = 120 * time.Second
 	// MaxAnswer is how many bytes of one answer are read in all.
 	MaxAnswer = 64 << 20
-	// MaxTurn is how many of them may be the model's own words: text, reasoning,
-	// refusal and arguments together. A million tokens are less.
+	// MaxTurn is how many bytes of text, reasoning, refusal and arguments one turn
+	// may have. A million tokens are less.
 	MaxTurn = 8 << 20
 	// MaxCalls is how many tool calls one turn may have.
 	MaxCalls = 1024
-	// lastWait is how long the end of the HTTP answer may follow the end of the
-	// turn. The connection can be used again only when it has been seen.
+	// MaxUsage is the highest token count of one call that an adapter reports. Sums of
+	// higher ones could overflow. Negative counts, which would refund a budget, become
+	// 0.
+	MaxUsage = 1_000_000_000
+	// lastWait is how long a client waits, after the end of the turn, for the end of
+	// the HTTP answer. The connection can only be reused after that.
 	lastWait = 50 * time.Millisecond
 )
 
-// Options say which provider a Client talks to.
-type Options struct {
+// Endpoint is where a provider is and how it is called.
+type Endpoint struct {
 	// BaseURL is everything before the path of a request, such as
 	// "https://api.openai.com/v1". A query in it is sent with every request.
 	BaseURL string
 	// APIKey returns the key, at every call; nil or "" means that no key is sent.
 	APIKey func(context.Context) (string, error)
-	// KeyHeader is the field that carries the bare key; "" means
-	// "Authorization: Bearer KEY".
+	// KeyHeader is the field that carries the bare key; "" means that of the
+	// dialect: x-api-key for Anthropic, "Authorization: Bearer KEY" for OpenAI.
 	KeyHeader string
 	// Transport sends the requests. It is required.
 	Transport http.RoundTripper
+	// Log takes notes that are not errors; nil discards them.
+	Log *slog.Logger
 	// Silence is how long the provider may send nothing during Stream; 0 means 120 s.
 	Silence time.Duration
 }
 
 // Client sends requests to one provider. It is safe for concurrent use.
 type Client struct {
-	o        Options
+	e        Endpoint
+	dialect  string
+	header   http.Header
 	template http.Request // what all requests share
 	err      error        // the base URL cannot be used
 }
 
-// New returns a Client. It connects to nothing. A base URL that cannot be parsed
-// shows as an error of class Target at every call.
-func New(o Options) *Client {
-	if o.Silence <= 0 {
-		o.Silence = defaultSilence
+// New returns a Client for a provider of a dialect, such as [model.DialectChat], which
+// is set in every error that carries an answer of the provider. Every request of
+// Stream and Get has the fields of header, besides those of the call. New connects to
+// nothing. A base URL that cannot be parsed shows as an error of class Target at every
+// call.
+func New(dialect string, e Endpoint, header http.Header) *Client {
+	if e.Silence <= 0 {
+		e.Silence = defaultSilence
 	}
-	c := &Client{o: o}
-	base, err := url.Parse(strings.TrimSpace(o.BaseURL))
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{e: e, dialect: dialect, header: header}
+	base, err := url.Parse(strings.TrimSpace(e.BaseURL))
 	if err == nil && base.Host == "" {
-		err = fmt.Errorf("%q has no host", o.BaseURL)
+		err = fmt.Errorf("%q has no host", e.BaseURL)
 	}
 	if err != nil {
 		c.err = &model.Error{Class: model.Target, Message: "base URL", Err: err}
@@ -81,6 +99,9 @@ func New(o Options) *Client {
 	}
 	return c
 }
+
+// Log returns the log of the endpoint. It is not nil.
+func (c *Client) Log() *slog.Logger { return c.e.Log }
 
 // Host returns the host name of the base URL, "" if there is none.
 func (c *Client) Host() string { return c.template.URL.Hostname() }
@@ -102,36 +123,49 @@ func (c *Client) URL(path string) *url.URL {
 // Stream posts the body and hands the answer to read. It returns the error that
 // read returned, an *[model.Error], or the error of a caller's function that
 // read has wrapped in [Stopped], unwrapped. An answer that is an error is not
-// handed to read.
-func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, body []byte, read func(io.Reader) error) error {
+// handed to read. The body is charged to memory, if there is one, until the answer
+// begins.
+func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, body []byte, memory tool.Memory, read func(io.Reader) error) error {
 	if c.err != nil {
 		return c.err
 	}
+	charged := 0
+	if memory != nil && len(body) > smallBody {
+		charged = cap(body)
+		if err := memory.Charge(charged); err != nil {
+			return &model.Error{Class: model.Target, Message: "the request needs more memory than the gateway may use", Err: err}
+		}
+	}
+	maps.Copy(header, c.header)
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(c.o.Silence, func() { cancel(ErrSilent) })
+	watch := time.AfterFunc(c.e.Silence, func() { cancel(ErrSilent) })
 	defer watch.Stop()
 
 	resp, err := c.send(call, to, header, body)
+	if charged > 0 {
+		memory.Release(charged)
+	}
 	if err != nil {
 		return callError(ctx, call, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return c.withoutKey(failed(ctx, resp), header)
+		return c.answerError(failed(ctx, resp), header)
 	}
 	if err := encoded(resp); err != nil {
 		return err
 	}
-	src := &source{src: resp.Body, left: MaxAnswer, watch: watch, silence: c.o.Silence}
+	src := &source{src: resp.Body, left: MaxAnswer, watch: watch, silence: c.e.Silence}
 	if err := read(src); err != nil {
-		return c.withoutKey(broken(ctx, call, resp, err), header)
+		return c.answerError(broken(ctx, call, resp, err), header)
 	}
 	src.finish()
 	return nil
 }
 
-// Get reads the answer to GET path, at most so many bytes, and hands it to read.
+// Get requests a path and hands the answer to read. An answer of more than most bytes
+// is an error.
 // It is charged to memory, if there is one, until read returns. The caller sets
 // the deadline. The error is that of read, an *[model.Error], or a
 // *[ledger.Refused].
@@ -142,16 +176,17 @@ func (c *Client) Get(ctx context.Context, path string, most int64, memory tool.M
 	req := c.template.WithContext(ctx)
 	req.Method, req.URL = http.MethodGet, c.URL(path)
 	req.Header = http.Header{"Accept": {"application/json"}, "Accept-Encoding": {"identity"}}
+	maps.Copy(req.Header, c.header)
 	if err := c.authorize(ctx, req.Header); err != nil {
 		return callError(ctx, ctx, err)
 	}
-	resp, err := c.o.Transport.RoundTrip(req)
+	resp, err := c.e.Transport.RoundTrip(req)
 	if err != nil {
 		return callError(ctx, ctx, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return c.withoutKey(failed(ctx, resp), req.Header)
+		return c.answerError(failed(ctx, resp), req.Header)
 	}
 	if err := encoded(resp); err != nil {
 		return err
@@ -170,30 +205,36 @@ func (c *Client) Get(ctx context.Context, path string, most int64, memory tool.M
 	if int64(len(data)) > most {
 		return Broken(fmt.Sprintf("sent an answer of more than %d bytes", most), nil)
 	}
-	data = TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark)))
+	data = jsonscan.TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark)))
 	switch {
-	case IsKind(data, '<'):
+	case jsonscan.IsKind(data, '<'):
 		return page()
-	case !Valid(data):
+	case !jsonscan.Valid(data):
 		return Broken(fmt.Sprintf("sent an answer that is not valid JSON: %q", data[:min(len(data), maxQuoted)]), nil)
 	}
-	return c.withoutKey(read(data), req.Header)
+	return c.answerError(read(data), req.Header)
 }
 
-// shortestKey is the length from which on a key is looked for in errors. A
-// shorter one, such as "none", is no secret and may be a word.
+// shortestKey is the length of the shortest key that is removed from errors. A
+// shorter one, such as "none", is not a secret and can be a word of the message.
 const shortestKey = 8
 
-// withoutKey removes the key of the request from the error of an answer. Some
-// providers repeat the key that they refuse, and errors are logged, stored and
-// shown to clients.
-func (c *Client) withoutKey(err error, sent http.Header) error {
-	key := strings.TrimPrefix(sent.Get("Authorization"), "Bearer ")
-	if c.o.KeyHeader != "" {
-		key = sent.Get(c.o.KeyHeader)
-	}
+// answerError completes the error of an answer: it names the dialect of the body
+// and removes the key of the request. Some providers repeat the key that they
+// refuse, and errors are logged, stored and shown to clients.
+func (c *Client) answerError(err error, sent http.Header) error {
 	var e *model.Error
-	if len(key) < shortestKey || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
+		return err
+	}
+	if len(e.Body) > 0 {
+		e.Dialect = c.dialect
+	}
+	key := strings.TrimPrefix(sent.Get("Authorization"), "Bearer ")
+	if c.e.KeyHeader != "" {
+		key = sent.Get(c.e.KeyHeader)
+	}
+	if len(key) < shortestKey {
 		return err
 	}
 	const mark = "[the gateway's key]"
@@ -202,8 +243,8 @@ func (c *Client) withoutKey(err error, sent http.Header) error {
 	return err
 }
 
-// failed returns the error of an answer whose status says that the call failed,
-// unless the caller left while it was read.
+// failed returns the error of an answer with an error status, or of the caller's
+// context if that has ended.
 func failed(ctx context.Context, resp *http.Response) error {
 	err := statusError(resp)
 	if ctx.Err() != nil {
@@ -212,7 +253,8 @@ func failed(ctx context.Context, resp *http.Response) error {
 	return err
 }
 
-// encoded refuses an answer with a content encoding: no request asks for one.
+// encoded returns an error for an answer with a content encoding. No request asks
+// for one.
 func encoded(resp *http.Response) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return Broken(fmt.Sprintf("answered with the content encoding %.40q", enc), nil)
@@ -225,7 +267,7 @@ func StreamHeader() http.Header {
 	return http.Header{
 		"Content-Type":    {"application/json"},
 		"Accept":          {"text/event-stream, application/json"},
-		"Accept-Encoding": {"identity"}, // a compressed stream comes in lumps
+		"Accept-Encoding": {"identity"}, // compression delays the pieces of a stream
 	}
 }
 
@@ -235,7 +277,7 @@ type Stopped struct{ Err error }
 
 func (s Stopped) Error() string { return s.Err.Error() }
 
-// broken returns the error of an answer that did not come to its end.
+// broken returns the error of an answer that was not read to its end.
 func broken(ctx, call context.Context, resp *http.Response, err error) error {
 	var mine Stopped
 	if errors.As(err, &mine) {
@@ -248,7 +290,7 @@ func broken(ctx, call context.Context, resp *http.Response, err error) error {
 	return answer
 }
 
-// source reads an answer's body, within its size, and resets the watch.
+// source reads an answer's body up to a limit. Every read with data resets the watch.
 type source struct {
 	src     io.Reader
 	left    int64
@@ -272,10 +314,10 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish reads to the end of the HTTP answer, where that comes soon.
+// finish reads the end of the HTTP answer if it comes within lastWait.
 func (s *source) finish() {
 	s.watch.Reset(lastWait)
-	_, _ = io.CopyN(io.Discard, s.src, 4<<10) // the turn is complete whatever comes
+	_, _ = io.CopyN(io.Discard, s.src, 4<<10) // an error does not matter: the turn is complete
 }
 
 // Relay sends the request unchanged to a URL, and returns the answer as the provider
@@ -285,12 +327,12 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 	if c.err != nil {
 		return nil, c.err
 	}
-	header := req.Header
+	header := http.Header(req.Header)
 	if header == nil {
 		header = http.Header{}
 	}
 	if header.Get("Accept-Encoding") == "" {
-		header.Set("Accept-Encoding", "identity") // otherwise the transport asks for gzip and undoes it
+		header["Accept-Encoding"] = []string{"identity"} // otherwise the transport asks for gzip and undoes it
 	}
 	resp, err := c.send(ctx, to, header, req.Body) //nolint:bodyclose // the caller closes it
 	if err != nil {
@@ -302,23 +344,33 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 	}, nil
 }
 
-// endToEnd removes what concerns only this connection, and what the provider
-// says of its own site: cookies, other ways to reach it, how browsers shall
-// treat it, who may read its answers. Passed on, it would be said of the gateway.
+// endToEnd removes the fields that are about this connection or the provider's own
+// site: cookies, alternative services, browser policies, cross-origin access. A
+// client would apply them to the gateway.
 func endToEnd(h http.Header) {
 	for _, list := range h["Connection"] {
 		for name := range strings.SplitSeq(list, ",") {
 			h.Del(strings.TrimSpace(name))
 		}
 	}
-	for _, name := range [...]string{
-		"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer",
+	for name := range h {
+		if ofConnection(name) {
+			delete(h, name)
+		}
+	}
+}
+
+// ofConnection reports whether a field is one of those that endToEnd removes. The name is
+// in canonical form, as net/http has it.
+func ofConnection(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer",
 		"Transfer-Encoding", "Upgrade", "Set-Cookie", "Set-Cookie2",
 		"Alt-Svc", "Strict-Transport-Security", "Clear-Site-Data", "Nel", "Report-To", "Reporting-Endpoints",
-		"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers",
-	} {
-		delete(h, name)
+		"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers":
+		return true
 	}
+	return false
 }
 
 // send makes one request. A large body is not read after send returns. The error
@@ -339,21 +391,21 @@ func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data
 		body = &sentBody{rest: data}
 		return body, nil
 	}
-	resp, err := c.o.Transport.RoundTrip(req)
+	resp, err := c.e.Transport.RoundTrip(req)
 	if err != nil {
 		body.drop()
 		return nil, err
 	}
 	body.detach()
-	// A stream is open for long. The answer refers to its request, and the
-	// transport to a copy of it, whose GetBody is still there: it gets nothing.
+	// A stream can stay open for long. Free the body: the answer refers to the
+	// request, and the transport to a copy of it whose GetBody refers to data.
 	req.GetBody, data = nil, nil
 	return resp, nil
 }
 
-// smallBody is the size of a body that may stay in memory for as long as its
-// answer. The transport sends one that it knows to be in memory together with the
-// header; before any other, it sends the header on its own.
+// smallBody is the largest body that stays in memory until the answer ends. The
+// transport sends a body that it knows to be in memory in one write with the header.
+// For any other body it writes the header first.
 const smallBody = 4 << 10
 
 func (c *Client) sendSmall(ctx context.Context, to *url.URL, header http.Header, data []byte) (*http.Response, error) {
@@ -361,26 +413,26 @@ func (c *Client) sendSmall(ctx context.Context, to *url.URL, header http.Header,
 	req := c.template.WithContext(ctx)
 	req.URL, req.Header, req.ContentLength, req.GetBody = to, header, int64(len(data)), body
 	req.Body, _ = body()
-	return c.o.Transport.RoundTrip(req)
+	return c.e.Transport.RoundTrip(req)
 }
 
 // authorize sets the key in place of the caller's.
 func (c *Client) authorize(ctx context.Context, header http.Header) error {
-	header.Del("Authorization")
-	if c.o.APIKey == nil {
+	delete(header, "Authorization") // the name is in canonical form
+	if c.e.APIKey == nil {
 		return nil
 	}
-	key, err := c.o.APIKey(ctx)
+	key, err := c.e.APIKey(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return err // the caller left
+		return err // the caller's context ended
 	case err != nil:
 		return &model.Error{Class: model.Target, Message: "provider key", Err: err}
 	case key == "":
-	case c.o.KeyHeader != "":
-		header.Set(c.o.KeyHeader, key)
+	case c.e.KeyHeader != "":
+		header.Set(c.e.KeyHeader, key)
 	default:
-		header.Set("Authorization", "Bearer "+key)
+		header["Authorization"] = []string{"Bearer " + key}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -28,8 +29,9 @@ var (
 	errTooMuch = fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
 )
 
-// callError says why a call broke off: the caller left, the provider fell
-// silent, or the network failed. ctx is the caller's, call the call's own.
+// callError returns why a call ended early: the caller's context ended, the provider
+// stopped sending, or the network failed. ctx is the caller's context, call that of
+// the call.
 func callError(ctx, call context.Context, err error) error {
 	var known *model.Error
 	switch {
@@ -43,82 +45,102 @@ func callError(ctx, call context.Context, err error) error {
 	return &model.Error{Class: model.Transient, Err: err}
 }
 
-// statusError reads an answer whose status says that the call failed.
+// statusError reads an answer with an error status.
 func statusError(resp *http.Response) *model.Error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // what came is what there is
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a part of it is enough
 	d := Describe(body)
 	return &model.Error{
 		Class: Classify(resp.StatusCode, d), Status: resp.StatusCode, Header: callerHeader(resp.Header),
-		Body: body, RetryAfter: retryAfter(resp.Header, time.Now()), Message: d.message,
+		Body: body, RetryAfter: retryAfter(resp.Header, time.Now()), Code: d.name(), Message: d.message,
 		Credential: refusesCredential(resp.StatusCode, d),
 	}
 }
 
-// AnswerError is a failure that came inside an answer of status 200.
+// AnswerError returns the error that an answer with status 200 contains.
 func AnswerError(data []byte) *model.Error {
 	d := Describe(data)
 	return &model.Error{
 		Class: Classify(d.status, d), Status: http.StatusOK,
-		Body: bytes.Clone(data[:min(len(data), maxErrorBody)]), Message: d.message,
+		Body: bytes.Clone(data[:min(len(data), maxErrorBody)]), Code: d.name(), Message: d.message,
 		Credential: refusesCredential(d.status, d),
 	}
 }
 
-// Broken is an answer that is not what the dialect allows. The message goes on
-// after the name of the provider.
+// Broken returns the error of an answer that the dialect does not allow. The message
+// continues a sentence that begins with the name of the provider.
 func Broken(message string, err error) *model.Error {
 	return &model.Error{Class: model.Transient, Status: http.StatusOK, Message: message, Err: err}
 }
 
-// Garbage is a chunk that is not valid JSON of the dialect.
+// Garbage returns the error of a chunk that is not valid.
 func Garbage(data []byte) *model.Error {
 	return Broken(fmt.Sprintf("sent a chunk that is not valid: %q", data[:min(len(data), maxQuoted)]), nil)
 }
 
-// page is an HTML page in place of an answer: of a login, say, or of a proxy.
+// page returns the error of an HTML page, such as that of a login or a proxy.
 func page() *model.Error {
 	return Broken("answered with text/html, not JSON. Is base_url right?", nil)
 }
 
-// Cut is an answer that ended before the turn did.
+// Cut returns the error of an answer that ended before the turn did.
 func Cut() *model.Error {
 	return Broken("ended the stream before the answer was complete", io.ErrUnexpectedEOF)
 }
 
-// SaysError reports whether the value of a member "error" is one.
+// SaysError reports whether the value of a member "error" is an error: a text or an
+// object that is not empty.
 func SaysError(v []byte) bool {
-	return HasText(v) || IsKind(v, '{') && len(v) > 2
+	return jsonscan.HasText(v) || jsonscan.IsKind(v, '{') && len(v) > 2
 }
 
-// Details are what an error body says, in any of the usual shapes:
+// Details are the fields of an error body in any of the common forms:
 //
 //	{"error":{"message","type","code","status_code","innererror":{"code"}}}
 //	{"error":"…"}   {"message":"…"}   {"detail":"…"}   {"detail":[{"msg":"…"}]}   [{…}]
 type Details struct {
 	message string
+	code    string // of the error; "" = none, or only a number
+	kind    string // its type
 	words   string // code and type, in lower case
 	status  int    // where the body names one
 }
 
+// The limits on what is kept of an error in bytes: it is logged, stored and sent to
+// clients.
+const (
+	maxName    = 100
+	maxMessage = 8 << 10
+	maxWords   = 1 << 10
+)
+
+// name returns the provider's name for the error: its code, or else its type.
+func (d Details) name() string {
+	name := d.code
+	if name == "" {
+		name = d.kind
+	}
+	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
+}
+
 // Describe reads an error body.
 func Describe(body []byte) Details {
-	body = TrimSpace(body)
-	if !Valid(body) {
+	body = jsonscan.TrimSpace(body)
+	if !jsonscan.Valid(body) {
 		return Details{message: plainMessage(body)}
 	}
-	for _, e := range Elements(body) {
+	for _, e := range jsonscan.Elements(body) {
 		body = e
 		break
 	}
 	var d Details
 	d.read(body, 0)
-	for name, v := range Members(body) {
+	for name, v := range jsonscan.Members(body) {
 		switch string(name) {
 		case "detail":
 			d.sayFirst(detail(v))
 		case "choices":
-			for _, choice := range Elements(v) {
-				d.read(Member(choice, "error"), 1)
+			for _, choice := range jsonscan.Elements(v) {
+				d.read(jsonscan.Member(choice, "error"), 1)
 			}
 		}
 	}
@@ -130,43 +152,56 @@ func (d *Details) read(object []byte, depth int) {
 	if depth == 3 {
 		return
 	}
-	for name, v := range Members(object) {
+	for name, v := range jsonscan.Members(object) {
 		switch string(name) {
 		case "error":
-			d.sayFirst(Text(v))
+			d.sayFirst(jsonscan.Text(v))
 			d.read(v, depth+1)
 		case "innererror":
 			d.read(v, depth+1)
 		case "message":
-			d.sayFirst(Text(v))
+			d.sayFirst(jsonscan.Text(v))
 		case "code", "type", "status", "status_code":
-			if n := Number(bytes.Trim(v, `"`), 0); n >= 400 && n < 600 {
+			n := jsonscan.Number(bytes.Trim(v, `"`), 0)
+			if n >= 400 && n < 600 {
 				d.status = int(n)
 			}
-			d.words += " " + strings.ToLower(Text(v))
+			switch text := jsonscan.Text(v); {
+			case n != 0 || depth == 0 && text == "error": // the type of the object around an Anthropic error
+			case string(name) == "code" && d.code == "":
+				d.code = text
+			case string(name) == "type" && d.kind == "":
+				d.kind = text
+			}
+			if len(d.words) < maxWords {
+				text := jsonscan.Text(v)
+				d.words += " " + strings.ToLower(text[:min(len(text), maxWords)])
+			}
 		}
 	}
 }
 
 func (d *Details) sayFirst(message string) {
 	if d.message == "" {
-		d.message = message
+		d.message = strings.ToValidUTF8(message[:min(len(message), maxMessage)], "\uFFFD")
 	}
 }
 
 func detail(v []byte) string {
-	said := Text(v)
-	for i, e := range Elements(v) {
+	said := jsonscan.Text(v)
+	for i, e := range jsonscan.Elements(v) {
+		if len(said) > maxMessage {
+			break
+		}
 		if i > 0 {
 			said += "; "
 		}
-		said += Text(Member(e, "msg"))
+		said += jsonscan.Text(jsonscan.Member(e, "msg"))
 	}
 	return said
 }
 
-// plainMessage returns a body that is no JSON where it is short enough to be
-// a message and no page.
+// plainMessage returns a body that is not JSON if it is short enough for a message.
 func plainMessage(body []byte) string {
 	switch {
 	case bytes.HasPrefix(body, []byte("<")):
@@ -182,7 +217,7 @@ func callerHeader(h http.Header) http.Header {
 	kept := http.Header{}
 	for name, values := range h {
 		switch {
-		case name == "Retry-After", name == "Retry-After-Ms", name == "Content-Type", name == "X-Request-Id",
+		case name == "Retry-After", name == "Retry-After-Ms", name == "Content-Type", name == "X-Request-Id", name == "Request-Id",
 			strings.HasPrefix(name, "X-Ratelimit-"):
 			kept[name] = values
 		}

@@ -1,14 +1,12 @@
 package wire
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -43,6 +41,20 @@ func TestARetryAfterIsADayAtMost(t *testing.T) {
 	}
 }
 
+// An error inside an answer can be as large as an answer. It is logged, stored and sent
+// to the client.
+func TestWhatIsKeptOfAnErrorIsLimited(t *testing.T) {
+	d := Describe([]byte(`{"error":{"message":"` + strings.Repeat("m", 1<<20) + `","code":"` + strings.Repeat("c", 1<<20) + `"},"choices":[` +
+		strings.TrimSuffix(strings.Repeat(`{"error":{"code":"rate_limit"}},`, 500_000), ",") + `]}`))
+	if len(d.message) > maxMessage || len(d.name()) > maxName || len(d.words) > 3*maxWords {
+		t.Errorf("message of %d bytes, name of %d, words of %d", len(d.message), len(d.name()), len(d.words))
+	}
+	d = Describe([]byte(`{"detail":[` + strings.TrimSuffix(strings.Repeat(`{"msg":"field required"},`, 500_000), ",") + `]}`))
+	if len(d.message) > maxMessage || !strings.HasPrefix(d.message, "field required; field required") {
+		t.Errorf("message of %d bytes: %.40s", len(d.message), d.message)
+	}
+}
+
 func FuzzDescribe(f *testing.F) {
 	f.Add(`{"error":{"message":"m","code":1,"innererror":{"code":"x"}},"detail":[{"msg":"a"}]}`)
 	f.Add(`[{"error":"x"}]`)
@@ -54,66 +66,61 @@ func FuzzDescribe(f *testing.F) {
 	})
 }
 
-// FuzzWalk: what stands in a provider's JSON is found as the standard library
-// finds it: members in their order with the last one of a name, elements, texts.
-func FuzzWalk(f *testing.F) {
-	for _, seed := range []string{
-		`{"a":1,"b":[{"c":"\u00e9\\"},"]"],"a":{"x":"}"}}`, `[ 1 , "a,b" , [2] ]`, `{"\u0061" : null , "" : -1.5e3 }`, `"\ud83d\ude00\ud800"`, "{\"a\":\"\xff\"}",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		data := TrimSpace([]byte(text))
-		if !Valid(data) || !utf8.Valid(data) {
-			return
-		}
-		var want map[string]json.RawMessage
-		if data[0] == '{' && json.Unmarshal(data, &want) == nil {
-			for name, v := range want {
-				if !utf8.ValidString(name) || strings.ContainsRune(name, utf8.RuneError) {
-					continue // several names become one
-				}
-				checkValue(t, Member(data, name), v)
-			}
-			for name := range Members(data) {
-				if _, ok := want[string(name)]; !ok {
-					t.Fatalf("%s has no member %q", data, name)
-				}
-			}
-		}
-		var list []json.RawMessage
-		if data[0] == '[' && json.Unmarshal(data, &list) == nil {
-			n := 0
-			for i, v := range Elements(data) {
-				checkValue(t, v, list[i])
-				n++
-			}
-			if n != len(list) {
-				t.Fatalf("%s has %d elements, %d were found", data, len(list), n)
-			}
-		}
-	})
-}
-
-// checkValue compares a value that was found with the same of the standard
-// library.
-func checkValue(t *testing.T, got []byte, want json.RawMessage) {
-	t.Helper()
-	if string(got) != string(want) {
-		t.Fatalf("%s, want %s", got, want)
-	}
-	var s string
-	if want[0] == '"' && json.Unmarshal(want, &s) == nil && string(AppendText(nil, got)) != s {
-		t.Fatalf("%s is read as %q, want %q", got, AppendText(nil, got), s)
-	}
-}
-
-// Comments and slow pieces are no silence.
+// A provider that sends one byte at a time is not silent.
 func TestEveryByteResetsTheWatch(t *testing.T) {
 	src := &source{src: strings.NewReader("abc"), left: 2, watch: time.NewTimer(time.Hour), silence: time.Hour}
 	defer src.watch.Stop()
 	got, err := io.ReadAll(src)
 	if string(got) != "ab" || !errors.Is(err, errTooMuch) {
 		t.Errorf("%q %v", got, err)
+	}
+}
+
+// transport answers in the process.
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// meter is a memory that has room for most bytes.
+type meter struct{ most, held int }
+
+func (m *meter) Charge(n int) error {
+	if m.held+n > m.most {
+		return errors.New("no room")
+	}
+	m.held += n
+	return nil
+}
+
+func (m *meter) Release(n int) { m.held -= n }
+
+// A body is charged from when it is sent until the answer begins; one for which there
+// is no room is not sent.
+func TestTheBodyOfARequestIsCharged(t *testing.T) {
+	body := make([]byte, 100_000)
+	for _, tt := range []struct {
+		most, sent int
+		answers    bool
+	}{{200_000, 1, true}, {200_000, 1, false}, {50_000, 0, true}} {
+		m := meter{most: tt.most}
+		sent := 0
+		c := New("d", Endpoint{BaseURL: "http://provider.test", Transport: transport(func(r *http.Request) (*http.Response, error) {
+			if sent++; m.held < len(body) {
+				t.Errorf("%d bytes are charged while a body of %d is sent", m.held, len(body))
+			}
+			if !tt.answers {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		})}, nil)
+		err := c.Stream(t.Context(), c.URL("/x"), StreamHeader(), body, &m, func(io.Reader) error {
+			if m.held != 0 {
+				t.Errorf("%d bytes are charged when the answer has begun", m.held)
+			}
+			return nil
+		})
+		if sent != tt.sent || m.held != 0 || (err == nil) != (tt.answers && tt.sent > 0) {
+			t.Errorf("%+v: sent %d times, %d bytes still charged, %v", tt, sent, m.held, err)
+		}
 	}
 }

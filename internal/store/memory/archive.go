@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ func (j *Journal) Runs(_ context.Context, orgID string, q run.Query) ([]run.Summ
 	var all []run.Summary
 	for key, r := range j.runs {
 		if key.org == orgID {
-			all = append(all, r.summary)
+			all = append(all, r.head.Summary)
 		}
 	}
 	slices.SortFunc(all, func(a, b run.Summary) int {
@@ -45,11 +46,7 @@ func (j *Journal) Head(_ context.Context, orgID, runID string) (run.Head, error)
 	if !ok {
 		return run.Head{}, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
-	h := run.Head{Summary: r.summary, Seq: int64(len(r.facts)), Bytes: int64(r.bytes)}
-	for _, f := range r.facts {
-		h.At = max(h.At, f.At)
-	}
-	return h, nil
+	return r.head, nil
 }
 
 // Load implements run.Archive.
@@ -60,7 +57,7 @@ func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, erro
 	if !ok {
 		return nil, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
-	story := &run.Story{Summary: r.summary, Rows: maps.Clone(r.rows)}
+	story := &run.Story{Summary: r.head.Summary, Rows: maps.Clone(r.rows)}
 	var bad *run.Unreadable
 	for _, f := range r.facts {
 		if err := loop.CanDecode(f.Version, f.Body.Kind()); err == nil {
@@ -73,4 +70,58 @@ func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, erro
 		return nil, fmt.Errorf("run %s: %w", runID, bad)
 	}
 	return story, nil
+}
+
+// Facts implements run.Archive.
+func (j *Journal) Facts(_ context.Context, orgID, runID string, after int64, limit int) ([]loop.Fact, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, ok := j.runs[runKey{orgID, runID}]
+	if !ok {
+		return nil, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
+	}
+	var out []loop.Fact
+	size := 0
+	for _, f := range r.facts[min(max(after, 0), int64(len(r.facts))):] {
+		body, err := json.Marshal(f.Body) // as sqlite stores it
+		if err != nil {
+			return nil, err
+		}
+		size += len(body)
+		err = loop.CanDecode(f.Version, f.Body.Kind())
+		switch {
+		case len(out) > 0 && (size > limit || err != nil):
+			return out, nil
+		case size > limit:
+			return nil, fmt.Errorf("run %s: fact %d: %w", runID, f.Seq, &run.TooLarge{Bytes: size})
+		case err != nil:
+			return nil, fmt.Errorf("run %s: %w", runID, &run.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Last: int64(len(r.facts))})
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// Rows implements run.Archive.
+func (j *Journal) Rows(_ context.Context, orgID, runID string, refs []string, limit int) ([]json.RawMessage, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r, ok := j.runs[runKey{orgID, runID}]
+	if !ok {
+		return nil, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
+	}
+	var out []json.RawMessage
+	size := 0
+	for _, ref := range refs {
+		row, ok := r.rows[ref]
+		size += len(row)
+		switch {
+		case !ok, len(out) > 0 && size > limit:
+			return out, nil
+		case size > limit:
+			return nil, fmt.Errorf("run %s: row %s: %w", runID, ref, &run.TooLarge{Bytes: size})
+		}
+		out = append(out, slices.Clone(row))
+	}
+	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -65,18 +66,17 @@ func TestAJournalLimitsItsBytes(t *testing.T) {
 	}
 }
 
-func TestHandoversKeepsTheLatest(t *testing.T) {
-	var h memory.Handovers
-	for i := range memory.MaxHandovers + 1 {
-		id := fmt.Sprint(i)
-		if err := h.Save(t.Context(), "a", "p", run.Handover{CallIDs: map[string]string{id: "theirs"}}); err != nil {
+func TestConversationsKeepsTheLatest(t *testing.T) {
+	var c memory.Conversations
+	for i := range memory.MaxConversations + 1 {
+		if err := c.Save(t.Context(), fmt.Sprint("org ", i%2), "p", run.Conversation{}, time.Hour, run.ConversationKey{Kind: run.CallID, ID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for id, want := range map[string]bool{"0": false, "1": true, fmt.Sprint(memory.MaxHandovers): true} {
-		got, err := h.Find(t.Context(), "a", "p", id)
+	for i, want := range map[int]bool{0: false, 1: true, memory.MaxConversations: true} {
+		got, err := c.Find(t.Context(), fmt.Sprint("org ", i%2), "p", run.ConversationKey{Kind: run.CallID, ID: fmt.Sprint(i)})
 		if err != nil || (got != nil) != want {
-			t.Errorf("handover %s: found is %v, want %v: %v", id, got != nil, want, err)
+			t.Errorf("conversation %d: found is %v, want %v: %v", i, got != nil, want, err)
 		}
 	}
 }

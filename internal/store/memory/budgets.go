@@ -28,9 +28,8 @@ func (j *Journal) Used(_ context.Context, orgID, scope string) (run.Used, error)
 	return j.budgets[budgetKey{orgID, scope}], nil
 }
 
-// planCharge computes the charge of a batch without applying it. Holds are settled before
-// new ones are made, so the freed amount can be held again in the same batch. It
-// returns a *run.OverBudget if a new hold does not fit.
+// planCharge computes the charge of a batch without applying it. It returns a
+// *run.OverBudget if a hold does not fit.
 func (j *Journal) planCharge(key runKey, r *runRecord, b run.Batch) (charge, error) {
 	c := charge{budgets: map[budgetKey]run.Used{}, settled: map[holdKey]bool{}, holds: map[holdKey]budget.Amount{}}
 	used := func(scope string) (budgetKey, run.Used) {
@@ -44,15 +43,16 @@ func (j *Journal) planCharge(key runKey, r *runRecord, b run.Batch) (charge, err
 		for h, held := range r.holds {
 			if h.id == s.ID && !c.settled[h] {
 				k, u := used(h.scope)
-				c.budgets[k] = run.Used{Spent: u.Spent.Add(s.Amount), Held: u.Held.Sub(held)}
+				c.budgets[k] = u.Settle(held, s.Amount)
 				c.settled[h] = true
 			}
 		}
 	}
 	for _, h := range b.Holds {
 		k, u := used(h.Budget.Scope)
-		if !h.Budget.Fits(u.Spent.Add(u.Held), h.Amount) {
-			return c, &run.OverBudget{Scope: h.Budget.Scope}
+		u, err := u.Hold(h)
+		if err != nil {
+			return c, err
 		}
 		id := holdKey{h.ID, h.Budget.Scope}
 		_, twice := c.holds[id]
@@ -60,7 +60,7 @@ func (j *Journal) planCharge(key runKey, r *runRecord, b run.Batch) (charge, err
 			return c, fmt.Errorf("hold %s in budget %s: %w", h.ID, h.Budget.Scope, org.ErrExists)
 		}
 		c.holds[id] = h.Amount
-		c.budgets[k] = run.Used{Spent: u.Spent, Held: u.Held.Add(h.Amount)}
+		c.budgets[k] = u
 	}
 	return c, nil
 }
@@ -83,7 +83,7 @@ func (j *Journal) settleAll(orgID string, r *runRecord) {
 	for h, amount := range r.holds {
 		k := budgetKey{orgID, h.scope}
 		u := j.budgets[k]
-		j.setUsed(k, run.Used{Spent: u.Spent.Add(amount), Held: u.Held.Sub(amount)})
+		j.setUsed(k, u.Settle(amount, amount))
 	}
 	clear(r.holds)
 }

@@ -4,7 +4,7 @@
 //	run.Journal, run.Archive   Journal     the last MaxRuns runs, the last MaxSubmitKeys
 //	run.Leases                             keys and MaxAuditRows audit rows, and what was
 //	                                       spent of each budget
-//	run.Handovers              Handovers   the last MaxHandovers
+//	run.Conversations          Conversations   the last MaxConversations
 //	org.Store                  Orgs        everything
 //	toolcache.Store            Orgs        within the bounds that the caller passes
 //

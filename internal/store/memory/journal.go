@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,7 +42,7 @@ type Journal struct {
 	mu      sync.Mutex // guards the fields below
 	runs    map[runKey]*runRecord
 	order   []runKey // oldest first
-	bytes   int      // of the rows of all runs
+	bytes   int64    // of the rows of all runs
 	lastOrg string   // the org that got the last lease, for fairness
 	keys    submitKeys
 	budgets map[budgetKey]run.Used
@@ -51,15 +52,11 @@ type Journal struct {
 type runKey struct{ org, run string }
 
 type runRecord struct {
-	summary    run.Summary
-	epoch      int64
-	owner      string
-	leaseUntil int64 // when the lease expires; Unix milliseconds
-	facts      []loop.Fact
-	calls      map[callFact]bool
-	rows       map[string]json.RawMessage
-	bytes      int // of rows
-	holds      map[holdKey]budget.Amount
+	head  run.Head // Bytes are those of the rows
+	facts []loop.Fact
+	calls map[callFact]bool
+	rows  map[string]json.RawMessage
+	holds map[holdKey]budget.Amount
 }
 
 // callFact identifies a fact about a call. A journal holds each at most once.
@@ -85,13 +82,13 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 	if !known {
 		r = &runRecord{calls: map[callFact]bool{}, rows: map[string]json.RawMessage{}, holds: map[holdKey]budget.Amount{}}
 	}
-	switch last := int64(len(r.facts)); {
-	case lease.Epoch != 0 && lease.Epoch < r.epoch:
-		return fmt.Errorf("run %s: %w", lease.RunID, run.ErrFenced)
-	case last > after:
-		return &run.Behind{Facts: slices.Clone(r.facts[after:])}
-	case last < after:
-		return fmt.Errorf("run %s: the journal ends at %d, not at %d", lease.RunID, last, after)
+	if err := r.head.Admit(lease, after); err != nil {
+		var behind *run.Behind
+		if errors.As(err, &behind) {
+			behind.Facts = slices.Clone(r.facts[after:])
+			return behind
+		}
+		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
 	if err := j.check(key, r, lease, b, &add); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
@@ -114,8 +111,8 @@ type checkedBatch struct {
 // check returns why the batch cannot be stored, or completes add. It modifies
 // nothing else.
 func (j *Journal) check(key runKey, r *runRecord, lease run.Lease, b run.Batch, add *checkedBatch) error {
-	if len(r.facts) == 0 && b.Opening != nil {
-		if err := j.checkOpening(key.org, *b.Opening); err != nil {
+	if r.head.Seq == 0 && b.Opening != nil {
+		if err := b.Opening.Admit(j.Caps, orgState{j, key.org}); err != nil {
 			return err
 		}
 	}
@@ -130,20 +127,23 @@ func (j *Journal) check(key runKey, r *runRecord, lease run.Lease, b run.Batch, 
 	return err
 }
 
-// store stores a batch that judge has accepted. It cannot fail.
+// store stores a batch that check has accepted. It cannot fail.
 func (j *Journal) store(key runKey, r *runRecord, lease run.Lease, b run.Batch, add checkedBatch) {
-	if len(r.facts) == 0 && b.Opening != nil && b.Opening.Key != nil {
+	if r.head.Seq == 0 && b.Opening != nil && b.Opening.Key != nil {
 		j.keys.add(key, *b.Opening.Key, j.now())
 	}
-	was := r.summary.Status
-	r.add(b.Facts, add)
-	r.updateLease(lease, was, j.leaseNow())
+	grown := size(add.rows)
+	r.head = r.head.After(lease, b, j.leaseNow())
+	r.head.Bytes += grown
+	r.facts = append(r.facts, b.Facts...)
+	maps.Copy(r.calls, add.calls)
+	maps.Copy(r.rows, add.rows)
 	j.applyCharge(r, add.charge)
-	if r.summary.Status == run.Done {
+	if r.head.Summary.Status == run.Done {
 		j.settleAll(key.org, r)
 	}
 	j.audit.add(add.audit)
-	j.evict(size(add.rows))
+	j.evict(grown)
 }
 
 // newCalls returns the call facts of the batch. It returns an error if one of them, or a
@@ -171,16 +171,6 @@ func (r *runRecord) newCalls(b run.Batch) (map[callFact]bool, error) {
 	return calls, nil
 }
 
-func (r *runRecord) add(facts []loop.Fact, add checkedBatch) {
-	for _, f := range facts {
-		r.summary = r.summary.After(f)
-	}
-	r.facts = append(r.facts, facts...)
-	maps.Copy(r.calls, add.calls)
-	maps.Copy(r.rows, add.rows)
-	r.bytes += size(add.rows)
-}
-
 func (j *Journal) add(key runKey, r *runRecord) {
 	if j.runs == nil {
 		j.runs = map[runKey]*runRecord{}
@@ -191,19 +181,19 @@ func (j *Journal) add(key runKey, r *runRecord) {
 
 // evict drops the oldest runs that are not running until the limits hold. grown
 // is the number of bytes that were just added.
-func (j *Journal) evict(grown int) {
+func (j *Journal) evict(grown int64) {
 	j.bytes += grown
 	if len(j.order) <= MaxRuns && j.bytes <= MaxRowBytes {
 		return
 	}
 	j.order = slices.DeleteFunc(j.order, func(key runKey) bool {
 		r := j.runs[key]
-		if r.summary.Status == run.Running || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
+		if r.head.Summary.Status == run.Running || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
 			return false
 		}
 		j.settleAll(key.org, r)
 		delete(j.runs, key)
-		j.bytes -= r.bytes
+		j.bytes -= r.head.Bytes
 		return true
 	})
 }
@@ -235,10 +225,10 @@ func encode(b run.Batch) (checkedBatch, error) {
 	return out, nil
 }
 
-func size(rows map[string]json.RawMessage) int {
-	n := 0
+func size(rows map[string]json.RawMessage) int64 {
+	n := int64(0)
 	for _, data := range rows {
-		n += len(data)
+		n += int64(len(data))
 	}
 	return n
 }

@@ -10,67 +10,37 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// updateLease updates the run's lease after a batch. A writer without a lease does not
-// change it, except that waking a parked run frees it to be claimed.
-func (r *runRecord) updateLease(lease run.Lease, was run.Status, now time.Time) {
-	r.epoch = max(r.epoch, lease.Epoch)
-	switch {
-	case r.summary.Status != run.Running, lease.Epoch == 0 && was != run.Running:
-		r.owner, r.leaseUntil = "", 0
-	case lease.Epoch > 0:
-		r.owner, r.leaseUntil = lease.Owner, leaseEnd(now)
-	}
+// orgState implements run.OrgState. It is used with the journal's mu held.
+type orgState struct {
+	j   *Journal
+	org string
 }
 
-// leaseEnd returns when a lease expires that is granted or renewed now.
-func leaseEnd(now time.Time) int64 { return now.Add(run.LeaseTTL).UnixMilli() }
-
-// leased reports whether the run has a lease that has not expired.
-func (r *runRecord) leased(now time.Time) bool {
-	return r.summary.Status == run.Running && r.leaseUntil > now.UnixMilli()
+// RunOf implements run.OrgState.
+func (s orgState) RunOf(key run.SubmitKey) (*run.Submitted, error) {
+	return s.j.keys.find(s.org, key, s.j.now()), nil
 }
 
-func (r *runRecord) lease() run.Lease {
-	return run.Lease{Org: r.summary.Org, RunID: r.summary.RunID, Epoch: r.epoch, Owner: r.owner}
-}
-
-// checkOpening checks the conditions of an opening. The key comes first: a repeated
-// request gets its run even if the org has no slot or space left.
-func (j *Journal) checkOpening(orgID string, o run.Opening) error {
-	if o.Key != nil {
-		if s := j.keys.find(orgID, *o.Key, j.now()); s != nil {
-			return s
+// StoredBytes implements run.OrgState.
+func (s orgState) StoredBytes() (int64, error) {
+	n := int64(0)
+	for key, r := range s.j.runs {
+		if key.org == s.org {
+			n += r.head.Bytes
 		}
 	}
-	if j.Caps.Stored > 0 && j.storedBytes(orgID) >= j.Caps.Stored {
-		return j.Caps.StoredError()
-	}
-	if o.Slots > 0 && j.leasedRuns(orgID, j.leaseNow()) >= o.Slots {
-		return run.ErrNoSlot
-	}
-	return nil
+	return n, nil
 }
 
-// storedBytes returns the size of the rows of the org's runs, in bytes.
-func (j *Journal) storedBytes(orgID string) int64 {
-	n := 0
-	for key, r := range j.runs {
-		if key.org == orgID {
-			n += r.bytes
-		}
-	}
-	return int64(n)
-}
-
-// leasedRuns returns the number of the org's runs with a lease that has not expired.
-func (j *Journal) leasedRuns(orgID string, now time.Time) int {
-	n := 0
-	for key, r := range j.runs {
-		if key.org == orgID && r.leased(now) {
+// LeasedRuns implements run.OrgState.
+func (s orgState) LeasedRuns() (int, error) {
+	n, now := 0, s.j.leaseNow()
+	for key, r := range s.j.runs {
+		if key.org == s.org && r.head.Leased(now) {
 			n++
 		}
 	}
-	return n
+	return n, nil
 }
 
 // Claim implements run.Leases. The round robin over orgs continues after the org
@@ -84,38 +54,35 @@ func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease
 		if len(leases) >= limit {
 			break
 		}
-		j.settleAll(r.summary.Org, r)
-		handed := r.owner == ""
-		r.epoch, r.owner, r.leaseUntil = r.epoch+1, owner, leaseEnd(now)
-		j.lastOrg = r.summary.Org
-		lease := r.lease()
-		lease.Handed = handed
+		var lease run.Lease
+		r.head, lease = r.head.Claim(owner, now)
+		j.settleAll(lease.Org, r)
+		j.lastOrg = lease.Org
 		leases = append(leases, lease)
 	}
 	return leases, nil
 }
 
-// claimable returns the runs without a lease in the order in which they are claimed: the
-// oldest of each org, then the second oldest of each, always starting after the org
-// that got the last lease. It leaves out runs that owner had, even if that lease has
-// expired, because owner may still be working on them.
+// claimable returns the runs that owner may claim in the order in which they are claimed:
+// the oldest of each org, then the second oldest of each, always starting after the org
+// that got the last lease.
 func (j *Journal) claimable(owner string, now time.Time) []*runRecord {
 	var free []*runRecord
 	for _, r := range j.runs {
-		if r.summary.Status == run.Running && !r.leased(now) && r.owner != owner {
+		if r.head.Claimable(owner, now) {
 			free = append(free, r)
 		}
 	}
 	slices.SortFunc(free, func(a, b *runRecord) int {
-		return cmp.Or(cmp.Compare(a.summary.CreatedAt, b.summary.CreatedAt), strings.Compare(a.summary.RunID, b.summary.RunID))
+		return cmp.Or(cmp.Compare(a.head.Summary.CreatedAt, b.head.Summary.CreatedAt), strings.Compare(a.head.Summary.RunID, b.head.Summary.RunID))
 	})
 	place, seen := map[*runRecord]int{}, map[string]int{}
 	for _, r := range free {
-		place[r] = seen[r.summary.Org]
-		seen[r.summary.Org]++
+		place[r] = seen[r.head.Summary.Org]
+		seen[r.head.Summary.Org]++
 	}
 	slices.SortFunc(free, func(a, b *runRecord) int {
-		return cmp.Or(cmp.Compare(place[a], place[b]), j.compareOrgs(a.summary.Org, b.summary.Org))
+		return cmp.Or(cmp.Compare(place[a], place[b]), j.compareOrgs(a.head.Summary.Org, b.head.Summary.Org))
 	})
 	return free
 }
@@ -135,12 +102,12 @@ func (j *Journal) compareOrgs(a, b string) int {
 func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	until := leaseEnd(j.leaseNow())
+	now := j.leaseNow()
 	var leases []run.Lease
 	for _, r := range j.runs {
-		if owner != "" && r.owner == owner && r.summary.Status == run.Running {
-			r.leaseUntil = until
-			leases = append(leases, r.lease())
+		if r.head.Renewable(owner) {
+			r.head = r.head.Renew(now)
+			leases = append(leases, r.head.Lease())
 		}
 	}
 	return leases, nil
@@ -148,25 +115,27 @@ func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
 
 // Release implements run.Leases.
 func (j *Journal) Release(_ context.Context, lease run.Lease) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
-	if ok && r.epoch == lease.Epoch && r.owner == lease.Owner {
-		r.owner, r.leaseUntil = "", 0
-	}
+	j.change(lease, func(h run.Head) (run.Head, bool) { return h.Release(lease) })
 	return nil
 }
 
 // SetAside implements run.Leases.
 func (j *Journal) SetAside(_ context.Context, lease run.Lease, why run.Aside) error {
+	j.change(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, why) })
+	return nil
+}
+
+// change changes the head of the lease's run, if there is one and change returns true.
+func (j *Journal) change(lease run.Lease, change func(run.Head) (run.Head, bool)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
-	if ok && r.epoch == lease.Epoch && r.owner == lease.Owner && r.summary.Status == run.Running {
-		r.summary.Status, r.summary.Aside = run.IsAside, why
-		r.owner, r.leaseUntil = "", 0
+	if !ok {
+		return
 	}
-	return nil
+	if next, ok := change(r.head); ok {
+		r.head = next
+	}
 }
 
 // Restore implements run.Leases.
@@ -175,8 +144,8 @@ func (j *Journal) Restore(_ context.Context, again func(run.Aside) bool) (int, e
 	defer j.mu.Unlock()
 	n := 0
 	for _, r := range j.runs {
-		if r.summary.Status == run.IsAside && again(r.summary.Aside) {
-			r.summary.Status, r.summary.Aside = run.Running, run.Aside{}
+		if next, ok := r.head.Restore(); ok && again(r.head.Summary.Aside) {
+			r.head = next
 			n++
 		}
 	}
@@ -185,3 +154,49 @@ func (j *Journal) Restore(_ context.Context, again func(run.Aside) bool) (int, e
 
 // Probe implements run.Leases. Memory is always writable.
 func (j *Journal) Probe(context.Context) error { return nil }
+
+// submitKeys maps idempotency keys to runs. The zero value is empty. The owner's
+// mutex guards it.
+type submitKeys struct {
+	byKey map[submitKey]*submitted
+	order []*submitted // oldest first
+}
+
+type submitKey struct{ org, principal, key string }
+
+type submitted struct {
+	run.Submitted
+	key submitKey
+	at  time.Time
+}
+
+// find returns the run of the key, or nil if the key is unknown or expired.
+func (k *submitKeys) find(orgID string, key run.SubmitKey, now time.Time) *run.Submitted {
+	s, ok := k.byKey[submitKey{orgID, key.Principal, key.Key}]
+	if !ok || s.expired(now) {
+		return nil
+	}
+	found := s.Submitted
+	return &found
+}
+
+func (s *submitted) expired(now time.Time) bool { return now.Sub(s.at) >= run.SubmitKeyTTL }
+
+// add maps the key to the run. It first drops expired keys, and the oldest until one
+// more fits.
+func (k *submitKeys) add(r runKey, key run.SubmitKey, now time.Time) {
+	for len(k.order) > 0 && (len(k.order) >= MaxSubmitKeys || k.order[0].expired(now)) {
+		delete(k.byKey, k.order[0].key)
+		k.order[0] = nil
+		k.order = k.order[1:]
+	}
+	if k.byKey == nil {
+		k.byKey = map[submitKey]*submitted{}
+	}
+	s := &submitted{
+		Submitted: run.Submitted{RunID: r.run, Hash: key.Hash},
+		key:       submitKey{r.org, key.Principal, key.Key}, at: now,
+	}
+	k.byKey[s.key] = s
+	k.order = append(k.order, s)
+}

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,48 @@ func (o *Orgs) Orgs(context.Context) ([]org.Record, error) {
 	return out, nil
 }
 
+// EachOrg implements org.Store.
+func (o *Orgs) EachOrg(_ context.Context, each func(org.Contents) error) error {
+	for _, c := range o.contents() {
+		if err := each(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contents returns all orgs with what they have, ordered by id.
+func (o *Orgs) contents() []org.Contents {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []org.Contents
+	for _, id := range slices.Sorted(maps.Keys(o.orgs)) {
+		r := o.orgs[id]
+		all = append(all, org.Contents{Record: cloneOrg(r.Record), Keys: slices.Clone(r.keys), Servers: r.cloneServers(), Secrets: r.unsealed()})
+	}
+	return all
+}
+
+// AddOrgs implements org.Store.
+func (o *Orgs) AddOrgs(_ context.Context, orgs []org.Record) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range orgs {
+		if _, taken := o.orgs[r.ID]; !taken {
+			o.add(r)
+		}
+	}
+	return nil
+}
+
+// add is called with mu held.
+func (o *Orgs) add(r org.Record) {
+	if o.orgs == nil {
+		o.orgs = map[string]*orgRecord{}
+	}
+	o.orgs[r.ID] = &orgRecord{Record: cloneOrg(r)}
+}
+
 // Org implements org.Store.
 func (o *Orgs) Org(_ context.Context, id string) (org.Record, error) {
 	o.mu.Lock()
@@ -62,10 +105,7 @@ func (o *Orgs) CreateOrg(_ context.Context, r org.Record, by org.Author) error {
 	if _, taken := o.orgs[r.ID]; taken {
 		return fmt.Errorf("org %s: %w", r.ID, org.ErrExists)
 	}
-	if o.orgs == nil {
-		o.orgs = map[string]*orgRecord{}
-	}
-	o.orgs[r.ID] = &orgRecord{Record: cloneOrg(r)}
+	o.add(r)
 	return o.record(r.ID, by, by.OrgChanged(nil, &r))
 }
 

@@ -18,11 +18,16 @@ func (o *Orgs) Secrets(_ context.Context, orgID string) ([]org.Secret, error) {
 	if !ok {
 		return nil, nil
 	}
+	return r.unsealed(), nil
+}
+
+// unsealed returns the secrets without Sealed.
+func (r *orgRecord) unsealed() []org.Secret {
 	out := slices.Clone(r.secrets)
 	for i := range out {
 		out[i].Sealed = nil
 	}
-	return out, nil
+	return out
 }
 
 // Secret implements org.Store.

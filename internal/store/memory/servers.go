@@ -2,8 +2,8 @@ package memory
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -17,11 +17,15 @@ func (o *Orgs) MCPServers(_ context.Context, orgID string) ([]org.MCPServer, err
 	if !ok {
 		return nil, nil
 	}
-	out := make([]org.MCPServer, len(r.servers))
-	for i, s := range r.servers {
+	return r.cloneServers(), nil
+}
+
+func (r *orgRecord) cloneServers() []org.MCPServer {
+	out := slices.Clone(r.servers)
+	for i, s := range out {
 		out[i] = cloneServer(s)
 	}
-	return out, nil
+	return out
 }
 
 // CreateMCPServer implements org.Store.
@@ -92,8 +96,15 @@ func (r *orgRecord) server(name string) int {
 	return slices.IndexFunc(r.servers, func(s org.MCPServer) bool { return s.Name == name })
 }
 
+// cloneServer copies a server by its JSON, so that it keeps what other stores keep.
 func cloneServer(s org.MCPServer) org.MCPServer {
-	s.Tools, s.Polling, s.Headers = slices.Clone(s.Tools), slices.Clone(s.Polling), maps.Clone(s.Headers)
-	s.Reads, s.Keyed, s.Cache.Names = slices.Clone(s.Reads), slices.Clone(s.Keyed), slices.Clone(s.Cache.Names)
-	return s
+	settings, err := json.Marshal(s)
+	c := org.MCPServer{Org: s.Org, Name: s.Name, Position: s.Position, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt}
+	if err == nil {
+		err = json.Unmarshal(settings, &c)
+	}
+	if err != nil {
+		panic(err) // an MCPServer has plain fields only
+	}
+	return c
 }

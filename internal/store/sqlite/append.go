@@ -18,11 +18,9 @@ func (s *Store) Append(ctx context.Context, lease run.Lease, after int64, b run.
 	if err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
-	h := s.heads.lock(stored.key)
-	one, err := s.enqueue(ctx, h, lease, after, b, stored)
-	h.mu.Unlock()
-	if err == nil && b.Sync {
-		err = s.awaitDisk(ctx, stored.key, h, one)
+	err = s.appendBatch(ctx, lease, after, b, stored, b.Sync && after == 0)
+	if errors.Is(err, errOpened) {
+		err = s.appendBatch(ctx, lease, after, b, stored, false)
 	}
 	var behind *run.Behind
 	switch {
@@ -34,57 +32,79 @@ func (s *Store) Append(ctx context.Context, lease run.Lease, after int64, b run.
 	return fmt.Errorf("run %s: %w", lease.RunID, s.wrap("append", err))
 }
 
+// errOpened reports that the first batch of a run met a run that exists.
+var errOpened = errors.New("the run exists")
+
+// appendBatch queues the batch or, unless Sync is set, holds it back, and waits for
+// the disk if Sync is set. With opens, a run whose head is not in memory is assumed to
+// be new, which saves a query; the error wraps errOpened if it is not.
+func (s *Store) appendBatch(ctx context.Context, lease run.Lease, after int64, b run.Batch, stored batch, opens bool) error {
+	h := s.heads.lock(stored.key)
+	if opens {
+		h.assumeNew()
+	}
+	one, err := s.enqueue(ctx, h, lease, after, b, stored)
+	h.mu.Unlock()
+	if err == nil && b.Sync {
+		err = s.awaitDisk(ctx, stored.key, h, one)
+	}
+	return err
+}
+
 // isRefusal reports whether err is a refusal of the batch, not a failure of the file.
 func isRefusal(err error) bool {
-	return errors.Is(err, run.ErrFenced) || errors.Is(err, errJournalTooShort) || errors.Is(err, run.ErrNoSlot) ||
+	return errors.Is(err, run.ErrFenced) || errors.Is(err, run.ErrAhead) || errors.Is(err, run.ErrNoSlot) ||
 		errors.As(err, new(*org.CapError)) || errors.As(err, new(*run.Submitted)) || errors.As(err, new(*run.OverBudget))
 }
 
-// errJournalTooShort reports a batch that starts after the end of the journal.
-var errJournalTooShort = errors.New("the journal is shorter than the writer expects")
-
-// enqueue submits the batch if it continues the journal. It returns run.ErrFenced if
-// the run has a higher epoch, and *run.Behind if the journal has further facts. It
-// is called with h locked.
+// enqueue submits the batch if the head of the run admits it. A batch without Sync is
+// held back, to be written together with the next ones: enqueue returns nil. It is called
+// with h locked.
 func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int64, b run.Batch, stored batch) (*write, error) {
 	if err := s.catchUp(ctx, h, lease, after); err != nil {
 		return nil, err
 	}
-	switch {
-	case lease.Epoch != 0 && lease.Epoch < h.epoch:
-		return nil, run.ErrFenced
-	case h.seq > after:
-		facts, err := readFacts(ctx, s.db, stored.key, after)
-		if err != nil {
-			return nil, err
+	if err := h.Admit(lease, after); err != nil {
+		var behind *run.Behind
+		if errors.As(err, &behind) {
+			facts, err := readFacts(ctx, s.db, stored.key, after)
+			if err != nil {
+				return nil, err
+			}
+			behind.Facts = facts
 		}
-		return nil, &run.Behind{Facts: facts}
-	case h.seq < after:
-		return nil, fmt.Errorf("%w: it ends at %d, not at %d", errJournalTooShort, h.seq, after)
-	}
-	c := h.headChange(lease, b, s.now(), s.leaseNow())
-	one := &write{awaited: b.Sync, epoch: lease.Epoch, do: func(t *tx) error { return stored.write(t, c) }}
-	if n := len(h.pending); n > 0 {
-		one.dependsOn = h.pending[n-1]
-	}
-	if err := s.writer.submit(ctx, one); err != nil {
 		return nil, err
 	}
-	h.pending = append(h.pending, one)
-	h.apply(c)
-	return one, nil
+	now := s.leaseNow()
+	c := headChange{
+		lease: lease, from: h.Head, to: h.After(lease, b, now),
+		now: s.now(), leaseNow: now, mayHold: h.mayHold || len(b.Holds) > 0, assumed: h.assumed,
+	}
+	if len(b.Holds) > 0 { // which may be refused, unlike what is held back
+		if err := h.flush(ctx); err != nil {
+			return nil, err
+		}
+	}
+	next := h.held.with(stored, c)
+	if b.Sync || next.urgent() || s.closing.Load() {
+		return h.submit(ctx, s.writer, next, b.Sync)
+	}
+	if err := s.writer.refuses(); err != nil {
+		return nil, err
+	}
+	h.holdBack(s.writer, next)
+	return nil, nil
 }
 
 // catchUp loads the head if needed. If the writer is behind, or has another epoch
-// than the last queued write, it waits until the queue holds no write of the run: an
+// than the last batch, it waits until all earlier batches of the run are written: an
 // error of the previous owner's writes must not reach the new owner.
 func (s *Store) catchUp(ctx context.Context, h *head, lease run.Lease, after int64) error {
 	key := runKey{lease.Org, lease.RunID}
 	if err := h.load(ctx, s.db, key); err != nil {
 		return err
 	}
-	n := len(h.pending)
-	if h.seq <= after && (n == 0 || h.pending[n-1].epoch == lease.Epoch) {
+	if epoch, waits := h.lastEpoch(); h.Seq <= after && (!waits || epoch == lease.Epoch) {
 		return nil
 	}
 	if err := h.drain(ctx); err != nil {
@@ -101,9 +121,9 @@ func (s *Store) awaitDisk(ctx context.Context, key runKey, h *head, one *write) 
 	defer h.mu.Unlock()
 	switch {
 	case err != nil && one.ended():
-		_ = h.reset(ctx) // queryOne's own error is returned; it includes that of an earlier write
+		_ = h.reset(ctx) // err includes the error of an earlier write
 		s.heads.remove(key, h)
-	case err == nil && h.summary.Status != run.Running:
+	case err == nil && h.Summary.Status != run.Running:
 		s.heads.remove(key, h)
 	}
 	return err

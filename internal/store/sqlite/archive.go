@@ -14,6 +14,8 @@ import (
 
 const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at, aside`
 
+const headColumns = `next_seq - 1, updated_at, epoch, owner, lease_until, ` + summaryColumns
+
 // Runs implements run.Archive.
 func (r *Reader) Runs(ctx context.Context, orgID string, q run.Query) ([]run.Summary, error) {
 	at := int64(1<<63 - 1)
@@ -40,17 +42,16 @@ func (r *Reader) Runs(ctx context.Context, orgID string, q run.Query) ([]run.Sum
 
 // Head implements run.Archive.
 func (r *Reader) Head(ctx context.Context, orgID, runID string) (run.Head, error) {
-	var h run.Head
-	row := r.db.QueryRowContext(ctx, `SELECT next_seq - 1,
-		(SELECT coalesce(max(at), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id),
+	row := r.db.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_rows w WHERE w.org = r.org AND w.run_id = r.run_id), `+
-		summaryColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
-	var err error
-	h.Summary, err = scanSummary(prefixedRow{row, []any{&h.Seq, &h.At, &h.Bytes}})
+		headColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
+	var bytes int64
+	h, err := scanHead(prefixedRow{row, []any{&bytes}})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
+	h.Bytes = bytes
 	return h, r.wrap("read the head of a run", err)
 }
 
@@ -100,13 +101,117 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	return story, nil
 }
 
-// readHead returns the summary of a run, its epoch, and the number of its last fact.
-// It returns sql.ErrNoRows if there is no such run.
-func readHead(ctx context.Context, db querier, key runKey) (s run.Summary, epoch, seq int64, err error) {
-	var next int64
-	row := db.QueryRowContext(ctx, `SELECT epoch, next_seq, `+summaryColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
-	s, err = scanSummary(prefixedRow{row, []any{&epoch, &next}})
-	return s, epoch, max(next-1, 0), err
+// Facts implements run.Archive. A body that is too large is not read.
+func (r *Reader) Facts(ctx context.Context, orgID, runID string, after int64, limit int) ([]loop.Fact, error) {
+	facts, err := r.facts(ctx, runKey{orgID, runID}, after, limit)
+	if len(facts) == 0 && err == nil {
+		err = r.exists(ctx, runKey{orgID, runID})
+	}
+	return facts, r.wrapPage("read facts", runID, err)
+}
+
+func (r *Reader) facts(ctx context.Context, key runKey, after int64, limit int) (out []loop.Fact, err error) {
+	rows, err := r.db.QueryContext(ctx, `SELECT octet_length(body), seq, epoch, at, v, kind, iif(octet_length(body) <= ?, body, NULL) FROM run_facts
+		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, limit, key.org, key.run, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for size := 0; rows.Next(); {
+		var n int
+		stored, err := scanFact(prefixedRow{rows, []any{&n}})
+		if err != nil {
+			return nil, err
+		}
+		size += n
+		if size > limit && len(out) > 0 {
+			return out, nil
+		} else if size > limit {
+			return nil, fmt.Errorf("fact %d: %w", stored.Seq, &run.TooLarge{Bytes: size})
+		}
+		f, err := stored.decode()
+		if err != nil && len(out) > 0 {
+			return out, nil
+		} else if err != nil {
+			if err := rows.Close(); err != nil { // its connection may be the last one
+				return nil, err
+			}
+			bad := &run.Unreadable{Seq: f.Seq, Kind: stored.kind, Version: f.Version, Err: err}
+			lastSeq := r.db.QueryRowContext(ctx, `SELECT next_seq - 1 FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
+			if err := lastSeq.Scan(&bad.Last); err != nil {
+				return nil, err
+			}
+			return nil, bad
+		}
+		out = append(out, f)
+	}
+	return out, rows.Err()
+}
+
+// Rows implements run.Archive. A body that is too large is not read.
+func (r *Reader) Rows(ctx context.Context, orgID, runID string, refs []string, limit int) ([]json.RawMessage, error) {
+	rows, err := r.rows(ctx, runKey{orgID, runID}, refs, limit)
+	if len(rows) == 0 && err == nil {
+		err = r.exists(ctx, runKey{orgID, runID})
+	}
+	return rows, r.wrapPage("read rows", runID, err)
+}
+
+func (r *Reader) rows(ctx context.Context, key runKey, refs []string, limit int) (out []json.RawMessage, err error) {
+	list, err := json.Marshal(append([]string{}, refs...)) // [] for none
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body), iif(octet_length(w.body) <= ?, w.body, NULL)
+		FROM json_each(?) e LEFT JOIN run_rows w ON w.org = ? AND w.run_id = ? AND w.ref = e.value`, limit, string(list), key.org, key.run)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for size := 0; rows.Next(); {
+		var place int
+		var n sql.NullInt64
+		var body []byte
+		if err := rows.Scan(&place, &n, &body); err != nil {
+			return nil, err
+		}
+		size += int(n.Int64)
+		switch {
+		case place != len(out):
+			return nil, fmt.Errorf("row %d came in place of row %d", place, len(out))
+		case !n.Valid, size > limit && len(out) > 0:
+			return out, nil
+		case size > limit:
+			return nil, fmt.Errorf("row %s: %w", refs[place], &run.TooLarge{Bytes: size})
+		}
+		out = append(out, body)
+	}
+	return out, rows.Err()
+}
+
+// exists returns an error if the org has no such run.
+func (r *Reader) exists(ctx context.Context, key runKey) error {
+	var one int
+	return r.db.QueryRowContext(ctx, `SELECT 1 FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run).Scan(&one)
+}
+
+// wrapPage is wrap for Facts and Rows: what is not an error of the file stays what it is.
+func (r *Reader) wrapPage(op, runID string, err error) error {
+	var bad *run.Unreadable
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
+	case errors.As(err, &bad), errors.As(err, new(*run.TooLarge)):
+		return fmt.Errorf("run %s: %w", runID, err)
+	}
+	return r.wrap(op, err)
+}
+
+// readHead returns the head of a run without Bytes, or sql.ErrNoRows.
+func readHead(ctx context.Context, db querier, key runKey) (run.Head, error) {
+	return scanHead(db.QueryRowContext(ctx, `SELECT `+headColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run))
 }
 
 // readFacts returns the facts of a run with a number above after.
@@ -153,6 +258,12 @@ func scanSummary(row scanner) (run.Summary, error) {
 	err := row.Scan(&s.Org, &s.RunID, &s.Principal, &s.Surface, &s.Grade, &s.Model, &s.Status, &s.Reason,
 		&s.Rounds, &s.Calls, &s.Tokens, &s.CreatedAt, &s.FinishedAt, asJSON{&s.Aside})
 	return s, err
+}
+
+// scanHead scans headColumns.
+func scanHead(row scanner) (h run.Head, err error) {
+	h.Summary, err = scanSummary(prefixedRow{row, []any{&h.Seq, &h.At, &h.Epoch, &h.Owner, &h.LeaseUntil}})
+	return h, err
 }
 
 func scanRow(r scanner) (row, error) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -44,31 +45,40 @@ func (t *tx) nextRows(rows []audit.Row, orgID string, entries []audit.Entry) ([]
 	return rows, nil
 }
 
-// insertBatch is how many rows one INSERT statement stores.
+// insertBatch is the most rows that one INSERT statement stores.
 const insertBatch = 16
 
-const (
-	insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id, request_id, body, hash) VALUES `
-	auditValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
-)
+// insert returns the statement that inserts n rows.
+func (t *tx) insert(one string, n int) string {
+	key := insertKey{one, n}
+	text, ok := t.inserts[key]
+	if !ok {
+		_, values, _ := strings.Cut(one, " VALUES ")
+		text = one + strings.Repeat(", "+values, n-1)
+		t.inserts[key] = text
+	}
+	return text
+}
 
-// insertAudit stores the rows, insertBatch per statement where possible.
+// insertKey is a statement that inserts one row, and a number of rows.
+type insertKey struct {
+	one string
+	n   int
+}
+
+const insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id, request_id, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+// insertAudit stores the rows, several per statement.
 func (t *tx) insertAudit(rows []audit.Row) error {
-	many := insertAudit + strings.Repeat(auditValues+", ", insertBatch-1) + auditValues
-	for len(rows) > 0 {
-		text, n := insertAudit+auditValues, 1
-		if len(rows) >= insertBatch {
-			text, n = many, insertBatch
-		}
-		args := make([]any, 0, n*9)
-		for i := range rows[:n] {
-			r := &rows[i]
+	for some := range slices.Chunk(rows, insertBatch) {
+		args := make([]any, 0, len(some)*9)
+		for i := range some {
+			r := &some[i]
 			args = append(args, r.Org, r.Number, r.At, string(r.Kind), r.Principal, r.RunID, r.RequestID, string(r.Body), r.Hash[:])
 		}
-		if _, err := t.exec(text, args...); err != nil {
+		if _, err := t.exec(t.insert(insertAudit, len(some)), args...); err != nil {
 			return err
 		}
-		rows = rows[n:]
 	}
 	return nil
 }
@@ -136,7 +146,7 @@ func scanAudit(row scanner) (audit.Row, error) {
 
 // AuditHeads implements audit.Log.
 func (r *Reader) AuditHeads(ctx context.Context) ([]audit.Head, error) {
-	heads, err := list(ctx, r.db, scanHead, `
+	heads, err := list(ctx, r.db, scanAuditHead, `
 		WITH RECURSIVE known (org) AS (
 			SELECT min(org) FROM audit_log
 			UNION ALL
@@ -150,7 +160,7 @@ func (r *Reader) AuditHeads(ctx context.Context) ([]audit.Head, error) {
 	return heads, r.wrap("read the ends of the audit chains", err)
 }
 
-func scanHead(row scanner) (audit.Head, error) {
+func scanAuditHead(row scanner) (audit.Head, error) {
 	var h audit.Head
 	var hash []byte
 	err := row.Scan(&h.Org, &h.Number, &h.At, &hash, &h.Signed, &h.SignedAt)
@@ -185,7 +195,7 @@ func scanCheckpoint(row scanner) (audit.Checkpoint, error) {
 
 // SyncAudit implements audit.Log.
 func (s *Store) SyncAudit(ctx context.Context) error {
-	if err := s.recorder.flush(ctx); err != nil {
+	if err := s.flush(ctx); err != nil {
 		return s.wrap("record", err)
 	}
 	return s.wrap("sync the audit", s.writer.perform(ctx, func(*tx) error { return nil }))
@@ -193,7 +203,7 @@ func (s *Store) SyncAudit(ctx context.Context) error {
 
 // AddCheckpoint implements audit.Log.
 func (s *Store) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
-	if err := s.recorder.flush(ctx); err != nil { // the checkpoint comes after the rows that were recorded before
+	if err := s.flush(ctx); err != nil { // the checkpoint comes after the rows that were recorded before
 		return s.wrap("record", err)
 	}
 	return s.wrap("store a checkpoint", s.writer.perform(ctx, func(t *tx) error { return t.addCheckpoint(c) }))

@@ -1,7 +1,11 @@
 package sqlite
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -58,26 +62,30 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 	return out, nil
 }
 
-// write stores the batch. The checks of the opening come first, then the head, whose
-// update fails if the run has another end or a higher epoch.
+// headChange is the effect of a batch on the head of its run.
+type headChange struct {
+	lease    run.Lease
+	from, to run.Head
+	now      time.Time // wall clock
+	leaseNow time.Time // clock of leases
+	mayHold  bool      // the run may have holds
+	assumed  bool      // the run should be new, but was not looked up
+}
+
+// write stores the batch. The opening is checked first, then the head, whose update
+// fails if the journal has another end or the run a later epoch.
 func (b batch) write(t *tx, c headChange) error {
-	if c.seq == 0 && b.opening != nil {
-		if err := b.checkOpening(t, c); err != nil {
-			return err
+	if err := b.writeFirst(t, c); err != nil {
+		if c.assumed && !isSyncFailure(err) {
+			return b.opened(t, err)
 		}
-	}
-	if err := b.writeHead(t, c); err != nil {
 		return err
 	}
-	for _, f := range b.facts {
-		if err := b.writeFact(t, f); err != nil {
-			return err
-		}
+	if err := b.writeFacts(t, b.facts); err != nil {
+		return err
 	}
-	for _, r := range b.rows {
-		if err := b.writeRow(t, r); err != nil {
-			return err
-		}
+	if err := b.writeRows(t, b.rows); err != nil {
+		return err
 	}
 	if err := t.addUsage(b.key.org, b.size(c), 0); err != nil {
 		return err
@@ -88,23 +96,193 @@ func (b batch) write(t *tx, c headChange) error {
 	return t.addAudit(b.key.org, b.audit)
 }
 
-func (b batch) writeFact(t *tx, f fact) error {
-	var call any // NULL
-	if f.callKey != "" {
-		call = string(f.callKey)
+// writeFirst stores what decides whether the batch is stored.
+func (b batch) writeFirst(t *tx, c headChange) error {
+	if c.from.Seq == 0 && b.opening != nil {
+		if err := b.open(t, c); err != nil {
+			return err
+		}
 	}
-	_, err := t.exec(`INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		b.key.org, b.key.run, f.Seq, f.Epoch, string(f.Body.Kind()), call, f.attempt, f.At, f.Version, string(f.body))
-	if isUniqueViolation(err) {
-		return fmt.Errorf("fact %s of call %s, attempt %d: %w", f.Body.Kind(), f.callKey, f.attempt, org.ErrExists)
+	return b.writeHead(t, c)
+}
+
+// opened returns errOpened if the run exists, and err otherwise. It is called after a
+// failure only: a run that was assumed to be new almost always is.
+func (b batch) opened(t *tx, err error) error {
+	if _, missing := t.head(b.key); missing != nil {
+		return err
+	}
+	return errOpened
+}
+
+// open checks the conditions of the opening and stores its key.
+func (b batch) open(t *tx, c headChange) error {
+	if err := b.opening.Admit(t.caps, orgState{t, b.key.org, c}); err != nil {
+		return err
+	}
+	if k := b.opening.Key; k != nil {
+		return t.addSubmitKey(b.key, *k, c.now)
+	}
+	return nil
+}
+
+// The two updates of a head. Most appends use the first one, which does not affect
+// the index of running runs.
+const (
+	updateCounters = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
+			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
+	updateStatus = updateCounters + `, status = ?13, grade = ?14, finish_reason = ?15, finished_at = ?16, aside = '{}'`
+
+	// admitted is run.Head.Admit: the run may have been claimed while the batch was in
+	// the queue.
+	admitted = ` WHERE org = ?1 AND run_id = ?2 AND next_seq = ?3 AND (epoch <= ?4 OR ?4 = 0)`
+)
+
+// changesStatus reports whether the change affects more columns than the counters.
+func (c headChange) changesStatus() bool {
+	from, to := c.from.Summary, c.to.Summary
+	return from.Status != to.Status || from.Grade != to.Grade || from.Reason != to.Reason || from.FinishedAt != to.FinishedAt
+}
+
+func (b batch) writeHead(t *tx, c headChange) error {
+	if c.from.Seq == 0 {
+		return b.insertHead(t, c)
+	}
+	s := c.to.Summary
+	text := updateCounters + admitted
+	args := []any{
+		b.key.org, b.key.run, c.from.Seq + 1, c.lease.Epoch, s.Rounds, s.Calls, s.Tokens, c.to.Seq + 1, c.to.At,
+		c.from.KeepsLease(c.lease, c.to), c.to.Owner, c.to.LeaseUntil,
+	}
+	if c.changesStatus() {
+		text = updateStatus + admitted
+		args = append(args, string(s.Status), string(s.Grade), string(s.Reason), s.FinishedAt)
+	}
+	n, err := t.exec(text, args...)
+	if err == nil && n != 1 {
+		err = b.mismatch(t, c)
 	}
 	return err
 }
 
-func (b batch) writeRow(t *tx, r row) error {
-	_, err := t.exec(`INSERT INTO run_rows (org, run_id, ref, body) VALUES (?, ?, ?, ?)`, b.key.org, b.key.run, r.ref, string(r.body))
-	if isUniqueViolation(err) {
-		return fmt.Errorf("row %s: %w", r.ref, org.ErrExists)
+func (b batch) insertHead(t *tx, c headChange) error {
+	s := c.to.Summary
+	_, err := t.exec(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason,
+			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		b.key.org, b.key.run, s.Principal, s.Surface, string(s.Grade), s.Model, string(s.Status), string(s.Reason),
+		s.Rounds, s.Calls, s.Tokens, c.to.Epoch, c.to.Seq+1, s.CreatedAt, c.to.At, s.FinishedAt, c.to.Owner, c.to.LeaseUntil)
+	return err
+}
+
+// mismatch returns why the head does not admit the batch.
+func (b batch) mismatch(t *tx, c headChange) error {
+	h, err := t.head(b.key)
+	if err == nil {
+		err = h.Admit(c.lease, c.from.Seq)
 	}
+	if err == nil {
+		err = errors.New("the head of the run was not updated")
+	}
+	return err
+}
+
+const (
+	insertFact = `INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body) VALUES (?, ?, ?, ?)`
+)
+
+// writeFacts stores facts, several per statement.
+func (b batch) writeFacts(t *tx, facts []fact) error {
+	for some := range slices.Chunk(facts, insertBatch) {
+		args := make([]any, 0, 10*len(some))
+		for i := range some {
+			f := &some[i]
+			var call any // NULL
+			if f.callKey != "" {
+				call = string(f.callKey)
+			}
+			args = append(args, b.key.org, b.key.run, f.Seq, f.Epoch, string(f.Body.Kind()), call, f.attempt, f.At, f.Version, string(f.body))
+		}
+		_, err := t.exec(t.insert(insertFact, len(some)), args...)
+		switch {
+		case isUniqueViolation(err) && len(some) > 1: // SQLite does not say which
+			for _, f := range some {
+				if err := b.writeFacts(t, []fact{f}); err != nil {
+					return err
+				}
+			}
+		case isUniqueViolation(err):
+			return fmt.Errorf("fact %s of call %s, attempt %d: %w", some[0].Body.Kind(), some[0].callKey, some[0].attempt, org.ErrExists)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// writeRows stores rows, several per statement.
+func (b batch) writeRows(t *tx, rows []row) error {
+	for some := range slices.Chunk(rows, insertBatch) {
+		args := make([]any, 0, 4*len(some))
+		for _, r := range some {
+			args = append(args, b.key.org, b.key.run, r.ref, string(r.body))
+		}
+		_, err := t.exec(t.insert(insertRow, len(some)), args...)
+		switch {
+		case isUniqueViolation(err) && len(some) > 1: // SQLite does not say which
+			for _, r := range some {
+				if err := b.writeRows(t, []row{r}); err != nil {
+					return err
+				}
+			}
+		case isUniqueViolation(err):
+			return fmt.Errorf("row %s: %w", some[0].ref, org.ErrExists)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// orgState implements run.OrgState within the transaction of an opening.
+type orgState struct {
+	t   *tx
+	org string
+	c   headChange
+}
+
+// RunOf implements run.OrgState.
+func (s orgState) RunOf(k run.SubmitKey) (*run.Submitted, error) {
+	var found run.Submitted
+	err := s.t.queryRow(`SELECT run_id, hash FROM submit_keys WHERE org = ? AND principal = ? AND key = ? AND expires_at > ?`,
+		[]any{s.org, k.Principal, k.Key, s.c.now.UnixMilli()}, &found.RunID, &found.Hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &found, err
+}
+
+// StoredBytes implements run.OrgState.
+func (s orgState) StoredBytes() (int64, error) {
+	bytes, _, err := s.t.usage(s.org)
+	return bytes, err
+}
+
+// LeasedRuns implements run.OrgState.
+func (s orgState) LeasedRuns() (n int, err error) {
+	err = s.t.queryRow(`SELECT count(*) FROM runs INDEXED BY runs_running WHERE status = 'running' AND org = ? AND lease_until > ?`,
+		[]any{s.org, s.c.leaseNow.UnixMilli()}, &n)
+	return n, err
+}
+
+// addSubmitKey stores the key of a run. It also deletes some expired keys.
+func (t *tx) addSubmitKey(key runKey, k run.SubmitKey, now time.Time) error {
+	_, err := t.exec(`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now.UnixMilli(), sweepBatch)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`INSERT OR REPLACE INTO submit_keys (org, principal, key, hash, run_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		key.org, k.Principal, k.Key, k.Hash, key.run, now.Add(run.SubmitKeyTTL).UnixMilli())
 	return err
 }

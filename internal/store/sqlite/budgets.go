@@ -27,8 +27,8 @@ func scanUsed(row scanner) (run.Used, error) {
 	return u, err
 }
 
-// charge settles holds and makes new ones. If the run has ended, it settles what is
-// still held.
+// charge settles holds and makes new ones. If the run has ended, it settles the
+// remaining holds.
 func (b batch) charge(t *tx, c headChange) error {
 	for _, s := range b.settled {
 		if err := b.settle(t, s); err != nil {
@@ -40,7 +40,7 @@ func (b batch) charge(t *tx, c headChange) error {
 			return err
 		}
 	}
-	if c.to.Status == run.Done && c.mayHold {
+	if c.to.Summary.Status == run.Done && c.mayHold {
 		return t.settleAll(b.key)
 	}
 	return nil
@@ -50,11 +50,11 @@ func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
 	var used run.Used
 	err := t.queryRow(`SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, []any{b.key.org, h.Budget.Scope},
 		&used.Spent.Tokens, &used.Spent.NanoUSD, &used.Held.Tokens, &used.Held.NanoUSD)
-	switch {
-	case err != nil && !errors.Is(err, sql.ErrNoRows):
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
-	case !h.Budget.Fits(used.Spent.Add(used.Held), h.Amount):
-		return &run.OverBudget{Scope: h.Budget.Scope}
+	}
+	if _, err := used.Hold(h); err != nil {
+		return err
 	}
 	_, err = t.exec(`INSERT INTO budgets (org, scope, spent_tokens, spent_nano_usd, held_tokens, held_nano_usd) VALUES (?, ?, 0, 0, ?, ?)
 		ON CONFLICT DO UPDATE SET held_tokens = held_tokens + excluded.held_tokens, held_nano_usd = held_nano_usd + excluded.held_nano_usd`,
@@ -70,7 +70,7 @@ func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
 	return err
 }
 
-// settle moves a hold to spent, at the actual amount, which may be more than was held.
+// settle applies run.Used.Settle to the budgets of a hold, and removes it.
 func (b batch) settle(t *tx, s run.Settled) error {
 	_, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + ?4, spent_nano_usd = spent_nano_usd + ?5,
 			held_tokens = held_tokens - h.tokens, held_nano_usd = held_nano_usd - h.nano_usd

@@ -32,19 +32,6 @@ func (a asTime) Scan(value any) error {
 	return nil
 }
 
-// asDuration scans a duration, stored in milliseconds.
-type asDuration struct{ to *time.Duration }
-
-// Scan implements sql.Scanner.
-func (a asDuration) Scan(value any) error {
-	ms, ok := value.(int64)
-	if !ok {
-		return fmt.Errorf("duration column has type %T, want integer", value)
-	}
-	*a.to = time.Duration(ms) * time.Millisecond
-	return nil
-}
-
 // asJSON scans JSON text into the value that to points to.
 type asJSON struct{ to any }
 
@@ -69,11 +56,14 @@ func (a asSettings) Scan(value any) error {
 	if err := (asJSON{a.to}).Scan(value); err != nil {
 		return err
 	}
-	var stored, read map[string]any
 	text, err := encode(a.to)
 	if err != nil {
 		return err
 	}
+	if value == text { // as this version stores it
+		return nil
+	}
+	var stored, read map[string]any
 	if err := (asJSON{&stored}).Scan(value); err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Package sqlite implements the store's ports on one SQLite file: orgs, keys, MCP
 // servers and secrets; the journals of runs with their leases, budgets and audit
-// rows; handovers; and cached tool results.
+// rows; conversations; and cached tool results.
 //
-//	Append ──┐  head of the run: fenced? behind?
+//	Append ──┐  head of the run: run.Head.Admit
 //	Claim  ──┼─► queue ─► writer: at most 100 writes or 20 ms
 //	Save   ──┘              BEGIN · one savepoint per write · COMMIT, one fsync
 //	                          a slot? the key? room in the budget?
@@ -12,7 +12,12 @@
 // One goroutine writes. It commits the queued writes as one transaction, so that they
 // share one fsync (group commit). A write that fails is rolled back to its savepoint
 // and does not affect the others. Most callers wait for the commit. An append with
-// Sync unset does not wait, and its error is returned by the next append to its run.
+// Sync unset does not wait: it is held back for up to 10 ms and written together with the next
+// batches of its run. Its error is returned by the next append to the run.
+//
+// The rules for heads, leases, openings and budgets are those of package run (run.Head,
+// run.Opening, run.Used); this package stores the results. Where an UPDATE applies a rule
+// to many rows or without reading them, a comment names the rule.
 //
 // Conditions that concurrent runs compete for (the last slot, a key, the rest of a
 // budget) are checked in the savepoint of the write. A refused write has no effect.

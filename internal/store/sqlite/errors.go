@@ -9,6 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // Errors of this package. They are returned wrapped.
@@ -60,7 +61,8 @@ func wrap(op string, err error) error {
 	var known *Error
 	var capped *org.CapError
 	switch {
-	case err == nil, errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists):
+	case err == nil, errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists),
+		errors.Is(err, run.ErrChanged):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return fmt.Errorf("store: %s: %w", op, err)

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -19,14 +21,15 @@ type runKey struct{ org, run string }
 // a batch to be refused at once, before it is written. It stays correct because only
 // this process writes to the file.
 type head struct {
-	mu      sync.Mutex // guards the fields below
-	removed bool       // removed from the table; get a new head
-	loaded  bool       // the fields below are valid
-	epoch   int64
-	seq     int64
-	summary run.Summary
-	mayHold bool     // the run may have holds
-	pending []*write // queued writes in order; some may have ended
+	mu       sync.Mutex // guards the fields below
+	removed  bool       // removed from the table; get a new head
+	loaded   bool       // the fields below are valid
+	run.Head            // except Owner, LeaseUntil and Bytes, which other statements change
+	mayHold  bool       // the run may have holds
+	assumed  bool       // the run was not looked up, because it should be new
+	pending  []*write   // queued writes in order; some may have ended
+	held     *held      // batches that are not queued yet, after pending; nil = none
+	writer   *writer    // of held
 }
 
 // heads are the heads by run. The zero value is empty. Lock order: a head's mu may be
@@ -76,7 +79,49 @@ func (t *heads) raiseEpoch(key runKey, epoch int64) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.epoch = max(h.epoch, epoch)
+	h.Epoch = max(h.Epoch, epoch)
+}
+
+// forget makes the run's head, if there is one, load again.
+func (t *heads) forget(key runKey) {
+	t.mu.Lock()
+	h := t.byRun[key]
+	t.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dropSucceeded()
+	if h.idle() {
+		h.loaded = false
+	}
+}
+
+// flush queues what the run holds back, if there is such a run.
+func (t *heads) flush(ctx context.Context, key runKey) error {
+	t.mu.Lock()
+	h := t.byRun[key]
+	t.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.flush(ctx)
+}
+
+// flushAll queues what all runs hold back.
+func (t *heads) flushAll(ctx context.Context) error {
+	t.mu.Lock()
+	keys := slices.Collect(maps.Keys(t.byRun))
+	t.mu.Unlock()
+	for _, key := range keys {
+		if err := t.flush(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep removes the heads without queued writes, which can be loaded again. It is
@@ -87,7 +132,7 @@ func (t *heads) sweep() {
 			continue
 		}
 		h.dropSucceeded()
-		if len(h.pending) == 0 {
+		if h.idle() {
 			h.removed = true
 			delete(t.byRun, key)
 		}
@@ -98,7 +143,7 @@ func (t *heads) sweep() {
 // remove removes the head if it has no queued writes. It is called with h locked.
 func (t *heads) remove(key runKey, h *head) {
 	h.dropSucceeded()
-	if h.removed || len(h.pending) > 0 {
+	if h.removed || !h.idle() {
 		return
 	}
 	t.mu.Lock()
@@ -133,9 +178,36 @@ func (one *write) ended() bool {
 	}
 }
 
-// drain waits until all queued writes of the run have ended. It is called with h
-// locked.
+// idle reports whether no batch of the run is on its way to the file. It is called with
+// h locked, after dropSucceeded.
+func (h *head) idle() bool { return len(h.pending) == 0 && h.held == nil }
+
+// assumeNew makes the head that of a new run if nothing is known about the run. It is
+// called with h locked.
+func (h *head) assumeNew() {
+	if !h.loaded && h.idle() {
+		h.Head, h.mayHold, h.assumed, h.loaded = run.Head{}, false, true, true
+	}
+}
+
+// lastEpoch returns the epoch of the last batch that may not have been written yet, and
+// false if there is none. It is called with h locked.
+func (h *head) lastEpoch() (epoch int64, ok bool) {
+	switch n := len(h.pending); {
+	case h.held != nil:
+		return h.held.last().lease.Epoch, true
+	case n > 0:
+		return h.pending[n-1].epoch, true
+	}
+	return 0, false
+}
+
+// drain waits until all batches of the run are written or have failed. It is called with
+// h locked.
 func (h *head) drain(ctx context.Context) error {
+	if err := h.flush(ctx); err != nil {
+		return err
+	}
 	for _, one := range h.pending {
 		select {
 		case <-one.done:
@@ -174,10 +246,10 @@ func (h *head) load(ctx context.Context, db querier, key runKey) error {
 	if h.loaded {
 		return nil
 	}
-	s, epoch, seq, err := readHead(ctx, db, key)
+	stored, err := readHead(ctx, db, key)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	h.summary, h.epoch, h.seq, h.mayHold, h.loaded = s, epoch, seq, seq > 0, true
+	h.Head, h.mayHold, h.assumed, h.loaded = stored, stored.Seq > 0, false, true
 	return nil
 }

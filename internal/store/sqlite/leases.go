@@ -2,15 +2,19 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // Claim implements run.Leases. The round robin over orgs continues after the org
 // that got the last lease, also across calls.
 func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
+	if err := s.heads.flushAll(ctx); err != nil { // a run's batches keep their place before a new lease
+		return nil, s.wrap("claim runs", err)
+	}
 	var claimed []run.Lease
 	now := s.leaseNow()
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
@@ -29,36 +33,76 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 	return claimed, nil
 }
 
-// claim gives up to limit runs without a lease to owner, starting with the org after
-// the given one. It leaves out runs that owner had, even if that lease has expired,
-// because owner may still be working on them.
+// claim gives up to limit runs that owner may claim (run.Head.Claimable) to owner,
+// starting with the org after the given one.
 func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, error) {
-	leases, err := t.leases(`SELECT org, run_id, epoch + 1, ?1, owner = '' FROM (
-			SELECT org, run_id, epoch, owner, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
+	free, err := t.heads(`SELECT `+headColumns+` FROM (
+			SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
 			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1)
 		ORDER BY place, org <= ?3, org LIMIT ?4`, owner, now.UnixMilli(), after, max(limit, 0))
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range leases {
-		if _, err := t.exec(`UPDATE runs SET epoch = ?, owner = ?, lease_until = ? WHERE org = ? AND run_id = ?`,
-			l.Epoch, owner, leaseEnd(now), l.Org, l.RunID); err != nil {
+	leases := make([]run.Lease, len(free))
+	for i, h := range free {
+		h, leases[i] = h.Claim(owner, now)
+		if err := t.writeLease(h); err != nil {
 			return nil, err
 		}
-		if err := t.settleAll(runKey{l.Org, l.RunID}); err != nil {
+		if err := t.settleAll(runKey{h.Summary.Org, h.Summary.RunID}); err != nil {
 			return nil, err
 		}
 	}
 	return leases, nil
 }
 
+// head returns the head of a run, without Bytes, or org.ErrNotFound.
+func (t *tx) head(key runKey) (run.Head, error) {
+	return queryOne(t, scanHead, `SELECT `+headColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
+}
+
+// heads runs a query for headColumns.
+func (t *tx) heads(text string, args ...any) ([]run.Head, error) {
+	return queryAll(t, scanHead, text, args...)
+}
+
+// writeLease stores the lease and the status of a head.
+func (t *tx) writeLease(h run.Head) error {
+	aside, err := encode(h.Summary.Aside)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`UPDATE runs SET epoch = ?, owner = ?, lease_until = ?, status = ?, aside = ? WHERE org = ? AND run_id = ?`,
+		h.Epoch, h.Owner, h.LeaseUntil, string(h.Summary.Status), aside, h.Summary.Org, h.Summary.RunID)
+	return err
+}
+
+// changeLease applies change to the head of the lease's run, if there is one, and stores
+// the result if change returns true.
+func (t *tx) changeLease(lease run.Lease, change func(run.Head) (run.Head, bool)) error {
+	h, err := t.head(runKey{lease.Org, lease.RunID})
+	if errors.Is(err, org.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if h, ok := change(h); ok {
+		return t.writeLease(h)
+	}
+	return nil
+}
+
 // Renew implements run.Leases.
 func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
+	if err := s.heads.flushAll(ctx); err != nil { // they carry an earlier end of their lease
+		return nil, s.wrap("renew leases", err)
+	}
 	var renewed []run.Lease
 	now := s.leaseNow()
-	err := s.writer.perform(ctx, func(t *tx) (err error) {
-		renewed, err = t.leases(`UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
-			RETURNING org, run_id, epoch, owner, 0`, owner, leaseEnd(now))
+	err := s.writer.perform(ctx, func(t *tx) (err error) { // run.Head.Renewable and Renew, for all runs at once
+		renewed, err = queryAll(t, scanLease, `UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
+			RETURNING org, run_id, epoch, owner`, owner, run.LeaseEnd(now))
 		return err
 	})
 	if err != nil {
@@ -67,33 +111,32 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
 	return renewed, nil
 }
 
+func scanLease(row scanner) (l run.Lease, err error) {
+	err = row.Scan(&l.Org, &l.RunID, &l.Epoch, &l.Owner)
+	return l, err
+}
+
 // Release implements run.Leases.
 func (s *Store) Release(ctx context.Context, lease run.Lease) error {
+	if err := s.heads.flush(ctx, runKey{lease.Org, lease.RunID}); err != nil { // it extends the lease
+		return s.wrap("release a lease", err)
+	}
 	err := s.writer.perform(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE runs SET owner = '', lease_until = 0 WHERE org = ? AND run_id = ? AND epoch = ? AND owner = ? AND status = 'running'`,
-			lease.Org, lease.RunID, lease.Epoch, lease.Owner)
-		return err
+		return t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.Release(lease) })
 	})
 	return s.wrap("release a lease", err)
 }
 
 // SetAside implements run.Leases.
 func (s *Store) SetAside(ctx context.Context, lease run.Lease, why run.Aside) error {
-	text, err := json.Marshal(why)
-	if err != nil {
-		return err
-	}
 	key := runKey{lease.Org, lease.RunID}
 	h := s.heads.lock(key)
 	defer h.mu.Unlock()
 	if err := h.drain(ctx); err != nil {
 		return s.wrap("set a run aside", err)
 	}
-	err = s.writer.perform(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE runs SET status = 'set_aside', aside = ?, owner = '', lease_until = 0
-			WHERE org = ? AND run_id = ? AND epoch = ? AND owner = ? AND status = 'running'`,
-			string(text), lease.Org, lease.RunID, lease.Epoch, lease.Owner)
-		return err
+	err := s.writer.perform(ctx, func(t *tx) error {
+		return t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, why) })
 	})
 	h.loaded = false
 	s.heads.remove(key, h)
@@ -102,14 +145,15 @@ func (s *Store) SetAside(ctx context.Context, lease run.Lease, why run.Aside) er
 
 // Restore implements run.Leases.
 func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, error) {
-	n := 0
+	var restored []runKey
 	err := s.writer.perform(ctx, func(t *tx) error {
-		n = 0
-		aside, err := t.listAside()
-		for _, a := range aside {
-			if err == nil && again(a.Aside) {
-				n++
-				_, err = t.exec(`UPDATE runs SET status = 'running', aside = '{}' WHERE org = ? AND run_id = ?`, a.Org, a.RunID)
+		restored = nil
+		aside, err := t.heads(`SELECT ` + headColumns + ` FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`)
+		for _, h := range aside {
+			next, ok := h.Restore()
+			if err == nil && ok && again(h.Summary.Aside) {
+				restored = append(restored, runKey{h.Summary.Org, h.Summary.RunID})
+				err = t.writeLease(next)
 			}
 		}
 		return err
@@ -117,29 +161,10 @@ func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, e
 	if err != nil {
 		return 0, s.wrap("restore runs", err)
 	}
-	return n, nil
-}
-
-// listAside returns org, run id and reason of the runs that are set aside.
-func (t *tx) listAside() ([]run.Summary, error) {
-	s, err := t.statement(`SELECT org, run_id, aside FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`) //nolint:sqlclosecheck // cached, and closed with t
-	if err != nil {
-		return nil, err
+	for _, key := range restored {
+		s.heads.forget(key)
 	}
-	rows, err := s.QueryContext(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []run.Summary
-	for rows.Next() {
-		var one run.Summary
-		if err := rows.Scan(&one.Org, &one.RunID, asJSON{&one.Aside}); err != nil {
-			return nil, err
-		}
-		out = append(out, one)
-	}
-	return out, rows.Err()
+	return len(restored), nil
 }
 
 // probeSize is how many bytes a probe writes: about one round of a run.
@@ -161,26 +186,4 @@ func (s *Store) expireLeases(ctx context.Context) error {
 		_, err := t.exec(`UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`)
 		return err
 	})
-}
-
-// leases runs a statement that returns leases.
-func (t *tx) leases(text string, args ...any) ([]run.Lease, error) {
-	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.QueryContext(context.Background(), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []run.Lease
-	for rows.Next() {
-		var l run.Lease
-		if err := rows.Scan(&l.Org, &l.RunID, &l.Epoch, &l.Owner, &l.Handed); err != nil {
-			return nil, err
-		}
-		out = append(out, l)
-	}
-	return out, rows.Err()
 }

@@ -48,7 +48,7 @@ func TestAnOwnerDoesNotClaimItsOwnRun(t *testing.T) {
 func beginLight(t *testing.T, s *Store) {
 	t.Helper()
 	lease := run.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "owner"}
-	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: loop.Version, Body: loop.Accepted{Org: "o", RunID: "r", Grade: loop.Light}}
+	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: loop.Version, Body: loop.Accepted{Org: "o", RunID: "r", Policy: loop.Policy{Grade: loop.Light}}}
 	if err := s.Append(t.Context(), lease, 0, run.Batch{Facts: []loop.Fact{accepted}, Sync: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,6 +162,76 @@ func TestAReaderReadsTheFileOfAStoppedGateway(t *testing.T) {
 	orgs, err := r.Orgs(t.Context())
 	if err != nil || len(orgs) != 1 {
 		t.Errorf("got %+v, %v", orgs, err)
+	}
+}
+
+func TestAReaderReadsInPages(t *testing.T) { // P05
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	beginRun(t, s, "a", "r")
+	r := openReader(t, path)
+	batch := run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
+		t.Fatal(err)
+	}
+	for after := range int64(3) {
+		if facts, err := r.Facts(t.Context(), "a", "r", after, 1<<20); err != nil || len(facts) != 2-int(after) {
+			t.Errorf("after fact %d: got %+v, %v", after, facts, err)
+		}
+	}
+	if rows, err := r.Rows(t.Context(), "a", "r", []string{"x", "y"}, 1<<20); err != nil || len(rows) != 1 {
+		t.Errorf("got %q, %v", rows, err)
+	}
+	if _, err := r.Facts(t.Context(), "b", "r", 0, 1<<20); !errors.Is(err, org.ErrNotFound) {
+		t.Errorf("the run of another org: %v", err)
+	}
+}
+
+// The pages of the large row are damaged, so that reading it is an error.
+func TestALargeBodyIsNotReadUnlessItIsReturned(t *testing.T) {
+	const size, pageSize = 1 << 20, 4096
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	beginRun(t, s, "a", "r")
+	large := strings.Repeat("x", size)
+	batch := run.Batch{Sync: true, Rows: []run.Row{{Ref: "small", Value: 1}, {Ref: "large", Value: large}}, Facts: []loop.Fact{{Seq: 2, Version: 1, Body: loop.InputAdded{ItemsRef: large}}}}
+	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := 0
+	for page := range slices.Chunk(file, pageSize) {
+		if string(page[4:]) == large[:pageSize-4] {
+			copy(page, "\xff\xff\xff\xff") // the number of the next page
+			damaged++
+		}
+	}
+	if damaged < size/pageSize {
+		t.Fatalf("%d pages have the text of the large row and fact", damaged)
+	}
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := openReader(t, path)
+	rows, err := r.Rows(t.Context(), "a", "r", []string{"small", "large"}, 1000)
+	if err != nil || len(rows) != 1 {
+		t.Errorf("got %d rows, %v", len(rows), err)
+	}
+	facts, err := r.Facts(t.Context(), "a", "r", 0, 1000)
+	if err != nil || len(facts) != 1 {
+		t.Errorf("got %d facts, %v", len(facts), err)
+	}
+	if _, err := r.Rows(t.Context(), "a", "r", []string{"large"}, 1000); !errors.As(err, new(*run.TooLarge)) {
+		t.Errorf("got %v, want a *run.TooLarge", err)
+	}
+	if _, err := r.Rows(t.Context(), "a", "r", []string{"large"}, 2*size); err == nil || !strings.Contains(err.Error(), "malformed") {
+		t.Errorf("got %v, want the error of a damaged file", err)
 	}
 }
 

@@ -19,6 +19,59 @@ func (r *Reader) Orgs(ctx context.Context) ([]org.Record, error) {
 	return orgs, r.wrap("list orgs", err)
 }
 
+// EachOrg implements org.Store. Four queries run side by side in one transaction, all in
+// the order of the orgs.
+func (r *Reader) EachOrg(ctx context.Context, each func(org.Contents) error) error {
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return r.wrap("read all orgs", err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	records, err := list(ctx, tx, scanOrg, `SELECT `+orgColumns+` FROM orgs ORDER BY id`)
+	if err != nil {
+		return r.wrap("read all orgs", err)
+	}
+	keys := openGroups(ctx, tx, scanKey, func(k org.Key) string { return k.Org },
+		`SELECT `+keyColumns+` FROM api_keys ORDER BY org, created_at, id`)
+	defer keys.close()
+	servers := openGroups(ctx, tx, scanServer, func(m org.MCPServer) string { return m.Org },
+		`SELECT `+serverColumns+` FROM mcp_outbound_servers ORDER BY org, position, name`)
+	defer servers.close()
+	secrets := openGroups(ctx, tx, scanSecret, func(s org.Secret) string { return s.Org },
+		`SELECT `+secretColumns+` FROM secrets ORDER BY org, name`)
+	defer secrets.close()
+	for _, record := range records {
+		c := org.Contents{Record: record, Keys: keys.take(record.ID), Servers: servers.take(record.ID), Secrets: secrets.take(record.ID)}
+		if err := errors.Join(keys.err, servers.err, secrets.err); err != nil {
+			return r.wrap("read all orgs", fmt.Errorf("org %s: %w", record.ID, err))
+		}
+		if err := each(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddOrgs implements org.Store.
+func (s *Store) AddOrgs(ctx context.Context, orgs []org.Record) error {
+	if len(orgs) == 0 {
+		return nil
+	}
+	return s.write(ctx, "add orgs", "orgs", func(t *tx) error {
+		for _, r := range orgs {
+			features, runtime, err := encodeOrg(r)
+			if err != nil {
+				return fmt.Errorf("org %s: %w", r.ID, err)
+			}
+			if _, err := t.exec(`INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+				r.ID, features, runtime, millis(r.CreatedAt), millis(r.UpdatedAt)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Org implements org.Store.
 func (r *Reader) Org(ctx context.Context, id string) (org.Record, error) {
 	record, err := scanOrg(r.db.QueryRowContext(ctx, `SELECT `+orgColumns+` FROM orgs WHERE id = ?`, id))

@@ -47,6 +47,11 @@ func list[T any](ctx context.Context, db querier, scan func(scanner) (T, error),
 	if err != nil {
 		return nil, err
 	}
+	return scanAll(rows, scan)
+}
+
+// scanAll scans all rows and closes them.
+func scanAll[T any](rows *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
 	defer rows.Close()
 	var out []T
 	for rows.Next() {
@@ -57,6 +62,53 @@ func list[T any](ctx context.Context, db querier, scan func(scanner) (T, error),
 		out = append(out, one)
 	}
 	return out, rows.Err()
+}
+
+// groups reads the rows of a query that is ordered by org, org by org. The first error
+// ends it. Close it.
+type groups[T any] struct {
+	rows *sql.Rows // nil = the query failed
+	scan func(scanner) (T, error)
+	org  func(T) string
+	next *T // the row that was read and not taken; nil = none
+	err  error
+}
+
+func openGroups[T any](ctx context.Context, db querier, scan func(scanner) (T, error), org func(T) string, query string) *groups[T] {
+	rows, err := db.QueryContext(ctx, query) //nolint:rowserrcheck // close and advance do
+	g := &groups[T]{rows: rows, scan: scan, org: org, err: err}
+	g.advance()
+	return g
+}
+
+// advance reads the next row.
+func (g *groups[T]) advance() {
+	g.next = nil
+	if g.err != nil || !g.rows.Next() {
+		if g.err == nil {
+			g.err = g.rows.Err()
+		}
+		return
+	}
+	one, err := g.scan(g.rows)
+	g.next, g.err = &one, err
+}
+
+// take returns the rows of the org. The rows of orgs before it are passed over.
+func (g *groups[T]) take(org string) (out []T) {
+	for g.err == nil && g.next != nil && g.org(*g.next) <= org {
+		if g.org(*g.next) == org {
+			out = append(out, *g.next)
+		}
+		g.advance()
+	}
+	return out
+}
+
+func (g *groups[T]) close() {
+	if g.rows != nil {
+		_ = g.rows.Close()
+	}
 }
 
 // querier is a *sql.DB or a *sql.Tx.

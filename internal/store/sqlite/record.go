@@ -15,8 +15,11 @@ type recorder struct {
 
 	mu      sync.Mutex // guards the fields below
 	entries []recordedEntry
-	timer   *time.Timer // runs while there are entries
-	err     error       // entries could not be stored, and no caller knows yet
+	spare   []recordedEntry // empty; its room is used for the next write
+	timer   *time.Timer     // runs while there are entries
+	err     error           // entries could not be stored, and no caller knows yet
+
+	rows []audit.Row // room for the rows of a write; owned by the writer's goroutine
 }
 
 type recordedEntry struct {
@@ -33,22 +36,40 @@ func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	return s.wrap("record", s.recorder.add(ctx, recordedEntry{orgID, e}))
 }
 
+// recordTimeout limits how long a caller of add waits for room in the queue.
+const recordTimeout = 30 * time.Second
+
 // add adds the entry to the next write. The caller that fills the write submits it,
 // and waits until the queue has room. A returned error is that of an earlier entry.
 func (r *recorder) add(ctx context.Context, e recordedEntry) error {
 	r.mu.Lock()
 	err := r.err
 	r.err = nil
+	if r.entries == nil {
+		r.entries, r.spare = r.spare, nil
+	}
 	r.entries = append(r.entries, e)
 	n := len(r.entries)
 	if n == 1 {
-		r.timer = time.AfterFunc(collectTime, func() { r.setError(r.flush(context.Background())) })
+		r.startTimer()
 	}
 	r.mu.Unlock()
 	if err == nil && n >= maxGroup {
+		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
 		err = r.flush(ctx)
 	}
 	return err
+}
+
+// startTimer makes the collected entries be submitted after collectTime. It is called with
+// mu held.
+func (r *recorder) startTimer() {
+	if r.timer == nil {
+		r.timer = time.AfterFunc(collectTime, func() { r.setError(r.flush(context.Background())) })
+		return
+	}
+	r.timer.Reset(collectTime)
 }
 
 // flush submits the collected entries. It does not wait until they are stored.
@@ -63,17 +84,35 @@ func (r *recorder) flush(ctx context.Context) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	one := &write{awaited: true, deferSync: true, onDone: r.setError, do: func(t *tx) error {
-		rows := make([]audit.Row, 0, len(entries))
-		for _, e := range entries {
-			var err error
-			if rows, err = t.nextRows(rows, e.org, []audit.Entry{e.entry}); err != nil {
-				return err
-			}
-		}
-		return t.insertAudit(rows)
-	}}
+	one := &write{awaited: true, deferSync: true, do: func(t *tx) error { return r.store(t, entries) }}
+	one.onDone = func(err error) { r.done(entries, err) }
 	return r.w.submit(ctx, one)
+}
+
+// store stores the entries, in the writer's goroutine.
+func (r *recorder) store(t *tx, entries []recordedEntry) error {
+	rows := r.rows[:0]
+	for i := range entries {
+		var err error
+		if rows, err = t.nextRows(rows, entries[i].org, []audit.Entry{entries[i].entry}); err != nil {
+			return err
+		}
+	}
+	err := t.insertAudit(rows)
+	clear(rows) // their texts are not needed any longer
+	r.rows = rows
+	return err
+}
+
+// done keeps the error of a write, and the room of its entries.
+func (r *recorder) done(entries []recordedEntry, err error) {
+	r.setError(err)
+	clear(entries)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spare == nil {
+		r.spare = entries[:0]
+	}
 }
 
 // setError keeps err for the next caller of add.

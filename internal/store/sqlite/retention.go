@@ -11,8 +11,9 @@ import (
 // Limits of one write of retention. Other writes wait for it.
 const (
 	deleteBatch = 100                   // runs
-	deleteTime  = 10 * time.Millisecond // dependsOn this, no further run is deleted
+	deleteTime  = 10 * time.Millisecond // after this time, no further run is deleted
 	vacuumBatch = 256                   // pages
+	sweepBatch  = 100                   // expired rows of a table; also limits the writes that delete some of them
 )
 
 // FinishedBefore returns the number of runs that ended before the given time.
@@ -24,7 +25,7 @@ func (r *Reader) FinishedBefore(ctx context.Context, before time.Time) (n int, e
 
 // DeleteFinished deletes the runs that ended before the given time, with their facts
 // and rows, and returns the freed pages to the file system. It also deletes expired
-// idempotency keys and handovers, and it does so first: no key may refer to a deleted
+// idempotency keys and conversations, and it does so first: no key may refer to a deleted
 // run. For the same reason it keeps runs that are younger than run.SubmitKeyTTL. Audit
 // rows are not deleted.
 //
@@ -37,7 +38,7 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 	}
 	for _, text := range []string{
 		`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
-		`DELETE FROM handovers WHERE rowid IN (SELECT rowid FROM handovers WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+		`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 	} {
 		err := s.repeatWrite(ctx, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), sweepBatch) })
 		if err != nil {
@@ -99,7 +100,7 @@ func (t *tx) vacuum() (int64, error) {
 		return 0, err
 	}
 	defer rows.Close()
-	for rows.Next() { // queryOne page per row
+	for rows.Next() { // one page per row
 	}
 	if err := rows.Err(); err != nil {
 		return 0, err

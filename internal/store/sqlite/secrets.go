@@ -9,9 +9,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
+// secretColumns are without the sealed value.
+const secretColumns = `org, name, x'', created_at, updated_at`
+
 // Secrets implements org.Store.
 func (r *Reader) Secrets(ctx context.Context, orgID string) ([]org.Secret, error) {
-	secrets, err := list(ctx, r.db, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? ORDER BY name`, orgID)
+	secrets, err := list(ctx, r.db, scanSecret, `SELECT `+secretColumns+` FROM secrets WHERE org = ? ORDER BY name`, orgID)
 	return secrets, r.wrap("list secrets", err)
 }
 
@@ -33,15 +36,16 @@ func (s *Store) PutSecret(ctx context.Context, m org.Secret, by org.Author) erro
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
-		if err := t.checkCap(t.caps.Secrets, t.caps.SecretsError, `SELECT count(*) FROM secrets WHERE org = ? AND name <> ?`, m.Org, m.Name); err != nil {
-			return err
-		}
 		var before *org.Secret
 		switch old, err := t.secret(m.Org, m.Name); {
 		case err == nil:
 			before = &old
 		case !errors.Is(err, org.ErrNotFound):
 			return err
+		default:
+			if err := t.checkCap(t.caps.Secrets, t.caps.SecretsError, `SELECT count(*) FROM secrets WHERE org = ?`, m.Org); err != nil {
+				return err
+			}
 		}
 		_, err := t.exec(`INSERT INTO secrets (org, name, sealed, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (org, name) DO UPDATE SET sealed = excluded.sealed, updated_at = excluded.updated_at`,
@@ -69,7 +73,7 @@ func (s *Store) DeleteSecret(ctx context.Context, orgID, name string, by org.Aut
 
 // secret returns the secret in the transaction, without its sealed value.
 func (t *tx) secret(orgID, name string) (org.Secret, error) {
-	return queryOne(t, scanSecret, `SELECT org, name, x'', created_at, updated_at FROM secrets WHERE org = ? AND name = ?`, orgID, name)
+	return queryOne(t, scanSecret, `SELECT `+secretColumns+` FROM secrets WHERE org = ? AND name = ?`, orgID, name)
 }
 
 func scanSecret(row scanner) (org.Secret, error) {

@@ -22,13 +22,13 @@ type Options struct {
 	Path string
 
 	Log *slog.Logger     // nil = discard
-	Now func() time.Time // wall clock, for the expiry of keys and handovers; nil = clock.Wall
+	Now func() time.Time // wall clock, for the expiry of keys and conversations; nil = clock.Wall
 
 	// LeaseNow is the clock of leases. It must never jump. Nil uses a clock.Steady
 	// that starts at Now when the store is opened.
 	LeaseNow func() time.Time
 
-	// Caps apply to every org; the zero value is no limit.
+	// Caps apply to every org until SetCaps replaces them; the zero value is no limit.
 	Caps org.Caps
 
 	// Fatal is called at most once, with an error that wraps [ErrPoisoned]: the disk
@@ -39,14 +39,15 @@ type Options struct {
 	Fatal func(error)
 }
 
-// Store implements org.Store, run.Journal, run.Archive, run.Leases, run.Handovers,
-// run.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
+// Store implements org.Store, run.Journal, run.Archive, run.Leases,
+// run.Conversations, run.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
 // concurrent use.
 type Store struct {
 	Reader
 	writer   *writer
 	recorder *recorder
 	heads    heads
+	closing  atomic.Bool // batches are no longer held back
 	lock     *os.File
 	files    *watchedFiles // nil until Open has started to watch them
 	log      *slog.Logger
@@ -140,6 +141,15 @@ func (s *Store) Damage() error { return s.damage.error() }
 // written.
 func (s *Store) QueueLength() int { return len(s.writer.slots) }
 
+// Lag returns how long the oldest write that is not yet on disk has waited; 0 if
+// there is none. Slow commits and a growing queue increase it.
+func (s *Store) Lag() time.Duration {
+	if oldest := s.writer.oldest.Load(); oldest != nil {
+		return time.Since(oldest.since)
+	}
+	return 0
+}
+
 // Close performs the queued writes and closes the file. Later writes fail with an
 // error that wraps [ErrClosed]. Close may be called once.
 func (s *Store) Close() error {
@@ -148,8 +158,23 @@ func (s *Store) Close() error {
 	}
 	s.damage.close()
 	err := s.Reader.Close()
-	_ = s.recorder.flush(context.Background()) // the writer logs a failure
+	s.closing.Store(true)
+	_ = s.flush(context.Background()) // the writer logs a failure
 	return errors.Join(err, s.writer.close(), s.lock.Close())
+}
+
+// SetCaps replaces [Options.Caps] for the writes that are queued from now on. What an org
+// has stored already stays, also beyond a lower limit.
+func (s *Store) SetCaps(ctx context.Context, caps org.Caps) error {
+	return s.wrap("set the caps of orgs", s.writer.perform(ctx, func(t *tx) error {
+		t.caps = caps
+		return nil
+	}))
+}
+
+// flush queues the writes that were held back to be collected.
+func (s *Store) flush(ctx context.Context) error {
+	return errors.Join(s.heads.flushAll(ctx), s.recorder.flush(ctx))
 }
 
 // describePermission adds what to do to an error about permissions.

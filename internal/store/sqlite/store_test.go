@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,14 +32,14 @@ func (k storeMaker) open(t *testing.T, c storetest.Clocks) storetest.Store {
 func (k storeMaker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
-	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s, Audit: s}
+	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Conversations: s, Results: s, Audit: s}
 }
 
 func (k storeMaker) openAt(t *testing.T, path string, c storetest.Clocks) storetest.Store {
 	t.Helper()
 	s := openStore(t, Options{Path: path, Now: c.Wall, LeaseNow: c.Leases})
 	k.paths[s], k.clocks[s] = path, c
-	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s, Results: s, Audit: s}
+	return storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Conversations: s, Results: s, Audit: s}
 }
 
 func (k storeMaker) reopen(t *testing.T, old storetest.Store) storetest.Store {
@@ -74,4 +75,37 @@ func openStore(t testing.TB, o Options) *Store {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// The caps of orgs can be changed while the store is open.
+func TestCapsCanBeChanged(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Caps: org.Caps{Secrets: 1}})
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string) error {
+		return s.PutSecret(t.Context(), org.Secret{Org: "a", Name: name, Sealed: []byte("x")}, org.Author{})
+	}
+	var capped *org.CapError
+	if err := put("one"); err != nil {
+		t.Error(err)
+	}
+	if err := put("two"); !errors.As(err, &capped) {
+		t.Errorf("got error %v, want a *org.CapError", err)
+	}
+	if err := s.SetCaps(t.Context(), org.Caps{Secrets: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("two"); err != nil {
+		t.Error(err)
+	}
+	if err := s.SetCaps(t.Context(), org.Caps{Secrets: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("one"); err != nil {
+		t.Errorf("replacing a stored secret: %v", err)
+	}
+	if err := put("three"); !errors.As(err, &capped) || capped.Max != 1 {
+		t.Errorf("got error %v, want a *org.CapError", err)
+	}
 }

@@ -7,34 +7,34 @@ import (
 )
 
 // Estimated size of a row beside its body, in bytes: other columns, index entries and
-// free space in pages. The triggers of migration 00009 subtract the same numbers. A
+// free space in pages. The triggers of migrations 00009 and 00011 subtract the same numbers. A
 // change needs a migration that changes the triggers and recomputes org_usage.
 const (
-	sizeOfRun          = 500
-	sizeOfFact         = 250
-	sizeOfRow          = 160
-	sizeOfHandover     = 250
-	sizeOfHandoverCall = 300
+	sizeOfRun             = 500
+	sizeOfFact            = 250
+	sizeOfRow             = 160
+	sizeOfConversation    = 250
+	sizeOfConversationKey = 300
 )
 
 // addUsage adds to the org's usage. Triggers subtract deleted rows.
-func (t *tx) addUsage(orgID string, bytes, handovers int) error {
-	_, err := t.exec(`INSERT INTO org_usage (org, bytes, handovers) VALUES (?, ?, ?)
-		ON CONFLICT (org) DO UPDATE SET bytes = bytes + excluded.bytes, handovers = handovers + excluded.handovers`, orgID, bytes, handovers)
+func (t *tx) addUsage(orgID string, bytes, conversations int) error {
+	_, err := t.exec(`INSERT INTO org_usage (org, bytes, conversations) VALUES (?, ?, ?)
+		ON CONFLICT (org) DO UPDATE SET bytes = bytes + excluded.bytes, conversations = conversations + excluded.conversations`, orgID, bytes, conversations)
 	return err
 }
 
-// usage returns the size of the org's runs and handovers, in bytes, and the number of
-// its handovers.
-func (t *tx) usage(orgID string) (bytes, handovers int64, err error) {
-	err = t.queryRow(`SELECT bytes, handovers FROM org_usage WHERE org = ?`, []any{orgID}, &bytes, &handovers)
+// usage returns the size of the org's runs and conversations, in bytes, and the number
+// of its conversations.
+func (t *tx) usage(orgID string) (bytes, conversations int64, err error) {
+	err = t.queryRow(`SELECT bytes, conversations FROM org_usage WHERE org = ?`, []any{orgID}, &bytes, &conversations)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return bytes, handovers, err
+	return bytes, conversations, err
 }
 
-// Usage returns the estimated size of the org's runs and handovers, in bytes,
+// Usage returns the estimated size of the org's runs and conversations, in bytes,
 // including indexes and without the audit log.
 func (r *Reader) Usage(ctx context.Context, orgID string) (bytes int64, err error) {
 	err = r.db.QueryRowContext(ctx, `SELECT bytes FROM org_usage WHERE org = ?`, orgID).Scan(&bytes)
@@ -47,7 +47,7 @@ func (r *Reader) Usage(ctx context.Context, orgID string) (bytes int64, err erro
 // size returns the usage of the batch, in bytes.
 func (b batch) size(c headChange) int {
 	n := 0
-	if c.seq == 0 {
+	if c.from.Seq == 0 {
 		n = sizeOfRun
 	}
 	for _, f := range b.facts {

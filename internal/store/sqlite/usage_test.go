@@ -2,49 +2,46 @@ package sqlite
 
 import (
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/pressly/goose/v3"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // recount computes the org's usage from all its rows.
-func recount(t *testing.T, s *Store, orgID string) (bytes, handovers int64) {
+func recount(t *testing.T, s *Store, orgID string) (bytes, conversations int64) {
 	t.Helper()
 	err := s.db.QueryRowContext(t.Context(), `SELECT
 			(SELECT count(*) * ?2 FROM runs WHERE org = ?1) +
 			(SELECT coalesce(sum(?3 + octet_length(body)), 0) FROM run_facts WHERE org = ?1) +
 			(SELECT coalesce(sum(?4 + octet_length(body)), 0) FROM run_rows WHERE org = ?1) +
-			(SELECT coalesce(sum(?5 + octet_length(body)), 0) FROM handovers WHERE org = ?1) +
-			(SELECT count(*) * ?6 FROM handover_calls WHERE org = ?1),
-			(SELECT count(*) FROM handovers WHERE org = ?1)`,
-		orgID, sizeOfRun, sizeOfFact, sizeOfRow, sizeOfHandover, sizeOfHandoverCall).Scan(&bytes, &handovers)
+			(SELECT coalesce(sum(?5 + octet_length(body)), 0) FROM conversations WHERE org = ?1) +
+			(SELECT count(*) * ?6 FROM conversation_keys WHERE org = ?1),
+			(SELECT count(*) FROM conversations WHERE org = ?1)`,
+		orgID, sizeOfRun, sizeOfFact, sizeOfRow, sizeOfConversation, sizeOfConversationKey).Scan(&bytes, &conversations)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bytes, handovers
+	return bytes, conversations
 }
 
 // checkUsage fails the test unless the org's stored usage equals the recount. It returns
 // the usage.
 func checkUsage(t *testing.T, s *Store, orgID string) int64 {
 	t.Helper()
-	var bytes, handovers int64
-	if err := s.db.QueryRowContext(t.Context(), `SELECT bytes, handovers FROM org_usage WHERE org = ?`, orgID).Scan(&bytes, &handovers); err != nil {
+	var bytes, conversations int64
+	if err := s.db.QueryRowContext(t.Context(), `SELECT bytes, conversations FROM org_usage WHERE org = ?`, orgID).Scan(&bytes, &conversations); err != nil {
 		t.Fatal(err)
 	}
-	if b, h := recount(t, s, orgID); b != bytes || h != handovers {
-		t.Errorf("org %s: usage is %d bytes and %d handovers; its rows add up to %d and %d", orgID, bytes, handovers, b, h)
+	if b, h := recount(t, s, orgID); b != bytes || h != conversations {
+		t.Errorf("org %s: usage is %d bytes and %d conversations; its rows add up to %d and %d", orgID, bytes, conversations, b, h)
 	}
 	return bytes
 }
 
-// fillRuns stores runs with items of the given size, and a handover for each run.
+// fillRuns stores runs with items of the given size, and a conversation for each run.
 func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
 	t.Helper()
 	text := strings.Repeat("ä", size/2)
@@ -59,10 +56,14 @@ func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
 				t.Fatal(err)
 			}
 		}
-		h := run.Handover{RunID: runID, CallIDs: map[string]string{runID + ".1": "call_1", runID + ".2": "call_2"}, Full: map[string]string{"x": text}}
-		if err := s.Save(t.Context(), orgID, "key_abcdefghijklmnopqrstuvwxyz", h); err != nil {
+		c := run.Conversation{RunID: runID, CallIDs: map[string]string{runID + ".1": "call_1", runID + ".2": "call_2"}, Full: map[string]string{"x": text}}
+		keys := []run.ConversationKey{{Kind: run.CallID, ID: runID + ".1"}, {Kind: run.CallID, ID: runID + ".2"}}
+		if err := s.Save(t.Context(), orgID, "key_abcdefghijklmnopqrstuvwxyz", c, run.HandoverTTL, keys...); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := s.SyncAudit(t.Context()); err != nil { // with it, everything is written
+		t.Fatal(err)
 	}
 }
 
@@ -82,7 +83,15 @@ func TestUsageFollowsWritesAndDeletes(t *testing.T) { // P40
 	if after := checkUsage(t, s, "a"); after > before-4000 {
 		t.Errorf("deleting a run freed %d bytes", before-after)
 	}
-	remove(`DELETE FROM handovers WHERE org = 'a'`)
+	session := run.ConversationKey{Kind: run.SessionID, ID: "s"}
+	for version, text := range []string{strings.Repeat("x", 1000), strings.Repeat("x", 9000), "short"} {
+		c := run.Conversation{Version: int64(version), Full: map[string]string{"x": text}}
+		if err := s.Save(t.Context(), "a", "p", c, run.HandoverTTL, session); err != nil {
+			t.Fatal(err)
+		}
+		checkUsage(t, s, "a")
+	}
+	remove(`DELETE FROM conversations WHERE org = 'a'`)
 	remove(`DELETE FROM runs WHERE org = 'a'`)
 	if rest := checkUsage(t, s, "a"); rest != 0 {
 		t.Errorf("usage is %d bytes with nothing stored", rest)
@@ -119,18 +128,7 @@ func TestAMigrationComputesTheUsage(t *testing.T) { // P40
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := connect(path, writeSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db, p := openMigrations(t, path)
 	if _, err := p.DownTo(t.Context(), 8); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type writer struct {
 	db     *sql.DB
 	tx     tx
 	queue  chan *write
-	slots  chan struct{} // queryOne element per write that is queued or in the current group
+	slots  chan struct{} // one element per write that is queued or in the current group
 	log    *slog.Logger
 	fatal  func(error) // may be nil
 	damage *damage
@@ -45,12 +45,14 @@ var errBusy = errors.New("too many writes are waiting")
 // write is an atomic change: it is stored completely or not at all.
 type write struct {
 	do        func(*tx) error
-	awaited   bool        // a caller waits for done
-	deferSync bool        // its sync to disk may be deferred by up to maxUnsynced; it survives a crash of the process, not of the system
-	dependsOn *write      // if this one fails, the write fails too; nil = independent
-	epoch     int64       // of an append
-	since     time.Time   // when it was submitted
-	onDone    func(error) // called once with err, must not block; nil = not called
+	parts     []func(*tx) error // if do fails, they are performed instead, up to the first that fails; nil = the write has no parts
+	awaited   bool              // a caller waits for done
+	collected bool              // it has waited for others already: its group does not wait for it
+	deferSync bool              // its sync to disk may be deferred by up to maxUnsynced; it survives a crash of the process, not of the system
+	dependsOn *write            // if this one fails, the write fails too; nil = independent
+	epoch     int64             // of an append
+	since     time.Time         // when it was submitted
+	onDone    func(error)       // called once with err, must not block; nil = not called
 
 	done chan struct{} // closed when err is set
 	err  error
@@ -59,7 +61,7 @@ type write struct {
 func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	w := &writer{
 		db: db, log: o.Log, fatal: o.Fatal,
-		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, ends: map[string]chainEnd{}},
+		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, inserts: map[insertKey]string{}, ends: map[string]chainEnd{}},
 		queue: make(chan *write, maxQueue),
 		slots: make(chan struct{}, maxQueue),
 		ended: make(chan struct{}),
@@ -92,7 +94,7 @@ func (w *writer) trySubmit(one *write) error {
 	return w.enqueue(one)
 }
 
-// enqueue queues the write. The caller has taken an element of room for it.
+// enqueue queues the write. The caller has added an element to slots.
 func (w *writer) enqueue(one *write) error {
 	one.done = make(chan struct{})
 	w.mu.RLock()
@@ -101,7 +103,7 @@ func (w *writer) enqueue(one *write) error {
 		<-w.slots
 		return err
 	}
-	w.queue <- one // does not block: the caller has room
+	w.queue <- one // does not block: queue and slots have the same capacity
 	return nil
 }
 
@@ -157,11 +159,11 @@ func (w *writer) run() {
 	}
 }
 
-// collect returns the group that starts with first: the queued writes, and while no
-// caller waits for one of them, also those that arrive within linger.
+// collect returns the group that starts with first: the queued writes, and while none of
+// them is prompt, also those that arrive within collectTime.
 func (w *writer) collect(first *write) []*write {
 	group := []*write{first}
-	waits := first.awaited
+	waits := first.prompt()
 	var late <-chan time.Time
 	for len(group) < maxGroup {
 		one, ok := w.next(&late, waits)
@@ -169,10 +171,13 @@ func (w *writer) collect(first *write) []*write {
 			break
 		}
 		group = append(group, one)
-		waits = waits || one.awaited
+		waits = waits || one.prompt()
 	}
 	return group
 }
+
+// prompt reports whether a group with the write must not wait for further writes.
+func (one *write) prompt() bool { return one.awaited || one.collected }
 
 // next returns the next write of a group, or false if the group is complete.
 func (w *writer) next(late *<-chan time.Time, waits bool) (*write, bool) {
@@ -193,6 +198,13 @@ func (w *writer) next(late *<-chan time.Time, waits bool) (*write, bool) {
 	case <-*late:
 		return nil, false
 	}
+}
+
+// refuses returns why writes are refused, or nil.
+func (w *writer) refuses() error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.refusal()
 }
 
 // refusal returns why writes are refused, or nil. It is called with mu held.
@@ -216,7 +228,7 @@ func (w *writer) commit(group []*write) {
 			one.err = err
 		}
 		w.damage.observe(one.err)
-		one.do, one.dependsOn = nil, nil
+		one.do, one.parts, one.dependsOn = nil, nil, nil
 		close(one.done)
 		<-w.slots
 		if one.onDone != nil {
@@ -271,6 +283,7 @@ type tx struct {
 	conn            *sql.Conn
 	caps            org.Caps
 	statements      map[string]*sql.Stmt // prepared statements, by text
+	inserts         map[insertKey]string // texts of statements for several rows
 	commit          func() error         // commitNow; tests replace it
 	ends            map[string]chainEnd  // cached ends of audit chains, by org; cleared by a rollback
 	unsyncedCommits bool                 // commits do not sync to disk
@@ -293,11 +306,16 @@ func (t *tx) perform(group []*write) error {
 
 // transact performs the group as one transaction.
 func (t *tx) transact(group []*write) error {
-	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
-		return err
-	}
 	if len(group) == 1 {
 		return t.performAlone(group[0])
+	}
+	return t.performTogether(group)
+}
+
+// performTogether performs the group as one transaction, each write in a savepoint.
+func (t *tx) performTogether(group []*write) error {
+	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+		return err
 	}
 	for _, one := range group {
 		if err := t.performOne(one); err != nil {
@@ -378,11 +396,17 @@ func (t *tx) commitNow() error {
 // performAlone performs and commits a group of one write, which needs no savepoint.
 func (t *tx) performAlone(one *write) error {
 	if one.failsWithEarlier() {
-		return t.rollback(nil)
+		return nil
+	}
+	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+		return err
 	}
 	if one.err = one.do(t); one.err != nil {
 		if err := t.rollback(one.err); isSyncFailure(err) {
 			return err
+		}
+		if one.parts != nil {
+			return t.performTogether([]*write{one})
 		}
 		return nil
 	}
@@ -418,9 +442,29 @@ func (t *tx) performOne(one *write) error {
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}
+		if one.parts != nil {
+			if err := t.performParts(one); err != nil {
+				return err
+			}
+		}
 	}
 	_, err := t.exec(`RELEASE one`)
 	return err
+}
+
+// performParts performs the parts of a write that has failed, each in a savepoint, up to
+// the first that fails.
+func (t *tx) performParts(one *write) error {
+	parts := one.parts
+	one.parts, one.err = nil, nil
+	for _, part := range parts {
+		w := &write{do: part}
+		if err := t.performOne(w); err != nil || w.err != nil {
+			one.err = w.err
+			return err
+		}
+	}
+	return nil
 }
 
 // rollback rolls the transaction back and returns err.
@@ -465,6 +509,19 @@ func queryOne[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 		err = org.ErrNotFound
 	}
 	return v, err
+}
+
+// queryAll returns all rows of a statement.
+func queryAll[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.QueryContext(context.Background(), args...)
+	if err != nil {
+		return nil, err
+	}
+	return scanAll(rows, scan)
 }
 
 // statement returns the prepared statement for text, from the cache if possible.

@@ -24,13 +24,13 @@ func TestCollectReturnsTheQueuedWrites(t *testing.T) {
 		size  int
 		took  time.Duration
 	}{
-		"a write that somebody waits for leaves at once":           {waited, nil, 1, 0},
-		"and takes along what is there":                            {waited, []*write{loose, waited, loose}, 4, 0},
-		"a write that nobody waits for stays open for others":      {loose, nil, 1, collectTime},
-		"until somebody comes who waits":                           {loose, []*write{loose, waited}, 3, 0},
-		"a group has at most a hundred writes":                     {loose, repeat(loose, 150), maxGroup, 0},
-		"also if somebody waits for some of them":                  {waited, repeat(waited, 150), maxGroup, 0},
-		"a group that nobody waits for does not wait for the next": {loose, repeat(loose, 10), 11, collectTime},
+		"a write that a caller waits for is written at once":          {waited, nil, 1, 0},
+		"with the writes that are queued":                             {waited, []*write{loose, waited, loose}, 4, 0},
+		"a write that no caller waits for waits for others":           {loose, nil, 1, collectTime},
+		"until one arrives that a caller waits for":                   {loose, []*write{loose, waited}, 3, 0},
+		"a group has at most a hundred writes":                        {loose, repeat(loose, 150), maxGroup, 0},
+		"also if a caller waits for some of them":                     {waited, repeat(waited, 150), maxGroup, 0},
+		"a group that no caller waits for does not wait for the next": {loose, repeat(loose, 10), 11, collectTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -208,10 +208,13 @@ func TestAFullDiskRefusesEveryWriterAndIsNotFatal(t *testing.T) {
 	}
 }
 
-// setMaxPages sets the maximum number of pages of the file. A smaller number than it has
-// stops it from growing.
+// setMaxPages sets the maximum number of pages of the file, which then has no free pages.
+// A smaller number than it has stops it from growing.
 func setMaxPages(t *testing.T, s *Store, pages string) {
 	t.Helper()
+	if err := s.repeatWrite(t.Context(), (*tx).vacuum); err != nil {
+		t.Fatal(err)
+	}
 	err := s.writer.perform(t.Context(), func(tx *tx) error {
 		var n int
 		return tx.queryRow(`PRAGMA max_page_count = `+pages, nil, &n)
@@ -271,5 +274,37 @@ func TestTheNamesOfStoredSettingsAreStable(t *testing.T) {
 		if _, ok := got[name]; !ok {
 			t.Errorf("%s is missing: renaming a setting needs a migration of orgs.runtime", name)
 		}
+	}
+}
+
+// R11: Lag returns how long the oldest write waits. The gateway refuses work if that
+// is too long.
+func TestLagIsTheAgeOfTheOldestWrite(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "store.db")})
+	waitForNoLag(t, s) // opening the store also writes
+	release := blockWriter(t, s)
+	second := &write{do: func(*tx) error { return nil }, awaited: true}
+	if err := s.writer.submit(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	waited := time.Since(second.since) // the first one, longer
+	if lag := s.Lag(); lag < waited {
+		t.Errorf("it is behind by %v, want at least %v", lag, waited)
+	}
+	release()
+	if err := second.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitForNoLag(t, s)
+}
+
+// waitForNoLag waits until everything is stored.
+func waitForNoLag(t *testing.T, s *Store) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); s.Lag() != 0; {
+		if time.Now().After(end) {
+			t.Fatalf("the store is behind by %v without work", s.Lag())
+		}
+		time.Sleep(time.Millisecond)
 	}
 }

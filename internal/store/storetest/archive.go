@@ -1,13 +1,17 @@
 package storetest
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -37,13 +41,15 @@ func archiveCases() []rule {
 				b.Errorf("the summary of a running run: %+v", story.Summary)
 			}
 		}},
-		{"the head has the end and the size of the journal", "after every append; ErrNotFound for a missing run", func(b *testBench) {
+		{"the head has the end and the size of the journal, and the lease", "after every append; ErrNotFound for a missing run", func(b *testBench) {
 			_, err := b.Archive.Head(b.Context(), "a", "r")
 			b.checkError(err, org.ErrNotFound)
 			a := b.begin("a", "r")
 			before, err := b.Archive.Head(b.Context(), "a", "r")
 			b.ok(err)
 			b.equal(before.Summary, a.checkStored().Summary)
+			b.equal(before.Lease(), a.lease)
+			b.equal(before.LeaseUntil, run.LeaseEnd(b.clocks().Leases()))
 			text := strings.Repeat("ü", 1000)
 			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: text}}}, input("x")))
 			after, err := b.Archive.Head(b.Context(), "a", "r")
@@ -57,6 +63,11 @@ func archiveCases() []rule {
 			_, err = b.Archive.Head(b.Context(), "b", "r")
 			b.checkError(err, org.ErrNotFound)
 		}},
+		{"facts are read in pages", "in order, up to a size; no more than that is read", factPages},
+		{"rows are read by name", "in the order that was asked for, up to a missing one or a size", rowPages},
+		{"a page ends before a fact that cannot be decoded", "what comes before it can be shown", unreadablePages},
+		{"a run that grows is read without gaps", "a follower reads pages while the owner appends: every fact once, in order", growingRun},
+		{"what is appended without waiting is read soon", "a light run can be followed", soonRead},
 		{"rows remain after the run has ended", "a finished run is still shown", rowsStay},
 		{"a caller may modify a story", "Load returns copies", func(b *testBench) {
 			a := b.begin("a", "r")
@@ -204,4 +215,146 @@ func rowsStay(b *testBench) {
 	var got item.List
 	b.ok(json.Unmarshal(a.checkStored().Rows["input"], &got))
 	b.equal(got, items)
+}
+
+// noLimit is more than a case stores.
+const noLimit = 1 << 30
+
+func factPages(b *testBench) {
+	_, err := b.Archive.Facts(b.Context(), "a", "r", 0, noLimit)
+	b.checkError(err, org.ErrNotFound)
+	a := b.begin("a", "r")
+	a.write(input(strings.Repeat("x", 100)), input(strings.Repeat("y", 100)), input(strings.Repeat("z", 5000)), input("end"))
+	_, err = b.Archive.Facts(b.Context(), "bb", "r", 0, noLimit)
+	b.checkError(err, org.ErrNotFound)
+	for after := range a.facts {
+		facts, err := b.Archive.Facts(b.Context(), "a", "r", int64(after), noLimit)
+		b.ok(err)
+		b.equal(facts, a.facts[after:])
+	}
+	facts, err := b.Archive.Facts(b.Context(), "a", "r", a.after(), noLimit)
+	checkEmpty(b, facts, err)
+	facts, err = b.Archive.Facts(b.Context(), "a", "r", -1, noLimit)
+	b.ok(err)
+	b.equal(facts, a.facts)
+
+	encoded, err := json.Marshal(a.facts[1].Body)
+	b.ok(err)
+	for limit, want := range map[int][]loop.Fact{len(encoded): a.facts[1:2], 2*len(encoded) - 1: a.facts[1:2], 2 * len(encoded): a.facts[1:3], 5000: a.facts[1:3]} {
+		facts, err := b.Archive.Facts(b.Context(), "a", "r", 1, limit)
+		b.ok(err)
+		b.equal(facts, want)
+	}
+	var large *run.TooLarge
+	_, err = b.Archive.Facts(b.Context(), "a", "r", 3, 5000)
+	if !errors.As(err, &large) || large.Bytes < 5000 || large.Bytes > 6000 {
+		b.Fatalf("a fact of more than 5000 bytes: %v", err)
+	}
+	facts, err = b.Archive.Facts(b.Context(), "a", "r", 3, large.Bytes)
+	b.ok(err)
+	b.equal(facts, a.facts[3:4])
+}
+
+func rowPages(b *testBench) {
+	_, err := b.Archive.Rows(b.Context(), "a", "r", []string{"x"}, noLimit)
+	b.checkError(err, org.ErrNotFound)
+	a := b.begin("a", "r")
+	rows := []run.Row{{Ref: "x", Value: 1}, {Ref: "long", Value: strings.Repeat("ü", 50)}, {Ref: "z", Value: "<é>"}}
+	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x")))
+	_, err = b.Archive.Rows(b.Context(), "bb", "r", []string{"x"}, noLimit)
+	b.checkError(err, org.ErrNotFound)
+	one, long, z := json.RawMessage(`1`), json.RawMessage(`"`+strings.Repeat("ü", 50)+`"`), json.RawMessage(`"<é>"`)
+	for _, c := range []struct {
+		refs  []string
+		limit int
+		want  []json.RawMessage
+	}{
+		{[]string{"z", "x", "long"}, noLimit, []json.RawMessage{z, one, long}},
+		{[]string{"x", "x"}, noLimit, []json.RawMessage{one, one}},
+		{[]string{"x", "missing", "z"}, noLimit, []json.RawMessage{one}},
+		{[]string{"missing", "x"}, noLimit, nil},
+		{nil, noLimit, nil},
+		{[]string{"x", "long", "z"}, 102, []json.RawMessage{one}},
+		{[]string{"x", "long", "z"}, 103, []json.RawMessage{one, long}},
+		{[]string{"long"}, 102, []json.RawMessage{long}},
+	} {
+		got, err := b.Archive.Rows(b.Context(), "a", "r", c.refs, c.limit)
+		b.ok(err)
+		b.equal(got, c.want)
+	}
+	var large *run.TooLarge
+	if _, err = b.Archive.Rows(b.Context(), "a", "r", []string{"long", "x"}, 101); !errors.As(err, &large) || large.Bytes != 102 {
+		b.Errorf("a row of 102 bytes: %v", err)
+	}
+}
+
+func unreadablePages(b *testBench) {
+	a := b.begin("a", "r")
+	a.write(input("x"), futureFact{"soon"}, started("0.0", 1))
+	facts, err := b.Archive.Facts(b.Context(), "a", "r", 0, noLimit)
+	b.ok(err)
+	b.equal(facts, a.facts[:2])
+	_, err = b.Archive.Facts(b.Context(), "a", "r", 2, noLimit)
+	b.checkError(err, loop.ErrUnknownKind)
+	var bad *run.Unreadable
+	if !errors.As(err, &bad) || bad.Seq != 3 || bad.Kind != "prophecy" || bad.Version != loop.Version || bad.Last != 4 || bad.Story != nil {
+		b.Errorf("got %+v", bad)
+	}
+	facts, err = b.Archive.Facts(b.Context(), "a", "r", 3, noLimit)
+	b.ok(err)
+	b.equal(facts, a.facts[3:])
+
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+	defer cancel()
+	var all errgroup.Group
+	for range 64 { // more than a store has connections
+		all.Go(func() error {
+			if _, err := b.Archive.Facts(ctx, "a", "r", 2, noLimit); !errors.Is(err, loop.ErrUnknownKind) {
+				return fmt.Errorf("one of many readers: %w", err)
+			}
+			return nil
+		})
+	}
+	b.ok(all.Wait())
+}
+
+func growingRun(b *testBench) {
+	const facts = 300
+	a := b.begin("a", "r")
+	written := make(chan error, 1)
+	go func() {
+		for i := a.after(); i < facts; i++ {
+			if err := a.append(b.Context(), run.Batch{Sync: i%50 == 0}, input(strings.Repeat("x", int(i)))); err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	var got []loop.Fact
+	for begin := time.Now(); len(got) < facts && time.Since(begin) < 10*time.Second; {
+		page, err := b.Archive.Facts(b.Context(), "a", "r", int64(len(got)), 2000)
+		if err != nil {
+			b.Errorf("after fact %d: %v", len(got), err)
+			break
+		}
+		got = append(got, page...)
+	}
+	b.ok(<-written)
+	b.equal(got, a.facts)
+}
+
+func soonRead(b *testBench) {
+	a := b.begin("a", "r")
+	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		facts, err := b.Archive.Facts(b.Context(), "a", "r", 1, noLimit)
+		b.ok(err)
+		if len(facts) == 1 {
+			return
+		}
+		if time.Since(begin) > 10*time.Second {
+			b.Fatalf("a fact is not read %v after it was appended", time.Since(begin))
+		}
+	}
 }

@@ -34,7 +34,7 @@ func (b *testBench) author(orgID, runID string) *author {
 
 func accepted(orgID, runID string) loop.Accepted {
 	return loop.Accepted{
-		RunID: runID, Org: orgID, Principal: "key of " + orgID, Surface: "chat", Grade: loop.Light, Model: "m",
+		RunID: runID, Org: orgID, Principal: "key of " + orgID, Surface: "chat", Policy: loop.Policy{Grade: loop.Light}, Model: "m",
 		Targets: []loop.Target{{Provider: "p", Model: "p-m"}},
 	}
 }

@@ -17,7 +17,7 @@ func capCases() []rule {
 		{"revoked keys are capped", "the latest are kept, so that daily rotation does not grow the list forever", revokedCapped},
 		{"servers are capped", "deleting one makes room, and an existing one can be updated", serversCapped},
 		{"secrets are capped", "an existing one can be replaced", secretsCapped},
-		{"handovers are capped", "a new one is accepted and the oldest is dropped, because its run has already ended", handoversCapped},
+		{"conversations are capped", "a new one is accepted and the oldest is dropped, because its run has already ended", conversationsCapped},
 		{"stored bytes are capped", "new runs are refused; running ones can finish, a repeated key gets its run, and other orgs are not affected", storedCapped},
 	}
 }
@@ -93,26 +93,41 @@ func secretsCapped(b *testBench) {
 	b.ok(put("a", "t"))
 }
 
-func handoversCapped(b *testBench) {
+func conversationsCapped(b *testBench) {
 	b.capped(org.Caps{Handovers: 2})
-	other := handover("other", "id")
-	b.ok(b.Handovers.Save(b.Context(), "b", "p", other))
-	var saved []run.Handover
+	other := conversation("other", "id")
+	b.ok(b.save("b", "p", other, call("id")))
+	principal := func(i int) string { return fmt.Sprintf("p%d", i%2) } // all principals of an org share its cap
+	var saved []run.Conversation
 	for i := range 4 {
-		h := handover(fmt.Sprint(i), fmt.Sprintf("id %d", i), fmt.Sprintf("second id %d", i))
-		saved = append(saved, h)
-		b.ok(b.Handovers.Save(b.Context(), "a", fmt.Sprintf("p%d", i%2), h)) // all principals of an org share its cap
+		ids := []string{fmt.Sprintf("id %d", i), fmt.Sprintf("second id %d", i)}
+		saved = append(saved, conversation(fmt.Sprint(i), ids...))
+		b.ok(b.save("a", principal(i), saved[i], call(ids[0]), call(ids[1])))
 		b.advance(time.Second)
 	}
-	for i, h := range saved {
-		want := &h
-		if i < 2 {
-			want = nil
+	for i, c := range saved {
+		for _, id := range []string{fmt.Sprintf("id %d", i), fmt.Sprintf("second id %d", i)} {
+			if i < 2 {
+				b.noConversation("a", principal(i), call(id))
+			} else {
+				b.conversation("a", principal(i), call(id), c)
+			}
 		}
-		b.handover("a", fmt.Sprintf("p%d", i%2), fmt.Sprintf("id %d", i), want)
-		b.handover("a", fmt.Sprintf("p%d", i%2), fmt.Sprintf("second id %d", i), want)
 	}
-	b.handover("b", "p", "id", &other)
+	b.conversation("b", "p", call("id"), other)
+
+	first := conversation("first")
+	b.ok(b.save("a", "p", first, session("s")))
+	b.advance(time.Second)
+	b.ok(b.save("a", "p", conversation("1"), response("1")))
+	b.advance(time.Second)
+	first.Version = 1
+	b.ok(b.save("a", "p", first, session("s"))) // it is now the latest
+	b.advance(time.Second)
+	b.ok(b.save("a", "p", conversation("2"), response("2")))
+	b.noConversation("a", "p", response("1"))
+	first.Version = 2
+	b.conversation("a", "p", session("s"), first)
 }
 
 func storedCapped(b *testBench) {

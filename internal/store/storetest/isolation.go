@@ -24,7 +24,7 @@ func (b *testBench) populate(orgID string) {
 	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)}, org.Author{}))
 	a := b.author(orgID, "run")
 	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
-	b.ok(b.Handovers.Save(b.Context(), orgID, "key", handover(orgID, "call")))
+	b.ok(b.save(orgID, "key", conversation(orgID, "call"), call("call")))
 	b.keepResult(orgID, b.entry("result", orgID))
 }
 
@@ -45,8 +45,7 @@ func (b *testBench) checkPopulated(orgID string) {
 	if len(runs) != 1 || runs[0].Org != orgID {
 		b.Errorf("org %s has the runs %+v", orgID, runs)
 	}
-	h := handover(orgID, "call")
-	b.handover(orgID, "key", "call", &h)
+	b.conversation(orgID, "key", call("call"), conversation(orgID, "call"))
 	b.checkResult(orgID, b.entry("result", orgID))
 }
 
@@ -81,7 +80,7 @@ func idsOfAnotherOrg(b *testBench) {
 	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "bb"}, org.Author{}))
 	b.keys("bb")
 	b.servers("bb")
-	b.handover("bb", "key", "call", nil)
+	b.noConversation("bb", "key", call("call"))
 	b.checkNoResult("bb", "result")
 	for _, id := range []string{"run", "nobody's"} {
 		_, err := b.Archive.Load(b.Context(), "bb", id)

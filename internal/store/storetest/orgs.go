@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -10,7 +11,7 @@ func orgCases() []rule {
 	return []rule{
 		{"an org is stored as it was created", "with every field; nil and empty differ", func(b *testBench) {
 			full := org.Record{ID: "full", Features: []string{"mcp_outbound"}, CreatedAt: b.now(), UpdatedAt: b.now()}
-			fill(&full.Runtime)
+			fill(&full.Runtime, "Extensions")
 			empty := org.Record{ID: "empty", Features: []string{}}
 			b.ok(b.Orgs.CreateOrg(b.Context(), full, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), empty, org.Author{}))
@@ -29,7 +30,7 @@ func orgCases() []rule {
 		}},
 		{"an update keeps the creation time", "UpdateOrg replaces features and settings", func(b *testBench) {
 			old := org.Record{ID: "a", Features: []string{"one"}, CreatedAt: b.now(), UpdatedAt: b.now()}
-			fill(&old.Runtime)
+			fill(&old.Runtime, "Extensions")
 			b.ok(b.Orgs.CreateOrg(b.Context(), old, org.Author{}))
 			changed := org.Record{ID: "a", Features: []string{"two"}, CreatedAt: b.now().Add(time.Hour), UpdatedAt: b.now().Add(time.Hour)}
 			b.ok(b.Orgs.UpdateOrg(b.Context(), changed, org.Author{}))
@@ -67,6 +68,70 @@ func orgCases() []rule {
 			b.orgs(org.Record{ID: "a", Features: []string{"one"}, Runtime: org.Runtime{MaxRounds: new(3), MaxRunTokens: new(3)}})
 		}},
 	}
+}
+
+// manyOrgCases are those of the methods that read or add many orgs at once.
+func manyOrgCases() []rule {
+	return []rule{
+		{"all orgs are read at once with what they have", "EachOrg returns what the methods for one org return, in the order of the ids", func(b *testBench) {
+			for i, id := range []string{"b", "a", "C", "d"} {
+				b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: id, Features: []string{id}}, org.Author{}))
+				if id == "C" { // has nothing
+					continue
+				}
+				for n, name := range []string{"z", "y"} {
+					b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: id, ID: name, Hash: hash(2*i + n), CreatedAt: b.now()}, org.Author{}))
+					b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: id, Name: name, Headers: map[string]string{"X": id}}, org.Author{}))
+					b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: id, Name: name, Sealed: []byte("sealed")}, org.Author{}))
+				}
+				b.ok(b.Orgs.RevokeKey(b.Context(), id, "z", 5, org.Author{}))
+			}
+			b.ok(b.Orgs.DeleteOrg(b.Context(), "d", org.Author{}))
+			b.contents("C", "a", "b")
+			stop := errors.New("enough")
+			n := 0
+			err := b.Orgs.EachOrg(b.Context(), func(org.Contents) error { n++; return stop })
+			if b.checkError(err, stop); n != 1 {
+				b.Errorf("EachOrg went on after an error: %d orgs", n)
+			}
+		}},
+		{"orgs that are added keep what is there", "AddOrgs adds only those whose id is free", func(b *testBench) {
+			b.ok(b.Orgs.AddOrgs(b.Context(), nil))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b", Features: []string{"one"}}, org.Author{}))
+			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "k", Hash: hash(1)}, org.Author{}))
+			added := org.Record{ID: "a", Features: []string{"two"}, CreatedAt: b.now(), UpdatedAt: b.now()}
+			fill(&added.Runtime, "Extensions")
+			b.ok(b.Orgs.AddOrgs(b.Context(), []org.Record{added, {ID: "b", Features: []string{"two"}}, {ID: "a"}}))
+			b.orgs(added, org.Record{ID: "b", Features: []string{"one"}})
+			b.contents("a", "b")
+			b.keys("b", org.Key{Org: "b", ID: "k", Hash: hash(1)})
+		}},
+	}
+}
+
+// contents fails the case unless EachOrg returns these orgs, and of each what the other
+// methods return.
+func (b *testBench) contents(want ...string) {
+	b.Helper()
+	var all []org.Contents
+	b.ok(b.Orgs.EachOrg(b.Context(), func(c org.Contents) error { all = append(all, c); return nil }))
+	var got []string
+	for _, c := range all {
+		got = append(got, c.ID)
+		record, err := b.Orgs.Org(b.Context(), c.ID)
+		b.ok(err)
+		b.equal(c.Record, record)
+		keys, err := b.Orgs.Keys(b.Context(), c.ID)
+		b.ok(err)
+		b.equal(c.Keys, keys)
+		servers, err := b.Orgs.MCPServers(b.Context(), c.ID)
+		b.ok(err)
+		b.equal(c.Servers, servers)
+		secrets, err := b.Orgs.Secrets(b.Context(), c.ID)
+		b.ok(err)
+		b.equal(c.Secrets, secrets)
+	}
+	b.equal(got, want)
 }
 
 // orgs fails the case unless the store has exactly these orgs.

@@ -82,7 +82,7 @@ func persistenceCases() []rule {
 			b.ok(err)
 			b.equal(story.Facts, a.facts[:len(story.Facts)])
 		}},
-		{"management changes and handovers survive a crash", "they are on disk when the call returns", func(b *testBench) {
+		{"management changes and conversations survive a crash", "they are on disk when the call returns", func(b *testBench) {
 			b.populate("a")
 			b.Store = b.maker.Crash(b.T, b.Store)
 			b.checkPopulated("a")

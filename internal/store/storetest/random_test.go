@@ -20,6 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -53,7 +54,7 @@ func TestMemoryAndSQLiteAgreeOnRandomOperations(t *testing.T) { // K07
 	for _, want := range []string{
 		"append: ok", "append: fenced", "append: behind", "append: exists already", "append: other",
 		"append: no slot", "append: submitted", "append: over budget", "claim: ok", "renew: ok", "release: ok", "used: ok", "audited: ok",
-		"load: ok", "load: not found", "runs: ok", "runs: not found", "save: ok", "save: exists already", "find: ok",
+		"head: ok", "head: not found", "set aside: ok", "restore: ok", "load: ok", "load: not found", "runs: ok", "runs: not found", "save: ok", "save: exists already", "save: changed", "find: ok",
 		"create key: ok", "create key: exists already", "create key: not found", "revoke key: ok", "delete org: ok",
 		"create server: ok", "create server: exists already", "update server: ok", "delete server: not found",
 	} {
@@ -93,6 +94,8 @@ func outcome(err error) string {
 		return "not found"
 	case errors.Is(err, org.ErrExists):
 		return "exists already"
+	case errors.Is(err, run.ErrChanged):
+		return "changed"
 	case errors.Is(err, run.ErrFenced):
 		return "fenced"
 	case errors.Is(err, run.ErrNoSlot):
@@ -135,8 +138,8 @@ func newPlayer(t *testing.T, seed uint64) *randomOps {
 		}
 	})
 	j := &memory.Journal{Now: clock, LeaseNow: clock}
-	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j}, Journal: j, Archive: j, Leases: j, Handovers: &memory.Handovers{Now: clock}}
-	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Handovers: s}
+	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j}, Journal: j, Archive: j, Leases: j, Conversations: &memory.Conversations{Now: clock}}
+	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Conversations: s}
 	return p
 }
 
@@ -169,7 +172,7 @@ func (p *randomOps) step() (string, [2]answer) {
 	case n < 80:
 		return p.lease()
 	case n < 88:
-		return p.handover()
+		return p.conversation()
 	}
 	return p.read()
 }
@@ -245,7 +248,7 @@ func (p *randomOps) batch(lease run.Lease, after *int64) (b run.Batch, risky boo
 	for i := range p.rand.IntN(4) {
 		body, repeats := p.body()
 		if *after == 0 && i == 0 {
-			body = loop.Accepted{Org: lease.Org, RunID: lease.RunID, Principal: p.principal(), Grade: loop.Light}
+			body = loop.Accepted{Org: lease.Org, RunID: lease.RunID, Principal: p.principal(), Policy: loop.Policy{Grade: loop.Light}}
 		}
 		risky = risky || repeats
 		b.Facts = append(b.Facts, loop.Fact{Seq: *after + 1 + int64(i), Epoch: 1, At: p.now.UnixMilli(), Version: 1, Body: body})
@@ -288,17 +291,26 @@ func (p *randomOps) body() (body loop.Body, repeats bool) {
 	return loop.Finished{Reason: event.Complete}, false
 }
 
-func (p *randomOps) handover() (string, [2]answer) {
+func (p *randomOps) conversation() (string, [2]answer) {
 	ctx := p.t.Context()
-	orgID, principal, id := p.org(), p.principal(), fmt.Sprint("call ", p.rand.IntN(30))
+	orgID, principal := p.org(), p.principal()
 	if p.rand.IntN(20) == 0 {
 		p.advanceHours()
 	}
+	kinds := []run.KeyKind{run.CallID, run.ResponseID, run.SessionID}
+	keys := []run.ConversationKey{{Kind: kinds[p.rand.IntN(3)], ID: fmt.Sprint("id ", p.rand.IntN(10))}}
 	if p.coin() {
-		return "find", p.both(func(s storetest.Store) (any, error) { return s.Handovers.Find(ctx, orgID, principal, id) })
+		return "find", p.both(func(s storetest.Store) (any, error) { return s.Conversations.Find(ctx, orgID, principal, keys[0]) })
 	}
-	h := run.Handover{RunID: fmt.Sprint(p.fresh), CallIDs: map[string]string{id: "theirs", fmt.Sprint("call ", p.rand.IntN(30)): "theirs too"}}
-	return "save", p.only(func(s storetest.Store) error { return s.Handovers.Save(ctx, orgID, principal, h) })
+	p.fresh++
+	c := run.Conversation{RunID: fmt.Sprint(p.fresh), Items: item.List{item.NewText(item.User, "x")}}
+	if second := (run.ConversationKey{Kind: kinds[p.rand.IntN(2)], ID: fmt.Sprint("id ", p.rand.IntN(10))}); keys[0].Kind == run.SessionID {
+		c.Version = int64(p.rand.IntN(4))
+	} else if second != keys[0] {
+		keys = append(keys, second)
+	}
+	ttl := time.Duration(1+p.rand.IntN(24)) * time.Hour
+	return "save", p.only(func(s storetest.Store) error { return s.Conversations.Save(ctx, orgID, principal, c, ttl, keys...) })
 }
 
 // read syncs all runs with unsynced appends, and then reads.
@@ -319,6 +331,17 @@ func (p *randomOps) read() (string, [2]answer) {
 		return p.account()
 	}
 	orgID, runID := p.org(), fmt.Sprint("r", p.rand.IntN(45))
+	if p.rand.IntN(3) == 0 {
+		return "head", p.both(func(s storetest.Store) (any, error) {
+			h, err := s.Archive.Head(ctx, orgID, runID)
+			h.Bytes = 0 // the memory store does not encode facts
+			return h, err
+		})
+	}
+	if p.coin() {
+		after, limit := int64(p.rand.IntN(20)), p.rand.IntN(2000)
+		return "facts", p.both(func(s storetest.Store) (any, error) { return s.Archive.Facts(ctx, orgID, runID, after, limit) })
+	}
 	if p.coin() {
 		return "load", p.both(func(s storetest.Store) (any, error) { return s.Archive.Load(ctx, orgID, runID) })
 	}

@@ -23,13 +23,13 @@ import (
 
 // Store is one implementation of all the ports. One value may implement several.
 type Store struct {
-	Orgs      org.Store
-	Journal   run.Journal
-	Archive   run.Archive
-	Leases    run.Leases
-	Handovers run.Handovers
-	Results   toolcache.Store
-	Audit     AuditLog
+	Orgs          org.Store
+	Journal       run.Journal
+	Archive       run.Archive
+	Leases        run.Leases
+	Conversations run.Conversations
+	Results       toolcache.Store
+	Audit         AuditLog
 }
 
 // Maker creates stores for the cases. Open and Capped are required.
@@ -60,7 +60,7 @@ type Clocks struct {
 // m.Reopen is set.
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
-		orgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), handoverCases(), isolationCases(),
+		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
 		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(),
 	) {
 		c.test(t, m)

@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // The most rows that an answer has, and how many it has unless told.
@@ -27,7 +28,7 @@ type auditPage struct {
 }
 
 // ListAudit answers GET /api/audit.
-func (h *Handler) ListAudit() Endpoint {
+func (h *Handler) ListAudit() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		q, err := auditQuery(r.URL.Query(), "after", "limit")
 		if err != nil {
@@ -49,18 +50,18 @@ func (h *Handler) ListAudit() Endpoint {
 }
 
 // ExportAudit answers GET /api/audit/export.
-func (h *Handler) ExportAudit() Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
+func (h *Handler) ExportAudit() surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 		q, err := auditQuery(r.URL.Query())
 		if err != nil {
-			h.writeError(w, err)
-			return
+			return err
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		if _, err := audit.Export(r.Context(), w, caller.Org.ID, h.o.Audit, q); err != nil {
 			h.o.Log.Error("audit export aborted", "org", caller.Org.ID, "error", err)
 			panic(http.ErrAbortHandler) // half an export must not look like a whole one
 		}
+		return nil
 	}
 }
 

@@ -11,6 +11,7 @@ package admin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // Directory is what the gateway works with at the moment. Implemented by
@@ -53,9 +55,8 @@ type ServerStatus struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Reader reads settings with the rules of the configuration file: the same
-// keys, bounds and messages. What the file refuses, it refuses. Implemented by
-// package app.
+// Reader reads and shows settings with the rules of the configuration file: the same
+// keys, limits and messages. Implemented by package app.
 type Reader interface {
 	// MCPServer reads a whole server. Patched says that null gives a key its
 	// default, as it does in the methods that read what is patched.
@@ -68,17 +69,21 @@ type Reader interface {
 	Features(json []byte) ([]string, error)
 	// Key reads name, role and rate of a key. Patched as with MCPServer.
 	Key(json []byte, patched bool) (org.Key, error)
-}
-
-// Runs are the runs of all orgs. Implemented by *run.Runner.
-type Runs interface {
-	Cancel(ctx context.Context, org, runID string, by org.Author) error
+	// ServerSettings returns the settings of a server with the keys of the
+	// configuration file, including literal values of headers.
+	ServerSettings(s org.MCPServer) json.Marshaler
+	// RuntimeSettings returns an org's settings with the keys of the configuration
+	// file. null is the default of each surface.
+	RuntimeSettings(rt org.Runtime) json.Marshaler
+	// Renamed returns the current path of a key whose path in the configuration file is
+	// deprecated, such as orgs[].mcp_servers[].concurrency. Every other path is
+	// returned unchanged.
+	Renamed(path string) string
 }
 
 // Options are what a Handler needs. All but Vault and Now are required.
 type Options struct {
 	Store     org.Store
-	Runs      Runs
 	Audit     audit.Rows
 	Directory Directory
 	Reader    Reader
@@ -103,31 +108,29 @@ func New(o Options) *Handler {
 	return &Handler{o: o}
 }
 
-// Endpoint answers one request of a caller who may make it.
-type Endpoint func(http.ResponseWriter, *http.Request, run.Caller)
-
 // endpoint turns a function that returns what to answer into an Endpoint. A
 // request that may change something is completed whether or not its client
 // waits for the answer.
-func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
+func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			outlives, cancel, err := detach(r)
 			if err != nil {
-				h.writeError(w, err)
-				return
+				return h.failed(err)
 			}
 			defer cancel()
 			r = outlives
 		}
 		status, body, err := h.inTurn(serve, r, caller)
-		if err != nil {
-			h.writeError(w, err)
-			return
+		if err == nil {
+			err = surface.WriteJSON(w, status, body)
 		}
-		writeJSON(w, status, body)
+		return h.failed(err)
 	}
 }
+
+// failed returns the error to answer with. It logs what the caller does not get.
+func (h *Handler) failed(err error) error { return surface.Failed(h.o.Log, err) }
 
 // author returns who changes something: the key, or the operator.
 func (h *Handler) author(caller run.Caller) org.Author {
@@ -136,6 +139,15 @@ func (h *Handler) author(caller run.Caller) org.Author {
 		by.Principal = caller.Principal.ID
 	}
 	return by
+}
+
+// InTurn calls serve when it is the request's turn among the management requests of its
+// org. It is for routes of other surfaces that read the store.
+func (h *Handler) InTurn(serve surface.Endpoint) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		_, _, err := h.inTurn(func(r *http.Request, caller run.Caller) (int, any, error) { return 0, nil, serve(w, r, caller) }, r, caller)
+		return err
+	}
 }
 
 // inTurn serves the request when it is its turn among those of its org.

@@ -1,13 +1,27 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // openAPI is what the tests read of the document. That answers conform to it is
@@ -15,8 +29,23 @@ import (
 type openAPI struct {
 	Paths      map[string]map[string]operation
 	Components struct {
-		Schemas map[string]struct{ Enum []string }
+		Schemas map[string]struct{ Enum words }
 	}
+}
+
+// words are those of an enum that are text.
+type words []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *words) UnmarshalJSON(data []byte) error {
+	var all []any
+	err := json.Unmarshal(data, &all)
+	for _, one := range all {
+		if text, ok := one.(string); ok {
+			*w = append(*w, text)
+		}
+	}
+	return err
 }
 
 type operation struct {
@@ -81,5 +110,174 @@ func TestTheDocumentHasAllKindsOfAuditRows(t *testing.T) {
 	}
 	if got := parsedDocument(t).Components.Schemas["AuditKind"].Enum; !slices.Equal(got, want) {
 		t.Errorf("AuditKind is %q, want %q", got, want)
+	}
+}
+
+// storedEvents returns an event of each type that package event can store, without and
+// with all fields.
+func storedEvents(t *testing.T) (zero, full []event.Event) {
+	t.Helper()
+	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}
+	zero = []event.Event{
+		event.Started{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.RoundDone{},
+		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.Finished{Reason: event.Complete},
+	}
+	full = []event.Event{
+		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()}, event.RoundStarted{Round: 1, Attempt: 2},
+		event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "a"},
+		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
+		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
+		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`)},
+		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5},
+		event.Waiting{Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true},
+		event.Finished{
+			Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
+			Failure: &event.Failure{
+				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
+				Upstream: &model.Error{
+					Class: model.Transient, Status: 500, Header: map[string][]string{"Retry-After": {"1"}}, Body: []byte("{}"), Dialect: "d", Code: "c", Param: "p",
+					Credential: true, Message: "m",
+				},
+			},
+		},
+	}
+	return zero, full
+}
+
+// L05: the document has each type of event, and each of its fields.
+func TestTheDocumentDescribesEveryEvent(t *testing.T) {
+	zero, full := storedEvents(t)
+	var types []string
+	for _, e := range zero {
+		types = append(types, e.Type())
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../event/event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if f, ok := n.(*ast.FuncDecl); ok && f.Name.Name == "Type" && f.Recv != nil {
+			name, err := strconv.Unquote(f.Body.List[0].(*ast.ReturnStmt).Results[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(name, "relay_") { // never stored
+				declared = append(declared, name)
+			}
+		}
+		return true
+	})
+	var doc struct {
+		Components struct {
+			Schemas struct {
+				RunEvent struct {
+					OneOf []struct {
+						Ref string `json:"$ref"`
+					}
+					Discriminator struct{ Mapping map[string]string }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(document, &doc); err != nil {
+		t.Fatal(err)
+	}
+	mapping := doc.Components.Schemas.RunEvent.Discriminator.Mapping
+	inDocument := slices.Sorted(maps.Keys(mapping))
+	slices.Sort(types)
+	slices.Sort(declared)
+	if !slices.Equal(inDocument, declared) || !slices.Equal(types, declared) {
+		t.Fatalf("package event has the types %q, the document %q, this test %q", declared, inDocument, types)
+	}
+	var refs []string
+	for _, one := range doc.Components.Schemas.RunEvent.OneOf {
+		refs = append(refs, one.Ref)
+	}
+	if slices.Sort(refs); !slices.Equal(refs, slices.Sorted(maps.Values(mapping))) {
+		t.Errorf("oneOf has %q, the mapping %v", refs, mapping)
+	}
+	for _, e := range append(zero, full...) {
+		data, err := event.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []string{"#/components/schemas/RunEvent", mapping[e.Type()]} {
+			if err := schemaAt(t, at).Validate(value); err != nil {
+				t.Errorf("%s: %v", data, err)
+			}
+		}
+	}
+	for _, e := range full { // or a new field would be described nowhere
+		if name := emptyField(reflect.ValueOf(e)); name != "" {
+			t.Errorf("%s: this test leaves %s empty", e.Type(), name)
+		}
+	}
+}
+
+// emptyField returns the name of a field in v, or below it, that is stored and has its
+// zero value; "" = none.
+func emptyField(v reflect.Value) string {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct {
+		if v.Kind() == reflect.Slice {
+			v = v.Index(0)
+		} else {
+			v = v.Elem()
+		}
+	}
+	if v.Kind() != reflect.Struct || v.Type() == reflect.TypeFor[time.Time]() {
+		return ""
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.Tag.Get("json") == "-" {
+			continue
+		}
+		if v.Field(i).IsZero() {
+			return f.Name
+		}
+		if name := emptyField(v.Field(i)); name != "" {
+			return f.Name + "." + name
+		}
+	}
+	return ""
+}
+
+func schemaAt(t *testing.T, pointer string) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("mem:///openapi.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("mem:///openapi.json" + pointer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// L05: the words of runs in the document are those of the code.
+func TestTheDocumentHasTheWordsOfRuns(t *testing.T) {
+	schemas := parsedDocument(t).Components.Schemas
+	var reasons []string
+	for _, r := range event.Reasons() {
+		reasons = append(reasons, string(r))
+	}
+	for name, want := range map[string][]string{"RunState": run.States(), "RunReason": reasons} {
+		if got := schemas[name].Enum; !slices.Equal(got, want) {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	outcomes := []string{string(loop.OK), string(loop.Error), string(loop.Unknown), string(loop.Cached), string(loop.Denied), string(loop.SkippedLimit), string(loop.NotRun)}
+	if got := schemas["RunOutcome"].Enum; !slices.Equal(got, outcomes) {
+		t.Errorf("RunOutcome is %q, want %q", got, outcomes)
 	}
 }

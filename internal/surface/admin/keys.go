@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // key is a caller's key on the wire. Key is there only in the answer to its
@@ -41,7 +42,7 @@ func wireKey(k org.Key, declared bool) key {
 }
 
 // ListKeys answers GET /api/keys.
-func (h *Handler) ListKeys() Endpoint {
+func (h *Handler) ListKeys() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		stored, err := h.o.Store.Keys(r.Context(), caller.Org.ID)
 		if err != nil {
@@ -59,7 +60,7 @@ func (h *Handler) ListKeys() Endpoint {
 }
 
 // CreateKey answers POST /api/keys.
-func (h *Handler) CreateKey() Endpoint {
+func (h *Handler) CreateKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		asked, err := h.readKey(r)
 		if err != nil {
@@ -85,7 +86,7 @@ func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Aut
 }
 
 // RevokeKey answers DELETE /api/keys/{id}.
-func (h *Handler) RevokeKey() Endpoint {
+func (h *Handler) RevokeKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		stored, err := h.storedKey(r, caller)
 		if err != nil {
@@ -101,7 +102,7 @@ func (h *Handler) RevokeKey() Endpoint {
 
 // PatchKey answers PATCH /api/keys/{id}: name, role and rate. The key itself
 // stays as it is. The change holds for the next request.
-func (h *Handler) PatchKey() Endpoint {
+func (h *Handler) PatchKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		was, err := h.storedKey(r, caller)
 		if err != nil {
@@ -110,7 +111,7 @@ func (h *Handler) PatchKey() Endpoint {
 		if !was.RevokedAt.IsZero() {
 			return 0, nil, fault.New(fault.Conflict, "revoked", "the key %q is revoked and cannot be changed", was.ID)
 		}
-		merged, err := mergePatch(r, map[string]any{
+		merged, err := h.mergePatch(r, "orgs[].keys[].", map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 		})
 		if err != nil {

@@ -1,70 +1,23 @@
 package admin
 
 import (
-	"cmp"
+	"encoding/json"
 	"errors"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// orgObject is an org on the wire.
+// orgObject is the JSON of an org.
 type orgObject struct {
-	ID              string   `json:"id"`
-	Features        []string `json:"features"`
-	Runtime         runtime  `json:"runtime"`
-	Declared        bool     `json:"declared"`
-	RuntimeDeclared bool     `json:"runtime_declared"`
-}
-
-// runtime is an org's runtime settings on the wire, with the configuration
-// file's keys. What is null is left to each surface.
-type runtime struct {
-	MaxRounds          *int    `json:"max_rounds"`
-	MaxCalls           *int    `json:"max_calls"`
-	Deadline           string  `json:"deadline"`
-	Concurrency        int     `json:"concurrency"`
-	StreamMode         string  `json:"stream_mode"`
-	ToolParallelism    string  `json:"tool_parallelism"`
-	CatalogTTL         string  `json:"catalog_ttl"`
-	ToolCacheTTL       int     `json:"tool_cache_ttl_seconds"`
-	ToolResultMaxBytes *int    `json:"tool_result_max_bytes"`
-	ToolArgValidation  string  `json:"tool_arg_validation"`
-	ToolErrorMode      string  `json:"tool_error_mode"`
-	OnLimit            *string `json:"on_limit"`
-	DoomLoop           *string `json:"doom_loop"`
-	DoomThreshold      int     `json:"doom_threshold"`
-	DroppedParams      string  `json:"dropped_params"`
-	MaxRunTokens       *int    `json:"max_run_tokens"`
-	Durable            string  `json:"durable"`
-	RequestsPerMinute  int     `json:"requests_per_minute"`
-	Burst              int     `json:"burst"`
-}
-
-// RuntimeSettings returns an org's settings as they stand on the wire, with the
-// configuration file's keys.
-func RuntimeSettings(rt org.Runtime) any { return wireRuntime(rt) }
-
-func wireRuntime(rt org.Runtime) runtime {
-	return runtime{
-		MaxRounds: rt.MaxRounds, MaxCalls: rt.MaxCalls, Deadline: rt.Deadline.String(), Concurrency: rt.Concurrency,
-		StreamMode: string(rt.StreamMode), ToolParallelism: rt.ToolParallelism, CatalogTTL: rt.CatalogTTL.String(),
-		ToolCacheTTL:       int(rt.ToolCacheTTL.Seconds()),
-		ToolResultMaxBytes: rt.ToolResultMaxBytes, ToolArgValidation: rt.ToolArgValidation,
-		ToolErrorMode: rt.ToolErrorMode, OnLimit: optional(rt.OnLimit), DoomLoop: optional(rt.DoomLoop),
-		DoomThreshold: cmp.Or(rt.DoomThreshold, policy.DefaultThreshold), DroppedParams: rt.DroppedParams,
-		MaxRunTokens: rt.MaxRunTokens, Durable: cmp.Or(rt.Durable, "auto"), RequestsPerMinute: rt.Rate.PerMinute, Burst: rt.Rate.Burst,
-	}
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
+	ID              string         `json:"id"`
+	Features        []string       `json:"features"`
+	Runtime         json.Marshaler `json:"runtime"` // the keys of the configuration file; null = the surface's own default
+	Declared        bool           `json:"declared"`
+	RuntimeDeclared bool           `json:"runtime_declared"`
 }
 
 func (h *Handler) orgObject(r org.Record) orgObject {
@@ -78,7 +31,9 @@ func (h *Handler) orgObject(r org.Record) orgObject {
 	if r.Features == nil {
 		r.Features = []string{}
 	}
-	return orgObject{ID: r.ID, Features: r.Features, Runtime: wireRuntime(r.Runtime), Declared: d.Org, RuntimeDeclared: d.Runtime}
+	return orgObject{
+		ID: r.ID, Features: r.Features, Runtime: h.o.Reader.RuntimeSettings(r.Runtime), Declared: d.Org, RuntimeDeclared: d.Runtime,
+	}
 }
 
 // record returns the org's stored record.
@@ -91,7 +46,7 @@ func (h *Handler) record(r *http.Request, orgID string) (org.Record, error) {
 }
 
 // GetOrg answers GET /api/org: the caller's own.
-func (h *Handler) GetOrg() Endpoint {
+func (h *Handler) GetOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		record, err := h.record(r, caller.Org.ID)
 		if err != nil {
@@ -103,7 +58,7 @@ func (h *Handler) GetOrg() Endpoint {
 
 // PatchRuntime answers PATCH /api/org/runtime; null gives a setting back to the
 // surfaces.
-func (h *Handler) PatchRuntime() Endpoint {
+func (h *Handler) PatchRuntime() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		if h.o.Directory.Declared(caller.Org.ID).Runtime {
 			return 0, nil, isDeclared("runtime of the org", caller.Org.ID)
@@ -112,7 +67,7 @@ func (h *Handler) PatchRuntime() Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		merged, err := mergePatch(r, wireRuntime(record.Runtime))
+		merged, err := h.mergePatch(r, "orgs[].runtime.", h.o.Reader.RuntimeSettings(record.Runtime))
 		if err != nil {
 			return 0, nil, err
 		}
@@ -128,7 +83,7 @@ func (h *Handler) PatchRuntime() Endpoint {
 }
 
 // ListOrgs answers GET /api/orgs, for the operator.
-func (h *Handler) ListOrgs() Endpoint {
+func (h *Handler) ListOrgs() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
 		all, err := h.o.Store.Orgs(r.Context())
 		if err != nil {
@@ -143,7 +98,7 @@ func (h *Handler) ListOrgs() Endpoint {
 }
 
 // CreateOrg answers POST /api/orgs, for the operator.
-func (h *Handler) CreateOrg() Endpoint {
+func (h *Handler) CreateOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		body, err := readBody(r)
 		if err != nil {
@@ -165,7 +120,7 @@ func (h *Handler) CreateOrg() Endpoint {
 }
 
 // PatchOrg answers PATCH /api/orgs/{org}, for the operator: the plan flags.
-func (h *Handler) PatchOrg() Endpoint {
+func (h *Handler) PatchOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		record, err := h.record(r, r.PathValue("org"))
 		if err != nil {
@@ -174,7 +129,7 @@ func (h *Handler) PatchOrg() Endpoint {
 		if h.o.Directory.Declared(record.ID).Org {
 			return 0, nil, isDeclared("org", record.ID)
 		}
-		merged, err := mergePatch(r, map[string]any{"features": record.Features})
+		merged, err := h.mergePatch(r, "orgs[].", map[string]any{"features": record.Features})
 		if err != nil {
 			return 0, nil, err
 		}
@@ -190,7 +145,7 @@ func (h *Handler) PatchOrg() Endpoint {
 }
 
 // DeleteOrg answers DELETE /api/orgs/{org}, for the operator.
-func (h *Handler) DeleteOrg() Endpoint {
+func (h *Handler) DeleteOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		name := r.PathValue("org")
 		if h.o.Directory.Declared(name).Org {
@@ -205,7 +160,7 @@ func (h *Handler) DeleteOrg() Endpoint {
 
 // CreateOrgKey answers POST /api/orgs/{org}/keys, for the operator: an org's
 // first key cannot come from the org.
-func (h *Handler) CreateOrgKey() Endpoint {
+func (h *Handler) CreateOrgKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		record, err := h.record(r, r.PathValue("org"))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // secretObject is an entry of the vault on the wire: all that is ever shown.
@@ -22,7 +23,7 @@ func wireSecret(s org.Secret) secretObject {
 }
 
 // ListSecrets answers GET /api/secrets.
-func (h *Handler) ListSecrets() Endpoint {
+func (h *Handler) ListSecrets() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		stored, err := h.o.Store.Secrets(r.Context(), caller.Org.ID)
 		if err != nil {
@@ -37,7 +38,7 @@ func (h *Handler) ListSecrets() Endpoint {
 }
 
 // PutSecret answers PUT /api/secrets/{name}: it adds a secret or replaces one.
-func (h *Handler) PutSecret() Endpoint {
+func (h *Handler) PutSecret() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		if h.o.Vault == nil {
 			return 0, nil, fault.New(fault.Conflict, "vault_off", "this gateway has no vault; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
@@ -70,7 +71,7 @@ func (h *Handler) PutSecret() Endpoint {
 
 // DeleteSecret answers DELETE /api/secrets/{name}. A server that refers to the
 // secret fails from its next request on.
-func (h *Handler) DeleteSecret() Endpoint {
+func (h *Handler) DeleteSecret() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		name := r.PathValue("name")
 		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"bytes"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -12,10 +14,11 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // ListServers answers GET /api/mcp-servers.
-func (h *Handler) ListServers() Endpoint {
+func (h *Handler) ListServers() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
 		if err != nil {
@@ -33,7 +36,7 @@ func (h *Handler) ListServers() Endpoint {
 }
 
 // GetServer answers GET /api/mcp-servers/{name}.
-func (h *Handler) GetServer() Endpoint {
+func (h *Handler) GetServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		s, declared, err := h.find(r, caller)
 		if err != nil {
@@ -44,7 +47,7 @@ func (h *Handler) GetServer() Endpoint {
 }
 
 // CreateServer answers POST /api/mcp-servers.
-func (h *Handler) CreateServer() Endpoint {
+func (h *Handler) CreateServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		body, err := readBody(r)
 		if err != nil {
@@ -71,7 +74,7 @@ func (h *Handler) CreateServer() Endpoint {
 
 // PatchServer answers PATCH /api/mcp-servers/{name}: members that are given
 // replace those that are there (RFC 7396).
-func (h *Handler) PatchServer() Endpoint {
+func (h *Handler) PatchServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		old, declared, err := h.find(r, caller)
 		if err != nil {
@@ -80,7 +83,7 @@ func (h *Handler) PatchServer() Endpoint {
 		if declared {
 			return 0, nil, isDeclared("MCP server", old.Name)
 		}
-		merged, err := mergePatch(r, serverSettings(old))
+		merged, err := h.mergePatch(r, "orgs[].mcp_servers[].", h.o.Reader.ServerSettings(old))
 		if err != nil {
 			return 0, nil, err
 		}
@@ -105,7 +108,7 @@ func (h *Handler) PatchServer() Endpoint {
 }
 
 // DeleteServer answers DELETE /api/mcp-servers/{name}.
-func (h *Handler) DeleteServer() Endpoint {
+func (h *Handler) DeleteServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		s, declared, err := h.find(r, caller)
 		if err != nil {
@@ -188,90 +191,54 @@ func credentialHeader(name string) bool {
 	return false
 }
 
-// server is an MCP server on the wire: the keys of the configuration file, and
-// what only we know.
+// server is the JSON of an MCP server: its settings with the keys of the configuration
+// file, and what only the gateway knows.
 type server struct {
-	settings
+	settings json.Marshaler
+	state    serverState
+}
+
+type serverState struct {
 	Declared  bool         `json:"declared"`
 	Status    ServerStatus `json:"status"`
 	CreatedAt *int64       `json:"created_at"` // Unix seconds; null for declared ones
 	UpdatedAt *int64       `json:"updated_at"`
 }
 
-type settings struct {
-	Name        string            `json:"name"`
-	URL         string            `json:"url,omitempty"`
-	Enabled     bool              `json:"enabled"`
-	Tools       any               `json:"tools"` // "*" or a list of names
-	Headers     map[string]string `json:"headers"`
-	Timeout     string            `json:"timeout"`
-	MaxRetries  int               `json:"max_retries"`
-	Required    bool              `json:"required"`
-	Trust       bool              `json:"trust"`
-	Naming      string            `json:"naming"`
-	Prefix      string            `json:"prefix,omitempty"`
-	Polling     []string          `json:"polling"`
-	Reads       []string          `json:"reads"`
-	Keyed       []string          `json:"keyed"`
-	Cache       any               `json:"cache"` // read_only, all or a list of names
-	Concurrency int               `json:"concurrency"`
+// MarshalJSON implements json.Marshaler.
+func (s server) MarshalJSON() ([]byte, error) {
+	settings, err := s.settings.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var state bytes.Buffer
+	encoder := json.NewEncoder(&state)
+	encoder.SetEscapeHTML(false) // the encoder around it may escape
+	if err := encoder.Encode(s.state); err != nil {
+		return nil, err
+	}
+	return slices.Concat(settings[:len(settings)-1], []byte(","), state.Bytes()[1:]), nil // every server has a name
 }
 
-// ServerSettings returns a server as it stands on the wire, with the
-// configuration file's keys.
-func ServerSettings(s org.MCPServer) any { return serverSettings(s) }
-
-func serverSettings(s org.MCPServer) settings {
-	out := settings{
-		Name: s.Name, URL: s.URL, Enabled: s.Enabled, Tools: "*", Headers: s.Headers, Timeout: s.Timeout.String(),
-		MaxRetries: s.MaxRetries, Required: s.Required, Trust: s.Trust, Naming: s.Naming, Prefix: s.Prefix,
-		Polling: listed(s.Polling), Reads: listed(s.Reads), Keyed: listed(s.Keyed), Cache: wireCache(s.Cache), Concurrency: s.Concurrency,
+func (h *Handler) server(s org.MCPServer, declared bool) server {
+	out := server{state: serverState{Declared: declared, Status: ServerStatus{State: "disabled"}}}
+	if s.Enabled {
+		out.state.Status = h.o.Directory.ServerStatus(s.Org, s.Name)
 	}
-	if s.Tools != nil {
-		out.Tools = s.Tools
+	if declared {
+		s.Headers = redacted(s.Headers) // they may be credentials of the operator
+	} else {
+		created, updated := s.CreatedAt.Unix(), s.UpdatedAt.Unix()
+		out.state.CreatedAt, out.state.UpdatedAt = &created, &updated
 	}
-	if out.Headers == nil {
-		out.Headers = map[string]string{}
-	}
+	out.settings = h.o.Reader.ServerSettings(s)
 	return out
-}
-
-func wireCache(c org.Cache) any {
-	switch c.Mode {
-	case org.CacheNames:
-		return listed(c.Names)
-	case org.CacheReadOnly:
-		return "read_only"
-	}
-	return c.Mode
-}
-
-// listed returns the names as they stand in JSON, where none is [].
-func listed(names []string) []string {
-	if names == nil {
-		return []string{}
-	}
-	return names
 }
 
 func redacted(headers map[string]string) map[string]string {
 	out := make(map[string]string, len(headers))
 	for name := range headers {
 		out[name] = "[redacted]"
-	}
-	return out
-}
-
-func (h *Handler) server(s org.MCPServer, declared bool) server {
-	out := server{settings: serverSettings(s), Declared: declared, Status: ServerStatus{State: "disabled"}}
-	if s.Enabled {
-		out.Status = h.o.Directory.ServerStatus(s.Org, s.Name)
-	}
-	if declared {
-		out.Headers = redacted(s.Headers) // the operator may have written a credential there
-	} else {
-		created, updated := s.CreatedAt.Unix(), s.UpdatedAt.Unix()
-		out.CreatedAt, out.UpdatedAt = &created, &updated
 	}
 	return out
 }

@@ -2,19 +2,16 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/jsonlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // MaxBody is the most bytes of a management request, which its server sees to.
@@ -37,17 +34,15 @@ func readBody(r *http.Request) ([]byte, error) {
 	if !json.Valid(body) {
 		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON")
 	}
-	if err := jsonlimit.Check(body); err != nil {
-		return nil, fault.New(fault.Invalid, "json_too_complex", "the request body %v", err)
-	}
-	return body, nil
+	return body, surface.CheckJSON(body)
 }
 
 // mergePatch applies the request's body to the top-level members of current and
-// returns what is to be read again. A member that is null is to go back to its
-// default. A member that the body gives twice stays there twice, for the reader
-// to refuse.
-func mergePatch(r *http.Request, current any) ([]byte, error) {
+// returns the JSON that the Reader must read. current has the keys at the path within
+// of the configuration file, such as "orgs[].runtime."; the body may use their deprecated
+// names. A member that is null gets its default. A member that the body gives twice is
+// returned twice: the Reader refuses it.
+func (h *Handler) mergePatch(r *http.Request, within string, current any) ([]byte, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err
@@ -65,7 +60,7 @@ func mergePatch(r *http.Request, current any) ([]byte, error) {
 		return nil, err
 	}
 	merged = slices.DeleteFunc(merged, func(m member) bool {
-		return slices.ContainsFunc(patch, func(p member) bool { return p.name == m.name })
+		return slices.ContainsFunc(patch, func(p member) bool { return h.o.Reader.Renamed(within+p.name) == within+m.name })
 	})
 	var b bytes.Buffer
 	for _, m := range append(merged, patch...) {
@@ -125,16 +120,6 @@ func isDeclared(kind, name string) error {
 	return fault.New(fault.Conflict, "declared", "the %s %q is declared in the configuration file and can only be changed there", kind, name)
 }
 
-// statuses maps codes to the status of the answer.
-var statuses = map[fault.Code]int{
-	fault.Invalid: http.StatusBadRequest, fault.Unprocessable: http.StatusUnprocessableEntity, fault.TooLarge: http.StatusRequestEntityTooLarge,
-	fault.Header: http.StatusRequestHeaderFieldsTooLarge, fault.MediaType: http.StatusUnsupportedMediaType,
-	fault.Timeout: http.StatusRequestTimeout, fault.Misdirected: http.StatusMisdirectedRequest,
-	fault.Unauthorized: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden, fault.NotFound: http.StatusNotFound,
-	fault.Method: http.StatusMethodNotAllowed, fault.Conflict: http.StatusConflict, fault.Limited: http.StatusTooManyRequests,
-	fault.Upstream: http.StatusBadGateway, fault.Unavailable: http.StatusServiceUnavailable, fault.Internal: http.StatusInternalServerError,
-}
-
 type errorBody struct {
 	Error errorObject `json:"error"`
 }
@@ -147,41 +132,9 @@ type errorObject struct {
 	RetryAfterSecs int `json:"retry_after_secs,omitempty"`
 }
 
-func (h *Handler) writeError(w http.ResponseWriter, err error) {
-	f := fault.From(err)
-	if errors.Is(err, org.ErrUnavailable) {
-		h.o.Log.Error("management request failed", "error", err)
-		f = fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot write to its database; try again later")
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		h.o.Log.Error("management request failed", "error", err)
-		f = fault.New(fault.Unavailable, "store_unavailable", "the gateway did not complete the request in time; try again later")
-	}
-	if f.Code == fault.Internal {
-		h.o.Log.Error("management request failed", "error", err)
-	}
-	WriteError(w, f)
-}
-
-// WriteError answers with err in this API's form.
-func WriteError(w http.ResponseWriter, err error) {
-	f := fault.From(err)
-	secs := int((f.RetryAfter + time.Second - 1) / time.Second) // rounded up: who comes back too early is refused again
-	if secs > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(secs))
-	}
-	fault.Note(w, f.Reason)
-	writeJSON(w, statuses[f.Code], errorBody{errorObject{f.Reason, f.Message, f.Param, secs}})
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		status, body = http.StatusInternalServerError, []byte(`{"error":{"code":"internal_error","message":"the response could not be encoded"}}`)
-	}
-	body = append(body, '\n') // a terminal shows its prompt on a line of its own
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+// Errors returns the error format of the management API.
+func Errors() *surface.Errors {
+	return &surface.Errors{Object: func(e surface.Error) any {
+		return errorBody{errorObject{e.Code, e.Message, e.Param, e.RetryAfter}}
+	}}
 }

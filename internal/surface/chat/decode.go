@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -17,10 +19,24 @@ type asked struct {
 	stream       bool
 	includeUsage bool
 	dropped      []string // members that a run cannot carry
+
+	// native is the place of the first value that only a provider of this dialect
+	// can get, such as a content part of an unknown kind; "" = there is none.
+	native string
+
+	maxTokens int64 // of one model call's output; 0 = no limit
 }
 
-// uncarried are the members whose effect would be lost between the provider's
-// answer and ours: they are left out and named, not passed on for nothing.
+// needs notes that the value at a place cannot be translated: only a provider of this
+// dialect can get it.
+func (a *asked) needs(place string) {
+	if a.native == "" {
+		a.native = place
+	}
+}
+
+// uncarried are members that change the provider's answer in a way that our answer
+// cannot show. They are left out and named.
 var uncarried = map[string]bool{
 	"logprobs": true, "top_logprobs": true, "audio": true, "modalities": true,
 	"functions": true, "function_call": true, // the old form of tools: a loop speaks the new one
@@ -28,49 +44,69 @@ var uncarried = map[string]bool{
 
 // decode fills the request from a body's members; of a repeated member the last
 // counts. What the loop does not interpret goes on to the provider as it is.
-func decode(req *run.Request, members []member) (asked, error) {
+func decode(req *run.Request, members []surface.Member) (asked, error) {
 	var a asked
 	var messages json.RawMessage
 	last := lastOfEach(members)
 	for i, m := range members {
-		if last[m.name] != i {
+		if last[m.Name] != i {
 			continue
 		}
 		var err error
-		switch m.name {
+		switch m.Name {
 		case "model":
 		case "messages":
-			messages = m.value
+			messages = m.Value
 		case "tools":
-			req.ClientTools, err = decodeTools(m.value)
+			req.ClientTools, err = a.decodeTools(m.Value)
 		case "tool_choice":
-			req.ToolChoice = decodeToolChoice(m.value)
+			req.ToolChoice = a.decodeToolChoice(m.Value)
 		case "stream":
 			err = decodeInto(m, &a.stream)
 		case "n":
-			err = checkN(m)
+			err = checkN(m, req)
 		case "stream_options":
 			var options struct {
 				IncludeUsage bool `json:"include_usage"`
 			}
 			err = decodeInto(m, &options)
 			a.includeUsage = options.IncludeUsage
-			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value, Typed: true})
+			req.Params = append(req.Params, model.Param{Name: m.Name, Value: m.Value, Typed: true})
 		default:
-			if uncarried[m.name] && asksForSomething(m.value) {
-				a.dropped = append(a.dropped, m.name)
+			if uncarried[m.Name] && asksForSomething(m.Value) {
+				a.dropped = append(a.dropped, m.Name)
 				continue
 			}
-			req.Params = append(req.Params, model.Param{Name: m.name, Value: m.value, Typed: readOption(req, m)})
+			typed := readOption(req, m) || uncarried[m.Name] // with a value that means the same as none
+			req.Params = append(req.Params, model.Param{Name: m.Name, Value: m.Value, Typed: typed})
 		}
 		if err != nil {
 			return a, err
 		}
 	}
-	req.MaxTokens = outputLimit(req.Params)
+	a.maxTokens = outputLimit(req.Params)
 	var err error
-	req.Items, err = decodeMessages(messages)
+	if req.Items, err = a.decodeMessages(messages); err != nil {
+		return a, err
+	}
+	err = a.checkTargets(req)
 	return a, err
+}
+
+// checkTargets leaves only targets of this dialect for a request that no other can
+// get without loss.
+func (a *asked) checkTargets(req *run.Request) error {
+	if a.native == "" {
+		return nil
+	}
+	others := func(t run.Target) bool { return !relays(t) }
+	able := slices.DeleteFunc(slices.Clone(req.Targets), others)
+	if len(able) == 0 {
+		return fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be translated for the provider %s; "+
+			"use a model of a provider that speaks chat completions", a.native, req.Targets[0].Provider).In(a.native)
+	}
+	req.Targets = able
+	return nil
 }
 
 // outputLimit returns how many tokens a model call may say, as the client put
@@ -98,18 +134,18 @@ func asksForSomething(value json.RawMessage) bool {
 	return true
 }
 
-// lastOfEach returns where each name stands for the last time.
-func lastOfEach(members []member) map[string]int {
+// lastOfEach returns the index of the last member of each name.
+func lastOfEach(members []surface.Member) map[string]int {
 	last := make(map[string]int, len(members))
 	for i, m := range members {
-		last[m.name] = i
+		last[m.Name] = i
 	}
 	return last
 }
 
-func decodeInto(m member, into any) error {
-	if err := json.Unmarshal(m.value, into); err != nil {
-		return fault.New(fault.Invalid, "invalid_type", "%s: %v", m.name, plain(err)).In(m.name)
+func decodeInto(m surface.Member, into any) error {
+	if err := json.Unmarshal(m.Value, into); err != nil {
+		return fault.New(fault.Invalid, "invalid_type", "%s: %v", m.Name, plain(err)).In(m.Name)
 	}
 	return nil
 }
@@ -122,16 +158,19 @@ func plain(err error) string {
 		if t.Field != "" {
 			where = t.Field + ": "
 		}
-		return fmt.Sprintf("%sa %s does not fit here", where, t.Value)
+		return fmt.Sprintf("%sthe value must not be of the JSON type %s", where, t.Value)
 	}
 	return err.Error()
 }
 
-// checkN refuses several answers: a loop has one.
-func checkN(m member) error {
+// checkN refuses several answers: a loop has one, and so has a translated relay.
+func checkN(m surface.Member, req *run.Request) error {
 	var n *int
 	if err := decodeInto(m, &n); err != nil {
 		return err
+	}
+	if n != nil && *n > 1 && !relays(req.Targets[0]) {
+		return fault.New(fault.Invalid, "unsupported_value", "n = %d: the provider %s gives one answer to a request; ask for one", *n, req.Targets[0].Provider).In("n")
 	}
 	if n != nil && *n > 1 {
 		return fault.New(fault.Invalid, "unsupported_value", "n = %d: the agent loop gives one answer; "+
@@ -151,17 +190,33 @@ type wireMessage struct {
 	Refusal    string          `json:"refusal"`
 	ToolCallID string          `json:"tool_call_id"`
 	ToolCalls  []wireCall      `json:"tool_calls"`
+	Cache      *wireCache      `json:"cache_control"`
+
+	// What only this dialect knows: spoken answers, and calls in their old form.
+	Audio        json.RawMessage `json:"audio"`
+	FunctionCall json.RawMessage `json:"function_call"`
+}
+
+// isNative reports whether only a provider of this dialect can get the message.
+func (w wireMessage) isNative() bool {
+	given := func(v json.RawMessage) bool { return len(v) > 0 && string(v) != "null" }
+	switch w.Role {
+	case item.System, item.Developer, item.User, item.Assistant, roleTool:
+		return given(w.Audio) || given(w.FunctionCall)
+	}
+	return true
 }
 
 type wireCall struct {
 	ID       string `json:"id"`
+	Type     string `json:"type"`
 	Function struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"function"`
 }
 
-func decodeMessages(raw json.RawMessage) ([]item.Item, error) {
+func (a *asked) decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 	var messages []json.RawMessage
 	if err := json.Unmarshal(raw, &messages); raw == nil || err != nil || len(messages) == 0 {
 		return nil, fault.New(fault.Invalid, "missing_required_parameter", "messages must be an array with at least one message").In("messages")
@@ -177,10 +232,18 @@ func decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 		if w.Role == "" {
 			return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no role", at).In(at + ".role")
 		}
-		parts, err := decodeContent(w.Content)
+		parts, unknown, err := decodeContent(w.Content)
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "invalid_type", "%s.content: %s", at, plain(err)).In(at + ".content")
 		}
+		custom := func(c wireCall) bool { return c.Type == "custom" }
+		switch {
+		case unknown >= 0:
+			a.needs(fmt.Sprintf("%s.content[%d]", at, unknown))
+		case w.isNative() || slices.ContainsFunc(w.ToolCalls, custom):
+			a.needs(at)
+		}
+		w.Cache.cacheUpTo(parts)
 		first := len(items)
 		switch w.Role {
 		case roleTool:
@@ -191,7 +254,7 @@ func decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 		default:
 			items = append(items, item.Item{Kind: item.Message, Role: w.Role, Name: w.Name, Parts: parts})
 		}
-		items[first].Native = item.Native{Dialect: Dialect, JSON: m}
+		items[first].Native = item.Native{Dialect: model.DialectChat, JSON: m}
 	}
 	return items, nil
 }
@@ -214,13 +277,10 @@ func (w wireMessage) appendAnswer(items []item.Item, parts []item.Part, turn int
 
 // wirePart is one element of a content array.
 type wirePart struct {
-	Type     string `json:"type"`
-	Text     string `json:"text"`
-	Refusal  string `json:"refusal"`
-	ImageURL struct {
-		URL    string `json:"url"`
-		Detail string `json:"detail"`
-	} `json:"image_url"`
+	Type       string    `json:"type"`
+	Text       string    `json:"text"`
+	Refusal    string    `json:"refusal"`
+	ImageURL   wireImage `json:"image_url"`
 	InputAudio struct {
 		Data   string `json:"data"`
 		Format string `json:"format"`
@@ -230,25 +290,65 @@ type wirePart struct {
 		FileID   string `json:"file_id"`
 		Filename string `json:"filename"`
 	} `json:"file"`
+	Cache *wireCache `json:"cache_control"`
+}
+
+// wireImage is where an image is: {"url":"…"}, or the URL alone, as in the dialect of
+// Mistral.
+type wireImage struct {
+	URL    string `json:"url"`
+	Detail string `json:"detail"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *wireImage) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &w.URL)
+	}
+	type object wireImage
+	return json.Unmarshal(data, (*object)(w))
+}
+
+// wireCache is a marker for a provider's prompt cache, as many clients of the
+// dialect write it: on a part, on a message for its last part, on a tool, or on the
+// request.
+type wireCache struct {
+	TTL string `json:"ttl"`
+}
+
+func (w *wireCache) marker() *item.Cache {
+	if w == nil {
+		return nil
+	}
+	return &item.Cache{TTL: w.TTL}
+}
+
+// cacheUpTo marks the last part, unless it has a marker.
+func (w *wireCache) cacheUpTo(parts []item.Part) {
+	if last := len(parts) - 1; w != nil && last >= 0 && parts[last].Cache == nil {
+		parts[last].Cache = w.marker()
+	}
 }
 
 // decodeContent reads a string, null or an array of parts. Kinds that this
-// version does not know stay in the item's native form.
-func decodeContent(raw json.RawMessage) ([]item.Part, error) {
+// version does not know stay in the item's native form: unknown is the index of
+// the first one, -1 if there is none.
+func decodeContent(raw json.RawMessage) (parts []item.Part, unknown int, err error) {
+	unknown = -1
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
+		return nil, unknown, nil
 	}
 	if raw[0] == '"' {
 		var text string
 		err := json.Unmarshal(raw, &text)
-		return []item.Part{{Kind: item.Text, Text: text}}, err
+		return []item.Part{{Kind: item.Text, Text: text}}, unknown, err
 	}
 	var wire []wirePart
 	if err := json.Unmarshal(raw, &wire); err != nil {
-		return nil, err
+		return nil, unknown, err
 	}
-	var parts []item.Part
-	for _, p := range wire {
+	for i, p := range wire {
+		known := len(parts)
 		switch p.Type {
 		case "text":
 			parts = append(parts, item.Part{Kind: item.Text, Text: p.Text})
@@ -260,18 +360,25 @@ func decodeContent(raw json.RawMessage) ([]item.Part, error) {
 			parts = append(parts, item.Part{Kind: item.Audio, Data: p.InputAudio.Data, MIMEType: "audio/" + p.InputAudio.Format})
 		case "file":
 			parts = append(parts, item.Part{Kind: item.File, Data: p.File.FileData, FileID: p.File.FileID, Name: p.File.Filename})
+		default:
+			if unknown < 0 {
+				unknown = i
+			}
 		}
+		p.Cache.cacheUpTo(parts[known:])
 	}
-	return parts, nil
+	return parts, unknown, nil
 }
 
 // wireTool is a tool of the client: a function, or a custom tool with a name.
 type wireTool struct {
-	Type     string `json:"type"`
+	Type     string     `json:"type"`
+	Cache    *wireCache `json:"cache_control"`
 	Function struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
 		Parameters  json.RawMessage `json:"parameters"`
+		Strict      *bool           `json:"strict"`
 	} `json:"function"`
 	Custom struct {
 		Name        string `json:"name"`
@@ -279,7 +386,7 @@ type wireTool struct {
 	} `json:"custom"`
 }
 
-func decodeTools(raw json.RawMessage) ([]model.Tool, error) {
+func (a *asked) decodeTools(raw json.RawMessage) ([]model.Tool, error) {
 	var natives []json.RawMessage
 	if err := json.Unmarshal(raw, &natives); err != nil {
 		return nil, fault.New(fault.Invalid, "invalid_type", "tools: %s", plain(err)).In("tools")
@@ -292,34 +399,47 @@ func decodeTools(raw json.RawMessage) ([]model.Tool, error) {
 			return nil, fault.New(fault.Invalid, "invalid_type", "%s: %s", at, plain(err)).In(at)
 		}
 		def := tool.Definition{Name: w.Function.Name, Description: w.Function.Description, InputSchema: w.Function.Parameters}
+		if w.Type != "function" && w.Type != "" {
+			a.needs(at)
+		}
 		if w.Type == "custom" {
 			def = tool.Definition{Name: w.Custom.Name, Description: w.Custom.Description}
 		}
-		tools[i] = model.Tool{Definition: def, Native: native}
+		tools[i] = model.Tool{Definition: def, Strict: w.Function.Strict, Cache: w.Cache.marker(), Native: native}
 	}
 	return tools, nil
 }
 
-func decodeToolChoice(raw json.RawMessage) model.ToolChoice {
+func (a *asked) decodeToolChoice(raw json.RawMessage) model.ToolChoice {
 	choice := model.ToolChoice{Native: raw}
 	if json.Unmarshal(raw, &choice.Mode) == nil {
-		if string(raw) == "null" {
+		switch {
+		case string(raw) == "null":
 			return model.ToolChoice{}
+		case choice.Mode != model.ChooseAuto && choice.Mode != model.ChooseNone && choice.Mode != model.ChooseRequired:
+			a.needs("tool_choice")
 		}
 		return choice
 	}
 	var w wireChoice
 	if json.Unmarshal(raw, &w) != nil {
+		a.needs("tool_choice")
 		return choice // the provider's to refuse
 	}
 	if w.Type == "allowed_tools" {
 		choice.Mode, choice.Only = w.Allowed.Mode, []string{}
 		for _, t := range w.Allowed.Tools {
-			choice.Only = append(choice.Only, t.Function.Name)
+			choice.Only = append(choice.Only, t.Function.Name+t.Custom.Name)
+		}
+		if choice.Mode != model.ChooseAuto && choice.Mode != model.ChooseRequired || slices.Contains(choice.Only, "") {
+			a.needs("tool_choice")
 		}
 		return choice
 	}
-	choice.Mode, choice.Name = "named", w.Function.Name+w.Custom.Name
+	choice.Mode, choice.Name = model.ChooseNamed, w.Function.Name+w.Custom.Name
+	if choice.Name == "" || w.Type != "" && w.Type != "function" && w.Type != "custom" {
+		a.needs("tool_choice")
+	}
 	return choice
 }
 
@@ -327,7 +447,7 @@ func decodeToolChoice(raw json.RawMessage) model.ToolChoice {
 type wireChoice struct {
 	wireTool
 	Allowed struct {
-		Mode  string     `json:"mode"`
-		Tools []wireTool `json:"tools"`
+		Mode  model.ToolChoiceMode `json:"mode"`
+		Tools []wireTool           `json:"tools"`
 	} `json:"allowed_tools"`
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -20,11 +21,11 @@ func jsonUnmarshal(text string, into any) error { return json.Unmarshal([]byte(t
 
 func decodeText(t testing.TB, body string) (*run.Request, asked, error) {
 	t.Helper()
-	members, err := scan(nil, []byte(body))
+	members, err := surface.Scan(nil, []byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &run.Request{}
+	req := &run.Request{Targets: []run.Target{{Provider: "up", Model: chatModel{}}}}
 	a, err := decode(req, members)
 	return req, a, err
 }
@@ -58,7 +59,7 @@ func TestARequestIsDecoded(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for i := range req.Items {
-		if first := item.TurnStart(req.Items, i) == i; first != (req.Items[i].Native.Dialect == Dialect && len(req.Items[i].Native.JSON) > 0) {
+		if first := item.TurnStart(req.Items, i) == i; first != (req.Items[i].Native.Dialect == model.DialectChat && len(req.Items[i].Native.JSON) > 0) {
 			t.Errorf("item %d: the first item of a message has the native form, and no other: %+v", i, req.Items[i].Native)
 		}
 	}
@@ -77,6 +78,26 @@ func TestARequestIsDecoded(t *testing.T) {
 	}
 }
 
+func TestCacheMarkers(t *testing.T) { // M02
+	members, err := surface.Scan(nil, []byte(`{"messages":[{"role":"system","content":"s","cache_control":{"type":"ephemeral","ttl":"1h"}},
+		{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},{"type":"text","text":"b","cache_control":null}]}],
+		"tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}],"cache_control":{"type":"ephemeral","ttl":"5m"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &run.Request{}
+	if _, err := decode(req, members); err != nil {
+		t.Fatal(err)
+	}
+	got := []*item.Cache{req.Items[0].Parts[0].Cache, req.Items[1].Parts[0].Cache, req.Items[1].Parts[1].Cache, req.ClientTools[0].Cache, req.Options.Cache}
+	if diff := cmp.Diff([]*item.Cache{{TTL: "1h"}, {}, nil, {}, {TTL: "5m"}}, got); diff != "" {
+		t.Error(diff)
+	}
+	if !req.Params[0].Typed {
+		t.Errorf("%+v", req.Params)
+	}
+}
+
 func TestToolChoices(t *testing.T) {
 	for text, want := range map[string]model.ToolChoice{
 		`null`:     {},
@@ -84,7 +105,7 @@ func TestToolChoices(t *testing.T) {
 		`"none"`:   {Mode: "none", Native: json.RawMessage(`"none"`)},
 		`{"a":{}}`: {Mode: "named", Native: json.RawMessage(`{"a":{}}`)},
 	} {
-		if diff := cmp.Diff(want, decodeToolChoice(json.RawMessage(text))); diff != "" {
+		if diff := cmp.Diff(want, new(asked).decodeToolChoice(json.RawMessage(text))); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
 	}
@@ -129,11 +150,11 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		members, err := scan(nil, body)
+		members, err := surface.Scan(nil, body)
 		if err != nil {
 			return
 		}
-		req := &run.Request{}
+		req := &run.Request{Targets: []run.Target{{Provider: "up", Model: chatModel{}}}}
 		if _, err = decode(req, members); err != nil {
 			var shown *fault.Error
 			if !errors.As(err, &shown) || shown.Code != fault.Invalid {
@@ -153,4 +174,41 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Some clients write the URL of an image without an object around it.
+func TestAnImageCanBeABareURL(t *testing.T) {
+	req, _, err := decodeText(t, `{"model":"m","messages":[{"role":"user","content":[
+		{"type":"image_url","image_url":"https://x/i.png"},{"type":"image_url","image_url":null},{"type":"image_url","image_url":{"url":"https://x/j.png","detail":"low"}}]}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []item.Part{{Kind: item.Image, URL: "https://x/i.png"}, {Kind: item.Image}, {Kind: item.Image, URL: "https://x/j.png", Detail: "low"}}
+	if got := req.Items[0].Parts; !cmp.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if _, _, err := decodeText(t, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":7}]}]}`); err == nil || !strings.Contains(err.Error(), "messages[0].content") {
+		t.Errorf("a number: %v", err)
+	}
+}
+
+// A choice of tools that cannot be read is not one of no tools.
+func TestAToolChoiceThatCannotBeReadIsNotTranslated(t *testing.T) {
+	for choice, native := range map[string]bool{
+		`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}}`:  false,
+		`{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}}`:                                         false,
+		`{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}`:                                 true, // of Responses
+		`{"type":"allowed_tools","allowed_tools":{"mode":"never","tools":[{"type":"function","function":{"name":"f"}}]}}`: true,
+		`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","name":"f"}]}}`:               true,
+		`{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"custom","custom":{"name":"f"}}]}}`:      false,
+		`{"type":"tool","function":{"name":"f"}}`:                                                                         true,
+		`{"type":"function","function":{"name":"f"}}`:                                                                     false,
+		`{"type":"function","name":"f"}`:                                                                                  true,
+		`{"function":{"name":"f"}}`:                                                                                       false,
+	} {
+		req, a, err := decodeText(t, `{"model":"m","tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":`+choice+`,"messages":[{"role":"user","content":"x"}]}`)
+		if err != nil || (a.native == "tool_choice") != native {
+			t.Errorf("%s: %+v, native %q, %v", choice, req.ToolChoice, a.native, err)
+		}
+	}
 }

@@ -1,10 +1,8 @@
 // Package chat is the chat-completions surface: it turns a request into a run
-// and the run's events into the OpenAI dialect. It decides nothing.
+// and the run's events into the OpenAI dialect. Package surface does the rest.
 //
-//	body ─► scan ─┬─ loop off ─► relay: the same bytes        ─► relay.go
-//	              └─ loop on ──► decode: items, tools, options ─► run ─┬─ collect.go  one JSON object
-//	                                                                    └─ encode.go   chunks, [DONE]
+//	members of the body ─► decode.go: items, tools, options ─► run ─► encode.go ─┬─ one JSON object
+//	                                                                             └─ chunks, [DONE]
+//
+// errors.go has the words of the dialect, wire.go its objects.
 package chat
-
-// Dialect names the wire format in items, parameters and providers.
-const Dialect = "openai-chat"

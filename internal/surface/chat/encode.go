@@ -1,190 +1,144 @@
 package chat
 
 import (
-	"net/http"
-	"unicode/utf8"
-
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// frameBytes is about how much text a frame of final_only carries.
-const frameBytes = 64
+// newCompletion returns the answer as one object.
+func newCompletion(a *surface.Answer) any {
+	msg := message{Role: "assistant", ReasoningContent: a.Last().Reasoning.String(), ToolCalls: newToolCalls(a.End.Calls, false)}
+	if text := a.FinalText(); text != "" || len(msg.ToolCalls) == 0 {
+		msg.Content = &text
+	}
+	if refusal := a.Last().Refusal.String(); refusal != "" {
+		msg.Refusal = &refusal
+		if msg.Content != nil && *msg.Content == "" {
+			msg.Content = nil
+		}
+	}
+	return completion{
+		ID: completionID(a.Started.RunID), Object: "chat.completion", Created: a.Started.At.Unix(), Model: a.Started.Model,
+		Choices: []choice{{Message: msg, FinishReason: a.FinishWord(finishReasons)}},
+		Usage:   newUsage(a.End.Usage),
+	}
+}
 
-// maxFrame is the most text that a frame carries: a client that reads slowly
-// holds no more than one frame.
-const maxFrame = 16 << 10
-
-// encoder is the sink of a stream: a fold from events to chunks.
+// encoder turns events into chunks:
 //
 //	live        every delta as it comes; a blank line parts the rounds
-//	final_only  nothing until the end, then the final text in small frames
+//	final_only  nothing until the end, then the final text in small chunks
 type encoder struct {
-	answer
-	out        *sse.Writer
-	asked      asked
-	live       bool
-	mayAddress bool
+	*surface.Stream
+	includeUsage bool
 
-	opened bool // the chunk with the role has left
-	spoke  int  // the round of the last text, -1 before any
-	err    error
+	calls  map[int]int // of a relay: the index of each call that has begun to be sent, by its item
+	opened bool        // the chunk with the role has been sent
+	spoke  int         // the round of the latest text, -1 before any
 }
 
-// answerStream runs and answers with chunks. Until the first of them has left,
-// a failure is still an ordinary error with its status.
-func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, asked asked) error {
-	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
-	defer out.Close()
-	e := &encoder{out: out, asked: asked, live: req.Live, mayAddress: caller.Principal.Role.MaySeeAddresses(), spoke: -1}
-	e.account, e.passing = caller.Account, req.Live
-	e.started.Model = req.Model
-	err := h.o.Runner.Run(r.Context(), req, e)
-	out.StopHeartbeats() // from here on nobody else begins the stream
-	switch begun := out.Started(); {
-	case err != nil && !begun:
-		return unlessGone(r, err)
-	case err != nil && r.Context().Err() != nil: // nobody is left to be told
-	case err != nil:
-		h.logInternal(err)
-		e.fail(bodyOf(err))
-	case e.end.Reason.Failed() && !begun:
-		writeEnd(w, e.end, e.mayAddress)
-	case e.end.Reason.Failed():
-		e.fail(endFrame(e.end, e.mayAddress))
+// Event implements surface.Encoder.
+func (e *encoder) Event(ev event.Event) {
+	if call, ok := ev.(event.CallDelta); ok && e.Relayed {
+		e.call(call)
 	}
-	return nil
-}
-
-// Emit implements run.Sink.
-func (e *encoder) Emit(ev event.Event) error {
-	if err := e.add(ev); err != nil {
-		return err
+	if !e.Live {
+		return
 	}
 	switch ev := ev.(type) {
-	case event.Started:
-		e.out.SetHeader("Turnpike-Run-Id", ev.RunID)
 	case event.TextDelta:
-		if e.live {
-			e.text(ev.Round, ev.Text)
-		}
+		e.text(ev.Round, ev.Text)
 	case event.ReasoningDelta:
-		if e.live {
-			inFrames(ev.Text, maxFrame, func(text string) { e.delta(delta{ReasoningContent: text}) })
-		}
+		surface.Pieces(ev.Text, surface.MaxPiece, func(text string) { e.delta(delta{ReasoningContent: text}) })
 	case event.RefusalDelta:
-		if e.live {
-			inFrames(ev.Text, maxFrame, func(text string) { e.delta(delta{Refusal: text}) })
-		}
-	case event.Finished:
-		e.finish(ev)
+		surface.Pieces(ev.Text, surface.MaxPiece, func(text string) { e.delta(delta{Refusal: text}) })
 	}
-	return e.err
 }
 
-// text sends text of a round, parted from that of an earlier one.
+// call sends a piece of a tool call. The first piece names the call.
+func (e *encoder) call(ev event.CallDelta) {
+	index, begun := e.calls[ev.Item]
+	if !begun {
+		if e.calls == nil {
+			e.calls = map[int]int{}
+		}
+		index = len(e.calls)
+		e.calls[ev.Item] = index
+		e.delta(delta{ToolCalls: []toolCall{{Index: &index, ID: ev.CallID, Type: "function", Function: function{Name: ev.Name}}}})
+	}
+	surface.Pieces(ev.Arguments, surface.MaxPiece, func(text string) {
+		e.delta(delta{ToolCalls: []callPiece{{Index: index, Function: argumentsPiece{text}}}})
+	})
+}
+
+// text sends text of a round, separated from that of an earlier one.
 func (e *encoder) text(round int, text string) {
 	if e.spoke >= 0 && e.spoke != round {
-		text = parting + text
+		text = surface.RoundSeparator + text
 	}
 	e.spoke = round
 	if text == "" {
 		e.delta(delta{Content: &text})
 	}
-	inFrames(text, maxFrame, func(frame string) { e.delta(delta{Content: &frame}) })
+	surface.Pieces(text, surface.MaxPiece, func(piece string) { e.delta(delta{Content: &piece}) })
 }
 
-// finish sends the one terminal frame, the usage if it was asked for, and the
-// end mark. How a failure is told depends on whether the stream has begun, which
-// is settled after the run.
-func (e *encoder) finish(end event.Finished) {
-	if end.Reason.Failed() {
-		return
-	}
-	e.remaining(end)
-	if calls := newToolCalls(end.Calls, true); calls != nil {
+// Finish implements surface.Encoder: it sends the rest of the text and the calls, the
+// one chunk with the finish reason, the usage if it was asked for, and the end mark. The
+// last three are one write.
+func (e *encoder) Finish() {
+	e.rest()
+	if calls := newToolCalls(e.End.Calls, true); calls != nil && len(e.calls) == 0 {
 		e.delta(delta{ToolCalls: calls})
 	}
-	reason := finishReason(end.Reason)
+	reason := e.FinishWord(finishReasons)
 	e.open()
-	e.send(chunk{Choices: []chunkChoice{{FinishReason: &reason}}})
-	if e.asked.includeUsage {
-		e.send(chunk{Choices: []chunkChoice{}, Usage: newUsage(end.Usage)})
+	e.PrependJSON(e.named(chunk{Choices: []chunkChoice{{FinishReason: &reason}}}))
+	if e.includeUsage {
+		e.PrependJSON(e.named(chunk{Choices: []chunkChoice{}, Usage: newUsage(e.End.Usage)}))
 	}
-	e.event([]byte("[DONE]"))
+	e.Send("", []byte("[DONE]"))
 }
 
-// remaining sends what of the final text has not been sent. In live mode that
-// is nothing, except that a last round without text is parted, too, from what
-// was said before: the text after the last parting is the final text.
-func (e *encoder) remaining(end event.Finished) {
-	if e.live {
-		if last := len(e.rounds) - 1; e.spoke >= 0 && e.spoke < last && !end.Reason.Limit() {
+// rest sends what of the final text has not been sent. In live mode that is nothing,
+// except that a last round without text is separated, too, from what was said before:
+// the text after the last separator is the final text.
+func (e *encoder) rest() {
+	if e.Live {
+		if last := len(e.Rounds) - 1; e.spoke >= 0 && e.spoke < last && !e.End.Reason.Limit() {
 			e.text(last, "")
 		}
 		return
 	}
-	if r := e.round().refusal.String(); r != "" {
+	if r := e.Last().Refusal.String(); r != "" {
 		e.delta(delta{Refusal: r})
 	}
-	inFrames(e.finalText(), frameBytes, func(frame string) { e.delta(delta{Content: &frame}) })
+	surface.Pieces(e.FinalText(), surface.SmallPiece, func(piece string) { e.delta(delta{Content: &piece}) })
 }
 
-// inFrames sends the text in frames of about size bytes.
-func inFrames(text string, size int, send func(string)) {
-	for text != "" {
-		frame := text[:frameEnd(text, size)]
-		text = text[len(frame):]
-		send(frame)
-	}
-}
-
-// frameEnd returns where a frame of about size bytes ends, never inside a
-// character.
-func frameEnd(text string, size int) int {
-	if len(text) <= size {
-		return len(text)
-	}
-	n := size
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	if n == 0 {
-		return size
-	}
-	return n
-}
-
-// open sends the chunk with the role, once, before everything else.
+// open puts the chunk with the role before the first chunk. Both are one write.
 func (e *encoder) open() {
 	if e.opened {
 		return
 	}
 	e.opened = true
 	empty := ""
-	e.send(chunk{Choices: []chunkChoice{{Delta: delta{Role: "assistant", Content: &empty}}}})
+	e.PrependJSON(e.named(chunk{Choices: []chunkChoice{{Delta: delta{Role: "assistant", Content: &empty}}}}))
 }
 
 func (e *encoder) delta(d delta) {
 	e.open()
-	e.send(chunk{Choices: []chunkChoice{{Delta: d}}})
+	e.SendJSON("", e.named(chunk{Choices: []chunkChoice{{Delta: d}}}))
 }
 
-func (e *encoder) send(c chunk) {
-	c.ID, c.Object, c.Created, c.Model = completionID(e.started.RunID), "chat.completion.chunk", e.started.At.Unix(), e.started.Model
-	e.event(marshal(c))
+// named adds what all chunks of an answer have in common.
+func (e *encoder) named(c chunk) chunk {
+	c.ID, c.Object, c.Created, c.Model = completionID(e.Started.RunID), "chat.completion.chunk", e.Started.At.Unix(), e.Started.Model
+	return c
 }
 
-// fail sends the dialect's error form and the end mark: a stream that has begun
-// cannot change its status.
-func (e *encoder) fail(body []byte) {
-	e.event(body)
-	e.event([]byte("[DONE]"))
-}
-
-func (e *encoder) event(data []byte) {
-	if e.err == nil {
-		e.err = e.out.Event(data)
-	}
+// Fail implements surface.Encoder: it sends the error object and the end mark.
+func (e *encoder) Fail(object []byte) {
+	e.Send("", object)
+	e.Send("", []byte("[DONE]"))
 }

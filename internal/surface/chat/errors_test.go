@@ -17,21 +17,21 @@ func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
 		fault.Internal: 500, fault.Upstream: 502, fault.Unavailable: 503,
 	} {
 		w := httptest.NewRecorder()
-		WriteError(w, fault.New(code, "why", "it is %s", "so").In("here"))
-		want := `{"error":{"message":"it is so","type":"` + wires[code].kind + `","param":"here","code":"why"}}` + "\n"
-		if w.Code != status || w.Body.String() != want || wires[code].kind == "" {
+		Errors().Write(w, fault.New(code, "why", "it is %s", "so").In("here"))
+		want := `{"error":{"message":"it is so","type":"` + types[code] + `","param":"here","code":"why"}}` + "\n"
+		if w.Code != status || w.Body.String() != want || types[code] == "" {
 			t.Errorf("%s: status %d, %s", code, w.Code, w.Body)
 		}
 	}
-	if len(wires) != 16 {
-		t.Errorf("%d codes: the table of this test is not complete", len(wires))
+	if len(types) != 16 {
+		t.Errorf("%d codes: the table of this test is not complete", len(types))
 	}
 }
 
 func TestHowLongToWaitIsRoundedUp(t *testing.T) {
 	for wait, want := range map[time.Duration]string{0: "", time.Millisecond: "1", time.Second: "1", 1500 * time.Millisecond: "2"} {
 		w := httptest.NewRecorder()
-		WriteError(w, &fault.Error{Code: fault.Limited, Message: "wait", RetryAfter: wait})
+		Errors().Write(w, &fault.Error{Code: fault.Limited, Message: "wait", RetryAfter: wait})
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%v is %q, want %q", wait, got, want)
 		}
@@ -40,7 +40,7 @@ func TestHowLongToWaitIsRoundedUp(t *testing.T) {
 
 func TestAnErrorOfNoKnownKindIsHidden(t *testing.T) {
 	w := httptest.NewRecorder()
-	WriteError(w, errors.New("CANARY"))
+	Errors().Write(w, errors.New("CANARY"))
 	if want := `{"error":{"message":"the gateway failed; its log says why","type":"server_error","param":null,"code":"internal_error"}}` + "\n"; w.Code != 500 || w.Body.String() != want {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}

@@ -4,75 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
 )
-
-// FuzzKey: an Idempotency-Key is taken as it was sent or refused in words for
-// the caller, and a body is the same request just when it says the same,
-// however it is written. // P24
-func FuzzKey(f *testing.F) {
-	f.Add("key-1", `{"model":"m","messages":[{"role":"user","content":"é"}]}`, `{"messages":[{"content":"\u00e9","role":"user"}],"model":"m"}`)
-	f.Add("", `{"n":1}`, `{"n":1.0}`)
-	f.Add("a\x7f", `{"a":1,"a":2}`, `{"a":2}`)
-	f.Add(strings.Repeat("k", 256), `{"seed":9007199254740993}`, `{"seed":9007199254740992}`)
-	f.Fuzz(func(t *testing.T, key, one, two string) {
-		got, err := submitKey(http.Header{keyHeader: {key}}, "p", []byte(one))
-		plain := key != "" && len(key) <= maxKey && strings.Trim(key, printable) == ""
-		var refused *fault.Error
-		switch {
-		case plain && (err != nil || got.Key != key || got.Principal != "p" || got.Hash != requestHash([]byte(one))):
-			t.Fatalf("%q: %+v, %v", key, got, err)
-		case !plain && (got != nil || !errors.As(err, &refused) || refused.Code != fault.Invalid):
-			t.Fatalf("%q: %+v, %v", key, got, err)
-		}
-		a, b := requestHash([]byte(one)), requestHash([]byte(two))
-		if !jsontext.Value(one).IsValid() || !jsontext.Value(two).IsValid() {
-			if (one == two) != (a == b) {
-				t.Fatalf("%q and %q: hashes %s and %s", one, two, a, b)
-			}
-			return
-		}
-		var x, y any
-		if json.Unmarshal([]byte(one), &x) == nil && json.Unmarshal([]byte(two), &y) == nil && a == b && !reflect.DeepEqual(x, y) {
-			t.Fatalf("%s and %s are one request", one, two)
-		}
-		if spread := respelled(t, one); requestHash(spread) != a {
-			t.Fatalf("%s is another request as %s", one, spread)
-		}
-	})
-}
-
-// respelled writes a JSON value with its members in another order, with other
-// escapes and more space.
-func respelled(t *testing.T, text string) []byte {
-	t.Helper()
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	out, err := json.MarshalIndent(v, " ", "\t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-const printable = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 
 // FuzzStream: whatever a model says, in whatever pieces, a client of a stream
 // reads it and nothing else: chunks that are JSON, one end, and the same text as
@@ -83,22 +24,20 @@ func FuzzStream(f *testing.F) {
 	f.Add("\x80\xff"+strings.Repeat("\x80", 80), "\u2028", "\x00", "x\ny", "not JSON", "", uint8(2), false)
 	reasons := []event.Reason{event.Complete, event.ClientCalls, event.MaxRounds, event.OutputCut, event.Refused}
 	f.Fuzz(func(t *testing.T, text, reasoning, refusal, callID, arguments, name string, how uint8, live bool) {
-		rec := httptest.NewRecorder()
-		e := &encoder{out: sse.NewWriter(rec, sse.Options{}), live: live, spoke: -1}
 		cut := len(text) / 2
 		end := event.Finished{Reason: reasons[int(how)%len(reasons)], Usage: model.Usage{Input: 1, Output: 2}}
 		if end.Reason == event.ClientCalls {
 			end.Calls = []event.ClientCall{{ID: callID, Name: name, Arguments: arguments}}
 		}
-		for _, ev := range []event.Event{
+		r := &teller{events: []event.Event{
 			event.Started{RunID: "run_1", Model: name, At: time.Unix(1, 0)}, event.RoundStarted{Attempt: 1}, event.ReasoningDelta{Text: reasoning},
 			event.TextDelta{Text: text[:cut]}, event.TextDelta{Text: text[cut:]}, event.RefusalDelta{Text: refusal}, event.RoundDone{}, end,
-		} {
-			if err := e.Emit(ev); err != nil {
-				t.Fatal(err)
-			}
+		}}
+		mode := org.FinalOnly
+		if live {
+			mode = org.Live
 		}
-		got := readChunks(t, rec.Body.String())
+		got := readChunks(t, serve(r, mode, strings.Replace(ask, "{", `{"stream":true,`, 1), nil).Body.String())
 		pieces := []string{text[:cut], text[cut:]}
 		if !live {
 			pieces = []string{text}
@@ -109,7 +48,7 @@ func FuzzStream(f *testing.F) {
 		if got.refusal != shown(refusal) || live && got.reasoning != shown(reasoning) {
 			t.Fatalf("%+v, said refusal %q and reasoning %q", got, refusal, reasoning)
 		}
-		if want := finishReason(end.Reason); got.role != "assistant" || got.finish != want || len(got.calls) != len(end.Calls) {
+		if want := finishReasons[end.Reason]; got.role != "assistant" || got.finish != want || len(got.calls) != len(end.Calls) {
 			t.Fatalf("%+v, want %s and %d calls", got, want, len(end.Calls))
 		}
 		for _, c := range got.calls {
@@ -162,7 +101,11 @@ func readChunks(t *testing.T, stream string) heard {
 		if d.Content != nil {
 			h.content += *d.Content
 		}
-		h.reasoning, h.refusal, h.calls = h.reasoning+d.ReasoningContent, h.refusal+d.Refusal, append(h.calls, d.ToolCalls...)
+		var called []toolCall
+		if err := json.Unmarshal(marshal(t, d.ToolCalls), &called); err != nil {
+			t.Fatalf("%s: %v", ev.Data, err)
+		}
+		h.reasoning, h.refusal, h.calls = h.reasoning+d.ReasoningContent, h.refusal+d.Refusal, append(h.calls, called...)
 		if f := c.Choices[0].FinishReason; f != nil {
 			h.finish = *f
 		}

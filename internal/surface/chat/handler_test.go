@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -36,7 +38,7 @@ type teller struct {
 func (r *teller) Run(ctx context.Context, req *run.Request, sink run.Sink) error {
 	r.got = req
 	for _, e := range r.events {
-		if err := sink.Emit(e); err != nil {
+		if err := sink.Emit(event.Position{}, e); err != nil {
 			return err
 		}
 	}
@@ -46,8 +48,24 @@ func (r *teller) Run(ctx context.Context, req *run.Request, sink run.Sink) error
 	return nil
 }
 
+// Dropped implements Runner.
+func (r *teller) Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, error) {
+	return new(run.Runner).Dropped(ctx, req)
+}
+
 func begun() event.Event {
 	return event.Started{RunID: "run_1", Model: "m", At: time.Unix(1700000000, 0)}
+}
+
+// chatModel is a model of a provider that speaks the dialect.
+type chatModel struct{ model.Model }
+
+// Relays implements model.Relayer.
+func (chatModel) Relays(dialect string) bool { return dialect == model.DialectChat }
+
+// Relay implements model.Relayer.
+func (chatModel) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
+	return nil, errors.New("nothing is relayed here")
 }
 
 // serve answers a body with what the runner tells, for an org whose loop is on.
@@ -55,9 +73,9 @@ func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats) *
 	if beats == nil {
 		beats = sse.NewHeartbeats(0)
 	}
-	h := New(Options{
-		MaxRoundsCap: 50, Runner: r, Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
-		Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}}}),
+	h := New(surface.Options{
+		MaxRoundsCap: func() int { return 50 }, Runner: r, Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
+		Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}, Model: chatModel{}}}),
 	})
 	w := httptest.NewRecorder()
 	caller := run.Caller{
@@ -65,8 +83,24 @@ func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats) *
 		Principal: org.Principal{ID: "p", Role: org.Member},
 		Servers:   make([]catalog.Server, 1),
 	}
-	h.Serve(w, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(body)), caller)
+	answer(h, w, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(body)), caller)
 	return w
+}
+
+// answer serves a request as the HTTP server does.
+func answer(h *Handler, w http.ResponseWriter, r *http.Request, caller run.Caller) {
+	if err := h.Serve(w, r, caller); err != nil {
+		Errors().Write(w, err)
+	}
+}
+
+func marshal(t *testing.T, v any) []byte {
+	t.Helper()
+	out, err := surface.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 const ask = `{"model":"m","messages":[{"role":"user","content":"go"}]}`
@@ -112,7 +146,7 @@ func TestTheFinalTextIsTheSameInEveryForm(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			steps := append([]step{begun()}, tt.steps...)
 			json := serve(&teller{events: steps}, org.Live, ask, nil)
-			if want := `"content":` + string(marshal(tt.final)); !strings.Contains(json.Body.String(), want) {
+			if want := `"content":` + string(marshal(t, tt.final)); !strings.Contains(json.Body.String(), want) {
 				t.Errorf("JSON lacks %s: %s", want, json.Body)
 			}
 			for mode, want := range map[org.StreamMode]string{org.Live: tt.live, org.FinalOnly: tt.final} {
@@ -148,7 +182,7 @@ func TestFinalTextLeavesInSmallWholeFrames(t *testing.T) {
 		whole := ""
 		for _, f := range frames(t, w) {
 			got := textOf(f)
-			if len(got) > frameBytes && !strings.Contains(text, "\x80") {
+			if len(got) > surface.SmallPiece && !strings.Contains(text, "\x80") {
 				t.Errorf("a frame of %d bytes", len(got))
 			}
 			whole += got
@@ -193,7 +227,7 @@ func TestWhyARunEndedInTheDialectsWords(t *testing.T) {
 		event.Deadline: "length", event.Tokens: "length", event.Money: "length", event.NoProgress: "length",
 		event.OutputCut: "length", event.Refused: "content_filter",
 	} {
-		if got := finishReason(reason); got != want || reason.Failed() {
+		if got := finishReasons[reason]; got != want || reason.Failed() {
 			t.Errorf("%s is %s, want %s", reason, got, want)
 		}
 	}
@@ -202,8 +236,8 @@ func TestWhyARunEndedInTheDialectsWords(t *testing.T) {
 // An end that is a failure has one form before anything has left, and another
 // after it.
 func TestHowAFailureLooks(t *testing.T) {
-	upstream := &model.Error{Status: 429, Header: http.Header{"Retry-After": {"7"}}, Body: []byte("{\"error\":{\"message\":\"slow\"},\n\"x\":1}")}
-	page := &model.Error{Status: 500, Body: []byte("<html>oops</html>")}
+	upstream := &model.Error{Status: 429, Dialect: model.DialectChat, Header: http.Header{"Retry-After": {"7"}}, Body: []byte("{\"error\":{\"message\":\"slow\"},\n\"x\":1}")}
+	page := &model.Error{Status: 500, Dialect: model.DialectChat, Body: []byte("<html>oops</html>")}
 	for _, tt := range []struct {
 		name   string
 		end    event.Finished
@@ -286,7 +320,7 @@ func TestAHeartbeatAtTheWrongMomentHidesNoFailure(t *testing.T) { // G14 G17
 					if when == "before the end" {
 						time.Sleep(3 * time.Second) // of the bubble's clock
 					}
-					err := sink.Emit(event.Finished{Reason: event.ModelError, Failure: &event.Failure{Code: "model_error", Message: "broken"}})
+					err := sink.Emit(event.Position{}, event.Finished{Reason: event.ModelError, Failure: &event.Failure{Code: "model_error", Message: "broken"}})
 					if when == "after the end" {
 						time.Sleep(3 * time.Second)
 					}
@@ -304,19 +338,42 @@ func TestAHeartbeatAtTheWrongMomentHidesNoFailure(t *testing.T) { // G14 G17
 	}
 }
 
+// An answer ends where the run begins to wait. A replay of a run that was resumed has
+// more events, and the answer then ends as if it had never waited.
+func TestTheAnswerOfARunThatWaits(t *testing.T) {
+	said := []event.Event{begun(), event.RoundStarted{Attempt: 1}, event.TextDelta{Text: "May I?"}, event.RoundDone{}, event.Waiting{Rounds: 1}}
+	resumed := append(slices.Clip(said), event.RoundStarted{Round: 1, Attempt: 1}, event.TextDelta{Round: 1, Text: "Done."}, event.Finished{Reason: event.Complete})
+	for _, mode := range []org.StreamMode{org.Live, org.FinalOnly} {
+		if got := strings.Join(frames(t, serve(&teller{events: said}, mode, askStream, nil)), ""); strings.Count(got, `"finish_reason":"stop"`) != 1 || !strings.Contains(got, "May I?") || !strings.HasSuffix(got, "[DONE]") {
+			t.Errorf("%s: %s", mode, got)
+		}
+		if got := strings.Join(frames(t, serve(&teller{events: resumed}, mode, askStream, nil)), ""); strings.Count(got, `"finish_reason":"stop"`) != 1 || !strings.Contains(got, "Done.") {
+			t.Errorf("%s: %s", mode, got)
+		}
+	}
+	for _, c := range []struct {
+		events []event.Event
+		want   string
+	}{{said, `"content":"May I?"`}, {resumed, `"content":"Done."`}} {
+		if w := serve(&teller{events: c.events}, org.Live, ask, nil); !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("got %s, want %s", w.Body, c.want)
+		}
+	}
+}
+
 // A sink whose client has gone says so, so that the run ends.
 func TestAClientThatHasGoneIsSaidToTheRun(t *testing.T) {
 	var told error
 	r := &teller{do: func(_ context.Context, sink run.Sink) error {
-		_ = sink.Emit(begun())
+		_ = sink.Emit(event.Position{}, begun())
 		for range 3 {
-			told = sink.Emit(event.TextDelta{Text: "x"})
+			told = sink.Emit(event.Position{}, event.TextDelta{Text: "x"})
 		}
 		return nil
 	}}
-	h := New(Options{Runner: r, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler), Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}}})})
+	h := New(surface.Options{MaxRoundsCap: func() int { return 50 }, Runner: r, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler), Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}, Model: chatModel{}}})})
 	caller := run.Caller{Org: &org.Org{MCPOutbound: true}, Principal: org.Principal{Role: org.Owner}, Servers: make([]catalog.Server, 1)}
-	h.Serve(goneWriter{httptest.NewRecorder()}, httptest.NewRequest("POST", "/", strings.NewReader(askStream)), caller)
+	answer(h, goneWriter{httptest.NewRecorder()}, httptest.NewRequest("POST", "/", strings.NewReader(askStream)), caller)
 	if told == nil {
 		t.Error("nobody said that the client has gone")
 	}

@@ -4,15 +4,16 @@ import (
 	"encoding/json"
 
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // readOption reads a member of the body that all dialects share into the
 // request, and reports whether it could. A value that the dialect does not allow
 // is left to the provider to refuse.
-func readOption(req *run.Request, m member) bool {
+func readOption(req *run.Request, m surface.Member) bool {
 	o := &req.Options
-	switch m.name {
+	switch m.Name {
 	case "temperature":
 		return read(m, &o.Temperature)
 	case "top_p":
@@ -39,17 +40,22 @@ func readOption(req *run.Request, m member) bool {
 		return read(m, &o.Metadata)
 	case "user":
 		return read(m, &o.User)
+	case "cache_control":
+		var w *wireCache
+		ok := read(m, &w)
+		o.Cache = w.marker()
+		return ok
 	case "max_tokens", "max_completion_tokens": // outputLimit reads both
 		var n int64
 		return read(m, &n) && n > 0
 	}
-	return string(m.value) == "null"
+	return string(m.Value) == "null"
 }
 
 // read decodes the value, and leaves into as it is where that fails.
-func read[T any](m member, into *T) bool {
+func read[T any](m surface.Member, into *T) bool {
 	var v T
-	if json.Unmarshal(m.value, &v) != nil {
+	if json.Unmarshal(m.Value, &v) != nil {
 		return false
 	}
 	*into = v
@@ -57,9 +63,9 @@ func read[T any](m member, into *T) bool {
 }
 
 // readStop reads one text or a list of them.
-func readStop(m member, into *[]string) bool {
+func readStop(m surface.Member, into *[]string) bool {
 	var one string
-	if len(m.value) > 0 && m.value[0] == '"' && read(m, &one) {
+	if len(m.Value) > 0 && m.Value[0] == '"' && read(m, &one) {
 		*into = []string{one}
 		return true
 	}
@@ -67,7 +73,7 @@ func readStop(m member, into *[]string) bool {
 }
 
 // readFormat reads {"type":"json_schema","json_schema":{…}} and the short forms.
-func readFormat(m member, into *model.Format) bool {
+func readFormat(m surface.Member, into *model.Format) bool {
 	var w *struct {
 		Type       string `json:"type"`
 		JSONSchema struct {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // P40: what is charged for a body is what it takes when it is decoded, within a
@@ -27,11 +28,14 @@ func TestCraftedBodiesTakeWhatIsCharged(t *testing.T) {
 			raw := []byte(body)
 			before := live()
 			account := ledger.New(ledger.Options{Run: 1 << 40, Process: 1 << 40}).Open("o")
-			members, err := scan(account, raw)
+			members, err := surface.Scan(account, raw)
 			if err != nil {
 				t.Fatal(err)
 			}
-			charged := int64(decodedBytes(members)) + account.Used()
+			if err := surface.ChargeDecoded(account, members); err != nil {
+				t.Fatal(err)
+			}
+			charged := account.Used()
 			req, _, _ := decodeText(t, body)
 			took := live() - before - int64(len(body)) // decodeText has a copy of its own
 			runtime.KeepAlive(req)

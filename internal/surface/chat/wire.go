@@ -87,11 +87,21 @@ type chunkChoice struct {
 }
 
 type delta struct {
-	Role             string     `json:"role,omitempty"`
-	Content          *string    `json:"content,omitempty"`
-	Refusal          string     `json:"refusal,omitempty"`
-	ReasoningContent string     `json:"reasoning_content,omitempty"`
-	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	Role             string  `json:"role,omitempty"`
+	Content          *string `json:"content,omitempty"`
+	Refusal          string  `json:"refusal,omitempty"`
+	ReasoningContent string  `json:"reasoning_content,omitempty"`
+	ToolCalls        any     `json:"tool_calls,omitempty"` // []toolCall or []callPiece, not empty
+}
+
+// callPiece is what follows the first piece of a call in a stream.
+type callPiece struct {
+	Index    int            `json:"index"`
+	Function argumentsPiece `json:"function"`
+}
+
+type argumentsPiece struct {
+	Arguments string `json:"arguments"`
 }
 
 func newToolCalls(calls []event.ClientCall, indexed bool) []toolCall {

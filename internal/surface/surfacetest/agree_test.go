@@ -1,6 +1,7 @@
 package surfacetest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -60,8 +61,8 @@ func tellJSON(t *testing.T, c *client) told {
 	return told{Text: m.Content, Calls: m.ToolCalls, Finish: *a.Choices[0].FinishReason, Usage: a.Usage}
 }
 
-// tellStream reads a stream and checks its form: one write and one flush for
-// each event, one terminal frame, one [DONE], nothing after it. // G05 G16 G19
+// tellStream reads a stream and checks its form: writes of whole events and a flush for
+// each, one terminal frame, one [DONE], nothing after it. // G05 G16 G19
 func tellStream(t *testing.T, c *client) told {
 	t.Helper()
 	for name, want := range map[string]string{"Cache-Control": "no-cache", "X-Accel-Buffering": "no"} {
@@ -70,16 +71,20 @@ func tellStream(t *testing.T, c *client) told {
 		}
 	}
 	if c.flushes < len(c.pieces) {
-		t.Errorf("%d events and %d flushes", len(c.pieces), c.flushes)
+		t.Errorf("%d writes and %d flushes", len(c.pieces), c.flushes)
 	}
 	var out told
 	ends, done := 0, 0
 	for _, p := range c.pieces {
-		frame, ok := strings.CutSuffix(string(p.bytes), "\n\n")
+		if !bytes.HasSuffix(p.bytes, []byte("\n\n")) {
+			t.Errorf("a write ends within an event: %q", p.bytes)
+		}
+	}
+	for frame := range strings.SplitSeq(strings.TrimSuffix(c.body(), "\n\n"), "\n\n") {
 		data, isData := strings.CutPrefix(frame, "data: ")
 		switch {
-		case !ok || strings.Contains(frame, "\n"):
-			t.Errorf("a write is not one event: %q", p.bytes)
+		case strings.Contains(frame, "\n"):
+			t.Errorf("an event has several lines: %q", frame)
 		case strings.HasPrefix(frame, ": "):
 		case !isData || done > 0:
 			t.Errorf("unexpected frame %q", frame)

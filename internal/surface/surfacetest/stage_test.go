@@ -19,7 +19,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -50,6 +52,17 @@ type stage struct {
 	handler *chat.Handler
 	shown   int // prompts that were looked at
 	before  prompt
+}
+
+// chatModel is a script as a provider of chat completions. Stories do not relay.
+type chatModel struct{ *turnpiketest.Script }
+
+// Relays implements model.Relayer.
+func (chatModel) Relays(dialect string) bool { return dialect == model.DialectChat }
+
+// Relay implements model.Relayer.
+func (chatModel) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
+	panic("a story was relayed")
 }
 
 // play performs the story's requests in one form.
@@ -85,24 +98,24 @@ func (st *stage) build() (stop func()) {
 		v.Source = source{src}
 		st.servers = append(st.servers, v.Server)
 	}
-	providers := []route.Provider{{Name: "first", Models: []string{"scripted"}, Model: st.script}}
+	providers := []route.Provider{{Name: "first", Models: []string{"scripted"}, Model: chatModel{st.script}}}
 	if st.second != nil {
-		providers = append(providers, route.Provider{Name: "second", Models: []string{"scripted"}, Model: st.second})
+		providers = append(providers, route.Provider{Name: "second", Models: []string{"scripted"}, Model: chatModel{st.second}})
 	}
 	tools := catalog.New(catalog.Options{})
 	beats := sse.NewHeartbeats(0)
 	beats.Start()
 	ids := map[string]int{}
 	st.tap = &tap{inner: run.New(run.Options{
-		Catalog: tools, Journal: &st.journal, Handovers: &memory.Handovers{},
+		Catalog: tools, Journal: &st.journal, Conversations: &memory.Conversations{},
 		NewID: func(prefix string) string {
 			ids[prefix]++
 			return fmt.Sprintf("%s%d", prefix, ids[prefix])
 		},
 		Jitter: func(time.Duration) time.Duration { return 0 },
 	})}
-	st.handler = chat.New(chat.Options{
-		MaxRoundsCap: s.cap, Runner: st.tap, Router: route.New(providers), Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
+	st.handler = chat.New(surface.Options{
+		MaxRoundsCap: func() int { return s.cap }, Runner: st.tap, Router: route.New(providers), Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
 	})
 	return func() {
 		tools.Close()
@@ -125,11 +138,13 @@ func (st *stage) request(t *testing.T, f form, name, principal string) performan
 	st.tap.events, st.tap.begin = nil, time.Now()
 	c := &client{header: http.Header{}, room: st.story.unplug}
 	c.left = func() bool { return ctx.Err() != nil }
-	st.handler.Serve(c, r, run.Caller{
+	if err := st.handler.Serve(c, r, run.Caller{
 		Org:       &org.Org{ID: "acme", MCPOutbound: true, Runtime: st.story.runtime},
 		Principal: org.Principal{ID: principal, Role: st.story.role},
 		Servers:   st.servers,
-	})
+	}); err != nil { // as the HTTP server does
+		chat.Errors().Write(c, err)
+	}
 	facts, err := st.facts()
 	if err != nil {
 		t.Errorf("the journal of the %s: %v", name, err)

@@ -32,6 +32,11 @@ func (p *tap) Run(ctx context.Context, req *run.Request, sink run.Sink) error {
 	return p.inner.Run(ctx, req, tapped{p, sink})
 }
 
+// Dropped implements chat.Runner.
+func (p *tap) Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, error) {
+	return p.inner.Dropped(ctx, req)
+}
+
 // runID names the run of the latest request; empty if there was none.
 func (p *tap) runID() string {
 	for _, e := range p.events {
@@ -49,9 +54,9 @@ type tapped struct {
 }
 
 // Emit implements run.Sink.
-func (s tapped) Emit(e event.Event) error {
+func (s tapped) Emit(at event.Position, e event.Event) error {
 	s.events = append(s.events, timed{e, time.Since(s.begin)})
-	return s.next.Emit(e)
+	return s.next.Emit(at, e)
 }
 
 // formatEvents writes one line for each event: when, what, and its fields that
@@ -84,6 +89,12 @@ func formatValue(v any) string {
 	switch v := v.(type) {
 	case time.Duration:
 		return toJSON(v.Round(time.Millisecond).String())
+	case []event.ClientCall:
+		var calls []string
+		for _, c := range v {
+			calls = append(calls, formatFields(reflect.ValueOf(c)))
+		}
+		return "[" + strings.Join(calls, ",") + "]"
 	case *event.Failure:
 		return formatFields(reflect.ValueOf(*v))
 	case *model.Error:

@@ -115,7 +115,7 @@ func (b blocked) Blocked() (reason, address string) { return b.reason, b.address
 type ordered struct{ tool.Tool }
 
 // Class says how often a call may be executed.
-func (o ordered) Class() tool.Class { return o.Tool.(interface{ Class() tool.Class }).Class() }
+func (o ordered) Class() tool.Class { return tool.ClassOf(o.Tool) }
 
 // Call implements tool.Tool.
 func (o ordered) Call(ctx context.Context, c tool.Call) (tool.Result, error) {

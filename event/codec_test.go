@@ -1,0 +1,176 @@
+package event_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// encodings has an event of each type that is stored, with every field set, and its
+// JSON. Clients and stores hold this JSON: a line changes only with event.Version.
+var encodings = []struct {
+	event event.Event
+	json  string
+}{
+	{event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()},
+		`{"v":1,"type":"started","run_id":"run_1","model":"m","at":"2023-11-14T22:13:20.123Z"}`},
+	{event.RoundStarted{Round: 1, Attempt: 2}, `{"v":1,"type":"round_started","round":1,"attempt":2}`},
+	{event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "<a> & é"}, `{"v":1,"type":"text_delta","round":1,"item":2,"part":3,"text":"<a> & é"}`},
+	{event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "so"}, `{"v":1,"type":"reasoning_delta","round":1,"item":2,"part":3,"text":"so"}`},
+	{event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "no"}, `{"v":1,"type":"refusal_delta","round":1,"item":2,"part":3,"text":"no"}`},
+	{event.CallDelta{Round: 1, Item: 2, CallID: "c1", Name: "look", Arguments: `{"a`},
+		`{"v":1,"type":"call_delta","round":1,"item":2,"call_id":"c1","name":"look","arguments":"{\"a"}`},
+	{event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}},
+		`{"v":1,"type":"round_done","round":1,"stop":"stop","usage":{"input":1,"output":2,"total":3,"cached_input":4,"cache_write":5,"reasoning":6}}`},
+	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`)},
+		`{"v":1,"type":"tool_started","round":1,"call_key":"1.0","name":"s__look","server":"s","arguments":{"a":1}}`},
+	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Duration: 1500 * time.Microsecond},
+		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","duration_ns":1500000}`},
+	{event.Waiting{Usage: model.Usage{Input: 1, Output: 2, Total: 3}, Rounds: 1, ToolCalls: 2, SideEffects: true},
+		`{"v":1,"type":"waiting","usage":{"input":1,"output":2,"total":3},"rounds":1,"tool_calls":2,"side_effects":true}`},
+	{event.Finished{
+		Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c1", Name: "theirs", Arguments: "{}"}}, Usage: model.Usage{Input: 1, Output: 2, Total: 3},
+		Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
+		Failure: &event.Failure{
+			Code: "model_error", Message: "broken", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
+			Upstream: &model.Error{
+				Class: model.Transient, Status: 500, Header: map[string][]string{"Retry-After": {"1"}}, Body: []byte("{}"), Dialect: "d",
+				Code: "c", Param: "p", Credential: true, Message: "m",
+			},
+		}},
+		`{"v":1,"type":"finished","reason":"model_error","calls":[{"id":"c1","name":"theirs","arguments":"{}"}],` +
+			`"usage":{"input":1,"output":2,"total":3},"rounds":1,"tool_calls":2,"side_effects":true,"gave_up":true,` +
+			`"failure":{"code":"model_error","message":"broken","param":"p","address":"10.0.0.1","server":"s","url":"http://s","setting":"k",` +
+			`"upstream":{"class":"transient","status":500,"header":{"Retry-After":["1"]},"body":"e30=","dialect":"d",` +
+			`"code":"c","param":"p","credential":true,"message":"m"}}}`},
+}
+
+func TestTheJSONOfEvents(t *testing.T) { // L05
+	covered := map[string]bool{"RelayHead": true, "RelayBody": true} // never stored
+	for _, c := range encodings {
+		covered[reflect.TypeOf(c.event).Name()] = true
+		v := reflect.ValueOf(c.event)
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%s.%s is not set: its JSON is not tested", v.Type(), v.Type().Field(i).Name)
+			}
+		}
+		got, err := event.Encode(c.event)
+		if err != nil || string(got) != c.json {
+			t.Errorf("%T: %v\n got %s\nwant %s", c.event, err, got, c.json)
+		}
+		back, err := event.Decode([]byte(c.json))
+		if err != nil {
+			t.Errorf("%s: %v", c.json, err)
+		}
+		if diff := cmp.Diff(c.event, back); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.json, diff)
+		}
+	}
+	for _, name := range eventTypes(t) {
+		if !covered[name] {
+			t.Errorf("%s has no JSON here", name)
+		}
+	}
+}
+
+// eventTypes returns the names of the types that implement Event.
+func eventTypes(t *testing.T) (names []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "Type" {
+			names = append(names, f.Recv.List[0].Type.(*ast.Ident).Name)
+		}
+	}
+	if len(names) < 2 {
+		t.Fatalf("found only %v", names)
+	}
+	return names
+}
+
+func TestEventsThatCannotBeReadOrStored(t *testing.T) {
+	for text, want := range map[string]error{
+		`{"v":2,"type":"started"}`:         event.ErrUnknownVersion,
+		`{"type":"started"}`:               event.ErrUnknownVersion,
+		`{"v":1,"type":"song"}`:            event.ErrUnknownType,
+		`{"v":1,"type":"relay_head"}`:      event.ErrUnknownType,
+		`{"v":1}`:                          event.ErrUnknownType,
+		`{"v":1,"type":"started","at":17}`: nil,
+		`{"v":1,"type":"started"`:          nil,
+		`[]`:                               nil,
+		``:                                 nil,
+	} {
+		if e, err := event.Decode([]byte(text)); err == nil || want != nil && !errors.Is(err, want) {
+			t.Errorf("%s: %v, %v; want the error %v", text, e, err, want)
+		}
+	}
+	for _, e := range []event.Event{nil, event.RelayHead{}, event.RelayBody{}, event.ToolStarted{Arguments: []byte("{")}} {
+		if data, err := event.Encode(e); err == nil {
+			t.Errorf("%T was encoded: %s", e, data)
+		}
+	}
+}
+
+// FuzzDecode: what is read is written, and read again as the same event. // L05
+func FuzzDecode(f *testing.F) {
+	for _, c := range encodings {
+		f.Add([]byte(c.json))
+	}
+	f.Add([]byte(`{"v":1,"type":"tool_started","arguments":  {"a" : 1 } }`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		first, err := event.Decode(data)
+		if err != nil {
+			return
+		}
+		written, err := event.Encode(first)
+		if err != nil {
+			t.Fatalf("%s cannot be written again: %v", data, err)
+		}
+		second, err := event.Decode(written)
+		if err != nil {
+			t.Fatalf("%s: %v", written, err)
+		}
+		again, err := event.Encode(second)
+		if err != nil || string(again) != string(written) {
+			t.Errorf("%s was written as %s, then as %s: %v", data, written, again, err)
+		}
+	})
+}
+
+func TestPositions(t *testing.T) {
+	for _, p := range []event.Position{{}, {Seq: 12, Delta: 3}, {Seq: 1 << 62, Delta: 1 << 40}} {
+		if got, err := event.ParsePosition(p.String()); err != nil || got != p {
+			t.Errorf("%v was read as %v: %v", p, got, err)
+		}
+	}
+	if s := (event.Position{Seq: 12, Delta: 3}).String(); s != "12.3" {
+		t.Error(s)
+	}
+	for _, s := range []string{"", "12", "12.", ".3", "12.3.4", "-1.0", "1.-1", "+1.0", "01.0", "1.00", " 1.0", "1.0\n", "99999999999999999999.0", "a.b", strings.Repeat("9", 1000)} {
+		if p, err := event.ParsePosition(s); err == nil || len(err.Error()) > 200 {
+			t.Errorf("%q was read as %v: %v", s, p, err)
+		}
+	}
+	ascending := []event.Position{{}, {Delta: 1}, {Seq: 1}, {Seq: 1, Delta: 2}, {Seq: 1, Delta: 10}, {Seq: 2}, {Seq: 10}}
+	for i, p := range ascending {
+		for j, q := range ascending {
+			if got, want := p.Compare(q) < 0, i < j; got != want {
+				t.Errorf("%v before %v: %v", p, q, got)
+			}
+		}
+	}
+}

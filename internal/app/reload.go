@@ -1,0 +1,130 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
+	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// reloadTimeout is the deadline of a Reload.
+const reloadTimeout = time.Minute
+
+// settings are what the gateway works with of its configuration. A Reload replaces them.
+type settings struct {
+	config *config.Config
+	keys   *config.Secrets
+}
+
+// Reload applies the changes of a new configuration that can be applied while the gateway
+// serves (config.Change.Live), for requests that begin afterwards, and logs every change.
+// Credentials are looked up again. A change that needs a restart has no effect. If a
+// credential cannot be looked up, the error is a *config.Error and nothing is applied.
+// Another error comes from the store: the next Reload applies what this one has not.
+//
+// Reload is called by one goroutine at a time, between the begin of Serve and Close.
+func (a *App) Reload(ctx context.Context, c *config.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	keys, err := c.Resolve(ctx, a.secrets)
+	if err != nil {
+		return err
+	}
+	was, next := a.current.Load(), &settings{c, keys}
+	changes := config.Changes(was.config, c)
+	credentials := changedCredentials(was.keys, keys)
+	inProviders := func(c config.Change) bool { return c.Within("providers") }
+	newProviders := slices.ContainsFunc(changes, inProviders) || len(changedValues(was.keys.Providers, keys.Providers)) > 0
+	if err := a.apply(ctx, next, newProviders); err != nil {
+		return err
+	}
+	if days := c.Runs.RetentionDays; days != was.config.Runs.RetentionDays {
+		a.retention.stop()
+		a.retention.start(ctx, a.store, days, a.log)
+	}
+	count := len(credentials)
+	for _, path := range credentials {
+		a.log.Info("configuration changed: a credential has another value", "key", path)
+	}
+	for _, change := range changes {
+		if change.Live {
+			count++
+			a.log.Info("configuration changed", "key", change.Path, "old", change.Old, "new", change.New)
+		}
+	}
+	for _, change := range config.Changes(a.config, c) { // since the start
+		if !change.Live {
+			count++
+			a.log.Warn("configuration changed: the change needs a restart", "key", change.Path, "old", change.Old, "new", change.New)
+		}
+	}
+	a.log.Info("the configuration was read again", "changes", count)
+	return nil
+}
+
+// apply makes next what the gateway works with. Providers that have not changed keep what
+// they have listed.
+func (a *App) apply(ctx context.Context, next *settings, newProviders bool) error {
+	var providers []route.Provider
+	if newProviders {
+		var err error
+		if providers, err = a.providers(next); err != nil {
+			return err
+		}
+	}
+	if err := a.store.SetCaps(ctx, next.config.OrgCaps); err != nil {
+		return err
+	}
+	if err := a.directory.Redeclare(ctx, directory.Declared(next.config, next.keys)); err != nil {
+		return err
+	}
+	if newProviders {
+		a.models.Replace(providers)
+	}
+	a.runner.SetMaxFollowers(next.config.MaxFollowersPerRun)
+	a.disk.setFloor(next.config.MinFreeDiskMiB)
+	a.current.Store(next)
+	return nil
+}
+
+// changedCredentials returns the keys whose references lead to another credential now.
+func changedCredentials(was, is *config.Secrets) (paths []string) {
+	for _, name := range changedValues(was.Providers, is.Providers) {
+		paths = append(paths, fmt.Sprintf("providers[%s].api_key", name))
+	}
+	for _, orgID := range slices.Sorted(maps.Keys(was.Keys)) {
+		for _, name := range changedValues(was.Keys[orgID], is.Keys[orgID]) {
+			paths = append(paths, fmt.Sprintf("orgs[%s].keys[%s].key", orgID, name))
+		}
+	}
+	return paths
+}
+
+// changedValues returns the names whose values are in both maps, and differ.
+func changedValues(was, is map[string]secret.Value) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if value, ok := is[name]; ok && value.Reveal() != was[name].Reveal() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// providerKind returns the kind of a provider; "" if it is not configured.
+func (a *App) providerKind(name string) string {
+	for _, p := range a.current.Load().config.Providers {
+		if p.Name == name {
+			return p.Kind
+		}
+	}
+	return ""
+}
+
+// maxRoundsCap returns the current max_rounds_cap.
+func (a *App) maxRoundsCap() int { return a.current.Load().config.MaxRoundsCap }

@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// listing is what one server listed: its valid tools in its order, or why there is no list.
+// It depends on the server alone, not on the other servers of a run.
+type listing struct {
+	number uint64 // a later listing has a higher one
+	tools  []usable
+	bytes  int // of their definitions
+	err    error
+
+	// What was told of the sets with these tools. It is told once, also if sets are
+	// assembled again.
+	logged, recorded told
+	full             atomic.Bool // that a run has no room for all tools
+}
+
+// examineAll returns the listing of the tools that a server listed, without the invalid
+// ones, and logs what was left out or changed.
+func examineAll(server Server, tools []tool.Tool, log *slog.Logger) *listing {
+	l := new(listing)
+	says := report{log: log}
+	for _, t := range tools {
+		u, err := examine(t.Definition())
+		var refused *Refusal
+		if errors.As(err, &refused) {
+			says.tool(refused.Code, t.Definition().Name, "reason", refused.Reason)
+			continue
+		}
+		original := u.definition
+		u.tool, u.name = t, server.name(original.Name)
+		u.digest = digest(renamed(original, u.name))
+		l.tools = append(l.tools, u)
+		l.bytes += size(original)
+		if server.offers(original.Name) {
+			says.examined(u.name, u)
+		}
+	}
+	says.end()
+	if len(l.tools) == 0 {
+		log.Warn("mcp_server_no_valid_tools", "listed", len(tools))
+	}
+	return l
+}
+
+// maxTold is how many collisions a listing remembers. Further ones are not told.
+const maxTold = 16 * MaxCollisions
+
+// told is a set of collisions. The zero value is empty.
+type told struct {
+	mu   sync.Mutex
+	seen map[loop.Collision]bool
+}
+
+// first reports whether it is called with c for the first time.
+func (t *told) first(c loop.Collision) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen[c] || len(t.seen) == maxTold {
+		return false
+	}
+	if t.seen == nil {
+		t.seen = map[loop.Collision]bool{}
+	}
+	t.seen[c] = true
+	return true
+}

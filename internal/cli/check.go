@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+func configCommand(p Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Create and check configuration files",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(checkCommand(p), initCommand())
+	return cmd
+}
+
+func checkCommand(p Process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file and print every mistake with its position",
+		Long: `Read a configuration file and the environment variables and secret files that it
+refers to. Nothing is started. Each mistake is one line:
+
+  turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
+
+A URL of an MCP server that the outbound policy refuses is also reported. The
+gateway starts with such a server, but no run can use it.
+
+The exit status is 0 if the file is valid and 1 otherwise.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := config.Load(args[0], p.Env)
+			if err != nil {
+				return err
+			}
+			if refused := refusedServers(c); len(refused) > 0 {
+				return &config.Error{Mistakes: refused}
+			}
+			if _, err := c.Resolve(cmd.Context(), secret.NewResolver(p.Env)); err != nil {
+				return err
+			}
+			for _, w := range c.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", plain(w))
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", plain(args[0]))
+			return nil
+		},
+	}
+}
+
+// firstConfig is what "config init" writes.
+const firstConfig = `# Turnpike. Every key: docs/configuration.md. Check this file with: turnpike config check %[1]s
+listen: 127.0.0.1:8080
+data: ./turnpike-data                 # the SQLite file
+
+providers:
+  - name: openai
+    kind: openai                      # any API that speaks chat completions
+    base_url: https://api.openai.com/v1
+    api_key: env:OPENAI_API_KEY       # a reference to a variable, or file:PATH
+    models: ["gpt-*"]
+  # A scripted model that needs no key, to try the gateway with:
+  # - {name: demo, kind: demo}
+
+orgs:
+  - id: default
+    features: [mcp_outbound]          # the agent loop, for orgs with an MCP server
+    keys:
+      - {name: dev, key: env:TURNPIKE_KEY, role: owner}   # what your applications send
+    # mcp_servers:
+    #   - {name: tools, url: "https://mcp.example.com/mcp"}
+
+# MCP servers on this machine or in a private network must be allowed here:
+# outbound:
+#   ssrf: {allowlist_cidrs: [127.0.0.0/8]}
+`
+
+func initCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [FILE]",
+		Short: "Write a first configuration file (default: turnpike.yaml)",
+		Long: `Write a first configuration file with one provider and one org, and print the
+next steps. An existing file is not overwritten.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := usualFile
+			if len(args) > 0 {
+				path = args[0]
+			}
+			f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("%s exists; name another file, or remove it", path)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(f, firstConfig, path)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), `%[1]s is written. Next:
+  export OPENAI_API_KEY=...       the key of your provider
+  export TURNPIKE_KEY=%[2]s
+  turnpike config check %[1]s
+  turnpike serve --config %[1]s
+`, plain(path), id.New("tp_"))
+			return nil
+		},
+	}
+}
+
+// refusedServers returns the enabled MCP servers of the file that no run can use.
+func refusedServers(c *config.Config) []config.Mistake {
+	way := egress.New(app.OutboundPolicy(c.Outbound.SSRF), egress.Options{})
+	defer way.CloseIdleConnections()
+	var all []config.Mistake
+	for i, o := range c.Orgs {
+		for j, m := range o.MCPServers {
+			if err := directory.JudgeServer(way)(m.URL); err != nil && m.Enabled {
+				all = append(all, c.Mistake(fmt.Sprintf("orgs[%d].mcp_servers[%d].url", i, j), err.Error()))
+			}
+		}
+	}
+	return all
+}

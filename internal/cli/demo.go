@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+const demoQuestion = "How warm is it in Lisbon, in Fahrenheit?"
+
+func demoCommand(p Process) *cobra.Command {
+	var listen string
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run an offline demo of the agent loop",
+		Long: `Start a gateway with a scripted model and a small MCP server, both over HTTP. Send
+one question, print what happens, and keep serving.
+
+Only the model is scripted. The gateway is the same as in "turnpike serve".`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), p, listen, once)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` to serve on; if the port is in use, another one is chosen")
+	cmd.Flags().BoolVar(&once, "once", false, "exit after the first answer")
+	return cmd
+}
+
+func runDemo(ctx context.Context, p Process, listen string, once bool) error {
+	log, _, flush := newLog(p.Stderr, config.Log{Level: "warn"})
+	defer flush()
+	var servers demo.Servers
+	defer servers.Stop()
+	mcpURL, err := servers.Serve(demo.MCPServer())
+	if err != nil {
+		return err
+	}
+	data, err := os.MkdirTemp("", "turnpike-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(data) }()
+	c, key, err := demoConfig(p.Env, freeAddress(listen), data, mcpURL)
+	if err != nil {
+		return err
+	}
+	watch := func(j run.Journal) run.Journal {
+		return &narrator{Journal: j, out: p.Stdout, tellers: map[string]*teller{}}
+	}
+	a, err := app.New(ctx, c, app.Options{Env: p.Env, Log: log, Watch: watch})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var serving sync.WaitGroup
+	var served error
+	serving.Go(func() { served = a.Serve(ctx) })
+	err = showDemo(ctx, p.Stdout, a.URL(), key)
+	if err != nil || once {
+		stop()
+	} else {
+		fmt.Fprint(p.Stdout, "\nServing until you press Ctrl-C.\n")
+	}
+	serving.Wait()
+	return errors.Join(err, served)
+}
+
+// demoConfig is the configuration of the demo; the outbound policy lets it
+// reach the one address of its own MCP server.
+func demoConfig(env config.Environment, listen, data, mcpURL string) (*config.Config, string, error) {
+	c, err := config.Parse("demo", []byte(fmt.Sprintf(`
+listen: %q
+data: %q
+providers: [{name: demo, kind: demo, models: [demo]}]
+outbound: {ssrf: {allowlist_cidrs: [127.0.0.1/32]}}
+orgs:
+  - id: default
+    features: [mcp_outbound]
+    mcp_servers: [{name: demo-tools, url: %q, trust: true}]
+`, listen, data, mcpURL)), env)
+	if err != nil {
+		return nil, "", err
+	}
+	key, err := giveKey(c)
+	return c, key, err
+}
+
+// freeAddress returns the address, or one with a free port if it is taken.
+func freeAddress(address string) string {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		_ = l.Close()
+		return address
+	}
+	host, _, splitErr := net.SplitHostPort(address)
+	if splitErr == nil && errors.Is(err, syscall.EADDRINUSE) {
+		return net.JoinHostPort(host, "0")
+	}
+	return address
+}
+
+// showDemo asks the question over HTTP, as any client would.
+func showDemo(ctx context.Context, out io.Writer, url, key string) error {
+	fmt.Fprintf(out, "Turnpike demo: a scripted model and a real MCP server, both over HTTP.\n\n  base URL  %s/v1\n  API key   %s\n\n", url, key)
+	body, err := json.Marshal(map[string]any{
+		"model": "demo", "messages": []map[string]string{{"role": "user", "content": demoQuestion}},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "POST /v1/chat/completions   %q\n\n", demoQuestion)
+	answer, err := ask(ctx, url, key, string(body))
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself:\n", plain(answer))
+	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n", url, key, body)
+	return nil
+}
+
+func ask(ctx context.Context, url, key, body string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	status, data, err := send(url, req)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Choices []struct {
+			Message struct{ Content string } `json:"message"`
+		} `json:"choices"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil || status != http.StatusOK || len(answer.Choices) == 0 {
+		return "", fmt.Errorf("the gateway answered %d: %s", status, data)
+	}
+	return answer.Choices[0].Message.Content, nil
+}
+
+// narrator is a journal that tells what is written into it.
+type narrator struct {
+	run.Journal
+	out io.Writer
+
+	mu      sync.Mutex // guards tellers, and keeps the lines of one batch together
+	tellers map[string]*teller
+}
+
+// Append implements run.Journal.
+func (n *narrator) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+	if err := n.Journal.Append(ctx, lease, after, b); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := n.tellers[lease.RunID]
+	if t == nil {
+		t = &teller{lines: lines{out: n.out}, story: &run.Story{Rows: map[string]json.RawMessage{}}}
+		n.tellers[lease.RunID] = t
+	}
+	t.story.Facts = append(t.story.Facts, b.Facts...)
+	for _, r := range b.Rows {
+		if text, err := r.JSON(); err == nil {
+			t.story.Rows[r.Ref] = text
+		}
+	}
+	for _, f := range b.Facts {
+		t.tell(f)
+		if f.Body.Kind() == loop.KindFinished {
+			delete(n.tellers, lease.RunID)
+		}
+	}
+	return nil
+}

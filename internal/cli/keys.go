@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+)
+
+// remote is a running gateway, spoken to over its management API: the process
+// that serves is the only one that writes its store.
+type remote struct {
+	url, key string
+}
+
+var errNoKey = errors.New("no key: set TURNPIKE_KEY to a key with the role owner or admin")
+
+// flags adds what says where the gateway is.
+func (m *remote) flags(cmd *cobra.Command, p Process) {
+	base, _ := p.Env("TURNPIKE_URL")
+	if base == "" {
+		base = "http://127.0.0.1:8080"
+	}
+	cmd.PersistentFlags().StringVar(&m.url, "url", base, "`URL` of the running gateway (environment: TURNPIKE_URL)")
+	m.key, _ = p.Env("TURNPIKE_KEY")
+}
+
+// call sends a request and decodes the answer into out, unless that is nil.
+func (m *remote) call(ctx context.Context, method, path string, in, out any) error {
+	if m.key == "" {
+		return errNoKey
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(m.url, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+m.key)
+	req.Header.Set("Content-Type", "application/json")
+	status, data, err := send(m.url, req)
+	if err != nil {
+		return err
+	}
+	if status >= 300 {
+		var failed struct {
+			Error struct{ Message string }
+		}
+		if json.Unmarshal(data, &failed) == nil && failed.Error.Message != "" {
+			return errors.New(failed.Error.Message)
+		}
+		return fmt.Errorf("%s answered %d %s", m.url, status, http.StatusText(status))
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(data, out)
+}
+
+// send sends a request to the gateway at base and returns its answer.
+func send(base string, req *http.Request) (status int, body []byte, err error) {
+	way := egress.New(egress.DefaultPolicy(), egress.Options{})
+	defer way.CloseIdleConnections()
+	resp, err := way.Operator().RoundTrip(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("cannot reach a gateway at %s: %w", base, err)
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	return resp.StatusCode, body, err
+}
+
+// keyObject is a key as the management API shows it.
+type keyObject struct {
+	ID, Name, Role, Hint, Key string
+	Declared                  bool
+	PerMinute                 int    `json:"requests_per_minute"`
+	Burst                     int    `json:"burst"`
+	RevokedAt                 *int64 `json:"revoked_at"`
+}
+
+// rate says how often the key may be used.
+func (k keyObject) rate() string {
+	switch {
+	case k.PerMinute == 0:
+		return "no limit"
+	case k.Burst == 0:
+		return fmt.Sprintf("%d a minute", k.PerMinute)
+	}
+	return fmt.Sprintf("%d a minute, %d at once", k.PerMinute, k.Burst)
+}
+
+func keysCommand(p Process) *cobra.Command {
+	var m remote
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Create, list, update and revoke API keys on a running gateway",
+		Long: `Create, list, update and revoke the API keys of an org over the management API of
+a running gateway. Set TURNPIKE_KEY to a key with the role owner or admin.`,
+		Args: cobra.NoArgs,
+	}
+	m.flags(cmd, p)
+	cmd.AddCommand(createKey(&m), listKeys(&m), updateKey(&m), revokeKey(&m))
+	return cmd
+}
+
+// keyFlags are the settings of a key.
+type keyFlags struct {
+	role             string
+	perMinute, burst int
+}
+
+func (f *keyFlags) add(cmd *cobra.Command, role string) {
+	cmd.Flags().StringVar(&f.role, "role", role, "role of the key: owner, admin, member, approver or reader")
+	cmd.Flags().IntVar(&f.perMinute, "requests-per-minute", 0, "rate limit of the key for all requests; 0 is no limit")
+	cmd.Flags().IntVar(&f.burst, "burst", 0, "maximum number of requests at once; 0 is the same as --requests-per-minute")
+}
+
+// given returns the settings that the command line names, as the API has them.
+func (f *keyFlags) given(cmd *cobra.Command) map[string]any {
+	all := map[string]any{}
+	for flag, v := range map[string]any{"role": f.role, "requests-per-minute": f.perMinute, "burst": f.burst} {
+		if cmd.Flags().Changed(flag) {
+			all[strings.ReplaceAll(flag, "-", "_")] = v
+		}
+	}
+	return all
+}
+
+func createKey(m *remote) *cobra.Command {
+	var settings keyFlags
+	cmd := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Create a key and print it; it cannot be shown again",
+		Example: "  turnpike keys create ci --role member --requests-per-minute 600",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asked := settings.given(cmd)
+			asked["name"], asked["role"] = args[0], settings.role
+			var made keyObject
+			if err := m.call(cmd.Context(), http.MethodPost, "/api/keys", asked, &made); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), plain(made.Key))
+			fmt.Fprintf(cmd.ErrOrStderr(), "created %s with the role %s; the key is not shown again\n", plain(made.ID), plain(made.Role))
+			return nil
+		},
+	}
+	settings.add(cmd, "member")
+	return cmd
+}
+
+func updateKey(m *remote) *cobra.Command {
+	var settings keyFlags
+	var name string
+	cmd := &cobra.Command{
+		Use:   "update ID",
+		Short: "Change the name, role or rate limit of a key, effective immediately",
+		Long: `Change the name, role or rate limit of a key, effective immediately. Only the
+settings that a flag names are changed. The key itself stays the same. Keys of
+the configuration file can only be changed there.`,
+		Example: `  turnpike keys update key_01kb… --role reader
+  turnpike keys update key_01kb… --requests-per-minute 60 --burst 10`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asked := settings.given(cmd)
+			if cmd.Flags().Changed("name") {
+				asked["name"] = name
+			}
+			if asked["requests_per_minute"] == 0 && asked["burst"] == nil {
+				asked["burst"] = 0 // without a limit there is no burst
+			}
+			if len(asked) == 0 {
+				return errors.New("nothing to change: use --role, --requests-per-minute, --burst or --name")
+			}
+			var now keyObject
+			if err := m.call(cmd.Context(), http.MethodPatch, "/api/keys/"+url.PathEscape(args[0]), asked, &now); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "updated %s: name %s, role %s, rate limit: %s\n", plain(now.ID), plain(now.Name), plain(now.Role), now.rate())
+			return nil
+		},
+	}
+	settings.add(cmd, "")
+	cmd.Flags().StringVar(&name, "name", "", "name of the key, for people")
+	return cmd
+}
+
+func listKeys(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the keys of the org",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all struct{ Data []keyObject }
+			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
+				return err
+			}
+			t := newTable(cmd.OutOrStdout(), "ID", "NAME", "ROLE", "RATE LIMIT", "KEY", "STATE")
+			for _, k := range all.Data {
+				t.row(k.ID, k.Name, k.Role, k.rate(), k.Hint, k.state())
+			}
+			return t.flush()
+		},
+	}
+}
+
+func (k keyObject) state() string {
+	switch {
+	case k.RevokedAt != nil:
+		return "revoked " + time.Unix(*k.RevokedAt, 0).UTC().Format(time.DateTime)
+	case k.Declared:
+		return "declared in the file"
+	}
+	return "active"
+}
+
+func revokeKey(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Revoke a key, effective immediately",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := m.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked\n", plain(args[0]))
+			return nil
+		},
+	}
+}

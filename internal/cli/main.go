@@ -1,0 +1,129 @@
+// Package cli is the program: its commands, what they read from the command line and the
+// environment, and what they print.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+)
+
+// Process is what a command gets of the world.
+type Process struct {
+	Args   []string // without the program's name
+	Env    config.Environment
+	Stdin  io.Reader // nil is the process's own
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// Main runs the command that the arguments name and returns the exit status: 0,
+// or 1 after an error, which stands on Stderr; "outbound check" and "audit
+// verify" have statuses of their own. No control character but line breaks and
+// tabs comes out. It returns soon after ctx is done.
+func Main(ctx context.Context, p Process) int {
+	p.Stdout, p.Stderr = terminal{p.Stdout}, terminal{p.Stderr}
+	if err := Command(p).ExecuteContext(ctx); err != nil {
+		return report(p.Stderr, err)
+	}
+	return 0
+}
+
+// Command returns the program with all its commands.
+func Command(p Process) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "turnpike",
+		Short: "An agent gateway between OpenAI-compatible clients and model providers",
+		Long: `Turnpike is an agent gateway between OpenAI-compatible clients and model
+providers. It runs the agent loop on the server: it calls the model, executes
+MCP tools, sends the results back to the model, and answers over the OpenAI API.
+
+Start with:
+  turnpike demo                          offline demo in one process
+  turnpike serve                         uses OPENAI_API_KEY, ANTHROPIC_API_KEY
+  turnpike serve --config turnpike.yaml  uses your providers and MCP servers`,
+		Version:       app.Version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetVersionTemplate("turnpike {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetArgs(p.Args)
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
+	return root
+}
+
+// exitError ends the program with a status of its own. One without a cause has
+// said on Stdout what there is to say.
+type exitError struct {
+	status int
+	cause  error
+}
+
+// Error returns the cause's text.
+func (e *exitError) Error() string {
+	if e.cause == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *exitError) Unwrap() error { return e.cause }
+
+// misuse marks an error, if it is one, as a mistake of whoever typed the
+// command, for commands whose status 1 is an answer.
+func misuse(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{2, err}
+}
+
+// report shows an error and returns the exit status that it stands for.
+func report(w io.Writer, err error) int {
+	var e *exitError
+	if !errors.As(err, &e) {
+		printError(w, err)
+		return 1
+	}
+	if e.cause != nil {
+		printError(w, e.cause)
+	}
+	return e.status
+}
+
+// printError shows an error in one line, and configuration mistakes one a line,
+// each with its place.
+func printError(w io.Writer, err error) {
+	var config *config.Error
+	if errors.As(err, &config) {
+		for _, m := range config.Mistakes {
+			fmt.Fprintln(w, plain(m.String()))
+		}
+		return
+	}
+	fmt.Fprintln(w, "turnpike:", plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(cmd.OutOrStdout(), "turnpike", app.Version())
+			return nil
+		},
+	}
+}

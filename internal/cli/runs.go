@@ -1,0 +1,362 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
+)
+
+// readStore opens the store of a gateway that may be running, for reading.
+type readStore struct{ file, data, org string }
+
+func (s *readStore) flags(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringVarP(&s.file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
+	cmd.PersistentFlags().StringVar(&s.data, "data", "", "data `DIRECTORY` (default: data of the configuration)")
+	cmd.PersistentFlags().StringVar(&s.org, "org", config.DefaultOrg, "`ID` of the org")
+}
+
+// open returns the store; close it.
+func (s *readStore) open(ctx context.Context, p Process) (*sqlite.Reader, error) {
+	c, err := s.located(p)
+	if err != nil {
+		return nil, err
+	}
+	data := s.directory(c)
+	store, err := sqlite.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, app.NoData(c, data)
+	}
+	return store, err
+}
+
+// path returns where the store's file is.
+func (s *readStore) path(p Process) (string, error) {
+	c, err := s.located(p)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(s.directory(c), app.DatabaseFile), nil
+}
+
+// located returns the configuration, which is empty if the data directory is given.
+func (s *readStore) located(p Process) (*config.Config, error) {
+	if s.data != "" {
+		return new(config.Config), nil
+	}
+	return s.config(p)
+}
+
+func (s *readStore) config(p Process) (*config.Config, error) {
+	if file := configFile(s.file); file != "" {
+		return config.Load(file, p.Env)
+	}
+	c, _, err := config.Default(p.Env)
+	return c, err
+}
+
+func runsCommand(p Process) *cobra.Command {
+	var from readStore
+	cmd := &cobra.Command{
+		Use:   "runs",
+		Short: "List, show, follow and cancel runs",
+		Args:  cobra.NoArgs,
+	}
+	for _, c := range []*cobra.Command{listRuns(p, &from), showRun(p, &from), followRun(p, &from), cancelRun(p, &from)} {
+		from.flags(c)
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+func cancelRun(p Process, from *readStore) *cobra.Command {
+	var m remote
+	cmd := &cobra.Command{
+		Use:   "cancel ID|UUID",
+		Short: "Cancel a run",
+		Long: `Cancel a run over the API of a running gateway. Calls in progress are aborted and
+recorded as unknown. Set TURNPIKE_KEY to a key with the role owner or admin, or to
+the key that started the run.
+
+If no gateway is running, the command records the request in the data directory.
+The run ends when the gateway starts. This needs no key.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := m.call(cmd.Context(), http.MethodPost, "/v1/runs/"+url.PathEscape(args[0])+"/cancel", nil, nil)
+			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoKey) {
+				return cancelStored(cmd, p, from, args[0], err)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is being cancelled\n", plain(args[0]))
+			return nil
+		},
+	}
+	m.flags(cmd, p)
+	return cmd
+}
+
+// cancelStored records in the store that a run is to end, if no gateway has it open. Why
+// is the error of the gateway's API.
+func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, why error) error {
+	ctx := cmd.Context()
+	path, err := from.path(p)
+	if err != nil {
+		return err
+	}
+	reader, err := sqlite.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; there is no Turnpike data in %s either: name the data directory with --data, or a configuration with --config", why, filepath.Dir(path))
+	} else if err != nil {
+		return err
+	}
+	if err := reader.Close(); err != nil {
+		return err
+	}
+	store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+	switch {
+	case errors.Is(err, sqlite.ErrLocked) && errors.Is(why, errNoKey):
+		return why
+	case errors.Is(err, sqlite.ErrLocked):
+		return fmt.Errorf("%w; another process uses %s: if it is a gateway, name its address with --url", why, filepath.Dir(path))
+	case err != nil:
+		return err
+	}
+	defer store.Close()
+	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
+	by := org.Author{Principal: run.CommandLine, At: time.Now().UnixMilli()}
+	err = runner.Cancel(ctx, from.org, audit.StoredRunID(name), by)
+	if errors.Is(err, org.ErrNotFound) {
+		return fmt.Errorf("the org %s has no run %s", from.org, name)
+	} else if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "no gateway is running: %s ends when the gateway starts\n", plain(name))
+	return nil
+}
+
+func listRuns(p Process, from *readStore) *cobra.Command {
+	var q run.Query
+	var since string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List an org's runs, newest first",
+		Long: `List an org's runs, newest first. Filters apply before --limit. A state is what
+the STATE column shows:
+
+  ` + wrapWords(run.States(), 78) + `
+
+With --json, each run is one JSON object per line.`,
+		Example: `  turnpike runs list --since 2h --state model_error,tool_abort
+  turnpike runs list --since 2026-01-31T12:00:00Z --key dev --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkStates(q.States); err != nil {
+				return err
+			}
+			if since != "" {
+				at, err := parseSince(since, time.Now())
+				if err != nil {
+					return fmt.Errorf("--since: %w", err)
+				}
+				q.Since = at.UnixMilli()
+			}
+			store, err := from.open(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			found, err := store.Runs(cmd.Context(), from.org, q)
+			if errors.Is(err, org.ErrNotFound) {
+				return fmt.Errorf("--before: the org %s has no run %s", from.org, q.Before)
+			}
+			if err != nil {
+				return err
+			}
+			if !asJSON {
+				return printRuns(cmd.OutOrStdout(), found)
+			}
+			for _, r := range found {
+				if err := printJSON(cmd.OutOrStdout(), runs.NewObject(r)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&q.Limit, "limit", 20, "maximum number of runs")
+	cmd.Flags().StringVar(&q.Before, "before", "", "only runs older than the run with this `ID`")
+	cmd.Flags().StringVar(&since, "since", "", "only runs that started at or after this `TIME`: a duration before now (90m, 2h, 7d) or 2026-01-31T12:00:00Z")
+	cmd.Flags().StringSliceVar(&q.States, "state", nil, "only runs in this `STATE`; repeat the flag or separate states with commas")
+	cmd.Flags().StringVar(&q.Principal, "key", "", "only runs of the key with this `ID`, as in the BY column")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line instead of a table")
+	return cmd
+}
+
+// checkStates refuses a state that no run can have.
+func checkStates(states []string) error {
+	all := run.States()
+	for _, s := range states {
+		if !slices.Contains(all, s) {
+			return fmt.Errorf("--state: unknown state %q; the states are %s", s, strings.Join(all, ", "))
+		}
+	}
+	return nil
+}
+
+// parseSince reads a time, or a duration before now. 7d is seven times 24 hours.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	ago, err := time.ParseDuration(text)
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		ago = time.Duration(n) * 24 * time.Hour //nolint:gosec // 16 bits
+	}
+	if err != nil || ago < 0 {
+		return time.Time{}, fmt.Errorf("%q is not a valid time; use a duration before now such as 90m, 2h or 7d, or a time such as 2026-01-31T12:00:00Z", text)
+	}
+	return now.Add(-ago), nil
+}
+
+func printRuns(out io.Writer, found []run.Summary) error {
+	t := newTable(out, "RUN", "STARTED (UTC)", "TOOK", "BY", "MODEL", "ROUNDS", "CALLS", "TOKENS", "STATE")
+	for _, r := range found {
+		took := ""
+		if r.FinishedAt > 0 {
+			took = (time.Duration(r.FinishedAt-r.CreatedAt) * time.Millisecond).String()
+		}
+		t.row(r.RunID, time.UnixMilli(r.CreatedAt).UTC().Format(time.DateTime), took, r.Principal, r.Model, r.Rounds, r.Calls, r.Tokens, r.State())
+	}
+	return t.flush()
+}
+
+func showRun(p Process, from *readStore) *cobra.Command {
+	var whole, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID|UUID",
+		Short: "Show what happened in a run, and why it ended",
+		Long: `Show what happened in a run, step by step, and why it ended: the provider's error
+and answer, the limit, the refused address, or who cancelled it.
+
+With --json, the run is one JSON object, with its journal.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := from.open(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			runID := audit.StoredRunID(args[0])
+			story, err := store.Load(cmd.Context(), from.org, runID)
+			if errors.Is(err, org.ErrNotFound) {
+				return fmt.Errorf("the org %s has no run %s", from.org, args[0])
+			}
+			var bad *run.Unreadable
+			if errors.As(err, &bad) {
+				story = bad.Story // what can be read
+			} else if err != nil {
+				return err
+			}
+			rows, err := store.AuditRows(cmd.Context(), from.org, audit.Query{RunID: runID, Kind: audit.KindBudgetExhausted})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), newStoryObject(story, bad, rows))
+			}
+			tellStory(cmd.OutOrStdout(), story, bad, rows, whole)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&whole, "full", false, "do not shorten texts")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// storyObject is a run as "runs show --json" prints it: as the API shows it to an owner,
+// with the audit rows and what is stored.
+type storyObject struct {
+	runs.Detail
+	Audit   []audit.RowView            `json:"audit,omitempty"`
+	Journal []factObject               `json:"journal"`
+	Rows    map[string]json.RawMessage `json:"rows"`
+}
+
+// factObject is an entry of the journal, as it is stored.
+type factObject struct {
+	Seq  int64     `json:"seq"`
+	At   string    `json:"at"`
+	Kind loop.Kind `json:"kind"`
+	Body loop.Body `json:"body"`
+}
+
+func newStoryObject(story *run.Story, bad *run.Unreadable, audited []audit.Row) storyObject {
+	detail := story.Detail()
+	detail.Unreadable = bad
+	out := storyObject{Detail: runs.NewDetail(detail, true), Journal: []factObject{}, Rows: map[string]json.RawMessage{}}
+	for ref, row := range story.Rows {
+		if !json.Valid(row) { // a damaged row is shown as text
+			row, _ = json.Marshal(string(row))
+		}
+		out.Rows[ref] = row
+	}
+	for _, f := range story.Facts {
+		out.Journal = append(out.Journal, factObject{f.Seq, runs.Timestamp(f.At), f.Body.Kind(), f.Body})
+	}
+	for _, row := range audited {
+		out.Audit = append(out.Audit, row.View())
+	}
+	return out
+}
+
+// tellStory prints what is known of a run. Bad says what of its journal cannot be
+// decoded; nil = nothing is known to be damaged.
+func tellStory(out io.Writer, story *run.Story, bad *run.Unreadable, audited []audit.Row, whole bool) {
+	s := story.Summary
+	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", plain(s.RunID), time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), plain(string(s.Status)))
+	t := &teller{lines: lines{out, whole}, story: story}
+	for _, f := range story.Facts {
+		t.tell(f)
+	}
+	if bad != nil {
+		t.line("unreadable", "", "%v", bad)
+	}
+	if a := s.Aside; s.Status == run.IsAside {
+		t.line("set aside", "", "%s UTC by build %s: %s", time.UnixMilli(a.At).UTC().Format(time.DateTime), a.Build, a.Reason)
+		t.line("", "", "Cancel the run, or start the build that has written it.")
+	}
+	for _, row := range audited {
+		t.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)
+	}
+	fmt.Fprintf(out, "\n%s, %s, %s", counted(s.Rounds, "round"), counted(s.Calls, "tool call"), counted(int(s.Tokens), "token"))
+	if s.Status == run.Running {
+		fmt.Fprintf(out, "; running for %s", max(0, time.Since(time.UnixMilli(s.CreatedAt))).Round(time.Millisecond))
+	}
+	fmt.Fprintln(out)
+}

@@ -1,0 +1,166 @@
+package directory
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+)
+
+// Declared turns the orgs of the file into what the directory works with.
+func Declared(c *config.Config, keys *config.Secrets) map[string]admin.Declared {
+	out := map[string]admin.Declared{}
+	for i, o := range c.Orgs {
+		path := fmt.Sprintf("orgs[%d]", i)
+		d := admin.Declared{
+			Org:     c.Given(path + ".id"),
+			Runtime: c.Given(path + ".runtime"),
+			Record:  org.Record{ID: o.ID, Features: o.Features, Runtime: o.Runtime},
+		}
+		for _, k := range o.Keys {
+			value := keys.Keys[o.ID][k.Name].Reveal()
+			d.Keys = append(d.Keys, org.Key{
+				Org: o.ID, ID: k.Name, Name: k.Name, Role: k.Role, Hash: sha256.Sum256([]byte(value)), Hint: "declared", Rate: k.Rate,
+			})
+		}
+		d.Servers = DeclaredServers(o)
+		out[o.ID] = d
+	}
+	return out
+}
+
+// DeclaredServers returns the servers of an org of the file.
+func DeclaredServers(o config.Org) []org.MCPServer {
+	servers := slices.Clone(o.MCPServers)
+	for i := range servers {
+		servers[i].Org, servers[i].Declared = o.ID, true
+	}
+	return servers
+}
+
+// Reader implements admin.Reader with the rules of the configuration file, and
+// the limits of those who are not its operator.
+type Reader struct {
+	RoundsCap func() int // the largest max_rounds
+	Vault     bool       // there is one to refer to
+}
+
+// MCPServer implements admin.Reader.
+func (r Reader) MCPServer(json []byte, patched bool) (org.MCPServer, error) {
+	s, err := config.Part{Name: "body", Data: json, Patched: patched}.MCPServer()
+	if err != nil {
+		return org.MCPServer{}, refusal(fault.Unprocessable, err)
+	}
+	for name, text := range s.Headers {
+		t, err := secret.Parse(text)
+		switch kind := t.Ref().Kind(); {
+		case err != nil || t.Ref() == "": // without a reference
+		case kind != secret.Vault:
+			return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "a header cannot refer to the gateway's environment or files; store the value with PUT /api/secrets/NAME and refer to it with secret:NAME").In("headers." + name)
+		case !r.Vault:
+			return org.MCPServer{}, fault.New(fault.Unprocessable, "vault_off", "%s: %v", t.Ref(), secret.ErrNoVault).In("headers." + name)
+		}
+	}
+	return s, nil
+}
+
+// Runtime implements admin.Reader.
+func (r Reader) Runtime(json []byte) (org.Runtime, error) {
+	rt, err := config.Part{Name: "body", Data: json, Patched: true}.Runtime(r.RoundsCap())
+	if err != nil {
+		return org.Runtime{}, refusal(fault.Unprocessable, err)
+	}
+	return rt, nil
+}
+
+// Org implements admin.Reader.
+func (r Reader) Org(json []byte) (org.Record, error) {
+	o, err := config.Part{Name: "body", Data: json}.Org("id", "features")
+	if err != nil {
+		return org.Record{}, refusal(fault.Invalid, err)
+	}
+	return org.Record{ID: o.ID, Features: o.Features}, nil
+}
+
+// Features implements admin.Reader.
+func (r Reader) Features(json []byte) ([]string, error) {
+	o, err := config.Part{Name: "body", Data: json, Patched: true}.Org("features")
+	if err != nil {
+		return nil, refusal(fault.Invalid, err)
+	}
+	return o.Features, nil
+}
+
+// Key implements admin.Reader.
+func (r Reader) Key(json []byte, patched bool) (org.Key, error) {
+	k, err := config.Part{Name: "body", Data: json, Patched: patched}.Key()
+	if err != nil {
+		return org.Key{}, refusal(fault.Invalid, err)
+	}
+	return org.Key{Name: k.Name, Role: k.Role, Rate: k.Rate}, nil
+}
+
+// ServerSettings implements admin.Reader.
+func (Reader) ServerSettings(s org.MCPServer) json.Marshaler { return config.ServerSettings(s) }
+
+// RuntimeSettings implements admin.Reader.
+func (Reader) RuntimeSettings(rt org.Runtime) json.Marshaler { return config.RuntimeSettings(rt) }
+
+// Renamed implements admin.Reader.
+func (Reader) Renamed(path string) string { return config.Renamed(path) }
+
+// refusal shows the mistakes to who made them.
+func refusal(code fault.Code, err error) error {
+	var mistakes *config.Error
+	if !errors.As(err, &mistakes) || len(mistakes.Mistakes) == 0 {
+		return err
+	}
+	first := mistakes.Mistakes[0]
+	message := ""
+	for i, m := range mistakes.Mistakes {
+		if i > 0 {
+			message += "; "
+		}
+		if m.Path != "" {
+			message += m.Path + ": "
+		}
+		message += m.Message
+	}
+	return fault.New(code, "invalid_value", "%s", message).In(first.Path)
+}
+
+// JudgeServer refuses URLs of MCP servers to which the gateway would never connect:
+// literal addresses and names that the outbound policy refuses without a lookup.
+func JudgeServer(way *egress.Egress) func(url string) error {
+	return func(url string) error {
+		_, err := way.CheckURL(url)
+		var blocked *egress.BlockedError
+		if !errors.As(err, &blocked) || blocked.Setting() == "" { // how a URL is written is for the reader of settings
+			return nil
+		}
+		refused := fault.New(fault.Unprocessable, "outbound_ssrf_blocked", "the outbound policy refuses this URL: %s%s", blocked.Reason, AllowedBy(blocked)).In("url")
+		refused.Setting = blocked.Setting()
+		return refused
+	}
+}
+
+// AllowedBy says how the operator can allow a refused address; "" if only another
+// URL helps.
+func AllowedBy(e *egress.BlockedError) string {
+	switch {
+	case e.Setting() == "":
+		return ""
+	case e.Addr.IsValid():
+		return fmt.Sprintf("; the operator can allow it with %s: [%q]", e.Setting(), netip.PrefixFrom(e.Addr, e.Addr.BitLen()))
+	}
+	return "; the operator can allow its addresses with " + e.Setting()
+}

@@ -1,0 +1,408 @@
+// Package directory knows the orgs: what the configuration file declares of them and what
+// is stored, who may do what, and which settings are valid.
+package directory
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+)
+
+// Directory is who may do what at the moment: what the file declares and what
+// is stored, in memory, so that a request asks no store and takes no lock. Each
+// org has a snapshot of its own. A change of the org puts a new one in its
+// place; a request that is under way keeps what it began with.
+//
+//	key ─► keys ─► entry of the org ─► its snapshot ─► caller
+//	                      ▲
+//	change in the store ─► Reload: one load at a time for each org
+type Directory struct {
+	options  Options
+	declared atomic.Pointer[map[string]admin.Declared] // by org: what the file declares now
+	operator [sha256.Size]byte                         // hash of the operator's key; of nothing when there is none
+
+	base  context.Context // of loads: a change outlives the request that made it
+	stop  context.CancelFunc
+	loads sync.WaitGroup
+
+	// keys maps the hash of a key to the *entry of its org. How long a look-up
+	// takes depends on the hash of what was sent, which tells nothing about a
+	// key: unknown keys and nearly right ones take the same steps.
+	keys sync.Map
+
+	mu      sync.Mutex // held for a few steps only, never while the store is asked
+	entries map[string]*entry
+}
+
+// entry holds the snapshot of one org.
+type entry struct {
+	id  string
+	now atomic.Pointer[snapshot]
+
+	// Guarded by Directory.mu.
+	loading bool
+	waiting []chan<- error // of the next load; each takes one value without blocking
+	again   chan struct{}  // ends a pause after a failed load; of the loads that are under way
+}
+
+func newEntry(orgID string) *entry {
+	p := &entry{id: orgID}
+	p.now.Store(&snapshot{})
+	return p
+}
+
+// snapshot is what an org has. It never changes.
+type snapshot struct {
+	org     *org.Org
+	keys    []key // by hash
+	servers []catalog.Server
+}
+
+// key is a key that works.
+type key struct {
+	hash      [sha256.Size]byte
+	principal org.Principal
+}
+
+// workingKeys returns the keys that are not revoked, by hash. Of two with one hash the
+// last counts.
+func workingKeys(all []org.Key) []key {
+	keys := make([]key, 0, len(all))
+	for _, k := range all {
+		if k.RevokedAt.IsZero() {
+			keys = append(keys, key{k.Hash, org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate}})
+		}
+	}
+	slices.Reverse(keys)
+	slices.SortStableFunc(keys, func(a, b key) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	return slices.CompactFunc(keys, func(a, b key) bool { return a.hash == b.hash })
+}
+
+// principal returns who has the key with the hash; false for no key of the org.
+func (s *snapshot) principal(hash [sha256.Size]byte) (org.Principal, bool) {
+	i, ok := slices.BinarySearchFunc(s.keys, hash, func(k key, hash [sha256.Size]byte) int { return bytes.Compare(k.hash[:], hash[:]) })
+	if !ok {
+		return org.Principal{}, false
+	}
+	return s.keys[i].principal, true
+}
+
+// Options are what a directory needs. All fields but Operator are required.
+type Options struct {
+	Store    org.Store
+	Declared map[string]admin.Declared // by org: what the file declares, see [Declared]
+	Operator secret.Value              // the operator's key; zero = there is no operator
+	Pool     *mcppool.Pool
+	Catalog  *catalog.Catalog
+	Log      *slog.Logger
+}
+
+// New returns a directory with all orgs. Orgs that the file declares get a row in the
+// store, so that more can be added to them over the API. Close it.
+func New(ctx context.Context, o Options) (*Directory, error) {
+	d := &Directory{options: o, operator: sha256.Sum256([]byte(o.Operator.Reveal())), entries: map[string]*entry{}}
+	d.declared.Store(&o.Declared)
+	d.base, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := d.loadAll(ctx); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// loadAll asks the store twice, however many orgs there are.
+func (d *Directory) loadAll(ctx context.Context) error {
+	if err := d.options.Store.AddOrgs(ctx, records(d.options.Declared)); err != nil {
+		return err
+	}
+	return d.options.Store.EachOrg(ctx, func(c org.Contents) error {
+		p := newEntry(c.ID)
+		d.entries[c.ID] = p
+		d.replace(p, d.merge(ctx, c))
+		return nil
+	})
+}
+
+// Close ends loads that are under way and waits for them.
+func (d *Directory) Close() {
+	d.stop()
+	d.loads.Wait()
+}
+
+// Authenticate implements httpd.Directory.
+func (d *Directory) Authenticate(key string) (run.Caller, bool) {
+	hash := sha256.Sum256([]byte(key))
+	p, ok := d.keys.Load(hash)
+	if !ok {
+		return run.Caller{}, false
+	}
+	s := p.(*entry).now.Load()
+	principal, ok := s.principal(hash)
+	if !ok {
+		return run.Caller{}, false
+	}
+	return run.Caller{Org: s.org, Principal: principal, Servers: s.servers}, true
+}
+
+// Org returns what an org has now; false for one without a valid key.
+func (d *Directory) Org(orgID string) (run.Caller, bool) {
+	d.mu.Lock()
+	p := d.entries[orgID]
+	d.mu.Unlock()
+	if p == nil {
+		return run.Caller{}, false
+	}
+	s := p.now.Load()
+	return run.Caller{Org: s.org, Servers: s.servers}, len(s.keys) > 0
+}
+
+// IsOperator implements httpd.Directory.
+func (d *Directory) IsOperator(key string) bool {
+	sum := sha256.Sum256([]byte(key))
+	return !d.options.Operator.IsZero() && subtle.ConstantTimeCompare(sum[:], d.operator[:]) == 1
+}
+
+// Declared implements admin.Directory.
+func (d *Directory) Declared(orgID string) admin.Declared { return (*d.declared.Load())[orgID] }
+
+// Redeclare replaces what the configuration file declares. The next request of each org
+// sees it. An org that the file does not declare any more keeps what is stored of it. After
+// an error nothing was replaced. An org that cannot be loaded is not an error: that is
+// logged, and it is tried again until it can.
+func (d *Directory) Redeclare(ctx context.Context, declared map[string]admin.Declared) error {
+	if err := d.options.Store.AddOrgs(ctx, records(declared)); err != nil {
+		return err
+	}
+	before := *d.declared.Swap(&declared)
+	for id := range both(before, declared) {
+		if !reflect.DeepEqual(before[id], declared[id]) {
+			_ = d.Reload(ctx, id)
+		}
+	}
+	return nil
+}
+
+// records returns the records of the orgs that the file declares.
+func records(declared map[string]admin.Declared) []org.Record {
+	var out []org.Record
+	for _, o := range declared {
+		out = append(out, o.Record)
+	}
+	return out
+}
+
+// both returns the ids of the orgs in either map.
+func both(a, b map[string]admin.Declared) map[string]struct{} {
+	ids := map[string]struct{}{}
+	for _, orgs := range []map[string]admin.Declared{a, b} {
+		for id := range orgs {
+			ids[id] = struct{}{}
+		}
+	}
+	return ids
+}
+
+// ServerStatus implements admin.Directory.
+func (d *Directory) ServerStatus(orgID, name string) admin.ServerStatus {
+	return d.options.Pool.Status(orgID, name)
+}
+
+// SecretChanged implements admin.Directory. Connections that were opened with
+// the old secret are given up: the server may have tied its session to it, and a
+// program has it in its environment.
+func (d *Directory) SecretChanged(ctx context.Context, orgID, name string) error {
+	d.options.Pool.Drop(orgID, secret.Ref(string(secret.Vault)+":"+name))
+	return d.Reload(ctx, orgID)
+}
+
+// Reload implements admin.Directory: it takes what is stored of the org into
+// use. The next request sees it. What fails is tried again until it succeeds,
+// also when nobody waits any more.
+func (d *Directory) Reload(ctx context.Context, orgID string) error {
+	loaded := make(chan error, 1)
+	d.ask(orgID, loaded)
+	select {
+	case err := <-loaded:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("org %s: apply a change: %w", orgID, ctx.Err())
+	}
+}
+
+// ask wants a load of the org that begins from now on, and tells loaded how the
+// first one went. Many that ask during a load share the next one.
+func (d *Directory) ask(orgID string, loaded chan<- error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.entries[orgID]
+	if p == nil {
+		p = newEntry(orgID)
+		d.entries[orgID] = p
+	}
+	p.waiting = append(p.waiting, loaded)
+	if p.loading {
+		select {
+		case p.again <- struct{}{}:
+		default:
+		}
+		return
+	}
+	p.loading, p.again = true, make(chan struct{}, 1)
+	d.loads.Go(func() { d.keepLoading(p) })
+}
+
+// The pauses after a load that failed.
+const (
+	firstPause = 100 * time.Millisecond
+	longPause  = 5 * time.Second
+)
+
+// keepLoading loads the org until a load has succeeded that began after the last
+// one who asked.
+func (d *Directory) keepLoading(p *entry) {
+	pause := time.Duration(0) // > 0: the last load has failed
+	for {
+		waiting := d.begin(p, pause > 0)
+		if waiting == nil {
+			return
+		}
+		err := d.load(d.base, p)
+		for _, loaded := range waiting {
+			loaded <- err
+		}
+		if err == nil {
+			if pause > 0 {
+				d.options.Log.Info("org change applied", "org", p.id)
+			}
+			pause = 0
+			continue
+		}
+		if pause == 0 && d.base.Err() == nil {
+			d.options.Log.Error("an org change is stored but not applied; the gateway retries", "org", p.id, "error", err)
+		}
+		if pause = min(max(2*pause, firstPause), longPause); !d.rest(p, pause) {
+			return
+		}
+	}
+}
+
+// begin takes those who wait for the next load; nil = there is none to be made,
+// and the org's loads have ended.
+func (d *Directory) begin(p *entry, owed bool) []chan<- error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	waiting := p.waiting
+	p.waiting = nil
+	if len(waiting) > 0 || owed {
+		return append([]chan<- error{}, waiting...)
+	}
+	p.loading = false
+	if p.now.Load().org == nil { // it was deleted
+		delete(d.entries, p.id)
+	}
+	return nil
+}
+
+// rest waits until it is time for another load; false when the directory is
+// closed.
+func (d *Directory) rest(p *entry, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.again:
+	case <-d.base.Done():
+		return false
+	}
+	return true
+}
+
+// loadTimeout is how long one load may take.
+const loadTimeout = 10 * time.Second
+
+// load puts what is stored of the org into its entry.
+func (d *Directory) load(ctx context.Context, p *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	stored, err := d.read(ctx, p.id)
+	switch {
+	case errors.Is(err, org.ErrNotFound):
+		d.options.Pool.Keep(ctx, p.id, nil, nil)
+		d.replace(p, &snapshot{})
+		d.options.Catalog.Remove(p.id)
+	case err != nil:
+		return err
+	default:
+		d.replace(p, d.merge(ctx, stored))
+	}
+	return nil
+}
+
+// read returns what is stored of one org.
+func (d *Directory) read(ctx context.Context, orgID string) (c org.Contents, err error) {
+	if c.Record, err = d.options.Store.Org(ctx, orgID); err != nil {
+		return c, err
+	}
+	if c.Keys, err = d.options.Store.Keys(ctx, orgID); err != nil {
+		return c, err
+	}
+	if c.Servers, err = d.options.Store.MCPServers(ctx, orgID); err != nil {
+		return c, err
+	}
+	c.Secrets, err = d.options.Store.Secrets(ctx, orgID)
+	return c, err
+}
+
+// replace makes next the snapshot of the org.
+func (d *Directory) replace(p *entry, next *snapshot) {
+	before := p.now.Swap(next)
+	for _, k := range next.keys {
+		if _, known := before.principal(k.hash); !known {
+			d.keys.Store(k.hash, p)
+		}
+	}
+	for _, k := range before.keys {
+		if _, kept := next.principal(k.hash); !kept {
+			d.keys.CompareAndDelete(k.hash, p)
+		}
+	}
+}
+
+// merge puts together what the file declares of an org and what is stored.
+func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
+	record, declared := stored.Record, d.Declared(stored.ID)
+	if declared.Org {
+		record.Features = declared.Record.Features
+	}
+	refused := ""
+	if declared.Runtime {
+		record.Runtime = declared.Record.Runtime
+	} else if err := refusedRuntime(record); err != nil {
+		refused = err.Error()
+		d.options.Log.Error("the stored settings of an org need a feature that this version does not have; its requests are rejected", "org", record.ID, "error", err)
+	}
+	return &snapshot{
+		org: &org.Org{
+			ID: record.ID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,
+		},
+		keys:    workingKeys(slices.Concat(declared.Keys, stored.Keys)),
+		servers: d.options.Pool.Keep(ctx, record.ID, slices.Concat(declared.Servers, stored.Servers), stored.Secrets),
+	}
+}

@@ -1,0 +1,177 @@
+package directory
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	stores "github.com/turnpike-gateway/turnpike/internal/store/memory"
+)
+
+// storedOrgs gives the embedded store another name than its method Orgs.
+type storedOrgs = stores.Orgs
+
+// troubled is a store of orgs whose keys can be made unreadable, and that counts
+// how often they are read.
+type troubled struct {
+	storedOrgs
+
+	mu    sync.Mutex
+	err   error
+	reads map[string]int
+	hold  map[string]chan struct{} // a read of the org's keys waits for it
+}
+
+func (s *troubled) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// Keys implements org.Store.
+func (s *troubled) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
+	keys, err := s.storedOrgs.Keys(ctx, orgID)
+	s.mu.Lock()
+	s.reads[orgID]++
+	hold := s.hold[orgID]
+	if s.err != nil {
+		err = s.err
+	}
+	s.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	return keys, err
+}
+
+// testDirectory returns the directory of the orgs a and b, each of which has the
+// key of its name.
+func testDirectory(t *testing.T) (*Directory, *troubled) {
+	t.Helper()
+	store := &troubled{reads: map[string]int{}, hold: map[string]chan struct{}{}}
+	for _, id := range []string{"a", "b"} {
+		if err := store.CreateOrg(t.Context(), org.Record{ID: id}, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.CreateKey(t.Context(), org.Key{Org: id, ID: "k", Hash: sha256.Sum256([]byte(id))}, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	tools := catalog.New(catalog.Options{})
+	d, err := New(t.Context(), Options{Store: store, Pool: mcppool.New(mcppool.Options{Log: log}), Catalog: tools, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.Close()
+		tools.Close()
+	})
+	return d, store
+}
+
+func (d *Directory) knows(key string) bool {
+	_, ok := d.Authenticate(key)
+	return ok
+}
+
+func TestAChangeWhoseReloadFailsIsReloadedUntilItHolds(t *testing.T) { // A07
+	synctest.Test(t, func(t *testing.T) {
+		d, store := testDirectory(t)
+		if err := store.RevokeKey(t.Context(), "a", "k", 1, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		trouble := errors.New("the disk is slow")
+		store.fail(trouble)
+		if err := d.Reload(t.Context(), "a"); !errors.Is(err, trouble) {
+			t.Errorf("the failed reload returned %v", err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = d.Reload(gone, "a") // who asked again has left
+		time.Sleep(time.Minute)
+		if !d.knows("a") {
+			t.Error("the key is gone before the store could be read")
+		}
+		store.fail(nil)
+		time.Sleep(longPause)
+		if d.knows("a") {
+			t.Error("the revoked key still works after the store can be read")
+		}
+		reads := store.reads["a"]
+		time.Sleep(time.Minute)
+		if store.reads["a"] != reads || !d.knows("b") {
+			t.Error("the directory goes on reading, or has lost another org")
+		}
+	})
+}
+
+func TestChangesOfOneOrgShareReloadsAndLeaveOthersAlone(t *testing.T) { // A07
+	synctest.Test(t, func(t *testing.T) {
+		d, store := testDirectory(t)
+		before := store.reads["b"]
+		hold := make(chan struct{})
+		store.mu.Lock()
+		store.hold["a"], store.reads["a"] = hold, 0
+		store.mu.Unlock()
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() {
+				if err := d.Reload(t.Context(), "a"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // one load is under way, and 99 wait for the next at most
+		if err := d.Reload(t.Context(), "b"); err != nil {
+			t.Errorf("the reload of another org: %v", err)
+		}
+		if !d.knows("a") || !d.knows("b") {
+			t.Error("a key does not work during a reload")
+		}
+		close(hold)
+		group.Wait()
+		if got := store.reads["a"]; got > 3 {
+			t.Errorf("100 reloads at the same time read the org %d times", got)
+		}
+		if got := store.reads["b"] - before; got != 1 {
+			t.Errorf("the other org was read %d times for one reload", got)
+		}
+	})
+}
+
+func TestADeletedOrgLeavesNothingBehindInTheDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, store := testDirectory(t)
+		if err := store.DeleteOrg(t.Context(), "a", org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Reload(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, kept := d.entries["a"]; kept || d.knows("a") {
+			t.Error("the deleted org is still there")
+		}
+		if _, ok := d.keys.Load(sha256.Sum256([]byte("a"))); ok {
+			t.Error("its key is still in the index")
+		}
+		if err := store.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.CreateKey(t.Context(), org.Key{Org: "a", ID: "k", Hash: sha256.Sum256([]byte("again"))}, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Reload(t.Context(), "a"); err != nil || !d.knows("again") || d.knows("a") {
+			t.Errorf("created again, the org has %v %v, %v", d.knows("again"), d.knows("a"), err)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package directory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// Stored settings may come from another version, or from a program that writes the
+// database. They are checked with the rules of the management API before they are
+// used. Settings that it would refuse are not used, and the log says why.
+
+// RefusedServer returns why a stored server is not used; nil for one that is,
+// and for those of the configuration file.
+func RefusedServer(s org.MCPServer) error {
+	if s.Declared {
+		return nil
+	}
+	err := unknownSettings(s.UnknownSettings)
+	if err == nil {
+		err = readBack(config.ServerSettings(s), func(settings []byte) error {
+			_, err := Reader{Vault: true}.MCPServer(settings, true)
+			return err
+		})
+	}
+	if f := fault.From(err); err != nil && f.Param != "" && !strings.HasPrefix(f.Message, f.Param) {
+		err = fmt.Errorf("%s: %w", f.Param, err)
+	}
+	if err != nil {
+		return fmt.Errorf("the stored settings of the server are not valid: %w", err)
+	}
+	return nil
+}
+
+// refusedRuntime returns why an org's stored settings cannot be used; nil if they can.
+// A max_rounds above the operator's cap can: the cap limits it.
+func refusedRuntime(r org.Record) error {
+	if err := unknownSettings(r.UnknownSettings); err != nil {
+		return err
+	}
+	return readBack(config.RuntimeSettings(r.Runtime), func(settings []byte) error {
+		_, err := Reader{RoundsCap: func() int { return math.MaxInt }}.Runtime(settings)
+		return err
+	})
+}
+
+func unknownSettings(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return errors.New("this version does not know " + strings.Join(names, ", "))
+}
+
+func readBack(s config.Settings, read func([]byte) error) error {
+	settings, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return read(settings)
+}

@@ -1,0 +1,179 @@
+package httpd
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+)
+
+// route is one line of the table of routes.
+type route struct {
+	pattern string // as of http.ServeMux
+	api
+	serve surface.Endpoint // nil = an unknown path
+}
+
+// api is what the routes of one API have in common.
+type api struct {
+	errors  *surface.Errors // the format of every error of the routes
+	roles   roles
+	maxBody int64 // bytes
+
+	modelAPI bool // its requests count for the rate limit of their org
+	callsLLM bool // its requests call models and count for max_requests
+}
+
+// roles says whose keys a route is for.
+type roles string
+
+const (
+	anyRole      roles = ""
+	runners      roles = "owner, admin or member"
+	managers     roles = "owner or admin"
+	operatorOnly roles = "operator"
+)
+
+// allows reports whether a key of an org may use the route.
+func (rs roles) allows(r org.Role) bool {
+	switch rs {
+	case anyRole:
+		return true
+	case runners:
+		return r.MayRun()
+	case managers:
+		return r.MayManage()
+	}
+	return false
+}
+
+// apis returns the groups of routes. Their error formats are those of their surfaces.
+func apis() (model, models, stored, storedAdmin, manage, operator api) {
+	inChat, inAdmin := chat.Errors(), admin.Errors()
+	model = api{errors: inChat, roles: runners, maxBody: surface.MaxBody, modelAPI: true, callsLLM: true}
+	models = api{errors: inChat, maxBody: surface.MaxBody, modelAPI: true}
+	// Stored runs are not limited like model requests: an event stream may be open as
+	// long as its run.
+	stored = api{errors: inChat, roles: runners, maxBody: admin.MaxBody}
+	storedAdmin = api{errors: inAdmin, roles: runners, maxBody: admin.MaxBody}
+	manage = api{errors: inAdmin, roles: managers, maxBody: admin.MaxBody}
+	operator = api{errors: inAdmin, roles: operatorOnly, maxBody: admin.MaxBody}
+	return
+}
+
+// table returns every route of the API. The endpoints of the zero Options must not be
+// called.
+func table(o Options) []route {
+	model, models, stored, storedAdmin, manage, operator := apis()
+	c, rs, m := o.Chat, o.Runs, o.Admin
+	return []route{
+		{"POST /v1/chat/completions", model, c.Serve},
+		{"GET /v1/models", models, c.ServeModels},
+		{"GET /v1/models/{model...}", models, c.ServeModel},
+
+		{"GET /v1/runs", stored, m.InTurn(rs.List)},
+		{"GET /v1/runs/{id}", stored, m.InTurn(rs.Get)},
+		{"GET /v1/runs/{id}/events", stored, rs.Events(stored.errors)},
+		{"POST /v1/runs/{id}/cancel", stored, m.InTurn(rs.Cancel)},
+		{"POST /api/runs/{id}/cancel", storedAdmin, m.InTurn(rs.Cancel)},
+
+		{"GET /api/org", manage, m.GetOrg()},
+		{"PATCH /api/org/runtime", manage, m.PatchRuntime()},
+		{"GET /api/keys", manage, m.ListKeys()},
+		{"POST /api/keys", manage, m.CreateKey()},
+		{"PATCH /api/keys/{id}", manage, m.PatchKey()},
+		{"DELETE /api/keys/{id}", manage, m.RevokeKey()},
+		{"GET /api/mcp-servers", manage, m.ListServers()},
+		{"POST /api/mcp-servers", manage, m.CreateServer()},
+		{"GET /api/mcp-servers/{name}", manage, m.GetServer()},
+		{"PATCH /api/mcp-servers/{name}", manage, m.PatchServer()},
+		{"DELETE /api/mcp-servers/{name}", manage, m.DeleteServer()},
+		{"GET /api/secrets", manage, m.ListSecrets()},
+		{"PUT /api/secrets/{name}", manage, m.PutSecret()},
+		{"DELETE /api/secrets/{name}", manage, m.DeleteSecret()},
+		{"GET /api/audit", manage, m.ListAudit()},
+		{"GET /api/audit/export", manage, m.ExportAudit()},
+		{"GET /api/orgs", operator, m.ListOrgs()},
+		{"POST /api/orgs", operator, m.CreateOrg()},
+		{"PATCH /api/orgs/{org}", operator, m.PatchOrg()},
+		{"DELETE /api/orgs/{org}", operator, m.DeleteOrg()},
+		{"POST /api/orgs/{org}/keys", operator, m.CreateOrgKey()},
+
+		// Unknown paths. "/api" prevents that http.ServeMux redirects it to "/api/".
+		{"/api/", manage, nil},
+		{"/api", stored, nil},
+		{"/", stored, nil},
+	}
+}
+
+// routes finds the routes of requests. The zero value has none.
+type routes struct {
+	mux       *http.ServeMux
+	byPattern map[string]route
+}
+
+// newRoutes registers the routes of a table with their handlers.
+func newRoutes(table []route, handler func(route) http.HandlerFunc) routes {
+	rs := routes{http.NewServeMux(), map[string]route{}}
+	for _, rt := range table {
+		rs.mux.HandleFunc(rt.pattern, handler(rt))
+		rs.byPattern[rt.pattern] = rt
+	}
+	return rs
+}
+
+// find returns the route of a request. If its path has routes for other methods only,
+// it returns one of these, and the methods of all. Requests outside the table, such as
+// health checks, have the error format of unknown paths.
+func (rs routes) find(r *http.Request) (rt route, methods []string) {
+	rt, _ = rs.lookup(r, r.Method)
+	if rt.serve != nil {
+		return rt, nil
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other, known := rs.lookup(r, method)
+		if other.serve != nil {
+			rt = other
+		}
+		if known {
+			methods = append(methods, method)
+		}
+	}
+	return rt, methods
+}
+
+// lookup returns the route for the path of a request and a method, and whether the path
+// is known with the method.
+func (rs routes) lookup(r *http.Request, method string) (rt route, known bool) {
+	_, pattern := rs.mux.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host})
+	rt, listed := rs.byPattern[pattern]
+	if !listed { // not in the table: a health check, for example
+		return rs.byPattern["/"], pattern != ""
+	}
+	return rt, rt.serve != nil
+}
+
+// notFound answers requests without a route: 405 if the path exists with another
+// method, otherwise 404.
+func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	closeAfterResponse(w, r)
+	rt, methods := a.find(r)
+	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, GET /v1/models, /v1/runs and /api (see /openapi.json)", r.Method, r.URL.Path)
+	if len(methods) > 0 {
+		allow := strings.Join(methods, ", ")
+		w.Header().Set("Allow", allow)
+		err = fault.New(fault.Method, "method_not_allowed", "%s does not support %s; use %s", r.URL.Path, r.Method, allow)
+	}
+	rt.errors.Write(w, err)
+}
+
+// refuse answers a request with an error that is found before its route is called, in
+// the format of the route.
+func (rs routes) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	rt, _ := rs.find(r)
+	rt.errors.Write(w, err)
+}

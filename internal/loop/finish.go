@@ -1,0 +1,106 @@
+package loop
+
+import "github.com/turnpike-gateway/turnpike/event"
+
+// finish returns the end of a run in state s for the reason, with its cause. The run
+// must be accepted.
+func (s State) finish(reason event.Reason) Finish {
+	return Finish{Reason: reason, Cause: s.cause(reason), HandOver: s.handOver(reason)}
+}
+
+// Cause returns what has ended the run; the zero value if it has not finished.
+func (s State) Cause() Cause {
+	if s.Finished == nil {
+		return Cause{}
+	}
+	return s.cause(s.Finished.Reason)
+}
+
+func (s State) cause(reason event.Reason) Cause {
+	switch {
+	case reason == event.ServerUnavailable && s.Catalogued != nil:
+		server, _ := s.missingServer()
+		return Cause{Server: server.Label}
+	case reason == event.Invalid && s.Catalogued != nil && s.Catalogued.Conflict != nil:
+		return Cause{Conflict: s.Catalogued.Conflict}
+	case reason == event.Invalid && s.Catalogued != nil:
+		return Cause{MissingTool: s.Catalogued.Missing}
+	case reason == event.ToolAbort:
+		return Cause{Call: s.failedCall()}
+	case reason == event.Lost:
+		c, _ := s.FatalCall()
+		return Cause{Call: c.Key}
+	case reason == event.ModelError:
+		c := Cause{Provider: s.provider(), Exhausted: s.exhausted()}
+		if f := s.Attempt.Failed; f != nil {
+			c.Credential, c.Param = f.Credential, f.Param
+		}
+		return c
+	case reason == event.TooLong:
+		return Cause{Provider: s.provider()}
+	case reason == event.Memory && s.Cancelled != nil && s.Cancelled.Code != "":
+		return Cause{MemoryLimit: s.Cancelled.Code, Detail: s.Cancelled.Detail}
+	case reason == event.Memory && s.Finished != nil: // its journal is of a release before 0.2
+		return Cause{MemoryLimit: s.Finished.Code, Detail: s.Finished.Detail}
+	}
+	return Cause{}
+}
+
+// CodeToolChoice is the code of a tool_choice that no tool satisfies.
+const CodeToolChoice = "tool_choice_unavailable"
+
+// Code returns the error code of a run that has ended for the reason with this cause; ""
+// if the reason is not a failure. Surfaces send it, and Finished has it.
+func (c Cause) Code(reason event.Reason) string {
+	switch {
+	case reason == event.Invalid && c.Conflict != nil:
+		return "tool_name_conflict"
+	case reason == event.Invalid:
+		return CodeToolChoice
+	case reason == event.ModelError && c.Credential:
+		return "upstream_credential_refused"
+	case reason == event.ModelError && c.Param != "":
+		return "unsupported_value"
+	case reason == event.ModelError:
+		return "model_error"
+	case reason == event.TooLong:
+		return "context_length_exceeded"
+	case reason == event.Blocked:
+		return "outbound_ssrf_blocked"
+	case reason == event.ServerUnavailable:
+		return "server_unavailable"
+	case reason == event.ToolAbort:
+		return "tool_failed"
+	case reason == event.Memory && c.MemoryLimit != "":
+		return c.MemoryLimit
+	case reason == event.Memory:
+		return "run_memory_exceeded"
+	case reason == event.Lost:
+		return "run_lost"
+	case reason == event.Cancelled, reason == event.CallerGone:
+		return string(reason)
+	}
+	return ""
+}
+
+// provider returns the name of the provider of the last model call; "" if the journal
+// does not have it.
+func (s State) provider() string {
+	if i := s.Attempt.Target; i >= 0 && i < len(s.Accepted.Targets) {
+		return s.Accepted.Targets[i].Provider
+	}
+	return ""
+}
+
+// handOver returns the calls that the caller executes after an end for the reason. A
+// translated relay hands over the calls of its turn for every reason.
+func (s State) handOver(reason event.Reason) []CallKey {
+	if reason != event.ClientCalls && (!s.relays() || s.Accepted.Raw) {
+		return nil
+	}
+	var keys []CallKey
+	for _, c := range s.ClientCalls() {
+		keys = append(keys, c.Key)
+	}
+	return keys
+}

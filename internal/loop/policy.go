@@ -1,0 +1,70 @@
+package loop
+
+import (
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Policy has the settings of one run. It is resolved before the run is accepted, and
+// recorded in [Accepted]. The run reads its settings only there, also after a restart:
+// later changes of the configuration affect later runs.
+//
+// Facts of earlier releases do not have all fields. A new field must be optional, and its
+// zero value must be what those releases did.
+type Policy struct {
+	Grade Grade `json:"grade"`
+
+	Limits  budget.Limits   `json:"limits"`
+	Budgets []budget.Shared `json:"budgets,omitempty"` // budgets of the org that the run spends from, together with other runs; they apply in addition to Limits
+	Guard   policy.Guard    `json:"guard,omitzero"`
+	Rules   Rules           `json:"rules,omitzero"`
+
+	MaxTokens int64 `json:"max_tokens,omitempty"` // the caller's limit on the output of one model call; 0 = none given
+	NoTools   bool  `json:"no_tools,omitempty"`   // tool_choice: none, as the caller asked
+
+	Parallelism    Parallelism `json:"parallelism,omitempty"`
+	AbortOnTool    bool        `json:"abort_on_tool,omitempty"` // tool_error_mode: abort
+	Validation     Validation  `json:"arg_validation,omitempty"`
+	ResultMaxBytes int         `json:"result_max_bytes,omitempty"` // maximum size of a tool result for the model; 0 = no limit
+	CatalogTTLNS   int64       `json:"catalog_ttl_ns,omitempty"`   // how long tool lists are reused, in nanoseconds; 0 = they are fetched
+	CacheTTLNS     int64       `json:"cache_ttl_ns,omitempty"`     // how long results of tools are reused, in nanoseconds; 0 = not at all
+
+	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
+	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled; "" = not recorded
+	RefuseDropped bool   `json:"refuse_dropped_params,omitempty"` // dropped_params: refuse
+
+	// Live lists the kinds of delta that the caller gets as they arrive. After one of them
+	// a failed model call is not retried. Empty = the caller gets nothing of a turn before
+	// it is complete.
+	Live []model.DeltaKind `json:"live,omitempty"`
+}
+
+// Validation is how the arguments of a tool call are validated. The zero value means
+// Strict.
+type Validation string
+
+// The kinds of validation.
+const (
+	Strict       Validation = "strict"  // against the tool's schema
+	Lenient      Validation = "lenient" // types are first converted to those that the schema requires
+	NoValidation Validation = "none"    // the arguments must be a JSON object, nothing more
+)
+
+// WithDefaults returns p with each zero field of Rules and Guard set to the constant of
+// this build. It must be called before Accepted is appended.
+func (p Policy) WithDefaults() Policy { return p.withDefaults(currentDefaults()) }
+
+func (p Policy) withDefaults(from defaults) Policy {
+	p.Rules = Rules{
+		Attempts:          orDefault(p.Rules.Attempts, from.rules.Attempts),
+		DeadOwners:        orDefault(p.Rules.DeadOwners, from.rules.DeadOwners),
+		StuckMS:           orDefault(p.Rules.StuckMS, from.rules.StuckMS),
+		DeadOwnersPerCall: orDefault(p.Rules.DeadOwnersPerCall, from.rules.DeadOwnersPerCall),
+		CallsPerServer:    orDefault(p.Rules.CallsPerServer, from.rules.CallsPerServer),
+		RetryWaitMS:       orDefault(p.Rules.RetryWaitMS, from.rules.RetryWaitMS),
+		Estimate:          p.Rules.Estimate.WithDefaults(from.rules.Estimate),
+	}
+	p.Guard = p.Guard.WithDefaults(from.guard)
+	return p
+}

@@ -1,0 +1,70 @@
+package loop
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func TestBackoff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		attempt            int
+		asked              int64
+		want, wantAtRandom int64
+	}{
+		"first attempt":                     {1, 0, 250, 250},
+		"second attempt":                    {2, 0, 500, 500},
+		"fifth attempt":                     {5, 0, 4_000, 4_000},
+		"the wait has a limit":              {math.MaxInt, 0, 4_000, 4_000},
+		"the provider asks for a wait":      {3, 7_000, 7_000, 700},
+		"a wait that is no wait":            {1, -5, 250, 250},
+		"the provider asks for a short one": {1, 3, 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wait, jitter := CallModel{Attempt: tt.attempt}.Backoff(tt.asked)
+			if wait != tt.want || jitter != tt.wantAtRandom {
+				t.Errorf("wait %d, jitter %d; want %d, %d", wait, jitter, tt.want, tt.wantAtRandom)
+			}
+		})
+	}
+}
+
+func TestBrokenTurnIsUsableIfTheGatewayCanExecuteACall(t *testing.T) {
+	cut := model.Call{Name: "a"}
+	whole := model.Call{Name: "b", Complete: true}
+	for name, tt := range map[string]struct {
+		grade func(*Accepted)
+		turn  *model.Turn
+		want  bool
+	}{
+		"no turn":             {durable, nil, false},
+		"text only":           {durable, new(model.Turn), false},
+		"a call that was cut": {durable, &model.Turn{Calls: []model.Call{cut}}, false},
+		"a complete call":     {durable, &model.Turn{Calls: []model.Call{cut, whole}}, true},
+		"a relay":             {translated, &model.Turn{Calls: []model.Call{whole}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Fold(facts(accepted(tt.grade))).Usable(tt.turn); got != tt.want {
+				t.Errorf("usable %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRefusedReservationEndsTheRunForItsUnit(t *testing.T) {
+	s := play(t, begin(shared)...)
+	a := Decide(s).(CallModel)
+	s = play(t, with(begin(shared), a.Refused("org"))...)
+	if diff := cmp.Diff(Action(Finish{Reason: event.Tokens}), Decide(s)); diff != "" {
+		t.Error(diff)
+	}
+	a.MaxCost = budget.Amount{NanoUSD: 1}
+	if got := a.Refused("org"); got.Reason != event.Money || got.Scope != "org" || got.Amount != a.MaxCost {
+		t.Errorf("%+v", got)
+	}
+}

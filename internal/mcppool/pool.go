@@ -1,0 +1,345 @@
+// Package mcppool keeps the MCP clients of all orgs: one for each enabled server of each
+// org, made when a server appears or changes, and closed some time after it is gone.
+package mcppool
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/mcptool"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+)
+
+// Pool keeps one MCP client for each enabled server of each org. A client whose
+// server was changed or switched off is retired: it serves the runs that began with
+// it, for linger, and holds a connection or a process only while one of their calls
+// is under way. An org has at most MaxRetired of them; one more closes the oldest,
+// and its calls under way fail.
+type Pool struct {
+	options Options
+
+	mu        sync.Mutex
+	revisions uint64                        // the last one given out
+	clients   map[string]map[string]*pooled // by org and server
+	retired   map[string][]*retired         // by org, the oldest first
+	closing   sync.WaitGroup
+}
+
+// linger is how long a replaced client lives on.
+const linger = 5 * time.Minute
+
+// MaxRetired is how many replaced clients an org has at most.
+const MaxRetired = 16
+
+// retired is a replaced client, which its timer closes.
+type retired struct {
+	client *mcptool.Client
+	timer  *time.Timer
+}
+
+type pooled struct {
+	server     org.MCPServer
+	refused    error // why the server is not used, though it is stored; nil = it is used
+	client     *mcptool.Client
+	shown      catalog.Server         // to the catalogue, last
+	unresolved atomic.Pointer[string] // what the last look into the vault lacked; nil = nothing
+}
+
+// Options are what a pool needs. All fields but Changed and Tracer are required.
+type Options struct {
+	Out     *egress.Egress
+	Secrets *secret.Resolver // of what the configuration file refers to
+	Vaults  Vaults
+	Refused func(org.MCPServer) error // why a server is not used; nil = it is used
+	Log     *slog.Logger
+
+	Changed func(orgID, server string) // is called when the server's tools have changed; nil = not called
+	Tracer  mcptool.Tracer             // nil = calls carry no trace context
+}
+
+// New returns a pool without clients. Close it.
+func New(o Options) *Pool {
+	if o.Changed == nil {
+		o.Changed = func(_, _ string) {}
+	}
+	return &Pool{options: o, clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{}}
+}
+
+// Keep makes the org's clients those of its enabled servers and returns them as
+// the catalogue wants them. A server that did not change keeps its client. The
+// secrets are those of the org's vault. Of two servers with one name the first is
+// used, which the file declares.
+func (p *Pool) Keep(ctx context.Context, orgID string, servers []org.MCPServer, secrets []org.Secret) []catalog.Server {
+	refused := p.refusals(orgID, servers)
+	origins := make([]string, len(servers))
+	for i, s := range servers {
+		origins[i] = p.origin(ctx, s, secrets) // may read files: before the lock, which all orgs share
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, now := p.clients[orgID], map[string]*pooled{}
+	var out []catalog.Server
+	for i, s := range servers {
+		if !s.Enabled || now[s.Name] != nil {
+			continue
+		}
+		c := before[s.Name]
+		if c == nil || !sameConnection(c.server, s) || (c.refused == nil) != (refused[i] == nil) {
+			c = p.connect(s, refused[i])
+		} else {
+			delete(before, s.Name)
+		}
+		c.server = s
+		now[s.Name] = c
+		out = append(out, p.revised(c, catalogServer(s, c.client, origins[i])))
+	}
+	for _, c := range before {
+		p.retire(orgID, c.client)
+	}
+	p.clients[orgID] = now
+	if len(now) == 0 {
+		delete(p.clients, orgID)
+	}
+	return out
+}
+
+// refusals returns for each server why it is not used. To judge one takes long
+// for a lock that all orgs share, so it is done before, and once.
+func (p *Pool) refusals(orgID string, servers []org.MCPServer) []error {
+	refused := make([]error, len(servers))
+	var judge []int
+	p.mu.Lock()
+	for i, s := range servers {
+		if c := p.clients[orgID][s.Name]; c != nil && reflect.DeepEqual(c.server, s) {
+			refused[i] = c.refused
+		} else if s.Enabled {
+			judge = append(judge, i)
+		}
+	}
+	p.mu.Unlock()
+	for _, i := range judge {
+		refused[i] = p.options.Refused(servers[i])
+	}
+	return refused
+}
+
+// Drop retires the clients of the org's servers that refer to the secret.
+func (p *Pool) Drop(orgID string, ref secret.Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, c := range p.clients[orgID] {
+		if refersTo(c.server.Headers, ref) || refersTo(c.server.Env, ref) {
+			delete(p.clients[orgID], name)
+			p.retire(orgID, c.client)
+		}
+	}
+}
+
+func refersTo(texts map[string]string, ref secret.Ref) bool {
+	for _, text := range texts {
+		if t, err := secret.Parse(text); err == nil && t.Ref() == ref {
+			return true
+		}
+	}
+	return false
+}
+
+// sameConnection reports whether a client for a serves b.
+func sameConnection(a, b org.MCPServer) bool {
+	return a.URL == b.URL && a.Declared == b.Declared && maps.Equal(a.Headers, b.Headers) && a.Timeout == b.Timeout &&
+		a.MaxRetries == b.MaxRetries && a.Trust == b.Trust && slices.Equal(a.Command, b.Command) && maps.Equal(a.Env, b.Env) &&
+		slices.Equal(a.Reads, b.Reads) && slices.Equal(a.Keyed, b.Keyed) && a.MaxConcurrentCalls == b.MaxConcurrentCalls
+}
+
+func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catalog.Server {
+	return catalog.Server{
+		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
+		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Origin: origin, URL: s.URL,
+	}
+}
+
+// revised gives the server another revision if anything of it has changed since
+// it was last kept. It is called with mu held.
+func (p *Pool) revised(c *pooled, s catalog.Server) catalog.Server {
+	s.Revision = c.shown.Revision
+	if !reflect.DeepEqual(s, c.shown) {
+		p.revisions++
+		s.Revision = p.revisions
+		c.shown = s
+	}
+	return s
+}
+
+// Connect returns a client of the server that is not part of the pool. Close it.
+func (p *Pool) Connect(s org.MCPServer) *mcptool.Client {
+	return p.connect(s, p.options.Refused(s)).client
+}
+
+func (p *Pool) connect(s org.MCPServer, refused error) *pooled {
+	retries := s.MaxRetries
+	if retries == 0 {
+		retries = -1
+	}
+	c := &pooled{server: s, refused: refused}
+	if c.refused != nil {
+		p.options.Log.Error("a stored MCP server is not used", "org", s.Org, "server", s.Name, "error", c.refused)
+	}
+	c.client = mcptool.New(mcptool.Server{
+		Name: s.Name, URL: s.URL, Command: s.Command, Env: p.environment(c), Headers: p.headers(c),
+		Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
+		Reads: s.Reads, Keyed: s.Keyed, MaxConcurrent: s.MaxConcurrentCalls,
+		OnListChanged: func() { p.options.Changed(s.Org, s.Name) }, Tracer: p.options.Tracer,
+	}, p.options.Out.Guarded(egress.GuardedOptions{}), p.options.Log.With("org", s.Org))
+	return c
+}
+
+// headers returns what looks a server's headers up, just in time. For a server
+// that is refused it fails, before anything is sent.
+func (p *Pool) headers(c *pooled) func(context.Context) (http.Header, error) {
+	if c.refused != nil {
+		return func(context.Context) (http.Header, error) {
+			c.note(c.refused)
+			return nil, c.refused
+		}
+	}
+	s := c.server
+	if len(s.Headers) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) (http.Header, error) {
+		out := make(http.Header, len(s.Headers))
+		err := p.resolve(ctx, s, s.Headers, out.Set)
+		c.note(err)
+		return out, err
+	}
+}
+
+// environment returns what looks the variables of a server's program up.
+func (p *Pool) environment(c *pooled) func(context.Context) (map[string]string, error) {
+	s := c.server
+	if len(s.Env) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) (map[string]string, error) {
+		out := make(map[string]string, len(s.Env))
+		err := p.resolve(ctx, s, s.Env, func(name, value string) { out[name] = value })
+		c.note(err)
+		return out, err
+	}
+}
+
+// note remembers what the vault lacked, and why a stored server is refused, for
+// the status. Other references are the operator's own: an org is not told about
+// them.
+func (c *pooled) note(err error) {
+	var missing *vaultError
+	if errors.As(err, &missing) || errors.Is(err, secret.ErrNoVault) || err != nil && errors.Is(err, c.refused) {
+		text := err.Error()
+		c.unresolved.Store(&text)
+		return
+	}
+	c.unresolved.Store(nil)
+}
+
+// resolver returns what looks up the references of a server: all of them for
+// one that the file declares, and only those to the org's vault for one that is
+// stored. Who can write the store must not be able to read the gateway's
+// variables and files.
+func (p *Pool) resolver(s org.MCPServer) *secret.Resolver {
+	if s.Declared {
+		return p.options.Secrets.WithVault(p.options.Vaults.of(s.Org))
+	}
+	return secret.VaultOnly(p.options.Vaults.of(s.Org))
+}
+
+// resolve looks up what the texts of a server refer to.
+func (p *Pool) resolve(ctx context.Context, s org.MCPServer, texts map[string]string, set func(name, value string)) error {
+	secrets := p.resolver(s)
+	for name, text := range texts {
+		reference, err := secret.Parse(text)
+		if err != nil {
+			return err
+		}
+		value, err := secrets.Resolve(ctx, reference)
+		if err != nil {
+			return err
+		}
+		set(name, value.Reveal())
+	}
+	return nil
+}
+
+// retire closes the client after a while. The caller holds mu.
+func (p *Pool) retire(orgID string, c *mcptool.Client) {
+	c.Retire()
+	r := &retired{client: c}
+	r.timer = time.AfterFunc(linger, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.end(orgID, r)
+	})
+	p.retired[orgID] = append(p.retired[orgID], r)
+	if all := p.retired[orgID]; len(all) > MaxRetired {
+		p.end(orgID, all[0])
+	}
+}
+
+// end closes a retired client in the background, unless that has been done. The
+// caller holds mu.
+func (p *Pool) end(orgID string, r *retired) {
+	i := slices.Index(p.retired[orgID], r)
+	if i < 0 {
+		return
+	}
+	r.timer.Stop()
+	p.retired[orgID] = slices.Delete(p.retired[orgID], i, i+1)
+	if len(p.retired[orgID]) == 0 {
+		delete(p.retired, orgID)
+	}
+	p.closing.Go(r.client.Kill)
+}
+
+// Status returns the state of a server, and what its client has found last.
+func (p *Pool) Status(orgID, name string) admin.ServerStatus {
+	p.mu.Lock()
+	c := p.clients[orgID][name]
+	p.mu.Unlock()
+	if c == nil {
+		return admin.ServerStatus{State: string(mcptool.Unknown)}
+	}
+	s := c.client.Status()
+	if missing := c.unresolved.Load(); missing != nil && s.State == mcptool.Failed {
+		s.Error = *missing
+	}
+	return admin.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
+}
+
+// Close closes all clients at the same time: a server may take seconds to end.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	for orgID, all := range p.retired {
+		for _, r := range slices.Clone(all) {
+			p.end(orgID, r)
+		}
+	}
+	for _, clients := range p.clients {
+		for _, c := range clients {
+			p.closing.Go(func() { _ = c.client.Close() })
+		}
+	}
+	p.clients = map[string]map[string]*pooled{}
+	p.mu.Unlock()
+	p.closing.Wait()
+}

@@ -1,0 +1,135 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+type toolDefinition struct {
+	Name         string          `json:"name"`
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	Strict       bool            `json:"strict,omitempty"`
+	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+}
+
+type toolChoice struct {
+	Type            string `json:"type"`
+	Name            string `json:"name,omitempty"`
+	DisableParallel bool   `json:"disable_parallel_tool_use,omitempty"`
+}
+
+// forced reports whether the model must call a tool.
+func (c *toolChoice) forced() bool { return c != nil && (c.Type == "any" || c.Type == "tool") }
+
+// tools sets the tools that the model may call, and how.
+func (t *translation) tools() {
+	req := t.req
+	allowed := map[string]bool{}
+	for _, name := range req.ToolChoice.Only {
+		allowed[name] = true
+	}
+	for i, offered := range req.Tools {
+		if req.ToolChoice.Only != nil && !allowed[offered.Name] {
+			continue // the dialect has no choice among some of the tools
+		}
+		d := toolDefinition{Name: offered.Name, Description: offered.Description, CacheControl: t.mark(offered.Cache)}
+		var rest json.RawMessage
+		d.InputSchema, rest = wire.ArgumentSchema(offered.InputSchema)
+		if len(rest) > 0 && len(rest) <= maxToldSchema {
+			d.Description = joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
+		}
+		if !takesNames(d.InputSchema) {
+			t.leaveOut(i)
+			continue
+		}
+		if offered.Strict != nil && *offered.Strict {
+			t.strict(&d, rest == nil)
+		}
+		t.Tools = append(t.Tools, d)
+	}
+	if t.Tools != nil {
+		t.ToolChoice = t.choice()
+	}
+}
+
+// strict asks the provider to hold the arguments to the schema, where it takes all of
+// it: https://platform.claude.com/docs/en/agents-and-tools/tool-use/strict-tool-use.
+func (t *translation) strict(d *toolDefinition, whole bool) {
+	schema, lost := answerSchema(d.InputSchema)
+	if !t.rules.strictTools || !whole || lost != nil {
+		t.drop("tools[].function.strict", true)
+		return
+	}
+	d.Strict, d.InputSchema = true, schema
+}
+
+// maxToldSchema is how many bytes of a schema that cannot be sent as one are added
+// to the description of the tool. Beyond it the model learns from the errors of its
+// calls what a tool wants.
+const maxToldSchema = 4 << 10
+
+func joined(description, more string) string {
+	if description == "" {
+		return more
+	}
+	return description + "\n\n" + more
+}
+
+// propertyName is what the provider takes as the name of an argument.
+var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// takesNames reports whether the provider takes the names of a tool's arguments. One
+// that it refuses would fail every request with the tool.
+func takesNames(schema []byte) bool {
+	for name := range jsonscan.Members(jsonscan.TrimSpace(jsonscan.Member(schema, "properties"))) {
+		if !propertyName.Match(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// leaveOut notes that a tool is not offered. The client hears of its own tools.
+func (t *translation) leaveOut(i int) {
+	if own := t.req.Tools[i]; own.Native != nil {
+		t.drop(fmt.Sprintf("tools[%d]", i), true)
+	} else {
+		t.hidden = append(t.hidden, own.Name)
+	}
+}
+
+// choice returns how the model may use the tools; nil = the request leaves it
+// to the model.
+func (t *translation) choice() *toolChoice {
+	var c toolChoice
+	switch t.req.ToolChoice.Mode {
+	case model.ChooseNone:
+		c.Type = "none"
+	case model.ChooseRequired:
+		c.Type = "any"
+	case model.ChooseNamed:
+		c.Type, c.Name = "tool", t.req.ToolChoice.Name
+	case model.ChooseAuto:
+		c.Type = "auto"
+	}
+	if c.forced() && t.rules.noForcedCall {
+		t.drop("tool_choice", true)
+		c = toolChoice{Type: "auto"}
+	}
+	if t.req.ParallelCalls != nil && !*t.req.ParallelCalls && c.Type != "none" {
+		c.DisableParallel = true
+		if c.Type == "" {
+			c.Type = "auto"
+		}
+	}
+	if c.Type == "" {
+		return nil
+	}
+	return &c
+}

@@ -1,0 +1,293 @@
+package openairesponses
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// maxCallID is how many characters the dialect allows in a call id.
+const maxCallID = 64
+
+// appendInput appends the transcript, one input item for each item, in its order.
+// Reasoning and other items that only another dialect understands are left out,
+// and so is reasoning after which the model said nothing, which the API refuses.
+func appendInput(dst []byte, items []item.Item) []byte {
+	w := writer{dst: append(dst, '['), ids: wire.CallIDs{MaxLength: maxCallID}}
+	reasoning := len(w.dst) // where the reasoning begins that came last; the end without it
+	for i := range items {
+		it := &items[i]
+		if !said(it) {
+			w.dst = w.dst[:reasoning]
+		}
+		begin := len(w.dst)
+		if w.add(it); len(w.dst) > begin {
+			w.dst = append(w.dst, ',')
+		}
+		if it.Kind != item.Reasoning && len(w.dst) > begin {
+			reasoning = len(w.dst)
+		}
+	}
+	w.dst = w.dst[:reasoning]
+	if n := len(w.dst) - 1; w.dst[n] == ',' {
+		w.dst = w.dst[:n]
+	}
+	return append(w.dst, ']')
+}
+
+// said reports whether a model wrote the item.
+func said(it *item.Item) bool {
+	return it.Kind != item.ToolResult && (it.Kind != item.Message || it.Role == item.Assistant)
+}
+
+// writer writes input items.
+type writer struct {
+	dst []byte
+	ids wire.CallIDs
+}
+
+// native returns the item as this dialect wrote it; nil if it did not.
+func native(it *item.Item) []byte {
+	if it.Native.Dialect != model.DialectResponses || !jsonscan.IsKind(it.Native.JSON, '{') {
+		return nil
+	}
+	return it.Native.JSON
+}
+
+func (w *writer) add(it *item.Item) {
+	raw := native(it)
+	switch it.Kind {
+	case item.ToolCall:
+		if id := w.ids.Call(it.CallID); raw == nil || id != it.CallID {
+			w.call(id, it)
+			return
+		}
+	case item.ToolResult:
+		if id := w.ids.Result(it.CallID); raw == nil || id != it.CallID {
+			w.result(id, it)
+			return
+		}
+	case item.Message:
+		if raw == nil {
+			w.message(it)
+			return
+		}
+	case item.Reasoning:
+		if raw == nil || !usable(raw) {
+			return
+		}
+	}
+	w.unchanged(raw)
+}
+
+// usable reports whether the provider can do something with its reasoning: it
+// stores none, so an item without content is only an id that it refuses.
+func usable(reasoning []byte) bool {
+	return jsonscan.HasText(jsonscan.Member(reasoning, "encrypted_content")) || !isEmpty(jsonscan.Member(reasoning, "content"))
+}
+
+func isEmpty(array []byte) bool {
+	for range jsonscan.Elements(array) {
+		return false
+	}
+	return true
+}
+
+// unchanged appends an item as the provider wrote it. What the API adds to
+// messages, calls and reasoning when it returns them is left out: the status, and
+// the id under which it stores items, which it looks up and does not find.
+func (w *writer) unchanged(raw []byte) {
+	kind := jsonscan.Text(jsonscan.Member(raw, "type"))
+	switch kind {
+	case "message", "reasoning", "function_call", "function_call_output", "":
+	default: // the provider's own tools: their id is part of them
+		w.dst = append(w.dst, raw...)
+		return
+	}
+	separator := byte('{')
+	for name, v := range jsonscan.Members(raw) {
+		switch string(name) {
+		case "id", "status":
+			continue
+		case "content", "encrypted_content":
+			if kind == "reasoning" && (jsonscan.IsNull(v) || isEmpty(v) && !jsonscan.HasText(v)) {
+				continue // the API refuses null, and empty content of some models
+			}
+		}
+		w.dst = append(jsonscan.AppendString(append(w.dst, separator), name), ':')
+		w.dst = append(w.dst, v...)
+		separator = ','
+	}
+	if separator == ',' {
+		w.dst = append(w.dst, '}')
+	}
+}
+
+func (w *writer) call(id string, it *item.Item) {
+	w.dst = jsonscan.AppendString(append(w.dst, `{"type":"function_call","call_id":`...), id)
+	w.dst = jsonscan.AppendString(append(w.dst, `,"name":`...), it.Name)
+	w.dst = jsonscan.AppendString(append(w.dst, `,"arguments":`...), it.Arguments)
+	w.dst = append(w.dst, '}')
+}
+
+// result appends a tool's result: text where there is nothing else, otherwise
+// parts.
+func (w *writer) result(id string, it *item.Item) {
+	w.dst = jsonscan.AppendString(append(w.dst, `{"type":"function_call_output","call_id":`...), id)
+	w.dst = append(w.dst, `,"output":`...)
+	if slices.ContainsFunc(it.Parts, func(p item.Part) bool { return mediaType(p) != "" }) {
+		w.parts(it.Parts)
+	} else {
+		w.dst = jsonscan.AppendString(w.dst, item.PlainText(it.Parts))
+	}
+	w.dst = append(w.dst, '}')
+}
+
+func (w *writer) message(it *item.Item) {
+	if it.Role == item.Assistant {
+		w.answer(it)
+		return
+	}
+	role := it.Role
+	if role != item.System && role != item.Developer {
+		role = item.User
+	}
+	w.dst = jsonscan.AppendString(append(w.dst, `{"type":"message","role":`...), role)
+	w.dst = append(w.dst, `,"content":`...)
+	w.parts(it.Parts)
+	w.dst = append(w.dst, '}')
+}
+
+// answer appends a message of the model. One that says nothing is left out.
+func (w *writer) answer(it *item.Item) {
+	begin, none := len(w.dst), true
+	w.dst = append(w.dst, `{"type":"message","role":"assistant","content":[`...)
+	for _, p := range it.Parts {
+		switch {
+		case p.Text == "":
+			continue
+		case p.Kind == item.Text:
+			w.dst = jsonscan.AppendString(append(w.dst, `{"type":"output_text","text":`...), p.Text)
+		case p.Kind == item.Refusal:
+			w.dst = jsonscan.AppendString(append(w.dst, `{"type":"refusal","refusal":`...), p.Text)
+		default:
+			continue
+		}
+		w.dst = append(w.dst, `},`...)
+		none = false
+	}
+	if none {
+		w.dst = w.dst[:begin]
+		return
+	}
+	w.dst[len(w.dst)-1] = ']' // in place of the last comma
+	w.dst = append(w.dst, '}')
+}
+
+// parts appends the content of a user's message or of a result.
+func (w *writer) parts(parts []item.Part) {
+	begin := len(w.dst)
+	for _, p := range parts {
+		kind := mediaType(p)
+		if kind == "" && p.Describe() == "" {
+			continue
+		}
+		w.dst = append(w.dst, "[,"[min(len(w.dst)-begin, 1)])
+		switch kind {
+		case "input_image":
+			w.image(p)
+		case "input_file":
+			w.file(p)
+		default:
+			w.dst = jsonscan.AppendString(append(w.dst, `{"type":"input_text","text":`...), p.Describe())
+		}
+		w.dst = append(w.dst, '}')
+	}
+	if len(w.dst) == begin {
+		w.dst = append(w.dst, `""`...)
+		return
+	}
+	w.dst = append(w.dst, ']')
+}
+
+// mediaType returns how the dialect takes a part that is not text; "" for one that
+// is shown as text.
+func mediaType(p item.Part) string {
+	switch {
+	case p.Kind == item.Image && (p.Data == "" || isImage(p.MIMEType)):
+		return "input_image"
+	case p.Kind == item.File && p.Text == "":
+		return "input_file"
+	case p.Kind == item.Resource && p.Text == "" && p.Data != "":
+		if isImage(p.MIMEType) {
+			return "input_image"
+		}
+		if p.MIMEType == "application/pdf" {
+			return "input_file"
+		}
+	}
+	return ""
+}
+
+// isImage reports whether the dialect takes images of a media type.
+func isImage(mime string) bool {
+	switch mime {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return true
+	}
+	return false
+}
+
+func (w *writer) image(p item.Part) {
+	w.dst = append(w.dst, `{"type":"input_image"`...)
+	switch {
+	case p.FileID != "":
+		w.dst = jsonscan.AppendString(append(w.dst, `,"file_id":`...), p.FileID)
+	case p.Data != "":
+		w.dst = jsonscan.AppendString(append(w.dst, `,"image_url":`...), dataURL(p))
+	default:
+		w.dst = jsonscan.AppendString(append(w.dst, `,"image_url":`...), p.URL)
+	}
+	detail := p.Detail
+	if detail == "" {
+		detail = "auto"
+	}
+	w.dst = jsonscan.AppendString(append(w.dst, `,"detail":`...), detail)
+}
+
+func (w *writer) file(p item.Part) {
+	w.dst = append(w.dst, `{"type":"input_file"`...)
+	switch {
+	case p.FileID != "":
+		w.dst = jsonscan.AppendString(append(w.dst, `,"file_id":`...), p.FileID)
+		return
+	case p.Data == "" && !strings.HasPrefix(p.URL, "data:"):
+		w.dst = jsonscan.AppendString(append(w.dst, `,"file_url":`...), p.URL)
+		return
+	}
+	name := p.Name
+	if name == "" {
+		name = "file.pdf" // the dialect demands a name, and PDF is what it takes everywhere
+	}
+	w.dst = jsonscan.AppendString(append(w.dst, `,"filename":`...), name)
+	w.dst = jsonscan.AppendString(append(w.dst, `,"file_data":`...), dataURL(p))
+}
+
+// dataURL returns the bytes of a part as a data URL. The chat dialect's are one
+// already.
+func dataURL(p item.Part) string {
+	mime := p.MIMEType
+	switch {
+	case p.Data == "":
+		return p.URL
+	case strings.HasPrefix(p.Data, "data:"):
+		return p.Data
+	case mime == "":
+		mime = "application/pdf" // of a file; as its name
+	}
+	return "data:" + mime + ";base64," + p.Data
+}

@@ -1,0 +1,370 @@
+package openairesponses
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// minMaxOutputTokens is the least value that the dialect allows for
+// max_output_tokens. A lower limit is raised to it.
+const minMaxOutputTokens = 16
+
+// encode writes a request without the optional members that are refused. Equal
+// requests give equal bytes, and a request that continues another begins with the
+// same bytes up to its new items, so that the provider's prompt cache sees the
+// common part.
+func encode(req *model.Request, without optional) []byte {
+	dst := make([]byte, 0, sizeOf(req))
+	dst = jsonscan.AppendString(append(dst, `{"model":`...), req.Model)
+	if len(req.Tools) > 0 {
+		dst = appendTools(append(dst, `,"tools":`...), req)
+	}
+	dst = appendInput(append(dst, `,"input":`...), req.Items)
+	if len(req.Tools) > 0 {
+		dst = appendToolChoice(dst, req)
+	}
+	if req.Dialect == model.DialectResponses {
+		dst = appendParams(dst, req, without)
+	} else {
+		dst = appendOptions(dst, req, without)
+	}
+	return append(dst, `,"store":false,"stream":true}`...)
+}
+
+// sizeOf guesses the length of the request, a little too high as a rule.
+func sizeOf(req *model.Request) int {
+	n := 512
+	for _, t := range req.Tools {
+		n += 128 + len(t.Native) + len(t.Name) + len(t.Description) + len(t.InputSchema)
+	}
+	for i := range req.Items {
+		it := &req.Items[i]
+		n += 96 + len(it.CallID)
+		if raw := native(it); raw != nil {
+			n += len(raw)
+			continue
+		}
+		for _, p := range it.Parts {
+			n += 64 + len(p.Text) + len(p.Text)/8 + len(p.URL) + len(p.Data)
+		}
+		n += len(it.Name) + len(it.Arguments) + len(it.Arguments)/4
+	}
+	for _, p := range req.Params {
+		n += 8 + len(p.Name) + len(p.Value)
+	}
+	return n
+}
+
+// appendOptions appends the client's options in the words of this dialect.
+func appendOptions(dst []byte, req *model.Request, without optional) []byte {
+	if req.ParallelCalls != nil && len(req.Tools) > 0 {
+		dst = strconv.AppendBool(append(dst, `,"parallel_tool_calls":`...), *req.ParallelCalls)
+	}
+	if req.MaxTokens > 0 {
+		dst = appendLimit(dst, int64(req.MaxTokens))
+	}
+	dst = appendNumber(dst, `,"temperature":`, req.Temperature)
+	dst = appendNumber(dst, `,"top_p":`, req.TopP)
+	if req.Effort != "" {
+		dst = jsonscan.AppendString(append(dst, `,"reasoning":{"effort":`...), req.Effort)
+		if req.Effort != "none" && !without.summary {
+			dst = append(dst, `,"summary":"auto"`...)
+		}
+		dst = append(dst, '}')
+	}
+	dst = appendText(dst, req)
+	dst = appendMetadata(dst, req.Metadata)
+	if req.User != "" {
+		dst = jsonscan.AppendString(append(dst, `,"user":`...), req.User)
+	}
+	if req.Dialect == model.DialectChat {
+		for _, m := range req.Params {
+			if m.Name == "stream_options" {
+				dst = appendStreamOptions(dst, m.Value)
+			}
+			if shared(m.Name) && jsonscan.Valid(m.Value) && !jsonscan.IsNull(jsonscan.TrimSpace(m.Value)) {
+				dst = append(append(jsonscan.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
+			}
+		}
+	}
+	if !without.include {
+		dst = append(dst, `,"include":["reasoning.encrypted_content"]`...)
+	}
+	return dst
+}
+
+// appendStreamOptions appends the one option that chat completions have, too: to
+// switch off the padding of events.
+func appendStreamOptions(dst []byte, options json.RawMessage) []byte {
+	if !isObject(options) {
+		return dst
+	}
+	v := jsonscan.Member(jsonscan.TrimSpace(options), "include_obfuscation")
+	if !jsonscan.IsKind(v, 't') && !jsonscan.IsKind(v, 'f') {
+		return dst
+	}
+	return append(append(append(dst, `,"stream_options":{"include_obfuscation":`...), v...), '}')
+}
+
+// shared reports whether chat completions have an untyped member of the same name
+// and meaning. In OpenAI's document both dialects take them from one schema.
+func shared(name string) bool {
+	switch name {
+	case "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier", "moderation":
+		return true
+	}
+	return false
+}
+
+func appendNumber(dst []byte, name string, v *float64) []byte {
+	if v == nil {
+		return dst
+	}
+	return strconv.AppendFloat(append(dst, name...), *v, 'f', -1, 64)
+}
+
+func appendLimit(dst []byte, limit int64) []byte {
+	return strconv.AppendInt(append(dst, `,"max_output_tokens":`...), max(limit, minMaxOutputTokens), 10)
+}
+
+// appendText appends the form of the answer.
+func appendText(dst []byte, req *model.Request) []byte {
+	f := req.Format
+	if (f.Type == "" || f.Type == "json_schema" && !isObject(f.Schema)) && req.Verbosity == "" {
+		return dst
+	}
+	dst = append(dst, `,"text":{`...)
+	switch {
+	case f.Type == "json_schema" && isObject(f.Schema):
+		if f.Name == "" {
+			f.Name = "answer" // the dialect demands one
+		}
+		dst = jsonscan.AppendString(append(dst, `"format":{"type":"json_schema","name":`...), f.Name)
+		if f.Description != "" {
+			dst = jsonscan.AppendString(append(dst, `,"description":`...), f.Description)
+		}
+		dst = append(append(dst, `,"schema":`...), f.Schema...)
+		if f.Strict != nil {
+			dst = strconv.AppendBool(append(dst, `,"strict":`...), *f.Strict)
+		}
+		dst = append(dst, `},`...)
+	case f.Type == "json_object" || f.Type == "text":
+		dst = jsonscan.AppendString(append(dst, `"format":{"type":`...), f.Type)
+		dst = append(dst, `},`...)
+	}
+	if req.Verbosity != "" {
+		dst = jsonscan.AppendString(append(dst, `"verbosity":`...), req.Verbosity)
+		return append(dst, '}')
+	}
+	dst[len(dst)-1] = '}' // in place of the comma
+	return dst
+}
+
+func appendMetadata(dst []byte, m map[string]string) []byte {
+	for i, name := range slices.Sorted(maps.Keys(m)) {
+		if i == 0 {
+			dst = append(dst, `,"metadata":{`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = jsonscan.AppendString(append(jsonscan.AppendString(dst, name), ':'), m[name])
+	}
+	if len(m) > 0 {
+		dst = append(dst, '}')
+	}
+	return dst
+}
+
+// appendParams appends the members of a client of this dialect as they are,
+// without those that the gateway decides.
+func appendParams(dst []byte, req *model.Request, without optional) []byte {
+	limit := int64(req.MaxTokens)
+	var include []byte
+	for _, m := range req.Params {
+		switch m.Name {
+		case "model", "input", "tools", "tool_choice", "store", "stream", "background", "previous_response_id", "conversation":
+			continue
+		case "parallel_tool_calls":
+			if len(req.Tools) == 0 {
+				continue
+			}
+		case "max_output_tokens":
+			if n := jsonscan.Number(m.Value, 0); n > 0 && (limit <= 0 || n < limit) {
+				limit = n
+			}
+			continue
+		case "include":
+			include = jsonscan.TrimSpace(m.Value)
+			continue
+		}
+		dst = append(append(jsonscan.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
+	}
+	if limit > 0 {
+		dst = appendLimit(dst, limit)
+	}
+	return appendInclude(dst, include, without)
+}
+
+// appendInclude appends what the client wants included, and encrypted reasoning.
+func appendInclude(dst, asked []byte, without optional) []byte {
+	const encrypted = `"reasoning.encrypted_content"`
+	begin := len(dst)
+	for _, v := range jsonscan.Elements(asked) {
+		without.include = without.include || string(v) == encrypted
+		dst = append(append(dst, ','), v...)
+	}
+	if !without.include {
+		dst = append(dst, `,`+encrypted...)
+	}
+	if len(dst) == begin {
+		return dst
+	}
+	const name = `,"include":[`
+	dst = slices.Insert(dst, begin+1, []byte(name[1:])...)
+	return append(dst, ']')
+}
+
+// Dropped implements model.Translator.
+func (p *Provider) Dropped(req *model.Request) []string {
+	if req.Dialect == model.DialectResponses {
+		return nil
+	}
+	var dropped []string
+	drop := func(name string, left bool) {
+		if left {
+			dropped = append(dropped, name)
+		}
+	}
+	drop("cache_control", req.CacheMarkers() > 0)
+	drop("top_k", req.TopK != nil)
+	drop("seed", req.Seed != nil)
+	drop("stop", len(req.Stop) > 0)
+	drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
+	drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
+	drop("response_format", req.Format.Type == "json_schema" && !isObject(req.Format.Schema))
+	for i := range req.Items {
+		it := &req.Items[i]
+		if native(it) != nil || it.Native.Dialect == "" && it.Kind == item.ToolResult { // not the client's
+			continue
+		}
+		drop("messages[].name", it.Kind == item.Message && it.Name != "")
+		for _, p := range it.Parts {
+			drop("messages[].content[]."+member(p.Kind), !takes(it, p))
+		}
+	}
+	for _, m := range req.Params {
+		raised := (m.Name == "max_tokens" || m.Name == "max_completion_tokens") && 0 < req.MaxTokens && req.MaxTokens < minMaxOutputTokens
+		drop(m.Name, raised)
+		drop(m.Name, !m.Typed && !(req.Dialect == model.DialectChat && (shared(m.Name) || m.Name == "store" && string(m.Value) == "false")))
+	}
+	slices.Sort(dropped)
+	return slices.Compact(dropped)
+}
+
+// takes reports whether the dialect takes a part of an item as it is. Of a message of
+// the model it takes text only.
+func takes(it *item.Item, p item.Part) bool {
+	if p.Kind == item.Text || p.Kind == item.Refusal || it.Kind == item.Reasoning {
+		return true
+	}
+	return mediaType(p) != "" && !(it.Kind == item.Message && it.Role == item.Assistant)
+}
+
+// member returns the name of a part in chat completions.
+func member(kind item.PartKind) string {
+	switch kind {
+	case item.Image:
+		return "image_url"
+	case item.Audio:
+		return "input_audio"
+	}
+	return string(kind)
+}
+
+// appendTools appends the tools. The dialect checks arguments strictly where a
+// tool says nothing about it, which not every schema allows.
+func appendTools(dst []byte, req *model.Request) []byte {
+	for i, t := range req.Tools {
+		dst = append(dst, "[,"[min(i, 1)])
+		if t.Native != nil && req.Dialect == model.DialectResponses {
+			dst = append(dst, t.Native...)
+			continue
+		}
+		dst = jsonscan.AppendString(append(dst, `{"type":"function","name":`...), t.Name)
+		if t.Description != "" {
+			dst = jsonscan.AppendString(append(dst, `,"description":`...), t.Description)
+		}
+		dst = appendSchema(append(dst, `,"parameters":`...), t.InputSchema)
+		dst = strconv.AppendBool(append(dst, `,"strict":`...), t.Strict != nil && *t.Strict)
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}
+
+func isObject(v json.RawMessage) bool {
+	return jsonscan.IsKind(jsonscan.TrimSpace(v), '{') && jsonscan.Valid(v)
+}
+
+// appendSchema appends the schema of a tool's arguments. The dialect demands a
+// type and properties.
+func appendSchema(dst []byte, schema json.RawMessage) []byte {
+	if !isObject(schema) {
+		return append(dst, `{"type":"object","properties":{}}`...)
+	}
+	schema = jsonscan.TrimSpace(schema)
+	begin := len(dst)
+	dst = append(dst, '{')
+	if jsonscan.Member(schema, "type") == nil {
+		dst = append(dst, `"type":"object",`...)
+	}
+	if jsonscan.Member(schema, "properties") == nil {
+		dst = append(dst, `"properties":{},`...)
+	}
+	rest := jsonscan.AfterSpace(schema[1:])
+	if rest[0] == '}' && len(dst) > begin+1 {
+		dst = dst[:len(dst)-1] // the comma
+	}
+	return append(dst, rest...)
+}
+
+// appendToolChoice appends the member, or nothing where the provider is free.
+func appendToolChoice(dst []byte, req *model.Request) []byte {
+	c := req.ToolChoice
+	switch {
+	case c.Native != nil && req.Dialect == model.DialectResponses:
+		return append(append(dst, `,"tool_choice":`...), c.Native...)
+	case c.Mode == model.ChooseNamed:
+		dst = jsonscan.AppendString(append(dst, `,"tool_choice":{"type":"function","name":`...), c.Name)
+		return append(dst, '}')
+	case c.Only != nil && len(c.Only) == 0 && c.Mode != model.ChooseRequired: // the dialect has no empty list
+		return append(dst, `,"tool_choice":"none"`...)
+	case c.Only != nil && c.Mode != model.ChooseNone:
+		return appendAllowed(dst, c)
+	case c.Mode != "":
+		return jsonscan.AppendString(append(dst, `,"tool_choice":`...), c.Mode)
+	}
+	return dst
+}
+
+// appendAllowed appends a choice among some of the tools.
+func appendAllowed(dst []byte, c model.ToolChoice) []byte {
+	if c.Mode == "" {
+		c.Mode = "auto"
+	}
+	dst = jsonscan.AppendString(append(dst, `,"tool_choice":{"type":"allowed_tools","mode":`...), c.Mode)
+	dst = append(dst, `,"tools":[`...)
+	for i, name := range c.Only {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsonscan.AppendString(append(dst, `{"type":"function","name":`...), name)
+		dst = append(dst, '}')
+	}
+	return append(dst, `]}`...)
+}

@@ -1,0 +1,140 @@
+package providertest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Deltas fails the test if the deltas of a recorded answer do not tell its turn.
+func Deltas(t *testing.T, all []Recording, decode Decode) {
+	for _, r := range all {
+		if r.Response.Status != http.StatusOK || r.Expected.Error != nil {
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) { CheckDeltas(t, decode.Run(bytes.NewReader(r.Body))) })
+	}
+}
+
+// CheckDeltas fails the test if the deltas of a turn do not tell it: every call
+// with its id, name and arguments, and every item with its text, in the order of
+// the turn. A turn that broke is not checked.
+func CheckDeltas(t testing.TB, o Outcome) {
+	t.Helper()
+	if o.Err != fmt.Sprint(error(nil)) {
+		return
+	}
+	heard := joined(t, o.Deltas)
+	var calls, wantCalls, want []string
+	for _, h := range heard {
+		if h.isCall {
+			calls = append(calls, h.String())
+		}
+	}
+	for _, c := range o.Turn.Calls {
+		wantCalls = append(wantCalls, callText(c.ID, c.Name, c.Arguments))
+	}
+	if !slices.Equal(calls, wantCalls) {
+		t.Errorf("the deltas tell the calls %q, the turn has %q", calls, wantCalls)
+	}
+	for _, it := range o.Turn.Items {
+		if s := itemText(it); s != "" {
+			want = append(want, s)
+		}
+	}
+	for _, h := range heard {
+		if len(want) > 0 && h.String() == want[0] {
+			want = want[1:]
+		} else if !h.isCall && h.kind != model.ReasoningDelta { // a call or a thought that was cut off is no item
+			t.Errorf("the deltas tell %q, the turn has %q", h, itemTexts(o.Turn.Items))
+			return
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("the deltas do not tell %q of the turn %q", want, itemTexts(o.Turn.Items))
+	}
+}
+
+// told is one item, put together from its deltas.
+type told struct {
+	number   int
+	kind     model.DeltaKind // of its first delta
+	isCall   bool
+	id, name string
+	parts    map[int]string
+}
+
+// joined returns the items of the deltas in their order.
+func joined(t testing.TB, deltas []model.Delta) []*told {
+	t.Helper()
+	items := map[int]*told{}
+	for _, d := range deltas {
+		h := items[d.Item]
+		switch {
+		case h == nil:
+			h = &told{number: d.Item, kind: d.Kind, isCall: d.Kind == model.CallDelta, id: d.CallID, name: d.Name, parts: map[int]string{}}
+			items[d.Item] = h
+		case d.CallID != "" || d.Name != "":
+			t.Errorf("item %d: a delta that is not the first has an id or a name: %+v", d.Item, d)
+		case h.isCall != (d.Kind == model.CallDelta) || (h.kind == model.ReasoningDelta) != (d.Kind == model.ReasoningDelta):
+			t.Errorf("item %d is of two kinds: %v and %v", d.Item, h.kind, d.Kind)
+		case d.Text == "":
+			t.Errorf("item %d: a delta says nothing", d.Item)
+		}
+		if d.Kind == model.RefusalDelta && h.parts[d.Part] == "" {
+			h.parts[d.Part] = "refusal "
+		}
+		h.parts[d.Part] += d.Text
+	}
+	return slices.SortedFunc(maps.Values(items), func(a, b *told) int { return cmp.Compare(a.number, b.number) })
+}
+
+func (h *told) String() string {
+	if h.isCall {
+		return callText(h.id, h.name, h.parts[0])
+	}
+	var parts []string
+	for _, i := range slices.Sorted(maps.Keys(h.parts)) {
+		parts = append(parts, h.parts[i])
+	}
+	return strings.Join(parts, "\x00")
+}
+
+func callText(id, name, arguments string) string {
+	return fmt.Sprintf("%s: %s(%s)", id, name, arguments)
+}
+
+// itemText returns the text that the deltas of an item must have; "" = the item has
+// none.
+func itemText(it item.Item) string {
+	if it.Kind == item.ToolCall {
+		return callText(it.CallID, it.Name, it.Arguments)
+	}
+	var parts []string
+	for _, p := range it.Parts {
+		switch {
+		case p.Text == "":
+		case p.Kind == item.Refusal:
+			parts = append(parts, "refusal "+p.Text)
+		default:
+			parts = append(parts, p.Text)
+		}
+	}
+	return strings.Join(parts, "\x00")
+}
+
+func itemTexts(items []item.Item) []string {
+	var all []string
+	for _, it := range items {
+		all = append(all, itemText(it))
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package run
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+)
+
+// timing is the time at which the latest model call was sent, and the time at which the first
+// part of its answer arrived; zero = not yet. Both are readings of time.Now, so that setting
+// the wall clock changes no latency.
+type timing struct{ sent, first time.Time }
+
+// received notes that a part of the answer has arrived.
+func (c *timing) received(now time.Time) {
+	if c.first.IsZero() {
+		c.first = now
+	}
+}
+
+// times returns the time that the call has taken until now, and the time to the first part of
+// its answer, in milliseconds; nil if nothing has arrived.
+func (c timing) times(now time.Time) (latencyMS float64, ttftMS *float64) {
+	if c.sent.IsZero() {
+		return 0, nil
+	}
+	if !c.first.IsZero() {
+		ms := audit.Milliseconds(atLeastOne(c.first.Sub(c.sent)).Microseconds())
+		ttftMS = &ms
+	}
+	return audit.Milliseconds(atLeastOne(now.Sub(c.sent)).Microseconds()), ttftMS
+}
+
+// atLeastOne returns d, or a microsecond if d is shorter, because 0 means that nothing happened.
+func atLeastOne(d time.Duration) time.Duration { return max(d, time.Microsecond) }
+
+// auditor makes the audit entries of a run. A round has one entry: when its turn is
+// stored, or when the run ends without it. A call has one when it has ended, and a budget
+// that was used up has one at the end of the run.
+type auditor struct {
+	runID, principal string
+	timing           timing // of the latest model call
+}
+
+// entries returns the entries of a fact, which follows the state before.
+func (a auditor) entries(before loop.State, f loop.Fact) []audit.Entry {
+	if before.Accepted == nil || before.Accepted.Grade == loop.Relay {
+		return nil // a relay is recorded as a whole
+	}
+	switch b := f.Body.(type) {
+	case loop.Catalogued:
+		return a.collisions(b, f.At)
+	case loop.Turn:
+		return []audit.Entry{a.entry(audit.KindRequest, b.Round, f.At, a.answered(before, b))}
+	case loop.CallDone:
+		round, body := a.called(before, b)
+		return []audit.Entry{a.entry(audit.KindToolCall, round, f.At, body)}
+	case loop.Finished:
+		return a.closing(before, b, f.At)
+	}
+	return nil
+}
+
+// collisions returns the entries of tools that were dropped because of their names.
+func (a auditor) collisions(b loop.Catalogued, at int64) (out []audit.Entry) {
+	for _, c := range b.Collisions {
+		out = append(out, a.entry(audit.KindCollision, 0, at, audit.Collision{RunID: a.runID, Tool: c.Tool, Server: c.Server, KeptFrom: c.KeptFrom}))
+	}
+	return out
+}
+
+// entry returns an entry about a round. The request id of round 0 is the id of the run.
+func (a auditor) entry(kind audit.Kind, round int, at int64, body any) audit.Entry {
+	id := a.runID
+	if round > 0 {
+		id += "." + strconv.Itoa(round)
+	}
+	return audit.Entry{Kind: kind, At: at, Principal: a.principal, RunID: a.runID, RequestID: id, Body: body}
+}
+
+// round returns the fields that every entry of a round has, with the duration of the latest
+// model call.
+func (a auditor) round(s loop.State, n int) audit.Request {
+	r := audit.Request{
+		Surface: audit.SurfaceAgent, Via: s.Accepted.Surface, Round: &n, Model: s.Accepted.Model,
+		Provider: s.Accepted.Targets[s.Attempt.Target].Provider, Target: s.Accepted.Targets[s.Attempt.Target].Model,
+		Attempts: s.Attempt.Number, Status: audit.OK,
+	}
+	r.LatencyMS, r.TTFTMS = a.timing.times(time.Now())
+	return r
+}
+
+// answered returns the entry of a turn.
+func (a auditor) answered(s loop.State, turn loop.Turn) audit.Request {
+	r := a.round(s, turn.Round)
+	u := turn.Usage
+	r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
+	r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
+	return r
+}
+
+// called returns the entry of a tool call that has ended, and its round.
+func (a auditor) called(s loop.State, done loop.CallDone) (round int, body audit.ToolCall) {
+	text, index, _ := strings.Cut(string(done.Key), ".")
+	round, _ = strconv.Atoi(text) // made by loop.Key
+	body = audit.ToolCall{
+		RunID: a.runID, Round: round, Status: string(done.Outcome), LatencyMS: audit.Milliseconds(done.Took()), Attempts: done.Attempt, Digest: done.ResultDigest,
+	}
+	body.Index, _ = strconv.Atoi(index)
+	c, _ := s.Call(done.Key)
+	body.Tool = c.Name
+	if p := c.Prepared; p != nil {
+		body.Server, body.Class = p.Server, string(p.Class)
+		if p.Tool != "" {
+			body.Tool = p.Tool
+		}
+	}
+	return round, body
+}
+
+// closing returns the entries of a run's end: that of a round without a turn, and that of
+// the budget that has ended the run.
+func (a auditor) closing(s loop.State, end loop.Finished, at int64) (out []audit.Entry) {
+	if s.Attempt.Number > 0 {
+		round := s.Spent.Rounds
+		r := a.round(s, round)
+		r.Status = audit.Unknown
+		if f := s.Attempt.Failed; f != nil {
+			r.Status, r.Class, r.HTTPStatus = audit.Failed, string(f.Class), f.Status
+			r.InputTokens, r.OutputTokens = f.Usage.Input, f.Usage.Output
+		}
+		out = append(out, a.entry(audit.KindRequest, round, at, r))
+	}
+	switch end.Reason {
+	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
+		run := s.Accepted
+		out = append(out, a.entry(audit.KindBudgetExhausted, 0, at, audit.BudgetExhausted{
+			Budget: string(end.Reason), Via: run.Surface, Model: run.Model, Limits: run.Limits,
+			Rounds: s.Spent.Rounds, Calls: s.Counts.Calls, Tokens: s.Spent.Tokens,
+		}))
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+)
+
+// Batch is what one Append stores. It is stored completely or not at all.
+type Batch struct {
+	Facts []loop.Fact
+	Rows  []Row
+
+	// Opening is checked with the first batch of a run and ignored later. Nil = no
+	// conditions.
+	Opening *Opening
+
+	// Settled is applied before Holds, so that the amount which it frees can be held
+	// again. When the run ends, its remaining holds are settled at their full amount.
+	Settled []Settled
+	Holds   []Hold
+
+	Audit []audit.Entry // for the org's audit log; all get the id of the lease's run
+
+	// Sync means that this batch and every earlier batch of the run are on disk when
+	// Append returns. Otherwise the batch is written a little later, in order, and a
+	// failure is returned by the run's next Append.
+	Sync bool
+}
+
+// Check returns an error unless b can follow the fact with number after in the journal of
+// the lease's run: the numbers have no gaps, and the first fact of the journal, and no
+// other, is an Accepted of that org and run.
+func (b Batch) Check(lease Lease, after int64) error {
+	if after == 0 && len(b.Facts) == 0 {
+		return errors.New("the first batch of a journal has no fact")
+	}
+	for i, f := range b.Facts {
+		if want := after + 1 + int64(i); f.Seq != want {
+			return fmt.Errorf("a fact has the number %d, want %d", f.Seq, want)
+		}
+		a, opens := f.Body.(loop.Accepted)
+		switch {
+		case f.Body == nil:
+			return fmt.Errorf("fact %d has no body", f.Seq)
+		case opens != (f.Seq == 1):
+			return fmt.Errorf("fact %d is %s: a journal has one accepted, and it is the first fact", f.Seq, f.Body.Kind())
+		case opens && (a.Org != lease.Org || a.RunID != lease.RunID):
+			return fmt.Errorf("accepted belongs to run %s of org %s", a.RunID, a.Org)
+		}
+	}
+	return nil
+}
+
+// Audited returns the batch's audit entries with the id of the lease's run. A request id
+// is that id too, or that id, a dot and a suffix.
+func (b Batch) Audited(lease Lease) []audit.Entry {
+	out := slices.Clone(b.Audit)
+	for i := range out {
+		out[i].RunID = lease.RunID
+		if !strings.HasPrefix(out[i].RequestID, lease.RunID+".") {
+			out[i].RequestID = lease.RunID
+		}
+	}
+	return out
+}
+
+// CallOf returns the call that a fact is about, and the attempt. The key is empty for a
+// fact that is not about one call. A journal holds at most one fact of the same kind,
+// call and attempt.
+func CallOf(body loop.Body) (key loop.CallKey, attempt int) {
+	switch b := body.(type) {
+	case loop.CallPrepared:
+		return b.Key, 0
+	case loop.CallStarted:
+		return b.Key, b.Attempt
+	case loop.CallDone:
+		return b.Key, b.Attempt
+	case loop.CallWaiting:
+		return b.Key, 0
+	}
+	return "", 0
+}
+
+// Row is a body that facts refer to.
+type Row struct {
+	Ref   string // unique in its run
+	Value any    // marshals to JSON; must not be changed afterwards
+}
+
+// JSON returns the row's value as it is stored, without HTML escapes.
+func (r Row) JSON() (json.RawMessage, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r.Value); err != nil {
+		return nil, fmt.Errorf("row %s: %w", r.Ref, err)
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// Hold reserves the maximum cost of a model call in a budget of the org before the call
+// is sent. It ends when it is settled: by a batch of the run, or at its full amount when
+// the run ends or gets a new owner first.
+type Hold struct {
+	ID     string // of the model call in its run: round.attempt
+	Budget budget.Shared
+	Amount budget.Amount
+}
+
+// Settled is the actual cost of a model call, which may be more than was held. It settles
+// the holds with this ID in every budget.
+type Settled struct {
+	ID     string
+	Amount budget.Amount
+}
+
+// OverBudget reports that a hold does not fit into its budget. Nothing was stored.
+type OverBudget struct{ Scope string }
+
+func (o *OverBudget) Error() string { return fmt.Sprintf("budget %s has no room", o.Scope) }
+
+// Used is what a budget of an org has been charged with.
+type Used struct {
+	Spent budget.Amount // settled
+	Held  budget.Amount // of holds that are not settled
+}
+
+// Hold returns what is used after the hold, or an *[OverBudget].
+func (u Used) Hold(h Hold) (Used, error) {
+	if !h.Budget.Fits(u.Spent.Add(u.Held), h.Amount) {
+		return u, &OverBudget{Scope: h.Budget.Scope}
+	}
+	u.Held = u.Held.Add(h.Amount)
+	return u, nil
+}
+
+// Settle returns what is used after a hold of the amount held was settled at the amount
+// cost.
+func (u Used) Settle(held, cost budget.Amount) Used {
+	return Used{Spent: u.Spent.Add(cost), Held: u.Held.Sub(held)}
+}

@@ -1,0 +1,129 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// HandoverTTL is how long a caller can take to send the results of its tool calls.
+const HandoverTTL = 24 * time.Hour
+
+// ErrChanged reports that a conversation was not replaced: another writer has saved it
+// since it was read, or it is not stored any more.
+var ErrChanged = errors.New("the conversation has changed")
+
+// Conversation is a stored part of a transcript.
+type Conversation struct {
+	// Version counts how often the conversation was saved. Find sets it; the next Save
+	// passes it on, so that two writers cannot overwrite each other's change. 0 = not
+	// stored yet.
+	Version int64 `json:"-"`
+
+	RunID string    `json:"run_id"` // the run that produced the items
+	Items item.List `json:"items"`
+
+	// Full holds the full text of results that were cut, by the id under which the
+	// model was told to read them.
+	Full map[string]string `json:"full,omitempty"`
+
+	// CallIDs maps our ids of tool calls to the provider's.
+	CallIDs map[string]string `json:"call_ids"`
+
+	// Previous is the id of the response that the items follow; "" = none. The items of
+	// that response are stored under its own key.
+	Previous string `json:"previous,omitempty"`
+}
+
+// ConversationKey is a key of a stored conversation.
+type ConversationKey struct {
+	Kind KeyKind
+	ID   string
+}
+
+// KeyKind is what the id of a ConversationKey identifies.
+type KeyKind string
+
+// The kinds of keys.
+const (
+	// CallID is a tool call that the caller executes. The conversation is the hidden part
+	// of the transcript, between the caller's input and the calls. It is never replaced.
+	CallID KeyKind = "call"
+
+	// ResponseID is a response. The conversation is its input and output, after those
+	// of Previous. It is never replaced, so responses that share a Previous are
+	// independent.
+	ResponseID KeyKind = "response"
+
+	// SessionID is a session. The conversation is its whole transcript. Each turn of
+	// the session replaces it. A session has no other key.
+	SessionID KeyKind = "session"
+)
+
+// String returns the key as text, which is unique.
+func (k ConversationKey) String() string { return string(k.Kind) + ":" + k.ID }
+
+// Check returns an error if a store must not save c under the keys for ttl.
+func (c Conversation) Check(ttl time.Duration, keys []ConversationKey) error {
+	session := false
+	for i, k := range keys {
+		switch {
+		case slices.Contains(keys[:i], k):
+			return fmt.Errorf("conversation: the key %s twice", k)
+		case k.ID == "":
+			return fmt.Errorf("conversation: the id of a %s is empty", k.Kind)
+		case k.Kind != CallID && k.Kind != ResponseID && k.Kind != SessionID:
+			return fmt.Errorf("conversation: %q is not a kind of key", k.Kind)
+		}
+		session = session || k.Kind == SessionID
+	}
+	switch {
+	case len(keys) == 0:
+		return errors.New("conversation: no key")
+	case session && len(keys) > 1:
+		return errors.New("conversation: a session has another key")
+	case c.Version != 0 && !session:
+		return fmt.Errorf("conversation: %s is never replaced", keys[0])
+	case ttl <= 0:
+		return fmt.Errorf("conversation: time to live %s", ttl)
+	}
+	return nil
+}
+
+// conversationVersion is the version of the stored form. Version 0 is that of releases
+// which stored handovers only; it has the same members.
+const conversationVersion = 1
+
+type storedConversation struct {
+	Form int `json:"v"`
+	Conversation
+}
+
+// Encode returns the stored form of c, without Version.
+func (c Conversation) Encode() ([]byte, error) {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // items are stored unchanged
+	if err := e.Encode(storedConversation{conversationVersion, c}); err != nil {
+		return nil, fmt.Errorf("conversation of run %s: %w", c.RunID, err)
+	}
+	return body.Bytes(), nil
+}
+
+// DecodeConversation decodes the stored form. It returns an error for a form that a later
+// build has stored.
+func DecodeConversation(body []byte) (*Conversation, error) {
+	var s storedConversation
+	if err := json.Unmarshal(body, &s); err != nil {
+		return nil, fmt.Errorf("conversation: %w", err)
+	}
+	if s.Form > conversationVersion {
+		return nil, fmt.Errorf("conversation: stored in version %d, this build reads versions up to %d", s.Form, conversationVersion)
+	}
+	return &s.Conversation, nil
+}

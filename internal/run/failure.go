@@ -1,0 +1,216 @@
+package run
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// ending returns the last event of the run.
+func (p *projection) ending(body loop.Finished) event.Finished {
+	cause := p.state.Cause()
+	end := event.Finished{
+		Reason: body.Reason, Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls, SideEffects: p.state.SideEffects,
+		GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
+	}
+	for _, h := range body.HandedOver {
+		c, _ := p.state.Call(h.Key)
+		end.Calls = append(end.Calls, event.ClientCall{ID: h.ID, Name: c.Name, Arguments: p.rawArguments(c)})
+	}
+	return end
+}
+
+// failure returns what went wrong, in words that are safe to show; nil for reasons that are
+// not failures.
+func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure {
+	f := &event.Failure{Code: cause.Code(end.Reason)}
+	if f.Code == "" {
+		return nil
+	}
+	switch end.Reason {
+	case event.Invalid:
+		f.Message = invalidMessage(cause)
+	case event.ModelError:
+		p.describeModelError(f, cause)
+	case event.TooLong:
+		f.Message, f.Upstream = modelMessage(cause.Provider, p.failed), p.failed
+	case event.Blocked:
+		b := p.state.Blocked
+		f.Message, f.Address, f.Server, f.URL, f.Setting = "ssrf_blocked:"+b.Reason, b.Address, b.Server, b.URL, b.Setting
+		if b.Server == "" && p.failed != nil {
+			f.Param = p.failed.Param
+		}
+	case event.ServerUnavailable:
+		f.Message = missingServer(cause)
+	case event.ToolAbort:
+		f.Message = p.failedTool(cause)
+	case event.Memory:
+		f.Message = memoryMessage(cause)
+	case event.Lost:
+		f.Message = cmp.Or(fatalCallMessage(&p.state, cause), "the gateway was stopped while the run was under way, and the run could not be continued")
+	case event.Cancelled, event.CallerGone:
+		f.Message = "the run was cancelled"
+	}
+	return f
+}
+
+// describeModelError completes the failure of a run whose model call failed.
+func (p *projection) describeModelError(f *event.Failure, cause loop.Cause) {
+	switch {
+	case p.failed == nil: // the journal is damaged
+		f.Message = modelMessage(cause.Provider, nil)
+	case cause.Credential:
+		f.Message = fmt.Sprintf("The provider %s refuses the gateway's credential (status %d). The operator sets it with api_key of the provider",
+			cause.Provider, p.failed.Status)
+	case cause.Param != "":
+		f.Message, f.Param = p.failed.Message, cause.Param
+	default:
+		f.Message, f.Upstream = modelMessage(cause.Provider, p.failed), p.failed
+	}
+}
+
+func invalidMessage(cause loop.Cause) string {
+	if c := cause.Conflict; c != nil {
+		return fmt.Sprintf("your tool %q conflicts with the tool of that name of the gateway's MCP server %q: rename yours", c.Tool, c.Server)
+	}
+	return fmt.Sprintf("tool_choice requires a call of %s, but neither the request nor the gateway has such a tool", cause.MissingTool)
+}
+
+// memoryMessage says which memory limit the run has reached. Some journals of earlier
+// releases do not have it.
+func memoryMessage(cause loop.Cause) string {
+	return cmp.Or(cause.Detail, "the run needed more memory than the gateway may retain for it")
+}
+
+// modelMessage says what the provider called name did.
+func modelMessage(name string, f *model.Error) string {
+	provider := "The provider " + name
+	switch {
+	case f == nil:
+		return "the model call failed"
+	case f.Status == 0 && f.Message == "":
+		return provider + " could not be reached or broke off its answer. Retry later; if it happens again, the operator checks base_url of the provider"
+	case f.Status == 0:
+		return provider + ": " + f.Message
+	case f.Status >= 400 && f.Message == "":
+		return fmt.Sprintf("%s answered %d without an error message", provider, f.Status)
+	case f.Status >= 400:
+		return fmt.Sprintf("%s answered %d: %s", provider, f.Status, f.Message)
+	case f.Body != nil:
+		return provider + " reported an error in its answer: " + f.Message
+	case f.Message == "":
+		return provider + " gave an answer that cannot be read"
+	}
+	return provider + " " + f.Message
+}
+
+// refusedCredential reports whether the provider refuses the gateway's credential. A
+// journal of release 0.1 has the status only.
+func refusedCredential(failed *model.Error) bool {
+	return failed != nil && (failed.Credential || failed.Status == http.StatusUnauthorized)
+}
+
+func missingServer(cause loop.Cause) string {
+	if cause.Server == "" {
+		return "a required MCP server is not available"
+	}
+	return fmt.Sprintf("the required MCP server %q is not available; \"turnpike mcp check\" shows the cause", cause.Server)
+}
+
+func (p *projection) failedTool(cause loop.Cause) string {
+	c, _ := p.state.Call(cause.Call)
+	result, err := p.itemsOf(c.ResultRef)
+	if err != nil || len(result) == 0 {
+		return "a tool failed"
+	}
+	return fmt.Sprintf("tool %s failed: %s", c.Name, item.PlainText(result[0].Parts))
+}
+
+// fatalCallMessage names the tool call during which too many owners of the run died; "" if there
+// is none.
+func fatalCallMessage(s *loop.State, cause loop.Cause) string {
+	c, ok := s.Call(cause.Call)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("the gateway died %d times while the call %s of the tool %q was under way; it is not made again", c.DeadOwners, c.Key, c.Name)
+}
+
+// storedFailure is a failed model call as it is stored.
+type storedFailure struct {
+	Class   model.Class         `json:"class"`
+	Status  int                 `json:"status,omitempty"`
+	Header  map[string][]string `json:"header,omitempty"`
+	Body    []byte              `json:"body,omitempty"`
+	Dialect string              `json:"dialect"` // of Body; rows of release 0.1 have none
+	Code    string              `json:"code,omitempty"`
+	Message string              `json:"message,omitempty"`
+	Param   string              `json:"param,omitempty"`
+	Error   string              `json:"error"` // for people
+
+	Credential bool `json:"credential,omitempty"` // the provider refuses ours
+}
+
+func newStoredFailure(e *model.Error) storedFailure {
+	return storedFailure{e.Class, e.Status, e.Header, e.Body, e.Dialect, e.Code, e.Message, e.Param, e.Error(), e.Credential}
+}
+
+// UnmarshalJSON reads a row of any release. Release 0.1 stored no dialect, because it had only
+// chat completions.
+func (f *storedFailure) UnmarshalJSON(data []byte) error {
+	type plain storedFailure
+	row := plain{Dialect: model.DialectChat}
+	if err := json.Unmarshal(data, &row); err != nil {
+		return err
+	}
+	*f = storedFailure(row)
+	if len(f.Body) == 0 {
+		f.Dialect = ""
+	}
+	return nil
+}
+
+// recallFailure reads the row of the failed model call whose fact was folded last.
+func (p *projection) recallFailure(ref string, row json.RawMessage) error {
+	var f storedFailure
+	if err := json.Unmarshal(row, &f); err != nil {
+		return damaged(ref, err)
+	}
+	p.failed = f.error()
+	if fact := p.state.Attempt.Failed; fact != nil { // a fact of an earlier release does not have these
+		fact.Credential, fact.Param = refusedCredential(p.failed), f.Param
+	}
+	return nil
+}
+
+func (f storedFailure) error() *model.Error {
+	return &model.Error{Class: f.Class, Status: f.Status, Header: f.Header, Body: f.Body, Dialect: f.Dialect, Code: f.Code, Message: f.Message, Param: f.Param, Credential: f.Credential}
+}
+
+// ModelFailure is a failed model call, for people.
+type ModelFailure struct {
+	Message string // what the provider did, and its own words where it gave any
+	Cause   string // why there is no answer; "" where the provider answered
+	Body    []byte // of the provider's error answer; nil where it gave none
+}
+
+// ModelFailure returns how the model call failed that the fact is about. The zero
+// ModelFailure: the journal does not have it.
+func (s *Story) ModelFailure(provider string, b loop.TurnFailed) ModelFailure {
+	var f storedFailure
+	if json.Unmarshal(s.Rows[b.ErrorRef], &f) != nil {
+		return ModelFailure{}
+	}
+	out := ModelFailure{Message: modelMessage(provider, f.error()), Body: f.Body}
+	if f.Status == 0 {
+		out.Cause = strings.TrimPrefix(f.Error, "provider call: ")
+	}
+	return out
+}

@@ -1,0 +1,297 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+)
+
+// Follow says which events of a run to report.
+type Follow struct {
+	Org, RunID string
+
+	// After is the position of the last event that the caller has; the zero value = none.
+	After event.Position
+
+	// Account is charged with what the follower holds; nil = nothing is counted.
+	Account *ledger.Account
+
+	// ToWaiting ends the report at an event.Waiting that nothing follows yet. Otherwise
+	// it goes on when the run is resumed.
+	ToWaiting bool
+
+	// Final leaves out the pieces of model calls that were made again because their
+	// owner died. The pieces of a call in progress are reported: if its owner dies later,
+	// the caller has had them.
+	Final bool
+}
+
+// How a follower waits for what the store does not have yet: it looks again after
+// pollFirst, then after twice the time before, up to the longest. What happens in this
+// process wakes it at once.
+const (
+	pollFirst   = 10 * time.Millisecond
+	pollLongest = 5 * time.Second
+	pollAlone   = 100 * time.Millisecond // in a process that performs no runs
+)
+
+// asideEvery is how often a follower of a run that is not performed here asks whether the
+// run was set aside.
+const asideEvery = 10 * time.Second
+
+// followTimeout is how long a follower waits for a batch of the store. It is long because
+// a thousand followers that have fallen behind read one after the other.
+const followTimeout = time.Minute
+
+// batchBytes is how much of facts, rows or events a follower takes at a time. One that is
+// larger is taken alone.
+const batchBytes = 64 << 10
+
+// Follow reports the events of a run to the sink, from the one after f.After to the end
+// of the run, while they happen. The same run has the same events at the same positions,
+// whenever and in whatever process it is followed; the pieces of a model call are events
+// of their own in a durable run, in a light run each text is one.
+//
+// It returns nil after the last event, and the cause of ctx when ctx ends. The error wraps
+// org.ErrNotFound if the org has no such run; it is a [fault.Error] if the run has too many
+// followers, if its journal cannot be read, or if this process hands the run over. An
+// error of the sink ends it too.
+func (r *Runner) Follow(ctx context.Context, f Follow, sink Sink) error {
+	key := runKey{f.Org, f.RunID}
+	if err := r.followers.enter(key); err != nil {
+		return err
+	}
+	defer r.followers.leave(key)
+	if f.Account != nil {
+		if err := f.Account.Charge(followerBytes); err != nil {
+			return err
+		}
+		defer f.Account.Release(followerBytes)
+	}
+	return r.follow(ctx, f, sink, nil)
+}
+
+// follow is Follow without a place. own is the feed of a run that this request has
+// started; it is read after the run has left the process too.
+func (r *Runner) follow(ctx context.Context, f Follow, sink Sink, own *feed) error {
+	key := runKey{f.Org, f.RunID}
+	next, done := r.followers.listen(key)
+	defer done()
+	return follow(ctx, f, sink, source{
+		archive: r.o.Archive,
+		feed: func() (*feed, func()) {
+			if own != nil {
+				return own, func() {}
+			}
+			return r.leases.following(key)
+		},
+		next: next, closing: r.leases.closing, longest: pollLongest,
+	})
+}
+
+// FollowStored is [Runner.Follow] for a process that performs no runs. It looks at the
+// store ten times a second.
+func FollowStored(ctx context.Context, archive Archive, f Follow, sink Sink) error {
+	return follow(ctx, f, sink, source{
+		archive: archive,
+		feed:    func() (*feed, func()) { return nil, func() {} },
+		next:    func() <-chan struct{} { return nil },
+		longest: pollAlone,
+	})
+}
+
+// source is where a follower gets a run's events from.
+type source struct {
+	archive Archive
+	feed    func() (*feed, func()) // of the run, if it is performed here; the function gives it back
+	next    func() <-chan struct{} // closed when the run has something new; nil = never
+	closing <-chan struct{}        // closed when this process ends; nil = never
+	longest time.Duration          // between two looks at the store
+}
+
+// follower is one caller that follows a run.
+type follower struct {
+	Follow
+	source
+	sink    teller
+	stored  *storedRun    // as far as it was read; nil = not at all
+	here    bool          // the run is performed in this process
+	patient time.Duration // the last wait; 0 = there was something new
+	asked   time.Time     // when it was last asked whether the run is set aside; monotonic
+}
+
+// follow reports events from the feed where it has them, and from the store where not.
+func follow(ctx context.Context, f Follow, sink Sink, from source) error {
+	w := &follower{Follow: f, source: from, sink: teller{sink: sink, told: f.After}}
+	defer w.leave()
+	for {
+		rang := w.next()
+		progress, err := w.step(ctx)
+		switch {
+		case err != nil:
+			return err
+		case w.sink.ended:
+			return nil
+		case progress:
+			w.patient = 0
+			if err := ctx.Err(); err != nil {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		if err := w.wait(ctx, rang); err != nil {
+			return err
+		}
+	}
+}
+
+// step reports what there is, or a batch of it, and returns whether there was anything.
+func (w *follower) step(ctx context.Context) (bool, error) {
+	events, all, over, failed := w.readFeed()
+	if len(events) > 0 {
+		return true, w.tell(events)
+	}
+	if all && !over {
+		return false, nil
+	}
+	if all && failed != nil {
+		return false, failed
+	}
+	progress, err := w.readStore(ctx)
+	switch {
+	case err != nil, progress, w.sink.ended:
+		return progress, err
+	case failed != nil:
+		return false, failed
+	case over && w.ToWaiting && w.sink.waiting:
+		w.sink.ended = true
+		return false, nil
+	case over && (w.asked.IsZero() || time.Since(w.asked) > asideEvery):
+		w.asked = time.Now()
+		return false, w.checkAside(ctx)
+	}
+	return false, nil
+}
+
+// readFeed returns the events that follow in the feed, and whether it has all that follow.
+// It also returns whether the run is not performed here, or not any more, and why it did not
+// come to its end here.
+func (w *follower) readFeed() (events []placed, all, over bool, failed error) {
+	feed, release := w.feed()
+	defer release()
+	w.here = feed != nil
+	if feed == nil {
+		return nil, false, true, nil
+	}
+	over, failed = feed.ended() // before its events are read
+	events, all = feed.after(w.sink.told)
+	return events, all, over, failed
+}
+
+// tell emits events of the feed. An event that is larger than a batch is charged: the run,
+// which is charged with it too, may end meanwhile.
+func (w *follower) tell(events []placed) error {
+	memory := w.Account.Part()
+	defer memory.Close()
+	if size := weight(events[0].event); size > batchBytes {
+		if err := memory.Charge(size); err != nil {
+			return err
+		}
+	}
+	for _, e := range events {
+		if err := w.sink.Emit(e.at, e.event); err != nil {
+			return fmt.Errorf("%w: %w", errNobody, err)
+		}
+	}
+	return nil
+}
+
+// wait waits until there may be something new.
+func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
+	w.patient = min(max(pollFirst, 2*w.patient), w.longest)
+	timer := time.NewTimer(w.patient)
+	defer timer.Stop()
+	closing := w.closing
+	if w.here { // its feed says when the run is handed over
+		closing = nil
+	}
+	select {
+	case <-rang:
+		w.patient = pollFirst / 2
+	case <-timer.C:
+	case <-closing:
+		return elsewhere(errStopped)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// readStore reports what the store has, or a batch of it.
+func (w *follower) readStore(ctx context.Context) (bool, error) {
+	if w.stored == nil {
+		w.stored = newStoredRun(w.archive, w.Follow, &w.sink)
+		w.stored.owned = func() bool {
+			feed, release := w.feed()
+			defer release()
+			return feed != nil && feed.hasBegun()
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	progress, err := w.stored.advance(limited)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return progress, err
+}
+
+func (w *follower) leave() {
+	if w.stored != nil {
+		w.stored.close()
+	}
+}
+
+// checkAside returns an error if the run is set aside: nobody goes on with it.
+func (w *follower) checkAside(ctx context.Context) error {
+	head, err := w.archive.Head(ctx, w.Org, w.RunID)
+	switch {
+	case err != nil:
+		return storeError(w.RunID, err)
+	case head.Summary.Status == IsAside:
+		return unreadable(w.RunID, head.Summary.Aside.Reason)
+	}
+	return nil
+}
+
+// teller passes events on to the sink of a follower, from a position on.
+type teller struct {
+	sink    Sink
+	told    event.Position // of the last event; events up to it are not passed on
+	waiting bool           // the last event was Waiting
+	ended   bool           // the last event was Finished
+	failed  error          // of the sink, which gets nothing more
+}
+
+// Emit implements Sink.
+func (t *teller) Emit(at event.Position, e event.Event) error {
+	_, t.waiting = e.(event.Waiting)
+	_, t.ended = e.(event.Finished)
+	if t.failed == nil && at.Compare(t.told) > 0 {
+		t.told = at
+		t.failed = t.sink.Emit(at, e)
+	}
+	return t.failed
+}
+
+// elsewhere tells a caller that its run goes on without this process.
+func elsewhere(err error) error {
+	f := fault.New(fault.Unavailable, "run_handed_over",
+		"the gateway hands the run over to its next process; send the request again to follow it, with the same Idempotency-Key if it started the run")
+	f.RetryAfter, f.Err = attachRetry, err
+	return f
+}

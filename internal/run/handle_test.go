@@ -1,0 +1,272 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// waiting leaves a run of which two calls wait for approval.
+func (w *town) waiting(t *testing.T) {
+	t.Helper()
+	ask := func(key loop.CallKey) loop.Body {
+		b := preparedAs(key, tool.Once).(loop.CallPrepared)
+		b.Verdict = loop.Ask
+		return b
+	}
+	w.leave(t, "run_old", "k", asked(0, 1), turned(0, "once_a", "once_b"), ask("0.0"), ask("0.1"),
+		loop.CallWaiting{Key: "0.0", WaitID: "wait_a"}, loop.CallWaiting{Key: "0.1", WaitID: "wait_b"}, loop.Parked{ActiveMS: 10})
+	w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+}
+
+// A run that waits is followed through its wait, and goes on as soon as its calls are
+// decided.
+func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		w.waiting(t)
+		r := w.gateway(t)
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var whole, first diary
+		var following sync.WaitGroup
+		following.Go(func() {
+			if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old"}, &whole); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old", ToWaiting: true}, &first); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := first.events[len(first.events)-1].(event.Waiting); !ok {
+			t.Fatalf("it ends with %T", first.events[len(first.events)-1])
+		}
+		by := org.Author{Principal: "human"}
+		begin := time.Now()
+		for _, c := range []struct {
+			org, run, wait string
+			d              run.Decision
+			reason         string // of the refusal; "" = none
+		}{
+			{"o", "run_old", "wait_c", run.Decision{Approved: true}, "not_waiting"},
+			{"o", "run_old", "", run.Decision{Approved: true}, "not_waiting"},
+			{"bb", "run_old", "wait_a", run.Decision{Approved: true}, "unknown"},
+			{"o", "run_new", "wait_a", run.Decision{Approved: true}, "unknown"},
+			{"o", "run_old", "wait_a", run.Decision{Message: "too much"}, ""},
+			{"o", "run_old", "wait_a", run.Decision{Approved: true}, "not_waiting"},
+			{"o", "run_old", "wait_b", run.Decision{Approved: true}, ""},
+		} {
+			err := r.Resolve(t.Context(), c.org, c.run, c.wait, c.d, by)
+			switch {
+			case c.reason == "unknown":
+				if !errors.Is(err, org.ErrNotFound) {
+					t.Errorf("%+v: %v", c, err)
+				}
+			case c.reason != "":
+				if f := fault.From(err); f.Reason != c.reason || f.Code != fault.Conflict {
+					t.Errorf("%+v: %v", c, err)
+				}
+			case err != nil:
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		following.Wait()
+		if took := time.Since(begin); took > time.Second/2 {
+			t.Errorf("it went on after %v", took)
+		}
+		if _, end := whole.said(); end.Reason != event.Complete || end.ToolCalls != 1 {
+			t.Errorf("it ended with %+v", end)
+		}
+		outcomes := map[string]event.Outcome{}
+		for _, e := range whole.events {
+			if done, ok := e.(event.ToolDone); ok {
+				outcomes[done.Key] = done.Outcome
+			}
+		}
+		want := map[string]event.Outcome{"0.0": event.CallDenied, "0.1": event.CallNotRun} // the tool that was approved is no longer there
+		if diff := cmp.Diff(want, outcomes); diff != "" {
+			t.Errorf("the calls ended otherwise (-want +got):\n%s", diff)
+		}
+		accounts(t, w.theRun(t))
+		var again diary
+		if err := run.FollowStored(t.Context(), &w.journal, run.Follow{Org: "o", RunID: "run_old"}, &again); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(whole.encoded(t), again.encoded(t)); diff != "" {
+			t.Errorf("followed live (-) and from the store (+):\n%s", diff)
+		}
+		if f := fault.From(r.Resolve(t.Context(), "o", "run_old", "wait_b", run.Decision{}, by)); f.Reason != "run_finished" {
+			t.Errorf("a run that has ended was resolved: %v", f)
+		}
+	})
+}
+
+// A run is accepted without a sink, goes on without its caller, and can be followed by
+// its id. The key stands for the same run.
+func TestARunIsStartedAndFollowedByItsID(t *testing.T) { // L05
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("read_look"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+			"read_look": func(context.Context, tool.Call) (tool.Result, error) {
+				time.Sleep(time.Second)
+				return tool.Text("seen"), nil
+			},
+		}}
+		r := w.gateway(t)
+		ctx, leave := context.WithCancel(t.Context())
+		id, err := r.Start(ctx, w.wants("p", "k", "h"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		if same, err := r.Start(t.Context(), w.wants("p", "k", "h")); err != nil || same != id {
+			t.Errorf("the key stands for %s and %s: %v", id, same, err)
+		}
+		if _, err := r.Start(t.Context(), w.wants("p", "k", "other")); fault.From(err).Reason != "idempotency_key_reused" {
+			t.Errorf("%v", err)
+		}
+		light := w.wants("p", "", "")
+		light.Policy.Grade, light.Key = loop.Light, nil
+		if _, err := r.Start(t.Context(), light); err == nil {
+			t.Error("a light run was started without a caller")
+		}
+		var d diary
+		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &d); err != nil {
+			t.Fatal(err)
+		}
+		if _, end := d.said(); end.Reason != event.Complete {
+			t.Errorf("%+v", end)
+		}
+		for _, f := range []run.Follow{{Org: "o", RunID: "run_none"}, {Org: "bb", RunID: id}} {
+			if err := r.Follow(t.Context(), f, &diary{}); !errors.Is(err, org.ErrNotFound) {
+				t.Errorf("%+v: %v", f, err)
+			}
+		}
+	})
+}
+
+// A light run is followed while it is under way: what it has stored, each text at once,
+// at the positions at which it stays.
+func TestALightRunIsFollowed(t *testing.T) { // L05
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{piece: 1, think: script("read_look"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+			"read_look": func(context.Context, tool.Call) (tool.Result, error) {
+				time.Sleep(time.Minute)
+				return tool.Text("seen"), nil
+			},
+		}}
+		r := w.gateway(t)
+		req := w.wants("p", "", "")
+		req.Policy.Grade, req.Key = loop.Light, nil
+		var caller, follower, later diary
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := r.Run(t.Context(), req, &caller); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(30 * time.Second)
+		id := w.theRun(t).Summary.RunID
+		toolAt := time.Duration(0)
+		begin := time.Now()
+		follower.heard = func(_ event.Position, e event.Event) {
+			if _, ok := e.(event.ToolStarted); ok {
+				toolAt = time.Since(begin)
+			}
+		}
+		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &follower); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		if took := time.Since(begin); toolAt > time.Second || took > 32*time.Second {
+			t.Errorf("the follower heard of the tool after %v, and of the end after %v", toolAt, took)
+		}
+		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &later); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(follower.encoded(t), later.encoded(t)); diff != "" {
+			t.Errorf("followed live (-) and later (+):\n%s", diff)
+		}
+		told, _ := caller.said()
+		if heard, _ := follower.said(); heard != told {
+			t.Errorf("the caller got %q, the follower %q", told, heard)
+		}
+	})
+}
+
+// A follower of a run that this process does not perform gets an error when the gateway
+// stops, and does not delay the stop.
+func TestAFollowerOfAWaitingRunEndsWithTheGateway(t *testing.T) { // L05
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		w.waiting(t)
+		r := w.gateway(t)
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		followed := make(chan error, 1)
+		go func() { followed <- r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old"}, &diary{}) }()
+		time.Sleep(time.Hour)
+		begin := time.Now()
+		r.Close(t.Context(), time.Minute)
+		_ = refusal(t, <-followed, "run_handed_over")
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A client that comes back with a position gets what follows it, and what is before it is
+// not read: rows of that part may even be missing.
+func TestAFollowerThatComesBackReadsOnlyTheRest(t *testing.T) { // P05
+	w := &town{think: script("read_look", "read_look"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+		"read_look": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("seen"), nil },
+	}}
+	r := w.gateway(t)
+	var whole diary
+	if err := r.Run(t.Context(), w.wants("p", "k", "h"), &whole); err != nil {
+		t.Fatal(err)
+	}
+	all := whole.encoded(t)
+	for i, after := range whole.at {
+		reads := &rowReads{Archive: &w.journal}
+		var rest diary
+		f := run.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: after}
+		if err := run.FollowStored(t.Context(), reads, f, &rest); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(all[i+1:], rest.encoded(t), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("after %v (-want +got):\n%s", after, diff)
+		}
+		if left := len(all) - i; reads.rows > 2+2*left {
+			t.Errorf("after %v, %d rows were read for %d events", after, reads.rows, left)
+		}
+	}
+}
+
+// rowReads counts the rows that are asked for.
+type rowReads struct {
+	run.Archive
+	rows int
+}
+
+func (a *rowReads) Rows(ctx context.Context, org, runID string, refs []string, limit int) ([]json.RawMessage, error) {
+	a.rows++
+	return a.Archive.Rows(ctx, org, runID, refs, limit)
+}

@@ -1,0 +1,380 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+)
+
+// How leases are kept. An owner whose renewals fail stops one period
+// before the lease ends, so that no new owner starts while it still sends requests.
+const (
+	renewEvery   = 5 * time.Second
+	claimEvery   = time.Second
+	doubtAfter   = LeaseTTL - renewEvery // a run that was not renewed for this long sends nothing more
+	claimAtOnce  = 64                    // runs
+	storeTimeout = 10 * time.Second
+)
+
+// leaseKeeper keeps the leases of the runs that are performed in this process: it renews
+// them, stops runs whose lease another owner has, claims runs whose owner is gone, and
+// releases leases that have no run. It is safe for concurrent use.
+type leaseKeeper struct {
+	leases   Leases // nil = there are no durable runs
+	owner    string // this process
+	health   *storeHealth
+	takeOver func(Lease) // performs a run that was claimed
+
+	base     context.Context // of durable runs, which outlive their callers; ends with close
+	end      context.CancelCauseFunc
+	tasks    sync.WaitGroup // runs that are live
+	keeping  sync.WaitGroup // keep
+	closing  chan struct{}  // closed when no new runs are taken
+	woken    chan struct{}  // has an element when a waiting run was woken
+	yielding atomic.Bool    // durable runs are handed over at their next fact
+	suspects suspects       // runs that are resumed one at a time
+
+	mu      sync.Mutex
+	quiet   bool                // no new runs
+	live    map[runKey]*liveRun // runs that are performed here, except relays
+	orphans []Lease             // leases of this process without a run
+	renewed time.Time           // when the leases were last renewed; monotonic
+}
+
+type runKey struct{ org, run string }
+
+// liveRun is a run that is performed in this process, as the lease keeper knows it.
+type liveRun struct {
+	lease  Lease
+	cancel context.CancelCauseFunc
+	feed   *feed       // of a durable run; nil = it has none
+	leased bool        // this process has got the lease; guarded by leaseKeeper.mu
+	unstop func() bool // stops the context.AfterFunc on leaseKeeper.base
+}
+
+func (l *liveRun) key() runKey { return runKey{l.lease.Org, l.lease.RunID} }
+
+func newLeaseKeeper(leases Leases, owner string, health *storeHealth, takeOver func(Lease)) *leaseKeeper {
+	k := &leaseKeeper{
+		leases: leases, owner: owner, health: health, takeOver: takeOver,
+		closing: make(chan struct{}), woken: make(chan struct{}, 1), live: map[runKey]*liveRun{},
+	}
+	k.base, k.end = context.WithCancelCause(context.Background())
+	return k
+}
+
+// open claims every run that can be claimed, and then keeps the leases until close.
+func (k *leaseKeeper) open(ctx context.Context) error {
+	for {
+		n, err := k.claim(ctx)
+		if err != nil {
+			return fmt.Errorf("take over runs: %w", err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	k.keeping.Go(k.keep)
+	return nil
+}
+
+// close ends all runs of this process as [Runner.Close] says.
+func (k *leaseKeeper) close(ctx context.Context, soft time.Duration) {
+	k.mu.Lock()
+	if !k.quiet {
+		k.quiet = true
+		close(k.closing)
+	}
+	k.mu.Unlock()
+	k.suspects.stop()
+	idle := make(chan struct{})
+	go func() {
+		k.tasks.Wait()
+		close(idle)
+	}()
+	patience := time.NewTimer(soft)
+	defer patience.Stop()
+	select {
+	case <-idle:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	crash.At(crash.BeforeHandover)
+	k.yielding.Store(true)
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	k.end(errStopped)
+	<-idle
+	k.keeping.Wait()
+}
+
+// keep renews leases, claims runs, and checks a store that has failed, until close. One
+// ticker is used for all of it, so that the order is always the same.
+func (k *leaseKeeper) keep() {
+	ticks := time.NewTicker(claimEvery)
+	defer ticks.Stop()
+	for renewed := time.Now(); ; {
+		select {
+		case <-k.base.Done():
+		case <-ticks.C:
+		case <-k.woken:
+		}
+		if k.base.Err() != nil { // also if both channels are ready
+			return
+		}
+		if time.Since(renewed) > renewEvery-claimEvery/2 {
+			renewed = time.Now()
+			_ = k.renew() // it records an error
+		}
+		k.maintain()
+	}
+}
+
+// claimSoon claims runs without waiting for the next tick, because a run was woken.
+func (k *leaseKeeper) claimSoon() {
+	select {
+	case k.woken <- struct{}{}:
+	default: // the next claim is already requested
+	}
+}
+
+// maintain claims runs. While the store fails it only checks whether the store can be
+// written again.
+func (k *leaseKeeper) maintain() {
+	ctx, cancel := context.WithTimeout(k.base, storeTimeout)
+	defer cancel()
+	if k.health.err() != nil {
+		if err := k.leases.Probe(ctx); err != nil {
+			return
+		}
+		k.health.recovered()
+		if k.renew() != nil { // before the claim, which could otherwise take leases of live runs
+			return
+		}
+	}
+	k.releaseOrphans(ctx)
+	if k.isQuiet() {
+		return
+	}
+	if _, err := k.claim(ctx); err != nil && k.base.Err() == nil {
+		k.health.failed(err)
+	}
+}
+
+func (k *leaseKeeper) isQuiet() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.quiet
+}
+
+// renew extends the leases of this process. A run whose lease was not extended has another
+// owner and is stopped. A lease without a run comes from a claim whose answer was lost. It
+// is released, because no process could claim the run otherwise.
+func (k *leaseKeeper) renew() error {
+	ctx, cancel := context.WithTimeout(k.base, storeTimeout)
+	defer cancel()
+	others := k.leased()
+	now := time.Now()
+	leases, err := k.leases.Renew(ctx, k.owner)
+	if err != nil {
+		k.health.failed(err)
+		return err
+	}
+	for _, l := range leases {
+		if run := others[runKey{l.Org, l.RunID}]; run != nil && run.lease.Epoch == l.Epoch {
+			delete(others, runKey{l.Org, l.RunID})
+		}
+	}
+	for _, run := range others {
+		run.cancel(ErrFenced)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.renewed = now
+	for _, l := range leases {
+		if !k.working(l) && !slices.Contains(k.orphans, l) {
+			k.orphans = append(k.orphans, l)
+		}
+	}
+	return nil
+}
+
+// leased returns the live runs that have their lease.
+func (k *leaseKeeper) leased() map[runKey]*liveRun {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make(map[runKey]*liveRun, len(k.live))
+	for key, run := range k.live {
+		if run.leased {
+			out[key] = run
+		}
+	}
+	return out
+}
+
+// claim takes over runs that can be claimed, and returns their number.
+func (k *leaseKeeper) claim(ctx context.Context) (int, error) {
+	leases, err := k.leases.Claim(ctx, k.owner, claimAtOnce)
+	if err != nil {
+		return 0, err
+	}
+	for _, lease := range leases {
+		crash.At(crash.AfterClaim)
+		k.takeOver(lease)
+	}
+	return len(leases), nil
+}
+
+// adopt registers a run that is about to get its lease, or has it. It returns an error if
+// the process is stopping. The caller must call unregister afterwards.
+func (k *leaseKeeper) adopt(run *liveRun, leased bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.quiet {
+		stopping := fault.New(fault.Unavailable, "stopping", "the gateway is stopping; send the request again")
+		stopping.RetryAfter = attachRetry
+		return stopping
+	}
+	k.tasks.Add(1)
+	if old := k.live[run.key()]; old != nil { // its lease has expired
+		old.cancel(ErrFenced)
+	}
+	k.live[run.key()] = run
+	run.leased = leased
+	run.unstop = context.AfterFunc(k.base, func() { run.cancel(errStopped) })
+	return nil
+}
+
+// confirm notes that the run has got its lease.
+func (k *leaseKeeper) confirm(run *liveRun) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	run.leased = true
+}
+
+// unregister removes a run from the live ones. Its lease is released if the run is to be
+// continued, so that another owner can claim it, and if it is unknown whether there is a
+// lease.
+func (k *leaseKeeper) unregister(ctx context.Context, run *liveRun, over, unsure bool) {
+	defer k.tasks.Done()
+	run.unstop()
+	k.mu.Lock()
+	if k.live[run.key()] == run { // otherwise this process has claimed the run again
+		delete(k.live, run.key())
+	}
+	orphan := k.leases != nil && (run.leased && !over || unsure)
+	k.mu.Unlock()
+	if orphan {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		k.release(ctx, run.lease)
+	}
+}
+
+// releaseOrphans releases the leases that have no run in this process.
+func (k *leaseKeeper) releaseOrphans(ctx context.Context) {
+	k.mu.Lock()
+	orphans := slices.DeleteFunc(k.orphans, k.working)
+	k.orphans = nil
+	k.mu.Unlock()
+	for _, lease := range orphans {
+		k.release(ctx, lease)
+	}
+}
+
+// release releases a lease. If that fails, releaseOrphans tries again.
+func (k *leaseKeeper) release(ctx context.Context, lease Lease) {
+	if k.leases.Release(ctx, lease) != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.orphans = append(k.orphans, lease)
+	}
+}
+
+// working reports whether a run of this process has the lease. It is called with mu held.
+func (k *leaseKeeper) working(l Lease) bool {
+	run := k.live[runKey{l.Org, l.RunID}]
+	return run != nil && run.lease.Epoch == l.Epoch
+}
+
+// doubtful reports whether the lease of a run may expire before the next renewal, so that
+// another owner may have it. The run's last append was sent at the time written.
+func (k *leaseKeeper) doubtful(written time.Time) bool {
+	if k.leases == nil {
+		return false
+	}
+	k.mu.Lock()
+	since := k.renewed
+	k.mu.Unlock()
+	if written.After(since) {
+		since = written
+	}
+	return time.Since(since) > doubtAfter
+}
+
+// following returns the feed of a durable run that is performed here, or nil, and a
+// function that gives it back: the run's account stays open until then, because the run
+// may end before its followers have read everything.
+func (k *leaseKeeper) following(key runKey) (*feed, func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if run := k.live[key]; run != nil && run.feed != nil {
+		return run.feed, run.feed.account.Hold().Close
+	}
+	return nil, func() {}
+}
+
+// wake makes a run of this process read what another writer has appended to its journal.
+func (k *leaseKeeper) wake(key runKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if run := k.live[key]; run != nil {
+		run.cancel(errWoken)
+	}
+}
+
+// storeHealth knows whether the store can be written. It is safe for concurrent use.
+type storeHealth struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	cause error // why it cannot be written; nil = it can
+}
+
+// err returns why the store cannot be written, or nil.
+func (h *storeHealth) err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause
+}
+
+// failed records that the store has failed, until recovered is called.
+func (h *storeHealth) failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	if h.cause == nil {
+		h.log.Error("the store cannot be written: new runs and relayed requests are rejected until it can; check the disk", "error", err)
+	}
+	h.cause = err
+}
+
+// recovered records that the store can be written again.
+func (h *storeHealth) recovered() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cause = nil
+	h.log.Info("the store can be written again")
+}

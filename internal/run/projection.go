@@ -1,0 +1,382 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// projection folds the facts of a run, with the rows that they refer to, into the
+// run's state and its events. Every event of a run comes from here, except the head
+// and body of a raw relay. The owner of a run adds each fact when the store has taken it,
+// and each delta of a model call when it arrives. A follower ([storedRun]) adds what is
+// stored.
+type projection struct {
+	sink Sink
+	stop func(error) // called when the sink returns an error
+
+	account *ledger.Account // charged with the items that the run keeps
+
+	state  loop.State
+	call   event.Position         // of the latest piece of the latest model call
+	round  int                    // of the latest model call
+	last   int64                  // Seq of the last event's position
+	items  map[string][]item.Item // by ref: what the journal's rows hold
+	args   map[loop.CallKey]prepared
+	full   map[string]string // results that were truncated, whole, by the id that the model knows
+	failed *model.Error      // the last failed model call
+
+	// rows reads a row of the store; it returns nil for a row that the run does not have.
+	// Nil for the owner of a run, which keeps the items and the whole results of all
+	// rows for later model calls.
+	rows func(ref string) (json.RawMessage, error)
+}
+
+// add folds a fact after which the state is next, and emits its event. It is for the owner.
+func (p *projection) add(f loop.Fact, next loop.State) {
+	p.state = next
+	_ = p.tell(f) // reads nothing
+}
+
+// emit passes e to the sink.
+func (p *projection) emit(at event.Position, e event.Event) {
+	p.last = at.Seq
+	if err := p.sink.Emit(at, e); err != nil {
+		p.stop(fmt.Errorf("%w: %w", errNobody, err))
+	}
+}
+
+// recover folds a journal of any release for its next owner, without events: they were
+// emitted when the facts were stored. The error wraps [loop.ErrUnsafe] for a journal that
+// is not safe, and is an *[Unreadable] for one that refers to what cannot be decoded.
+func (p *projection) recover(story *Story) error {
+	for _, f := range story.Facts {
+		if err := loop.CheckSafety(p.state, f); err != nil {
+			return err
+		}
+		if a, ok := f.Body.(loop.Accepted); ok {
+			var err error
+			if f.Body, err = completed(a, story.Rows[requestRef]); err != nil {
+				return err
+			}
+		}
+		p.state = loop.Apply(p.state, f)
+		p.last = f.Seq
+		if err := p.recall(f, story.Rows); err != nil {
+			var bad *Unreadable
+			if errors.As(err, &bad) {
+				return err
+			}
+			return &Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err}
+		}
+	}
+	return nil
+}
+
+// recall reads the rows that the owner of a run needs of those that a fact refers to.
+func (p *projection) recall(f loop.Fact, rows map[string]json.RawMessage) error {
+	switch b := f.Body.(type) {
+	case loop.InputAdded:
+		if err := p.recallFull(rows); err != nil {
+			return err
+		}
+		return p.recallItems(b.ItemsRef, rows)
+	case loop.TurnFailed:
+		if err := p.recallFailure(b.ErrorRef, rows[b.ErrorRef]); err != nil {
+			return err
+		}
+		return p.recallItems(b.PartialRef, rows)
+	case loop.Turn:
+		if err := p.recallItems(b.ItemsRef, rows); err != nil {
+			return err
+		}
+		// Items of version 1 have no number among the run's turns.
+		item.SetTurn(p.items[b.ItemsRef], item.LastTurn(p.items["input"])+b.Round+1)
+	case loop.CallPrepared:
+		if b.ArgsRef != "" {
+			if !json.Valid(rows[b.ArgsRef]) {
+				return damaged(b.ArgsRef, errors.New("no JSON"))
+			}
+			p.keepArguments(b.Key, prepared{arguments: rows[b.ArgsRef]})
+		}
+	case loop.CallDone:
+		if b.FullRef != "" {
+			var text string
+			if err := json.Unmarshal(rows[b.FullRef], &text); err != nil {
+				return damaged(b.FullRef, err)
+			}
+			p.keepFull(map[string]string{rereadID(p.state.Accepted.RunID, b.Key): text})
+		}
+		if err := p.recallItems(b.ResultRef, rows); err != nil {
+			return err
+		}
+		if len(p.items[b.ResultRef]) == 0 {
+			return fmt.Errorf("row %s holds no result", b.ResultRef)
+		}
+	case loop.Finished:
+		return p.checkEnd(b)
+	}
+	return nil
+}
+
+// itemsOf returns the items of a row.
+func (p *projection) itemsOf(ref string) ([]item.Item, error) {
+	if p.rows == nil || ref == "" {
+		return p.items[ref], nil
+	}
+	raw, err := p.rows(ref)
+	if err != nil {
+		return nil, err
+	}
+	var items item.List
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return nil, damaged(ref, err)
+	}
+	return items, nil
+}
+
+// argumentsOf returns the arguments of a prepared call.
+func (p *projection) argumentsOf(c loop.Call) (json.RawMessage, error) {
+	if p.rows == nil || c.Prepared.ArgsRef == "" {
+		return p.args[c.Key].arguments, nil
+	}
+	raw, err := p.rows(c.Prepared.ArgsRef)
+	if err == nil && !json.Valid(raw) {
+		err = damaged(c.Prepared.ArgsRef, errors.New("no JSON"))
+	}
+	return raw, err
+}
+
+// checkEnd refuses an end that is told from a fact which is not there.
+func (p *projection) checkEnd(b loop.Finished) error {
+	switch {
+	case b.Reason == event.Blocked && p.state.Blocked == nil,
+		(b.Reason == event.Invalid || b.Reason == event.ServerUnavailable) && p.state.Catalogued == nil:
+		return fmt.Errorf("nothing before it says why it ended (%s)", b.Reason)
+	}
+	for _, h := range b.HandedOver {
+		if _, ok := p.state.Call(h.Key); !ok {
+			return fmt.Errorf("there is no call %s to be handed over", h.Key)
+		}
+	}
+	return nil
+}
+
+func (p *projection) recallItems(ref string, rows map[string]json.RawMessage) error {
+	if ref == "" {
+		return nil
+	}
+	var items item.List
+	if err := json.Unmarshal(rows[ref], &items); err != nil {
+		return damaged(ref, err)
+	}
+	p.store(ref, items)
+	return nil
+}
+
+func (p *projection) recallFull(rows map[string]json.RawMessage) error {
+	raw, ok := rows[inputFull]
+	if !ok {
+		return nil
+	}
+	var full map[string]string
+	if err := json.Unmarshal(raw, &full); err != nil {
+		return damaged(inputFull, err)
+	}
+	p.keepFull(full)
+	return nil
+}
+
+// tell emits the event of a fact that was just folded. A fact has at most one event
+// beside the deltas. The error is an *[Unreadable] for a row that cannot be decoded, or
+// that of the store.
+func (p *projection) tell(f loop.Fact) error {
+	at := event.Position{Seq: f.Seq}
+	switch b := f.Body.(type) {
+	case loop.Accepted:
+		p.emit(at, event.Started{RunID: b.RunID, Model: b.Model, At: time.UnixMilli(f.At).UTC()})
+	case loop.TurnStarted:
+		p.call, p.round = at, b.Round
+		if b.Purpose != loop.PurposeRaw {
+			p.emit(at, event.RoundStarted{Round: b.Round, Attempt: b.Attempt})
+		}
+	case loop.TurnFailed:
+		return p.tellFailedCall(f.Seq, b)
+	case loop.Turn:
+		if b.Purpose == loop.PurposeRaw {
+			return nil
+		}
+		if err := p.tellItems(f.Seq, b.Round, b.ItemsRef, b.Calls); err != nil {
+			return err
+		}
+		p.emit(at, event.RoundDone{Round: b.Round, Stop: b.Stop, Usage: b.Usage})
+	case loop.CallStarted:
+		if c, ok := p.state.Call(b.Key); ok && c.Prepared != nil {
+			arguments, err := p.argumentsOf(c)
+			if err != nil {
+				return err
+			}
+			p.emit(at, event.ToolStarted{
+				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: c.Prepared.Server, Arguments: arguments,
+			})
+		}
+	case loop.CallDone:
+		return p.tellCallDone(at, b)
+	case loop.Parked:
+		p.emit(at, event.Waiting{Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls, SideEffects: p.state.SideEffects})
+	case loop.Finished:
+		if err := p.checkEnd(b); err != nil {
+			return &Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
+		}
+		p.emit(at, p.ending(b))
+	}
+	return nil
+}
+
+// skip does what tell does, without events and without reading rows, for a fact whose events
+// are not wanted. It returns false if tell is needed all the same.
+func (p *projection) skip(f loop.Fact) bool {
+	switch b := f.Body.(type) {
+	case loop.TurnFailed, loop.Finished: // the end is told from them
+		return false
+	case loop.TurnStarted:
+		p.call, p.round = event.Position{Seq: f.Seq}, b.Round
+	}
+	p.last = f.Seq
+	return true
+}
+
+// tellFailedCall emits what the model said before its call failed.
+func (p *projection) tellFailedCall(seq int64, b loop.TurnFailed) error {
+	if p.rows == nil {
+		return nil
+	}
+	row, err := p.rows(b.ErrorRef)
+	if err != nil {
+		return err
+	}
+	if err := p.recallFailure(b.ErrorRef, row); err != nil {
+		return err
+	}
+	return p.tellItems(seq, p.state.Spent.Rounds, b.PartialRef, nil)
+}
+
+func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
+	c, ok := p.state.Call(b.Key)
+	if !ok {
+		return nil
+	}
+	result, err := p.itemsOf(b.ResultRef)
+	if err != nil {
+		return err
+	}
+	if len(result) == 0 {
+		return damaged(b.ResultRef, errors.New("it holds no result"))
+	}
+	e := event.ToolDone{
+		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: b.Outcome,
+		Text: item.PlainText(result[0].Parts), Duration: time.Duration(b.Took()) * time.Microsecond,
+	}
+	if c.Prepared != nil {
+		e.Server = c.Prepared.Server
+	}
+	p.emit(at, e)
+	return nil
+}
+
+// nextDelta returns the position of the next piece of the model call.
+func (p *projection) nextDelta() event.Position {
+	p.call.Delta++
+	return p.call
+}
+
+// callDeltas reports whether pieces of tool calls are events. A durable run has them only
+// if its surface sends them, because it stores its events.
+func (p *projection) callDeltas() bool {
+	owner := p.rows == nil
+	return owner && p.state.Grade != loop.Durable || slices.Contains(p.state.Accepted.Live, model.CallDelta)
+}
+
+// delta emits the event of a delta of the model call that is under way.
+func (p *projection) delta(round int, d model.Delta) {
+	switch d.Kind {
+	case model.TextDelta:
+		p.emit(p.nextDelta(), event.TextDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+	case model.ReasoningDelta:
+		p.emit(p.nextDelta(), event.ReasoningDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+	case model.RefusalDelta:
+		p.emit(p.nextDelta(), event.RefusalDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+	case model.CallDelta:
+		if p.callDeltas() {
+			p.emit(p.nextDelta(), event.CallDelta{Round: round, Item: d.Item, CallID: d.CallID, Name: d.Name, Arguments: d.Text})
+		}
+	}
+}
+
+// tellItems emits what the model said, with one delta for each part and call, for the fact
+// seq that ends the model call. The items have the numbers that they had when they arrived.
+// calls are all calls of the turn: those that were cut off are not among the items, but
+// had a number. It emits nothing if the deltas were emitted as they arrived.
+func (p *projection) tellItems(seq int64, round int, ref string, calls []loop.TurnCall) error {
+	if p.rows == nil || p.call.Delta > 0 && p.last == p.call.Seq {
+		return nil
+	}
+	items, err := p.itemsOf(ref)
+	if err != nil {
+		return err
+	}
+	if p.last > p.call.Seq { // a fact with an event came between, which no release writes
+		p.call = event.Position{Seq: seq - 1}
+	}
+	n := 0
+	tellCall := func() {
+		c := calls[0]
+		calls = calls[1:]
+		p.delta(round, model.Delta{Kind: model.CallDelta, Item: n, CallID: c.ProviderID, Name: c.Name, Text: c.Arguments})
+		n++
+	}
+	for _, it := range items {
+		switch {
+		case it.Kind == item.ToolCall:
+			for len(calls) > 0 && !calls[0].Complete {
+				tellCall()
+			}
+			if len(calls) > 0 {
+				tellCall()
+			}
+		case it.Kind == item.Message && len(it.Parts) == 0: // a turn without items
+		default:
+			p.tellParts(round, n, it)
+			n++
+		}
+	}
+	for len(calls) > 0 {
+		tellCall()
+	}
+	return nil
+}
+
+func (p *projection) tellParts(round, n int, it item.Item) {
+	for i, part := range it.Parts {
+		d := model.Delta{Kind: model.TextDelta, Item: n, Part: i, Text: part.Text}
+		switch {
+		case part.Text == "": // was not reported either
+			continue
+		case it.Kind == item.Reasoning:
+			d.Kind = model.ReasoningDelta
+		case part.Kind == item.Refusal:
+			d.Kind = model.RefusalDelta
+		case part.Kind != item.Text:
+			continue
+		}
+		p.delta(round, d)
+	}
+}

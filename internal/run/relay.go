@@ -1,0 +1,189 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// relay performs a relay and records it in the audit log. While the store cannot be
+// written, nothing is relayed.
+func (d *driver) relay() error {
+	if d.o.Recorder == nil {
+		return d.perform()
+	}
+	if err := d.leases.health.err(); err != nil {
+		return unavailable(err)
+	}
+	if err := d.perform(); err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(d.run.ctx) // also if the caller has disconnected
+	entry := d.relayEntry()
+	if err := d.o.Recorder.Record(ctx, d.run.req.Org, entry); err != nil {
+		d.run.log.Error("a relayed request was not recorded in the audit log", "request", d.run.lease.RunID, "org", d.run.req.Org, "error", err)
+		d.run.storeFailed(err)
+		return nil
+	}
+	d.observer.recorded(d.run.req.Org, entry)
+	return nil
+}
+
+// relayEntry returns the audit entry of the relay.
+func (d *driver) relayEntry() audit.Entry {
+	target, now := d.run.req.Targets[d.run.state().Attempt.Target], d.o.Now()
+	r := audit.Request{
+		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, Provider: target.Provider, Model: d.run.req.Model, Target: target.Name,
+		Attempts: 1, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
+	}
+	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
+	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay
+		r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
+	}
+	if turn := d.run.state().Turn; turn != nil && turn.Purpose == loop.PurposeTurn {
+		r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
+	}
+	if d.model.relayed.status >= 400 {
+		r.Status = audit.Failed
+	}
+	if failed := d.run.projection.failed; failed != nil {
+		r.Status, r.Class = audit.Failed, string(failed.Class)
+	}
+	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RequestID: d.run.lease.RunID, Body: r}
+}
+
+// relayed is what a relay has returned to its caller.
+type relayed struct {
+	status int   // HTTP status of the provider; 0 = it has not answered
+	bytes  int64 // of the answer of a raw relay
+}
+
+// relay sends the request unchanged, and returns the answer unchanged.
+func (m *modelCaller) relay(a loop.CallModel) error {
+	target := m.run.req.Targets[a.Target].Model
+	relayer, ok := target.(model.Relayer)
+	if !ok || !relayer.Relays(m.run.req.Raw.Dialect) {
+		return m.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})
+	}
+	answer, err := relayer.Relay(m.run.ctx, m.run.req.Raw)
+	if err != nil {
+		return m.fail(a, nil, err)
+	}
+	defer answer.Body.Close()
+	m.freeBody()
+	m.relayed.status = answer.Status
+	m.warnOfRelay(a, answer)
+	m.run.projection.emit(event.Position{}, event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
+	m.forwarded = true
+	if err := m.pump(answer.Body); err != nil {
+		return m.fail(a, nil, err)
+	}
+	return m.run.append(nil, loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd})
+}
+
+// freeBody frees the body of the request, because the answer may take much longer.
+func (m *modelCaller) freeBody() {
+	m.run.projection.account.Release(cap(m.run.req.Raw.Body))
+	m.run.req.Raw.Body = nil
+}
+
+// pump emits the bytes of the answer as they arrive, one event for each read.
+func (m *modelCaller) pump(body io.Reader) error {
+	lent := relayBuffer{account: m.run.projection.account}
+	defer lent.done()
+	for n := 0; ; {
+		var err error
+		buf := lent.next(n)
+		n, err = body.Read(buf)
+		if n > 0 {
+			if m.relayed.bytes == 0 {
+				m.timing.received(time.Now())
+			}
+			m.relayed.bytes += int64(n)
+			m.run.projection.emit(event.Position{}, event.RelayBody{Data: buf[:n]})
+			if cause := context.Cause(m.run.ctx); cause != nil {
+				return cause
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return &model.Error{Class: model.Transient, Err: err}
+		}
+	}
+}
+
+// warnOfRelay logs a warning for the operator if the answer to a relayed request is typical
+// of a wrong setting. The caller gets the answer unchanged.
+func (m *modelCaller) warnOfRelay(a loop.CallModel, answer *model.RelayResponse) {
+	page := strings.HasPrefix(strings.ToLower(http.Header(answer.Header).Get("Content-Type")), "text/html")
+	switch {
+	case answer.Status == http.StatusUnauthorized, answer.Status == http.StatusForbidden:
+		warnOfCredential(m.providerLog(a), answer.Status)
+	case page && (answer.Status < 300 || answer.Status == http.StatusNotFound):
+		m.providerLog(a).Warn("a provider answered a relayed request with a web page: check its base_url", "status", answer.Status)
+	}
+}
+
+// The sizes of the buffers into which a relay reads. A slow stream, which may be open for
+// minutes, keeps a small one. A fast answer is read into a large one from a pool.
+const (
+	smallRead = 1 << 10
+	largeRead = 32 << 10
+)
+
+var (
+	smallBuffers = sync.Pool{New: func() any { b := make([]byte, smallRead); return &b }}
+	largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeRead); return &b }}
+)
+
+// relayBuffer is the buffer of one relay. A large one is charged to the account. The zero
+// value can be used and charges nothing. Call done at the end.
+type relayBuffer struct {
+	account *ledger.Account
+	data    *[]byte
+	pool    *sync.Pool
+}
+
+// next returns the buffer for the next read, after a read of n bytes. It is a small one if
+// the account has no room for a large one.
+func (b *relayBuffer) next(n int) []byte {
+	switch {
+	case b.pool == nil:
+		b.take(&smallBuffers)
+	case n < smallRead && b.pool == &largeBuffers:
+		b.done()
+		b.take(&smallBuffers)
+	case n >= smallRead && b.pool == &smallBuffers && b.account.Charge(largeRead) == nil:
+		b.done()
+		b.take(&largeBuffers)
+	}
+	return *b.data
+}
+
+func (b *relayBuffer) take(pool *sync.Pool) {
+	b.data, b.pool = pool.Get().(*[]byte), pool
+}
+
+// done returns the buffer to its pool.
+func (b *relayBuffer) done() {
+	if b.data == nil {
+		return
+	}
+	if b.pool == &largeBuffers {
+		b.account.Release(largeRead)
+	}
+	b.pool.Put(b.data)
+	b.data, b.pool = nil, nil
+}

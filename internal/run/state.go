@@ -1,0 +1,277 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// errDecideAgain reports that another writer has appended a fact after which the bodies
+// are no longer allowed.
+var errDecideAgain = errors.New("decide again")
+
+// appendTimeout limits one append. The end of the caller's context does not cancel an
+// append, because it is a fact that must be stored too.
+const appendTimeout = 30 * time.Second
+
+// runState is the state of one run, and the only writer of its journal in this process. The
+// goroutine that performs the run owns it. The other parts of a driver read the state here,
+// and append facts to it.
+type runState struct {
+	req        *Request
+	lease      Lease
+	projection projection // of the facts that are stored
+
+	ctx    context.Context // of model and tool calls: ends with the caller, the deadline or the sink
+	cancel context.CancelCauseFunc
+
+	relay       bool // one model call, of which nothing is stored
+	journal     Journal
+	storeFailed func(error) // called when the store fails
+	onCommit    func()      // called after each commit; nil = nothing is
+	observer    *runObserver
+	timing      *timing // of the latest model call, for the audit log
+	log         *slog.Logger
+
+	groups  *deltaGroups // of the model call in progress, if the run is durable
+	dates   clock.Steady // of the run's facts; see now
+	written time.Time    // before the last append that extended the lease; monotonic
+}
+
+// state returns the state after the last fact. The caller must not change it; it changes
+// with the next commit.
+func (s *runState) state() *loop.State { return &s.projection.state }
+
+// policy returns the settings of the run as its journal has them. It must be called after
+// Accepted, and the caller must not change them.
+func (s *runState) policy() *loop.Policy { return &s.state().Accepted.Policy }
+
+// durable reports whether another owner can continue the run.
+func (s *runState) durable() bool { return s.state().Grade == loop.Durable }
+
+// now returns the time of the run's next fact, in Unix milliseconds. It is never before the
+// last fact, and setting the wall clock does not affect it: the difference between two
+// facts of one owner is the time that has passed.
+func (s *runState) now() int64 { return max(s.dates.Now().UnixMilli(), s.state().At) }
+
+// date sets the run's clock to the last fact if the wall clock is behind it: it was set
+// back since, or another process has written the fact.
+func (s *runState) date() {
+	if last := time.UnixMilli(s.state().At); last.After(s.dates.Now()) {
+		s.dates = clock.NewSteady(last)
+	}
+}
+
+// abandoned reports whether the run's context ended because another owner continues the run.
+// The calls in progress are then not recorded.
+func (s *runState) abandoned() bool {
+	cause := context.Cause(s.ctx)
+	return errors.Is(cause, ErrFenced) || errors.Is(cause, errStopped) && s.durable()
+}
+
+// append stores the bodies as the next facts, together with rows, and applies them to the
+// state.
+func (s *runState) append(rows []Row, bodies ...loop.Body) error {
+	return s.commit(Batch{Rows: rows}, bodies...)
+}
+
+// commit stores the bodies as the next facts, together with the rest of the batch, and
+// applies them to the state. Every fact must be allowed by the rules (loop.Allowed). If
+// another writer has appended facts, these are applied first, and the bodies follow if
+// they are still allowed; otherwise commit returns errDecideAgain.
+func (s *runState) commit(batch Batch, bodies ...loop.Body) error {
+	trace := s.observer.traceRows(s.willBeDurable(bodies))
+	batch.Rows = append(batch.Rows, trace...)
+	if s.groups != nil { // this ends the model call
+		batch.Rows = append(batch.Rows, s.groups.rows()...)
+	}
+	for behind := false; ; behind = true {
+		next, err := s.number(&batch, bodies)
+		if err != nil && behind {
+			return errDecideAgain
+		} else if err != nil {
+			return fmt.Errorf("run %s: %w", s.lease.RunID, err)
+		}
+		sent := time.Now() // the store extends the lease later than this
+		err = s.write(batch)
+		var b *Behind
+		switch {
+		case err == nil:
+			s.written = sent
+			s.observer.traceStored = s.observer.traceStored || len(trace) > 0
+			s.observer.recorded(s.lease.Org, batch.Audit...)
+			s.committed(batch.Facts, next)
+			return nil
+		case !errors.As(err, &b):
+			return s.appendError(err)
+		}
+		for _, f := range b.Facts {
+			s.projection.add(f, loop.Apply(*s.state(), f))
+		}
+		if s.state().Ended != "" {
+			s.cancel(errNobody)
+		}
+	}
+}
+
+// appendError returns a refusal by the journal unchanged. Any other error is a failure of the
+// store: the run is not continued here, and the error asks the caller to retry.
+func (s *runState) appendError(err error) error {
+	var known *Submitted
+	var over *OverBudget
+	switch {
+	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.Is(err, ErrNoSlot), errors.Is(err, ErrFenced), errors.Is(err, org.ErrExists):
+		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
+	}
+	s.storeFailed(err)
+	return unavailable(fmt.Errorf("run %s: journal: %w", s.lease.RunID, err))
+}
+
+// committed folds facts that the store has taken, after which the state is next, and
+// emits their events.
+func (s *runState) committed(facts []loop.Fact, next loop.State) {
+	last := len(facts) - 1
+	if last < 0 {
+		return
+	}
+	if point := afterFact(facts[last].Body); point != "" {
+		crash.At(point)
+	}
+	if s.groups != nil {
+		s.groups.emit()
+	}
+	for _, f := range facts[:last] {
+		s.projection.add(f, loop.Apply(*s.state(), f))
+	}
+	s.projection.add(facts[last], next)
+	if s.onCommit != nil {
+		s.onCommit()
+	}
+}
+
+// afterFact returns the crash point between the storing of a batch that ends with the
+// fact and its events; "" = none.
+func afterFact(body loop.Body) crash.Point {
+	switch b := body.(type) {
+	case loop.InputAdded:
+		return crash.AfterAccept
+	case loop.TurnStarted:
+		return crash.AfterModelIntent
+	case loop.Turn:
+		return crash.AfterTurn
+	case loop.CallStarted:
+		return crash.AfterCallIntent
+	case loop.CallDone:
+		if b.Attempt > 0 {
+			return crash.AfterResult
+		}
+	case loop.Finished:
+		return crash.AfterFinish
+	}
+	return ""
+}
+
+// number makes facts of the bodies, with their audit entries, and returns the state after
+// them. It returns an error if the rules do not allow a fact.
+func (s *runState) number(b *Batch, bodies []loop.Body) (loop.State, error) {
+	b.Facts, b.Sync, b.Audit = make([]loop.Fact, len(bodies)), s.mustSync(*b, bodies), nil
+	next, at := *s.state(), s.now()
+	audited := auditor{runID: s.lease.RunID, principal: s.req.Principal, timing: *s.timing}
+	for i, body := range bodies {
+		f := loop.Fact{Seq: next.Seq + 1, Epoch: s.lease.Epoch, At: at, Version: loop.Version, Body: body}
+		if err := loop.Allowed(next, f); err != nil {
+			return next, err
+		}
+		b.Audit = append(b.Audit, audited.entries(next, f)...)
+		next = loop.Apply(next, f)
+		b.Facts[i] = f
+	}
+	return next, nil
+}
+
+// willBeDurable reports whether the run is durable, or becomes durable by one of the bodies.
+func (s *runState) willBeDurable(bodies []loop.Body) bool {
+	return s.durable() || slices.ContainsFunc(bodies, func(b loop.Body) bool { return b.Kind() == loop.KindParked })
+}
+
+// mustSync reports whether the batch must be on disk before the run continues. For a
+// durable run this is every batch. For a light run it is its first and last fact, a fact
+// for which it waits, the start of every call that must not be executed twice, and holds:
+// no model is called before all budgets have room.
+func (s *runState) mustSync(batch Batch, bodies []loop.Body) bool {
+	if s.durable() || len(batch.Holds) > 0 {
+		return true
+	}
+	for _, body := range bodies {
+		switch b := body.(type) {
+		case loop.Accepted, loop.Finished, loop.CallWaiting, loop.Parked:
+			return true
+		case loop.CallStarted:
+			if c, ok := s.state().Call(b.Key); ok && c.Prepared.Class != tool.Read {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// write stores the batch. A relay has no stored run.
+func (s *runState) write(b Batch) error {
+	if s.relay {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), appendTimeout)
+	defer cancel()
+	return s.journal.Append(ctx, s.lease, s.state().Seq, b)
+}
+
+// store keeps items for the rest of the run, and returns the row for the journal.
+func (p *projection) store(ref string, items []item.Item) []Row {
+	if p.items == nil {
+		p.items = map[string][]item.Item{}
+	}
+	p.items[ref] = items
+	p.account.Add(heldBytes(items))
+	return []Row{{ref, item.List(items)}}
+}
+
+// transcript returns the items of the refs.
+func (p *projection) transcript(refs []string) []item.Item {
+	n := 0
+	for _, ref := range refs {
+		n += len(p.items[ref])
+	}
+	out := slices.Grow([]item.Item(nil), n)
+	for _, ref := range refs {
+		out = append(out, p.items[ref]...)
+	}
+	return out
+}
+
+// keepArguments keeps what a call that is to be executed needs.
+func (p *projection) keepArguments(key loop.CallKey, call prepared) {
+	if p.args == nil {
+		p.args = map[loop.CallKey]prepared{}
+	}
+	p.args[key] = call
+}
+
+// rawArguments returns the arguments of a call as the model wrote them.
+func (p *projection) rawArguments(c loop.Call) string {
+	for i, tc := range p.state.Turn.Calls {
+		if loop.Key(p.state.Turn.Round, i) == c.Key {
+			return tc.Arguments
+		}
+	}
+	return ""
+}

@@ -1,0 +1,287 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// storedRun reads a run from the store, a batch at a time, and emits its events.
+type storedRun struct {
+	archive Archive
+	org, id string
+	final   bool // see Follow.Final
+	account *ledger.Account
+	sink    *teller
+
+	memory     *ledger.Part // of the present batch of rows
+	page       *ledger.Part // of facts
+	turn       *ledger.Part // of the arguments of the latest turn's calls, which the state keeps
+	projection projection
+	facts      []loop.Fact // read and not yet folded
+	groups     int         // groups of deltas of the model call in progress that were told
+	replaced   bool        // the pieces of the model call in progress are not wanted
+	judged     bool        // it is known that they are not replaced, see lostItsOwner
+	owned      func() bool // whether the run's owner is in this process and has read its journal
+	failed     error       // of the sink
+}
+
+func newStoredRun(archive Archive, f Follow, sink *teller) *storedRun {
+	s := &storedRun{archive: archive, org: f.Org, id: f.RunID, final: f.Final, account: f.Account, sink: sink}
+	s.projection.sink, s.projection.stop = sink, func(err error) { s.failed = err }
+	return s
+}
+
+func (s *storedRun) close() {
+	s.page.Close()
+	s.turn.Close()
+}
+
+// advance emits the events of the next batch. It returns false if the store has nothing
+// more at the moment.
+func (s *storedRun) advance(ctx context.Context) (bool, error) {
+	s.memory = s.account.Part()
+	defer s.memory.Close()
+	s.projection.rows = func(ref string) (json.RawMessage, error) { return s.row(ctx, ref) }
+	progress, err := s.read(ctx)
+	var bad *Unreadable
+	if errors.As(err, &bad) || errors.Is(err, loop.ErrUnsafe) {
+		return s.giveUp(ctx, err)
+	}
+	if err == nil {
+		err = s.failed
+	}
+	return progress, err
+}
+
+func (s *storedRun) read(ctx context.Context) (bool, error) {
+	if len(s.facts) == 0 {
+		s.page.Close()
+		s.page = s.account.Part()
+		if err := s.more(ctx); err != nil {
+			return false, err
+		}
+	}
+	// The end of a model call is stored with the last of its deltas: they are read after
+	// the facts.
+	progress, err := s.tellGroups(ctx)
+	if progress || err != nil || len(s.facts) == 0 {
+		return progress, err
+	}
+	f := s.facts[0]
+	s.facts = s.facts[1:]
+	return true, s.fold(ctx, f)
+}
+
+// more reads the facts that follow.
+func (s *storedRun) more(ctx context.Context) error {
+	last := s.projection.state.Seq
+	if n := len(s.facts); n > 0 {
+		last = s.facts[n-1].Seq
+	}
+	var next []loop.Fact
+	err := readCharged(s.page, func(limit int) (err error) {
+		next, err = s.archive.Facts(ctx, s.org, s.id, last, limit)
+		return err
+	})
+	if err != nil {
+		return storeError(s.id, err)
+	}
+	s.facts = append(s.facts, next...)
+	return nil
+}
+
+// row reads a row.
+func (s *storedRun) row(ctx context.Context, ref string) (json.RawMessage, error) {
+	rows, err := s.rowsOf(ctx, []string{ref})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+func (s *storedRun) rowsOf(ctx context.Context, refs []string) (rows []json.RawMessage, err error) {
+	err = readCharged(s.memory, func(limit int) (err error) {
+		rows, err = s.archive.Rows(ctx, s.org, s.id, refs, limit)
+		return err
+	})
+	return rows, storeError(s.id, err)
+}
+
+// fold folds a fact and emits its event.
+func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
+	p := &s.projection
+	if err := loop.CheckSafety(p.state, f); err != nil {
+		return err
+	}
+	if a, ok := f.Body.(loop.Accepted); ok {
+		row, err := s.row(ctx, a.RequestRef)
+		if err != nil {
+			return err
+		}
+		f.Body, _ = completed(a, row) // a damaged row matters only to the owner of the run
+	}
+	p.state = loop.Apply(p.state, f)
+	switch b := f.Body.(type) {
+	case loop.TurnStarted:
+		s.groups, s.judged, s.replaced = 0, false, f.Seq < s.sink.told.Seq
+	case loop.Turn:
+		s.turn.Close()
+		s.turn = s.account.Part()
+		if err := s.turn.Charge(argumentBytes(b)); err != nil {
+			return err
+		}
+	}
+	if f.Seq < s.sink.told.Seq && p.skip(f) {
+		return nil
+	}
+	return p.tell(f)
+}
+
+// argumentBytes is the size of the arguments of a turn's calls.
+func argumentBytes(t loop.Turn) int {
+	n := 0
+	for _, c := range t.Calls {
+		n += len(c.Arguments)
+	}
+	return n
+}
+
+// lostItsOwner reports whether the model call that has just begun was made again because
+// its owner died, or will be, and its pieces are not wanted.
+func (s *storedRun) lostItsOwner(ctx context.Context) (bool, error) {
+	lost, ends := false, false
+	for i := 0; ; i++ {
+		if i == len(s.facts) {
+			if err := s.more(ctx); err != nil {
+				return false, err
+			}
+			if i == len(s.facts) {
+				return lost && !ends, nil // in progress, or to be made again
+			}
+		}
+		switch b := s.facts[i].Body.(type) {
+		case loop.Resumed:
+			lost = true
+		case loop.CancelRequested, loop.Blocked:
+			ends = true
+		case loop.Expired:
+			ends = ends || b.WaitID == ""
+		case loop.TurnStarted:
+			return true, nil
+		case loop.Turn, loop.TurnFailed, loop.Finished:
+			return false, nil
+		}
+	}
+}
+
+// groupsAtOnce is how many groups of deltas are read at a time.
+const groupsAtOnce = 64
+
+// tellGroups emits stored deltas of the model call in progress, and returns false if there
+// are no more at the moment.
+func (s *storedRun) tellGroups(ctx context.Context) (bool, error) {
+	p := &s.projection
+	if p.state.Grade != loop.Durable || !p.state.Attempt.Open || s.replaced {
+		return false, nil
+	}
+	refs := make([]string, groupsAtOnce)
+	for i := range refs {
+		refs[i] = deltasRef(p.call.Seq, s.groups+1+i)
+	}
+	if s.final && !s.judged {
+		if len(s.facts) == 0 && !s.owned() { // its owner may be dead: the next facts say so
+			return false, nil
+		}
+		lost, err := s.lostItsOwner(ctx)
+		if err != nil || lost {
+			s.replaced = lost
+			return false, err
+		}
+		s.judged = true
+	}
+	rows, err := s.rowsOf(ctx, refs)
+	if err != nil {
+		return false, err
+	}
+	for i, row := range rows {
+		deltas, err := recallDeltas(refs[i], row)
+		if err != nil {
+			return false, err
+		}
+		s.groups++
+		for _, d := range deltas {
+			p.delta(p.round, d)
+		}
+	}
+	return len(rows) > 0, nil
+}
+
+// giveUp ends the report of a run whose journal cannot be read on. The end of a run that was
+// given up because of its journal is in it.
+func (s *storedRun) giveUp(ctx context.Context, why error) (bool, error) {
+	head, err := s.archive.Head(ctx, s.org, s.id)
+	switch {
+	case err != nil:
+		return false, storeError(s.id, err)
+	case head.Summary.Status == IsAside:
+		return false, unreadable(s.id, head.Summary.Aside.Reason)
+	case head.Summary.Status == Done:
+		if err := s.memory.Charge(int(head.Bytes)); err != nil {
+			return false, err
+		}
+		story, err := s.archive.Load(ctx, s.org, s.id)
+		var bad *Unreadable
+		if errors.As(err, &bad) {
+			story, err = bad.Story, nil
+		}
+		if err != nil {
+			return false, storeError(s.id, err)
+		}
+		s.projection.rows = nil
+		if s.projection.replayEnd(story) {
+			return true, s.failed
+		}
+	}
+	if errors.Is(why, loop.ErrUnsafe) {
+		return false, fault.New(fault.Internal, codeRefused, "the journal of run %s cannot be repeated: %v", s.id, why)
+	}
+	return false, unreadable(s.id, why.Error())
+}
+
+// storeError is what a follower is told when the store fails. An unknown run and a fault
+// stay what they are.
+func storeError(runID string, err error) error {
+	var bad *Unreadable
+	var known *fault.Error
+	if err == nil || errors.Is(err, org.ErrNotFound) || errors.As(err, &bad) || errors.As(err, new(*ledger.Refused)) || errors.As(err, &known) {
+		return err
+	}
+	return unavailable(fmt.Errorf("run %s: %w", runID, err))
+}
+
+// codeRefused is how a run ends that was given up because of its journal.
+const codeRefused = "journal_refused"
+
+// replayEnd emits the end of a run that was given up because of its journal, and
+// reports whether it was.
+func (p *projection) replayEnd(story *Story) bool {
+	if len(story.Facts) == 0 {
+		return false
+	}
+	last := story.Facts[len(story.Facts)-1]
+	end, _ := last.Body.(loop.Finished)
+	if end.Code != codeRefused {
+		return false
+	}
+	p.state = loop.Abandon(story.Facts, story.last())
+	p.emit(event.Position{Seq: last.Seq}, p.ending(end))
+	return true
+}

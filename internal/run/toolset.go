@@ -1,0 +1,89 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// toolSet is the tools of a run: those of the client, those of the gateway, and the tool
+// that reads truncated results once there is one.
+type toolSet struct {
+	run     *runState
+	catalog *catalog.Set // the gateway's; set by Discover, or by the next owner
+}
+
+// known returns the tools as the rules see them.
+func (t *toolSet) known() loop.Tools {
+	gateway := func(name string) (server string, ok bool) {
+		e := t.catalog.Lookup(name)
+		if e == nil {
+			return "", false
+		}
+		return e.Server, true
+	}
+	return loop.Tools{Client: t.clientNames(), Gateway: gateway, Offered: len(t.catalog.Offered())}
+}
+
+// clientNames returns the names of the client's own tools.
+func (t *toolSet) clientNames() map[string]bool {
+	names := make(map[string]bool, len(t.run.req.ClientTools))
+	for _, c := range t.run.req.ClientTools {
+		names[c.Name] = true
+	}
+	return names
+}
+
+// rereadHint returns the sentence that tells the model how to read the rest of a truncated
+// result; "" if the client or a server has a tool called rereadName.
+func (t *toolSet) rereadHint(key loop.CallKey) string {
+	if t.rereadIsTaken() {
+		return ""
+	}
+	return fmt.Sprintf(" Read the rest with %s, id %q.", rereadName, rereadID(t.run.lease.RunID, key))
+}
+
+// rereadIsTaken reports whether the client or a server has a tool called rereadName.
+func (t *toolSet) rereadIsTaken() bool {
+	return t.clientNames()[rereadName] || t.catalog.Lookup(rereadName) != nil
+}
+
+// allowed returns the names among which tool_choice lets the model choose; nil = all. The
+// rest of a result of an allowed tool can be read, too.
+func (t *toolSet) allowed() []string {
+	only := t.run.req.ToolChoice.Only
+	if only == nil || !t.run.state().Truncated || t.rereadIsTaken() {
+		return only
+	}
+	return append(slices.Clip(only), rereadName)
+}
+
+// visible returns the gateway's tools, with the one that reads truncated results once there
+// is one.
+func (t *toolSet) visible() *catalog.Set {
+	if !t.run.state().Truncated || t.clientNames()[rereadName] {
+		return t.catalog
+	}
+	entry, err := catalog.NewEntry(reread{t.run.projection.full, t.run.policy().ResultMaxBytes})
+	if err != nil {
+		panic(err) // our own schema, a constant
+	}
+	return t.catalog.With(entry)
+}
+
+// offered returns the tools that a model call offers: the client's own, and the gateway's.
+// reread adds the tool that reads truncated results, if there is one.
+func (t *toolSet) offered(reread bool) []model.Tool {
+	gateway := t.catalog.Offered()
+	if reread {
+		gateway = t.visible().Offered()
+	}
+	out := make([]model.Tool, 0, len(t.run.req.ClientTools)+len(gateway))
+	return append(append(out, t.run.req.ClientTools...), gateway...)
+}
+
+// row returns the row from which the next owner of the run restores the tools.
+func (t *toolSet) row() Row { return Row{catalogRef, t.catalog.Seal()} }

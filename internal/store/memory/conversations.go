@@ -1,0 +1,138 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// MaxConversations is the most conversations that a Conversations stores.
+const MaxConversations = 4096
+
+// Conversations implements run.Conversations. The zero value is ready to use.
+type Conversations struct {
+	Now  func() time.Time // nil = clock.Wall
+	Caps org.Caps         // apply to every org; the zero value is no limit
+
+	mu    sync.Mutex
+	byKey map[conversationKey]*storedConversation
+	order []*storedConversation // the one that was saved first comes first
+}
+
+type conversationKey struct {
+	org, principal string
+	run.ConversationKey
+}
+
+type storedConversation struct {
+	run.Conversation
+	keys    []conversationKey
+	expires time.Time
+}
+
+// Save implements run.Conversations.
+func (c *Conversations) Save(_ context.Context, orgID, principal string, one run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+	if err := one.Check(ttl, keys); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	c.drop(func(s *storedConversation) bool { return s.expired(now) })
+	s := &storedConversation{Conversation: clone(one), expires: now.Add(ttl)}
+	s.Version++
+	for _, k := range keys {
+		key := conversationKey{orgID, principal, k}
+		old := c.byKey[key]
+		switch {
+		case one.Version == 0 && old != nil:
+			return fmt.Errorf("conversation %s: %w", k, org.ErrExists)
+		case one.Version != 0 && (old == nil || old.Version != one.Version):
+			return fmt.Errorf("conversation %s: %w", k, run.ErrChanged)
+		}
+		s.keys = append(s.keys, key)
+	}
+	c.drop(func(old *storedConversation) bool { return old.keys[0] == s.keys[0] })
+	if c.byKey == nil {
+		c.byKey = map[conversationKey]*storedConversation{}
+	}
+	for _, key := range s.keys {
+		c.byKey[key] = s
+	}
+	c.order = append(c.order, s)
+	c.applyCaps(orgID)
+	return nil
+}
+
+// applyCaps drops those of the org, and then those of all orgs, that were saved first,
+// until the limits hold.
+func (c *Conversations) applyCaps(orgID string) {
+	excess := -c.Caps.Handovers
+	for _, s := range c.order {
+		if s.keys[0].org == orgID {
+			excess++
+		}
+	}
+	if c.Caps.Handovers > 0 {
+		c.drop(func(s *storedConversation) bool {
+			if s.keys[0].org != orgID || excess <= 0 {
+				return false
+			}
+			excess--
+			return true
+		})
+	}
+	excess = len(c.order) - MaxConversations
+	c.drop(func(*storedConversation) bool {
+		excess--
+		return excess >= 0
+	})
+}
+
+// drop removes the conversations for which which returns true. It asks in the order in
+// which they were saved.
+func (c *Conversations) drop(which func(*storedConversation) bool) {
+	c.order = slices.DeleteFunc(c.order, func(s *storedConversation) bool {
+		if !which(s) {
+			return false
+		}
+		for _, key := range s.keys {
+			delete(c.byKey, key)
+		}
+		return true
+	})
+}
+
+// Find implements run.Conversations.
+func (c *Conversations) Find(_ context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.byKey[conversationKey{orgID, principal, key}]
+	if !ok || s.expired(c.now()) {
+		return nil, nil
+	}
+	found := clone(s.Conversation)
+	return &found, nil
+}
+
+func (c *Conversations) now() time.Time {
+	if c.Now == nil {
+		return clock.Wall()
+	}
+	return c.Now()
+}
+
+func (s *storedConversation) expired(now time.Time) bool { return !now.Before(s.expires) }
+
+// clone copies the parts that the caller may modify. Items are never modified.
+func clone(c run.Conversation) run.Conversation {
+	c.Items, c.CallIDs, c.Full = slices.Clone(c.Items), maps.Clone(c.CallIDs), maps.Clone(c.Full)
+	return c
+}

@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// conversation is a run.Conversation in its stored form.
+type conversation struct {
+	org, principal string
+	keys           []string // the least first
+	version        int64    // of the one that it replaces; 0 = it is new
+	body           string
+	savedAt        int64 // Unix milliseconds
+	expiresAt      int64 // Unix milliseconds
+}
+
+// Save implements run.Conversations.
+func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+	if err := c.Check(ttl, keys); err != nil {
+		return err
+	}
+	body, err := c.Encode()
+	if err != nil {
+		return err
+	}
+	now := s.now()
+	one := conversation{
+		org: orgID, principal: principal, version: c.Version, body: string(body),
+		savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
+	}
+	for _, k := range keys {
+		one.keys = append(one.keys, k.String())
+	}
+	slices.Sort(one.keys)
+	var dropped int64
+	err = s.writer.perform(ctx, func(t *tx) error {
+		err := t.dropExpired(one)
+		if err == nil && one.version == 0 {
+			err = one.insert(t)
+		} else if err == nil {
+			err = one.replace(t)
+		}
+		if err == nil {
+			dropped, err = t.evictConversations(orgID)
+		}
+		return err
+	})
+	if err == nil && dropped > 0 {
+		s.reportEvicted(orgID)
+	}
+	return s.wrap("save a conversation", err)
+}
+
+// dropExpired deletes some conversations that have expired, and all of those that have
+// one of the keys of c.
+func (t *tx) dropExpired(c conversation) error {
+	_, err := t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+		c.savedAt, sweepBatch)
+	for _, key := range c.keys {
+		if err != nil {
+			break
+		}
+		_, err = t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = ?2 AND expires_at <= ?4
+			AND key = (SELECT conversation FROM conversation_keys WHERE org = ?1 AND principal = ?2 AND key = ?3)`, c.org, c.principal, key, c.savedAt)
+	}
+	return err
+}
+
+func (c conversation) insert(t *tx) error {
+	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, body, saved_at, expires_at) VALUES (?, ?, ?, 1, ?, ?, ?)`,
+		c.org, c.principal, c.keys[0], c.body, c.savedAt, c.expiresAt)
+	for _, key := range c.keys {
+		if err != nil {
+			break
+		}
+		_, err = t.exec(`INSERT INTO conversation_keys (org, principal, key, conversation) VALUES (?, ?, ?, ?)`, c.org, c.principal, key, c.keys[0])
+	}
+	if isUniqueViolation(err) {
+		return fmt.Errorf("conversation %s: %w", c.keys[0], org.ErrExists)
+	} else if err != nil {
+		return err
+	}
+	return t.addUsage(c.org, sizeOfConversation+len(c.body)+len(c.keys)*sizeOfConversationKey, 1)
+}
+
+// replace stores c in place of the conversation with the same key and version.
+func (c conversation) replace(t *tx) error {
+	n, err := t.exec(`UPDATE conversations SET version = version + 1, body = ?, saved_at = ?, expires_at = ?
+		WHERE org = ? AND principal = ? AND key = ? AND version = ?`,
+		c.body, c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return fmt.Errorf("conversation %s: %w", c.keys[0], run.ErrChanged)
+	}
+	return t.addUsage(c.org, len(c.body), 0)
+}
+
+// reportEvicted logs that conversations of an org were deleted early, at most once an
+// hour.
+func (s *Store) reportEvicted(orgID string) {
+	now, last := s.now().UnixMilli(), s.evictedReported.Load()
+	if now-last < time.Hour.Milliseconds() || !s.evictedReported.CompareAndSwap(last, now) {
+		return
+	}
+	s.log.Warn("an org has more handovers than org_caps.handovers allows; the oldest are deleted before they expire", "org", orgID)
+}
+
+// evictConversations deletes the conversations of an org above its cap that were saved
+// first, and returns how many. The new one is not refused, because its run has already
+// ended; the oldest is the least likely to be needed.
+func (t *tx) evictConversations(orgID string) (int64, error) {
+	if t.caps.Handovers == 0 {
+		return 0, nil
+	}
+	_, n, err := t.usage(orgID)
+	if excess := n - int64(t.caps.Handovers); err == nil && excess > 0 {
+		return t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? ORDER BY saved_at, rowid LIMIT ?)`,
+			orgID, min(excess, sweepBatch))
+	}
+	return 0, err
+}
+
+// Find implements run.Conversations.
+func (s *Store) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+	var body []byte
+	var version int64
+	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body FROM conversation_keys k
+		JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
+		WHERE k.org = ? AND k.principal = ? AND k.key = ? AND c.expires_at > ?`,
+		orgID, principal, key.String(), s.now().UnixMilli()).Scan(&version, &body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	} else if err != nil {
+		return nil, s.wrap("find a conversation", err)
+	}
+	c, err := run.DecodeConversation(body)
+	if err != nil {
+		return nil, s.wrap("find a conversation", err)
+	}
+	c.Version = version
+	return c, nil
+}

@@ -1,0 +1,136 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+)
+
+// Batches without Sync are held back, so that batches of one run become one write: it
+// updates the head, the usage and the indexes once.
+const (
+	holdTime  = 10 * time.Millisecond // the longest time from the first batch to its write
+	maxHeld   = 100                   // facts and rows
+	heldBytes = 256 << 10             // of their bodies
+	heldLease = time.Second           // by which they may extend the run's lease
+)
+
+// held is one or more consecutive batches of a run. It is immutable.
+type held struct {
+	parts []*part
+	since time.Time // when the first of them was appended
+	timer *time.Timer
+	rows  int // facts and rows of all batches
+	bytes int // of their bodies
+}
+
+// part is a batch with its effect on the head.
+type part struct {
+	batch  batch
+	change headChange
+}
+
+func (p *part) write(t *tx) error { return p.batch.write(t, p.change) }
+
+// with returns h and a batch that follows it. A nil h is no batch. At most one result of
+// with may be used: they share memory.
+func (h *held) with(b batch, c headChange) *held {
+	next := &held{since: time.Now()}
+	if h != nil {
+		*next = *h
+	}
+	next.parts = append(next.parts, &part{b, c})
+	next.rows += len(b.facts) + len(b.rows)
+	next.bytes += b.size(c)
+	return next
+}
+
+// last returns the effect of the last batch.
+func (h *held) last() headChange { return h.parts[len(h.parts)-1].change }
+
+// joined returns all batches as one.
+func (h *held) joined() *part {
+	if len(h.parts) == 1 {
+		return h.parts[0]
+	}
+	first := h.parts[0]
+	all := &part{first.batch, h.last()}
+	all.change.from, all.change.assumed = first.change.from, first.change.assumed
+	all.batch.facts, all.batch.rows = make([]fact, 0, h.rows), make([]row, 0, h.rows)
+	all.batch.holds, all.batch.settled, all.batch.audit = nil, nil, nil
+	for _, p := range h.parts {
+		all.batch.facts = append(all.batch.facts, p.batch.facts...)
+		all.batch.rows = append(all.batch.rows, p.batch.rows...)
+		all.batch.holds = append(all.batch.holds, p.batch.holds...)
+		all.batch.settled = append(all.batch.settled, p.batch.settled...)
+		all.batch.audit = append(all.batch.audit, p.batch.audit...)
+	}
+	return all
+}
+
+// urgent reports whether the batches must be queued now: they are many, or the lease in
+// the file is old.
+func (h *held) urgent() bool {
+	extended := h.last().to.LeaseUntil - h.parts[0].change.from.LeaseUntil
+	return h.rows >= maxHeld || h.bytes >= heldBytes || extended > heldLease.Milliseconds()
+}
+
+// holdBack makes next what the run holds back, until the run's next write or for holdTime.
+// It is called with h locked.
+func (h *head) holdBack(w *writer, next *held) {
+	if next.timer == nil {
+		next.timer = time.AfterFunc(holdTime, func() { h.expire(w, next.since) })
+	}
+	h.follow(next.last())
+	h.held, h.writer = next, w
+}
+
+// expire queues what was held back since then. If that fails, the run's next append
+// returns the error.
+func (h *head) expire(w *writer, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held == nil || !h.held.since.Equal(since) {
+		return
+	}
+	late := h.held
+	if _, err := h.submit(context.Background(), w, late, false); err != nil {
+		failed := &write{epoch: late.last().lease.Epoch, done: make(chan struct{}), err: err}
+		close(failed.done)
+		h.held, h.pending = nil, append(h.pending, failed)
+	}
+}
+
+// flush queues what the run holds back. It is called with h locked.
+func (h *head) flush(ctx context.Context) error {
+	if h.held == nil {
+		return nil
+	}
+	_, err := h.submit(ctx, h.writer, h.held, false)
+	return err
+}
+
+// submit queues next, which includes what the run holds back. After an error, the run
+// still holds back what it did before. It is called with h locked.
+func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) (*write, error) {
+	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, do: next.joined().write}
+	if len(next.parts) > 1 {
+		for _, p := range next.parts {
+			one.parts = append(one.parts, p.write)
+		}
+	}
+	if n := len(h.pending); n > 0 {
+		one.dependsOn = h.pending[n-1]
+	}
+	if err := w.submit(ctx, one); err != nil {
+		return nil, err
+	}
+	if next.timer != nil {
+		next.timer.Stop()
+	}
+	h.held, h.pending = nil, append(h.pending, one)
+	h.follow(next.last())
+	return one, nil
+}
+
+// follow makes the head what it is after the change.
+func (h *head) follow(c headChange) { h.Head, h.mayHold, h.assumed = c.to, c.mayHold, false }

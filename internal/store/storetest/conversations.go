@@ -1,0 +1,246 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+func conversationCases() []rule {
+	return []rule{
+		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
+			c := conversation("r", "id 1", "id 2")
+			b.ok(b.save("a", "p", c, call("id 1"), call("id 2"), response("id 3")))
+			for _, key := range []run.ConversationKey{call("id 1"), call("id 2"), response("id 3")} {
+				b.conversation("a", "p", key, c)
+			}
+			for _, key := range []run.ConversationKey{call("id 3"), call("provider's id 1"), response("id 1"), session("id 3"), {}} {
+				b.noConversation("a", "p", key)
+			}
+		}},
+		{"every field of a conversation is stored", "what a build forgets, a caller gets wrong answers for", func(b *testBench) {
+			var c run.Conversation
+			fill(&c, "Version", "Items")
+			c.Items = item.List{item.NewText(item.User, "x")}
+			b.ok(b.save("a", "p", c, response("id")))
+			b.conversation("a", "p", response("id"), c)
+		}},
+		{"a conversation belongs to its principal", "for another key of the org, its ids are unknown", func(b *testBench) {
+			for _, key := range []run.ConversationKey{call("id"), response("id"), session("id")} {
+				b.ok(b.save("a", "p", conversation("r"), key))
+				b.noConversation("a", "q", key)
+				b.noConversation("b", "p", key)
+				b.noConversation("", "", key)
+			}
+			changed := conversation("changed")
+			changed.Version = 1
+			b.checkError(b.save("a", "q", changed, session("id")), run.ErrChanged)
+			b.conversation("a", "p", session("id"), conversation("r"))
+		}},
+		{"an id may be used by several principals and kinds", "each finds its own conversation", func(b *testBench) { // K07
+			owners := [][2]string{{"a", "p"}, {"a", "q"}, {"b", "p"}}
+			keys := []run.ConversationKey{call("id"), response("id"), session("id")}
+			for _, o := range owners {
+				for _, key := range keys {
+					b.ok(b.save(o[0], o[1], conversation(o[0]+o[1]+key.String()), key))
+				}
+			}
+			for _, o := range owners {
+				for _, key := range keys {
+					b.conversation(o[0], o[1], key, conversation(o[0]+o[1]+key.String()))
+				}
+			}
+		}},
+		{"a new conversation overwrites nothing", "an id is used once: ErrExists, and nothing is stored", func(b *testBench) {
+			first := conversation("first", "id 1", "id 2")
+			b.ok(b.save("a", "p", first, call("id 1"), call("id 2")))
+			b.checkError(b.save("a", "p", conversation("second"), call("id 2"), call("id 3")), org.ErrExists)
+			b.checkError(b.save("a", "p", conversation("second"), call("id 3"), call("id 2")), org.ErrExists)
+			b.checkError(b.save("a", "p", conversation("second"), call("id 1")), org.ErrExists)
+			b.conversation("a", "p", call("id 1"), first)
+			b.conversation("a", "p", call("id 2"), first)
+			b.noConversation("a", "p", call("id 3"))
+			b.ok(b.save("a", "p", first, session("s")))
+			b.checkError(b.save("a", "p", conversation("second"), session("s")), org.ErrExists)
+			b.conversation("a", "p", session("s"), first)
+		}},
+		{"calls and responses are never replaced", "a caller can continue from each of them, more than once", func(b *testBench) {
+			for _, keys := range [][]run.ConversationKey{{call("id")}, {response("id")}} {
+				first := conversation("first")
+				b.ok(b.save("a", "p", first, keys...))
+				next := conversation("next")
+				next.Version = 1
+				b.checkRefused(b.save("a", "p", next, keys...))
+				b.conversation("a", "p", keys[0], first)
+			}
+		}},
+		{"the session of a conversation is replaced", "with the version that was read, and no other", replaced},
+		{"two writers of a session cannot lose a change", "of those who read the same version, one can save", twoWriters},
+		{"only a valid conversation is saved", "it has keys, each once, and an end; a session has no second key", func(b *testBench) {
+			for _, keys := range [][]run.ConversationKey{{}, {{}}, {{Kind: "thread", ID: "id"}}, {call("")}, {call("x"), call("x")}, {session("x"), call("x")}} {
+				b.checkRefused(b.save("a", "p", conversation("r"), keys...))
+			}
+			b.checkRefused(b.Conversations.Save(b.Context(), "a", "p", conversation("r"), 0, call("x")))
+			b.noConversation("a", "p", call("x"))
+		}},
+		{"a conversation expires", "after its time to live and not before; its keys are free again", expiry},
+		{"a caller may modify a conversation", "Save and Find copy", func(b *testBench) {
+			c := conversation("r", "id 1")
+			b.ok(b.save("a", "p", c, call("id 1")))
+			c.CallIDs["id 1"], c.Items[0] = "changed", item.Item{}
+			got, err := b.Conversations.Find(b.Context(), "a", "p", call("id 1"))
+			b.ok(err)
+			got.CallIDs["id 1"], got.Items[0] = "changed", item.Item{}
+			b.conversation("a", "p", call("id 1"), conversation("r", "id 1"))
+		}},
+	}
+}
+
+func replaced(b *testBench) {
+	texts := []string{"first", "second, which is longer", "third"}
+	for i, text := range texts {
+		for _, version := range []int64{-1, 0, 1, 2, 3} {
+			if version == int64(i) {
+				continue
+			}
+			c := conversation("other")
+			c.Version = version
+			want := run.ErrChanged
+			if version == 0 {
+				want = org.ErrExists
+			}
+			b.checkError(b.save("a", "p", c, session("s")), want)
+		}
+		c := conversation(text)
+		c.Version = int64(i)
+		b.ok(b.save("a", "p", c, session("s")))
+		c.Version++
+		b.conversation("a", "p", session("s"), c)
+	}
+	b.advance(run.HandoverTTL)
+	c := conversation("too late")
+	c.Version = int64(len(texts))
+	b.checkError(b.save("a", "p", c, session("s")), run.ErrChanged)
+	b.noConversation("a", "p", session("s"))
+}
+
+func twoWriters(b *testBench) {
+	const writers, turns = 4, 20
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for range turns {
+				for !b.addTurn("s") {
+				}
+			}
+		})
+	}
+	all.Wait()
+	got, err := b.Conversations.Find(b.Context(), "a", "p", session("s"))
+	b.ok(err)
+	if got.Version != writers*turns || len(got.Items) != writers*turns {
+		b.Errorf("version %d with %d items after %d changes", got.Version, len(got.Items), writers*turns)
+	}
+}
+
+// addTurn adds an item to the session, and reports whether no other writer was faster.
+func (b *testBench) addTurn(id string) bool {
+	c, err := b.Conversations.Find(b.Context(), "a", "p", session(id))
+	if c == nil {
+		c = &run.Conversation{}
+	}
+	c.Items = append(c.Items, item.NewText(item.User, "x"))
+	if err == nil {
+		err = b.save("a", "p", *c, session(id))
+	}
+	if errors.Is(err, run.ErrChanged) || errors.Is(err, org.ErrExists) {
+		return false
+	}
+	if err != nil {
+		b.Error(err)
+	}
+	return true
+}
+
+func expiry(b *testBench) {
+	const short, long = time.Minute, time.Hour
+	brief, lasting := conversation("brief"), conversation("lasting")
+	b.ok(b.Conversations.Save(b.Context(), "a", "p", lasting, long, response("lasting")))
+	b.ok(b.Conversations.Save(b.Context(), "a", "p", brief, short, call("brief"), call("also")))
+	b.ok(b.Conversations.Save(b.Context(), "a", "p", brief, short, session("s")))
+	b.advance(short - time.Millisecond)
+	b.conversation("a", "p", call("brief"), brief)
+	replaced := conversation("replaced")
+	replaced.Version = 1
+	b.ok(b.Conversations.Save(b.Context(), "a", "p", replaced, short, session("s"))) // its time begins again
+	b.advance(time.Millisecond)
+	b.noConversation("a", "p", call("brief"))
+	b.noConversation("a", "p", call("also"))
+	replaced.Version = 2
+	b.conversation("a", "p", session("s"), replaced)
+	again := conversation("again")
+	b.ok(b.Conversations.Save(b.Context(), "a", "p", again, short, call("also")))
+	b.conversation("a", "p", call("also"), again)
+	b.noConversation("a", "p", call("brief"))
+	b.conversation("a", "p", response("lasting"), lasting)
+	b.advance(long)
+	b.noConversation("a", "p", response("lasting"))
+}
+
+// Constructors of keys.
+func call(id string) run.ConversationKey { return run.ConversationKey{Kind: run.CallID, ID: id} }
+func response(id string) run.ConversationKey {
+	return run.ConversationKey{Kind: run.ResponseID, ID: id}
+}
+func session(id string) run.ConversationKey { return run.ConversationKey{Kind: run.SessionID, ID: id} }
+
+// conversation returns a new conversation with calls that have these ids.
+func conversation(runID string, ids ...string) run.Conversation {
+	c := run.Conversation{RunID: runID, CallIDs: map[string]string{}}
+	c.Items = item.List{{Kind: item.Message, Turn: 1, Role: item.Assistant, Native: item.Native{Dialect: "d", JSON: json.RawMessage(`{"signature":"<&>=="}`)}}}
+	for _, id := range ids {
+		c.CallIDs[id] = "provider's " + id
+		call := item.NewCall("provider's "+id, "t", `{ "a" : "<&>" }`)
+		call.Turn = 1
+		c.Items = append(c.Items, call)
+	}
+	c.Items = append(c.Items, item.NewResult("hidden", runID, false))
+	return c
+}
+
+// save saves the conversation for run.HandoverTTL.
+func (b *testBench) save(orgID, principal string, c run.Conversation, keys ...run.ConversationKey) error {
+	return b.Conversations.Save(b.Context(), orgID, principal, c, run.HandoverTTL, keys...)
+}
+
+// conversation fails the case unless Find returns want, whose Version 0 means 1.
+func (b *testBench) conversation(orgID, principal string, key run.ConversationKey, want run.Conversation) {
+	b.Helper()
+	got, err := b.Conversations.Find(b.Context(), orgID, principal, key)
+	b.ok(err)
+	want.Version = max(want.Version, 1)
+	b.equal(got, &want)
+}
+
+// noConversation fails the case unless Find returns nothing.
+func (b *testBench) noConversation(orgID, principal string, key run.ConversationKey) {
+	b.Helper()
+	got, err := b.Conversations.Find(b.Context(), orgID, principal, key)
+	b.ok(err)
+	if got != nil {
+		b.Errorf("%s of %s in %s: got %+v, want nothing", key, principal, orgID, got)
+	}
+}
+
+// checkRefused fails the case unless err is an error that the store makes before it reads.
+func (b *testBench) checkRefused(err error) {
+	b.Helper()
+	if err == nil || errors.Is(err, org.ErrExists) || errors.Is(err, run.ErrChanged) || errors.Is(err, org.ErrUnavailable) {
+		b.Errorf("got %v, want the error of an invalid conversation", err)
+	}
+}

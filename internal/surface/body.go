@@ -1,0 +1,125 @@
+package surface
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+)
+
+// MaxBody is the most bytes of a model request: enough for long conversations with
+// images. The HTTP server enforces it.
+const MaxBody = 10 << 20
+
+const (
+	// memberBytes is about how much memory a member takes in a list, with its name.
+	memberBytes = 64
+	// objectBytes is about how much memory an object of a body takes when it is decoded,
+	// for example an item with its parts.
+	objectBytes = 512
+)
+
+// Member is one member of the top-level object of a body. Value is the text as it is in
+// the body, without a copy.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+	At    int // the position of the value in the body, in bytes
+}
+
+// readBody reads the whole body into a buffer that grows with what arrives. The
+// server charges the capacity of the buffer to the caller's account.
+func readBody(r *http.Request) ([]byte, error) {
+	return ledger.ReadAll(r.Body, min(r.ContentLength, MaxBody), nil)
+}
+
+// Scan reads a body once: it checks that it is one JSON object and returns the
+// top-level members in order, repeated names included. Only the names are decoded, so
+// that bytes can be passed on unchanged. The error says where the JSON is broken, or is
+// that of the account, which is charged with the list of members before it grows.
+func Scan(account *ledger.Account, body []byte) ([]Member, error) {
+	members := make([]Member, 0, 12)
+	err := jsonscan.Object(body, func(name string, value []byte, at int) error {
+		if len(members) == cap(members) {
+			if err := account.Charge(2 * memberBytes * cap(members)); err != nil {
+				return err
+			}
+		}
+		members = append(members, Member{name, value, at})
+		return nil
+	})
+	var broken *jsonscan.SyntaxError
+	if errors.As(err, &broken) {
+		line := 1 + bytes.Count(body[:broken.Offset], []byte{'\n'})
+		column := broken.Offset - bytes.LastIndexByte(body[:broken.Offset], '\n')
+		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON: %v (line %d, column %d)", broken, line, column)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return members, nil
+}
+
+// CheckJSON refuses a body that would take many times its size in memory, or too much
+// time, when it is decoded.
+func CheckJSON(body []byte) error {
+	if err := jsonscan.Check(body); err != nil {
+		return fault.New(fault.Invalid, "json_too_complex", "the request body %v", err)
+	}
+	return nil
+}
+
+// ChargeDecoded charges the account with about the memory that decoding the members
+// takes: their text again, and a few structures for each object in it.
+func ChargeDecoded(account *ledger.Account, members []Member) error {
+	n := 0
+	for _, m := range members {
+		n += len(m.Value) + objectBytes*bytes.Count(m.Value, []byte("{"))
+	}
+	return account.Charge(n)
+}
+
+// modelName returns the last "model" of the body.
+func modelName(members []Member) (string, error) {
+	var name string
+	found := false
+	for _, m := range members {
+		if m.Name != "model" {
+			continue
+		}
+		found = true
+		if m.Value[0] == '"' {
+			name = jsonscan.Text(m.Value)
+		} else if err := json.Unmarshal(m.Value, &name); err != nil {
+			return "", fault.New(fault.Invalid, "invalid_type", "model is not a string").In("model")
+		}
+	}
+	if !found || name == "" {
+		return "", fault.New(fault.Invalid, "missing_required_parameter", "the request names no model").In("model")
+	}
+	return name, nil
+}
+
+// withModel returns the body with the provider's name for the model in every
+// top-level "model" that has another value: whichever of several a provider
+// reads, it is the one that was routed. Without a change it is the body itself.
+func withModel(body []byte, members []Member, theirs string) []byte {
+	value, _ := json.Marshal(theirs) // a string: cannot fail
+	var out []byte
+	done := 0
+	for _, m := range members {
+		if m.Name != "model" || m.Value[0] == '"' && jsonscan.Text(m.Value) == theirs {
+			continue
+		}
+		out = append(append(out, body[done:m.At]...), value...)
+		done = m.At + len(m.Value)
+	}
+	if done == 0 {
+		return body
+	}
+	return append(out, body[done:]...)
+}

@@ -1,0 +1,21 @@
+// Package surface is the kit of which the APIs for clients are made. It does what every
+// API for model requests does, so that a surface is a decoder, an encoder and two tables
+// of words. It decides nothing about a run: package loop does.
+//
+//	request ─► Handler.Serve ─┬─ loop off, and the provider speaks the dialect ─► the same bytes ─► relay.go
+//	             │            │
+//	             │            └─ otherwise ─► Surface.Decode ─► run ─┬─ Answer ─► Reply.Object    JSON
+//	             │                                                   └─ Stream ─► Reply.Encoder   server-sent events
+//	             │
+//	             ├─ body.go     members, limits         ├─ models.go  who serves a model
+//	             ├─ key.go      Idempotency-Key         └─ policy.go  the settings of the run
+//	             └─ errors.go, failure.go: what went wrong ─► Errors ─► the API's words
+//
+// [Handler] serves a [Surface]. [Answer] collects what the model said, and [Stream] passes
+// it to an [Encoder]. [Errors] is the error format of an API: the HTTP server registers
+// every route with the format of its API, and answers with it also before the handler is
+// called. [Answer.FinishWord] does the same for why a run ended.
+//
+// The APIs that make no model requests (runs, admin) use [Endpoint], [Errors], [Failed]
+// and [WriteJSON].
+package surface

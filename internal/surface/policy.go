@@ -1,0 +1,80 @@
+package surface
+
+import (
+	"cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Defaults are the settings of a surface for what an org leaves open.
+type Defaults struct {
+	Rounds         int              // rounds of a run; 0 = budget.DefaultRounds
+	Calls          int              // tool calls of a run; 0 = budget.DefaultCalls
+	OnLimit        string           // budget.Stop or budget.Answer; "" = budget.Stop
+	Parallelism    loop.Parallelism // of tool_parallelism: auto
+	DoomLoop       policy.Mode      // "" = policy.Off
+	ResultMaxBytes int              // maximum size of a tool result for the model; 0 = no limit
+}
+
+// Asked is what one request asks of its run.
+type Asked struct {
+	Relay     bool              // the loop is off for it
+	Keyed     bool              // it has an Idempotency-Key
+	NoTools   bool              // tool_choice: none
+	MaxTokens int64             // limit on the output of one model call; 0 = none
+	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
+}
+
+// ResolvePolicy returns the settings of a run. It is the only place where they are
+// decided: a request decides before its org, the org before the defaults of the surface,
+// and nothing exceeds the operator's maxRoundsCap. A relay has only the settings that
+// concern one model call and the form of the answer.
+func ResolvePolicy(maxRoundsCap int, rt org.Runtime, d Defaults, a Asked) loop.Policy {
+	p := loop.Policy{
+		Grade: loop.Relay, MaxTokens: a.MaxTokens, NoTools: a.NoTools,
+		StreamMode: string(org.Live), RefuseDropped: rt.DroppedParams == "refuse",
+	}
+	if !a.Relay {
+		setLoop(&p, maxRoundsCap, rt, d, a)
+	}
+	if p.StreamMode == string(org.Live) {
+		p.Live = a.Live
+	}
+	return p.WithDefaults()
+}
+
+// setLoop sets what only a run with the agent loop has.
+func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Asked) {
+	p.Grade = loop.Light
+	if a.Keyed || rt.Durable == "always" {
+		p.Grade = loop.Durable
+	}
+	p.StreamMode = string(cmp.Or(rt.StreamMode, org.Live))
+	p.Limits = budget.Limits{
+		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
+		OnLimit: cmp.Or(rt.OnLimit, d.OnLimit), Tokens: int64(given(rt.MaxRunTokens, 0)),
+	}.Clamp(maxRoundsCap)
+	p.Parallelism = loop.Parallelism(rt.ToolParallelism)
+	if rt.ToolParallelism == "" || rt.ToolParallelism == "auto" {
+		p.Parallelism = d.Parallelism
+	}
+	p.AbortOnTool = rt.ToolErrorMode == "abort"
+	p.Guard = policy.Guard{Mode: cmp.Or(policy.Mode(rt.DoomLoop), d.DoomLoop), Threshold: rt.DoomThreshold}
+	p.Validation = cmp.Or(loop.Validation(rt.ToolArgValidation), loop.Strict)
+	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
+	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
+	p.Slots = rt.Concurrency
+}
+
+// given returns the value of a setting, or otherwise if it is not set. A stored value that
+// is not positive counts as not set.
+func given(v *int, otherwise int) int {
+	if v == nil || *v <= 0 {
+		return otherwise
+	}
+	return *v
+}

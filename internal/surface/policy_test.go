@@ -1,0 +1,167 @@
+package surface_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Each row changes one thing about a run whose org, surface and request leave all open.
+func TestWhoDecidesASetting(t *testing.T) {
+	texts := []model.DeltaKind{model.TextDelta}
+	own := surface.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000}
+	for name, tt := range map[string]struct {
+		cap      int // 0 = budget.MaxRounds
+		org      org.Runtime
+		defaults surface.Defaults
+		asked    surface.Asked
+		want     func(*loop.Policy)
+	}{
+		"nobody says anything": {want: func(*loop.Policy) {}},
+		"the surface": {defaults: own, want: func(p *loop.Policy) {
+			p.Limits.Rounds, p.Limits.Calls, p.Limits.OnLimit = 7, 8, budget.Answer
+			p.Parallelism, p.Guard.Mode, p.ResultMaxBytes = loop.Safe, policy.Fail, 9000
+		}},
+		"the org, before the surface": { // B01
+			defaults: own, org: org.Runtime{
+				MaxRounds: new(3), MaxCalls: new(4), MaxRunTokens: new(5), Deadline: time.Second, OnLimit: budget.Stop, Concurrency: 2,
+				ToolParallelism: "serial", DoomLoop: "off", DoomThreshold: 6, ToolResultMaxBytes: new(2048), ToolArgValidation: "lenient",
+				ToolErrorMode: "abort", CatalogTTL: time.Minute, ToolCacheTTL: time.Hour, DroppedParams: "refuse",
+			},
+			want: func(p *loop.Policy) {
+				p.Limits = budget.Limits{Rounds: 3, Calls: 4, Tokens: 5, ActiveMS: 1000, OnLimit: budget.Stop, CallsPerTurn: budget.DefaultCallsPerTurn}
+				p.Slots, p.Parallelism, p.ResultMaxBytes = 2, loop.Serial, 2048 // C02
+				p.Guard.Mode, p.Guard.Threshold = policy.Off, 6                 // B13
+				p.Validation, p.AbortOnTool, p.RefuseDropped = loop.Lenient, true, true
+				p.CatalogTTLNS, p.CacheTTLNS = int64(time.Minute), int64(time.Hour) // D02
+			},
+		},
+		"the words for the defaults": {
+			org: org.Runtime{
+				ToolParallelism: "auto", ToolArgValidation: "strict", ToolErrorMode: "recover", DroppedParams: "name", Durable: "auto", StreamMode: org.Live,
+			},
+			defaults: surface.Defaults{Parallelism: loop.First}, want: func(p *loop.Policy) { p.Parallelism = loop.First },
+		},
+		"the operator, before the org":     {cap: 2, org: org.Runtime{MaxRounds: new(9)}, want: func(p *loop.Policy) { p.Limits.Rounds = 2 }}, // B02
+		"the operator, before the surface": {cap: 2, defaults: surface.Defaults{Rounds: 9}, want: func(p *loop.Policy) { p.Limits.Rounds = 2 }},
+		"stored limits that no setting can have": {
+			org: org.Runtime{MaxRounds: new(-1), MaxCalls: new(99_999), ToolResultMaxBytes: new(0), MaxRunTokens: new(-5)}, defaults: own,
+			want: func(p *loop.Policy) {
+				p.Limits.Rounds, p.Limits.Calls, p.Limits.OnLimit = 7, 10_000, budget.Answer
+				p.Parallelism, p.Guard.Mode, p.ResultMaxBytes = loop.Safe, policy.Fail, 9000
+			},
+		},
+		"a request with a key":        {asked: surface.Asked{Keyed: true}, want: func(p *loop.Policy) { p.Grade = loop.Durable }},   // P01
+		"an org with durable: always": {org: org.Runtime{Durable: "always"}, want: func(p *loop.Policy) { p.Grade = loop.Durable }}, // P01
+		"a request without tools":     {asked: surface.Asked{NoTools: true}, want: func(p *loop.Policy) { p.NoTools = true }},       // C25
+		"a request with a limit":      {asked: surface.Asked{MaxTokens: 70}, want: func(p *loop.Policy) { p.MaxTokens = 70 }},
+		"a stream":                    {asked: surface.Asked{Live: texts}, want: func(p *loop.Policy) { p.Live = texts }},
+		"a stream of the last round": {asked: surface.Asked{Live: texts}, org: org.Runtime{StreamMode: org.FinalOnly}, // G01
+			want: func(p *loop.Policy) { p.StreamMode = "final_only" }},
+		"a stream where there is none": {asked: surface.Asked{Live: texts}, org: org.Runtime{StreamMode: org.Disabled}, // G02
+			want: func(p *loop.Policy) { p.StreamMode = "disabled" }},
+		"a relay": {
+			asked: surface.Asked{Relay: true, Keyed: true, MaxTokens: 70, Live: texts}, defaults: own,
+			org: org.Runtime{MaxRounds: new(3), Durable: "always", Concurrency: 2, StreamMode: org.Disabled, DroppedParams: "refuse", ToolErrorMode: "abort"},
+			want: func(p *loop.Policy) {
+				*p = loop.Policy{Grade: loop.Relay, MaxTokens: 70, StreamMode: "live", Live: texts, RefuseDropped: true}.WithDefaults()
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.cap == 0 {
+				tt.cap = budget.MaxRounds
+			}
+			want := loop.Policy{
+				Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), StreamMode: "live", Validation: loop.Strict,
+			}.WithDefaults()
+			tt.want(&want)
+			got := surface.ResolvePolicy(tt.cap, tt.org, tt.defaults, tt.asked)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if _, err := loop.Decode(loop.Version, loop.KindAccepted, encode(t, got)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A setting of an org that no policy has would be accepted and then ignored.
+func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
+	asked := surface.Asked{Live: []model.DeltaKind{model.TextDelta}}
+	defaults := surface.Defaults{Parallelism: loop.Parallel, DoomLoop: policy.Nudge}
+	words := map[string]string{
+		"StreamMode": "final_only", "ToolParallelism": "serial", "ToolArgValidation": "none", "ToolErrorMode": "abort", "OnLimit": "answer",
+		"DoomLoop": "fail", "DroppedParams": "refuse", "Durable": "always",
+	}
+	base := surface.ResolvePolicy(budget.MaxRounds, org.Runtime{}, defaults, asked)
+	for i, kind := 0, reflect.TypeFor[org.Runtime](); i < kind.NumField(); i++ {
+		name := kind.Field(i).Name
+		switch name {
+		case "Rate": // of requests, before there is a run: see internal/httpd
+			continue
+		case "Extensions": // none is built yet: the key table refuses every value
+			continue
+		}
+		var rt org.Runtime
+		switch field := reflect.ValueOf(&rt).Elem().Field(i); field.Kind() {
+		case reflect.Pointer:
+			field.Set(reflect.ValueOf(new(5)))
+		case reflect.String:
+			field.SetString(words[name])
+		default:
+			field.SetInt(int64(5 * time.Millisecond))
+		}
+		if cmp.Equal(base, surface.ResolvePolicy(budget.MaxRounds, rt, defaults, asked)) {
+			t.Errorf("%s of an org changes nothing about its runs", name)
+		}
+	}
+}
+
+// The policy is stored whole: what is read from the journal is what was resolved.
+func TestAPolicyIsStoredWhole(t *testing.T) {
+	sealed := loop.Policy{Limits: budget.Limits{NanoUSD: new(int64(1))}, Live: []model.DeltaKind{model.CallDelta}, Budgets: []budget.Shared{{Scope: "s"}}}
+	fill(reflect.ValueOf(&sealed).Elem())
+	body, err := loop.Decode(loop.Version, loop.KindAccepted, encode(t, sealed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sealed, body.(loop.Accepted).Policy); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// fill sets every field of v, a struct, that is a number, a word or a flag.
+func fill(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Struct:
+			fill(f)
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(int64(i) + 1)
+		}
+	}
+}
+
+func encode(t *testing.T, p loop.Policy) []byte {
+	t.Helper()
+	data, err := loop.Encode(loop.Accepted{Policy: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

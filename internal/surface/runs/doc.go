@@ -1,0 +1,11 @@
+// Package runs is the API of stored runs: list them, show one, follow its events,
+// cancel it.
+//
+//	GET  /v1/runs               List     run.Archive
+//	GET  /v1/runs/{id}          Get      run.Show
+//	GET  /v1/runs/{id}/events   Events   run.Runner.Follow ─► server-sent events
+//	POST /v1/runs/{id}/cancel   Cancel   run.Runner.Cancel
+//
+// Owners and admins see all runs of their org, members those of their own key. Any
+// other run does not exist for them: every id that is not theirs gets the same error.
+package runs

@@ -1,0 +1,86 @@
+package runs
+
+import (
+	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// Events answers GET /v1/runs/{id}/events: the events of the run, as they happen, until
+// its Finished event. The header Last-Event-ID, which clients send when they connect
+// again, has precedence over the parameter after, which is part of their URL. An error
+// after the stream has begun is an event in the format of the route.
+//
+// If the run has ended and has no event after the position, the answer is 204, after
+// which browsers do not connect again.
+func (h *Handler) Events(format *surface.Errors) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		after, err := position(r)
+		if err != nil {
+			return err
+		}
+		s, err := h.find(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return h.failed(err)
+		}
+		out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
+		defer out.Close()
+		f := run.Follow{Org: caller.Org.ID, RunID: s.RunID, After: after, Account: caller.Account}
+		err = h.o.Runner.Follow(r.Context(), f, &stream{out, caller.Account, caller.Principal.Role.MaySeeAddresses()})
+		out.StopHeartbeats() // no other goroutine begins the stream now
+		switch {
+		case err == nil && !out.Started():
+			w.WriteHeader(http.StatusNoContent)
+		case err == nil, r.Context().Err() != nil: // it has ended, or the client has left
+		case !out.Started():
+			return h.failed(err)
+		default:
+			_ = out.Named("error", format.Body(h.failed(err))) // after an error the client has left
+		}
+		return nil
+	}
+}
+
+// position returns the position after which the client wants events.
+func position(r *http.Request) (event.Position, error) {
+	values := r.URL.Query()
+	if err := checkQuery(values, "after"); err != nil {
+		return event.Position{}, err
+	}
+	param, text := "after", values.Get("after")
+	if last := r.Header.Get("Last-Event-Id"); last != "" {
+		param, text = "Last-Event-ID", last
+	} else if !values.Has("after") {
+		return event.Position{}, nil
+	}
+	at, err := event.ParsePosition(text)
+	if err != nil {
+		return at, invalid(param, "%v", err)
+	}
+	return at, nil
+}
+
+// stream is the sink of an event stream.
+type stream struct {
+	out        *sse.Writer
+	account    *ledger.Account // charged with the event that is sent
+	mayAddress bool
+}
+
+// Emit implements run.Sink. It returns when the client has taken the event.
+func (s *stream) Emit(at event.Position, e event.Event) error {
+	data, err := event.Encode(visible(e, s.mayAddress))
+	if err != nil {
+		return err
+	}
+	held := 2 * len(data) // the data, and the frame
+	if err := s.account.Charge(held); err != nil {
+		return err
+	}
+	defer s.account.Release(held)
+	return s.out.Identified(at.String(), e.Type(), data)
+}

@@ -1,0 +1,228 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+const (
+	defaultRuns = 20  // runs of a page, unless told
+	maxRuns     = 100 // runs of a page at most
+	// listedBytes is about how much memory a run of a page takes.
+	listedBytes = 1 << 10
+	// cancelTimeout is how long a cancel may wait for the store.
+	cancelTimeout = 30 * time.Second
+)
+
+// Runner follows and cancels runs. Implemented by *run.Runner.
+type Runner interface {
+	Follow(ctx context.Context, f run.Follow, sink run.Sink) error
+	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
+}
+
+// Options configure a Handler. All but Now are required.
+type Options struct {
+	Archive    run.Archive
+	Runner     Runner
+	Heartbeats *sse.Heartbeats
+	Log        *slog.Logger
+	Now        func() time.Time // nil = time.Now
+}
+
+// Handler serves the API of runs. Its methods return errors for the HTTP server to
+// answer with, in the form of the route.
+type Handler struct{ o Options }
+
+// New returns a Handler.
+func New(o Options) *Handler {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Handler{o}
+}
+
+// List answers GET /v1/runs.
+func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	q, err := h.query(r, caller)
+	if err != nil {
+		return h.failed(err)
+	}
+	limit := q.Limit
+	if err := caller.Account.Charge((limit + 1) * listedBytes); err != nil {
+		return err
+	}
+	if !caller.Principal.Role.MayManage() {
+		if q.Principal != "" && q.Principal != caller.Principal.ID {
+			return surface.WriteJSON(w, http.StatusOK, newPage(nil, limit))
+		}
+		q.Principal = caller.Principal.ID
+	}
+	q.Limit++ // one more shows whether there are older runs
+	found, err := h.o.Archive.Runs(r.Context(), caller.Org.ID, q)
+	if errors.Is(err, org.ErrNotFound) { // deleted since it was found
+		err = unknownRun().In("before")
+	}
+	if err != nil {
+		return h.failed(err)
+	}
+	return h.failed(surface.WriteJSON(w, http.StatusOK, newPage(found, limit)))
+}
+
+// Get answers GET /v1/runs/{id}.
+func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	if err := checkQuery(r.URL.Query()); err != nil {
+		return err
+	}
+	s, err := h.find(r.Context(), caller, r.PathValue("id"))
+	if err != nil {
+		return h.failed(err)
+	}
+	d, err := run.Show(r.Context(), h.o.Archive, caller.Org.ID, s.RunID, caller.Account)
+	if err != nil {
+		return h.failed(err)
+	}
+	out := shownRun{"run", NewDetail(d, caller.Principal.Role.MaySeeAddresses())}
+	if err := caller.Account.Charge(shownBytes(d)); err != nil {
+		return err
+	}
+	return h.failed(surface.WriteJSON(w, http.StatusOK, out))
+}
+
+// shownBytes is about how large the JSON of a detail is.
+func shownBytes(d *run.Detail) int {
+	n := 4 << 10
+	for _, c := range d.Calls {
+		n += listedBytes/2 + len(c.Name)
+	}
+	if d.ModelFailure != nil {
+		n += 2 * len(d.ModelFailure.Body)
+	}
+	if d.Failure != nil && d.Failure.Upstream != nil {
+		n += 2 * len(d.Failure.Upstream.Body)
+	}
+	return n
+}
+
+// Cancel answers POST /v1/runs/{id}/cancel. When the answer is sent, the request to
+// cancel is on disk. It is carried out even if the client has left.
+func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it has nothing to say
+		return h.failed(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), cancelTimeout)
+	defer cancel()
+	s, err := h.find(ctx, caller, r.PathValue("id"))
+	if err != nil {
+		return h.failed(err)
+	}
+	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	if err := h.o.Runner.Cancel(ctx, caller.Org.ID, s.RunID, by); err != nil {
+		return h.failed(err)
+	}
+	return h.failed(surface.WriteJSON(w, http.StatusAccepted, cancelled{s.RunID, "cancelling"}))
+}
+
+// find returns the run with an id or UUID, if it exists for the caller.
+func (h *Handler) find(ctx context.Context, caller run.Caller, text string) (run.Summary, error) {
+	head, err := h.o.Archive.Head(ctx, caller.Org.ID, audit.StoredRunID(text))
+	if err == nil && !sees(caller, head.Summary) {
+		err = fmt.Errorf("run %s of another key: %w", text, org.ErrNotFound)
+	}
+	return head.Summary, err
+}
+
+// sees reports whether a run exists for the caller.
+func sees(caller run.Caller, s run.Summary) bool {
+	return caller.Principal.Role.MayManage() || s.Principal == caller.Principal.ID
+}
+
+// unknownRun is the error for every id of which a caller may know nothing. It does not
+// have the id, so that no id can be told from another.
+func unknownRun() *fault.Error {
+	return fault.New(fault.NotFound, "not_found", "there is no run with this id; GET /v1/runs lists the runs that this API key can see")
+}
+
+// failed returns the error to answer with. It logs what the caller does not get.
+func (h *Handler) failed(err error) error {
+	if errors.Is(err, org.ErrNotFound) {
+		return unknownRun()
+	}
+	return surface.Failed(h.o.Log, err)
+}
+
+// query reads the parameters of a list.
+func (h *Handler) query(r *http.Request, caller run.Caller) (run.Query, error) {
+	values := r.URL.Query()
+	q := run.Query{Limit: defaultRuns, Principal: values.Get("key_id")}
+	if err := checkQuery(values, "state", "since", "key_id", "before", "limit"); err != nil {
+		return q, err
+	}
+	if text := values.Get("state"); text != "" {
+		q.States = strings.Split(text, ",")
+		for _, s := range q.States {
+			if !slices.Contains(run.States(), s) {
+				return q, invalid("state", "unknown state %q; the states are %s", s, strings.Join(run.States(), ", "))
+			}
+		}
+	}
+	if text := values.Get("since"); text != "" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return q, invalid("since", "since must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z")
+		}
+		q.Since = at.UnixMilli()
+	}
+	if text := values.Get("limit"); text != "" {
+		var err error
+		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxRuns {
+			return q, invalid("limit", "limit must be a whole number from 1 to %d", maxRuns)
+		}
+	}
+	if text := values.Get("before"); text != "" {
+		s, err := h.find(r.Context(), caller, text)
+		if errors.Is(err, org.ErrNotFound) {
+			err = unknownRun().In("before")
+		}
+		if err != nil {
+			return q, err
+		}
+		q.Before = s.RunID
+	}
+	return q, nil
+}
+
+// checkQuery refuses parameters that are not known, and those that are given twice.
+func checkQuery(values url.Values, known ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case !slices.Contains(known, name) && len(known) == 0:
+			return fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %.80q; this request has no parameters", name).In(name)
+		case !slices.Contains(known, name):
+			return fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %.80q; known parameters are %s", name, strings.Join(known, ", ")).In(name)
+		case len(values[name]) > 1:
+			return invalid(name, "%s is given more than once", name)
+		}
+	}
+	return nil
+}
+
+func invalid(param, format string, args ...any) error {
+	return fault.New(fault.Invalid, "invalid_value", format, args...).In(param)
+}

@@ -1,0 +1,166 @@
+package runs
+
+import (
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Object is a run as lists have it, here and on the command line.
+type Object struct {
+	ID         string     `json:"id"`
+	Org        string     `json:"org"`
+	State      string     `json:"state"`
+	Key        string     `json:"key"`
+	Surface    string     `json:"surface"`
+	Grade      loop.Grade `json:"grade"`
+	Model      string     `json:"model"`
+	Rounds     int        `json:"rounds"`
+	ToolCalls  int        `json:"tool_calls"`
+	Tokens     int64      `json:"tokens"`
+	StartedAt  string     `json:"started_at"`
+	FinishedAt *string    `json:"finished_at"`
+}
+
+// NewObject returns the object of a run.
+func NewObject(s run.Summary) Object {
+	out := Object{
+		ID: s.RunID, Org: s.Org, State: s.State(), Key: s.Principal, Surface: s.Surface, Grade: s.Grade, Model: s.Model,
+		Rounds: s.Rounds, ToolCalls: s.Calls, Tokens: s.Tokens, StartedAt: Timestamp(s.CreatedAt),
+	}
+	if s.FinishedAt > 0 {
+		at := Timestamp(s.FinishedAt)
+		out.FinishedAt = &at
+	}
+	return out
+}
+
+// Timestamp returns Unix milliseconds in RFC 3339 format, in UTC.
+func Timestamp(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// Detail is a run as it is shown alone.
+type Detail struct {
+	Object
+	Limits        budget.Limits  `json:"limits"`
+	Usage         model.Usage    `json:"usage"`
+	Calls         []Call         `json:"calls"`
+	Why           string         `json:"why,omitempty"`
+	Failure       *event.Failure `json:"failure,omitempty"`
+	ProviderError *ProviderError `json:"provider_error,omitempty"` // of the last model call that failed
+	Unreadable    string         `json:"unreadable,omitempty"`
+}
+
+// Call is a tool call of a run.
+type Call struct {
+	Key        loop.CallKey  `json:"call_key"`
+	Round      int           `json:"round"`
+	Name       string        `json:"name"`
+	Server     string        `json:"server,omitempty"`
+	Owner      tool.Owner    `json:"owner,omitempty"`
+	Attempts   int           `json:"attempts"`
+	Outcome    *loop.Outcome `json:"outcome"` // null = there is no result
+	DurationNS time.Duration `json:"duration_ns"`
+}
+
+// ProviderError is a model call that failed.
+type ProviderError struct {
+	Message string `json:"message"`
+	Cause   string `json:"cause,omitempty"`
+	Answer  string `json:"answer,omitempty"`
+}
+
+// NewDetail returns the detail for a caller. Only one who may see addresses gets what
+// can contain one: addresses, URLs, causes and answers of providers.
+func NewDetail(d *run.Detail, mayAddress bool) Detail {
+	out := Detail{
+		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, Calls: make([]Call, len(d.Calls)), Why: d.Why,
+		Failure: visibleFailure(d.Failure, mayAddress),
+	}
+	for i, c := range d.Calls {
+		out.Calls[i] = Call{Key: c.Key, Round: c.Round, Name: c.Name, Server: c.Server, Owner: c.Owner, Attempts: c.Attempts, DurationNS: c.Took}
+		if c.Outcome != "" {
+			out.Calls[i].Outcome = &d.Calls[i].Outcome
+		}
+	}
+	if f := d.ModelFailure; f != nil {
+		out.ProviderError = &ProviderError{Message: f.Message}
+		if mayAddress {
+			out.ProviderError.Cause, out.ProviderError.Answer = f.Cause, strings.ToValidUTF8(string(f.Body), "\uFFFD")
+		}
+	}
+	if d.Unreadable != nil {
+		out.Unreadable = d.Unreadable.Error()
+	}
+	return out
+}
+
+// visible returns the event for a caller: see [NewDetail].
+func visible(e event.Event, mayAddress bool) event.Event {
+	end, ok := e.(event.Finished)
+	if !ok || mayAddress {
+		return e
+	}
+	end.Failure = visibleFailure(end.Failure, mayAddress)
+	return end
+}
+
+// visibleFailure returns the failure for a caller: see [NewDetail]. Header of the
+// provider's answer has only what any caller may see, and is left out with the body.
+func visibleFailure(f *event.Failure, mayAddress bool) *event.Failure {
+	if f == nil || mayAddress {
+		return f
+	}
+	out := *f
+	out.Address, out.URL = "", ""
+	if f.Upstream != nil {
+		up := *f.Upstream
+		up.Header, up.Body, up.Dialect = nil, nil, ""
+		out.Upstream = &up
+	}
+	return &out
+}
+
+// page is a part of the list.
+type page struct {
+	Object  string      `json:"object"` // list
+	Data    []listedRun `json:"data"`
+	HasMore bool        `json:"has_more"` // there are older runs
+	FirstID *string     `json:"first_id"` // null = there are no runs
+	LastID  *string     `json:"last_id"`
+}
+
+type listedRun struct {
+	Type string `json:"object"` // run
+	Object
+}
+
+type shownRun struct {
+	Type string `json:"object"` // run
+	Detail
+}
+
+// newPage returns the page of up to limit runs. A further run shows that there is more.
+func newPage(found []run.Summary, limit int) page {
+	out := page{Object: "list", Data: []listedRun{}, HasMore: len(found) > limit}
+	for _, s := range found[:min(len(found), limit)] {
+		out.Data = append(out.Data, listedRun{"run", NewObject(s)})
+	}
+	if n := len(out.Data); n > 0 {
+		out.FirstID, out.LastID = &out.Data[0].ID, &out.Data[n-1].ID
+	}
+	return out
+}
+
+// cancelled is the answer to a cancel: the run ends soon.
+type cancelled struct {
+	ID     string `json:"id"`
+	Status string `json:"status"` // cancelling
+}

@@ -1,0 +1,246 @@
+package surface
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Endpoint answers one request of an authenticated caller. An error is returned before
+// anything is written; the HTTP server answers with it, in the format of the route.
+type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
+
+// Surface is an API for model requests: everything in which one differs from another.
+// All fields but Defaults are required.
+type Surface struct {
+	// Name is stored with runs and is part of the hash of requests with an
+	// Idempotency-Key. It must never change.
+	Name string
+	// Dialect is what its requests are written in, such as model.DialectChat. A request
+	// with the loop off is passed on unchanged to a provider that speaks it, at
+	// RelayPath below the provider's URL.
+	Dialect, RelayPath string
+	// Decode fills the request from the members of the body, of which the last of a name
+	// counts. "model" is decoded already.
+	Decode func(*run.Request, []Member) (Reply, error)
+	// Defaults are its settings for what an org leaves open.
+	Defaults Defaults
+	// Errors is the error format of its routes.
+	Errors *Errors
+}
+
+// Reply is the form of the answer that a client asks for.
+type Reply struct {
+	// Stream asks for server-sent events.
+	Stream bool
+	// MaxTokens limits the output of one model call; 0 = no limit.
+	MaxTokens int64
+	// Dropped are the members of the body that a run cannot carry. They are left out and
+	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
+	Dropped []string
+
+	// Object returns the JSON object of an answer without a stream. Required.
+	Object func(*Answer) any
+	// Encoder returns the encoder of an answer with a stream. Required.
+	Encoder func(*Stream) Encoder
+}
+
+// Runner performs runs. Implemented by *run.Runner.
+type Runner interface {
+	Run(ctx context.Context, req *run.Request, sink run.Sink) error
+	Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, error)
+}
+
+// Options are what a Handler needs; all are required.
+type Options struct {
+	// MaxRoundsCap returns the operator's cap on the rounds of a run, whatever an
+	// org has stored.
+	MaxRoundsCap func() int
+
+	Runner     Runner
+	Router     *route.Router
+	Models     *route.Listing
+	Catalog    *catalog.Catalog
+	Heartbeats *sse.Heartbeats
+	Log        *slog.Logger
+}
+
+// Handler answers the model requests of a surface.
+type Handler struct {
+	o Options
+	s Surface
+}
+
+// New returns the handler of a surface.
+func New(o Options, s Surface) *Handler { return &Handler{o, s} }
+
+// Serve answers one model request. It is an [Endpoint].
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	err := h.serve(w, r, caller)
+	h.logInternal(err)
+	return err
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	members, err := Scan(caller.Account, body)
+	if err != nil {
+		return err
+	}
+	name, err := modelName(members)
+	if err != nil {
+		return err
+	}
+	targets, err := h.targets(name)
+	if err != nil {
+		return err
+	}
+	req := &run.Request{
+		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
+		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account, Servers: caller.Servers,
+	}
+	relayed := !caller.LoopActive() || optedOut(r.Header)
+	if relayed {
+		req.ID, req.Targets, req.Servers = caller.RequestID, req.Targets[:1], nil
+		if Relays(req.Targets[0], h.s.Dialect) {
+			h.setPolicy(req, caller, Asked{Relay: true})
+			return h.relay(w, r, req, body, members)
+		}
+	}
+	if err := CheckJSON(body); err != nil {
+		return err
+	}
+	if !relayed { // a relay is not stored: there is nothing to come back to
+		if req.Key, err = submitKey(r.Header, caller.Principal.ID, h.s.Name, body); err != nil {
+			return err
+		}
+	}
+	return h.run(w, r, req, members, caller, relayed)
+}
+
+// run decodes the request, performs the agent loop or a translated relay, and answers
+// in the form that was asked for.
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller run.Caller, relayed bool) error {
+	if err := ChargeDecoded(caller.Account, members); err != nil {
+		return err
+	}
+	reply, err := h.s.Decode(req, members)
+	if err != nil {
+		return err
+	}
+	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens}
+	if reply.Stream {
+		asked.Live = liveDeltas(relayed)
+	}
+	h.setPolicy(req, caller, asked)
+	if err := h.nameDropped(w, r, req, reply.Dropped); err != nil {
+		return err
+	}
+	if !reply.Stream || req.Policy.StreamMode == string(org.Disabled) {
+		return h.answerJSON(w, r, req, caller, reply.Object)
+	}
+	req.Attach = true
+	return h.answerStream(w, r, req, caller, reply.Encoder)
+}
+
+// setPolicy resolves the settings of the run.
+func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked Asked) {
+	req.Policy = ResolvePolicy(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
+}
+
+// nameDropped says which members of the request are left out, here or by a provider
+// that may serve it, or refuses them.
+func (h *Handler) nameDropped(w http.ResponseWriter, r *http.Request, req *run.Request, dropped []string) error {
+	refuse := req.Policy.RefuseDropped
+	if refuse && len(dropped) > 0 {
+		names := listOf(dropped)
+		if !Relays(req.Targets[0], h.s.Dialect) {
+			return notTaken(req.Targets[0].Provider, names).In(dropped[0])
+		}
+		return fault.New(fault.Invalid, "unsupported_parameter", "the agent loop cannot carry %s; leave it out, or switch the loop off "+
+			"for this request with the header turnpike-mcp-disabled: true", names).In(dropped[0])
+	}
+	byProviders, err := h.o.Runner.Dropped(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	for _, left := range byProviders {
+		if refuse {
+			return notTaken(left.Provider, listOf(left.Params)).In(left.Params[0])
+		}
+		dropped = append(dropped, left.Params...)
+	}
+	if len(dropped) > 0 {
+		slices.Sort(dropped)
+		w.Header().Set("Turnpike-Dropped-Params", listOf(slices.Compact(dropped)))
+	}
+	return nil
+}
+
+// The limits on a list of member names, in bytes. The names are the client's, and many
+// clients and proxies refuse an answer with a header field of more than 8 KiB.
+const (
+	maxListed     = 2 << 10
+	maxListedName = 128
+)
+
+// listOf returns the names with commas between them, and the number of those for which
+// there is no room. A name that is long or has other characters than visible ASCII is
+// cut and quoted.
+func listOf(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		if len(name) > maxListedName {
+			name = strconv.QuoteToASCII(name[:maxListedName] + "...")
+		} else if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '"' }) {
+			name = strconv.QuoteToASCII(name)
+		}
+		if b.Len()+len(name) > maxListed {
+			fmt.Fprintf(&b, ",and %d more", len(names)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
+// notTaken refuses members that the dialect of a provider cannot express.
+func notTaken(provider, names string) *fault.Error {
+	return fault.New(fault.Invalid, "unsupported_parameter",
+		"the provider %s cannot take %s; leave it out, or use a model of another provider", provider, names)
+}
+
+// optedOut reads the header that switches the loop off for one request.
+func optedOut(header http.Header) bool {
+	for _, name := range []string{"Turnpike-Mcp-Disabled", "Floopy-Mcp-Disabled"} {
+		switch strings.ToLower(strings.TrimSpace(header.Get(name))) {
+		case "true", "1", "yes":
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Handler) logInternal(err error) {
+	if err != nil && fault.From(err).Code == fault.Internal {
+		h.o.Log.Error("request failed", "error", err)
+	}
+}

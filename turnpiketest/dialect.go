@@ -1,0 +1,161 @@
+package turnpiketest
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// dialect is a provider's wire format.
+type dialect interface {
+	// path is how the paths of requests end.
+	path() string
+	// check refuses what the real provider would, through the methods of n.
+	check(header http.Header, n node)
+	// answer begins the answer to a request; number counts them, t is the whole turn.
+	answer(number int, a asked, t turn) answer
+	// failed returns an error answer.
+	failed(f failure) (http.Header, []byte)
+	// refuse returns the body that refuses a request.
+	refuse(r refusal) []byte
+	// style is how the dialect words a refusal.
+	style() style
+}
+
+// answer turns the steps of a turn into the words of a dialect. What take, end
+// and fail return is only for a stream.
+type answer interface {
+	take(s step) []sseEvent
+	end() []sseEvent
+	fail(f failure) []sseEvent // in the middle of a stream
+	whole() []byte             // after end
+}
+
+// asked is what an Upstream reads of a request.
+type asked struct {
+	Model         string `json:"model"`
+	Stream        bool   `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+
+	body []byte
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// encode writes what can always be written: strings, numbers and JSON that was
+// read before.
+func encode(v any) []byte {
+	out, _ := json.Marshal(v)
+	return out
+}
+
+func quote(s string) string { return string(encode(s)) }
+
+// halves cuts a text in two, never inside a character, and leaves out empty
+// halves.
+func halves(s string) []string {
+	half := len(s) / 2
+	for half > 0 && s[half]&0xC0 == 0x80 {
+		half--
+	}
+	var parts []string
+	for _, part := range []string{s[:half], s[half:]} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// usage returns the usage that a turn reports.
+func (t turn) usage() model.Usage {
+	var u model.Usage
+	for _, s := range t.steps {
+		if s.verb == setUsage {
+			u = s.usage
+		}
+	}
+	return u
+}
+
+// sendFailure answers with an error.
+func sendFailure(w http.ResponseWriter, d dialect, f failure) {
+	header, body := d.failed(f)
+	for name, values := range header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(f.status)
+	_, _ = w.Write(body) // a caller that left is the caller's affair
+}
+
+// sseEvent is a server-sent event; its name may be empty.
+type sseEvent struct {
+	name string
+	data []byte
+}
+
+func (e sseEvent) frame() []byte {
+	var frame []byte
+	if e.name != "" {
+		frame = append(append(append(frame, "event: "...), e.name...), '\n')
+	}
+	return append(append(append(frame, "data: "...), e.data...), "\n\n"...)
+}
+
+// stream is an answer of server-sent events, in pieces.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	o       UpstreamOptions
+	stays   func(time.Duration) bool // waits, unless the caller leaves
+	begun   bool
+	failed  bool
+}
+
+func (s *stream) begin() {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.w.WriteHeader(http.StatusOK)
+	s.flush(nil)
+}
+
+// send sends events.
+func (s *stream) send(events []sseEvent) {
+	for _, e := range events {
+		s.begin()
+		s.pieces(e.frame())
+	}
+}
+
+// pieces sends a frame in pieces.
+func (s *stream) pieces(frame []byte) {
+	size := s.o.Piece
+	if size <= 0 {
+		size = len(frame)
+	}
+	for len(frame) > 0 && !s.failed {
+		n := min(size, len(frame))
+		s.flush(frame[:n])
+		frame = frame[n:]
+		if s.o.Gap > 0 {
+			s.failed = s.failed || !s.stays(s.o.Gap)
+		}
+	}
+}
+
+// flush lets a piece leave. A caller that has gone gets nothing more.
+func (s *stream) flush(piece []byte) {
+	if _, err := s.w.Write(piece); err != nil {
+		s.failed = true
+		return
+	}
+	s.failed = s.control.Flush() != nil
+}

@@ -105,13 +105,14 @@ func (r *rig) idleGateway(ctx context.Context) (float64, error) {
 	return float64(n) / (1 << 20), err
 }
 
-// memory returns the process's RssAnon once it has not grown for a while.
+// memory returns the process's RssAnon once it has not grown for a while, apart from a few
+// pages.
 func (t target) memory(ctx context.Context, steady time.Duration) (int64, error) {
 	most, at := int64(0), time.Now()
 	var now int64
 	err := until(ctx, memoryTimeout, "memory that does not grow", func() (bool, error) {
 		var err error
-		if now, err = t.proc.RssAnon(); now > most {
+		if now, err = t.proc.RssAnon(); now > most+most/256 {
 			most, at = now, time.Now()
 		}
 		return time.Since(at) >= steady, err

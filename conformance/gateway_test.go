@@ -3,13 +3,14 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // The keys of the gateway's callers and its own key to the upstream.
@@ -62,7 +63,7 @@ type program struct {
 // the org default, and returns when it takes work.
 func (s *site) startGateway(t *testing.T, upstream string, servers []object) *program {
 	t.Helper()
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), turnpiketest.FreePort(t)
 	g := &program{owner: t, url: loopback(port), binary: s.gateway, file: filepath.Join(dir, "turnpike.yaml")}
 	text := fmt.Sprintf(configFile, port, filepath.Join(dir, "data"), upstream, marshal(servers))
 	if err := os.WriteFile(g.file, []byte(text), 0o600); err != nil {
@@ -153,17 +154,6 @@ func waitReady(t *testing.T, p *process, base string) {
 			return
 		}
 	}
-}
-
-// freePort returns a port of 127.0.0.1 that nobody listened on a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func loopback(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }

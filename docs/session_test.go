@@ -3,16 +3,14 @@ package docs_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -88,36 +86,13 @@ func (s *session) replacePorts(t *testing.T, more ...string) {
 		for _, m := range regexp.MustCompile(`127\.0\.0\.1:([1-9][0-9]{3,4})`).FindAllStringSubmatch(b.text, -1) {
 			if port := m[1]; !seen[port] {
 				seen[port] = true
-				free := freePort(t)
+				free := strconv.Itoa(turnpiketest.FreePort(t))
 				there = append(there, "127.0.0.1:"+port, "127.0.0.1:"+free, "PORT="+port, "PORT="+free)
 				back = append(back, "127.0.0.1:"+free, "127.0.0.1:"+port)
 			}
 		}
 	}
 	s.ports, s.back = strings.NewReplacer(append(there, more...)...), strings.NewReplacer(back...)
-}
-
-// portsGiven holds the ports that pages have: they run at the same time, and the
-// server of one may not listen yet when another page asks for a port.
-var portsGiven sync.Map
-
-// freePort returns a port that nobody listened on a moment ago, and that no other
-// page has.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err := errors.Join(err, l.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if _, taken := portsGiven.LoadOrStore(port, true); !taken {
-			return port
-		}
-	}
 }
 
 // findNode makes the packages of conformance/ those of the page, and reports

@@ -11,19 +11,19 @@ import (
 // How large the heap may grow before the next collection. Little lives in a gateway
 // without open streams: 2 MiB under load. At Go's own rate of 100 percent it would collect
 // many times a second, which is a tenth of its CPU. Therefore up to smallHeap of live
-// memory, the heap grows to heapTarget. Above smallHeap, garbage is limited to the size of
-// the live memory, because it is memory too. See docs/performance.md.
+// memory, the heap grows to heapTarget. Above smallHeap, garbage is limited to three quarters
+// of the live memory, because it is memory too. See docs/performance.md.
 //
 // The rate is set after a collection. percentOfFew bounds how far the heap grows before
 // that, if much lives suddenly. A memory limit would bound it better, but it is the
 // operator's: the overload check reads it.
 const (
 	smallHeap  = 12 << 20 // bytes, with stacks
-	heapTarget = 48 << 20
+	heapTarget = 32 << 20
 
 	percentAtStart = 300 // most of what a start allocates is collected: an idle gateway stays small
-	percentOfFew   = 900
-	percentOfMany  = 100
+	percentOfFew   = 700
+	percentOfMany  = 75
 )
 
 // collectLessOften sets the rate after every collection, unless GOGC is set. GOMEMLIMIT

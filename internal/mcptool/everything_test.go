@@ -4,14 +4,15 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // everything returns the command of the reference server, or skips the test.
@@ -39,21 +40,10 @@ func everything(t *testing.T) []string {
 	return nil
 }
 
-// freePort returns a port of this host that nobody listens on.
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
 // remoteEverything runs the reference server over legacy SSE, until the test
 // ends, and returns its URL.
 func remoteEverything(t *testing.T, command []string) string {
-	port := freePort(t)
+	port := strconv.Itoa(turnpiketest.FreePort(t))
 	cmd := exec.Command(command[0], command[1], "sse")
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	said, err := cmd.StderrPipe()

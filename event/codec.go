@@ -63,6 +63,7 @@ func Decode(data []byte) (Event, error) {
 // decoders has the types of event that can be stored, by name.
 var decoders = map[string]func([]byte) (Event, error){
 	Started{}.Type():        decode[Started],
+	ToolsListed{}.Type():    decode[ToolsListed],
 	RoundStarted{}.Type():   decode[RoundStarted],
 	TextDelta{}.Type():      decode[TextDelta],
 	ReasoningDelta{}.Type(): decode[ReasoningDelta],

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // encodings has an event of each type that is stored, with every field set, and its
@@ -24,6 +25,11 @@ var encodings = []struct {
 }{
 	{event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()},
 		`{"v":1,"type":"started","run_id":"run_1","model":"m","at":"2023-11-14T22:13:20.123Z"}`},
+	{event.ToolsListed{Servers: []event.ListedServer{
+		{Server: "s", Tools: []tool.Definition{{Name: "look", Description: "<Looks>.", InputSchema: []byte(`{"type":"object"}`)}}}, {Server: "t", Error: "down"},
+	}},
+		`{"v":1,"type":"tools_listed","servers":[{"server":"s","tools":[{"name":"look","description":"<Looks>.","input_schema":{"type":"object"}}]},` +
+			`{"server":"t","tools":null,"error":"down"}]}`},
 	{event.RoundStarted{Round: 1, Attempt: 2}, `{"v":1,"type":"round_started","round":1,"attempt":2}`},
 	{event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "<a> & é"}, `{"v":1,"type":"text_delta","round":1,"item":2,"part":3,"text":"<a> & é"}`},
 	{event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "so"}, `{"v":1,"type":"reasoning_delta","round":1,"item":2,"part":3,"text":"so"}`},
@@ -32,10 +38,10 @@ var encodings = []struct {
 		`{"v":1,"type":"call_delta","round":1,"item":2,"call_id":"c1","name":"look","arguments":"{\"a"}`},
 	{event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}},
 		`{"v":1,"type":"round_done","round":1,"stop":"stop","usage":{"input":1,"output":2,"total":3,"cached_input":4,"cache_write":5,"reasoning":6}}`},
-	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`)},
-		`{"v":1,"type":"tool_started","round":1,"call_key":"1.0","name":"s__look","server":"s","arguments":{"a":1}}`},
-	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Duration: 1500 * time.Microsecond},
-		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","duration_ns":1500000}`},
+	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "look"},
+		`{"v":1,"type":"tool_started","round":1,"call_key":"1.0","name":"s__look","server":"s","arguments":{"a":1},"shown":true,"tool":"look"}`},
+	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Duration: 1500 * time.Microsecond, Shown: true, Tool: "look", Arguments: "{"},
+		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","duration_ns":1500000,"shown":true,"tool":"look","arguments":"{"}`},
 	{event.Waiting{Usage: model.Usage{Input: 1, Output: 2, Total: 3}, Rounds: 1, ToolCalls: 2, SideEffects: true},
 		`{"v":1,"type":"waiting","usage":{"input":1,"output":2,"total":3},"rounds":1,"tool_calls":2,"side_effects":true}`},
 	{event.Finished{

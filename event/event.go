@@ -4,6 +4,7 @@
 // A run with tools reports its events in this order:
 //
 //	Started
+//	  ToolsListed                                 if the request declared MCP servers
 //	  RoundStarted 0   TextDelta*  CallDelta*   RoundDone   ToolStarted*  ToolDone*
 //	  RoundStarted 1   …
 //	Finished                                      exactly once, always last
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Event is one of the types of this package. The JSON of all but RelayHead and RelayBody
@@ -36,6 +38,21 @@ type Started struct {
 	RunID string    `json:"run_id"`
 	Model string    `json:"model"` // the name that the caller asked for
 	At    time.Time `json:"at"`    // UTC
+}
+
+// ToolsListed says which tools the shown servers have: the MCP servers that the request
+// declared. It has only servers that earlier requests of the conversation have not
+// listed. A run without such servers has no ToolsListed.
+type ToolsListed struct {
+	Servers []ListedServer `json:"servers"`
+}
+
+// ListedServer is a shown server with the tools that the model is offered. They have the
+// names that the server gives them. Their annotations are what the server says.
+type ListedServer struct {
+	Server string            `json:"server"`
+	Tools  []tool.Definition `json:"tools"`
+	Error  string            `json:"error,omitempty"` // why the server could not list its tools; "" = it could
 }
 
 // RoundStarted says that a model call begins. When a call is tried again, a second
@@ -98,6 +115,11 @@ type ToolStarted struct {
 	Name      string          `json:"name"`     // as the model sees it
 	Server    string          `json:"server,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+
+	// Shown is true for a server that the request declared. Then Tool is the name that
+	// the server gives the tool. The calls of other servers are not for the caller.
+	Shown bool   `json:"shown,omitempty"`
+	Tool  string `json:"tool,omitempty"`
 }
 
 // ToolDone says how a call of a gateway's tool ended. A call that was not executed,
@@ -110,6 +132,10 @@ type ToolDone struct {
 	Outcome  Outcome       `json:"outcome"`
 	Text     string        `json:"text"`        // the result that the model gets
 	Duration time.Duration `json:"duration_ns"` // 0 = not executed, or unknown; in whole microseconds
+
+	Shown     bool   `json:"shown,omitempty"`     // as in [ToolStarted]
+	Tool      string `json:"tool,omitempty"`      // as in [ToolStarted]
+	Arguments string `json:"arguments,omitempty"` // of a shown call that has no ToolStarted, as the model wrote them
 }
 
 // Outcome is how a tool call ended.
@@ -199,6 +225,9 @@ type Failure struct {
 
 // Type implements Event.
 func (Started) Type() string { return "started" }
+
+// Type implements Event.
+func (ToolsListed) Type() string { return "tools_listed" }
 
 // Type implements Event.
 func (RoundStarted) Type() string { return "round_started" }

@@ -242,7 +242,15 @@ func sameSettings(a, b Server) bool {
 	return a.Name == b.Name && a.Brought == b.Brought && a.Origin == b.Origin && a.Revision == b.Revision &&
 		a.Naming == b.Naming && a.Prefix == b.Prefix && a.Required == b.Required &&
 		(a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools) && slices.Equal(a.Polling, b.Polling) &&
+		a.Shown == b.Shown && sameFlag(a.ReadOnly, b.ReadOnly) &&
 		a.Cache.Mode == b.Cache.Mode && slices.Equal(a.Cache.Names, b.Cache.Names)
+}
+
+func sameFlag(a, b *bool) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
 }
 
 // forget empties the entries of servers of that name.

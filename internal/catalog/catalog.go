@@ -45,6 +45,13 @@ type Server struct {
 	Polling  []string
 	Cache    org.Cache
 
+	// ReadOnly leaves only the tools whose annotations say that they only read, if it is
+	// true, and only the others, if it is false; nil = all.
+	ReadOnly *bool
+
+	// Shown says that the caller sees the tools and the calls of the server.
+	Shown bool
+
 	// Brought says that a request or an agent brought the server, for its own runs. The
 	// zero value is a server of the org, of which there is one per name.
 	//
@@ -67,8 +74,9 @@ type Server struct {
 	URL string
 }
 
-func (s Server) offers(name string) bool {
-	return s.Tools == nil || slices.Contains(s.Tools, name)
+func (s Server) offers(d tool.Definition) bool {
+	reads := d.Annotations.ReadOnly != nil && *d.Annotations.ReadOnly
+	return (s.Tools == nil || slices.Contains(s.Tools, d.Name)) && (s.ReadOnly == nil || *s.ReadOnly == reads)
 }
 
 // ServerError says which server's failure ends a run.

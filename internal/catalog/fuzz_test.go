@@ -42,7 +42,7 @@ func FuzzAssemble(f *testing.F) {
 			if !good.MatchString(name) || e == nil || e.Definition.Name != name || set.Withheld(name) != "" {
 				t.Fatalf("%q is %+v", name, e)
 			}
-			if e.Server == "two" && (!servers[1].offers(e.Tool.Definition().Name) || slices.ContainsFunc(tools[0], func(a tool.Tool) bool { return servers[0].name(a.Definition().Name) == name })) {
+			if e.Server == "two" && (!servers[1].offers(e.Tool.Definition()) || slices.ContainsFunc(tools[0], func(a tool.Tool) bool { return servers[0].name(a.Definition().Name) == name })) {
 				t.Fatalf("%q is a tool of the second server", name)
 			}
 		}

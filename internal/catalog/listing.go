@@ -41,7 +41,7 @@ func examineAll(server Server, tools []tool.Tool, log *slog.Logger) *listing {
 		u.digest = digest(renamed(original, u.name))
 		l.tools = append(l.tools, u)
 		l.bytes += size(original)
-		if server.offers(original.Name) {
+		if server.offers(original) {
 			says.examined(u.name, u)
 		}
 	}

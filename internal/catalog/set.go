@@ -88,6 +88,30 @@ func (s *Set) With(e Entry) *Set {
 	return &more
 }
 
+// Of returns the definitions of the server's tools that the set offers, with the names that
+// the server gives them.
+func (s *Set) Of(server string) []tool.Definition {
+	out := []tool.Definition{}
+	for _, e := range s.entries {
+		if e.Server == server {
+			out = append(out, renamed(e.Definition, e.Tool.Definition().Name))
+		}
+	}
+	return out
+}
+
+// Called returns the names under which the model sees the server's tool, or all its tools
+// if name is "".
+func (s *Set) Called(server, name string) []string {
+	var out []string
+	for _, e := range s.entries {
+		if e.Server == server && (name == "" || e.Tool.Definition().Name == name) {
+			out = append(out, e.Definition.Name)
+		}
+	}
+	return out
+}
+
 // Names returns the names of the tools, sorted.
 func (s *Set) Names() []string {
 	names := make([]string, len(s.entries))
@@ -102,7 +126,7 @@ func assemble(servers []Server, lists []*listing, log *slog.Logger) *Set {
 	set := &Set{byName: map[string]int{}, withheld: map[string]string{}}
 	taken := map[string]place{}
 	for i, server := range servers {
-		found := loop.Server{Label: server.Name, Required: server.Required}
+		found := loop.Server{Label: server.Name, Required: server.Required, Shown: server.Shown}
 		if err := lists[i].err; err != nil {
 			found.Error = err.Error()
 		} else {
@@ -150,7 +174,7 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 	for _, u := range list.tools {
 		original := u.definition.Name
 		name := server.name(original)
-		if !server.offers(original) {
+		if !server.offers(u.definition) {
 			s.withheld[name] = server.Name
 			continue
 		}

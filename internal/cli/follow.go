@@ -111,6 +111,14 @@ func (l *listener) Emit(_ event.Position, e event.Event) error {
 		l.endLine()
 	case event.Started:
 		l.line("started", "", "%s   %s at %s UTC", e.RunID, e.Model, e.At.UTC().Format("15:04:05"))
+	case event.ToolsListed:
+		for _, server := range e.Servers {
+			if server.Error != "" {
+				l.line("listed", server.Server, "%s", l.short(server.Error))
+				continue
+			}
+			l.line("listed", server.Server, "%d tools", len(server.Tools))
+		}
 	case event.ToolStarted:
 		if l.started == nil {
 			l.started = map[string]bool{}

@@ -37,6 +37,9 @@ func allowed(s State, body Body) error {
 	case Accepted:
 		return allowAccepted(b)
 	case Catalogued:
+		if err := s.allowAnnounced(b); err != nil {
+			return err
+		}
 		return s.expects(Discover{}, s.Catalogued == nil && !s.relays())
 	case TurnStarted:
 		return s.allowTurnStarted(b)

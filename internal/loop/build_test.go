@@ -34,6 +34,7 @@ func mode(p Parallelism) func(*Accepted) { return func(b *Accepted) { b.Parallel
 func rounds(n int) func(*Accepted)       { return func(b *Accepted) { b.Limits.Rounds = n } }
 func callLimit(n int) func(*Accepted)    { return func(b *Accepted) { b.Limits.Calls = n } }
 func perTurn(n int) func(*Accepted)      { return func(b *Accepted) { b.Limits.CallsPerTurn = n } }
+func endCut(b *Accepted)                 { b.EndCut = true }
 func durable(b *Accepted)                { b.Grade = Durable }
 func tokens(n int64) func(*Accepted)     { return func(b *Accepted) { b.Limits.Tokens = n } }
 func guard(m policy.Mode) func(*Accepted) {

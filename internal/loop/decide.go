@@ -37,6 +37,8 @@ func Decide(s State) Action {
 		return s.finish(event.Invalid)
 	case s.Catalogued.Missing != "": // tool_choice forces a tool that does not exist
 		return s.finish(event.Invalid)
+	case s.cut(): // no call of an answer that was cut off is executed
+		return s.conclude(event.OutputCut)
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution
@@ -54,6 +56,12 @@ func Decide(s State) Action {
 	default:
 		return s.callModel(1, s.Attempt.Target, 0)
 	}
+}
+
+// cut reports whether the length of the output has cut off the latest turn, in a run that
+// executes none of its calls.
+func (s State) cut() bool {
+	return s.Accepted.EndCut && s.Turn != nil && s.Turn.Stop == model.StopLength
 }
 
 // conclude gives every call without a result an outcome, then ends the run. It

@@ -157,7 +157,10 @@ func TestDecide(t *testing.T) {
 		// Answers.
 		{"an answer cut at its length limit", with(begin(), asked(0, 1), turn(0, model.StopLength)), finish(event.OutputCut)},
 		{"an answer stopped by a filter", with(begin(), asked(0, 1), turn(0, model.StopFilter)), finish(event.Refused)},
-		{"a cut turn executes its complete calls only", with(begin(), asked(0, 1), turn(0, model.StopUnknown, "a", "b…")), PrepareTools{[]CallKey{"0.0"}}}, // G07
+		{"a cut turn executes its complete calls only", with(begin(), asked(0, 1), turn(0, model.StopUnknown, "a", "b…")), PrepareTools{[]CallKey{"0.0"}}},                        // G07
+		{"no call of a cut turn is executed where a cut ends the run", with(begin(endCut), asked(0, 1), turn(0, model.StopLength, "a", "b…")), answers{[]CallKey{"0.0"}, NotRun}}, // B10
+		{"a cut turn without calls ends the run", with(begin(endCut), asked(0, 1), turn(0, model.StopLength, "b…")), finish(event.OutputCut)},
+		{"a turn that is not cut executes its calls where a cut ends the run", with(begin(endCut), asked(0, 1), turn(0, model.StopCalls, "a")), PrepareTools{[]CallKey{"0.0"}}},
 		{"an incomplete call is ignored", with(begin(), asked(0, 1), turn(0, model.StopLength, "a…")), finish(event.OutputCut)},
 
 		// Limits.

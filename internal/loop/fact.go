@@ -65,6 +65,10 @@ type Accepted struct {
 	Policy
 
 	RequestRef string `json:"request_ref,omitempty"`
+
+	// Listed are the labels of the shown servers whose tools the conversation has listed
+	// before this run.
+	Listed []string `json:"listed,omitempty"`
 }
 
 // Target is a provider's model that may serve the run.
@@ -81,6 +85,9 @@ type Catalogued struct {
 	Conflict   *Conflict `json:"conflict,omitempty"`
 	Missing    string    `json:"missing,omitempty"` // the tool that tool_choice forces and that does not exist; "" = none
 	Bytes      int64     `json:"bytes,omitempty"`   // size of the definitions sent to the model
+
+	// ListedRef has the tools of the servers that are Announced; "" = there are none.
+	ListedRef string `json:"listed_ref,omitempty"`
 
 	// Collisions are the name collisions in the run's catalogue that no earlier run
 	// has recorded.
@@ -107,6 +114,11 @@ type Server struct {
 	Tools    int    `json:"tools"`
 	Required bool   `json:"required,omitempty"`
 	Error    string `json:"error,omitempty"`
+
+	// Shown says that the request declared the server: the caller sees its tools and
+	// calls. Announced says that this run lists its tools, see [State.Announce].
+	Shown     bool `json:"shown,omitempty"`
+	Announced bool `json:"announced,omitempty"`
 }
 
 // Blocked records that the outbound policy refused an address. It ends the run.

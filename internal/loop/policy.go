@@ -23,6 +23,10 @@ type Policy struct {
 	MaxTokens int64 `json:"max_tokens,omitempty"` // the caller's limit on the output of one model call; 0 = none given
 	NoTools   bool  `json:"no_tools,omitempty"`   // tool_choice: none, as the caller asked
 
+	// EndCut ends the run after a turn that the length of the output has cut off: none of
+	// its calls is executed. Otherwise those that are complete are.
+	EndCut bool `json:"end_cut,omitempty"`
+
 	Parallelism    Parallelism `json:"parallelism,omitempty"`
 	AbortOnTool    bool        `json:"abort_on_tool,omitempty"` // tool_error_mode: abort
 	Validation     Validation  `json:"arg_validation,omitempty"`

@@ -145,10 +145,18 @@ func weight(e event.Event) int {
 		return own + len(e.Text)
 	case event.CallDelta:
 		return own + len(e.CallID) + len(e.Name) + len(e.Arguments)
+	case event.ToolsListed:
+		n := own
+		for _, server := range e.Servers {
+			for _, t := range server.Tools {
+				n += 2*own + len(t.Name) + len(t.Title) + len(t.Description) + len(t.InputSchema)
+			}
+		}
+		return n
 	case event.ToolStarted:
 		return 2*own + len(e.Arguments)
 	case event.ToolDone:
-		return 2*own + len(e.Text)
+		return 2*own + len(e.Text) + len(e.Arguments)
 	case event.Finished:
 		n := 4 * own
 		for _, c := range e.Calls {

@@ -31,8 +31,9 @@ type projection struct {
 	last   int64                  // Seq of the last event's position
 	items  map[string][]item.Item // by ref: what the journal's rows hold
 	args   map[loop.CallKey]prepared
-	full   map[string]string // results that were truncated, whole, by the id that the model knows
-	failed *model.Error      // the last failed model call
+	full   map[string]string    // results that were truncated, whole, by the id that the model knows
+	listed []event.ListedServer // what the owner lists for the caller, until it is told
+	failed *model.Error         // the last failed model call
 
 	// rows reads a row of the store; it returns nil for a row that the run does not have.
 	// Nil for the owner of a run, which keeps the items and the whole results of all
@@ -218,15 +219,32 @@ func (p *projection) tell(f loop.Fact) error {
 			return err
 		}
 		p.emit(at, event.RoundDone{Round: b.Round, Stop: b.Stop, Usage: b.Usage})
+	case loop.Catalogued:
+		list := p.listed
+		p.listed = nil
+		if b.ListedRef == "" {
+			return nil
+		}
+		if p.rows != nil {
+			var err error
+			if list, err = recallListed(b.ListedRef, p.rows); err != nil {
+				return err
+			}
+		}
+		p.emit(at, event.ToolsListed{Servers: list})
 	case loop.CallStarted:
 		if c, ok := p.state.Call(b.Key); ok && c.Prepared != nil {
 			arguments, err := p.argumentsOf(c)
 			if err != nil {
 				return err
 			}
-			p.emit(at, event.ToolStarted{
+			e := event.ToolStarted{
 				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: c.Prepared.Server, Arguments: arguments,
-			})
+			}
+			if e.Shown = p.state.Shown(e.Server); e.Shown {
+				e.Tool = c.Prepared.Tool
+			}
+			p.emit(at, e)
 		}
 	case loop.CallDone:
 		return p.tellCallDone(at, b)
@@ -288,8 +306,27 @@ func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
 	if c.Prepared != nil {
 		e.Server = c.Prepared.Server
 	}
+	if e.Shown = p.state.Shown(e.Server); e.Shown {
+		e.Tool = c.Prepared.Tool
+		if c.Attempt == 0 {
+			e.Arguments = p.rawArguments(c)
+		}
+	}
 	p.emit(at, e)
 	return nil
+}
+
+// recallListed reads the tools that the run lists for its caller.
+func recallListed(ref string, rows func(string) (json.RawMessage, error)) ([]event.ListedServer, error) {
+	raw, err := rows(ref)
+	if err != nil {
+		return nil, err
+	}
+	var list []event.ListedServer
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, damaged(ref, err)
+	}
+	return list, nil
 }
 
 // nextDelta returns the position of the next piece of the model call.

@@ -65,6 +65,10 @@ type Request struct {
 	// Their names differ. The first ones win collisions of tools. A relay has none.
 	Servers []catalog.Server
 
+	// Listed are the labels of the servers whose tools the conversation has listed before:
+	// the run does not list them again.
+	Listed []string
+
 	// brought are the names of the servers that the request brought when the run began.
 	// It is set for a run that was taken over.
 	brought []string

@@ -18,6 +18,7 @@ import (
 const (
 	requestRef = "request"
 	catalogRef = "catalog"
+	listedRef  = "listed" // of the tools that the run lists for its caller
 	inputFull  = "full:input"
 	traceRef   = "trace" // of the run's trace context, see Observer
 )

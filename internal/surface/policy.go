@@ -18,6 +18,7 @@ type Defaults struct {
 	Parallelism    loop.Parallelism // of tool_parallelism: auto
 	DoomLoop       policy.Mode      // "" = policy.Off
 	ResultMaxBytes int              // maximum size of a tool result for the model; 0 = no limit
+	EndCut         bool             // an answer that the output limit has cut off ends the run, without its tool calls
 }
 
 // Asked is what one request asks of its run.
@@ -26,6 +27,7 @@ type Asked struct {
 	Keyed     bool              // it has an Idempotency-Key
 	NoTools   bool              // tool_choice: none
 	MaxTokens int64             // limit on the output of one model call; 0 = none
+	Calls     int               // limit on the tool calls of the run, which can only lower that of the org; 0 = none
 	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
 }
 
@@ -58,6 +60,10 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Ask
 		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
 		OnLimit: cmp.Or(rt.OnLimit, d.OnLimit), Tokens: int64(given(rt.MaxRunTokens, 0)),
 	}.Clamp(maxRoundsCap)
+	if a.Calls > 0 {
+		p.Limits.Calls = min(p.Limits.Calls, a.Calls)
+	}
+	p.EndCut = d.EndCut
 	p.Parallelism = loop.Parallelism(rt.ToolParallelism)
 	if rt.ToolParallelism == "" || rt.ToolParallelism == "auto" {
 		p.Parallelism = d.Parallelism

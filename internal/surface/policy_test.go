@@ -18,7 +18,7 @@ import (
 // Each row changes one thing about a run whose org, surface and request leave all open.
 func TestWhoDecidesASetting(t *testing.T) {
 	texts := []model.DeltaKind{model.TextDelta}
-	own := surface.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000}
+	own := surface.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000, EndCut: true}
 	for name, tt := range map[string]struct {
 		cap      int // 0 = budget.MaxRounds
 		org      org.Runtime
@@ -29,7 +29,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 		"nobody says anything": {want: func(*loop.Policy) {}},
 		"the surface": {defaults: own, want: func(p *loop.Policy) {
 			p.Limits.Rounds, p.Limits.Calls, p.Limits.OnLimit = 7, 8, budget.Answer
-			p.Parallelism, p.Guard.Mode, p.ResultMaxBytes = loop.Safe, policy.Fail, 9000
+			p.Parallelism, p.Guard.Mode, p.ResultMaxBytes, p.EndCut = loop.Safe, policy.Fail, 9000, true
 		}},
 		"the org, before the surface": { // B01
 			defaults: own, org: org.Runtime{
@@ -42,6 +42,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 				p.Slots, p.Parallelism, p.ResultMaxBytes = 2, loop.Serial, 2048 // C02
 				p.Guard.Mode, p.Guard.Threshold = policy.Off, 6                 // B13
 				p.Validation, p.AbortOnTool, p.RefuseDropped = loop.Lenient, true, true
+				p.EndCut = true
 				p.CatalogTTLNS, p.CacheTTLNS = int64(time.Minute), int64(time.Hour) // D02
 			},
 		},
@@ -57,13 +58,15 @@ func TestWhoDecidesASetting(t *testing.T) {
 			org: org.Runtime{MaxRounds: new(-1), MaxCalls: new(99_999), ToolResultMaxBytes: new(0), MaxRunTokens: new(-5)}, defaults: own,
 			want: func(p *loop.Policy) {
 				p.Limits.Rounds, p.Limits.Calls, p.Limits.OnLimit = 7, 10_000, budget.Answer
-				p.Parallelism, p.Guard.Mode, p.ResultMaxBytes = loop.Safe, policy.Fail, 9000
+				p.Parallelism, p.Guard.Mode, p.ResultMaxBytes, p.EndCut = loop.Safe, policy.Fail, 9000, true
 			},
 		},
 		"a request with a key":        {asked: surface.Asked{Keyed: true}, want: func(p *loop.Policy) { p.Grade = loop.Durable }},   // P01
 		"an org with durable: always": {org: org.Runtime{Durable: "always"}, want: func(p *loop.Policy) { p.Grade = loop.Durable }}, // P01
 		"a request without tools":     {asked: surface.Asked{NoTools: true}, want: func(p *loop.Policy) { p.NoTools = true }},       // C25
 		"a request with a limit":      {asked: surface.Asked{MaxTokens: 70}, want: func(p *loop.Policy) { p.MaxTokens = 70 }},
+		"a request with fewer calls":  {asked: surface.Asked{Calls: 3}, defaults: surface.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 3 }},   // B08
+		"a request with more calls":   {asked: surface.Asked{Calls: 30}, defaults: surface.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 10 }}, // B08
 		"a stream":                    {asked: surface.Asked{Live: texts}, want: func(p *loop.Policy) { p.Live = texts }},
 		"a stream of the last round": {asked: surface.Asked{Live: texts}, org: org.Runtime{StreamMode: org.FinalOnly}, // G01
 			want: func(p *loop.Policy) { p.StreamMode = "final_only" }},

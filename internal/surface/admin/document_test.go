@@ -22,6 +22,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // openAPI is what the tests read of the document. That answers conform to it is
@@ -119,16 +120,20 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 	t.Helper()
 	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}
 	zero = []event.Event{
-		event.Started{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.RoundDone{},
+		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.RoundDone{},
 		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.Finished{Reason: event.Complete},
 	}
 	full = []event.Event{
-		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()}, event.RoundStarted{Round: 1, Attempt: 2},
+		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()},
+		event.ToolsListed{Servers: []event.ListedServer{{Server: "s", Tools: []tool.Definition{{
+			Name: "look", Title: "Look", Description: "Looks.", InputSchema: []byte(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true), Destructive: new(true), Idempotent: new(true), OpenWorld: new(true)},
+		}}, Error: "down"}}},
+		event.RoundStarted{Round: 1, Attempt: 2},
 		event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "a"},
 		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
 		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
-		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`)},
-		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5},
+		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m"},
+		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Arguments: "{"},
 		event.Waiting{Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true},
 		event.Finished{
 			Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,

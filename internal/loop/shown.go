@@ -1,0 +1,54 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Announce returns the servers, and marks those whose tools the run lists for its caller:
+// the shown ones, each once in a conversation.
+func (s State) Announce(servers []Server) []Server {
+	out := slices.Clone(servers)
+	for i := range out {
+		out[i].Announced = out[i].Shown && !slices.Contains(s.Accepted.Listed, out[i].Label)
+	}
+	return out
+}
+
+// allowAnnounced refuses a fact that lists a hidden server, or one that the conversation
+// has listed already.
+func (s State) allowAnnounced(b Catalogued) error {
+	for _, server := range b.Servers {
+		switch {
+		case server.Announced && !server.Shown:
+			return fmt.Errorf("it lists the tools of server %q, which is hidden", server.Label)
+		case server.Announced && slices.Contains(s.Accepted.Listed, server.Label):
+			return fmt.Errorf("it lists the tools of server %q, which the conversation has listed", server.Label)
+		}
+	}
+	return nil
+}
+
+// Listed returns the labels of the servers whose tools the conversation has listed, after
+// this run. The next run of the conversation has them in Accepted.Listed.
+func (s State) Listed() []string {
+	if s.Accepted == nil {
+		return nil
+	}
+	out := slices.Clip(s.Accepted.Listed)
+	if s.Catalogued == nil {
+		return out
+	}
+	for _, server := range s.Catalogued.Servers {
+		if server.Announced {
+			out = append(out, server.Label)
+		}
+	}
+	return out
+}
+
+// Shown reports whether the caller sees the server with the label.
+func (s State) Shown(label string) bool {
+	return label != "" && s.Catalogued != nil &&
+		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Shown && server.Label == label })
+}

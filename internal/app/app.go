@@ -157,7 +157,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store,
-		Resources: resources{a.directory, router}, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
+		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: a.keys.Vault, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)

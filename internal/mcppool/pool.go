@@ -4,6 +4,7 @@ package mcppool
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"maps"
@@ -29,11 +30,13 @@ import (
 // and its calls under way fail.
 type Pool struct {
 	options Options
+	key     [32]byte // of the digests that identify declared servers
 
 	mu        sync.Mutex
 	revisions uint64                        // the last one given out
 	clients   map[string]map[string]*pooled // by org and server
 	retired   map[string][]*retired         // by org, the oldest first
+	declared  map[string]*declared          // by what Dial returns as origin
 	closing   sync.WaitGroup
 }
 
@@ -74,7 +77,9 @@ func New(o Options) *Pool {
 	if o.Changed == nil {
 		o.Changed = func(_, _ string) {}
 	}
-	return &Pool{options: o, clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{}}
+	p := &Pool{options: o, clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{}, declared: map[string]*declared{}}
+	_, _ = rand.Read(p.key[:]) // never returns an error: it ends the process instead
+	return p
 }
 
 // Keep makes the org's clients those of its enabled servers and returns them as
@@ -340,6 +345,10 @@ func (p *Pool) Close() {
 		}
 	}
 	p.clients = map[string]map[string]*pooled{}
+	for _, c := range p.declared {
+		p.closing.Go(func() { _ = c.client.Close() })
+	}
+	p.declared = map[string]*declared{}
 	p.mu.Unlock()
 	p.closing.Wait()
 }

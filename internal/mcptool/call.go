@@ -20,6 +20,12 @@ type remote struct {
 	class      tool.Class
 }
 
+// Tool returns the server's tool with the definition, which a client of the same server has
+// listed. Nothing is sent.
+func (c *Client) Tool(d tool.Definition) tool.Tool {
+	return &remote{client: c, definition: d, class: c.class(d)}
+}
+
 // Definition implements [tool.Tool].
 func (r *remote) Definition() tool.Definition { return r.definition }
 

@@ -25,6 +25,9 @@ func (d *driver) accept() error {
 	if body.Grade == loop.Relay {
 		return d.acceptRelay(body)
 	}
+	if err := d.declared.dial(); err != nil {
+		return err
+	}
 	items, full, err := splice(d.run.ctx, d.o.Conversations, d.run.req)
 	if err != nil {
 		return err
@@ -51,6 +54,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 		return d.run.append(nil, body)
 	}
 	d.tools.catalog = new(catalog.Set) // the gateway has no tools here
+	d.tools.choose()
 	if missing := d.tools.known().Missing(d.run.req.ToolChoice); missing != "" {
 		return fault.New(fault.Invalid, loop.CodeToolChoice, "tool_choice requires a call of %s, but the request has no such tool", missing).In("tool_choice")
 	}

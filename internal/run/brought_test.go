@@ -136,14 +136,20 @@ func untilItEnds(ctx context.Context) error {
 func (w *town) takenOver(t *testing.T, req *run.Request, servers ...catalog.Server) (text string, end event.Finished) {
 	t.Helper()
 	first, second := w.gateway(t), w.gatewayWith(t, func(o *run.Options) { o.Resources = others(servers) })
-	leaving, leave := context.WithTimeout(t.Context(), time.Second)
-	defer leave()
-	_ = first.Run(leaving, req, &diary{})
+	leaving(t, first, req, &diary{})
 	time.Sleep(run.LeaseTTL)
 	if err := second.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return w.attached(t, second)
+}
+
+// leaving begins the request at a gateway whose caller leaves after a second.
+func leaving(t *testing.T, r *run.Runner, req *run.Request, d *diary) {
+	t.Helper()
+	ctx, leave := context.WithTimeout(t.Context(), time.Second)
+	defer leave()
+	_ = r.Run(ctx, req, d)
 }
 
 // The next owner does not have the server that the request brought. It does not call the

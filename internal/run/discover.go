@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -26,16 +24,17 @@ func (d *driver) discover() error {
 		return run.stopped(err, server)
 	}
 	d.tools.catalog = set
+	d.tools.choose()
 	known := d.tools.known()
 	body := loop.Catalogued{
-		Servers: run.state().Announce(set.Servers), Collisions: set.NewCollisions(), Conflict: known.Conflict(), Missing: known.Missing(run.req.ToolChoice),
+		Servers: run.state().Announce(set.Servers), Collisions: set.NewCollisions(), Conflict: known.Conflict(), Missing: known.Missing(d.tools.choice),
 	}
 	for _, t := range set.Offered() {
 		body.Bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}
 	memory := run.projection.account.Part()
 	defer memory.Close()
-	rows, err := d.listed(&body, memory)
+	rows, err := d.tools.listed(&body, memory)
 	if err != nil {
 		return err
 	}
@@ -44,23 +43,6 @@ func (d *driver) discover() error {
 		rows = append(rows, d.tools.row())
 	}
 	return run.append(rows, body)
-}
-
-// listed returns the row with the tools that the run lists for its caller, and sets the
-// fact's reference to it. It is charged to memory.
-func (d *driver) listed(body *loop.Catalogued, memory *ledger.Part) ([]Row, error) {
-	var list []event.ListedServer
-	for _, server := range body.Servers {
-		if server.Announced {
-			list = append(list, event.ListedServer{Server: server.Label, Tools: d.tools.catalog.Of(server.Label), Error: server.Error})
-		}
-	}
-	if list == nil {
-		return nil, nil
-	}
-	body.ListedRef = listedRef
-	d.run.projection.listed = list
-	return []Row{{listedRef, list}}, memory.Charge(weight(event.ToolsListed{Servers: list}))
 }
 
 // stopped appends Blocked if err says that the outbound policy refused an address of the

@@ -25,6 +25,7 @@ type driver struct {
 	model    modelCaller
 	calls    toolCaller
 	observer runObserver
+	declared declaredServers
 	live     liveRun
 
 	aside   bool  // the run is set aside
@@ -38,7 +39,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink 
 	d.observer.observer = r.o.Observer
 	d.run = runState{
 		req: req, lease: lease, journal: r.o.Journal, storeFailed: r.leases.health.failed,
-		relay: req.Policy.Grade == loop.Relay, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
+		keys: r.o.Keys, relay: req.Policy.Grade == loop.Relay, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
 	}
 	if !d.run.relay {
 		d.run.log = d.run.log.With("run", lease.RunID, "org", lease.Org)
@@ -48,6 +49,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink 
 	d.tools = toolSet{run: &d.run}
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
+	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	return d
 }
@@ -157,6 +159,7 @@ func (d *driver) play() error {
 // unregister ends the run's work in this process. If the run has to be continued, its lease
 // is released.
 func (d *driver) unregister() {
+	d.declared.hangUp()
 	d.endTurn()
 	state := d.run.state()
 	over := d.aside || state.Finished != nil || state.Accepted != nil && state.ActiveSince == 0

@@ -168,10 +168,10 @@ func (m *modelCaller) request(a loop.CallModel) *model.Request {
 		req.Tools, req.ToolChoice = nil, model.ToolChoice{}
 		return req
 	}
-	req.Tools = m.tools.offered(a.OfferReread)
+	req.Tools, req.ToolChoice = m.tools.offered(a.OfferReread), m.tools.choice
 	if !a.KeepToolChoice {
 		req.ToolChoice = model.ToolChoice{}
-		if m.run.req.ToolChoice.Mode != "" && len(req.Tools) > 0 {
+		if m.tools.choice.Mode != "" && len(req.Tools) > 0 {
 			req.ToolChoice = model.ToolChoice{Mode: model.ChooseAuto, Only: m.tools.allowed()}
 		}
 	}

@@ -65,6 +65,14 @@ type Request struct {
 	// Their names differ. The first ones win collisions of tools. A relay has none.
 	Servers []catalog.Server
 
+	// Declared are the MCP servers that the request declares. The run adds them to Servers,
+	// after those of the org, and connects to them.
+	Declared []Declared
+
+	// OnlyOf are tools of servers that ToolChoice.Only also has, or that ToolChoice.Name
+	// is, whatever the names under which the model sees them.
+	OnlyOf []ServerTool
+
 	// Listed are the labels of the servers whose tools the conversation has listed before:
 	// the run does not list them again.
 	Listed []string
@@ -72,12 +80,17 @@ type Request struct {
 	// brought are the names of the servers that the request brought when the run began.
 	// It is set for a run that was taken over.
 	brought []string
+
+	stored []storedDeclared // the same, for Declared
 }
 
 // namesOfBrought returns the names of the servers that the request brought.
 func (r *Request) namesOfBrought() (names []string) {
+	for _, s := range r.Declared {
+		names = append(names, s.Label)
+	}
 	for _, s := range r.Servers {
-		if s.Brought {
+		if s.Brought && !slices.Contains(names, s.Name) {
 			names = append(names, s.Name)
 		}
 	}
@@ -87,9 +100,11 @@ func (r *Request) namesOfBrought() (names []string) {
 // missesBrought returns an error if a server is not there that the request of a run
 // brought that was taken over: the run must not begin with other tools than it asked for.
 func (r *Request) missesBrought() error {
-	there := r.namesOfBrought()
+	there := func(name string) bool {
+		return slices.ContainsFunc(r.Servers, func(s catalog.Server) bool { return s.Name == name && (s.Brought || s.Shown) })
+	}
 	for _, name := range r.brought {
-		if !slices.Contains(there, name) {
+		if !there(name) {
 			return fmt.Errorf("the request brought the server %q, which is not stored", name)
 		}
 	}
@@ -153,12 +168,14 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 // listed only when the run begins. In some dialects a forced choice of a tool excludes
 // other members: an adapter can name them before the run.
 func (r *Request) expectedTool() (model.Tool, bool) {
-	if len(r.Servers) == 0 || r.Policy.Grade == loop.Relay {
+	if len(r.Servers)+len(r.Declared) == 0 || r.Policy.Grade == loop.Relay {
 		return model.Tool{}, false
 	}
 	name := r.ToolChoice.Name
 	if len(r.ToolChoice.Only) > 0 {
 		name = r.ToolChoice.Only[0]
+	} else if name == "" && len(r.OnlyOf) > 0 {
+		name = r.OnlyOf[0].Tool
 	}
 	return model.Tool{Definition: tool.Definition{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}}, true
 }

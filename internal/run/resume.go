@@ -30,13 +30,18 @@ type storedRequest struct {
 	Options     model.Options    `json:"options,omitzero"`
 	Params      []model.Param    `json:"params,omitempty"`
 	Dialect     string           `json:"dialect,omitempty"`
+	OnlyOf      []ServerTool     `json:"only_of,omitempty"`
 	Brought     []string         `json:"brought_servers,omitempty"` // names, see Request.brought
+	Declared    []storedDeclared `json:"declared_servers,omitempty"`
 }
 
 // requestRows returns the rows from which requestOf restores the request.
 func (s *runState) requestRows() []Row {
 	q := s.req
-	rows := []Row{{requestRef, storedRequest{q.ClientTools, q.ToolChoice, q.Options, q.Params, q.Dialect, q.namesOfBrought()}}}
+	rows := []Row{{requestRef, storedRequest{
+		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
+		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
+	}}}
 	if len(s.projection.full) > 0 && s.state().Accepted == nil {
 		rows = append(rows, Row{inputFull, s.projection.full})
 	}
@@ -55,7 +60,7 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 	return &Request{
 		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		brought: q.Brought,
+		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared,
 	}, nil
 }
 
@@ -221,6 +226,10 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 	if d.run.req.Targets, d.run.req.Servers, err = d.o.Resources.For(ctx, d.run.state().Accepted); err != nil {
 		return err
 	}
+	d.run.req.Declared = d.run.recallDeclared(d.run.req.stored)
+	if err := d.declared.dial(); err != nil {
+		return err
+	}
 	if d.run.state().Catalogued == nil { // Discover follows
 		return d.run.req.missesBrought()
 	}
@@ -235,6 +244,7 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 	if d.tools.catalog, err = now.Recall(sealed); err != nil {
 		return damaged(catalogRef, err)
 	}
+	d.tools.choose()
 	for _, c := range d.run.state().Calls {
 		p, ok := d.run.projection.args[c.Key]
 		if !ok {

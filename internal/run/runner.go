@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 // Options are what a Runner needs. Catalog, Journal and Conversations are required;
@@ -25,8 +26,14 @@ type Options struct {
 	Leases        Leases
 	Archive       Archive
 	Resources     Resources
+	Dialer        Dialer   // nil = requests declare no servers
 	Cache         Cache    // nil = results of tools are not cached
 	Recorder      Recorder // nil = relays are not audited
+
+	// Keys seal the addresses and the credentials of the servers that requests declare, in
+	// the stored requests of durable runs. Nil = they are not stored: the next owner of such
+	// a run does not have its servers.
+	Keys *secret.Keyring
 
 	// Ledger opens accounts for runs whose request brings none; nil = one with its
 	// default bounds.

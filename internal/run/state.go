@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -35,7 +36,8 @@ type runState struct {
 	ctx    context.Context // of model and tool calls: ends with the caller, the deadline or the sink
 	cancel context.CancelCauseFunc
 
-	relay       bool // one model call, of which nothing is stored
+	keys        *secret.Keyring // nil = nothing can be sealed
+	relay       bool            // one model call, of which nothing is stored
 	journal     Journal
 	storeFailed func(error) // called when the store fails
 	onCommit    func()      // called after each commit; nil = nothing is

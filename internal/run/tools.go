@@ -38,7 +38,7 @@ type toolCaller struct {
 
 // prepare finds the tools of the calls, and parses and validates the arguments.
 func (t *toolCaller) prepare(a loop.PrepareTools) error {
-	rules := toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.allowed(), Validation: t.run.policy().Validation}
+	rules := toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: t.run.policy().Validation}
 	bodies := make([]loop.Body, len(a.Calls))
 	var rows []Row
 	for i, key := range a.Calls {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -13,7 +15,28 @@ import (
 // that reads truncated results once there is one.
 type toolSet struct {
 	run     *runState
-	catalog *catalog.Set // the gateway's; set by Discover, or by the next owner
+	catalog *catalog.Set     // the gateway's; set by Discover, or by the next owner
+	choice  model.ToolChoice // of the caller, with the names of the catalogue
+}
+
+// choose sets the caller's choice, once the catalogue is set.
+func (t *toolSet) choose() {
+	t.choice = t.run.req.ToolChoice
+	of := t.run.req.OnlyOf
+	if len(of) == 0 {
+		return
+	}
+	if t.choice.Mode == model.ChooseNamed {
+		t.choice.Name = of[0].Server + "/" + of[0].Tool // no tool has this name
+		if names := t.catalog.Called(of[0].Server, of[0].Tool); len(names) == 1 {
+			t.choice.Name = names[0]
+		}
+		return
+	}
+	t.choice.Only = append([]string{}, t.choice.Only...)
+	for _, tool := range of {
+		t.choice.Only = append(t.choice.Only, t.catalog.Called(tool.Server, tool.Tool)...)
+	}
 }
 
 // known returns the tools as the rules see them.
@@ -54,11 +77,20 @@ func (t *toolSet) rereadIsTaken() bool {
 // allowed returns the names among which tool_choice lets the model choose; nil = all. The
 // rest of a result of an allowed tool can be read, too.
 func (t *toolSet) allowed() []string {
-	only := t.run.req.ToolChoice.Only
+	only := t.choice.Only
 	if only == nil || !t.run.state().Truncated || t.rereadIsTaken() {
 		return only
 	}
 	return append(slices.Clip(only), rereadName)
+}
+
+// callable returns the names among which the latest turn had to choose; nil = all. A choice
+// of one tool is for the first turn.
+func (t *toolSet) callable() []string {
+	if t.choice.Mode == model.ChooseNamed && t.choice.Name != "" && t.run.state().Turn.Round == 0 {
+		return []string{t.choice.Name}
+	}
+	return t.allowed()
 }
 
 // visible returns the gateway's tools, with the one that reads truncated results once there
@@ -83,6 +115,23 @@ func (t *toolSet) offered(reread bool) []model.Tool {
 	}
 	out := make([]model.Tool, 0, len(t.run.req.ClientTools)+len(gateway))
 	return append(append(out, t.run.req.ClientTools...), gateway...)
+}
+
+// listed returns the row with the tools that the run lists for its caller, and sets the
+// fact's reference to it. It is charged to memory.
+func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]Row, error) {
+	var list []event.ListedServer
+	for _, server := range body.Servers {
+		if server.Announced {
+			list = append(list, event.ListedServer{Server: server.Label, Tools: t.catalog.Of(server.Label), Error: server.Error})
+		}
+	}
+	if list == nil {
+		return nil, nil
+	}
+	body.ListedRef = listedRef
+	t.run.projection.listed = list
+	return []Row{{listedRef, list}}, memory.Charge(weight(event.ToolsListed{Servers: list}))
 }
 
 // row returns the row from which the next owner of the run restores the tools.

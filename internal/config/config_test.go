@@ -219,11 +219,12 @@ func TestADeprecatedNameIsHonoured(t *testing.T) {
 	if diff := cmp.Diff(want, slices.DeleteFunc(c.Warnings, func(w string) bool { return !strings.Contains(w, "deprecated") })); diff != "" {
 		t.Error(diff)
 	}
-	if now := Renamed("orgs[].mcp_servers[].concurrency"); now != "orgs[].mcp_servers[].max_concurrent_calls" {
-		t.Errorf("it is called %s", now)
+	former := FormerPaths()
+	if now := former["orgs[].mcp_servers[].concurrency"]; now != "orgs[].mcp_servers[].max_concurrent_calls" {
+		t.Errorf("concurrency of a server is called %q now", now)
 	}
-	if now := Renamed("orgs[].runtime.concurrency"); now != "orgs[].runtime.concurrency" {
-		t.Errorf("the limit of runs is called %s", now)
+	if now := former["orgs[].runtime.concurrency"]; now != "" {
+		t.Errorf("concurrency of an org is called %q now", now)
 	}
 }
 

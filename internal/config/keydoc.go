@@ -29,15 +29,16 @@ func Keys() []KeyDoc {
 	return document(nil, KeyDoc{}, "", new(Config).keys())
 }
 
-// Renamed returns the current path of a key whose path is deprecated, such as
-// orgs[].mcp_servers[].concurrency. Every other path is returned unchanged.
-func Renamed(path string) string {
+// FormerPaths returns the current paths of the keys whose path is deprecated, by the
+// deprecated path, such as orgs[].mcp_servers[].concurrency.
+func FormerPaths() map[string]string {
+	paths := map[string]string{}
 	for _, k := range Keys() {
-		if k.Was == path && path != "" {
-			return k.Path
+		if k.Was != "" {
+			paths[k.Was] = k.Path
 		}
 	}
-	return path
+	return paths
 }
 
 // document appends the documentation of the keys inside a key.

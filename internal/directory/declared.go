@@ -115,8 +115,8 @@ func (Reader) ServerSettings(s org.MCPServer) json.Marshaler { return config.Ser
 // RuntimeSettings implements admin.Reader.
 func (Reader) RuntimeSettings(rt org.Runtime) json.Marshaler { return config.RuntimeSettings(rt) }
 
-// Renamed implements admin.Reader.
-func (Reader) Renamed(path string) string { return config.Renamed(path) }
+// FormerPaths implements admin.Reader.
+func (Reader) FormerPaths() map[string]string { return config.FormerPaths() }
 
 // refusal shows the mistakes to who made them.
 func refusal(code fault.Code, err error) error {

@@ -75,10 +75,9 @@ type Reader interface {
 	// RuntimeSettings returns an org's settings with the keys of the configuration
 	// file. null is the default of each surface.
 	RuntimeSettings(rt org.Runtime) json.Marshaler
-	// Renamed returns the current path of a key whose path in the configuration file is
-	// deprecated, such as orgs[].mcp_servers[].concurrency. Every other path is
-	// returned unchanged.
-	Renamed(path string) string
+	// FormerPaths returns the current paths of the keys whose path in the configuration
+	// file is deprecated, by the deprecated path.
+	FormerPaths() map[string]string
 }
 
 // Options are what a Handler needs. All but Vault and Now are required.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,9 +60,11 @@ func (h *Handler) mergePatch(r *http.Request, within string, current any) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	merged = slices.DeleteFunc(merged, func(m member) bool {
-		return slices.ContainsFunc(patch, func(p member) bool { return h.o.Reader.Renamed(within+p.name) == within+m.name })
-	})
+	now, patched := h.o.Reader.FormerPaths(), map[string]bool{}
+	for _, p := range patch {
+		patched[cmp.Or(now[within+p.name], within+p.name)] = true
+	}
+	merged = slices.DeleteFunc(merged, func(m member) bool { return patched[within+m.name] })
 	var b bytes.Buffer
 	for _, m := range append(merged, patch...) {
 		name, err := json.Marshal(m.name)

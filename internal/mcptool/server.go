@@ -39,7 +39,7 @@ type Server struct {
 
 	// Headers returns the headers of a request; nil = none. It is called for every request,
 	// concurrently. Its context has the values of the call, and none during the handshake,
-	// because all calls share the session. Headers of [ForbiddenHeader] are not sent.
+	// because all calls share the session. Headers of egress.ForbiddenHeader are not sent.
 	Headers func(ctx context.Context) (http.Header, error)
 
 	// Timeout limits each discovery and each call, including retries; 0 = 30 s.

@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/egress"
 )
 
 // Time limits of messages without an answer.
@@ -219,27 +221,6 @@ func (c *closing) Close() error {
 // errHeaders wraps an error of [Server.Headers]. Nothing was sent.
 var errHeaders = errors.New("headers")
 
-// ForbiddenHeader reports whether the configuration of an MCP server must not set the header:
-// headers of the connection, the protocol and proxies, headers that give access to cloud
-// metadata services, and headers that make net/http repeat a call.
-func ForbiddenHeader(name string) bool {
-	name = http.CanonicalHeaderKey(name)
-	for _, prefix := range []string{"Mcp-", "Proxy-", "X-Forwarded-", "X-Aws-Ec2-Metadata-", "Sec-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	switch name {
-	case "Host", "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", // hop by hop
-		"Content-Length", "Content-Type", "Content-Encoding", "Accept", "Accept-Encoding", "Expect", // the body
-		"Last-Event-Id", "Forwarded", "X-Real-Ip", "Via",
-		"Metadata", "Metadata-Flavor", "X-Google-Metadata-Request",
-		"Idempotency-Key", "X-Idempotency-Key": // net/http would repeat the POST by itself
-		return true
-	}
-	return false
-}
-
 // addHeaders adds the configured headers to the request.
 func (t *transport) addHeaders(r *http.Request) error {
 	configured := t.client.server.Headers
@@ -251,7 +232,7 @@ func (t *transport) addHeaders(r *http.Request) error {
 		return errors.Join(errHeaders, err)
 	}
 	for name, values := range extra {
-		if !ForbiddenHeader(name) {
+		if !egress.ForbiddenHeader(name) {
 			r.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}

@@ -35,6 +35,10 @@ type Conversation struct {
 	// CallIDs maps our ids of tool calls to the provider's.
 	CallIDs map[string]string `json:"call_ids"`
 
+	// Listed are the labels of the servers whose tools were listed in the conversation, up
+	// to the items: see [loop.State.Listed].
+	Listed []string `json:"listed,omitempty"`
+
 	// Previous is the id of the response that the items follow; "" = none. The items of
 	// that response are stored under its own key.
 	Previous string `json:"previous,omitempty"`

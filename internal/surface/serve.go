@@ -47,6 +47,8 @@ type Reply struct {
 	Stream bool
 	// MaxTokens limits the output of one model call; 0 = no limit.
 	MaxTokens int64
+	// Calls limits the tool calls of the run, within the limit of the org; 0 = that limit.
+	Calls int
 	// Dropped are the members of the body that a run cannot carry. They are left out and
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
@@ -143,7 +145,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err != nil {
 		return err
 	}
-	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens}
+	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls}
 	if reply.Stream {
 		asked.Live = liveDeltas(relayed)
 	}

@@ -137,6 +137,10 @@ type ToolCall struct {
 	Attempts  int     `json:"attempts"`   // 0 = not executed
 	Class     string  `json:"class,omitempty"`
 	Digest    string  `json:"result_digest,omitempty"`
+
+	// Declared says that the request has declared the server under this label. It is for
+	// metrics, where the labels of clients are no label values, and is not stored.
+	Declared bool `json:"-"`
 }
 
 // Milliseconds converts microseconds to milliseconds and keeps the fraction.

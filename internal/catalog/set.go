@@ -126,7 +126,7 @@ func assemble(servers []Server, lists []*listing, log *slog.Logger) *Set {
 	set := &Set{byName: map[string]int{}, withheld: map[string]string{}}
 	taken := map[string]place{}
 	for i, server := range servers {
-		found := loop.Server{Label: server.Name, Required: server.Required, Shown: server.Shown}
+		found := loop.Server{Label: server.Name, Required: server.Required, Shown: server.Shown, Brought: server.Brought}
 		if err := lists[i].err; err != nil {
 			found.Error = err.Error()
 		} else {

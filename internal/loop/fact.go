@@ -119,6 +119,9 @@ type Server struct {
 	// calls. Announced says that this run lists its tools, see [State.Announce].
 	Shown     bool `json:"shown,omitempty"`
 	Announced bool `json:"announced,omitempty"`
+
+	// Brought says that the server is not one of the org: the request chose its label.
+	Brought bool `json:"brought,omitempty"`
 }
 
 // Blocked records that the outbound policy refused an address. It ends the run.

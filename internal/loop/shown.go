@@ -47,6 +47,12 @@ func (s State) Listed() []string {
 	return out
 }
 
+// Brought reports whether the request brought the server with the label.
+func (s State) Brought(label string) bool {
+	return label != "" && s.Catalogued != nil &&
+		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Brought && server.Label == label })
+}
+
 // Shown reports whether the caller sees the server with the label.
 func (s State) Shown(label string) bool {
 	return label != "" && s.Catalogued != nil &&

@@ -9,10 +9,10 @@ import (
 // never.
 func TestAShownServerIsListedOnce(t *testing.T) {
 	knows := func(labels ...string) func(*Accepted) { return func(b *Accepted) { b.Listed = labels } }
-	found := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down"}}
+	found := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", Brought: true}}
 	s := play(t, accepted(knows("old", "gone")))
 	announced := s.Announce(found)
-	want := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", Announced: true}}
+	want := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", Announced: true, Brought: true}}
 	if !slices.Equal(announced, want) || found[2].Announced {
 		t.Errorf("announces %+v", announced)
 	}
@@ -23,6 +23,9 @@ func TestAShownServerIsListedOnce(t *testing.T) {
 	for label, shown := range map[string]bool{"old": true, "new": true, "hidden": false, "": false, "other": false} {
 		if after.Shown(label) != shown {
 			t.Errorf("server %q is shown: %v", label, !shown)
+		}
+		if after.Brought(label) != (label == "new") {
+			t.Errorf("server %q is brought: %v", label, after.Brought(label))
 		}
 	}
 	if got := play(t, accepted(knows("old"))).Listed(); !slices.Equal(got, []string{"old"}) || (State{}).Listed() != nil {

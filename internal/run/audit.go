@@ -115,6 +115,7 @@ func (a auditor) called(s loop.State, done loop.CallDone) (round int, body audit
 	body.Tool = c.Name
 	if p := c.Prepared; p != nil {
 		body.Server, body.Class = p.Server, string(p.Class)
+		body.Declared = s.Brought(p.Server)
 		if p.Tool != "" {
 			body.Tool = p.Tool
 		}

@@ -172,8 +172,11 @@ func (m *metrics) record(org string, e audit.Entry) {
 		m.request(org, b)
 	case audit.ToolCall:
 		server := b.Server
-		if server == "" {
+		switch {
+		case server == "":
 			server = "none"
+		case b.Declared: // clients can use any number of labels
+			server = "declared"
 		}
 		h := m.tools.get(series{org: org, name: server}, true)
 		h.outcomes.inc(b.Status, b.Status)

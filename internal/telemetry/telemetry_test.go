@@ -342,6 +342,37 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
+// P12: the labels that requests give their MCP servers are no label values.
+func TestTheLabelsOfDeclaredServersAreNoLabelValues(t *testing.T) {
+	tel, err := New(t.Context(), Options{Metrics: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		tel.Recorded("o", audit.Entry{Body: audit.ToolCall{Server: fmt.Sprint("made-up", i), Status: "ok", Declared: true}})
+	}
+	families, err := tel.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0.0
+	for _, f := range families {
+		for _, metric := range f.Metric {
+			for _, l := range metric.Label {
+				if strings.HasPrefix(l.GetValue(), "made-up") {
+					t.Errorf("%s has the label value %s", f.GetName(), l.GetValue())
+				}
+				if l.GetName() == "server" && l.GetValue() == "declared" {
+					calls += metric.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	if calls != 3 {
+		t.Errorf("%v calls of declared servers are counted, want 3", calls)
+	}
+}
+
 func BenchmarkRelayMetrics(b *testing.B) {
 	tel, err := New(b.Context(), Options{Metrics: true})
 	if err != nil {

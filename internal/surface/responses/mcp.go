@@ -1,0 +1,398 @@
+package responses
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// The limits on the MCP servers of one request.
+const (
+	maxMCPServers  = 20
+	maxMCPHeaders  = 32
+	maxMCPHeader   = 8 << 10 // bytes of one value
+	maxServerLabel = 64
+)
+
+// mcpTool is a tool of type mcp.
+type mcpTool struct {
+	at       string // its place in the request, such as tools[0]
+	members  map[string]json.RawMessage
+	declared run.Declared
+	allowed  mcpFilter
+}
+
+// decodeMCPTool reads the tool of type mcp with this index and adds its server to the
+// request. It returns the members that a run cannot carry.
+func decodeMCPTool(req *run.Request, index int, raw json.RawMessage) (dropped []string, err error) {
+	m := &mcpTool{at: fmt.Sprintf("tools[%d]", index)}
+	if err := json.Unmarshal(raw, &m.members); err != nil {
+		return nil, m.refuse("invalid_type", "", "%s is not an object", m.at)
+	}
+	for name, value := range m.members {
+		if string(value) == "null" {
+			delete(m.members, name)
+		}
+	}
+	for _, step := range []func(*run.Request) error{m.checkMembers, m.decodeLabel, m.decodeURL, m.decodeHeaders, m.decodeAllowed, m.checkApproval} {
+		if err := step(req); err != nil {
+			return nil, err
+		}
+	}
+	if len(req.Declared) == maxMCPServers {
+		return nil, m.refuse("invalid_value", "", "%s: a request may declare at most %d MCP servers", m.at, maxMCPServers)
+	}
+	req.Declared = append(req.Declared, m.declared)
+	if m.members["server_description"] != nil {
+		dropped = append(dropped, m.at+".server_description")
+	}
+	return dropped, nil
+}
+
+// refuse returns the error for a member; "" = the tool itself.
+func (m *mcpTool) refuse(code, member, format string, args ...any) error {
+	at := m.at
+	if member != "" {
+		at += "." + member
+	}
+	return fault.New(fault.Invalid, code, format, args...).In(at)
+}
+
+// text returns a member that is a string; "" if it is absent.
+func (m *mcpTool) text(member string) (string, error) {
+	value, ok := m.members[member]
+	if !ok {
+		return "", nil
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		return "", m.refuse("invalid_type", member, "%s.%s is not a string", m.at, member)
+	}
+	return text, nil
+}
+
+// checkMembers refuses members that the gateway does not know. false means the same as none.
+func (m *mcpTool) checkMembers(*run.Request) error {
+	known := []string{"type", "server_label", "server_url", "server_description", "authorization", "headers", "allowed_tools", "require_approval"}
+	var unknown []string
+	for name, value := range m.members {
+		if !slices.Contains(known, name) && string(value) != "false" {
+			unknown = append(unknown, name)
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	slices.Sort(unknown)
+	return m.refuse("unsupported_parameter", unknown[0], "%s.%s is not supported; give the address of the MCP server as server_url", m.at, unknown[0])
+}
+
+func (m *mcpTool) decodeLabel(req *run.Request) error {
+	label, err := m.text("server_label")
+	if err != nil {
+		return err
+	}
+	same := func(d run.Declared) bool { return d.Label == label }
+	switch {
+	case label == "":
+		return m.refuse("missing_required_parameter", "server_label", "%s has no server_label", m.at)
+	case !validLabel(label):
+		return m.refuse("invalid_value", "server_label",
+			"%s.server_label must begin with a letter and have at most %d letters, digits, _ and -", m.at, maxServerLabel)
+	case slices.ContainsFunc(req.Declared, same):
+		return m.refuse("invalid_value", "server_label", "%s.server_label is %q, like that of another tool; labels must differ", m.at, label)
+	}
+	m.declared.Label = label
+	return nil
+}
+
+func validLabel(label string) bool {
+	for i, c := range []byte(label) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || !('0' <= c && c <= '9' || c == '_' || c == '-')) {
+			return false
+		}
+	}
+	return len(label) <= maxServerLabel
+}
+
+// decodeURL reads the address. Whether the gateway may connect to it is decided when it does.
+func (m *mcpTool) decodeURL(req *run.Request) error {
+	text, err := m.text("server_url")
+	if err != nil {
+		return err
+	}
+	_, given := m.members["server_url"]
+	isOrgs := false
+	for i := range req.Servers {
+		isOrgs = isOrgs || req.Servers[i].Name == m.declared.Label
+	}
+	switch {
+	case !given && !isOrgs:
+		return m.refuse("missing_required_parameter", "server_url", "%s has no server_url, and the org has no MCP server %q", m.at, m.declared.Label)
+	case !given:
+		return nil
+	case isOrgs:
+		return m.refuse("invalid_value", "server_label",
+			"%s.server_label is the name of an MCP server of the org; use another label, or leave out server_url to use that server", m.at)
+	case !validServerURL(text):
+		return m.refuse("invalid_value", "server_url", "%s.server_url must be an http or https URL without a user name, a password and a fragment", m.at)
+	}
+	m.declared.URL = secret.NewValue(text)
+	return nil
+}
+
+func validServerURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && !strings.Contains(text, "#")
+}
+
+// decodeHeaders reads the headers and the authorization, which are credentials.
+func (m *mcpTool) decodeHeaders(*run.Request) error {
+	var headers map[string]string
+	if value, ok := m.members["headers"]; ok && json.Unmarshal(value, &headers) != nil {
+		return m.refuse("invalid_type", "headers", "%s.headers is not an object of strings", m.at)
+	}
+	token, err := m.text("authorization")
+	if err != nil {
+		return err
+	}
+	if m.declared.URL.IsZero() && (len(headers) > 0 || token != "") {
+		return m.refuse("invalid_value", "server_url", "%s has credentials and no server_url; the org's MCP server has its own", m.at)
+	}
+	if len(headers) > maxMCPHeaders {
+		return m.refuse("invalid_value", "headers", "%s.headers has more than %d headers", m.at, maxMCPHeaders)
+	}
+	m.declared.Headers = map[string]secret.Value{}
+	for name, value := range headers {
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		_, twice := m.declared.Headers[canonical]
+		if twice || !validHeader(name, value) {
+			return m.refuse("invalid_value", "headers", "%s.headers has a header that cannot be sent: its name is invalid, reserved or repeated, or its value is", m.at)
+		}
+		m.declared.Headers[canonical] = secret.NewValue(value)
+	}
+	return m.authorize(token)
+}
+
+// authorize adds the token as a bearer token.
+func (m *mcpTool) authorize(token string) error {
+	if token == "" {
+		return nil
+	}
+	if _, twice := m.declared.Headers["Authorization"]; twice {
+		return m.refuse("invalid_value", "authorization", "%s has authorization and a header Authorization; give one of them", m.at)
+	}
+	if !strings.HasPrefix(strings.ToLower(token), "bearer ") {
+		token = "Bearer " + token
+	}
+	if !validHeader("Authorization", token) {
+		return m.refuse("invalid_value", "authorization", "%s.authorization cannot be sent in a header", m.at)
+	}
+	m.declared.Headers["Authorization"] = secret.NewValue(token)
+	return nil
+}
+
+// validHeader reports whether the gateway sends the header to an MCP server.
+func validHeader(name, value string) bool {
+	const symbols = "!#$%&'*+-.^_`|~"
+	for _, c := range []byte(name) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(symbols, c) >= 0) {
+			return false
+		}
+	}
+	for _, c := range []byte(value) {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 256 && len(value) <= maxMCPHeader && !egress.ForbiddenHeader(name)
+}
+
+// mcpFilter selects tools: those with one of the names and this annotation. An absent
+// condition selects all.
+type mcpFilter struct {
+	Names    *[]string `json:"tool_names"`
+	ReadOnly *bool     `json:"read_only"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A filter is a list of names, or an object.
+func (f *mcpFilter) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		return json.Unmarshal(data, &f.Names)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return err
+	}
+	for name, value := range members {
+		var err error
+		switch name {
+		case "tool_names":
+			err = json.Unmarshal(value, &f.Names)
+		case "read_only":
+			err = json.Unmarshal(value, &f.ReadOnly)
+		default:
+			err = fmt.Errorf("%q is not a condition", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// covers reports whether f certainly selects every tool that g selects. A filter without
+// conditions covers nothing: whoever names no tool has approved none.
+func (f mcpFilter) covers(g mcpFilter) bool {
+	if f.Names == nil && f.ReadOnly == nil {
+		return false
+	}
+	named := func(name string) bool { return slices.Contains(*f.Names, name) }
+	switch {
+	case g.Names != nil && len(*g.Names) == 0: // it selects none
+		return true
+	case f.ReadOnly != nil && (g.ReadOnly == nil || *f.ReadOnly != *g.ReadOnly):
+		return false
+	case f.Names == nil:
+		return true
+	}
+	return g.Names != nil && !slices.ContainsFunc(*g.Names, func(name string) bool { return !named(name) })
+}
+
+// excludes reports whether f certainly selects no tool that g selects.
+func (f mcpFilter) excludes(g mcpFilter) bool {
+	if f.ReadOnly != nil && g.ReadOnly != nil && *f.ReadOnly != *g.ReadOnly {
+		return true
+	}
+	return f.Names != nil && g.Names != nil && !slices.ContainsFunc(*f.Names, func(name string) bool { return slices.Contains(*g.Names, name) })
+}
+
+func (m *mcpTool) decodeAllowed(*run.Request) error {
+	if value, ok := m.members["allowed_tools"]; ok && json.Unmarshal(value, &m.allowed) != nil {
+		return m.refuse("invalid_value", "allowed_tools", "%s.allowed_tools must be a list of names, or an object with tool_names and read_only", m.at)
+	}
+	if m.allowed.Names != nil {
+		m.declared.Tools = append([]string{}, *m.allowed.Names...)
+	}
+	m.declared.ReadOnly = m.allowed.ReadOnly
+	return nil
+}
+
+// checkApproval refuses a tool with calls that would need an approval.
+func (m *mcpTool) checkApproval(*run.Request) error {
+	asks := m.refuse("unsupported_value", "require_approval",
+		`%s.require_approval: approvals are not supported yet; set it to "never", or let never cover every tool of allowed_tools`, m.at)
+	value := m.members["require_approval"]
+	var word string
+	switch {
+	case json.Unmarshal(value, &word) == nil && word == "never":
+		return nil
+	case value == nil || word == "always": // the default is to ask
+		return asks
+	case word != "" || value[0] == '"':
+		return m.refuse("invalid_value", "require_approval", `%s.require_approval must be "never", "always", or an object with always and never`, m.at)
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(value, &members) != nil {
+		return m.refuse("invalid_type", "require_approval", `%s.require_approval must be "never", "always", or an object with always and never`, m.at)
+	}
+	var always, never mcpFilter
+	asksSome := false
+	for name, value := range members {
+		var err error
+		switch name {
+		case "always":
+			err, asksSome = json.Unmarshal(value, &always), string(value) != "null"
+		case "never":
+			err = json.Unmarshal(value, &never)
+		default:
+			err = fmt.Errorf("%q is unknown", name)
+		}
+		if err != nil {
+			return m.refuse("invalid_value", "require_approval", "%s.require_approval.%s must be an object with tool_names and read_only", m.at, name)
+		}
+	}
+	if !never.covers(m.allowed) || asksSome && !always.excludes(m.allowed) {
+		return asks
+	}
+	return nil
+}
+
+// echoMCPTool returns a tool of type mcp as the response repeats it: without credentials,
+// and without the path of the URL, which may contain one.
+func echoMCPTool(raw json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return raw
+	}
+	delete(members, "authorization")
+	members["headers"] = json.RawMessage("null")
+	if members["allowed_tools"] == nil {
+		members["allowed_tools"] = json.RawMessage("null")
+	}
+	var text string
+	if json.Unmarshal(members["server_url"], &text) == nil {
+		members["server_url"], _ = json.Marshal(redactedURL(text))
+	}
+	out, err := json.Marshal(members)
+	if err != nil {
+		return nil // unreachable: the members were decoded from JSON
+	}
+	return out
+}
+
+func redactedURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "redacted"
+	}
+	out := u.Scheme + "://" + u.Host
+	if strings.Trim(u.RequestURI(), "/") != "" {
+		out += "/redacted"
+	}
+	return out
+}
+
+// wireMCPChoice names tools of a server, in tool_choice.
+type wireMCPChoice struct {
+	ServerLabel string `json:"server_label"`
+	Name        string `json:"name"`
+}
+
+// decodeMCPChoice reads an object of type mcp in tool_choice, or in its list of allowed
+// tools, which is at this place.
+func decodeMCPChoice(req *run.Request, at string, raw json.RawMessage) (run.ServerTool, error) {
+	var w wireMCPChoice
+	if json.Unmarshal(raw, &w) != nil {
+		return run.ServerTool{}, fault.New(fault.Invalid, "invalid_type", "%s: server_label and name must be strings", at).In(at)
+	}
+	if !slices.ContainsFunc(req.Declared, func(d run.Declared) bool { return d.Label == w.ServerLabel }) {
+		return run.ServerTool{}, fault.New(fault.Invalid, "invalid_value", "%s.server_label is %q, but no tool of type mcp has this label", at, w.ServerLabel).In(at + ".server_label")
+	}
+	return run.ServerTool{Server: w.ServerLabel, Tool: w.Name}, nil
+}
+
+// chooseMCP makes a tool_choice of type mcp the choice of the request: one tool of the
+// server, or any of them.
+func chooseMCP(req *run.Request, raw json.RawMessage) error {
+	only, err := decodeMCPChoice(req, "tool_choice", raw)
+	if err != nil {
+		return err
+	}
+	req.ToolChoice = model.ToolChoice{Mode: model.ChooseRequired}
+	if only.Tool != "" {
+		req.ToolChoice.Mode = model.ChooseNamed
+	}
+	req.OnlyOf = []run.ServerTool{only}
+	return nil
+}

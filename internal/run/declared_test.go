@@ -207,6 +207,53 @@ func TestAChoiceOfTheToolsOfAServer(t *testing.T) {
 	}
 }
 
+// D03 A16: a tool of a declared server with the name of an org's tool is not offered, which
+// the audit log says. One with the name of a client's tool ends the run.
+func TestNamesOfDeclaredToolsThatAreTaken(t *testing.T) {
+	mine, org := &stand{tool: "read_same", credentials: "mine"}, &stand{tool: "read_same", credentials: "org"}
+	w := &town{}
+	runner := w.gatewayWith(t, func(o *run.Options) { o.Dialer = &exchange{servers: map[string]*stand{declaredURL: mine}} })
+	req := declares(w.wants("p", "k", "h"))
+	req.Servers = []catalog.Server{{Name: "org", Source: org}}
+	var d diary
+	if err := runner.Run(t.Context(), req, &d); err != nil {
+		t.Fatal(err)
+	}
+	listed, shown, hidden := d.listings()
+	if !slices.Equal(listed, []string{"mine:"}) || shown != nil || len(hidden) != 1 || mine.calls.Load() != 0 {
+		t.Errorf("listed %q, shown %q, hidden %q", listed, shown, hidden)
+	}
+	if text := w.stored(t, d.events[0].(event.Started).RunID); !strings.Contains(text, `"collisions":[{"tool":"read_same","server_id":"mine","kept_from":"org"}]`) {
+		t.Errorf("the collision is not recorded: %s", text)
+	}
+
+	req = declares(w.wants("p", "k2", "h"))
+	req.ClientTools = []model.Tool{{Definition: tool.Definition{Name: "read_same", InputSchema: json.RawMessage(`{"type":"object"}`)}}}
+	d = diary{}
+	if err := runner.Run(t.Context(), req, &d); err != nil {
+		t.Fatal(err)
+	}
+	if _, end := d.said(); end.Reason != event.Invalid || end.Failure == nil || end.Failure.Code != "tool_name_conflict" {
+		t.Errorf("%+v", end)
+	}
+}
+
+// B09: the choice of a function of the client holds for the calls of the first turn.
+func TestAChoiceOfAFunctionExcludesTheToolsOfServers(t *testing.T) {
+	a := &stand{tool: "read_a", credentials: "a"}
+	w := &town{}
+	req := from(w.wants("p", "k", "h"), catalog.Server{Name: "a", Source: a})
+	req.ClientTools = []model.Tool{{Definition: tool.Definition{Name: "theirs", InputSchema: json.RawMessage(`{"type":"object"}`)}}}
+	req.ToolChoice = model.ToolChoice{Mode: model.ChooseNamed, Name: "theirs"}
+	var d diary
+	if err := w.gateway(t).Run(t.Context(), req, &d); err != nil {
+		t.Fatal(err)
+	}
+	if _, end := d.said(); a.calls.Load() != 0 || end.Reason != event.ClientCalls || len(end.Calls) != 1 {
+		t.Errorf("%d calls, %+v", a.calls.Load(), end)
+	}
+}
+
 // What is printed of a declared server has no secrets.
 func TestADeclaredServerPrintsNoSecrets(t *testing.T) {
 	text, err := json.Marshal(declares(&run.Request{}).Declared)

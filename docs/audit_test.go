@@ -76,7 +76,9 @@ func membersOf(s *ast.StructType) (names []string) {
 			continue
 		}
 		name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
-		names = append(names, name)
+		if name != "-" { // it is not written
+			names = append(names, name)
+		}
 	}
 	return names
 }

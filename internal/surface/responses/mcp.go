@@ -36,7 +36,7 @@ type mcpTool struct {
 func decodeMCPTool(req *run.Request, index int, raw json.RawMessage) (dropped []string, err error) {
 	m := &mcpTool{at: fmt.Sprintf("tools[%d]", index)}
 	if err := json.Unmarshal(raw, &m.members); err != nil {
-		return nil, m.refuse("invalid_type", "", "%s is not an object", m.at)
+		return nil, fault.New(fault.Invalid, "invalid_type", "%s is not an object", m.at).In(m.at)
 	}
 	for name, value := range m.members {
 		if string(value) == "null" {
@@ -49,7 +49,7 @@ func decodeMCPTool(req *run.Request, index int, raw json.RawMessage) (dropped []
 		}
 	}
 	if len(req.Declared) == maxMCPServers {
-		return nil, m.refuse("invalid_value", "", "%s: a request may declare at most %d MCP servers", m.at, maxMCPServers)
+		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a request may declare at most %d MCP servers", m.at, maxMCPServers).In(m.at)
 	}
 	req.Declared = append(req.Declared, m.declared)
 	if m.members["server_description"] != nil {
@@ -58,14 +58,8 @@ func decodeMCPTool(req *run.Request, index int, raw json.RawMessage) (dropped []
 	return dropped, nil
 }
 
-// refuse returns the error for a member; "" = the tool itself.
-func (m *mcpTool) refuse(code, member, format string, args ...any) error {
-	at := m.at
-	if member != "" {
-		at += "." + member
-	}
-	return fault.New(fault.Invalid, code, format, args...).In(at)
-}
+// place returns the place of a member in the request.
+func (m *mcpTool) place(member string) string { return m.at + "." + member }
 
 // text returns a member that is a string; "" if it is absent.
 func (m *mcpTool) text(member string) (string, error) {
@@ -75,7 +69,7 @@ func (m *mcpTool) text(member string) (string, error) {
 	}
 	var text string
 	if json.Unmarshal(value, &text) != nil {
-		return "", m.refuse("invalid_type", member, "%s.%s is not a string", m.at, member)
+		return "", fault.New(fault.Invalid, "invalid_type", "%s.%s is not a string", m.at, member).In(m.place(member))
 	}
 	return text, nil
 }
@@ -93,7 +87,7 @@ func (m *mcpTool) checkMembers(*run.Request) error {
 		return nil
 	}
 	slices.Sort(unknown)
-	return m.refuse("unsupported_parameter", unknown[0], "%s.%s is not supported; give the address of the MCP server as server_url", m.at, unknown[0])
+	return fault.New(fault.Invalid, "unsupported_parameter", "%s.%s is not supported; give the address of the MCP server as server_url", m.at, unknown[0]).In(m.place(unknown[0]))
 }
 
 func (m *mcpTool) decodeLabel(req *run.Request) error {
@@ -104,12 +98,13 @@ func (m *mcpTool) decodeLabel(req *run.Request) error {
 	same := func(d run.Declared) bool { return d.Label == label }
 	switch {
 	case label == "":
-		return m.refuse("missing_required_parameter", "server_label", "%s has no server_label", m.at)
+		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no server_label", m.at).In(m.place("server_label"))
 	case !validLabel(label):
-		return m.refuse("invalid_value", "server_label",
-			"%s.server_label must begin with a letter and have at most %d letters, digits, _ and -", m.at, maxServerLabel)
+		return fault.New(fault.Invalid, "invalid_value",
+			"%s.server_label must begin with a letter and have at most %d letters, digits, _ and -", m.at, maxServerLabel).In(m.place("server_label"))
+
 	case slices.ContainsFunc(req.Declared, same):
-		return m.refuse("invalid_value", "server_label", "%s.server_label is %q, like that of another tool; labels must differ", m.at, label)
+		return fault.New(fault.Invalid, "invalid_value", "%s.server_label is %q, like that of another tool; labels must differ", m.at, label).In(m.place("server_label"))
 	}
 	m.declared.Label = label
 	return nil
@@ -138,14 +133,15 @@ func (m *mcpTool) decodeURL(req *run.Request) error {
 	}
 	switch {
 	case !given && !isOrgs:
-		return m.refuse("missing_required_parameter", "server_url", "%s has no server_url, and the org has no MCP server %q", m.at, m.declared.Label)
+		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no server_url, and the org has no MCP server %q", m.at, m.declared.Label).In(m.place("server_url"))
 	case !given:
 		return nil
 	case isOrgs:
-		return m.refuse("invalid_value", "server_label",
-			"%s.server_label is the name of an MCP server of the org; use another label, or leave out server_url to use that server", m.at)
+		return fault.New(fault.Invalid, "invalid_value",
+			"%s.server_label is the name of an MCP server of the org; use another label, or leave out server_url to use that server", m.at).In(m.place("server_label"))
+
 	case !validServerURL(text):
-		return m.refuse("invalid_value", "server_url", "%s.server_url must be an http or https URL without a user name, a password and a fragment", m.at)
+		return fault.New(fault.Invalid, "invalid_value", "%s.server_url must be an http or https URL without a user name, a password and a fragment", m.at).In(m.place("server_url"))
 	}
 	m.declared.URL = secret.NewValue(text)
 	return nil
@@ -160,24 +156,24 @@ func validServerURL(text string) bool {
 func (m *mcpTool) decodeHeaders(*run.Request) error {
 	var headers map[string]string
 	if value, ok := m.members["headers"]; ok && json.Unmarshal(value, &headers) != nil {
-		return m.refuse("invalid_type", "headers", "%s.headers is not an object of strings", m.at)
+		return fault.New(fault.Invalid, "invalid_type", "%s.headers is not an object of strings", m.at).In(m.place("headers"))
 	}
 	token, err := m.text("authorization")
 	if err != nil {
 		return err
 	}
 	if m.declared.URL.IsZero() && (len(headers) > 0 || token != "") {
-		return m.refuse("invalid_value", "server_url", "%s has credentials and no server_url; the org's MCP server has its own", m.at)
+		return fault.New(fault.Invalid, "invalid_value", "%s has credentials and no server_url; the org's MCP server has its own", m.at).In(m.place("server_url"))
 	}
 	if len(headers) > maxMCPHeaders {
-		return m.refuse("invalid_value", "headers", "%s.headers has more than %d headers", m.at, maxMCPHeaders)
+		return fault.New(fault.Invalid, "invalid_value", "%s.headers has more than %d headers", m.at, maxMCPHeaders).In(m.place("headers"))
 	}
 	m.declared.Headers = map[string]secret.Value{}
 	for name, value := range headers {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		_, twice := m.declared.Headers[canonical]
 		if twice || !validHeader(name, value) {
-			return m.refuse("invalid_value", "headers", "%s.headers has a header that cannot be sent: its name is invalid, reserved or repeated, or its value is", m.at)
+			return fault.New(fault.Invalid, "invalid_value", "%s.headers has a header that cannot be sent: its name is invalid, reserved or repeated, or its value is", m.at).In(m.place("headers"))
 		}
 		m.declared.Headers[canonical] = secret.NewValue(value)
 	}
@@ -190,13 +186,13 @@ func (m *mcpTool) authorize(token string) error {
 		return nil
 	}
 	if _, twice := m.declared.Headers["Authorization"]; twice {
-		return m.refuse("invalid_value", "authorization", "%s has authorization and a header Authorization; give one of them", m.at)
+		return fault.New(fault.Invalid, "invalid_value", "%s has authorization and a header Authorization; give one of them", m.at).In(m.place("authorization"))
 	}
 	if !strings.HasPrefix(strings.ToLower(token), "bearer ") {
 		token = "Bearer " + token
 	}
 	if !validHeader("Authorization", token) {
-		return m.refuse("invalid_value", "authorization", "%s.authorization cannot be sent in a header", m.at)
+		return fault.New(fault.Invalid, "invalid_value", "%s.authorization cannot be sent in a header", m.at).In(m.place("authorization"))
 	}
 	m.declared.Headers["Authorization"] = secret.NewValue(token)
 	return nil
@@ -279,7 +275,7 @@ func (f mcpFilter) excludes(g mcpFilter) bool {
 
 func (m *mcpTool) decodeAllowed(*run.Request) error {
 	if value, ok := m.members["allowed_tools"]; ok && json.Unmarshal(value, &m.allowed) != nil {
-		return m.refuse("invalid_value", "allowed_tools", "%s.allowed_tools must be a list of names, or an object with tool_names and read_only", m.at)
+		return fault.New(fault.Invalid, "invalid_value", "%s.allowed_tools must be a list of names, or an object with tool_names and read_only", m.at).In(m.place("allowed_tools"))
 	}
 	if m.allowed.Names != nil {
 		m.declared.Tools = append([]string{}, *m.allowed.Names...)
@@ -290,8 +286,9 @@ func (m *mcpTool) decodeAllowed(*run.Request) error {
 
 // checkApproval refuses a tool with calls that would need an approval.
 func (m *mcpTool) checkApproval(*run.Request) error {
-	asks := m.refuse("unsupported_value", "require_approval",
-		`%s.require_approval: approvals are not supported yet; set it to "never", or let never cover every tool of allowed_tools`, m.at)
+	asks := fault.New(fault.Invalid, "unsupported_value",
+		`%s.require_approval: approvals are not supported yet; set it to "never", or let never cover every tool of allowed_tools`, m.at).In(m.place("require_approval"))
+
 	value := m.members["require_approval"]
 	var word string
 	switch {
@@ -300,11 +297,11 @@ func (m *mcpTool) checkApproval(*run.Request) error {
 	case value == nil || word == "always": // the default is to ask
 		return asks
 	case word != "" || value[0] == '"':
-		return m.refuse("invalid_value", "require_approval", `%s.require_approval must be "never", "always", or an object with always and never`, m.at)
+		return fault.New(fault.Invalid, "invalid_value", `%s.require_approval must be "never", "always", or an object with always and never`, m.at).In(m.place("require_approval"))
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(value, &members) != nil {
-		return m.refuse("invalid_type", "require_approval", `%s.require_approval must be "never", "always", or an object with always and never`, m.at)
+		return fault.New(fault.Invalid, "invalid_type", `%s.require_approval must be "never", "always", or an object with always and never`, m.at).In(m.place("require_approval"))
 	}
 	var always, never mcpFilter
 	asksSome := false
@@ -319,7 +316,7 @@ func (m *mcpTool) checkApproval(*run.Request) error {
 			err = fmt.Errorf("%q is unknown", name)
 		}
 		if err != nil {
-			return m.refuse("invalid_value", "require_approval", "%s.require_approval.%s must be an object with tool_names and read_only", m.at, name)
+			return fault.New(fault.Invalid, "invalid_value", "%s.require_approval.%s must be an object with tool_names and read_only", m.at, name).In(m.place("require_approval"))
 		}
 	}
 	if !never.covers(m.allowed) || asksSome && !always.excludes(m.allowed) {

@@ -285,6 +285,44 @@ func testConversations(t *testing.T, s *site) { // A14 M01 M02 M06 P08
 			for i, c := range clients {
 				t.Run("requests in the loop of "+c.name, func(t *testing.T) { same(t, c, ups[i]) })
 			}
+			t.Run("with the Responses API", func(t *testing.T) { responsesConversations(t, client, f, gateway, d, all, gateways) })
+		})
+	}
+}
+
+// responsesConversations has the conversations with OpenAI's client of the Responses API
+// before the gateway: with tools of the client, and with those of the gateway.
+func responsesConversations(t *testing.T, client client, f *fakes, gateway string, d dialect, all, gateways []conversation) {
+	of := func(key string, all []conversation) (outcome, []*turnpiketest.Upstream) {
+		ups := f.play(t, all)
+		return answer(t, client, ask{API: "responses", BaseURL: gateway + "/v1", Key: key, Model: d.model, Conversations: all}), ups
+	}
+	finish := dialects[2].finish
+	got, ups := of(plainKey, all)
+	if d.api != "chat" { // whose reasoning has no part that only the provider has
+		var thinking []conversation
+		var turns outcome
+		for i, c := range all {
+			if c.Think {
+				thinking, turns.Each = append(thinking, c), append(turns.Each, got.Each[i])
+			}
+		}
+		wantKeptReasoning(t, thinking, turns)
+	}
+	wantConversations(t, all, got, finish, ups)
+	got, ups = of(devKey, gateways)
+	for i, c := range gateways {
+		t.Run("tools of the gateway, "+c.name, func(t *testing.T) {
+			wantAccepted(t, ups[i])
+			if got.Each[i].Error != nil || len(got.Each[i].Turns) != 1 {
+				t.Fatalf("the client saw %+v", got.Each[i])
+			}
+			turn := got.Each[i].Turns[0]
+			text, reasoning := "", ""
+			for _, w := range c.want { // a response has the items of all rounds
+				text, reasoning = text+w.Text, reasoning+w.Reasoning
+			}
+			wantEqual(t, "turn", seenTurn{Text: text, Reasoning: reasoning, Calls: []seenCall{}, Finish: "completed", Usage: [2]int{30 + 60 + 80, 12 + 9 + 7}}, turn)
 		})
 	}
 }

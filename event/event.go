@@ -188,6 +188,7 @@ type Finished struct {
 	Calls  []ClientCall `json:"calls,omitempty"` // for ClientCalls, and for a relay whatever the reason
 	Usage  model.Usage  `json:"usage"`           // summed over all rounds
 	Rounds int          `json:"rounds"`
+	At     time.Time    `json:"at,omitzero"` // UTC, in milliseconds; the zero time = not known
 
 	// ToolCalls is the number of tool calls that the gateway started. Further attempts
 	// at a call do not count, nor do calls that were answered without being executed.

@@ -5,6 +5,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
 )
@@ -55,6 +57,10 @@ type Options struct {
 	// Limits are those of the server; 0 = its defaults. Connections and
 	// Requests are the configuration's.
 	Limits httpd.Limits
+
+	// SlowStore is how long what is to be stored may wait before no more requests are
+	// taken; 0 = one second.
+	SlowStore time.Duration
 }
 
 func (o Options) limits(c *config.Config) httpd.Limits {
@@ -161,10 +167,14 @@ func (a *App) build(ctx context.Context, o Options) error {
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
+	kit := surface.Options{
+		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
+		MaxRoundsCap: a.maxRoundsCap, KeepFor: a.keepFor,
+	}
 	a.api, err = httpd.New(httpd.Options{
 		Directory: a.directory, Health: a.health, Refuse: a.disk.refusal,
 		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
-		Limits: o.limits(a.config), Overload: overload{a.store.Lag, inUse}.why, Ledger: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
+		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Ledger: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
 			Store: a.store, Audit: a.store, Directory: a.directory, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
 			Judge:  directory.JudgeServer(a.out),
@@ -173,10 +183,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		Runs: runs.New(runs.Options{
 			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
 		}),
-		Chat: chat.New(surface.Options{
-			Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
-			MaxRoundsCap: a.maxRoundsCap,
-		}),
+		Chat: chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
 	})
 	return err
 }

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -74,6 +75,7 @@ func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o
 		t.Fatalf("%v\n%s", err, yaml)
 	}
 	log := &logBuffer{}
+	o.SlowStore = cmp.Or(o.SlowStore, patience) // a machine that runs many tests at once is slow
 	o.Env, o.Log = env, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	a, err := app.New(t.Context(), c, o)
 	if err != nil {

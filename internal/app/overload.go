@@ -23,12 +23,13 @@ const slowStore = time.Second
 // brings it; "" = it can.
 type overload struct {
 	lag    func() time.Duration // of the store
+	slow   time.Duration        // see Options.SlowStore
 	memory *memory
 }
 
 func (o overload) why() string {
 	switch {
-	case o.lag() > slowStore:
+	case o.lag() > o.slow:
 		return "its store is slow"
 	case o.memory.isFull():
 		return "its memory is nearly full"

@@ -16,7 +16,7 @@ func TestTheStoreAndTheMemoryCloseTheDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lag, used := time.Duration(0), uint64(0)
 		looked := 0
-		o := overload{func() time.Duration { return lag }, &memory{most: 100, used: func() uint64 { looked++; return used }}}
+		o := overload{func() time.Duration { return lag }, slowStore, &memory{most: 100, used: func() uint64 { looked++; return used }}}
 		for _, c := range []struct {
 			lag  time.Duration
 			used uint64

@@ -175,7 +175,7 @@ func TestAStoreThatIsBehindClosesTheDoor(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("done")))
 	data := t.TempDir()
-	d := manage(mustRunIn(t, data, site{upstream: up.URL, feature: "none"}.yaml(), environment()))
+	d := manage(mustRunWith(t, data, site{upstream: up.URL, feature: "none"}.yaml(), environment(), app.Options{SlowStore: app.SlowStore}))
 	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -124,6 +125,12 @@ func (a *App) providerKind(name string) string {
 		}
 	}
 	return ""
+}
+
+// keepFor returns how long responses are stored: as long as their runs.
+func (a *App) keepFor() time.Duration {
+	const never = 36_500 // days: the most that can be set
+	return time.Duration(cmp.Or(a.current.Load().config.Runs.RetentionDays, never)) * 24 * time.Hour
 }
 
 // maxRoundsCap returns the current max_rounds_cap.

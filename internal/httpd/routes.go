@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 )
 
@@ -33,6 +34,7 @@ type Directory interface {
 type Options struct {
 	Directory Directory
 	Chat      *chat.Handler
+	Responses *responses.Handler
 	Runs      *runs.Handler
 	Admin     *admin.Handler
 

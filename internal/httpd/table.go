@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 )
 
 // route is one line of the table of routes.
@@ -52,9 +53,12 @@ func (rs roles) allows(r org.Role) bool {
 }
 
 // apis returns the groups of routes. Their error formats are those of their surfaces.
-func apis() (model, models, stored, storedAdmin, manage, operator api) {
+func apis() (model, inResponses, storedResponses, models, stored, storedAdmin, manage, operator api) {
 	inChat, inAdmin := chat.Errors(), admin.Errors()
 	model = api{errors: inChat, roles: runners, maxBody: surface.MaxBody, modelAPI: true, callsLLM: true}
+	inResponses = model
+	inResponses.errors = responses.Errors()
+	storedResponses = api{errors: inResponses.errors, roles: runners, maxBody: admin.MaxBody, modelAPI: true}
 	models = api{errors: inChat, maxBody: surface.MaxBody, modelAPI: true}
 	// Stored runs are not limited like model requests: an event stream may be open as
 	// long as its run.
@@ -68,10 +72,14 @@ func apis() (model, models, stored, storedAdmin, manage, operator api) {
 // table returns every route of the API. The endpoints of the zero Options must not be
 // called.
 func table(o Options) []route {
-	model, models, stored, storedAdmin, manage, operator := apis()
+	model, inResponses, storedResponses, models, stored, storedAdmin, manage, operator := apis()
 	c, rs, m := o.Chat, o.Runs, o.Admin
 	return []route{
 		{"POST /v1/chat/completions", model, c.Serve},
+		{"POST /v1/responses", inResponses, o.Responses.Serve},
+		{"GET /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Get)},
+		{"DELETE /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Delete)},
+		{"GET /v1/responses/{id}/input_items", storedResponses, m.InTurn(o.Responses.InputItems)},
 		{"GET /v1/models", models, c.ServeModels},
 		{"GET /v1/models/{model...}", models, c.ServeModel},
 
@@ -162,7 +170,7 @@ func (rs routes) lookup(r *http.Request, method string) (rt route, known bool) {
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	closeAfterResponse(w, r)
 	rt, methods := a.find(r)
-	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, GET /v1/models, /v1/runs and /api (see /openapi.json)", r.Method, r.URL.Path)
+	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, GET /v1/models, /v1/runs and /api (see /openapi.json)", r.Method, r.URL.Path)
 	if len(methods) > 0 {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

@@ -2,6 +2,7 @@ package run
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,30 +22,46 @@ const storeRetry = 5 * time.Second
 
 // accept opens the journal with the request.
 func (d *driver) accept() error {
-	body := d.run.req.accepted(d.run.lease.RunID)
-	if body.Grade == loop.Relay {
-		return d.acceptRelay(body)
+	if d.run.relay {
+		return d.acceptRelay(d.run.req.accepted(d.run.lease.RunID))
 	}
 	if err := d.declared.dial(); err != nil {
 		return err
 	}
-	items, full, err := splice(d.run.ctx, d.o.Conversations, d.run.req)
+	input, err := splice(d.run.ctx, d.o.Conversations, d.run.req)
 	if err != nil {
 		return err
 	}
-	d.run.projection.keepFull(full)
+	d.run.begins(input)
+	body, items := d.run.req.accepted(d.run.lease.RunID), input.items
 	batch := Batch{Rows: d.run.projection.store("input", items), Opening: &Opening{Slots: body.Slots, Key: d.run.req.Key}}
 	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
 	}
 	crash.At(crash.BeforeAccept)
-	input := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.run.projection.full) > 0, Bytes: textBytes(items)}
-	if err := d.run.commit(batch, body, input); err != nil {
+	added := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.run.projection.full) > 0, Bytes: textBytes(items)}
+	if err := d.run.commit(batch, body, added); err != nil {
 		return d.refused(err)
 	}
 	d.leases.confirm(&d.live)
 	return nil
+}
+
+// begins takes what the transcript of the request begins with.
+func (s *runState) begins(input beginning) {
+	s.projection.keepFull(input.full)
+	if input.before == 0 {
+		return
+	}
+	req := *s.req // which belongs to the caller
+	req.notOwn, req.inherited = input.before, input.inherited
+	for _, label := range input.listed {
+		if !slices.Contains(req.Listed, label) {
+			req.Listed = append(slices.Clip(req.Listed), label)
+		}
+	}
+	s.req = &req
 }
 
 // acceptRelay begins a relay, of which no facts are stored. The caller's items go to the
@@ -58,8 +75,9 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 	if missing := d.tools.known().Missing(d.run.req.ToolChoice); missing != "" {
 		return fault.New(fault.Invalid, loop.CodeToolChoice, "tool_choice requires a call of %s, but the request has no such tool", missing).In("tool_choice")
 	}
-	d.run.projection.store("input", d.run.req.Items)
-	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: "client", Bytes: textBytes(d.run.req.Items)})
+	items := slices.Concat(d.run.req.System, d.run.req.Items)
+	d.run.projection.store("input", items)
+	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: "client", Bytes: textBytes(items)})
 }
 
 // accepted returns the fact that opens the journal of a run for the request.

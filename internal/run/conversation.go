@@ -42,6 +42,10 @@ type Conversation struct {
 	// Previous is the id of the response that the items follow; "" = none. The items of
 	// that response are stored under its own key.
 	Previous string `json:"previous,omitempty"`
+
+	// Echo and FinalOnly are those of [Keep], for a response.
+	Echo      json.RawMessage `json:"echo,omitempty"`
+	FinalOnly bool            `json:"final_only,omitempty"`
 }
 
 // ConversationKey is a key of a stored conversation.

@@ -236,11 +236,15 @@ func (d *driver) park(a loop.Interrupt) error {
 // handover before.
 func (d *driver) finish(a loop.Finish) error {
 	body := loop.Finished{Reason: a.Reason, Code: a.Cause.Code(a.Reason)}
+	var callIDs map[string]string
 	if len(a.HandOver) > 0 {
 		var err error
-		if body.HandedOver, err = d.handOver(a.HandOver); err != nil {
+		if body.HandedOver, callIDs, err = d.handOver(a.HandOver); err != nil {
 			return err
 		}
+	}
+	if err := d.keepResponse(callIDs); err != nil {
+		return err
 	}
 	switch {
 	case d.givenUp != nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -14,10 +15,10 @@ import (
 )
 
 // ending returns the last event of the run.
-func (p *projection) ending(body loop.Finished) event.Finished {
+func (p *projection) ending(body loop.Finished, at int64) event.Finished {
 	cause := p.state.Cause()
 	end := event.Finished{
-		Reason: body.Reason, Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls, SideEffects: p.state.SideEffects,
+		Reason: body.Reason, At: time.UnixMilli(at).UTC(), Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls, SideEffects: p.state.SideEffects,
 		GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
 	}
 	for _, h := range body.HandedOver {

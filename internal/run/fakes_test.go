@@ -349,3 +349,12 @@ func (c *cupboard) Find(_ context.Context, org, principal string, key Conversati
 	}
 	return nil, nil
 }
+
+func (c *cupboard) Delete(_ context.Context, org, principal string, key ConversationKey) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := org + "/" + principal + "/" + key.String()
+	_, ok := c.kept[name]
+	delete(c.kept, name)
+	return ok, nil
+}

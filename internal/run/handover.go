@@ -18,12 +18,11 @@ const mintedPrefix = "call_tp_"
 
 // handOver returns the calls with the ids under which the caller gets them. If the run
 // has items that the caller cannot send back, the ids are new, and the items are stored
-// under them first.
-func (d *driver) handOver(keys []loop.CallKey) ([]loop.HandedOverCall, error) {
+// under them first; callIDs maps them to the provider's.
+func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, callIDs map[string]string, err error) {
 	run := &d.run
 	h := Conversation{RunID: run.lease.RunID, CallIDs: map[string]string{}}
 	hides := run.state().HidesItems()
-	var calls []loop.HandedOverCall
 	var ids []ConversationKey
 	for _, key := range keys {
 		c, _ := run.state().Call(key)
@@ -36,7 +35,7 @@ func (d *driver) handOver(keys []loop.CallKey) ([]loop.HandedOverCall, error) {
 		calls = append(calls, loop.HandedOverCall{Key: c.Key, ID: id})
 	}
 	if !hides {
-		return calls, nil
+		return calls, nil, nil
 	}
 	h.Full = run.projection.full
 	h.Items = run.projection.transcript(run.state().HiddenRefs())
@@ -44,46 +43,60 @@ func (d *driver) handOver(keys []loop.CallKey) ([]loop.HandedOverCall, error) {
 	defer cancel()
 	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, HandoverTTL, ids...); err != nil {
 		run.storeFailed(err)
-		return nil, unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
+		return nil, nil, unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
 	}
-	return calls, nil
+	return calls, h.CallIDs, nil
+}
+
+// beginning is the transcript that a request begins with.
+type beginning struct {
+	history
+	before int // how many items are not the request's own: of System, and of the conversation
 }
 
 // splice returns the items of the request with the stored items of each handover in place of
 // the turn that the caller got, and the provider's call ids in place of the gateway's. Ids
-// without a handover for this principal are unchanged. full has the full text of truncated
-// results, by id.
-func splice(ctx context.Context, kept Conversations, req *Request) (items []item.Item, full map[string]string, err error) {
-	if !slices.ContainsFunc(req.Items, minted) {
-		return req.Items, nil, nil
+// without a handover for this principal are unchanged. In front are the items of System, and
+// those of the conversation that the request continues.
+func splice(ctx context.Context, kept Conversations, req *Request) (beginning, error) {
+	w := beginning{before: len(req.System)}
+	if req.Previous != "" {
+		var err error
+		if w.history, err = readHistory(ctx, kept, req.Org, req.Previous); err != nil {
+			return w, err
+		}
+		w.before += len(w.items)
+	}
+	if w.before == 0 && !slices.ContainsFunc(req.Items, minted) {
+		w.items = req.Items
+		return w, nil
 	}
 	var out transcript
-	original, full := map[string]string{}, map[string]string{}
-	spliced := false
+	out.add(req.System)
+	out.add(w.items)
+	if w.full == nil {
+		w.full, w.callIDs = map[string]string{}, map[string]string{}
+	}
+	own := len(out.items)
 	for turn := range item.Turns(req.Items) {
 		h, err := handoverOf(ctx, kept, req, turn)
 		if err != nil {
-			return nil, nil, err
+			return w, err
 		}
 		if h == nil {
 			out.add(turn)
-			if it := &out.items[len(out.items)-1]; it.Kind == item.ToolResult && original[it.CallID] != "" {
-				it.CallID, it.Native = original[it.CallID], item.Native{}
+			if it := &out.items[len(out.items)-1]; it.Kind == item.ToolResult && w.callIDs[it.CallID] != "" {
+				it.CallID, it.Native = w.callIDs[it.CallID], item.Native{}
 			}
 			continue
 		}
-		spliced = true
 		out.add(h.Items)
-		maps.Copy(full, h.Full)
-		for ours, theirs := range h.CallIDs {
-			original[ours] = theirs
-		}
-	}
-	if !spliced {
-		return req.Items, nil, nil
+		maps.Copy(w.full, h.Full)
+		maps.Copy(w.callIDs, h.CallIDs)
 	}
 	inCallOrder(out.items)
-	return out.items, full, nil
+	w.items, w.before = out.items, own
+	return w, nil
 }
 
 // minted reports whether the item is a tool call with an id that the gateway has made.

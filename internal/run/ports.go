@@ -166,6 +166,10 @@ type Conversations interface {
 
 	// Find returns what is stored under the key, or nil.
 	Find(ctx context.Context, org, principal string, key ConversationKey) (*Conversation, error)
+
+	// Delete deletes what is stored under the key, with its other keys. It returns false if
+	// nothing is. It is on disk when Delete returns.
+	Delete(ctx context.Context, org, principal string, key ConversationKey) (bool, error)
 }
 
 // Recorder stores audit entries that belong to no journal.

@@ -254,7 +254,7 @@ func (p *projection) tell(f loop.Fact) error {
 		if err := p.checkEnd(b); err != nil {
 			return &Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
 		}
-		p.emit(at, p.ending(b))
+		p.emit(at, p.ending(b, f.At))
 	}
 	return nil
 }

@@ -53,6 +53,7 @@ type Request struct {
 	// The request of the caller. These are all that a translated relay uses: a run of
 	// the grade Relay without Raw.
 
+	System      []item.Item // in front of the conversation, and not part of it
 	Items       []item.Item
 	ClientTools []model.Tool
 	ToolChoice  model.ToolChoice
@@ -76,6 +77,19 @@ type Request struct {
 	// Listed are the labels of the servers whose tools the conversation has listed before:
 	// the run does not list them again.
 	Listed []string
+
+	// Previous is the id of the response whose conversation Items continue; "" = none.
+	Previous string
+
+	// Keep says that the conversation is stored under the id of the response, for later
+	// requests; nil = it is not. A relay stores none.
+	Keep *Keep
+
+	// notOwn is how many of the items in front of the transcript are not Items: System, and
+	// the conversation of Previous. inherited are the ids of its truncated results. Both are
+	// known when the run has begun.
+	notOwn    int
+	inherited map[string]bool
 
 	// brought are the names of the servers that the request brought when the run began.
 	// It is set for a run that was taken over.
@@ -139,12 +153,13 @@ type Dropped struct {
 // model would get, with the items that the gateway keeps for the caller: without its
 // own reasoning, a model may be unable to continue to reason.
 func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
-	items := req.Items
+	items := slices.Concat(req.System, req.Items)
 	if req.Policy.Grade != loop.Relay {
-		var err error
-		if items, _, err = splice(ctx, r.o.Conversations, req); err != nil {
+		whole, err := splice(ctx, r.o.Conversations, req)
+		if err != nil {
 			return nil, err
 		}
+		items = whole.items
 	}
 	var out []Dropped
 	for i, t := range req.Targets {

@@ -282,6 +282,6 @@ func (p *projection) replayEnd(story *Story) bool {
 		return false
 	}
 	p.state = loop.Abandon(story.Facts, story.last())
-	p.emit(event.Position{Seq: last.Seq}, p.ending(end))
+	p.emit(event.Position{Seq: last.Seq}, p.ending(end, last.At))
 	return true
 }

@@ -13,8 +13,15 @@ import (
 type Answer struct {
 	// account is charged with what is kept of the texts.
 	account *ledger.Account
-	// passing says that texts leave as they come, so that none is kept.
+	// passing says that texts leave as they come, or that the surface keeps them: Rounds
+	// has none.
 	passing bool
+	kept    int // bytes of text
+
+	// Relayed says that the run is one model call whose tool calls are the client's.
+	Relayed bool
+	// FinalOnly says that the client gets the text of the last round only.
+	FinalOnly bool
 
 	// Started is how the run began: its id, model and time.
 	Started event.Started
@@ -44,7 +51,8 @@ type Text struct {
 // pieceBytes is the size from which on a piece is kept as it is.
 const pieceBytes = 16 << 10
 
-func (p *Text) add(text string) {
+// Add appends a piece, which is not charged.
+func (p *Text) Add(text string) {
 	p.size += len(text)
 	if len(text) < pieceBytes {
 		p.last.WriteString(text)
@@ -57,6 +65,9 @@ func (p *Text) add(text string) {
 		p.joined = append(p.joined, text)
 	}
 }
+
+// Size returns the length of the text in bytes.
+func (p *Text) Size() int { return p.size }
 
 // String returns the text.
 func (p *Text) String() string {
@@ -74,7 +85,7 @@ func (a *Answer) add(e event.Event) error {
 	case event.RoundStarted:
 		kept := min(e.Round, len(a.Rounds))
 		for i := range a.Rounds[kept:] { // a repeated round is void
-			a.account.Release(2 * a.Rounds[kept+i].size())
+			a.Release(a.Rounds[kept+i].size())
 		}
 		a.Rounds = append(a.Rounds[:kept], Round{})
 	case event.TextDelta:
@@ -92,17 +103,37 @@ func (a *Answer) add(e event.Event) error {
 	return nil
 }
 
-// keep appends a text that is told later. It is charged twice: the pieces, and the text
-// that they are joined to.
+// keep appends a text of a round, unless it leaves as it comes.
 func (a *Answer) keep(in *Text, text string) error {
 	if a.passing {
 		return nil
 	}
-	if err := a.account.Charge(2 * len(text)); err != nil {
+	return a.Keep(in, text)
+}
+
+// Keep appends a text that is told later. It is charged twice: the pieces, and the text
+// that they are joined to. The error is that of the account, which has no room for it.
+func (a *Answer) Keep(in *Text, text string) error {
+	if err := a.Charge(len(text)); err != nil {
 		return err
 	}
-	in.add(text)
+	in.Add(text)
 	return nil
+}
+
+// Charge charges the account with n bytes that are told later, twice as [Answer.Keep] does.
+func (a *Answer) Charge(n int) error {
+	if err := a.account.Charge(2 * n); err != nil {
+		return err
+	}
+	a.kept += n
+	return nil
+}
+
+// Release takes back the charge for n bytes.
+func (a *Answer) Release(n int) {
+	a.account.Release(2 * n)
+	a.kept -= n
 }
 
 // Last returns the latest round.
@@ -129,15 +160,6 @@ func (a *Answer) FinalText() string {
 		}
 	}
 	return strings.Join(texts, RoundSeparator)
-}
-
-// kept is how many bytes of text are kept.
-func (a *Answer) kept() int {
-	n := 0
-	for i := range a.Rounds {
-		n += a.Rounds[i].size()
-	}
-	return n
 }
 
 // FinishWord returns an API's word for why the run ended, from a table of its words. The

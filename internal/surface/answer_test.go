@@ -21,7 +21,7 @@ func TestATextIsItsPieces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p Text
 			for _, text := range list {
-				p.add(text)
+				p.Add(text)
 			}
 			want := strings.Join(list, "")
 			if got := p.String(); got != want || p.String() != want || p.size != len(want) {
@@ -30,8 +30,8 @@ func TestATextIsItsPieces(t *testing.T) {
 		})
 	}
 	var p Text
-	p.add("a")
-	p.add(long)
+	p.Add("a")
+	p.Add(long)
 	if len(p.joined) != 2 || unsafe.StringData(p.joined[1]) != unsafe.StringData(long) {
 		t.Error("a long piece was copied")
 	}

@@ -52,7 +52,7 @@ func plain() surface.Surface {
 
 func decodePlain(req *run.Request, members []surface.Member) (surface.Reply, error) {
 	reply := surface.Reply{
-		Object:  func(a *surface.Answer) any { return plainAnswer{a.FinalText(), a.FinishWord(plainEnds)} },
+		Object:  func(a *surface.Answer) surface.Object { return plainObject{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder { return plainEncoder{s} },
 	}
 	for _, m := range members {
@@ -76,13 +76,22 @@ func decodePlain(req *run.Request, members []surface.Member) (surface.Reply, err
 	return reply, nil
 }
 
+type plainObject struct{ *surface.Answer }
+
+// Event implements surface.Object.
+func (plainObject) Event(event.Event) error { return nil }
+
+// Value implements surface.Object.
+func (a plainObject) Value() any { return plainAnswer{a.FinalText(), a.FinishWord(plainEnds)} }
+
 type plainEncoder struct{ *surface.Stream }
 
 // Event implements surface.Encoder.
-func (e plainEncoder) Event(ev event.Event) {
+func (e plainEncoder) Event(ev event.Event) error {
 	if text, ok := ev.(event.TextDelta); ok && e.Live {
 		e.SendJSON("text", text.Text)
 	}
+	return nil
 }
 
 // Finish implements surface.Encoder.

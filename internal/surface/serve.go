@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -23,7 +25,7 @@ import (
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
-// All fields but Defaults are required.
+// All fields but AlwaysLoop and Defaults are required.
 type Surface struct {
 	// Name is stored with runs and is part of the hash of requests with an
 	// Idempotency-Key. It must never change.
@@ -33,8 +35,12 @@ type Surface struct {
 	// RelayPath below the provider's URL.
 	Dialect, RelayPath string
 	// Decode fills the request from the members of the body, of which the last of a name
-	// counts. "model" is decoded already.
+	// counts. "model" is decoded already. Of the policy, only Grade is known: Relay if the
+	// loop is off.
 	Decode func(*run.Request, []Member) (Reply, error)
+	// AlwaysLoop says that its requests run the agent loop also for an org without MCP
+	// servers. Only the header turnpike-mcp-disabled switches the loop off.
+	AlwaysLoop bool
 	// Defaults are its settings for what an org leaves open.
 	Defaults Defaults
 	// Errors is the error format of its routes.
@@ -53,8 +59,11 @@ type Reply struct {
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
 
-	// Object returns the JSON object of an answer without a stream. Required.
-	Object func(*Answer) any
+	// KeepsTexts says that Object and Encoder keep what they need of the texts of the
+	// model, with [Answer.Keep]. Then the Answer has no Rounds.
+	KeepsTexts bool
+	// Object returns what makes the JSON object of an answer without a stream. Required.
+	Object func(*Answer) Object
 	// Encoder returns the encoder of an answer with a stream. Required.
 	Encoder func(*Stream) Encoder
 }
@@ -70,6 +79,9 @@ type Options struct {
 	// MaxRoundsCap returns the operator's cap on the rounds of a run, whatever an
 	// org has stored.
 	MaxRoundsCap func() int
+
+	// KeepFor returns how long what a request asks to be stored is stored.
+	KeepFor func() time.Duration
 
 	Runner     Runner
 	Router     *route.Router
@@ -114,11 +126,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	}
 	req := &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
-		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account, Servers: caller.Servers,
+		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account,
 	}
-	relayed := !caller.LoopActive() || optedOut(r.Header)
+	if caller.LoopActive() {
+		req.Servers = caller.Servers
+	}
+	relayed := optedOut(r.Header) || !caller.LoopActive() && !h.s.AlwaysLoop
 	if relayed {
 		req.ID, req.Targets, req.Servers = caller.RequestID, req.Targets[:1], nil
+		req.Policy.Grade = loop.Relay
 		if Relays(req.Targets[0], h.s.Dialect) {
 			h.setPolicy(req, caller, Asked{Relay: true})
 			return h.relay(w, r, req, body, members)
@@ -150,14 +166,30 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		asked.Live = liveDeltas(relayed)
 	}
 	h.setPolicy(req, caller, asked)
+	if req.Keep != nil {
+		req.Keep.For, req.Keep.FinalOnly = h.o.KeepFor(), req.Policy.StreamMode == string(org.FinalOnly)
+	}
+	if len(req.Declared) > 0 && (relayed || !caller.Org.MCPOutbound) {
+		return undeclarable(caller.Org.MCPOutbound)
+	}
 	if err := h.nameDropped(w, r, req, reply.Dropped); err != nil {
 		return err
 	}
 	if !reply.Stream || req.Policy.StreamMode == string(org.Disabled) {
-		return h.answerJSON(w, r, req, caller, reply.Object)
+		return h.answerJSON(w, r, req, caller, reply)
 	}
 	req.Attach = true
-	return h.answerStream(w, r, req, caller, reply.Encoder)
+	return h.answerStream(w, r, req, caller, reply)
+}
+
+// undeclarable refuses the MCP servers of a request whose run cannot have any.
+func undeclarable(loopOff bool) *fault.Error {
+	if loopOff {
+		return fault.New(fault.Invalid, "unsupported_value", "tools: the agent loop is switched off for this request, and only the loop calls MCP servers; "+
+			"leave out the tools of type mcp, or the header turnpike-mcp-disabled").In("tools")
+	}
+	return fault.New(fault.Forbidden, "mcp_not_enabled", "tools: MCP servers are not enabled for the org; leave out the tools of type mcp, "+
+		"or ask the operator to enable the org's feature mcp_outbound").In("tools")
 }
 
 // setPolicy resolves the settings of the run.

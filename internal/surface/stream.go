@@ -1,11 +1,13 @@
 package surface
 
 import (
+	"context"
 	"net/http"
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -14,40 +16,91 @@ import (
 // runIDHeader carries the id of the stored run.
 const runIDHeader = "Turnpike-Run-Id"
 
-// Emit implements run.Sink, for an answer that is one JSON object.
-func (a *Answer) Emit(_ event.Position, e event.Event) error { return a.add(e) }
+// Object makes the JSON object of an answer from the events of its run.
+type Object interface {
+	// Event adds e to the object. The Answer has taken it already. It does not get the end
+	// of the run. An error ends the run.
+	Event(e event.Event) error
+	// Value returns the object, which is written as JSON. It is called at the end.
+	Value() any
+}
+
+// whole is the sink of a run whose answer is one JSON object.
+type whole struct {
+	Answer
+	object Object
+}
+
+// Emit implements run.Sink.
+func (s *whole) Emit(_ event.Position, e event.Event) error {
+	if err := s.add(e); err != nil {
+		return err
+	}
+	if _, ended := e.(event.Finished); ended {
+		return nil
+	}
+	return s.object.Event(e)
+}
 
 // answerJSON runs to the end and answers with one object.
-func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, object func(*Answer) any) error {
-	a := &Answer{account: caller.Account}
-	if err := h.o.Runner.Run(r.Context(), req, a); err != nil {
+func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, reply Reply) error {
+	s := &whole{Answer: newAnswer(req, caller, reply.KeepsTexts)}
+	s.object = reply.Object(&s.Answer)
+	if err := h.o.Runner.Run(r.Context(), req, s); err != nil {
 		return unlessGone(r, err)
 	}
 	if req.Policy.Grade != loop.Relay { // which has no stored run
-		w.Header().Set(runIDHeader, a.Started.RunID)
+		w.Header().Set(runIDHeader, s.Started.RunID)
 	}
-	if a.End.Reason.Failed() {
-		h.s.Errors.writeEnd(w, a.End, caller.Principal.Role.MaySeeAddresses())
+	if s.End.Reason.Failed() {
+		h.s.Errors.writeEnd(w, s.End, caller.Principal.Role.MaySeeAddresses())
 		return nil
 	}
-	if err := caller.Account.Charge(a.kept()); err != nil { // the object that is written
+	if err := caller.Account.Charge(s.kept); err != nil { // the object that is written
 		return err
 	}
-	body, err := Marshal(object(a))
+	body, err := Marshal(s.object.Value())
 	if err != nil {
 		return err
 	}
-	a.Rounds = nil // a client that reads slowly holds only the object
+	s.object, s.Rounds = nil, nil // a client that reads slowly holds only the bytes
 	write(w, http.StatusOK, append(body, '\n'))
 	return nil
+}
+
+// Follower reports the events of stored runs. Implemented by *run.Runner.
+type Follower interface {
+	Follow(ctx context.Context, f run.Follow, sink run.Sink) error
+}
+
+// Again makes the object of a stored run again, from its events. failure is the error object
+// of a run that failed; nil = it did not. The error is that of [run.Runner.Follow].
+func (x *Errors) Again(ctx context.Context, from Follower, caller run.Caller, runID string, finalOnly bool, object func(*Answer) Object) (made Object, failure []byte, err error) {
+	s := &whole{Answer: Answer{account: caller.Account, passing: true, FinalOnly: finalOnly}}
+	s.object = object(&s.Answer)
+	if err := from.Follow(ctx, run.Follow{Org: caller.Org.ID, RunID: runID, Account: caller.Account, Final: true, ToWaiting: true}, s); err != nil {
+		return nil, nil, err
+	}
+	if s.End.Reason.Failed() {
+		failure = x.endFrame(s.End, caller.Principal.Role.MaySeeAddresses())
+	}
+	return s.object, failure, caller.Account.Charge(s.kept)
+}
+
+// newAnswer returns the answer to a request, which has no texts of its own if passing.
+func newAnswer(req *run.Request, caller run.Caller, passing bool) Answer {
+	return Answer{
+		account: caller.Account, passing: passing,
+		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
+	}
 }
 
 // Encoder writes the events of a run to a [Stream] in the form of its API. The Stream
 // calls its methods one at a time.
 type Encoder interface {
 	// Event sends what e adds to the answer, which has taken it already. It does not get
-	// the end of the run.
-	Event(e event.Event)
+	// the end of the run. An error ends the run.
+	Event(e event.Event) error
 	// Finish ends the answer. What was not sent is in the Stream's Answer.
 	Finish()
 	// Fail ends a stream that has begun with the error object of the API.
@@ -61,9 +114,6 @@ type Stream struct {
 	// Live says that deltas are sent as they come. Otherwise nothing is sent before the
 	// end, and the Answer has all texts.
 	Live bool
-	// Relayed says that the run is one model call whose tool calls are the client's.
-	// They are sent as they come.
-	Relayed bool
 
 	out     *sse.Writer
 	encoder Encoder
@@ -82,13 +132,13 @@ func liveDeltas(relayed bool) []model.DeltaKind {
 }
 
 // answerStream runs and answers with a stream.
-func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, encoder func(*Stream) Encoder) error {
+func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, reply Reply) error {
 	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 	defer out.Close()
 	live := req.Policy.Live != nil
-	s := &Stream{Answer: Answer{account: caller.Account, passing: live}, Live: live, Relayed: req.Policy.Grade == loop.Relay, out: out}
+	s := &Stream{Answer: newAnswer(req, caller, live || reply.KeepsTexts), Live: live, out: out}
 	s.Started.Model = req.Model
-	s.encoder = encoder(s)
+	s.encoder = reply.Encoder(s)
 	mayAddress := caller.Principal.Role.MaySeeAddresses()
 	err := h.o.Runner.Run(r.Context(), req, s)
 	out.StopHeartbeats() // from here on no other goroutine begins the stream
@@ -126,7 +176,9 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 			s.out.SetHeader(runIDHeader, e.RunID)
 		}
 	}
-	s.encoder.Event(e)
+	if err := s.encoder.Event(e); err != nil {
+		return err
+	}
 	return s.err
 }
 

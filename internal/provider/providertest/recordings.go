@@ -65,15 +65,21 @@ type Expected struct {
 	}
 }
 
-// Recordings returns the recordings of the dialects, from the directory in
-// TURNPIKE_RECORDINGS or from shared/recordings beside the module. Without any,
-// it skips the test, or fails it where TURNPIKE_TEST_NO_SKIP is 1.
+// Root returns the directory of the recordings, which may not be there: the one in
+// TURNPIKE_RECORDINGS, or shared/recordings beside the module.
+func Root(t testing.TB) string {
+	t.Helper()
+	if root := os.Getenv("TURNPIKE_RECORDINGS"); root != "" {
+		return filepath.Clean(root)
+	}
+	return filepath.Join(moduleRoot(t), "..", "shared", "recordings")
+}
+
+// Recordings returns the recordings of the dialects. Without any, it skips the test, or
+// fails it where TURNPIKE_TEST_NO_SKIP is 1.
 func Recordings(t testing.TB, dialects ...string) []Recording {
 	t.Helper()
-	root := os.Getenv("TURNPIKE_RECORDINGS")
-	if root == "" {
-		root = filepath.Join(moduleRoot(t), "..", "shared", "recordings")
-	}
+	root := Root(t)
 	var all []Recording
 	for _, dialect := range dialects {
 		dirs, err := filepath.Glob(filepath.Join(root, dialect, "*"))

@@ -122,6 +122,18 @@ func (c *Conversations) Find(_ context.Context, orgID, principal string, key run
 	return &found, nil
 }
 
+// Delete implements run.Conversations.
+func (c *Conversations) Delete(_ context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.byKey[conversationKey{orgID, principal, key}]
+	if !ok {
+		return false, nil
+	}
+	c.drop(func(one *storedConversation) bool { return one == s })
+	return !s.expired(c.now()), nil
+}
+
 func (c *Conversations) now() time.Time {
 	if c.Now == nil {
 		return clock.Wall()

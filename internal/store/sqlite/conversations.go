@@ -150,3 +150,15 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key run.Conve
 	c.Version = version
 	return c, nil
 }
+
+// Delete implements run.Conversations.
+func (s *Store) Delete(ctx context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
+	var n int64
+	now := s.now().UnixMilli()
+	err := s.writer.perform(ctx, func(t *tx) (err error) {
+		n, err = t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = ?2 AND expires_at > ?4
+			AND key = (SELECT conversation FROM conversation_keys WHERE org = ?1 AND principal = ?2 AND key = ?3)`, orgID, principal, key.String(), now)
+		return err
+	})
+	return n > 0, s.wrap("delete a conversation", err)
+}

@@ -11,8 +11,28 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-func conversationCases() []rule {
+func deletedConversations() []rule {
 	return []rule{
+		{"a deleted conversation is gone, with all of its keys", "whoever deletes it wants that; those of others stay", func(b *testBench) {
+			c := conversation("r", "id 1")
+			b.ok(b.save("a", "p", c, call("id 1"), response("id 2")))
+			b.ok(b.save("a", "q", c, response("id 2")))
+			b.ok(b.save("b", "p", c, response("id 2")))
+			b.deleted("a", "p", session("id 2"), false)
+			b.deleted("a", "p", response("id 2"), true)
+			b.deleted("a", "p", response("id 2"), false)
+			b.deleted("a", "p", call("id 1"), false)
+			b.noConversation("a", "p", call("id 1"))
+			b.noConversation("a", "p", response("id 2"))
+			b.conversation("a", "q", response("id 2"), c)
+			b.conversation("b", "p", response("id 2"), c)
+			b.ok(b.save("a", "p", c, response("id 2"))) // the id is free again
+		}},
+	}
+}
+
+func conversationCases() []rule {
+	return append(deletedConversations(), []rule{
 		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
 			c := conversation("r", "id 1", "id 2")
 			b.ok(b.save("a", "p", c, call("id 1"), call("id 2"), response("id 3")))
@@ -25,8 +45,9 @@ func conversationCases() []rule {
 		}},
 		{"every field of a conversation is stored", "what a build forgets, a caller gets wrong answers for", func(b *testBench) {
 			var c run.Conversation
-			fill(&c, "Version", "Items")
+			fill(&c, "Version", "Items", "Echo")
 			c.Items = item.List{item.NewText(item.User, "x")}
+			c.Echo = json.RawMessage(`{"x":1}`)
 			b.ok(b.save("a", "p", c, response("id")))
 			b.conversation("a", "p", response("id"), c)
 		}},
@@ -98,7 +119,7 @@ func conversationCases() []rule {
 			got.CallIDs["id 1"], got.Items[0] = "changed", item.Item{}
 			b.conversation("a", "p", call("id 1"), conversation("r", "id 1"))
 		}},
-	}
+	}...)
 }
 
 func replaced(b *testBench) {
@@ -234,6 +255,16 @@ func (b *testBench) noConversation(orgID, principal string, key run.Conversation
 	b.ok(err)
 	if got != nil {
 		b.Errorf("%s of %s in %s: got %+v, want nothing", key, principal, orgID, got)
+	}
+}
+
+// deleted deletes a conversation, and fails the case unless it was there or not.
+func (b *testBench) deleted(orgID, principal string, key run.ConversationKey, want bool) {
+	b.Helper()
+	got, err := b.Conversations.Delete(b.Context(), orgID, principal, key)
+	b.ok(err)
+	if got != want {
+		b.Errorf("delete %s of %s in %s: %v, want %v", key, principal, orgID, got, want)
 	}
 }
 

@@ -136,7 +136,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Arguments: "{"},
 		event.Waiting{Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true},
 		event.Finished{
-			Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
+			Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
 			Failure: &event.Failure{
 				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
 				Upstream: &model.Error{

@@ -5,8 +5,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// newCompletion returns the answer as one object.
-func newCompletion(a *surface.Answer) any {
+// whole is an answer as one object.
+type whole struct{ *surface.Answer }
+
+// Event implements surface.Object: the Answer has taken all that there is.
+func (whole) Event(event.Event) error { return nil }
+
+// Value implements surface.Object.
+func (a whole) Value() any {
 	msg := message{Role: "assistant", ReasoningContent: a.Last().Reasoning.String(), ToolCalls: newToolCalls(a.End.Calls, false)}
 	if text := a.FinalText(); text != "" || len(msg.ToolCalls) == 0 {
 		msg.Content = &text
@@ -38,12 +44,12 @@ type encoder struct {
 }
 
 // Event implements surface.Encoder.
-func (e *encoder) Event(ev event.Event) {
+func (e *encoder) Event(ev event.Event) error {
 	if call, ok := ev.(event.CallDelta); ok && e.Relayed {
 		e.call(call)
 	}
 	if !e.Live {
-		return
+		return nil
 	}
 	switch ev := ev.(type) {
 	case event.TextDelta:
@@ -53,6 +59,7 @@ func (e *encoder) Event(ev event.Event) {
 	case event.RefusalDelta:
 		surface.Pieces(ev.Text, surface.MaxPiece, func(text string) { e.delta(delta{Refusal: text}) })
 	}
+	return nil
 }
 
 // call sends a piece of a tool call. The first piece names the call.

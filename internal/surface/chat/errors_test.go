@@ -18,13 +18,13 @@ func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		Errors().Write(w, fault.New(code, "why", "it is %s", "so").In("here"))
-		want := `{"error":{"message":"it is so","type":"` + types[code] + `","param":"here","code":"why"}}` + "\n"
-		if w.Code != status || w.Body.String() != want || types[code] == "" {
+		want := `{"error":{"message":"it is so","type":"` + Errors().Types[code] + `","param":"here","code":"why"}}` + "\n"
+		if w.Code != status || w.Body.String() != want || Errors().Types[code] == "" {
 			t.Errorf("%s: status %d, %s", code, w.Code, w.Body)
 		}
 	}
-	if len(types) != 16 {
-		t.Errorf("%d codes: the table of this test is not complete", len(types))
+	if len(Errors().Types) != 16 {
+		t.Errorf("%d codes: the table of this test is not complete", len(Errors().Types))
 	}
 }
 

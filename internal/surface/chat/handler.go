@@ -33,7 +33,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 func decodeRequest(req *run.Request, members []surface.Member) (surface.Reply, error) {
 	asked, err := decode(req, members)
 	return surface.Reply{
-		Stream: asked.stream, MaxTokens: asked.maxTokens, Dropped: asked.dropped, Object: newCompletion,
+		Stream: asked.stream, MaxTokens: asked.maxTokens, Dropped: asked.dropped,
+		Object: func(a *surface.Answer) surface.Object { return whole{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder {
 			return &encoder{Stream: s, includeUsage: asked.includeUsage, spoke: -1}
 		},

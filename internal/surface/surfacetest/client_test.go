@@ -22,6 +22,7 @@ type client struct {
 	flushes int
 	room    int         // how many pieces it takes before its connection breaks; 0 = all
 	left    func() bool // it has closed its connection
+	gone    bool        // it has left, or its connection was broken, before the end
 }
 
 type piece struct {

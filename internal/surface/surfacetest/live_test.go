@@ -18,7 +18,7 @@ func TestLiveTextLeavesWhileTheToolRuns(t *testing.T) { // G04
 		if !strings.HasSuffix(s.path, "/live_text_before_the_tool_ends.txtar") {
 			continue
 		}
-		p := play(t, s, asStream)[0]
+		p := play(t, s, apis[0], asStream)[0]
 		said, ended := p.answer.when(t, "I will look."), toolEnd(p.events)
 		if said != 0 || ended != 10*time.Second {
 			t.Errorf("said after %v, the tool ended after %v", said, ended)

@@ -2,7 +2,6 @@ package surfacetest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,7 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
-	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -39,6 +38,7 @@ type performance struct {
 	events  []timed // what the run reported
 	prompts string  // what the model was asked
 	facts   []loop.Fact
+	stored  *client // the answer as it was stored; nil = there is none
 }
 
 // stage is everything that a story's requests are played on.
@@ -49,31 +49,33 @@ type stage struct {
 	servers []catalog.Server
 	journal memory.Journal
 	tap     *tap
-	handler *chat.Handler
+	api     api
+	serve   surface.Endpoint
+	get     surface.Endpoint
 	shown   int // prompts that were looked at
 	before  prompt
 }
 
-// chatModel is a script as a provider of chat completions. Stories do not relay.
-type chatModel struct{ *turnpiketest.Script }
+// storyModel is a script as a provider of the story's API. Stories do not relay.
+type storyModel struct{ *turnpiketest.Script }
 
 // Relays implements model.Relayer.
-func (chatModel) Relays(dialect string) bool { return dialect == model.DialectChat }
+func (storyModel) Relays(string) bool { return true }
 
 // Relay implements model.Relayer.
-func (chatModel) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
+func (storyModel) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
 	panic("a story was relayed")
 }
 
 // play performs the story's requests in one form.
-func play(t *testing.T, s *story, f form) []performance {
+func play(t *testing.T, s *story, a api, f form) []performance {
 	var out []performance
 	s, err := parse(s.path, string(s.format())) // tools count their calls
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		st := &stage{story: s, script: turnpiketest.NewScript(t, s.get("model"))}
+		st := &stage{story: s, api: a, script: turnpiketest.NewScript(t, s.get("model"))}
 		if s.has("fallback model") {
 			st.second = turnpiketest.NewScript(t, s.get("fallback model"))
 		}
@@ -82,7 +84,7 @@ func play(t *testing.T, s *story, f form) []performance {
 		if s.has("second request") {
 			out = append(out, st.request(t, f, "second request", s.principal))
 		}
-		if left := st.script.Left(); left != 0 && s.differ == "" {
+		if left := st.script.Left(); left != 0 && s.differ == "" && a.name == apis[0].name { // others may end a run earlier
 			t.Errorf("%d turns of the model were not asked for", left)
 		}
 	})
@@ -98,24 +100,30 @@ func (st *stage) build() (stop func()) {
 		v.Source = source{src}
 		st.servers = append(st.servers, v.Server)
 	}
-	providers := []route.Provider{{Name: "first", Models: []string{"scripted"}, Model: chatModel{st.script}}}
+	providers := []route.Provider{{Name: "first", Models: []string{"scripted"}, Model: storyModel{st.script}}}
 	if st.second != nil {
-		providers = append(providers, route.Provider{Name: "second", Models: []string{"scripted"}, Model: chatModel{st.second}})
+		providers = append(providers, route.Provider{Name: "second", Models: []string{"scripted"}, Model: storyModel{st.second}})
 	}
 	tools := catalog.New(catalog.Options{})
 	beats := sse.NewHeartbeats(0)
 	beats.Start()
 	ids := map[string]int{}
-	st.tap = &tap{inner: run.New(run.Options{
-		Catalog: tools, Journal: &st.journal, Conversations: &memory.Conversations{},
+	kept := &memory.Conversations{}
+	runner := run.New(run.Options{
+		Catalog: tools, Journal: &st.journal, Archive: &st.journal, Conversations: kept,
 		NewID: func(prefix string) string {
 			ids[prefix]++
 			return fmt.Sprintf("%s%d", prefix, ids[prefix])
 		},
 		Jitter: func(time.Duration) time.Duration { return 0 },
-	})}
-	st.handler = chat.New(surface.Options{
-		MaxRoundsCap: func() int { return s.cap }, Runner: st.tap, Router: route.New(providers), Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
+	})
+	st.tap = &tap{inner: runner}
+	st.serve, st.get = st.api.serve(responses.Options{
+		Options: surface.Options{
+			MaxRoundsCap: func() int { return s.cap }, KeepFor: func() time.Duration { return time.Hour },
+			Runner: st.tap, Router: route.New(providers), Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
+		},
+		Conversations: kept, Runs: runner,
 	})
 	return func() {
 		tools.Close()
@@ -125,7 +133,7 @@ func (st *stage) build() (stop func()) {
 
 // request sends one of the story's requests.
 func (st *stage) request(t *testing.T, f form, name, principal string) performance {
-	body, err := requestBody(st.story.get(name), f)
+	body, err := st.api.body(st.story.get(name), f)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -134,22 +142,33 @@ func (st *stage) request(t *testing.T, f form, name, principal string) performan
 	if st.story.leave > 0 && name == "request" {
 		defer time.AfterFunc(st.story.leave, leave).Stop()
 	}
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, st.api.path, strings.NewReader(body))
 	st.tap.events, st.tap.begin = nil, time.Now()
 	c := &client{header: http.Header{}, room: st.story.unplug}
 	c.left = func() bool { return ctx.Err() != nil }
-	if err := st.handler.Serve(c, r, run.Caller{
+	caller := run.Caller{
 		Org:       &org.Org{ID: "acme", MCPOutbound: true, Runtime: st.story.runtime},
 		Principal: org.Principal{ID: principal, Role: st.story.role},
 		Servers:   st.servers,
-	}); err != nil { // as the HTTP server does
-		chat.Errors().Write(c, err)
 	}
+	if err := st.serve(c, r, caller); err != nil { // as the HTTP server does
+		st.api.errors.Write(c, err)
+	}
+	c.gone = c.left() || c.room > 0 && len(c.pieces) == c.room
 	facts, err := st.facts()
 	if err != nil {
 		t.Errorf("the journal of the %s: %v", name, err)
 	}
-	return performance{answer: c, events: st.tap.events, prompts: st.prompts(), facts: facts}
+	p := performance{answer: c, events: st.tap.events, prompts: st.prompts(), facts: facts}
+	if id := st.tap.runID(); st.get != nil && id != "" {
+		p.stored = &client{header: http.Header{}, left: func() bool { return false }}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.SetPathValue("id", run.ResponseOf(id))
+		if err := st.get(p.stored, r, caller); err != nil {
+			t.Errorf("the stored answer: %v", err)
+		}
+	}
+	return p
 }
 
 // facts are those of the latest request's run; none if there was no run.
@@ -163,23 +182,4 @@ func (st *stage) facts() ([]loop.Fact, error) {
 		return nil, err
 	}
 	return told.Facts, nil
-}
-
-// requestBody is the story's members on top of the ones that every request has.
-func requestBody(members string, f form) (string, error) {
-	body := map[string]any{
-		"model":    "scripted",
-		"messages": []any{map[string]string{"role": "user", "content": "hi"}},
-	}
-	if f == asStream {
-		body["stream"] = true
-		body["stream_options"] = map[string]bool{"include_usage": true}
-	}
-	if strings.TrimSpace(members) != "" {
-		if err := json.Unmarshal([]byte(members), &body); err != nil {
-			return "", err
-		}
-	}
-	out, err := json.Marshal(body)
-	return string(out), err
 }

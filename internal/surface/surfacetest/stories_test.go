@@ -26,15 +26,27 @@ func TestStories(t *testing.T) {
 			if s.race != "" && raceDetector {
 				t.Skipf("open: a data race: %s", s.race)
 			}
-			whole, streamed := play(t, s, asJSON), play(t, s, asStream)
 			var parts []part
-			for i := range whole {
-				checkRun(t, whole[i])
-				checkRun(t, streamed[i])
-				if s.differ == "" {
-					checkAgreement(t, whole[i], streamed[i])
+			played := map[string][][2]performance{} // by API: of each request, as JSON and as a stream
+			for _, a := range s.playedOn() {
+				whole, streamed := play(t, s, a, asJSON), play(t, s, a, asStream)
+				for i := range whole {
+					checkRun(t, whole[i])
+					checkRun(t, streamed[i])
+					a.check(t, streamed[i])
+					if s.differ == "" {
+						a.agree(t, whole[i], streamed[i])
+					}
+					played[a.name] = append(played[a.name], [2]performance{whole[i], streamed[i]})
 				}
-				parts = append(parts, goldens([]string{"", "second "}[i], whole[i], streamed[i])...)
+			}
+			for i := range 2 {
+				parts = append(parts, goldens([]string{"", "second "}[i], func(api string) (whole, streamed performance, ok bool) {
+					if i >= len(played[api]) {
+						return whole, streamed, false
+					}
+					return played[api][i][0], played[api][i][1], true
+				})...)
 			}
 			got := s.with(parts, isGolden).format()
 			if s.open != "" {
@@ -58,21 +70,41 @@ func stillOpen(t *testing.T, s *story, got string) {
 	t.Skipf("open: %s\n%s", s.open, d)
 }
 
-// goldens are what a story shows of one request.
-func goldens(prefix string, whole, streamed performance) []part {
-	parts := []part{{prefix + "prompts", streamed.prompts}}
-	if whole.prompts != streamed.prompts {
-		parts = append(parts, part{prefix + "prompts.json", whole.prompts})
+// goldens are what a story shows of one request. The prompts and events are those of the
+// first API as a stream; where others differ, they have their own.
+func goldens(prefix string, played func(api string) (whole, streamed performance, ok bool)) (parts []part) {
+	shown := map[string]string{}
+	show := func(kind, suffix, text string) {
+		if have, ok := shown[kind]; ok && have == text {
+			return
+		} else if !ok {
+			suffix, shown[kind] = "", text
+		}
+		parts = append(parts, part{prefix + kind + suffix, text})
 	}
-	events := formatEvents(streamed.events)
-	parts = append(parts, part{prefix + "events", events})
-	if e := formatEvents(whole.events); e != events {
-		parts = append(parts, part{prefix + "events.json", e})
+	for _, a := range apis {
+		whole, streamed, ok := played(a.name)
+		if !ok {
+			continue
+		}
+		own := ""
+		if a.name != apis[0].name {
+			own = "." + a.name
+		}
+		show("prompts", own, streamed.prompts)
+		show("events", own, formatEvents(streamed.events))
+		if whole.prompts != streamed.prompts {
+			parts = append(parts, part{prefix + "prompts" + own + ".json", whole.prompts})
+		}
+		if e := formatEvents(whole.events); e != formatEvents(streamed.events) {
+			parts = append(parts, part{prefix + "events" + own + ".json", e})
+		}
+		parts = append(parts, part{prefix + a.name + ".json", whole.answer.golden()}, part{prefix + a.name + ".sse", streamed.answer.golden()})
 	}
-	return append(parts, part{prefix + "chat.json", whole.answer.golden()}, part{prefix + "chat.sse", streamed.answer.golden()})
+	return parts
 }
 
 func isGolden(name string) bool {
-	name = strings.TrimPrefix(name, "second ")
-	return slices.Contains([]string{"prompts", "prompts.json", "events", "events.json", "chat.json", "chat.sse"}, name)
+	name, _, _ = strings.Cut(strings.TrimPrefix(name, "second "), ".")
+	return slices.Contains([]string{"prompts", "events", "chat", "responses"}, name)
 }

@@ -29,6 +29,7 @@ type story struct {
 	principal string        // of the second request
 	differ    string        // why stream and JSON end differently
 	open      string        // what is still wrong: the goldens are what should come
+	only      string        // the API on which alone it is played; "" = all
 	race      string        // a data race of the gateway that the story meets
 }
 
@@ -135,6 +136,8 @@ func (s *story) set(key, value string) error {
 		s.differ = value
 	case "open":
 		s.open = value
+	case "only":
+		s.only = value
 	case "race":
 		s.race = value
 	default:

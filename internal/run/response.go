@@ -1,0 +1,134 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// The limits on the conversation that a request continues.
+const (
+	maxHistoryItems     = 10_000
+	maxHistoryResponses = 1_000
+)
+
+// responsePrefix begins the ids of responses. The rest is that of the id of their run.
+const responsePrefix = "resp_"
+
+// ResponseOf returns the id of the response that a run gives.
+func ResponseOf(runID string) string { return responsePrefix + strings.TrimPrefix(runID, "run_") }
+
+// Keep is what a surface stores with the conversation of a response.
+type Keep struct {
+	// Echo is JSON of the surface, from which it makes the response again.
+	Echo json.RawMessage `json:"echo"`
+
+	// FinalOnly says that the client gets the text of the last round only.
+	FinalOnly bool `json:"final_only,omitempty"`
+
+	// For is how long the conversation is stored.
+	For time.Duration `json:"for_ns"`
+}
+
+// responseKey is the key of a stored response. Responses belong to their org: every key of
+// the org can continue them.
+func responseKey(id string) ConversationKey { return ConversationKey{ResponseID, id} }
+
+// FindResponse returns a stored response of the org, or nil.
+func FindResponse(ctx context.Context, kept Conversations, orgID, id string) (*Conversation, error) {
+	return kept.Find(ctx, orgID, "", responseKey(id))
+}
+
+// DeleteResponse deletes a stored response of the org. It reports whether there was one.
+func DeleteResponse(ctx context.Context, kept Conversations, orgID, id string) (bool, error) {
+	return kept.Delete(ctx, orgID, "", responseKey(id))
+}
+
+// history is a stored conversation that a request continues.
+type history struct {
+	items   []item.Item
+	full    map[string]string // results that were truncated, whole, by the id that the model knows
+	callIDs map[string]string // ids of the provider's, by ours
+	listed  []string
+
+	inherited map[string]bool // the ids of full
+}
+
+// readHistory reads the conversation of a response, from its begin.
+func readHistory(ctx context.Context, kept Conversations, orgID, last string) (history, error) {
+	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
+	var found []*Conversation
+	n := 0
+	for id := last; id != ""; {
+		c, err := FindResponse(ctx, kept, orgID, id)
+		switch {
+		case err != nil:
+			return h, fmt.Errorf("response %s: %w", id, err)
+		case c == nil && id == last:
+			return h, fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: no stored response has the id %q; "+
+				"it was not stored, or it was deleted, or its time is over", id).In("previous_response_id")
+		case c == nil:
+			return h, fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: the conversation of %q is not complete: "+
+				"its response %q is not stored any more; send the conversation as input", last, id).In("previous_response_id")
+		}
+		found = append(found, c)
+		if n += len(c.Items); n > maxHistoryItems || len(found) > maxHistoryResponses {
+			return h, fault.New(fault.Invalid, "conversation_too_long", "previous_response_id: the conversation has more than %d items or %d responses; "+
+				"send a shorter one as input", maxHistoryItems, maxHistoryResponses).In("previous_response_id")
+		}
+		id = c.Previous
+	}
+	slices.Reverse(found)
+	var all transcript
+	for _, c := range found {
+		all.add(c.Items)
+		for id, text := range c.Full {
+			h.full[id], h.inherited[id] = text, true
+		}
+		for ours, theirs := range c.CallIDs {
+			h.callIDs[ours] = theirs
+		}
+	}
+	h.items = all.items
+	if len(found) > 0 {
+		h.listed = found[len(found)-1].Listed
+	}
+	return h, nil
+}
+
+// keepResponse stores the conversation of the response before the run ends. handedOver are
+// the ids of the calls that the client executes.
+func (d *driver) keepResponse(callIDs map[string]string) error {
+	run := &d.run
+	keep := run.req.Keep
+	if keep == nil || run.relay {
+		return nil
+	}
+	input := run.projection.items["input"]
+	input = input[min(run.req.notOwn, len(input)):]
+	c := Conversation{
+		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.projection.transcript(run.state().HiddenRefs())...),
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
+	}
+	for id, text := range run.projection.full {
+		if !run.req.inherited[id] {
+			c.Full[id] = text
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
+	defer cancel()
+	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(ResponseOf(run.lease.RunID)))
+	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
+		return nil
+	}
+	run.storeFailed(err)
+	return unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))
+}

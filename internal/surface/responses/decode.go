@@ -1,0 +1,448 @@
+package responses
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// decoder reads a request.
+type decoder struct {
+	req   *run.Request
+	tools clientTools
+	echo  echo
+
+	stream    bool
+	dropped   []string          // members that a run cannot carry
+	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
+	input     []json.RawMessage // as the client sent it, if it is stored
+	maxTokens int64             // of one model call's output; 0 = no limit
+	calls     int               // tool calls of the gateway; 0 = no limit of the client's
+}
+
+func newDecoder(req *run.Request) *decoder {
+	return &decoder{req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho()}
+}
+
+// drop notes that the value at a place has no effect.
+func (d *decoder) drop(place string) { d.dropped = append(d.dropped, place) }
+
+// needs notes that the value at a place cannot be translated: only a provider of this
+// dialect can get it.
+func (d *decoder) needs(place string) {
+	if d.native == "" {
+		d.native = place
+	}
+}
+
+// decode fills the request from a body's members; of a repeated member the last counts.
+// Tools are read before what names them.
+func (d *decoder) decode(members []surface.Member) error {
+	d.echo.Store = !d.relayed()
+	values := make(map[string]json.RawMessage, len(members))
+	for _, m := range members {
+		values[m.Name] = m.Value
+	}
+	ordered := []string{"tools", "tool_choice", "instructions", "input"}
+	for _, name := range ordered {
+		if err := d.decodeMember(name, values[name]); err != nil {
+			return err
+		}
+	}
+	for _, m := range members {
+		value, is := values[m.Name]
+		if !is || slices.Contains(ordered, m.Name) {
+			continue
+		}
+		delete(values, m.Name)
+		if string(value) == "null" {
+			continue
+		}
+		if err := d.decodeMember(m.Name, value); err != nil {
+			return err
+		}
+	}
+	if err := d.keep(); err != nil {
+		return err
+	}
+	return d.checkTargets()
+}
+
+// relayed reports whether the loop is off. Then nothing is stored.
+func (d *decoder) relayed() bool { return d.req.Policy.Grade == loop.Relay }
+
+// keep says that the response is stored, unless the client does not want it.
+func (d *decoder) keep() error {
+	if !d.echo.Store {
+		return nil
+	}
+	kept, err := surface.Marshal(stored{d.echo, d.input})
+	d.req.Keep = &run.Keep{Echo: kept}
+	return err
+}
+
+// decodeMember reads a member. value is nil for one of the first four that is absent.
+func (d *decoder) decodeMember(name string, value json.RawMessage) error {
+	switch name {
+	case "model":
+		return nil
+	case "tools":
+		return d.decodeTools(value)
+	case "tool_choice":
+		return d.decodeToolChoice(value)
+	case "instructions":
+		return d.decodeInstructions(value)
+	case "input":
+		return d.decodeInput(value)
+	case "stream":
+		return into(name, value, &d.stream)
+	case "stream_options":
+		return d.decodeStreamOptions(value)
+	case "max_tool_calls":
+		return d.decodeMaxToolCalls(value)
+	case "max_output_tokens":
+		return d.decodeMaxOutputTokens(value)
+	case "metadata":
+		return d.decodeMetadata(value)
+	case "include":
+		return d.decodeInclude(value)
+	case "store":
+		return d.decodeStore(value)
+	case "previous_response_id":
+		return d.decodePrevious(value)
+	case "background":
+		return d.refuseTrue(name, value, "responses in the background are not supported yet; leave it out")
+	case "conversation":
+		return d.refuseText(name, value, "conversations are not supported yet; use previous_response_id, or send the whole conversation as input")
+	case "prompt":
+		return fault.New(fault.Invalid, "unsupported_parameter", "prompt: the gateway has no stored prompts; send instructions and input").In(name)
+	}
+	typed, err := d.decodeOption(name, value)
+	if err != nil {
+		return err
+	}
+	d.req.Params = append(d.req.Params, model.Param{Name: name, Value: value, Typed: typed})
+	return nil
+}
+
+// decodeOption reads a member that goes on to the provider, and reports whether its
+// meaning is in the typed options of the request, or is the default.
+func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, err error) {
+	o, e := &d.req.Options, &d.echo
+	switch name {
+	case "temperature":
+		err = number(name, value, &o.Temperature, &e.Temperature)
+	case "top_p":
+		err = number(name, value, &o.TopP, &e.TopP)
+	case "presence_penalty":
+		err = number(name, value, &o.PresencePenalty, &e.PresencePenalty)
+	case "frequency_penalty":
+		err = number(name, value, &o.FrequencyPenalty, &e.FrequencyPenalty)
+	case "parallel_tool_calls":
+		if err = into(name, value, &e.ParallelToolCalls); err == nil {
+			o.ParallelCalls = &e.ParallelToolCalls
+		}
+	case "text":
+		return hasOnly(value, "format", "verbosity"), d.decodeText(value)
+	case "reasoning":
+		return hasOnly(value, "effort", "summary"), d.decodeReasoning(value)
+	case "user":
+		err = into(name, value, &e.User)
+		o.User = deref(e.User)
+	case "safety_identifier":
+		return false, into(name, value, &e.SafetyIdentifier)
+	case "prompt_cache_key":
+		return false, into(name, value, &e.PromptCacheKey)
+	case "service_tier":
+		err = into(name, value, &e.ServiceTier)
+		return e.ServiceTier == "auto" || e.ServiceTier == "default", err
+	case "truncation":
+		err = into(name, value, &e.Truncation)
+		return e.Truncation == "disabled", err
+	case "top_logprobs":
+		err = into(name, value, &e.TopLogprobs)
+		return e.TopLogprobs == 0, err
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// into decodes a member.
+func into[T any](name string, value json.RawMessage, v *T) error {
+	if err := json.Unmarshal(value, v); err != nil {
+		return fault.New(fault.Invalid, "invalid_type", "%s: %s", name, plain(err)).In(name)
+	}
+	return nil
+}
+
+// number decodes a member that is a number.
+func number(name string, value json.RawMessage, option **float64, echoed *float64) error {
+	if err := into(name, value, echoed); err != nil {
+		return err
+	}
+	*option = echoed
+	return nil
+}
+
+// hasOnly reports whether an object has no other members than these.
+func hasOnly(object json.RawMessage, names ...string) bool {
+	for name := range jsonscan.Members(object) {
+		if !slices.Contains(names, string(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// plain words a decoding error for somebody who does not know our types.
+func plain(err error) string {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) {
+		where := ""
+		if t.Field != "" {
+			where = t.Field + ": "
+		}
+		return fmt.Sprintf("%sthe value must not be of the JSON type %s", where, t.Value)
+	}
+	return err.Error()
+}
+
+func (d *decoder) decodeStreamOptions(value json.RawMessage) error {
+	var w struct {
+		IncludeObfuscation bool `json:"include_obfuscation"`
+	}
+	if err := into("stream_options", value, &w); err != nil {
+		return err
+	}
+	if w.IncludeObfuscation {
+		d.drop("stream_options.include_obfuscation")
+	}
+	return nil
+}
+
+var isInteger = regexp.MustCompile(`^-?[0-9]+$`)
+
+// decodeMaxToolCalls reads the most tool calls that the gateway makes for the response. The
+// limit of the org applies in addition.
+func (d *decoder) decodeMaxToolCalls(value json.RawMessage) error {
+	n, err := integer("max_tool_calls", value, 1)
+	d.echo.MaxToolCalls, d.calls = &n, int(min(n, math.MaxInt32))
+	return err
+}
+
+func (d *decoder) decodeMaxOutputTokens(value json.RawMessage) error {
+	n, err := integer("max_output_tokens", value, 1)
+	d.echo.MaxOutputTokens, d.maxTokens = &n, n
+	d.req.Params = append(d.req.Params, model.Param{Name: "max_output_tokens", Value: value, Typed: true})
+	return err
+}
+
+// integer reads an integer that is at least atLeast. One that is too large for the type is
+// the largest.
+func integer(name string, value json.RawMessage, atLeast int64) (int64, error) {
+	if !isInteger.Match(value) {
+		return 0, fault.New(fault.Invalid, "invalid_type", "%s must be an integer", name).In(name)
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	switch {
+	case value[0] == '-' || err == nil && n < atLeast:
+		return 0, fault.New(fault.Invalid, "integer_below_min_value", "%s must be at least %d", name, atLeast).In(name)
+	case err != nil:
+		return math.MaxInt64, nil
+	}
+	return n, nil
+}
+
+// The limits on metadata, from the OpenAI document.
+const (
+	maxMetadata      = 16  // pairs
+	maxMetadataKey   = 64  // characters
+	maxMetadataValue = 512 // characters
+)
+
+func (d *decoder) decodeMetadata(value json.RawMessage) error {
+	m, err := decodeMetadata(value)
+	if err != nil {
+		return err
+	}
+	d.echo.Metadata, d.req.Options.Metadata = m, m
+	d.req.Params = append(d.req.Params, model.Param{Name: "metadata", Value: value, Typed: true})
+	return nil
+}
+
+// decodeMetadata reads pairs of strings within the limits of the API.
+func decodeMetadata(value json.RawMessage) (map[string]string, error) {
+	m := map[string]string{}
+	if err := into("metadata", value, &m); err != nil {
+		return nil, err
+	}
+	if len(m) > maxMetadata {
+		return nil, fault.New(fault.Invalid, "invalid_value", "metadata has %d pairs, and at most %d are allowed", len(m), maxMetadata).In("metadata")
+	}
+	for name, v := range m {
+		if utf8.RuneCountInString(name) > maxMetadataKey || utf8.RuneCountInString(v) > maxMetadataValue {
+			return nil, fault.New(fault.Invalid, "invalid_value", "metadata: a key may have %d characters and a value %d", maxMetadataKey, maxMetadataValue).In("metadata")
+		}
+	}
+	return m, nil
+}
+
+// decodeInclude notes what the response cannot include: the items of hosted tools, log
+// probabilities and encrypted reasoning.
+func (d *decoder) decodeInclude(value json.RawMessage) error {
+	var names []string
+	if err := into("include", value, &names); err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		d.drop("include")
+	}
+	return nil
+}
+
+// decodeStore reads whether the response can be retrieved later.
+func (d *decoder) decodeStore(value json.RawMessage) error {
+	var store bool
+	if err := into("store", value, &store); err != nil {
+		return err
+	}
+	if store && d.relayed() {
+		d.drop("store")
+		return nil
+	}
+	d.echo.Store = store
+	return nil
+}
+
+// decodePrevious reads which response the input follows.
+func (d *decoder) decodePrevious(value json.RawMessage) error {
+	const name = "previous_response_id"
+	var id string
+	if err := into(name, value, &id); err != nil || id == "" {
+		return err
+	}
+	if d.relayed() {
+		return fault.New(fault.Invalid, "unsupported_parameter", "%s: the agent loop is switched off for this request, and only the loop continues stored responses; "+
+			"leave out the header turnpike-mcp-disabled, or send the conversation as input", name).In(name)
+	}
+	d.req.Previous, d.echo.PreviousResponseID = id, &id
+	return nil
+}
+
+// refuseTrue refuses the value true.
+func (d *decoder) refuseTrue(name string, value json.RawMessage, why string) error {
+	var asked bool
+	if err := into(name, value, &asked); err != nil || !asked {
+		return err
+	}
+	return fault.New(fault.Invalid, "unsupported_value", "%s: %s", name, why).In(name)
+}
+
+// refuseText refuses every value but an empty text.
+func (d *decoder) refuseText(name string, value json.RawMessage, why string) error {
+	if string(value) == `""` {
+		return nil
+	}
+	return fault.New(fault.Invalid, "unsupported_parameter", "%s: %s", name, why).In(name)
+}
+
+func (d *decoder) decodeText(value json.RawMessage) error {
+	var w struct {
+		Format *struct {
+			Type        string          `json:"type"`
+			Name        string          `json:"name"`
+			Description *string         `json:"description"`
+			Schema      json.RawMessage `json:"schema"`
+			Strict      *bool           `json:"strict"`
+		} `json:"format"`
+		Verbosity string `json:"verbosity"`
+	}
+	if err := into("text", value, &w); err != nil {
+		return err
+	}
+	d.req.Options.Verbosity, d.echo.Text.Verbosity = w.Verbosity, w.Verbosity
+	if w.Format == nil {
+		return nil
+	}
+	f := w.Format
+	switch f.Type {
+	case "text", "json_object":
+		d.req.Options.Format = model.Format{Type: f.Type}
+		d.echo.Text.Format = textFormat{f.Type}
+	case "json_schema":
+		if f.Name == "" || f.Schema == nil {
+			return fault.New(fault.Invalid, "missing_required_parameter", "text.format of the type json_schema needs a name and a schema").In("text.format")
+		}
+		d.req.Options.Format = model.Format{Type: f.Type, Name: f.Name, Description: deref(f.Description), Schema: f.Schema, Strict: f.Strict}
+		d.echo.Text.Format = schemaFormat{f.Type, f.Name, f.Description, f.Schema, f.Strict != nil && *f.Strict}
+	default:
+		return fault.New(fault.Invalid, "invalid_value", "text.format.type must be text, json_object or json_schema").In("text.format.type")
+	}
+	return nil
+}
+
+func (d *decoder) decodeReasoning(value json.RawMessage) error {
+	if err := into("reasoning", value, &d.echo.Reasoning); err != nil {
+		return err
+	}
+	d.req.Options.Effort = deref(d.echo.Reasoning.Effort)
+	return nil
+}
+
+// decodeInstructions puts the instructions in front of the conversation.
+func (d *decoder) decodeInstructions(value json.RawMessage) error {
+	if value == nil {
+		return nil
+	}
+	if err := into("instructions", value, &d.echo.Instructions); err != nil {
+		return err
+	}
+	if text := deref(d.echo.Instructions); text != "" {
+		d.req.System = []item.Item{item.NewText(item.System, text)}
+	}
+	return nil
+}
+
+// checkTargets leaves only targets of this dialect for a request that no other can get
+// without loss.
+func (d *decoder) checkTargets() error {
+	if d.native == "" {
+		return nil
+	}
+	targets := d.req.Targets
+	able := slices.DeleteFunc(slices.Clone(targets), func(t run.Target) bool { return !surface.Relays(t, model.DialectResponses) })
+	if len(able) == 0 {
+		return fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be translated for the provider %s; "+
+			"use a model of a provider that speaks the Responses API", d.native, targets[0].Provider).In(d.native)
+	}
+	d.req.Targets = able
+	return nil
+}
+
+// path returns the place of an element of an array.
+func path(of string, index int) string { return of + "[" + strconv.Itoa(index) + "]" }
+
+// isText reports whether the value is a JSON string.
+func isText(value json.RawMessage) bool { return strings.HasPrefix(string(value), `"`) }

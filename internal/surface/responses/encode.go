@@ -1,0 +1,524 @@
+package responses
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// encoder turns the events of a run into output items, and into events of the API if the
+// answer is a stream. It makes the same items for both, with the same ids.
+//
+//	created · in_progress                         before the first item
+//	  output_item.added … output_item.done        for each item; those of a model call end with it
+//	completed | incomplete | failed, [DONE]       exactly one
+//
+// Until the first item, nothing is sent, so that a failure has its HTTP status.
+type encoder struct {
+	*surface.Answer
+	stream *surface.Stream // nil = the answer is one object
+	echo   echo
+	tools  clientTools
+	mcp    mcpOutput
+
+	held     []event.Event // all events, for an answer with the texts of the last round only
+	created  bool          // response.created was sent
+	sequence int64         // of the next event
+	output   []any         // the items; one that is open has the form of its begin
+	open     []*openItem   // of the model call in progress, in the order of their indices
+	begun    int           // how many items there were when the model call began
+	replay   bool          // the events were held, and charged
+}
+
+// openItem is an item of the model call in progress.
+type openItem struct {
+	kind  model.DeltaKind // CallDelta, ReasoningDelta, or TextDelta for every message
+	item  int             // its number in the model call
+	id    string
+	index int // in the output
+	parts []openPart
+	call  event.ClientCall // of a call
+}
+
+// openPart is a text of a message or of reasoning, or the arguments of a call.
+type openPart struct {
+	kind  model.DeltaKind
+	begun bool
+	text  surface.Text
+}
+
+func newEncoder(a *surface.Answer, s *surface.Stream, asked echo, tools clientTools) *encoder {
+	e := &encoder{Answer: a, stream: s, echo: asked, tools: tools, output: []any{}}
+	e.mcp.out = e
+	return e
+}
+
+// suffix is the part of the run's id that the ids of the response and its items have.
+func (e *encoder) suffix() string { return suffixOf(e.Started.RunID) }
+
+func suffixOf(runID string) string { return strings.TrimPrefix(runID, "run_") }
+
+// Event implements surface.Encoder and surface.Object.
+func (e *encoder) Event(ev event.Event) error {
+	if !e.FinalOnly {
+		return e.add(ev)
+	}
+	if started, ok := ev.(event.RoundStarted); ok { // a repeated round is void
+		e.held = slices.DeleteFunc(e.held, func(h event.Event) bool { return roundOf(h) == started.Round })
+	}
+	e.held = append(e.held, ev)
+	const heldBytes = 64 // of an event without its text
+	return e.Charge(heldBytes + textBytes(ev))
+}
+
+// textBytes returns about how many bytes of text an event has.
+func textBytes(ev event.Event) int {
+	switch ev := ev.(type) {
+	case event.TextDelta:
+		return len(ev.Text)
+	case event.ReasoningDelta:
+		return len(ev.Text)
+	case event.RefusalDelta:
+		return len(ev.Text)
+	case event.CallDelta:
+		return len(ev.Arguments)
+	case event.ToolStarted:
+		return len(ev.Arguments)
+	case event.ToolDone:
+		return len(ev.Text) + len(ev.Arguments)
+	}
+	return 0
+}
+
+// roundOf returns the round of what a model said; -1 for any other event.
+func roundOf(ev event.Event) int {
+	switch ev := ev.(type) {
+	case event.TextDelta:
+		return ev.Round
+	case event.ReasoningDelta:
+		return ev.Round
+	case event.RefusalDelta:
+		return ev.Round
+	case event.CallDelta:
+		return ev.Round
+	}
+	return -1
+}
+
+// add adds an event to the output.
+func (e *encoder) add(ev event.Event) error {
+	switch ev := ev.(type) {
+	case event.RoundStarted:
+		e.startRound()
+	case event.TextDelta:
+		return e.say(model.TextDelta, "msg", ev.Round, ev.Item, ev.Part, ev.Text)
+	case event.RefusalDelta:
+		return e.say(model.RefusalDelta, "msg", ev.Round, ev.Item, ev.Part, ev.Text)
+	case event.ReasoningDelta:
+		return e.say(model.ReasoningDelta, "rs", ev.Round, ev.Item, ev.Part, ev.Text)
+	case event.CallDelta:
+		if e.Relayed {
+			return e.argue(ev)
+		}
+	case event.RoundDone:
+		e.endRound(ev.Stop)
+	default:
+		if err := e.charge(textBytes(ev)); err != nil {
+			return err
+		}
+		e.mcp.run = e.suffix()
+		e.mcp.event(ev)
+	}
+	return nil
+}
+
+// startRound begins a model call. What an earlier attempt at it said is void: no client has
+// got it.
+func (e *encoder) startRound() {
+	for _, o := range e.open {
+		for i := range o.parts {
+			e.Release(o.parts[i].text.Size())
+		}
+	}
+	if len(e.open) > 0 {
+		e.output = e.output[:e.begun]
+	}
+	e.open, e.begun = nil, len(e.output)
+}
+
+// keep appends to a text that the response ends with.
+func (e *encoder) keep(in *surface.Text, text string) error {
+	if e.replay {
+		in.Add(text)
+		return nil
+	}
+	return e.Keep(in, text)
+}
+
+// charge charges the account for an item that is not a text of the model.
+func (e *encoder) charge(n int) error {
+	if e.replay {
+		return nil
+	}
+	return e.Charge(n)
+}
+
+// opened returns the open item with a number, which begins if it is new.
+func (e *encoder) opened(kind model.DeltaKind, prefix string, round, item int, begin func(id string) any) *openItem {
+	for _, o := range e.open {
+		if o.item == item && o.kind == kind {
+			return o
+		}
+	}
+	id := fmt.Sprintf("%s_%s_%d_%d", prefix, e.suffix(), round, item)
+	o := &openItem{kind: kind, item: item, id: id, index: e.addItem(begin(id))}
+	e.open = append(e.open, o)
+	return o
+}
+
+// part returns a part of an item. Parts that the model leaves empty are there, too.
+func (o *openItem) part(index int, kind model.DeltaKind) *openPart {
+	for len(o.parts) <= index {
+		o.parts = append(o.parts, openPart{kind: kind})
+	}
+	return &o.parts[index]
+}
+
+// say adds a piece of a text.
+func (e *encoder) say(kind model.DeltaKind, prefix string, round, item, part int, text string) error {
+	var o *openItem
+	if kind == model.ReasoningDelta {
+		o = e.opened(kind, prefix, round, item, func(id string) any { return reasoning{id, "reasoning", []summaryText{}} })
+	} else {
+		o = e.opened(model.TextDelta, prefix, round, item, func(id string) any { return message{id, "message", "in_progress", "assistant", []any{}} })
+	}
+	p := o.part(part, kind)
+	if err := e.keep(&p.text, text); err != nil {
+		return err
+	}
+	for i := range o.parts[:part+1] {
+		e.beginPart(o, i)
+	}
+	surface.Pieces(text, surface.MaxPiece, func(piece string) { e.sendDelta(o, part, piece) })
+	return nil
+}
+
+// beginPart sends that a part begins, once.
+func (e *encoder) beginPart(o *openItem, part int) {
+	p := &o.parts[part]
+	if p.begun {
+		return
+	}
+	p.begun = true
+	if o.kind == model.ReasoningDelta {
+		e.send("response.reasoning_summary_part.added", &summaryPartEvent{at: o.at(), SummaryIndex: part, Part: summaryText{Type: "summary_text"}})
+		return
+	}
+	e.send("response.content_part.added", &contentPartEvent{at: o.at(), ContentIndex: part, Part: p.content("")})
+}
+
+// content returns a part of a message.
+func (p *openPart) content(text string) any {
+	if p.kind == model.RefusalDelta {
+		return refusal{"refusal", text}
+	}
+	return newOutputText(text)
+}
+
+func (o *openItem) at() at { return at{o.id, o.index} }
+
+func (e *encoder) sendDelta(o *openItem, part int, piece string) {
+	switch o.parts[part].kind {
+	case model.ReasoningDelta:
+		e.send("response.reasoning_summary_text.delta", &summaryEvent{at: o.at(), SummaryIndex: part, Delta: &piece})
+	case model.RefusalDelta:
+		e.send("response.refusal.delta", &textEvent{at: o.at(), ContentIndex: part, Delta: &piece})
+	default:
+		e.send("response.output_text.delta", &textEvent{at: o.at(), ContentIndex: part, Delta: &piece, Logprobs: []any{}})
+	}
+}
+
+// argue adds a piece of a call of a relay. The input of a custom tool is sent at its end: it
+// is text inside of JSON.
+func (e *encoder) argue(ev event.CallDelta) error {
+	o := e.opened(model.CallDelta, "fc", ev.Round, ev.Item, func(id string) any {
+		return e.callItem(id, "in_progress", event.ClientCall{ID: ev.CallID, Name: ev.Name})
+	})
+	if ev.Name != "" {
+		o.call = event.ClientCall{ID: ev.CallID, Name: ev.Name}
+	}
+	p := o.part(0, model.CallDelta)
+	if err := e.keep(&p.text, ev.Arguments); err != nil {
+		return err
+	}
+	if !e.tools.sent[o.call.Name].custom {
+		surface.Pieces(ev.Arguments, surface.MaxPiece, func(piece string) {
+			e.send("response.function_call_arguments.delta", &argumentsEvent{at: o.at(), Delta: &piece})
+		})
+	}
+	return nil
+}
+
+// endRound ends the items of a model call. If the model was cut off, the last one is
+// incomplete.
+func (e *encoder) endRound(stop model.Stop) {
+	last := "completed"
+	if stop == model.StopLength || stop == model.StopFilter {
+		last = "incomplete"
+	}
+	e.closeItems(last)
+}
+
+// closeItems ends the open items; the last one has the status.
+func (e *encoder) closeItems(last string) {
+	slices.SortFunc(e.open, func(a, b *openItem) int { return cmp.Compare(a.index, b.index) })
+	for i, o := range e.open {
+		status := "completed"
+		if i == len(e.open)-1 {
+			status = last
+		}
+		e.closeItem(o, status)
+	}
+	e.open, e.begun = nil, len(e.output)
+}
+
+// closeItem ends an item of a model.
+func (e *encoder) closeItem(o *openItem, status string) {
+	switch o.kind {
+	case model.CallDelta:
+		o.call.Arguments = o.part(0, model.CallDelta).text.String()
+		e.endCall(o.id, o.index, status, o.call)
+		return
+	case model.ReasoningDelta:
+		item := reasoning{o.id, "reasoning", []summaryText{}}
+		for i := range o.parts {
+			part := summaryText{"summary_text", o.parts[i].text.String()}
+			e.send("response.reasoning_summary_text.done", &summaryEvent{at: o.at(), SummaryIndex: i, Text: &part.Text})
+			e.send("response.reasoning_summary_part.done", &summaryPartEvent{at: o.at(), SummaryIndex: i, Part: part})
+			item.Summary = append(item.Summary, part)
+		}
+		e.doneItem(o.index, item)
+		return
+	}
+	item := message{o.id, "message", status, "assistant", []any{}}
+	for i := range o.parts {
+		text := o.parts[i].text.String()
+		part := o.parts[i].content(text)
+		if o.parts[i].kind == model.RefusalDelta {
+			e.send("response.refusal.done", &textEvent{at: o.at(), ContentIndex: i, Refusal: &text})
+		} else {
+			e.send("response.output_text.done", &textEvent{at: o.at(), ContentIndex: i, Text: &text, Logprobs: []any{}})
+		}
+		e.send("response.content_part.done", &contentPartEvent{at: o.at(), ContentIndex: i, Part: part})
+		item.Content = append(item.Content, part)
+	}
+	e.doneItem(o.index, item)
+}
+
+// callItem returns the item of a call of a tool of the client.
+func (e *encoder) callItem(id, status string, c event.ClientCall) any {
+	sent, known := e.tools.sent[c.Name]
+	if !known {
+		sent.name = c.Name
+	}
+	if sent.custom {
+		input := ""
+		if c.Arguments != "" {
+			input = customInput(c.Arguments)
+		}
+		return customCall{"ctc" + strings.TrimPrefix(id, "fc"), "custom_tool_call", status, c.ID, sent.name, sent.namespace, input}
+	}
+	return functionCall{id, "function_call", status, c.ID, sent.name, sent.namespace, c.Arguments}
+}
+
+// endCall sends the end of a call of a tool of the client.
+func (e *encoder) endCall(id string, index int, status string, c event.ClientCall) {
+	item := e.callItem(id, status, c)
+	switch item := item.(type) {
+	case customCall:
+		where := at{item.ID, index}
+		if item.Input != "" {
+			e.send("response.custom_tool_call_input.delta", &argumentsEvent{at: where, Delta: &item.Input})
+		}
+		e.send("response.custom_tool_call_input.done", &argumentsEvent{at: where, Input: &item.Input})
+	case functionCall:
+		e.send("response.function_call_arguments.done", &argumentsEvent{at: at{item.ID, index}, Name: &item.Name, Arguments: &item.Arguments})
+	}
+	e.doneItem(index, item)
+}
+
+// handOver adds the calls that the client executes.
+func (e *encoder) handOver() {
+	for i, c := range e.End.Calls {
+		id := fmt.Sprintf("fc_%s_%d", e.suffix(), i)
+		begin := c
+		begin.Arguments = ""
+		index := e.addItem(e.callItem(id, "in_progress", begin))
+		if !e.tools.sent[c.Name].custom {
+			surface.Pieces(c.Arguments, surface.MaxPiece, func(piece string) {
+				e.send("response.function_call_arguments.delta", &argumentsEvent{at: at{id, index}, Delta: &piece})
+			})
+		}
+		e.endCall(id, index, "completed", c)
+	}
+}
+
+// addItem implements outputs.
+func (e *encoder) addItem(item any) int {
+	e.output = append(e.output, item)
+	index := len(e.output) - 1
+	e.send("response.output_item.added", &itemEvent{OutputIndex: index, Item: item})
+	return index
+}
+
+// itemEvent implements outputs.
+func (e *encoder) itemEvent(name, id string, index int, member, value string) {
+	where := at{id, index}
+	switch member {
+	case "delta":
+		e.send(name, &argumentsEvent{at: where, Delta: &value})
+	case "arguments":
+		e.send(name, &argumentsEvent{at: where, Arguments: &value})
+	default:
+		e.send(name, &stepEvent{at: where})
+	}
+}
+
+// doneItem implements outputs.
+func (e *encoder) doneItem(index int, item any) {
+	e.output[index] = item
+	e.send("response.output_item.done", &itemEvent{OutputIndex: index, Item: item})
+}
+
+// numbered is an event of the stream.
+type numbered interface {
+	begin(kind string, sequence int64)
+}
+
+// send sends an event, after the first two if it is the first.
+func (e *encoder) send(kind string, ev numbered) {
+	if e.stream == nil {
+		return
+	}
+	if !e.created {
+		e.created = true
+		started := e.response()
+		started.Status, started.Output = "in_progress", []any{}
+		e.send("response.created", &responseEvent{Response: started})
+		e.send("response.in_progress", &responseEvent{Response: started})
+	}
+	ev.begin(kind, e.sequence)
+	e.sequence++
+	e.stream.SendJSON(kind, ev)
+}
+
+// response returns the response object without an end. Its usage is what has been counted:
+// nothing before the end. OpenAI says null there, which its own document does not allow.
+func (e *encoder) response() *response {
+	return &response{
+		Usage: newUsage(e.End.Usage), ID: run.ResponseOf(e.Started.RunID), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, echo: e.echo,
+	}
+}
+
+// Value implements surface.Object.
+func (e *encoder) Value() any {
+	e.finishOutput()
+	return e.ended()
+}
+
+// Finish implements surface.Encoder.
+func (e *encoder) Finish() {
+	e.finishOutput()
+	r := e.ended()
+	e.send("response."+r.Status, &responseEvent{Response: r})
+	e.stream.Send("", []byte("[DONE]"))
+}
+
+// finishOutput adds what comes with the end of the run.
+func (e *encoder) finishOutput() {
+	last := e.End.Rounds - 1
+	e.replay = true
+	for _, ev := range e.held {
+		if r := roundOf(ev); r < 0 || r >= last || e.End.Reason.Limit() {
+			_ = e.add(ev) // only a charge can fail, and held events are charged
+		}
+	}
+	e.held = nil
+	e.closeItems("incomplete") // of a model call that did not end
+	e.mcp.cut()
+	if !e.Relayed {
+		e.handOver()
+	}
+}
+
+// incomplete has the reason of incomplete_details for each reason for which a response is
+// incomplete. Those that OpenAI does not have are documented in docs/responses.md.
+var incomplete = map[event.Reason]string{
+	event.OutputCut:  "max_output_tokens",
+	event.Refused:    "content_filter",
+	event.MaxRounds:  "max_rounds",
+	event.Deadline:   "deadline",
+	event.Tokens:     "run_tokens",
+	event.Money:      "run_cost",
+	event.NoProgress: "no_progress",
+}
+
+// ended returns the response object of a run that has not failed.
+func (e *encoder) ended() *response {
+	r := e.response()
+	r.Status = "completed"
+	if reason, is := incomplete[e.End.Reason]; is {
+		r.Status, r.IncompleteDetails = "incomplete", &incompleteDetails{reason}
+	} else if e.End.Reason == event.MaxCalls {
+		r.IncompleteDetails = &incompleteDetails{"max_tool_calls"}
+	}
+	if at := e.End.At; !at.IsZero() && r.Status == "completed" {
+		seconds := at.Unix()
+		r.CompletedAt = &seconds
+	}
+	return r
+}
+
+// failed returns the response object of a run that failed with the error object of the API.
+func (e *encoder) failed(object []byte) *response {
+	e.held = nil
+	e.closeItems("incomplete")
+	e.mcp.cut()
+	r := e.response()
+	r.Status, r.Error = "failed", newResponseError(object)
+	return r
+}
+
+// Fail implements surface.Encoder.
+func (e *encoder) Fail(object []byte) {
+	r := e.failed(object)
+	e.send("response.failed", &responseEvent{Response: r})
+	e.stream.Send("", []byte("[DONE]"))
+}
+
+// newResponseError returns the error of a response from the error object of the API. A
+// response has other codes than an HTTP error, so the message begins with the latter's.
+func newResponseError(object []byte) *responseError {
+	var w surface.OpenAIError
+	if json.Unmarshal(object, &w) != nil {
+		return &responseError{"server_error", string(object)}
+	}
+	out := &responseError{"server_error", w.Error.Message}
+	switch w.Error.Type {
+	case "rate_limit_error":
+		out.Code = "rate_limit_exceeded"
+	case "invalid_request_error":
+		out.Code = "invalid_prompt"
+	}
+	if code := deref(w.Error.Code); code != "" && !strings.HasPrefix(out.Message, code) {
+		out.Message = code + ": " + out.Message
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+package responses
+
+import (
+	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Options are what a Handler needs; all are required.
+type Options struct {
+	surface.Options
+	Conversations run.Conversations // where responses are stored
+	Runs          surface.Follower
+}
+
+// Handler answers POST /v1/responses, and requests for stored responses.
+type Handler struct {
+	o      Options
+	kit    *surface.Handler
+	errors *surface.Errors
+}
+
+const (
+	// defaultCalls is how many tools a response may call if its request does not limit it
+	// further, and the most that it may allow.
+	defaultCalls = 10
+
+	// resultMaxBytes is how much of a tool's result the model gets.
+	resultMaxBytes = 64 << 10
+)
+
+// New returns a Handler.
+func New(o Options) *Handler {
+	return &Handler{o, surface.New(o.Options, surface.Surface{
+		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: decodeRequest, Errors: Errors(), AlwaysLoop: true,
+		Defaults: surface.Defaults{
+			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
+		},
+	}), Errors()}
+}
+
+// Errors returns the error format of the API.
+func Errors() *surface.Errors { return surface.OpenAIErrors(model.DialectResponses) }
+
+// Serve answers POST /v1/responses.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return h.kit.Serve(w, r, caller)
+}
+
+// decodeRequest implements surface.Surface.Decode.
+func decodeRequest(req *run.Request, members []surface.Member) (surface.Reply, error) {
+	d := newDecoder(req)
+	err := d.decode(members)
+	return surface.Reply{
+		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, Dropped: d.dropped, KeepsTexts: true,
+		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
+		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
+	}, err
+}

@@ -1,0 +1,252 @@
+package responses
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// wireItem is what the gateway needs to know of an input item. The type of a message may
+// be missing.
+type wireItem struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Role      item.Role       `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Namespace string          `json:"namespace"`
+	Arguments *string         `json:"arguments"`
+	Input     *string         `json:"input"`
+	Output    json.RawMessage `json:"output"`
+	Summary   []wirePart      `json:"summary"`
+}
+
+// wirePart is a part of a message, of reasoning, or of the output of a tool.
+type wirePart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL string `json:"image_url"`
+	FileID   string `json:"file_id"`
+	FileURL  string `json:"file_url"`
+	FileData string `json:"file_data"`
+	Filename string `json:"filename"`
+	Detail   string `json:"detail"`
+}
+
+// decodeInput reads the input: a text, or a list of items.
+func (d *decoder) decodeInput(value json.RawMessage) error {
+	if value == nil || string(value) == "null" {
+		return fault.New(fault.Invalid, "missing_required_parameter", "the request has no input").In("input")
+	}
+	if isText(value) {
+		var text string
+		if err := into("input", value, &text); err != nil {
+			return err
+		}
+		d.req.Items = append(d.req.Items, item.NewText(item.User, text))
+		part, err := surface.Marshal(map[string]any{"role": item.User, "content": text})
+		d.input = []json.RawMessage{part}
+		return err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(value, &list); err != nil {
+		return fault.New(fault.Invalid, "invalid_type", "input must be a string or an array of items").In("input")
+	}
+	d.input = list
+	in := inputReader{decoder: d}
+	for i, raw := range list {
+		if err := in.add(path("input", i), raw); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 {
+		return fault.New(fault.Invalid, "missing_required_parameter", "input must have at least one item").In("input")
+	}
+	return nil
+}
+
+// inputReader reads a list of items.
+type inputReader struct {
+	*decoder
+	turn int  // the number of the latest answer of a model
+	open bool // the latest item belongs to it
+}
+
+// said returns the number of the answer that an item of the model belongs to: items
+// without another item between them are one answer.
+func (in *inputReader) said() int {
+	if !in.open {
+		in.turn++
+		in.open = true
+	}
+	return in.turn
+}
+
+// append appends an item, and its JSON if every provider of this dialect understands it.
+func (in *inputReader) append(it item.Item, native json.RawMessage) {
+	if native != nil {
+		it.Native = item.Native{Dialect: model.DialectResponses, JSON: native}
+	}
+	if it.Turn == 0 {
+		in.open = false
+	}
+	in.req.Items = append(in.req.Items, it)
+}
+
+// add reads one item.
+func (in *inputReader) add(at string, raw json.RawMessage) error {
+	var w wireItem
+	if err := json.Unmarshal(raw, &w); err != nil {
+		return fault.New(fault.Invalid, "invalid_type", "%s: %s", at, plain(err)).In(at)
+	}
+	switch w.Type {
+	case "", "message":
+		return in.addMessage(at, w, raw)
+	case "function_call", "custom_tool_call":
+		return in.addCall(at, w, raw)
+	case "function_call_output", "custom_tool_call_output":
+		return in.addResult(at, w, raw)
+	case "reasoning":
+		it := item.Item{Kind: item.Reasoning, Turn: in.said()}
+		for _, p := range w.Summary {
+			it.Parts = append(it.Parts, item.Part{Kind: item.Text, Text: p.Text})
+		}
+		in.append(it, raw)
+		return nil
+	case "mcp_call":
+		items, err := replayMCPCall(at, raw, in.said())
+		for _, it := range items {
+			in.append(it, nil)
+		}
+		return err
+	case "mcp_list_tools":
+		return replayMCPListTools(in.req, at, raw)
+	case "mcp_approval_request", "mcp_approval_response":
+		return fault.New(fault.Invalid, "unsupported_value", "%s: approvals are not supported yet", at).In(at)
+	case "item_reference":
+		return fault.New(fault.Invalid, "unsupported_value", "%s: references to single stored items are not supported; send the item itself, or previous_response_id", at).In(at)
+	}
+	// A record of a tool that a provider executed. Providers of this dialect read their own.
+	in.append(item.Item{Kind: item.Other, Turn: in.said()}, raw)
+	if !in.relays() {
+		in.drop(at)
+	}
+	return nil
+}
+
+func (in *inputReader) addMessage(at string, w wireItem, raw json.RawMessage) error {
+	it := item.Item{Kind: item.Message, Role: w.Role}
+	switch w.Role {
+	case item.System, item.Developer, item.User:
+	case item.Assistant:
+		it.Turn = in.said()
+	case "":
+		if w.Type == "" {
+			return fault.New(fault.Invalid, "missing_required_parameter", "%s has neither a type nor a role", at).In(at + ".type")
+		}
+		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no role", at).In(at + ".role")
+	default:
+		return fault.New(fault.Invalid, "invalid_value", "%s.role must be user, assistant, system or developer", at).In(at + ".role")
+	}
+	var err error
+	if it.Parts, err = in.parts(at+".content", w.Content); err != nil {
+		return err
+	}
+	in.append(it, raw)
+	return nil
+}
+
+func (in *inputReader) addCall(at string, w wireItem, raw json.RawMessage) error {
+	if w.CallID == "" {
+		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no call_id", at).In(at + ".call_id")
+	}
+	if w.Name == "" {
+		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no name", at).In(at + ".name")
+	}
+	native := raw
+	arguments := deref(w.Arguments)
+	if w.Type == "custom_tool_call" {
+		arguments, native = customArguments(deref(w.Input)), nil
+	}
+	if w.Namespace != "" {
+		native = nil
+	}
+	call := item.NewCall(w.CallID, flatName(w.Namespace, w.Name), cmp.Or(arguments, "{}"))
+	call.Turn = in.said()
+	in.append(call, native)
+	return nil
+}
+
+func (in *inputReader) addResult(at string, w wireItem, raw json.RawMessage) error {
+	if w.CallID == "" {
+		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no call_id", at).In(at + ".call_id")
+	}
+	if w.Output == nil {
+		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no output", at).In(at + ".output")
+	}
+	parts, err := in.parts(at+".output", w.Output)
+	if err != nil {
+		return err
+	}
+	native := raw
+	if w.Type == "custom_tool_call_output" {
+		native = nil
+	}
+	in.append(item.Item{Kind: item.ToolResult, CallID: w.CallID, Parts: parts}, native)
+	return nil
+}
+
+// parts reads content that is a text or a list of parts.
+func (in *inputReader) parts(at string, raw json.RawMessage) ([]item.Part, error) {
+	if isText(raw) {
+		var text string
+		err := into(at, raw, &text)
+		return []item.Part{{Kind: item.Text, Text: text}}, err
+	}
+	var wire []wirePart
+	if len(raw) > 0 {
+		if err := into(at, raw, &wire); err != nil {
+			return nil, err
+		}
+	}
+	var parts []item.Part
+	for i, p := range wire {
+		place := path(at, i)
+		switch p.Type {
+		case "input_text", "output_text", "text", "summary_text", "reasoning_text":
+			parts = append(parts, item.Part{Kind: item.Text, Text: p.Text})
+		case "refusal":
+			parts = append(parts, item.Part{Kind: item.Refusal, Text: p.Refusal})
+		case "input_image":
+			if p.ImageURL == "" && p.FileID == "" {
+				return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has neither image_url nor file_id", place).In(place + ".image_url")
+			}
+			parts = append(parts, item.Part{Kind: item.Image, URL: p.ImageURL, FileID: p.FileID, Detail: p.Detail})
+		case "input_file":
+			if p.FileData == "" && p.FileURL == "" && p.FileID == "" {
+				return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has neither file_data, file_url nor file_id", place).In(place + ".file_data")
+			}
+			parts = append(parts, item.Part{Kind: item.File, Data: p.FileData, URL: p.FileURL, FileID: p.FileID, Name: p.Filename})
+		case "":
+			return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no type", place).In(place + ".type")
+		default:
+			in.needs(place)
+		}
+	}
+	return parts, nil
+}
+
+// flatName is the name of a tool of a namespace among the tools of a model.
+func flatName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return strings.TrimSuffix(namespace, "__") + "__" + name
+}

@@ -1,0 +1,185 @@
+package responses
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// described is an item on one line: its kind, role or name, call id, turn and content.
+func described(it item.Item) string {
+	words := []string{string(it.Kind)}
+	add := func(s string) {
+		if s != "" {
+			words = append(words, s)
+		}
+	}
+	add(string(it.Role))
+	add(it.Name)
+	add(it.CallID)
+	add(it.Arguments)
+	for _, p := range it.Parts {
+		add(string(p.Kind) + ":" + p.Text + p.URL + p.FileID + p.Data)
+	}
+	if it.Turn > 0 {
+		add("turn " + string(rune('0'+it.Turn)))
+	}
+	if it.Native.JSON != nil {
+		add("native")
+	}
+	return strings.Join(words, " ")
+}
+
+// Every form of input becomes items, in order. // D21 D22
+func TestInput(t *testing.T) {
+	for _, tt := range []struct {
+		name, input string
+		want        []string
+	}{
+		{"a text", `"hi"`, []string{"message user text:hi"}},
+		{"messages without a type", `[{"role":"developer","content":"Be brief."},{"role":"user","content":[{"type":"input_text","text":"hi"}]}]`,
+			[]string{"message developer text:Be brief. native", "message user text:hi native"}},
+		{"an answer that is sent back, with and without id and status", `[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[]},{"type":"refusal","refusal":"b"}]},{"role":"assistant","content":"c"}]`,
+			[]string{"message assistant text:a refusal:b turn 1 native", "message assistant text:c turn 1 native"}},
+		{"images and files", `[{"role":"user","content":[{"type":"input_image","image_url":"https://x/i.png","detail":"low"},{"type":"input_image","file_id":"file_1"},{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,AA=="},{"type":"input_file","file_url":"https://x/f.pdf"}]}]`,
+			[]string{"message user image:https://x/i.png image:file_1 file:data:application/pdf;base64,AA== file:https://x/f.pdf native"}},
+		{"reasoning and parallel calls are one answer", `[{"role":"user","content":"q"},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}]},` +
+			`{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},{"type":"function_call","call_id":"c2","name":"f","arguments":""},` +
+			`{"type":"function_call_output","call_id":"c1","output":"1"},{"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"2"}]},{"role":"assistant","content":"3"}]`,
+			[]string{"message user text:q native", "reasoning text:Hm. turn 1 native", "tool_call f c1 {} turn 1 native", "tool_call f c2 {} turn 1 native",
+				"tool_result c1 text:1 native", "tool_result c2 text:2 native", "message assistant text:3 turn 2 native"}},
+		{"a call of a tool of a namespace", `[{"type":"function_call","call_id":"c1","namespace":"ns","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c1","output":"1"}]`,
+			[]string{"tool_call ns__f c1 {} turn 1", "tool_result c1 text:1 native"}},
+		{"a call of a custom tool", `[{"type":"custom_tool_call","call_id":"c1","name":"patch","input":"a \"b\""},{"type":"custom_tool_call_output","call_id":"c1","output":"ok"}]`,
+			[]string{`tool_call patch c1 {"input":"a \"b\""} turn 1`, "tool_result c1 text:ok"}},
+		{"items of MCP servers", `[{"type":"mcp_list_tools","id":"mcpl_1","server_label":"s","tools":[]},{"type":"mcp_call","id":"mcp_1","server_label":"s","name":"t","arguments":"{}","output":"o"},` +
+			`{"type":"mcp_call","id":"mcp_2","server_label":"s","name":"t","arguments":"{}","error":{"type":"mcp_tool_execution_error","content":[{"type":"text","text":"no"}]}},{"role":"user","content":"and?"}]`,
+			[]string{"tool_call t mcp_1 {} turn 1", "tool_result mcp_1 text:o", "tool_call t mcp_2 {} turn 2", "tool_result mcp_2 text:Tool call failed: no", "message user text:and? native"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			req, _, err := decoded(`{"model":"m","input":` + tt.input + `}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, it := range req.Items {
+				got = append(got, described(it))
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// Instructions are a system message in front of the input, also where they come after it.
+func TestInstructions(t *testing.T) {
+	req, _, err := decoded(`{"input":"hi","model":"m","instructions":"Be brief."}`)
+	if err != nil || len(req.Items) != 1 || len(req.System) != 1 || described(req.System[0]) != "message system text:Be brief." {
+		t.Errorf("%v %+v %+v", err, req.System, req.Items)
+	}
+}
+
+// What cannot be honoured is refused at its place.
+func TestWhatIsRefused(t *testing.T) {
+	for body, want := range map[string]string{
+		`{}`:               "missing_required_parameter input",
+		`{"input":null}`:   "missing_required_parameter input",
+		`{"input":[]}`:     "missing_required_parameter input",
+		`{"input":7}`:      "invalid_type input",
+		`{"input":["hi"]}`: "invalid_type input[0]",
+		`{"input":[{}]}`:   "missing_required_parameter input[0].type",
+		`{"input":[{"type":"message","content":"x"}]}`:                                                                "missing_required_parameter input[0].role",
+		`{"input":[{"role":"critic","content":"x"}]}`:                                                                 "invalid_value input[0].role",
+		`{"input":[{"role":"user","content":7}]}`:                                                                     "invalid_type input[0].content",
+		`{"input":[{"role":"user","content":[{"text":"x"}]}]}`:                                                        "missing_required_parameter input[0].content[0].type",
+		`{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                                              "missing_required_parameter input[0].content[0].image_url",
+		`{"input":[{"role":"user","content":[{"type":"input_file","filename":"a"}]}]}`:                                "missing_required_parameter input[0].content[0].file_data",
+		`{"input":[{"role":"user","content":[{"type":"input_video","video_url":"u"}]}]}`:                              "unsupported_value input[0].content[0]",
+		`{"input":[{"type":"function_call","name":"f"}]}`:                                                             "missing_required_parameter input[0].call_id",
+		`{"input":[{"type":"function_call","call_id":"c"}]}`:                                                          "missing_required_parameter input[0].name",
+		`{"input":[{"type":"function_call_output","output":"x"}]}`:                                                    "missing_required_parameter input[0].call_id",
+		`{"input":[{"type":"function_call_output","call_id":"c"}]}`:                                                   "missing_required_parameter input[0].output",
+		`{"input":[{"type":"item_reference","id":"msg_1"}]}`:                                                          "unsupported_value input[0]",
+		`{"input":[{"type":"mcp_approval_response","approval_request_id":"x"}]}`:                                      "unsupported_value input[0]",
+		`{"input":"x","conversation":{"id":"conv_1"}}`:                                                                "unsupported_parameter conversation",
+		`{"input":"x","background":true}`:                                                                             "unsupported_value background",
+		`{"input":"x","prompt":{"id":"p"}}`:                                                                           "unsupported_parameter prompt",
+		`{"input":"x","temperature":"hot"}`:                                                                           "invalid_type temperature",
+		`{"input":"x","stream":"yes"}`:                                                                                "invalid_type stream",
+		`{"input":"x","max_output_tokens":0}`:                                                                         "integer_below_min_value max_output_tokens",
+		`{"input":"x","metadata":{"a":1}}`:                                                                            "invalid_type metadata",
+		`{"input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                                           "invalid_value metadata",
+		`{"input":"x","text":{"format":{"type":"xml"}}}`:                                                              "invalid_value text.format.type",
+		`{"input":"x","text":{"format":{"type":"json_schema","name":"n"}}}`:                                           "missing_required_parameter text.format",
+		`{"input":"x","tools":{}}`:                                                                                    "invalid_type tools",
+		`{"input":"x","tools":[{}]}`:                                                                                  "missing_required_parameter tools[0].type",
+		`{"input":"x","tools":[{"type":"function"}]}`:                                                                 "missing_required_parameter tools[0].name",
+		`{"input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                         "invalid_value tools[1].name",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]}`:           "invalid_value tools[0].tools[0].type",
+		`{"input":"x","tool_choice":"maybe"}`:                                                                         "invalid_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"function","name":"f"}}`:                                                  "invalid_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"web_search"}}`:                                                           "unsupported_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"mcp","server_label":"s"}}`:                                               "invalid_value tool_choice.server_label",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}}`:                              "invalid_value tool_choice.mode",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}}`: "invalid_value tool_choice.tools[0]",
+	} {
+		_, _, err := decoded(body)
+		f := fault.From(err)
+		if err == nil || f.Code != fault.Invalid || f.Reason+" "+f.Param != want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+// With the loop off nothing is stored, and nothing stored is continued.
+func TestWithTheLoopOffNothingIsStored(t *testing.T) {
+	relayed := func(body string) (*run.Request, surface.Reply, error) {
+		members, err := surface.Scan(nil, []byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := &run.Request{Model: "m", Targets: []run.Target{{Model: translating{}}}}
+		req.Policy.Grade = loop.Relay
+		reply, err := decodeRequest(req, members)
+		return req, reply, err
+	}
+	req, reply, err := relayed(`{"input":"x"}`)
+	if err != nil || req.Keep != nil || reply.Dropped != nil {
+		t.Errorf("%v %+v %q", err, req.Keep, reply.Dropped)
+	}
+	if _, reply, err = relayed(`{"input":"x","store":true}`); err != nil || !slices.Equal(reply.Dropped, []string{"store"}) {
+		t.Errorf("%v %q", err, reply.Dropped)
+	}
+	if _, _, err = relayed(`{"input":"x","previous_response_id":"resp_1"}`); fault.From(err).Param != "previous_response_id" {
+		t.Error(err)
+	}
+}
+
+// What has no effect is named.
+func TestWhatIsDropped(t *testing.T) {
+	body := `{"input":[{"role":"user","content":"x"},{"type":"web_search_call","id":"ws_1","status":"completed"}],"store":true,"include":["reasoning.encrypted_content"],"stream_options":{"include_obfuscation":true},` +
+		`"tools":[{"type":"web_search"},{"type":"function","name":"f","defer_loading":true},{"type":"local_shell"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"},{"type":"function","name":"f"}]}}`
+	_, reply, err := decoded(body)
+	want := []string{"include", "input[1]", "stream_options.include_obfuscation", "tool_choice.tools[0]", "tools[0]", "tools[1].defer_loading", "tools[2]"}
+	if slices.Sort(reply.Dropped); err != nil || !slices.Equal(reply.Dropped, want) {
+		t.Errorf("%v %q", err, reply.Dropped)
+	}
+	want = slices.DeleteFunc(want, func(name string) bool { return name == "input[1]" || name == "tools[1].defer_loading" })
+	_, reply, err = decodedFor(relaying{}, body)
+	if slices.Sort(reply.Dropped); err != nil || !slices.Equal(reply.Dropped, want) {
+		t.Errorf("for a provider of the dialect: %v %q", err, reply.Dropped)
+	}
+	_, reply, err = decoded(`{"input":"x","store":false,"include":[],"background":false,"truncation":"disabled","service_tier":"auto","top_logprobs":0,"stream_options":{},"previous_response_id":"","conversation":null}`)
+	if err != nil || len(reply.Dropped) > 0 {
+		t.Errorf("what asks for nothing: %v %q", err, reply.Dropped)
+	}
+}

@@ -1,0 +1,298 @@
+package responses
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// clientTools are the tools of the client that the model gets under another name or in
+// another form.
+type clientTools struct {
+	sent map[string]clientTool // by the name that the model gets
+}
+
+// clientTool is a tool as the client declared it.
+type clientTool struct {
+	namespace, name string
+	custom          bool // its input is text and not JSON
+}
+
+// wireTool is a tool of the client: a function, a custom tool or a namespace.
+type wireTool struct {
+	Type        string            `json:"type"`
+	Name        string            `json:"name"`
+	Description *string           `json:"description"`
+	Parameters  json.RawMessage   `json:"parameters"`
+	Strict      *bool             `json:"strict"`
+	Format      *wireGrammar      `json:"format"`
+	Tools       []json.RawMessage `json:"tools"`
+}
+
+// wireGrammar is the form that the input of a custom tool has.
+type wireGrammar struct {
+	Type       string `json:"type"`
+	Syntax     string `json:"syntax"`
+	Definition string `json:"definition"`
+}
+
+// relays reports whether the request can be passed on to the model that is asked first.
+func (d *decoder) relays() bool { return surface.Relays(d.req.Targets[0], model.DialectResponses) }
+
+func (d *decoder) decodeTools(value json.RawMessage) error {
+	if value == nil || string(value) == "null" {
+		return nil
+	}
+	var list []json.RawMessage
+	if err := into("tools", value, &list); err != nil {
+		return err
+	}
+	for i, raw := range list {
+		at := path("tools", i)
+		var w struct {
+			Type string `json:"type"`
+		}
+		if err := into(at, raw, &w); err != nil {
+			return err
+		}
+		var err error
+		switch w.Type {
+		case "mcp":
+			var left []string
+			left, err = decodeMCPTool(d.req, i, raw)
+			d.dropped = append(d.dropped, left...)
+			raw = echoMCPTool(raw)
+		case "":
+			err = fault.New(fault.Invalid, "missing_required_parameter", "%s has no type", at).In(at + ".type")
+		default:
+			raw, err = d.decodeTool(at, "", raw)
+		}
+		if err != nil {
+			return err
+		}
+		d.echo.Tools = append(d.echo.Tools, raw)
+	}
+	return nil
+}
+
+// decodeTool reads a tool of the client, and returns it as the response repeats it.
+func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.RawMessage, error) {
+	var w wireTool
+	if err := into(at, raw, &w); err != nil {
+		return nil, err
+	}
+	switch w.Type {
+	case "function", "custom", "namespace":
+	default: // a tool that only its provider can execute
+		d.drop(at)
+		return raw, nil
+	}
+	if w.Name == "" {
+		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no name", at).In(at + ".name")
+	}
+	switch {
+	case w.Type == "namespace" && namespace == "":
+		for i, inner := range w.Tools {
+			if _, err := d.decodeTool(path(at+".tools", i), w.Name, inner); err != nil {
+				return nil, err
+			}
+		}
+		return raw, nil
+	case w.Type == "namespace":
+		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a namespace cannot be in another", at).In(at + ".type")
+	}
+	name := flatName(namespace, w.Name)
+	if d.isDeclared(name) {
+		return nil, fault.New(fault.Invalid, "invalid_value", "%s: another tool of the request has the name %s, too", at, name).In(at + ".name")
+	}
+	t := model.Tool{Definition: tool.Definition{Name: name, Description: deref(w.Description), InputSchema: w.Parameters}, Strict: w.Strict}
+	if string(w.Parameters) == "null" {
+		t.InputSchema = nil
+	}
+	sent := clientTool{namespace, w.Name, w.Type == "custom"}
+	switch {
+	case sent.custom:
+		t = w.asFunction(name)
+	case namespace == "":
+		t.Native = raw
+		d.dropUnknown(at, raw)
+	}
+	if sent.custom || namespace != "" {
+		d.tools.sent[name] = sent
+	}
+	d.req.ClientTools = append(d.req.ClientTools, t)
+	if w.Type == "function" {
+		return withDefaults(raw), nil
+	}
+	return raw, nil
+}
+
+func (d *decoder) isDeclared(name string) bool {
+	return slices.ContainsFunc(d.req.ClientTools, func(t model.Tool) bool { return t.Name == name })
+}
+
+// dropUnknown notes the members of a function that only a provider of this dialect can get.
+func (d *decoder) dropUnknown(at string, raw json.RawMessage) {
+	if d.relays() {
+		return
+	}
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(raw, &members) // it was decoded before
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		switch name {
+		case "type", "name", "description", "parameters", "strict":
+			continue
+		}
+		if v := string(members[name]); v != "null" && v != "false" {
+			d.drop(at + "." + name)
+		}
+	}
+}
+
+// withDefaults returns a function with all the members that a response repeats of it.
+func withDefaults(raw json.RawMessage) json.RawMessage {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(raw, &members) // it was decoded before
+	for name, otherwise := range map[string]string{"description": "null", "parameters": "null", "strict": "true"} {
+		if members[name] == nil {
+			members[name] = json.RawMessage(otherwise)
+		}
+	}
+	out, err := surface.Marshal(members)
+	if err != nil {
+		return raw // unreachable: the members were decoded from JSON
+	}
+	return out
+}
+
+// asFunction returns a custom tool as a function with one parameter, which every provider
+// can offer.
+func (w wireTool) asFunction(name string) model.Tool {
+	about := deref(w.Description)
+	if w.Format != nil && w.Format.Type == "grammar" {
+		about = strings.TrimSpace(fmt.Sprintf("%s\n\nThe input must match this grammar (%s):\n%s", about, w.Format.Syntax, w.Format.Definition))
+	}
+	return model.Tool{Definition: tool.Definition{
+		Name: name, Description: about,
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}`),
+	}}
+}
+
+// customInput returns the input of a custom tool from the arguments of its function. A model
+// that ignores the schema has written the input itself.
+func customInput(arguments string) string {
+	var w struct {
+		Input *string `json:"input"`
+	}
+	if json.Unmarshal([]byte(arguments), &w) == nil && w.Input != nil {
+		return *w.Input
+	}
+	return arguments
+}
+
+// customArguments is the inverse of customInput.
+func customArguments(input string) string {
+	out, _ := surface.Marshal(map[string]string{"input": input}) // a string: cannot fail
+	return string(out)
+}
+
+// wireChoice is a tool_choice that is an object.
+type wireChoice struct {
+	Type      string            `json:"type"`
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	Mode      string            `json:"mode"`
+	Tools     []json.RawMessage `json:"tools"`
+}
+
+func (d *decoder) decodeToolChoice(value json.RawMessage) error {
+	const name = "tool_choice"
+	if value == nil || string(value) == "null" {
+		return nil
+	}
+	d.echo.ToolChoice = value
+	if isText(value) {
+		return d.decodeMode(name, value)
+	}
+	var w wireChoice
+	if err := into(name, value, &w); err != nil {
+		return err
+	}
+	switch w.Type {
+	case "function", "custom":
+		chosen, err := d.chosen(name, w)
+		d.req.ToolChoice = model.ToolChoice{Mode: model.ChooseNamed, Name: chosen}
+		return err
+	case "mcp":
+		return chooseMCP(d.req, value)
+	case "allowed_tools":
+		return d.decodeAllowed(w)
+	}
+	return fault.New(fault.Invalid, "unsupported_value", "tool_choice of the type %q: the gateway does not offer this tool; choose a function or a tool of an MCP server", w.Type).In(name)
+}
+
+// decodeMode reads a choice without names.
+func (d *decoder) decodeMode(at string, value json.RawMessage) error {
+	var mode model.ToolChoiceMode
+	if err := into(at, value, &mode); err != nil {
+		return err
+	}
+	switch mode {
+	case model.ChooseAuto, model.ChooseNone, model.ChooseRequired:
+		d.req.ToolChoice.Mode = mode
+		return nil
+	}
+	return fault.New(fault.Invalid, "invalid_value", "%s must be none, auto, required or an object", at).In(at)
+}
+
+// chosen returns the name that the model knows of a tool that a choice names.
+func (d *decoder) chosen(at string, w wireChoice) (string, error) {
+	name := flatName(w.Namespace, w.Name)
+	if !d.isDeclared(name) {
+		return "", fault.New(fault.Invalid, "invalid_value", "%s names the tool %q, which the request does not declare", at, name).In(at)
+	}
+	return name, nil
+}
+
+// decodeAllowed reads the list of the tools among which the model chooses.
+func (d *decoder) decodeAllowed(w wireChoice) error {
+	mode, _ := json.Marshal(w.Mode) // a string: cannot fail
+	if err := d.decodeMode("tool_choice.mode", mode); err != nil {
+		return err
+	}
+	only := []string{}
+	var of []run.ServerTool
+	for i, raw := range w.Tools {
+		at := path("tool_choice.tools", i)
+		var one wireChoice
+		if err := into(at, raw, &one); err != nil {
+			return err
+		}
+		switch one.Type {
+		case "function", "custom":
+			name, err := d.chosen(at, one)
+			if err != nil {
+				return err
+			}
+			only = append(only, name)
+		case "mcp":
+			server, err := decodeMCPChoice(d.req, at, raw)
+			if err != nil {
+				return err
+			}
+			of = append(of, server)
+		default: // a tool that the gateway does not offer
+			d.drop(at)
+		}
+	}
+	d.req.ToolChoice.Only, d.req.OnlyOf = only, of
+	return nil
+}

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -95,30 +96,34 @@ func access() map[string]struct {
 		"/api":              {open, one(404, "/api")},
 		"/api/":             {open, one(404, "/api/elsewhere")},
 
-		"POST /v1/chat/completions":      {starts, with(200, "/v1/chat/completions", says(question))},
-		"GET /v1/models":                 {known, one(200, "/v1/models")},
-		"GET /v1/models/{model...}":      {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
-		"GET /api/org":                   {manages, one(200, "/api/org")},
-		"PATCH /api/org/runtime":         {manages, one(200, "/api/org/runtime")},
-		"GET /api/audit":                 {manages, one(200, "/api/audit")},
-		"GET /api/audit/export":          {manages, one(200, "/api/audit/export")},
-		"GET /api/keys":                  {manages, one(200, "/api/keys")},
-		"POST /api/keys":                 {manages, with(201, "/api/keys", newKey)},
-		"PATCH /api/keys/{id}":           {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
-		"DELETE /api/keys/{id}":          {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
-		"GET /api/mcp-servers":           {manages, one(200, "/api/mcp-servers")},
-		"POST /api/mcp-servers":          {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},
-		"GET /api/mcp-servers/{name}":    {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
-		"PATCH /api/mcp-servers/{name}":  {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
-		"DELETE /api/mcp-servers/{name}": {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
-		"GET /api/secrets":               {manages, one(200, "/api/secrets")},
-		"PUT /api/secrets/{name}":        {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
-		"DELETE /api/secrets/{name}":     {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
-		"GET /v1/runs":                   {starts, one(200, "/v1/runs?limit=1")},
-		"GET /v1/runs/{id}":              {starts, ofRuns(200, "/v1/runs/%s")},
-		"GET /v1/runs/{id}/events":       {starts, ofRuns(200, "/v1/runs/%s/events")},
-		"POST /v1/runs/{id}/cancel":      {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
-		"POST /api/runs/{id}/cancel":     {starts, ofRuns(409, "/api/runs/%s/cancel")},
+		"POST /v1/chat/completions":          {starts, with(200, "/v1/chat/completions", says(question))},
+		"POST /v1/responses":                 {starts, with(200, "/v1/responses", says(askedResponses))},
+		"GET /v1/responses/{id}":             {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
+		"DELETE /v1/responses/{id}":          {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
+		"GET /v1/responses/{id}/input_items": {starts, things(200, "/v1/responses/%s/input_items", (*twoOrgs).response)},
+		"GET /v1/models":                     {known, one(200, "/v1/models")},
+		"GET /v1/models/{model...}":          {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
+		"GET /api/org":                       {manages, one(200, "/api/org")},
+		"PATCH /api/org/runtime":             {manages, one(200, "/api/org/runtime")},
+		"GET /api/audit":                     {manages, one(200, "/api/audit")},
+		"GET /api/audit/export":              {manages, one(200, "/api/audit/export")},
+		"GET /api/keys":                      {manages, one(200, "/api/keys")},
+		"POST /api/keys":                     {manages, with(201, "/api/keys", newKey)},
+		"PATCH /api/keys/{id}":               {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
+		"DELETE /api/keys/{id}":              {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
+		"GET /api/mcp-servers":               {manages, one(200, "/api/mcp-servers")},
+		"POST /api/mcp-servers":              {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},
+		"GET /api/mcp-servers/{name}":        {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"PATCH /api/mcp-servers/{name}":      {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"DELETE /api/mcp-servers/{name}":     {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"GET /api/secrets":                   {manages, one(200, "/api/secrets")},
+		"PUT /api/secrets/{name}":            {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
+		"DELETE /api/secrets/{name}":         {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
+		"GET /v1/runs":                       {starts, one(200, "/v1/runs?limit=1")},
+		"GET /v1/runs/{id}":                  {starts, ofRuns(200, "/v1/runs/%s")},
+		"GET /v1/runs/{id}/events":           {starts, ofRuns(200, "/v1/runs/%s/events")},
+		"POST /v1/runs/{id}/cancel":          {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
+		"POST /api/runs/{id}/cancel":         {starts, ofRuns(409, "/api/runs/%s/cancel")},
 
 		"GET /api/orgs":             {operate, one(200, "/api/orgs")},
 		"POST /api/orgs":            {operate, with(201, "/api/orgs", func(w *twoOrgs) string { return `{"id":"` + w.name() + `"}` })},
@@ -203,6 +208,19 @@ func (w *twoOrgs) key(key string) string {
 
 func (w *twoOrgs) run(key string) string {
 	return w.post(question, "Authorization", "Bearer "+key).header.Get("Turnpike-Run-Id")
+}
+
+// askedResponses is a request to the Responses API.
+const askedResponses = `{"model":"m","input":"hi"}`
+
+// response returns the id of a stored response.
+func (w *twoOrgs) response(key string) string {
+	a := w.send("POST", "/v1/responses", strings.NewReader(askedResponses), "Authorization", "Bearer "+key)
+	var made struct{ ID string }
+	if err := json.Unmarshal(a.body, &made); err != nil || made.ID == "" {
+		w.t.Errorf("%v %s", err, a.body)
+	}
+	return made.ID
 }
 
 // relay returns the id of a request that was relayed.

@@ -153,7 +153,8 @@ func TestRepeatsThatNobodyReadsHoldWhatIsCharged(t *testing.T) {
 			t.Fatalf("%d of %d clients that do not read are still held", clients-ended, clients)
 		case <-time.After(20 * time.Millisecond):
 		}
-		most = max(most, heap()-before)
+		// What is allocated during a collection counts as held: the least of three counts.
+		most = max(most, min(heap(), heap(), heap())-before)
 		ended = strings.Count(g.log.String(), "path=/v1/chat/completions") - 1
 	}
 	// A JSON answer is charged with 12 MiB while it is made: its text in pieces, as a whole

@@ -214,6 +214,24 @@ func TestDeltasOfAllKinds(t *testing.T) { // M02
 	}
 }
 
+// What a client of the gateway does not get of an item: then its calls get ids by which the
+// gateway finds the whole turn.
+func TestItemsOfWhichAClientDoesNotGetAll(t *testing.T) {
+	for raw, want := range map[string]bool{
+		`{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"A."}],"encrypted_content":"e"}`:                                true,
+		`{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"A."}],"encrypted_content":null}`:                               false,
+		`{"id":"ws_1","type":"web_search_call","status":"completed"}`:                                                                             true,
+		`{"id":"msg_1","type":"message","role":"assistant","phase":"commentary","content":[{"type":"output_text","annotations":[],"text":"hi"}]}`: true,
+		message: false,
+		call:    false,
+	} {
+		got := decodeAll(strings.NewReader(events(created, done("0", raw), ends("completed", ""))))
+		if got.Turn == nil || len(got.Turn.Items) != 1 || got.Turn.Items[0].Native.Opaque != want {
+			t.Errorf("%s: %+v", raw, got.Turn)
+		}
+	}
+}
+
 // The pieces of a call count where its end has them in another form. What cannot
 // be both is refused: nobody knows which arguments the model meant.
 func TestArgumentsThatDifferAtTheEnd(t *testing.T) { // G07

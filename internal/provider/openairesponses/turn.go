@@ -73,13 +73,16 @@ func (o *output) entry() (item.Item, bool) {
 	case "message":
 		it := item.Item{Kind: item.Message, Role: item.Assistant, Parts: o.said()}
 		for range partsOf(o.item) { // one that says nothing at its end is not sent back
+			native.Opaque = jsonscan.Member(o.item, "phase") != nil
 			it.Native = native
 			break
 		}
 		return it, it.Parts != nil
 	case "reasoning":
+		native.Opaque = o.item != nil && usable(o.item)
 		return item.Item{Kind: item.Reasoning, Parts: o.said(), Native: native}, o.item != nil
 	}
+	native.Opaque = true
 	return item.Item{Kind: item.Other, Native: native}, o.item != nil
 }
 

@@ -44,7 +44,7 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (*run.
 }
 
 func notStored(id string) error {
-	return fault.New(fault.NotFound, "response_not_found", "no stored response has the id %q", id).In("response_id")
+	return fault.New(fault.NotFound, "response_not_found", "no stored response has the id %.100q", id).In("response_id")
 }
 
 // Get answers GET /v1/responses/{id}.

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -201,8 +200,12 @@ func number(name string, value json.RawMessage, option **float64, echoed *float6
 
 // hasOnly reports whether an object has no other members than these.
 func hasOnly(object json.RawMessage, names ...string) bool {
-	for name := range jsonscan.Members(object) {
-		if !slices.Contains(names, string(name)) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(object, &members); err != nil {
+		return false
+	}
+	for name := range members {
+		if !slices.Contains(names, name) {
 			return false
 		}
 	}

@@ -87,6 +87,12 @@ func access() map[string]struct {
 			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, body, 0},
 		}
 	}
+	withBody := func(visits []visit, body string) []visit {
+		for i := range visits {
+			visits[i].body = says(body)
+		}
+		return visits
+	}
 	newKey := says(`{"name":"k","role":"reader"}`)
 	return routes{
 		"GET /healthz":      {open, one(200, "/healthz")},
@@ -96,34 +102,42 @@ func access() map[string]struct {
 		"/api":              {open, one(404, "/api")},
 		"/api/":             {open, one(404, "/api/elsewhere")},
 
-		"POST /v1/chat/completions":          {starts, with(200, "/v1/chat/completions", says(question))},
-		"POST /v1/responses":                 {starts, with(200, "/v1/responses", says(askedResponses))},
-		"GET /v1/responses/{id}":             {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
-		"DELETE /v1/responses/{id}":          {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
-		"GET /v1/responses/{id}/input_items": {starts, things(200, "/v1/responses/%s/input_items", (*twoOrgs).response)},
-		"GET /v1/models":                     {known, one(200, "/v1/models")},
-		"GET /v1/models/{model...}":          {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
-		"GET /api/org":                       {manages, one(200, "/api/org")},
-		"PATCH /api/org/runtime":             {manages, one(200, "/api/org/runtime")},
-		"GET /api/audit":                     {manages, one(200, "/api/audit")},
-		"GET /api/audit/export":              {manages, one(200, "/api/audit/export")},
-		"GET /api/keys":                      {manages, one(200, "/api/keys")},
-		"POST /api/keys":                     {manages, with(201, "/api/keys", newKey)},
-		"PATCH /api/keys/{id}":               {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
-		"DELETE /api/keys/{id}":              {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
-		"GET /api/mcp-servers":               {manages, one(200, "/api/mcp-servers")},
-		"POST /api/mcp-servers":              {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},
-		"GET /api/mcp-servers/{name}":        {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
-		"PATCH /api/mcp-servers/{name}":      {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
-		"DELETE /api/mcp-servers/{name}":     {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
-		"GET /api/secrets":                   {manages, one(200, "/api/secrets")},
-		"PUT /api/secrets/{name}":            {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
-		"DELETE /api/secrets/{name}":         {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
-		"GET /v1/runs":                       {starts, one(200, "/v1/runs?limit=1")},
-		"GET /v1/runs/{id}":                  {starts, ofRuns(200, "/v1/runs/%s")},
-		"GET /v1/runs/{id}/events":           {starts, ofRuns(200, "/v1/runs/%s/events")},
-		"POST /v1/runs/{id}/cancel":          {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
-		"POST /api/runs/{id}/cancel":         {starts, ofRuns(409, "/api/runs/%s/cancel")},
+		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
+		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},
+		"GET /v1/responses/{id}":                     {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
+		"DELETE /v1/responses/{id}":                  {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
+		"GET /v1/responses/{id}/input_items":         {starts, things(200, "/v1/responses/%s/input_items", (*twoOrgs).response)},
+		"POST /v1/conversations":                     {starts, with(200, "/v1/conversations", says(`{}`))},
+		"GET /v1/conversations/{id}":                 {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversation)},
+		"POST /v1/conversations/{id}":                {starts, withBody(things(200, "/v1/conversations/%s", (*twoOrgs).conversation), `{"metadata":{}}`)},
+		"DELETE /v1/conversations/{id}":              {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversation)},
+		"GET /v1/conversations/{id}/items":           {starts, things(200, "/v1/conversations/%s/items", (*twoOrgs).conversation)},
+		"POST /v1/conversations/{id}/items":          {starts, withBody(things(200, "/v1/conversations/%s/items", (*twoOrgs).conversation), `{"items":[{"role":"user","content":"x"}]}`)},
+		"GET /v1/conversations/{id}/items/{item}":    {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversationItem)},
+		"DELETE /v1/conversations/{id}/items/{item}": {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversationItem)},
+		"GET /v1/models":                             {known, one(200, "/v1/models")},
+		"GET /v1/models/{model...}":                  {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
+		"GET /api/org":                               {manages, one(200, "/api/org")},
+		"PATCH /api/org/runtime":                     {manages, one(200, "/api/org/runtime")},
+		"GET /api/audit":                             {manages, one(200, "/api/audit")},
+		"GET /api/audit/export":                      {manages, one(200, "/api/audit/export")},
+		"GET /api/keys":                              {manages, one(200, "/api/keys")},
+		"POST /api/keys":                             {manages, with(201, "/api/keys", newKey)},
+		"PATCH /api/keys/{id}":                       {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
+		"DELETE /api/keys/{id}":                      {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
+		"GET /api/mcp-servers":                       {manages, one(200, "/api/mcp-servers")},
+		"POST /api/mcp-servers":                      {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},
+		"GET /api/mcp-servers/{name}":                {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"PATCH /api/mcp-servers/{name}":              {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"DELETE /api/mcp-servers/{name}":             {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"GET /api/secrets":                           {manages, one(200, "/api/secrets")},
+		"PUT /api/secrets/{name}":                    {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
+		"DELETE /api/secrets/{name}":                 {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
+		"GET /v1/runs":                               {starts, one(200, "/v1/runs?limit=1")},
+		"GET /v1/runs/{id}":                          {starts, ofRuns(200, "/v1/runs/%s")},
+		"GET /v1/runs/{id}/events":                   {starts, ofRuns(200, "/v1/runs/%s/events")},
+		"POST /v1/runs/{id}/cancel":                  {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
+		"POST /api/runs/{id}/cancel":                 {starts, ofRuns(409, "/api/runs/%s/cancel")},
 
 		"GET /api/orgs":             {operate, one(200, "/api/orgs")},
 		"POST /api/orgs":            {operate, with(201, "/api/orgs", func(w *twoOrgs) string { return `{"id":"` + w.name() + `"}` })},
@@ -221,6 +235,34 @@ func (w *twoOrgs) response(key string) string {
 		w.t.Errorf("%v %s", err, a.body)
 	}
 	return made.ID
+}
+
+// conversation returns the id of a conversation of the key's org.
+func (w *twoOrgs) conversation(key string) string {
+	id, _, _ := strings.Cut(w.conversationItem(key), "/")
+	return id
+}
+
+// conversationItem returns the path of an item of a conversation, after that of conversations.
+func (w *twoOrgs) conversationItem(key string) string {
+	made := struct {
+		ID   string
+		Data []struct{ ID string }
+	}{}
+	for _, ask := range []struct{ method, path, body string }{
+		{"POST", "/v1/conversations", `{"items":[{"role":"user","content":"x"}]}`}, {"GET", "/v1/conversations/%s/items", ""},
+	} {
+		path := strings.ReplaceAll(ask.path, "%s", made.ID)
+		a := w.send(ask.method, path, strings.NewReader(ask.body), "Authorization", "Bearer "+key)
+		if err := json.Unmarshal(a.body, &made); err != nil {
+			w.t.Errorf("%v %s", err, a.body)
+		}
+	}
+	if len(made.Data) != 1 {
+		w.t.Errorf("%+v", made)
+		return made.ID
+	}
+	return made.ID + "/items/" + made.Data[0].ID
 }
 
 // relay returns the id of a request that was relayed.

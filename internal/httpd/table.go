@@ -80,6 +80,14 @@ func table(o Options) []route {
 		{"GET /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Get)},
 		{"DELETE /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Delete)},
 		{"GET /v1/responses/{id}/input_items", storedResponses, m.InTurn(o.Responses.InputItems)},
+		{"POST /v1/conversations", storedResponses, m.InTurn(o.Responses.CreateConversation)},
+		{"GET /v1/conversations/{id}", storedResponses, m.InTurn(o.Responses.GetConversation)},
+		{"POST /v1/conversations/{id}", storedResponses, m.InTurn(o.Responses.UpdateConversation)},
+		{"DELETE /v1/conversations/{id}", storedResponses, m.InTurn(o.Responses.DeleteConversation)},
+		{"GET /v1/conversations/{id}/items", storedResponses, m.InTurn(o.Responses.ListItems)},
+		{"POST /v1/conversations/{id}/items", storedResponses, m.InTurn(o.Responses.AddItems)},
+		{"GET /v1/conversations/{id}/items/{item}", storedResponses, m.InTurn(o.Responses.GetItem)},
+		{"DELETE /v1/conversations/{id}/items/{item}", storedResponses, m.InTurn(o.Responses.DeleteItem)},
 		{"GET /v1/models", models, c.ServeModels},
 		{"GET /v1/models/{model...}", models, c.ServeModel},
 
@@ -170,7 +178,7 @@ func (rs routes) lookup(r *http.Request, method string) (rt route, known bool) {
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	closeAfterResponse(w, r)
 	rt, methods := a.find(r)
-	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, GET /v1/models, /v1/runs and /api (see /openapi.json)", r.Method, r.URL.Path)
+	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, /v1/conversations, GET /v1/models, /v1/runs and /api (see /openapi.json)", r.Method, r.URL.Path)
 	if len(methods) > 0 {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

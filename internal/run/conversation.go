@@ -43,7 +43,12 @@ type Conversation struct {
 	// that response are stored under its own key.
 	Previous string `json:"previous,omitempty"`
 
-	// Echo and FinalOnly are those of [Keep], for a response.
+	// Parts are the ids of the conversations that a session consists of, in order: see
+	// [PartOf]. A response of a session has those that were in front of it.
+	Parts []string `json:"parts,omitempty"`
+
+	// Echo and FinalOnly are those of [Keep], for a response. For a session and items that
+	// were added to it, Echo is what the surface stores of them.
 	Echo      json.RawMessage `json:"echo,omitempty"`
 	FinalOnly bool            `json:"final_only,omitempty"`
 }
@@ -68,8 +73,9 @@ const (
 	// independent.
 	ResponseID KeyKind = "response"
 
-	// SessionID is a session. The conversation is its whole transcript. Each turn of
-	// the session replaces it. A session has no other key.
+	// SessionID is a session, or a list of items that was added to one. The conversation of
+	// a session has no items of its own, but Parts. Each turn of the session replaces it.
+	// A session has no other key.
 	SessionID KeyKind = "session"
 )
 

@@ -60,9 +60,9 @@ type beginning struct {
 // those of the conversation that the request continues.
 func splice(ctx context.Context, kept Conversations, req *Request) (beginning, error) {
 	w := beginning{before: len(req.System)}
-	if req.Previous != "" {
+	if req.Previous != "" || req.Session != "" {
 		var err error
-		if w.history, err = readHistory(ctx, kept, req.Org, req.Previous); err != nil {
+		if w.history, err = readHistory(ctx, kept, req); err != nil {
 			return w, err
 		}
 		w.before += len(w.items)

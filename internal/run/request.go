@@ -81,12 +81,16 @@ type Request struct {
 	// Previous is the id of the response whose conversation Items continue; "" = none.
 	Previous string
 
+	// Session is the id of the session that Items continue, and that they are added to with
+	// the output of the run if Keep is not nil; "" = none. It excludes Previous.
+	Session string
+
 	// Keep says that the conversation is stored under the id of the response, for later
 	// requests; nil = it is not. A relay stores none.
 	Keep *Keep
 
 	// notOwn is how many of the items in front of the transcript are not Items: System, and
-	// the conversation of Previous. inherited are the ids of its truncated results. Both are
+	// the conversation of Previous or Session. inherited are the ids of its truncated results. Both are
 	// known when the run has begun.
 	notOwn    int
 	inherited map[string]bool

@@ -62,31 +62,34 @@ type history struct {
 	inherited map[string]bool // the ids of full
 }
 
-// readHistory reads the conversation of a response, from its begin.
-func readHistory(ctx context.Context, kept Conversations, orgID, last string) (history, error) {
+// conversationSize counts what a conversation has.
+type conversationSize struct{ items, parts int }
+
+// add counts a part, and reports whether the conversation is now too long.
+func (s *conversationSize) add(c *Conversation) bool {
+	s.items += len(c.Items)
+	s.parts++
+	return s.items > maxHistoryItems || s.parts > maxHistoryResponses
+}
+
+// tooLong refuses a conversation that the member of the request names.
+func (s *conversationSize) tooLong(member, remedy string) error {
+	return fault.New(fault.Invalid, "conversation_too_long", "%s: the conversation has more than %d items or %d responses; %s",
+		member, maxHistoryItems, maxHistoryResponses, remedy).In(member)
+}
+
+// readHistory reads the conversation that the request continues, from its begin.
+func readHistory(ctx context.Context, kept Conversations, req *Request) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
-	var found []*Conversation
-	n := 0
-	for id := last; id != ""; {
-		c, err := FindResponse(ctx, kept, orgID, id)
-		switch {
-		case err != nil:
-			return h, fmt.Errorf("response %s: %w", id, err)
-		case c == nil && id == last:
-			return h, fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: no stored response has the id %q; "+
-				"it was not stored, or it was deleted, or its time is over", id).In("previous_response_id")
-		case c == nil:
-			return h, fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: the conversation of %q is not complete: "+
-				"its response %q is not stored any more; send the conversation as input", last, id).In("previous_response_id")
-		}
-		found = append(found, c)
-		if n += len(c.Items); n > maxHistoryItems || len(found) > maxHistoryResponses {
-			return h, fault.New(fault.Invalid, "conversation_too_long", "previous_response_id: the conversation has more than %d items or %d responses; "+
-				"send a shorter one as input", maxHistoryItems, maxHistoryResponses).In("previous_response_id")
-		}
-		id = c.Previous
+	read := readResponses
+	id := req.Previous
+	if req.Session != "" {
+		read, id = readSession, req.Session
 	}
-	slices.Reverse(found)
+	found, err := read(ctx, kept, req.Org, id)
+	if err != nil {
+		return h, err
+	}
 	var all transcript
 	for _, c := range found {
 		all.add(c.Items)
@@ -96,12 +99,47 @@ func readHistory(ctx context.Context, kept Conversations, orgID, last string) (h
 		for ours, theirs := range c.CallIDs {
 			h.callIDs[ours] = theirs
 		}
+		for _, label := range c.Listed {
+			if !slices.Contains(h.listed, label) {
+				h.listed = append(h.listed, label)
+			}
+		}
 	}
 	h.items = all.items
-	if len(found) > 0 {
-		h.listed = found[len(found)-1].Listed
-	}
 	return h, nil
+}
+
+// readResponses reads a response with those that it follows, the first one first.
+func readResponses(ctx context.Context, kept Conversations, orgID, last string) ([]*Conversation, error) {
+	const member = "previous_response_id"
+	var size conversationSize
+	var found []*Conversation
+	for id := last; id != ""; {
+		c, err := FindResponse(ctx, kept, orgID, id)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("response %s: %w", id, err)
+		case c == nil && id == last:
+			return nil, fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: no stored response has the id %q; "+
+				"it was not stored, or it was deleted, or its time is over", id).In(member)
+		case c == nil:
+			return nil, fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: the conversation of %q is not complete: "+
+				"its response %q is not stored any more; send the conversation as input", last, id).In(member)
+		}
+		found = append(found, c)
+		before, err := readParts(ctx, kept, orgID, c.Parts, &size)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(before)
+		found = append(found, before...)
+		if size.add(c) {
+			return nil, size.tooLong(member, "send a shorter one as input")
+		}
+		id = c.Previous
+	}
+	slices.Reverse(found)
+	return found, nil
 }
 
 // keepResponse stores the conversation of the response before the run ends. handedOver are
@@ -125,8 +163,17 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(ResponseOf(run.lease.RunID)))
+	session, err := findParts(ctx, d.o.Conversations, run.req)
+	if err != nil {
+		run.storeFailed(err)
+		return unavailable(fmt.Errorf("run %s: conversation: %w", run.lease.RunID, err))
+	}
+	c.Parts = session
+	err = d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(ResponseOf(run.lease.RunID)))
 	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
+		err = appendToSession(ctx, d.o.Conversations, run.req, ResponseOf(run.lease.RunID))
+	}
+	if err == nil {
 		return nil
 	}
 	run.storeFailed(err)

@@ -34,6 +34,7 @@ type storedRequest struct {
 	Brought     []string         `json:"brought_servers,omitempty"` // names, see Request.brought
 	Declared    []storedDeclared `json:"declared_servers,omitempty"`
 	Previous    string           `json:"previous,omitempty"`
+	Session     string           `json:"session,omitempty"`
 	Keep        *Keep            `json:"keep,omitempty"`
 	NotOwn      int              `json:"not_own,omitempty"`
 	Inherited   map[string]bool  `json:"inherited,omitempty"`
@@ -45,7 +46,7 @@ func (s *runState) requestRows() []Row {
 	rows := []Row{{requestRef, storedRequest{
 		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
-		Previous: q.Previous, Keep: q.Keep, NotOwn: q.notOwn, Inherited: q.inherited,
+		Previous: q.Previous, Session: q.Session, Keep: q.Keep, NotOwn: q.notOwn, Inherited: q.inherited,
 	}}}
 	if len(s.projection.full) > 0 && s.state().Accepted == nil {
 		rows = append(rows, Row{inputFull, s.projection.full})
@@ -65,7 +66,7 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 	return &Request{
 		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Keep: q.Keep, notOwn: q.NotOwn, inherited: q.Inherited,
+		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, inherited: q.Inherited,
 	}, nil
 }
 

@@ -64,6 +64,27 @@ func Scan(account *ledger.Account, body []byte) ([]Member, error) {
 	return members, nil
 }
 
+// ReadObject reads a body that is a JSON object, for an endpoint that calls no model. An empty
+// body has no members.
+func ReadObject(r *http.Request, account *ledger.Account) (map[string]json.RawMessage, error) {
+	body, err := readBody(r)
+	if err != nil || len(bytes.TrimSpace(body)) == 0 {
+		return nil, err
+	}
+	members, err := Scan(account, body)
+	if err == nil {
+		err = CheckJSON(body)
+	}
+	if err == nil {
+		err = ChargeDecoded(account, members)
+	}
+	values := make(map[string]json.RawMessage, len(members))
+	for _, m := range members {
+		values[m.Name] = m.Value
+	}
+	return values, err
+}
+
 // CheckJSON refuses a body that would take many times its size in memory, or too much
 // time, when it is decoded.
 func CheckJSON(body []byte) error {

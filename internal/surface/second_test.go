@@ -2,6 +2,7 @@ package surface_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -50,7 +51,7 @@ func plain() surface.Surface {
 	}
 }
 
-func decodePlain(req *run.Request, members []surface.Member) (surface.Reply, error) {
+func decodePlain(_ context.Context, _ run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	reply := surface.Reply{
 		Object:  func(a *surface.Answer) surface.Object { return plainObject{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder { return plainEncoder{s} },

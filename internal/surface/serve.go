@@ -37,7 +37,7 @@ type Surface struct {
 	// Decode fills the request from the members of the body, of which the last of a name
 	// counts. "model" is decoded already. Of the policy, only Grade is known: Relay if the
 	// loop is off.
-	Decode func(*run.Request, []Member) (Reply, error)
+	Decode func(context.Context, run.Caller, *run.Request, []Member) (Reply, error)
 	// AlwaysLoop says that its requests run the agent loop also for an org without MCP
 	// servers. Only the header turnpike-mcp-disabled switches the loop off.
 	AlwaysLoop bool
@@ -157,7 +157,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err := ChargeDecoded(caller.Account, members); err != nil {
 		return err
 	}
-	reply, err := h.s.Decode(req, members)
+	reply, err := h.s.Decode(r.Context(), caller, req, members)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -30,7 +31,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 }
 
 // decodeRequest implements surface.Surface.Decode.
-func decodeRequest(req *run.Request, members []surface.Member) (surface.Reply, error) {
+func decodeRequest(_ context.Context, _ run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	asked, err := decode(req, members)
 	return surface.Reply{
 		Stream: asked.stream, MaxTokens: asked.maxTokens, Dropped: asked.dropped,

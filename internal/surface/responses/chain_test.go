@@ -74,6 +74,9 @@ type answer struct {
 		Data []map[string]any
 		More bool   `json:"has_more"`
 		Last string `json:"last_id"`
+
+		Metadata     map[string]string
+		Conversation *struct{ ID string }
 	}
 }
 

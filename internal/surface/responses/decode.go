@@ -25,6 +25,9 @@ type decoder struct {
 	tools clientTools
 	echo  echo
 
+	// find finds a stored item by its id; nil for none.
+	find func(itemID string) (json.RawMessage, error)
+
 	stream    bool
 	dropped   []string          // members that a run cannot carry
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
@@ -74,6 +77,9 @@ func (d *decoder) decode(members []surface.Member) error {
 		if err := d.decodeMember(m.Name, value); err != nil {
 			return err
 		}
+	}
+	if d.req.Previous != "" && d.req.Session != "" {
+		return fault.New(fault.Invalid, "mutually_exclusive_parameters", "previous_response_id and conversation exclude each other; send one of them").In("previous_response_id")
 	}
 	if err := d.keep(); err != nil {
 		return err
@@ -126,7 +132,7 @@ func (d *decoder) decodeMember(name string, value json.RawMessage) error {
 	case "background":
 		return d.refuseTrue(name, value, "responses in the background are not supported yet; leave it out")
 	case "conversation":
-		return d.refuseText(name, value, "conversations are not supported yet; use previous_response_id, or send the whole conversation as input")
+		return d.decodeConversation(value)
 	case "prompt":
 		return fault.New(fault.Invalid, "unsupported_parameter", "prompt: the gateway has no stored prompts; send instructions and input").In(name)
 	}
@@ -347,8 +353,7 @@ func (d *decoder) decodePrevious(value json.RawMessage) error {
 		return err
 	}
 	if d.relayed() {
-		return fault.New(fault.Invalid, "unsupported_parameter", "%s: the agent loop is switched off for this request, and only the loop continues stored responses; "+
-			"leave out the header turnpike-mcp-disabled, or send the conversation as input", name).In(name)
+		return d.onlyTheLoop(name)
 	}
 	d.req.Previous, d.echo.PreviousResponseID = id, &id
 	return nil
@@ -363,12 +368,39 @@ func (d *decoder) refuseTrue(name string, value json.RawMessage, why string) err
 	return fault.New(fault.Invalid, "unsupported_value", "%s: %s", name, why).In(name)
 }
 
-// refuseText refuses every value but an empty text.
-func (d *decoder) refuseText(name string, value json.RawMessage, why string) error {
-	if string(value) == `""` {
-		return nil
+// decodeConversation reads which conversation the input continues: its id, or an object with
+// the id.
+func (d *decoder) decodeConversation(value json.RawMessage) error {
+	const name = "conversation"
+	var w struct {
+		ID string `json:"id"`
 	}
-	return fault.New(fault.Invalid, "unsupported_parameter", "%s: %s", name, why).In(name)
+	var err error
+	if isText(value) {
+		err = into(name, value, &w.ID)
+	} else {
+		err = into(name, value, &w)
+	}
+	if err != nil || w.ID == "" && isText(value) {
+		return err
+	}
+	switch {
+	case w.ID == "":
+		return fault.New(fault.Invalid, "missing_required_parameter", "conversation has no id").In(name)
+	case d.relayed():
+		return d.onlyTheLoop(name)
+	case !strings.HasPrefix(w.ID, conversationPrefix):
+		return noConversation(w.ID, name)
+	}
+	d.req.Session, d.echo.Conversation = w.ID, &echoConversation{w.ID}
+	return nil
+}
+
+// onlyTheLoop refuses a member that continues something stored, for a request with the loop
+// off.
+func (d *decoder) onlyTheLoop(name string) error {
+	return fault.New(fault.Invalid, "unsupported_parameter", "%s: the agent loop is switched off for this request, and only the loop continues what is stored; "+
+		"leave out the header turnpike-mcp-disabled, or send the conversation as input", name).In(name)
 }
 
 func (d *decoder) decodeText(value json.RawMessage) error {

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -34,8 +36,14 @@ func decodedFor(m model.Model, body string) (*run.Request, surface.Reply, error)
 		return nil, surface.Reply{}, err
 	}
 	req := &run.Request{Model: "m", Targets: []run.Target{{Provider: "up", Name: "m", Model: m}}}
-	reply, err := decodeRequest(req, members)
+	reply, err := decodeWith(req, members)
 	return req, reply, err
+}
+
+// decodeWith decodes a request of an org without anything stored.
+func decodeWith(req *run.Request, members []surface.Member) (surface.Reply, error) {
+	h := &Handler{o: Options{Conversations: new(memory.Conversations)}}
+	return h.decodeRequest(context.Background(), run.Caller{Org: &org.Org{ID: "acme"}}, req, members)
 }
 
 // B08: the values that are accepted, and the errors of the others.

@@ -428,15 +428,17 @@ func (e *encoder) response() *response {
 }
 
 // Value implements surface.Object.
-func (e *encoder) Value() any {
+func (e *encoder) Value() any { return e.finished() }
+
+// finished returns the whole response of a run that has not failed.
+func (e *encoder) finished() *response {
 	e.finishOutput()
 	return e.ended()
 }
 
 // Finish implements surface.Encoder.
 func (e *encoder) Finish() {
-	e.finishOutput()
-	r := e.ended()
+	r := e.finished()
 	e.send("response."+r.Status, &responseEvent{Response: r})
 	e.stream.Send("", []byte("[DONE]"))
 }

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -35,12 +36,14 @@ const (
 
 // New returns a Handler.
 func New(o Options) *Handler {
-	return &Handler{o, surface.New(o.Options, surface.Surface{
-		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: decodeRequest, Errors: Errors(), AlwaysLoop: true,
+	h := &Handler{o: o, errors: Errors()}
+	h.kit = surface.New(o.Options, surface.Surface{
+		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, AlwaysLoop: true,
 		Defaults: surface.Defaults{
 			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},
-	}), Errors()}
+	})
+	return h
 }
 
 // Errors returns the error format of the API.
@@ -52,8 +55,9 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 }
 
 // decodeRequest implements surface.Surface.Decode.
-func decodeRequest(req *run.Request, members []surface.Member) (surface.Reply, error) {
+func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	d := newDecoder(req)
+	d.find = h.itemFinder(ctx, caller)
 	err := d.decode(members)
 	return surface.Reply{
 		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, Dropped: d.dropped, KeepsTexts: true,

@@ -61,10 +61,8 @@ func (d *decoder) decodeInput(value json.RawMessage) error {
 	}
 	d.input = list
 	in := inputReader{decoder: d}
-	for i, raw := range list {
-		if err := in.add(path("input", i), raw); err != nil {
-			return err
-		}
+	if err := in.addAll("input", list); err != nil {
+		return err
 	}
 	if len(list) == 0 {
 		return fault.New(fault.Invalid, "missing_required_parameter", "input must have at least one item").In("input")
@@ -130,8 +128,6 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 		return replayMCPListTools(in.req, at, raw)
 	case "mcp_approval_request", "mcp_approval_response":
 		return fault.New(fault.Invalid, "unsupported_value", "%s: approvals are not supported yet", at).In(at)
-	case "item_reference":
-		return fault.New(fault.Invalid, "unsupported_value", "%s: references to single stored items are not supported; send the item itself, or previous_response_id", at).In(at)
 	}
 	// A record of a tool that a provider executed. Providers of this dialect read their own.
 	in.append(item.Item{Kind: item.Other, Turn: in.said()}, raw)
@@ -139,6 +135,35 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 		in.drop(at)
 	}
 	return nil
+}
+
+// addAll reads the items of a list, and puts the stored items in the place of references.
+func (in *inputReader) addAll(at string, list []json.RawMessage) error {
+	for i, raw := range list {
+		at := path(at, i)
+		var w struct{ Type, ID string }
+		if err := json.Unmarshal(raw, &w); err == nil && w.Type == "item_reference" {
+			if list[i], err = in.referenced(at, w.ID); err != nil {
+				return err
+			}
+		}
+		if err := in.add(at, list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// referenced returns the stored item with the id.
+func (in *inputReader) referenced(at, id string) (json.RawMessage, error) {
+	if id == "" {
+		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no id", at).In(at + ".id")
+	}
+	raw, err := in.find(id)
+	if err == nil && raw == nil {
+		err = fault.New(fault.Invalid, "item_not_found", "%s: no stored item has the id %.100q; send the item itself", at, id).In(at)
+	}
+	return raw, err
 }
 
 func (in *inputReader) addMessage(at string, w wireItem, raw json.RawMessage) error {

@@ -108,9 +108,12 @@ func TestWhatIsRefused(t *testing.T) {
 		`{"input":[{"type":"function_call","call_id":"c"}]}`:                                                          "missing_required_parameter input[0].name",
 		`{"input":[{"type":"function_call_output","output":"x"}]}`:                                                    "missing_required_parameter input[0].call_id",
 		`{"input":[{"type":"function_call_output","call_id":"c"}]}`:                                                   "missing_required_parameter input[0].output",
-		`{"input":[{"type":"item_reference","id":"msg_1"}]}`:                                                          "unsupported_value input[0]",
+		`{"input":[{"type":"item_reference"}]}`:                                                                       "missing_required_parameter input[0].id",
+		`{"input":[{"type":"item_reference","id":"msg_1"}]}`:                                                          "item_not_found input[0]",
 		`{"input":[{"type":"mcp_approval_response","approval_request_id":"x"}]}`:                                      "unsupported_value input[0]",
-		`{"input":"x","conversation":{"id":"conv_1"}}`:                                                                "unsupported_parameter conversation",
+		`{"input":"x","conversation":{}}`:                                                                             "missing_required_parameter conversation",
+		`{"input":"x","conversation":7}`:                                                                              "invalid_type conversation",
+		`{"input":"x","conversation":{"id":"conv_1"},"previous_response_id":"resp_1"}`:                                "mutually_exclusive_parameters previous_response_id",
 		`{"input":"x","background":true}`:                                                                             "unsupported_value background",
 		`{"input":"x","prompt":{"id":"p"}}`:                                                                           "unsupported_parameter prompt",
 		`{"input":"x","temperature":"hot"}`:                                                                           "invalid_type temperature",
@@ -149,7 +152,7 @@ func TestWithTheLoopOffNothingIsStored(t *testing.T) {
 		}
 		req := &run.Request{Model: "m", Targets: []run.Target{{Model: translating{}}}}
 		req.Policy.Grade = loop.Relay
-		reply, err := decodeRequest(req, members)
+		reply, err := decodeWith(req, members)
 		return req, reply, err
 	}
 	req, reply, err := relayed(`{"input":"x"}`)

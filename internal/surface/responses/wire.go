@@ -36,6 +36,7 @@ type incompleteDetails struct {
 
 // echo has the members of a response that repeat its request, with the defaults of the API.
 type echo struct {
+	Conversation       *echoConversation `json:"conversation,omitempty"`
 	Instructions       *string           `json:"instructions"`
 	MaxOutputTokens    *int64            `json:"max_output_tokens"`
 	MaxToolCalls       *int64            `json:"max_tool_calls"`
@@ -57,6 +58,10 @@ type echo struct {
 	FrequencyPenalty   float64           `json:"frequency_penalty"`
 	Truncation         string            `json:"truncation"`
 	User               *string           `json:"user,omitempty"`
+}
+
+type echoConversation struct {
+	ID string `json:"id"`
 }
 
 type echoReasoning struct {

@@ -1,0 +1,165 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+)
+
+// A session is a conversation that the caller has named. It is a list of parts, each stored
+// under its own key: responses, and lists of items that the caller has added. A part that
+// is not stored any more is no longer in the session.
+
+// itemsPrefix begins the ids of parts that the caller has added.
+const itemsPrefix = "items_"
+
+// MaxParts is how many parts a session may have.
+const MaxParts = maxHistoryResponses
+
+// PartOf returns the id of the part whose items have a suffix in their ids: that of a
+// response if the suffix is that of its run.
+func PartOf(suffix string, added bool) string {
+	if added {
+		return itemsPrefix + suffix
+	}
+	return responsePrefix + suffix
+}
+
+// SuffixOfPart is the inverse of PartOf.
+func SuffixOfPart(id string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(id, itemsPrefix), responsePrefix)
+}
+
+// Sessions and their parts belong to their org, as responses do.
+func sessionKey(id string) ConversationKey { return ConversationKey{SessionID, id} }
+
+func partKey(id string) ConversationKey {
+	if strings.HasPrefix(id, itemsPrefix) {
+		return sessionKey(id)
+	}
+	return responseKey(id)
+}
+
+// FindSession returns a session of the org, or nil. Its id must begin with prefix, which the
+// ids of parts do not.
+func FindSession(ctx context.Context, kept Conversations, orgID, prefix, id string) (*Conversation, error) {
+	if !strings.HasPrefix(id, prefix) {
+		return nil, nil
+	}
+	return kept.Find(ctx, orgID, "", sessionKey(id))
+}
+
+// FindPart returns a part of a session of the org, or nil.
+func FindPart(ctx context.Context, kept Conversations, orgID, id string) (*Conversation, error) {
+	return kept.Find(ctx, orgID, "", partKey(id))
+}
+
+// SaveSession stores a session or a part that is new.
+func SaveSession(ctx context.Context, kept Conversations, orgID, id string, c Conversation, ttl time.Duration) error {
+	return kept.Save(ctx, orgID, "", c, ttl, sessionKey(id))
+}
+
+// ChangeSession replaces a session by what change makes of it, and stores it for ttl from
+// now on. It returns the new session, or nil if there is none. change is called again if
+// somebody else has changed the session meanwhile; if it returns false, nothing is stored.
+func ChangeSession(ctx context.Context, kept Conversations, orgID, id string, ttl time.Duration, change func(*Conversation) bool) (*Conversation, error) {
+	for {
+		c, err := kept.Find(ctx, orgID, "", sessionKey(id))
+		if err != nil || c == nil || !change(c) {
+			return c, err
+		}
+		err = kept.Save(ctx, orgID, "", *c, ttl, sessionKey(id))
+		if err == nil || !errors.Is(err, ErrChanged) || ctx.Err() != nil {
+			return c, err
+		}
+	}
+}
+
+// DeleteSession deletes a session of the org with the items that the caller has added. Its
+// responses stay. It reports whether there was one.
+func DeleteSession(ctx context.Context, kept Conversations, orgID, id string) (bool, error) {
+	c, err := kept.Find(ctx, orgID, "", sessionKey(id))
+	if err != nil || c == nil {
+		return false, err
+	}
+	was, err := kept.Delete(ctx, orgID, "", sessionKey(id))
+	for _, part := range c.Parts {
+		if err == nil {
+			err = DeleteAdded(ctx, kept, orgID, part)
+		}
+	}
+	return was, err
+}
+
+// readSession reads the parts of a session in order.
+func readSession(ctx context.Context, kept Conversations, orgID, id string) ([]*Conversation, error) {
+	session, err := kept.Find(ctx, orgID, "", sessionKey(id))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("conversation %s: %w", id, err)
+	case session == nil:
+		return nil, fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %q; it was deleted, or its time is over", id).In("conversation")
+	}
+	return readParts(ctx, kept, orgID, session.Parts, new(conversationSize))
+}
+
+// readParts reads parts of a session.
+func readParts(ctx context.Context, kept Conversations, orgID string, parts []string, size *conversationSize) ([]*Conversation, error) {
+	var found []*Conversation
+	for _, part := range parts {
+		c, err := FindPart(ctx, kept, orgID, part)
+		if err != nil {
+			return nil, fmt.Errorf("conversation: part %s: %w", part, err)
+		}
+		if c == nil {
+			continue
+		}
+		if size.add(c) {
+			return nil, size.tooLong("conversation", "start another one")
+		}
+		found = append(found, c)
+	}
+	return found, nil
+}
+
+// findParts returns the parts of the session of a request, in front of its response.
+func findParts(ctx context.Context, kept Conversations, req *Request) ([]string, error) {
+	if req.Session == "" {
+		return nil, nil
+	}
+	session, err := kept.Find(ctx, req.Org, "", sessionKey(req.Session))
+	if err != nil || session == nil {
+		return nil, err
+	}
+	return session.Parts, nil
+}
+
+// appendToSession adds a response to the session of its request, unless the session was
+// deleted meanwhile. An owner of the run before this one may have added it.
+func appendToSession(ctx context.Context, kept Conversations, req *Request, response string) error {
+	if req.Session == "" {
+		return nil
+	}
+	_, err := ChangeSession(ctx, kept, req.Org, req.Session, req.Keep.For, func(c *Conversation) bool {
+		if slices.Contains(c.Parts, response) {
+			return false
+		}
+		c.Parts = append(slices.Clip(c.Parts), response)
+		return true
+	})
+	return err
+}
+
+// DeleteAdded deletes a part of a session if the caller has added it. A response stays.
+func DeleteAdded(ctx context.Context, kept Conversations, orgID, part string) error {
+	if !strings.HasPrefix(part, itemsPrefix) {
+		return nil
+	}
+	_, err := kept.Delete(ctx, orgID, "", sessionKey(part))
+	return err
+}

@@ -1,0 +1,479 @@
+package responses
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// conversationPrefix begins the ids of conversations.
+const conversationPrefix = "conv_"
+
+// maxAdded is how many items a request may add to a conversation, from the OpenAI document.
+const maxAdded = 20
+
+// storedConversation is what is stored of a conversation, beside its parts.
+type storedConversation struct {
+	CreatedAt int64             `json:"created_at"` // in seconds since 1970
+	Metadata  map[string]string `json:"metadata"`
+}
+
+// conversation is the object of the API.
+type conversation struct {
+	ID     string `json:"id"`
+	Object string `json:"object"`
+	storedConversation
+}
+
+// asObject returns the object of a stored conversation.
+func asObject(id string, c *run.Conversation) (*conversation, error) {
+	object := &conversation{ID: id, Object: "conversation"}
+	if err := json.Unmarshal(c.Echo, &object.storedConversation); err != nil {
+		return nil, fmt.Errorf("stored conversation %s: %w", id, err)
+	}
+	return object, nil
+}
+
+func noConversation(id, param string) error {
+	return fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %.100q; it was deleted, or its time is over", id).In(param)
+}
+
+func (h *Handler) findConversation(ctx context.Context, caller run.Caller, id string) (*run.Conversation, error) {
+	c, err := run.FindSession(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
+	if err != nil {
+		return nil, surface.Failed(h.o.Log, err)
+	}
+	if c == nil {
+		return nil, noConversation(id, "conversation_id")
+	}
+	return c, nil
+}
+
+// refuseOthers refuses a body with other members than these.
+func refuseOthers(body map[string]json.RawMessage, names ...string) error {
+	for name := range body {
+		if !slices.Contains(names, name) {
+			return fault.New(fault.Invalid, "unknown_parameter", "%.100q is not a member of this request; it has %s", name, strings.Join(names, " and ")).In(name)
+		}
+	}
+	return nil
+}
+
+// metadataOf returns the metadata of a body; empty if it has none.
+func metadataOf(body map[string]json.RawMessage) (map[string]string, error) {
+	if value := body["metadata"]; value != nil && string(value) != "null" {
+		return decodeMetadata(value)
+	}
+	return map[string]string{}, nil
+}
+
+// CreateConversation answers POST /v1/conversations.
+func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	body, err := surface.ReadObject(r, caller.Account)
+	if err == nil {
+		err = refuseOthers(body, "items", "metadata")
+	}
+	if err != nil {
+		return err
+	}
+	metadata, err := metadataOf(body)
+	if err != nil {
+		return err
+	}
+	made := storedConversation{clock.Wall().Unix(), metadata}
+	c := run.Conversation{}
+	if c.Echo, err = surface.Marshal(made); err != nil {
+		return err
+	}
+	if value := body["items"]; value != nil && string(value) != "null" && string(value) != "[]" {
+		part, _, err := h.addItems(r.Context(), caller, value)
+		if err != nil {
+			return err
+		}
+		c.Parts = []string{part}
+	}
+	name := id.NewOrdered(conversationPrefix)
+	if err := run.SaveSession(r.Context(), h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor()); err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	return surface.WriteJSON(w, http.StatusOK, conversation{name, "conversation", made})
+}
+
+// addItems stores items of a client as a part of a conversation.
+func (h *Handler) addItems(ctx context.Context, caller run.Caller, value json.RawMessage) (part string, items []map[string]any, err error) {
+	var list []json.RawMessage
+	if err := into("items", value, &list); err != nil {
+		return "", nil, err
+	}
+	if len(list) == 0 || len(list) > maxAdded {
+		return "", nil, fault.New(fault.Invalid, "invalid_value", "items must have 1 to %d items", maxAdded).In("items")
+	}
+	return h.savePart(ctx, caller, list)
+}
+
+// savePart stores items as a part of a conversation, with an id for each.
+func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.RawMessage) (part string, items []map[string]any, err error) {
+	d := newDecoder(&run.Request{Targets: []run.Target{{}}})
+	d.find = h.itemFinder(ctx, caller)
+	in := inputReader{decoder: d}
+	if err := in.addAll("items", list); err != nil {
+		return "", nil, err
+	}
+	suffix := id.NewOrdered("")
+	part = run.PartOf(suffix, true)
+	for i, raw := range list {
+		var it map[string]any
+		if err := json.Unmarshal(raw, &it); err != nil {
+			return "", nil, err // unreachable: it was decoded before
+		}
+		complete(it, fmt.Sprintf("%s_%d", suffix, i))
+		if list[i], err = surface.Marshal(it); err != nil {
+			return "", nil, err
+		}
+		items = append(items, it)
+	}
+	if d.native != "" {
+		return "", nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
+	}
+	c := run.Conversation{Items: d.req.Items, Listed: d.req.Listed}
+	if c.Echo, err = surface.Marshal(stored{newEcho(), list}); err != nil {
+		return "", nil, err
+	}
+	return part, items, surface.Failed(h.o.Log, run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, part, c, h.o.KeepFor()))
+}
+
+// GetConversation answers GET /v1/conversations/{id}.
+func (h *Handler) GetConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	name := r.PathValue("id")
+	c, err := h.findConversation(r.Context(), caller, name)
+	if err != nil {
+		return err
+	}
+	return writeConversation(w, name, c)
+}
+
+func writeConversation(w http.ResponseWriter, id string, c *run.Conversation) error {
+	object, err := asObject(id, c)
+	if err != nil {
+		return err
+	}
+	return surface.WriteJSON(w, http.StatusOK, object)
+}
+
+// changeConversation changes a stored conversation of the caller's org.
+func (h *Handler) changeConversation(ctx context.Context, caller run.Caller, id string, change func(*run.Conversation) bool) (*run.Conversation, error) {
+	if !strings.HasPrefix(id, conversationPrefix) {
+		return nil, noConversation(id, "conversation_id")
+	}
+	c, err := run.ChangeSession(ctx, h.o.Conversations, caller.Org.ID, id, h.o.KeepFor(), change)
+	if err != nil {
+		return nil, surface.Failed(h.o.Log, err)
+	}
+	if c == nil {
+		return nil, noConversation(id, "conversation_id")
+	}
+	return c, nil
+}
+
+// UpdateConversation answers POST /v1/conversations/{id}.
+func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	body, err := surface.ReadObject(r, caller.Account)
+	if err == nil {
+		err = refuseOthers(body, "metadata")
+	}
+	if err == nil && body["metadata"] == nil {
+		err = fault.New(fault.Invalid, "missing_required_parameter", "the request has no metadata").In("metadata")
+	}
+	if err != nil {
+		return err
+	}
+	metadata, err := metadataOf(body)
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("id")
+	var broken error
+	c, err := h.changeConversation(r.Context(), caller, name, func(c *run.Conversation) bool {
+		var object *conversation
+		if object, broken = asObject(name, c); broken != nil {
+			return false
+		}
+		object.Metadata = metadata
+		c.Echo, broken = surface.Marshal(object.storedConversation)
+		return broken == nil
+	})
+	if err = errors.Join(err, broken); err != nil {
+		return err
+	}
+	return writeConversation(w, name, c)
+}
+
+// DeleteConversation answers DELETE /v1/conversations/{id}.
+func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	name := r.PathValue("id")
+	if _, err := h.findConversation(r.Context(), caller, name); err != nil {
+		return err
+	}
+	if _, err := run.DeleteSession(r.Context(), h.o.Conversations, caller.Org.ID, name); err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	return surface.WriteJSON(w, http.StatusOK, deleted{name, "conversation.deleted", true})
+}
+
+// AddItems answers POST /v1/conversations/{id}/items.
+func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	body, err := surface.ReadObject(r, caller.Account)
+	if err == nil {
+		err = refuseOthers(body, "items")
+	}
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("id")
+	c, err := h.findConversation(r.Context(), caller, name)
+	if err == nil && len(c.Parts) >= run.MaxParts {
+		err = fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", run.MaxParts).In("items")
+	}
+	if err == nil {
+		err = h.refuseRepeated(r.Context(), caller, c, body["items"])
+	}
+	if err != nil {
+		return err
+	}
+	part, items, err := h.addItems(r.Context(), caller, body["items"])
+	if err != nil {
+		return err
+	}
+	if _, err := h.changeConversation(r.Context(), caller, name, func(c *run.Conversation) bool {
+		c.Parts = append(slices.Clip(c.Parts), part)
+		return true
+	}); err != nil {
+		return err
+	}
+	return surface.WriteJSON(w, http.StatusOK, listOf(items, false))
+}
+
+// refuseRepeated refuses items with an id that an item of the conversation has.
+func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, c *run.Conversation, value json.RawMessage) error {
+	var list []struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(value, &list) != nil {
+		return nil // addItems says what is wrong
+	}
+	for i, it := range list {
+		if it.ID == "" {
+			continue
+		}
+		_, _, found, err := h.findItem(ctx, caller, c, it.ID)
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			return fault.New(fault.Invalid, "item_already_in_conversation", "%s: the conversation has an item with the id %.100q", path("items", i), it.ID).In("items")
+		}
+	}
+	return nil
+}
+
+// ListItems answers GET /v1/conversations/{id}/items.
+func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	page, err := newPage(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	c, err := h.findConversation(r.Context(), caller, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	parts := slices.Clone(c.Parts)
+	if page.latestFirst {
+		slices.Reverse(parts)
+	}
+	if i := partWith(parts, page.after); i > 0 { // the items in front of it are not wanted
+		parts = parts[i:]
+	}
+	for _, part := range parts {
+		items, err := h.itemsOf(r.Context(), caller, part)
+		if err != nil {
+			return err
+		}
+		if page.add(items) {
+			break
+		}
+	}
+	list, err := page.list()
+	if err != nil {
+		return err
+	}
+	return surface.WriteJSON(w, http.StatusOK, list)
+}
+
+// partWith returns the index of the part whose suffix is in the id of an item; -1 for none.
+// An item with an id of the client's can be in any part.
+func partWith(parts []string, itemID string) int {
+	return slices.IndexFunc(parts, func(part string) bool { return itemID != "" && strings.Contains(itemID, run.SuffixOfPart(part)) })
+}
+
+// itemsOf returns the items of a part of a conversation, or of a response, in order; none if
+// it is not stored any more.
+func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) ([]map[string]any, error) {
+	c, err := run.FindPart(ctx, h.o.Conversations, caller.Org.ID, part)
+	if err != nil {
+		return nil, surface.Failed(h.o.Log, err)
+	}
+	if c == nil {
+		return nil, nil
+	}
+	s, err := h.echoOf(caller, part, c)
+	if err != nil {
+		return nil, err
+	}
+	items, err := s.inputItems(part)
+	if err != nil || c.RunID == "" {
+		return items, err
+	}
+	object, err := h.render(ctx, caller, c, s)
+	if errors.Is(err, org.ErrNotFound) {
+		return items, nil
+	} else if err != nil {
+		return nil, surface.Failed(h.o.Log, err)
+	}
+	output, err := surface.Marshal(object.Output)
+	if err != nil {
+		return nil, err
+	}
+	var list []map[string]any
+	if err := json.Unmarshal(output, &list); err != nil {
+		return nil, err
+	}
+	return append(items, list...), nil
+}
+
+// findItem returns an item of a conversation, the part that it is in, and all items of the
+// part; nil if there is none.
+func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *run.Conversation, itemID string) (part string, all []map[string]any, found map[string]any, err error) {
+	parts := c.Parts
+	if i := partWith(parts, itemID); i >= 0 {
+		parts = append([]string{parts[i]}, parts...)
+	}
+	for _, part := range parts {
+		items, err := h.itemsOf(ctx, caller, part)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		for _, it := range items {
+			if it["id"] == itemID {
+				return part, items, it, nil
+			}
+		}
+	}
+	return "", nil, nil, nil
+}
+
+// itemFinder finds a single item that was stored by its id, as an item_reference names it; nil
+// for none. The gateway knows the ids that it has made.
+func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID string) (json.RawMessage, error) {
+	return func(itemID string) (json.RawMessage, error) {
+		_, rest, _ := strings.Cut(itemID, "_")
+		suffix, _, _ := strings.Cut(rest, "_")
+		if suffix == "" {
+			return nil, nil
+		}
+		c := &run.Conversation{Parts: []string{run.PartOf(suffix, false), run.PartOf(suffix, true)}}
+		_, _, found, err := h.findItem(ctx, caller, c, itemID)
+		if err != nil || found == nil {
+			return nil, err
+		}
+		return surface.Marshal(found)
+	}
+}
+
+func noItem(id string) error {
+	return fault.New(fault.NotFound, "item_not_found", "the conversation has no item with the id %.100q", id).In("item_id")
+}
+
+// GetItem answers GET /v1/conversations/{id}/items/{item}.
+func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	c, err := h.findConversation(r.Context(), caller, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	_, _, found, err := h.findItem(r.Context(), caller, c, r.PathValue("item"))
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return noItem(r.PathValue("item"))
+	}
+	return surface.WriteJSON(w, http.StatusOK, found)
+}
+
+// DeleteItem answers DELETE /v1/conversations/{id}/items/{item}. The other items of its part
+// are stored as if the client had added them.
+func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	defer cancel()
+	name, itemID := r.PathValue("id"), r.PathValue("item")
+	c, err := h.findConversation(ctx, caller, name)
+	if err != nil {
+		return err
+	}
+	part, all, found, err := h.findItem(ctx, caller, c, itemID)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return noItem(itemID)
+	}
+	var left []json.RawMessage
+	for _, it := range all {
+		if it["id"] == itemID {
+			continue
+		}
+		raw, err := surface.Marshal(it)
+		if err != nil {
+			return err
+		}
+		left = append(left, raw)
+	}
+	var instead []string
+	if len(left) > 0 {
+		other, _, err := h.savePart(ctx, caller, left)
+		if err != nil {
+			return err
+		}
+		instead = []string{other}
+	}
+	c, err = h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
+		i := slices.Index(c.Parts, part)
+		if i < 0 {
+			return false
+		}
+		c.Parts = slices.Concat(c.Parts[:i], instead, c.Parts[i+1:])
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if err := run.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	return writeConversation(w, name, c)
+}
+
+// changeTimeout is how long a change of several stored objects may take. It goes on when the
+// client has gone.
+const changeTimeout = 30 * time.Second

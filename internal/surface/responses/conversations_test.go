@@ -1,0 +1,202 @@
+package responses_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
+)
+
+// texts are the contents of listed items, with their types.
+func (a answer) texts() (list []string) {
+	for _, it := range a.object.Data {
+		text := fmt.Sprint(it["type"])
+		if content, ok := it["content"].([]any); ok {
+			text = fmt.Sprint(it["role"], ": ", content[0].(map[string]any)["text"])
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// conversation sends a request for a conversation, or one of its items.
+func (b *bench) conversation(t *testing.T, caller run.Caller, method, id, itemID, query, body string) answer {
+	t.Helper()
+	serve := map[string]func(http.ResponseWriter, *http.Request, run.Caller) error{
+		"POST": b.UpdateConversation, "GET": b.GetConversation, "DELETE": b.DeleteConversation,
+		"ADD": b.AddItems, "LIST": b.ListItems, "GET item": b.GetItem, "DELETE item": b.DeleteItem,
+	}
+	if id == "" {
+		serve["POST"] = b.CreateConversation
+	}
+	return b.do(t, caller, func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		r.SetPathValue("item", itemID)
+		return serve[method](w, r, caller)
+	}, http.MethodPost, id, query, body)
+}
+
+// A conversation: items that the client adds, and the input and output of responses. The model
+// sees all of it, with the hidden calls. // J09 J10
+func TestAConversation(t *testing.T) {
+	b := newBench(t, "call c1 search {}\n\ntext It is a language.\n\ntext From 2009.\n\ntext Yes.")
+	alice, mate := b.caller("acme", "alice"), b.caller("acme", "bob")
+	made := b.conversation(t, alice, "POST", "", "", "", `{"metadata":{"topic":"go"},"items":[{"role":"user","content":"Hello."},{"role":"assistant","content":"Hi."}]}`)
+	id := made.object.ID
+	if made.status != 200 || !strings.HasPrefix(id, "conv_") || made.object.Metadata["topic"] != "go" || !strings.Contains(made.body, `"object":"conversation"`) {
+		t.Fatalf("%+v", made)
+	}
+	first := b.post(t, `{"model":"m","input":"What is Go?","conversation":"`+id+`"}`)
+	if first.status != 200 || first.object.Conversation == nil || first.object.Conversation.ID != id {
+		t.Fatalf("%+v", first)
+	}
+	if a := b.conversation(t, mate, "ADD", id, "", "", `{"items":[{"role":"developer","content":"Be brief."}]}`); a.status != 200 || !slices.Equal(a.texts(), []string{"developer: Be brief."}) {
+		t.Fatalf("%+v", a)
+	}
+	second := b.post(t, `{"model":"m","input":"Since when?","conversation":{"id":"`+id+`"}}`)
+	want := "message user Hello.\nmessage assistant Hi.\nmessage user What is Go?\ntool_call c1 \ntool_result c1 found\nmessage assistant It is a language.\n" +
+		"message developer Be brief.\nmessage user Since when?"
+	if got := b.prompt(); second.status != 200 || got != want {
+		t.Errorf("got %d\n%s\nwant\n%s", second.status, got, want)
+	}
+	listed := []string{"user: Hello.", "assistant: Hi.", "user: What is Go?", "assistant: It is a language.", "developer: Be brief.", "user: Since when?", "assistant: From 2009."}
+	if a := b.conversation(t, mate, "LIST", id, "", "order=asc", ""); !slices.Equal(a.texts(), listed) || a.object.More {
+		t.Errorf("%+v", a)
+	}
+	var pages []string
+	for after, more := "", true; more; {
+		a := b.conversation(t, mate, "LIST", id, "", "limit=3&after="+after, "")
+		pages, after, more = append(pages, a.texts()...), a.object.Last, a.object.More
+	}
+	slices.Reverse(pages)
+	if !slices.Equal(pages, listed) {
+		t.Errorf("pages of three, the latest first: %q", pages)
+	}
+	// A response of a conversation is continued like any other, with what was in front of it.
+	third := b.post(t, `{"model":"m","input":"Sure?","previous_response_id":"`+second.object.ID+`"}`)
+	if got := b.prompt(); third.status != 200 || got != want+"\nmessage assistant From 2009.\nmessage user Sure?" {
+		t.Errorf("%d\n%s", third.status, got)
+	}
+}
+
+// What is not appended: a response that is not stored.
+func TestAResponseThatIsNotStoredIsNotInTheConversation(t *testing.T) {
+	b := newBench(t, "text Yes.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	b.post(t, `{"model":"m","input":"Well?","store":false,"conversation":"`+id+`"}`)
+	a := b.conversation(t, alice, "LIST", id, "", "", "")
+	if a.body != `{"object":"list","data":[],"first_id":null,"last_id":null,"has_more":false}`+"\n" {
+		t.Errorf("%s", a.body)
+	}
+}
+
+// One item is read, deleted, and named by its id in another request.
+func TestItemsOfAConversation(t *testing.T) {
+	b := newBench(t, "text A.\n\ntext B.\n\ntext C.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{}`).object.ID
+	b.post(t, `{"model":"m","input":"1","conversation":"`+id+`"}`)
+	b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"2"},{"type":"message","id":"msg_mine","role":"user","content":"3"}]}`)
+	all := b.conversation(t, alice, "LIST", id, "", "order=asc", "")
+	if !slices.Equal(all.texts(), []string{"user: 1", "assistant: A.", "user: 2", "user: 3"}) {
+		t.Fatalf("%+v", all)
+	}
+	said := all.object.Data[1]["id"].(string)
+	if a := b.conversation(t, alice, "GET item", id, said, "", ""); a.status != 200 || a.object.ID != said {
+		t.Errorf("%+v", a)
+	}
+	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","id":"msg_mine","content":"3"}]}`); a.status != 400 || !strings.Contains(a.body, "item_already_in_conversation") {
+		t.Errorf("%+v", a)
+	}
+	b.post(t, `{"model":"m","input":[{"type":"item_reference","id":"`+said+`"},{"role":"user","content":"Again?"}]}`)
+	if got := b.prompt(); got != "message assistant A.\nmessage user Again?" {
+		t.Errorf("a reference: %s", got)
+	}
+	for _, gone := range []string{said, "msg_mine", all.object.Data[2]["id"].(string)} {
+		if a := b.conversation(t, alice, "DELETE item", id, gone, "", ""); a.status != 200 || a.object.ID != id {
+			t.Errorf("%+v", a)
+		}
+		for _, method := range []string{"GET item", "DELETE item"} {
+			if a := b.conversation(t, alice, method, id, gone, "", ""); a.status != 404 {
+				t.Errorf("%s of a deleted item: %+v", method, a)
+			}
+		}
+		if a := b.conversation(t, alice, "LIST", id, "", "after="+gone, ""); a.status != 404 || !strings.Contains(a.body, `"param":"after"`) {
+			t.Errorf("%+v", a)
+		}
+	}
+	b.post(t, `{"model":"m","input":"4","conversation":"`+id+`"}`)
+	if got := b.prompt(); got != "message user 1\nmessage user 4" {
+		t.Errorf("after the items were deleted: %s", got)
+	}
+}
+
+// Conversations belong to their org. Deleting one ends them; their responses stay.
+func TestConversationsBelongToTheirOrg(t *testing.T) {
+	b := newBench(t, "text A.")
+	alice, other := b.caller("acme", "alice"), b.caller("evil", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"x"}]}`).object.ID
+	said := b.post(t, `{"model":"m","input":"1","conversation":"`+id+`"}`)
+	item := b.conversation(t, alice, "LIST", id, "", "", "").object.Data[0]["id"].(string)
+	refused := func(who run.Caller) {
+		t.Helper()
+		for _, method := range []string{"GET", "POST", "ADD", "LIST", "GET item", "DELETE item", "DELETE"} {
+			body := map[string]string{"POST": `{"metadata":{}}`, "ADD": `{"items":[{"role":"user","content":"x"}]}`}[method]
+			if a := b.conversation(t, who, method, id, item, "", body); a.status != 404 || !strings.Contains(a.body, `"conversation_not_found"`) {
+				t.Errorf("%s: %+v", method, a)
+			}
+		}
+		if a := b.do(t, who, b.Serve, "POST", "", "", `{"model":"m","input":"x","conversation":"`+id+`"}`); a.status != 404 {
+			t.Errorf("%+v", a)
+		}
+	}
+	refused(other)
+	if a := b.do(t, other, b.Serve, "POST", "", "", `{"model":"m","input":[{"type":"item_reference","id":"`+item+`"}]}`); a.status != 400 || !strings.Contains(a.body, "item_not_found") {
+		t.Errorf("%+v", a)
+	}
+	if a := b.conversation(t, alice, "POST", id, "", "", `{"metadata":{"a":"b"}}`); a.status != 200 || a.object.Metadata["a"] != "b" {
+		t.Errorf("%+v", a)
+	}
+	if a := b.conversation(t, alice, "DELETE", id, "", "", ""); a.body != `{"id":"`+id+`","object":"conversation.deleted","deleted":true}`+"\n" {
+		t.Errorf("%+v", a)
+	}
+	refused(alice)
+	if a := b.do(t, alice, b.Get, "GET", said.object.ID, "", ""); a.status != 200 {
+		t.Errorf("its response: %+v", a)
+	}
+}
+
+func TestConversationRequestsThatAreRefused(t *testing.T) {
+	b := newBench(t, "text A.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{}`).object.ID
+	many := strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},`, 21), ",")
+	for _, tt := range []struct{ method, body, want string }{
+		{"POST", `{}`, "metadata"},
+		{"POST", `{"metadata":{"a":7}}`, "metadata"},
+		{"POST", `{"metadata":{},"title":"x"}`, "title"},
+		{"ADD", `{}`, "items"},
+		{"ADD", `{"items":[]}`, "items"},
+		{"ADD", `{"items":"x"}`, "items"},
+		{"ADD", `{"items":[` + many + `]}`, "items"},
+		{"ADD", `{"items":[{"role":"user"},{"role":"cook"}]}`, "items[1].role"},
+		{"ADD", `{"items":[{"type":"item_reference","id":"msg_1"}]}`, "items[0]"},
+		{"ADD", `{"items":[`, ""},
+	} {
+		a := b.conversation(t, alice, tt.method, id, "", "", tt.body)
+		if a.status != 400 || tt.want != "" && !strings.Contains(a.body, `"param":"`+tt.want+`"`) {
+			t.Errorf("%s %s: %d %s", tt.method, tt.body, a.status, a.body)
+		}
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/v1/conversations", strings.NewReader(`[]`))
+	err := b.CreateConversation(w, r, alice)
+	if responses.Errors().Write(w, err); w.Code != 400 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

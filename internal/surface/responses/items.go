@@ -1,0 +1,171 @@
+package responses
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// InputItems answers GET /v1/responses/{id}/input_items.
+func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	page, err := newPage(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	_, s, err := h.find(r.Context(), caller, id)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	items, err := s.inputItems(id)
+	if err != nil {
+		return err
+	}
+	page.add(items)
+	list, err := page.list()
+	if err != nil {
+		return err
+	}
+	return surface.WriteJSON(w, http.StatusOK, list)
+}
+
+// inputItems returns the input of a response, or the items of a part that a client has
+// added, as the API lists them.
+func (s *stored) inputItems(part string) ([]map[string]any, error) {
+	items := make([]map[string]any, len(s.Input))
+	for i, raw := range s.Input {
+		if err := json.Unmarshal(raw, &items[i]); err != nil {
+			return nil, fmt.Errorf("stored items of %s: %w", part, err)
+		}
+		complete(items[i], fmt.Sprintf("%s_in%d", run.SuffixOfPart(part), i))
+	}
+	return items, nil
+}
+
+// idPrefixes begin the ids of items, by their type.
+var idPrefixes = map[string]string{
+	"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "function_call_output": "fco_", "custom_tool_call": "ctc_",
+	"custom_tool_call_output": "ctco_", "mcp_call": "mcp_", "mcp_list_tools": "mcpl_",
+}
+
+// complete gives an item of a client what the API lists of it: a type, an id, a status, and
+// content that is a list of parts. suffix is of the id of an item without one.
+func complete(it map[string]any, suffix string) {
+	if it["type"] == nil {
+		it["type"] = "message"
+	}
+	kind, _ := it["type"].(string)
+	if id, _ := it["id"].(string); id == "" {
+		prefix, known := idPrefixes[kind]
+		if !known {
+			prefix = "item_"
+		}
+		it["id"] = prefix + suffix
+	}
+	switch kind {
+	case "message":
+		if text, ok := it["content"].(string); ok {
+			part := map[string]any{"type": "input_text", "text": text}
+			if it["role"] == string(item.Assistant) {
+				part = map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
+			}
+			it["content"] = []any{part}
+		}
+		fallthrough
+	case "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output":
+		if it["status"] == nil {
+			it["status"] = "completed"
+		}
+	}
+}
+
+// The limits on a page of items, from the OpenAI document.
+const (
+	defaultPage = 20
+	maxPage     = 100
+)
+
+// itemList is a page of items.
+type itemList struct {
+	Object  string           `json:"object"`
+	Data    []map[string]any `json:"data"`
+	FirstID any              `json:"first_id"` // null if there is none
+	LastID  any              `json:"last_id"`
+	HasMore bool             `json:"has_more"`
+}
+
+func listOf(items []map[string]any, more bool) *itemList {
+	list := &itemList{Object: "list", Data: append([]map[string]any{}, items...), HasMore: more}
+	if n := len(items); n > 0 {
+		list.FirstID, list.LastID = items[0]["id"], items[n-1]["id"]
+	}
+	return list
+}
+
+// page collects the items that a query asks for.
+type page struct {
+	limit       int
+	latestFirst bool
+	after       string // the id of the item in front of the page; "" = the page is the first
+
+	begun bool // after was found
+	items []map[string]any
+}
+
+// newPage reads a query. The latest items are first unless it asks otherwise.
+func newPage(query url.Values) (*page, error) {
+	p := &page{limit: defaultPage, after: query.Get("after")}
+	p.begun = p.after == ""
+	if text := query.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxPage {
+			return nil, fault.New(fault.Invalid, "invalid_value", "limit must be between 1 and %d", maxPage).In("limit")
+		}
+		p.limit = n
+	}
+	switch order := query.Get("order"); order {
+	case "", "desc":
+		p.latestFirst = true
+	case "asc":
+	default:
+		return nil, fault.New(fault.Invalid, "invalid_value", "order must be asc or desc").In("order")
+	}
+	return p, nil
+}
+
+// add adds items, which come in the order in which they were made. The caller passes the
+// lists in the order of the page. It returns true when the page is full.
+func (p *page) add(items []map[string]any) (full bool) {
+	if p.latestFirst {
+		items = slices.Clone(items)
+		slices.Reverse(items)
+	}
+	for _, it := range items {
+		switch {
+		case p.begun:
+			p.items = append(p.items, it)
+		case it["id"] == p.after:
+			p.begun = true
+		}
+		if len(p.items) > p.limit {
+			return true
+		}
+	}
+	return false
+}
+
+// list returns the page, or an error if there is no item p.after.
+func (p *page) list() (*itemList, error) {
+	if !p.begun {
+		return nil, fault.New(fault.NotFound, "item_not_found", "after: there is no item with the id %.100q", p.after).In("after")
+	}
+	return listOf(p.items[:min(p.limit, len(p.items))], len(p.items) > p.limit), nil
+}

@@ -183,7 +183,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		Runs: runs.New(runs.Options{
 			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
 		}),
-		Chat: chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
+		Chat: chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Forgetter: a.store}),
 	})
 	return err
 }

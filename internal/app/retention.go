@@ -17,6 +17,9 @@ const (
 	retainEvery    = time.Hour
 )
 
+// forgetEvery is how often runs are deleted that are to be forgotten.
+const forgetEvery = time.Minute
+
 // retention deletes runs whose time is over, until stop. The zero value keeps
 // all.
 type retention struct {
@@ -25,8 +28,10 @@ type retention struct {
 }
 
 // start says how many runs are to go, and deletes them and those that follow.
-// No days = all are kept.
+// No days = only those are deleted that are to be forgotten.
 func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, log *slog.Logger) {
+	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	r.done.Go(func() { forget(ctx, store, log) })
 	if days == 0 {
 		return
 	}
@@ -37,7 +42,6 @@ func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, lo
 	case n > 0:
 		log.Warn("finished runs will be deleted (runs.retention_days)", "runs", n, "older_than_days", days, "in", firstRetention)
 	}
-	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.done.Go(func() {
 		next := time.NewTimer(firstRetention)
 		defer next.Stop()
@@ -57,6 +61,22 @@ func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, lo
 			}
 		}
 	})
+}
+
+// forget deletes the runs whose request or whose response's deletion says so, until ctx ends.
+func forget(ctx context.Context, store *sqlite.Store, log *slog.Logger) {
+	next := time.NewTicker(forgetEvery)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		if _, err := store.DeleteForgotten(ctx); err != nil && ctx.Err() == nil {
+			log.Error("runs that are to be forgotten were not deleted", "error", err)
+		}
+	}
 }
 
 func (r *retention) stop() {

@@ -34,6 +34,10 @@ type Policy struct {
 	CatalogTTLNS   int64       `json:"catalog_ttl_ns,omitempty"`   // how long tool lists are reused, in nanoseconds; 0 = they are fetched
 	CacheTTLNS     int64       `json:"cache_ttl_ns,omitempty"`     // how long results of tools are reused, in nanoseconds; 0 = not at all
 
+	// Forget says that the run is deleted when it has ended. A light run stores no bodies at
+	// all: neither rows nor, in its facts, what the model or the gateway wrote.
+	Forget bool `json:"forget,omitempty"`
+
 	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
 	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled; "" = not recorded
 	RefuseDropped bool   `json:"refuse_dropped_params,omitempty"` // dropped_params: refuse

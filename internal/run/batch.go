@@ -35,6 +35,27 @@ type Batch struct {
 	Sync bool
 }
 
+// withoutBodies returns the batch without rows, and without the texts of a model or a tool
+// in its facts.
+func (b Batch) withoutBodies() Batch {
+	b.Rows = nil
+	b.Facts = slices.Clone(b.Facts)
+	for i, f := range b.Facts {
+		switch body := f.Body.(type) {
+		case loop.Turn:
+			body.Calls = slices.Clone(body.Calls)
+			for n := range body.Calls {
+				body.Calls[n].Arguments = ""
+			}
+			b.Facts[i].Body = body
+		case loop.CallPrepared:
+			body.Answer = ""
+			b.Facts[i].Body = body
+		}
+	}
+	return b
+}
+
 // Check returns an error unless b can follow the fact with number after in the journal of
 // the lease's run: the numbers have no gaps, and the first fact of the journal, and no
 // other, is an Accepted of that org and run.

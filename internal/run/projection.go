@@ -84,6 +84,9 @@ func (p *projection) recover(story *Story) error {
 
 // recall reads the rows that the owner of a run needs of those that a fact refers to.
 func (p *projection) recall(f loop.Fact, rows map[string]json.RawMessage) error {
+	if a := p.state.Accepted; a != nil && a.Forget && p.state.Grade == loop.Light {
+		return nil // it has no rows, and ends
+	}
 	switch b := f.Body.(type) {
 	case loop.InputAdded:
 		if err := p.recallFull(rows); err != nil {

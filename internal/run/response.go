@@ -47,8 +47,16 @@ func FindResponse(ctx context.Context, kept Conversations, orgID, id string) (*C
 	return kept.Find(ctx, orgID, "", responseKey(id))
 }
 
-// DeleteResponse deletes a stored response of the org. It reports whether there was one.
-func DeleteResponse(ctx context.Context, kept Conversations, orgID, id string) (bool, error) {
+// DeleteResponse deletes a stored response of the org, with its run. It reports whether there
+// was one.
+func DeleteResponse(ctx context.Context, kept Conversations, runs Forgetter, orgID, id string) (bool, error) {
+	c, err := FindResponse(ctx, kept, orgID, id)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if err := runs.Forget(ctx, orgID, c.RunID); err != nil {
+		return false, err
+	}
 	return kept.Delete(ctx, orgID, "", responseKey(id))
 }
 

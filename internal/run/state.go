@@ -232,9 +232,22 @@ func (s *runState) write(b Batch) error {
 	if s.relay {
 		return nil
 	}
+	if s.storesNothing() {
+		b = b.withoutBodies()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), appendTimeout)
 	defer cancel()
 	return s.journal.Append(ctx, s.lease, s.state().Seq, b)
+}
+
+// storesNothing reports whether no bodies of the run are stored: nobody will continue it, and
+// nobody may read it.
+func (s *runState) storesNothing() bool {
+	p := &s.req.Policy
+	if a := s.state().Accepted; a != nil {
+		p = &a.Policy
+	}
+	return p.Forget && p.Grade == loop.Light && !s.durable()
 }
 
 // store keeps items for the rest of the run, and returns the row for the journal.

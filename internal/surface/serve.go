@@ -55,6 +55,9 @@ type Reply struct {
 	MaxTokens int64
 	// Calls limits the tool calls of the run, within the limit of the org; 0 = that limit.
 	Calls int
+	// Forget says that nothing of the request and its answer is to be stored when the run
+	// has ended.
+	Forget bool
 	// Dropped are the members of the body that a run cannot carry. They are left out and
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
@@ -161,7 +164,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err != nil {
 		return err
 	}
-	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls}
+	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget}
 	if reply.Stream {
 		asked.Live = liveDeltas(relayed)
 	}

@@ -26,8 +26,8 @@ const (
 	MaxAuditRows  = 16_384   // of all orgs together; the numbering continues
 )
 
-// Journal implements run.Journal, run.Archive, run.Leases, run.Recorder and
-// audit.Log. The zero value is ready to use. What was spent of a budget is never
+// Journal implements run.Journal, run.Archive, run.Leases, run.Forgetter, run.Recorder
+// and audit.Log. The zero value is ready to use. What was spent of a budget is never
 // dropped.
 type Journal struct {
 	Now func() time.Time // wall clock, for the expiry of keys; nil = clock.Wall
@@ -42,8 +42,9 @@ type Journal struct {
 	mu      sync.Mutex // guards the fields below
 	runs    map[runKey]*runRecord
 	order   []runKey // oldest first
-	bytes   int64    // of the rows of all runs
-	lastOrg string   // the org that got the last lease, for fairness
+	forget  map[runKey]bool
+	bytes   int64  // of the rows of all runs
+	lastOrg string // the org that got the last lease, for fairness
 	keys    submitKeys
 	budgets map[budgetKey]run.Used
 	audit   auditLog
@@ -143,6 +144,11 @@ func (j *Journal) store(key runKey, r *runRecord, lease run.Lease, b run.Batch, 
 		j.settleAll(key.org, r)
 	}
 	j.audit.add(add.audit)
+	if len(b.Facts) > 0 {
+		if a, opens := b.Facts[0].Body.(loop.Accepted); opens && a.Forget {
+			j.markForgotten(key)
+		}
+	}
 	j.evict(grown)
 }
 
@@ -177,6 +183,42 @@ func (j *Journal) add(key runKey, r *runRecord) {
 	}
 	j.runs[key] = r
 	j.order = append(j.order, key)
+	j.dropForgotten()
+}
+
+// Forget implements run.Forgetter.
+func (j *Journal) Forget(_ context.Context, orgID, runID string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.markForgotten(runKey{orgID, runID})
+	return nil
+}
+
+func (j *Journal) markForgotten(key runKey) {
+	if j.forget == nil {
+		j.forget = map[runKey]bool{}
+	}
+	if j.runs[key] != nil {
+		j.forget[key] = true
+	}
+}
+
+// dropForgotten drops the runs that are to be forgotten and whose time is over. It is called
+// when a run begins.
+func (j *Journal) dropForgotten() {
+	now := j.now()
+	for key := range j.forget {
+		r := j.runs[key]
+		if r != nil && (r.head.Summary.Status != run.Done || now.Sub(time.UnixMilli(r.head.Summary.FinishedAt)) <= run.ForgetAfter || j.keys.has(key, now)) {
+			continue
+		}
+		delete(j.forget, key)
+		if r != nil {
+			j.order = slices.DeleteFunc(j.order, func(one runKey) bool { return one == key })
+			delete(j.runs, key)
+			j.bytes -= r.head.Bytes
+		}
+	}
 }
 
 // evict drops the oldest runs that are not running until the limits hold. grown

@@ -180,6 +180,13 @@ func (k *submitKeys) find(orgID string, key run.SubmitKey, now time.Time) *run.S
 	return &found
 }
 
+// has reports whether a key of the run has not expired.
+func (k *submitKeys) has(of runKey, now time.Time) bool {
+	return slices.ContainsFunc(k.order, func(s *submitted) bool {
+		return s.key.org == of.org && s.RunID == of.run && !s.expired(now)
+	})
+}
+
 func (s *submitted) expired(now time.Time) bool { return now.Sub(s.at) >= run.SubmitKeyTTL }
 
 // add maps the key to the run. It first drops expired keys, and the oldest until one

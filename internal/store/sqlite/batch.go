@@ -172,7 +172,22 @@ func (b batch) insertHead(t *tx, c headChange) error {
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		b.key.org, b.key.run, s.Principal, s.Surface, string(s.Grade), s.Model, string(s.Status), string(s.Reason),
 		s.Rounds, s.Calls, s.Tokens, c.to.Epoch, c.to.Seq+1, s.CreatedAt, c.to.At, s.FinishedAt, c.to.Owner, c.to.LeaseUntil)
+	if err == nil && b.forgets() {
+		_, err = t.exec(insertForgotten, b.key.org, b.key.run)
+	}
 	return err
+}
+
+const insertForgotten = `INSERT OR IGNORE INTO forgotten_runs (org, run_id) SELECT org, run_id FROM runs WHERE org = ? AND run_id = ?`
+
+// forgets reports whether the batch opens a run that is to be forgotten.
+func (b batch) forgets() bool {
+	for _, f := range b.facts {
+		if a, opens := f.Body.(loop.Accepted); opens {
+			return a.Forget
+		}
+	}
+	return false
 }
 
 // mismatch returns why the head does not admit the batch.

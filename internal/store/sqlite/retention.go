@@ -12,6 +12,7 @@ import (
 const (
 	deleteBatch = 100                   // runs
 	deleteTime  = 10 * time.Millisecond // after this time, no further run is deleted
+	forgetBatch = 10                    // runs
 	vacuumBatch = 256                   // pages
 	sweepBatch  = 100                   // expired rows of a table; also limits the writes that delete some of them
 )
@@ -54,6 +55,32 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		err = s.repeatWrite(ctx, (*tx).vacuum)
 	}
 	return deleted, s.wrap("delete finished runs", err)
+}
+
+// Forget implements run.Forgetter.
+func (s *Store) Forget(ctx context.Context, orgID, runID string) error {
+	return s.wrap("forget a run", s.writer.perform(ctx, func(t *tx) error {
+		_, err := t.exec(insertForgotten, orgID, runID)
+		return err
+	}))
+}
+
+// DeleteForgotten deletes the runs that are to be forgotten and whose time is over, as
+// [Store.DeleteFinished] deletes others, and returns their number.
+func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
+	now := s.now()
+	err = s.repeatWrite(ctx, func(t *tx) (int64, error) {
+		n, err := t.exec(`DELETE FROM runs WHERE rowid IN (SELECT r.rowid FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
+			WHERE r.status = 'done' AND r.finished_at < ?1
+			AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?2) LIMIT ?3)`,
+			now.Add(-run.ForgetAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
+		deleted += int(n)
+		return n, err
+	})
+	if err == nil && deleted > 0 {
+		err = s.repeatWrite(ctx, (*tx).vacuum)
+	}
+	return deleted, s.wrap("delete forgotten runs", err)
 }
 
 // repeatWrite performs the write until it changes no row.

@@ -39,7 +39,7 @@ type Options struct {
 	Fatal func(error)
 }
 
-// Store implements org.Store, run.Journal, run.Archive, run.Leases,
+// Store implements org.Store, run.Journal, run.Archive, run.Leases, run.Forgetter,
 // run.Conversations, run.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
 // concurrent use.
 type Store struct {

@@ -30,6 +30,8 @@ type Store struct {
 	Conversations run.Conversations
 	Results       toolcache.Store
 	Audit         AuditLog
+	Forgetter     run.Forgetter
+	Sweep         func(t *testing.T) // deletes the runs that are to be forgotten
 }
 
 // Maker creates stores for the cases. Open and Capped are required.
@@ -61,7 +63,7 @@ type Clocks struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
-		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(),
+		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(),
 	) {
 		c.test(t, m)
 	}

@@ -45,7 +45,7 @@ func newBench(t *testing.T, story string) *bench {
 			MaxRoundsCap: func() int { return 10 }, KeepFor: func() time.Duration { return time.Hour }, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler),
 			Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}, Model: b.script}}), Runner: runner,
 		},
-		Conversations: kept, Runs: runner,
+		Conversations: kept, Runs: runner, Forgetter: journal,
 	})
 	return b
 }

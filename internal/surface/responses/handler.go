@@ -16,6 +16,7 @@ type Options struct {
 	surface.Options
 	Conversations run.Conversations // where responses are stored
 	Runs          surface.Follower
+	Forgetter     run.Forgetter // deletes the run of a deleted response
 }
 
 // Handler answers POST /v1/responses, and requests for stored responses.
@@ -60,7 +61,7 @@ func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run
 	d.find = h.itemFinder(ctx, caller)
 	err := d.decode(members)
 	return surface.Reply{
-		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, Dropped: d.dropped, KeepsTexts: true,
+		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, Forget: !d.echo.Store, Dropped: d.dropped, KeepsTexts: true,
 		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
 	}, err

@@ -104,7 +104,7 @@ type deleted struct {
 // Delete answers DELETE /v1/responses/{id}.
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	id := r.PathValue("id")
-	was, err := run.DeleteResponse(r.Context(), h.o.Conversations, caller.Org.ID, id)
+	was, err := run.DeleteResponse(r.Context(), h.o.Conversations, h.o.Forgetter, caller.Org.ID, id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}

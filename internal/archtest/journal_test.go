@@ -26,6 +26,7 @@ func factWriters() map[string][]string {
 	return map[string][]string{
 		"internal/run.runState.number":      {"internal/loop.Allowed"},
 		"internal/run.Runner.appendForeign": {"internal/loop.Allowed", "internal/run.Head.Allow"},
+		"internal/run.Batch.withoutBodies":  {"internal/loop.WithoutTexts"}, // of facts that number has made
 	}
 }
 

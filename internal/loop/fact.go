@@ -5,6 +5,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
+	"slices"
 )
 
 // Version is the version of the facts that this build writes. [Decode] refuses
@@ -302,6 +303,23 @@ func (b CallDone) Took() int64 {
 		return b.Micros
 	}
 	return b.MS * 1000
+}
+
+// WithoutTexts returns the body without what a model wrote, or what a model is told: for a
+// run whose texts are not stored.
+func WithoutTexts(b Body) Body {
+	switch b := b.(type) {
+	case Turn:
+		b.Calls = slices.Clone(b.Calls)
+		for i := range b.Calls {
+			b.Calls[i].Arguments = ""
+		}
+		return b
+	case CallPrepared:
+		b.Answer = ""
+		return b
+	}
+	return b
 }
 
 // CallWaiting records that a call waits for approval.

@@ -41,17 +41,7 @@ func (b Batch) withoutBodies() Batch {
 	b.Rows = nil
 	b.Facts = slices.Clone(b.Facts)
 	for i, f := range b.Facts {
-		switch body := f.Body.(type) {
-		case loop.Turn:
-			body.Calls = slices.Clone(body.Calls)
-			for n := range body.Calls {
-				body.Calls[n].Arguments = ""
-			}
-			b.Facts[i].Body = body
-		case loop.CallPrepared:
-			body.Answer = ""
-			b.Facts[i].Body = body
-		}
+		b.Facts[i].Body = loop.WithoutTexts(f.Body)
 	}
 	return b
 }

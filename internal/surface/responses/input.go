@@ -128,6 +128,8 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 		return err
 	case "mcp_list_tools":
 		return replayMCPListTools(in.req, at, raw)
+	case "additional_tools":
+		return in.addTools(at, raw)
 	case "mcp_approval_request", "mcp_approval_response":
 		return fault.New(fault.Invalid, "unsupported_value", "%s: approvals are not supported yet", at).In(at)
 	case "item_reference":

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -181,5 +182,39 @@ func TestWhatIsDropped(t *testing.T) {
 	_, reply, err = decoded(`{"input":"x","store":false,"include":[],"background":false,"truncation":"disabled","service_tier":"auto","top_logprobs":0,"stream_options":{},"previous_response_id":"","conversation":null}`)
 	if err != nil || len(reply.Dropped) > 0 {
 		t.Errorf("what asks for nothing: %v %q", err, reply.Dropped)
+	}
+}
+
+// Tools of the item additional_tools are like those of the member tools, and replace them.
+func TestAdditionalTools(t *testing.T) { // P37
+	const items = `[
+		{"type":"additional_tools","role":"developer","tools":[
+			{"type":"namespace","name":"functions","tools":[{"type":"custom","name":"exec"}]},
+			{"type":"function","name":"wait","description":"new","parameters":{"type":"object"}},
+			{"type":"web_search"}]},
+		{"role":"user","content":"go"}]`
+	req, reply, err := decoded(`{"model":"m","tools":[{"type":"function","name":"wait","description":"old"}],"tool_choice":{"type":"custom","namespace":"functions","name":"exec"},"input":` + items + `}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offered []string
+	for _, tool := range req.ClientTools {
+		offered = append(offered, tool.Name+": "+tool.Description)
+	}
+	if diff := cmp.Diff([]string{"functions__exec: ", "wait: new"}, offered); diff != "" {
+		t.Error(diff)
+	}
+	if len(req.Items) != 1 || req.ToolChoice.Name != "functions__exec" || !slices.Equal(reply.Dropped, []string{"input[0].tools[2]"}) {
+		t.Errorf("items %+v, choice %+v, dropped %q", req.Items, req.ToolChoice, reply.Dropped)
+	}
+	var kept stored
+	if err := json.Unmarshal(req.Keep.Echo, &kept); err != nil {
+		t.Fatal(err)
+	}
+	if got := kept.clientTools().sent; len(got) != 1 || got["functions__exec"] != (clientTool{"functions", "exec", true}) {
+		t.Errorf("a stored response knows the tools %+v", got)
+	}
+	if _, _, err := decoded(`{"model":"m","input":[{"type":"additional_tools","tools":[{"type":"function"}]}]}`); err == nil || fault.From(err).Param != "input[0].tools[0].name" {
+		t.Errorf("a tool without a name: %v", err)
 	}
 }

@@ -57,7 +57,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	tools := s.Response.clientTools()
+	tools := s.clientTools()
 	made, failure, err := h.errors.Again(r.Context(), h.o.Runs, caller, kept.RunID, kept.FinalOnly, func(a *surface.Answer) surface.Object {
 		return newEncoder(a, nil, s.Response, tools)
 	})
@@ -75,12 +75,26 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 
 // clientTools returns the tools of the client that the model knows under another name or in
 // another form.
-func (e *echo) clientTools() clientTools {
+func (s *stored) clientTools() clientTools {
 	d := newDecoder(&run.Request{Targets: []run.Target{{}}})
-	for i, raw := range e.Tools {
+	for i, raw := range s.Response.Tools {
 		_, _ = d.decodeTool(path("tools", i), "", raw) // it was accepted once; other kinds are left out
 	}
+	for i, raw := range s.Input {
+		if kindOf(raw) == "additional_tools" {
+			_ = d.addTools(path("input", i), raw)
+		}
+	}
 	return d.tools
+}
+
+// kindOf returns the type of an input item; "" if it has none.
+func kindOf(raw json.RawMessage) string {
+	var w struct {
+		Type string `json:"type"`
+	}
+	_ = json.Unmarshal(raw, &w) // it was accepted once
+	return w.Type
 }
 
 // deleted is the answer to a request that deletes a response.

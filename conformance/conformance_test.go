@@ -36,6 +36,7 @@ func TestConformance(t *testing.T) { // P12
 		{"the commands runs list and runs show", testRuns},
 		{"the commands mcp list and mcp check", testCheck},
 		{"characters cut anywhere arrive whole", testUnicode},
+		{"Codex", testCodex},
 	}
 	for _, suite := range suites {
 		t.Run(suite.name, func(t *testing.T) { suite.run(t, s) })

@@ -51,9 +51,8 @@ type codexCase struct {
 	output  string   // what the model gets of the call
 }
 
-// codexCases has, for a provider of chat completions and one of the Responses API, a model
-// that Codex does not know, one with a custom tool, and one whose tools are all in an item
-// of the input.
+// codexCases has, for a provider of each dialect, a model that Codex does not know, one with
+// a custom tool, and one whose tools are all in an item of the input.
 func codexCases() []codexCase {
 	const (
 		file  = "made by Codex"
@@ -90,6 +89,9 @@ func codexCases() []codexCase {
 		of("gpt-test", unknown, "client_metadata,include,prompt_cache_key,tools[8]"),
 		of("gpt-test", custom, "client_metadata,include,prompt_cache_key,tools[8],tools[9]"),
 		of("gpt-test", inInput, "client_metadata,include,prompt_cache_key,reasoning"), // of reasoning, context
+		of("claude-sonnet-4-5", unknown, "client_metadata,include,prompt_cache_key,tools[8]"),
+		of("claude-sonnet-4-5", custom, "client_metadata,include,prompt_cache_key,tools[8],tools[9],verbosity"),
+		of("claude-sonnet-4-5", inInput, "client_metadata,include,prompt_cache_key,reasoning,verbosity"),
 		of("responses-test", unknown, "include,tools[8]"),
 		of("responses-test", custom, "include,tools[8],tools[9]"),
 		of("responses-test", inInput, "include"),
@@ -115,9 +117,11 @@ func testCodex(t *testing.T, s *site) { // P37 A08
 func (tt codexCase) run(t *testing.T, s *site) {
 	const answer = "The sum is 42, and the file is there."
 	story := `
+reasoning First the numbers.
 text I ask.
 call c1 echo {"message":"20 22"}
 
+reasoning Now both.
 call c2 get-sum {"a":20,"b":22}
 call c3 ` + tt.call + `
 

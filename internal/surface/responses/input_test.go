@@ -61,6 +61,9 @@ func TestInput(t *testing.T) {
 			[]string{"tool_call ns__f c1 {} turn 1", "tool_result c1 text:1 native"}},
 		{"a call of a custom tool", `[{"type":"custom_tool_call","call_id":"c1","name":"patch","input":"a \"b\""},{"type":"custom_tool_call_output","call_id":"c1","output":"ok"}]`,
 			[]string{`tool_call patch c1 {"input":"a \"b\""} turn 1`, "tool_result c1 text:ok"}},
+		{"two outputs of a call, and a call that has the id of another", `[{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c1","output":"1"},{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"2"}]},` +
+			`{"type":"custom_tool_call","call_id":"c1","name":"g","input":""},{"type":"custom_tool_call_output","call_id":"c1","output":"3"},{"role":"user","content":"and?"},{"type":"custom_tool_call_output","call_id":"c1","output":"4"}]`,
+			[]string{"tool_call f c1 {} turn 1 native", "tool_result c1 text:1 text:2", `tool_call g c1 {"input":""} turn 2`, "tool_result c1 text:3 text:4", "message user text:and? native"}},
 		{"items of MCP servers", `[{"type":"mcp_list_tools","id":"mcpl_1","server_label":"s","tools":[]},{"type":"mcp_call","id":"mcp_1","server_label":"s","name":"t","arguments":"{}","output":"o"},` +
 			`{"type":"mcp_call","id":"mcp_2","server_label":"s","name":"t","arguments":"{}","error":{"type":"mcp_tool_execution_error","content":[{"type":"text","text":"no"}]}},{"role":"user","content":"and?"}]`,
 			[]string{"tool_call t mcp_1 {} turn 1", "tool_result mcp_1 text:o", "tool_call t mcp_2 {} turn 2", "tool_result mcp_2 text:Tool call failed: no", "message user text:and? native"}},

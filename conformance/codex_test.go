@@ -48,37 +48,38 @@ type codexCase struct {
 	tools   []string // types and names
 	dropped string   // what the gateway says that it does not carry
 	call    string   // a call of a tool of Codex, as a line of a story
-	output  string   // what the model gets of the call
+	outputs []string // what the model gets of the call
 }
 
 // codexCases has, for a provider of each dialect, a model that Codex does not know, one with
-// a custom tool, and one whose tools are all in an item of the input.
+// a custom tool, and one whose tools are all in an item of the input. The last one calls
+// Codex's shell in a script that reports before its end: its call has two outputs.
 func codexCases() []codexCase {
 	const (
 		file  = "made by Codex"
 		shell = `exec_command {"cmd":"printf '` + file + `' > made.txt; cat made.txt"}`
 		patch = `apply_patch {"input":"*** Begin Patch\n*** Add File: made.txt\n+` + file + `\n*** End Patch\n"}`
-		code  = `functions__exec {"input":"const r = await tools.exec_command({cmd: \"printf '` + file + `' > made.txt; cat made.txt\"}); text(r.output);"}`
+		code  = `functions__exec {"input":"const r = await tools.exec_command({cmd: \"printf '` + file + `' > made.txt; cat made.txt\"}); notify(\"still here\"); text(r.output);"}`
 
 		always  = "client_metadata include input model parallel_tool_calls prompt_cache_key reasoning store stream"
 		patched = "Success. Updated the following files:\nA made.txt"
 	)
 	unknown := codexCase{
-		model: "", members: always + " tool_choice tools", call: shell, output: file,
+		model: "", members: always + " tool_choice tools", call: shell, outputs: []string{file},
 		tools: []string{
 			"function exec_command", "function write_stdin", "function request_user_input", "function view_image", "namespace multi_agent_v1",
 			"function get_goal", "function create_goal", "function update_goal", "web_search",
 		},
 	}
 	custom := codexCase{
-		model: "/gpt-5.5", members: always + " text tool_choice tools", call: patch, output: patched,
+		model: "/gpt-5.5", members: always + " text tool_choice tools", call: patch, outputs: []string{patched},
 		tools: []string{
 			"function exec_command", "function write_stdin", "function request_user_input", "custom apply_patch", "function view_image",
 			"function get_goal", "function create_goal", "function update_goal", "tool_search", "web_search",
 		},
 	}
 	inInput := codexCase{
-		model: "/gpt-6-sol", members: always + " text tool_choice", call: code, output: file,
+		model: "/gpt-6-sol", members: always + " text tool_choice", call: code, outputs: []string{"still here", file},
 		tools: []string{"namespace functions", "namespace clock", "namespace collaboration"},
 	}
 	of := func(model string, c codexCase, dropped string) codexCase {
@@ -203,7 +204,7 @@ func (tt codexCase) wantReceived(t *testing.T, up *turnpiketest.Upstream) {
 			}
 		}
 	}
-	for _, output := range []string{"Echo: 20 22", "The sum of 20 and 22 is 42.", tt.output} {
+	for _, output := range append(tt.outputs, "Echo: 20 22", "The sum of 20 and 22 is 42.") {
 		text := strings.Trim(string(marshal(output)), `"`)
 		if got := bytes.Count(requests[2].Body, []byte(text)); got == 0 {
 			t.Errorf("the provider did not get %q:\n%s", output, requests[2].Body)

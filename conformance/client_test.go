@@ -22,7 +22,9 @@ type ask struct {
 	Path    string            `json:"path,omitempty"` // when set, Raw is posted there as it is, by the client's own generic method
 	Raw     string            `json:"raw,omitempty"`
 	Models  bool              `json:"models,omitempty"` // list the models, retrieve each, and then one that is not listed
-	Helper  string            `json:"helper,omitempty"` // which helper of the SDK is used; clients/helpers.mjs
+	Helper  string            `json:"helper,omitempty"` // which helper of the SDK is used; clients/helpers.mjs and clients/responses.mjs
+	Turns   []string          `json:"turns,omitempty"`  // what the user says; clients/responses.mjs
+	Times   int               `json:"times,omitempty"`  // how many requests are made at once; clients/responses.mjs
 
 	API           string         `json:"api,omitempty"`   // which API the conversations use; clients/conversation.mjs
 	Model         string         `json:"model,omitempty"` // of all conversations
@@ -58,6 +60,7 @@ type outcome struct {
 	Models        []seenModel    `json:"models"`    // as listed
 	Retrieved     []seenModel    `json:"retrieved"` // the same, one by one
 	Turns         []seenTurn     `json:"turns"`     // of a conversation
+	Items         [][]string     `json:"items"`     // of each response, as lines
 	Each          []outcome      `json:"each"`      // one for each conversation
 	Error         *clientError   `json:"error"`
 }

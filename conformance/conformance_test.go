@@ -36,6 +36,8 @@ func TestConformance(t *testing.T) { // P12
 		{"the commands runs list and runs show", testRuns},
 		{"the commands mcp list and mcp check", testCheck},
 		{"characters cut anywhere arrive whole", testUnicode},
+		{"the Responses API of the Node client", testResponses},
+		{"Codex", testCodex},
 	}
 	for _, suite := range suites {
 		t.Run(suite.name, func(t *testing.T) { suite.run(t, s) })

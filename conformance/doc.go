@@ -1,5 +1,5 @@
-// Package conformance proves that the official OpenAI clients and the official
-// MCP example servers work with Turnpike as they are, and that the official
+// Package conformance proves that the official OpenAI clients, OpenAI's Codex and the
+// official MCP example servers work with Turnpike as they are, and that the official
 // clients of OpenAI and Anthropic agree with the strict fakes of turnpiketest,
 // which the adapters are tested against. It is a module of its own, so that the
 // gateway never depends on an SDK of a provider.
@@ -23,6 +23,11 @@
 //
 //	@anthropic-ai/sdk or openai ──────────────────► strict fake of the same API
 //	openai for Node ──────► turnpike serve ───────► strict fake of the same API
+//
+// codex_test.go runs OpenAI's Codex, whose requests for other addresses than the
+// gateway's end at a proxy that refuses them:
+//
+//	codex exec ──► recording proxy ──► turnpike serve ──► strict fake of a provider
 //
 // The tests skip when node or node_modules is missing; with
 // TURNPIKE_TEST_NO_SKIP=1 in the environment they fail instead.

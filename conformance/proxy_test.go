@@ -13,14 +13,16 @@ import (
 	"testing"
 )
 
-// proxy stands before an MCP server, passes everything on as it is, and keeps
-// the tools/call requests that went through. A gate holds the calls of one tool.
+// proxy stands before an MCP server, passes everything on as it is, keeps the
+// tools/call requests that went through, and counts the tools/list requests. A gate
+// holds the calls of one tool.
 type proxy struct {
 	*httptest.Server
 	onward *httputil.ReverseProxy
 
 	mu    sync.Mutex
 	calls []toolCall       // guarded by mu
+	lists int              // how often tools/list was asked; guarded by mu
 	gates map[string]*gate // by tool; guarded by mu
 }
 
@@ -58,8 +60,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the gateway left
 	}
-	for _, call := range toolCalls(body) {
-		if g := p.record(call); g != nil && !g.pass(r.Context()) {
+	for _, asked := range rpcRequests(body) {
+		if g := p.record(asked); g != nil && !g.pass(r.Context()) {
 			return
 		}
 	}
@@ -67,35 +69,45 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.onward.ServeHTTP(w, r)
 }
 
-// toolCalls finds the tools/call requests in a JSON-RPC message or batch.
-func toolCalls(body []byte) []toolCall {
-	type request struct {
-		Method string
-		Params json.RawMessage
-	}
-	var batch []request
-	if json.Unmarshal(body, &batch) != nil {
-		var one request
-		if json.Unmarshal(body, &one) != nil {
-			return nil
-		}
-		batch = []request{one}
-	}
-	var calls []toolCall
-	for _, r := range batch {
-		var call toolCall
-		if r.Method == "tools/call" && json.Unmarshal(r.Params, &call) == nil {
-			calls = append(calls, call)
-		}
-	}
-	return calls
+// rpcRequest is what the proxy reads of a JSON-RPC request.
+type rpcRequest struct {
+	Method string
+	Params json.RawMessage
 }
 
-func (p *proxy) record(call toolCall) *gate {
+// rpcRequests finds the requests in a JSON-RPC message or batch.
+func rpcRequests(body []byte) []rpcRequest {
+	var batch []rpcRequest
+	if json.Unmarshal(body, &batch) == nil {
+		return batch
+	}
+	var one rpcRequest
+	if json.Unmarshal(body, &one) != nil {
+		return nil
+	}
+	return []rpcRequest{one}
+}
+
+// record keeps a request, and returns the gate that it has to pass; nil = none.
+func (p *proxy) record(asked rpcRequest) *gate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls = append(p.calls, call)
-	return p.gates[call.Tool]
+	var call toolCall
+	switch {
+	case asked.Method == "tools/list":
+		p.lists++
+	case asked.Method == "tools/call" && json.Unmarshal(asked.Params, &call) == nil:
+		p.calls = append(p.calls, call)
+		return p.gates[call.Tool]
+	}
+	return nil
+}
+
+// listed returns how often the tools were listed.
+func (p *proxy) listed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lists
 }
 
 // hold makes calls of tool wait for the returned gate.

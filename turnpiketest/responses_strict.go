@@ -7,9 +7,9 @@ import (
 )
 
 // check refuses what the Responses API refuses. Its members are those of the
-// official API description.
+// official API description, and client_metadata, which OpenAI's Codex sends.
 func (d *responsesDialect) check(_ http.Header, n node) {
-	n.known("background", "context_management", "conversation", "include", "input", "instructions", "max_output_tokens",
+	n.known("background", "client_metadata", "context_management", "conversation", "include", "input", "instructions", "max_output_tokens",
 		"max_tool_calls", "metadata", "model", "moderation", "parallel_tool_calls", "previous_response_id", "prompt",
 		"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier",
 		"store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -196,7 +197,8 @@ func (r *Request) expectedTool() (model.Tool, bool) {
 	} else if name == "" && len(r.OnlyOf) > 0 {
 		name = r.OnlyOf[0].Tool
 	}
-	return model.Tool{Definition: tool.Definition{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}}, true
+	const anyTool = "mcp" // a tool without a name would be one that only its provider executes
+	return model.Tool{Definition: tool.Definition{Name: cmp.Or(name, anyTool), InputSchema: json.RawMessage(`{"type":"object"}`)}}, true
 }
 
 // Caller is the sender of a request and the state of their org at that moment.

@@ -206,3 +206,15 @@ func TestDroppedAsksEveryTarget(t *testing.T) {
 		t.Errorf("provider a was asked about the reasoning of provider c: %+v", first.Items)
 	}
 }
+
+// The tools of MCP servers are not listed yet: what stands for them has a name, as they do.
+func TestDroppedAsksWithATool(t *testing.T) {
+	one := &translator{}
+	req := &Request{Targets: []Target{{"a", "m1", one}}, Items: []item.Item{item.NewText(item.User, "go")}, Declared: []Declared{{Label: "docs"}}}
+	if _, err := new(Runner).Dropped(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	if tools := one.of[0].Tools; len(tools) != 1 || tools[0].Name == "" {
+		t.Errorf("asked with the tools %+v", tools)
+	}
+}

@@ -127,7 +127,7 @@ func (h *Handler) addItems(ctx context.Context, caller run.Caller, value json.Ra
 func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.RawMessage) (part string, items []map[string]any, err error) {
 	d := newDecoder(&run.Request{Targets: []run.Target{{}}})
 	d.find = h.itemFinder(ctx, caller)
-	in := inputReader{decoder: d}
+	in := newInputReader(d)
 	if err := in.addAll("items", list); err != nil {
 		return "", nil, err
 	}

@@ -28,6 +28,7 @@ type decoder struct {
 	// find finds a stored item by its id; nil for none.
 	find func(itemID string) (json.RawMessage, error)
 
+	replaces  bool // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
@@ -59,7 +60,7 @@ func (d *decoder) decode(members []surface.Member) error {
 	for _, m := range members {
 		values[m.Name] = m.Value
 	}
-	ordered := []string{"tools", "tool_choice", "instructions", "input"}
+	ordered := []string{"tools", "instructions", "input", "tool_choice"}
 	for _, name := range ordered {
 		if err := d.decodeMember(name, values[name]); err != nil {
 			return err

@@ -60,7 +60,7 @@ func (d *decoder) decodeInput(value json.RawMessage) error {
 		return fault.New(fault.Invalid, "invalid_type", "input must be a string or an array of items").In("input")
 	}
 	d.input = list
-	in := inputReader{decoder: d}
+	in := newInputReader(d)
 	if err := in.addAll("input", list); err != nil {
 		return err
 	}
@@ -73,8 +73,13 @@ func (d *decoder) decodeInput(value json.RawMessage) error {
 // inputReader reads a list of items.
 type inputReader struct {
 	*decoder
-	turn int  // the number of the latest answer of a model
-	open bool // the latest item belongs to it
+	turn    int            // the number of the latest answer of a model
+	open    bool           // the latest item belongs to it
+	results map[string]int // the item with the result of each call, by the call's id
+}
+
+func newInputReader(d *decoder) inputReader {
+	return inputReader{decoder: d, results: map[string]int{}}
 }
 
 // said returns the number of the answer that an item of the model belongs to: items
@@ -126,6 +131,8 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 		return err
 	case "mcp_list_tools":
 		return replayMCPListTools(in.req, at, raw)
+	case "additional_tools":
+		return in.addTools(at, raw)
 	case "mcp_approval_request", "mcp_approval_response":
 		return fault.New(fault.Invalid, "unsupported_value", "%s: approvals are not supported yet", at).In(at)
 	}
@@ -205,10 +212,14 @@ func (in *inputReader) addCall(at string, w wireItem, raw json.RawMessage) error
 	}
 	call := item.NewCall(w.CallID, flatName(w.Namespace, w.Name), cmp.Or(arguments, "{}"))
 	call.Turn = in.said()
+	delete(in.results, w.CallID) // ids can repeat
 	in.append(call, native)
 	return nil
 }
 
+// addResult reads the output of a call. A further output of the same call, such as Codex
+// sends of a tool that reports before its end, is added to the first one: other dialects
+// have one result for each call. An output that only this dialect has stays as it is.
 func (in *inputReader) addResult(at string, w wireItem, raw json.RawMessage) error {
 	if w.CallID == "" {
 		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no call_id", at).In(at + ".call_id")
@@ -220,6 +231,12 @@ func (in *inputReader) addResult(at string, w wireItem, raw json.RawMessage) err
 	if err != nil {
 		return err
 	}
+	if first, is := in.results[w.CallID]; is && in.native == "" {
+		it := &in.req.Items[first]
+		it.Parts, it.Native = append(it.Parts, parts...), item.Native{}
+		return nil
+	}
+	in.results[w.CallID] = len(in.req.Items)
 	native := raw
 	if w.Type == "custom_tool_call_output" {
 		native = nil

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,9 @@ func TestInput(t *testing.T) {
 			[]string{"tool_call ns__f c1 {} turn 1", "tool_result c1 text:1 native"}},
 		{"a call of a custom tool", `[{"type":"custom_tool_call","call_id":"c1","name":"patch","input":"a \"b\""},{"type":"custom_tool_call_output","call_id":"c1","output":"ok"}]`,
 			[]string{`tool_call patch c1 {"input":"a \"b\""} turn 1`, "tool_result c1 text:ok"}},
+		{"two outputs of a call, and a call that has the id of another", `[{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c1","output":"1"},{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"2"}]},` +
+			`{"type":"custom_tool_call","call_id":"c1","name":"g","input":""},{"type":"custom_tool_call_output","call_id":"c1","output":"3"},{"role":"user","content":"and?"},{"type":"custom_tool_call_output","call_id":"c1","output":"4"}]`,
+			[]string{"tool_call f c1 {} turn 1 native", "tool_result c1 text:1 text:2", `tool_call g c1 {"input":""} turn 2`, "tool_result c1 text:3 text:4", "message user text:and? native"}},
 		{"items of MCP servers", `[{"type":"mcp_list_tools","id":"mcpl_1","server_label":"s","tools":[]},{"type":"mcp_call","id":"mcp_1","server_label":"s","name":"t","arguments":"{}","output":"o"},` +
 			`{"type":"mcp_call","id":"mcp_2","server_label":"s","name":"t","arguments":"{}","error":{"type":"mcp_tool_execution_error","content":[{"type":"text","text":"no"}]}},{"role":"user","content":"and?"}]`,
 			[]string{"tool_call t mcp_1 {} turn 1", "tool_result mcp_1 text:o", "tool_call t mcp_2 {} turn 2", "tool_result mcp_2 text:Tool call failed: no", "message user text:and? native"}},
@@ -184,5 +188,39 @@ func TestWhatIsDropped(t *testing.T) {
 	_, reply, err = decoded(`{"input":"x","store":false,"include":[],"background":false,"truncation":"disabled","service_tier":"auto","top_logprobs":0,"stream_options":{},"previous_response_id":"","conversation":null}`)
 	if err != nil || len(reply.Dropped) > 0 {
 		t.Errorf("what asks for nothing: %v %q", err, reply.Dropped)
+	}
+}
+
+// Tools of the item additional_tools are like those of the member tools, and replace them.
+func TestAdditionalTools(t *testing.T) { // P37
+	const items = `[
+		{"type":"additional_tools","role":"developer","tools":[
+			{"type":"namespace","name":"functions","tools":[{"type":"custom","name":"exec"}]},
+			{"type":"function","name":"wait","description":"new","parameters":{"type":"object"}},
+			{"type":"web_search"}]},
+		{"role":"user","content":"go"}]`
+	req, reply, err := decoded(`{"model":"m","tools":[{"type":"function","name":"wait","description":"old"}],"tool_choice":{"type":"custom","namespace":"functions","name":"exec"},"input":` + items + `}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offered []string
+	for _, tool := range req.ClientTools {
+		offered = append(offered, tool.Name+": "+tool.Description)
+	}
+	if diff := cmp.Diff([]string{"functions__exec: ", "wait: new"}, offered); diff != "" {
+		t.Error(diff)
+	}
+	if len(req.Items) != 1 || req.ToolChoice.Name != "functions__exec" || !slices.Equal(reply.Dropped, []string{"input[0].tools[2]"}) {
+		t.Errorf("items %+v, choice %+v, dropped %q", req.Items, req.ToolChoice, reply.Dropped)
+	}
+	var kept stored
+	if err := json.Unmarshal(req.Keep.Echo, &kept); err != nil {
+		t.Fatal(err)
+	}
+	if got := kept.clientTools().sent; len(got) != 1 || got["functions__exec"] != (clientTool{"functions", "exec", true}) {
+		t.Errorf("a stored response knows the tools %+v", got)
+	}
+	if _, _, err := decoded(`{"model":"m","input":[{"type":"additional_tools","tools":[{"type":"function"}]}]}`); err == nil || fault.From(err).Param != "input[0].tools[0].name" {
+		t.Errorf("a tool without a name: %v", err)
 	}
 }

@@ -48,7 +48,7 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *run.Conversation) (
 // render makes the response object again from the events of its run. The error wraps
 // org.ErrNotFound if the run was deleted.
 func (h *Handler) render(ctx context.Context, caller run.Caller, kept *run.Conversation, s *stored) (*response, error) {
-	tools := s.Response.clientTools()
+	tools := s.clientTools()
 	made, failure, err := h.errors.Again(ctx, h.o.Runs, caller, kept.RunID, kept.FinalOnly, func(a *surface.Answer) surface.Object {
 		return newEncoder(a, nil, s.Response, tools)
 	})
@@ -86,12 +86,26 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 
 // clientTools returns the tools of the client that the model knows under another name or in
 // another form.
-func (e *echo) clientTools() clientTools {
+func (s *stored) clientTools() clientTools {
 	d := newDecoder(&run.Request{Targets: []run.Target{{}}})
-	for i, raw := range e.Tools {
+	for i, raw := range s.Response.Tools {
 		_, _ = d.decodeTool(path("tools", i), "", raw) // it was accepted once; other kinds are left out
 	}
+	for i, raw := range s.Input {
+		if kindOf(raw) == "additional_tools" {
+			_ = d.addTools(path("input", i), raw)
+		}
+	}
 	return d.tools
+}
+
+// kindOf returns the type of an input item; "" if it has none.
+func kindOf(raw json.RawMessage) string {
+	var w struct {
+		Type string `json:"type"`
+	}
+	_ = json.Unmarshal(raw, &w) // it was accepted once
+	return w.Type
 }
 
 // deleted is the answer to a request that deletes a response.

@@ -110,7 +110,9 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a namespace cannot be in another", at).In(at + ".type")
 	}
 	name := flatName(namespace, w.Name)
-	if d.isDeclared(name) {
+	if d.replaces {
+		d.undeclare(name)
+	} else if d.isDeclared(name) {
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: another tool of the request has the name %s, too", at, name).In(at + ".name")
 	}
 	t := model.Tool{Definition: tool.Definition{Name: name, Description: deref(w.Description), InputSchema: w.Parameters}, Strict: w.Strict}
@@ -137,6 +139,32 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 
 func (d *decoder) isDeclared(name string) bool {
 	return slices.ContainsFunc(d.req.ClientTools, func(t model.Tool) bool { return t.Name == name })
+}
+
+// undeclare removes a tool, if there is one with this name.
+func (d *decoder) undeclare(name string) {
+	delete(d.tools.sent, name)
+	d.req.ClientTools = slices.DeleteFunc(d.req.ClientTools, func(t model.Tool) bool { return t.Name == name })
+}
+
+// addTools reads the tools that an input item of the type additional_tools declares. They
+// are like those of the member tools, but replace earlier ones with their names. The model
+// does not get the item.
+func (d *decoder) addTools(at string, raw json.RawMessage) error {
+	var w struct {
+		Tools []json.RawMessage `json:"tools"`
+	}
+	if err := into(at, raw, &w); err != nil {
+		return err
+	}
+	d.replaces = true
+	defer func() { d.replaces = false }()
+	for i, one := range w.Tools {
+		if _, err := d.decodeTool(path(at+".tools", i), "", one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropUnknown notes the members of a function that only a provider of this dialect can get.

@@ -1,0 +1,148 @@
+// Uses of the Responses API with the SDK's own methods; options.helper names one. What
+// the client can check by itself is checked here: a difference is an error of the script.
+import { deepStrictEqual as equal, ok, rejects } from "node:assert/strict";
+import OpenAI from "openai";
+import { zodTextFormat } from "openai/helpers/zod";
+import { z } from "zod";
+import { describe, emptySeen, makeClient, open } from "./session.mjs";
+
+const { options, emit, close } = await open();
+const client = makeClient(options);
+const seen = { ...emptySeen(), parsed: null, items: [] };
+const { request } = options;
+
+// plain leaves out what the SDK adds to an answer.
+const added = ["parsed", "parsed_arguments", "output_parsed", "_request_id"];
+const plain = (value) => JSON.parse(JSON.stringify(value, (name, member) => (added.includes(name) ? undefined : member)));
+
+// ask returns a response, made or streamed as the test wants it, which is stored as it is.
+async function ask(request) {
+  const response = options.stream ? await streamed(request) : await client.responses.create(request);
+  equal(response.status, "completed");
+  seen.items.push(response.output.map(line));
+  if (request.store === false) await gone(response.id);
+  else equal(plain(await client.responses.retrieve(response.id)), plain(response));
+  return response;
+}
+
+// streamed returns the response of a stream, after a look at its events.
+async function streamed(request) {
+  const stream = client.responses.stream(request);
+  const types = [];
+  let text = "";
+  for await (const event of stream) {
+    equal(event.sequence_number, types.length);
+    types.push(event.type);
+    if (event.type === "response.output_text.delta") text += event.delta;
+  }
+  const response = await stream.finalResponse();
+  const ends = (type) => types.filter((t) => t === type).length;
+  equal([types[0], types[1], types.at(-1)], ["response.created", "response.in_progress", "response.completed"]);
+  equal([ends("response.output_item.added"), ends("response.output_item.done")], [response.output.length, response.output.length]);
+  equal(text, response.output_text);
+  return response;
+}
+
+// gone checks that a response is not stored.
+const gone = (id) => rejects(client.responses.retrieve(id), OpenAI.NotFoundError);
+
+// line is an item of an output on one line, without its ids.
+function line(item) {
+  switch (item.type) {
+    case "message":
+      return `message ${item.content.map((part) => part.text).join("|")}`;
+    case "reasoning":
+      return `reasoning ${item.summary.map((part) => part.text).join("|")}`;
+    case "mcp_list_tools":
+      return `mcp_list_tools ${item.server_label} ${item.tools.map((tool) => tool.name).join(" ")}`;
+    case "mcp_call":
+      return `mcp_call ${item.server_label} ${item.name} ${item.arguments} ${item.status} ${item.output}`;
+    case "function_call":
+      return `function_call ${item.name} ${item.arguments}`;
+  }
+  return item.type;
+}
+
+// stored makes a response, reads it, deletes it, and misses it.
+async function stored() {
+  const { id } = await ask(request);
+  await client.responses.delete(id);
+  await gone(id);
+  await rejects(client.responses.delete(id), OpenAI.NotFoundError);
+  await rejects(client.responses.create({ ...request, previous_response_id: id }), OpenAI.APIError);
+  await ask({ ...request, store: false });
+}
+
+// parsed reads structured output.
+async function parsed() {
+  const text = { format: zodTextFormat(z.object({ sum: z.number(), words: z.string() }), "answer") };
+  const stream = options.stream && client.responses.stream({ ...request, text });
+  const response = await (stream ? stream.finalResponse() : client.responses.parse({ ...request, text }));
+  seen.parsed = response.output_parsed;
+  equal(plain(await client.responses.retrieve(response.id)), plain(response));
+}
+
+// pages lists the items of an input of five messages, two at a time, both ways.
+async function pages() {
+  const { id } = await ask(request);
+  const texts = { asc: [], desc: [] };
+  const ids = new Set();
+  for (const order of ["asc", "desc"]) {
+    const first = await client.responses.inputItems.list(id, { limit: 2, order });
+    equal([first.data.length, first.has_more, first.hasNextPage()], [2, true, true]);
+    for await (const item of client.responses.inputItems.list(id, { limit: 2, order })) {
+      texts[order].push(item.content[0].text);
+      ids.add(item.id);
+    }
+  }
+  equal(texts.asc, request.input.map((message) => message.content));
+  equal(texts.desc, texts.asc.toReversed());
+  equal(ids.size, request.input.length);
+  const all = await client.responses.inputItems.list(id);
+  equal([all.data.length, all.hasNextPage()], [request.input.length, false]);
+}
+
+// servers executes the function that the response ends with, and sends its output.
+async function servers() {
+  const first = await ask(request);
+  const call = first.output.at(-1);
+  equal(call.type, "function_call");
+  const input = [{ type: "function_call_output", call_id: call.call_id, output: `12:34 in ${JSON.parse(call.arguments).place}` }];
+  const second = await ask({ ...request, input, previous_response_id: first.id });
+  equal(second.previous_response_id, first.id);
+  const { data } = await client.responses.inputItems.list(second.id);
+  equal(data.map(({ type, call_id, output }) => ({ type, call_id, output })), input);
+}
+
+// chain asks three times, each time after the response before.
+async function chain() {
+  let previous = {};
+  for (const content of options.turns) {
+    const { id } = await ask({ ...request, ...previous, input: [{ role: "user", content }] });
+    previous = { previous_response_id: id };
+  }
+}
+
+// resend asks three times, each time with all items of input and output before.
+async function resend() {
+  const input = [];
+  for (const content of options.turns) {
+    input.push({ role: "user", content });
+    const { output } = await ask({ ...request, store: false, input });
+    input.push(...plain(output));
+  }
+}
+
+// together asks many times at once.
+async function together() {
+  const all = await Promise.all(Array.from({ length: options.times }, () => ask(request)));
+  ok(new Set(all.map(({ id }) => id)).size === options.times);
+}
+
+try {
+  await { stored, parsed, pages, servers, chain, resend, together }[options.helper]();
+} catch (error) {
+  seen.error = describe(error);
+}
+emit({ done: seen });
+close();

@@ -1,0 +1,251 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// responsesRig is a gateway for the client of the Responses API. The org has two servers
+// with one tool each: echo of everything, and get-sum of numbers.
+type responsesRig struct {
+	client  client
+	fakes   *fakes
+	echo    *proxy // before everything
+	numbers *proxy
+	base    string // of the API
+	listed  [2]int // how often the tools of each server had been listed when the gateway started
+}
+
+// use is a use of the API, in clients/responses.mjs.
+type use struct {
+	helper  string
+	stream  bool
+	request object
+	turns   []string
+	times   int
+	story   string
+}
+
+// run has the client use the API, with a provider of a dialect that refuses what a real
+// one would.
+func (r *responsesRig) run(t *testing.T, d dialect, u use) (outcome, *turnpiketest.Upstream) {
+	t.Helper()
+	const prompt = "The question of this test?" // by it, the fake of the provider is found
+	if u.request["input"] == nil {
+		u.request["input"] = prompt
+	}
+	u.request["model"] = d.model
+	up := r.fakes.play(t, []conversation{{Prompt: prompt, story: u.story}})[0]
+	got := answer(t, r.client, ask{Helper: u.helper, BaseURL: r.base, Key: devKey, Request: u.request, Stream: u.stream, Turns: u.turns, Times: u.times})
+	wantAccepted(t, up)
+	return got, up
+}
+
+// eachResponse runs test for a provider of each dialect, for JSON and for streams.
+func eachResponse(t *testing.T, test func(t *testing.T, d dialect, stream bool)) {
+	for _, d := range dialects {
+		t.Run(d.api, func(t *testing.T) { test(t, d, false) })
+		t.Run(d.api+", streamed", func(t *testing.T) { test(t, d, true) })
+	}
+}
+
+// testResponses uses what the official client has for the Responses API.
+func testResponses(t *testing.T, s *site) { // P12 G15
+	r := &responsesRig{client: nodeClient{node: s.node, script: "responses.mjs"}, fakes: startFakes(t), echo: startProxy(t, s.everything), numbers: startProxy(t, s.everything)}
+	everything := object{"name": "everything", "url": r.echo.URL + "/mcp", "enabled": true, "tools": []string{"echo"}}
+	numbers := object{"name": "numbers", "url": r.numbers.URL + "/mcp", "enabled": true, "tools": []string{"get-sum"}}
+	r.base = s.startGateway(t, r.fakes.URL, []object{everything, numbers}).url + "/v1"
+	t.Run("stored responses", r.testStored)
+	t.Run("structured output", r.testParsed)
+	t.Run("pages of an input", r.testPages)
+	t.Run("many at once", func(t *testing.T) { r.testTogether(t, s) })
+	r.testDeclared(t, "a server of the org", object{"type": "mcp", "server_label": "numbers", "require_approval": "never"})
+
+	other := *r
+	other.listed = r.lists()
+	other.base = s.startGateway(t, r.fakes.URL, []object{everything}).url + "/v1"
+	other.testDeclared(t, "a server of the request", object{
+		"type": "mcp", "server_label": "numbers", "server_url": r.numbers.URL + "/mcp", "allowed_tools": []string{"get-sum"}, "require_approval": "never",
+	})
+}
+
+// testDeclared declares the server numbers.
+func (r *responsesRig) testDeclared(t *testing.T, name string, declared object) {
+	t.Run(name+", a hidden one and a function", func(t *testing.T) { r.testServers(t, declared) })
+	t.Run(name+", in a chain", func(t *testing.T) { r.testChains(t, declared) })
+}
+
+// lists returns how often the tools of each server were listed.
+func (r *responsesRig) lists() [2]int { return [2]int{r.echo.listed(), r.numbers.listed()} }
+
+func (r *responsesRig) testStored(t *testing.T) {
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		got, up := r.run(t, d, use{helper: "stored", stream: stream, request: object{"instructions": "Be brief."}, story: "text Good \ntext morning ☀.\nagain"})
+		wantEqual(t, "items", [][]string{{"message Good morning ☀."}, {"message Good morning ☀."}}, got.Items)
+		wantEqual(t, "requests at the provider", 2, len(up.Requests()))
+	})
+}
+
+func (r *responsesRig) testParsed(t *testing.T) {
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		got, _ := r.run(t, d, use{helper: "parsed", stream: stream, request: object{}, story: "text \"{\\\"sum\\\":42,\"\ntext \"\\\"words\\\":\\\"zweiundvierzig ✓\\\"}\""})
+		wantEqual(t, "answer", &parsedAnswer{42, "zweiundvierzig ✓"}, got.Parsed)
+	})
+}
+
+func (r *responsesRig) testPages(t *testing.T) {
+	var input []object
+	for i, role := range []string{"user", "assistant", "user", "assistant", "user"} {
+		input = append(input, object{"role": role, "content": fmt.Sprint("message ", i)})
+	}
+	input[0]["content"] = "The question of this test?"
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		r.run(t, d, use{helper: "pages", stream: stream, request: object{"input": input}, story: "text Five."})
+	})
+}
+
+// testServers has calls of a hidden server, of the declared one and of the client's
+// function for one response, and sends the function's output.
+func (r *responsesRig) testServers(t *testing.T, declared object) { // A08 G15
+	const story = `
+reasoning First the numbers.
+text I look.
+call toolu_1 echo {"message":"20 22"}
+call toolu_2 get-sum {"a":20,"b":22}
+
+call toolu_3 get-sum {"a":42,"b":1}
+call toolu_4 get_local_time {"place":"Kyoto"}
+
+text It is 43.`
+	want := [][]string{
+		{
+			"mcp_list_tools numbers get-sum",
+			"reasoning First the numbers.",
+			"message I look.",
+			`mcp_call numbers get-sum {"a":20,"b":22} completed The sum of 20 and 22 is 42.`,
+			`mcp_call numbers get-sum {"a":42,"b":1} completed The sum of 42 and 1 is 43.`,
+			`function_call get_local_time {"place":"Kyoto"}`,
+		},
+		{"message It is 43."},
+	}
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		tools := []object{declared, {
+			"type": "function", "name": localTimeTool, "description": "The wall clock at a place.", "strict": false,
+			"parameters": object{"type": "object", "properties": object{"place": object{"type": "string"}}, "required": []string{"place"}},
+		}}
+		request := object{"tools": tools, "reasoning": object{"effort": "low", "summary": "auto"}, "max_output_tokens": 6000}
+		got, up := r.run(t, d, use{helper: "servers", stream: stream, request: request, story: story})
+		wantEqual(t, "items", want, got.Items)
+		(&rig{proxy: r.echo}).wantToolCalls(t, "echo", `{"message":"20 22"}`)
+		(&rig{proxy: r.numbers}).wantToolCalls(t, "get-sum", `{"a":20,"b":22}`, "get-sum", `{"a":42,"b":1}`)
+		wantOnce(t, up, 3, "Echo: 20 22", "The sum of 20 and 22 is 42.", "The sum of 42 and 1 is 43.", "12:34 in Kyoto")
+	})
+}
+
+// wantOnce checks that there were so many requests at the provider, and that the last one
+// has each text once.
+func wantOnce(t *testing.T, up *turnpiketest.Upstream, requests int, texts ...string) {
+	t.Helper()
+	all := up.Requests()
+	if len(all) != requests {
+		t.Fatalf("%d requests at the provider, want %d", len(all), requests)
+	}
+	for _, text := range texts {
+		if n := bytes.Count(all[requests-1].Body, []byte(text)); n != 1 {
+			t.Errorf("the last request at the provider has %q %d times:\n%s", text, n, all[requests-1].Body)
+		}
+	}
+}
+
+// testChains has conversations of three turns, each with a call of two shown servers: with
+// the id of the response before, and with all items before. No call is made again, and the
+// gateway lists the tools of a server once for all conversations.
+func (r *responsesRig) testChains(t *testing.T, declared object) { // D20 D21 J09
+	var story []string
+	var want [][]string
+	var echoes, sums, texts []string
+	for i := range 3 {
+		story = append(story, fmt.Sprintf("reasoning Again.\ncall toolu_%[1]d1 echo {\"message\":\"turn %[1]d\"}\ncall toolu_%[1]d2 get-sum {\"a\":%[1]d,\"b\":1}\n\ntext Answer %[1]d.\n", i))
+		echoes = append(echoes, "echo", fmt.Sprintf(`{"message":"turn %d"}`, i))
+		sums = append(sums, "get-sum", fmt.Sprintf(`{"a":%d,"b":1}`, i))
+		texts = append(texts, fmt.Sprintf("Echo: turn %d", i), fmt.Sprintf("The sum of %d and 1 is %d.", i, i+1))
+		want = append(want, []string{
+			"reasoning Again.",
+			fmt.Sprintf(`mcp_call everything echo {"message":"turn %[1]d"} completed Echo: turn %[1]d`, i),
+			fmt.Sprintf(`mcp_call numbers get-sum {"a":%[1]d,"b":1} completed The sum of %[1]d and 1 is %[2]d.`, i, i+1),
+			fmt.Sprintf("message Answer %d.", i),
+		})
+	}
+	want[0] = append([]string{"mcp_list_tools everything echo", "mcp_list_tools numbers get-sum"}, want[0]...)
+	for _, helper := range []string{"chain", "resend"} {
+		t.Run(helper, func(t *testing.T) {
+			eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+				tools := []object{{"type": "mcp", "server_label": "everything", "require_approval": "never"}, declared}
+				request := object{"tools": tools, "reasoning": object{"effort": "low", "summary": "auto"}, "max_output_tokens": 6000}
+				got, up := r.run(t, d, use{helper: helper, stream: stream, request: request, story: strings.Join(story, "\n"),
+					turns: []string{"The question of this test?", "And the second?", "And the third?"}})
+				wantEqual(t, "items", want, got.Items)
+				(&rig{proxy: r.echo}).wantToolCalls(t, echoes...)
+				(&rig{proxy: r.numbers}).wantToolCalls(t, sums...)
+				wantOnce(t, up, 6, texts...)
+			})
+		})
+	}
+	wantEqual(t, "lists of tools at the servers", [2]int{r.listed[0] + 1, r.listed[1] + 1}, r.lists())
+}
+
+// testTogether has requests of one key that are all at the provider before one is answered.
+func (r *responsesRig) testTogether(t *testing.T, s *site) {
+	const times = 16
+	b := startBarrier(t, r.fakes, times)
+	other := *r
+	other.base = s.startGateway(t, b.URL, []object{}).url + "/v1"
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		got, _ := other.run(t, d, use{helper: "together", stream: stream, request: object{}, times: times, story: "text Here.\nagain"})
+		wantEqual(t, "items", slices.Repeat([][]string{{"message Here."}}, times), got.Items)
+	})
+}
+
+// barrier lets requests through in groups of n: each waits until n have come.
+type barrier struct {
+	*httptest.Server
+	onward http.Handler
+	n      int
+
+	mu   sync.Mutex
+	came int
+	full chan struct{} // closed when n have come; came and full are guarded by mu
+}
+
+func startBarrier(t *testing.T, onward http.Handler, n int) *barrier {
+	b := &barrier{onward: onward, n: n, full: make(chan struct{})}
+	b.Server = httptest.NewServer(b)
+	t.Cleanup(func() {
+		b.CloseClientConnections()
+		b.Close()
+	})
+	return b
+}
+
+func (b *barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	full := b.full
+	if b.came++; b.came == b.n {
+		b.came, b.full = 0, make(chan struct{})
+		close(full)
+	}
+	b.mu.Unlock()
+	select {
+	case <-full:
+		b.onward.ServeHTTP(w, r)
+	case <-r.Context().Done(): // the gateway left
+	}
+}

@@ -69,6 +69,7 @@ var decoders = map[string]func([]byte) (Event, error){
 	ReasoningDelta{}.Type(): decode[ReasoningDelta],
 	RefusalDelta{}.Type():   decode[RefusalDelta],
 	CallDelta{}.Type():      decode[CallDelta],
+	NativeItem{}.Type():     decode[NativeItem],
 	RoundDone{}.Type():      decode[RoundDone],
 	ToolStarted{}.Type():    decode[ToolStarted],
 	ToolDone{}.Type():       decode[ToolDone],

@@ -36,6 +36,8 @@ var encodings = []struct {
 	{event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "no"}, `{"v":1,"type":"refusal_delta","round":1,"item":2,"part":3,"text":"no"}`},
 	{event.CallDelta{Round: 1, Item: 2, CallID: "c1", Name: "look", Arguments: `{"a`},
 		`{"v":1,"type":"call_delta","round":1,"item":2,"call_id":"c1","name":"look","arguments":"{\"a"}`},
+	{event.NativeItem{Round: 1, Item: 2, JSON: []byte(`{"type":"web_search_call"}`)},
+		`{"v":1,"type":"native_item","round":1,"item":2,"json":{"type":"web_search_call"}}`},
 	{event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}},
 		`{"v":1,"type":"round_done","round":1,"stop":"stop","usage":{"input":1,"output":2,"total":3,"cached_input":4,"cache_write":5,"reasoning":6}}`},
 	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "look"},

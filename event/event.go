@@ -100,6 +100,15 @@ type CallDelta struct {
 	Arguments string `json:"arguments"`
 }
 
+// NativeItem is an item of the model's answer that only a client of the provider's dialect
+// understands, whole: what a tool of the provider's own did, or reasoning with content that
+// only the provider can read. It is reported only if the request asked for such items.
+type NativeItem struct {
+	Round int             `json:"round"`
+	Item  int             `json:"item"`
+	JSON  json.RawMessage `json:"json"`
+}
+
 // RoundDone says that the model's turn is complete. The tool calls that it asked
 // for are executed next.
 type RoundDone struct {
@@ -244,6 +253,9 @@ func (RefusalDelta) Type() string { return "refusal_delta" }
 
 // Type implements Event.
 func (CallDelta) Type() string { return "call_delta" }
+
+// Type implements Event.
+func (NativeItem) Type() string { return "native_item" }
 
 // Type implements Event.
 func (RoundDone) Type() string { return "round_done" }

@@ -104,6 +104,10 @@ type Request struct {
 	Items []item.Item
 	Tools []Tool
 
+	// Hosted are tools that a provider of Dialect executes itself. An adapter of another
+	// dialect leaves them out.
+	Hosted []HostedTool
+
 	// ToolChoice is how the model may use Tools.
 	ToolChoice ToolChoice
 
@@ -125,6 +129,12 @@ type Request struct {
 	// Memory is charged with the bytes of the answer that are kept; nil = they are
 	// not counted. If it refuses, the call ends with an error that wraps its error.
 	Memory tool.Memory
+}
+
+// HostedTool is a tool that a provider executes within a model call, such as a search.
+type HostedTool struct {
+	Place string          // in the client's request, such as tools[0]
+	JSON  json.RawMessage // as the client declared it
 }
 
 // CacheMarkers returns how many markers for a prompt cache the request has.
@@ -167,10 +177,13 @@ type Tool struct {
 // ToolChoice says how the model may use its tools. The zero value says nothing;
 // providers read that as auto.
 type ToolChoice struct {
-	Mode   ToolChoiceMode
-	Name   string          // the tool that must be called; for ChooseNamed
-	Only   []string        // the tools that Mode applies to; nil = all
-	Native json.RawMessage // as the client wrote it in Request.Dialect, nil otherwise
+	Mode ToolChoiceMode
+	Name string   // the tool that must be called; for ChooseNamed
+	Only []string // the tools that Mode applies to; nil = all
+	// OnlyHosted are the hosted tools that Mode applies to as well, if Only is not nil: in the
+	// form in which Request.Dialect names them.
+	OnlyHosted []json.RawMessage
+	Native     json.RawMessage // as the client wrote it in Request.Dialect, nil otherwise
 }
 
 // ToolChoiceMode is the kind of a [ToolChoice]. The zero value says nothing.
@@ -250,10 +263,15 @@ const (
 	ReasoningDelta                  // readable reasoning
 	RefusalDelta                    // the text of a refusal, in a message
 	CallDelta                       // arguments of a tool call
+
+	// NativeDelta is a whole item of an adapter of Request.Dialect: one that a provider's own
+	// tool has made, or reasoning with content that only the provider can read. It comes
+	// after all other deltas of its item. Its text is the item's Native.JSON.
+	NativeDelta
 )
 
 // deltaKinds are the names of the kinds.
-var deltaKinds = [...]string{TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal", CallDelta: "call"}
+var deltaKinds = [...]string{TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal", CallDelta: "call", NativeDelta: "native"}
 
 // String returns the name of the kind, such as "text".
 func (k DeltaKind) String() string {

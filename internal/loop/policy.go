@@ -38,6 +38,10 @@ type Policy struct {
 	// all: neither rows nor, in its facts, what the model or the gateway wrote.
 	Forget bool `json:"forget,omitempty"`
 
+	// Native is the dialect of a caller that also gets items which no other dialect can
+	// express; "" = it does not.
+	Native string `json:"native,omitempty"`
+
 	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
 	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled; "" = not recorded
 	RefuseDropped bool   `json:"refuse_dropped_params,omitempty"` // dropped_params: refuse

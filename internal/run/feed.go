@@ -145,6 +145,8 @@ func weight(e event.Event) int {
 		return own + len(e.Text)
 	case event.CallDelta:
 		return own + len(e.CallID) + len(e.Name) + len(e.Arguments)
+	case event.NativeItem:
+		return own + len(e.JSON)
 	case event.ToolsListed:
 		n := own
 		for _, server := range e.Servers {

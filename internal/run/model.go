@@ -165,14 +165,14 @@ func (m *modelCaller) request(a loop.CallModel) *model.Request {
 		req.MaxTokens = int(a.MaxOutput)
 	}
 	if !a.OfferTools {
-		req.Tools, req.ToolChoice = nil, model.ToolChoice{}
+		req.Tools, req.Hosted, req.ToolChoice = nil, nil, model.ToolChoice{}
 		return req
 	}
 	req.Tools, req.ToolChoice = m.tools.offered(a.OfferReread), m.tools.choice
 	if !a.KeepToolChoice {
 		req.ToolChoice = model.ToolChoice{}
-		if m.tools.choice.Mode != "" && len(req.Tools) > 0 {
-			req.ToolChoice = model.ToolChoice{Mode: model.ChooseAuto, Only: m.tools.allowed()}
+		if m.tools.choice.Mode != "" && len(req.Tools)+len(req.Hosted) > 0 {
+			req.ToolChoice = model.ToolChoice{Mode: model.ChooseAuto, Only: m.tools.allowed(), OnlyHosted: m.tools.choice.OnlyHosted}
 		}
 	}
 	return req
@@ -184,9 +184,11 @@ func (m *modelCaller) pass(round int, delta model.Delta) error {
 		return nil
 	}
 	m.timing.received(time.Now())
-	m.forwarded = m.forwarded || slices.Contains(m.run.policy().Live, delta.Kind)
+	live := m.run.policy().Live
+	m.forwarded = m.forwarded || slices.Contains(live, delta.Kind) || live != nil && delta.Kind == model.NativeDelta
 	switch {
 	case delta.Kind == model.CallDelta && !m.run.projection.callDeltas():
+	case delta.Kind == model.NativeDelta && m.run.policy().Native == "":
 	case m.run.groups != nil:
 		if err := m.run.groups.add(delta); err != nil {
 			return err

@@ -358,6 +358,10 @@ func (p *projection) delta(round int, d model.Delta) {
 		if p.callDeltas() {
 			p.emit(p.nextDelta(), event.CallDelta{Round: round, Item: d.Item, CallID: d.CallID, Name: d.Name, Arguments: d.Text})
 		}
+	case model.NativeDelta:
+		if p.state.Accepted.Native != "" {
+			p.emit(p.nextDelta(), event.NativeItem{Round: round, Item: d.Item, JSON: json.RawMessage(d.Text)})
+		}
 	}
 }
 
@@ -395,6 +399,9 @@ func (p *projection) tellItems(seq int64, round int, ref string, calls []loop.Tu
 		case it.Kind == item.Message && len(it.Parts) == 0: // a turn without items
 		default:
 			p.tellParts(round, n, it)
+			if it.Native.Opaque && (it.Kind == item.Reasoning || it.Kind == item.Other) && it.Native.Dialect == p.state.Accepted.Native {
+				p.delta(round, model.Delta{Kind: model.NativeDelta, Item: n, Text: string(it.Native.JSON)})
+			}
 			n++
 		}
 	}

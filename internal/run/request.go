@@ -57,6 +57,7 @@ type Request struct {
 	System      []item.Item // in front of the conversation, and not part of it
 	Items       []item.Item
 	ClientTools []model.Tool
+	Hosted      []model.HostedTool
 	ToolChoice  model.ToolChoice
 	Options     model.Options // of every model call
 	Params      []model.Param // the client's other members, in Dialect; Options are read from them
@@ -142,7 +143,7 @@ type Target struct {
 func (r *Request) modelRequest(target int, items []item.Item) *model.Request {
 	t := r.Targets[target]
 	return &model.Request{
-		Model: t.Name, Items: item.For(items, t.Provider), Tools: r.ClientTools, ToolChoice: r.ToolChoice,
+		Model: t.Name, Items: item.For(items, t.Provider), Tools: r.ClientTools, Hosted: r.Hosted, ToolChoice: r.ToolChoice,
 		Options: r.Options, Params: r.Params, Dialect: r.Dialect,
 	}
 }
@@ -177,7 +178,13 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 		if tool, ok := req.expectedTool(); ok {
 			asked.Tools = append(slices.Clip(asked.Tools), tool)
 		}
-		if params := translator.Dropped(asked); len(params) > 0 {
+		params := translator.Dropped(asked)
+		if relayer, ok := t.Model.(model.Relayer); !ok || !relayer.Relays(req.Dialect) {
+			for _, h := range req.Hosted {
+				params = append(params, h.Place)
+			}
+		}
+		if len(params) > 0 {
 			out = append(out, Dropped{t.Provider, params})
 		}
 	}

@@ -25,26 +25,27 @@ const (
 
 // storedRequest is the part of a run's request that Accepted does not have.
 type storedRequest struct {
-	ClientTools []model.Tool     `json:"client_tools,omitempty"`
-	ToolChoice  model.ToolChoice `json:"tool_choice,omitzero"`
-	Options     model.Options    `json:"options,omitzero"`
-	Params      []model.Param    `json:"params,omitempty"`
-	Dialect     string           `json:"dialect,omitempty"`
-	OnlyOf      []ServerTool     `json:"only_of,omitempty"`
-	Brought     []string         `json:"brought_servers,omitempty"` // names, see Request.brought
-	Declared    []storedDeclared `json:"declared_servers,omitempty"`
-	Previous    string           `json:"previous,omitempty"`
-	Session     string           `json:"session,omitempty"`
-	Keep        *Keep            `json:"keep,omitempty"`
-	NotOwn      int              `json:"not_own,omitempty"`
-	Inherited   map[string]bool  `json:"inherited,omitempty"`
+	ClientTools []model.Tool       `json:"client_tools,omitempty"`
+	Hosted      []model.HostedTool `json:"hosted_tools,omitempty"`
+	ToolChoice  model.ToolChoice   `json:"tool_choice,omitzero"`
+	Options     model.Options      `json:"options,omitzero"`
+	Params      []model.Param      `json:"params,omitempty"`
+	Dialect     string             `json:"dialect,omitempty"`
+	OnlyOf      []ServerTool       `json:"only_of,omitempty"`
+	Brought     []string           `json:"brought_servers,omitempty"` // names, see Request.brought
+	Declared    []storedDeclared   `json:"declared_servers,omitempty"`
+	Previous    string             `json:"previous,omitempty"`
+	Session     string             `json:"session,omitempty"`
+	Keep        *Keep              `json:"keep,omitempty"`
+	NotOwn      int                `json:"not_own,omitempty"`
+	Inherited   map[string]bool    `json:"inherited,omitempty"`
 }
 
 // requestRows returns the rows from which requestOf restores the request.
 func (s *runState) requestRows() []Row {
 	q := s.req
 	rows := []Row{{requestRef, storedRequest{
-		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
+		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
 		Previous: q.Previous, Session: q.Session, Keep: q.Keep, NotOwn: q.notOwn, Inherited: q.inherited,
 	}}}
@@ -65,7 +66,7 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 	}
 	return &Request{
 		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Model: a.Model,
-		ClientTools: q.ClientTools, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
+		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, inherited: q.Inherited,
 	}, nil
 }

@@ -58,6 +58,8 @@ type Reply struct {
 	// Forget says that nothing of the request and its answer is to be stored when the run
 	// has ended.
 	Forget bool
+	// Native says that the answer has items that only the dialect of the surface can express.
+	Native bool
 	// Dropped are the members of the body that a run cannot carry. They are left out and
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
@@ -165,6 +167,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		return err
 	}
 	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget}
+	if reply.Native {
+		asked.Native = h.s.Dialect
+	}
 	if reply.Stream {
 		asked.Live = liveDeltas(relayed)
 	}

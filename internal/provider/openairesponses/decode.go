@@ -24,10 +24,11 @@ const (
 
 // decode reads one answer, streamed or whole, reports its deltas and returns the
 // turn. The turn stands beside an error where something had come before it. What
-// the turn takes is charged to memory, if there is one. The error is a
+// the turn takes is charged to memory, if there is one. native asks for [model.NativeDelta].
+// The error is a
 // *model.Error, a [wire.Stopped], or what reading returned.
-func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &answer{emit: emit, byIndex: map[int64]*output{}, byID: map[string]*output{}, numbers: map[int]bool{}}
+func decode(src io.Reader, memory tool.Memory, native bool, emit func(model.Delta) error) (*model.Turn, error) {
+	a := &answer{emit: emit, native: native, byIndex: map[int64]*output{}, byID: map[string]*output{}, numbers: map[int]bool{}}
 	err := wire.Decode(src, memory, sse.ReaderOptions{MaxLine: maxEvent, MaxEvent: maxEvent}, a)
 	if err != nil && a.id == "" && len(a.outputs) == 0 {
 		return nil, err
@@ -37,7 +38,8 @@ func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*m
 
 // answer puts a turn together.
 type answer struct {
-	emit func(model.Delta) error
+	emit   func(model.Delta) error
+	native bool // whole items are reported, too
 
 	id, model string
 	outputs   []*output // in the order in which they began
@@ -71,6 +73,8 @@ type output struct {
 	reported     int  // bytes of arguments
 	begun        bool // the id and the name were reported
 	ended        bool // the arguments have come to their end
+
+	told bool // the whole item was reported
 }
 
 // part is a readable part of an item.
@@ -471,7 +475,7 @@ func (a *answer) fill(o *output, raw []byte) error {
 		return a.reportCall(o, true)
 	}
 	if o.kind != "message" && o.kind != "reasoning" {
-		return nil
+		return a.reportNative(o)
 	}
 	i := 0
 	for p := range partsOf(raw) {
@@ -491,7 +495,19 @@ func (a *answer) fill(o *output, raw []byte) error {
 		}
 		i++
 	}
+	if o.kind == "reasoning" && usable(o.item) {
+		return a.reportNative(o)
+	}
 	return nil
+}
+
+// reportNative reports a whole item to a client of this dialect, once.
+func (a *answer) reportNative(o *output) error {
+	if !a.native || o.told {
+		return nil
+	}
+	o.told = true
+	return a.report(model.Delta{Kind: model.NativeDelta, Item: o.number, Text: string(o.item)})
 }
 
 // merge takes the items of the whole response: those whose end has not come, and

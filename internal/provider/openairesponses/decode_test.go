@@ -112,7 +112,7 @@ func TestServersThatStreamOtherwise(t *testing.T) { // M02
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := heard{}
-			turn, err := decode(strings.NewReader(tt.body), nil, h.emit)
+			turn, err := decode(strings.NewReader(tt.body), nil, false, h.emit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +262,7 @@ func TestArgumentsThatDifferAtTheEnd(t *testing.T) { // G07
 func TestARefusal(t *testing.T) { // M06
 	refused := `{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"refusal","refusal":"I cannot."}]}`
 	h := heard{}
-	turn, err := decode(strings.NewReader(events(created, `{"type":"response.refusal.delta","item_id":"msg_1","output_index":0,"delta":"I can"}`, done("0", refused), ends("completed", ""))), nil, h.emit)
+	turn, err := decode(strings.NewReader(events(created, `{"type":"response.refusal.delta","item_id":"msg_1","output_index":0,"delta":"I can"}`, done("0", refused), ends("completed", ""))), nil, false, h.emit)
 	if err != nil || h[model.RefusalDelta] != "I cannot." || turn.Stop != model.StopEnd {
 		t.Fatalf("%v %v %+v", err, h, turn)
 	}
@@ -395,10 +395,10 @@ func TestATurnIsCharged(t *testing.T) {
 		"the last item": events(created, ends("completed", "", large)),
 		"one object":    `{"output":[` + large + `]}`,
 	} {
-		if _, err := decode(strings.NewReader(body), &bound{2 * len(text)}, heard{}.emit); !errors.Is(err, errFull) {
+		if _, err := decode(strings.NewReader(body), &bound{2 * len(text)}, false, heard{}.emit); !errors.Is(err, errFull) {
 			t.Errorf("%s: %v with memory for less than the turn", name, err)
 		}
-		if _, err := decode(strings.NewReader(body), &bound{8 * len(text)}, heard{}.emit); err != nil {
+		if _, err := decode(strings.NewReader(body), &bound{8 * len(text)}, false, heard{}.emit); err != nil {
 			t.Errorf("%s: %v with memory for the turn", name, err)
 		}
 	}

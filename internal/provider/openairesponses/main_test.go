@@ -27,7 +27,9 @@ func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Pr
 
 // decoding is the decoder, without a bound of memory.
 func decoding() providertest.Decode {
-	return func(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) { return decode(src, nil, emit) }
+	return func(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) {
+		return decode(src, nil, false, emit)
+	}
 }
 
 func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) }

@@ -30,7 +30,10 @@ var (
 	_ model.Model      = (*Provider)(nil)
 	_ model.Translator = (*Provider)(nil)
 	_ model.Lister     = (*Provider)(nil)
+	_ model.Relayer    = (*Provider)(nil)
 )
+
+const responsesPath = "/responses"
 
 // Provider is one provider of the dialect. It is safe for concurrent use.
 type Provider struct {
@@ -43,7 +46,7 @@ type Provider struct {
 // parsed shows as an error of class Target at every call.
 func New(e wire.Endpoint) *Provider {
 	p := &Provider{client: wire.New(model.DialectResponses, e, nil)}
-	p.responses = p.client.URL("/responses")
+	p.responses = p.client.URL(responsesPath)
 	return p
 }
 
@@ -68,13 +71,25 @@ func (p *Provider) stream(ctx context.Context, req *model.Request, without optio
 	var turn *model.Turn
 	err := p.client.Stream(ctx, p.responses, wire.StreamHeader(), encode(req, without), req.Memory, func(answer io.Reader) error {
 		var err error
-		turn, err = decode(answer, req.Memory, emit)
+		turn, err = decode(answer, req.Memory, req.Dialect == model.DialectResponses, emit)
 		return err
 	})
 	if turn != nil {
 		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
 	}
 	return turn, err
+}
+
+// Relays implements model.Relayer.
+func (p *Provider) Relays(dialect string) bool { return dialect == model.DialectResponses }
+
+// Relay implements model.Relayer.
+func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
+	to := p.responses // nearly always
+	if req.Path != responsesPath {
+		to = p.client.URL(req.Path)
+	}
+	return p.client.Relay(ctx, to, req)
 }
 
 // List implements model.Lister with GET {base}/models. The caller sets the

@@ -22,11 +22,12 @@ const minMaxOutputTokens = 16
 func encode(req *model.Request, without optional) []byte {
 	dst := make([]byte, 0, sizeOf(req))
 	dst = jsonscan.AppendString(append(dst, `{"model":`...), req.Model)
-	if len(req.Tools) > 0 {
+	tools := len(req.Tools) > 0 || len(req.Hosted) > 0 && req.Dialect == model.DialectResponses
+	if tools {
 		dst = appendTools(append(dst, `,"tools":`...), req)
 	}
 	dst = appendInput(append(dst, `,"input":`...), req.Items)
-	if len(req.Tools) > 0 {
+	if tools {
 		dst = appendToolChoice(dst, req)
 	}
 	if req.Dialect == model.DialectResponses {
@@ -290,10 +291,15 @@ func member(kind item.PartKind) string {
 // appendTools appends the tools. The dialect checks arguments strictly where a
 // tool says nothing about it, which not every schema allows.
 func appendTools(dst []byte, req *model.Request) []byte {
-	for i, t := range req.Tools {
-		dst = append(dst, "[,"[min(i, 1)])
+	dst = append(dst, '[')
+	if req.Dialect == model.DialectResponses {
+		for _, t := range req.Hosted {
+			dst = append(append(dst, t.JSON...), ',')
+		}
+	}
+	for _, t := range req.Tools {
 		if t.Native != nil && req.Dialect == model.DialectResponses {
-			dst = append(dst, t.Native...)
+			dst = append(append(dst, t.Native...), ',')
 			continue
 		}
 		dst = jsonscan.AppendString(append(dst, `{"type":"function","name":`...), t.Name)
@@ -302,9 +308,10 @@ func appendTools(dst []byte, req *model.Request) []byte {
 		}
 		dst = appendSchema(append(dst, `,"parameters":`...), t.InputSchema)
 		dst = strconv.AppendBool(append(dst, `,"strict":`...), t.Strict != nil && *t.Strict)
-		dst = append(dst, '}')
+		dst = append(dst, "},"...)
 	}
-	return append(dst, ']')
+	dst[len(dst)-1] = ']' // in place of the comma
+	return dst
 }
 
 func isObject(v json.RawMessage) bool {
@@ -342,29 +349,40 @@ func appendToolChoice(dst []byte, req *model.Request) []byte {
 	case c.Mode == model.ChooseNamed:
 		dst = jsonscan.AppendString(append(dst, `,"tool_choice":{"type":"function","name":`...), c.Name)
 		return append(dst, '}')
-	case c.Only != nil && len(c.Only) == 0 && c.Mode != model.ChooseRequired: // the dialect has no empty list
+	case c.Only != nil && len(c.Only)+len(hosted(req)) == 0 && c.Mode != model.ChooseRequired: // the dialect has no empty list
 		return append(dst, `,"tool_choice":"none"`...)
 	case c.Only != nil && c.Mode != model.ChooseNone:
-		return appendAllowed(dst, c)
+		return appendAllowed(dst, c, hosted(req))
 	case c.Mode != "":
 		return jsonscan.AppendString(append(dst, `,"tool_choice":`...), c.Mode)
 	}
 	return dst
 }
 
+// hosted returns the provider's own tools that a choice among some of the tools names.
+func hosted(req *model.Request) []json.RawMessage {
+	if req.Dialect != model.DialectResponses {
+		return nil
+	}
+	return req.ToolChoice.OnlyHosted
+}
+
 // appendAllowed appends a choice among some of the tools.
-func appendAllowed(dst []byte, c model.ToolChoice) []byte {
+func appendAllowed(dst []byte, c model.ToolChoice, hosted []json.RawMessage) []byte {
 	if c.Mode == "" {
 		c.Mode = "auto"
 	}
 	dst = jsonscan.AppendString(append(dst, `,"tool_choice":{"type":"allowed_tools","mode":`...), c.Mode)
 	dst = append(dst, `,"tools":[`...)
-	for i, name := range c.Only {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
+	for _, name := range c.Only {
 		dst = jsonscan.AppendString(append(dst, `{"type":"function","name":`...), name)
-		dst = append(dst, '}')
+		dst = append(dst, "},"...)
+	}
+	for _, t := range hosted {
+		dst = append(append(dst, t...), ',')
+	}
+	if dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
 	}
 	return append(dst, `]}`...)
 }

@@ -120,7 +120,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 	t.Helper()
 	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}
 	zero = []event.Event{
-		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.RoundDone{},
+		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.RoundDone{},
 		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.Finished{Reason: event.Complete},
 	}
 	full = []event.Event{
@@ -131,6 +131,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.RoundStarted{Round: 1, Attempt: 2},
 		event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "a"},
 		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
+		event.NativeItem{Round: 1, Item: 2, JSON: []byte(`{"type":"web_search_call"}`)},
 		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
 		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m"},
 		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Arguments: "{"},

@@ -148,7 +148,7 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.R
 		return "", nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
 	}
 	c := run.Conversation{Items: d.req.Items, Listed: d.req.Listed}
-	if c.Echo, err = surface.Marshal(stored{newEcho(), list}); err != nil {
+	if c.Echo, err = surface.Marshal(stored{newEcho(), false, list}); err != nil {
 		return "", nil, err
 	}
 	return part, items, surface.Failed(h.o.Log, run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, part, c, h.o.KeepFor()))

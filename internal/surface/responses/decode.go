@@ -96,7 +96,7 @@ func (d *decoder) keep() error {
 	if !d.echo.Store {
 		return nil
 	}
-	kept, err := surface.Marshal(stored{d.echo, d.input})
+	kept, err := surface.Marshal(stored{d.echo, d.echo.encrypted, d.input})
 	d.req.Keep = &run.Keep{Echo: kept}
 	return err
 }
@@ -319,15 +319,27 @@ func decodeMetadata(value json.RawMessage) (map[string]string, error) {
 	return m, nil
 }
 
-// decodeInclude notes what the response cannot include: the items of hosted tools, log
-// probabilities and encrypted reasoning.
+// encryptedReasoning asks for reasoning in a form that only its provider can read.
+const encryptedReasoning = "reasoning.encrypted_content"
+
+// decodeInclude reads what the client wants to have included. Only a provider of this dialect
+// has it, apart from the images of the input, which are always included.
 func (d *decoder) decodeInclude(value json.RawMessage) error {
 	var names []string
 	if err := into("include", value, &names); err != nil {
 		return err
 	}
-	if len(names) > 0 {
-		d.drop("include")
+	for _, name := range names {
+		switch {
+		case name == "message.input_image.image_url":
+		case !d.relays(), name == "message.output_text.logprobs":
+			d.drop("include")
+		case name == encryptedReasoning:
+			d.echo.encrypted = true
+		}
+	}
+	if d.relays() {
+		d.req.Params = append(d.req.Params, model.Param{Name: "include", Value: value, Typed: true})
 	}
 	return nil
 }

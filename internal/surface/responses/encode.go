@@ -33,7 +33,9 @@ type encoder struct {
 	sequence int64         // of the next event
 	output   []any         // the items; one that is open has the form of its begin
 	open     []*openItem   // of the model call in progress, in the order of their indices
-	begun    int           // how many items there were when the model call began
+	calling  bool          // a model call is in progress
+	begun    int           // how many items there were when it began
+	native   int           // bytes of the items of the provider's own tools in it
 	replay   bool          // the events were held, and charged
 }
 
@@ -45,6 +47,8 @@ type openItem struct {
 	index int // in the output
 	parts []openPart
 	call  event.ClientCall // of a call
+
+	encrypted *string // content of reasoning that only the provider can read
 }
 
 // openPart is a text of a message or of reasoning, or the arguments of a call.
@@ -89,6 +93,8 @@ func textBytes(ev event.Event) int {
 		return len(ev.Text)
 	case event.CallDelta:
 		return len(ev.Arguments)
+	case event.NativeItem:
+		return len(ev.JSON)
 	case event.ToolStarted:
 		return len(ev.Arguments)
 	case event.ToolDone:
@@ -107,6 +113,8 @@ func roundOf(ev event.Event) int {
 	case event.RefusalDelta:
 		return ev.Round
 	case event.CallDelta:
+		return ev.Round
+	case event.NativeItem:
 		return ev.Round
 	}
 	return -1
@@ -127,6 +135,8 @@ func (e *encoder) add(ev event.Event) error {
 		if e.Relayed {
 			return e.argue(ev)
 		}
+	case event.NativeItem:
+		return e.addNative(ev)
 	case event.RoundDone:
 		e.endRound(ev.Stop)
 	default:
@@ -147,10 +157,11 @@ func (e *encoder) startRound() {
 			e.Release(o.parts[i].text.Size())
 		}
 	}
-	if len(e.open) > 0 {
+	if e.calling {
 		e.output = e.output[:e.begun]
+		e.Release(e.native)
 	}
-	e.open, e.begun = nil, len(e.output)
+	e.open, e.calling, e.begun, e.native = nil, true, len(e.output), 0
 }
 
 // keep appends to a text that the response ends with.
@@ -195,7 +206,7 @@ func (o *openItem) part(index int, kind model.DeltaKind) *openPart {
 func (e *encoder) say(kind model.DeltaKind, prefix string, round, item, part int, text string) error {
 	var o *openItem
 	if kind == model.ReasoningDelta {
-		o = e.opened(kind, prefix, round, item, func(id string) any { return reasoning{id, "reasoning", []summaryText{}} })
+		o = e.opened(kind, prefix, round, item, func(id string) any { return newReasoning(id) })
 	} else {
 		o = e.opened(model.TextDelta, prefix, round, item, func(id string) any { return message{id, "message", "in_progress", "assistant", []any{}} })
 	}
@@ -207,6 +218,35 @@ func (e *encoder) say(kind model.DeltaKind, prefix string, round, item, part int
 		e.beginPart(o, i)
 	}
 	surface.Pieces(text, surface.MaxPiece, func(piece string) { e.sendDelta(o, part, piece) })
+	return nil
+}
+
+func newReasoning(id string) reasoning {
+	return reasoning{ID: id, Type: "reasoning", Summary: []summaryText{}}
+}
+
+// addNative adds an item that a tool of the provider's own has made, as it is, or the
+// encrypted content of reasoning.
+func (e *encoder) addNative(ev event.NativeItem) error {
+	if err := e.charge(len(ev.JSON)); err != nil {
+		return err
+	}
+	var w struct {
+		Type      string  `json:"type"`
+		Encrypted *string `json:"encrypted_content"`
+	}
+	e.native += len(ev.JSON)
+	if err := json.Unmarshal(ev.JSON, &w); err != nil {
+		return fmt.Errorf("item of a provider: %w", err)
+	}
+	if w.Type != "reasoning" {
+		e.doneItem(e.addItem(ev.JSON), ev.JSON)
+		return nil
+	}
+	if e.echo.encrypted {
+		o := e.opened(model.ReasoningDelta, "rs", ev.Round, ev.Item, func(id string) any { return newReasoning(id) })
+		o.encrypted = w.Encrypted
+	}
 	return nil
 }
 
@@ -286,7 +326,7 @@ func (e *encoder) closeItems(last string) {
 		}
 		e.closeItem(o, status)
 	}
-	e.open, e.begun = nil, len(e.output)
+	e.open, e.calling, e.begun, e.native = nil, false, len(e.output), 0
 }
 
 // closeItem ends an item of a model.
@@ -297,7 +337,8 @@ func (e *encoder) closeItem(o *openItem, status string) {
 		e.endCall(o.id, o.index, status, o.call)
 		return
 	case model.ReasoningDelta:
-		item := reasoning{o.id, "reasoning", []summaryText{}}
+		item := newReasoning(o.id)
+		item.Encrypted = o.encrypted
 		for i := range o.parts {
 			part := summaryText{"summary_text", o.parts[i].text.String()}
 			e.send("response.reasoning_summary_text.done", &summaryEvent{at: o.at(), SummaryIndex: i, Text: &part.Text})

@@ -16,8 +16,9 @@ import (
 // stored is what the surface stores with a response: what it repeats of the request, and
 // the input as the client sent it. Output and usage come from the run.
 type stored struct {
-	Response echo              `json:"response"`
-	Input    []json.RawMessage `json:"input"`
+	Response  echo              `json:"response"`
+	Encrypted bool              `json:"encrypted,omitempty"`
+	Input     []json.RawMessage `json:"input"`
 }
 
 // find returns a stored response of the caller's org.
@@ -42,6 +43,7 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *run.Conversation) (
 	if err := json.Unmarshal(kept.Echo, s); err != nil {
 		return nil, fmt.Errorf("stored response %s: %w", id, err)
 	}
+	s.Response.encrypted = s.Encrypted
 	return s, nil
 }
 

@@ -92,7 +92,11 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	switch w.Type {
 	case "function", "custom", "namespace":
 	default: // a tool that only its provider can execute
-		d.drop(at)
+		if d.relays() && namespace == "" {
+			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})
+		} else {
+			d.drop(at)
+		}
 		return raw, nil
 	}
 	if w.Name == "" {
@@ -264,6 +268,10 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 	case "allowed_tools":
 		return d.decodeAllowed(w)
 	}
+	if d.hasHosted(w.Type) {
+		d.req.ToolChoice = model.ToolChoice{Mode: model.ChooseRequired, Native: value}
+		return nil
+	}
 	return fault.New(fault.Invalid, "unsupported_value", "tool_choice of the type %q: the gateway does not offer this tool; choose a function or a tool of an MCP server", w.Type).In(name)
 }
 
@@ -297,6 +305,7 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 		return err
 	}
 	only := []string{}
+	var hosted []json.RawMessage
 	var of []run.ServerTool
 	for i, raw := range w.Tools {
 		at := path("tool_choice.tools", i)
@@ -317,10 +326,19 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 				return err
 			}
 			of = append(of, server)
-		default: // a tool that the gateway does not offer
-			d.drop(at)
+		default:
+			if d.hasHosted(one.Type) {
+				hosted = append(hosted, raw)
+			} else { // a tool that the gateway does not offer
+				d.drop(at)
+			}
 		}
 	}
-	d.req.ToolChoice.Only, d.req.OnlyOf = only, of
+	d.req.ToolChoice.Only, d.req.ToolChoice.OnlyHosted, d.req.OnlyOf = only, hosted, of
 	return nil
+}
+
+// hasHosted reports whether the provider gets a tool of its own of this type.
+func (d *decoder) hasHosted(kind string) bool {
+	return slices.ContainsFunc(d.req.Hosted, func(t model.HostedTool) bool { return kindOf(t.JSON) == kind })
 }

@@ -58,6 +58,8 @@ type echo struct {
 	FrequencyPenalty   float64           `json:"frequency_penalty"`
 	Truncation         string            `json:"truncation"`
 	User               *string           `json:"user,omitempty"`
+
+	encrypted bool // reasoning has the content that only its provider can read
 }
 
 type echoConversation struct {
@@ -149,9 +151,10 @@ type refusal struct {
 
 // reasoning is what the model shows of its reasoning.
 type reasoning struct {
-	ID      string        `json:"id"`
-	Type    string        `json:"type"`
-	Summary []summaryText `json:"summary"`
+	ID        string        `json:"id"`
+	Type      string        `json:"type"`
+	Summary   []summaryText `json:"summary"`
+	Encrypted *string       `json:"encrypted_content,omitempty"` // if the request includes it
 }
 
 type summaryText struct {

@@ -254,6 +254,13 @@ type Translator interface {
 	Dropped(req *Request) []string
 }
 
+// Counter is a Model whose provider counts tokens.
+type Counter interface {
+	// CountInput returns how many tokens the input of a request has. It makes no model call.
+	// The error says why the provider cannot tell.
+	CountInput(ctx context.Context, req *Request) (tokens int64, err error)
+}
+
 // DeltaKind says what a [Delta] carries.
 type DeltaKind int
 

@@ -104,6 +104,7 @@ func access() map[string]struct {
 
 		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
 		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},
+		"POST /v1/responses/input_tokens":            {starts, with(200, "/v1/responses/input_tokens", says(askedResponses))},
 		"GET /v1/responses/{id}":                     {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
 		"DELETE /v1/responses/{id}":                  {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
 		"GET /v1/responses/{id}/input_items":         {starts, things(200, "/v1/responses/%s/input_items", (*twoOrgs).response)},

@@ -118,6 +118,61 @@ func TestHostedToolsOfAProviderThatHasThem(t *testing.T) {
 	}
 }
 
+// The tokens of an input are counted by a provider that can, with the tools of the org's
+// servers and what is in front of the input; otherwise they are estimated.
+func TestTheTokensOfAnInput(t *testing.T) {
+	noLeaks(t)
+	var asked string
+	counts := true
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = r.URL.Path + " " + string(body)
+		if !counts {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"object":"response.input_tokens","input_tokens":1234}`)
+	}))
+	t.Cleanup(provider.Close)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	yaml := site{upstream: provider.URL, servers: []string{server("tools", tools.URL)}}.yaml()
+	g := MustRun(t, strings.Replace(yaml, "{name: up,", "{name: up, kind: openai-responses,", 1))
+	count := func(body string) answer {
+		return g.send("POST", "/v1/responses/input_tokens", strings.NewReader(body), "Authorization", "Bearer owner-key")
+	}
+	const request = `{"model":"m","instructions":"Be brief.","input":"How many?"}`
+	if a := count(request); a.status != 200 || string(a.body) != `{"object":"response.input_tokens","input_tokens":1234}`+"\n" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for _, want := range []string{"/v1/responses/input_tokens ", "Be brief.", "How many?", `"name":"echo"`} {
+		if !strings.Contains(asked, want) {
+			t.Errorf("the provider was asked %s, without %s", asked, want)
+		}
+	}
+	if strings.Contains(asked, `"stream"`) || strings.Contains(asked, `"store"`) {
+		t.Errorf("the provider was asked %s", asked)
+	}
+	counts = false
+	var estimated struct {
+		Tokens    int64 `json:"input_tokens"`
+		Estimated bool
+	}
+	a := count(request)
+	if err := json.Unmarshal(a.body, &estimated); err != nil || a.status != 200 || !estimated.Estimated || estimated.Tokens < 10 || estimated.Tokens > 200 {
+		t.Errorf("%v %d %s", err, a.status, a.body)
+	}
+	for body, param := range map[string]string{
+		`{"model":"m"}`: "input",
+		`{"model":"m","input":"x","previous_response_id":"resp_0"}`:                                                                           "previous_response_id",
+		`{"model":"m","input":"x","tools":[{"type":"mcp","server_label":"x","server_url":"https://mcp.example","require_approval":"never"}]}`: "tools",
+	} {
+		if a := count(body); a.status != 400 || a.fault(t).Error.Param == nil || *a.fault(t).Error.Param != param {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+}
+
 // A04: with the loop off, a provider that speaks the Responses API gets the client's bytes, and
 // the client gets the provider's.
 func TestARequestToTheResponsesAPIIsRelayed(t *testing.T) {

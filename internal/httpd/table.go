@@ -77,6 +77,7 @@ func table(o Options) []route {
 	return []route{
 		{"POST /v1/chat/completions", model, c.Serve},
 		{"POST /v1/responses", inResponses, o.Responses.Serve},
+		{"POST /v1/responses/input_tokens", inResponses, o.Responses.InputTokens},
 		{"GET /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Get)},
 		{"DELETE /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Delete)},
 		{"GET /v1/responses/{id}/input_items", storedResponses, m.InTurn(o.Responses.InputItems)},

@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -189,6 +192,38 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 		}
 	}
 	return out, nil
+}
+
+// CountInput returns how many tokens the input of the run's first model call has, as the
+// first target counts it, with the tools of the servers in Servers. If the provider cannot
+// count, it is an estimate, as for a limit on tokens: rather too high.
+func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, estimated bool, err error) {
+	whole, err := splice(ctx, r.o.Conversations, req)
+	if err != nil {
+		return 0, false, err
+	}
+	set, err := r.o.Catalog.For(ctx, req.Org, req.Servers, time.Duration(req.Policy.CatalogTTLNS))
+	if err != nil {
+		refused := fault.New(fault.Unavailable, "server_unavailable", "the tools of a required MCP server are not available; \"turnpike mcp check\" shows the cause")
+		refused.Err = err
+		return 0, false, refused
+	}
+	asked := req.modelRequest(0, whole.items)
+	asked.Memory = req.Account
+	asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
+	if counter, ok := req.Targets[0].Model.(model.Counter); ok {
+		tokens, err := counter.CountInput(ctx, asked)
+		if err == nil || ctx.Err() != nil {
+			return tokens, false, err
+		}
+		r.o.Log.Debug("the provider does not count tokens", "provider", req.Targets[0].Provider, "error", err)
+	}
+	bytes := textBytes(whole.items)
+	for _, t := range asked.Tools {
+		bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
+	}
+	per := req.Policy.Rules.Estimate.WithDefaults(budget.DefaultEstimate()).BytesPerToken
+	return (bytes + per - 1) / per, true, nil
 }
 
 // expectedTool returns a placeholder for the tools of the run's MCP servers, which are

@@ -77,6 +77,7 @@ type Reply struct {
 type Runner interface {
 	Run(ctx context.Context, req *run.Request, sink run.Sink) error
 	Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, error)
+	CountInput(ctx context.Context, req *run.Request) (tokens int64, estimated bool, err error)
 }
 
 // Options are what a Handler needs; all are required.
@@ -112,29 +113,70 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	return err
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	body, err := readBody(r)
-	if err != nil {
-		return err
+// read reads a request as far as it is the same for all surfaces.
+func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, body []byte, members []Member, err error) {
+	if body, err = readBody(r); err != nil {
+		return nil, nil, nil, err
 	}
-	members, err := Scan(caller.Account, body)
-	if err != nil {
-		return err
+	if members, err = Scan(caller.Account, body); err != nil {
+		return nil, nil, nil, err
 	}
 	name, err := modelName(members)
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
 	targets, err := h.targets(name)
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
-	req := &run.Request{
+	req = &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
 		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account,
 	}
 	if caller.LoopActive() {
 		req.Servers = caller.Servers
+	}
+	return req, body, members, nil
+}
+
+// countTimeout is how long the tokens of a request may be counted. That may list the tools
+// of MCP servers and ask the provider.
+const countTimeout = time.Minute
+
+// CountInput returns how many tokens the input of a request has: see [run.Runner.CountInput].
+func (h *Handler) CountInput(r *http.Request, caller run.Caller) (tokens int64, estimated bool, err error) {
+	req, body, members, err := h.read(r, caller)
+	if err == nil {
+		err = CheckJSON(body)
+	}
+	if err == nil {
+		err = ChargeDecoded(caller.Account, members)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	if optedOut(r.Header) {
+		req.Servers = nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), countTimeout)
+	defer cancel()
+	reply, err := h.s.Decode(ctx, caller, req, members)
+	if err != nil {
+		return 0, false, err
+	}
+	if len(req.Declared) > 0 {
+		return 0, false, fault.New(fault.Invalid, "unsupported_value", "tools: the tools of an MCP server are known only when a run lists them; "+
+			"leave out the tools of type mcp").In("tools")
+	}
+	h.setPolicy(req, caller, Asked{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens})
+	tokens, estimated, err = h.o.Runner.CountInput(ctx, req)
+	return tokens, estimated, Failed(h.o.Log, err)
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	req, body, members, err := h.read(r, caller)
+	if err != nil {
+		return err
 	}
 	relayed := optedOut(r.Header) || !caller.LoopActive() && !h.s.AlwaysLoop
 	if relayed {

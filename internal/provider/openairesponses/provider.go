@@ -16,8 +16,10 @@ package openairesponses
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/url"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
@@ -31,6 +33,7 @@ var (
 	_ model.Translator = (*Provider)(nil)
 	_ model.Lister     = (*Provider)(nil)
 	_ model.Relayer    = (*Provider)(nil)
+	_ model.Counter    = (*Provider)(nil)
 )
 
 const responsesPath = "/responses"
@@ -91,6 +94,29 @@ func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.R
 	}
 	return p.client.Relay(ctx, to, req)
 }
+
+// CountInput implements model.Counter with POST {base}/responses/input_tokens, which compatible
+// servers may lack.
+func (p *Provider) CountInput(ctx context.Context, req *model.Request) (tokens int64, err error) {
+	header := http.Header{"Accept": {"application/json"}, "Content-Type": {"application/json"}, "Accept-Encoding": {"identity"}}
+	err = p.client.Stream(ctx, p.client.URL(responsesPath+"/input_tokens"), header, encodeInput(req), req.Memory, func(answer io.Reader) error {
+		var counted struct {
+			Tokens *int64 `json:"input_tokens"`
+		}
+		if err := json.NewDecoder(io.LimitReader(answer, maxCounted)).Decode(&counted); err != nil {
+			return err
+		}
+		if counted.Tokens == nil || *counted.Tokens < 0 {
+			return wire.Broken("did not say how many tokens there are", nil)
+		}
+		tokens = *counted.Tokens
+		return nil
+	})
+	return tokens, err
+}
+
+// maxCounted is the most bytes of an answer about tokens.
+const maxCounted = 64 << 10
 
 // List implements model.Lister with GET {base}/models. The caller sets the
 // deadline.

@@ -20,7 +20,22 @@ const minMaxOutputTokens = 16
 // same bytes up to its new items, so that the provider's prompt cache sees the
 // common part.
 func encode(req *model.Request, without optional) []byte {
-	dst := make([]byte, 0, sizeOf(req))
+	dst := appendPrompt(make([]byte, 0, sizeOf(req)), req)
+	if req.Dialect == model.DialectResponses {
+		dst = appendParams(dst, req, without)
+	} else {
+		dst = appendOptions(dst, req, without)
+	}
+	return append(dst, `,"store":false,"stream":true}`...)
+}
+
+// encodeInput writes what the provider counts the tokens of.
+func encodeInput(req *model.Request) []byte {
+	return append(appendText(appendPrompt(make([]byte, 0, sizeOf(req)), req), req), '}')
+}
+
+// appendPrompt appends an open object with the members that every request has.
+func appendPrompt(dst []byte, req *model.Request) []byte {
 	dst = jsonscan.AppendString(append(dst, `{"model":`...), req.Model)
 	tools := len(req.Tools) > 0 || len(req.Hosted) > 0 && req.Dialect == model.DialectResponses
 	if tools {
@@ -30,12 +45,7 @@ func encode(req *model.Request, without optional) []byte {
 	if tools {
 		dst = appendToolChoice(dst, req)
 	}
-	if req.Dialect == model.DialectResponses {
-		dst = appendParams(dst, req, without)
-	} else {
-		dst = appendOptions(dst, req, without)
-	}
-	return append(dst, `,"store":false,"stream":true}`...)
+	return dst
 }
 
 // sizeOf guesses the length of the request, a little too high as a rule.

@@ -53,6 +53,9 @@ func (r *teller) Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, 
 	return new(run.Runner).Dropped(ctx, req)
 }
 
+// CountInput implements Runner.
+func (*teller) CountInput(context.Context, *run.Request) (int64, bool, error) { return 0, false, nil }
+
 func begun() event.Event {
 	return event.Started{RunID: "run_1", Model: "m", At: time.Unix(1700000000, 0)}
 }

@@ -55,6 +55,22 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	return h.kit.Serve(w, r, caller)
 }
 
+// inputTokens is how many tokens the input of a request has.
+type inputTokens struct {
+	Object    string `json:"object"`
+	Tokens    int64  `json:"input_tokens"`
+	Estimated bool   `json:"estimated,omitempty"` // not of the API: the provider did not count
+}
+
+// InputTokens answers POST /v1/responses/input_tokens.
+func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	tokens, estimated, err := h.kit.CountInput(r, caller)
+	if err != nil {
+		return err
+	}
+	return surface.WriteJSON(w, http.StatusOK, inputTokens{"response.input_tokens", tokens, estimated})
+}
+
 // decodeRequest implements surface.Surface.Decode.
 func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	d := newDecoder(req)

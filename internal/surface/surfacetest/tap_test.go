@@ -37,6 +37,11 @@ func (p *tap) Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, err
 	return p.inner.Dropped(ctx, req)
 }
 
+// CountInput implements surface.Runner.
+func (p *tap) CountInput(ctx context.Context, req *run.Request) (int64, bool, error) {
+	return p.inner.CountInput(ctx, req)
+}
+
 // runID names the run of the latest request; empty if there was none.
 func (p *tap) runID() string {
 	for _, e := range p.events {

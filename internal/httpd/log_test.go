@@ -86,7 +86,9 @@ func (streamRunner) Run(_ context.Context, _ *run.Request, sink run.Sink) error 
 func (streamRunner) Dropped(context.Context, *run.Request) ([]run.Dropped, error) { return nil, nil }
 
 // CountInput implements surface.Runner.
-func (streamRunner) CountInput(context.Context, *run.Request) (int64, bool, error) { return 0, false, nil }
+func (streamRunner) CountInput(context.Context, *run.Request) (int64, bool, error) {
+	return 0, false, nil
+}
 
 type writerSink struct{ w http.ResponseWriter }
 

@@ -1,11 +1,12 @@
 package loop
 
 import (
+	"slices"
+
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
-	"slices"
 )
 
 // Version is the version of the facts that this build writes. [Decode] refuses

@@ -200,3 +200,21 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
+
+// A call of the client's own function in a conversation: its result alone is sent.
+func TestAResultOfAClientContinuesAConversation(t *testing.T) {
+	b := newBench(t, "call c1 search {}\ncall c2 clock {}\n\ntext It is noon.\n\ntext Yes.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{}`).object.ID
+	more := `,"conversation":"` + id + `","tools":[{"type":"function","name":"clock","parameters":{"type":"object"}}]}`
+	first := b.post(t, `{"model":"m","input":"Time?"`+more)
+	if len(first.object.Output) != 1 {
+		t.Fatalf("%+v", first)
+	}
+	b.post(t, `{"model":"m","input":[{"type":"function_call_output","call_id":"`+first.object.Output[0].CallID+`","output":"12:00"}]`+more)
+	b.post(t, `{"model":"m","input":"Sure?"`+more)
+	want := "message user Time?\ntool_call c1 \ntool_call c2 \ntool_result c1 found\ntool_result c2 12:00\nmessage assistant It is noon.\nmessage user Sure?"
+	if got := b.prompt(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -469,3 +469,18 @@ func formatOfTheText(t *testing.T) {
 		}
 	}
 }
+
+// A request that uses nothing that the provider lacks drops nothing, though the org has MCP servers
+// whose tools are not listed yet: an org that refuses what is dropped gets its answer. // P22
+func TestAPlainResponseDropsNothing(t *testing.T) {
+	noLeaks(t)
+	for _, kind := range []string{"openai", "anthropic", "openai-responses"} {
+		p := newParitySite(t, kind, "text Hello.\nagain", "dropped_params: refuse")
+		for _, members := range []string{`"input":"go"`, `"input":"go","tools":[` + p.docsTool(never) + `]`, `"input":"go","tool_choice":"auto","tools":[` + clock + `]`} {
+			a := p.respond(members)
+			if o := a.responded(t); o.text() != "Hello." || a.header.Get("Turnpike-Dropped-Params") != "" {
+				t.Errorf("%s, %s: dropped are %q", kind, members, a.header.Get("Turnpike-Dropped-Params"))
+			}
+		}
+	}
+}

@@ -484,3 +484,28 @@ func TestAPlainResponseDropsNothing(t *testing.T) {
 		}
 	}
 }
+
+// With the loop off, a provider that speaks the Responses API gets the request byte by byte, and
+// its answer reaches the client so, also with tools that only the provider can execute. // A02
+func TestAResponseIsRelayedByteByByte(t *testing.T) {
+	noLeaks(t)
+	const said = `{ "id":"resp_theirs", "object":"response", "output":[{"type":"web_search_call","id":"ws_1"}] }`
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { _, _ = w.Write([]byte(said)) })
+	g := MustRun(t, strings.Replace(site{upstream: up.URL}.yaml(), "{name: up,", "{name: up, kind: openai-responses,", 1))
+	const body = `{ "model":"m", "input":[{"type":"web_search_call","id":"ws_0","status":"completed"},{"role":"user","content":"go"}], "tools":[{"type":"web_search"}] }`
+	a := g.send("POST", "/v1/responses", strings.NewReader(body), "Turnpike-Mcp-Disabled", "true")
+	got := up.requests()
+	if a.status != 200 || string(a.body) != said || len(got) != 1 || string(got[0].body) != body || got[0].path != "/v1/responses" || got[0].header.Get("Authorization") != "Bearer CANARY-upstream-key" {
+		t.Errorf("status %d: %s; the provider got %+v", a.status, a.body, got)
+	}
+}
+
+// With the loop on, what only such a provider understands goes to it, and is not named as dropped.
+func TestItemsOfTheProviderGoBackToIt(t *testing.T) {
+	noLeaks(t)
+	p := newParitySite(t, "openai-responses", "text Done.", "")
+	a := p.respond(`"input":[{"role":"user","content":"a"},{"type":"web_search_call","id":"ws_0","status":"completed"},{"role":"user","content":"b"}]`)
+	if o := a.responded(t); o.text() != "Done." || a.header.Get("Turnpike-Dropped-Params") != "" || !strings.Contains(p.asked(), `"web_search_call"`) {
+		t.Errorf("dropped are %q; the provider was asked %s", a.header.Get("Turnpike-Dropped-Params"), p.asked())
+	}
+}

@@ -24,6 +24,7 @@ const defaultSlots = 16
 // gatewayConfig is what differs between the cases.
 type gatewayConfig struct {
 	provider    string // host:port
+	kind        string // of the provider; "" = openai
 	mcp         string // host:port of the MCP server; "" = no loop
 	parallelism string // runtime.tool_parallelism; "" = parallel
 	slots       int    // runtime.concurrency; 0 = the default, 16
@@ -36,7 +37,7 @@ type gatewayConfig struct {
 const configFile = `listen: {{.Listen}}
 data: {{.Data}}
 providers:
-  - {name: up, kind: openai, base_url: "http://{{.Provider}}/v1", api_key: "env:{{.ProviderKey}}", models: ["*"]}
+  - {name: up, kind: {{.Kind}}, base_url: "http://{{.Provider}}/v1", api_key: "env:{{.ProviderKey}}", models: ["*"]}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
 orgs:
 {{- range .Orgs}}
@@ -65,7 +66,7 @@ func (c gatewayConfig) text(listen, data string) (string, error) {
 	}
 	var b strings.Builder
 	err = t.Execute(&b, map[string]any{
-		"Listen": listen, "Data": data, "Provider": c.provider, "MCP": c.mcp, "ProviderKey": providerKeyVar, "Orgs": orgs,
+		"Listen": listen, "Data": data, "Provider": c.provider, "Kind": cmp.Or(c.kind, "openai"), "MCP": c.mcp, "ProviderKey": providerKeyVar, "Orgs": orgs,
 		"Parallelism": cmp.Or(c.parallelism, "parallel"), "Slots": cmp.Or(c.slots, defaultSlots), "Calls": c.calls,
 	})
 	return b.String(), err

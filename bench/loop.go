@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,11 +175,36 @@ func loopCPU(ctx context.Context, r *rig) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+	return cpuRows(bare, gateway, r.opt.gate(cpuGates())), nil
+}
+
+func cpuRows(bare, gateway *loopSide, gate threshold) []row {
 	return []row{
-		pairRow("CPU of a run, gateway / bare loop", gateway.cpuMS, bare.cpuMS, r.opt.gate(cpuGates())),
+		pairRow("CPU of a run, gateway / bare loop", gateway.cpuMS, bare.cpuMS, gate),
 		{what: "ms of gateway CPU a run", digits: 2, seen: summarize(gateway.cpuMS)},
 		{what: "the same, bare loop", digits: 2, seen: summarize(bare.cpuMS)},
-	}, nil
+	}
+}
+
+// responsesCPU measures the same for runs over the Responses API, which are stored. The bare
+// loop has no such API and makes its runs over chat completions.
+func responsesCPU(ctx context.Context, r *rig) ([]row, error) {
+	l, err := r.loopServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.client.close()
+	bare, gateway, err := r.loopSides(ctx, l, "parallel")
+	if err != nil {
+		return nil, err
+	}
+	gateway.client = newLoopClient(r.clientKey)
+	gateway.client.responses = true
+	defer gateway.client.close()
+	if err := l.passes(ctx, plan{oneToolPerRound(cpuRounds, 0), r.opt.cpuRuns, cpuWidth, r.opt.warm, r.opt.passes}, bare, gateway); err != nil {
+		return nil, err
+	}
+	return cpuRows(bare, gateway, r.opt.gate(cpuGates())), nil
 }
 
 func (r *rig) roundPasses(ctx context.Context, of scriptFunc, runs, width int) (bare, gateway *loopSide, err error) {
@@ -207,6 +233,7 @@ type scriptFunc func(run int) fake.Script
 type loopSide struct {
 	target
 	loopResult
+	client *loopClient // nil = that of the rig
 }
 
 // loopResult is the result of the runs of one side.
@@ -302,7 +329,7 @@ func (l *loopRig) pass(ctx context.Context, side *loopSide, p plan, measured boo
 		scripts[i] = p.of(l.runs)
 	}
 	before, noCPU := side.proc.CPU()
-	ms, err := l.client.runAll(ctx, side.addr, scripts, p.width)
+	ms, err := cmp.Or(side.client, l.client).runAll(ctx, side.addr, scripts, p.width)
 	if err != nil {
 		return err
 	}

@@ -122,6 +122,10 @@ func TestCollect(t *testing.T) {
 		stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"
 		long = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n"
 		done = "data: [DONE]\n\n"
+
+		respWord = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"Run 1 is done.\"}\n\n"
+		respCall = "event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"item\":{\"type\":\"function_call\"}}\n\n"
+		respStop = "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"error\":null}}\n\n"
 	)
 	for _, tt := range []struct {
 		name, stream, fails string
@@ -133,6 +137,9 @@ func TestCollect(t *testing.T) {
 		{"a limit", word + long + done, `finish reason "length"`},
 		{"an error inside", word + "data: {\"error\":{\"message\":\"no\"}}\n\n" + done, "error inside the stream"},
 		{"no JSON", "data: {\n\n", "chunk"},
+		{"the scripted response", respWord + respStop + done, ""},
+		{"a response without its end", respWord + done, `finish reason ""`},
+		{"the gateway's calls leak into a response", respCall + respWord + respStop + done, "tool call deltas"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, err := collect(strings.NewReader(tt.stream))

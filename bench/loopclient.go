@@ -23,10 +23,12 @@ import (
 type loopClient struct {
 	key  string
 	http http.Client
+
+	responses bool // the runs are made over the Responses API
 }
 
 func newLoopClient(key string) *loopClient {
-	return &loopClient{key, http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: 30 * time.Second}}
+	return &loopClient{key: key, http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: 30 * time.Second}}
 }
 
 // statusError is an answer whose status is not 200.
@@ -39,11 +41,11 @@ func (e statusError) Error() string { return fmt.Sprintf("status %d: %s", e.stat
 
 func (c *loopClient) close() { c.http.CloseIdleConnections() }
 
-// loopAnswer is a streamed chat completion, collected.
+// loopAnswer is a streamed chat completion or response, collected.
 type loopAnswer struct {
 	text   string
-	finish string // the last finish reason
-	calls  int    // tool call deltas: the client must get none
+	finish string // the last finish reason; stop for a response that is completed
+	calls  int    // tool call deltas or items: the client must get none
 	done   bool   // [DONE] came
 }
 
@@ -92,7 +94,7 @@ func (c *loopClient) runAll(ctx context.Context, addr string, scripts []fake.Scr
 // run makes one run and checks its answer.
 func (c *loopClient) run(ctx context.Context, addr string, s fake.Script) (time.Duration, error) {
 	began := time.Now()
-	answer, err := c.chat(ctx, addr, s.Text())
+	answer, err := c.ask(ctx, addr, s.Text())
 	took := time.Since(began)
 	if err != nil {
 		return took, err
@@ -100,16 +102,20 @@ func (c *loopClient) run(ctx context.Context, addr string, s fake.Script) (time.
 	return took, answer.check(s.Final())
 }
 
-// chat sends one user message to the proxy at addr and reads the whole answer.
-func (c *loopClient) chat(ctx context.Context, addr, text string) (loopAnswer, error) {
+// ask sends one user message to the proxy at addr and reads the whole answer.
+func (c *loopClient) ask(ctx context.Context, addr, text string) (loopAnswer, error) {
+	path, input := fake.ChatPath, "messages"
+	if c.responses {
+		path, input = fake.ResponsesPath, "input"
+	}
 	body, err := json.Marshal(map[string]any{
 		"model": fake.ModelName, "stream": true,
-		"messages": []map[string]string{{"role": "user", "content": text}},
+		input: []map[string]string{{"role": "user", "content": text}},
 	})
 	if err != nil {
 		return loopAnswer{}, err
 	}
-	resp, err := c.post(ctx, "http://"+addr+fake.ChatPath, body)
+	resp, err := c.post(ctx, "http://"+addr+path, body)
 	if err != nil {
 		return loopAnswer{}, err
 	}
@@ -137,7 +143,7 @@ func (c *loopClient) post(ctx context.Context, url string, body []byte) (*http.R
 	return resp, nil
 }
 
-// collect reads a stream of chat completion chunks to its end.
+// collect reads a stream of chunks, or of the events of a response, to its end.
 func collect(r io.Reader) (loopAnswer, error) {
 	var a loopAnswer
 	lines := bufio.NewScanner(r)
@@ -169,6 +175,11 @@ func (a *loopAnswer) add(data string) error {
 			} `json:"delta"`
 			FinishReason string `json:"finish_reason"`
 		} `json:"choices"`
+		Type  string `json:"type"` // of an event of a response
+		Delta string `json:"delta"`
+		Item  struct {
+			Type string `json:"type"`
+		} `json:"item"`
 	}
 	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
 		return fmt.Errorf("chunk %q: %w", data, err)
@@ -182,6 +193,14 @@ func (a *loopAnswer) add(data string) error {
 		if c.FinishReason != "" {
 			a.finish = c.FinishReason
 		}
+	}
+	switch {
+	case chunk.Type == "response.output_text.delta":
+		a.text += chunk.Delta
+	case chunk.Type == "response.output_item.added" && chunk.Item.Type != "message":
+		a.calls++
+	case chunk.Type == "response.completed":
+		a.finish = "stop"
 	}
 	return nil
 }

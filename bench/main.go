@@ -18,9 +18,9 @@
 //
 //	main.go        command line, list of cases
 //	table.go       the table, medians, gates
-//	relay.go       cases small, body100k, burst, cuts, store
+//	relay.go       cases small, body100k, burst, responses, cuts, store
 //	streams.go     cases idle, leak
-//	loop.go        cases loop, rounds, cpu; loopclient.go makes the runs and verifies them
+//	loop.go        cases loop, rounds, cpu, respcpu; loopclient.go makes the runs and verifies them
 //	neighbour.go   case neighbour
 //	rig.go         starts the child processes; gateway.go starts the gateway
 //
@@ -98,12 +98,14 @@ func cases() []benchCase {
 		{"small", "pass-through, small bodies", false, relay{unit: "requests/s"}.run},
 		{"body100k", "pass-through, request bodies of 100 KB", false, relay{unit: "requests/s", size: 100_000}.run},
 		{"burst", "streams of 200 chunks, as fast as they go", false, relay{unit: "streams/s", stream: true}.run},
+		{"responses", "pass-through of the Responses API, small bodies", false, relay{unit: "requests/s", kind: "openai-responses"}.run},
 		{"cuts", "streams that arrive cut or altered", false, cuts},
 		{"store", "pass-through while the database is locked", true, store},
 		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop},
 		{"parallel", "8 runs at once, each with 8 tools of 50 ms at once", true, parallel},
 		{"rounds", "runs of 10 rounds, a model of 20 ms", true, rounds},
 		{"cpu", "CPU of runs of 3 rounds without latency", true, loopCPU},
+		{"respcpu", "CPU of runs of 3 rounds over the Responses API", true, responsesCPU},
 		{"idle", "memory of idle streams and of an idle gateway", false, idle},
 		{"leak", "clients that leave", false, leak},
 		{"neighbour", "an org beside one that is at its limits", true, noisyNeighbor},

@@ -56,7 +56,7 @@ func TestTheRelayCasesMeasureABaselineAgainstItself(t *testing.T) {
 		t.Errorf("complaints: %s", &errs)
 	}
 	for _, want := range []string{
-		"small requests/s, gateway / baseline", "body100k requests/s", "burst streams/s",
+		"small requests/s, gateway / baseline", "body100k requests/s", "burst streams/s", "responses requests/s, gateway / baseline",
 		"cuts cut or altered streams, of 50 0 0 0 <= 0 PASS", "the same of 20 at the same time 0 0 0 <= 0 PASS",
 		"idle RssAnon of 20 streams, gateway / baseline", "leak streams open 1 s after 10 clients left 0 0 0 <= 0 PASS",
 	} {
@@ -71,7 +71,7 @@ func TestWithoutAGatewayOnlyWhatABaselineCanDoIsMeasured(t *testing.T) {
 	for _, c := range tiny(t).cases {
 		names = append(names, c.name)
 	}
-	if got := strings.Join(names, " "); got != "small body100k burst cuts idle leak" {
+	if got := strings.Join(names, " "); got != "small body100k burst responses cuts idle leak" {
 		t.Errorf("cases %s", got)
 	}
 }

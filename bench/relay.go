@@ -28,13 +28,14 @@ type relay struct {
 	unit   string
 	size   int // of a request body, in bytes; 0 = small
 	stream bool
+	kind   string // of the provider: "" = chat completions, openai-responses = responses
 }
 
 // run makes pairs of passes, baseline then gateway, after one pair that is not
 // measured. Each pair gives a ratio: what slows the whole machine for a second
 // slows both passes.
 func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
-	baseline, gateway, err := r.relayTargets(ctx)
+	baseline, gateway, err := r.relayTargets(ctx, c.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -137,18 +138,25 @@ func (c relay) exchanges(addr string, r *rig) [][]load.Exchange {
 	all := make([][]load.Exchange, r.opt.concurrency)
 	for i := range all {
 		for v := range 2 {
-			body := fake.RequestBody(fmt.Sprintf("s%02dv%d", i, v), c.size, c.stream)
+			tag := fmt.Sprintf("s%02dv%d", i, v)
+			if c.kind != "" {
+				body := fake.ResponsesBody(tag)
+				all[i] = append(all[i], load.Exchange{
+					Request: load.Post(addr, fake.ResponsesPath, r.clientKey, body, fake.LoopOff), Want: wanted(body, fake.ResponsesAnswer),
+				})
+				continue
+			}
+			body := fake.RequestBody(tag, c.size, c.stream)
 			all[i] = append(all[i], load.Exchange{
-				Request: load.Post(addr, fake.ChatPath, r.clientKey, body),
-				Want:    wanted(body),
+				Request: load.Post(addr, fake.ChatPath, r.clientKey, body), Want: wanted(body, fake.JSONAnswer),
 			})
 		}
 	}
 	return all
 }
 
-// wanted returns the right answer to a request.
-func wanted(body []byte) load.Answer {
+// wanted returns the right answer to a request, which is whole if it asks for no stream.
+func wanted(body []byte, whole func(fake.Sum) []byte) load.Answer {
 	sum, stream, err := fake.ReadRequest(body)
 	switch {
 	case err != nil:
@@ -156,28 +164,28 @@ func wanted(body []byte) load.Answer {
 	case stream:
 		return load.Answer{Status: 200, ContentType: "text/event-stream", Body: fake.StreamAnswer(sum)}
 	}
-	return load.Answer{Status: 200, ContentType: "application/json", Body: fake.JSONAnswer(sum)}
+	return load.Answer{Status: 200, ContentType: "application/json", Body: whole(sum)}
 }
 
 // relayTargets starts an upstream and, in front of it, the baseline and the
-// gateway, or with -self a second baseline.
-func (r *rig) relayTargets(ctx context.Context) (baseline, gateway target, err error) {
+// gateway, or with -self a second baseline. The provider of the gateway is of this kind.
+func (r *rig) relayTargets(ctx context.Context, kind string) (baseline, gateway target, err error) {
 	upstream, err := r.child(ctx, roleUpstream)
 	if err != nil {
 		return baseline, gateway, err
 	}
-	return r.proxies(ctx, upstream)
+	return r.proxies(ctx, upstream, kind)
 }
 
 // proxies starts the baseline and the gateway in front of an upstream.
-func (r *rig) proxies(ctx context.Context, upstream target) (baseline, gateway target, err error) {
+func (r *rig) proxies(ctx context.Context, upstream target, kind string) (baseline, gateway target, err error) {
 	if baseline, err = r.child(ctx, roleBaseline, upstreamVar+"="+upstream.addr); err != nil {
 		return baseline, gateway, err
 	}
 	if r.opt.self {
 		gateway, err = r.child(ctx, roleBaseline, upstreamVar+"="+upstream.addr)
 	} else {
-		gateway, err = r.startGateway(ctx, gatewayConfig{provider: upstream.addr})
+		gateway, err = r.startGateway(ctx, gatewayConfig{provider: upstream.addr, kind: kind})
 	}
 	return baseline, gateway, err
 }
@@ -186,7 +194,7 @@ func (r *rig) proxies(ctx context.Context, upstream target) (baseline, gateway t
 // streams one after another on each connection, the next request right after the
 // end of the stream before, then many streams at the same time.
 func cuts(ctx context.Context, r *rig) ([]row, error) {
-	_, gateway, err := r.relayTargets(ctx)
+	_, gateway, err := r.relayTargets(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +219,7 @@ func (r *rig) cutsAtOnce(ctx context.Context) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, gateway, err := r.proxies(ctx, upstream)
+	_, gateway, err := r.proxies(ctx, upstream, "")
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +241,7 @@ func (r *rig) cutsAtOnce(ctx context.Context) ([]row, error) {
 // store passes requests through while the database of the gateway is locked. A
 // request that needs the database must hang meanwhile: it shows that the lock works.
 func store(ctx context.Context, r *rig) ([]row, error) {
-	_, gateway, err := r.relayTargets(ctx)
+	_, gateway, err := r.relayTargets(ctx, "")
 	if err != nil {
 		return nil, err
 	}

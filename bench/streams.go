@@ -56,7 +56,7 @@ func (r *rig) idlePair(ctx context.Context, n int) (baseline, gateway float64, e
 	if err != nil {
 		return 0, 0, err
 	}
-	b, g, err := r.proxies(ctx, upstream)
+	b, g, err := r.proxies(ctx, upstream, "")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -132,7 +132,7 @@ func leak(ctx context.Context, r *rig) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, gateway, err := r.proxies(ctx, upstream)
+	_, gateway, err := r.proxies(ctx, upstream, "")
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (r *rig) openStreams(ctx context.Context, proxy target, n int, silent bool)
 			tag = fake.SilentTag + tag
 		}
 		body := fake.RequestBody(tag, streamBody, true)
-		exchanges[i] = load.Exchange{Request: load.Post(proxy.addr, fake.ChatPath, r.clientKey, body), Want: wanted(body)}
+		exchanges[i] = load.Exchange{Request: load.Post(proxy.addr, fake.ChatPath, r.clientKey, body), Want: wanted(body, fake.JSONAnswer)}
 		if !silent {
 			exchanges[i].Mark = len(fake.FirstPart(exchanges[i].Want.Body))
 		}

@@ -63,6 +63,7 @@ func TestTheLoopCasesTellGatewaysApart(t *testing.T) {
 			"loop time of a run / minimum of 90 ms", "rounds time of a run / minimum of 200 ms", "time of a run, gateway / bare loop",
 			"cpu CPU of a run, gateway / bare loop", "ms of gateway CPU a run",
 		}},
+		{asConfigured, "respcpu", []string{"respcpu could not be measured: FAIL", "status 404"}},
 		{asConfigured, "neighbour", []string{"neighbour could not be measured: FAIL", "was never refused"}},
 		{refusesSecondOrg, "neighbour", []string{"p99 of an org, other org loud / silent", "200 clients of the other org made"}},
 		{ignoresSerial, "loop", []string{"serial calls that overlapped", "<= 0 FAIL"}},

@@ -77,6 +77,10 @@ func TestUpstreamAndBaseline(t *testing.T) {
 			}
 		})
 	}
+	body := ResponsesBody("s4")
+	if status, _, got := post(t, proxy.URL+ResponsesPath, "client-key", body); status != 200 || got != string(ResponsesAnswer(sum(body))) || !json.Valid([]byte(got)) || !json.Valid(body) {
+		t.Errorf("a response: status %d, %s", status, got)
+	}
 }
 
 // request is a chat completion request after the given number of rounds.

@@ -28,8 +28,15 @@ const ModelName = "bench-model"
 // StreamChunks is the number of chunks of a stream, [DONE] not counted.
 const StreamChunks = 200
 
-// ChatPath is the path of every request.
-const ChatPath = "/v1/chat/completions"
+// The paths of the requests.
+const (
+	ChatPath      = "/v1/chat/completions"
+	ResponsesPath = "/v1/responses"
+)
+
+// LoopOff is the header field that switches the loop off for a request. Requests for
+// responses have the loop without it, also of an org without MCP servers.
+const LoopOff = "Turnpike-Mcp-Disabled: true"
 
 const (
 	tagKey    = `"user":"`
@@ -62,6 +69,12 @@ func RequestBody(tag string, size int, stream bool) []byte {
 	return b.Bytes()
 }
 
+// ResponsesBody returns a small request for a response.
+func ResponsesBody(tag string) []byte {
+	return []byte(`{"model":"` + ModelName + `",` + tagKey + tag + `","temperature":0.2,"instructions":"You are a short-spoken assistant.",` +
+		`"input":[{"role":"user","content":[{"type":"input_text","text":"What is 2+3?"}]}]}`)
+}
+
 // writeTurn adds one earlier message of at most about 2.5 KB. Its text has escapes,
 // as real prompts do.
 func writeTurn(b *bytes.Buffer, room int) {
@@ -73,7 +86,7 @@ func writeTurn(b *bytes.Buffer, room int) {
 }
 
 // ReadRequest returns the sum of a request body and whether it asks for a stream. It
-// fails for a body that [RequestBody] did not make.
+// fails for a body that neither [RequestBody] nor [ResponsesBody] made.
 func ReadRequest(body []byte) (sum Sum, stream bool, err error) {
 	head := body[:min(len(body), headBytes)]
 	_, rest, found := bytes.Cut(head, []byte(tagKey))
@@ -94,6 +107,17 @@ func JSONAnswer(s Sum) []byte {
 	b = s.append(b)
 	b = append(b, `","choices":[{"index":0,"message":{"role":"assistant","content":"2+3 is 5.","refusal":null},"logprobs":null,"finish_reason":"stop"}],`...)
 	return append(b, `"usage":{"prompt_tokens":24,"completion_tokens":8,"total_tokens":32}}`...)
+}
+
+// ResponsesAnswer returns the whole answer to a request for a response.
+func ResponsesAnswer(s Sum) []byte {
+	b := make([]byte, 0, 768)
+	b = append(b, `{"id":"resp_`...)
+	b = append(b, s.Tag...)
+	b = append(b, `","object":"response","created_at":1750000000,"status":"completed","model":"`+ModelName+`","error":null,"incomplete_details":null,"output":[{"id":"msg_`...)
+	b = s.append(b)
+	b = append(b, `","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"2+3 is 5.","annotations":[]}]}],`...)
+	return append(b, `"usage":{"input_tokens":24,"output_tokens":8,"total_tokens":32},"temperature":0.2,"tools":[]}`...)
 }
 
 // StreamAnswer returns the whole answer to a request that asked for a stream:
@@ -131,29 +155,32 @@ func (s Sum) append(b []byte) []byte {
 	return strconv.AppendUint(b, uint64(s.CRC), 16)
 }
 
-// Upstream returns a provider of chat completions without latency. It reads the whole
-// request and answers with [JSONAnswer] or [StreamAnswer]; it flushes each event of a
-// stream. Requests must have key as bearer token: a proxy that forwards the key of its
+// Upstream returns a provider without latency. It reads the whole request and answers with
+// [JSONAnswer], [StreamAnswer] or [ResponsesAnswer]; it flushes each event of a stream. Requests must have key as bearer token: a proxy that forwards the key of its
 // client is refused.
 func Upstream(key string) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+ChatPath, authorized(key, func(w http.ResponseWriter, r *http.Request) {
-		body, err := readAll(r)
-		if err != nil {
-			refuse(w, http.StatusBadRequest, err)
-			return
-		}
-		sum, stream, err := ReadRequest(body)
-		switch {
-		case err != nil:
-			refuse(w, http.StatusBadRequest, err)
-		case stream:
-			writeEvents(w, StreamAnswer(sum))
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(JSONAnswer(sum)) // the caller may be gone
-		}
-	}))
+	serve := func(path string, whole func(Sum) []byte) {
+		mux.HandleFunc("POST "+path, authorized(key, func(w http.ResponseWriter, r *http.Request) {
+			body, err := readAll(r)
+			if err != nil {
+				refuse(w, http.StatusBadRequest, err)
+				return
+			}
+			sum, stream, err := ReadRequest(body)
+			switch {
+			case err != nil:
+				refuse(w, http.StatusBadRequest, err)
+			case stream:
+				writeEvents(w, StreamAnswer(sum))
+			default:
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(whole(sum)) // the caller may be gone
+			}
+		}))
+	}
+	serve(ChatPath, JSONAnswer)
+	serve(ResponsesPath, ResponsesAnswer)
 	return mux
 }
 

@@ -39,10 +39,15 @@ type Answer struct {
 	Body        []byte // after transfer decoding
 }
 
-// Post returns the bytes of a POST request with a JSON body and key as bearer token.
-func Post(addr, path, key string, body []byte) []byte {
+// Post returns the bytes of a POST request with a JSON body and key as bearer token. Further
+// header fields are "Name: value".
+func Post(addr, path, key string, body []byte, fields ...string) []byte {
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, addr, key, len(body))
+		"Content-Type: application/json\r\nContent-Length: %d\r\n", path, addr, key, len(body))
+	for _, f := range fields {
+		head += f + "\r\n"
+	}
+	head += "\r\n"
 	return append([]byte(head), body...)
 }
 

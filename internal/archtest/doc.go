@@ -11,6 +11,7 @@
 //	globals_test.go     no init functions, no variables that anybody may change
 //	gomod_test.go       go.mod is tidy; the README and CI run the same tests
 //	ninefiles_test.go   one request runs the nine files that the documentation names
+//	surfaces_test.go    a surface takes no decision from the loop, and every API runs the same one
 //
 // A rule that turns out to be wrong is changed here, with its reason, in the
 // same commit as the code that needs it changed.

@@ -89,6 +89,7 @@ orgs:
   - id: default
     features: [mcp_outbound]
     keys: [{name: test, key: env:TURNPIKE_KEY, role: member}]
+    runtime: {tool_parallelism: safe}
     mcp_servers: [{name: tools, url: %s}]
 `
 

@@ -132,6 +132,8 @@ func TestWhatIsRefused(t *testing.T) {
 		`{"input":"x","tools":[{"type":"function"}]}`:                                                                 "missing_required_parameter tools[0].name",
 		`{"input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                         "invalid_value tools[1].name",
 		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]}`:           "invalid_value tools[0].tools[0].type",
+		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp","authorization":"secret"}]}]}`:                   "invalid_value input[0].tools[0].type",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp","authorization":"secret"}]}]}`:   "invalid_value tools[0].tools[0].type",
 		`{"input":"x","tool_choice":"maybe"}`:                                                                         "invalid_value tool_choice",
 		`{"input":"x","tool_choice":{"type":"function","name":"f"}}`:                                                  "invalid_value tool_choice",
 		`{"input":"x","tool_choice":{"type":"web_search"}}`:                                                           "unsupported_value tool_choice",

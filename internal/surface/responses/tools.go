@@ -91,6 +91,8 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	}
 	switch w.Type {
 	case "function", "custom", "namespace":
+	case "mcp": // its credentials would be repeated and stored
+		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a tool of the type mcp must be one of tools", at).In(at + ".type")
 	default: // a tool that only its provider can execute
 		if d.relays() && namespace == "" {
 			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})

@@ -72,8 +72,19 @@ type echoReasoning struct {
 }
 
 type echoText struct {
-	Format    any    `json:"format"` // textFormat or schemaFormat
+	Format    any    `json:"format"` // textFormat or schemaFormat; json.RawMessage if it was stored
 	Verbosity string `json:"verbosity,omitempty"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. The numbers of a stored schema keep their digits.
+func (e *echoText) UnmarshalJSON(data []byte) error {
+	var w struct {
+		Format    json.RawMessage `json:"format"`
+		Verbosity string          `json:"verbosity"`
+	}
+	err := json.Unmarshal(data, &w)
+	e.Format, e.Verbosity = w.Format, w.Verbosity
+	return err
 }
 
 // textFormat is the format text or json_object.

@@ -193,4 +193,18 @@ func TestARequestToTheResponsesAPIIsRelayed(t *testing.T) {
 	if a.status != http.StatusAccepted || string(a.body) != reply || got != "/v1/responses "+request {
 		t.Errorf("%d %s\n%s", a.status, a.body, got)
 	}
+	// What the provider stores belongs to nobody: all orgs have its one key.
+	got = ""
+	for body, param := range map[string]string{
+		`{"model":"m","input":"x","previous_response_id":"resp_theirs"}`:                                         "previous_response_id",
+		`{"model":"m","input":"x","conversation":{"id":"conv_theirs"}}`:                                          "conversation",
+		`{"model":"m","input":[{"role":"user","content":"x"},{"id":"msg_theirs","type":"item\u005freference"}]}`: "input[1]",
+		`{"model":"m","input":[{"id":"msg_theirs"}]}`:                                                            "input[0]",
+		`{"model":"m","input":[{"type":"item_reference","id":"msg_theirs"}],"previous_response_id":null}`:        "input[0]",
+	} {
+		a := g.send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key", "Turnpike-Mcp-Disabled", "true")
+		if p := a.fault(t).Error.Param; a.status != 400 || p == nil || *p != param || got != "" {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
 }

@@ -25,7 +25,7 @@ import (
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
-// All fields but AlwaysLoop and Defaults are required.
+// All fields but CheckRelay, AlwaysLoop and Defaults are required.
 type Surface struct {
 	// Name is stored with runs and is part of the hash of requests with an
 	// Idempotency-Key. It must never change.
@@ -38,6 +38,9 @@ type Surface struct {
 	// counts. "model" is decoded already. Of the policy, only Grade is known: Relay if the
 	// loop is off.
 	Decode func(context.Context, run.Caller, *run.Request, []Member) (Reply, error)
+	// CheckRelay refuses a request that must not be passed on to a provider; nil = none is
+	// refused.
+	CheckRelay func([]Member) error
 	// AlwaysLoop says that its requests run the agent loop also for an org without MCP
 	// servers. Only the header turnpike-mcp-disabled switches the loop off.
 	AlwaysLoop bool
@@ -183,6 +186,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 		req.ID, req.Targets, req.Servers = caller.RequestID, req.Targets[:1], nil
 		req.Policy.Grade = loop.Relay
 		if Relays(req.Targets[0], h.s.Dialect) {
+			if h.s.CheckRelay != nil {
+				if err := h.s.CheckRelay(members); err != nil {
+					return err
+				}
+			}
 			h.setPolicy(req, caller, Asked{Relay: true})
 			return h.relay(w, r, req, body, members)
 		}

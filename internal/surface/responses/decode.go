@@ -366,7 +366,7 @@ func (d *decoder) decodePrevious(value json.RawMessage) error {
 		return err
 	}
 	if d.relayed() {
-		return d.onlyTheLoop(name)
+		return onlyTheLoop(name)
 	}
 	d.req.Previous, d.echo.PreviousResponseID = id, &id
 	return nil
@@ -401,7 +401,7 @@ func (d *decoder) decodeConversation(value json.RawMessage) error {
 	case w.ID == "":
 		return fault.New(fault.Invalid, "missing_required_parameter", "conversation has no id").In(name)
 	case d.relayed():
-		return d.onlyTheLoop(name)
+		return onlyTheLoop(name)
 	case !strings.HasPrefix(w.ID, conversationPrefix):
 		return noConversation(w.ID, name)
 	}
@@ -409,9 +409,31 @@ func (d *decoder) decodeConversation(value json.RawMessage) error {
 	return nil
 }
 
+// checkRelay refuses ids of what a provider stores, in a request that is passed on to it: the
+// provider has one key for all orgs, and would give one org what it stores of another.
+func checkRelay(members []surface.Member) error {
+	for _, m := range members {
+		switch m.Name {
+		case "previous_response_id", "conversation":
+			if v := string(m.Value); v != "null" && v != `""` {
+				return onlyTheLoop(m.Name)
+			}
+		case "input":
+			var list []reference
+			_ = json.Unmarshal(m.Value, &list) // a text, or a mistake that the provider names
+			for i, it := range list {
+				if it.is() {
+					return onlyTheLoop(path(m.Name, i))
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // onlyTheLoop refuses a member that continues something stored, for a request with the loop
 // off.
-func (d *decoder) onlyTheLoop(name string) error {
+func onlyTheLoop(name string) error {
 	return fault.New(fault.Invalid, "unsupported_parameter", "%s: the agent loop is switched off for this request, and only the loop continues what is stored; "+
 		"leave out the header turnpike-mcp-disabled, or send the conversation as input", name).In(name)
 }

@@ -39,7 +39,7 @@ const (
 func New(o Options) *Handler {
 	h := &Handler{o: o, errors: Errors()}
 	h.kit = surface.New(o.Options, surface.Surface{
-		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, AlwaysLoop: true,
+		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, CheckRelay: checkRelay, AlwaysLoop: true,
 		Defaults: surface.Defaults{
 			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},

@@ -148,8 +148,8 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 	for i, raw := range list {
 		at := path(at, i)
-		var w struct{ Type, ID string }
-		if err := json.Unmarshal(raw, &w); err == nil && w.Type == "item_reference" {
+		var w reference
+		if err := json.Unmarshal(raw, &w); err == nil && w.is() {
 			if list[i], err = in.referenced(at, w.ID); err != nil {
 				return err
 			}
@@ -159,6 +159,14 @@ func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// reference is what the gateway reads of an input item that may name a stored one. Its type
+// may be missing.
+type reference struct{ Type, Role, ID string }
+
+func (r reference) is() bool {
+	return r.Type == "item_reference" || r.Type == "" && r.Role == "" && r.ID != ""
 }
 
 // referenced returns the stored item with the id.

@@ -91,8 +91,8 @@ func codexCases() []codexCase {
 		of("gpt-test", custom, "client_metadata,include,prompt_cache_key,tools[8],tools[9]"),
 		of("gpt-test", inInput, "client_metadata,include,prompt_cache_key,reasoning"), // of reasoning, context
 		of("claude-sonnet-4-5", unknown, "client_metadata,include,prompt_cache_key,tools[8]"),
-		of("claude-sonnet-4-5", custom, "client_metadata,include,prompt_cache_key,tools[8],tools[9],verbosity"),
-		of("claude-sonnet-4-5", inInput, "client_metadata,include,prompt_cache_key,reasoning,verbosity"),
+		of("claude-sonnet-4-5", custom, "client_metadata,include,prompt_cache_key,text.verbosity,tools[8],tools[9]"),
+		of("claude-sonnet-4-5", inInput, "client_metadata,include,prompt_cache_key,reasoning,text.verbosity"),
 		of("responses-test", unknown, "include,tools[8]"),
 		of("responses-test", custom, "include,tools[8],tools[9]"),
 		of("responses-test", inInput, "include"),

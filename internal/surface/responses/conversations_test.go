@@ -156,7 +156,7 @@ func TestConversationsBelongToTheirOrg(t *testing.T) {
 		}
 	}
 	refused(other)
-	if a := b.do(t, other, b.Serve, "POST", "", "", `{"model":"m","input":[{"type":"item_reference","id":"`+item+`"}]}`); a.status != 400 || !strings.Contains(a.body, "item_not_found") {
+	if a := b.do(t, other, b.Serve, "POST", "", "", `{"model":"m","input":[{"type":"item_reference","id":"`+item+`"}]}`); a.status != 404 || !strings.Contains(a.body, "item_not_found") {
 		t.Errorf("%+v", a)
 	}
 	if a := b.conversation(t, alice, "POST", id, "", "", `{"metadata":{"a":"b"}}`); a.status != 200 || a.object.Metadata["a"] != "b" {
@@ -185,13 +185,15 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		{"ADD", `{"items":"x"}`, "items"},
 		{"ADD", `{"items":[` + many + `]}`, "items"},
 		{"ADD", `{"items":[{"role":"user"},{"role":"cook"}]}`, "items[1].role"},
-		{"ADD", `{"items":[{"type":"item_reference","id":"msg_1"}]}`, "items[0]"},
 		{"ADD", `{"items":[`, ""},
 	} {
 		a := b.conversation(t, alice, tt.method, id, "", "", tt.body)
 		if a.status != 400 || tt.want != "" && !strings.Contains(a.body, `"param":"`+tt.want+`"`) {
 			t.Errorf("%s %s: %d %s", tt.method, tt.body, a.status, a.body)
 		}
+	}
+	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"type":"item_reference","id":"msg_1"}]}`); a.status != 404 || !strings.Contains(a.body, `"param":"items[0]"`) {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/v1/conversations", strings.NewReader(`[]`))

@@ -202,3 +202,48 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
+
+// A client may leave out much of an item. What is listed of it is complete, as both
+// specifications want it.
+func TestListedItemsAreComplete(t *testing.T) { // G15 J10
+	const items = `[
+		{"role":"user","content":"a"},
+		{"role":"assistant","content":"b"},
+		{"role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"c"},{"type":"refusal","refusal":"d"}]},
+		{"role":"user","content":[{"type":"input_text","text":"e"},{"type":"input_image","image_url":"https://x/i.png"},{"type":"input_image","file_id":"file_1"},
+			{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,AA=="},{"type":"input_file","file_url":"https://x/a.pdf"}]},
+		{"type":"message","role":"developer","phase":null,"content":[{"type":"input_text","text":"f"}]},
+		{"type":"reasoning","summary":[{"type":"summary_text","text":"g"}],"content":null,"encrypted_content":null},
+		{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},
+		{"type":"function_call_output","call_id":"c1","output":"h"},
+		{"type":"function_call","call_id":"c2","name":"f","arguments":"{}","status":null,"id":null,"namespace":null},
+		{"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"i"},{"type":"input_image","image_url":"https://x/i.png"}]},
+		{"type":"custom_tool_call","call_id":"c3","name":"g","input":"j"},
+		{"type":"custom_tool_call_output","call_id":"c3","output":"k"},
+		{"type":"mcp_list_tools","id":"mcpl_1","server_label":"s","tools":[{"name":"f","input_schema":{"type":"object"}}]},
+		{"type":"mcp_call","id":"mcp_1","server_label":"s","name":"f","arguments":"{}","output":"l"}]`
+	b := newBench(t, "text A.\n\ntext B.")
+	alice := b.caller("acme", "alice")
+	var lists []answer
+	made := b.post(t, `{"model":"m","input":`+items+`}`)
+	if made.status != 200 {
+		t.Fatal(made.body)
+	}
+	lists = append(lists, b.do(t, alice, b.InputItems, "GET", made.object.ID, "limit=100&order=asc", ""))
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":`+items+`}`).object.ID
+	lists = append(lists, b.conversation(t, alice, "LIST", id, "", "limit=100&order=asc", ""))
+	id = b.conversation(t, alice, "POST", "", "", "", `{}`).object.ID
+	lists = append(lists, b.conversation(t, alice, "ADD", id, "", "", `{"items":`+items+`}`))
+	for _, a := range lists {
+		if len(a.object.Data) != 14 {
+			t.Fatal(a.body)
+		}
+		ids := map[any]bool{}
+		for _, it := range a.object.Data {
+			ids[it["id"]] = true
+		}
+		if len(ids) != 14 {
+			t.Errorf("%d ids: %s", len(ids), a.body)
+		}
+	}
+}

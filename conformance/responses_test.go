@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -63,17 +64,19 @@ func testResponses(t *testing.T, s *site) { // P12 G15
 	r := &responsesRig{client: nodeClient{node: s.node, script: "responses.mjs"}, fakes: startFakes(t), echo: startProxy(t, s.everything), numbers: startProxy(t, s.everything)}
 	everything := object{"name": "everything", "url": r.echo.URL + "/mcp", "enabled": true, "tools": []string{"echo"}}
 	numbers := object{"name": "numbers", "url": r.numbers.URL + "/mcp", "enabled": true, "tools": []string{"get-sum"}}
-	r.base = s.startGateway(t, r.fakes.URL, []object{everything, numbers}).url + "/v1"
+	specs := spectest.Find(t)
+	r.base = startValidator(t, specs, s.startGateway(t, r.fakes.URL, []object{everything, numbers}).url).URL + "/v1"
 	t.Run("stored responses", r.testStored)
 	t.Run("structured output", r.testParsed)
 	t.Run("pages of an input", r.testPages)
 	t.Run("conversations", r.testConversation)
-	t.Run("many at once", func(t *testing.T) { r.testTogether(t, s) })
+	t.Run("failures", r.testFailed)
+	t.Run("many at once", func(t *testing.T) { r.testTogether(t, s, specs) })
 	r.testDeclared(t, "a server of the org", object{"type": "mcp", "server_label": "numbers", "require_approval": "never"})
 
 	other := *r
 	other.listed = r.lists()
-	other.base = s.startGateway(t, r.fakes.URL, []object{everything}).url + "/v1"
+	other.base = startValidator(t, specs, s.startGateway(t, r.fakes.URL, []object{everything}).url).URL + "/v1"
 	other.testDeclared(t, "a server of the request", object{
 		"type": "mcp", "server_label": "numbers", "server_url": r.numbers.URL + "/mcp", "allowed_tools": []string{"get-sum"}, "require_approval": "never",
 	})
@@ -146,6 +149,14 @@ text Third.`
 			}
 			wantEqual(t, fmt.Sprintf("texts in request %d at the provider", at), want, counts)
 		}
+	})
+}
+
+// testFailed has a provider that fails in the middle of its answer: a stream ends with
+// response.failed, and the other form has an error status.
+func (r *responsesRig) testFailed(t *testing.T) {
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		r.run(t, d, use{helper: "failed", stream: stream, request: object{}, story: "text Half of\nfail 400 the prompt is odd\nagain"})
 	})
 }
 
@@ -240,11 +251,11 @@ func (r *responsesRig) testChains(t *testing.T, declared object) { // D20 D21 J0
 }
 
 // testTogether has requests of one key that are all at the provider before one is answered.
-func (r *responsesRig) testTogether(t *testing.T, s *site) {
+func (r *responsesRig) testTogether(t *testing.T, s *site, specs *spectest.Documents) {
 	const times = 16
 	b := startBarrier(t, r.fakes, times)
 	other := *r
-	other.base = s.startGateway(t, b.URL, []object{}).url + "/v1"
+	other.base = startValidator(t, specs, s.startGateway(t, b.URL, []object{}).url).URL + "/v1"
 	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
 		got, _ := other.run(t, d, use{helper: "together", stream: stream, request: object{}, times: times, story: "text Here.\nagain"})
 		wantEqual(t, "items", slices.Repeat([][]string{{"message Here."}}, times), got.Items)

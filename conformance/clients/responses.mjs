@@ -195,6 +195,20 @@ const said = (item) => item.content[0].text;
 // missing checks that a use of a client finds nothing.
 const missing = (use, c) => rejects(async () => use(c), OpenAI.NotFoundError);
 
+// failed has an answer that fails in its middle.
+async function failed() {
+  if (!options.stream) {
+    await rejects(client.responses.create(request), (error) => error instanceof OpenAI.APIError && /the prompt is odd/.test(error.message));
+    return;
+  }
+  const events = [];
+  for await (const event of await client.responses.create({ ...request, stream: true })) events.push(event);
+  const { type, response } = events.at(-1);
+  equal([type, response.status, response.output.map(line)], ["response.failed", "failed", ["message Half of"]]);
+  ok(/the prompt is odd/.test(response.error.message), response.error.message);
+  equal(plain(await client.responses.retrieve(response.id)), { ...plain(response), output_text: "Half of" });
+}
+
 // together asks many times at once.
 async function together() {
   const all = await Promise.all(Array.from({ length: options.times }, () => ask(request)));
@@ -202,7 +216,7 @@ async function together() {
 }
 
 try {
-  await { stored, parsed, pages, conversation, servers, chain, resend, together }[options.helper]();
+  await { stored, parsed, pages, conversation, failed, servers, chain, resend, together }[options.helper]();
 } catch (error) {
   seen.error = describe(error);
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,11 @@ func Read(t testing.TB) *Documents {
 // specifications are not there.
 func Find(t testing.TB) *Documents {
 	t.Helper()
-	dir := filepath.Join(filepath.Dir(providertest.Root(t)), "specs")
+	shared := filepath.Dir(providertest.Root(t))
+	dir := filepath.Join(shared, "specs")
+	if _, err := os.Stat(dir); err != nil { // of a module within this one, shared is one further up
+		dir = filepath.Join(shared, "..", "..", "shared", "specs")
+	}
 	openAI, err := read(filepath.Join(dir, "openai-openapi-2026-08-21.yaml"), "Response", "ResponseItemList", "ErrorResponse",
 		"ConversationResource", "DeletedConversationResource", "ConversationItemList", "ConversationItem")
 	if errors.Is(err, fs.ErrNotExist) && os.Getenv("TURNPIKE_TEST_NO_SKIP") != "1" {
@@ -271,12 +276,8 @@ func (d *Documents) event(value map[string]any) []error {
 		return wrong
 	}
 	if response, is := value["response"].(map[string]any); is {
-		copied := map[string]any{}
-		for name, v := range value {
-			copied[name] = v
-		}
-		copied["response"] = known(response)
-		value = copied
+		value = maps.Clone(value)
+		value["response"] = known(response)
 	}
 	return append(wrong, open.Validate(value))
 }
@@ -298,13 +299,10 @@ func isKnown(it any) bool {
 	return slices.Contains([]any{"message", "function_call", "function_call_output", "reasoning"}, object["type"])
 }
 
-// known returns a response without the items, the tools and the choice of tools that Open
-// Responses does not know.
+// known returns a response without the items, the tools, the choice of tools and the schema of
+// an answer that Open Responses does not know.
 func known(response map[string]any) map[string]any {
-	out := map[string]any{}
-	for name, v := range response {
-		out[name] = v
-	}
+	out := maps.Clone(response)
 	if list, is := response["output"].([]any); is {
 		out["output"] = slices.DeleteFunc(slices.Clone(list), func(it any) bool { return !isKnown(it) })
 	}
@@ -317,6 +315,12 @@ func known(response map[string]any) map[string]any {
 	}
 	if choice, is := response["tool_choice"].(map[string]any); is && !isFunction(choice) && choice["type"] != "allowed_tools" {
 		out["tool_choice"] = "auto"
+	}
+	text, _ := response["text"].(map[string]any)
+	if format, _ := text["format"].(map[string]any); format["schema"] != nil { // for which its document has only null
+		format, text = maps.Clone(format), maps.Clone(text)
+		format["schema"], text["format"] = nil, format
+		out["text"] = text
 	}
 	return out
 }

@@ -36,6 +36,9 @@ func TestViolations(t *testing.T) {
 		{"a reason of nobody", with(`"incomplete_details":null`, `"incomplete_details":{"reason":"tired"}`), 1}, // Open Responses has no list of them
 		{"no usage yet: OpenAI's document has no null", with(usage, "null"), 1},
 		{"no usage at all: Open Responses requires it", with(`"usage":`+usage+`,`, ""), 1},
+		{"a schema", with(`{"type":"text"}`, `{"type":"json_schema","name":"n","description":"","schema":{"type":"object"},"strict":true}`), 0},
+		{"a schema without a description, which Open Responses requires", with(`{"type":"text"}`, `{"type":"json_schema","name":"n","schema":{"type":"object"},"strict":true}`), 1},
+		{"a description that is null", with(`{"type":"text"}`, `{"type":"json_schema","name":"n","description":null,"schema":{"type":"object"},"strict":true}`), 1},
 		{"no presence_penalty, which only Open Responses has", with(`"presence_penalty":0,`, ""), 1},
 		{"an event", "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":" + strings.ReplaceAll(response, "\n", "") + "}\n\ndata: [DONE]\n\n", 0},
 		{"an event without a number", "data: {\"type\":\"response.created\",\"response\":" + strings.ReplaceAll(response, "\n", "") + "}\n\n", 2},

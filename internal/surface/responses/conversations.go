@@ -214,7 +214,7 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 		c.Echo, broken = surface.Marshal(object.storedConversation)
 		return broken == nil
 	})
-	if err = errors.Join(err, broken); err != nil {
+	if err := errors.Join(err, broken); err != nil {
 		return err
 	}
 	return writeConversation(w, name, c)

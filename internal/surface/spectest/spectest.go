@@ -262,7 +262,7 @@ func (d *Documents) event(value map[string]any) []error {
 	kind, _ := value["type"].(string)
 	openAI, is := d.openAI.events[kind]
 	if !is {
-		return []error{errors.New("OpenAI has no such event")}
+		return []error{errors.New("no such event in the document of OpenAI")}
 	}
 	if response, is := value["response"].(map[string]any); is {
 		documented(response)
@@ -271,7 +271,7 @@ func (d *Documents) event(value map[string]any) []error {
 	open, is := d.open.events[kind]
 	switch {
 	case !is && !strings.HasPrefix(kind, "response.mcp_") && !strings.HasPrefix(kind, "response.custom_tool_call_input."):
-		return append(wrong, errors.New("Open Responses has no such event"))
+		return append(wrong, errors.New("no such event in Open Responses"))
 	case !is, value["item"] != nil && !isKnown(value["item"]):
 		return wrong
 	}

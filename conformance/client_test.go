@@ -16,6 +16,7 @@ type client interface {
 type ask struct {
 	BaseURL string            `json:"base_url"` // ends in /v1
 	Key     string            `json:"key"`
+	Other   string            `json:"other_key,omitempty"` // of another org; clients/responses.mjs
 	Header  map[string]string `json:"header,omitempty"`
 	Request object            `json:"request,omitempty"` // the request's members, without stream
 	Stream  bool              `json:"stream,omitempty"`

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -91,8 +92,8 @@ func codexCases() []codexCase {
 		of("gpt-test", custom, "client_metadata,include,prompt_cache_key,tools[8],tools[9]"),
 		of("gpt-test", inInput, "client_metadata,include,prompt_cache_key,reasoning"), // of reasoning, context
 		of("claude-sonnet-4-5", unknown, "client_metadata,include,prompt_cache_key,tools[8]"),
-		of("claude-sonnet-4-5", custom, "client_metadata,include,prompt_cache_key,tools[8],tools[9],verbosity"),
-		of("claude-sonnet-4-5", inInput, "client_metadata,include,prompt_cache_key,reasoning,verbosity"),
+		of("claude-sonnet-4-5", custom, "client_metadata,include,prompt_cache_key,text.verbosity,tools[8],tools[9]"),
+		of("claude-sonnet-4-5", inInput, "client_metadata,include,prompt_cache_key,reasoning,text.verbosity"),
 		of("responses-test", unknown, ""),
 		of("responses-test", custom, ""),
 		of("responses-test", inInput, ""),
@@ -110,12 +111,13 @@ func testCodex(t *testing.T, s *site) { // P37 A08
 	if _, err := os.Stat("node_modules/@openai/codex/package.json"); err != nil {
 		skip(t, "npm package @openai/codex is not installed; run npm ci in the directory conformance")
 	}
+	specs := spectest.Find(t)
 	for _, tt := range codexCases() {
-		t.Run(tt.model, func(t *testing.T) { tt.run(t, s) })
+		t.Run(tt.model, func(t *testing.T) { tt.run(t, s, specs) })
 	}
 }
 
-func (tt codexCase) run(t *testing.T, s *site) {
+func (tt codexCase) run(t *testing.T, s *site, specs *spectest.Documents) {
 	const answer = "The sum is 42, and the file is there."
 	story := `
 reasoning First the numbers.
@@ -131,7 +133,7 @@ text ` + answer
 	t.Cleanup(up.Close)
 	r := &rig{proxy: startProxy(t, s.everything)}
 	r.program = s.startGateway(t, strings.TrimSuffix(up.URL, "/v1"), []object{{"name": "everything", "url": r.proxy.URL + "/mcp", "enabled": true}})
-	front := startFront(t, r.program.url)
+	front := startFront(t, startValidator(t, specs, r.program.url).URL)
 	c := newCodex(t, s, tt.model, front.URL+"/v1")
 	printed, told := c.exec(t, "What is the sum? Write a file, too.")
 	wantEqual(t, "what Codex prints", answer+"\n", printed)

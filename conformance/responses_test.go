@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -30,6 +31,7 @@ type use struct {
 	stream  bool
 	request object
 	turns   []string
+	other   string // key of another org
 	times   int
 	story   string
 }
@@ -44,7 +46,7 @@ func (r *responsesRig) run(t *testing.T, d dialect, u use) (outcome, *turnpikete
 	}
 	u.request["model"] = d.model
 	up := r.fakes.play(t, []conversation{{Prompt: prompt, story: u.story}})[0]
-	got := answer(t, r.client, ask{Helper: u.helper, BaseURL: r.base, Key: devKey, Request: u.request, Stream: u.stream, Turns: u.turns, Times: u.times})
+	got := answer(t, r.client, ask{Helper: u.helper, BaseURL: r.base, Key: devKey, Other: u.other, Request: u.request, Stream: u.stream, Turns: u.turns, Times: u.times})
 	wantAccepted(t, up)
 	return got, up
 }
@@ -62,16 +64,19 @@ func testResponses(t *testing.T, s *site) { // P12 G15
 	r := &responsesRig{client: nodeClient{node: s.node, script: "responses.mjs"}, fakes: startFakes(t), echo: startProxy(t, s.everything), numbers: startProxy(t, s.everything)}
 	everything := object{"name": "everything", "url": r.echo.URL + "/mcp", "enabled": true, "tools": []string{"echo"}}
 	numbers := object{"name": "numbers", "url": r.numbers.URL + "/mcp", "enabled": true, "tools": []string{"get-sum"}}
-	r.base = s.startGateway(t, r.fakes.URL, []object{everything, numbers}).url + "/v1"
+	specs := spectest.Find(t)
+	r.base = startValidator(t, specs, s.startGateway(t, r.fakes.URL, []object{everything, numbers}).url).URL + "/v1"
 	t.Run("stored responses", r.testStored)
 	t.Run("structured output", r.testParsed)
 	t.Run("pages of an input", r.testPages)
-	t.Run("many at once", func(t *testing.T) { r.testTogether(t, s) })
+	t.Run("conversations", r.testConversation)
+	t.Run("failures", r.testFailed)
+	t.Run("many at once", func(t *testing.T) { r.testTogether(t, s, specs) })
 	r.testDeclared(t, "a server of the org", object{"type": "mcp", "server_label": "numbers", "require_approval": "never"})
 
 	other := *r
 	other.listed = r.lists()
-	other.base = s.startGateway(t, r.fakes.URL, []object{everything}).url + "/v1"
+	other.base = startValidator(t, specs, s.startGateway(t, r.fakes.URL, []object{everything}).url).URL + "/v1"
 	other.testDeclared(t, "a server of the request", object{
 		"type": "mcp", "server_label": "numbers", "server_url": r.numbers.URL + "/mcp", "allowed_tools": []string{"get-sum"}, "require_approval": "never",
 	})
@@ -109,6 +114,49 @@ func (r *responsesRig) testPages(t *testing.T) {
 	input[0]["content"] = "The question of this test?"
 	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
 		r.run(t, d, use{helper: "pages", stream: stream, request: object{"input": input}, story: "text Five."})
+	})
+}
+
+// testConversation has a conversation with items of the client's and two responses, each
+// with a call of a hidden server, and then a request with references to its items.
+func (r *responsesRig) testConversation(t *testing.T) { // J09 J10
+	const story = `
+call toolu_1 echo {"message":"20 22"}
+
+text First.
+
+call toolu_2 echo {"message":"and more"}
+
+text Second.
+
+text Third.`
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		got, up := r.run(t, d, use{helper: "conversation", stream: stream, request: object{}, other: freshKey, story: story,
+			turns: []string{"The question of this test?", "And the second?", "And the third?"}})
+		wantEqual(t, "items", [][]string{{"message First."}, {"message Second."}, {"message Third."}}, got.Items)
+		(&rig{proxy: r.echo}).wantToolCalls(t, "echo", `{"message":"20 22"}`, "echo", `{"message":"and more"}`)
+		all := up.Requests()
+		if len(all) != 5 {
+			t.Fatalf("%d requests at the provider, want 5", len(all))
+		}
+		for at, want := range map[int][]int{
+			3: {1, 1, 1, 1, 1, 1, 1, 0, 0}, // the second response, after its call
+			4: {0, 1, 1, 0, 0, 0, 0, 0, 1}, // references to the first question and its answer
+		} {
+			var counts []int
+			for _, text := range []string{"Call me Ada.", "The question of this test?", "First.", "Echo: 20 22", "A note.", "And the second?", "Echo: and more", "Second.", "And the third?"} {
+				counts = append(counts, bytes.Count(all[at].Body, []byte(text)))
+			}
+			wantEqual(t, fmt.Sprintf("texts in request %d at the provider", at), want, counts)
+		}
+	})
+}
+
+// testFailed has a provider that fails in the middle of its answer: a stream ends with
+// response.failed, and the other form has an error status.
+func (r *responsesRig) testFailed(t *testing.T) {
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		r.run(t, d, use{helper: "failed", stream: stream, request: object{}, story: "text Half of\nfail 400 the prompt is odd\nagain"})
 	})
 }
 
@@ -203,11 +251,11 @@ func (r *responsesRig) testChains(t *testing.T, declared object) { // D20 D21 J0
 }
 
 // testTogether has requests of one key that are all at the provider before one is answered.
-func (r *responsesRig) testTogether(t *testing.T, s *site) {
+func (r *responsesRig) testTogether(t *testing.T, s *site, specs *spectest.Documents) {
 	const times = 16
 	b := startBarrier(t, r.fakes, times)
 	other := *r
-	other.base = s.startGateway(t, b.URL, []object{}).url + "/v1"
+	other.base = startValidator(t, specs, s.startGateway(t, b.URL, []object{}).url).URL + "/v1"
 	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
 		got, _ := other.run(t, d, use{helper: "together", stream: stream, request: object{}, times: times, story: "text Here.\nagain"})
 		wantEqual(t, "items", slices.Repeat([][]string{{"message Here."}}, times), got.Items)

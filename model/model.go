@@ -250,7 +250,8 @@ type Param struct {
 // dialect.
 type Translator interface {
 	// Dropped returns the names of those members of the client's request that the
-	// adapter leaves out, sorted; nil = none. It makes no model call.
+	// adapter leaves out, sorted; nil = none. The names are those of the request's
+	// dialect: see [Request.NameOf]. It makes no model call.
 	Dropped(req *Request) []string
 }
 

@@ -133,6 +133,82 @@ async function resend() {
   }
 }
 
+// conversation has two responses in a conversation, and items of its own.
+async function conversation() {
+  const { conversations } = client;
+  const [question, second, third] = options.turns;
+  const made = await conversations.create({ metadata: { topic: "numbers" }, items: [{ role: "developer", content: "Call me Ada." }] });
+  const { id } = made;
+  equal([made.object, made.metadata], ["conversation", { topic: "numbers" }]);
+  equal(plain(await conversations.retrieve(id)), plain(made));
+  const metadata = { topic: "sums", for: "Ada ☀" };
+  equal(plain(await conversations.update(id, { metadata })), { ...plain(made), metadata });
+
+  const answers = [await ask({ ...request, input: question, conversation: id })];
+  const added = await conversations.items.create(id, { items: [{ role: "user", content: "A note." }, { role: "user", content: "Another." }] });
+  equal(added.data.map(said), ["A note.", "Another."]);
+  equal(plain(await conversations.items.delete(added.last_id, { conversation_id: id })), { ...plain(made), metadata });
+  await missing((c) => c.conversations.items.retrieve(added.last_id, { conversation_id: id }), client);
+  answers.push(await ask({ ...request, input: second, conversation: { id } }));
+  equal(answers.map((response) => response.conversation), [{ id }, { id }]);
+
+  const want = ["Call me Ada.", question, "First.", "A note.", second, "Second."];
+  const items = { asc: [], desc: [] };
+  for (const order of ["asc", "desc"]) {
+    const first = await conversations.items.list(id, { limit: 4, order });
+    equal([first.data.length, first.has_more, first.hasNextPage()], [4, true, true]);
+    for await (const item of conversations.items.list(id, { limit: 4, order })) items[order].push(plain(item));
+  }
+  equal(items.asc.map(said), want);
+  equal(items.desc, items.asc.toReversed());
+  for (const item of items.asc) equal(plain(await conversations.items.retrieve(item.id, { conversation_id: id })), item);
+  equal(items.asc[2], plain(answers[0].output[0]));
+
+  const of = { conversation_id: id };
+  const item = items.asc[1].id;
+  const uses = [
+    (c) => c.conversations.retrieve(id),
+    (c) => c.conversations.update(id, { metadata }),
+    (c) => c.conversations.items.create(id, { items: [{ role: "user", content: "x" }] }),
+    (c) => c.conversations.items.list(id),
+    (c) => c.conversations.items.retrieve(item, of),
+    (c) => c.conversations.items.delete(item, of),
+    (c) => c.responses.create({ ...request, conversation: id }),
+    (c) => c.conversations.delete(id),
+  ];
+  const references = [1, 2].map((i) => ({ type: "item_reference", id: items.asc[i].id }));
+  const input = [...references, { role: "user", content: third }];
+  const other = makeClient({ ...options, key: options.other_key });
+  for (const use of [...uses, (c) => c.responses.create({ ...request, input }), (c) => c.responses.retrieve(answers[0].id)]) await missing(use, other);
+
+  const { id: last } = await ask({ ...request, input });
+  const { data } = await client.responses.inputItems.list(last, { order: "asc" });
+  equal(data.map(said), [question, "First.", third]);
+  equal(plain(await conversations.delete(id)), { id, object: "conversation.deleted", deleted: true });
+  for (const use of uses) await missing(use, client);
+  equal(plain(await client.responses.retrieve(answers[1].id)), plain(answers[1]));
+}
+
+// said is the text of a message.
+const said = (item) => item.content[0].text;
+
+// missing checks that a use of a client finds nothing.
+const missing = (use, c) => rejects(async () => use(c), OpenAI.NotFoundError);
+
+// failed has an answer that fails in its middle.
+async function failed() {
+  if (!options.stream) {
+    await rejects(client.responses.create(request), (error) => error instanceof OpenAI.APIError && /the prompt is odd/.test(error.message));
+    return;
+  }
+  const events = [];
+  for await (const event of await client.responses.create({ ...request, stream: true })) events.push(event);
+  const { type, response } = events.at(-1);
+  equal([type, response.status, response.output.map(line)], ["response.failed", "failed", ["message Half of"]]);
+  ok(/the prompt is odd/.test(response.error.message), response.error.message);
+  equal(plain(await client.responses.retrieve(response.id)), { ...plain(response), output_text: "Half of" });
+}
+
 // together asks many times at once.
 async function together() {
   const all = await Promise.all(Array.from({ length: options.times }, () => ask(request)));
@@ -140,7 +216,7 @@ async function together() {
 }
 
 try {
-  await { stored, parsed, pages, servers, chain, resend, together }[options.helper]();
+  await { stored, parsed, pages, conversation, failed, servers, chain, resend, together }[options.helper]();
 } catch (error) {
   seen.error = describe(error);
 }

@@ -338,3 +338,28 @@ func TestStrictFunctionsArePassedOnOrNamed(t *testing.T) {
 		})
 	}
 }
+
+// P22: a client of the Responses API reads the names of its own members, in the header and
+// in the error of an org that refuses them.
+func TestWhatAResponsesRequestLosesHasItsNames(t *testing.T) {
+	const body = `{"model":"m","store":false,"text":{"format":{"type":"json_object"},"verbosity":"low"},"reasoning":{"effort":"auto"},
+		"input":[{"role":"user","content":"hi"},{"type":"web_search_call","id":"ws_1","status":"completed"}]}`
+	g, _ := messagesSite(t, t.TempDir(), "text a", "")
+	a := g.send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key")
+	if got, want := a.header.Get("Turnpike-Dropped-Params"), "input[1],reasoning.effort,text.format,text.verbosity"; a.status != 200 || got != want {
+		t.Errorf("status %d, dropped %q, want %q: %s", a.status, got, want, a.body)
+	}
+	g, up := messagesSite(t, t.TempDir(), "text a", "dropped_params: refuse")
+	for lost, want := range map[string]string{
+		`"text":{"verbosity":"low"}`: `"param":"text.verbosity"`, `"reasoning":{"effort":"auto"}`: `"param":"reasoning.effort"`,
+		`"text":{"format":{"type":"json_object"}}`: `"param":"text.format"`,
+	} {
+		a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"hi",`+lost+`}`), "Authorization", "Bearer owner-key")
+		if a.status != 400 || !strings.Contains(string(a.body), want) || !strings.Contains(string(a.body), `"code":"unsupported_parameter"`) {
+			t.Errorf("%s: status %d: %s", lost, a.status, a.body)
+		}
+	}
+	if n := len(up.Requests()); n != 0 {
+		t.Errorf("%d requests reached the provider", n)
+	}
+}

@@ -53,6 +53,7 @@ func layers() []layer {
 		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"turnpiketest"}},
 		{"test kits", "suites are for the tests of every adapter, so they know none", []string{
 			"internal/provider/providertest", "internal/store/storetest", "internal/coord/coordtest"}},
+		{"test kits", "the specifications are beside the recordings", []string{"internal/surface/spectest"}},
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
 			"internal/provider/...", "internal/mcptool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},

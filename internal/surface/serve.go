@@ -278,10 +278,24 @@ func (h *Handler) nameDropped(w http.ResponseWriter, r *http.Request, req *run.R
 		dropped = append(dropped, left.Params...)
 	}
 	if len(dropped) > 0 {
-		slices.Sort(dropped)
-		w.Header().Set("Turnpike-Dropped-Params", listOf(slices.Compact(dropped)))
+		w.Header().Set("Turnpike-Dropped-Params", listOf(once(dropped)))
 	}
 	return nil
+}
+
+// once sorts the names and leaves out repeated ones. An array is left out where one of its
+// elements is named: a provider knows only that an item is not for it, and the surface
+// knows which.
+func once(names []string) []string {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	elements := map[string]bool{}
+	for _, name := range names {
+		if array, index, is := strings.Cut(name, "["); is && strings.IndexByte(index, ']') == len(index)-1 {
+			elements[array] = true
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return elements[name] })
 }
 
 // The limits on a list of member names, in bytes. The names are the client's, and many

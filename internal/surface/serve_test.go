@@ -1,6 +1,7 @@
 package surface
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,5 +20,14 @@ func TestTheNamesOfAListArePrintable(t *testing.T) {
 		if got := listOf(tt.names); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.names, got, tt.want)
 		}
+	}
+}
+
+// A name is listed once, and an array not beside one of its own elements.
+func TestOnce(t *testing.T) {
+	names := []string{"tools", "input", "tools[1].defer_loading", "input[2]", "seed", "input[0]", "seed", "input[].content[].detail"}
+	want := []string{"input[0]", "input[2]", "input[].content[].detail", "seed", "tools", "tools[1].defer_loading"}
+	if got := once(names); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

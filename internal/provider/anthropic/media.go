@@ -39,15 +39,15 @@ type source struct {
 	FileID    string `json:"file_id,omitempty"`
 }
 
-// member returns the name of a part in the chat dialect.
-func member(kind item.PartKind) string {
-	switch kind {
-	case item.Image:
-		return "image_url"
-	case item.Audio:
-		return "input_audio"
+// placeOf returns the place of a part of a message in the client's request. A message of
+// a model is one or more items, and unit is its index in a request of DialectChat. In
+// other dialects the index of an item is not known here.
+func placeOf(req *model.Request, unit int, it *item.Item, part int) string {
+	name := req.NameOfPart(it, it.Parts[part].Kind)
+	if req.Dialect != model.DialectResponses {
+		name = strings.Replace(name, "[]", fmt.Sprintf("[%d]", unit), 1)
 	}
-	return string(kind)
+	return strings.Replace(name, "content[]", fmt.Sprintf("content[%d]", part), 1)
 }
 
 // blockOf returns a part as a block, or what keeps the dialect from taking it. The
@@ -148,7 +148,7 @@ func (p *Provider) withFetched(ctx context.Context, req *model.Request) (with *m
 			if it.Kind != item.Message || part.Kind != item.Image && part.Kind != item.File || !strings.HasPrefix(part.URL, "http://") {
 				continue
 			}
-			param := fmt.Sprintf("messages[%d].content[%d].%s", unit, j, member(part.Kind))
+			param := placeOf(req, unit, it, j)
 			if left--; left < 0 {
 				return nil, release, &model.Error{Class: model.Target, Param: param, Message: fmt.Sprintf("%s: a request may have at most %d http:// URLs; use https://", param, maxFetched)}
 			}

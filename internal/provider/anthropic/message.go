@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
@@ -48,16 +47,17 @@ func (t *translation) messages() {
 		if beginsMessage(t.req.Items, i) {
 			unit++
 		}
-		w.at = fmt.Sprintf("messages[%d]", unit)
-		t.drop("messages[].name", it.Kind == item.Message && it.Name != "")
+		w.unit = unit
+		t.drop(t.req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
 		switch {
 		case it.Kind == item.Message && (it.Role == item.System || it.Role == item.Developer):
-			t.System = append(t.System, w.texts(it.Parts)...)
+			t.System = append(t.System, w.texts(it)...)
 		case it.Kind == item.ToolResult:
 			w.add("user", w.result(it, i >= w.firstShown))
 		case it.Kind == item.Message && it.Role != item.Assistant:
 			w.add("user", w.contents(it)...)
 		default:
+			t.drop(t.req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == t.req.Dialect)
 			w.add("assistant", w.said(it)...)
 		}
 	}
@@ -76,8 +76,8 @@ func beginsMessage(items []item.Item, at int) bool {
 // writer collects messages.
 type writer struct {
 	*translation
-	at  string // the place of the item in the client's request
-	out []message
+	unit int // the index of the message in the client's request
+	out  []message
 
 	ids wire.CallIDs
 
@@ -112,7 +112,7 @@ func (w *writer) said(it *item.Item) []any {
 		if raw != nil {
 			return []any{raw}
 		}
-		return w.texts(it.Parts)
+		return w.texts(it)
 	}
 	if raw == nil {
 		return nil
@@ -150,11 +150,11 @@ func (arguments input) MarshalJSON() ([]byte, error) {
 }
 
 // texts returns the text parts and refusals as blocks. Empty ones are refused.
-func (w *writer) texts(parts []item.Part) []any {
+func (w *writer) texts(it *item.Item) []any {
 	var out []any
-	for _, p := range parts {
+	for _, p := range it.Parts {
 		text := p.Kind == item.Text || p.Kind == item.Refusal
-		w.drop("messages[].content[]."+member(p.Kind), !text)
+		w.drop(w.req.NameOfPart(it, p.Kind), !text)
 		if mark := w.mark(p.Cache); text && strings.TrimSpace(p.Text) != "" {
 			out = append(out, block{Type: "text", Text: p.Text, CacheControl: mark})
 		} else {
@@ -173,15 +173,15 @@ func (w *writer) contents(it *item.Item) []any {
 		b, problem := w.blockOf(p)
 		switch {
 		case p.Kind == item.Audio:
-			w.drop("messages[].content[].input_audio", true)
+			w.drop(w.req.NameOfPart(it, p.Kind), true)
 			b = block{Type: "text", Text: p.Describe()}
 		case problem != "":
-			w.refuse(fmt.Sprintf("%s.content[%d].%s", w.at, i, member(p.Kind)), problem)
+			w.refuse(placeOf(w.req, w.unit, it, i), problem)
 		case b.Type == "": // an empty text, which is refused
 			w.drop("cache_control", mark != nil)
 			continue
 		}
-		w.drop("messages[].content[].image_url.detail", b.Type == "image" && p.Detail != "" && p.Detail != "auto")
+		w.drop(w.req.NameOf(model.MemberDetail), b.Type == "image" && p.Detail != "" && p.Detail != "auto")
 		b.CacheControl = mark
 		out = append(out, b)
 	}

@@ -143,7 +143,7 @@ func (p *Provider) translate(req *model.Request) *translation {
 	t.messages()
 	t.CacheControl = t.mark(req.Cache)
 
-	t.drop("reasoning_effort", !t.think())
+	t.drop(req.NameOf(model.MemberEffort), !t.think())
 	t.sample()
 	t.StopSequences = slices.DeleteFunc(slices.Clone(req.Stop), func(s string) bool { return strings.TrimSpace(s) == "" })
 	t.drop("stop", len(t.StopSequences) < len(req.Stop))
@@ -153,7 +153,7 @@ func (p *Provider) translate(req *model.Request) *translation {
 	}
 	t.drop("metadata", len(req.Metadata) > 0)
 	t.drop("seed", req.Seed != nil)
-	t.drop("verbosity", req.Verbosity != "")
+	t.drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
 	t.drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
 	t.drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
 	for _, param := range req.Params {
@@ -192,10 +192,10 @@ func (t *translation) format() {
 		schema, lost := answerSchema(f.Schema)
 		t.output().Format = &outputFormat{Type: "json_schema", Schema: schema}
 		for _, name := range lost {
-			t.drop("response_format.json_schema.schema."+name, true)
+			t.drop(t.req.NameOf(model.MemberSchema)+"."+name, true)
 		}
 	case f.Type == "json_schema", f.Type == "json_object":
-		t.drop("response_format", true)
+		t.drop(t.req.NameOf(model.MemberFormat), true)
 	}
 }
 

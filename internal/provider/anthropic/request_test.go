@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -203,8 +204,44 @@ func TestDropped(t *testing.T) { // P22
 		Params: []model.Param{{Name: "temperature", Typed: true}, {Name: "logit_bias"}, {Name: "service_tier"}},
 	}
 	want := []string{"logit_bias", "metadata", "presence_penalty", "response_format", "seed", "service_tier", "temperature", "top_k", "top_p", "verbosity"}
-	if diff := cmp.Diff(want, New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{}).Dropped(req)); diff != "" {
+	p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})
+	if diff := cmp.Diff(want, p.Dropped(req)); diff != "" {
 		t.Error(diff)
+	}
+	req.Dialect, req.Effort = model.DialectResponses, "other"
+	want = []string{"logit_bias", "metadata", "presence_penalty", "reasoning.effort", "seed", "service_tier", "temperature", "text.format", "text.verbosity", "top_k", "top_p"}
+	if diff := cmp.Diff(want, p.Dropped(req)); diff != "" {
+		t.Errorf("of a client of the Responses API: %s", diff)
+	}
+}
+
+// A client of the Responses API gets the names of its own members.
+func TestDroppedOfAResponsesRequest(t *testing.T) {
+	audio, image := item.Part{Kind: item.Audio, Data: "AAAA", MIMEType: "audio/wav"}, item.Part{Kind: item.Image, URL: "https://x/i.png", Detail: "high"}
+	own := item.Native{Dialect: model.DialectResponses, JSON: json.RawMessage(`{}`)}
+	call := item.NewCall("c", "f", "{}")
+	call.Turn = 1
+	req := &model.Request{
+		Model: "claude-sonnet-5", Dialect: model.DialectResponses,
+		Items: []item.Item{
+			{Kind: item.Message, Role: item.User, Native: own, Parts: []item.Part{image}},
+			{Kind: item.Message, Role: item.Assistant, Turn: 1, Native: own, Parts: []item.Part{image}},
+			{Kind: item.Other, Turn: 1, Native: own}, call,
+			{Kind: item.ToolResult, CallID: "c", Native: own, Parts: []item.Part{audio}},
+		},
+		Tools:   []model.Tool{{Definition: tool.Definition{Name: "f", InputSchema: json.RawMessage(`{"type":"object","minProperties":1}`)}, Strict: ptr(true)}},
+		Options: model.Options{Format: model.Format{Type: "json_schema", Name: "n", Schema: json.RawMessage(`{"type":"integer","minimum":1}`)}},
+	}
+	p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})
+	want := []string{"input", "input[].content[].detail", "input[].content[].input_image", "input[].output[].input_audio", "text.format.schema.minimum", "tools[].strict"}
+	if diff := cmp.Diff(want, p.Dropped(req)); diff != "" {
+		t.Error(diff)
+	}
+	req.Items = []item.Item{{Kind: item.Message, Role: item.User, Native: own, Parts: []item.Part{{Kind: item.Text, Text: "a"}, {Kind: item.Image, URL: "ftp://x/i.png"}}}}
+	_, err := p.encode(req)
+	var refused *model.Error
+	if !errors.As(err, &refused) || refused.Param != "input[].content[1].input_image" {
+		t.Errorf("the place of a part that is refused: %v", err)
 	}
 }
 

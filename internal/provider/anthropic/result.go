@@ -78,7 +78,7 @@ func (w *writer) result(it *item.Item, shown bool) block {
 	for _, p := range it.Parts {
 		content, taken := w.resultContent(p)
 		b.Content = append(b.Content, content...)
-		w.drop("messages[].content[]."+member(p.Kind), !taken && it.Native.Dialect != "") // the client's own
+		w.drop(w.req.NameOfPart(it, p.Kind), !taken && it.Native.Dialect != "") // the client's own
 	}
 	return b
 }

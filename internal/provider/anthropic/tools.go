@@ -63,7 +63,7 @@ func (t *translation) tools() {
 func (t *translation) strict(d *toolDefinition, whole bool) {
 	schema, lost := answerSchema(d.InputSchema)
 	if !t.rules.strictTools || !whole || lost != nil {
-		t.drop("tools[].function.strict", true)
+		t.drop(t.req.NameOf(model.MemberToolStrict), true)
 		return
 	}
 	d.Strict, d.InputSchema = true, schema

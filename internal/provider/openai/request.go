@@ -222,8 +222,8 @@ func untranslated(req *model.Request) []string {
 	if req.ToolChoice.Mode == "" && req.ToolChoice.Native != nil {
 		names = append(names, "tool_choice")
 	}
-	if slices.ContainsFunc(req.Items, func(i item.Item) bool { return i.Kind == item.Other }) {
-		names = append(names, "messages")
+	if slices.ContainsFunc(req.Items, func(i item.Item) bool { return i.Kind == item.Other && i.Native.Dialect == req.Dialect }) {
+		names = append(names, req.NameOf(model.MemberItems))
 	}
 	return names
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,6 +161,14 @@ func TestDropped(t *testing.T) { // P22
 	want := `{"model":"","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]` + streamed
 	if got := string(p.encode(req)); got != want {
 		t.Errorf("\n%s, want\n%s", got, want)
+	}
+	req.Dialect, req.Items[2].Native.Dialect = model.DialectResponses, model.DialectResponses
+	if diff := cmp.Diff([]string{"a", "input", "tool_choice", "tools", "z"}, p.Dropped(req)); diff != "" {
+		t.Errorf("of a client of the Responses API: %s", diff)
+	}
+	req.Items[2].Native.Dialect = model.DialectAnthropic // of another provider: not a member of the client's
+	if got := p.Dropped(req); slices.Contains(got, "input") {
+		t.Errorf("an item of another provider: %q", got)
 	}
 	req.Dialect = model.DialectChat
 	if got := p.Dropped(req); got != nil {

@@ -258,15 +258,15 @@ func (p *Provider) Dropped(req *model.Request) []string {
 	drop("stop", len(req.Stop) > 0)
 	drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
 	drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
-	drop("response_format", req.Format.Type == "json_schema" && !isObject(req.Format.Schema))
+	drop(req.NameOf(model.MemberFormat), req.Format.Type == "json_schema" && !isObject(req.Format.Schema))
 	for i := range req.Items {
 		it := &req.Items[i]
 		if native(it) != nil || it.Native.Dialect == "" && it.Kind == item.ToolResult { // not the client's
 			continue
 		}
-		drop("messages[].name", it.Kind == item.Message && it.Name != "")
+		drop(req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
 		for _, p := range it.Parts {
-			drop("messages[].content[]."+member(p.Kind), !takes(it, p))
+			drop(req.NameOfPart(it, p.Kind), !takes(it, p))
 		}
 	}
 	for _, m := range req.Params {
@@ -285,17 +285,6 @@ func takes(it *item.Item, p item.Part) bool {
 		return true
 	}
 	return mediaType(p) != "" && !(it.Kind == item.Message && it.Role == item.Assistant)
-}
-
-// member returns the name of a part in chat completions.
-func member(kind item.PartKind) string {
-	switch kind {
-	case item.Image:
-		return "image_url"
-	case item.Audio:
-		return "input_audio"
-	}
-	return string(kind)
 }
 
 // appendTools appends the tools. The dialect checks arguments strictly where a

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
+	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
@@ -31,11 +33,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bench struct {
 	*responses.Handler
 	script *turnpiketest.Script
+	specs  *spectest.Documents // every answer must be valid; nil = they are not there
+}
+
+// specifications are read once.
+var specifications struct {
+	once sync.Once
+	*spectest.Documents
 }
 
 func newBench(t *testing.T, story string) *bench {
 	t.Helper()
-	b := &bench{script: turnpiketest.NewScript(t, story)}
+	specifications.once.Do(func() { specifications.Documents = spectest.Find(t) })
+	b := &bench{script: turnpiketest.NewScript(t, story), specs: specifications.Documents}
 	offered := catalog.New(catalog.Options{})
 	t.Cleanup(offered.Close)
 	kept, journal := &memory.Conversations{}, &memory.Journal{}
@@ -92,6 +102,11 @@ func (b *bench) do(t *testing.T, caller run.Caller, serve surface.Endpoint, meth
 	if err := json.Unmarshal(w.Body.Bytes(), &a.object); err != nil {
 		t.Fatalf("%v: %s", err, a.body)
 	}
+	where := method + " " + query
+	if strings.HasPrefix(id, "resp_") {
+		where += " input_items"
+	}
+	b.specs.Check(t, where, a.body)
 	return a
 }
 

@@ -466,7 +466,7 @@ func (d *decoder) decodeText(value json.RawMessage) error {
 			return fault.New(fault.Invalid, "missing_required_parameter", "text.format of the type json_schema needs a name and a schema").In("text.format")
 		}
 		d.req.Options.Format = model.Format{Type: f.Type, Name: f.Name, Description: deref(f.Description), Schema: f.Schema, Strict: f.Strict}
-		d.echo.Text.Format = schemaFormat{f.Type, f.Name, f.Description, f.Schema, f.Strict != nil && *f.Strict}
+		d.echo.Text.Format = schemaFormat{f.Type, f.Name, deref(f.Description), f.Schema, f.Strict != nil && *f.Strict}
 	default:
 		return fault.New(fault.Invalid, "invalid_value", "text.format.type must be text, json_object or json_schema").In("text.format.type")
 	}

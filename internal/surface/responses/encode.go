@@ -461,7 +461,8 @@ func (e *encoder) send(kind string, ev numbered) {
 }
 
 // response returns the response object without an end. Its usage is what has been counted:
-// nothing before the end. OpenAI says null there, which its own document does not allow.
+// zeros before the end. OpenAI sends null there. Its own document has an object or no
+// member, and Open Responses has an object or null: only an object is valid in both.
 func (e *encoder) response() *response {
 	return &response{
 		Usage: newUsage(e.End.Usage), ID: run.ResponseOf(e.Started.RunID), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, echo: e.echo,

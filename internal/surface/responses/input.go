@@ -176,7 +176,7 @@ func (in *inputReader) referenced(at, id string) (json.RawMessage, error) {
 	}
 	raw, err := in.find(id)
 	if err == nil && raw == nil {
-		err = fault.New(fault.Invalid, "item_not_found", "%s: no stored item has the id %.100q; send the item itself", at, id).In(at)
+		err = fault.New(fault.NotFound, "item_not_found", "%s: no stored item has the id %.100q; send the item itself", at, id).In(at)
 	}
 	return raw, err
 }

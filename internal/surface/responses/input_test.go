@@ -113,7 +113,6 @@ func TestWhatIsRefused(t *testing.T) {
 		`{"input":[{"type":"function_call_output","output":"x"}]}`:                                                    "missing_required_parameter input[0].call_id",
 		`{"input":[{"type":"function_call_output","call_id":"c"}]}`:                                                   "missing_required_parameter input[0].output",
 		`{"input":[{"type":"item_reference"}]}`:                                                                       "missing_required_parameter input[0].id",
-		`{"input":[{"type":"item_reference","id":"msg_1"}]}`:                                                          "item_not_found input[0]",
 		`{"input":[{"type":"mcp_approval_response","approval_request_id":"x"}]}`:                                      "unsupported_value input[0]",
 		`{"input":"x","conversation":{}}`:                                                                             "missing_required_parameter conversation",
 		`{"input":"x","conversation":7}`:                                                                              "invalid_type conversation",
@@ -146,6 +145,10 @@ func TestWhatIsRefused(t *testing.T) {
 		if err == nil || f.Code != fault.Invalid || f.Reason+" "+f.Param != want {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
+	}
+	_, _, err := decoded(`{"input":[{"type":"item_reference","id":"msg_1"}]}`)
+	if f := fault.From(err); f.Code != fault.NotFound || f.Reason != "item_not_found" || f.Param != "input[0]" {
+		t.Errorf("an item that is not stored: %v", err)
 	}
 }
 

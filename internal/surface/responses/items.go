@@ -70,7 +70,16 @@ func complete(it map[string]any, suffix string) {
 		}
 		it["id"] = prefix + suffix
 	}
+	for _, name := range []string{"phase", "encrypted_content", "namespace"} { // absent, where they are nothing
+		if it[name] == nil {
+			delete(it, name)
+		}
+	}
 	switch kind {
+	case "reasoning":
+		if it["content"] == nil {
+			delete(it, "content")
+		}
 	case "message":
 		if text, ok := it["content"].(string); ok {
 			part := map[string]any{"type": "input_text", "text": text}
@@ -79,10 +88,33 @@ func complete(it map[string]any, suffix string) {
 			}
 			it["content"] = []any{part}
 		}
+		completeParts(it["content"])
 		fallthrough
 	case "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output":
+		completeParts(it["output"])
 		if it["status"] == nil {
 			it["status"] = "completed"
+		}
+	}
+}
+
+// completeParts gives the parts of an item, if there are any, the members that the API always
+// lists of them.
+func completeParts(list any) {
+	parts, _ := list.([]any)
+	for _, p := range parts {
+		part, _ := p.(map[string]any)
+		missing := map[string]any{}
+		switch part["type"] {
+		case "output_text":
+			missing["annotations"], missing["logprobs"] = []any{}, []any{}
+		case "input_image":
+			missing["detail"], missing["image_url"] = "auto", nil
+		}
+		for name, value := range missing {
+			if part[name] == nil {
+				part[name] = value
+			}
 		}
 	}
 }

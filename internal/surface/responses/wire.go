@@ -96,7 +96,7 @@ type textFormat struct {
 type schemaFormat struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
-	Description *string         `json:"description"`
+	Description string          `json:"description"` // "" for none: null is not valid in OpenAI's document
 	Schema      json.RawMessage `json:"schema"`
 	Strict      bool            `json:"strict"`
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -21,6 +22,7 @@ func TestStories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	specs := spectest.Find(t) // the goldens are checked in specs_test.go
 	for _, s := range stories {
 		t.Run(s.name(), func(t *testing.T) {
 			if s.race != "" && raceDetector {
@@ -33,6 +35,11 @@ func TestStories(t *testing.T) {
 				for i := range whole {
 					checkRun(t, whole[i])
 					checkRun(t, streamed[i])
+					for _, p := range []performance{whole[i], streamed[i]} {
+						if p.stored != nil {
+							specs.Check(t, "the stored answer", p.stored.body())
+						}
+					}
 					a.check(t, streamed[i])
 					if s.differ == "" {
 						a.agree(t, whole[i], streamed[i])

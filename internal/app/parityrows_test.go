@@ -440,7 +440,9 @@ func formsOfTheHistory(t *testing.T) {
 		if o := p.respond(`"store":false,"input":[` + history + `],"tools":[` + clock + `]`).responded(t); o.text() != "Done." {
 			t.Errorf("%+v", o)
 		}
-		p.refused(p.respond(`"input":[{"role":"user","content":"a"},{"type":"item_reference","id":"msg_1"}]`), "input[1]")
+		if a := p.respond(`"input":[{"role":"user","content":"a"},{"type":"item_reference","id":"msg_1"}]`); a.status != 404 || *a.fault(t).Error.Param != "input[1]" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
 		stored := p.respond(`"input":"a"`).responded(t)
 		p.respond(`"input":[{"type":"item_reference","id":"` + stored.Output[0].ID + `"},{"role":"user","content":"i"}]`).responded(t)
 		if !strings.Contains(p.asked(), "Done.") {

@@ -109,6 +109,8 @@ func TestWhatIsAToolAndWhatIsNone(t *testing.T) {
 		{"a server whose tools are all left out has valid ones", []Server{{Name: "s", Source: has(named("a")), Tools: []string{"b"}}}, nil, nil, []string{"mcp_server_no_valid_tools"}},
 		{"the first server wins", []Server{{Name: "one", Source: has(named("a"))}, {Name: "two", Source: has(named("a"), named("b"))}}, // D03
 			[]string{"a", "b"}, []string{"mcp_tool_name_collision", "server=two", "kept_from=one"}, nil},
+		{"a shown server keeps a tool whose name is taken", []Server{{Name: "one", Source: has(named("a"))}, {Name: "two", Source: has(named("a"), named("b")), Shown: true}, {Name: "three", Source: has(named("a")), Shown: true}}, // D03 G15
+			[]string{"a", "b", "mcp__three__a", "mcp__two__a"}, nil, []string{"mcp_tool_name_collision"}},
 		{"the first of one server's equal names wins", []Server{{Name: "one", Source: has(named("a"), schemed("a", `{"type":"object","x":1}`))}}, []string{"a"}, []string{"mcp_tool_name_collision"}, nil},
 		{"an invalid tool takes no name", []Server{{Name: "one", Source: has(schemed("a", "7"))}, {Name: "two", Source: has(named("a"))}}, []string{"a"}, nil, []string{"mcp_tool_name_collision"}},
 		{"a tool that is not offered takes no name", []Server{{Name: "one", Source: has(named("a"), named("b")), Tools: []string{"b"}}, {Name: "two", Source: has(named("a"))}}, // C06

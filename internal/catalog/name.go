@@ -23,9 +23,12 @@ const maxName = 64
 // name returns the name under which the model sees the server's tool: at most 64
 // characters of [a-zA-Z0-9_-]. A name that had to be changed or cut ends with a hash of
 // the original name, so that two tools never get the same name by it.
-func (s Server) name(original string) string {
+func (s Server) name(original string) string { return s.named(s.Naming, original) }
+
+// named is name with another Naming.
+func (s Server) named(as Naming, original string) string {
 	front := ""
-	switch s.Naming {
+	switch as {
 	case Namespaced:
 		front = "mcp__" + strings.Map(allowed, s.Name) + "__"
 	case Prefixed:

@@ -178,6 +178,9 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 			s.withheld[name] = server.Name
 			continue
 		}
+		if _, ok := taken[name]; ok && server.Shown {
+			name = server.named(Namespaced, original)
+		}
 		if first, ok := taken[name]; ok {
 			s.collided(collide(name, first, here), &says)
 			continue

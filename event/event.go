@@ -129,6 +129,10 @@ type ToolStarted struct {
 	// the server gives the tool. The calls of other servers are not for the caller.
 	Shown bool   `json:"shown,omitempty"`
 	Tool  string `json:"tool,omitempty"`
+
+	// Hosted is the type of the hosted tool that the call answers, such as web_search: the
+	// caller sees the call as one of that tool. Tool is set as for a shown server. "" = none.
+	Hosted string `json:"hosted,omitempty"`
 }
 
 // ToolDone says how a call of a gateway's tool ended. A call that was not executed,
@@ -144,7 +148,8 @@ type ToolDone struct {
 
 	Shown     bool   `json:"shown,omitempty"`     // as in [ToolStarted]
 	Tool      string `json:"tool,omitempty"`      // as in [ToolStarted]
-	Arguments string `json:"arguments,omitempty"` // of a shown call that has no ToolStarted, as the model wrote them
+	Hosted    string `json:"hosted,omitempty"`    // as in [ToolStarted]
+	Arguments string `json:"arguments,omitempty"` // of a shown or hosted call that has no ToolStarted, as the model wrote them
 }
 
 // Outcome is how a tool call ended.

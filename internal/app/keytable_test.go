@@ -59,6 +59,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"text":                                   {`"sample"`, `"a\u0001"`},
 		"http or https URL":                      {`"http://127.0.0.1:9/sample"`, `"ftp://h"`},
 		"CIDR such as 10.0.0.0/8":                {`"10.0.0.0/8"`, `"10.1.2.3/8"`},
+		"TYPE=TOOL":                              {`"web_search=sample"`, `"web_search"`},
 		"true or false":                          {strconv.FormatBool(k.Default != "true"), `"maybe"`},
 		`"*" or list of tool names`:              {`["sample"]`, `"sample"`},
 		"read_only, all or list of tool names":   {`["sample"]`, `"sample"`},

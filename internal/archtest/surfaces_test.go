@@ -19,8 +19,11 @@ import (
 const loopPackage = modulePath + "/internal/loop"
 
 // ofTheLoop are the names of internal/loop that surfaces for model requests use. They are
-// settings: a surface names its defaults, and sees whether the loop is off.
-func ofTheLoop() []string { return []string{"Parallel", "Policy.Grade", "Relay", "Safe"} }
+// settings: a surface names its defaults, sees whether the loop is off, and says which tools the
+// client wants to see as which hosted tools.
+func ofTheLoop() []string {
+	return []string{"Parallel", "Policy.Grade", "Relay", "Safe", "HostedTool", "HostedTool.Type", "HostedTool.Server", "HostedTool.Tool"}
+}
 
 // A surface translates. It reads no state of a run, no fact and no action, and asks the loop for
 // no decision. // A04 G15

@@ -45,6 +45,10 @@ type Server struct {
 	Polling  []string
 	Cache    org.Cache
 
+	// Hosted has the server's own names of the tools that answer hosted tools of requests, by
+	// the type of the hosted tool, such as web_search; nil = none.
+	Hosted map[string]string
+
 	// ReadOnly leaves only the tools whose annotations say that they only read, if it is
 	// true, and only the others, if it is false; nil = all.
 	ReadOnly *bool

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -193,7 +194,7 @@ func misnamed(s org.MCPServer, report mcptool.Report) (out []string) {
 	for _, list := range []struct {
 		key   string
 		names []string
-	}{{"tools", s.Tools}, {"polling", s.Polling}, {"reads", s.Reads}, {"keyed", s.Keyed}, {"cache", s.Cache.Names}} {
+	}{{"tools", s.Tools}, {"polling", s.Polling}, {"reads", s.Reads}, {"keyed", s.Keyed}, {"hosted", slices.Sorted(maps.Values(s.HostedTools()))}, {"cache", s.Cache.Names}} {
 		for _, name := range list.names {
 			if !has(name) {
 				out = append(out, fmt.Sprintf("%s: %s names it, and the server has no such tool", plain(name), list.key))

@@ -74,6 +74,7 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	for i, k := range o.Keys {
 		d.checkBurst(fmt.Sprintf("%s.keys[%d]", path, i), k.Rate)
 	}
+	d.checkHostedOnce(path, o.MCPServers)
 	for i := range o.MCPServers {
 		d.checkServer(fmt.Sprintf("%s.mcp_servers[%d]", path, i), &o.MCPServers[i])
 	}
@@ -108,9 +109,43 @@ func (d *decoder) checkServer(path string, m *org.MCPServer) {
 	if m.Prefix != "" && m.Naming != "prefixed" {
 		d.failPath(join(path, "prefix"), "is only for naming: prefixed")
 	}
+	d.checkHosted(path, m)
 	for i, name := range m.Keyed {
 		if slices.Contains(m.Reads, name) {
 			d.failPath(fmt.Sprintf("%s[%d]", join(path, "keyed"), i), "%s is also in reads; want it in one of them", quote(name))
+		}
+	}
+}
+
+// checkHosted reports a type of hosted tools that the server has twice, and a tool that runs
+// cannot use.
+func (d *decoder) checkHosted(path string, m *org.MCPServer) {
+	first := map[string]int{}
+	for i, entry := range m.Hosted {
+		at := fmt.Sprintf("%s[%d]", join(path, "hosted"), i)
+		kind, name, _ := strings.Cut(entry, "=")
+		if j, taken := first[kind]; taken {
+			d.failPath(at, "%s is already in hosted[%d]; a type has one tool", kind, j)
+			continue
+		}
+		first[kind] = i
+		if m.Tools != nil && !slices.Contains(m.Tools, name) {
+			d.failPath(at, "%s is not in tools", quote(name))
+		}
+	}
+}
+
+// checkHostedOnce reports a type of hosted tools that two servers of an org have.
+func (d *decoder) checkHostedOnce(path string, servers []org.MCPServer) {
+	first := map[string]int{}
+	for i, m := range servers {
+		for j, entry := range m.Hosted {
+			kind, _, _ := strings.Cut(entry, "=")
+			if other, taken := first[kind]; taken && other != i {
+				d.failPath(fmt.Sprintf("%s.mcp_servers[%d].hosted[%d]", path, i, j), "%s is already in %s.mcp_servers[%d].hosted; a type has one tool", kind, path, other)
+			} else if !taken {
+				first[kind] = i
+			}
 		}
 	}
 }

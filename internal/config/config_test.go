@@ -55,6 +55,7 @@ orgs:
         polling: [echo]
         reads: [search]
         keyed: [order, refund]
+        hosted: [web_search=echo, code_interpreter=add]
         max_concurrent_calls: 3
       - {name: second, url: "https://tools.example/mcp"}
   - id: other
@@ -123,7 +124,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 						Headers: map[string]string{"Authorization": "Bearer env:GH_TOKEN", "X-Team": "blue"},
 						Timeout: 5 * time.Second, Required: true, Trust: true,
 						Cache: org.Cache{Mode: "names", Names: []string{"search", "echo"}}, Naming: "prefixed", Prefix: "every", Polling: []string{"echo"},
-						Reads: []string{"search"}, Keyed: []string{"order", "refund"}, MaxConcurrentCalls: 3,
+						Reads: []string{"search"}, Keyed: []string{"order", "refund"}, Hosted: []string{"web_search=echo", "code_interpreter=add"}, MaxConcurrentCalls: 3,
 					},
 					{
 						Name: "second", URL: "https://tools.example/mcp", Enabled: true, Timeout: 30 * time.Second, Naming: "bare", MaxRetries: 2, MaxConcurrentCalls: 256,

@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 func anyText(s string) error {
@@ -63,6 +66,18 @@ func checkWord(s string) error {
 		return errors.New("is longer than 256 bytes")
 	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return fmt.Errorf("%s has a space or control character", quote(s))
+	}
+	return nil
+}
+
+// checkHosted takes the type of a hosted tool and the name of the tool that answers it.
+func checkHosted(s string) error {
+	kind, name, ok := strings.Cut(s, "=")
+	if !ok || !slices.Contains(org.HostedTypes(), kind) {
+		return fmt.Errorf("%s is not TYPE=TOOL, where TYPE is %s", quote(s), either(org.HostedTypes()))
+	}
+	if err := checkWord(name); err != nil {
+		return fmt.Errorf("the tool of %s %w", kind, err)
 	}
 	return nil
 }

@@ -215,6 +215,7 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "polling", value: toolNames(&m.Polling), doc: "Tools that are called repeatedly on purpose. doom_loop ignores them."},
 		{name: "reads", value: toolNames(&m.Reads), doc: "Read-only tools, by the server's own names. They override annotations. Their calls may be repeated and run in parallel."},
 		{name: "keyed", value: toolNames(&m.Keyed), doc: "Tools that the server executes at most once per idempotency key. The gateway repeats a call if its answer is lost. The key is in _meta (turnpike/idempotencyKey) and in the header Idempotency-Key."},
+		{name: "hosted", value: texts(&m.Hosted, nil, "TYPE=TOOL", checkHosted), doc: "Tools that answer hosted tools of requests to /v1/responses, such as [web_search=search]. TYPE is web_search, file_search or code_interpreter. TOOL is the server's own name of the tool. A type can be in one server of the org."},
 		{name: "cache", value: cacheChoice{&m.Cache}, doc: "Tools whose results are cached, if tool_cache_ttl_seconds is set. read_only: tools that are read-only by annotation or in reads. all: all except tools that are known to write. A list: the named tools. Tools in polling must be named."},
 		{name: "max_concurrent_calls", was: "concurrency", value: integer(&m.MaxConcurrentCalls, 256, 1, 10_000), doc: "Maximum concurrent calls to the server, over all runs of the org. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
 	}

@@ -42,6 +42,10 @@ type Policy struct {
 	// express; "" = it does not.
 	Native string `json:"native,omitempty"`
 
+	// Hosted are the tools of MCP servers that answer hosted tools of the request. The caller
+	// sees their calls as calls of the hosted tools.
+	Hosted []HostedTool `json:"hosted,omitempty"`
+
 	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
 	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled; "" = not recorded
 	RefuseDropped bool   `json:"refuse_dropped_params,omitempty"` // dropped_params: refuse
@@ -50,6 +54,14 @@ type Policy struct {
 	// a failed model call is not retried. Empty = the caller gets nothing of a turn before
 	// it is complete.
 	Live []model.DeltaKind `json:"live,omitempty"`
+}
+
+// HostedTool is a tool of an MCP server that answers a hosted tool, which a provider would
+// execute otherwise.
+type HostedTool struct {
+	Type   string `json:"type"` // of the hosted tool, such as web_search
+	Server string `json:"server"`
+	Tool   string `json:"tool"` // the server's own name
 }
 
 // Validation is how the arguments of a tool call are validated. The zero value means

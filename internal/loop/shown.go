@@ -58,3 +58,20 @@ func (s State) Shown(label string) bool {
 	return label != "" && s.Catalogued != nil &&
 		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Shown && server.Label == label })
 }
+
+// ShownAs returns how the caller sees a call: as one of a shown server, or as one of a hosted
+// tool. tool is the server's own name of its tool. For a hidden call all values are zero.
+func (s State) ShownAs(c Call) (shown bool, hosted, tool string) {
+	if c.Prepared == nil || s.Accepted == nil {
+		return false, "", ""
+	}
+	if s.Shown(c.Prepared.Server) {
+		return true, "", c.Prepared.Tool
+	}
+	for _, h := range s.Accepted.Hosted {
+		if h.Server == c.Prepared.Server && h.Tool == c.Prepared.Tool {
+			return false, h.Type, h.Tool
+		}
+	}
+	return false, "", ""
+}

@@ -171,7 +171,7 @@ func sameConnection(a, b org.MCPServer) bool {
 func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catalog.Server {
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
-		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Origin: origin, URL: s.URL,
+		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Origin: origin, URL: s.URL,
 	}
 }
 

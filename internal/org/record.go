@@ -3,6 +3,7 @@ package org
 import (
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -53,6 +54,7 @@ type MCPServer struct {
 	Polling            []string          `json:"polling"`     // tools that are called repeatedly on purpose
 	Reads              []string          `json:"reads"`       // tools that only read; overrides what the server declares
 	Keyed              []string          `json:"keyed"`       // tools for which the server honours idempotency keys
+	Hosted             []string          `json:"hosted"`      // TYPE=TOOL: this tool answers the hosted tools of the type; see HostedTools
 	Cache              Cache             `json:"cache"`
 	MaxConcurrentCalls int               `json:"max_concurrent_calls"` // over all runs of the org; 0 = the default
 
@@ -68,6 +70,26 @@ type MCPServer struct {
 	Position  int       `json:"-"` // order of the org's servers; of two tools with one name, the first is offered
 	CreatedAt time.Time `json:"-"`
 	UpdatedAt time.Time `json:"-"`
+}
+
+// HostedTypes returns the types of hosted tools that a tool of an MCP server can answer.
+func HostedTypes() []string { return []string{"web_search", "file_search", "code_interpreter"} }
+
+// HostedTools returns the server's own names of the tools that answer hosted tools, by the
+// type of the hosted tool; nil = none.
+func (s MCPServer) HostedTools() map[string]string {
+	var tools map[string]string
+	for _, entry := range s.Hosted {
+		kind, name, ok := strings.Cut(entry, "=")
+		if !ok {
+			continue
+		}
+		if tools == nil {
+			tools = map[string]string{}
+		}
+		tools[kind] = name
+	}
+	return tools
 }
 
 // Approval selects the calls of a server that wait for a human. The zero Approval

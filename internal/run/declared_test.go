@@ -207,8 +207,8 @@ func TestAChoiceOfTheToolsOfAServer(t *testing.T) {
 	}
 }
 
-// D03 A16: a tool of a declared server with the name of an org's tool is not offered, which
-// the audit log says. One with the name of a client's tool ends the run.
+// D03 A16: a tool of a declared server with the name of an org's tool is offered beside it,
+// under another name. One with the name of a client's tool ends the run.
 func TestNamesOfDeclaredToolsThatAreTaken(t *testing.T) {
 	mine, org := &stand{tool: "read_same", credentials: "mine"}, &stand{tool: "read_same", credentials: "org"}
 	w := &town{}
@@ -220,11 +220,8 @@ func TestNamesOfDeclaredToolsThatAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed, shown, hidden := d.listings()
-	if !slices.Equal(listed, []string{"mine:"}) || shown != nil || len(hidden) != 1 || mine.calls.Load() != 0 {
+	if !slices.Equal(listed, []string{"mine: read_same"}) || !slices.Equal(shown, []string{"mine/read_same"}) || len(hidden) != 1 || mine.calls.Load() != 1 || org.calls.Load() != 1 {
 		t.Errorf("listed %q, shown %q, hidden %q", listed, shown, hidden)
-	}
-	if text := w.stored(t, d.events[0].(event.Started).RunID); !strings.Contains(text, `"collisions":[{"tool":"read_same","server_id":"mine","kept_from":"org"}]`) {
-		t.Errorf("the collision is not recorded: %s", text)
 	}
 
 	req = declares(w.wants("p", "k2", "h"))

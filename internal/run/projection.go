@@ -244,9 +244,7 @@ func (p *projection) tell(f loop.Fact) error {
 			e := event.ToolStarted{
 				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: c.Prepared.Server, Arguments: arguments,
 			}
-			if e.Shown = p.state.Shown(e.Server); e.Shown {
-				e.Tool = c.Prepared.Tool
-			}
+			e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c)
 			p.emit(at, e)
 		}
 	case loop.CallDone:
@@ -309,11 +307,8 @@ func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
 	if c.Prepared != nil {
 		e.Server = c.Prepared.Server
 	}
-	if e.Shown = p.state.Shown(e.Server); e.Shown {
-		e.Tool = c.Prepared.Tool
-		if c.Attempt == 0 {
-			e.Arguments = p.rawArguments(c)
-		}
+	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); e.Tool != "" && c.Attempt == 0 {
+		e.Arguments = p.rawArguments(c)
 	}
 	p.emit(at, e)
 	return nil

@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -103,4 +104,54 @@ func TestAShownCallThatIsNotExecutedHasItsArguments(t *testing.T) {
 		}
 	}
 	t.Error("the call was not answered")
+}
+
+// A call of a tool that answers a hosted tool says so, in the run's events and in those that
+// are read later from the store. Other calls of the server stay hidden, and a call of a shown
+// server is one of that server.
+func TestACallThatAnswersAHostedTool(t *testing.T) {
+	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
+		t.Run(string(grade), func(t *testing.T) {
+			finds, other, mine := &stand{tool: "read_web", credentials: "web"}, &stand{tool: "read_other", credentials: "other"}, &stand{tool: "read_mine", credentials: "mine"}
+			declared := mine.brought("mine")
+			declared.Shown = true
+			w := &town{}
+			req := from(w.wants("p", "k", "h"), catalog.Server{Name: "web", Source: finds}, catalog.Server{Name: "other", Source: other}, declared)
+			req.Policy.Grade = grade
+			req.Policy.Hosted = []loop.HostedTool{
+				{Type: "web_search", Server: "web", Tool: "read_web"}, {Type: "file_search", Server: "other", Tool: "another"},
+				{Type: "code_interpreter", Server: "mine", Tool: "read_mine"},
+			}
+			if grade == loop.Light {
+				req.Key = nil
+			}
+			var live, stored diary
+			r := w.gateway(t)
+			if err := r.Run(t.Context(), req, &live); err != nil {
+				t.Fatal(err)
+			}
+			var started, done []string
+			for _, e := range live.events {
+				switch e := e.(type) {
+				case event.ToolStarted:
+					started = append(started, fmt.Sprint(e.Server, " ", e.Tool, " ", e.Hosted, " ", e.Shown))
+				case event.ToolDone:
+					done = append(done, fmt.Sprint(e.Server, " ", e.Tool, " ", e.Hosted, " ", e.Shown))
+				}
+			}
+			slices.Sort(started)
+			slices.Sort(done)
+			want := []string{"mine read_mine  true", "other   false", "web read_web web_search false"}
+			if !slices.Equal(started, want) || !slices.Equal(done, want) {
+				t.Errorf("started %q, done %q", started, done)
+			}
+			id := live.events[0].(event.Started).RunID
+			if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &stored); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(without[event.CallDelta](live.events), without[event.CallDelta](stored.events)); diff != "" {
+				t.Error("live (-), stored (+):", diff)
+			}
+		})
+	}
 }

@@ -28,6 +28,7 @@ type Asked struct {
 	NoTools   bool              // tool_choice: none
 	Forget    bool              // nothing of it is to be stored
 	Native    string            // the dialect of an answer that has items which no other can express; "" = it has none
+	Hosted    []loop.HostedTool // the tools of MCP servers that answer its hosted tools
 	MaxTokens int64             // limit on the output of one model call; 0 = none
 	Calls     int               // limit on the tool calls of the run, which can only lower that of the org; 0 = none
 	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
@@ -44,7 +45,7 @@ func ResolvePolicy(maxRoundsCap int, rt org.Runtime, d Defaults, a Asked) loop.P
 	}
 	if !a.Relay {
 		setLoop(&p, maxRoundsCap, rt, d, a)
-		p.Forget, p.Native = a.Forget, a.Native
+		p.Forget, p.Native, p.Hosted = a.Forget, a.Native, a.Hosted
 	}
 	if p.StreamMode == string(org.Live) {
 		p.Live = a.Live

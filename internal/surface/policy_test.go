@@ -18,6 +18,7 @@ import (
 // Each row changes one thing about a run whose org, surface and request leave all open.
 func TestWhoDecidesASetting(t *testing.T) {
 	texts := []model.DeltaKind{model.TextDelta}
+	hosted := []loop.HostedTool{{Type: "web_search", Server: "s", Tool: "find"}}
 	own := surface.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000, EndCut: true}
 	for name, tt := range map[string]struct {
 		cap      int // 0 = budget.MaxRounds
@@ -67,13 +68,14 @@ func TestWhoDecidesASetting(t *testing.T) {
 		"a request with a limit":      {asked: surface.Asked{MaxTokens: 70}, want: func(p *loop.Policy) { p.MaxTokens = 70 }},
 		"a request with fewer calls":  {asked: surface.Asked{Calls: 3}, defaults: surface.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 3 }},   // B08
 		"a request with more calls":   {asked: surface.Asked{Calls: 30}, defaults: surface.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 10 }}, // B08
+		"a request with hosted tools": {asked: surface.Asked{Hosted: hosted}, want: func(p *loop.Policy) { p.Hosted = hosted }},
 		"a stream":                    {asked: surface.Asked{Live: texts}, want: func(p *loop.Policy) { p.Live = texts }},
 		"a stream of the last round": {asked: surface.Asked{Live: texts}, org: org.Runtime{StreamMode: org.FinalOnly}, // G01
 			want: func(p *loop.Policy) { p.StreamMode = "final_only" }},
 		"a stream where there is none": {asked: surface.Asked{Live: texts}, org: org.Runtime{StreamMode: org.Disabled}, // G02
 			want: func(p *loop.Policy) { p.StreamMode = "disabled" }},
 		"a relay": {
-			asked: surface.Asked{Relay: true, Keyed: true, MaxTokens: 70, Live: texts}, defaults: own,
+			asked: surface.Asked{Relay: true, Keyed: true, MaxTokens: 70, Live: texts, Hosted: hosted}, defaults: own,
 			org: org.Runtime{MaxRounds: new(3), Durable: "always", Concurrency: 2, StreamMode: org.Disabled, DroppedParams: "refuse", ToolErrorMode: "abort"},
 			want: func(p *loop.Policy) {
 				*p = loop.Policy{Grade: loop.Relay, MaxTokens: 70, StreamMode: "live", Live: texts, RefuseDropped: true}.WithDefaults()

@@ -63,6 +63,8 @@ type Reply struct {
 	Forget bool
 	// Native says that the answer has items that only the dialect of the surface can express.
 	Native bool
+	// Hosted are the tools of MCP servers that answer hosted tools of the request.
+	Hosted []loop.HostedTool
 	// Dropped are the members of the body that a run cannot carry. They are left out and
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
@@ -216,7 +218,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err != nil {
 		return err
 	}
-	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget}
+	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget, Hosted: reply.Hosted}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}

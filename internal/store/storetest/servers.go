@@ -78,13 +78,13 @@ func serverCases() []rule {
 		}},
 		{"a caller may modify a server", "the store copies servers", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-			s := org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Reads: []string{"one"}, Keyed: []string{"one"}, Cache: org.Cache{Names: []string{"one"}}, Headers: map[string]string{"one": "1"}}
+			s := org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Reads: []string{"one"}, Keyed: []string{"one"}, Hosted: []string{"one"}, Cache: org.Cache{Names: []string{"one"}}, Headers: map[string]string{"one": "1"}}
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
-			s.Tools[0], s.Polling[0], s.Reads[0], s.Keyed[0], s.Cache.Names[0], s.Headers["one"] = "changed", "changed", "changed", "changed", "changed", "changed"
+			s.Tools[0], s.Polling[0], s.Reads[0], s.Keyed[0], s.Hosted[0], s.Cache.Names[0], s.Headers["one"] = "changed", "changed", "changed", "changed", "changed", "changed", "changed"
 			list, err := b.Orgs.MCPServers(b.Context(), "a")
 			b.ok(err)
-			list[0].Tools[0], list[0].Polling[0], list[0].Reads[0], list[0].Keyed[0], list[0].Cache.Names[0], list[0].Headers["one"] = "changed", "changed", "changed", "changed", "changed", "changed"
-			b.servers("a", org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Reads: []string{"one"}, Keyed: []string{"one"}, Cache: org.Cache{Names: []string{"one"}}, Headers: map[string]string{"one": "1"}})
+			list[0].Tools[0], list[0].Polling[0], list[0].Reads[0], list[0].Keyed[0], list[0].Hosted[0], list[0].Cache.Names[0], list[0].Headers["one"] = "changed", "changed", "changed", "changed", "changed", "changed", "changed"
+			b.servers("a", org.MCPServer{Org: "a", Name: "s", Tools: []string{"one"}, Polling: []string{"one"}, Reads: []string{"one"}, Keyed: []string{"one"}, Hosted: []string{"one"}, Cache: org.Cache{Names: []string{"one"}}, Headers: map[string]string{"one": "1"}})
 		}},
 	}
 }

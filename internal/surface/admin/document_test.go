@@ -133,8 +133,8 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
 		event.NativeItem{Round: 1, Item: 2, JSON: []byte(`{"type":"web_search_call"}`)},
 		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
-		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m"},
-		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Arguments: "{"},
+		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search"},
+		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{"},
 		event.Waiting{Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true},
 		event.Finished{
 			Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,

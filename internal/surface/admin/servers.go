@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -64,6 +65,9 @@ func (h *Handler) CreateServer() surface.Endpoint {
 			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file already declares the MCP server %q; choose another name", s.Name).In("name")
 		}
 		s.Org = caller.Org.ID
+		if err := h.checkHosted(r.Context(), s); err != nil {
+			return 0, nil, err
+		}
 		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
 		if err := h.o.Store.CreateMCPServer(r.Context(), s, h.author(caller)); err != nil {
 			return 0, nil, named(err, "MCP server", s.Name)
@@ -100,6 +104,9 @@ func (h *Handler) PatchServer() surface.Endpoint {
 			}
 		}
 		s.Org, s.Position, s.CreatedAt, s.UpdatedAt = old.Org, old.Position, old.CreatedAt, h.o.Now()
+		if err := h.checkHosted(r.Context(), s); err != nil {
+			return 0, nil, err
+		}
 		if err := h.o.Store.UpdateMCPServer(r.Context(), s, h.author(caller)); err != nil {
 			return 0, nil, named(err, "MCP server", s.Name)
 		}
@@ -172,6 +179,26 @@ func (h *Handler) readServer(body []byte, patched bool) (org.MCPServer, error) {
 		}
 	}
 	return s, nil
+}
+
+// checkHosted refuses a server with a type of hosted tools that another server of the org has.
+func (h *Handler) checkHosted(ctx context.Context, s org.MCPServer) error {
+	mine := s.HostedTools()
+	if len(mine) == 0 {
+		return nil
+	}
+	stored, err := h.o.Store.MCPServers(ctx, s.Org)
+	if err != nil {
+		return err
+	}
+	for _, other := range slices.Concat(h.o.Directory.Declared(s.Org).Servers, stored) {
+		for _, kind := range slices.Sorted(maps.Keys(other.HostedTools())) {
+			if mine[kind] != "" && other.Name != s.Name {
+				return fault.New(fault.Conflict, "exists", "hosted of the MCP server %q already has %s; remove it there first", other.Name, kind).In("hosted")
+			}
+		}
+	}
+	return nil
 }
 
 // refersToVault reports whether the text is a reference to the org's vault, with

@@ -28,7 +28,8 @@ type decoder struct {
 	// find finds a stored item by its id; nil for none.
 	find func(itemID string) (json.RawMessage, error)
 
-	replaces  bool // a tool replaces an earlier one with its name
+	hosted    []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
+	replaces  bool              // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
@@ -332,6 +333,7 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 	for _, name := range names {
 		switch {
 		case name == "message.input_image.image_url":
+		case name == "code_interpreter_call.outputs" && d.answers("code_interpreter"): // always included
 		case !d.relays(), name == "message.output_text.logprobs":
 			d.drop("include")
 		case name == encryptedReasoning:

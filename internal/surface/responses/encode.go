@@ -27,6 +27,7 @@ type encoder struct {
 	echo   echo
 	tools  clientTools
 	mcp    mcpOutput
+	hosted hostedOutput
 
 	held     []event.Event // all events, for an answer with the texts of the last round only
 	created  bool          // response.created was sent
@@ -60,7 +61,7 @@ type openPart struct {
 
 func newEncoder(a *surface.Answer, s *surface.Stream, asked echo, tools clientTools) *encoder {
 	e := &encoder{Answer: a, stream: s, echo: asked, tools: tools, output: []any{}}
-	e.mcp.out = e
+	e.mcp.out, e.hosted.out = e, e
 	return e
 }
 
@@ -143,8 +144,9 @@ func (e *encoder) add(ev event.Event) error {
 		if err := e.charge(textBytes(ev)); err != nil {
 			return err
 		}
-		e.mcp.run = e.suffix()
+		e.mcp.run, e.hosted.run = e.suffix(), e.suffix()
 		e.mcp.event(ev)
+		e.hosted.event(ev)
 	}
 	return nil
 }
@@ -427,6 +429,8 @@ func (e *encoder) itemEvent(name, id string, index int, member, value string) {
 		e.send(name, &argumentsEvent{at: where, Delta: &value})
 	case "arguments":
 		e.send(name, &argumentsEvent{at: where, Arguments: &value})
+	case "code":
+		e.send(name, &argumentsEvent{at: where, Code: &value})
 	default:
 		e.send(name, &stepEvent{at: where})
 	}
@@ -497,6 +501,7 @@ func (e *encoder) finishOutput() {
 	e.held = nil
 	e.closeItems("incomplete") // of a model call that did not end
 	e.mcp.cut()
+	e.hosted.cut()
 	if !e.Relayed {
 		e.handOver()
 	}
@@ -535,6 +540,7 @@ func (e *encoder) failed(object []byte) *response {
 	e.held = nil
 	e.closeItems("incomplete")
 	e.mcp.cut()
+	e.hosted.cut()
 	r := e.response()
 	r.Status, r.Error = "failed", newResponseError(object)
 	return r

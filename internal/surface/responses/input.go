@@ -137,8 +137,12 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 		return fault.New(fault.Invalid, "unsupported_value", "%s: approvals are not supported yet", at).In(at)
 	}
 	// A record of a tool that a provider executed. Providers of this dialect read their own.
-	in.append(item.Item{Kind: item.Other, Turn: in.said()}, raw)
-	if !in.relays() {
+	// One of a hosted tool that an MCP server answers is the gateway's own: no provider has it.
+	own := in.answers(strings.TrimSuffix(w.Type, "_call"))
+	if !own {
+		in.append(item.Item{Kind: item.Other, Turn: in.said()}, raw)
+	}
+	if own || !in.relays() {
 		in.drop(at)
 	}
 	return nil

@@ -54,6 +54,7 @@ func (s *stored) inputItems(part string) ([]map[string]any, error) {
 var idPrefixes = map[string]string{
 	"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "function_call_output": "fco_", "custom_tool_call": "ctc_",
 	"custom_tool_call_output": "ctco_", "mcp_call": "mcp_", "mcp_list_tools": "mcpl_",
+	"web_search_call": "ws_", "file_search_call": "fs_", "code_interpreter_call": "ci_",
 }
 
 // complete gives an item of a client what the API lists of it: a type, an id, a status, and

@@ -93,7 +93,10 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	case "function", "custom", "namespace":
 	case "mcp": // its credentials would be repeated and stored
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a tool of the type mcp must be one of tools", at).In(at + ".type")
-	default: // a tool that only its provider can execute
+	default: // a tool that an MCP server answers, or that only its provider can execute
+		if namespace == "" && d.declareHosted(at, w.Type, raw) {
+			return raw, nil
+		}
 		if d.relays() && namespace == "" {
 			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})
 		} else {
@@ -270,6 +273,10 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 	case "allowed_tools":
 		return d.decodeAllowed(w)
 	}
+	if answering, ok := d.answering(w.Type); ok {
+		d.req.ToolChoice, d.req.OnlyOf = model.ToolChoice{Mode: model.ChooseNamed}, []run.ServerTool{answering}
+		return nil
+	}
 	if d.hasHosted(w.Type) {
 		d.req.ToolChoice = model.ToolChoice{Mode: model.ChooseRequired, Native: value}
 		return nil
@@ -329,7 +336,9 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 			}
 			of = append(of, server)
 		default:
-			if d.hasHosted(one.Type) {
+			if answering, ok := d.answering(one.Type); ok {
+				of = append(of, answering)
+			} else if d.hasHosted(one.Type) {
 				hosted = append(hosted, raw)
 			} else { // a tool that the gateway does not offer
 				d.drop(at)

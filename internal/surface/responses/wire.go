@@ -263,7 +263,7 @@ type summaryEvent struct {
 	Text         *string `json:"text,omitempty"`
 }
 
-// argumentsEvent is a delta or the end of the arguments of a call, or of its input.
+// argumentsEvent is a delta or the end of the arguments of a call, or of its input or code.
 type argumentsEvent struct {
 	head
 	at
@@ -271,4 +271,5 @@ type argumentsEvent struct {
 	Name      *string `json:"name,omitempty"`
 	Arguments *string `json:"arguments,omitempty"`
 	Input     *string `json:"input,omitempty"`
+	Code      *string `json:"code,omitempty"`
 }

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -270,7 +271,7 @@ func (d *Documents) event(value map[string]any) []error {
 	wrong := []error{openAI.Validate(value)}
 	open, is := d.open.events[kind]
 	switch {
-	case !is && !strings.HasPrefix(kind, "response.mcp_") && !strings.HasPrefix(kind, "response.custom_tool_call_input."):
+	case !is && !openAIOnly.MatchString(kind):
 		return append(wrong, errors.New("no such event in Open Responses"))
 	case !is, value["item"] != nil && !isKnown(value["item"]):
 		return wrong
@@ -292,8 +293,11 @@ func documented(response map[string]any) {
 	}
 }
 
-// isKnown reports whether Open Responses knows the type of an item. It has no MCP servers and
-// no custom tools.
+// openAIOnly matches the events of items that Open Responses does not have: those of MCP servers,
+// of custom tools and of hosted tools.
+var openAIOnly = regexp.MustCompile(`^response\.(mcp_|custom_tool_call_input\.|(web_search|file_search|code_interpreter)_call)`)
+
+// isKnown reports whether Open Responses knows the type of an item.
 func isKnown(it any) bool {
 	object, _ := it.(map[string]any)
 	return slices.Contains([]any{"message", "function_call", "function_call_output", "reasoning"}, object["type"])

@@ -25,6 +25,7 @@ type frame struct {
 	Refusal      *string
 	Arguments    *string
 	Input        *string
+	Code         *string
 	Item         map[string]any
 	Response     map[string]any
 }
@@ -117,12 +118,12 @@ func checkResponse(t *testing.T, p performance) {
 		case strings.HasSuffix(f.Type, "part.added"):
 			begun[part] = true
 		case strings.HasSuffix(f.Type, ".delta"):
-			if !begun[part] && !strings.Contains(f.Type, "arguments") && !strings.Contains(f.Type, "input") {
+			if !begun[part] && !strings.Contains(f.Type, "arguments") && !strings.Contains(f.Type, "input") && !strings.Contains(f.Type, "code.delta") {
 				t.Errorf("%s before its part", f.Type)
 			}
 			said[part] += f.Delta
-		case strings.HasSuffix(f.Type, "text.done"), strings.HasSuffix(f.Type, "refusal.done"), strings.HasSuffix(f.Type, "arguments.done"), strings.HasSuffix(f.Type, "input.done"):
-			for _, whole := range []*string{f.Text, f.Refusal, f.Arguments, f.Input} {
+		case strings.HasSuffix(f.Type, "text.done"), strings.HasSuffix(f.Type, "refusal.done"), strings.HasSuffix(f.Type, "arguments.done"), strings.HasSuffix(f.Type, "input.done"), strings.HasSuffix(f.Type, "code.done"):
+			for _, whole := range []*string{f.Text, f.Refusal, f.Arguments, f.Input, f.Code} {
 				if whole != nil && *whole != said[part] {
 					t.Errorf("%s says %q, its pieces were %q", f.Type, *whole, said[part])
 				}

@@ -1,0 +1,71 @@
+package responses
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+var isWebSearch = regexp.MustCompile(`^web_search(_preview)?(_[0-9]{4}_[0-9]{2}_[0-9]{2})?$`)
+
+// hostedType returns the type of a hosted tool without its version.
+func hostedType(kind string) string {
+	if isWebSearch.MatchString(kind) {
+		return "web_search"
+	}
+	return kind
+}
+
+// declareHosted adds a hosted tool that an MCP server of the run answers. It returns false
+// if there is none for the type.
+func (d *decoder) declareHosted(at, kind string, raw json.RawMessage) bool {
+	kind = hostedType(kind)
+	for _, s := range d.req.Servers {
+		name, ok := s.Hosted[kind]
+		if !ok {
+			continue
+		}
+		if !d.answers(kind) {
+			d.hosted = append(d.hosted, loop.HostedTool{Type: kind, Server: s.Name, Tool: name})
+		}
+		d.dropHosted(at, raw)
+		return true
+	}
+	return false
+}
+
+// dropHosted notes the members of a hosted tool that the tool of the MCP server does not get.
+// Members that the API requires are not noted.
+func (d *decoder) dropHosted(at string, raw json.RawMessage) {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(raw, &members) // it was decoded before
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		switch name {
+		case "type", "vector_store_ids", "container":
+			continue
+		}
+		if v := string(members[name]); v != "null" {
+			d.drop(at + "." + name)
+		}
+	}
+}
+
+// answering returns the tool of an MCP server that answers a hosted tool of the request.
+func (d *decoder) answering(kind string) (answering run.ServerTool, ok bool) {
+	kind = hostedType(kind)
+	i := slices.IndexFunc(d.hosted, func(h loop.HostedTool) bool { return h.Type == kind })
+	if i < 0 {
+		return run.ServerTool{}, false
+	}
+	return run.ServerTool{Server: d.hosted[i].Server, Tool: d.hosted[i].Tool}, true
+}
+
+// answers reports whether an MCP server answers the request's hosted tool of the type.
+func (d *decoder) answers(kind string) bool {
+	_, ok := d.answering(kind)
+	return ok
+}

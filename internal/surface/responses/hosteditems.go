@@ -1,0 +1,177 @@
+package responses
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// webSearchCall is the item of a call that answers the hosted tool web_search.
+type webSearchCall struct {
+	ID     string       `json:"id"`
+	Type   string       `json:"type"`
+	Status string       `json:"status"`
+	Action searchAction `json:"action"`
+}
+
+type searchAction struct {
+	Type  string `json:"type"`
+	Query string `json:"query"`
+}
+
+// fileSearchCall is the item of a call that answers the hosted tool file_search.
+type fileSearchCall struct {
+	ID      string   `json:"id"`
+	Type    string   `json:"type"`
+	Status  string   `json:"status"`
+	Queries []string `json:"queries"`
+	Results []any    `json:"results"` // null: results of MCP servers do not have this form
+}
+
+// codeInterpreterCall is the item of a call that answers the hosted tool code_interpreter.
+type codeInterpreterCall struct {
+	ID          string     `json:"id"`
+	Type        string     `json:"type"`
+	Status      string     `json:"status"`
+	ContainerID string     `json:"container_id"`
+	Code        string     `json:"code"`
+	Outputs     []codeLogs `json:"outputs"` // null until the call ends
+}
+
+type codeLogs struct {
+	Type string `json:"type"`
+	Logs string `json:"logs"`
+}
+
+// hostedOutput turns events of calls that answer hosted tools into output items.
+type hostedOutput struct {
+	out  outputs
+	run  string                // the run id without its prefix, which the ids of the items have
+	open map[string]hostedCall // the calls that have begun, by their key
+}
+
+// hostedCall is a call that answers a hosted tool.
+type hostedCall struct {
+	index         int
+	id, kind, run string
+	text          string // the query, or the code
+}
+
+// event sends what an event adds to the output. Events of other calls add nothing.
+func (o *hostedOutput) event(ev event.Event) {
+	switch ev := ev.(type) {
+	case event.ToolStarted:
+		if ev.Hosted == "" {
+			return
+		}
+		if call, isNew := o.begin(ev.Key, ev.Hosted, string(ev.Arguments)); isNew {
+			o.out.itemEvent(call.eventName(call.working()), call.id, call.index, "", "")
+		}
+	case event.ToolDone:
+		if ev.Hosted != "" {
+			o.begin(ev.Key, ev.Hosted, ev.Arguments)
+			o.end(ev)
+		}
+	}
+}
+
+// begin sends the item of a call, unless it has been sent: a call may be tried again, and
+// one that was not executed begins when it ends.
+func (o *hostedOutput) begin(key, kind, arguments string) (call hostedCall, isNew bool) {
+	if call, begun := o.open[key]; begun {
+		return call, false
+	}
+	call = hostedCall{kind: kind, run: o.run, text: hostedText(kind, arguments)}
+	call.id = idPrefixes[kind+"_call"] + o.run + "_" + strings.ReplaceAll(key, ".", "_")
+	first := call
+	if kind == "code_interpreter" { // its code comes with events
+		first.text = ""
+	}
+	call.index = o.out.addItem(first.item("in_progress", nil))
+	o.out.itemEvent(call.eventName("in_progress"), call.id, call.index, "", "")
+	if kind == "code_interpreter" {
+		surface.Pieces(call.text, surface.MaxPiece, func(piece string) {
+			o.out.itemEvent("response.code_interpreter_call_code.delta", call.id, call.index, "delta", piece)
+		})
+		o.out.itemEvent("response.code_interpreter_call_code.done", call.id, call.index, "code", call.text)
+	}
+	if o.open == nil {
+		o.open = map[string]hostedCall{}
+	}
+	o.open[key] = call
+	return call, true
+}
+
+// end sends the result of a call. The API has no event for one that failed.
+func (o *hostedOutput) end(ev event.ToolDone) {
+	call := o.open[ev.Key]
+	delete(o.open, ev.Key)
+	status := "failed"
+	if ev.Outcome == event.CallOK || ev.Outcome == event.CallCached {
+		status = "completed"
+		o.out.itemEvent(call.eventName(status), call.id, call.index, "", "")
+	}
+	o.out.doneItem(call.index, call.item(status, &ev.Text))
+}
+
+// cut ends the calls whose end is not known, when the response ends.
+func (o *hostedOutput) cut() {
+	for _, call := range slices.SortedFunc(maps.Values(o.open), func(a, b hostedCall) int { return cmp.Compare(a.index, b.index) }) {
+		status := "incomplete"
+		if call.kind == "web_search" { // the API does not have incomplete ones
+			status = "failed"
+		}
+		o.out.doneItem(call.index, call.item(status, nil))
+	}
+	o.open = nil
+}
+
+// item returns the item of the call. result is nil while it is not known.
+func (c hostedCall) item(status string, result *string) any {
+	kind := c.kind + "_call"
+	switch c.kind {
+	case "file_search":
+		return fileSearchCall{ID: c.id, Type: kind, Status: status, Queries: []string{c.text}}
+	case "code_interpreter":
+		item := codeInterpreterCall{ID: c.id, Type: kind, Status: status, ContainerID: "cntr_" + c.run, Code: c.text}
+		if result != nil {
+			item.Outputs = []codeLogs{{"logs", *result}}
+		}
+		return item
+	}
+	return webSearchCall{ID: c.id, Type: kind, Status: status, Action: searchAction{"search", c.text}}
+}
+
+// eventName returns the name of the event of a step of the call.
+func (c hostedCall) eventName(step string) string { return "response." + c.kind + "_call." + step }
+
+// working returns the step in which the tool is executed.
+func (c hostedCall) working() string {
+	if c.kind == "code_interpreter" {
+		return "interpreting"
+	}
+	return "searching"
+}
+
+// hostedText returns the query or the code in the arguments of a call: a member with a usual
+// name, or otherwise all arguments.
+func hostedText(kind, arguments string) string {
+	names := []string{"query", "q"}
+	if kind == "code_interpreter" {
+		names = []string{"code"}
+	}
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(arguments), &members) // arguments of another form are shown as they are
+	for _, name := range names {
+		var text string
+		if json.Unmarshal(members[name], &text) == nil && text != "" {
+			return text
+		}
+	}
+	return arguments
+}

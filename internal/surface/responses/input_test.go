@@ -226,3 +226,22 @@ func TestAdditionalTools(t *testing.T) { // P37
 		t.Errorf("a tool without a name: %v", err)
 	}
 }
+
+// An MCP server is called by the gateway, within its limits: no form of its tool reaches a
+// provider, which would call the server itself.
+func TestMCPToolsDoNotReachAProvider(t *testing.T) {
+	const server = `"server_label":"s","server_url":"https://mcp.example.com","authorization":"t"`
+	for body, want := range map[string]string{
+		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp",` + server + `}]}]}`: "unsupported_value input[0].tools[0].type",
+		`{"input":"x","tools":[null]}`:                                                                    "missing_required_parameter tools[0].type",
+		`{"input":[{"type":"additional_tools","tools":[{}]}]}`:                                            "missing_required_parameter input[0].tools[0].type",
+		`{"input":"x","tools":[{"type":"mcp","TYPE":"web_search",` + server + `}]}`:                       "invalid_value tools[0].type",
+		`{"input":"x","tools":[{"type":"mcp","type":"function","name":"f",` + server + `}]}`:              "invalid_value tools[0].type",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp",` + server + `}]}]}`: "unsupported_value tools[0].tools[0].type",
+	} {
+		req, _, err := decodedFor(relaying{}, body)
+		if f := fault.From(err); err == nil || f.Reason+" "+f.Param != want {
+			t.Errorf("%s: %v, hosted %s", body, err, req.Hosted)
+		}
+	}
+}

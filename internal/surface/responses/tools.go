@@ -70,8 +70,6 @@ func (d *decoder) decodeTools(value json.RawMessage) error {
 			left, err = decodeMCPTool(d.req, i, raw)
 			d.dropped = append(d.dropped, left...)
 			raw = echoMCPTool(raw)
-		case "":
-			err = fault.New(fault.Invalid, "missing_required_parameter", "%s has no type", at).In(at + ".type")
 		default:
 			raw, err = d.decodeTool(at, "", raw)
 		}
@@ -89,8 +87,15 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	if err := into(at, raw, &w); err != nil {
 		return nil, err
 	}
+	if err := checkOneType(at, raw); err != nil {
+		return nil, err
+	}
 	switch w.Type {
 	case "function", "custom", "namespace":
+	case "":
+		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no type", at).In(at + ".type")
+	case "mcp": // the provider must not get it: the gateway calls MCP servers
+		return nil, fault.New(fault.Invalid, "unsupported_value", "%s: a tool of the type mcp must be in the member tools", at).In(at + ".type")
 	default: // a tool that only its provider can execute
 		if d.relays() && namespace == "" {
 			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})
@@ -139,6 +144,22 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 		return withDefaults(raw), nil
 	}
 	return raw, nil
+}
+
+// checkOneType refuses a tool with several types. A provider that gets the tool as it is could
+// read another one than the gateway, whose decoder takes the last and ignores case.
+func checkOneType(at string, raw json.RawMessage) error {
+	types := 0
+	members, _ := surface.Scan(nil, raw) // it was decoded before; null has no members
+	for _, m := range members {
+		if strings.EqualFold(m.Name, "type") {
+			types++
+		}
+	}
+	if types > 1 {
+		return fault.New(fault.Invalid, "invalid_value", "%s has more than one type", at).In(at + ".type")
+	}
+	return nil
 }
 
 func (d *decoder) isDeclared(name string) bool {

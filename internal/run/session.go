@@ -81,19 +81,19 @@ func ChangeSession(ctx context.Context, kept Conversations, orgID, id string, tt
 }
 
 // DeleteSession deletes a session of the org with the items that the caller has added. Its
-// responses stay. It reports whether there was one.
+// responses stay. It reports whether there was one. The session is deleted last: after an
+// error it can be deleted again.
 func DeleteSession(ctx context.Context, kept Conversations, orgID, id string) (bool, error) {
 	c, err := kept.Find(ctx, orgID, "", sessionKey(id))
 	if err != nil || c == nil {
 		return false, err
 	}
-	was, err := kept.Delete(ctx, orgID, "", sessionKey(id))
 	for _, part := range c.Parts {
-		if err == nil {
-			err = DeleteAdded(ctx, kept, orgID, part)
+		if err := DeleteAdded(ctx, kept, orgID, part); err != nil {
+			return false, err
 		}
 	}
-	return was, err
+	return kept.Delete(ctx, orgID, "", sessionKey(id))
 }
 
 // readSession reads the parts of a session in order.

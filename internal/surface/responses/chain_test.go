@@ -1,6 +1,7 @@
 package responses_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,41 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bench struct {
 	*responses.Handler
 	script *turnpiketest.Script
+	kept   *watched
+}
+
+// watched are the stored conversations. Like those in a database, they refuse a caller that
+// has gone.
+type watched struct {
+	memory.Conversations
+	finds    int
+	onChange func(run.ConversationKey) // called before each change; nil = nothing is
+}
+
+func (w *watched) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+	w.finds++
+	return w.Conversations.Find(ctx, orgID, principal, key)
+}
+
+func (w *watched) changes(ctx context.Context, key run.ConversationKey) error {
+	if w.onChange != nil {
+		w.onChange(key)
+	}
+	return ctx.Err()
+}
+
+func (w *watched) Save(ctx context.Context, orgID, principal string, c run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+	if err := w.changes(ctx, keys[0]); err != nil {
+		return err
+	}
+	return w.Conversations.Save(ctx, orgID, principal, c, ttl, keys...)
+}
+
+func (w *watched) Delete(ctx context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
+	if err := w.changes(ctx, key); err != nil {
+		return false, err
+	}
+	return w.Conversations.Delete(ctx, orgID, principal, key)
 }
 
 func newBench(t *testing.T, story string) *bench {
@@ -38,7 +74,8 @@ func newBench(t *testing.T, story string) *bench {
 	b := &bench{script: turnpiketest.NewScript(t, story)}
 	offered := catalog.New(catalog.Options{})
 	t.Cleanup(offered.Close)
-	kept, journal := &memory.Conversations{}, &memory.Journal{}
+	kept, journal := &watched{}, &memory.Journal{}
+	b.kept = kept
 	runner := run.New(run.Options{Catalog: offered, Journal: journal, Archive: journal, Conversations: kept})
 	b.Handler = responses.New(responses.Options{
 		Options: surface.Options{

@@ -1,6 +1,7 @@
 package responses_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -168,6 +169,78 @@ func TestConversationsBelongToTheirOrg(t *testing.T) {
 	refused(alice)
 	if a := b.do(t, alice, b.Get, "GET", said.object.ID, "", ""); a.status != 200 {
 		t.Errorf("its response: %+v", a)
+	}
+}
+
+// Two callers delete two items that were added together: both are gone.
+func TestItemsAreDeletedAtTheSameTime(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","id":"a","content":"1"},{"role":"user","id":"b","content":"2"},{"role":"user","id":"c","content":"3"}]}`).object.ID
+	b.kept.onChange = func(key run.ConversationKey) {
+		if key.ID == id {
+			b.kept.onChange = nil
+			b.conversation(t, alice, "DELETE item", id, "b", "", "")
+		}
+	}
+	a := b.conversation(t, alice, "DELETE item", id, "a", "", "")
+	if left := b.conversation(t, alice, "LIST", id, "", "", "").texts(); a.status != 200 || !slices.Equal(left, []string{"user: 3"}) {
+		t.Errorf("%d, left %q", a.status, left)
+	}
+}
+
+// A client that leaves while its conversation is deleted: none of the items stays.
+func TestAClientLeavesWhileItsConversationIsDeleted(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"1"}]}`).object.ID
+	b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"2"}]}`)
+	ctx, leave := context.WithCancel(t.Context())
+	deleted := 0
+	b.kept.onChange = func(run.ConversationKey) { deleted++; leave() }
+	r := httptest.NewRequest(http.MethodDelete, "/x", nil).WithContext(ctx)
+	r.SetPathValue("id", id)
+	if err := b.DeleteConversation(httptest.NewRecorder(), r, alice); err != nil || deleted != 3 {
+		t.Errorf("%d deleted: %v", deleted, err)
+	}
+}
+
+// Items that are added to a conversation that somebody deletes do not stay behind.
+func TestItemsAreAddedToADeletedConversation(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	var part run.ConversationKey
+	b.kept.onChange = func(key run.ConversationKey) {
+		b.kept.onChange = nil
+		part = key
+		b.conversation(t, alice, "DELETE", id, "", "", "")
+	}
+	a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"2"}]}`)
+	if c, err := b.kept.Find(t.Context(), "acme", "", part); a.status != 404 || c != nil || err != nil {
+		t.Errorf("%d %+v %v", a.status, c, err)
+	}
+}
+
+// The ids of added items are compared with those of the conversation in one pass, and with
+// each other.
+func TestItemsWithIDsAreAdded(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	for i := range 10 {
+		b.conversation(t, alice, "ADD", id, "", "", fmt.Sprintf(`{"items":[{"role":"user","id":"old%d","content":"x"}]}`, i))
+	}
+	var items []string
+	for i := range 20 {
+		items = append(items, fmt.Sprintf(`{"role":"user","id":"new%d","content":"x"}`, i))
+	}
+	b.kept.finds = 0
+	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+strings.Join(items, ",")+`]}`); a.status != 200 || b.kept.finds > 12 {
+		t.Errorf("%d parts were read: %+v", b.kept.finds, a)
+	}
+	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+items[0]+`,`+items[0]+`]}`); a.status != 400 || !strings.Contains(a.body, "item_already_in_conversation") {
+		t.Errorf("one id twice: %+v", a)
 	}
 }
 

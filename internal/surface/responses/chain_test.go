@@ -1,6 +1,7 @@
 package responses_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -126,7 +127,9 @@ func (b *bench) do(t *testing.T, caller run.Caller, serve surface.Endpoint, meth
 		responses.Errors().Write(w, err)
 	}
 	a := answer{status: w.Code, body: w.Body.String()}
-	if err := json.Unmarshal(w.Body.Bytes(), &a.object); err != nil {
+	d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
+	d.UseNumber()
+	if err := d.Decode(&a.object); err != nil {
 		t.Fatalf("%v: %s", err, a.body)
 	}
 	return a

@@ -144,7 +144,7 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.R
 	part = run.PartOf(suffix, true)
 	for i, raw := range list {
 		var it map[string]any
-		if err := json.Unmarshal(raw, &it); err != nil {
+		if err := decodeExactly(raw, &it); err != nil {
 			return "", nil, err // unreachable: it was decoded before
 		}
 		complete(it, fmt.Sprintf("%s_%d", suffix, i))
@@ -407,7 +407,7 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 		return nil, err
 	}
 	var list []map[string]any
-	if err := json.Unmarshal(output, &list); err != nil {
+	if err := decodeExactly(output, &list); err != nil {
 		return nil, err
 	}
 	return append(items, list...), nil

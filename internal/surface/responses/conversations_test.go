@@ -222,6 +222,25 @@ func TestItemsAreAddedToADeletedConversation(t *testing.T) {
 	}
 }
 
+// A number that no float has is stored as it was written, in an item of the client and in the
+// input of a response: the conversation can still be listed.
+func TestNumbersOfItemsAreKept(t *testing.T) {
+	b := newBench(t, "text A.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	for _, a := range []answer{
+		b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"x","n":12345678901234567890123}]}`),
+		b.post(t, `{"model":"m","input":[{"role":"user","content":"x","n":1e999}],"conversation":"`+id+`"}`),
+	} {
+		if a.status != 200 {
+			t.Errorf("%+v", a)
+		}
+	}
+	if a := b.conversation(t, alice, "LIST", id, "", "", ""); a.status != 200 || !strings.Contains(a.body, `"n":1e999`) || !strings.Contains(a.body, `"n":12345678901234567890123`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 // The ids of added items are compared with those of the conversation in one pass, and with
 // each other.
 func TestItemsWithIDsAreAdded(t *testing.T) {

@@ -63,7 +63,7 @@ func TestHostedToolsOfAProviderThatHasThem(t *testing.T) {
 	provider := httptest.NewServer(up)
 	t.Cleanup(provider.Close)
 	tools := newMCP(t, map[string]handler{"echo": echo})
-	yaml := site{upstream: provider.URL, servers: []string{server("tools", tools.URL)}}.yaml()
+	yaml := site{upstream: provider.URL, servers: []string{server("tools", tools.URL)}}.yaml() + "  - {id: bare, keys: [{name: a, key: other-key, role: owner}]}\n"
 	g := MustRun(t, strings.Replace(yaml, "{name: up,", "{name: up, kind: openai-responses,", 1))
 	ask := func(method, path, body string) string {
 		a := g.send(method, path, strings.NewReader(body), "Authorization", "Bearer owner-key")
@@ -109,6 +109,13 @@ func TestHostedToolsOfAProviderThatHasThem(t *testing.T) {
 		strings.Trim(string(output), "[]")+`,{"role":"user","content":"y"}]}`)
 	if got := up.types(t, 4, "input"); !slices.Contains(got, "reasoning") || !slices.Contains(got, "web_search_call") {
 		t.Errorf("a stateless client's items came as %q", got)
+	}
+	// A choice that demands it, of a caller without other tools.
+	for _, choice := range []string{`"required"`, `{"type":"web_search"}`, `{"type":"allowed_tools","mode":"required","tools":[{"type":"web_search"}]}`} {
+		a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x","tools":[{"type":"web_search"}],"tool_choice":`+choice+`}`), "Authorization", "Bearer other-key")
+		if a.status != 200 || !strings.Contains(string(a.body), `"status":"completed"`) {
+			t.Errorf("%s: %d %s", choice, a.status, a.body)
+		}
 	}
 	up.mu.Lock()
 	choice := string(up.bodies[4]["tool_choice"])

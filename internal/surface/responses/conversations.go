@@ -435,18 +435,42 @@ func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *run.Conver
 // itemFinder finds a single item that was stored by its id, as an item_reference names it; nil
 // for none. The gateway knows the ids that it has made.
 func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID string) (json.RawMessage, error) {
+	read := map[string]map[string]any{} // the items of the parts that were read, by their ids
+	itemsIn := func(part string) (map[string]any, error) {
+		if byID, is := read[part]; is {
+			return byID, nil
+		}
+		items, err := h.itemsOf(ctx, caller, part)
+		byID := make(map[string]any, len(items))
+		for _, it := range items {
+			if id, _ := it["id"].(string); byID[id] == nil {
+				byID[id] = it
+			}
+		}
+		read[part] = byID
+		return byID, err
+	}
 	return func(itemID string) (json.RawMessage, error) {
 		_, rest, _ := strings.Cut(itemID, "_")
 		suffix, _, _ := strings.Cut(rest, "_")
 		if suffix == "" {
 			return nil, nil
 		}
-		c := &run.Conversation{Parts: []string{run.PartOf(suffix, false), run.PartOf(suffix, true)}}
-		_, _, found, err := h.findItem(ctx, caller, c, itemID)
-		if err != nil || found == nil {
-			return nil, err
+		for _, added := range []bool{false, true} {
+			items, err := itemsIn(run.PartOf(suffix, added))
+			if err != nil {
+				return nil, err
+			}
+			if items[itemID] == nil {
+				continue
+			}
+			raw, err := surface.Marshal(items[itemID])
+			if err == nil { // it is decoded with the request
+				err = surface.ChargeDecoded(caller.Account, []surface.Member{{Value: raw}})
+			}
+			return raw, err
 		}
-		return surface.Marshal(found)
+		return nil, nil
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 )
@@ -134,6 +135,25 @@ func TestItemsOfAConversation(t *testing.T) {
 	b.post(t, `{"model":"m","input":"4","conversation":"`+id+`"}`)
 	if got := b.prompt(); got != "message user 1\nmessage user 4" {
 		t.Errorf("after the items were deleted: %s", got)
+	}
+}
+
+// Many references to items of one response: it is read once, and each item counts as if the
+// client had sent it.
+func TestManyReferencesToAnItem(t *testing.T) {
+	b := newBench(t, "text A.\n\ntext B.")
+	text := strings.Repeat("x", 50_000)
+	b.post(t, `{"model":"m","input":"`+text+`"}`)
+	first := b.post(t, `{"model":"m","input":"`+text+`"}`)
+	alice := b.caller("acme", "alice")
+	item := b.do(t, alice, b.InputItems, "GET", first.object.ID, "", "").object.Data[0]["id"].(string)
+	many := strings.TrimSuffix(strings.Repeat(`{"type":"item_reference","id":"`+item+`"},`, 100), ",")
+	alice.Account = ledger.New(ledger.Options{Run: 4 << 20}).Open("acme")
+	defer alice.Account.Close()
+	b.kept.finds = 0
+	a := b.do(t, alice, b.Serve, "POST", "", "", `{"model":"m","input":[`+many+`]}`)
+	if a.status != 413 || b.kept.finds > 2 {
+		t.Errorf("%d parts were read: %d %.300s", b.kept.finds, a.status, a.body)
 	}
 }
 

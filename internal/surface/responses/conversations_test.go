@@ -157,6 +157,29 @@ func TestManyReferencesToAnItem(t *testing.T) {
 	}
 }
 
+// A conversation counts for the memory of the request that continues it, while it is read.
+func TestAConversationThatIsTooLarge(t *testing.T) {
+	b := newBench(t, "text A.\n\ntext B.\n\ntext C.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	for range 10 {
+		b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"`+strings.Repeat("x", 100_000)+`"}]}`)
+	}
+	said := b.post(t, `{"model":"m","input":"x","conversation":"`+id+`"}`)
+	for _, continues := range []string{`"conversation":"` + id + `"`, `"previous_response_id":"` + said.object.ID + `"`} {
+		for limit, want := range map[int64]int{350 << 10: 413, 8 << 20: 200} {
+			small := b.caller("acme", "alice")
+			small.Account = ledger.New(ledger.Options{Run: limit}).Open("acme")
+			b.kept.finds = 0
+			a := b.do(t, small, b.Serve, "POST", "", "", `{"model":"m","input":"x","store":false,`+continues+`}`)
+			if a.status != want || want == 413 && b.kept.finds > 6 {
+				t.Errorf("%s with %d bytes: %d parts were read: %d %.200s", continues, limit, b.kept.finds, a.status, a.body)
+			}
+			small.Account.Close()
+		}
+	}
+}
+
 // Conversations belong to their org. Deleting one ends them; their responses stay.
 func TestConversationsBelongToTheirOrg(t *testing.T) {
 	b := newBench(t, "text A.")

@@ -28,6 +28,9 @@ type decoder struct {
 	// find finds a stored item by its id; nil for none.
 	find func(itemID string) (json.RawMessage, error)
 
+	declared map[string]int  // the places of the client's tools in the request, by name
+	hosted   map[string]bool // the types of the tools that the provider executes
+
 	replaces  bool // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
@@ -38,7 +41,9 @@ type decoder struct {
 }
 
 func newDecoder(req *run.Request) *decoder {
-	return &decoder{req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho()}
+	return &decoder{
+		req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]int{}, hosted: map[string]bool{},
+	}
 }
 
 // drop notes that the value at a place has no effect.

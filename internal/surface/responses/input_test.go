@@ -209,7 +209,7 @@ func TestAdditionalTools(t *testing.T) { // P37
 	for _, tool := range req.ClientTools {
 		offered = append(offered, tool.Name+": "+tool.Description)
 	}
-	if diff := cmp.Diff([]string{"functions__exec: ", "wait: new"}, offered); diff != "" {
+	if diff := cmp.Diff([]string{"wait: new", "functions__exec: "}, offered); diff != "" {
 		t.Error(diff)
 	}
 	if len(req.Items) != 1 || req.ToolChoice.Name != "functions__exec" || !slices.Equal(reply.Dropped, []string{"input[0].tools[2]"}) {

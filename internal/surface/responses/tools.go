@@ -99,6 +99,7 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	default: // a tool that only its provider can execute
 		if d.relays() && namespace == "" {
 			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})
+			d.hosted[w.Type] = true
 		} else {
 			d.drop(at)
 		}
@@ -119,9 +120,8 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a namespace cannot be in another", at).In(at + ".type")
 	}
 	name := flatName(namespace, w.Name)
-	if d.replaces {
-		d.undeclare(name)
-	} else if d.isDeclared(name) {
+	earlier, is := d.declared[name]
+	if is && !d.replaces {
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: another tool of the request has the name %s, too", at, name).In(at + ".name")
 	}
 	t := model.Tool{Definition: tool.Definition{Name: name, Description: deref(w.Description), InputSchema: w.Parameters}, Strict: w.Strict}
@@ -136,10 +136,16 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 		t.Native = raw
 		d.dropUnknown(at, raw)
 	}
+	delete(d.tools.sent, name)
 	if sent.custom || namespace != "" {
 		d.tools.sent[name] = sent
 	}
-	d.req.ClientTools = append(d.req.ClientTools, t)
+	if is {
+		d.req.ClientTools[earlier] = t
+	} else {
+		d.declared[name] = len(d.req.ClientTools)
+		d.req.ClientTools = append(d.req.ClientTools, t)
+	}
 	if w.Type == "function" {
 		return withDefaults(raw), nil
 	}
@@ -160,16 +166,6 @@ func checkOneType(at string, raw json.RawMessage) error {
 		return fault.New(fault.Invalid, "invalid_value", "%s has more than one type", at).In(at + ".type")
 	}
 	return nil
-}
-
-func (d *decoder) isDeclared(name string) bool {
-	return slices.ContainsFunc(d.req.ClientTools, func(t model.Tool) bool { return t.Name == name })
-}
-
-// undeclare removes a tool, if there is one with this name.
-func (d *decoder) undeclare(name string) {
-	delete(d.tools.sent, name)
-	d.req.ClientTools = slices.DeleteFunc(d.req.ClientTools, func(t model.Tool) bool { return t.Name == name })
 }
 
 // addTools reads the tools that an input item of the type additional_tools declares. They
@@ -289,7 +285,7 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 	case "allowed_tools":
 		return d.decodeAllowed(w)
 	}
-	if d.hasHosted(w.Type) {
+	if d.hosted[w.Type] {
 		d.req.ToolChoice = model.ToolChoice{Mode: model.ChooseRequired, Native: value}
 		return nil
 	}
@@ -313,7 +309,7 @@ func (d *decoder) decodeMode(at string, value json.RawMessage) error {
 // chosen returns the name that the model knows of a tool that a choice names.
 func (d *decoder) chosen(at string, w wireChoice) (string, error) {
 	name := flatName(w.Namespace, w.Name)
-	if !d.isDeclared(name) {
+	if _, is := d.declared[name]; !is {
 		return "", fault.New(fault.Invalid, "invalid_value", "%s names the tool %q, which the request does not declare", at, name).In(at)
 	}
 	return name, nil
@@ -348,7 +344,7 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 			}
 			of = append(of, server)
 		default:
-			if d.hasHosted(one.Type) {
+			if d.hosted[one.Type] {
 				hosted = append(hosted, raw)
 			} else { // a tool that the gateway does not offer
 				d.drop(at)
@@ -357,9 +353,4 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 	}
 	d.req.ToolChoice.Only, d.req.ToolChoice.OnlyHosted, d.req.OnlyOf = only, hosted, of
 	return nil
-}
-
-// hasHosted reports whether the provider gets a tool of its own of this type.
-func (d *decoder) hasHosted(kind string) bool {
-	return slices.ContainsFunc(d.req.Hosted, func(t model.HostedTool) bool { return kindOf(t.JSON) == kind })
 }

@@ -129,6 +129,11 @@ func addedItems(value json.RawMessage) ([]json.RawMessage, error) {
 	if len(list) == 0 || len(list) > maxAdded {
 		return nil, fault.New(fault.Invalid, "invalid_value", "items must have 1 to %d items", maxAdded).In("items")
 	}
+	for i, raw := range list {
+		if at := path("items", i); kindOf(raw) == "additional_tools" {
+			return nil, fault.New(fault.Invalid, "unsupported_value", "%s: additional_tools belong to one request; send them in its input", at).In(at + ".type")
+		}
+	}
 	return list, nil
 }
 

@@ -321,6 +321,7 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		{"ADD", `{"items":[` + many + `]}`, "items"},
 		{"ADD", `{"items":[{"role":"user"},{"role":"cook"}]}`, "items[1].role"},
 		{"ADD", `{"items":[{"type":"item_reference","id":"msg_1"}]}`, "items[0]"},
+		{"ADD", `{"items":[{"type":"additional_tools","tools":[]}]}`, "items[0].type"},
 		{"ADD", `{"items":[`, ""},
 	} {
 		a := b.conversation(t, alice, tt.method, id, "", "", tt.body)

@@ -112,6 +112,9 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	}
 	name := id.NewOrdered(conversationPrefix)
 	if err := run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor()); err != nil {
+		for _, part := range c.Parts {
+			h.dropPart(ctx, caller, part)
+		}
 		return surface.Failed(h.o.Log, err)
 	}
 	return surface.WriteJSON(w, http.StatusOK, conversation{name, "conversation", made})

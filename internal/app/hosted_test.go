@@ -112,16 +112,19 @@ func TestHostedToolsOfAProviderThatHasThem(t *testing.T) {
 	}
 	// A choice that demands it, of a caller without other tools.
 	for _, choice := range []string{`"required"`, `{"type":"web_search"}`, `{"type":"allowed_tools","mode":"required","tools":[{"type":"web_search"}]}`} {
-		a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x","tools":[{"type":"web_search"}],"tool_choice":`+choice+`}`), "Authorization", "Bearer other-key")
+		a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x","max_tool_calls":3,"parallel_tool_calls":false,"tools":[{"type":"web_search"}],"tool_choice":`+choice+`}`), "Authorization", "Bearer other-key")
 		if a.status != 200 || !strings.Contains(string(a.body), `"status":"completed"`) {
 			t.Errorf("%s: %d %s", choice, a.status, a.body)
 		}
 	}
 	up.mu.Lock()
-	choice := string(up.bodies[4]["tool_choice"])
+	choice, last := string(up.bodies[4]["tool_choice"]), up.bodies[len(up.bodies)-1]
 	up.mu.Unlock()
 	if choice != `{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"}]}` {
 		t.Errorf("tool_choice is %s", choice)
+	}
+	if string(last["max_tool_calls"]) != "3" || string(last["parallel_tool_calls"]) != "false" {
+		t.Errorf("the provider's own tools are limited by %s, %s", last["max_tool_calls"], last["parallel_tool_calls"])
 	}
 }
 

@@ -260,9 +260,13 @@ func (d *decoder) decodeStreamOptions(value json.RawMessage) error {
 var isInteger = regexp.MustCompile(`^-?[0-9]+$`)
 
 // decodeMaxToolCalls reads the most tool calls that the gateway makes for the response. The
-// limit of the org applies in addition.
+// limit of the org applies in addition. A provider applies it to its own tools, in each model
+// call.
 func (d *decoder) decodeMaxToolCalls(value json.RawMessage) error {
 	n, err := integer("max_tool_calls", value, 1)
+	if len(d.req.Hosted) > 0 {
+		d.req.Params = append(d.req.Params, model.Param{Name: "max_tool_calls", Value: value, Typed: true})
+	}
 	d.echo.MaxToolCalls, d.calls = &n, int(min(n, math.MaxInt32))
 	return err
 }
@@ -334,7 +338,9 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 	if err := into("include", value, &names); err != nil {
 		return err
 	}
+	typed := true // it means nothing to a provider of another dialect
 	for _, name := range names {
+		typed = typed && name == "message.input_image.image_url"
 		switch {
 		case name == "message.input_image.image_url":
 		case !d.relays(), name == "message.output_text.logprobs":
@@ -344,7 +350,7 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 		}
 	}
 	if d.relays() {
-		d.req.Params = append(d.req.Params, model.Param{Name: "include", Value: value, Typed: true})
+		d.req.Params = append(d.req.Params, model.Param{Name: "include", Value: value, Typed: typed})
 	}
 	return nil
 }

@@ -187,6 +187,14 @@ func TestWhatIsDropped(t *testing.T) {
 	if len(req.Hosted) != 2 || req.Hosted[1].Place != "tools[2]" || len(req.ToolChoice.OnlyHosted) != 1 || !slices.Equal(req.ToolChoice.Only, []string{"f"}) {
 		t.Errorf("%+v %+v", req.Hosted, req.ToolChoice)
 	}
+	req, _, err = decodedFor(relaying{}, `{"input":"x","include":["message.input_image.image_url"]}`)
+	if err != nil || !req.Params[0].Typed {
+		t.Errorf("what every provider includes: %v %+v", err, req.Params)
+	}
+	req, _, err = decodedFor(relaying{}, `{"input":"x","include":["reasoning.encrypted_content"]}`)
+	if err != nil || req.Params[0].Typed {
+		t.Errorf("a target of another dialect must name what it leaves out: %v %+v", err, req.Params)
+	}
 	_, reply, err = decoded(`{"input":"x","store":false,"include":[],"background":false,"truncation":"disabled","service_tier":"auto","top_logprobs":0,"stream_options":{},"previous_response_id":"","conversation":null}`)
 	if err != nil || len(reply.Dropped) > 0 {
 		t.Errorf("what asks for nothing: %v %q", err, reply.Dropped)

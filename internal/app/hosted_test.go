@@ -63,7 +63,7 @@ func TestHostedToolsOfAProviderThatHasThem(t *testing.T) {
 	provider := httptest.NewServer(up)
 	t.Cleanup(provider.Close)
 	tools := newMCP(t, map[string]handler{"echo": echo})
-	yaml := site{upstream: provider.URL, servers: []string{server("tools", tools.URL)}}.yaml()
+	yaml := site{upstream: provider.URL, servers: []string{server("tools", tools.URL)}}.yaml() + "  - {id: bare, keys: [{name: a, key: other-key, role: owner}]}\n"
 	g := MustRun(t, strings.Replace(yaml, "{name: up,", "{name: up, kind: openai-responses,", 1))
 	ask := func(method, path, body string) string {
 		a := g.send(method, path, strings.NewReader(body), "Authorization", "Bearer owner-key")
@@ -110,11 +110,21 @@ func TestHostedToolsOfAProviderThatHasThem(t *testing.T) {
 	if got := up.types(t, 4, "input"); !slices.Contains(got, "reasoning") || !slices.Contains(got, "web_search_call") {
 		t.Errorf("a stateless client's items came as %q", got)
 	}
+	// A choice that demands it, of a caller without other tools.
+	for _, choice := range []string{`"required"`, `{"type":"web_search"}`, `{"type":"allowed_tools","mode":"required","tools":[{"type":"web_search"}]}`} {
+		a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x","max_tool_calls":3,"parallel_tool_calls":false,"tools":[{"type":"web_search"}],"tool_choice":`+choice+`}`), "Authorization", "Bearer other-key")
+		if a.status != 200 || !strings.Contains(string(a.body), `"status":"completed"`) {
+			t.Errorf("%s: %d %s", choice, a.status, a.body)
+		}
+	}
 	up.mu.Lock()
-	choice := string(up.bodies[4]["tool_choice"])
+	choice, last := string(up.bodies[4]["tool_choice"]), up.bodies[len(up.bodies)-1]
 	up.mu.Unlock()
 	if choice != `{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"}]}` {
 		t.Errorf("tool_choice is %s", choice)
+	}
+	if string(last["max_tool_calls"]) != "3" || string(last["parallel_tool_calls"]) != "false" {
+		t.Errorf("the provider's own tools are limited by %s, %s", last["max_tool_calls"], last["parallel_tool_calls"])
 	}
 }
 

@@ -72,9 +72,9 @@ func capKeys(o *org.Caps) []key {
 		{name: "mcp_servers", value: integer(&o.MCPServers, 100, 1, 10_000), env: env + "MCP_SERVERS", doc: "Maximum MCP servers, enabled or disabled."},
 		{name: "secrets", value: integer(&o.Secrets, 1000, 1, 1_000_000), env: env + "SECRETS", doc: "Maximum secrets in the vault."},
 		{name: "handovers", value: integer(&o.Handovers, 10_000, 1, 10_000_000), env: env + "HANDOVERS",
-			doc: "Maximum stored handovers: answers with client tool calls whose hidden part is stored for 24 hours. Beyond it the oldest is deleted, with a log line."},
+			doc: "Maximum stored handovers (answers with client tool calls, whose hidden part is stored for 24 hours), responses, conversations, and lists of items added to them, together. Beyond it the oldest is deleted, with a log line."},
 		{name: "stored_mib", value: mebibytes(&o.Stored, 10_240, 1, math.MaxInt32), env: env + "STORED_MIB",
-			doc: "Maximum size of stored runs and handovers, in MiB. At the limit new runs are refused. Runs in progress finish, and relayed requests are served."},
+			doc: "Maximum size of stored runs, handovers, responses and conversations, in MiB. At the limit new runs, conversations and items are refused. Runs in progress finish, and relayed requests are served."},
 	}
 }
 

@@ -15,6 +15,8 @@ type Tools struct {
 	// is offered.
 	Gateway func(name string) (server string, ok bool)
 	Offered int
+
+	Hosted int // the number of tools that the provider executes
 }
 
 // Conflict returns the client tool that has the name of a gateway tool; nil if there is
@@ -35,9 +37,9 @@ func (t Tools) Missing(choice model.ToolChoice) string {
 	switch {
 	case choice.Mode == model.ChooseNamed && choice.Name != "" && !t.has(choice.Name):
 		return choice.Name
-	case choice.Mode == model.ChooseRequired && choice.Only != nil && !slices.ContainsFunc(choice.Only, t.has):
+	case choice.Mode == model.ChooseRequired && choice.Only != nil && len(choice.OnlyHosted) == 0 && !slices.ContainsFunc(choice.Only, t.has):
 		return "any of the allowed tools"
-	case choice.Mode == model.ChooseRequired && len(t.Client) == 0 && t.Offered == 0:
+	case choice.Mode == model.ChooseRequired && len(t.Client)+t.Offered+t.Hosted == 0:
 		return "any tool"
 	}
 	return ""

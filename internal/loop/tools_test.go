@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,8 @@ func TestToolsOfARun(t *testing.T) {
 		"auto never misses anything": {choice: model.ToolChoice{Mode: "auto", Only: []string{"ghost"}}},
 		"none is always possible":    {choice: model.ToolChoice{Mode: "none"}},
 		"allowed, without a gateway": {tools: Tools{Client: map[string]bool{"mine": true}}, choice: required("mine")},
+		"any, and the provider has":  {tools: Tools{Hosted: 1}, choice: required()},
+		"one that the provider has":  {tools: Tools{Hosted: 1}, choice: model.ToolChoice{Mode: "required", Only: []string{}, OnlyHosted: []json.RawMessage{[]byte(`{}`)}}},
 		"known, but none is offered": {tools: Tools{Gateway: gateway}, choice: required(), missing: "any tool"},
 	} {
 		t.Run(name, func(t *testing.T) {

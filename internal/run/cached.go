@@ -51,9 +51,10 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 	return rest, nil
 }
 
-// remember puts a successful result into the result cache, if its tool may be cached.
+// remember puts a successful result into the result cache, if its tool may be cached. That of a
+// run that is to be forgotten is not: the cache is stored.
 func (t *toolCaller) remember(c loop.Call, r toolexec.Done) {
-	if t.cache == nil || t.run.policy().CacheTTLNS <= 0 || r.Outcome != loop.OK {
+	if t.cache == nil || t.run.policy().CacheTTLNS <= 0 || t.run.policy().Forget || r.Outcome != loop.OK {
 		return
 	}
 	if name, cacheable := t.cacheKey(c); cacheable {

@@ -206,6 +206,29 @@ func (s *shelf) Put(_ context.Context, _ run.CacheKey, value string, _ time.Dura
 	s.value, s.full = value, true
 }
 
+// G17: the cache is stored, and a run that is to be forgotten stores no results.
+func TestARunThatIsForgottenLeavesNothingInTheResultCache(t *testing.T) {
+	w := &town{tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
+		"read_show": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("secret"), nil },
+	}}
+	w.think = func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+		if toolItems(transcript) == nil {
+			return asks("read_show"), nil
+		}
+		return says("seen"), nil
+	}
+	cache := &shelf{}
+	r := w.gatewayWith(t, func(o *run.Options) { o.Cache = cache })
+	req := w.wants("p", "k", "h")
+	req.Policy.CacheTTLNS, req.Policy.Forget = int64(time.Minute), true
+	if err := r.Run(t.Context(), req, &diary{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.made()) != 1 || cache.full {
+		t.Errorf("%d calls, cached %q", len(w.made()), cache.value)
+	}
+}
+
 func TestTheResultCacheKeepsContent(t *testing.T) { // F01
 	var seen []item.Item
 	var answer tool.Result

@@ -184,11 +184,11 @@ func (m *modelCaller) pass(round int, delta model.Delta) error {
 		return nil
 	}
 	m.timing.received(time.Now())
-	live := m.run.policy().Live
-	m.forwarded = m.forwarded || slices.Contains(live, delta.Kind) || live != nil && delta.Kind == model.NativeDelta
+	p := m.run.policy()
+	m.forwarded = m.forwarded || slices.Contains(p.Live, delta.Kind) || p.Live != nil && p.Native != "" && delta.Kind == model.NativeDelta
 	switch {
 	case delta.Kind == model.CallDelta && !m.run.projection.callDeltas():
-	case delta.Kind == model.NativeDelta && m.run.policy().Native == "":
+	case delta.Kind == model.NativeDelta && p.Native == "":
 	case m.run.groups != nil:
 		if err := m.run.groups.add(delta); err != nil {
 			return err

@@ -161,7 +161,8 @@ type Conversations interface {
 	// stored, and the error wraps org.ErrExists. With another Version it replaces what
 	// is stored under the key, which must have this version: otherwise, or if nothing is
 	// stored, the error wraps ErrChanged. What [Conversation.Check] refuses is not
-	// stored.
+	// stored. A database refuses a new session with an *[org.CapError] if the org has stored
+	// as much as its caps allow.
 	Save(ctx context.Context, org, principal string, c Conversation, ttl time.Duration, keys ...ConversationKey) error
 
 	// Find returns what is stored under the key, or nil.

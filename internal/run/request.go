@@ -164,7 +164,9 @@ type Dropped struct {
 func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 	items := slices.Concat(req.System, req.Items)
 	if req.Policy.Grade != loop.Relay {
+		before := req.Account.Used()
 		whole, err := splice(ctx, r.o.Conversations, req)
+		defer func() { req.Account.Release(int(req.Account.Used() - before)) }()
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -71,22 +72,35 @@ type history struct {
 }
 
 // conversationSize counts what a conversation has.
-type conversationSize struct{ items, parts int }
+type conversationSize struct {
+	member, remedy string // of the request that names the conversation, and of one that is too long
+	account        *ledger.Account
+	items, parts   int
+}
 
-// add counts a part, and reports whether the conversation is now too long.
-func (s *conversationSize) add(c *Conversation) bool {
+// add counts a part, of which the caller keeps the items. It returns an error if the
+// conversation is now too long, or too large for the memory of the request.
+func (s *conversationSize) add(c *Conversation) error {
 	s.items += len(c.Items)
 	s.parts++
-	return s.items > maxHistoryItems || s.parts > maxHistoryResponses
+	if s.items > maxHistoryItems || s.parts > maxHistoryResponses {
+		return s.tooLong()
+	}
+	c.Echo = nil
+	n := heldBytes(c.Items)
+	for _, text := range c.Full {
+		n += len(text)
+	}
+	return s.account.Charge(n)
 }
 
-// tooLong refuses a conversation that the member of the request names.
-func (s *conversationSize) tooLong(member, remedy string) error {
+func (s *conversationSize) tooLong() error {
 	return fault.New(fault.Invalid, "conversation_too_long", "%s: the conversation has more than %d items or %d responses; %s",
-		member, maxHistoryItems, maxHistoryResponses, remedy).In(member)
+		s.member, maxHistoryItems, maxHistoryResponses, s.remedy).In(s.member)
 }
 
-// readHistory reads the conversation that the request continues, from its begin.
+// readHistory reads the conversation that the request continues, from its begin. Its account is
+// charged with the conversation.
 func readHistory(ctx context.Context, kept Conversations, req *Request) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
 	read := readResponses
@@ -94,7 +108,7 @@ func readHistory(ctx context.Context, kept Conversations, req *Request) (history
 	if req.Session != "" {
 		read, id = readSession, req.Session
 	}
-	found, err := read(ctx, kept, req.Org, id)
+	found, err := read(ctx, kept, req, id)
 	if err != nil {
 		return h, err
 	}
@@ -118,12 +132,12 @@ func readHistory(ctx context.Context, kept Conversations, req *Request) (history
 }
 
 // readResponses reads a response with those that it follows, the first one first.
-func readResponses(ctx context.Context, kept Conversations, orgID, last string) ([]*Conversation, error) {
+func readResponses(ctx context.Context, kept Conversations, req *Request, last string) ([]*Conversation, error) {
 	const member = "previous_response_id"
-	var size conversationSize
+	size := &conversationSize{member: member, remedy: "send a shorter one as input", account: req.Account}
 	var found []*Conversation
 	for id := last; id != ""; {
-		c, err := FindResponse(ctx, kept, orgID, id)
+		c, err := FindResponse(ctx, kept, req.Org, id)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("response %s: %w", id, err)
@@ -135,14 +149,14 @@ func readResponses(ctx context.Context, kept Conversations, orgID, last string) 
 				"its response %q is not stored any more; send the conversation as input", last, id).In(member)
 		}
 		found = append(found, c)
-		before, err := readParts(ctx, kept, orgID, c.Parts, &size)
+		before, err := readParts(ctx, kept, req.Org, c.Parts, size)
 		if err != nil {
 			return nil, err
 		}
 		slices.Reverse(before)
 		found = append(found, before...)
-		if size.add(c) {
-			return nil, size.tooLong(member, "send a shorter one as input")
+		if err := size.add(c); err != nil {
+			return nil, err
 		}
 		id = c.Previous
 	}

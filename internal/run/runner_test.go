@@ -365,6 +365,10 @@ func TestWhichModelIsAskedAgain(t *testing.T) {
 		}, says("ok")}, nil, nil, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
 		{"again, where the surface does not send calls as they come", []answer{breaksInACall, says("ok")}, nil, texts, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
 		{"nobody, where it sends them", []answer{breaksInACall, says("ok")}, nil, append(texts, model.CallDelta), event.ModelError, [2]int{1, 0}, 0},
+		{"again, where the caller does not get whole items", []answer{func(_ context.Context, emit func(model.Delta) error) (*model.Turn, error) {
+			_ = emit(model.Delta{Kind: model.NativeDelta, Text: "{}"})
+			return nil, &model.Error{Class: model.Transient}
+		}, says("ok")}, nil, texts, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},
 		{"again after an error of no known type", []answer{func(context.Context, func(model.Delta) error) (*model.Turn, error) {
 			return nil, io.ErrUnexpectedEOF
 		}, says("ok")}, nil, nil, event.Complete, [2]int{2, 0}, 250 * time.Millisecond},

@@ -81,31 +81,31 @@ func ChangeSession(ctx context.Context, kept Conversations, orgID, id string, tt
 }
 
 // DeleteSession deletes a session of the org with the items that the caller has added. Its
-// responses stay. It reports whether there was one.
+// responses stay. It reports whether there was one. The session is deleted last: after an
+// error it can be deleted again.
 func DeleteSession(ctx context.Context, kept Conversations, orgID, id string) (bool, error) {
 	c, err := kept.Find(ctx, orgID, "", sessionKey(id))
 	if err != nil || c == nil {
 		return false, err
 	}
-	was, err := kept.Delete(ctx, orgID, "", sessionKey(id))
 	for _, part := range c.Parts {
-		if err == nil {
-			err = DeleteAdded(ctx, kept, orgID, part)
+		if err := DeleteAdded(ctx, kept, orgID, part); err != nil {
+			return false, err
 		}
 	}
-	return was, err
+	return kept.Delete(ctx, orgID, "", sessionKey(id))
 }
 
 // readSession reads the parts of a session in order.
-func readSession(ctx context.Context, kept Conversations, orgID, id string) ([]*Conversation, error) {
-	session, err := kept.Find(ctx, orgID, "", sessionKey(id))
+func readSession(ctx context.Context, kept Conversations, req *Request, id string) ([]*Conversation, error) {
+	session, err := kept.Find(ctx, req.Org, "", sessionKey(id))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("conversation %s: %w", id, err)
 	case session == nil:
 		return nil, fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %q; it was deleted, or its time is over", id).In("conversation")
 	}
-	return readParts(ctx, kept, orgID, session.Parts, new(conversationSize))
+	return readParts(ctx, kept, req.Org, session.Parts, &conversationSize{member: "conversation", remedy: "start another one", account: req.Account})
 }
 
 // readParts reads parts of a session.
@@ -119,8 +119,8 @@ func readParts(ctx context.Context, kept Conversations, orgID string, parts []st
 		if c == nil {
 			continue
 		}
-		if size.add(c) {
-			return nil, size.tooLong("conversation", "start another one")
+		if err := size.add(c); err != nil {
+			return nil, err
 		}
 		found = append(found, c)
 	}

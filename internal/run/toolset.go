@@ -48,7 +48,7 @@ func (t *toolSet) known() loop.Tools {
 		}
 		return e.Server, true
 	}
-	return loop.Tools{Client: t.clientNames(), Gateway: gateway, Offered: len(t.catalog.Offered())}
+	return loop.Tools{Client: t.clientNames(), Gateway: gateway, Offered: len(t.catalog.Offered()), Hosted: len(t.run.req.Hosted)}
 }
 
 // clientNames returns the names of the client's own tools.

@@ -103,9 +103,12 @@ func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Seco
 // other as it is. It logs what the caller does not get. A nil err stays nil.
 func Failed(log *slog.Logger, err error) error {
 	answer := err
+	var capped *org.CapError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &capped): // of what an org stores
+		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
 	case errors.Is(err, org.ErrUnavailable):
 		answer = fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot use its database at the moment; try again later")
 	case errors.Is(err, context.DeadlineExceeded):

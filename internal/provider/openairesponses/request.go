@@ -202,7 +202,7 @@ func appendParams(dst []byte, req *model.Request, without optional) []byte {
 		case "model", "input", "tools", "tool_choice", "store", "stream", "background", "previous_response_id", "conversation":
 			continue
 		case "parallel_tool_calls":
-			if len(req.Tools) == 0 {
+			if len(req.Tools)+len(req.Hosted) == 0 {
 				continue
 			}
 		case "max_output_tokens":

@@ -40,9 +40,13 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Convers
 		one.keys = append(one.keys, k.String())
 	}
 	slices.Sort(one.keys)
+	added := one.version == 0 && keys[0].Kind == run.SessionID // by a request that can be refused
 	var dropped int64
 	err = s.writer.perform(ctx, func(t *tx) error {
 		err := t.dropExpired(one)
+		if err == nil && added {
+			err = t.checkStored(orgID)
+		}
 		if err == nil && one.version == 0 {
 			err = one.insert(t)
 		} else if err == nil {
@@ -70,6 +74,18 @@ func (t *tx) dropExpired(c conversation) error {
 		}
 		_, err = t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = ?2 AND expires_at <= ?4
 			AND key = (SELECT conversation FROM conversation_keys WHERE org = ?1 AND principal = ?2 AND key = ?3)`, c.org, c.principal, key, c.savedAt)
+	}
+	return err
+}
+
+// checkStored returns an *[org.CapError] if the org has stored as much as its cap allows.
+func (t *tx) checkStored(orgID string) error {
+	if t.caps.Stored == 0 {
+		return nil
+	}
+	stored, _, err := t.usage(orgID)
+	if err == nil && stored >= t.caps.Stored {
+		return t.caps.StoredError()
 	}
 	return err
 }

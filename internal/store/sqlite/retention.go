@@ -12,10 +12,12 @@ import (
 const (
 	deleteBatch = 100                   // runs
 	deleteTime  = 10 * time.Millisecond // after this time, no further run is deleted
-	forgetBatch = 10                    // runs
 	vacuumBatch = 256                   // pages
 	sweepBatch  = 100                   // expired rows of a table; also limits the writes that delete some of them
 )
+
+// forgetBatch is how many runs that are to be forgotten are looked for at a time.
+const forgetBatch = 10_000
 
 // FinishedBefore returns the number of runs that ended before the given time.
 func (r *Reader) FinishedBefore(ctx context.Context, before time.Time) (n int, err error) {
@@ -66,21 +68,56 @@ func (s *Store) Forget(ctx context.Context, orgID, runID string) error {
 }
 
 // DeleteForgotten deletes the runs that are to be forgotten and whose time is over, as
-// [Store.DeleteFinished] deletes others, and returns their number.
+// [Store.DeleteFinished] deletes others, and returns their number. It looks for them outside
+// of its writes: many others can be waiting for the end of their keys.
 func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
-	now := s.now()
-	err = s.repeatWrite(ctx, func(t *tx) (int64, error) {
-		n, err := t.exec(`DELETE FROM runs WHERE rowid IN (SELECT r.rowid FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
-			WHERE r.status = 'done' AND r.finished_at < ?1
-			AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?2) LIMIT ?3)`,
-			now.Add(-run.ForgetAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
-		deleted += int(n)
-		return n, err
-	})
-	if err == nil && deleted > 0 {
-		err = s.repeatWrite(ctx, (*tx).vacuum)
+	for {
+		due, err := s.dueForgotten(ctx)
+		if err != nil {
+			return deleted, err
+		}
+		for rest := due; err == nil && len(rest) > 0; {
+			n := 0
+			err = s.writer.perform(ctx, func(t *tx) (err error) {
+				n = 0
+				for began := time.Now(); err == nil && n < min(len(rest), deleteBatch) && (n == 0 || time.Since(began) < deleteTime); n++ {
+					_, err = t.exec(`DELETE FROM runs WHERE org = ? AND run_id = ?`, rest[n].org, rest[n].run)
+				}
+				return err
+			})
+			if err == nil {
+				deleted, rest = deleted+n, rest[n:]
+			}
+		}
+		if err == nil && len(due) == forgetBatch {
+			continue
+		}
+		if err == nil && deleted > 0 {
+			err = s.repeatWrite(ctx, (*tx).vacuum)
+		}
+		return deleted, s.wrap("delete forgotten runs", err)
 	}
-	return deleted, s.wrap("delete forgotten runs", err)
+}
+
+// dueForgotten returns some of the runs that are to be forgotten and whose time is over.
+func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
+	now := s.now()
+	rows, err := s.db.QueryContext(ctx, `SELECT r.org, r.run_id FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
+		WHERE r.status = 'done' AND r.finished_at < ?
+		AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?) LIMIT ?`,
+		now.Add(-run.ForgetAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
+	if err != nil {
+		return nil, s.wrap("find forgotten runs", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key runKey
+		if err := rows.Scan(&key.org, &key.run); err != nil {
+			return nil, s.wrap("find forgotten runs", err)
+		}
+		due = append(due, key)
+	}
+	return due, s.wrap("find forgotten runs", rows.Err())
 }
 
 // repeatWrite performs the write until it changes no row.

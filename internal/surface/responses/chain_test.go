@@ -1,6 +1,8 @@
 package responses_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -34,6 +36,7 @@ type bench struct {
 	*responses.Handler
 	script *turnpiketest.Script
 	specs  *spectest.Documents // every answer must be valid; nil = they are not there
+	kept   *watched
 }
 
 // specifications are read once.
@@ -42,13 +45,48 @@ var specifications struct {
 	*spectest.Documents
 }
 
+// watched are the stored conversations. Like those in a database, they refuse a caller that
+// has gone.
+type watched struct {
+	memory.Conversations
+	finds    int
+	onChange func(run.ConversationKey) // called before each change; nil = nothing is
+}
+
+func (w *watched) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+	w.finds++
+	return w.Conversations.Find(ctx, orgID, principal, key)
+}
+
+func (w *watched) changes(ctx context.Context, key run.ConversationKey) error {
+	if w.onChange != nil {
+		w.onChange(key)
+	}
+	return ctx.Err()
+}
+
+func (w *watched) Save(ctx context.Context, orgID, principal string, c run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+	if err := w.changes(ctx, keys[0]); err != nil {
+		return err
+	}
+	return w.Conversations.Save(ctx, orgID, principal, c, ttl, keys...)
+}
+
+func (w *watched) Delete(ctx context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
+	if err := w.changes(ctx, key); err != nil {
+		return false, err
+	}
+	return w.Conversations.Delete(ctx, orgID, principal, key)
+}
+
 func newBench(t *testing.T, story string) *bench {
 	t.Helper()
 	specifications.once.Do(func() { specifications.Documents = spectest.Find(t) })
 	b := &bench{script: turnpiketest.NewScript(t, story), specs: specifications.Documents}
 	offered := catalog.New(catalog.Options{})
 	t.Cleanup(offered.Close)
-	kept, journal := &memory.Conversations{}, &memory.Journal{}
+	kept, journal := &watched{}, &memory.Journal{}
+	b.kept = kept
 	runner := run.New(run.Options{Catalog: offered, Journal: journal, Archive: journal, Conversations: kept})
 	b.Handler = responses.New(responses.Options{
 		Options: surface.Options{
@@ -99,7 +137,9 @@ func (b *bench) do(t *testing.T, caller run.Caller, serve surface.Endpoint, meth
 		responses.Errors().Write(w, err)
 	}
 	a := answer{status: w.Code, body: w.Body.String()}
-	if err := json.Unmarshal(w.Body.Bytes(), &a.object); err != nil {
+	d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
+	d.UseNumber()
+	if err := d.Decode(&a.object); err != nil {
 		t.Fatalf("%v: %s", err, a.body)
 	}
 	where := method + " " + query

@@ -97,30 +97,47 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	if c.Echo, err = surface.Marshal(made); err != nil {
 		return err
 	}
+	ctx, cancel := changing(r)
+	defer cancel()
 	if value := body["items"]; value != nil && string(value) != "null" && string(value) != "[]" {
-		part, _, err := h.addItems(r.Context(), caller, value)
+		list, err := addedItems(value)
+		if err != nil {
+			return err
+		}
+		part, _, err := h.savePart(ctx, caller, list)
 		if err != nil {
 			return err
 		}
 		c.Parts = []string{part}
 	}
 	name := id.NewOrdered(conversationPrefix)
-	if err := run.SaveSession(r.Context(), h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor()); err != nil {
+	if err := run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor()); err != nil {
+		for _, part := range c.Parts {
+			h.dropPart(ctx, caller, part)
+		}
 		return surface.Failed(h.o.Log, err)
 	}
 	return surface.WriteJSON(w, http.StatusOK, conversation{name, "conversation", made})
 }
 
-// addItems stores items of a client as a part of a conversation.
-func (h *Handler) addItems(ctx context.Context, caller run.Caller, value json.RawMessage) (part string, items []map[string]any, err error) {
+// addedItems reads the items that a client adds to a conversation.
+func addedItems(value json.RawMessage) ([]json.RawMessage, error) {
+	if value == nil {
+		return nil, fault.New(fault.Invalid, "missing_required_parameter", "the request has no items").In("items")
+	}
 	var list []json.RawMessage
 	if err := into("items", value, &list); err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	if len(list) == 0 || len(list) > maxAdded {
-		return "", nil, fault.New(fault.Invalid, "invalid_value", "items must have 1 to %d items", maxAdded).In("items")
+		return nil, fault.New(fault.Invalid, "invalid_value", "items must have 1 to %d items", maxAdded).In("items")
 	}
-	return h.savePart(ctx, caller, list)
+	for i, raw := range list {
+		if at := path("items", i); kindOf(raw) == "additional_tools" {
+			return nil, fault.New(fault.Invalid, "unsupported_value", "%s: additional_tools belong to one request; send them in its input", at).In(at + ".type")
+		}
+	}
+	return list, nil
 }
 
 // savePart stores items as a part of a conversation, with an id for each.
@@ -135,7 +152,7 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.R
 	part = run.PartOf(suffix, true)
 	for i, raw := range list {
 		var it map[string]any
-		if err := json.Unmarshal(raw, &it); err != nil {
+		if err := decodeExactly(raw, &it); err != nil {
 			return "", nil, err // unreachable: it was decoded before
 		}
 		complete(it, fmt.Sprintf("%s_%d", suffix, i))
@@ -223,10 +240,12 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 // DeleteConversation answers DELETE /v1/conversations/{id}.
 func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	name := r.PathValue("id")
-	if _, err := h.findConversation(r.Context(), caller, name); err != nil {
+	ctx, cancel := changing(r)
+	defer cancel()
+	if _, err := h.findConversation(ctx, caller, name); err != nil {
 		return err
 	}
-	if _, err := run.DeleteSession(r.Context(), h.o.Conversations, caller.Org.ID, name); err != nil {
+	if _, err := run.DeleteSession(ctx, h.o.Conversations, caller.Org.ID, name); err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
 	return surface.WriteJSON(w, http.StatusOK, deleted{name, "conversation.deleted", true})
@@ -241,49 +260,85 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 	if err != nil {
 		return err
 	}
+	list, err := addedItems(body["items"])
+	if err != nil {
+		return err
+	}
 	name := r.PathValue("id")
 	c, err := h.findConversation(r.Context(), caller, name)
 	if err == nil && len(c.Parts) >= run.MaxParts {
 		err = fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", run.MaxParts).In("items")
 	}
 	if err == nil {
-		err = h.refuseRepeated(r.Context(), caller, c, body["items"])
+		err = h.refuseRepeated(r.Context(), caller, c, list)
 	}
 	if err != nil {
 		return err
 	}
-	part, items, err := h.addItems(r.Context(), caller, body["items"])
+	ctx, cancel := changing(r)
+	defer cancel()
+	part, items, err := h.savePart(ctx, caller, list)
 	if err != nil {
 		return err
 	}
-	if _, err := h.changeConversation(r.Context(), caller, name, func(c *run.Conversation) bool {
+	if _, err := h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
 		c.Parts = append(slices.Clip(c.Parts), part)
 		return true
 	}); err != nil {
+		h.dropPart(ctx, caller, part)
 		return err
 	}
 	return surface.WriteJSON(w, http.StatusOK, listOf(items, false))
 }
 
+// dropPart deletes a part that is in no conversation. If that fails, it expires.
+func (h *Handler) dropPart(ctx context.Context, caller run.Caller, part string) {
+	if err := run.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
+		h.o.Log.Error("items of no conversation were not deleted; they expire", "org", caller.Org.ID, "error", err)
+	}
+}
+
 // refuseRepeated refuses items with an id that an item of the conversation has.
-func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, c *run.Conversation, value json.RawMessage) error {
-	var list []struct {
-		ID string `json:"id"`
-	}
-	if json.Unmarshal(value, &list) != nil {
-		return nil // addItems says what is wrong
-	}
-	for i, it := range list {
-		if it.ID == "" {
-			continue
+func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, c *run.Conversation, list []json.RawMessage) error {
+	places := map[string]string{} // by id
+	for i, raw := range list {
+		var it struct {
+			ID string `json:"id"`
 		}
-		_, _, found, err := h.findItem(ctx, caller, c, it.ID)
+		if json.Unmarshal(raw, &it) != nil || it.ID == "" {
+			continue // savePart says what is wrong
+		}
+		if first, is := places[it.ID]; is {
+			return fault.New(fault.Invalid, "item_already_in_conversation", "%s has the id %.100q of %s", path("items", i), it.ID, first).In("items")
+		}
+		places[it.ID] = path("items", i)
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	return h.visitItems(ctx, caller, c.Parts, func(_ string, items []map[string]any) (bool, error) {
+		for _, it := range items {
+			if id, _ := it["id"].(string); places[id] != "" {
+				return true, fault.New(fault.Invalid, "item_already_in_conversation", "%s: the conversation has an item with the id %.100q", places[id], id).In("items")
+			}
+		}
+		return false, nil
+	})
+}
+
+// visitItems calls visit with the items of each part, until it returns true. The memory of
+// items is then still charged; that of the items before is not.
+func (h *Handler) visitItems(ctx context.Context, caller run.Caller, parts []string, visit func(part string, items []map[string]any) (done bool, err error)) error {
+	for _, part := range parts {
+		before := caller.Account.Used()
+		items, err := h.itemsOf(ctx, caller, part)
 		if err != nil {
 			return err
 		}
-		if found != nil {
-			return fault.New(fault.Invalid, "item_already_in_conversation", "%s: the conversation has an item with the id %.100q", path("items", i), it.ID).In("items")
+		if done, err := visit(part, items); done || err != nil {
+			return err
 		}
+		caller.Account.Release(int(caller.Account.Used() - before))
 	}
 	return nil
 }
@@ -306,12 +361,16 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.C
 		parts = parts[i:]
 	}
 	for _, part := range parts {
+		before := caller.Account.Used()
 		items, err := h.itemsOf(r.Context(), caller, part)
 		if err != nil {
 			return err
 		}
 		if page.add(items) {
 			break
+		}
+		if len(page.items) == 0 { // none of them is on the page
+			caller.Account.Release(int(caller.Account.Used() - before))
 		}
 	}
 	list, err := page.list()
@@ -356,7 +415,7 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 		return nil, err
 	}
 	var list []map[string]any
-	if err := json.Unmarshal(output, &list); err != nil {
+	if err := decodeExactly(output, &list); err != nil {
 		return nil, err
 	}
 	return append(items, list...), nil
@@ -369,35 +428,57 @@ func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *run.Conver
 	if i := partWith(parts, itemID); i >= 0 {
 		parts = append([]string{parts[i]}, parts...)
 	}
-	for _, part := range parts {
-		items, err := h.itemsOf(ctx, caller, part)
-		if err != nil {
-			return "", nil, nil, err
-		}
+	err = h.visitItems(ctx, caller, parts, func(of string, items []map[string]any) (bool, error) {
 		for _, it := range items {
 			if it["id"] == itemID {
-				return part, items, it, nil
+				part, all, found = of, items, it
+				return true, nil
 			}
 		}
-	}
-	return "", nil, nil, nil
+		return false, nil
+	})
+	return part, all, found, err
 }
 
 // itemFinder finds a single item that was stored by its id, as an item_reference names it; nil
 // for none. The gateway knows the ids that it has made.
 func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID string) (json.RawMessage, error) {
+	read := map[string]map[string]any{} // the items of the parts that were read, by their ids
+	itemsIn := func(part string) (map[string]any, error) {
+		if byID, is := read[part]; is {
+			return byID, nil
+		}
+		items, err := h.itemsOf(ctx, caller, part)
+		byID := make(map[string]any, len(items))
+		for _, it := range items {
+			if id, _ := it["id"].(string); byID[id] == nil {
+				byID[id] = it
+			}
+		}
+		read[part] = byID
+		return byID, err
+	}
 	return func(itemID string) (json.RawMessage, error) {
 		_, rest, _ := strings.Cut(itemID, "_")
 		suffix, _, _ := strings.Cut(rest, "_")
 		if suffix == "" {
 			return nil, nil
 		}
-		c := &run.Conversation{Parts: []string{run.PartOf(suffix, false), run.PartOf(suffix, true)}}
-		_, _, found, err := h.findItem(ctx, caller, c, itemID)
-		if err != nil || found == nil {
-			return nil, err
+		for _, added := range []bool{false, true} {
+			items, err := itemsIn(run.PartOf(suffix, added))
+			if err != nil {
+				return nil, err
+			}
+			if items[itemID] == nil {
+				continue
+			}
+			raw, err := surface.Marshal(items[itemID])
+			if err == nil { // it is decoded with the request
+				err = surface.ChargeDecoded(caller.Account, []surface.Member{{Value: raw}})
+			}
+			return raw, err
 		}
-		return surface.Marshal(found)
+		return nil, nil
 	}
 }
 
@@ -424,19 +505,32 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Cal
 // DeleteItem answers DELETE /v1/conversations/{id}/items/{item}. The other items of its part
 // are stored as if the client had added them.
 func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	ctx, cancel := changing(r)
 	defer cancel()
-	name, itemID := r.PathValue("id"), r.PathValue("item")
+	for {
+		c, err := h.deleteItem(ctx, caller, r.PathValue("id"), r.PathValue("item"))
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			return writeConversation(w, r.PathValue("id"), c)
+		}
+	}
+}
+
+// deleteItem deletes an item, and returns the conversation without it; nil if somebody has
+// changed the item's part meanwhile.
+func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemID string) (*run.Conversation, error) {
 	c, err := h.findConversation(ctx, caller, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	part, all, found, err := h.findItem(ctx, caller, c, itemID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if found == nil {
-		return noItem(itemID)
+		return nil, noItem(itemID)
 	}
 	var left []json.RawMessage
 	for _, it := range all {
@@ -445,7 +539,7 @@ func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.
 		}
 		raw, err := surface.Marshal(it)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		left = append(left, raw)
 	}
@@ -453,27 +547,35 @@ func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.
 	if len(left) > 0 {
 		other, _, err := h.savePart(ctx, caller, left)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		instead = []string{other}
 	}
+	replaced := false
 	c, err = h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
 		i := slices.Index(c.Parts, part)
-		if i < 0 {
-			return false
+		if replaced = i >= 0; replaced {
+			c.Parts = slices.Concat(c.Parts[:i], instead, c.Parts[i+1:])
 		}
-		c.Parts = slices.Concat(c.Parts[:i], instead, c.Parts[i+1:])
-		return true
+		return replaced
 	})
-	if err != nil {
-		return err
+	if err != nil || !replaced {
+		for _, part := range instead {
+			h.dropPart(ctx, caller, part)
+		}
+		return nil, err
 	}
 	if err := run.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
-		return surface.Failed(h.o.Log, err)
+		return nil, surface.Failed(h.o.Log, err)
 	}
-	return writeConversation(w, name, c)
+	return c, nil
 }
 
-// changeTimeout is how long a change of several stored objects may take. It goes on when the
-// client has gone.
+// changeTimeout is how long a change of several stored objects may take.
 const changeTimeout = 30 * time.Second
+
+// changing returns the context of a change of several stored objects. It goes on when the
+// client has gone.
+func changing(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+}

@@ -1,6 +1,7 @@
 package responses_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 )
@@ -136,6 +138,48 @@ func TestItemsOfAConversation(t *testing.T) {
 	}
 }
 
+// Many references to items of one response: it is read once, and each item counts as if the
+// client had sent it.
+func TestManyReferencesToAnItem(t *testing.T) {
+	b := newBench(t, "text A.\n\ntext B.")
+	text := strings.Repeat("x", 50_000)
+	b.post(t, `{"model":"m","input":"`+text+`"}`)
+	first := b.post(t, `{"model":"m","input":"`+text+`"}`)
+	alice := b.caller("acme", "alice")
+	item := b.do(t, alice, b.InputItems, "GET", first.object.ID, "", "").object.Data[0]["id"].(string)
+	many := strings.TrimSuffix(strings.Repeat(`{"type":"item_reference","id":"`+item+`"},`, 100), ",")
+	alice.Account = ledger.New(ledger.Options{Run: 4 << 20}).Open("acme")
+	defer alice.Account.Close()
+	b.kept.finds = 0
+	a := b.do(t, alice, b.Serve, "POST", "", "", `{"model":"m","input":[`+many+`]}`)
+	if a.status != 413 || b.kept.finds > 2 {
+		t.Errorf("%d parts were read: %d %.300s", b.kept.finds, a.status, a.body)
+	}
+}
+
+// A conversation counts for the memory of the request that continues it, while it is read.
+func TestAConversationThatIsTooLarge(t *testing.T) {
+	b := newBench(t, "text A.\n\ntext B.\n\ntext C.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	for range 10 {
+		b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"`+strings.Repeat("x", 100_000)+`"}]}`)
+	}
+	said := b.post(t, `{"model":"m","input":"x","conversation":"`+id+`"}`)
+	for _, continues := range []string{`"conversation":"` + id + `"`, `"previous_response_id":"` + said.object.ID + `"`} {
+		for limit, want := range map[int64]int{350 << 10: 413, 8 << 20: 200} {
+			small := b.caller("acme", "alice")
+			small.Account = ledger.New(ledger.Options{Run: limit}).Open("acme")
+			b.kept.finds = 0
+			a := b.do(t, small, b.Serve, "POST", "", "", `{"model":"m","input":"x","store":false,`+continues+`}`)
+			if a.status != want || want == 413 && b.kept.finds > 6 {
+				t.Errorf("%s with %d bytes: %d parts were read: %d %.200s", continues, limit, b.kept.finds, a.status, a.body)
+			}
+			small.Account.Close()
+		}
+	}
+}
+
 // Conversations belong to their org. Deleting one ends them; their responses stay.
 func TestConversationsBelongToTheirOrg(t *testing.T) {
 	b := newBench(t, "text A.")
@@ -171,6 +215,97 @@ func TestConversationsBelongToTheirOrg(t *testing.T) {
 	}
 }
 
+// Two callers delete two items that were added together: both are gone.
+func TestItemsAreDeletedAtTheSameTime(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","id":"a","content":"1"},{"role":"user","id":"b","content":"2"},{"role":"user","id":"c","content":"3"}]}`).object.ID
+	b.kept.onChange = func(key run.ConversationKey) {
+		if key.ID == id {
+			b.kept.onChange = nil
+			b.conversation(t, alice, "DELETE item", id, "b", "", "")
+		}
+	}
+	a := b.conversation(t, alice, "DELETE item", id, "a", "", "")
+	if left := b.conversation(t, alice, "LIST", id, "", "", "").texts(); a.status != 200 || !slices.Equal(left, []string{"user: 3"}) {
+		t.Errorf("%d, left %q", a.status, left)
+	}
+}
+
+// A client that leaves while its conversation is deleted: none of the items stays.
+func TestAClientLeavesWhileItsConversationIsDeleted(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"1"}]}`).object.ID
+	b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"2"}]}`)
+	ctx, leave := context.WithCancel(t.Context())
+	deleted := 0
+	b.kept.onChange = func(run.ConversationKey) { deleted++; leave() }
+	r := httptest.NewRequest(http.MethodDelete, "/x", nil).WithContext(ctx)
+	r.SetPathValue("id", id)
+	if err := b.DeleteConversation(httptest.NewRecorder(), r, alice); err != nil || deleted != 3 {
+		t.Errorf("%d deleted: %v", deleted, err)
+	}
+}
+
+// Items that are added to a conversation that somebody deletes do not stay behind.
+func TestItemsAreAddedToADeletedConversation(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	var part run.ConversationKey
+	b.kept.onChange = func(key run.ConversationKey) {
+		b.kept.onChange = nil
+		part = key
+		b.conversation(t, alice, "DELETE", id, "", "", "")
+	}
+	a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"2"}]}`)
+	if c, err := b.kept.Find(t.Context(), "acme", "", part); a.status != 404 || c != nil || err != nil {
+		t.Errorf("%d %+v %v", a.status, c, err)
+	}
+}
+
+// A number that no float has is stored as it was written, in an item of the client and in the
+// input of a response: the conversation can still be listed.
+func TestNumbersOfItemsAreKept(t *testing.T) {
+	b := newBench(t, "text A.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	for _, a := range []answer{
+		b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"x","n":12345678901234567890123}]}`),
+		b.post(t, `{"model":"m","input":[{"role":"user","content":"x","n":1e999}],"conversation":"`+id+`"}`),
+	} {
+		if a.status != 200 {
+			t.Errorf("%+v", a)
+		}
+	}
+	if a := b.conversation(t, alice, "LIST", id, "", "", ""); a.status != 200 || !strings.Contains(a.body, `"n":1e999`) || !strings.Contains(a.body, `"n":12345678901234567890123`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// The ids of added items are compared with those of the conversation in one pass, and with
+// each other.
+func TestItemsWithIDsAreAdded(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	for i := range 10 {
+		b.conversation(t, alice, "ADD", id, "", "", fmt.Sprintf(`{"items":[{"role":"user","id":"old%d","content":"x"}]}`, i))
+	}
+	var items []string
+	for i := range 20 {
+		items = append(items, fmt.Sprintf(`{"role":"user","id":"new%d","content":"x"}`, i))
+	}
+	b.kept.finds = 0
+	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+strings.Join(items, ",")+`]}`); a.status != 200 || b.kept.finds > 12 {
+		t.Errorf("%d parts were read: %+v", b.kept.finds, a)
+	}
+	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+items[0]+`,`+items[0]+`]}`); a.status != 400 || !strings.Contains(a.body, "item_already_in_conversation") {
+		t.Errorf("one id twice: %+v", a)
+	}
+}
+
 func TestConversationRequestsThatAreRefused(t *testing.T) {
 	b := newBench(t, "text A.")
 	alice := b.caller("acme", "alice")
@@ -185,6 +320,7 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		{"ADD", `{"items":"x"}`, "items"},
 		{"ADD", `{"items":[` + many + `]}`, "items"},
 		{"ADD", `{"items":[{"role":"user"},{"role":"cook"}]}`, "items[1].role"},
+		{"ADD", `{"items":[{"type":"additional_tools","tools":[]}]}`, "items[0].type"},
 		{"ADD", `{"items":[`, ""},
 	} {
 		a := b.conversation(t, alice, tt.method, id, "", "", tt.body)

@@ -28,8 +28,11 @@ type decoder struct {
 	// find finds a stored item by its id; nil for none.
 	find func(itemID string) (json.RawMessage, error)
 
-	hosted    []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
-	replaces  bool              // a tool replaces an earlier one with its name
+	declared map[string]int    // the places of the client's tools in the request, by name
+	provided map[string]bool   // the types of the tools that the provider executes
+	hosted   []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
+
+	replaces  bool // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
@@ -39,7 +42,9 @@ type decoder struct {
 }
 
 func newDecoder(req *run.Request) *decoder {
-	return &decoder{req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho()}
+	return &decoder{
+		req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]int{}, provided: map[string]bool{},
+	}
 }
 
 // drop notes that the value at a place has no effect.
@@ -256,9 +261,13 @@ func (d *decoder) decodeStreamOptions(value json.RawMessage) error {
 var isInteger = regexp.MustCompile(`^-?[0-9]+$`)
 
 // decodeMaxToolCalls reads the most tool calls that the gateway makes for the response. The
-// limit of the org applies in addition.
+// limit of the org applies in addition. A provider applies it to its own tools, in each model
+// call.
 func (d *decoder) decodeMaxToolCalls(value json.RawMessage) error {
 	n, err := integer("max_tool_calls", value, 1)
+	if len(d.req.Hosted) > 0 {
+		d.req.Params = append(d.req.Params, model.Param{Name: "max_tool_calls", Value: value, Typed: true})
+	}
 	d.echo.MaxToolCalls, d.calls = &n, int(min(n, math.MaxInt32))
 	return err
 }
@@ -330,7 +339,9 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 	if err := into("include", value, &names); err != nil {
 		return err
 	}
+	typed := true // it means nothing to a provider of another dialect
 	for _, name := range names {
+		typed = typed && name == "message.input_image.image_url"
 		switch {
 		case name == "message.input_image.image_url":
 		case name == "code_interpreter_call.outputs" && d.answers("code_interpreter"): // always included
@@ -341,7 +352,7 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 		}
 	}
 	if d.relays() {
-		d.req.Params = append(d.req.Params, model.Param{Name: "include", Value: value, Typed: true})
+		d.req.Params = append(d.req.Params, model.Param{Name: "include", Value: value, Typed: typed})
 	}
 	return nil
 }

@@ -192,6 +192,14 @@ func TestWhatIsDropped(t *testing.T) {
 	if len(req.Hosted) != 2 || req.Hosted[1].Place != "tools[2]" || len(req.ToolChoice.OnlyHosted) != 1 || !slices.Equal(req.ToolChoice.Only, []string{"f"}) {
 		t.Errorf("%+v %+v", req.Hosted, req.ToolChoice)
 	}
+	req, _, err = decodedFor(relaying{}, `{"input":"x","include":["message.input_image.image_url"]}`)
+	if err != nil || !req.Params[0].Typed {
+		t.Errorf("what every provider includes: %v %+v", err, req.Params)
+	}
+	req, _, err = decodedFor(relaying{}, `{"input":"x","include":["reasoning.encrypted_content"]}`)
+	if err != nil || req.Params[0].Typed {
+		t.Errorf("a target of another dialect must name what it leaves out: %v %+v", err, req.Params)
+	}
 	_, reply, err = decoded(`{"input":"x","store":false,"include":[],"background":false,"truncation":"disabled","service_tier":"auto","top_logprobs":0,"stream_options":{},"previous_response_id":"","conversation":null}`)
 	if err != nil || len(reply.Dropped) > 0 {
 		t.Errorf("what asks for nothing: %v %q", err, reply.Dropped)
@@ -214,7 +222,7 @@ func TestAdditionalTools(t *testing.T) { // P37
 	for _, tool := range req.ClientTools {
 		offered = append(offered, tool.Name+": "+tool.Description)
 	}
-	if diff := cmp.Diff([]string{"functions__exec: ", "wait: new"}, offered); diff != "" {
+	if diff := cmp.Diff([]string{"wait: new", "functions__exec: "}, offered); diff != "" {
 		t.Error(diff)
 	}
 	if len(req.Items) != 1 || req.ToolChoice.Name != "functions__exec" || !slices.Equal(reply.Dropped, []string{"input[0].tools[2]"}) {
@@ -229,5 +237,24 @@ func TestAdditionalTools(t *testing.T) { // P37
 	}
 	if _, _, err := decoded(`{"model":"m","input":[{"type":"additional_tools","tools":[{"type":"function"}]}]}`); err == nil || fault.From(err).Param != "input[0].tools[0].name" {
 		t.Errorf("a tool without a name: %v", err)
+	}
+}
+
+// An MCP server is called by the gateway, within its limits: no form of its tool reaches a
+// provider, which would call the server itself.
+func TestMCPToolsDoNotReachAProvider(t *testing.T) {
+	const server = `"server_label":"s","server_url":"https://mcp.example.com","authorization":"t"`
+	for body, want := range map[string]string{
+		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp",` + server + `}]}]}`: "invalid_value input[0].tools[0].type",
+		`{"input":"x","tools":[null]}`:                                                                    "missing_required_parameter tools[0].type",
+		`{"input":[{"type":"additional_tools","tools":[{}]}]}`:                                            "missing_required_parameter input[0].tools[0].type",
+		`{"input":"x","tools":[{"type":"mcp","TYPE":"web_search",` + server + `}]}`:                       "invalid_value tools[0].type",
+		`{"input":"x","tools":[{"type":"mcp","type":"function","name":"f",` + server + `}]}`:              "invalid_value tools[0].type",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp",` + server + `}]}]}`: "invalid_value tools[0].tools[0].type",
+	} {
+		req, _, err := decodedFor(relaying{}, body)
+		if f := fault.From(err); err == nil || f.Reason+" "+f.Param != want {
+			t.Errorf("%s: %v, hosted %s", body, err, req.Hosted)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -42,12 +43,19 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.
 func (s *stored) inputItems(part string) ([]map[string]any, error) {
 	items := make([]map[string]any, len(s.Input))
 	for i, raw := range s.Input {
-		if err := json.Unmarshal(raw, &items[i]); err != nil {
+		if err := decodeExactly(raw, &items[i]); err != nil {
 			return nil, fmt.Errorf("stored items of %s: %w", part, err)
 		}
 		complete(items[i], fmt.Sprintf("%s_in%d", run.SuffixOfPart(part), i))
 	}
 	return items, nil
+}
+
+// decodeExactly decodes JSON whose numbers are kept as they were written, with all digits.
+func decodeExactly(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode(v)
 }
 
 // idPrefixes begin the ids of items, by their type.

@@ -70,8 +70,6 @@ func (d *decoder) decodeTools(value json.RawMessage) error {
 			left, err = decodeMCPTool(d.req, i, raw)
 			d.dropped = append(d.dropped, left...)
 			raw = echoMCPTool(raw)
-		case "":
-			err = fault.New(fault.Invalid, "missing_required_parameter", "%s has no type", at).In(at + ".type")
 		default:
 			raw, err = d.decodeTool(at, "", raw)
 		}
@@ -89,16 +87,22 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	if err := into(at, raw, &w); err != nil {
 		return nil, err
 	}
+	if err := checkOneType(at, raw); err != nil {
+		return nil, err
+	}
 	switch w.Type {
 	case "function", "custom", "namespace":
-	case "mcp": // its credentials would be repeated and stored
-		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a tool of the type mcp must be one of tools", at).In(at + ".type")
+	case "":
+		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no type", at).In(at + ".type")
+	case "mcp": // its credentials would be repeated and stored, and the provider must not get it
+		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a tool of the type mcp must be in the member tools", at).In(at + ".type")
 	default: // a tool that an MCP server answers, or that only its provider can execute
 		if namespace == "" && d.declareHosted(at, w.Type, raw) {
 			return raw, nil
 		}
 		if d.relays() && namespace == "" {
 			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})
+			d.provided[w.Type] = true
 		} else {
 			d.drop(at)
 		}
@@ -119,9 +123,8 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a namespace cannot be in another", at).In(at + ".type")
 	}
 	name := flatName(namespace, w.Name)
-	if d.replaces {
-		d.undeclare(name)
-	} else if d.isDeclared(name) {
+	earlier, is := d.declared[name]
+	if is && !d.replaces {
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: another tool of the request has the name %s, too", at, name).In(at + ".name")
 	}
 	t := model.Tool{Definition: tool.Definition{Name: name, Description: deref(w.Description), InputSchema: w.Parameters}, Strict: w.Strict}
@@ -136,24 +139,36 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 		t.Native = raw
 		d.dropUnknown(at, raw)
 	}
+	delete(d.tools.sent, name)
 	if sent.custom || namespace != "" {
 		d.tools.sent[name] = sent
 	}
-	d.req.ClientTools = append(d.req.ClientTools, t)
+	if is {
+		d.req.ClientTools[earlier] = t
+	} else {
+		d.declared[name] = len(d.req.ClientTools)
+		d.req.ClientTools = append(d.req.ClientTools, t)
+	}
 	if w.Type == "function" {
 		return withDefaults(raw), nil
 	}
 	return raw, nil
 }
 
-func (d *decoder) isDeclared(name string) bool {
-	return slices.ContainsFunc(d.req.ClientTools, func(t model.Tool) bool { return t.Name == name })
-}
-
-// undeclare removes a tool, if there is one with this name.
-func (d *decoder) undeclare(name string) {
-	delete(d.tools.sent, name)
-	d.req.ClientTools = slices.DeleteFunc(d.req.ClientTools, func(t model.Tool) bool { return t.Name == name })
+// checkOneType refuses a tool with several types. A provider that gets the tool as it is could
+// read another one than the gateway, whose decoder takes the last and ignores case.
+func checkOneType(at string, raw json.RawMessage) error {
+	types := 0
+	members, _ := surface.Scan(nil, raw) // it was decoded before; null has no members
+	for _, m := range members {
+		if strings.EqualFold(m.Name, "type") {
+			types++
+		}
+	}
+	if types > 1 {
+		return fault.New(fault.Invalid, "invalid_value", "%s has more than one type", at).In(at + ".type")
+	}
+	return nil
 }
 
 // addTools reads the tools that an input item of the type additional_tools declares. They
@@ -277,7 +292,7 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 		d.req.ToolChoice, d.req.OnlyOf = model.ToolChoice{Mode: model.ChooseNamed}, []run.ServerTool{answering}
 		return nil
 	}
-	if d.hasHosted(w.Type) {
+	if d.provided[w.Type] {
 		d.req.ToolChoice = model.ToolChoice{Mode: model.ChooseRequired, Native: value}
 		return nil
 	}
@@ -301,7 +316,7 @@ func (d *decoder) decodeMode(at string, value json.RawMessage) error {
 // chosen returns the name that the model knows of a tool that a choice names.
 func (d *decoder) chosen(at string, w wireChoice) (string, error) {
 	name := flatName(w.Namespace, w.Name)
-	if !d.isDeclared(name) {
+	if _, is := d.declared[name]; !is {
 		return "", fault.New(fault.Invalid, "invalid_value", "%s names the tool %q, which the request does not declare", at, name).In(at)
 	}
 	return name, nil
@@ -338,7 +353,7 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 		default:
 			if answering, ok := d.answering(one.Type); ok {
 				of = append(of, answering)
-			} else if d.hasHosted(one.Type) {
+			} else if d.provided[one.Type] {
 				hosted = append(hosted, raw)
 			} else { // a tool that the gateway does not offer
 				d.drop(at)
@@ -347,9 +362,4 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 	}
 	d.req.ToolChoice.Only, d.req.ToolChoice.OnlyHosted, d.req.OnlyOf = only, hosted, of
 	return nil
-}
-
-// hasHosted reports whether the provider gets a tool of its own of this type.
-func (d *decoder) hasHosted(kind string) bool {
-	return slices.ContainsFunc(d.req.Hosted, func(t model.HostedTool) bool { return kindOf(t.JSON) == kind })
 }

@@ -138,7 +138,7 @@ func TestRepeatsThatNobodyReadsHoldWhatIsCharged(t *testing.T) {
 	})
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	g := mustRunWith(t, t.TempDir(), site{upstream: up.URL, servers: []string{server("s", tools.URL+"/mcp")}}.yaml(), environment(),
-		app.Options{Limits: httpd.Limits{StallTimeout: time.Second}})
+		app.Options{Limits: httpd.Limits{StallTimeout: 4 * time.Second}})
 	g.post(question, "Idempotency-Key", "k").completion(t)
 	before := heap()
 	const clients = 40

@@ -100,6 +100,8 @@ type Request struct {
 	notOwn    int
 	inherited map[string]bool
 
+	parts []string // of Session, when the run began
+
 	// brought are the names of the servers that the request brought when the run began.
 	// It is set for a run that was taken over.
 	brought []string

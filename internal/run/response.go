@@ -67,6 +67,7 @@ type history struct {
 	full    map[string]string // results that were truncated, whole, by the id that the model knows
 	callIDs map[string]string // ids of the provider's, by ours
 	listed  []string
+	parts   []string // of the session
 
 	inherited map[string]bool // the ids of full
 }
@@ -103,12 +104,13 @@ func (s *conversationSize) tooLong() error {
 // charged with the conversation.
 func readHistory(ctx context.Context, kept Conversations, req *Request) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
-	read := readResponses
-	id := req.Previous
+	var found []*Conversation
+	var err error
 	if req.Session != "" {
-		read, id = readSession, req.Session
+		h.parts, found, err = readSession(ctx, kept, req)
+	} else {
+		found, err = readResponses(ctx, kept, req, req.Previous)
 	}
-	found, err := read(ctx, kept, req, id)
 	if err != nil {
 		return h, err
 	}
@@ -176,7 +178,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	input = input[min(run.req.notOwn, len(input)):]
 	c := Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.projection.transcript(run.state().HiddenRefs())...),
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
 	}
 	for id, text := range run.projection.full {
 		if !run.req.inherited[id] {
@@ -185,13 +187,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	session, err := findParts(ctx, d.o.Conversations, run.req)
-	if err != nil {
-		run.storeFailed(err)
-		return unavailable(fmt.Errorf("run %s: conversation: %w", run.lease.RunID, err))
-	}
-	c.Parts = session
-	err = d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(ResponseOf(run.lease.RunID)))
+	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(ResponseOf(run.lease.RunID)))
 	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
 		err = appendToSession(ctx, d.o.Conversations, run.req, ResponseOf(run.lease.RunID))
 	}

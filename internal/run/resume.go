@@ -38,6 +38,7 @@ type storedRequest struct {
 	Session     string             `json:"session,omitempty"`
 	Keep        *Keep              `json:"keep,omitempty"`
 	NotOwn      int                `json:"not_own,omitempty"`
+	Parts       []string           `json:"parts,omitempty"`
 	Inherited   map[string]bool    `json:"inherited,omitempty"`
 }
 
@@ -47,7 +48,7 @@ func (s *runState) requestRows() []Row {
 	rows := []Row{{requestRef, storedRequest{
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
-		Previous: q.Previous, Session: q.Session, Keep: q.Keep, NotOwn: q.notOwn, Inherited: q.inherited,
+		Previous: q.Previous, Session: q.Session, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 	}}}
 	if len(s.projection.full) > 0 && s.state().Accepted == nil {
 		rows = append(rows, Row{inputFull, s.projection.full})
@@ -67,7 +68,7 @@ func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, err
 	return &Request{
 		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, inherited: q.Inherited,
+		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
 	}, nil
 }
 

@@ -96,16 +96,17 @@ func DeleteSession(ctx context.Context, kept Conversations, orgID, id string) (b
 	return kept.Delete(ctx, orgID, "", sessionKey(id))
 }
 
-// readSession reads the parts of a session in order.
-func readSession(ctx context.Context, kept Conversations, req *Request, id string) ([]*Conversation, error) {
-	session, err := kept.Find(ctx, req.Org, "", sessionKey(id))
+// readSession reads the session of a request: the ids of its parts, and those that are stored.
+func readSession(ctx context.Context, kept Conversations, req *Request) (parts []string, found []*Conversation, err error) {
+	session, err := kept.Find(ctx, req.Org, "", sessionKey(req.Session))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("conversation %s: %w", id, err)
+		return nil, nil, fmt.Errorf("conversation %s: %w", req.Session, err)
 	case session == nil:
-		return nil, fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %q; it was deleted, or its time is over", id).In("conversation")
+		return nil, nil, fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %q; it was deleted, or its time is over", req.Session).In("conversation")
 	}
-	return readParts(ctx, kept, req.Org, session.Parts, &conversationSize{member: "conversation", remedy: "start another one", account: req.Account})
+	found, err = readParts(ctx, kept, req.Org, session.Parts, &conversationSize{member: "conversation", remedy: "start another one", account: req.Account})
+	return session.Parts, found, err
 }
 
 // readParts reads parts of a session.
@@ -127,18 +128,6 @@ func readParts(ctx context.Context, kept Conversations, orgID string, parts []st
 	return found, nil
 }
 
-// findParts returns the parts of the session of a request, in front of its response.
-func findParts(ctx context.Context, kept Conversations, req *Request) ([]string, error) {
-	if req.Session == "" {
-		return nil, nil
-	}
-	session, err := kept.Find(ctx, req.Org, "", sessionKey(req.Session))
-	if err != nil || session == nil {
-		return nil, err
-	}
-	return session.Parts, nil
-}
-
 // appendToSession adds a response to the session of its request, unless the session was
 // deleted meanwhile. An owner of the run before this one may have added it.
 func appendToSession(ctx context.Context, kept Conversations, req *Request, response string) error {
@@ -149,10 +138,22 @@ func appendToSession(ctx context.Context, kept Conversations, req *Request, resp
 		if slices.Contains(c.Parts, response) {
 			return false
 		}
-		c.Parts = append(slices.Clip(c.Parts), response)
+		c.Parts = append(slices.Clip(StoredParts(ctx, kept, req.Org, c.Parts)), response)
 		return true
 	})
 	return err
+}
+
+// StoredParts returns the parts of a session without those that are not stored any more. It
+// looks for them only if there are MaxParts or more.
+func StoredParts(ctx context.Context, kept Conversations, orgID string, parts []string) []string {
+	if len(parts) < MaxParts {
+		return parts
+	}
+	return slices.DeleteFunc(slices.Clone(parts), func(part string) bool {
+		c, err := FindPart(ctx, kept, orgID, part)
+		return err == nil && c == nil
+	})
 }
 
 // DeleteAdded deletes a part of a session if the caller has added it. A response stays.

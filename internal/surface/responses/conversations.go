@@ -266,7 +266,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 	}
 	name := r.PathValue("id")
 	c, err := h.findConversation(r.Context(), caller, name)
-	if err == nil && len(c.Parts) >= run.MaxParts {
+	if err == nil && len(run.StoredParts(r.Context(), h.o.Conversations, caller.Org.ID, c.Parts)) >= run.MaxParts {
 		err = fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", run.MaxParts).In("items")
 	}
 	if err == nil {
@@ -282,7 +282,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 		return err
 	}
 	if _, err := h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
-		c.Parts = append(slices.Clip(c.Parts), part)
+		c.Parts = append(slices.Clip(run.StoredParts(ctx, h.o.Conversations, caller.Org.ID, c.Parts)), part)
 		return true
 	}); err != nil {
 		h.dropPart(ctx, caller, part)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -82,6 +83,30 @@ func TestAConversation(t *testing.T) {
 	third := b.post(t, `{"model":"m","input":"Sure?","previous_response_id":"`+second.object.ID+`"}`)
 	if got := b.prompt(); third.status != 200 || got != want+"\nmessage assistant From 2009.\nmessage user Sure?" {
 		t.Errorf("%d\n%s", third.status, got)
+	}
+}
+
+// Items that are not stored any more do not count for the length of a conversation.
+func TestAConversationForgetsItsExpiredParts(t *testing.T) {
+	b := newBench(t, "text A.\n\ntext B.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{}`).object.ID
+	if _, err := run.ChangeSession(t.Context(), b.kept, "acme", id, time.Hour, func(c *run.Conversation) bool {
+		for i := range run.MaxParts {
+			c.Parts = append(c.Parts, run.PartOf(fmt.Sprint("gone", i), i%2 == 0))
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"1"}]}`)
+	b.post(t, `{"model":"m","input":"2","conversation":"`+id+`"}`)
+	c, err := run.FindSession(t.Context(), b.kept, "acme", "conv_", id)
+	if err != nil || len(c.Parts) != 2 {
+		t.Errorf("%v, %d parts", err, len(c.Parts))
+	}
+	if got := b.prompt(); got != "message user 1\nmessage user 2" {
+		t.Error(got)
 	}
 }
 

@@ -31,7 +31,13 @@ type retention struct {
 // No days = only those are deleted that are to be forgotten.
 func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, log *slog.Logger) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.done.Go(func() { forget(ctx, store, log) })
+	r.done.Go(func() {
+		repeat(ctx, forgetEvery, forgetEvery, func() {
+			if _, err := store.DeleteForgotten(ctx); err != nil && ctx.Err() == nil {
+				log.Error("runs that are to be forgotten were not deleted", "error", err)
+			}
+		})
+	})
 	if days == 0 {
 		return
 	}
@@ -43,15 +49,7 @@ func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, lo
 		log.Warn("finished runs will be deleted (runs.retention_days)", "runs", n, "older_than_days", days, "in", firstRetention)
 	}
 	r.done.Go(func() {
-		next := time.NewTimer(firstRetention)
-		defer next.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-next.C:
-			}
-			next.Reset(retainEvery)
+		repeat(ctx, firstRetention, retainEvery, func() {
 			n, err := store.DeleteFinished(ctx, limit())
 			if n > 0 {
 				log.Info("finished runs were deleted (runs.retention_days)", "runs", n, "older_than_days", days)
@@ -59,13 +57,13 @@ func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, lo
 			if err != nil && ctx.Err() == nil {
 				log.Error("finished runs were not deleted", "error", err)
 			}
-		}
+		})
 	})
 }
 
-// forget deletes the runs whose request or whose response's deletion says so, until ctx ends.
-func forget(ctx context.Context, store *sqlite.Store, log *slog.Logger) {
-	next := time.NewTicker(forgetEvery)
+// repeat calls do after first, and then every time that the interval has passed, until ctx ends.
+func repeat(ctx context.Context, first, every time.Duration, do func()) {
+	next := time.NewTimer(first)
 	defer next.Stop()
 	for {
 		select {
@@ -73,9 +71,8 @@ func forget(ctx context.Context, store *sqlite.Store, log *slog.Logger) {
 			return
 		case <-next.C:
 		}
-		if _, err := store.DeleteForgotten(ctx); err != nil && ctx.Err() == nil {
-			log.Error("runs that are to be forgotten were not deleted", "error", err)
-		}
+		next.Reset(every)
+		do()
 	}
 }
 

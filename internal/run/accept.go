@@ -28,16 +28,16 @@ func (d *driver) accept() error {
 	if err := d.declared.dial(); err != nil {
 		return err
 	}
-	before := d.run.req.Account.Used()
-	input, err := splice(d.run.ctx, d.o.Conversations, d.run.req)
+	memory := d.run.req.Account.Part()
+	defer memory.Close()
+	input, err := splice(d.run.ctx, d.o.Conversations, d.run.req, memory)
 	if err != nil {
 		return err
 	}
-	history := d.run.req.Account.Used() - before
 	d.run.begins(input)
 	body, items := d.run.req.accepted(d.run.lease.RunID), input.items
 	rows := d.run.projection.store("input", items) // which counts all items
-	d.run.req.Account.Release(int(history))
+	memory.Close()
 	batch := Batch{Rows: rows, Opening: &Opening{Slots: body.Slots, Key: d.run.req.Key}}
 	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef

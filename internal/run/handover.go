@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -57,12 +58,12 @@ type beginning struct {
 // splice returns the items of the request with the stored items of each handover in place of
 // the turn that the caller got, and the provider's call ids in place of the gateway's. Ids
 // without a handover for this principal are unchanged. In front are the items of System, and
-// those of the conversation that the request continues.
-func splice(ctx context.Context, kept Conversations, req *Request) (beginning, error) {
+// those of the conversation that the request continues, with which memory is charged.
+func splice(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) (beginning, error) {
 	w := beginning{before: len(req.System)}
 	if req.Previous != "" || req.Session != "" {
 		var err error
-		if w.history, err = readHistory(ctx, kept, req); err != nil {
+		if w.history, err = readHistory(ctx, kept, req, memory); err != nil {
 			return w, err
 		}
 		w.before += len(w.items)

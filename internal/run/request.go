@@ -166,9 +166,9 @@ type Dropped struct {
 func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 	items := slices.Concat(req.System, req.Items)
 	if req.Policy.Grade != loop.Relay {
-		before := req.Account.Used()
-		whole, err := splice(ctx, r.o.Conversations, req)
-		defer func() { req.Account.Release(int(req.Account.Used() - before)) }()
+		memory := req.Account.Part()
+		defer memory.Close()
+		whole, err := splice(ctx, r.o.Conversations, req, memory)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +202,9 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 // first target counts it, with the tools of the servers in Servers. If the provider cannot
 // count, it is an estimate, as for a limit on tokens: rather too high.
 func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, estimated bool, err error) {
-	whole, err := splice(ctx, r.o.Conversations, req)
+	memory := req.Account.Part()
+	defer memory.Close()
+	whole, err := splice(ctx, r.o.Conversations, req, memory)
 	if err != nil {
 		return 0, false, err
 	}

@@ -75,7 +75,7 @@ type history struct {
 // conversationSize counts what a conversation has.
 type conversationSize struct {
 	member, remedy string // of the request that names the conversation, and of one that is too long
-	account        *ledger.Account
+	memory         *ledger.Part
 	items, parts   int
 }
 
@@ -92,7 +92,7 @@ func (s *conversationSize) add(c *Conversation) error {
 	for _, text := range c.Full {
 		n += len(text)
 	}
-	return s.account.Charge(n)
+	return s.memory.Charge(n)
 }
 
 func (s *conversationSize) tooLong() error {
@@ -102,14 +102,14 @@ func (s *conversationSize) tooLong() error {
 
 // readHistory reads the conversation that the request continues, from its begin. Its account is
 // charged with the conversation.
-func readHistory(ctx context.Context, kept Conversations, req *Request) (history, error) {
+func readHistory(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
 	var found []*Conversation
 	var err error
 	if req.Session != "" {
-		h.parts, found, err = readSession(ctx, kept, req)
+		h.parts, found, err = readSession(ctx, kept, req, memory)
 	} else {
-		found, err = readResponses(ctx, kept, req, req.Previous)
+		found, err = readResponses(ctx, kept, req, memory)
 	}
 	if err != nil {
 		return h, err
@@ -134,9 +134,10 @@ func readHistory(ctx context.Context, kept Conversations, req *Request) (history
 }
 
 // readResponses reads a response with those that it follows, the first one first.
-func readResponses(ctx context.Context, kept Conversations, req *Request, last string) ([]*Conversation, error) {
+func readResponses(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) ([]*Conversation, error) {
 	const member = "previous_response_id"
-	size := &conversationSize{member: member, remedy: "send a shorter one as input", account: req.Account}
+	size := &conversationSize{member: member, remedy: "send a shorter one as input", memory: memory}
+	last := req.Previous
 	var found []*Conversation
 	for id := last; id != ""; {
 		c, err := FindResponse(ctx, kept, req.Org, id)

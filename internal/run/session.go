@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
 // A session is a conversation that the caller has named. It is a list of parts, each stored
@@ -97,7 +98,7 @@ func DeleteSession(ctx context.Context, kept Conversations, orgID, id string) (b
 }
 
 // readSession reads the session of a request: the ids of its parts, and those that are stored.
-func readSession(ctx context.Context, kept Conversations, req *Request) (parts []string, found []*Conversation, err error) {
+func readSession(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) (parts []string, found []*Conversation, err error) {
 	session, err := kept.Find(ctx, req.Org, "", sessionKey(req.Session))
 	switch {
 	case err != nil:
@@ -105,7 +106,7 @@ func readSession(ctx context.Context, kept Conversations, req *Request) (parts [
 	case session == nil:
 		return nil, nil, fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %q; it was deleted, or its time is over", req.Session).In("conversation")
 	}
-	found, err = readParts(ctx, kept, req.Org, session.Parts, &conversationSize{member: "conversation", remedy: "start another one", account: req.Account})
+	found, err = readParts(ctx, kept, req.Org, session.Parts, &conversationSize{member: "conversation", remedy: "start another one", memory: memory})
 	return session.Parts, found, err
 }
 

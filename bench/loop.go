@@ -140,6 +140,11 @@ const (
 
 // cpuGates bound the CPU time of a run in multiples of the bare loop's.
 func cpuGates() gates {
+	return gates{table: atMost(2.8), floor: atMost(3.3)}
+}
+
+// responsesCPUGates are the same for runs whose response is stored.
+func responsesCPUGates() gates {
 	return gates{table: atMost(3.2), floor: atMost(3.7)}
 }
 
@@ -204,7 +209,7 @@ func responsesCPU(ctx context.Context, r *rig) ([]row, error) {
 	if err := l.passes(ctx, plan{oneToolPerRound(cpuRounds, 0), r.opt.cpuRuns, cpuWidth, r.opt.warm, r.opt.passes}, bare, gateway); err != nil {
 		return nil, err
 	}
-	return cpuRows(bare, gateway, r.opt.gate(cpuGates())), nil
+	return cpuRows(bare, gateway, r.opt.gate(responsesCPUGates())), nil
 }
 
 func (r *rig) roundPasses(ctx context.Context, of scriptFunc, runs, width int) (bare, gateway *loopSide, err error) {

@@ -231,6 +231,9 @@ var dialects = []dialect{
 	{"responses", "responses-test", "/v1", map[string]string{"stop": "completed", "tool_calls": "completed", "length": "max_output_tokens", "content_filter": "content_filter"}},
 }
 
+// google has no reason of its own for calls.
+var google = dialect{"gemini", "gemini-3-flash-preview", "/google", map[string]string{"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}}
+
 // testConversations has the same conversations with the official client of each
 // API before a strict fake of it, and with OpenAI's chat client before the gateway
 // before the same fakes, with the loop off and on. Every request is accepted, every
@@ -250,7 +253,7 @@ func testConversations(t *testing.T, s *site) { // A14 M01 M02 M06 P08
 		}
 	}
 	client := nodeClient{node: s.node, script: "conversation.mjs"}
-	for _, d := range dialects {
+	for _, d := range append(slices.Clone(dialects), google) {
 		t.Run(d.api, func(t *testing.T) {
 			direct := f.play(t, all)
 			got := answer(t, client, ask{API: d.api, BaseURL: f.URL + d.base, Key: upKey, Model: d.model, Conversations: all})
@@ -302,7 +305,7 @@ func responsesConversations(t *testing.T, client client, f *fakes, gateway strin
 	var thinking []conversation
 	var turns outcome
 	for i, c := range all {
-		if c.Think {
+		if c.Think || d.api == google.api { // which signs every first call
 			thinking, turns.Each = append(thinking, c), append(turns.Each, got.Each[i])
 		}
 	}
@@ -446,6 +449,18 @@ var differencesOf = map[string][]difference{
 			}
 		}},
 	},
+	"gemini": {
+		{"pieces of one text, as a stream has them, are one text", func(request object) {
+			for _, c := range listOf(request["contents"]) {
+				c["parts"] = joinedTexts(listOf(c["parts"]))
+			}
+		}},
+		{"the role of a system instruction says nothing", func(request object) {
+			if system, ok := request["systemInstruction"].(object); ok {
+				delete(system, "role")
+			}
+		}},
+	},
 	"responses": {
 		streamed,
 		{"instructions are short for a system message that comes first", func(request object) {
@@ -479,6 +494,18 @@ var unsigned = map[string][]difference{
 				}
 			}
 		}}},
+	"gemini": {{"Chat Completions has no place for thoughts and signatures: calls without their own are marked", func(request object) {
+		for _, c := range listOf(request["contents"]) {
+			var kept []any
+			for _, p := range listOf(c["parts"]) {
+				delete(p, "thoughtSignature")
+				if p["thought"] == nil && p["text"] != "" {
+					kept = append(kept, p)
+				}
+			}
+			c["parts"] = kept
+		}
+	}}},
 	"responses": {{"Chat Completions has no place for the reasoning, ids and states of a response's items",
 		func(request object) {
 			request["input"] = slices.DeleteFunc(request["input"].([]any), func(item any) bool { return item.(object)["type"] == "reasoning" })
@@ -506,6 +533,7 @@ var looped = map[string][]difference{
 		}},
 	},
 	"messages": {ownTools},
+	"gemini":   {ownTools},
 	"responses": {
 		ownTools,
 		{"with store: false nothing is stored that the ids and states of items could name", func(request object) {
@@ -517,6 +545,23 @@ var looped = map[string][]difference{
 }
 
 var ownTools = difference{"the gateway offers all tools of its server, with their own descriptions", without("tools")}
+
+// joinedTexts joins adjacent texts, and adjacent thoughts, that have no signature.
+func joinedTexts(parts []object) []any {
+	var out []any
+	for _, p := range parts {
+		text, isText := p["text"].(string)
+		if n := len(out) - 1; isText && n >= 0 && p["thoughtSignature"] == nil {
+			before := out[n].(object)
+			if said, ok := before["text"].(string); ok && before["thoughtSignature"] == nil && before["thought"] == p["thought"] {
+				before["text"] = said + text
+				continue
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
 
 func textBlocks(content any) any {
 	if text, ok := content.(string); ok {

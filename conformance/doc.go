@@ -1,6 +1,6 @@
 // Package conformance proves that the official OpenAI clients, OpenAI's Codex and the
 // official MCP example servers work with Turnpike as they are, and that the official
-// clients of OpenAI and Anthropic agree with the strict fakes of turnpiketest,
+// clients of OpenAI, Anthropic and Google agree with the strict fakes of turnpiketest,
 // which the adapters are tested against. It is a module of its own, so that the
 // gateway never depends on an SDK of a provider.
 //
@@ -21,8 +21,11 @@
 // conversation_test.go compares what reaches a provider with and without the
 // gateway:
 //
-//	@anthropic-ai/sdk or openai ──────────────────► strict fake of the same API
+//	@anthropic-ai/sdk, @google/genai or openai ───► strict fake of the same API
 //	openai for Node ──────► turnpike serve ───────► strict fake of the same API
+//
+// bedrock_test.go does the same with AWS's client for Go, whose signatures the fake
+// verifies.
 //
 // codex_test.go runs OpenAI's Codex, whose requests for other addresses than the
 // gateway's end at a proxy that refuses them:

@@ -31,7 +31,9 @@ data: %[2]q
 providers:
   - {name: up, kind: openai, base_url: %[3]s/v1, api_key: env:UP_KEY, models: [gpt-test, "gpt-*"]}
   - {name: claude, kind: anthropic, base_url: %[3]s/anthropic, api_key: env:UP_KEY, models: ["claude-*"]}
+  - {name: gemini, kind: gemini, base_url: %[3]s/google, api_key: env:UP_KEY, models: ["gemini-*"]}
   - {name: responses, kind: openai-responses, base_url: %[3]s/v1, api_key: env:UP_KEY, models: ["responses-*"]}
+  - {name: bedrock, kind: bedrock, base_url: %[3]s/v1, region: us-east-1, access_key_id: AKIDEXAMPLE, secret_access_key: env:AWS_KEY, session_token: env:AWS_TOKEN, models: ["arn:*"]}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
 orgs:
   - id: default
@@ -120,7 +122,8 @@ func (g *program) must(t *testing.T, args ...string) string {
 
 func gatewayEnv() []string {
 	return append(baseEnv(), "TURNPIKE_KEY="+devKey, "TURNPIKE_OTHER_KEY="+otherKey, "TURNPIKE_RO_KEY="+readerKey,
-		"TURNPIKE_PLAIN_KEY="+plainKey, "TURNPIKE_FRESH_KEY="+freshKey, "UP_KEY="+upKey)
+		"TURNPIKE_PLAIN_KEY="+plainKey, "TURNPIKE_FRESH_KEY="+freshKey, "UP_KEY="+upKey,
+		"AWS_KEY="+turnpiketest.AWSSecretAccessKey, "AWS_TOKEN="+turnpiketest.AWSSessionToken)
 }
 
 // waitReady returns when GET /readyz answers 200.

@@ -67,12 +67,14 @@ func testResponses(t *testing.T, s *site) { // P12 G15
 	specs := spectest.Find(t)
 	r.base = startValidator(t, specs, s.startGateway(t, r.fakes.URL, []object{everything, numbers}).url).URL + "/v1"
 	t.Run("stored responses", r.testStored)
+	t.Run("streams again", r.testReplayed)
 	t.Run("structured output", r.testParsed)
 	t.Run("pages of an input", r.testPages)
 	t.Run("conversations", r.testConversation)
 	t.Run("failures", r.testFailed)
 	t.Run("many at once", func(t *testing.T) { r.testTogether(t, s, specs) })
 	r.testDeclared(t, "a server of the org", object{"type": "mcp", "server_label": "numbers", "require_approval": "never"})
+	t.Run("approvals", r.testApproved) // which lists the tools again
 
 	other := *r
 	other.listed = r.lists()
@@ -97,6 +99,17 @@ func (r *responsesRig) testStored(t *testing.T) {
 		wantEqual(t, "items", [][]string{{"message Good morning ☀."}, {"message Good morning ☀."}}, got.Items)
 		wantEqual(t, "requests at the provider", 2, len(up.Requests()))
 	})
+}
+
+// testReplayed streams a response again with the methods of the client.
+func (r *responsesRig) testReplayed(t *testing.T) { // P05
+	for _, d := range dialects {
+		t.Run(d.api, func(t *testing.T) {
+			got, up := r.run(t, d, use{helper: "replayed", request: object{}, story: "text Good \ntext morning ☀."})
+			wantEqual(t, "items", [][]string{{"message Good morning ☀."}}, got.Items)
+			wantEqual(t, "requests at the provider", 1, len(up.Requests()))
+		})
+	}
 }
 
 func (r *responsesRig) testParsed(t *testing.T) {
@@ -157,6 +170,40 @@ text Third.`
 func (r *responsesRig) testFailed(t *testing.T) {
 	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
 		r.run(t, d, use{helper: "failed", stream: stream, request: object{}, story: "text Half of\nfail 400 the prompt is odd\nagain"})
+	})
+}
+
+// testApproved has calls that wait for approval: approved, denied, and approved by a client
+// that stores nothing at the gateway and changes the request that it sends back.
+func (r *responsesRig) testApproved(t *testing.T) { // H01 H02 P02
+	const story = `
+call toolu_1 get-sum {"a":20,"b":22}
+
+text It is 42.
+
+call toolu_2 get-sum {"a":1,"b":1}
+
+text Then not.
+
+call toolu_3 get-sum {"a":2,"b":3}
+
+text It is 5.`
+	declared := object{"type": "mcp", "server_label": "numbers"}
+	want := [][]string{
+		{"mcp_list_tools numbers get-sum", `mcp_approval_request numbers get-sum {"a":20,"b":22}`},
+		{`mcp_call numbers get-sum {"a":20,"b":22} completed The sum of 20 and 22 is 42.`, "message It is 42."},
+		{"mcp_list_tools numbers get-sum", `mcp_approval_request numbers get-sum {"a":1,"b":1}`},
+		{"message Then not."},
+		{"mcp_list_tools numbers get-sum", `mcp_approval_request numbers get-sum {"a":2,"b":3}`},
+		{`mcp_call numbers get-sum {"a":2,"b":3} completed The sum of 2 and 3 is 5.`, "message It is 5."},
+	}
+	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
+		got, up := r.run(t, d, use{helper: "approvals", stream: stream, request: object{"tools": []object{declared}}, other: freshKey, story: story})
+		wantEqual(t, "items", want, got.Items)
+		(&rig{proxy: r.numbers}).wantToolCalls(t, "get-sum", `{"a":20,"b":22}`, "get-sum", `{"a":2,"b":3}`)
+		if all := up.Requests(); len(all) != 6 || !bytes.Contains(all[3].Body, []byte("not today")) {
+			t.Errorf("%d requests at the provider", len(all))
+		}
 	})
 }
 

@@ -28,7 +28,7 @@ import (
 //
 // There is no key of a provider in the environment: a page that needs one says
 // what to set. What a test cannot have is replaced: ports by free ones, OpenAI's API by
-// the demo model, Anthropic's by one that says hello, and the demo's key, which the page writes as
+// the demo model, Anthropic's and Google's by ones that say hello, and the demo's key, which the page writes as
 // tp_…, by the one that the demo has printed.
 type session struct {
 	dir    string
@@ -62,7 +62,10 @@ func newSession(t *testing.T, binary string, all []block) *session {
 	t.Cleanup(model.Close)
 	claude := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello."), turnpiketest.UpstreamOptions{Strict: true})
 	t.Cleanup(claude.Close)
-	s.replacePorts(t, "https://api.openai.com", model.URL, "https://api.anthropic.com", strings.TrimSuffix(claude.URL, "/v1"))
+	google := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello."), turnpiketest.UpstreamOptions{Strict: true})
+	t.Cleanup(google.Close)
+	s.replacePorts(t, "https://api.openai.com", model.URL, "https://api.anthropic.com", strings.TrimSuffix(claude.URL, "/v1"),
+		"https://generativelanguage.googleapis.com", strings.TrimSuffix(google.URL, "/v1"))
 	s.env = []string{
 		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir,
 		"NO_UPDATE_NOTIFIER=1", "npm_config_offline=true",

@@ -62,7 +62,7 @@ func metricsOfTheCode(t *testing.T) map[string]metric {
 		if !ok || len(call.Args) == 0 {
 			return true
 		}
-		kinds := map[string]string{"counter": "counter", "secondsHistogram": "histogram"}
+		kinds := map[string]string{"counter": "counter", "secondsHistogram": "histogram", "waitHistogram": "histogram"}
 		if name, ok := literal(call.Args[0]); ok && kinds[written(call.Fun)] != "" {
 			add(kinds[written(call.Fun)], name, call.Args[2:])
 		}

@@ -62,19 +62,23 @@ func Decode(data []byte) (Event, error) {
 
 // decoders has the types of event that can be stored, by name.
 var decoders = map[string]func([]byte) (Event, error){
-	Started{}.Type():        decode[Started],
-	ToolsListed{}.Type():    decode[ToolsListed],
-	RoundStarted{}.Type():   decode[RoundStarted],
-	TextDelta{}.Type():      decode[TextDelta],
-	ReasoningDelta{}.Type(): decode[ReasoningDelta],
-	RefusalDelta{}.Type():   decode[RefusalDelta],
-	CallDelta{}.Type():      decode[CallDelta],
-	NativeItem{}.Type():     decode[NativeItem],
-	RoundDone{}.Type():      decode[RoundDone],
-	ToolStarted{}.Type():    decode[ToolStarted],
-	ToolDone{}.Type():       decode[ToolDone],
-	Waiting{}.Type():        decode[Waiting],
-	Finished{}.Type():       decode[Finished],
+	Started{}.Type():         decode[Started],
+	ToolsListed{}.Type():     decode[ToolsListed],
+	RoundStarted{}.Type():    decode[RoundStarted],
+	TextDelta{}.Type():       decode[TextDelta],
+	ReasoningDelta{}.Type():  decode[ReasoningDelta],
+	RefusalDelta{}.Type():    decode[RefusalDelta],
+	CallDelta{}.Type():       decode[CallDelta],
+	NativeItem{}.Type():      decode[NativeItem],
+	Citation{}.Type():        decode[Citation],
+	NativeProgress{}.Type():  decode[NativeProgress],
+	ItemDone{}.Type():        decode[ItemDone],
+	RoundDone{}.Type():       decode[RoundDone],
+	ToolStarted{}.Type():     decode[ToolStarted],
+	ToolDone{}.Type():        decode[ToolDone],
+	Waiting{}.Type():         decode[Waiting],
+	ApprovalDecided{}.Type(): decode[ApprovalDecided],
+	Finished{}.Type():        decode[Finished],
 }
 
 func decode[T Event](data []byte) (Event, error) {

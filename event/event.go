@@ -9,8 +9,8 @@
 //	  RoundStarted 1   …
 //	Finished                                      exactly once, always last
 //
-// A run that waits for a human has Waiting after a round, and goes on with more events
-// when it is resumed.
+// A run that waits for a human has Waiting after a round, ApprovalDecided for each decision,
+// and goes on with more events when it is resumed.
 //
 // A relayed request has the events Started, RelayHead, RelayBody*, Finished. One that is
 // translated for a provider of another dialect has those of one round without tools.
@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -38,6 +39,10 @@ type Started struct {
 	RunID string    `json:"run_id"`
 	Model string    `json:"model"` // the name that the caller asked for
 	At    time.Time `json:"at"`    // UTC
+
+	// Part is not "" if only a part of the run is told: the ids of what it has end with it.
+	// It has no JSON: the events of the run do not have it.
+	Part string `json:"-"`
 }
 
 // ToolsListed says which tools the shown servers have: the MCP servers that the request
@@ -109,6 +114,32 @@ type NativeItem struct {
 	JSON  json.RawMessage `json:"json"`
 }
 
+// Citation is a source of a text of the model. It follows a TextDelta of its item and
+// part.
+type Citation struct {
+	Round    int           `json:"round"`
+	Item     int           `json:"item"`
+	Citation item.Citation `json:"citation"` // its Part is that of the text
+}
+
+// NativeProgress is a step of a tool of the provider's own, as an event of the provider's
+// dialect without the members that say where in the answer it is. It is reported only if the
+// request asked for native items. The first one of an item is its begin, and the last step
+// comes before the NativeItem.
+type NativeProgress struct {
+	Round int             `json:"round"`
+	Item  int             `json:"item"`
+	JSON  json.RawMessage `json:"json"`
+}
+
+// ItemDone says that an item of the model's answer has come to its end: no delta of it
+// follows. It is reported only if the provider marks the ends of items. Other items end with
+// RoundDone.
+type ItemDone struct {
+	Round int `json:"round"`
+	Item  int `json:"item"`
+}
+
 // RoundDone says that the model's turn is complete. The tool calls that it asked
 // for are executed next.
 type RoundDone struct {
@@ -133,6 +164,9 @@ type ToolStarted struct {
 	// Hosted is the type of the hosted tool that the call answers, such as web_search: the
 	// caller sees the call as one of that tool. Tool is set as for a shown server. "" = none.
 	Hosted string `json:"hosted,omitempty"`
+
+	// Approval is the id of the approval with which the call is executed; "" = it needs none.
+	Approval string `json:"approval,omitempty"`
 }
 
 // ToolDone says how a call of a gateway's tool ended. A call that was not executed,
@@ -150,6 +184,8 @@ type ToolDone struct {
 	Tool      string `json:"tool,omitempty"`      // as in [ToolStarted]
 	Hosted    string `json:"hosted,omitempty"`    // as in [ToolStarted]
 	Arguments string `json:"arguments,omitempty"` // of a shown or hosted call that has no ToolStarted, as the model wrote them
+	Approval  string `json:"approval,omitempty"`  // of a call that was asked for, whatever the decision
+	Image     string `json:"image,omitempty"`     // base64 of the first image of the result, if Hosted is image_generation
 }
 
 // Outcome is how a tool call ended.
@@ -187,13 +223,39 @@ type ClientCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// Waiting says that the run waits until a human decides about a tool call. The
-// decision resumes the run: more events follow.
+// Waiting says that the run waits until a human decides about tool calls. When all of them
+// are decided, the run is resumed: more events follow.
 type Waiting struct {
 	Usage       model.Usage `json:"usage"` // summed over all rounds so far
 	Rounds      int         `json:"rounds"`
 	ToolCalls   int         `json:"tool_calls"`             // as in [Finished]
 	SideEffects bool        `json:"side_effects,omitempty"` // as in [Finished]
+	At          time.Time   `json:"at,omitzero"`            // UTC; the zero time = not known
+
+	// Approvals are what has to be decided, in the order of the calls.
+	Approvals []Approval `json:"approvals,omitempty"`
+}
+
+// Approval is a tool call that waits for the approval of a human.
+type Approval struct {
+	ID        string          `json:"id"`
+	Key       string          `json:"call_key"` // as in [ToolStarted]
+	Name      string          `json:"name"`     // of the tool, as the model sees it
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"` // the name that the server gives the tool
+	Arguments json.RawMessage `json:"arguments"`
+	ExpiresAt time.Time       `json:"expires_at,omitzero"` // UTC; then the call counts as denied. The zero time = never
+}
+
+// ApprovalDecided says that a call that waits is decided, or that nobody has decided it in
+// time.
+type ApprovalDecided struct {
+	ID       string    `json:"id"`
+	Key      string    `json:"call_key"`
+	Decision string    `json:"decision"`         // approved, denied or expired
+	By       string    `json:"by,omitempty"`     // id of the key that decided; "" = nobody
+	Reason   string    `json:"reason,omitempty"` // of who decided
+	At       time.Time `json:"at"`               // UTC
 }
 
 // Finished is the last event of a run. Every run that has ended has exactly one.
@@ -263,6 +325,15 @@ func (CallDelta) Type() string { return "call_delta" }
 func (NativeItem) Type() string { return "native_item" }
 
 // Type implements Event.
+func (Citation) Type() string { return "citation" }
+
+// Type implements Event.
+func (NativeProgress) Type() string { return "native_progress" }
+
+// Type implements Event.
+func (ItemDone) Type() string { return "item_done" }
+
+// Type implements Event.
 func (RoundDone) Type() string { return "round_done" }
 
 // Type implements Event.
@@ -276,6 +347,9 @@ func (RelayHead) Type() string { return "relay_head" }
 
 // Type implements Event.
 func (RelayBody) Type() string { return "relay_body" }
+
+// Type implements Event.
+func (ApprovalDecided) Type() string { return "approval_decided" }
 
 // Type implements Event.
 func (Waiting) Type() string { return "waiting" }

@@ -13,7 +13,7 @@ import (
 //
 // Seq is the number of the fact in the run's journal from which the event comes. Delta
 // is 0, except for the pieces of what a model says (TextDelta, ReasoningDelta,
-// RefusalDelta and CallDelta): their Seq is that of the RoundStarted before them, and
+// RefusalDelta, CallDelta, Citation, NativeProgress, NativeItem and ItemDone): their Seq is that of the RoundStarted before them, and
 // they count 1, 2, 3 …
 //
 // Positions do not change, with one exception: a run that is not durable does not store

@@ -74,6 +74,10 @@ type Item struct {
 	// calls may have the same.
 	CallID string `json:"call_id,omitempty"`
 
+	// Citations are the sources of the texts of a model's message, in the order in which they
+	// came.
+	Citations []Citation `json:"citations,omitempty"`
+
 	// Arguments are those of a tool call, as the model wrote them. They may be
 	// invalid JSON.
 	Arguments string `json:"arguments,omitempty"`
@@ -223,6 +227,12 @@ func LastTurn(items []Item) int {
 		last = max(last, i.Turn)
 	}
 	return last
+}
+
+// IsOtherOf reports whether the item is an Other of another provider than the given one, which
+// does not get it: see [For].
+func (i Item) IsOtherOf(provider string) bool {
+	return i.Kind == Other && i.Native.Provider != "" && i.Native.Provider != provider
 }
 
 // For returns the items that a model of the given provider gets. It leaves out

@@ -27,6 +27,8 @@ const (
 	DialectChat      = "openai-chat"      // OpenAI Chat Completions, and compatible providers
 	DialectResponses = "openai-responses" // OpenAI Responses
 	DialectAnthropic = "anthropic"        // Anthropic Messages
+	DialectGemini    = "gemini"           // Google Gemini generateContent
+	DialectBedrock   = "bedrock-converse" // Amazon Bedrock Converse
 )
 
 // Model is one model of one provider. Implementations are safe for concurrent
@@ -276,10 +278,26 @@ const (
 	// tool has made, or reasoning with content that only the provider can read. It comes
 	// after all other deltas of its item. Its text is the item's Native.JSON.
 	NativeDelta
+
+	// DoneDelta says that the dialect has marked the end of an item: no delta of the item
+	// follows. It has no text. At most one is reported of an item, and only of one that has
+	// other deltas. An adapter whose dialect does not mark the ends of items reports none. It
+	// says nothing about whether the item is complete: the output limit may have cut it off.
+	DoneDelta
+
+	// CitationDelta is a source of a text, whole. Its text is an [item.Citation] as JSON. It
+	// follows a TextDelta of its item and of its own Part; the Part of the delta is the same.
+	CitationDelta
+
+	// ProgressDelta is a step of a provider's own tool, of an adapter of Request.Dialect. It
+	// belongs to an item whose NativeDelta follows, if the provider sends its end. Its text is
+	// the event of the dialect, a JSON object without the members that say where in the answer
+	// it is. The first one of an item is its begin.
+	ProgressDelta
 )
 
 // deltaKinds are the names of the kinds.
-var deltaKinds = [...]string{TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal", CallDelta: "call", NativeDelta: "native"}
+var deltaKinds = [...]string{TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal", CallDelta: "call", NativeDelta: "native", DoneDelta: "done", CitationDelta: "citation", ProgressDelta: "progress"}
 
 // String returns the name of the kind, such as "text".
 func (k DeltaKind) String() string {
@@ -320,7 +338,7 @@ type Delta struct {
 	// a call has them. An adapter reports it when neither can change any more.
 	CallID, Name string
 
-	Text string // "" only in the first delta of a call
+	Text string // "" only in the first delta of a call, and in a DoneDelta
 }
 
 // Stop is why a turn ended, in the same words for all dialects.
@@ -398,4 +416,9 @@ func (u Usage) Add(v Usage) Usage {
 		CachedInput: u.CachedInput + v.CachedInput, CacheWrite: u.CacheWrite + v.CacheWrite,
 		Reasoning: u.Reasoning + v.Reasoning,
 	}
+}
+
+// Sub returns u without v, which is a part of it.
+func (u Usage) Sub(v Usage) Usage {
+	return u.Add(Usage{-v.Input, -v.Output, -v.Total, -v.CachedInput, -v.CacheWrite, -v.Reasoning})
 }

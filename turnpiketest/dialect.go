@@ -3,6 +3,7 @@ package turnpiketest
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/model"
@@ -24,6 +25,17 @@ type dialect interface {
 	style() style
 }
 
+// inPath is a dialect whose requests have the model, and whether they ask for a stream,
+// in their path.
+type inPath interface {
+	// serves reports whether a path is one of the dialect.
+	serves(path string) bool
+	// at returns the dialect for a request to a path that it serves.
+	at(path string) dialect
+	// ask sets what the path says.
+	ask(a *asked)
+}
+
 // answer turns the steps of a turn into the words of a dialect. What take, end
 // and fail return is only for a stream.
 type answer interface {
@@ -32,6 +44,40 @@ type answer interface {
 	fail(f failure) []sseEvent // in the middle of a stream
 	whole() []byte             // after end
 }
+
+// serves reports whether a path is one of the dialect.
+func serves(d dialect, path string) bool {
+	if p, ok := d.(inPath); ok {
+		return p.serves(path)
+	}
+	return strings.HasSuffix(path, d.path())
+}
+
+// guarded is a dialect that verifies credentials. deny returns nil for a request whose
+// credentials are right.
+type guarded interface {
+	deny(r *http.Request, body []byte) *failure
+}
+
+// framing is how a dialect writes the events of a stream.
+type framing interface {
+	contentType() string
+	frame(e sseEvent) []byte
+}
+
+func framingOf(d dialect) framing {
+	if f, ok := d.(framing); ok {
+		return f
+	}
+	return sseFraming{}
+}
+
+// sseFraming writes server-sent events.
+type sseFraming struct{}
+
+func (sseFraming) contentType() string { return "text/event-stream" }
+
+func (sseFraming) frame(e sseEvent) []byte { return e.frame() }
 
 // asked is what an Upstream reads of a request.
 type asked struct {
@@ -110,6 +156,7 @@ func (e sseEvent) frame() []byte {
 // stream is an answer of server-sent events, in pieces.
 type stream struct {
 	w       http.ResponseWriter
+	framing framing
 	control *http.ResponseController
 	o       UpstreamOptions
 	stays   func(time.Duration) bool // waits, unless the caller leaves
@@ -122,7 +169,7 @@ func (s *stream) begin() {
 		return
 	}
 	s.begun = true
-	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.w.Header().Set("Content-Type", s.framing.contentType())
 	s.w.WriteHeader(http.StatusOK)
 	s.flush(nil)
 }
@@ -131,7 +178,7 @@ func (s *stream) begin() {
 func (s *stream) send(events []sseEvent) {
 	for _, e := range events {
 		s.begin()
-		s.pieces(e.frame())
+		s.pieces(s.framing.frame(e))
 	}
 }
 

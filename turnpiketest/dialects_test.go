@@ -34,6 +34,8 @@ func send(t *testing.T, u *turnpiketest.Upstream, path, body string) (int, http.
 		t.Fatal(err)
 	}
 	r.Header.Set("Anthropic-Version", "2023-06-01")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+turnpiketest.BedrockAPIKey)
 	resp, err := (&http.Client{Transport: u.Transport()}).Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -321,6 +323,9 @@ func messages(t *testing.T, story string, o turnpiketest.UpstreamOptions) (*turn
 func openedWithText(deltas []model.Delta) []model.Delta {
 	var out []model.Delta
 	for _, d := range deltas {
+		if d.Kind == model.DoneDelta { // a script does not mark the ends of items
+			continue
+		}
 		if n := len(out) - 1; n >= 0 && out[n].Item == d.Item && out[n].Text == "" {
 			out[n].Text = d.Text
 			continue

@@ -4,7 +4,8 @@
 //
 //	story ─► Script ──────────────► model.Model, in the same process
 //	           └──► Upstream ─────► POST /v1/chat/completions, /v1/messages and
-//	                                /v1/responses on 127.0.0.1
+//	                                /v1/responses on 127.0.0.1, and Bedrock's
+//	                                /model/ID/converse-stream
 //	Tool ──► Source ──────────────► tool.Source, in the same process
 //	  └────► MCPServer ───────────► streamable HTTP on 127.0.0.1
 //
@@ -47,6 +48,9 @@
 //	reasoning   reasoning_content    thinking with signature   reasoning with summary
 //	refusal     refusal              text, stop_reason refusal refusal
 //	fail later  error object         event error               response.failed
+//
+// Bedrock Converse says what Messages says: reasoningContent, text with stopReason
+// content_filtered, and an exception.
 //
 // Lines of reasoning that follow each other are one block or item. A line of
 // reasoning without words is reasoning that the provider hides: in Messages a

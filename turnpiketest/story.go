@@ -43,6 +43,7 @@ type failure struct {
 	status     int
 	retryAfter int // seconds; 0 = not said
 	message    string
+	kind       string // the type of the error, on Bedrock; "" = that of the status
 }
 
 // turn is the answer to one model call.

@@ -15,11 +15,13 @@ func FuzzStrict(f *testing.F) {
 		`{"model":"m","max_tokens":9,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"u","name":"f","input":{}},{"type":"thinking"},3]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"u"}]}],"thinking":{"type":"enabled"}}`,
 		`{"model":"m","input":[{"type":"reasoning","summary":[{}],"encrypted_content":"x"},{"type":"function_call","call_id":7},{"role":[]},null],"tools":[{"type":"function","strict":true,"parameters":{"properties":{"a":{"items":{"anyOf":[1]}}}}}],"tool_choice":{}}`,
 		`{"tools":[7,null],"tool_choice":[],"response_format":{"type":"json_object"},"stop":[],"text":{"format":[]},"thinking":[],"include":7,"output_config":{"format":1}}`,
+		`{"contents":[{"role":"model","parts":[{"functionCall":{"name":7}},{"thoughtSignature":"x","text":""},null]},{"parts":[{"functionResponse":{"parts":[1]}}]}],"tools":[{"functionDeclarations":[{"parametersJsonSchema":{"items":[1],"$ref":"x","a":1}}]}],"generationConfig":[]}`,
+		`{"messages":[{"role":"user","content":[{"document":{"name":"a","format":"txt","source":{"bytes":"AA=="}}},{"text":7}]},{"role":"assistant","content":[{"reasoningContent":{"redactedContent":"AA=="}},{"toolUse":{"toolUseId":"c","name":"f","input":[]}}]},{"role":"user","content":[{"toolResult":{"toolUseId":"c","content":[{"json":1}],"status":"error"}}]}],"toolConfig":{"tools":[{"toolSpec":7}],"toolChoice":{"any":{}}},"additionalModelRequestFields":{"tool_choice":{}},"outputConfig":{"textFormat":{"structure":1}}}`,
 		`[]`, `null`, `7`,
 	} {
 		f.Add(seed)
 	}
-	dialects := []dialect{chatDialect{}, newAnthropic(), newResponses()}
+	dialects := []dialect{chatDialect{}, newAnthropic(), newResponses(), newGemini(), newBedrock()}
 	script, err := ParseScript("reasoning Hm.\nreasoning\ntext a\ncall c f {}\nagain")
 	if err != nil {
 		f.Fatal(err)
@@ -37,9 +39,10 @@ func FuzzStrict(f *testing.F) {
 			return
 		}
 		for _, d := range dialects {
-			why := inspect(d, http.Header{"Anthropic-Version": {"2023-06-01"}}, []byte(body))
+			why := inspect(d, http.Header{"Anthropic-Version": {"2023-06-01"}, "Content-Type": {"application/json"}}, []byte(body))
 			if why == nil {
-				if !strings.Contains(body, `"model"`) && !strings.Contains(body, `\u`) && d.path() != "/responses" {
+				_, modelInPath := d.(inPath)
+				if !strings.Contains(body, `"model"`) && !strings.Contains(body, `\u`) && d.path() != "/responses" && !modelInPath {
 					t.Errorf("%s accepts %s", d.path(), body)
 				}
 				continue

@@ -200,7 +200,7 @@ func responsesRefusals() refusals {
 }
 
 func TestAStrictUpstreamRefusesWhatTheProviderRefuses(t *testing.T) {
-	for _, all := range []refusals{chatRefusals(), anthropicRefusals(), responsesRefusals()} {
+	for _, all := range []refusals{chatRefusals(), anthropicRefusals(), responsesRefusals(), bedrockRefusals()} {
 		t.Run(all.path, func(t *testing.T) {
 			u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a\nagain"), turnpiketest.UpstreamOptions{Strict: true})
 			defer u.Close()
@@ -236,6 +236,13 @@ func checkRefused(t *testing.T, u *turnpiketest.Upstream, path, body, why string
 	t.Helper()
 	status, _, answer := send(t, u, path, body)
 	o := parse(t, answer)
+	if path == converse {
+		message, _ := o["message"].(string)
+		if status != http.StatusBadRequest || !strings.Contains(message, why) || message == "" || len(o) != 1 {
+			t.Errorf("%s\nfor %s\nwant %s\nhave %d %s", path, body, why, status, answer)
+		}
+		return
+	}
 	details, _ := o["error"].(object)
 	message, _ := details["message"].(string)
 	if status != http.StatusBadRequest || !strings.Contains(message, why) || message == "" || details["type"] != "invalid_request_error" {
@@ -385,7 +392,7 @@ func TestAResponseIsContinued(t *testing.T) {
 // accepts, but for reasoning that it has not sent itself. What they refused as
 // invalid, it refuses.
 func TestRecordedRequestsAreJudgedAsTheyWere(t *testing.T) {
-	for dialect, path := range map[string]string{"openai-chat": "/chat/completions", "anthropic": "/messages", "openai-responses": "/responses"} {
+	for dialect, path := range map[string]string{"openai-chat": "/chat/completions", "anthropic": "/messages", "openai-responses": "/responses", "bedrock-converse": "/model/m/converse"} {
 		t.Run(dialect, func(t *testing.T) {
 			u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a\nagain"), turnpiketest.UpstreamOptions{Strict: true})
 			defer u.Close()
@@ -403,6 +410,7 @@ func TestRecordedRequestsAreJudgedAsTheyWere(t *testing.T) {
 					accepted++
 				case r.Response.Status == http.StatusOK && !own:
 					t.Errorf("%s: %s", r.Name, answer)
+				case strings.Contains(r.Name, "bedrock-streaming-error"): // for the model, which is in the path
 				case r.Response.Status == http.StatusBadRequest && status != http.StatusBadRequest && !strings.Contains(r.Name, "context-length") && !strings.Contains(r.Name, "filter"):
 					t.Errorf("%s was refused with %s", r.Name, r.Body)
 				case strings.Contains(r.Name, "responses-model-http-error") && message != r.Expected.Error.Message:

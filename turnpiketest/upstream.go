@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -29,10 +28,12 @@ type UpstreamOptions struct {
 	// refused uses no turn of the story. Without Strict everything that is JSON is
 	// accepted.
 	//
-	// The rules are those of the official API descriptions of OpenAI and
-	// Anthropic, and of the errors that they are known to send. Rules that differ
+	// The rules are those of the official API descriptions of OpenAI,
+	// Anthropic and Google, and of the errors that they are known to send. Rules that differ
 	// between models are left out. Anthropic: a thinking block must come back
-	// exactly as this Upstream sent it. Responses: so must a reasoning item.
+	// exactly as this Upstream sent it. Responses: so must a reasoning item. Gemini: so
+	// must thoughts, and every part with a signature. Bedrock: so must a block of
+	// reasoning, and the request must be signed with [AWSSecretAccessKey].
 	Strict bool
 }
 
@@ -53,9 +54,12 @@ type UpstreamRequest struct {
 //	POST …/chat/completions   OpenAI Chat Completions
 //	POST …/messages           Anthropic Messages
 //	POST …/responses          OpenAI Responses
+//	POST …/models/MODEL:generateContent and …:streamGenerateContent   Gemini
+//	POST …/model/ID/converse-stream, …/converse   Amazon Bedrock Converse
 //
 // It answers with one JSON object, or with a stream where the request asks for
-// one. It takes any credentials and keeps every request.
+// one. It takes any credentials, except on Bedrock if it is strict, and keeps every
+// request.
 type Upstream struct {
 	URL string // the base URL, such as http://127.0.0.1:1234/v1
 
@@ -74,7 +78,7 @@ type Upstream struct {
 // NewUpstream starts an Upstream. Close it.
 func NewUpstream(script *Script, o UpstreamOptions) *Upstream {
 	u := &Upstream{script: script, o: o, closing: make(chan struct{})}
-	u.dialects = []dialect{chatDialect{}, newAnthropic(), newResponses()}
+	u.dialects = []dialect{chatDialect{}, newAnthropic(), newResponses(), newGemini(), newBedrock()}
 	u.server = httptest.NewServer(http.HandlerFunc(u.serve))
 	u.URL = u.server.URL + "/v1"
 	return u
@@ -140,15 +144,25 @@ func (u *Upstream) record(r *http.Request, body []byte, refused *refusal) {
 }
 
 func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
-	at := slices.IndexFunc(u.dialects, func(d dialect) bool { return strings.HasSuffix(r.URL.Path, d.path()) })
+	at := slices.IndexFunc(u.dialects, func(d dialect) bool { return serves(d, r.URL.Path) })
 	if r.Method != http.MethodPost || at < 0 {
 		sendFailure(w, chatDialect{}, failure{status: http.StatusNotFound, message: "no " + r.Method + " " + r.URL.Path})
 		return
 	}
 	d := u.dialects[at]
+	if p, ok := d.(inPath); ok {
+		d = p.at(r.URL.Path)
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the caller left
+	}
+	if g, ok := d.(guarded); ok && u.o.Strict {
+		if why := g.deny(r, body); why != nil {
+			u.record(r, body, &refusal{message: why.message})
+			sendFailure(w, d, *why)
+			return
+		}
 	}
 	asked, refused := u.read(d, r.Header, body)
 	u.record(r, body, refused)
@@ -166,7 +180,7 @@ func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
 	stays := func(d time.Duration) bool { return u.stays(r.Context().Done(), d) }
 	say := d.answer(number, asked, t)
 	if asked.Stream {
-		u.stream(&stream{w: w, control: http.NewResponseController(w), o: u.o, stays: stays}, d, say, t)
+		u.stream(&stream{w: w, framing: framingOf(d), control: http.NewResponseController(w), o: u.o, stays: stays}, d, say, t)
 		return
 	}
 	u.whole(w, stays, d, say, t)
@@ -182,6 +196,9 @@ func (u *Upstream) read(d dialect, header http.Header, body []byte) (asked, *ref
 	a := asked{body: body}
 	if err := json.Unmarshal(body, &a); err != nil {
 		return a, &refusal{message: "not valid JSON: " + err.Error(), code: strconv.Itoa(http.StatusBadRequest)}
+	}
+	if p, ok := d.(inPath); ok {
+		p.ask(&a)
 	}
 	return a, nil
 }

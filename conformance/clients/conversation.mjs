@@ -1,8 +1,9 @@
 // Conversations with a model, as a program with an official client has them: it
 // executes the calls of each turn, sends the turn back as the client returned it,
 // with the results, and ends when a turn has no calls. options.api names the API:
-// "chat" and "responses" are OpenAI's, "messages" is Anthropic's.
+// "chat" and "responses" are OpenAI's, "messages" is Anthropic's, "gemini" is Google's.
 import Anthropic from "@anthropic-ai/sdk";
+import { GoogleGenAI } from "@google/genai";
 import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
 import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
 import { z } from "zod";
@@ -115,6 +116,42 @@ async function respond(client, request, { structured, stream }) {
   return response;
 }
 
+async function gemini(client, { system, prompt, images = [], tools = [], think, structured, stream }, seen) {
+  const parts = [{ text: prompt }, ...images.map((i) => (i.url ? { fileData: { fileUri: i.url, mimeType: "image/png" } } : { inlineData: { mimeType: i.media_type, data: i.data } }))];
+  const contents = [{ role: "user", parts }];
+  const config = { systemInstruction: { parts: [{ text: system }] }, maxOutputTokens: limit };
+  if (tools.length) config.tools = [{ functionDeclarations: tools.map(({ name, description, schema }) => ({ name, description, parametersJsonSchema: schema })) }];
+  if (think) config.thinkingConfig = { includeThoughts: true, thinkingLevel: "low" };
+  if (structured) {
+    const { $schema, ...schema } = z.toJSONSchema(Answer);
+    Object.assign(config, { responseMimeType: "application/json", responseJsonSchema: schema });
+  }
+  for (;;) {
+    const { content, finish, usage } = await generate(client, { model, contents, config }, stream);
+    const said = (thought) => content.filter((p) => p.text && !!p.thought === thought).map((p) => p.text).join("");
+    const functions = content.flatMap((p) => p.functionCall ?? []);
+    const calls = functions.map(({ id, name, args }) => ({ id, name, arguments: JSON.stringify(args) }));
+    seen.turns.push({ text: said(false), reasoning: said(true), calls, finish, usage: [usage.promptTokenCount, usage.candidatesTokenCount] });
+    seen.parsed = structured ? Answer.parse(JSON.parse(said(false))) : null;
+    if (!calls.length) return;
+    contents.push({ role: "model", parts: content });
+    contents.push({ role: "user", parts: functions.map(({ id, name, args }) => ({ functionResponse: { id, name, response: { output: execute[name](args) } } })) });
+  }
+}
+
+// generate returns the parts of an answer as they came.
+async function generate(client, request, stream) {
+  const answers = stream ? await client.models.generateContentStream(request) : [await client.models.generateContent(request)];
+  const all = { content: [], finish: "", usage: {} };
+  for await (const answer of answers) {
+    const [candidate] = answer.candidates ?? [];
+    all.content.push(...(candidate?.content?.parts ?? []));
+    all.finish = candidate?.finishReason ?? all.finish;
+    all.usage = answer.usageMetadata ?? all.usage;
+  }
+  return all;
+}
+
 // sendable leaves out what the helpers of OpenAI's client add and its APIs refuse.
 const sendable = (value) => JSON.parse(JSON.stringify(value, (name, member) => (name === "parsed" || name === "parsed_arguments" ? undefined : member)));
 
@@ -126,8 +163,9 @@ function same(deltas, text) {
 }
 
 const anthropic = () => new Anthropic({ baseURL: options.base_url, apiKey: options.key, maxRetries: 0 });
-const talk = { chat, messages, responses }[options.api];
-const client = options.api === "messages" ? anthropic() : makeClient(options);
+const google = () => new GoogleGenAI({ apiKey: options.key, httpOptions: { baseUrl: options.base_url } });
+const talk = { chat, messages, responses, gemini }[options.api];
+const client = { messages: anthropic, gemini: google }[options.api]?.() ?? makeClient(options);
 const each = [];
 for (const conversation of options.conversations) {
   const seen = { turns: [], parsed: null, error: null };

@@ -57,6 +57,8 @@ function line(item) {
       return `mcp_list_tools ${item.server_label} ${item.tools.map((tool) => tool.name).join(" ")}`;
     case "mcp_call":
       return `mcp_call ${item.server_label} ${item.name} ${item.arguments} ${item.status} ${item.output}`;
+    case "mcp_approval_request":
+      return `mcp_approval_request ${item.server_label} ${item.name} ${item.arguments}`;
     case "function_call":
       return `function_call ${item.name} ${item.arguments}`;
   }
@@ -71,6 +73,31 @@ async function stored() {
   await rejects(client.responses.delete(id), OpenAI.NotFoundError);
   await rejects(client.responses.create({ ...request, previous_response_id: id }), OpenAI.APIError);
   await ask({ ...request, store: false });
+}
+
+// replayed streams a durable response again, from its begin and from one of its events on.
+async function replayed() {
+  const collect = async (stream) => {
+    const events = [];
+    for await (const event of stream) events.push(event);
+    return events;
+  };
+  const headers = { "Idempotency-Key": crypto.randomUUID() };
+  const all = await collect(await client.responses.create({ ...request, stream: true }, { headers }));
+  const { response } = all.at(-1);
+  ok(all.some((event) => event.type.endsWith(".delta") && (event.delta.length + event.obfuscation.length) % 16 === 0));
+  equal(await collect(await client.responses.retrieve(response.id, { stream: true })), all);
+  for (const after of [0, 3, all.length - 1]) {
+    equal(await collect(await client.responses.retrieve(response.id, { stream: true, starting_after: after })), all.slice(after + 1));
+  }
+  const plainly = await collect(await client.responses.retrieve(response.id, { stream: true, include_obfuscation: false }));
+  equal(plainly, all.map(({ obfuscation, ...event }) => event));
+  const stream = client.responses.stream({ response_id: response.id, starting_after: 2 });
+  equal((await collect(stream)).map((event) => event.sequence_number), all.slice(3).map((event) => event.sequence_number));
+  const { output_text, ...final } = plain(await stream.finalResponse());
+  equal(final, plain(response));
+  equal(output_text, response.output[0].content[0].text);
+  seen.items.push(response.output.map(line));
 }
 
 // parsed reads structured output.
@@ -112,6 +139,34 @@ async function servers() {
   equal(second.previous_response_id, first.id);
   const { data } = await client.responses.inputItems.list(second.id);
   equal(data.map(({ type, call_id, output }) => ({ type, call_id, output })), input);
+}
+
+// approvals approves a call, denies another, and sends its own items back for a third.
+async function approvals() {
+  const answer = (response, approve, reason) => {
+    const requests = response.output.filter((item) => item.type === "mcp_approval_request");
+    equal(requests.length, 1);
+    return { type: "mcp_approval_response", approval_request_id: requests[0].id, approve, ...(reason && { reason }) };
+  };
+  const first = await ask(request);
+  const approved = { ...request, previous_response_id: first.id, input: [answer(first, true)] };
+  const other = makeClient({ ...options, key: options.other_key });
+  await rejects(other.responses.create(approved), OpenAI.APIError);
+  await rejects(client.responses.create({ ...approved, input: [{ ...approved.input[0], approval_request_id: "mcpr_0" }] }), OpenAI.BadRequestError);
+  const second = await ask(approved);
+  equal(second.output[0].approval_request_id, approved.input[0].approval_request_id);
+  equal(plain(await client.responses.create(approved)), plain(await client.responses.retrieve(second.id)));
+  const denied = { ...approved, input: [answer(first, false)] };
+  equal((await client.responses.create(denied)).id, second.id);
+
+  const { id } = await client.conversations.create();
+  const third = await ask({ ...request, conversation: id });
+  await ask({ ...request, conversation: id, input: [answer(third, false, "not today")] });
+
+  const items = [{ role: "user", content: request.input }];
+  const fifth = await ask({ ...request, store: false, input: items });
+  const forged = plain(fifth.output).map((item) => (item.type === "mcp_approval_request" ? { ...item, arguments: '{"a":666,"b":0}' } : item));
+  await ask({ ...request, store: false, input: [...items, ...forged, answer(fifth, true)] });
 }
 
 // chain asks three times, each time after the response before.
@@ -216,7 +271,7 @@ async function together() {
 }
 
 try {
-  await { stored, parsed, pages, conversation, failed, servers, chain, resend, together }[options.helper]();
+  await { stored, replayed, parsed, pages, conversation, failed, servers, approvals, chain, resend, together }[options.helper]();
 } catch (error) {
   seen.error = describe(error);
 }

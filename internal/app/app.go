@@ -35,6 +35,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
@@ -160,10 +161,14 @@ func (a *App) build(ctx context.Context, o Options) error {
 	router := route.New(providers)
 	inUse := newMemory("/sys/fs/cgroup")
 	retained := newLedger(a.config, inUse)
+	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
+	if err != nil {
+		return err
+	}
 	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store,
-		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: a.keys.Vault, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
+		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: keys, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
@@ -183,7 +188,8 @@ func (a *App) build(ctx context.Context, o Options) error {
 		Runs: runs.New(runs.Options{
 			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
 		}),
-		Chat: chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Forgetter: a.store}),
+		Approvals: approvals.New(approvals.Options{Archive: a.store, Runner: a.runner, Log: a.log, Now: clock.Wall}),
+		Chat:      chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Forgetter: a.store}),
 	})
 	return err
 }

@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +27,7 @@ const (
 	known              // every key of an org
 	starts             // owner, admin and member
 	manages            // owner and admin
+	decides            // owner, admin and approver
 	operate            // the operator
 )
 
@@ -138,6 +142,9 @@ func access() map[string]struct {
 		"GET /v1/runs/{id}":                          {starts, ofRuns(200, "/v1/runs/%s")},
 		"GET /v1/runs/{id}/events":                   {starts, ofRuns(200, "/v1/runs/%s/events")},
 		"POST /v1/runs/{id}/cancel":                  {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
+		"GET /v1/approvals":                          {decides, one(200, "/v1/approvals?limit=1")},
+		"GET /v1/approvals/{id}":                     {decides, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
+		"POST /v1/approvals/{id}":                    {decides, withBody(things(200, "/v1/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`)},
 		"POST /api/runs/{id}/cancel":                 {starts, ofRuns(409, "/api/runs/%s/cancel")},
 
 		"GET /api/orgs":             {operate, one(200, "/api/orgs")},
@@ -164,7 +171,7 @@ func (w *twoOrgs) principals() map[string]string {
 func (m may) refusal(principal string) int {
 	allowed := map[may][]string{
 		known: {"owner", "admin", "member", "approver", "reader"}, starts: {"owner", "admin", "member"},
-		manages: {"owner", "admin"}, operate: {"operator"},
+		manages: {"owner", "admin"}, decides: {"owner", "admin", "approver"}, operate: {"operator"},
 	}
 	isOfOrg := slices.Contains(allowed[known], principal)
 	switch {
@@ -182,16 +189,25 @@ type twoOrgs struct {
 	stranger string // key of the owner of the other org
 	revoked  string
 	made     int
+	approved string // the id of the latest approval
 }
 
 func newTwoOrgs(t *testing.T) *twoOrgs {
-	up := newUpstream(t, script(says("hi")))
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if bytes.Contains(got.body, []byte("delete it")) && !bytes.Contains(got.body, []byte(`"role":"tool"`)) {
+			asks(call{"delete", `{}`}).write(w)
+			return
+		}
+		says("hi").write(w)
+	})
 	tools := newMCP(t, map[string]handler{"echo": echo})
-	yaml := strings.Replace(site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.withVault(), "    runtime: {}\n", "", 1)
+	gate := newMCP(t, map[string]handler{"delete": echo})
+	yaml := strings.Replace(site{upstream: up.URL, servers: []string{server("tools", tools.URL), server("gate", gate.URL, "require_approval: always")}}.withVault(), "    runtime: {}\n", "", 1)
 	w := &twoOrgs{documented: manage(MustRun(t, yaml))}
 	w.do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
 	w.stranger = w.do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
 	w.do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL), 201)
+	w.do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"gate","url":%q,"require_approval":"always"}`, gate.URL), 201)
 	gone := w.do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"owner"}`, 201)
 	w.revoked = gone["key"].(string)
 	w.do("DELETE", "/api/keys/"+gone["id"].(string), "owner-key", "", 200)
@@ -223,6 +239,31 @@ func (w *twoOrgs) key(key string) string {
 
 func (w *twoOrgs) run(key string) string {
 	return w.post(question, "Authorization", "Bearer "+key).header.Get("Turnpike-Run-Id")
+}
+
+// approval returns the id of an approval that waits, of a run that the key has started.
+func (w *twoOrgs) approval(key string) string {
+	ctx, leave := context.WithCancel(w.t.Context())
+	gone := make(chan struct{})
+	r := w.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(gatedQuestion), "Authorization", "Bearer "+key)
+	go func() {
+		defer close(gone)
+		if resp, err := w.client.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	seen := w.do("GET", "/v1/approvals?status=waiting&wait=20&limit=1", key, "", 200)
+	for id := ""; ; seen = w.do("GET", "/v1/approvals?status=waiting&wait=20&limit=1", key, "", 200) {
+		if all := objects(seen); len(all) > 0 {
+			id = all[0]["id"].(string)
+		}
+		if id != "" && id != w.approved {
+			w.approved = id
+			leave()
+			<-gone
+			return id
+		}
+	}
 }
 
 // askedResponses is a request to the Responses API.

@@ -14,6 +14,7 @@ import (
 const (
 	DatabaseFile    = "turnpike.db"
 	AuditKeyFile    = "audit.key"
+	RunKeyFile      = "runs.key"
 	CheckpointsFile = "audit.checkpoints"
 )
 

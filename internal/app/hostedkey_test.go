@@ -2,12 +2,17 @@ package app_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
 )
 
 // Over the API a type of hosted tools has one server, too, whether that is declared or stored.
@@ -174,5 +179,62 @@ func TestAChoiceOfAHostedToolReachesTheProvider(t *testing.T) {
 	}
 	if asked := up.requests(); !strings.Contains(string(asked[0].body), `"tool_choice":{"type":"function","function":{"name":"mcp__tools__find"}}`) {
 		t.Errorf("the provider got %s", asked[0].body)
+	}
+}
+
+// The image of a tool that answers image_generation is the result of the call's item, in JSON, in
+// the stream, in what is stored, and in the stream of that. A tool that gives no image has failed.
+func TestAnMCPServerAnswersImageGeneration(t *testing.T) { // G15 G16
+	noLeaks(t)
+	specs := spectest.Find(t)
+	up := newUpstream(t, script(slices.Repeat([]turn{asks(call{"draw", `{"prompt":"a pixel"}`}, call{"draw", `{"prompt":"nothing"}`}), says("Done.")}, 3)...))
+	tools := newMCP(t, nil)
+	tools.sdk.AddTool(&mcp.Tool{Name: "draw", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if strings.Contains(string(r.Params.Arguments), "nothing") {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "no idea"}}}, nil
+		}
+		pixel, err := base64.StdEncoding.DecodeString(onePixel)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Here it is."}, &mcp.ImageContent{Data: pixel, MIMEType: "image/png"}}}, err
+	})
+	g := MustRun(t, site{upstream: up.URL, servers: []string{server("tools", tools.URL, "hosted: [image_generation=draw]")}}.yaml())
+	item := func(name, result string) string {
+		return `"type":"image_generation_call","status":"` + name + `","result":` + result + `}`
+	}
+	done, none := item("completed", `"`+onePixel+`"`), item("failed", "null")
+	for _, header := range [][]string{{}, {"Idempotency-Key", "k"}} {
+		for _, stream := range []string{"false", "true"} {
+			if len(header) > 0 && stream == "false" {
+				continue
+			}
+			a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x","tools":[{"type":"image_generation"}],"stream":`+stream+`}`), append(header, "Authorization", "Bearer owner-key")...)
+			specs.Check(t, "POST /v1/responses", string(a.body))
+			body, times := string(a.body), 1
+			var id string
+			if stream == "true" {
+				times = 2 // the end of the item, and the response
+				all := a.events(t)
+				wantNumbered(t, all)
+				wantEnded(t, all)
+				id = last(all).ID
+				for kind, n := range map[string]int{"in_progress": 2, "generating": 2, "completed": 1} {
+					if got := len(typed(all, "response.image_generation_call."+kind, "")); got != n {
+						t.Errorf("%d events %s", got, kind)
+					}
+				}
+			} else {
+				id = a.responded(t).ID
+			}
+			if a.status != 200 || strings.Count(body, done) != times || strings.Count(body, none) != times {
+				t.Errorf("%d %s", a.status, body)
+			}
+			stored := g.send("GET", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key")
+			specs.Check(t, "GET /v1/responses", string(stored.body))
+			if strings.Count(string(stored.body), done) != 1 || strings.Count(string(stored.body), none) != 1 {
+				t.Errorf("stored: %s", stored.body)
+			}
+			if again := g.replayed(id, ""); len(header) > 0 && string(again.body) != body {
+				t.Errorf("streamed again:\n%s\nnot\n%s", again.body, body)
+			}
+		}
 	}
 }

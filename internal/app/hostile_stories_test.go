@@ -251,7 +251,7 @@ func TestAServerThatMeansHarm(t *testing.T) {
 			bad := newRawMCP(t, methods{"tools/list": list, "tools/call": tt.call})
 			fine := newMCP(t, map[string]handler{"good_echo": echo})
 			up := newUpstream(t, script(asks(call{name, `{"n":"` + strings.Repeat("a", 200) + `"}`}, call{"good_echo", `{"n":7}`}), says("Done.")))
-			limit := "timeout: 20s"
+			limit := "timeout: 60s"
 			if strings.HasSuffix(tt.name, "hangs") {
 				limit = "timeout: 400ms"
 			}

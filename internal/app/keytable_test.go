@@ -40,7 +40,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		return s
 	}
 	if strings.HasPrefix(k.Type, "duration ") {
-		s.good, s.bad = `"1m30s"`, `"999h"`
+		s.good, s.bad = `"1m30s"`, `"9999h"`
 		return s
 	}
 	values := map[string][2]string{
@@ -51,6 +51,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"file":                                   {`"/elsewhere"`, `"a\u0001"`},
 		"env:NAME, file:PATH or a literal":       {`"env:SAMPLE"`, `"env:not a name"`},
 		"name":                                   {`"sample"`, `"a b"`},
+		"header name":                            {`"X-Sample"`, `"a b"`},
 		"region":                                 {`"sample"`, `"a b"`},
 		"version":                                {`"sample"`, `"a b"`},
 		"prefix":                                 {`"sample"`, `"a b"`},
@@ -97,6 +98,12 @@ func companions(path string) map[string]string {
 		return map[string]string{"reads": "[]"}
 	case "providers[].default_max_tokens":
 		return map[string]string{"kind": `"anthropic"`}
+	case "providers[].api_version":
+		return map[string]string{"kind": `"gemini"`}
+	case "providers[].region":
+		return map[string]string{"kind": `"bedrock"`, "api_key": `"env:SAMPLE_2"`, "base_url": `"http://127.0.0.1:9"`}
+	case "providers[].access_key_id", "providers[].secret_access_key", "providers[].session_token":
+		return map[string]string{"kind": `"bedrock"`, "region": `"us-east-1"`, "access_key_id": `"env:SAMPLE_2"`, "secret_access_key": `"env:SAMPLE_2"`}
 	case "master_key_previous":
 		return map[string]string{"master_key": `"env:SAMPLE_2"`}
 	}
@@ -177,6 +184,9 @@ func TestEveryKeyOfTheTable(t *testing.T) {
 					value = "[" + value + "]"
 				}
 				checkRefused(t, k, value, s.with, word+" is not built yet")
+			}
+			if strings.Contains(k.Path, "require_approval.") { // need each other: see TestRulesSelectTheCallsThatWait
+				return
 			}
 			if strings.HasSuffix(k.Path, ".extensions") { // all of its words are not built
 				return

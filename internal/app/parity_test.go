@@ -34,10 +34,10 @@ func parityRows() []parityRow {
 		{9, "the list of a server's tools is missing", rounds(oneListForEachServer), ""},
 		{10, "of several lists only the last one ends", twoLists, ""},
 		{11, "tools are listed for each round", listedOnce, ""},
-		{12, "require_approval is ignored", approvalsAreRefused, ""},
-		{13, "an approval request that is nowhere", approvalRequestsAreRefused, ""},
-		{14, "the continuation with an approval", approvalResponsesAreRefused, ""},
-		{15, "an approval that is used again, or belongs to others", foreignApprovalsAreRefused, ""},
+		{12, "require_approval is ignored", requireApproval, ""},
+		{13, "an approval request that is nowhere", approvalRequestIsThere, ""},
+		{14, "the continuation with an approval", approvedContinuation, ""},
+		{15, "an approval that is used again, or belongs to others", approvalIsUsedOnce, ""},
 		{16, "a chain loses calls and their results", chainOfCalls, ""},
 		{17, "a call of a chain is executed again", nothingIsExecutedAgain, ""},
 		{18, "streamed responses are not stored", streamedIsStored, ""},
@@ -83,6 +83,7 @@ type paritySite struct {
 	*gateway
 	up           *turnpiketest.Upstream
 	docs, hidden *turnpiketest.MCPServer
+	model        string // a name of a model that reasons
 }
 
 // newParitySite boots a gateway whose provider is of this kind and plays the story.
@@ -94,8 +95,8 @@ func newParitySite(t *testing.T, kind, story, runtime string) *paritySite {
 	t.Cleanup(hidden.Close)
 	up := strictUpstream(t, story)
 	yaml := site{upstream: strings.TrimSuffix(up.URL, "/v1"), runtime: runtime, servers: []string{server("crm", hidden.URL)}}.yaml()
-	yaml = strings.Replace(yaml, "{name: up,", "{name: up, kind: "+kind+",", 1)
-	return &paritySite{MustRun(t, yaml), up, docs, hidden}
+	yaml, name := ofKind(yaml, kind)
+	return &paritySite{MustRun(t, yaml), up, docs, hidden, name}
 }
 
 // docsTool is a tool of type mcp that declares the server docs, with more members.
@@ -109,7 +110,7 @@ const never = `,"require_approval":"never"`
 // respond sends a request to the Responses API. Members are those after the model.
 func (p *paritySite) respond(members string, fields ...string) answer {
 	p.t.Helper()
-	return p.send("POST", "/v1/responses", strings.NewReader(`{"model":"m",`+members+`}`), fields...)
+	return p.send("POST", "/v1/responses", strings.NewReader(`{"model":"`+p.model+`",`+members+`}`), fields...)
 }
 
 // got returns a stored response.

@@ -32,7 +32,7 @@ usage 40 5`
 // rounds makes a check of a stream one of the same run with a provider of each dialect.
 func rounds(check func(*testing.T, []respEvent)) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, kind := range []string{"openai", "anthropic", "openai-responses"} {
+		for _, kind := range []string{"openai", "anthropic", "openai-responses", "gemini", "bedrock"} {
 			t.Run(kind, func(t *testing.T) {
 				p := newParitySite(t, kind, threeRounds, "")
 				all := p.respond(`"input":"go","stream":true,"tools":[` + p.docsTool(never) + `]`).events(t)
@@ -165,44 +165,11 @@ func listedOnce(t *testing.T) {
 	}
 }
 
-// Until the gateway can ask for approvals, a tool whose calls need one is refused. Asking is the
-// default.
-func approvalsAreRefused(t *testing.T) {
-	p := newParitySite(t, "openai", "text never", "")
-	for _, more := range []string{
-		"", `,"require_approval":"always"`, `,"require_approval":{"always":{"tool_names":["search"]}}`,
-		`,"require_approval":{"never":{"tool_names":["read"]}}`, `,"allowed_tools":["search","read"],"require_approval":{"never":{"tool_names":["read"]}}`,
-	} {
-		p.refused(p.respond(`"input":"go","tools":[`+p.docsTool(more)+`]`), "tools[0].require_approval")
-	}
-	if n := len(p.up.Requests()); n != 0 {
-		t.Errorf("%d model calls", n)
-	}
-}
-
-func approvalRequestsAreRefused(t *testing.T) {
-	p := newParitySite(t, "openai", "text never", "")
-	p.refused(p.respond(`"input":[{"type":"mcp_approval_request","id":"mcpr_1","server_label":"docs","name":"search","arguments":"{}"}],"tools":[`+p.docsTool(never)+`]`), "input[0]")
-}
-
-func approvalResponsesAreRefused(t *testing.T) {
-	p := newParitySite(t, "openai", "text Hello.", "")
-	first := p.respond(`"input":"go"`).responded(t)
-	p.refused(p.respond(`"input":[{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}],"previous_response_id":"`+first.ID+`","tools":[`+p.docsTool(never)+`]`), "input[0]")
-}
-
-func foreignApprovalsAreRefused(t *testing.T) {
-	p := newParitySite(t, "openai", "text never", "")
-	for range 2 {
-		p.refused(p.respond(`"input":[{"role":"user","content":"go"},{"type":"mcp_approval_response","approval_request_id":"mcpr_other","approve":false}],"tools":[`+p.docsTool(never)+`]`), "input[1]")
-	}
-}
-
 const clock = `{"type":"function","name":"clock","parameters":{"type":"object"}}`
 
 // Three responses, each with a call of the client's: the model sees all pairs in order.
 func chainOfCalls(t *testing.T) {
-	for _, kind := range []string{"openai", "anthropic", "openai-responses"} {
+	for _, kind := range []string{"openai", "anthropic", "openai-responses", "gemini", "bedrock"} {
 		t.Run(kind, func(t *testing.T) {
 			p := newParitySite(t, kind, "call c1 search {\"q\":1}\ncall c2 clock {\"n\":1}\n\ncall c3 clock {\"n\":2}\n\ntext Late.", "")
 			tools := `,"tools":[` + clock + `,` + p.docsTool(never) + `]`
@@ -435,7 +402,7 @@ func formsOfTheHistory(t *testing.T) {
 		`{"type":"function_call","call_id":"k2","name":"clock","arguments":"{}","status":"completed"},` +
 		`{"type":"function_call_output","call_id":"k1","output":[{"type":"input_text","text":"f"}]},{"type":"function_call_output","id":"fco_1","call_id":"k2","output":"g","status":"completed"},` +
 		`{"role":"user","content":[{"type":"input_text","text":"h"}]}`
-	for _, kind := range []string{"openai", "anthropic", "openai-responses"} {
+	for _, kind := range []string{"openai", "anthropic", "openai-responses", "gemini", "bedrock"} {
 		p := newParitySite(t, kind, "text Done.\nagain", "")
 		if o := p.respond(`"store":false,"input":[` + history + `],"tools":[` + clock + `]`).responded(t); o.text() != "Done." {
 			t.Errorf("%+v", o)
@@ -463,6 +430,7 @@ func formatOfTheText(t *testing.T) {
 	const schema = `{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`
 	for kind, want := range map[string]string{
 		"openai": `"response_format":{"type":"json_schema","json_schema":{`, "openai-responses": `"format":{"type":"json_schema",`, "anthropic": `"additionalProperties":false`,
+		"gemini": `"responseJsonSchema":{`, "bedrock": `"textFormat":{"type":"json_schema"`,
 	} {
 		p := newParitySite(t, kind, `text {"a":1}`, "")
 		o := p.respond(`"input":"go","text":{"format":{"type":"json_schema","name":"n","strict":true,"schema":` + schema + `}}`).responded(t)
@@ -476,7 +444,7 @@ func formatOfTheText(t *testing.T) {
 // whose tools are not listed yet: an org that refuses what is dropped gets its answer. // P22
 func TestAPlainResponseDropsNothing(t *testing.T) {
 	noLeaks(t)
-	for _, kind := range []string{"openai", "anthropic", "openai-responses"} {
+	for _, kind := range []string{"openai", "anthropic", "openai-responses", "gemini", "bedrock"} {
 		p := newParitySite(t, kind, "text Hello.\nagain", "dropped_params: refuse")
 		for _, members := range []string{`"input":"go"`, `"input":"go","tools":[` + p.docsTool(never) + `]`, `"input":"go","tool_choice":"auto","tools":[` + clock + `]`} {
 			a := p.respond(members)

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/provider/anthropic"
+	"github.com/turnpike-gateway/turnpike/internal/provider/bedrock"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+	"github.com/turnpike-gateway/turnpike/internal/provider/gemini"
 	"github.com/turnpike-gateway/turnpike/internal/provider/openai"
 	"github.com/turnpike-gateway/turnpike/internal/provider/openairesponses"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
@@ -29,6 +32,10 @@ func (a *App) providers(s *settings) ([]route.Provider, error) {
 			built.Model = openairesponses.New(a.endpoint(p, p.BaseURL, key))
 		case "anthropic":
 			built.Model = a.anthropic(p, key)
+		case "gemini":
+			built.Model = gemini.New(a.endpoint(p, withAPIVersion(p), key), gemini.Options{Fetch: a.fetch})
+		case "bedrock":
+			built.Model = a.bedrock(p, key, s.keys.AWS[p.Name])
 		case "demo":
 			base, err := a.demoModel(p)
 			if err != nil {
@@ -51,6 +58,24 @@ func (a *App) anthropic(p config.Provider, key secret.Value) *anthropic.Provider
 	return anthropic.New(a.endpoint(p, withVersion(p.BaseURL), key), o)
 }
 
+// awsTimeout bounds one request of the AWS credential chain. An address of a role that
+// is not there must not hold up a request for longer.
+const awsTimeout = 4 * time.Second
+
+// bedrock builds the adapter of Bedrock. The API key of the provider, or else its keys,
+// or else the AWS credential chain, which nothing reads before the first request.
+func (a *App) bedrock(p config.Provider, key secret.Value, keys config.AWS) *bedrock.Provider {
+	o := bedrock.Options{Region: p.Region, Fetch: a.fetch}
+	switch {
+	case !key.IsZero():
+	case !keys.AccessKeyID.IsZero():
+		o.Credentials = bedrock.Static(keys.AccessKeyID.Reveal(), keys.SecretAccessKey.Reveal(), keys.SessionToken.Reveal())
+	default:
+		o.Credentials = bedrock.Chain(p.Region, a.out.OperatorClient(awsTimeout))
+	}
+	return bedrock.New(a.endpoint(p, p.BaseURL, key), o)
+}
+
 // withVersion returns a base URL of Anthropic with the version of the API, which
 // Anthropic's own clients add and people write or leave out.
 func withVersion(base string) string {
@@ -61,11 +86,30 @@ func withVersion(base string) string {
 	return u.JoinPath("v1").String()
 }
 
+// geminiVersion is the version of the Gemini API that requests use by default. v1 has
+// fewer features.
+const geminiVersion = "v1beta"
+
+// withAPIVersion returns the base URL of a Gemini provider with the version of the API,
+// which people write or leave out.
+func withAPIVersion(p config.Provider) string {
+	version := p.APIVersion
+	if version == "" {
+		version = geminiVersion
+	}
+	u, err := url.Parse(p.BaseURL)
+	if err != nil || strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/"+version) {
+		return p.BaseURL
+	}
+	return u.JoinPath(version).String()
+}
+
 // endpoint returns how the adapter of a provider calls it.
 func (a *App) endpoint(p config.Provider, baseURL string, key secret.Value) wire.Endpoint {
 	return wire.Endpoint{
 		BaseURL:   baseURL,
 		APIKey:    func(context.Context) (string, error) { return key.Reveal(), nil },
+		KeyHeader: p.APIKeyHeader,
 		Transport: a.out.Providers(),
 		Log:       a.log.With("provider", p.Name),
 	}

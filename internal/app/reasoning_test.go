@@ -25,19 +25,36 @@ var kinds = map[string]struct{ reasoning, effort string }{
 	"openai":           {`"reasoning_content":`, `"reasoning_effort":"low"`},
 	"anthropic":        {`thinking"}`, `"thinking":{"type":"enabled"`}, // the type of both blocks
 	"openai-responses": {`"encrypted_content":`, `"reasoning":{"effort":"low"`},
+	"gemini":           {`"thoughtSignature":"Eg`, `"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"low"}`},
+	"bedrock":          {`"reasoningContent":`, `"thinking":{"type":"enabled"`},
 }
+
+// ofKind returns a configuration whose provider up is of the kind, and a name of a model
+// of it that reasons, which is also one that Gemini could have: without a colon. A strict
+// upstream accepts its credentials.
+func ofKind(yaml, kind string) (with, model string) {
+	if kind != "bedrock" {
+		return strings.Replace(yaml, "{name: up,", "{name: up, kind: "+kind+",", 1), "m"
+	}
+	with = strings.Replace(yaml, "{name: up,", "{name: up, "+bedrockKeys+",", 1)
+	return strings.Replace(with, "api_key: env:UPSTREAM_KEY, ", "", 1), "g-anthropic.claude-sonnet-4-5-v1"
+}
+
+const bedrockKeys = "kind: bedrock, region: " + turnpiketest.AWSRegion + ", access_key_id: " + turnpiketest.AWSAccessKeyID +
+	", secret_access_key: " + turnpiketest.AWSSecretAccessKey + ", session_token: " + turnpiketest.AWSSessionToken
 
 // conversation is a chat client with a tool of its own. It sends back what the chat
 // dialect has a place for.
 type conversation struct {
 	*gateway
 	key      string
+	model    string
 	messages []any
 	dropped  []string // header turnpike-dropped-params of each answer
 }
 
 func newConversation(g *gateway) *conversation {
-	return &conversation{gateway: g, key: "owner-key", messages: []any{map[string]any{"role": "user", "content": "go"}}}
+	return &conversation{gateway: g, key: "owner-key", model: "m", messages: []any{map[string]any{"role": "user", "content": "go"}}}
 }
 
 // ask sends the conversation, with reasoning. It adds the answer and a result of
@@ -45,7 +62,7 @@ func newConversation(g *gateway) *conversation {
 func (c *conversation) ask() (text string, ids []string) {
 	c.t.Helper()
 	body, err := json.Marshal(map[string]any{
-		"model": "m", "reasoning_effort": "low", "messages": c.messages,
+		"model": c.model, "reasoning_effort": "low", "messages": c.messages,
 		"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "mine", "parameters": map[string]any{"type": "object"}}}},
 	})
 	if err != nil {
@@ -109,10 +126,14 @@ func TestReasoningSurvivesHandovers(t *testing.T) {
 		pieces      []int // of reasoning, in each request
 	}{
 		{"anthropic", only, true, []int{0, 2, 3}},
+		{"bedrock", only, true, []int{0, 2, 3}},
+		{"bedrock", mixed, true, []int{0, 2, 3, 4}},
 		{"openai-responses", only, true, []int{0, 2, 3}},
+		{"gemini", only, true, []int{0, 2, 3}},
 		{"openai", only, false, []int{0, 0, 0}}, // the client has seen it, and this one does not send it
 		{"anthropic", mixed, true, []int{0, 2, 3, 4}},
 		{"openai-responses", mixed, true, []int{0, 2, 3, 4}},
+		{"gemini", mixed, true, []int{0, 2, 3, 4}},
 		{"openai", mixed, true, []int{0, 1, 2, 3}}, // what is in one message is one piece
 	} {
 		t.Run(fmt.Sprintf("%s, gateway tools %v", tt.kind, tt.story == mixed), func(t *testing.T) {
@@ -121,9 +142,10 @@ func TestReasoningSurvivesHandovers(t *testing.T) {
 			t.Cleanup(tools.Close)
 			up := strictUpstream(t, tt.story)
 			yaml := site{upstream: strings.TrimSuffix(up.URL, "/v1"), runtime: "dropped_params: refuse", servers: []string{server("s", tools.URL)}}.yaml()
-			yaml = strings.Replace(yaml, "{name: up,", "{name: up, kind: "+tt.kind+",", 1)
+			yaml, name := ofKind(yaml, tt.kind)
 			data := t.TempDir()
 			c := newConversation(nil)
+			c.model = name
 			for n := range 3 {
 				c.gateway = mustRunIn(t, data, yaml, environment())
 				text, ids := c.ask()
@@ -153,9 +175,13 @@ func TestReasoningThatIsLostAtTheClient(t *testing.T) {
 		dropped string
 	}{
 		{"anthropic", "none", "reasoning_effort"},
+		{"bedrock", "none", "reasoning_effort"},
+		{"bedrock", "", "reasoning_effort"},
 		{"openai-responses", "none", ""},
+		{"gemini", "none", ""},                // the calls are marked as unsigned
 		{"anthropic", "", "reasoning_effort"}, // another key sends the ids
 		{"openai-responses", "", ""},
+		{"gemini", "", ""},
 	} {
 		t.Run(tt.kind+" "+tt.feature, func(t *testing.T) {
 			noLeaks(t)
@@ -163,7 +189,9 @@ func TestReasoningThatIsLostAtTheClient(t *testing.T) {
 			t.Cleanup(tools.Close)
 			up := strictUpstream(t, "reasoning Hm.\nreasoning\ncall c1 mine {}\n\nreasoning Then.\ncall c2 mine {\"n\":2}\n\nreasoning Well.\ntext Done.\n\nreasoning Well.\ntext Yes.")
 			yaml := site{upstream: strings.TrimSuffix(up.URL, "/v1"), feature: tt.feature, servers: []string{server("s", tools.URL)}}.yaml()
-			c := newConversation(MustRun(t, strings.Replace(yaml, "{name: up,", "{name: up, kind: "+tt.kind+",", 1)))
+			yaml, name := ofKind(yaml, tt.kind)
+			c := newConversation(MustRun(t, yaml))
+			c.model = name
 			c.ask()
 			c.key = "member-key"
 			c.ask()
@@ -201,6 +229,15 @@ func TestReasoningStaysWithItsProvider(t *testing.T) {
 		{"openai-responses", "openai-responses"},
 		{"openai", "openai"},
 		{"openai", "anthropic"},
+		{"gemini", "openai"},
+		{"gemini", "anthropic"},
+		{"gemini", "gemini"},
+		{"bedrock", "openai"},
+		{"bedrock", "anthropic"},
+		{"anthropic", "bedrock"},
+		{"bedrock", "bedrock"},
+		{"bedrock", "gemini"},
+		{"gemini", "bedrock"},
 	} {
 		t.Run(tt.first+", then "+tt.second, func(t *testing.T) {
 			noLeaks(t)
@@ -209,9 +246,14 @@ func TestReasoningStaysWithItsProvider(t *testing.T) {
 			one := strictUpstream(t, "reasoning One thinks.\nreasoning\ntext Looking.\ncall a1 look {}\n\nfail 401 who are you\n\nreasoning One ends.\ntext Done.")
 			two := strictUpstream(t, "reasoning Two thinks.\nreasoning\ncall b1 look {\"n\":2}\n\nreasoning Two goes on.\ncall b2 mine {}")
 			yaml := site{upstream: strings.TrimSuffix(one.URL, "/v1"), servers: []string{server("s", tools.URL)}}.yaml()
-			yaml = strings.Replace(yaml, "{name: up,", "{name: up, kind: "+tt.first+",", 1)
-			yaml = strings.Replace(yaml, "outbound:", fmt.Sprintf("  - {name: two, kind: %s, base_url: %q, api_key: env:UPSTREAM_KEY, models: [m]}\noutbound:", tt.second, two.URL), 1)
+			yaml, name := ofKind(yaml, tt.first)
+			second := fmt.Sprintf("kind: %s, api_key: env:UPSTREAM_KEY", tt.second)
+			if tt.second == "bedrock" {
+				second, name = bedrockKeys, "g-anthropic.claude-sonnet-4-5-v1"
+			}
+			yaml = strings.Replace(yaml, "outbound:", fmt.Sprintf("  - {name: two, %s, base_url: %q, models: [m, \"g-*\"]}\noutbound:", second, two.URL), 1)
 			c := newConversation(MustRun(t, yaml))
+			c.model = name
 			if _, ids := c.ask(); len(ids) != 1 {
 				t.Fatalf("calls %q", ids)
 			}
@@ -252,8 +294,9 @@ func TestReasoningOfAnAnswerThatBreaksOff(t *testing.T) {
 			up := strictUpstream(t, "reasoning One.\nreasoning\ncall c1 look {}\nreasoning Two.\ncall c2 look {\"n\":2}\ncut\n\n"+
 				"reasoning Three.\ncall c3 look {\"n\":3}\nreasoning Four.\ncall c4 look {\"n\":4}\nreasoning Five.\ncut\n\ntext Done.")
 			yaml := site{upstream: strings.TrimSuffix(up.URL, "/v1"), servers: []string{server("s", tools.URL)}}.yaml()
-			g := MustRun(t, strings.Replace(yaml, "{name: up,", "{name: up, kind: "+kind+",", 1))
-			a := g.post(`{"model":"m","reasoning_effort":"low","messages":[{"role":"user","content":"go"}]}`)
+			yaml, name := ofKind(yaml, kind)
+			g := MustRun(t, yaml)
+			a := g.post(`{"model":"` + name + `","reasoning_effort":"low","messages":[{"role":"user","content":"go"}]}`)
 			requests := up.Requests()
 			for i, r := range requests {
 				if r.Refused != "" {

@@ -27,11 +27,12 @@ type respEvent struct {
 type respItem struct {
 	ID, Type, Status, Name, Namespace, Arguments, Input string
 
-	CallID string `json:"call_id"`
-	Label  string `json:"server_label"`
-	Output *string
-	Error  any
-	Tools  []struct{ Name string }
+	CallID  string `json:"call_id"`
+	Request string `json:"approval_request_id"`
+	Label   string `json:"server_label"`
+	Output  *string
+	Error   any
+	Tools   []struct{ Name string }
 
 	Content []struct{ Type, Text, Refusal string }
 	Summary []struct{ Text string }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
@@ -53,7 +54,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals,
 	}
 	var err error
 	if s.spans {
@@ -66,6 +67,21 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	s.serve(a.log)
 	return nil
+}
+
+// waitingApprovals returns how many approvals wait, -1 if the store cannot be read, and the age
+// of the oldest.
+func (a *App) waitingApprovals() (int, time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	n, oldest, err := a.store.WaitingApprovals(ctx)
+	switch {
+	case err != nil:
+		return -1, 0
+	case n == 0:
+		return 0, 0
+	}
+	return n, max(0, clock.Wall().Sub(time.UnixMilli(oldest)))
 }
 
 // collectorURL returns where spans go, "" for nowhere. The variables are those

@@ -227,12 +227,13 @@ func (a answer) calls() []call {
 // A14: what a client gets does not depend on the dialect of the provider.
 func TestARelayLooksTheSameWhateverTheProviderSpeaks(t *testing.T) {
 	noLeaks(t)
-	for _, kind := range []string{"anthropic", "openai-responses"} {
+	for _, kind := range []string{"anthropic", "openai-responses", "gemini", "bedrock"} {
 		t.Run(kind, func(t *testing.T) {
 			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Looking.\ncall c1 weather {\"city\":\"Lisbon\"}\ncall c2 weather {\"city\":\"Oslo\"}\nusage 20 9\nagain 1\n\ntext Hel\nstop length\n\nfail 429 retry-after 7 slow\n\ntext Hel\nfail 500 oops"),
 				turnpiketest.UpstreamOptions{Strict: true})
 			t.Cleanup(up.Close)
-			g := MustRun(t, strings.Replace(site{upstream: strings.TrimSuffix(up.URL, "/v1")}.yaml(), "{name: up,", "{name: up, kind: "+kind+",", 1))
+			yaml, _ := ofKind(site{upstream: strings.TrimSuffix(up.URL, "/v1")}.yaml(), kind)
+			g := MustRun(t, yaml)
 			streaming := strings.Replace(twoCities, "{", `{"stream":true,"stream_options":{"include_usage":true},`, 1)
 			for _, body := range []string{twoCities, streaming} {
 				a := g.post(body)

@@ -13,10 +13,11 @@ const runPackage = modulePath + "/internal/run"
 // appenders are the functions that may append to a journal, each with the reason.
 func appenders() map[string]string {
 	return map[string]string{
-		"internal/run.runState.write":       "the owner's batches: commit has numbered the facts, and the rules allow them",
-		"internal/run.deltaGroups.store":    "groups of deltas: rows without facts, under the owner's lease",
-		"internal/run.Runner.appendForeign": "facts of everybody else",
-		"internal/cli.narrator.Append":      "prints the batches that it passes on unchanged",
+		"internal/run.runState.write":         "the owner's batches: commit has numbered the facts, and the rules allow them",
+		"internal/run.deltaGroups.store":      "groups of deltas: rows without facts, under the owner's lease",
+		"internal/run.Runner.appendForeign":   "a fact of everybody else",
+		"internal/run.continuation.decideAll": "the decisions of a request that continues a run, with its new input",
+		"internal/cli.narrator.Append":        "prints the batches that it passes on unchanged",
 	}
 }
 
@@ -24,9 +25,10 @@ func appenders() map[string]string {
 // call: so that no fact is appended which the rules have not allowed.
 func factWriters() map[string][]string {
 	return map[string][]string{
-		"internal/run.runState.number":      {"internal/loop.Allowed"},
-		"internal/run.Runner.appendForeign": {"internal/loop.Allowed", "internal/run.Head.Allow"},
-		"internal/run.Batch.withoutBodies":  {"internal/loop.WithoutTexts"}, // of facts that number has made
+		"internal/run.runState.number":        {"internal/loop.Allowed"},
+		"internal/run.Runner.appendForeign":   {"internal/loop.Allowed", "internal/run.Head.Allow"},
+		"internal/run.continuation.decisions": {"internal/loop.Allowed"},
+		"internal/run.Batch.withoutBodies":    {"internal/loop.WithoutTexts"}, // of facts that number has made
 	}
 }
 

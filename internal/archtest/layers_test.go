@@ -43,6 +43,7 @@ func layers() []layer {
 		{"driver", "what a store returns is not believed, so that the cache knows no store", []string{"internal/toolcache"}},
 
 		{"provider kit", "every adapter of an HTTP provider sends and reads with it, and it knows no dialect", []string{"internal/provider/wire"}},
+		{"provider kit", "what Claude models take is the same over every API that reaches them", []string{"internal/provider/claude"}},
 
 		{"routing", "routing orders models of any provider and is asked by every surface: it stands between the two and knows neither",
 			[]string{"internal/provider/route"}},

@@ -30,12 +30,14 @@ const (
 	KindDataLoss        Kind = "audit_log.data_loss"                 // Body is a DataLoss
 	KindRestore         Kind = "audit_log.restore"                   // Body is a Restore
 
+	KindApproval Kind = "audit_log.agent.approval" // Body is an Approval
+
 	KindManagement Kind = "audit_log.management" // Body is a Management
 )
 
 // Kinds returns all kinds of entry.
 func Kinds() []Kind {
-	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindCollision, KindManagement, KindDataLoss, KindRestore}
+	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindCollision, KindApproval, KindManagement, KindDataLoss, KindRestore}
 }
 
 // kindPrefix begins every kind. Lists on a terminal leave it out.
@@ -145,6 +147,23 @@ type ToolCall struct {
 
 // Milliseconds converts microseconds to milliseconds and keeps the fraction.
 func Milliseconds(micros int64) float64 { return float64(micros) / 1000 }
+
+// Approval is something that has happened to the approval of a tool call. The entry's
+// Principal is who has done it; "" = nobody.
+type Approval struct {
+	ID         string `json:"approval_id"`
+	RunID      string `json:"agent_run_id"`
+	Action     string `json:"action"` // asked, approved, denied, expired, void or executed
+	Server     string `json:"server_id"`
+	Tool       string `json:"tool"`      // the server's own name
+	Principal  string `json:"principal"` // whose run it is
+	Asker      string `json:"asker"`     // server or request: whose rule asks
+	ToolDigest string `json:"tool_digest"`
+	ArgsDigest string `json:"args_digest"`
+	Policy     string `json:"policy_digest,omitempty"`
+	Reason     string `json:"reason,omitempty"`    // of the decision
+	WaitedMS   int64  `json:"waited_ms,omitempty"` // from the question to the decision
+}
 
 // Collision is a tool that a run is not offered because another tool has the same
 // name. It is recorded once per tool catalogue, under the first run that uses it.

@@ -297,7 +297,7 @@ func TestASealedToolIsThatOfItsServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			after, _ := logged(t)
-			set, err := mustFind(t, after, tt.now).Recall(sealed)
+			set, err := mustFind(t, after, tt.now).Recall(sealed, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

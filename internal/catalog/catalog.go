@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -48,6 +49,12 @@ type Server struct {
 	// Hosted has the server's own names of the tools that answer hosted tools of requests, by
 	// the type of the hosted tool, such as web_search; nil = none.
 	Hosted map[string]string
+
+	// Approval says which calls wait for approval, by the settings of the server, and
+	// ApprovalTimeout how long; 0 = the default. Trust says that annotations are believed.
+	Approval        policy.Approval
+	ApprovalTimeout time.Duration
+	Trust           bool
 
 	// ReadOnly leaves only the tools whose annotations say that they only read, if it is
 	// true, and only the others, if it is false; nil = all.

@@ -51,7 +51,7 @@ func FuzzAssemble(f *testing.F) {
 		if again := assemble(servers, listed(), none); !sameText(t, set.Offered(), again.Offered()) {
 			t.Fatalf("offered %v, in another order %v", set.Offered(), again.Offered())
 		}
-		stored, err := set.Recall(set.Seal())
+		stored, err := set.Recall(set.Seal(), nil)
 		if err != nil || !sameText(t, set.Offered(), stored.Offered()) {
 			t.Fatalf("offered %v, once stored %v, %v", set.Offered(), stored, err)
 		}

@@ -68,7 +68,7 @@ func TestARunThatGoesOnKnowsWhatMayBeUsedAgain(t *testing.T) {
 	read := fakeTool{tool.Definition{Name: "a", InputSchema: json.RawMessage(`{"type":"object"}`)}, tool.Read}
 	then := mustFind(t, c, Server{Name: "s", Source: has(read, fakeTool{def: tool.Definition{Name: "b", InputSchema: json.RawMessage(`{"type":"object"}`)}, class: tool.Read}), Origin: "here"})
 	now, _ := logged(t)
-	set, err := mustFind(t, now, Server{Name: "s", Source: has(read), Origin: "there"}).Recall(then.Seal())
+	set, err := mustFind(t, now, Server{Name: "s", Source: has(read), Origin: "there"}).Recall(then.Seal(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

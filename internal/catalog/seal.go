@@ -43,13 +43,19 @@ func (s *Set) Seal() []Sealed {
 
 // Recall returns the set of a run that began earlier, with the definitions that were
 // offered then. A tool that is still the same is executed. A call of a tool that was
-// removed or changed is answered with an error. Recall returns an error if a stored
-// schema is invalid.
-func (s *Set) Recall(sealed []Sealed) (*Set, error) {
+// removed or changed is answered with an error, unless accepted has its present digest by its
+// name: a person has been shown the change. Recall returns an error if a stored schema is
+// invalid.
+func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) {
 	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld)}
 	for _, old := range sealed {
 		entry := Entry{Definition: old.Definition, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin}
-		if now := s.Lookup(old.Definition.Name); now != nil && old.is(now) {
+		now := s.Lookup(old.Definition.Name)
+		if now != nil && accepted[old.Definition.Name] == now.Digest {
+			old.Digest = now.Digest
+		}
+		if now != nil && old.is(now) {
+			entry.Definition, entry.Digest = now.Definition, now.Digest
 			entry.Tool, entry.Schema, entry.Cacheable, entry.Origin = now.Tool, now.Schema, now.Cacheable, now.Origin
 		} else if err := entry.markGone(); err != nil {
 			return nil, err

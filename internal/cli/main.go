@@ -47,7 +47,7 @@ MCP tools, sends the results back to the model, and answers over the OpenAI API.
 
 Start with:
   turnpike demo                          offline demo in one process
-  turnpike serve                         uses OPENAI_API_KEY, ANTHROPIC_API_KEY
+  turnpike serve                         uses OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY
   turnpike serve --config turnpike.yaml  uses your providers and MCP servers`,
 		Version:       app.Version(),
 		SilenceUsage:  true,
@@ -59,7 +59,7 @@ Start with:
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
+	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), mcpCommand(p), outboundCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
 	return root
 }
 

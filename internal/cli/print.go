@@ -63,10 +63,17 @@ func printJSON(out io.Writer, v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
+	_, err := fmt.Fprintln(out, escaped(strings.TrimSuffix(text.String(), "\n")))
+	return err
+}
+
+// escaped replaces what would command a terminal by its escape in JSON, so that the text means
+// the same. Newlines stay: JSON has them only between values.
+func escaped(text string) string {
 	var line strings.Builder
-	for _, r := range strings.TrimSuffix(text.String(), "\n") {
+	for _, r := range text {
 		switch {
-		case !commands(r):
+		case r == '\n' || !commands(r):
 			line.WriteRune(r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -75,8 +82,7 @@ func printJSON(out io.Writer, v any) error {
 			fmt.Fprintf(&line, `\u%04x`, r)
 		}
 	}
-	_, err := fmt.Fprintln(out, line.String())
-	return err
+	return line.String()
 }
 
 // wrapWords writes words with commas in lines of at most width characters,

@@ -25,6 +25,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 )
 
@@ -122,26 +123,8 @@ The run ends when the gateway starts. This needs no key.`,
 // is the error of the gateway's API.
 func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, why error) error {
 	ctx := cmd.Context()
-	path, err := from.path(p)
+	store, err := from.openUnused(ctx, p, why)
 	if err != nil {
-		return err
-	}
-	reader, err := sqlite.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; there is no Turnpike data in %s either: name the data directory with --data, or a configuration with --config", why, filepath.Dir(path))
-	} else if err != nil {
-		return err
-	}
-	if err := reader.Close(); err != nil {
-		return err
-	}
-	store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
-	switch {
-	case errors.Is(err, sqlite.ErrLocked) && errors.Is(why, errNoKey):
-		return why
-	case errors.Is(err, sqlite.ErrLocked):
-		return fmt.Errorf("%w; another process uses %s: if it is a gateway, name its address with --url", why, filepath.Dir(path))
-	case err != nil:
 		return err
 	}
 	defer store.Close()
@@ -155,6 +138,32 @@ func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, w
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "no gateway is running: %s ends when the gateway starts\n", plain(name))
 	return nil
+}
+
+// openUnused opens the store for writing, if no gateway has it open. Why is the error of the
+// gateway's API. Close the store.
+func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*sqlite.Store, error) {
+	path, err := s.path(p)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := sqlite.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; there is no Turnpike data in %s either: name the data directory with --data, or a configuration with --config", why, filepath.Dir(path))
+	} else if err != nil {
+		return nil, err
+	}
+	if err := reader.Close(); err != nil {
+		return nil, err
+	}
+	store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+	switch {
+	case errors.Is(err, sqlite.ErrLocked) && errors.Is(why, errNoKey):
+		return nil, why
+	case errors.Is(err, sqlite.ErrLocked):
+		return nil, fmt.Errorf("%w; another process uses %s: if it is a gateway, name its address with --url", why, filepath.Dir(path))
+	}
+	return store, err
 }
 
 func listRuns(p Process, from *readStore) *cobra.Command {
@@ -327,7 +336,7 @@ func newStoryObject(story *run.Story, bad *run.Unreadable, audited []audit.Row) 
 		out.Rows[ref] = row
 	}
 	for _, f := range story.Facts {
-		out.Journal = append(out.Journal, factObject{f.Seq, runs.Timestamp(f.At), f.Body.Kind(), f.Body})
+		out.Journal = append(out.Journal, factObject{f.Seq, surface.Timestamp(f.At), f.Body.Kind(), f.Body})
 	}
 	for _, row := range audited {
 		out.Audit = append(out.Audit, row.View())

@@ -36,10 +36,12 @@ A second signal ends the process immediately. The next start recovers as after a
 crash.
 
 Without --config, the gateway reads turnpike.yaml in the working directory. If
-that file does not exist, it reads OPENAI_API_KEY and ANTHROPIC_API_KEY (and
-OPENAI_BASE_URL, ANTHROPIC_BASE_URL) from the environment, serves one org called
-default, and prints an API key for it. With both keys, models called gpt-* and o*
-go to OpenAI and claude-* to Anthropic.
+that file does not exist, it reads OPENAI_API_KEY, ANTHROPIC_API_KEY and
+GEMINI_API_KEY (and OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GEMINI_BASE_URL) from the
+environment, serves one org called default, and prints an API key for it. With
+several keys, models called gpt-* and o* go to OpenAI, claude-* to Anthropic and
+gemini-* to Gemini. TURNPIKE_BEDROCK=true adds Amazon Bedrock in the region
+AWS_REGION, with the credentials that AWS's own clients would use.
 Variables such as TURNPIKE_LISTEN override the file.
 
 On SIGHUP the gateway reads the file again and applies what has changed. The log
@@ -214,7 +216,7 @@ func loadConfig(p Process, file string) (c *config.Config, key string, err error
 		return nil, "", err
 	}
 	if !hasProvider {
-		return nil, "", errors.New("no provider: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name a configuration file with --config (\"turnpike config init\" writes one), or try \"turnpike demo\"")
+		return nil, "", errors.New("no provider: set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or TURNPIKE_BEDROCK=true and AWS_REGION, or name a configuration file with --config (\"turnpike config init\" writes one), or try \"turnpike demo\"")
 	}
 	key, err = giveKey(c)
 	return c, key, err

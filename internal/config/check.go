@@ -45,6 +45,10 @@ func (d *decoder) checkProvider(path string, p *Provider) {
 	d.only(path, "region", "bedrock", p.Region != "" && !bedrock)
 	d.only(path, "access_key_id", "bedrock", !p.AccessKeyID.IsZero() && !bedrock)
 	d.only(path, "secret_access_key", "bedrock", !p.SecretAccessKey.IsZero() && !bedrock)
+	d.only(path, "session_token", "bedrock", !p.SessionToken.IsZero() && !bedrock)
+	if bedrock {
+		d.checkAWS(path, p)
+	}
 	d.only(path, "api_version", "gemini", p.APIVersion != "" && !gemini)
 	d.only(path, "default_max_tokens", "anthropic", p.DefaultMaxTokens != nil && p.Kind != "anthropic")
 	_, tried := d.where[path+".base_url"]
@@ -52,8 +56,28 @@ func (d *decoder) checkProvider(path string, p *Provider) {
 	case tried || p.BaseURL != "":
 	case p.Kind == "sglang" || p.Kind == "vllm":
 		d.failPath(path+".base_url", "is missing; kind %s has no default URL", p.Kind)
-	case bedrock && p.Region == "":
-		d.failPath(path+".region", "is missing; kind bedrock needs region or base_url")
+	}
+}
+
+// checkAWS checks the credentials of a provider of kind bedrock.
+func (d *decoder) checkAWS(path string, p *Provider) {
+	id, key := !p.AccessKeyID.IsZero(), !p.SecretAccessKey.IsZero()
+	switch {
+	case id && !key:
+		d.failPath(path+".secret_access_key", "is missing; access_key_id needs it")
+	case key && !id:
+		d.failPath(path+".access_key_id", "is missing; secret_access_key needs it")
+	case !id && !p.SessionToken.IsZero():
+		d.failPath(path+".session_token", "needs access_key_id and secret_access_key")
+	case id && !p.APIKey.IsZero():
+		d.failPath(path+".api_key", "cannot be combined with access_key_id; want one of them")
+	}
+	if p.APIKeyHeader != "" {
+		d.failPath(path+".api_key_header", "is not for kind bedrock")
+	}
+	_, tried := d.where[path+".region"]
+	if unsigned := !p.APIKey.IsZero() && p.BaseURL != ""; p.Region == "" && !tried && !unsigned {
+		d.failPath(path+".region", "is missing; kind bedrock needs it")
 	}
 }
 
@@ -110,9 +134,23 @@ func (d *decoder) checkServer(path string, m *org.MCPServer) {
 		d.failPath(join(path, "prefix"), "is only for naming: prefixed")
 	}
 	d.checkHosted(path, m)
+	d.checkApproval(join(path, "require_approval"), m)
 	for i, name := range m.Keyed {
 		if slices.Contains(m.Reads, name) {
 			d.failPath(fmt.Sprintf("%s[%d]", join(path, "keyed"), i), "%s is also in reads; want it in one of them", quote(name))
+		}
+	}
+}
+
+// checkApproval reports a rule that selects nothing, whatever the server says of its tools.
+func (d *decoder) checkApproval(path string, m *org.MCPServer) {
+	for name, f := range map[string]*org.ToolFilter{"always": m.RequireApproval.Always, "never": m.RequireApproval.Never} {
+		switch at := join(path, name); {
+		case f == nil:
+		case f.ToolNames == nil && f.ReadOnly == nil:
+			d.failPath(at, "selects no tools; want tool_names, read_only or both")
+		case f.ReadOnly != nil && !m.Trust:
+			d.failPath(join(at, "read_only"), "needs trust: true; without it nobody believes what the server says of its tools")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -128,7 +129,10 @@ func (f filter) json() any {
 	if *f.into == nil {
 		return unset{}
 	}
-	return settingsOf(filterKeys(*f.into))
+	of := *f.into
+	return slices.DeleteFunc(settingsOf(filterKeys(of)), func(s Setting) bool { // a condition that is not there selects all
+		return s.Key == "tool_names" && of.ToolNames == nil || s.Key == "read_only" && of.ReadOnly == nil
+	})
 }
 
 func (f filter) children() (string, []key) { return "", filterKeys(new(org.ToolFilter)) }

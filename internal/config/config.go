@@ -95,12 +95,15 @@ type Provider struct {
 	APIKey  secret.Text
 	Models  []string // exact names and globs, in which * stands for any characters
 
+	APIKeyHeader string // that carries the bare key; "" = the kind's own
+
 	DefaultMaxTokens *int // anthropic; nil = the adapter's default
 
 	Region          string      // bedrock
 	AccessKeyID     secret.Text // bedrock
 	SecretAccessKey secret.Text // bedrock
-	APIVersion      string      // gemini
+	SessionToken    secret.Text // bedrock; empty = none
+	APIVersion      string      // gemini; "" = the adapter's default
 }
 
 // Outbound is what guards the addresses that orgs, users, models and remote

@@ -37,14 +37,15 @@ orgs:
       - {name: dev, key: env:TURNPIKE_KEY, role: owner}
       - name: ci
         key: file:/run/secrets/ci
-    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 300, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, doom_threshold: 5, extensions: []}
+    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 300, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, doom_threshold: 5, approval_hold: 45s, approvers: others, extensions: []}
     mcp_servers:
       - name: everything
         url: http://127.0.0.1:3001/mcp
         enabled: false
         tools: [echo, add]
         headers: {authorization: "Bearer env:GH_TOKEN", X-Team: blue}
-        require_approval: never
+        require_approval: {always: {tool_names: [echo]}, never: {read_only: true}}
+        approval_timeout: 2h
         timeout: 5s
         required: true
         trust: true
@@ -59,7 +60,7 @@ orgs:
         max_concurrent_calls: 3
       - {name: second, url: "https://tools.example/mcp"}
   - id: other
-org_caps: {keys: 5, mcp_servers: 6, secrets: 7, handovers: 8, stored_mib: 9}
+org_caps: {keys: 5, mcp_servers: 6, secrets: 7, approvals: 10, handovers: 8, responses: 11, stored_mib: 9}
 log: {format: json, level: warn}
 runs: {retention_days: 7}
 min_free_disk_mib: 0
@@ -83,6 +84,7 @@ func defaultRuntime() org.Runtime {
 	return org.Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
 		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DroppedParams: "name", Durable: "auto",
+		ApprovalHold: 300 * time.Second, Approvers: "any",
 	}
 }
 
@@ -101,7 +103,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
 		Log:    Log{"json", "warn"},
-		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Handovers: 8, Stored: 9 << 20},
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Approvals: 10, Handovers: 8, Responses: 11, Stored: 9 << 20},
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -117,17 +119,19 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				Runtime: org.Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTL: 300 * time.Second,
 					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DroppedParams: "name", Durable: "auto",
+					ApprovalHold: 45 * time.Second, Approvers: "others",
 				},
 				MCPServers: []org.MCPServer{
 					{
 						Name: "everything", URL: "http://127.0.0.1:3001/mcp", Tools: []string{"echo", "add"},
-						Headers: map[string]string{"Authorization": "Bearer env:GH_TOKEN", "X-Team": "blue"},
+						Headers:         map[string]string{"Authorization": "Bearer env:GH_TOKEN", "X-Team": "blue"},
+						RequireApproval: org.Approval{Mode: org.ApproveRules, Always: &org.ToolFilter{ToolNames: []string{"echo"}}, Never: &org.ToolFilter{ReadOnly: new(true)}}, ApprovalTimeout: 2 * time.Hour,
 						Timeout: 5 * time.Second, Required: true, Trust: true,
 						Cache: org.Cache{Mode: "names", Names: []string{"search", "echo"}}, Naming: "prefixed", Prefix: "every", Polling: []string{"echo"},
 						Reads: []string{"search"}, Keyed: []string{"order", "refund"}, Hosted: []string{"web_search=echo", "code_interpreter=add"}, MaxConcurrentCalls: 3,
 					},
 					{
-						Name: "second", URL: "https://tools.example/mcp", Enabled: true, Timeout: 30 * time.Second, Naming: "bare", MaxRetries: 2, MaxConcurrentCalls: 256,
+						Name: "second", URL: "https://tools.example/mcp", Enabled: true, ApprovalTimeout: 7 * 24 * time.Hour, Timeout: 30 * time.Second, Naming: "bare", MaxRetries: 2, MaxConcurrentCalls: 256,
 					},
 				},
 			},
@@ -229,4 +233,4 @@ func TestADeprecatedNameIsHonoured(t *testing.T) {
 	}
 }
 
-var defaultCaps = org.Caps{Keys: 1000, MCPServers: 100, Secrets: 1000, Handovers: 10_000, Stored: 10_240 << 20}
+var defaultCaps = org.Caps{Keys: 1000, MCPServers: 100, Secrets: 1000, Approvals: 10_000, Handovers: 10_000, Responses: 100_000, Stored: 10_240 << 20}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,7 @@ func TestTheEnvironmentWinsOverTheFile(t *testing.T) {
 		{"TURNPIKE_ORG_CAPS_KEYS", "7", func(c *Config) any { return c.OrgCaps.Keys }, 7},
 		{"TURNPIKE_ORG_CAPS_MCP_SERVERS", "7", func(c *Config) any { return c.OrgCaps.MCPServers }, 7},
 		{"TURNPIKE_ORG_CAPS_SECRETS", "7", func(c *Config) any { return c.OrgCaps.Secrets }, 7},
+		{"TURNPIKE_ORG_CAPS_RESPONSES", "7", func(c *Config) any { return c.OrgCaps.Responses }, 7},
 		{"TURNPIKE_ORG_CAPS_HANDOVERS", "7", func(c *Config) any { return c.OrgCaps.Handovers }, 7},
 		{"TURNPIKE_ORG_CAPS_STORED_MIB", "7", func(c *Config) any { return c.OrgCaps.Stored }, int64(7 << 20)},
 		{ssrf + "BLOCK_LOOPBACK", "false", func(c *Config) any { return c.Outbound.SSRF.BlockLoopback }, false},
@@ -138,10 +140,54 @@ func TestKeysOfSeveralProvidersWithoutAFile(t *testing.T) {
 	if diff := cmp.Diff(want, c.Providers, same()); diff != "" || !has || err != nil {
 		t.Error(has, err, diff)
 	}
+	c, has, err = Default(variablesOf(map[string]string{"GEMINI_API_KEY": "g"}))
+	want = []Provider{{Name: "gemini", Kind: "gemini", BaseURL: "https://generativelanguage.googleapis.com", APIKey: mustText(t, "env:GEMINI_API_KEY"), Models: []string{"*"}}}
+	if diff := cmp.Diff(want, c.Providers, same()); diff != "" || !has || err != nil {
+		t.Error(has, err, diff)
+	}
+	c, _, err = Default(variablesOf(map[string]string{"OPENAI_API_KEY": "a", "GEMINI_API_KEY": "g", "GEMINI_BASE_URL": "http://127.0.0.1:9/"}))
+	if err != nil || len(c.Providers) != 2 || c.Providers[1].BaseURL != "http://127.0.0.1:9" || c.Providers[1].Models[0] != "gemini-*" {
+		t.Errorf("%+v %v", c, err)
+	}
 	both["ANTHROPIC_BASE_URL"] = "x"
 	_, _, err = Default(variablesOf(both))
 	if err == nil || err.Error() != `ANTHROPIC_BASE_URL: providers[1].base_url: "x" is not an http:// or https:// URL` {
 		t.Error(err)
+	}
+}
+
+// AWS's variables are on many machines: only a variable of ours makes a provider of them.
+func TestBedrockWithoutAFile(t *testing.T) { // M04
+	aws := func(more ...string) Environment {
+		env := map[string]string{"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "s", "AWS_PROFILE": "p"}
+		for i := 0; i < len(more); i += 2 {
+			env[more[i]] = more[i+1]
+		}
+		return variablesOf(env)
+	}
+	for _, off := range []string{"", "false", "0"} {
+		if c, has, err := Default(aws("TURNPIKE_BEDROCK", off)); err != nil || has {
+			t.Errorf("%q: %+v, %v", off, c.Providers, err)
+		}
+	}
+	alone := Provider{Name: "bedrock", Kind: "bedrock", Region: "eu-west-1", BaseURL: "https://bedrock-runtime.eu-west-1.amazonaws.com", Models: []string{"*"}}
+	for _, on := range []string{"true", "1"} {
+		c, has, err := Default(aws("TURNPIKE_BEDROCK", on))
+		if diff := cmp.Diff([]Provider{alone}, c.Providers, same()); diff != "" || !has || err != nil {
+			t.Error(err, diff)
+		}
+	}
+	c, _, err := Default(aws("TURNPIKE_BEDROCK", "true", "OPENAI_API_KEY", "k"))
+	if err != nil || len(c.Providers) != 2 || !slices.Equal(c.Providers[0].Models, []string{"gpt-*", "o*"}) || !slices.Contains(c.Providers[1].Models, "*.anthropic.*") || slices.Contains(c.Providers[1].Models, "*") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for want, env := range map[string]Environment{
+		`AWS_REGION: providers[0].region: is empty; TURNPIKE_BEDROCK needs the AWS region`: aws("TURNPIKE_BEDROCK", "true", "AWS_REGION", ""),
+		`TURNPIKE_BEDROCK: "yes" is not allowed; want true or false`:                       aws("TURNPIKE_BEDROCK", "yes"),
+	} {
+		if _, _, err := Default(env); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

@@ -71,8 +71,12 @@ func capKeys(o *org.Caps) []key {
 			doc: "Maximum active keys. The same number of revoked keys is kept; the oldest are deleted first."},
 		{name: "mcp_servers", value: integer(&o.MCPServers, 100, 1, 10_000), env: env + "MCP_SERVERS", doc: "Maximum MCP servers, enabled or disabled."},
 		{name: "secrets", value: integer(&o.Secrets, 1000, 1, 1_000_000), env: env + "SECRETS", doc: "Maximum secrets in the vault."},
+		{name: "approvals", value: integer(&o.Approvals, 10_000, 1, 1_000_000), env: env + "APPROVALS",
+			doc: "Maximum tool calls that wait for approval. Further calls that need one are answered with an error."},
 		{name: "handovers", value: integer(&o.Handovers, 10_000, 1, 10_000_000), env: env + "HANDOVERS",
-			doc: "Maximum stored handovers (answers with client tool calls, whose hidden part is stored for 24 hours), responses, conversations, and lists of items added to them, together. Beyond it the oldest is deleted, with a log line."},
+			doc: "Maximum stored handovers (answers with client tool calls, whose hidden part is stored for 24 hours). Beyond it the oldest is deleted, with a log line."},
+		{name: "responses", value: integer(&o.Responses, 100_000, 1, 10_000_000), env: env + "RESPONSES",
+			doc: "Maximum stored responses, conversations, and lists of items added to them, together. Beyond it the oldest is deleted, with a log line."},
 		{name: "stored_mib", value: mebibytes(&o.Stored, 10_240, 1, math.MaxInt32), env: env + "STORED_MIB",
 			doc: "Maximum size of stored runs, handovers, responses and conversations, in MiB. At the limit new runs, conversations and items are refused. Runs in progress finish, and relayed requests are served."},
 	}
@@ -82,19 +86,22 @@ func (p *Provider) keys() []key {
 	return []key{
 		{name: "name", value: text(&p.Name, "", "name", checkID), required: true, doc: "Name of the provider, unique among providers."},
 		{name: "kind", value: word(&p.Kind, "openai", "openai", "openai-responses", "anthropic", "gemini", "bedrock", "sglang", "vllm", "demo"),
-			unbuilt: unbuilt{[]string{"gemini", "bedrock", "sglang", "vllm"}, "set it to openai, openai-responses, anthropic or demo"},
+			unbuilt: unbuilt{[]string{"sglang", "vllm"}, "set it to openai, openai-responses, anthropic, gemini, bedrock or demo"},
 			doc:     "API of the provider. demo is a scripted offline model."},
 		{name: "base_url", value: address(&p.BaseURL, checkURL).or("the kind's own; sglang and vllm have none, demo is built in"),
-			doc: "Base URL of the API: what comes before /chat/completions, for openai-responses before /responses, for anthropic before /v1/messages. Private addresses are allowed."},
-		{name: "api_key", value: credentialKey(&p.APIKey), doc: "Credential for the API. Empty: none is sent."},
+			doc: "Base URL of the API: what comes before /chat/completions, for openai-responses before /responses, for anthropic before /v1/messages, for gemini before the version, for bedrock before /model. A query is sent with every request. Private addresses are allowed."},
+		{name: "api_key", value: credentialKey(&p.APIKey), doc: "Credential for the API. Empty: none is sent. For bedrock an API key of Bedrock, in place of AWS credentials."},
+		{name: "api_key_header", value: text(&p.APIKeyHeader, "", "header name", checkHeader).or("the kind's own"),
+			doc: "Header that carries the bare key, such as api-key for Azure OpenAI. Not for bedrock."},
 		{name: "models", value: texts(&p.Models, []string{"*"}, "model name or glob", checkWord),
 			doc: "Model names and globs. * matches any characters. GET /v1/models lists the names, and what the provider lists and a glob matches."},
 		{name: "default_max_tokens", value: maybeInteger(&p.DefaultMaxTokens, 1, 1_000_000).or("8192"),
 			doc: "Only for anthropic, which needs an output limit in every request: the limit in tokens for requests that set none."},
-		{name: "region", value: text(&p.Region, "", "region", checkWord), doc: "Only for bedrock, which is not built yet."},
-		{name: "access_key_id", value: credentialKey(&p.AccessKeyID), doc: "Only for bedrock, which is not built yet. Empty: the default AWS credential chain."},
-		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock, which is not built yet."},
-		{name: "api_version", value: text(&p.APIVersion, "", "version", checkWord), doc: "Only for gemini, which is not built yet."},
+		{name: "region", value: text(&p.Region, "", "region", checkWord), doc: "Only for bedrock, which needs it: the AWS region, such as us-east-1."},
+		{name: "access_key_id", value: credentialKey(&p.AccessKeyID), doc: "Only for bedrock. Empty: the AWS credential chain (variables, profiles, roles)."},
+		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock, with access_key_id."},
+		{name: "session_token", value: credentialKey(&p.SessionToken), doc: "Only for bedrock, with access_key_id: for temporary credentials."},
+		{name: "api_version", value: text(&p.APIVersion, "", "version", checkWord).or("v1beta"), doc: "Only for gemini: the version of the API, a part of its URL."},
 	}
 }
 
@@ -186,11 +193,13 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "dropped_params", value: word(&r.DroppedParams, "name", "name", "refuse"), doc: "Request fields that a run cannot support. name: the header turnpike-dropped-params lists them. refuse: the request gets 400."},
 		{name: "max_run_tokens", value: maybeInteger(&r.MaxRunTokens, 1, math.MaxInt32).or("no limit"), doc: "Maximum tokens of a run: input and output of all model calls. Each model call gets the remaining number as its output limit."},
 		{name: "durable", value: word(&r.Durable, "auto", "auto", "always"), doc: "Which runs survive a crash and a disconnected client. auto: runs with an Idempotency-Key. always: all runs. Each step of a durable run is on disk before the next one starts."},
+		{name: "approval_hold", value: duration(&r.ApprovalHold, org.DefaultApprovalHold, time.Second, 24*time.Hour), doc: "How long a chat request stays open while tool calls of its run wait for approval. A run without an Idempotency-Key waits no longer: then the calls count as denied."},
+		{name: "approvers", value: word(&r.Approvers, org.AnyApproves, org.AnyApproves, org.OthersApprove), doc: "Who may decide about tool calls that wait. any: every key with the role owner, admin or approver. others: not the key that started the run."},
 		{name: "requests_per_minute", value: integer(&r.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the org for the model API, over all its keys. One request is refilled every 60/N seconds. 0: no limit."},
 		{name: "burst", value: integer(&r.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
 		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"),
-			unbuilt: unbuilt{[]string{"trace", "progress", "files", "session", "cost"}, "leave it out or set it to []"},
-			doc:     "Response extensions that are on by default."},
+			unbuilt: unbuilt{[]string{"files", "cost"}, "leave it out"},
+			doc:     "Response extensions that are on by default, beside those of the header turnpike-extensions."},
 	}
 }
 
@@ -205,7 +214,8 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "enabled", value: boolean(&m.Enabled, true), doc: "false: the server is not used."},
 		{name: "tools", value: toolsChoice{&m.Tools}, doc: "Tools of the server that runs can use."},
 		{name: "headers", value: headers(&m.Headers), doc: `Headers of every request, such as {Authorization: "Bearer env:TOKEN"} or {Authorization: "Bearer secret:NAME"}.`},
-		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, unbuilt: unbuilt{nil, "leave it out or set it to never"}, doc: "Calls that wait for approval by a human."},
+		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, doc: "Calls that wait for the approval of a person. never: none. always: all. A map: those that always selects, and, if never is given, all that never does not select. See approvals.md."},
+		{name: "approval_timeout", value: duration(&m.ApprovalTimeout, org.DefaultApprovalTimeout, time.Second, 90*24*time.Hour), doc: "How long a call waits for approval. Then it counts as denied."},
 		{name: "timeout", value: duration(&m.Timeout, 30*time.Second, time.Millisecond, time.Hour), doc: "Timeout of a tool discovery and of a call."},
 		{name: "max_retries", value: integer(&m.MaxRetries, 2, 0, 10), doc: "Maximum retries of a discovery, and of a call that may be repeated."},
 		{name: "required", value: boolean(&m.Required, false), doc: "true: a run fails if the server is unavailable. false: the run continues without its tools."},
@@ -215,7 +225,7 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "polling", value: toolNames(&m.Polling), doc: "Tools that are called repeatedly on purpose. doom_loop ignores them."},
 		{name: "reads", value: toolNames(&m.Reads), doc: "Read-only tools, by the server's own names. They override annotations. Their calls may be repeated and run in parallel."},
 		{name: "keyed", value: toolNames(&m.Keyed), doc: "Tools that the server executes at most once per idempotency key. The gateway repeats a call if its answer is lost. The key is in _meta (turnpike/idempotencyKey) and in the header Idempotency-Key."},
-		{name: "hosted", value: texts(&m.Hosted, nil, "TYPE=TOOL", checkHosted), doc: "Tools that answer hosted tools of requests to /v1/responses, such as [web_search=search]. TYPE is web_search, file_search or code_interpreter. TOOL is the server's own name of the tool. A type can be in one server of the org."},
+		{name: "hosted", value: texts(&m.Hosted, nil, "TYPE=TOOL", checkHosted), doc: "Tools that answer hosted tools of requests to /v1/responses, such as [web_search=search]. TYPE is web_search, file_search, code_interpreter or image_generation. TOOL is the server's own name of the tool. A type can be in one server of the org."},
 		{name: "cache", value: cacheChoice{&m.Cache}, doc: "Tools whose results are cached, if tool_cache_ttl_seconds is set. read_only: tools that are read-only by annotation or in reads. all: all except tools that are known to write. A list: the named tools. Tools in polling must be named."},
 		{name: "max_concurrent_calls", was: "concurrency", value: integer(&m.MaxConcurrentCalls, 256, 1, 10_000), doc: "Maximum concurrent calls to the server, over all runs of the org. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
 	}
@@ -223,15 +233,15 @@ func serverKeys(m *org.MCPServer) []key {
 
 func approvalKeys(a *org.Approval) []key {
 	return []key{
-		{name: "always", value: filter{&a.Always}, doc: "Tools whose calls need approval."},
-		{name: "never", value: filter{&a.Never}, doc: "Tools whose calls do not need approval."},
+		{name: "always", value: filter{&a.Always}, doc: "Tools whose calls need approval, also if never selects them."},
+		{name: "never", value: filter{&a.Never}, doc: "Tools whose calls do not need approval. All others do."},
 	}
 }
 
 func filterKeys(f *org.ToolFilter) []key {
 	return []key{
 		{name: "tool_names", value: toolNames(&f.ToolNames), doc: "Tools with these names."},
-		{name: "read_only", value: maybeBoolean(&f.ReadOnly), doc: "true: read-only tools by annotation. false: the others."},
+		{name: "read_only", value: maybeBoolean(&f.ReadOnly), doc: "true: read-only tools by annotation, if the server has trust: true. false: the others."},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // Those of MCP servers are not here: they are looked up for every request.
 type Secrets struct {
 	Providers map[string]secret.Value            // API keys by provider name; absent where there is none
+	AWS       map[string]AWS                     // AWS credentials by provider name; absent where there are none
 	Keys      map[string]map[string]secret.Value // callers' keys by org id and key name
 	Operator  secret.Value                       // empty when there is none
 	Vault     *secret.Keyring                    // seals the secrets of orgs; nil when there is no master key
@@ -22,13 +23,16 @@ type Secrets struct {
 	Pepper    secret.Value                       // of the result cache; empty when there is none
 }
 
+// AWS are static AWS credentials. The session token may be empty.
+type AWS struct{ AccessKeyID, SecretAccessKey, SessionToken secret.Value }
+
 // Resolve looks up every credential of the configuration, also those of
 // enabled MCP servers, so that a missing variable or file is found at start.
 // What the vault holds is not looked up: it changes while the gateway serves.
 // The *[Error] holds all that fail, each with the place that names it.
 func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, error) {
 	l := lookup{config: c, resolver: r, keys: map[string]string{}}
-	s := &Secrets{Providers: map[string]secret.Value{}, Keys: map[string]map[string]secret.Value{}}
+	s := &Secrets{Providers: map[string]secret.Value{}, AWS: map[string]AWS{}, Keys: map[string]map[string]secret.Value{}}
 	s.Operator = l.key(ctx, "operator_key", c.OperatorKey)
 	s.Vault = l.keyring(ctx)
 	s.Audit = l.auditKey(ctx)
@@ -36,6 +40,14 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 	for i, p := range c.Providers {
 		if v := l.value(ctx, fmt.Sprintf("providers[%d].api_key", i), p.APIKey); !v.IsZero() {
 			s.Providers[p.Name] = v
+		}
+		aws := AWS{
+			AccessKeyID:     l.value(ctx, fmt.Sprintf("providers[%d].access_key_id", i), p.AccessKeyID),
+			SecretAccessKey: l.value(ctx, fmt.Sprintf("providers[%d].secret_access_key", i), p.SecretAccessKey),
+			SessionToken:    l.value(ctx, fmt.Sprintf("providers[%d].session_token", i), p.SessionToken),
+		}
+		if !aws.AccessKeyID.IsZero() {
+			s.AWS[p.Name] = aws
 		}
 	}
 	for i, o := range c.Orgs {

@@ -60,7 +60,7 @@ const tail = 16 << 10
 // unless that is nil.
 func (w *world) ask(ctx context.Context, q question, heard func(answer)) answer {
 	members := map[string]any{
-		"model": "m", "stream": q.stream, "stream_options": map[string]any{"include_usage": q.stream},
+		"model": w.model, "stream": q.stream, "stream_options": map[string]any{"include_usage": q.stream},
 		"messages": []any{map[string]any{"role": "user", "content": q.text}}, "user": strings.Repeat("x", tail),
 	}
 	if q.effort != "" {

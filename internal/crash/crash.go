@@ -48,6 +48,12 @@ const (
 	AfterFinish Point = "after-finish"
 	// AfterCancel: the request to cancel is stored. The run is still at work.
 	AfterCancel Point = "after-cancel"
+	// AfterPark: what has to be approved is stored, and the run waits. The client has not heard
+	// of it.
+	AfterPark Point = "after-park"
+	// AfterDecision: a decision about a call that waits is stored. The run is not woken, and who
+	// decided has not heard of it.
+	AfterDecision Point = "after-decision"
 	// BeforeHandover: the time that a stop leaves to runs is over. Their leases are
 	// still stored as held by this process.
 	BeforeHandover Point = "before-handover"

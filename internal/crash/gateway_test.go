@@ -36,7 +36,7 @@ listen: 127.0.0.1:0
 data: %q
 min_free_disk_mib: %d
 providers:
-  - {name: up, kind: %s, base_url: %q, api_key: env:PROVIDER_KEY, models: [m]}
+  - {name: up, kind: %s, base_url: %q, models: [m, "g-*"]}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
 orgs:
   - id: default
@@ -59,6 +59,7 @@ type world struct {
 	tools    *turnpiketest.MCPServer
 	http     *http.Client
 	data     string
+	model    string   // that requests name
 	config   string   // path of the configuration
 	pause    string   // path of the file while which the gateway waits at its point; empty = it is killed
 	clock    string   // path of the file that says how far the gateway's wall clock is ahead
@@ -84,6 +85,7 @@ type options struct {
 	// kind and providerURL are those of a provider that the test has made; empty = one
 	// that plays script.
 	kind, providerURL string
+	model             string // that requests name; "" = m
 }
 
 // newWorld makes a world without a gateway.
@@ -100,8 +102,16 @@ func newWorld(t *testing.T, o options) *world {
 		http: &http.Client{Transport: transport}, data: o.data, config: filepath.Join(dir, "turnpike.yaml"), clock: filepath.Join(dir, "clock"),
 	}
 	t.Cleanup(w.tools.Close)
+	if w.model = o.model; w.model == "" {
+		w.model = "m"
+	}
 	if o.kind == "" {
 		o.kind, o.providerURL = "openai", w.provider.URL+"/v1"
+	}
+	if o.kind != "bedrock" {
+		o.kind += ", api_key: env:PROVIDER_KEY"
+	} else {
+		o.kind += ", region: " + turnpiketest.AWSRegion + ", access_key_id: " + turnpiketest.AWSAccessKeyID + ", secret_access_key: env:AWS_KEY"
 	}
 	text := fmt.Sprintf(configFile, o.data, o.floor, o.kind, o.providerURL, o.runtime, w.tools.URL)
 	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
@@ -115,7 +125,7 @@ func newWorld(t *testing.T, o options) *world {
 // before it takes work.
 func (w *world) start(point string) *process {
 	w.Helper()
-	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey, "TURNPIKE_CLOCK="+w.clock)
+	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey, "AWS_KEY="+turnpiketest.AWSSecretAccessKey, "TURNPIKE_CLOCK="+w.clock)
 	env = append(env, w.env...)
 	if point != "" {
 		env = append(env, "TURNPIKE_CRASH="+point, "TURNPIKE_PAUSE="+w.pause)

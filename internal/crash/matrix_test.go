@@ -163,7 +163,7 @@ func paused(w *world, ask func()) {
 	p.signal(syscall.SIGCONT)
 }
 
-// Each constant of the package is in a case of the matrix.
+// Each constant of the package is in a case of the matrix, or of the runs that wait.
 func TestTheMatrixHasEveryPoint(t *testing.T) {
 	text, err := os.ReadFile("crash.go")
 	if err != nil {
@@ -172,6 +172,10 @@ func TestTheMatrixHasEveryPoint(t *testing.T) {
 	var names []string
 	for _, c := range matrixCases() {
 		names = append(names, strings.Fields(c.row())...)
+	}
+	for _, point := range approvalCases() {
+		name, _, _ := strings.Cut(point, ":")
+		names = append(names, name)
 	}
 	points := regexp.MustCompile(`Point = "(.*)"`).FindAllStringSubmatch(string(text), -1)
 	if len(points) == 0 {

@@ -39,8 +39,9 @@ func thinkingStory(repeated int) string {
 
 // thinkingCase is a run with reasoning on one dialect, disturbed or not.
 type thinkingCase struct {
-	kind string // of the provider
-	asks string // what every request has that asks for reasoning
+	kind  string // of the provider
+	model string // "" = m
+	asks  string // what every request has that asks for reasoning
 	// back is what each turn adds to the requests that follow it, and how often.
 	back map[string]int
 
@@ -56,6 +57,11 @@ func thinkingCases() []thinkingCase {
 	for _, c := range []thinkingCase{
 		{kind: "openai", asks: `"reasoning_effort":"low"`, back: map[string]int{`"reasoning_content":"Round `: 1}},
 		{kind: "anthropic", asks: `"thinking":{"type":"enabled","budget_tokens":2048}`, back: map[string]int{`"type":"thinking"`: 2, `"type":"redacted_thinking"`: 1}},
+		{kind: "gemini", asks: `"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"low"}`, back: map[string]int{`"thought":true`: 2, `"thoughtSignature":`: 2}},
+		{
+			kind: "bedrock", model: "g-anthropic.claude-sonnet-4-5-v1:0",
+			asks: `"thinking":{"type":"enabled","budget_tokens":2048}`, back: map[string]int{`"reasoningText":`: 2, `"redactedContent":`: 1},
+		},
 		{kind: "openai-responses", asks: `"reasoning":{"effort":"low"`, back: map[string]int{`"encrypted_content":`: 3, `"summary":[]`: 1}},
 	} {
 		for _, c.stream = range []bool{false, true} {
@@ -91,7 +97,7 @@ func (c thinkingCase) run(t *testing.T) {
 	up := turnpiketest.NewUpstream(script, turnpiketest.UpstreamOptions{Strict: true})
 	t.Cleanup(up.Close)
 	w := newWorld(t, options{
-		kind: c.kind, providerURL: up.URL, runtime: "max_rounds: 20, tool_parallelism: serial",
+		kind: c.kind, model: c.model, providerURL: up.URL, runtime: "max_rounds: 20, tool_parallelism: serial",
 		tools: []turnpiketest.Tool{{Name: "send", Result: "sent"}},
 	})
 	q := question{text: "Think.", stream: c.stream, key: "thinking-1", effort: "low"}

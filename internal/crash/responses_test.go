@@ -24,6 +24,8 @@ type asked struct {
 	stream   bool
 	key      string
 	previous string // id of the response that it continues; empty = none
+	answers  []any  // to approval requests
+	gated    bool   // every call of the tools waits for approval
 }
 
 // body shows the tools of the MCP server, so that the response has an item for each call.
@@ -34,6 +36,12 @@ func (q asked) body() []byte {
 	}
 	if q.previous != "" {
 		members["previous_response_id"] = q.previous
+	}
+	if q.gated {
+		members["tools"] = []any{map[string]any{"type": "mcp", "server_label": "tools", "require_approval": "always"}}
+	}
+	if q.answers != nil {
+		members["input"] = q.answers
 	}
 	body, _ := json.Marshal(members) // strings and booleans
 	return body

@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
@@ -30,12 +31,13 @@ type Directory interface {
 	IsOperator(key string) bool
 }
 
-// Options configure the [API]. Directory, Chat, Runs, Admin and Health are required.
+// Options configure the [API]. Directory, Chat, Runs, Approvals, Admin and Health are required.
 type Options struct {
 	Directory Directory
 	Chat      *chat.Handler
 	Responses *responses.Handler
 	Runs      *runs.Handler
+	Approvals *approvals.Handler
 	Admin     *admin.Handler
 
 	// Health returns why the gateway cannot take work, or nil.

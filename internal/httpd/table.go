@@ -36,6 +36,7 @@ const (
 	anyRole      roles = ""
 	runners      roles = "owner, admin or member"
 	managers     roles = "owner or admin"
+	approvers    roles = "owner, admin or approver"
 	operatorOnly roles = "operator"
 )
 
@@ -48,12 +49,14 @@ func (rs roles) allows(r org.Role) bool {
 		return r.MayRun()
 	case managers:
 		return r.MayManage()
+	case approvers:
+		return r.MayApprove()
 	}
 	return false
 }
 
 // apis returns the groups of routes. Their error formats are those of their surfaces.
-func apis() (model, inResponses, storedResponses, models, stored, storedAdmin, manage, operator api) {
+func apis() (model, inResponses, storedResponses, models, stored, approve, storedAdmin, manage, operator api) {
 	inChat, inAdmin := chat.Errors(), admin.Errors()
 	model = api{errors: inChat, roles: runners, maxBody: surface.MaxBody, modelAPI: true, callsLLM: true}
 	inResponses = model
@@ -63,6 +66,7 @@ func apis() (model, inResponses, storedResponses, models, stored, storedAdmin, m
 	// Stored runs are not limited like model requests: an event stream may be open as
 	// long as its run.
 	stored = api{errors: inChat, roles: runners, maxBody: admin.MaxBody}
+	approve = api{errors: inChat, roles: approvers, maxBody: admin.MaxBody}
 	storedAdmin = api{errors: inAdmin, roles: runners, maxBody: admin.MaxBody}
 	manage = api{errors: inAdmin, roles: managers, maxBody: admin.MaxBody}
 	operator = api{errors: inAdmin, roles: operatorOnly, maxBody: admin.MaxBody}
@@ -72,13 +76,13 @@ func apis() (model, inResponses, storedResponses, models, stored, storedAdmin, m
 // table returns every route of the API. The endpoints of the zero Options must not be
 // called.
 func table(o Options) []route {
-	model, inResponses, storedResponses, models, stored, storedAdmin, manage, operator := apis()
-	c, rs, m := o.Chat, o.Runs, o.Admin
+	model, inResponses, storedResponses, models, stored, approve, storedAdmin, manage, operator := apis()
+	c, rs, as, m := o.Chat, o.Runs, o.Approvals, o.Admin
 	return []route{
 		{"POST /v1/chat/completions", model, c.Serve},
 		{"POST /v1/responses", inResponses, o.Responses.Serve},
 		{"POST /v1/responses/input_tokens", inResponses, o.Responses.InputTokens},
-		{"GET /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Get)},
+		{"GET /v1/responses/{id}", storedResponses, o.Responses.Streamed(m.InTurn(o.Responses.Get))},
 		{"DELETE /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Delete)},
 		{"GET /v1/responses/{id}/input_items", storedResponses, m.InTurn(o.Responses.InputItems)},
 		{"POST /v1/conversations", storedResponses, m.InTurn(o.Responses.CreateConversation)},
@@ -97,6 +101,10 @@ func table(o Options) []route {
 		{"GET /v1/runs/{id}/events", stored, rs.Events(stored.errors)},
 		{"POST /v1/runs/{id}/cancel", stored, m.InTurn(rs.Cancel)},
 		{"POST /api/runs/{id}/cancel", storedAdmin, m.InTurn(rs.Cancel)},
+
+		{"GET /v1/approvals", approve, as.List(m.InTurn)},
+		{"GET /v1/approvals/{id}", approve, m.InTurn(as.Get)},
+		{"POST /v1/approvals/{id}", approve, m.InTurn(as.Decide)},
 
 		{"GET /api/org", manage, m.GetOrg()},
 		{"PATCH /api/org/runtime", manage, m.PatchRuntime()},
@@ -179,7 +187,7 @@ func (rs routes) lookup(r *http.Request, method string) (rt route, known bool) {
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	closeAfterResponse(w, r)
 	rt, methods := a.find(r)
-	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, /v1/conversations, GET /v1/models, /v1/runs and /api (see /openapi.json)", r.Method, r.URL.Path)
+	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, /v1/conversations, GET /v1/models, /v1/runs, /v1/approvals and /api (see /openapi.json)", r.Method, r.URL.Path)
 	if len(methods) > 0 {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

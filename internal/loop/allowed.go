@@ -48,6 +48,9 @@ func allowed(s State, body Body) error {
 	case Turn:
 		return s.expects(CallModel{}, s.Attempt.Open && b.Round == s.Spent.Rounds && (b.Purpose == PurposeRaw) == s.Accepted.Raw)
 	case CallPrepared:
+		if b.Again > 0 {
+			return s.allowPreparedAgain(b)
+		}
 		keys := s.unprepared()
 		return s.expects(PrepareTools{}, s.Ended == "" && len(keys) > 0 && keys[0] == b.Key)
 	case CallStarted:
@@ -55,7 +58,7 @@ func allowed(s State, body Body) error {
 	case CallDone:
 		return s.allowCallDone(b)
 	case CallWaiting:
-		return s.expects(Interrupt{}, s.Ended == "" && slices.Contains(s.undecided(), b.Key))
+		return s.allowWaiting(b)
 	case Parked:
 		_, waits := Decide(s).(Interrupt)
 		return s.expects(Interrupt{}, waits && s.ActiveSince != 0 && s.allAsked())
@@ -168,9 +171,33 @@ func (s State) allowCallDone(b CallDone) error {
 	return fmt.Errorf("the next action is %#v", Decide(s))
 }
 
+// allowPreparedAgain allows it for a call that is not started and has no approval that is
+// still to be decided.
+func (s State) allowPreparedAgain(b CallPrepared) error {
+	c, ok := s.Call(b.Key)
+	again := ok && s.Ended == "" && c.Prepared != nil && c.Prepared.Verdict == Ask && b.Owner == c.Prepared.Owner && b.Again == c.Prepared.Again+1 &&
+		c.Attempt == 0 && !c.Done && (c.Wait == nil || c.approved())
+	if !again {
+		return fmt.Errorf("call %s cannot be prepared again", b.Key)
+	}
+	return nil
+}
+
+// allowWaiting allows only what asks for the call exactly as it is prepared, once.
+func (s State) allowWaiting(b CallWaiting) error {
+	c, ok := s.Call(b.Key)
+	_, interrupts := Decide(s).(Interrupt)
+	asks := ok && interrupts && c.Wait == nil && b.WaitID != "" && slices.Contains(s.undecided(), b.Key)
+	if asks {
+		p := c.Prepared
+		asks = b.Again == p.Again && b.Server == p.Server && b.Tool == p.Tool && b.ToolDigest == p.ToolDigest && b.ArgsDigest == p.ArgsDigest && b.Asker == p.Asker
+	}
+	return s.expects(Interrupt{}, asks)
+}
+
 func (s State) allowResolved(waitID string) error {
 	for _, c := range s.Calls {
-		if waitID != "" && c.WaitID == waitID {
+		if waitID != "" && c.WaitID() == waitID {
 			return s.expects(Interrupt{}, !c.Resolved && !c.Done)
 		}
 	}
@@ -179,7 +206,7 @@ func (s State) allowResolved(waitID string) error {
 
 func (s State) allAsked() bool {
 	for _, key := range s.undecided() {
-		if c, _ := s.Call(key); c.WaitID == "" {
+		if c, _ := s.Call(key); c.Wait == nil {
 			return false
 		}
 	}

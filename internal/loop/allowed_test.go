@@ -32,7 +32,7 @@ func TestAllowedRefuses(t *testing.T) {
 		{"preparing out of order", oneTurn("a", "b"), prepared("0.1"), "belongs to"},
 		{"executing an unprepared call", oneTurn("a"), started("0.0"), "PrepareTools"},
 		{"executing a gated call", with(oneTurn("g"), prepared("0.0", gated)), started("0.0"), "Interrupt"},
-		{"executing a denied call", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w"}), started("0.0"), "AnswerCalls"},
+		{"executing a denied call", with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, CallResolved{WaitID: "w"}), started("0.0"), "AnswerCalls"},
 		{"executing the caller's call", with(oneTurn("c"), prepared("0.0", clients)), started("0.0"), "client_calls"},
 		{"executing a refused call", with(oneTurn("a"), prepared("0.0", badArgs)), started("0.0"), "AnswerCalls"},
 		{"executing after a cancel", with(oneTurn("a"), prepared("0.0"), cancel), started("0.0"), "AnswerCalls"},
@@ -47,9 +47,9 @@ func TestAllowedRefuses(t *testing.T) {
 		{"answering a call that may run", with(oneTurn("a"), prepared("0.0")), answered("0.0", NotRun), "ExecuteTools"},
 		{"an end for another reason", with(begin(), asked(0, 1), turn(0, model.StopEnd)), Finished{Reason: event.MaxRounds}, "complete"},
 		{"an end while calls wait to run", with(oneTurn("a"), prepared("0.0")), Finished{Reason: event.Complete}, "ExecuteTools"},
-		{"parking before every approval is asked for", with(oneTurn("g", "g"), prepared("0.0", gated), prepared("0.1", gated), CallWaiting{Key: "0.0", WaitID: "w"}), Parked{}, "Interrupt"},
+		{"parking before every approval is asked for", with(oneTurn("g", "g"), prepared("0.0", gated), prepared("0.1", gated), waiting("0.0", "w")), Parked{}, "Interrupt"},
 		{"a decision on an unknown approval", begin(), CallResolved{WaitID: "w"}, "no call waits"},
-		{"a second decision", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w", Approved: true}), CallResolved{WaitID: "w"}, "belongs to"},
+		{"a second decision", with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, CallResolved{WaitID: "w", Approved: true}), CallResolved{WaitID: "w"}, "belongs to"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

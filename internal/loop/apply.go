@@ -66,16 +66,17 @@ func Apply(s State, f Fact) State {
 		s.finishCall(b)
 		s.madeProgress(f.At)
 	case CallWaiting:
-		s.setCall(b.Key, func(c *Call) { c.WaitID = b.WaitID })
+		s.setCall(b.Key, func(c *Call) { c.Wait, c.Asked = &b, f.At })
 	case CallResolved:
-		s.resolve(b.WaitID, b.Approved, b.Message)
+		s.resolve(b.WaitID, b.Approved, b.Message, f.At)
 	case CancelRequested:
 		s.cancel(b)
 	case Expired:
-		s.expire(b)
+		s.expire(b, f.At)
 	case Parked:
 		s.ActiveMS += b.ActiveMS
 		s.ActiveSince = 0
+		s.Parks++
 		s.Grade = Durable
 		s.madeProgress(f.At)
 	case Resumed:
@@ -129,6 +130,10 @@ func (s *State) ownerDied() {
 
 func (s *State) addInput(b InputAdded) {
 	s.UncountedBytes += b.Bytes
+	if s.Turn != nil && len(s.Calls) > 0 && !s.resultsAppended {
+		s.late = append(slices.Clip(s.late), b.ItemsRef)
+		return
+	}
 	s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
 	s.Truncated = s.Truncated || b.Truncated
 	if s.Turn == nil {
@@ -183,7 +188,14 @@ func (s *State) addTurn(b Turn) {
 // guard depends on the order of the calls.
 func (s *State) prepare(b CallPrepared) {
 	c, ok := s.Call(b.Key)
-	if !ok || c.Prepared != nil {
+	switch {
+	case !ok || c.Prepared != nil && b.Again == 0:
+		return
+	case b.Again > 0: // the guard has seen the call
+		s.setCall(b.Key, func(c *Call) {
+			c.Prepared, c.Wait = &b, nil
+			c.Resolved, c.Approved, c.TimedOut, c.Message, c.Decided = false, false, false, "", 0
+		})
 		return
 	}
 	c.Prepared = &b
@@ -250,21 +262,25 @@ func (s *State) gatewayCallsBefore(c Call) int {
 	return n
 }
 
-func (s *State) resolve(waitID string, approved bool, message string) {
+// resolve decides an approval, unless it is decided, and returns its call; "" = none.
+func (s *State) resolve(waitID string, approved bool, message string, at int64) CallKey {
 	for _, c := range s.Calls {
-		if waitID != "" && c.WaitID == waitID && !c.Resolved {
-			s.setCall(c.Key, func(c *Call) { c.Resolved, c.Approved, c.Message = true, approved, message })
-			return
+		if waitID != "" && c.WaitID() == waitID && !c.Resolved {
+			s.setCall(c.Key, func(c *Call) { c.Resolved, c.Approved, c.Message, c.Decided = true, approved, message, at })
+			return c.Key
 		}
 	}
+	return ""
 }
 
-func (s *State) expire(b Expired) {
+func (s *State) expire(b Expired, at int64) {
 	if b.WaitID == "" {
 		s.end(event.Deadline)
 		return
 	}
-	s.resolve(b.WaitID, false, "Approval timed out")
+	if key := s.resolve(b.WaitID, false, "", at); key != "" {
+		s.setCall(key, func(c *Call) { c.TimedOut = true })
+	}
 }
 
 func (s *State) cancel(b CancelRequested) {
@@ -298,7 +314,8 @@ func (s *State) appendResults() {
 		}
 	}
 	s.resultsAppended = true
-	s.Transcript = append(slices.Clip(s.Transcript), refs...)
+	s.Transcript = append(append(slices.Clip(s.Transcript), refs...), s.late...)
+	s.late = nil
 }
 
 // setCall applies change to one call, in a copy of Calls.

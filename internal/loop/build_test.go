@@ -92,6 +92,14 @@ func gated(b *CallPrepared)   { b.Verdict = Ask }
 func reads(b *CallPrepared)   { b.Class = tool.Read }
 func same(b *CallPrepared)    { b.ArgsDigest = "same" }
 
+// waiting asks for approval of a call that prepared has made.
+func waiting(key CallKey, waitID string) Body {
+	return CallWaiting{Key: key, WaitID: waitID, ArgsDigest: string(key)}
+}
+
+// preparedAgain makes it a later preparation of the call.
+func preparedAgain(b *CallPrepared) { b.Again, b.ArgsDigest = 1, "other" }
+
 func started(key CallKey) Body { return CallStarted{Key: key, Attempt: 1} }
 
 func done(key CallKey) Body {

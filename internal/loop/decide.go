@@ -219,6 +219,8 @@ func (s State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 		return NotRun, "Not run. " + c.Advice + " Use the results that you have, change the arguments, or answer now."
 	case c.Prepared.Verdict == Tell:
 		return Error, c.Prepared.Answer
+	case c.TimedOut:
+		return Denied, "Not run: Approval timed out. Nobody has approved or denied the call in time."
 	case c.Resolved && !c.Approved:
 		return Denied, denial(c.Message)
 	case s.Accepted.Parallelism == First && before > 0:
@@ -231,9 +233,9 @@ func (s State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 
 func denial(message string) string {
 	if message == "" {
-		return "Denied by user."
+		return "Tool call denied by user."
 	}
-	return "Denied by user: " + message
+	return "Tool call denied by user: " + message
 }
 
 // runnable returns the calls to execute now, at the same time.

@@ -128,8 +128,8 @@ func TestDecide(t *testing.T) {
 		{"the model may ask again for calls skipped by the turn's limit", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), answered("0.1", SkippedLimit), started("0.0"), done("0.0")), call(1, 1)},
 		{"first: the other calls of the turn are answered", with(begin(mode(First)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), answers{[]CallKey{"0.1"}, NotRun}}, // C04
 		{"a once-call whose answer was lost is not repeated", with(oneTurn("a"), prepared("0.0"), started("0.0")), answers{[]CallKey{"0.0"}, Unknown}},
-		{"a denied call is answered", with(oneTurn("a"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w"}), answers{[]CallKey{"0.0"}, Denied}},
-		{"a wait that expired is a denial", with(oneTurn("a"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, Expired{WaitID: "w"}), answers{[]CallKey{"0.0"}, Denied}},
+		{"a denied call is answered", with(oneTurn("a"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, CallResolved{WaitID: "w"}), answers{[]CallKey{"0.0"}, Denied}},
+		{"a wait that expired is a denial", with(oneTurn("a"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, Expired{WaitID: "w"}), answers{[]CallKey{"0.0"}, Denied}},
 
 		// Calls that may run.
 		{"serial: one call at a time", with(begin(mode(Serial)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), ExecuteTools{[]CallKey{"0.0"}}}, // C02
@@ -141,7 +141,7 @@ func TestDecide(t *testing.T) {
 		// Approvals and client calls.
 		{"calls without approval run before the run parks", with(oneTurn("a", "g"), prepared("0.0"), prepared("0.1", gated)), ExecuteTools{[]CallKey{"0.0"}}},
 		{"all approvals of a turn are asked for at once", with(oneTurn("g", "a", "g"), prepared("0.0", gated), prepared("0.1"), prepared("0.2", gated), started("0.1"), done("0.1")), Interrupt{[]CallKey{"0.0", "0.2"}}},
-		{"an approved call runs", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}), ExecuteTools{[]CallKey{"0.0"}}},
+		{"an approved call runs", with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}), ExecuteTools{[]CallKey{"0.0"}}},
 		{"tool_choice none: no call is executed or handed over", // C18
 			with(begin(noTools), asked(0, 1), turn(0, model.StopCalls, "a", "yours", "ghost"), prepared("0.0"), prepared("0.1", clients), prepared("0.2", unknown)),
 			answers{[]CallKey{"0.0", "0.1", "0.2"}, NotRun}},
@@ -188,7 +188,7 @@ func TestDecide(t *testing.T) {
 		{"a read interrupted by the end of the run is an error", with(oneTurn("a"), prepared("0.0", reads), started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Error}}, // D19
 		{"interrupted calls are answered one outcome at a time", with(begin(mode(Parallel)), asked(0, 1), turn(0, model.StopCalls, "a", "b", "c"), prepared("0.0", reads), prepared("0.1"), prepared("0.2"), started("0.0"), started("0.1"), cancel), answers{[]CallKey{"0.1"}, Unknown}},
 		{"abort: a started call that provably never left is a failed tool", with(begin(abortOnTool, mode(Serial)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: NotRun}), finish(event.ToolAbort)},
-		{"a light run that parked is durable", with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}, started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
+		{"a light run that parked is durable", with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}, started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
 		{"five dead owners without progress end the run", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, Resumed{}), finish(event.Lost)},
 		{"dead owners before progress do not count", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, asked(0, 1), failed(1, model.Transient), Resumed{}),
 			CallModel{Purpose: PurposeTurn, Attempt: 2, OfferTools: true, KeepToolChoice: true}},
@@ -284,7 +284,7 @@ func TestDeadlineIsSuspendedWhileParked(t *testing.T) {
 	if got := s.DeadlineAt(); got != 121_000 {
 		t.Errorf("deadline = %d", got)
 	}
-	s = play(t, with(oneTurn("g"), prepared("0.0", gated), CallWaiting{Key: "0.0", WaitID: "w"}, Parked{ActiveMS: 6000})...)
+	s = play(t, with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{ActiveMS: 6000})...)
 	if got := s.DeadlineAt(); got != 0 {
 		t.Errorf("deadline while parked = %d", got)
 	}

@@ -242,6 +242,12 @@ type CallPrepared struct {
 	Polling    bool       `json:"polling,omitempty"`
 	Verdict    Verdict    `json:"verdict,omitempty"` // "" for a client call
 	Answer     string     `json:"answer,omitempty"`  // the result, for the verdict Tell
+	Asker      Asker      `json:"asker,omitempty"`   // for the verdict Ask
+
+	// Again counts the preparations before this one. A call is prepared again if its tool or
+	// its arguments are not those that were approved, or if it cannot be asked for: an approval
+	// of the call as it was before is void.
+	Again int `json:"again,omitempty"`
 }
 
 // Coerced is a change of an argument to the type that the tool's schema requires.
@@ -323,11 +329,22 @@ func WithoutTexts(b Body) Body {
 	return b
 }
 
-// CallWaiting records that a call waits for approval.
+// CallWaiting records that a call waits for approval, and what exactly is to be approved: the
+// call as it was prepared last.
 type CallWaiting struct {
 	Key       CallKey `json:"call_key"`
 	WaitID    string  `json:"wait_id"`
 	ExpiresAt int64   `json:"expires_at,omitempty"` // Unix milliseconds; 0 = never
+
+	Again      int    `json:"again,omitempty"` // that of its CallPrepared
+	Name       string `json:"name,omitempty"`  // of the tool, as the model called it
+	Server     string `json:"server,omitempty"`
+	Tool       string `json:"tool,omitempty"` // its name at the server
+	ToolDigest string `json:"tool_digest,omitempty"`
+	ArgsRef    string `json:"args_ref,omitempty"`
+	ArgsDigest string `json:"args_digest,omitempty"`
+	Asker      Asker  `json:"asker,omitempty"`
+	Policy     string `json:"policy,omitempty"` // digest of the rules that asked
 }
 
 // CallResolved records the decision on an approval.

@@ -53,7 +53,7 @@ func (d *dice) anyFact() Body {
 	case 9:
 		return CallDone{Key: key, Attempt: d.roll(3), Outcome: pick(d, OK, Error, Unknown, Cached, Denied, SkippedLimit, NotRun), ResultRef: "r"}
 	case 10:
-		return CallWaiting{Key: key, WaitID: string(key)}
+		return CallWaiting{Key: key, WaitID: string(key), ArgsDigest: pick(d, "", "d"), Again: d.roll(2)}
 	case 11:
 		return CallResolved{WaitID: string(key), Approved: d.roll(2) == 1}
 	case 12:
@@ -204,13 +204,24 @@ func (w *world) perform(a Action) {
 		w.execute(a.Calls)
 	case Interrupt:
 		for _, key := range a.Calls {
-			w.append(CallWaiting{Key: key, WaitID: string(key)})
+			w.append(w.state.AskFor(key, string(key), 0))
 		}
 		w.append(Parked{})
 		for _, key := range a.Calls {
+			if w.roll(4) == 1 {
+				w.append(Expired{WaitID: string(key)})
+				continue
+			}
 			w.append(CallResolved{WaitID: string(key), Approved: w.roll(2) == 1})
 		}
 		w.append(Resumed{})
+		for _, key := range a.Calls {
+			if c, _ := w.state.Call(key); c.approved() && w.roll(4) == 1 { // the tool has changed
+				p := *c.Prepared
+				p.Again, p.ToolDigest, p.Verdict = p.Again+1, "other", pick(&w.dice, Ask, Tell)
+				w.append(p)
+			}
+		}
 	default:
 		w.t.Fatalf("no such action: %#v", a)
 	}
@@ -230,7 +241,7 @@ func (w *world) execute(keys []CallKey) {
 		if c.Done {
 			continue
 		}
-		if !ok || c.Prepared == nil || c.Prepared.Owner == tool.Client || c.Prepared.Verdict == Tell || c.Prepared.Verdict == Ask && !c.Approved {
+		if !ok || c.Prepared == nil || c.Prepared.Owner == tool.Client || c.Prepared.Verdict == Tell || c.Prepared.Verdict == Ask && (!c.Approved || c.Wait == nil || c.Wait.ToolDigest != c.Prepared.ToolDigest) {
 			w.t.Fatalf("call %s must not run: %+v", key, c)
 		}
 		if w.runs[key]++; w.runs[key] > 1 && c.Prepared.Class == tool.Once {

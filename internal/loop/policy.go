@@ -1,6 +1,10 @@
 package loop
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -42,9 +46,17 @@ type Policy struct {
 	// express; "" = it does not.
 	Native string `json:"native,omitempty"`
 
+	// ItemEnds reports the ends of the items of a turn where the provider marks them. Earlier
+	// releases did not: their runs keep their events.
+	ItemEnds bool `json:"item_ends,omitempty"`
+
 	// Hosted are the tools of MCP servers that answer hosted tools of the request. The caller
 	// sees their calls as calls of the hosted tools.
 	Hosted []HostedTool `json:"hosted,omitempty"`
+
+	// Approvals say which calls wait for approval. A server that has none of them has no such
+	// calls.
+	Approvals []ServerApproval `json:"approvals,omitempty"`
 
 	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
 	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled; "" = not recorded
@@ -63,6 +75,71 @@ type HostedTool struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool"` // the server's own name
 }
+
+// ServerApproval says which calls of a server wait for approval, and how long.
+type ServerApproval struct {
+	Server string `json:"server"` // label of the server
+
+	// ByServer is the rule of the server's settings, ByRequest that of the request that
+	// declared the server. A call waits if one of them asks.
+	ByServer  policy.Approval `json:"by_server,omitzero"`
+	ByRequest policy.Approval `json:"by_request,omitzero"`
+
+	// Trust says that the server's annotations are believed: otherwise no tool is known to
+	// only read.
+	Trust bool `json:"trust,omitempty"`
+
+	WaitMS int64 `json:"wait_ms"` // how long an approval waits, in milliseconds; then it counts as denied
+}
+
+// Asker says whose rule asks for an approval.
+type Asker string
+
+// The askers.
+const (
+	AskedByServer  Asker = "server"  // only a person with the right to decide may answer
+	AskedByRequest Asker = "request" // the caller may answer too: the rule is the caller's own
+)
+
+// Asks returns whose rule asks for approval of a call of the server's tool; "" = none.
+// readOnly says that the tool's annotations say that it only reads.
+func (p *Policy) Asks(server, tool string, readOnly bool) Asker {
+	a := p.approval(server)
+	reads := readOnly && a.Trust
+	switch {
+	case a.ByServer.Asks(tool, reads):
+		return AskedByServer
+	case a.ByRequest.Asks(tool, reads):
+		return AskedByRequest
+	}
+	return ""
+}
+
+func (p *Policy) approval(server string) ServerApproval {
+	for _, a := range p.Approvals {
+		if a.Server == server {
+			return a
+		}
+	}
+	return ServerApproval{}
+}
+
+// digest identifies the rules. It is empty for the zero value.
+func (a ServerApproval) digest() string {
+	if a.Server == "" {
+		return ""
+	}
+	text, _ := json.Marshal(a) // strings, numbers and booleans: cannot fail
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// MayWait reports whether a call of the run may have to wait for approval.
+func (p *Policy) MayWait() bool { return len(p.Approvals) > 0 }
+
+// ForgetsTexts reports whether the run stores no texts while it is light. A run that may wait
+// stores them: another owner continues it, and it is deleted when it has ended.
+func (p *Policy) ForgetsTexts() bool { return !p.MayWait() && p.Forget && p.Grade == Light }
 
 // Validation is how the arguments of a tool call are validated. The zero value means
 // Strict.

@@ -20,6 +20,7 @@ var ErrUnsafe = errors.New("the journal cannot be continued safely")
 //   - Every call belongs to the latest turn and is prepared before it starts.
 //   - A call that must not be repeated starts once. A call that is done does not
 //     start again and is not done twice.
+//   - A call that needs an approval starts only as it was approved.
 //   - A new turn does not replace calls that have started and not ended.
 //
 // Every fact that is Allowed is safe.
@@ -87,6 +88,8 @@ func (s State) unsafeStart(b CallStarted) error {
 		return fmt.Errorf("call %s is done", b.Key)
 	case c.lost():
 		return fmt.Errorf("call %s must not be repeated", b.Key)
+	case c.Prepared.Verdict == Ask && !c.approved():
+		return fmt.Errorf("call %s is not approved", b.Key)
 	case b.Attempt != c.Attempt+1:
 		return fmt.Errorf("attempt %d of call %s follows attempt %d", b.Attempt, b.Key, c.Attempt)
 	}

@@ -44,7 +44,7 @@ func TestCheckSafetyRejects(t *testing.T) {
 		"a second result":                      {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0")), Fact{Seq: 8, Body: done("0.0")}, "is done"},
 		"a turn that replaces calls in flight": {with(oneTurn("a"), prepared("0.0"), started("0.0"), asked(1, 1)), Fact{Seq: 8, Body: turn(1, model.StopEnd)}, "started and is not done"},
 		"a turn whose calls have earlier keys": {with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0"), asked(1, 1)), Fact{Seq: 9, Body: turn(0, model.StopCalls, "a")}, "of round 0, want 1"},
-		"an approval of a call of no turn":     {begin(), Fact{Seq: 3, Body: CallWaiting{Key: "0.0", WaitID: "w"}}, "belongs to no turn"},
+		"an approval of a call of no turn":     {begin(), Fact{Seq: 3, Body: waiting("0.0", "w")}, "belongs to no turn"},
 		"a preparation of a call of no turn":   {begin(), Fact{Seq: 3, Body: prepared("0.0")}, "belongs to no turn"},
 		"a preparation of an incomplete call":  {oneTurn("a…"), Fact{Seq: 5, Body: prepared("0.0")}, "belongs to no turn"},
 		"a result of an earlier attempt":       {with(oneTurn("a"), prepared("0.0", keyed), started("0.0"), again), Fact{Seq: 8, Body: done("0.0")}, "not started"},

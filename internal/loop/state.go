@@ -54,6 +54,10 @@ type State struct {
 	Transcript []string
 	InputRefs  int
 
+	late []string // input that follows the results of the latest turn
+
+	Parks int // how often the run has waited for approvals
+
 	ProgressAt int64 // when the run last made progress, in Unix milliseconds: a turn, a failed attempt, a result, a catalogue, or parking
 
 	ActiveSince int64 // start of the current active period, in Unix milliseconds; 0 while parked
@@ -89,10 +93,31 @@ type Call struct {
 	Outcome    Outcome
 	ResultRef  string
 
-	WaitID   string // of the approval; "" = not asked for
-	Resolved bool   // the approval is decided or has expired
+	Wait     *CallWaiting // what is asked for; nil = nothing, or the call was prepared again since
+	Resolved bool         // the approval is decided or has expired
 	Approved bool
 	Message  string // of the person who decided; for the model
+	Asked    int64  // when it was asked for, in Unix milliseconds
+	Decided  int64  // when it was decided, in Unix milliseconds
+	TimedOut bool   // nobody has decided in time, which counts as a denial
+}
+
+// WaitID returns the id of the call's approval; "" = it was not asked for.
+func (c Call) WaitID() string {
+	if c.Wait == nil {
+		return ""
+	}
+	return c.Wait.WaitID
+}
+
+// approved reports whether a person has approved the call exactly as it is.
+func (c Call) approved() bool {
+	if !c.Resolved || !c.Approved || c.Wait == nil || c.Prepared == nil {
+		return false
+	}
+	return c.Wait.Again == c.Prepared.Again &&
+		(c.Wait.ToolDigest == "" || c.Wait.ToolDigest == c.Prepared.ToolDigest) && // "" in facts of earlier builds
+		(c.Wait.ArgsDigest == "" || c.Wait.ArgsDigest == c.Prepared.ArgsDigest)
 }
 
 // Key returns the key of a call: its round and its index in Turn.Calls.
@@ -176,6 +201,22 @@ func (s State) Suspect() bool {
 // owner is not enough: most crashes have another cause and do not repeat.
 const suspectAfterDeaths = 2
 
+// AskFor returns the fact that asks for approval of an undecided call, exactly as
+// it is prepared. now is the time of the fact, in Unix milliseconds.
+func (s State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
+	c, _ := s.Call(key)
+	p := c.Prepared
+	a := s.Accepted.approval(p.Server)
+	w := CallWaiting{
+		Key: key, WaitID: waitID, Again: p.Again, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
+		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(),
+	}
+	if a.WaitMS > 0 {
+		w.ExpiresAt = now + a.WaitMS
+	}
+	return w
+}
+
 // Call returns the call with the given key, or false.
 func (s State) Call(key CallKey) (Call, bool) {
 	for _, c := range s.Calls {
@@ -223,7 +264,7 @@ func (c Call) Runnable() bool { return !c.Done && c.ready() }
 // ready reports whether the gateway is to execute the call and needs no further
 // approval for it.
 func (c Call) ready() bool {
-	return c.toExecute() && (c.Prepared.Verdict == Run || c.Resolved && c.Approved)
+	return c.toExecute() && (c.Prepared.Verdict == Run || c.approved())
 }
 
 // lost reports whether the call started, has no result, and must not be repeated.

@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
@@ -172,7 +173,23 @@ func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catal
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
 		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Origin: origin, URL: s.URL,
+		Approval: approvalRule(s.RequireApproval), ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust,
 	}
+}
+
+// approvalRule returns the rule of a server's settings. Tools that its maps do not select need
+// no approval, unless it says which tools never do.
+func approvalRule(a org.Approval) policy.Approval {
+	if a.Mode != org.ApproveRules {
+		return policy.Approval{Rest: a.Mode == org.ApproveAll}
+	}
+	selected := func(f *org.ToolFilter) *policy.Tools {
+		if f == nil {
+			return nil
+		}
+		return &policy.Tools{Names: f.ToolNames, ReadOnly: f.ReadOnly}
+	}
+	return policy.Approval{Always: selected(a.Always), Never: selected(a.Never), Rest: a.Never != nil}
 }
 
 // revised gives the server another revision if anything of it has changed since

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -87,7 +88,18 @@ func (a *answer) settle(f frame) []byte {
 		return a.encodeError(e)
 	}
 	a.exchange.update(func(o *outcome) { o.result = f.Result })
+	if a.method == methodCall {
+		return a.taken()
+	}
 	return a.encodeResult(f.Result)
+}
+
+// taken returns what the SDK sees of a call that has a result. The result is in the exchange,
+// which decides (see exchange.finish). The SDK would decode a result in three steps, each with
+// a buffer of 32 KiB; an error it only passes on.
+func (a *answer) taken() []byte {
+	const before, after = `{"jsonrpc":"2.0","id":`, `,"error":{"code":-32603,"message":"the result is not for the SDK"}}`
+	return slices.Concat([]byte(before), a.id, []byte(after))
 }
 
 // fail records why there is no answer and returns an error frame in its place:
@@ -100,10 +112,7 @@ func (a *answer) fail(err error) []byte {
 // encodeResult builds the frame for the SDK. Only the handshake's results matter
 // to it, and those tool definitions that ask for headers.
 func (a *answer) encodeResult(result json.RawMessage) []byte {
-	switch a.method {
-	case methodCall:
-		result = json.RawMessage(`{"content":[]}`)
-	case methodList:
+	if a.method == methodList {
 		result = headerTools(result)
 	}
 	return encode(struct {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 )
 
 // Codes of JSON-RPC errors.
@@ -35,6 +37,20 @@ func decodeFrame(data []byte) (frame, error) {
 		return frame{}, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return f, nil
+}
+
+// requested returns the method and the id of a message that this process has encoded: valid
+// JSON, with each member once. An answer has no method, and a notification no id.
+func requested(message []byte) (method string, id json.RawMessage) {
+	for name, value := range jsonscan.Members(jsonscan.TrimSpace(message)) {
+		switch string(name) {
+		case "method":
+			method = jsonscan.Text(value)
+		case "id":
+			id = value
+		}
+	}
+	return method, id
 }
 
 // answers reports whether f answers the request with the id. An error without an id does: the

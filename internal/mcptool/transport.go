@@ -54,14 +54,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	default: // a stream of notifications; see listen
 		return respond(r, http.StatusMethodNotAllowed, "", nil), nil
 	}
-	f, err := decodeFrame(body)
-	if err != nil {
-		return nil, err
+	method, id := requested(body)
+	if method != "" && present(id) {
+		return t.call(r, body, id, method)
 	}
-	if f.Method != nil && present(f.ID) {
-		return t.call(r, body, f.ID, *f.Method)
-	}
-	if f.Method != nil && *f.Method == methodCancelled {
+	if method == methodCancelled {
 		return t.cancelled(r, body), nil
 	}
 	ctx, release := t.client.bound(r.Context())

@@ -22,7 +22,7 @@ func gatewayMutations() []mutation {
 	return []mutation{
 		{
 			Name: "leases are renewed later than their lifetime", Why: "the leases of a running gateway expire, and its runs are taken over by itself or by another gateway",
-			File: "internal/run/keeper.go", From: "renewEvery   = 5 * time.Second", To: "renewEvery   = 20 * time.Second",
+			File: "internal/run/keeper.go", From: "renewEvery    = 5 * time.Second", To: "renewEvery    = 20 * time.Second",
 			Package: "internal/run", Test: "^TestALeaseIsRenewedWithinItsLifetime$",
 		},
 		{

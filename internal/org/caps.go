@@ -8,7 +8,9 @@ type Caps struct {
 	Keys       int // active keys; the store remembers as many revoked ones
 	MCPServers int
 	Secrets    int
+	Approvals  int   // that wait
 	Handovers  int   // beyond it the oldest is deleted
+	Responses  int   // stored responses, conversations and additions to them; beyond it the oldest is deleted
 	Stored     int64 // bytes of runs and conversations; beyond it new runs are refused
 }
 
@@ -38,6 +40,11 @@ func (c Caps) MCPServersError() error {
 // SecretsError returns the error for one more secret.
 func (c Caps) SecretsError() error {
 	return &CapError{"secrets", int64(c.Secrets), "org_caps.secrets", "delete a secret, or "}
+}
+
+// ApprovalsError returns the error for one more approval that waits.
+func (c Caps) ApprovalsError() error {
+	return &CapError{"waiting approvals", int64(c.Approvals), "org_caps.approvals", "decide those that wait, or "}
 }
 
 // StoredError returns the error for one more run.

@@ -21,6 +21,9 @@ func (r Role) MayRun() bool { return r == Owner || r == Admin || r == Member }
 // MayManage reports whether the role may read and change the org's settings.
 func (r Role) MayManage() bool { return r == Owner || r == Admin }
 
+// MayApprove reports whether the role may decide about tool calls that wait for approval.
+func (r Role) MayApprove() bool { return r == Owner || r == Admin || r == Approver }
+
 // MaySeeAddresses reports whether errors for the role may contain the address that the
 // outbound policy refused.
 func (r Role) MaySeeAddresses() bool { return r == Owner || r == Admin }

@@ -42,19 +42,20 @@ type MCPServer struct {
 	Command            []string          `json:"-"` // instead of URL; allowed in the configuration file only
 	Env                map[string]string `json:"-"` // of Command; a value may end in a reference
 	Enabled            bool              `json:"enabled"`
-	Tools              []string          `json:"tools"`       // allowlist of tool names; nil = all
-	Headers            map[string]string `json:"headers"`     // by canonical name; a value may end in a reference, see secret.Parse
-	RequireApproval    Approval          `json:"-"`           // not built yet: always the zero Approval
-	Timeout            time.Duration     `json:"timeout_ns"`  // of a discovery and of a call
-	MaxRetries         int               `json:"max_retries"` // of a discovery, and of a call that may be repeated
-	Required           bool              `json:"required"`    // a run fails if the server is unavailable
-	Trust              bool              `json:"trust"`       // believe the server's tool annotations
-	Naming             string            `json:"naming"`      // bare, namespaced or prefixed
-	Prefix             string            `json:"prefix"`      // for naming prefixed; "" = the server's name
-	Polling            []string          `json:"polling"`     // tools that are called repeatedly on purpose
-	Reads              []string          `json:"reads"`       // tools that only read; overrides what the server declares
-	Keyed              []string          `json:"keyed"`       // tools for which the server honours idempotency keys
-	Hosted             []string          `json:"hosted"`      // TYPE=TOOL: this tool answers the hosted tools of the type; see HostedTools
+	Tools              []string          `json:"tools"`               // allowlist of tool names; nil = all
+	Headers            map[string]string `json:"headers"`             // by canonical name; a value may end in a reference, see secret.Parse
+	RequireApproval    Approval          `json:"require_approval"`    // which calls wait for approval
+	ApprovalTimeout    time.Duration     `json:"approval_timeout_ns"` // how long they wait; 0 = DefaultApprovalTimeout
+	Timeout            time.Duration     `json:"timeout_ns"`          // of a discovery and of a call
+	MaxRetries         int               `json:"max_retries"`         // of a discovery, and of a call that may be repeated
+	Required           bool              `json:"required"`            // a run fails if the server is unavailable
+	Trust              bool              `json:"trust"`               // believe the server's tool annotations
+	Naming             string            `json:"naming"`              // bare, namespaced or prefixed
+	Prefix             string            `json:"prefix"`              // for naming prefixed; "" = the server's name
+	Polling            []string          `json:"polling"`             // tools that are called repeatedly on purpose
+	Reads              []string          `json:"reads"`               // tools that only read; overrides what the server declares
+	Keyed              []string          `json:"keyed"`               // tools for which the server honours idempotency keys
+	Hosted             []string          `json:"hosted"`              // TYPE=TOOL: this tool answers the hosted tools of the type; see HostedTools
 	Cache              Cache             `json:"cache"`
 	MaxConcurrentCalls int               `json:"max_concurrent_calls"` // over all runs of the org; 0 = the default
 
@@ -73,7 +74,9 @@ type MCPServer struct {
 }
 
 // HostedTypes returns the types of hosted tools that a tool of an MCP server can answer.
-func HostedTypes() []string { return []string{"web_search", "file_search", "code_interpreter"} }
+func HostedTypes() []string {
+	return []string{"web_search", "file_search", "code_interpreter", "image_generation"}
+}
 
 // HostedTools returns the server's own names of the tools that answer hosted tools, by the
 // type of the hosted tool; nil = none.
@@ -95,9 +98,9 @@ func (s MCPServer) HostedTools() map[string]string {
 // Approval selects the calls of a server that wait for a human. The zero Approval
 // selects none.
 type Approval struct {
-	Mode   ApprovalMode
-	Always *ToolFilter // for ApproveRules: these wait
-	Never  *ToolFilter // for ApproveRules: these do not
+	Mode   ApprovalMode `json:"mode,omitempty"`
+	Always *ToolFilter  `json:"always,omitempty"` // for ApproveRules: these wait
+	Never  *ToolFilter  `json:"never,omitempty"`  // for ApproveRules: these do not, and without Always all others do
 }
 
 // ApprovalMode is how the calls are selected.
@@ -112,8 +115,8 @@ const (
 
 // ToolFilter selects tools: those with the names, and those that are read-only, or not.
 type ToolFilter struct {
-	ToolNames []string
-	ReadOnly  *bool // nil = either
+	ToolNames []string `json:"tool_names,omitzero"` // nil = any
+	ReadOnly  *bool    `json:"read_only,omitempty"` // nil = either
 }
 
 // Cache selects the tools of a server whose results may be cached.

@@ -34,5 +34,19 @@ type Runtime struct {
 	MaxRunTokens       *int          `json:"max_run_tokens"`      // nil = no limit
 	Durable            string        `json:"durable"`             // auto, always; "" = auto
 	Rate               Rate          `json:"rate"`                // limit on requests to the model API
-	Extensions         []string      `json:"-"`                   // not built yet: always empty
+	ApprovalHold       time.Duration `json:"approval_hold_ns"`    // how long an open request waits for approvals; 0 = DefaultApprovalHold
+	Approvers          string        `json:"approvers"`           // AnyApproves or OthersApprove; "" = AnyApproves
+	Extensions         []string      `json:"extensions"`          // of answers, by default
 }
+
+// The values of [Runtime.Approvers].
+const (
+	AnyApproves   = "any"    // every key with a role that may
+	OthersApprove = "others" // not the key that has started the run
+)
+
+// How long approvals wait unless an org or a server says otherwise.
+const (
+	DefaultApprovalHold    = 300 * time.Second  // while a request is open
+	DefaultApprovalTimeout = 7 * 24 * time.Hour // without one
+)

@@ -59,10 +59,30 @@ func (a auditor) entries(before loop.State, f loop.Fact) []audit.Entry {
 	case loop.CallDone:
 		round, body := a.called(before, b)
 		return []audit.Entry{a.entry(audit.KindToolCall, round, f.At, body)}
+	case loop.CallWaiting:
+		return []audit.Entry{a.approval("asked", b, f.At, a.principal)}
+	case loop.CallStarted:
+		if c, ok := before.Call(b.Key); ok && c.Wait != nil && b.Attempt == 1 {
+			return []audit.Entry{a.approval("executed", *c.Wait, f.At, a.principal)}
+		}
+	case loop.CallPrepared:
+		if c, ok := before.Call(b.Key); ok && c.Wait != nil {
+			return []audit.Entry{a.approval("void", *c.Wait, f.At, "")}
+		}
 	case loop.Finished:
 		return a.closing(before, b, f.At)
 	}
 	return nil
+}
+
+// approval returns the entry for what the run has done with an approval.
+func (a auditor) approval(action string, w loop.CallWaiting, at int64, by string) audit.Entry {
+	e := a.entry(audit.KindApproval, 0, at, audit.Approval{
+		ID: w.WaitID, RunID: a.runID, Action: action, Server: w.Server, Tool: w.Tool, Principal: a.principal, Asker: string(w.Asker),
+		ToolDigest: w.ToolDigest, ArgsDigest: w.ArgsDigest, Policy: w.Policy,
+	})
+	e.Principal = by
+	return e
 }
 
 // collisions returns the entries of tools that were dropped because of their names.
@@ -135,6 +155,11 @@ func (a auditor) closing(s loop.State, end loop.Finished, at int64) (out []audit
 			r.InputTokens, r.OutputTokens = f.Usage.Input, f.Usage.Output
 		}
 		out = append(out, a.entry(audit.KindRequest, round, at, r))
+	}
+	for _, c := range s.Calls {
+		if c.Wait != nil && !c.Resolved {
+			out = append(out, a.approval("void", *c.Wait, at, ""))
+		}
 	}
 	switch end.Reason {
 	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:

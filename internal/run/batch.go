@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
 )
 
 // Batch is what one Append stores. It is stored completely or not at all.
@@ -58,7 +59,10 @@ func (b Batch) Check(lease Lease, after int64) error {
 			return fmt.Errorf("a fact has the number %d, want %d", f.Seq, want)
 		}
 		a, opens := f.Body.(loop.Accepted)
+		_, asks := f.Body.(loop.CallWaiting)
 		switch {
+		case asks && !b.Sync:
+			return fmt.Errorf("fact %d asks for an approval, which may be refused: its batch must be on disk", f.Seq)
 		case f.Body == nil:
 			return fmt.Errorf("fact %d has no body", f.Seq)
 		case opens != (f.Seq == 1):
@@ -89,13 +93,13 @@ func (b Batch) Audited(lease Lease) []audit.Entry {
 func CallOf(body loop.Body) (key loop.CallKey, attempt int) {
 	switch b := body.(type) {
 	case loop.CallPrepared:
-		return b.Key, 0
+		return b.Key, b.Again
 	case loop.CallStarted:
 		return b.Key, b.Attempt
 	case loop.CallDone:
 		return b.Key, b.Attempt
 	case loop.CallWaiting:
-		return b.Key, 0
+		return b.Key, b.Again
 	}
 	return "", 0
 }
@@ -108,6 +112,9 @@ type Row struct {
 
 // JSON returns the row's value as it is stored, without HTML escapes.
 func (r Row) JSON() (json.RawMessage, error) {
+	if items, ok := r.Value.(item.List); ok { // an Encoder would copy what it returns
+		return items.MarshalJSON()
+	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -46,6 +47,15 @@ type Conversation struct {
 	// Parts are the ids of the conversations that a session consists of, in order: see
 	// [PartOf]. A response of a session has those that were in front of it.
 	Parts []string `json:"parts,omitempty"`
+
+	// Part is which part of its run a response tells, from 1; 0 = the whole run, in what
+	// earlier releases have stored. The last part that is stored has the items of all.
+	Part int `json:"part,omitempty"`
+
+	// Step and Waiting are those of a response that only says which approvals are still to be
+	// decided. Step is the number of a fact, and unique.
+	Step    int64          `json:"step,omitempty"`
+	Waiting *event.Waiting `json:"waiting,omitempty"`
 
 	// Echo and FinalOnly are those of [Keep], for a response. For a session and items that
 	// were added to it, Echo is what the surface stores of them.

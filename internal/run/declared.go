@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -30,6 +31,9 @@ type Declared struct {
 	// [catalog.Server].
 	Tools    []string
 	ReadOnly *bool
+
+	// Approval is the rule of the request: which calls wait for approval.
+	Approval policy.Approval
 
 	// origin is that of [catalog.Server], if the run has begun in another process.
 	origin string
@@ -147,7 +151,7 @@ func (s *runState) storeDeclared() (out []storedDeclared) {
 			if s.keys == nil || at < 0 {
 				continue
 			}
-			sealed, err := s.keys.Seal(s.req.Org, addressName(s.lease.RunID), secret.NewValue(declared.address()))
+			sealed, err := declared.seal(s.keys, s.req.Org, s.lease.RunID)
 			if err != nil {
 				s.log.Error("a server that the request declared is not stored", "server", declared.Label, "error", err)
 				continue
@@ -157,6 +161,11 @@ func (s *runState) storeDeclared() (out []storedDeclared) {
 		out = append(out, stored)
 	}
 	return out
+}
+
+// seal seals the address of the server, for the store.
+func (d Declared) seal(keys *secret.Keyring, orgID, runID string) ([]byte, error) {
+	return keys.Seal(orgID, addressName(runID), secret.NewValue(d.address()))
 }
 
 func (d Declared) address() string {

@@ -27,6 +27,7 @@ type driver struct {
 	observer runObserver
 	declared declaredServers
 	live     liveRun
+	asked    func() // called when the run has asked for approvals
 
 	aside   bool  // the run is set aside
 	givenUp error // why the run cannot be continued; nil = it can
@@ -51,20 +52,21 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink 
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
+	d.asked = func() { r.followers.ring(approvalsOf(lease.Org)) }
 	return d
 }
 
 // newLease returns the lease of a new run. A relay that is recorded has the id of its
 // request, any other run an id of its own.
-func (r *Runner) newLease(req *Request) Lease {
-	lease := Lease{Org: req.Org, Epoch: 1, Owner: r.o.Owner}
+func (o *Options) newLease(req *Request) Lease {
+	lease := Lease{Org: req.Org, Epoch: 1, Owner: o.Owner}
 	switch {
-	case req.Policy.Grade != loop.Relay || r.o.Recorder == nil:
-		lease.RunID = r.o.NewID("run_")
+	case req.Policy.Grade != loop.Relay || o.Recorder == nil:
+		lease.RunID = o.NewID("run_")
 	case req.ID != "":
 		lease.RunID = req.ID
 	default:
-		lease.RunID = r.o.NewID("req_")
+		lease.RunID = o.NewID("req_")
 	}
 	return lease
 }
@@ -161,6 +163,7 @@ func (d *driver) play() error {
 func (d *driver) unregister() {
 	d.declared.hangUp()
 	d.endTurn()
+	defer d.run.endAppends()
 	state := d.run.state()
 	over := d.aside || state.Finished != nil || state.Accepted != nil && state.ActiveSince == 0
 	d.leases.unregister(d.run.ctx, &d.live, over, d.unsure)
@@ -212,24 +215,6 @@ func (d *driver) catchUp() error {
 // is stopping. Only durable runs can be continued.
 func (d *driver) yields() bool {
 	return d.run.durable() && d.leases.yielding.Load()
-}
-
-// park appends that the calls wait for a human. A waiting run has no goroutine, lease or
-// slot. A light run becomes durable: the request and the tools are stored for its next
-// owner.
-func (d *driver) park(a loop.Interrupt) error {
-	var bodies []loop.Body
-	for _, key := range a.Calls {
-		if c, _ := d.run.state().Call(key); c.WaitID == "" {
-			bodies = append(bodies, loop.CallWaiting{Key: key, WaitID: d.o.NewID("wait_")})
-		}
-	}
-	active := d.run.now() - d.run.state().ActiveSince
-	var rows []Row
-	if !d.run.durable() {
-		rows = append(d.run.requestRows(), d.tools.row())
-	}
-	return d.run.append(rows, append(bodies, loop.Parked{ActiveMS: active})...)
 }
 
 // finish appends the end of the run. Calls that the caller executes are stored as a

@@ -116,6 +116,9 @@ func (w *town) Stream(ctx context.Context, req *model.Request, emit func(model.D
 			}
 			time.Sleep(w.pace)
 		}
+		if err := emit(model.Delta{Kind: model.DoneDelta}); err != nil {
+			return nil, err
+		}
 	}
 	if turn != nil {
 		for i, c := range turn.Calls {

@@ -147,6 +147,10 @@ func weight(e event.Event) int {
 		return own + len(e.CallID) + len(e.Name) + len(e.Arguments)
 	case event.NativeItem:
 		return own + len(e.JSON)
+	case event.NativeProgress:
+		return own + len(e.JSON)
+	case event.Citation:
+		return 3*own + len(e.Citation.URL) + len(e.Citation.Title) + len(e.Citation.FileID) + len(e.Citation.Filename) + len(e.Citation.ContainerID)
 	case event.ToolsListed:
 		n := own
 		for _, server := range e.Servers {
@@ -158,7 +162,7 @@ func weight(e event.Event) int {
 	case event.ToolStarted:
 		return 2*own + len(e.Arguments)
 	case event.ToolDone:
-		return 2*own + len(e.Text) + len(e.Arguments)
+		return 2*own + len(e.Text) + len(e.Arguments) + len(e.Image)
 	case event.Finished:
 		n := 4 * own
 		for _, c := range e.Calls {

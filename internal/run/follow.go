@@ -20,9 +20,14 @@ type Follow struct {
 	// Account is charged with what the follower holds; nil = nothing is counted.
 	Account *ledger.Account
 
-	// ToWaiting ends the report at an event.Waiting that nothing follows yet. Otherwise
-	// it goes on when the run is resumed.
+	// ToWaiting ends the report at an event.Waiting that nothing follows for the time Hold.
+	// Otherwise it goes on when the run is resumed.
 	ToWaiting bool
+	Hold      time.Duration
+
+	// Part reports only this part of the run, from 1, as if it were the whole: see
+	// [Request.Answers]. 0 = the whole run. After must be zero.
+	Part int
 
 	// Final leaves out the pieces of model calls that were made again because their
 	// owner died. The pieces of a call in progress are reported: if its owner dies later,
@@ -122,11 +127,15 @@ type follower struct {
 	here    bool          // the run is performed in this process
 	patient time.Duration // the last wait; 0 = there was something new
 	asked   time.Time     // when it was last asked whether the run is set aside; monotonic
+	held    time.Time     // when an event.Waiting was reported that nothing follows yet; zero = not; monotonic
 }
 
 // follow reports events from the feed where it has them, and from the store where not.
 func follow(ctx context.Context, f Follow, sink Sink, from source) error {
-	w := &follower{Follow: f, source: from, sink: teller{sink: sink, told: f.After}}
+	if f.Part > 0 {
+		sink = &partSink{sink: sink, part: f.Part}
+	}
+	w := &follower{Follow: f, source: from, sink: teller{sink: sink, told: f.After, parts: f.Part}}
 	defer w.leave()
 	for {
 		rang := w.next()
@@ -138,6 +147,9 @@ func follow(ctx context.Context, f Follow, sink Sink, from source) error {
 			return nil
 		case progress:
 			w.patient = 0
+			if !w.sink.waiting {
+				w.held = time.Time{}
+			}
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
 			}
@@ -167,7 +179,7 @@ func (w *follower) step(ctx context.Context) (bool, error) {
 		return progress, err
 	case failed != nil:
 		return false, failed
-	case over && w.ToWaiting && w.sink.waiting:
+	case over && w.ToWaiting && w.sink.waiting && w.heldFor() >= w.Hold:
 		w.sink.ended = true
 		return false, nil
 	case over && (w.asked.IsZero() || time.Since(w.asked) > asideEvery):
@@ -188,6 +200,7 @@ func (w *follower) readFeed() (events []placed, all, over bool, failed error) {
 		return nil, false, true, nil
 	}
 	over, failed = feed.ended() // before its events are read
+	w.here = !over
 	events, all = feed.after(w.sink.told)
 	return events, all, over, failed
 }
@@ -203,6 +216,9 @@ func (w *follower) tell(events []placed) error {
 		}
 	}
 	for _, e := range events {
+		if w.sink.ended {
+			break
+		}
 		if err := w.sink.Emit(e.at, e.event); err != nil {
 			return fmt.Errorf("%w: %w", errNobody, err)
 		}
@@ -210,9 +226,20 @@ func (w *follower) tell(events []placed) error {
 	return nil
 }
 
+// heldFor returns for how long the last event has been an event.Waiting.
+func (w *follower) heldFor() time.Duration {
+	if w.held.IsZero() {
+		w.held = time.Now()
+	}
+	return time.Since(w.held)
+}
+
 // wait waits until there may be something new.
 func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
 	w.patient = min(max(pollFirst, 2*w.patient), w.longest)
+	if !w.held.IsZero() {
+		w.patient = min(w.patient, max(time.Millisecond, w.Hold-w.heldFor()))
+	}
 	timer := time.NewTimer(w.patient)
 	defer timer.Stop()
 	closing := w.closing
@@ -272,18 +299,36 @@ func (w *follower) checkAside(ctx context.Context) error {
 type teller struct {
 	sink    Sink
 	told    event.Position // of the last event; events up to it are not passed on
-	waiting bool           // the last event was Waiting
-	ended   bool           // the last event was Finished
+	parts   int            // nothing is reported after so many parts; 0 = no limit
+	open    int            // approvals that wait for a decision
+	waiting bool           // the last event was Waiting, or a decision after which others are still to be made
+	ended   bool           // nothing is to be reported any more
 	failed  error          // of the sink, which gets nothing more
 }
 
 // Emit implements Sink.
 func (t *teller) Emit(at event.Position, e event.Event) error {
-	_, t.waiting = e.(event.Waiting)
+	if t.ended {
+		return t.failed
+	}
+	_, waits := e.(event.Waiting)
+	switch e := e.(type) {
+	case event.Waiting:
+		t.waiting, t.open = true, len(e.Approvals)
+	case event.ApprovalDecided:
+		t.open--
+		t.waiting = t.waiting && t.open > 0
+	default:
+		t.waiting = false
+	}
 	_, t.ended = e.(event.Finished)
 	if t.failed == nil && at.Compare(t.told) > 0 {
 		t.told = at
 		t.failed = t.sink.Emit(at, e)
+		if waits && t.parts > 0 {
+			t.parts--
+			t.ended = t.parts == 0
+		}
 	}
 	return t.failed
 }

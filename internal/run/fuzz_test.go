@@ -81,7 +81,7 @@ func retold(t testing.TB, story *Story) ([]event.Event, error) {
 		err = d.recover(story)
 	}
 	if err == nil && d.state.Accepted != nil {
-		_, err = requestOf(d.state.Accepted, story.Rows)
+		_, err = requestOf(d.state.Accepted, d.state.Parks, story.Rows)
 	}
 	for i, at := range told.at[min(1, len(told.at)):] {
 		if at.Compare(told.at[i]) <= 0 {

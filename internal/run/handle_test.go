@@ -61,19 +61,19 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		by := org.Author{Principal: "human"}
 		begin := time.Now()
 		for _, c := range []struct {
-			org, run, wait string
-			d              run.Decision
-			reason         string // of the refusal; "" = none
+			org, wait string
+			d         run.Decision
+			reason    string // of the refusal; "" = none
 		}{
-			{"o", "run_old", "wait_c", run.Decision{Approved: true}, "not_waiting"},
-			{"o", "run_old", "", run.Decision{Approved: true}, "not_waiting"},
-			{"bb", "run_old", "wait_a", run.Decision{Approved: true}, "unknown"},
-			{"o", "run_new", "wait_a", run.Decision{Approved: true}, "unknown"},
-			{"o", "run_old", "wait_a", run.Decision{Message: "too much"}, ""},
-			{"o", "run_old", "wait_a", run.Decision{Approved: true}, "not_waiting"},
-			{"o", "run_old", "wait_b", run.Decision{Approved: true}, ""},
+			{"o", "wait_c", run.Decision{Approved: true}, "unknown"},
+			{"o", "", run.Decision{Approved: true}, "unknown"},
+			{"bb", "wait_a", run.Decision{Approved: true}, "unknown"},
+			{"o", "wait_a", run.Decision{Message: "too much"}, ""},
+			{"o", "wait_a", run.Decision{Message: "again"}, ""},
+			{"o", "wait_a", run.Decision{Approved: true}, "already_decided"},
+			{"o", "wait_b", run.Decision{Approved: true}, ""},
 		} {
-			err := r.Resolve(t.Context(), c.org, c.run, c.wait, c.d, by)
+			_, err := r.Decide(t.Context(), c.org, c.wait, c.d, by)
 			switch {
 			case c.reason == "unknown":
 				if !errors.Is(err, org.ErrNotFound) {
@@ -112,8 +112,8 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		if diff := cmp.Diff(whole.encoded(t), again.encoded(t)); diff != "" {
 			t.Errorf("followed live (-) and from the store (+):\n%s", diff)
 		}
-		if f := fault.From(r.Resolve(t.Context(), "o", "run_old", "wait_b", run.Decision{}, by)); f.Reason != "run_finished" {
-			t.Errorf("a run that has ended was resolved: %v", f)
+		if _, err := r.Decide(t.Context(), "o", "wait_b", run.Decision{}, by); fault.From(err).Reason != "already_decided" {
+			t.Errorf("the decision of a run that has ended was changed: %v", err)
 		}
 	})
 }

@@ -199,6 +199,8 @@ type Summary struct {
 	CreatedAt  int64        // Unix milliseconds
 	FinishedAt int64        // Unix milliseconds; 0 before
 	Aside      Aside        // why it is set aside
+	Waits      int          // approvals that are not decided
+	Slots      int          // runs of the org that may have a lease at a time, when it was accepted; 0 = no limit
 
 	loop.Counts
 }
@@ -231,15 +233,34 @@ func (s Summary) After(f loop.Fact) Summary {
 	case loop.Accepted:
 		return Summary{
 			Org: b.Org, RunID: b.RunID, Principal: b.Principal, Surface: b.Surface, Grade: b.Grade, Model: b.Model,
-			Status: Running, CreatedAt: f.At,
+			Status: Running, CreatedAt: f.At, Slots: b.Slots,
 		}
+	case loop.CallWaiting:
+		s.Waits++
 	case loop.Parked:
 		s.Status, s.Aside = Waiting, Aside{}
 		s.Grade = loop.Durable
-	case loop.Resumed, loop.CallResolved, loop.CancelRequested, loop.Expired: // an owner has to act on it
+	case loop.CallResolved:
+		return s.decided()
+	case loop.Expired:
+		if b.WaitID != "" {
+			return s.decided()
+		}
+		s.Status, s.Aside = Running, Aside{}
+	case loop.Resumed, loop.CancelRequested: // an owner has to act on it
 		s.Status, s.Aside = Running, Aside{}
 	case loop.Finished:
-		s.Status, s.Reason, s.FinishedAt, s.Aside = Done, b.Reason, f.At, Aside{}
+		s.Status, s.Reason, s.FinishedAt, s.Aside, s.Waits = Done, b.Reason, f.At, Aside{}, 0
+	}
+	return s
+}
+
+// decided returns the summary after one of the approvals was decided. An owner has to act when
+// all of them are.
+func (s Summary) decided() Summary {
+	s.Waits = max(0, s.Waits-1)
+	if s.Waits == 0 {
+		s.Status, s.Aside = Running, Aside{}
 	}
 	return s
 }

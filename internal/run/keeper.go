@@ -17,11 +17,13 @@ import (
 // How leases are kept. An owner whose renewals fail stops one period
 // before the lease ends, so that no new owner starts while it still sends requests.
 const (
-	renewEvery   = 5 * time.Second
-	claimEvery   = time.Second
-	doubtAfter   = LeaseTTL - renewEvery // a run that was not renewed for this long sends nothing more
-	claimAtOnce  = 64                    // runs
-	storeTimeout = 10 * time.Second
+	renewEvery    = 5 * time.Second
+	claimEvery    = time.Second
+	doubtAfter    = LeaseTTL - renewEvery   // a run that was not renewed for this long sends nothing more
+	claimAgain    = 43 * time.Millisecond   // after a claim that has found runs
+	claimAtOnce   = 64                      // runs
+	expireTimeout = 3300 * time.Millisecond // of the approvals whose time is over; runs are claimed after it
+	storeTimeout  = 9900 * time.Millisecond // no multiple of claimEvery: what times out never coincides with a tick
 )
 
 // leaseKeeper keeps the leases of the runs that are performed in this process: it renews
@@ -32,6 +34,8 @@ type leaseKeeper struct {
 	owner    string // this process
 	health   *storeHealth
 	takeOver func(Lease) // performs a run that was claimed
+
+	expire func(context.Context) error // ends approvals that nobody has decided in time
 
 	base     context.Context // of durable runs, which outlive their callers; ends with close
 	end      context.CancelCauseFunc
@@ -47,6 +51,8 @@ type leaseKeeper struct {
 	live    map[runKey]*liveRun // runs that are performed here, except relays
 	orphans []Lease             // leases of this process without a run
 	renewed time.Time           // when the leases were last renewed; monotonic
+
+	claimed bool // the last claim has found runs; used by claim only, which is not called twice at a time
 }
 
 type runKey struct{ org, run string }
@@ -62,9 +68,9 @@ type liveRun struct {
 
 func (l *liveRun) key() runKey { return runKey{l.lease.Org, l.lease.RunID} }
 
-func newLeaseKeeper(leases Leases, owner string, health *storeHealth, takeOver func(Lease)) *leaseKeeper {
+func newLeaseKeeper(leases Leases, owner string, health *storeHealth, takeOver func(Lease), expire func(context.Context) error) *leaseKeeper {
 	k := &leaseKeeper{
-		leases: leases, owner: owner, health: health, takeOver: takeOver,
+		leases: leases, owner: owner, health: health, takeOver: takeOver, expire: expire,
 		closing: make(chan struct{}), woken: make(chan struct{}, 1), live: map[runKey]*liveRun{},
 	}
 	k.base, k.end = context.WithCancelCause(context.Background())
@@ -124,19 +130,34 @@ func (k *leaseKeeper) keep() {
 	ticks := time.NewTicker(claimEvery)
 	defer ticks.Stop()
 	for renewed := time.Now(); ; {
+		var again <-chan time.Time
+		if k.claimed { // others may wait for a slot
+			again = time.After(claimAgain)
+		}
 		select {
 		case <-k.base.Done():
 		case <-ticks.C:
 		case <-k.woken:
+		case <-again:
 		}
 		if k.base.Err() != nil { // also if both channels are ready
 			return
 		}
+		drain(ticks.C) // what follows serves all of them
+		drain(k.woken)
 		if time.Since(renewed) > renewEvery-claimEvery/2 {
 			renewed = time.Now()
 			_ = k.renew() // it records an error
 		}
 		k.maintain()
+	}
+}
+
+// drain takes the element of a channel, if it has one.
+func drain[T any](c <-chan T) {
+	select {
+	case <-c:
+	default:
 	}
 }
 
@@ -166,6 +187,11 @@ func (k *leaseKeeper) maintain() {
 	if k.isQuiet() {
 		return
 	}
+	expiring, stop := context.WithTimeout(ctx, expireTimeout)
+	if err := k.expire(expiring); err != nil && k.base.Err() == nil { // the next tick goes on
+		k.health.log.Warn("approvals whose time is over were not ended", "error", err)
+	}
+	stop()
 	if _, err := k.claim(ctx); err != nil && k.base.Err() == nil {
 		k.health.failed(err)
 	}
@@ -228,6 +254,7 @@ func (k *leaseKeeper) claim(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	k.claimed = len(leases) > 0
 	for _, lease := range leases {
 		crash.At(crash.AfterClaim)
 		k.takeOver(lease)

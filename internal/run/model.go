@@ -25,9 +25,10 @@ type modelCaller struct {
 	jitter   func(limit time.Duration) time.Duration
 	observer *runObserver
 
-	forwarded bool    // the caller has received output of the attempt
-	timing    timing  // of the latest call
-	relayed   relayed // of a relay
+	forwarded bool         // the caller has received output of the attempt
+	told      map[int]bool // the items of the attempt of which something was reported
+	timing    timing       // of the latest call
+	relayed   relayed      // of a relay
 }
 
 // call makes one model call and appends how it ended.
@@ -38,7 +39,7 @@ func (m *modelCaller) call(a loop.CallModel) error {
 	if err := m.begin(a); err != nil || m.run.state().Ended != "" {
 		return err
 	}
-	m.forwarded, m.timing = false, timing{sent: time.Now()}
+	m.forwarded, m.told, m.timing = false, map[int]bool{}, timing{sent: time.Now()}
 	if a.Purpose == loop.PurposeRaw {
 		return m.relay(a)
 	}
@@ -180,15 +181,17 @@ func (m *modelCaller) request(a loop.CallModel) *model.Request {
 
 // pass passes a delta on. The error is the cause of the run's context, or that of the store.
 func (m *modelCaller) pass(round int, delta model.Delta) error {
-	if delta.Text == "" && delta.Kind != model.CallDelta {
+	if delta.Text == "" && delta.Kind != model.CallDelta && delta.Kind != model.DoneDelta {
 		return nil
 	}
 	m.timing.received(time.Now())
 	p := m.run.policy()
-	m.forwarded = m.forwarded || slices.Contains(p.Live, delta.Kind) || p.Live != nil && p.Native != "" && delta.Kind == model.NativeDelta
+	m.forwarded = m.forwarded || slices.Contains(p.Live, delta.Kind) || p.Live != nil && p.Native != "" && (delta.Kind == model.NativeDelta || delta.Kind == model.ProgressDelta)
+	if !m.wanted(delta) {
+		return context.Cause(m.run.ctx)
+	}
+	m.told[delta.Item] = true
 	switch {
-	case delta.Kind == model.CallDelta && !m.run.projection.callDeltas():
-	case delta.Kind == model.NativeDelta && p.Native == "":
 	case m.run.groups != nil:
 		if err := m.run.groups.add(delta); err != nil {
 			return err
@@ -200,6 +203,20 @@ func (m *modelCaller) pass(round int, delta model.Delta) error {
 		}
 	}
 	return context.Cause(m.run.ctx)
+}
+
+// wanted reports whether a delta is an event of the run.
+func (m *modelCaller) wanted(delta model.Delta) bool {
+	p := m.run.policy()
+	switch delta.Kind {
+	case model.CallDelta:
+		return m.run.projection.callDeltas()
+	case model.NativeDelta, model.ProgressDelta:
+		return p.Native != ""
+	case model.DoneDelta:
+		return p.ItemEnds && m.told[delta.Item]
+	}
+	return true
 }
 
 // record appends a turn. It may be one that broke off after complete tool calls: these are
@@ -233,7 +250,7 @@ func (m *modelCaller) unsendable(items []item.Item) bool {
 		if it.Native.Dialect == m.run.req.Dialect {
 			return it.Native.Opaque
 		}
-		return (it.Kind == item.Reasoning || it.Kind == item.Other) && it.Native.JSON != nil
+		return (it.Kind == item.Reasoning || it.Kind == item.Other || it.Native.Opaque) && it.Native.JSON != nil
 	})
 }
 

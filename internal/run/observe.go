@@ -60,6 +60,9 @@ type ToolCall struct {
 	Name      string // as the model wrote it
 	Server    string // empty for an unknown name
 	Arguments []byte // JSON, or nil
+
+	Approval string        // id of the approval of the call; "" = it was not asked for
+	Waited   time.Duration // from the question to the decision; 0 = it is not decided
 }
 
 // ToolEnd is how a tool call ended.

@@ -69,6 +69,19 @@ type Archive interface {
 	// of their numbers.
 	AuditRows(ctx context.Context, org string, q audit.Query) ([]audit.Row, error)
 
+	// Approval returns an approval of the org. The error wraps org.ErrNotFound if it has none
+	// with this id.
+	Approval(ctx context.Context, org, id string) (Approval, error)
+
+	// Approvals returns the approvals of the org that the query selects, the latest first
+	// (within one millisecond, by descending id). If the org has no approval Query.Before, the
+	// error wraps org.ErrNotFound.
+	Approvals(ctx context.Context, org string, q ApprovalQuery) ([]Approval, error)
+
+	// DueApprovals returns up to limit approvals of all orgs that wait and whose ExpiresAt is
+	// not after now, those first that expired first.
+	DueApprovals(ctx context.Context, now int64, limit int) ([]Approval, error)
+
 	// Used returns what a budget of the org has been charged with; the zero value if
 	// nothing was spent from it.
 	Used(ctx context.Context, org, scope string) (Used, error)
@@ -126,8 +139,9 @@ func (s *Story) last() int64 {
 // lease.
 type Leases interface {
 	// Claim gives owner up to limit runs that are [Head.Claimable], as [Head.Claim]
-	// says: in a round robin over orgs, the oldest run of each first. When Claim
-	// returns, this is on disk.
+	// says: in a round robin over orgs, the oldest run of each first. An org gets no more
+	// leases than [Summary.Slots] of the run allows, those included that have not expired: a
+	// run that has waited takes a slot as a new one does. When Claim returns, this is on disk.
 	Claim(ctx context.Context, owner string, limit int) ([]Lease, error)
 
 	// Renew extends every lease that is [Head.Renewable] by owner, and returns these

@@ -84,7 +84,7 @@ func (p *projection) recover(story *Story) error {
 
 // recall reads the rows that the owner of a run needs of those that a fact refers to.
 func (p *projection) recall(f loop.Fact, rows map[string]json.RawMessage) error {
-	if a := p.state.Accepted; a != nil && a.Forget && p.state.Grade == loop.Light {
+	if a := p.state.Accepted; a != nil && a.ForgetsTexts() && p.state.Grade == loop.Light {
 		return nil // it has no rows, and ends
 	}
 	switch b := f.Body.(type) {
@@ -218,7 +218,7 @@ func (p *projection) tell(f loop.Fact) error {
 		if b.Purpose == loop.PurposeRaw {
 			return nil
 		}
-		if err := p.tellItems(f.Seq, b.Round, b.ItemsRef, b.Calls); err != nil {
+		if err := p.tellItems(f.Seq, b.Round, b.ItemsRef, b.Calls, true); err != nil {
 			return err
 		}
 		p.emit(at, event.RoundDone{Round: b.Round, Stop: b.Stop, Usage: b.Usage})
@@ -245,12 +245,27 @@ func (p *projection) tell(f loop.Fact) error {
 				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: c.Prepared.Server, Arguments: arguments,
 			}
 			e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c)
+			e.Approval = c.WaitID()
 			p.emit(at, e)
 		}
 	case loop.CallDone:
 		return p.tellCallDone(at, b)
 	case loop.Parked:
-		p.emit(at, event.Waiting{Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls, SideEffects: p.state.SideEffects})
+		e, err := waitingEvent(p, f.At)
+		if err != nil {
+			return err
+		}
+		p.emit(at, e)
+	case loop.CallResolved:
+		status := ApprovalDenied
+		if b.Approved {
+			status = ApprovalApproved
+		}
+		p.emit(at, decisionEvent(&p.state, b.WaitID, b.By, b.Message, status, f.At))
+	case loop.Expired:
+		if b.WaitID != "" {
+			p.emit(at, decisionEvent(&p.state, b.WaitID, "", "", ApprovalExpired, f.At))
+		}
 	case loop.Finished:
 		if err := p.checkEnd(b); err != nil {
 			return &Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
@@ -285,7 +300,7 @@ func (p *projection) tellFailedCall(seq int64, b loop.TurnFailed) error {
 	if err := p.recallFailure(b.ErrorRef, row); err != nil {
 		return err
 	}
-	return p.tellItems(seq, p.state.Spent.Rounds, b.PartialRef, nil)
+	return p.tellItems(seq, p.state.Spent.Rounds, b.PartialRef, nil, false)
 }
 
 func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
@@ -307,11 +322,25 @@ func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
 	if c.Prepared != nil {
 		e.Server = c.Prepared.Server
 	}
+	e.Approval = c.WaitID()
 	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); e.Tool != "" && c.Attempt == 0 {
 		e.Arguments = p.rawArguments(c)
 	}
+	if e.Hosted == "image_generation" {
+		e.Image = firstImage(result[0].Parts)
+	}
 	p.emit(at, e)
 	return nil
+}
+
+// firstImage returns the base64 of the first image; "" = there is none.
+func firstImage(parts []item.Part) string {
+	for _, part := range parts {
+		if part.Kind == item.Image && part.Data != "" {
+			return part.Data
+		}
+	}
+	return ""
 }
 
 // recallListed reads the tools that the run lists for its caller.
@@ -357,14 +386,28 @@ func (p *projection) delta(round int, d model.Delta) {
 		if p.state.Accepted.Native != "" {
 			p.emit(p.nextDelta(), event.NativeItem{Round: round, Item: d.Item, JSON: json.RawMessage(d.Text)})
 		}
+	case model.ProgressDelta:
+		if p.state.Accepted.Native != "" {
+			p.emit(p.nextDelta(), event.NativeProgress{Round: round, Item: d.Item, JSON: json.RawMessage(d.Text)})
+		}
+	case model.CitationDelta:
+		var c item.Citation
+		if json.Unmarshal([]byte(d.Text), &c) == nil { // what an adapter wrote
+			p.emit(p.nextDelta(), event.Citation{Round: round, Item: d.Item, Citation: c})
+		}
+	case model.DoneDelta:
+		if p.state.Accepted.ItemEnds {
+			p.emit(p.nextDelta(), event.ItemDone{Round: round, Item: d.Item})
+		}
 	}
 }
 
 // tellItems emits what the model said, with one delta for each part and call, for the fact
 // seq that ends the model call. The items have the numbers that they had when they arrived.
 // calls are all calls of the turn: those that were cut off are not among the items, but
-// had a number. It emits nothing if the deltas were emitted as they arrived.
-func (p *projection) tellItems(seq int64, round int, ref string, calls []loop.TurnCall) error {
+// had a number. whole says that all items have come to their end. It emits nothing if the
+// deltas were emitted as they arrived.
+func (p *projection) tellItems(seq int64, round int, ref string, calls []loop.TurnCall, whole bool) error {
 	if p.rows == nil || p.call.Delta > 0 && p.last == p.call.Seq {
 		return nil
 	}
@@ -393,9 +436,13 @@ func (p *projection) tellItems(seq int64, round int, ref string, calls []loop.Tu
 			}
 		case it.Kind == item.Message && len(it.Parts) == 0: // a turn without items
 		default:
+			before := p.call.Delta
 			p.tellParts(round, n, it)
 			if it.Native.Opaque && (it.Kind == item.Reasoning || it.Kind == item.Other) && it.Native.Dialect == p.state.Accepted.Native {
 				p.delta(round, model.Delta{Kind: model.NativeDelta, Item: n, Text: string(it.Native.JSON)})
+			}
+			if whole && p.call.Delta > before && it.Kind != item.Other {
+				p.delta(round, model.Delta{Kind: model.DoneDelta, Item: n})
 			}
 			n++
 		}
@@ -420,5 +467,8 @@ func (p *projection) tellParts(round, n int, it item.Item) {
 			continue
 		}
 		p.delta(round, d)
+	}
+	for _, c := range it.Citations {
+		p.emit(p.nextDelta(), event.Citation{Round: round, Item: n, Citation: c})
 	}
 }

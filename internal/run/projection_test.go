@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -60,6 +62,7 @@ func TestAReplayHasTheEventsOfTheLiveRun(t *testing.T) { // L05
 		"the call limit":                      {turns(asks("read_look", "read_look", "read_look")), limitCalls, event.MaxCalls},
 		"a tool ends the run":                 {turns(asks("once_pay")), func(r *run.Request) { r.Policy.AbortOnTool = true }, event.ToolAbort},
 		"pieces of calls go to the surface":   {turns(asks("read_look"), says("Done.")), func(r *run.Request) { r.Policy.Live = []model.DeltaKind{model.CallDelta} }, event.Complete},
+		"ends of items":                       {turns(asks("read_look"), says("Done.")), func(r *run.Request) { r.Policy.ItemEnds = true }, event.Complete},
 		"the caller's tool has a server name": {turns(says("Done.")), func(r *run.Request) { clientTool(r); r.ClientTools[0].Name = "once_pay" }, event.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,6 +176,46 @@ func TestAModelCallThatLostItsOwnerIsDeliveredOnce(t *testing.T) { // P01 L05
 			t.Error("the pieces are not kept")
 		}
 	})
+}
+
+// The ends of items are events of the runs that were accepted with them. The runs of earlier
+// releases keep their events and positions, whether their pieces are stored or not, also if a
+// later build makes a model call of them.
+func TestEndsOfItems(t *testing.T) { // L05 O08
+	for _, ends := range []bool{true, false} {
+		for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
+			w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("Done."), nil }}
+			r := w.gateway(t)
+			req := w.wants("p", "k", "h")
+			req.Policy.Grade, req.Policy.ItemEnds = grade, ends
+			if grade == loop.Light {
+				req.Key = nil
+			}
+			var live, followed diary
+			if err := r.Run(t.Context(), req, &live); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID}, &followed); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"started", "round_started", "text_delta", "item_done", "round_done", "finished"}
+			if !ends {
+				want = slices.Delete(want, 3, 4)
+			}
+			for _, d := range []*diary{&live, &followed} {
+				var got []string
+				for _, e := range d.events {
+					got = append(got, e.Type())
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, ends %v: %q, want %q", grade, ends, got, want)
+				}
+			}
+			if diff := cmp.Diff(live.encoded(t), followed.encoded(t)); diff != "" && grade == loop.Durable {
+				t.Errorf("%s, ends %v (-live +followed):\n%s", grade, ends, diff)
+			}
+		}
+	}
 }
 
 // theRun returns the journal of the only run.

@@ -41,6 +41,20 @@ type Request struct {
 	// Otherwise the repeat is refused until the run has ended.
 	Attach bool
 
+	// Answers continue the run of the approvals that they decide, instead of a new run. Late are
+	// the Items that the caller adds to that run; the others are its history. MayDecide
+	// returns an error if the caller may not decide an approval; it is required with Answers.
+	Answers   []Answer
+	Late      []item.Item
+	MayDecide func(Approval) error
+
+	// Settings are hashes of the members of the request that must be the same, or absent, in a
+	// request that continues the run, by name.
+	Settings map[string]string
+
+	// Hold is how long Run stays while the run waits for approvals; 0 = it returns.
+	Hold time.Duration
+
 	// Account is charged with the memory that the run retains; nil = one is opened for
 	// the run. The body of the request is already charged to it.
 	Account *ledger.Account
@@ -191,11 +205,25 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 				params = append(params, h.Place)
 			}
 		}
+		if name := req.continued(); name != "" && slices.ContainsFunc(items, func(it item.Item) bool { return it.IsOtherOf(t.Provider) }) {
+			params = append(params, name)
+		}
 		if len(params) > 0 {
 			out = append(out, Dropped{t.Provider, params})
 		}
 	}
 	return out, nil
+}
+
+// continued returns the member of the request that names a stored conversation; "" = none does.
+func (r *Request) continued() string {
+	switch {
+	case r.Session != "":
+		return "conversation"
+	case r.Previous != "":
+		return "previous_response_id"
+	}
+	return ""
 }
 
 // CountInput returns how many tokens the input of the run's first model call has, as the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -24,8 +25,11 @@ const (
 // responsePrefix begins the ids of responses. The rest is that of the id of their run.
 const responsePrefix = "resp_"
 
-// ResponseOf returns the id of the response that a run gives.
-func ResponseOf(runID string) string { return responsePrefix + strings.TrimPrefix(runID, "run_") }
+// ResponseOf returns the id of the response that tells a run, or a part of it: see
+// [event.Started].Part.
+func ResponseOf(runID, part string) string {
+	return responsePrefix + strings.TrimPrefix(runID, "run_") + part
+}
 
 // Keep is what a surface stores with the conversation of a response.
 type Keep struct {
@@ -55,10 +59,29 @@ func DeleteResponse(ctx context.Context, kept Conversations, runs Forgetter, org
 	if err != nil || c == nil {
 		return false, err
 	}
-	if err := runs.Forget(ctx, orgID, c.RunID); err != nil {
+	if alone, err := isAlone(ctx, kept, orgID, c); err != nil {
 		return false, err
+	} else if alone {
+		if err := runs.Forget(ctx, orgID, c.RunID); err != nil {
+			return false, err
+		}
 	}
 	return kept.Delete(ctx, orgID, "", responseKey(id))
+}
+
+// isAlone reports whether no other part of the response's run is stored.
+func isAlone(ctx context.Context, kept Conversations, orgID string, c *Conversation) (bool, error) {
+	self := max(c.Part, 1) - 1
+	for part := range self + 2 {
+		if part == self && c.Waiting == nil {
+			continue
+		}
+		other, err := FindResponse(ctx, kept, orgID, responseID(c.RunID, part, 0))
+		if err != nil || other != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // history is a stored conversation that a request continues.
@@ -115,7 +138,10 @@ func readHistory(ctx context.Context, kept Conversations, req *Request, memory *
 		return h, err
 	}
 	var all transcript
-	for _, c := range found {
+	for i, c := range found {
+		if slices.ContainsFunc(found[i+1:], func(later *Conversation) bool { return later.RunID == c.RunID && c.RunID != "" && c.Part > 0 }) {
+			continue // a later part of the run has all items
+		}
 		all.add(c.Items)
 		for id, text := range c.Full {
 			h.full[id], h.inherited[id] = text, true
@@ -167,8 +193,8 @@ func readResponses(ctx context.Context, kept Conversations, req *Request, memory
 	return found, nil
 }
 
-// keepResponse stores the conversation of the response before the run ends. handedOver are
-// the ids of the calls that the client executes.
+// keepResponse stores the conversation of the response before the run ends or waits. handedOver
+// are the ids of the calls that the client executes.
 func (d *driver) keepResponse(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Keep
@@ -178,9 +204,10 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	input := run.projection.items["input"]
 	input = input[min(run.req.notOwn, len(input)):]
 	c := Conversation{
-		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.projection.transcript(run.state().HiddenRefs())...),
+		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.projection.transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
 		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
 	}
+	c.Items = append(c.Items, run.unansweredCalls()...)
 	for id, text := range run.projection.full {
 		if !run.req.inherited[id] {
 			c.Full[id] = text
@@ -188,13 +215,93 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(ResponseOf(run.lease.RunID)))
+	id := responseID(run.lease.RunID, run.state().Parks, 0)
+	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(id))
 	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
-		err = appendToSession(ctx, d.o.Conversations, run.req, ResponseOf(run.lease.RunID))
+		err = appendToSession(ctx, d.o.Conversations, run.req, id)
 	}
 	if err == nil {
 		return nil
 	}
 	run.storeFailed(err)
 	return unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))
+}
+
+// dropResponse deletes the response that was stored for a run which does not wait after all.
+func dropResponse(d *driver) {
+	run := &d.run
+	if run.req.Keep == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
+	defer cancel()
+	id := responseID(run.lease.RunID, run.state().Parks, 0)
+	if _, err := d.o.Conversations.Delete(ctx, run.req.Org, "", responseKey(id)); err != nil {
+		run.log.Error("the response of a run that does not wait is not deleted", "response", id, "error", err)
+	}
+}
+
+// unansweredCalls returns results for the calls of a turn that waits for approvals: those that
+// there are, and for the others that they were not made. They are for a client that goes on
+// without answering.
+func (s *runState) unansweredCalls() (out []item.Item) {
+	if !slices.ContainsFunc(s.state().Calls, func(c loop.Call) bool { return c.Prepared != nil && c.Prepared.Verdict == loop.Ask && !c.Done }) {
+		return nil
+	}
+	for _, c := range s.state().Calls {
+		if c.Done {
+			out = append(out, s.projection.items[c.ResultRef]...)
+			continue
+		}
+		out = append(out, item.NewResult(c.ProviderID, "Not run: nobody has approved the call.", true))
+	}
+	return out
+}
+
+// Unfinished is a durable run whose response is not stored yet: it has not ended.
+type Unfinished struct {
+	RunID string
+	Keep  Keep
+}
+
+// UnfinishedResponse returns the run that will give a response of the caller's org, or nil if the org
+// has no such run, or one that has ended, is not durable or does not store its response. What it
+// reads is charged to the caller's account.
+func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
+	orgID := caller.Org.ID
+	runID := "run_" + strings.TrimPrefix(id, responsePrefix)
+	head, err := r.o.Archive.Head(ctx, orgID, runID)
+	switch {
+	case errors.Is(err, org.ErrNotFound), err == nil && (head.Summary.Status == Done || head.Summary.Grade != loop.Durable || id != ResponseOf(runID, "")):
+		return nil, nil
+	case err != nil:
+		return nil, storeError(runID, err)
+	}
+	var rows []json.RawMessage
+	err = readCharged(caller.Account, func(limit int) (err error) {
+		rows, err = r.o.Archive.Rows(ctx, orgID, runID, []string{requestRef}, limit)
+		return err
+	})
+	if err != nil || len(rows) == 0 {
+		return nil, storeError(runID, err)
+	}
+	var q storedRequest
+	if err := json.Unmarshal(rows[0], &q); err != nil {
+		return nil, unreadable(runID, damaged(requestRef, err).Error())
+	}
+	if q.Keep == nil {
+		return nil, nil
+	}
+	return &Unfinished{runID, *q.Keep}, nil
+}
+
+// HasPieces reports whether the pieces of what the model said in a run are stored, so that its
+// events are the same whenever they are followed. The error wraps org.ErrNotFound if the org has
+// no such run.
+func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, error) {
+	head, err := r.o.Archive.Head(ctx, orgID, runID)
+	if err != nil {
+		return false, storeError(runID, err)
+	}
+	return head.Summary.Grade == loop.Durable, nil
 }

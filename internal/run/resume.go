@@ -36,6 +36,7 @@ type storedRequest struct {
 	Declared    []storedDeclared   `json:"declared_servers,omitempty"`
 	Previous    string             `json:"previous,omitempty"`
 	Session     string             `json:"session,omitempty"`
+	Settings    map[string]string  `json:"settings,omitempty"`
 	Keep        *Keep              `json:"keep,omitempty"`
 	NotOwn      int                `json:"not_own,omitempty"`
 	Parts       []string           `json:"parts,omitempty"`
@@ -48,7 +49,7 @@ func (s *runState) requestRows() []Row {
 	rows := []Row{{requestRef, storedRequest{
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
-		Previous: q.Previous, Session: q.Session, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
+		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 	}}}
 	if len(s.projection.full) > 0 && s.state().Accepted == nil {
 		rows = append(rows, Row{inputFull, s.projection.full})
@@ -58,18 +59,44 @@ func (s *runState) requestRows() []Row {
 
 // requestOf restores the request of a run from its journal. The policy, the models and
 // the servers are missing: the policy is in Accepted, for the others see restoreResources.
-func requestOf(a *loop.Accepted, rows map[string]json.RawMessage) (*Request, error) {
+//
+// parks is how often the run has waited: requests may have continued it since.
+func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*Request, error) {
 	var q storedRequest
 	if raw, ok := rows[requestRef]; ok {
 		if err := json.Unmarshal(raw, &q); err != nil {
 			return nil, damaged(requestRef, err)
 		}
 	}
+	for n := 1; n <= parks; n++ { // what the requests brought that have continued the run
+		raw, ok := rows[partRef(n)]
+		if !ok {
+			continue
+		}
+		var part storedPart
+		if err := json.Unmarshal(raw, &part); err != nil {
+			return nil, damaged(partRef(n), err)
+		}
+		q.take(part)
+	}
 	return &Request{
 		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
 	}, nil
+}
+
+// take takes what a request brought that has continued the run: how its response is stored, and
+// the credentials of its servers.
+func (q *storedRequest) take(part storedPart) {
+	q.Keep = part.Keep
+	for i := range q.Declared {
+		for _, again := range part.Declared {
+			if again.Label == q.Declared[i].Label {
+				q.Declared[i].Address = again.Address
+			}
+		}
+	}
 }
 
 // formerSettings are the settings that earlier releases stored with the request. Since
@@ -173,7 +200,7 @@ func (d *driver) resume() error {
 func (d *driver) read(story *Story) error {
 	err := d.run.projection.recover(story)
 	if err == nil {
-		d.run.req, err = requestOf(d.run.state().Accepted, story.Rows)
+		d.run.req, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
 	}
 	return err
 }
@@ -187,7 +214,7 @@ func (d *driver) playRest(story *Story) error {
 	stop := d.startDeadline()
 	defer stop()
 	if d.run.state().Ended == "" {
-		err := d.restoreResources(d.run.ctx, story.Rows)
+		now, err := d.restoreResources(d.run.ctx, story.Rows)
 		d.run.projection.account.Release(story.size()) // the rows are not needed any more
 		var bad *Unreadable
 		if errors.As(err, &bad) {
@@ -196,6 +223,10 @@ func (d *driver) playRest(story *Story) error {
 		if err != nil && d.run.ctx.Err() == nil { // if ctx has ended, that is the reason for the error
 			d.run.log.Error("the run cannot continue", "error", err)
 			if err := d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
+				return err
+			}
+		} else if err == nil && now != nil {
+			if err := d.calls.prepareAgain(now); err != nil && !errors.Is(err, errDecideAgain) {
 				return err
 			}
 		}
@@ -210,7 +241,7 @@ func (d *driver) giveUp(story *Story, last int64, why error) error {
 	d.givenUp = why
 	d.run.projection.state = loop.Abandon(story.Facts, last)
 	d.run.date()
-	d.run.req, _ = requestOf(d.run.state().Accepted, nil) // without rows there is nothing to be decoded
+	d.run.req, _ = requestOf(d.run.state().Accepted, 0, nil) // without rows there is nothing to be decoded
 	d.run.req.Org = d.run.lease.Org
 	for ref := range story.Rows { // a row is stored once
 		if d.run.projection.items[ref] == nil {
@@ -228,43 +259,66 @@ func (d *driver) giveUp(story *Story, last int64, why error) error {
 }
 
 // restoreResources finds the run's models and servers, and restores its tools as they were
-// when it began. The error is an *[Unreadable] if its journal cannot be decoded.
-func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawMessage) error {
-	var err error
+// when it began. It returns the tools as the servers have them now; nil if the run has not
+// listed them yet. The error is an *[Unreadable] if its journal cannot be decoded.
+func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawMessage) (now *catalog.Set, err error) {
 	if d.run.req.Targets, d.run.req.Servers, err = d.o.Resources.For(ctx, d.run.state().Accepted); err != nil {
-		return err
+		return nil, err
 	}
 	d.run.req.Declared = d.run.recallDeclared(d.run.req.stored)
 	if err := d.declared.dial(); err != nil {
-		return err
+		return nil, err
 	}
 	if d.run.state().Catalogued == nil { // Discover follows
-		return d.run.req.missesBrought()
+		return nil, d.run.req.missesBrought()
 	}
 	var sealed []catalog.Sealed
 	if err := json.Unmarshal(rows[catalogRef], &sealed); err != nil {
-		return damaged(catalogRef, err)
+		return nil, damaged(catalogRef, err)
 	}
-	now, err := d.o.Catalog.For(ctx, d.run.req.Org, d.run.req.Servers, time.Duration(d.run.policy().CatalogTTLNS))
-	if err != nil {
-		return err
+	if now, err = d.o.Catalog.For(ctx, d.run.req.Org, d.run.req.Servers, d.run.listAge()); err != nil {
+		return nil, err
 	}
-	if d.tools.catalog, err = now.Recall(sealed); err != nil {
-		return damaged(catalogRef, err)
+	if d.tools.catalog, err = now.Recall(sealed, d.run.accepted()); err != nil {
+		return nil, damaged(catalogRef, err)
 	}
 	d.tools.choose()
 	for _, c := range d.run.state().Calls {
 		p, ok := d.run.projection.args[c.Key]
 		if !ok {
 			if c.Runnable() {
-				return damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
+				return nil, damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
 			}
 			continue
 		}
 		if p.entry = d.tools.visible().Lookup(c.Name); p.entry == nil {
-			return damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
+			return nil, damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
 		}
 		d.run.projection.keepArguments(c.Key, p)
 	}
-	return nil
+	return now, nil
+}
+
+// listAge returns how old the tool lists may be from which a run goes on. Those for a call
+// that a person has approved are from after the decision.
+func (s *runState) listAge() time.Duration {
+	age := time.Duration(s.policy().CatalogTTLNS)
+	for _, c := range s.state().Calls {
+		if c.Wait != nil && c.Runnable() {
+			age = min(age, time.Duration(max(0, s.now()-c.Decided))*time.Millisecond)
+		}
+	}
+	return age
+}
+
+// accepted returns the digests of the tools that were changed since the run began and were
+// shown to a person since, by name.
+func (s *runState) accepted() map[string]string {
+	out := map[string]string{}
+	for _, c := range s.state().Calls {
+		if c.Prepared != nil && c.Prepared.Again > 0 {
+			out[c.Name] = c.Prepared.ToolDigest
+		}
+	}
+	return out
 }

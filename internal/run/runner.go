@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -66,6 +67,8 @@ type Runner struct {
 
 	leases    *leaseKeeper
 	followers *followers // callers that follow a run
+
+	approvalWaits approvalWaits
 }
 
 // New returns a Runner.
@@ -89,7 +92,7 @@ func New(o Options) *Runner {
 		o.Ledger = ledger.New(ledger.Options{})
 	}
 	r := &Runner{o: o, followers: newFollowers(o.MaxFollowers)}
-	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver)
+	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.expireApprovals)
 	return r
 }
 
@@ -145,25 +148,63 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 		req.Account = r.o.Ledger.Open(req.Org)
 		defer req.Account.Close()
 	}
+	if len(req.Answers) > 0 {
+		if done, err := r.continues(ctx, req, sink); done {
+			return err
+		}
+	}
 	if req.Policy.Grade == loop.Durable {
 		return r.submit(ctx, req, sink)
 	}
-	lease := r.newLease(req)
+	lease := r.o.newLease(req)
 	if req.Policy.Grade != loop.Relay {
 		sink = ringingSink{sink, r.followers, runKey{lease.Org, lease.RunID}}
 	}
-	d := r.newDriver(ctx, req, lease, sink)
-	defer d.run.cancel(errDiscarded)
 	if req.Policy.Grade == loop.Relay {
+		d := r.newDriver(ctx, req, lease, sink)
+		defer d.run.cancel(errDiscarded)
 		return d.relay()
 	}
-	if err := r.leases.adopt(&d.live, false); err != nil {
-		return err
-	}
-	defer d.unregister()
-	err := d.perform()
-	if errors.Is(err, ErrFenced) || errors.Is(err, errHandOver) {
+	waiting, err := r.runLight(ctx, req, lease, sink)
+	switch {
+	case errors.Is(err, ErrFenced) || errors.Is(err, errHandOver):
 		return &fault.Error{Code: fault.Internal, Reason: "run_lost", Message: "the run was lost: another process has ended it", Err: err}
+	case err == nil && waiting.Seq > 0 && req.Hold > 0:
+		return r.hold(ctx, req, lease, waiting, sink)
 	}
 	return err
 }
+
+// runLight performs a light run until it ends or waits. It returns the position of the last
+// event of a run that waits.
+func (r *Runner) runLight(ctx context.Context, req *Request, lease Lease, sink Sink) (waiting event.Position, err error) {
+	d := r.newDriver(ctx, req, lease, sink)
+	defer d.run.cancel(errDiscarded)
+	if err := r.leases.adopt(&d.live, false); err != nil {
+		return waiting, err
+	}
+	defer d.unregister()
+	err = d.perform()
+	if s := d.run.state(); s.Finished == nil && s.Accepted != nil && s.ActiveSince == 0 {
+		waiting.Seq = d.run.projection.last
+	}
+	return waiting, err
+}
+
+// hold reports the rest of a light run that waits for approvals, and is durable now, to the
+// caller of its request: until the run ends, and for as long as its approvals wait. A caller that
+// leaves does not end the run.
+func (r *Runner) hold(ctx context.Context, req *Request, lease Lease, waiting event.Position, sink Sink) error {
+	if err := req.Account.Charge(followerBytes); err != nil {
+		return err
+	}
+	defer req.Account.Release(followerBytes)
+	r.leases.claimSoon() // somebody may have decided already
+	return r.follow(ctx, Follow{
+		Org: lease.Org, RunID: lease.RunID, After: waiting, Account: req.Account, Final: true, ToWaiting: true, Hold: req.Hold + holdGrace,
+	}, sink, nil)
+}
+
+// holdGrace is how much longer than its approvals the caller of a light run is held: the run
+// goes on when they have expired.
+const holdGrace = 5 * time.Second

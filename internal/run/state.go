@@ -48,6 +48,10 @@ type runState struct {
 	groups  *deltaGroups // of the model call in progress, if the run is durable
 	dates   clock.Steady // of the run's facts; see now
 	written time.Time    // before the last append that extended the lease; monotonic
+
+	appends       context.Context // see appendContext; nil = none
+	cancelAppends context.CancelFunc
+	appendsSince  time.Time
 }
 
 // state returns the state after the last fact. The caller must not change it; it changes
@@ -177,6 +181,8 @@ func afterFact(body loop.Body) crash.Point {
 		if b.Attempt > 0 {
 			return crash.AfterResult
 		}
+	case loop.Parked:
+		return crash.AfterPark
 	case loop.Finished:
 		return crash.AfterFinish
 	}
@@ -235,9 +241,26 @@ func (s *runState) write(b Batch) error {
 	if s.storesNothing() {
 		b = b.withoutBodies()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), appendTimeout)
-	defer cancel()
-	return s.journal.Append(ctx, s.lease, s.state().Seq, b)
+	return s.journal.Append(s.appendContext(), s.lease, s.state().Seq, b)
+}
+
+// appendContext returns a context that ends after appendTimeout, or up to a third earlier:
+// appends that follow each other share it and its timer.
+func (s *runState) appendContext() context.Context {
+	if s.appends == nil || time.Since(s.appendsSince) > appendTimeout/3 {
+		s.endAppends()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), appendTimeout)
+		s.appends, s.cancelAppends, s.appendsSince = ctx, cancel, time.Now()
+	}
+	return s.appends
+}
+
+// endAppends releases the timer of appendContext.
+func (s *runState) endAppends() {
+	if s.cancelAppends != nil {
+		s.cancelAppends()
+		s.appends, s.cancelAppends = nil, nil
+	}
 }
 
 // storesNothing reports whether no bodies of the run are stored: nobody will continue it, and
@@ -247,7 +270,7 @@ func (s *runState) storesNothing() bool {
 	if a := s.state().Accepted; a != nil {
 		p = &a.Policy
 	}
-	return p.Forget && p.Grade == loop.Light && !s.durable()
+	return p.ForgetsTexts() && !s.durable()
 }
 
 // store keeps items for the rest of the run, and returns the row for the journal.

@@ -129,7 +129,7 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 		f.Body, _ = completed(a, row) // a damaged row matters only to the owner of the run
 	}
 	p.state = loop.Apply(p.state, f)
-	if a := p.state.Accepted; a.Forget && p.state.Grade == loop.Light {
+	if a := p.state.Accepted; a.ForgetsTexts() && p.state.Grade == loop.Light {
 		return fault.New(fault.NotFound, "run_not_stored", "the events of run %s are not stored, as its request asked", s.id)
 	}
 	switch b := f.Body.(type) {

@@ -21,8 +21,11 @@ const attachRetry = time.Second
 // submit starts a durable run and follows it; where the request's key stands
 // for a run already, it follows that one.
 func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
-	f := Follow{Org: req.Org, Account: r.o.Ledger.Open(req.Org), ToWaiting: true, Final: true} // the run's account is not its reader's
+	f := Follow{Org: req.Org, Account: r.o.Ledger.Open(req.Org), ToWaiting: true, Hold: req.Hold, Final: true} // the run's account is not its reader's
 	defer f.Account.Close()
+	if req.Hold == 0 {
+		f.Part = 1
+	}
 	feed, known, err := r.start(ctx, req)
 	switch {
 	case err != nil:
@@ -36,7 +39,7 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
 	}
 	f.RunID = known
 	if !req.Attach {
-		if err := r.checkOver(ctx, req.Org, known); err != nil {
+		if err := r.o.checkOver(ctx, req.Org, known, req.Hold > 0); err != nil {
 			return err
 		}
 	}
@@ -64,7 +67,7 @@ func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
 // start starts a durable run and returns its feed, or returns the id of the run for which
 // the request's key stands already.
 func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error) {
-	d := r.newDriver(r.carried(ctx), req, r.newLease(req), nil)
+	d := r.newDriver(r.carried(ctx), req, r.o.newLease(req), nil)
 	feed := newFeed(req.Account.Hold(), true, func() { r.followers.ring(d.live.key()) }) // the run outlives the request
 	feed.runID = d.run.lease.RunID
 	d.report(feed)
@@ -92,14 +95,24 @@ func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error)
 	return nil, known.RunID, nil
 }
 
-// checkOver returns an error unless the run has ended, or cannot go on.
-func (r *Runner) checkOver(ctx context.Context, orgID, runID string) error {
-	head, err := r.o.Archive.Head(ctx, orgID, runID)
+// checkOver returns an error unless the run has ended, waits, or cannot go on. hold says that the
+// request stays open while the run waits.
+func (o *Options) checkOver(ctx context.Context, orgID, runID string, hold bool) error {
+	head, err := o.Archive.Head(ctx, orgID, runID)
 	if err != nil {
 		return unavailable(fmt.Errorf("run %s: %w", runID, err))
 	}
-	if head.Summary.Status == Done || head.Summary.Status == IsAside {
+	if s := head.Summary.Status; s == Done || s == IsAside || s == Waiting {
 		return nil
+	}
+	if !hold { // the request's part of a run that has waited is over
+		asked, err := o.Archive.Approvals(ctx, orgID, ApprovalQuery{RunID: runID, Limit: 1})
+		if err != nil {
+			return unavailable(fmt.Errorf("run %s: %w", runID, err))
+		}
+		if len(asked) > 0 {
+			return nil
+		}
 	}
 	busy := fault.New(fault.Conflict, "run_in_progress",
 		"the run of this Idempotency-Key is under way; send the request again when it is over")
@@ -147,25 +160,6 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 	return nil
 }
 
-// Decision is the answer of a human to a call that waits for approval.
-type Decision struct {
-	Approved bool
-	Message  string // for the model; "" = none
-}
-
-// Resolve records the decision about the call of a run that waits under waitID. The run
-// goes on when all its calls are decided, in whatever process claims it. The error wraps
-// org.ErrNotFound if the org has no such run; it is a [fault.Error] if the run has ended or
-// does not wait for this decision.
-func (r *Runner) Resolve(ctx context.Context, orgID, runID, waitID string, d Decision, by org.Author) error {
-	body := loop.CallResolved{WaitID: waitID, Approved: d.Approved, By: by.Principal, Message: d.Message}
-	if err := r.appendForeign(ctx, orgID, runID, body, nil); err != nil {
-		return err
-	}
-	r.leases.claimSoon()
-	return nil
-}
-
 // appendForeign appends a fact to a run that this goroutine does not own, with rows for
 // auditors. Every fact that is not written by a run's owner goes through it. The error
 // wraps org.ErrNotFound if the org has no such run, and is a [fault.Error] if the run has
@@ -185,7 +179,7 @@ func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body lo
 		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: body}
 		if loop.AllowedAnytime(body) {
 			err = head.Allow(body)
-		} else if state, err = foldMore(ctx, r.o.Archive, orgID, runID, state); err == nil {
+		} else if state, err = foldMore(ctx, r.o.Archive, orgID, runID, state, nil); err == nil {
 			fact.Seq, fact.At = state.Seq+1, max(at, state.At)
 			if loop.Allowed(state, fact) != nil {
 				return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
@@ -202,6 +196,11 @@ func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body lo
 			return fmt.Errorf("run %s: append %s: %w", runID, body.Kind(), err)
 		}
 		r.followers.ring(runKey{orgID, runID})
+		if r.o.Observer != nil {
+			for _, row := range rows {
+				r.o.Observer.Recorded(orgID, row)
+			}
+		}
 		return nil
 	}
 }
@@ -209,7 +208,9 @@ func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body lo
 // foldMore folds the facts of a run that follow s, which it reads in batches. The error
 // wraps [loop.ErrUnsafe] if the journal is not safe, and is an *[Unreadable] if a fact cannot
 // be decoded.
-func foldMore(ctx context.Context, archive Archive, orgID, runID string, s loop.State) (loop.State, error) {
+//
+// each is called with every fact, and the state before it; nil = nothing is.
+func foldMore(ctx context.Context, archive Archive, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
 	for {
 		facts, err := archive.Facts(ctx, orgID, runID, s.Seq, batchBytes)
 		var large *TooLarge
@@ -222,6 +223,9 @@ func foldMore(ctx context.Context, archive Archive, orgID, runID string, s loop.
 		for _, f := range facts {
 			if err := loop.CheckSafety(s, f); err != nil {
 				return s, err
+			}
+			if each != nil {
+				each(s, f)
 			}
 			s = loop.Apply(s, f)
 		}

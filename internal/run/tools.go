@@ -38,13 +38,13 @@ type toolCaller struct {
 
 // prepare finds the tools of the calls, and parses and validates the arguments.
 func (t *toolCaller) prepare(a loop.PrepareTools) error {
-	rules := toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: t.run.policy().Validation}
+	rules := t.rules()
 	bodies := make([]loop.Body, len(a.Calls))
 	var rows []Row
 	for i, key := range a.Calls {
 		c, _ := t.run.state().Call(key)
 		p := toolexec.Prepare(t.tools.visible(), rules, key, c.Name, t.run.projection.rawArguments(c))
-		if p.Verdict == loop.Run {
+		if p.Verdict == loop.Run || p.Verdict == loop.Ask {
 			p.ArgsRef = "args:" + string(key)
 			rows = append(rows, Row{p.ArgsRef, p.Arguments})
 			t.run.projection.keepArguments(key, prepared{p.Entry, p.Arguments})
@@ -60,6 +60,48 @@ func (t *toolCaller) prepare(a loop.PrepareTools) error {
 			"round", t.run.state().Turn.Round, "calls", len(t.run.state().Calls))
 	}
 	return nil
+}
+
+// rules returns the settings for the calls of the latest turn.
+func (t *toolCaller) rules() toolexec.Rules {
+	p := t.run.policy()
+	return toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: p.Validation, Asks: p.Asks}
+}
+
+// prepareAgain prepares the approved calls whose tool or arguments are not those that were
+// approved: they must be approved again. now are the tools as their servers have them now.
+func (t *toolCaller) prepareAgain(now *catalog.Set) error {
+	var bodies []loop.Body
+	var rows []Row
+	for _, c := range t.run.state().Calls {
+		if !c.Runnable() || c.Wait == nil || c.Attempt > 0 {
+			continue
+		}
+		entry := now.Lookup(c.Name)
+		if entry == nil || entry.Server != c.Prepared.Server { // it is gone, and is answered so
+			continue
+		}
+		if entry.Digest == c.Prepared.ToolDigest && toolexec.ArgumentsDigest(t.run.projection.args[c.Key].arguments) == c.Prepared.ArgsDigest {
+			continue
+		}
+		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.run.projection.rawArguments(c))
+		p.Again = c.Prepared.Again + 1
+		if p.Verdict == loop.Run { // it was asked for, and stays so
+			p.Verdict, p.Asker = loop.Ask, c.Prepared.Asker
+		}
+		if p.Verdict == loop.Ask {
+			p.ArgsRef = fmt.Sprintf("args:%s.%d", c.Key, p.Again)
+			rows = append(rows, Row{p.ArgsRef, p.Arguments})
+			t.run.projection.keepArguments(c.Key, prepared{p.Entry, p.Arguments})
+		}
+		t.run.log.Warn("approval_void", "approval", c.WaitID(), "call", c.Key, "server", c.Prepared.Server, "tool", c.Prepared.Tool,
+			"reason", "the tool has changed since the approval was asked for")
+		bodies = append(bodies, p.CallPrepared)
+	}
+	if bodies == nil {
+		return nil
+	}
+	return t.run.append(rows, bodies...)
 }
 
 // answer appends the results of calls that are answered without being executed.
@@ -283,6 +325,9 @@ func (t *toolCaller) observed(round int, c loop.Call, attempt int) ToolCall {
 	call := ToolCall{Round: round, Index: c.Index, Attempt: attempt, ID: c.ProviderID, Name: c.Name, Arguments: t.run.projection.args[c.Key].arguments}
 	if c.Prepared != nil {
 		call.Server = c.Prepared.Server
+	}
+	if call.Approval = c.WaitID(); c.Decided > 0 {
+		call.Waited = time.Duration(c.Decided-c.Asked) * time.Millisecond
 	}
 	return call
 }

@@ -149,6 +149,27 @@ func (p *process) Used(ctx context.Context, org, scope string) (run.Used, error)
 	})
 }
 
+// Approval implements run.Archive.
+func (p *process) Approval(ctx context.Context, org, id string) (run.Approval, error) {
+	return ask(ctx, p, "reads approval", org+"/"+id, p.w.swarm.store, func(*rand.Rand) (run.Approval, error) {
+		return p.w.store.journal.Approval(ctx, org, id)
+	})
+}
+
+// Approvals implements run.Archive.
+func (p *process) Approvals(ctx context.Context, org string, q run.ApprovalQuery) ([]run.Approval, error) {
+	return ask(ctx, p, "lists approvals of", org, p.w.swarm.store, func(*rand.Rand) ([]run.Approval, error) {
+		return p.w.store.journal.Approvals(ctx, org, q)
+	})
+}
+
+// DueApprovals implements run.Archive.
+func (p *process) DueApprovals(ctx context.Context, now int64, limit int) ([]run.Approval, error) {
+	return ask(ctx, p, "looks for expired approvals", "", p.w.swarm.store, func(*rand.Rand) ([]run.Approval, error) {
+		return p.w.store.journal.DueApprovals(ctx, now, limit)
+	})
+}
+
 // resources are what a process finds for runs that it takes over.
 type resources struct{ p *process }
 

@@ -2,9 +2,11 @@ package surface
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/item"
 )
 
 // Answer collects the events of a run: what the model said in each round, and how the
@@ -23,6 +25,13 @@ type Answer struct {
 	// FinalOnly says that the client gets the text of the last round only.
 	FinalOnly bool
 
+	// Extensions are what the client or its org asks for. Session is the id of the conversation
+	// of the run; "" = none.
+	Extensions Extensions
+	Session    string
+
+	calls []TracedCall // if Extensions has them
+
 	// Started is how the run began: its id, model and time.
 	Started event.Started
 	// Rounds are by round number. A round that is repeated replaces its earlier attempt.
@@ -34,10 +43,47 @@ type Answer struct {
 }
 
 // Round is what the model said in one round.
-type Round struct{ Text, Reasoning, Refusal Text }
+type Round struct {
+	Text, Reasoning, Refusal Text
+
+	// Citations are the sources of Text. Their Start and End are those of the Answer's text of
+	// the round, and Part is not set.
+	Citations []item.Citation
+
+	cited int // about how many bytes Citations retains
+	said  int // characters of text, kept or not
+	begin map[textPlace]int
+}
+
+// textPlace is a text of a model call.
+type textPlace struct{ item, part int }
+
+// Characters is the length of the round's text in characters, whether it is kept or not.
+func (r *Round) Characters() int { return r.said }
+
+// Cited returns a citation of the round with its place in the round's text, in which all texts of
+// the model follow each other.
+func (r *Round) Cited(e event.Citation) item.Citation {
+	c := e.Citation
+	at := int64(r.begin[textPlace{e.Item, c.Part}])
+	c.Part, c.Start, c.End = 0, c.Start+at, c.End+at
+	return c
+}
+
+// say notes a piece of a text.
+func (r *Round) say(e event.TextDelta) {
+	if r.begin == nil {
+		r.begin = map[textPlace]int{}
+	}
+	at := textPlace{e.Item, e.Part}
+	if _, begun := r.begin[at]; !begun {
+		r.begin[at] = r.said
+	}
+	r.said += utf8.RuneCountInString(e.Text)
+}
 
 // size is how many bytes of text are kept.
-func (r *Round) size() int { return r.Text.size + r.Reasoning.size + r.Refusal.size }
+func (r *Round) size() int { return r.Text.size + r.Reasoning.size + r.Refusal.size + r.cited }
 
 // Text is a text that comes in pieces. Long pieces are kept without a copy; short ones
 // are joined. One growing buffer would take up to twice the size of the text. The zero
@@ -89,14 +135,19 @@ func (a *Answer) add(e event.Event) error {
 		}
 		a.Rounds = append(a.Rounds[:kept], Round{})
 	case event.TextDelta:
+		a.Last().say(e)
 		return a.keep(&a.Last().Text, e.Text)
+	case event.Citation:
+		return a.cite(e)
 	case event.ReasoningDelta:
 		return a.keep(&a.Last().Reasoning, e.Text)
 	case event.RefusalDelta:
 		return a.keep(&a.Last().Refusal, e.Text)
+	case event.ToolStarted, event.ToolDone:
+		return a.trace(e)
 	case event.Waiting: // the answer ends here unless more events follow
 		a.waiting = true
-		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects}
+		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At}
 	case event.Finished:
 		a.waiting, a.End = false, e
 	}
@@ -109,6 +160,21 @@ func (a *Answer) keep(in *Text, text string) error {
 		return nil
 	}
 	return a.Keep(in, text)
+}
+
+// cite keeps a citation, unless it leaves as it comes.
+func (a *Answer) cite(e event.Citation) error {
+	if a.passing {
+		return nil
+	}
+	const own = 128
+	size := own + len(e.Citation.URL) + len(e.Citation.Title) + len(e.Citation.FileID) + len(e.Citation.Filename) + len(e.Citation.ContainerID)
+	if err := a.Charge(size); err != nil {
+		return err
+	}
+	r := a.Last()
+	r.Citations, r.cited = append(r.Citations, r.Cited(e)), r.cited+size
+	return nil
 }
 
 // Keep appends a text that is told later. It is charged twice: the pieces, and the text
@@ -160,6 +226,25 @@ func (a *Answer) FinalText() string {
 		}
 	}
 	return strings.Join(texts, RoundSeparator)
+}
+
+// FinalCitations are the sources of FinalText, with their places in it.
+func (a *Answer) FinalCitations() (out []item.Citation) {
+	if !a.End.Reason.Limit() {
+		return a.Last().Citations
+	}
+	at := int64(0)
+	for i := range a.Rounds {
+		r := &a.Rounds[i]
+		for _, c := range r.Citations {
+			c.Start, c.End = c.Start+at, c.End+at
+			out = append(out, c)
+		}
+		if r.said > 0 {
+			at += int64(r.said + len(RoundSeparator))
+		}
+	}
+	return out
 }
 
 // FinishWord returns an API's word for why the run ended, from a table of its words. The

@@ -37,6 +37,10 @@ func validKey(key string) bool {
 	return key != "" && len(key) <= maxKey && !slices.ContainsFunc([]rune(key), hidden)
 }
 
+// Hash returns the hash of a JSON value: the order of members and the space between them do not
+// count.
+func Hash(value []byte) string { return requestHash("", value) }
+
 // requestHash returns the hash of what a body says to a surface: the order of members
 // and the space between them do not count. Hashes are stored, so later versions must
 // compute the same.

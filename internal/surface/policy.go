@@ -2,11 +2,14 @@ package surface
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -18,6 +21,7 @@ type Defaults struct {
 	Parallelism    loop.Parallelism // of tool_parallelism: auto
 	DoomLoop       policy.Mode      // "" = policy.Off
 	ResultMaxBytes int              // maximum size of a tool result for the model; 0 = no limit
+	Hold           bool             // a request stays open while its run waits for approvals; otherwise it ends there
 	EndCut         bool             // an answer that the output limit has cut off ends the run, without its tool calls
 }
 
@@ -32,6 +36,9 @@ type Asked struct {
 	MaxTokens int64             // limit on the output of one model call; 0 = none
 	Calls     int               // limit on the tool calls of the run, which can only lower that of the org; 0 = none
 	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
+
+	Servers  []catalog.Server // the MCP servers of the org
+	Declared []run.Declared   // those of the request
 }
 
 // ResolvePolicy returns the settings of a run. It is the only place where they are
@@ -41,7 +48,7 @@ type Asked struct {
 func ResolvePolicy(maxRoundsCap int, rt org.Runtime, d Defaults, a Asked) loop.Policy {
 	p := loop.Policy{
 		Grade: loop.Relay, MaxTokens: a.MaxTokens, NoTools: a.NoTools,
-		StreamMode: string(org.Live), RefuseDropped: rt.DroppedParams == "refuse",
+		StreamMode: string(org.Live), RefuseDropped: rt.DroppedParams == "refuse", ItemEnds: true,
 	}
 	if !a.Relay {
 		setLoop(&p, maxRoundsCap, rt, d, a)
@@ -78,6 +85,51 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Ask
 	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
 	p.Slots = rt.Concurrency
+	p.Approvals = approvals(a, maxWait(p.Grade, rt, d))
+}
+
+// approvalHold returns how long a request stays open while its run waits for approvals.
+func approvalHold(rt org.Runtime) time.Duration {
+	return cmp.Or(rt.ApprovalHold, org.DefaultApprovalHold)
+}
+
+// maxWait returns how long the approvals of a run may wait at most; 0 = as long as its servers
+// say. Nobody can come back for the answer of a light run whose request was held open.
+func maxWait(grade loop.Grade, rt org.Runtime, d Defaults) time.Duration {
+	if d.Hold && grade == loop.Light {
+		return approvalHold(rt)
+	}
+	return 0
+}
+
+// approvals returns the rules of the servers that have calls which wait for approval. A request
+// that declares a server by its URL believes the annotations for which its own rule asks.
+func approvals(a Asked, most time.Duration) (out []loop.ServerApproval) {
+	add := func(one loop.ServerApproval, wait time.Duration) {
+		wait = cmp.Or(wait, org.DefaultApprovalTimeout)
+		if most > 0 {
+			wait = min(wait, most)
+		}
+		one.WaitMS = wait.Milliseconds()
+		if !one.ByServer.AsksNever() || !one.ByRequest.AsksNever() {
+			out = append(out, one)
+		}
+	}
+	for _, s := range a.Servers {
+		one := loop.ServerApproval{Server: s.Name, ByServer: s.Approval, Trust: s.Trust}
+		for _, d := range a.Declared {
+			if d.Label == s.Name && d.URL.IsZero() {
+				one.ByRequest = d.Approval
+			}
+		}
+		add(one, s.ApprovalTimeout)
+	}
+	for _, d := range a.Declared {
+		if !d.URL.IsZero() {
+			add(loop.ServerApproval{Server: d.Label, ByRequest: d.Approval, Trust: true}, 0)
+		}
+	}
+	return out
 }
 
 // given returns the value of a setting, or otherwise if it is not set. A stored value that

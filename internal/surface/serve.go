@@ -69,6 +69,8 @@ type Reply struct {
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
 
+	extensions Extensions
+
 	// KeepsTexts says that Object and Encoder keep what they need of the texts of the
 	// model, with [Answer.Keep]. Then the Answer has no Rounds.
 	KeepsTexts bool
@@ -193,6 +195,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 					return err
 				}
 			}
+			if _, err := extensionsOf(r.Header, nil, true); err != nil {
+				return err
+			}
 			h.setPolicy(req, caller, Asked{Relay: true})
 			return h.relay(w, r, req, body, members)
 		}
@@ -216,6 +221,10 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	}
 	reply, err := h.s.Decode(r.Context(), caller, req, members)
 	if err != nil {
+		return err
+	}
+	req.MayDecide = func(a run.Approval) error { return a.MayDecide(caller.Org, caller.Principal, true) }
+	if reply.extensions, err = extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed); err != nil {
 		return err
 	}
 	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget, Hosted: reply.Hosted}
@@ -254,7 +263,11 @@ func undeclarable(loopOff bool) *fault.Error {
 
 // setPolicy resolves the settings of the run.
 func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked Asked) {
+	asked.Servers, asked.Declared = req.Servers, req.Declared
 	req.Policy = ResolvePolicy(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
+	if h.s.Defaults.Hold {
+		req.Hold = approvalHold(caller.Org.Runtime)
+	}
 }
 
 // nameDropped says which members of the request are left out, here or by a provider

@@ -2,10 +2,15 @@ package surface
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"net/http"
+	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -44,13 +49,16 @@ func (s *whole) Emit(_ event.Position, e event.Event) error {
 
 // answerJSON runs to the end and answers with one object.
 func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, reply Reply) error {
-	s := &whole{Answer: newAnswer(req, caller, reply.KeepsTexts)}
+	s := &whole{Answer: newAnswer(req, caller, reply.KeepsTexts, reply.extensions)}
 	s.object = reply.Object(&s.Answer)
 	if err := h.o.Runner.Run(r.Context(), req, s); err != nil {
 		return unlessGone(r, err)
 	}
 	if req.Policy.Grade != loop.Relay { // which has no stored run
 		w.Header().Set(runIDHeader, s.Started.RunID)
+	}
+	if s.waiting && req.Hold > 0 {
+		return stillWaiting(req)
 	}
 	if s.End.Reason.Failed() {
 		h.s.Errors.writeEnd(w, s.End, caller.Principal.Role.MaySeeAddresses())
@@ -68,17 +76,33 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	return nil
 }
 
+// stillWaiting is the error for a client whose request was held open as long as the org allows,
+// and whose run still waits for approvals.
+func stillWaiting(req *run.Request) *fault.Error {
+	remedy := "GET /v1/approvals lists what has to be decided"
+	if req.Key != nil {
+		remedy = "send the request again with the same Idempotency-Key to wait on"
+	}
+	f := fault.New(fault.Conflict, "approval_pending", "tool calls of the run wait for approval longer than a request stays open (runtime.approval_hold); %s", remedy)
+	f.RetryAfter = holdRetry
+	return f
+}
+
+// holdRetry is how long a client is asked to wait before it sends a request again whose run waits
+// for approvals.
+const holdRetry = 5 * time.Second
+
 // Follower reports the events of stored runs. Implemented by *run.Runner.
 type Follower interface {
 	Follow(ctx context.Context, f run.Follow, sink run.Sink) error
 }
 
-// Again makes the object of a stored run again, from its events. failure is the error object
-// of a run that failed; nil = it did not. The error is that of [run.Runner.Follow].
-func (x *Errors) Again(ctx context.Context, from Follower, caller run.Caller, runID string, finalOnly bool, object func(*Answer) Object) (made Object, failure []byte, err error) {
-	s := &whole{Answer: Answer{account: caller.Account, passing: true, FinalOnly: finalOnly}}
+// Again makes the object of a stored run again, from its events, which tell reports. failure is
+// the error object of a run that failed; nil = it did not. The error is that of tell.
+func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell func(run.Sink) error, object func(*Answer) Object) (made Object, failure []byte, err error) {
+	s := &whole{Answer: Answer{account: caller.Account, passing: true, FinalOnly: finalOnly, Extensions: asked}}
 	s.object = object(&s.Answer)
-	if err := from.Follow(ctx, run.Follow{Org: caller.Org.ID, RunID: runID, Account: caller.Account, Final: true, ToWaiting: true}, s); err != nil {
+	if err := tell(s); err != nil {
 		return nil, nil, err
 	}
 	if s.End.Reason.Failed() {
@@ -87,10 +111,39 @@ func (x *Errors) Again(ctx context.Context, from Follower, caller run.Caller, ru
 	return s.object, failure, caller.Account.Charge(s.kept)
 }
 
+// Replay streams a stored run again, from its events, which tell reports while they happen and
+// after its end. The stream has all events; the encoder may leave out those that the client has.
+// The error is that of tell, if nothing was sent.
+func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Caller, finalOnly bool, tell func(run.Sink) error, encoder func(*Stream) Encoder) error {
+	asked, err := extensionsOf(r.Header, caller.Org.Runtime.Extensions, false)
+	if err != nil {
+		return err
+	}
+	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
+	defer out.Close()
+	s := &Stream{Answer: Answer{account: caller.Account, passing: true, FinalOnly: finalOnly, Extensions: asked}, Live: true, out: out}
+	s.encoder = encoder(s)
+	err = tell(s)
+	out.StopHeartbeats() // from here on no other goroutine begins the stream
+	switch {
+	case err != nil && r.Context().Err() != nil: // the client has gone
+	case err != nil && !out.Started():
+		return err
+	case err != nil:
+		h.logInternal(err)
+		s.encoder.Fail(h.s.Errors.Body(err))
+	case s.waiting:
+		s.encoder.Finish()
+	case s.End.Reason.Failed():
+		s.encoder.Fail(h.s.Errors.endFrame(s.End, caller.Principal.Role.MaySeeAddresses()))
+	}
+	return nil
+}
+
 // newAnswer returns the answer to a request, which has no texts of its own if passing.
-func newAnswer(req *run.Request, caller run.Caller, passing bool) Answer {
+func newAnswer(req *run.Request, caller run.Caller, passing bool, x Extensions) Answer {
 	return Answer{
-		account: caller.Account, passing: passing,
+		account: caller.Account, passing: passing, Extensions: x, Session: req.Session,
 		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
 	}
 }
@@ -105,6 +158,28 @@ type Encoder interface {
 	Finish()
 	// Fail ends a stream that has begun with the error object of the API.
 	Fail(object []byte)
+}
+
+// Opener is an Encoder whose stream begins with something. Open sends it, unless it was sent.
+type Opener interface{ Open() }
+
+// StoredRuns has the runs of stored answers. Implemented by *run.Runner.
+type StoredRuns interface {
+	Follower
+	UnfinishedResponse(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
+	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
+}
+
+// obfuscationBlock is the number of bytes of which a text and its obfuscation have a multiple, as
+// at OpenAI.
+const obfuscationBlock = 16
+
+// Obfuscation returns the text that hides the size of a piece of n bytes from those who see the
+// sizes of encrypted packets. It follows from the run and the number of the event, so that a
+// stream that is sent again has the same bytes; nobody who cannot read the stream knows the run.
+func Obfuscation(runID string, sequence int64, n int) string {
+	sum := sha256.Sum256([]byte(runID + " " + strconv.FormatInt(sequence, 10)))
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:obfuscationBlock-n%obfuscationBlock]
 }
 
 // Stream is the sink of a run whose answer is a stream of server-sent events. Until the
@@ -136,13 +211,17 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 	defer out.Close()
 	live := req.Policy.Live != nil
-	s := &Stream{Answer: newAnswer(req, caller, live || reply.KeepsTexts), Live: live, out: out}
+	s := &Stream{Answer: newAnswer(req, caller, live || reply.KeepsTexts, reply.extensions), Live: live, out: out}
 	s.Started.Model = req.Model
 	s.encoder = reply.Encoder(s)
 	mayAddress := caller.Principal.Role.MaySeeAddresses()
 	err := h.o.Runner.Run(r.Context(), req, s)
 	out.StopHeartbeats() // from here on no other goroutine begins the stream
 	switch begun := out.Started(); {
+	case err == nil && s.waiting && req.Hold > 0 && !begun:
+		return stillWaiting(req)
+	case err == nil && s.waiting && req.Hold > 0:
+		s.encoder.Fail(h.s.Errors.Body(stillWaiting(req)))
 	case err == nil && s.waiting:
 		s.encoder.Finish()
 	case err != nil && !begun:
@@ -179,7 +258,23 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 	if err := s.encoder.Event(e); err != nil {
 		return err
 	}
+	s.sendProgress(e)
 	return s.err
+}
+
+// sendProgress sends the extension of an event, if the client has asked for it.
+func (s *Stream) sendProgress(e event.Event) {
+	if !s.Extensions.Progress || !s.Live || s.FinalOnly {
+		return
+	}
+	p := newProgress(e)
+	if p == nil {
+		return
+	}
+	if o, is := s.encoder.(Opener); is {
+		o.Open()
+	}
+	s.SendJSON(p.Type, p)
 }
 
 // Send sends an event with data that is JSON or a mark of the API. Name may be empty.

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -18,6 +19,7 @@ import (
 type metrics struct {
 	rounds, relays *labelLimiter[*requestMetrics]
 	tools          *labelLimiter[*toolMetrics]
+	decisions      *prometheus.HistogramVec // how long approvals waited, by decision
 	orgs           *labelLimiter[*orgMetrics]
 	relaysOpen     prometheus.Gauge
 	failures       counters // failed model calls, by provider and error
@@ -45,6 +47,7 @@ type orgMetrics struct {
 	runs      counters // by surface and reason
 	exhausted counters // by budget
 	refused   counters // by code
+	approvals counters // by action
 }
 
 // counters are the counters of a vector whose last labels have a fixed set of
@@ -86,6 +89,7 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	m.registerRequests(r)
 	m.registerTools(r)
 	m.registerOrgs(r)
+	m.registerApprovals(r, o.Waiting)
 	failures := counter("provider_errors_total", "Failed attempts at model calls and failed relayed requests, by the HTTP status of the provider or the class of the failure.", "provider", "error")
 	r.MustRegister(failures)
 	m.failures = counters{failures, nil, new(sync.Map)}
@@ -135,10 +139,33 @@ func (m *metrics) registerOrgs(r *prometheus.Registry) {
 	exhausted := counter("budgets_exhausted_total", "Runs that ended because a budget was used up.", "org", "budget")
 	refused := counter("refusals_total", "Requests that were answered with an error and started no run, by error code. The org is none if the key is unknown.", "org", "code")
 	slots := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "turnpike", Name: "slots_in_use", Help: "Runs in progress in this process."}, []string{"org"})
-	r.MustRegister(runs, exhausted, refused, slots)
+	approvals := counter("approvals_total", "Tool calls that need approval, by what happened: asked, approved, denied, expired, void or executed.", "org", "action")
+	r.MustRegister(runs, exhausted, refused, slots, approvals)
 	m.orgs = newLabelLimiter(func(p series) *orgMetrics {
-		return &orgMetrics{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}, counters{refused, []string{p.org}, new(sync.Map)}}
+		return &orgMetrics{slots.WithLabelValues(p.org), counters{runs, []string{p.org}, new(sync.Map)}, counters{exhausted, []string{p.org}, new(sync.Map)}, counters{refused, []string{p.org}, new(sync.Map)}, counters{approvals, []string{p.org}, new(sync.Map)}}
 	})
+}
+
+// waitHistogram returns a histogram with buckets from 1 second to 7 days, for what people do.
+func waitHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "turnpike", Name: name, Help: help,
+		Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600},
+	}, labels)
+}
+
+func (m *metrics) registerApprovals(r *prometheus.Registry, waiting func() (int, time.Duration)) {
+	m.decisions = waitHistogram("approval_wait_seconds", "Time from the question to the decision, by decision: approved, denied or expired.", "decision")
+	r.MustRegister(m.decisions)
+	if waiting == nil {
+		return
+	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "approvals_waiting", Help: "Tool calls that wait for approval, over all orgs. -1: the database cannot be read.",
+	}, func() float64 { n, _ := waiting(); return float64(n) }))
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "approvals_oldest_waiting_seconds", Help: "Age of the oldest tool call that waits for approval. 0: none waits.",
+	}, func() float64 { _, age := waiting(); return age.Seconds() }))
 }
 
 // startRun counts a run as in progress. The returned function counts its end; it is
@@ -182,6 +209,12 @@ func (m *metrics) record(org string, e audit.Entry) {
 		h.outcomes.inc(b.Status, b.Status)
 		if b.Attempts > 0 {
 			h.duration.Observe(toSeconds(b.LatencyMS))
+		}
+	case audit.Approval:
+		m.orgs.get(series{org: org}, true).approvals.inc(b.Action, b.Action)
+		switch run.ApprovalStatus(b.Action) {
+		case run.ApprovalApproved, run.ApprovalDenied, run.ApprovalExpired:
+			m.decisions.WithLabelValues(b.Action).Observe(toSeconds(float64(b.WaitedMS)))
 		}
 	case audit.BudgetExhausted:
 		m.orgs.get(series{org: org}, true).exhausted.inc(b.Budget, b.Budget)

@@ -33,6 +33,8 @@ const (
 	keyReason    = attribute.Key("finish_reason")
 	keyRounds    = attribute.Key("rounds")
 	keyCalls     = attribute.Key("tool_calls")
+	keyApproval  = attribute.Key("approval_id")
+	keyWaited    = attribute.Key("approval_waited_ms")
 	keyTakenOver = attribute.Key("taken_over")
 )
 
@@ -235,6 +237,9 @@ func (t *Telemetry) ToolCall(ctx context.Context, c run.ToolCall) (context.Conte
 		if c.Attempt > 0 {
 			span.SetAttributes(semconv.McpMethodNameToolsCall)
 		}
+	}
+	if c.Approval != "" {
+		span.SetAttributes(keyApproval.String(c.Approval), keyWaited.Int64(c.Waited.Milliseconds()))
 	}
 	if t.o.Content && len(c.Arguments) > 0 && span.IsRecording() {
 		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(truncate(string(c.Arguments), maxText)))

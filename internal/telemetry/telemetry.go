@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -48,6 +49,9 @@ type Options struct {
 	// Queue returns the number of writes that wait for the store. Nil leaves the
 	// metric out.
 	Queue func() int
+	// Waiting returns the number of tool calls that wait for approval, -1 if it is not known,
+	// and the age of the oldest. Nil leaves the metrics out.
+	Waiting func() (int, time.Duration)
 }
 
 // Telemetry is a [run.Observer]. It is safe for concurrent use.

@@ -33,6 +33,9 @@ type Rules struct {
 	ClientTools map[string]bool // names that the caller executes
 	Only        []string        // the names that the caller allows; nil = all
 	Validation  loop.Validation
+
+	// Asks returns whose rule asks for approval of a call; "" = none. Nil = none asks.
+	Asks func(server, tool string, readOnly bool) loop.Asker
 }
 
 // Prepared is the result of Prepare.
@@ -82,6 +85,12 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	}
 	p.Arguments = arguments
 	p.Verdict = loop.Run
+	if rules.Asks != nil {
+		hint := p.Entry.Definition.Annotations.ReadOnly
+		if p.Asker = rules.Asks(p.Server, p.Tool, hint != nil && *hint); p.Asker != "" {
+			p.Verdict = loop.Ask
+		}
+	}
 	return p
 }
 
@@ -180,6 +189,16 @@ func parse(raw string) (arguments json.RawMessage, canonical string, err error) 
 func Canonical(arguments json.RawMessage) (string, bool) {
 	_, canonical, err := parse(string(arguments))
 	return canonical, err == nil
+}
+
+// ArgumentsDigest returns what [loop.CallPrepared].ArgsDigest is for arguments that are
+// executed; "" for a text that is no arguments.
+func ArgumentsDigest(arguments json.RawMessage) string {
+	canonical, ok := Canonical(arguments)
+	if !ok {
+		return ""
+	}
+	return digest(canonical)
 }
 
 func syntax(v jsontext.Value) string {

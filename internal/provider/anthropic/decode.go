@@ -45,7 +45,6 @@ type answer struct {
 
 // answerBlock is a block of the answer.
 type answerBlock struct {
-	index  int
 	number int // of its item: every block is one
 	start  blockStart
 	raw    json.RawMessage // the start, with all of its members
@@ -164,14 +163,16 @@ func (a *answer) Whole(data []byte) error {
 		}
 		return failed
 	}
+	blocks := m.Content
+	m.Content = nil
 	if err := a.open(m); err != nil {
 		return err
 	}
-	for i, b := range a.blocks {
-		if b.index != i {
-			return wire.Garbage(data)
+	for i, raw := range blocks {
+		if err := a.begin(i, raw); err != nil {
+			return err
 		}
-		if err := a.end(b); err != nil {
+		if err := a.end(a.byIndex[i]); err != nil {
 			return err
 		}
 	}
@@ -193,7 +194,7 @@ func (a *answer) open(m envelope) error {
 
 // begin takes the start of a block, which holds all of it in a whole answer.
 func (a *answer) begin(index int, raw json.RawMessage) error {
-	b := &answerBlock{index: index, number: len(a.blocks), raw: bytes.Clone(raw)}
+	b := &answerBlock{number: len(a.blocks), raw: bytes.Clone(raw)}
 	if !jsonscan.IsKind(raw, '{') || json.Unmarshal(raw, &b.start) != nil {
 		return wire.Garbage(raw)
 	}
@@ -218,15 +219,23 @@ func (a *answer) begin(index int, raw json.RawMessage) error {
 	return a.say(b, b.start.Text+b.start.Thinking)
 }
 
-// end notes that a block is complete. The arguments of a call without input are
-// {}.
+// end notes that a block is complete, and reports it if anything of the block was. The
+// arguments of a call without input are {}.
 func (a *answer) end(b *answerBlock) error {
-	begun := !b.complete
-	b.complete = true
-	if !begun || b.start.Type != "tool_use" || len(b.input) > 0 {
+	if b.complete {
 		return nil
 	}
-	return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: b.arguments()})
+	b.complete = true
+	isCall := b.start.Type == "tool_use"
+	if isCall && len(b.input) == 0 {
+		if err := a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: b.arguments()}); err != nil {
+			return err
+		}
+	}
+	if !isCall && len(b.text) == 0 {
+		return nil
+	}
+	return a.report(model.Delta{Kind: model.DoneDelta, Item: b.number})
 }
 
 // add takes a piece of a block.

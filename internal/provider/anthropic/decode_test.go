@@ -42,7 +42,7 @@ func TestRequestsHaveKeyAndVersion(t *testing.T) {
 		got = r.Header
 		providertest.Answer(200, nil, started+ended)(w, r)
 	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "sk-ant", nil } })
-	if _, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit); err != nil {
+	if _, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit); err != nil {
 		t.Fatal(err)
 	}
 	if got.Get("X-Api-Key") != "sk-ant" || got.Get("Anthropic-Version") != "2023-06-01" || got.Get("Authorization") != "" {
@@ -75,7 +75,7 @@ func TestHowATurnEnds(t *testing.T) { // M06 G07
 	}
 }
 
-// Each delta names its block, also one whose item the client never sees.
+// Each delta names its block, also one whose item the client never sees. What was told ends with its block.
 func TestDeltas(t *testing.T) { // M02
 	event := func(at, kind, members string) string {
 		return `data: {"type":"content_block_` + kind + `","index":` + at + members + "}\n\n"
@@ -86,6 +86,7 @@ func TestDeltas(t *testing.T) { // M02
 	call := func(item int, id, name, args string) model.Delta {
 		return model.Delta{Kind: model.CallDelta, Item: item, CallID: id, Name: name, Text: args}
 	}
+	stop := func(item int) model.Delta { return model.Delta{Kind: model.DoneDelta, Item: item} }
 	blocks := begin("0", `{"type":"thinking","thinking":""}`) + piece("0", `{"type":"thinking_delta","thinking":"Hm"}`) + end("0") +
 		begin("1", `{"type":"redacted_thinking","data":"x"}`) + end("1") +
 		begin("2", `{"type":"server_tool_use","id":"s","name":"web_search","input":{}}`) + piece("2", `{"type":"input_json_delta","partial_json":"{\"q\":1}"}`) + end("2") +
@@ -94,8 +95,8 @@ func TestDeltas(t *testing.T) { // M02
 		piece("4", `{"type":"input_json_delta","partial_json":"{\"a\""}`) + piece("4", `{"type":"input_json_delta","partial_json":":1}"}`) + end("4") +
 		begin("5", `{"type":"tool_use","id":"b","name":"g","input":{}}`) + end("5")
 	want := []model.Delta{
-		{Kind: model.ReasoningDelta, Text: "Hm"}, {Item: 3, Text: "Let me "}, {Item: 3, Text: "see."},
-		call(4, "a", "f", ""), call(4, "", "", `{"a"`), call(4, "", "", ":1}"), call(5, "b", "g", ""), call(5, "", "", "{}"),
+		{Kind: model.ReasoningDelta, Text: "Hm"}, stop(0), {Item: 3, Text: "Let me "}, {Item: 3, Text: "see."}, stop(3),
+		call(4, "a", "f", ""), call(4, "", "", `{"a"`), call(4, "", "", ":1}"), stop(4), call(5, "b", "g", ""), call(5, "", "", "{}"), stop(5),
 	}
 	whole := `{"type":"message","id":"m","stop_reason":"tool_use","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a","name":"f","input":{"a":1}},{"type":"tool_use","id":"b","name":"g","input":{}}]}`
 	for _, tt := range []struct {
@@ -103,7 +104,7 @@ func TestDeltas(t *testing.T) { // M02
 		want     []model.Delta
 	}{
 		{"a stream", started + blocks + ended, want},
-		{"a whole answer", whole, []model.Delta{{Text: "x"}, call(1, "a", "f", `{"a":1}`), call(2, "b", "g", ""), call(2, "", "", "{}")}},
+		{"a whole answer", whole, []model.Delta{{Text: "x"}, stop(0), call(1, "a", "f", `{"a":1}`), stop(1), call(2, "b", "g", ""), call(2, "", "", "{}"), stop(2)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := decodeAll(strings.NewReader(tt.in))
@@ -138,7 +139,7 @@ func TestFailures(t *testing.T) { // G07
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := serve(t, providertest.Answer(tt.status, nil, tt.body))
-			_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+			_, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 			var e *model.Error
 			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != tt.status {
 				t.Errorf("%#v", err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,21 +21,4 @@ func recordings(t testing.TB) []providertest.Recording {
 func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Provider {
 	t.Helper()
 	return New(providertest.Serve(t, h, change...), Options{})
-}
-
-// heard collects deltas.
-type heard struct {
-	deltas          []model.Delta
-	text, reasoning string
-}
-
-func (h *heard) emit(d model.Delta) error {
-	h.deltas = append(h.deltas, d)
-	switch d.Kind {
-	case model.TextDelta:
-		h.text += d.Text
-	case model.ReasoningDelta:
-		h.reasoning += d.Text
-	}
-	return nil
 }

@@ -98,7 +98,7 @@ func TestPartsOfAResult(t *testing.T) {
 		t.Error("the URL of a tool is fetched")
 		return nil, nil
 	}})
-	with, _, err := p.withFetched(t.Context(), req)
+	with, _, err := p.o.Fetch.Into(t.Context(), req, wire.Insecure)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 		memory := ledger.New(ledger.Options{}).Open("")
 		req := asked(item.Part{Kind: item.Text, Text: "?"}, image("http://x/i.png"), image("https://x/j.png"))
 		req.Memory = memory.Part()
-		turn, err := p.Stream(t.Context(), req, (&heard{}).emit)
+		turn, err := p.Stream(t.Context(), req, (&providertest.Heard{}).Emit)
 		if err != nil || turn == nil || calls != 1 {
 			t.Fatal(err, calls)
 		}
@@ -167,7 +167,7 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 	}{
 		{"not there", asked(image("http://x/gone")), model.Error{Class: model.Target, Param: "messages[1].content[0].image_url", Message: "messages[1].content[0].image_url: its server answered 404"}},
 		{"no image", asked(image("https://x/a"), image("http://x/page")), model.Error{Class: model.Target, Param: "messages[1].content[1].image_url", Message: `messages[1].content[1].image_url: this provider takes PNG, JPEG, GIF and WebP images, and this is "text/html"`}},
-		{"too many", asked(slices.Repeat([]item.Part{image("http://x/i")}, 21)...), model.Error{Class: model.Target, Param: "messages[1].content[20].image_url", Message: "messages[1].content[20].image_url: a request may have at most 20 http:// URLs; use https://"}},
+		{"too many", asked(slices.Repeat([]item.Part{image("http://x/i")}, 21)...), model.Error{Class: model.Target, Param: "messages[1].content[20].image_url", Message: "messages[1].content[20].image_url: the gateway fetches at most 20 URLs of a request"}},
 		{"forbidden by the policy", asked(image("http://x/blocked")), model.Error{Class: model.Invalid, Param: "messages[1].content[0].image_url", Message: "messages[1].content[0].image_url: the outbound policy refuses the URL"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -44,11 +44,11 @@ func (t *translation) messages() {
 	unit := -1
 	for i := range t.req.Items {
 		it := &t.req.Items[i]
-		if beginsMessage(t.req.Items, i) {
+		if wire.BeginsMessage(t.req.Items, i) {
 			unit++
 		}
 		w.unit = unit
-		t.drop(t.req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
+		t.Drop(t.req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
 		switch {
 		case it.Kind == item.Message && (it.Role == item.System || it.Role == item.Developer):
 			t.System = append(t.System, w.texts(it)...)
@@ -57,7 +57,7 @@ func (t *translation) messages() {
 		case it.Kind == item.Message && it.Role != item.Assistant:
 			w.add("user", w.contents(it)...)
 		default:
-			t.drop(t.req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == t.req.Dialect)
+			t.Drop(t.req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == t.req.Dialect)
 			w.add("assistant", w.said(it)...)
 		}
 	}
@@ -65,12 +65,6 @@ func (t *translation) messages() {
 		w.out = append([]message{{"user", []any{block{Type: "text", Text: begin}}}}, w.out...)
 	}
 	t.Messages = w.out
-}
-
-// beginsMessage reports whether an item is the first of a message of the client's
-// request: an answer of a model is one message.
-func beginsMessage(items []item.Item, at int) bool {
-	return at == 0 || items[at].Turn == 0 || items[at].Turn != items[at-1].Turn
 }
 
 // writer collects messages.
@@ -107,7 +101,7 @@ func (w *writer) said(it *item.Item) []any {
 		if raw != nil && id == it.CallID {
 			return []any{raw}
 		}
-		return []any{block{Type: "tool_use", ID: id, Name: it.Name, Input: input(it.Arguments)}}
+		return []any{block{Type: "tool_use", ID: id, Name: it.Name, Input: wire.Input(it.Arguments)}}
 	case item.Message:
 		if raw != nil {
 			return []any{raw}
@@ -133,32 +127,16 @@ func inCallID(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
-// input is the arguments of a call.
-type input string
-
-// MarshalJSON returns the arguments as an object. The gateway has answered a call whose
-// arguments are not an object with an error: they become the text of a member.
-func (arguments input) MarshalJSON() ([]byte, error) {
-	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {
-		return []byte(arguments), nil
-	}
-	if strings.TrimSpace(string(arguments)) == "" {
-		return []byte(`{}`), nil
-	}
-	return encoded(map[string]string{"invalid_json": string(arguments)}), nil
-}
-
 // texts returns the text parts and refusals as blocks. Empty ones are refused.
 func (w *writer) texts(it *item.Item) []any {
 	var out []any
 	for _, p := range it.Parts {
 		text := p.Kind == item.Text || p.Kind == item.Refusal
-		w.drop(w.req.NameOfPart(it, p.Kind), !text)
+		w.Drop(w.req.NameOfPart(it, p.Kind), !text)
 		if mark := w.mark(p.Cache); text && strings.TrimSpace(p.Text) != "" {
 			out = append(out, block{Type: "text", Text: p.Text, CacheControl: mark})
 		} else {
-			w.drop("cache_control", mark != nil)
+			w.Drop("cache_control", mark != nil)
 		}
 	}
 	return out
@@ -173,28 +151,17 @@ func (w *writer) contents(it *item.Item) []any {
 		b, problem := w.blockOf(p)
 		switch {
 		case p.Kind == item.Audio:
-			w.drop(w.req.NameOfPart(it, p.Kind), true)
+			w.Drop(w.req.NameOfPart(it, p.Kind), true)
 			b = block{Type: "text", Text: p.Describe()}
 		case problem != "":
-			w.refuse(placeOf(w.req, w.unit, it, i), problem)
+			w.Refuse(wire.PlaceOf(w.req, w.unit, it, i), problem)
 		case b.Type == "": // an empty text, which is refused
-			w.drop("cache_control", mark != nil)
+			w.Drop("cache_control", mark != nil)
 			continue
 		}
-		w.drop(w.req.NameOf(model.MemberDetail), b.Type == "image" && p.Detail != "" && p.Detail != "auto")
+		w.Drop(w.req.NameOf(model.MemberDetail), b.Type == "image" && p.Detail != "" && p.Detail != "auto")
 		b.CacheControl = mark
 		out = append(out, b)
 	}
 	return out
-}
-
-// encoded returns v as JSON without escapes for HTML.
-func encoded(v any) json.RawMessage {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(v) != nil {
-		return json.RawMessage(`{}`) // strings and raw JSON that was checked: cannot fail
-	}
-	return json.RawMessage(strings.TrimSuffix(b.String(), "\n"))
 }

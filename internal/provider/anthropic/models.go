@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -12,39 +11,20 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-const (
-	// pageSize is how many models one page has, the dialect's maximum.
-	pageSize = 1000
-	// maxPages is how many pages of a list are read.
-	maxPages = 20
-	// maxPage is how many bytes of a page are read.
-	maxPage = 4 << 20
-)
+// pageSize is how many models one page has, the dialect's maximum.
+const pageSize = "1000"
 
-// List implements model.Lister with GET {base}/models, page by page. The caller
-// sets the deadline. A list of more than 20 pages is an error.
+// List implements model.Lister with GET {base}/models, page by page. The caller sets the
+// deadline. A list of more than 20 pages is an error.
 func (p *Provider) List(ctx context.Context, memory tool.Memory, yield func(model.Listed) bool) error {
-	after := ""
-	for range maxPages {
-		query := url.Values{"limit": {fmt.Sprint(pageSize)}}
-		if after != "" {
-			query.Set("after_id", after)
+	path := func(cursor string) string {
+		query := url.Values{"limit": {pageSize}}
+		if cursor != "" {
+			query.Set("after_id", cursor)
 		}
-		var next string
-		err := p.client.Get(ctx, "/models?"+query.Encode(), maxPage, memory, func(data []byte) error {
-			var err error
-			next, err = readPage(data, yield)
-			return err
-		})
-		if err != nil || next == "" {
-			return err
-		}
-		if next == after {
-			return wire.Broken("repeats a page of its list of models", nil)
-		}
-		after = next
+		return "/models?" + query.Encode()
 	}
-	return wire.Broken(fmt.Sprintf("lists its models on more than %d pages", maxPages), nil)
+	return p.client.ModelPages(ctx, memory, path, func(page []byte) (string, error) { return readPage(page, yield) })
 }
 
 // readPage reads {"data":[{"id":"…","created_at":"…"}],"has_more":true,"last_id":"…"}

@@ -21,10 +21,10 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 const (
@@ -51,10 +51,8 @@ type Options struct {
 	// MaxTokens caps the output of requests that say nothing of it; 0 means 8,192.
 	// Where the model thinks, the tokens of thinking are added.
 	MaxTokens int
-	// Fetch returns what a URL names that a client has written, and charges its
-	// capacity to memory unless that is nil. An error that is a [tool.Fatal] ends the
-	// run; the text of any other is for the client. Nil refuses such URLs.
-	Fetch func(ctx context.Context, url string, memory tool.Memory) ([]byte, error)
+	// Fetch fetches http:// URLs of images and files, which the provider does not.
+	Fetch wire.Fetch
 }
 
 // Provider is one provider of the dialect. It is safe for concurrent use.
@@ -80,20 +78,20 @@ func New(e wire.Endpoint, o Options) *Provider {
 
 // Stream implements model.Model.
 func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
-	full, release, err := p.withFetched(ctx, req)
+	full, release, err := p.o.Fetch.Into(ctx, req, wire.Insecure)
 	defer release()
 	if err != nil {
 		return nil, err
 	}
 	t := p.translate(full)
-	if t.refused != nil {
-		return nil, t.refused
+	if t.Refused != nil {
+		return nil, t.Refused
 	}
-	if len(t.hidden) > 0 && item.LastTurn(req.Items) == 0 {
-		p.client.Log().WarnContext(ctx, "tools are not offered: the provider refuses the names of their arguments", "tools", t.hidden)
+	if len(t.Hidden) > 0 && item.LastTurn(req.Items) == 0 {
+		p.client.Log().WarnContext(ctx, "tools are not offered: the provider refuses the names of their arguments", "tools", t.Hidden)
 	}
 	turn, err := p.send(ctx, t, emit)
-	if outdated(err) {
+	if claude.Outdated(err) {
 		p.client.Log().WarnContext(ctx, "the provider refuses its earlier reasoning, because the prompt before it has changed; the request is sent again without it", "error", err)
 		turn, err = p.send(ctx, p.withoutOutdated(t), emit)
 	}
@@ -105,7 +103,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 
 // send makes one call.
 func (p *Provider) send(ctx context.Context, t *translation, emit func(model.Delta) error) (*model.Turn, error) {
-	body, err := t.body()
+	body, err := wire.Body(t.request)
 	if err != nil {
 		return nil, err
 	}

@@ -20,14 +20,14 @@ func TestRecordings(t *testing.T) { // M02 M06
 	for _, r := range recordings(t) {
 		t.Run(r.Name, func(t *testing.T) {
 			p := serve(t, providertest.Answer(r.Response.Status, r.Response.Headers, string(r.Body)))
-			var h heard
-			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.emit)
+			var h providertest.Heard
+			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.Emit)
 			check(t, r.Expected, turn, &h, err)
 		})
 	}
 }
 
-func check(t *testing.T, want providertest.Expected, turn *model.Turn, h *heard, err error) {
+func check(t *testing.T, want providertest.Expected, turn *model.Turn, h *providertest.Heard, err error) {
 	t.Helper()
 	if want.Error != nil {
 		var e *model.Error
@@ -39,8 +39,8 @@ func check(t *testing.T, want providertest.Expected, turn *model.Turn, h *heard,
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.text != want.Text || turn.Text() != want.Text || h.reasoning != want.Reasoning {
-		t.Errorf("text %q and %q, want %q\nreasoning %q, want %q", h.text, turn.Text(), want.Text, h.reasoning, want.Reasoning)
+	if h.Text != want.Text || turn.Text() != want.Text || h.Reasoning != want.Reasoning {
+		t.Errorf("text %q and %q, want %q\nreasoning %q, want %q", h.Text, turn.Text(), want.Text, h.Reasoning, want.Reasoning)
 	}
 	if turn.ID != *want.ID || turn.Model != *want.Model {
 		t.Errorf("id %q, model %q", turn.ID, turn.Model)
@@ -146,7 +146,7 @@ func TestRecordedToolLoops(t *testing.T) { // M05 M08
 			got := New(wire.Endpoint{}, Options{}).translate(&model.Request{Items: append([]item.Item{item.NewText(item.User, "x")}, turn.Items...)}).Messages
 			var want any = loosely(sent.Messages[1]["content"])
 			var have any
-			if err := json.Unmarshal(encoded(got[1].Content), &have); err != nil {
+			if err := json.Unmarshal(wire.AsJSON(got[1].Content), &have); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, loosely(have)); diff != "" {

@@ -1,13 +1,12 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -70,52 +69,29 @@ type cacheControl struct {
 const maxMarkers = 4
 
 // translation is a request of this dialect in the making. Its messages refer to the
-// contents of the items; only body copies them.
+// contents of the items; only wire.Body copies them.
 type translation struct {
 	request
+	wire.Losses
 	req   *model.Request
-	rules rules
+	rules claude.Rules
 
-	dropped  []string // names of what is left out
-	hidden   []string // tools of the gateway that are not offered
 	unmarked int      // cache markers that are left out, the first ones
 	betas    []string // values of the header anthropic-beta
-	refused  *model.Error
 }
 
-// encode writes a request. Equal requests give equal bytes. The error is a
-// *model.Error about a value that the dialect cannot take.
+// encode writes a request. The error is a *model.Error about a value that the dialect
+// cannot take.
 func (p *Provider) encode(req *model.Request) ([]byte, error) {
 	t := p.translate(req)
-	if t.refused != nil {
-		return nil, t.refused
+	if t.Refused != nil {
+		return nil, t.Refused
 	}
-	return t.body()
-}
-
-func (t *translation) body() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(t.request); err != nil {
-		return nil, &model.Error{Class: model.Invalid, Message: "the request cannot be written as JSON", Err: err}
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return wire.Body(t.request)
 }
 
 // Dropped implements model.Translator. It does not write the messages.
-func (p *Provider) Dropped(req *model.Request) []string {
-	t := p.translate(req)
-	slices.Sort(t.dropped)
-	return slices.Compact(t.dropped)
-}
-
-// drop notes the name of something that is left out or changed.
-func (t *translation) drop(name string, left bool) {
-	if left {
-		t.dropped = append(t.dropped, name)
-	}
-}
+func (p *Provider) Dropped(req *model.Request) []string { return p.translate(req).Losses.Dropped() }
 
 // beta adds a value to the header anthropic-beta.
 func (t *translation) beta(name string) {
@@ -124,16 +100,8 @@ func (t *translation) beta(name string) {
 	}
 }
 
-// refuse notes a value that the dialect cannot take. The first one counts.
-// Another provider may take it.
-func (t *translation) refuse(param, message string) {
-	if t.refused == nil {
-		t.refused = &model.Error{Class: model.Target, Param: param, Message: param + ": " + message}
-	}
-}
-
 func (p *Provider) translate(req *model.Request) *translation {
-	t := &translation{req: req, rules: rulesOf(req.Model)}
+	t := &translation{req: req, rules: claude.RulesOf(req.Model)}
 	t.request = request{Model: req.Model, MaxTokens: req.MaxTokens, Stream: true}
 	if t.MaxTokens <= 0 {
 		t.MaxTokens = p.o.MaxTokens
@@ -143,22 +111,22 @@ func (p *Provider) translate(req *model.Request) *translation {
 	t.messages()
 	t.CacheControl = t.mark(req.Cache)
 
-	t.drop(req.NameOf(model.MemberEffort), !t.think())
+	t.Drop(req.NameOf(model.MemberEffort), !t.think())
 	t.sample()
 	t.StopSequences = slices.DeleteFunc(slices.Clone(req.Stop), func(s string) bool { return strings.TrimSpace(s) == "" })
-	t.drop("stop", len(t.StopSequences) < len(req.Stop))
+	t.Drop("stop", len(t.StopSequences) < len(req.Stop))
 	t.format()
 	if req.User != "" {
 		t.Metadata = &metadata{UserID: req.User}
 	}
-	t.drop("metadata", len(req.Metadata) > 0)
-	t.drop("seed", req.Seed != nil)
-	t.drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
-	t.drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
-	t.drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
+	t.Drop("metadata", len(req.Metadata) > 0)
+	t.Drop("seed", req.Seed != nil)
+	t.Drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
+	t.Drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
+	t.Drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
 	for _, param := range req.Params {
 		stored := param.Name == "store" && string(param.Value) == "false" // nothing is stored
-		t.drop(param.Name, !param.Typed && !stored)
+		t.Drop(param.Name, !param.Typed && !stored)
 	}
 	return t
 }
@@ -171,7 +139,7 @@ func (t *translation) mark(c *item.Cache) *cacheControl {
 	}
 	if t.unmarked > 0 {
 		t.unmarked--
-		t.drop("cache_control", true)
+		t.Drop("cache_control", true)
 		return nil
 	}
 	return &cacheControl{Type: "ephemeral", TTL: c.TTL}
@@ -188,14 +156,14 @@ func (t *translation) output() *outputConfig {
 func (t *translation) format() {
 	f := t.req.Format
 	switch {
-	case f.Type == "json_schema" && len(f.Schema) > 0 && !t.rules.noSchema:
-		schema, lost := answerSchema(f.Schema)
+	case f.Type == "json_schema" && len(f.Schema) > 0 && !t.rules.NoSchema:
+		schema, lost := claude.AnswerSchema(f.Schema)
 		t.output().Format = &outputFormat{Type: "json_schema", Schema: schema}
 		for _, name := range lost {
-			t.drop(t.req.NameOf(model.MemberSchema)+"."+name, true)
+			t.Drop(t.req.NameOf(model.MemberSchema)+"."+name, true)
 		}
 	case f.Type == "json_schema", f.Type == "json_object":
-		t.drop(t.req.NameOf(model.MemberFormat), true)
+		t.Drop(t.req.NameOf(model.MemberFormat), true)
 	}
 }
 
@@ -205,10 +173,10 @@ func (t *translation) format() {
 func (t *translation) sample() {
 	req := t.req
 	differs := func(v *float64) bool { return v != nil && *v != 1 }
-	if t.rules.noSampling || t.Thinking != nil && t.Thinking.Type != "disabled" {
-		t.drop("temperature", differs(req.Temperature))
-		t.drop("top_p", differs(req.TopP))
-		t.drop("top_k", req.TopK != nil)
+	if t.rules.NoSampling || t.Thinking != nil && t.Thinking.Type != "disabled" {
+		t.Drop("temperature", differs(req.Temperature))
+		t.Drop("top_p", differs(req.TopP))
+		t.Drop("top_k", req.TopK != nil)
 		return
 	}
 	t.TopK = req.TopK
@@ -218,27 +186,9 @@ func (t *translation) sample() {
 	}
 	least := min(*req.Temperature, 1)
 	t.Temperature = &least
-	t.drop("temperature", *req.Temperature > 1)
-	t.drop("top_p", differs(req.TopP))
+	t.Drop("temperature", *req.Temperature > 1)
+	t.Drop("top_p", differs(req.TopP))
 }
-
-// budget is the number of tokens of thinking for each effort, for models that take a
-// number. The dialect's minimum is 1,024.
-func budget(effort string) int {
-	switch effort {
-	case "minimal":
-		return minBudget
-	case "low":
-		return 2048
-	case "medium":
-		return 8192
-	case "high":
-		return 16_384
-	}
-	return 32_768 // xhigh, max
-}
-
-const minBudget = 1024
 
 // think switches thinking on or off as the effort says, and reports whether it
 // could. A forced tool call excludes thinking.
@@ -248,7 +198,7 @@ func (t *translation) think() bool {
 	case "none":
 		return t.thinkNot()
 	case "":
-		if t.rules.thinksByDefault && !t.ToolChoice.forced() {
+		if t.rules.ThinksByDefault && !t.ToolChoice.forced() {
 			t.thinkAdaptively("high") // the provider's default, with thoughts that can be read
 		}
 		return true
@@ -259,13 +209,13 @@ func (t *translation) think() bool {
 	switch {
 	case t.ToolChoice.forced():
 		return false
-	case t.rules.adaptive:
+	case t.rules.Adaptive:
 		t.thinkAdaptively(effort)
 		sent := effort
 		switch {
 		case effort == "minimal": // the least that there is
 			sent = "low"
-		case effort == "xhigh" && !t.rules.xhigh:
+		case effort == "xhigh" && !t.rules.Xhigh:
 			sent = "high"
 		}
 		t.output().Effort = sent
@@ -273,11 +223,11 @@ func (t *translation) think() bool {
 	case !thinks(t.req.Items):
 		return false
 	}
-	tokens := budget(effort)
+	tokens := claude.Budget(effort)
 	if !t.extend(tokens) {
 		tokens = min(tokens, t.MaxTokens-1)
 	}
-	if tokens < minBudget {
+	if tokens < claude.MinBudget {
 		return false
 	}
 	t.Thinking = &thinking{Type: "enabled", BudgetTokens: tokens}
@@ -286,19 +236,19 @@ func (t *translation) think() bool {
 
 // thinkNot switches thinking off, and reports whether it could.
 func (t *translation) thinkNot() bool {
-	if t.rules.alwaysThinks {
+	if t.rules.AlwaysThinks {
 		t.thinkAdaptively("low")
 		t.output().Effort = "low" // the least that there is
 		return false
 	}
-	if t.rules.off != "" {
-		t.Thinking = &thinking{Type: t.rules.off}
+	if t.rules.Off != "" {
+		t.Thinking = &thinking{Type: t.rules.Off}
 	}
 	return true
 }
 
 func (t *translation) thinkAdaptively(effort string) {
-	t.extend(budget(effort))
+	t.extend(claude.Budget(effort))
 	t.Thinking = &thinking{Type: "adaptive", Display: "summarized"}
 }
 
@@ -324,16 +274,6 @@ func thinks(items []item.Item) bool {
 		}
 	}
 	return first < 0 || items[first].Kind == item.Reasoning && native(items[first]) != nil
-}
-
-// outdated reports whether the provider refuses thinking of its own because
-// something before it has changed: the system text, the tools or a message. Claude
-// 5.5 and Claude Fable 5.1 are the first models that do:
-// https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks.
-func outdated(err error) bool {
-	var refused *model.Error
-	return errors.As(err, &refused) && refused.Status == http.StatusBadRequest &&
-		strings.Contains(refused.Message, "bound to a different conversation")
 }
 
 // withoutOutdated returns the request with the provider asked to leave out thinking

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -403,7 +404,7 @@ func TestSchemasOfAnswers(t *testing.T) {
 		{"nothing", `{}`, `{}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, lost := answerSchema(json.RawMessage(tt.schema))
+			got, lost := claude.AnswerSchema(json.RawMessage(tt.schema))
 			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
 				t.Error(diff)
 			}
@@ -423,11 +424,11 @@ func FuzzAnswerSchema(f *testing.F) {
 		if !json.Valid([]byte(schema)) {
 			return
 		}
-		got, _ := answerSchema(json.RawMessage(schema))
+		got, _ := claude.AnswerSchema(json.RawMessage(schema))
 		if !json.Valid(got) {
 			t.Fatalf("%q becomes %s", schema, got)
 		}
-		if again, _ := answerSchema(got); string(again) != string(got) {
+		if again, _ := claude.AnswerSchema(got); string(again) != string(got) {
 			t.Fatalf("%q becomes %s, then %s", schema, got, again)
 		}
 	})

@@ -1,14 +1,9 @@
 package anthropic
 
 import (
-	"encoding/base64"
-	"image"
-	"image/gif"
-	"image/jpeg"
-	"image/png"
-	"io"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -78,7 +73,7 @@ func (w *writer) result(it *item.Item, shown bool) block {
 	for _, p := range it.Parts {
 		content, taken := w.resultContent(p)
 		b.Content = append(b.Content, content...)
-		w.drop(w.req.NameOfPart(it, p.Kind), !taken && it.Native.Dialect != "") // the client's own
+		w.Drop(w.req.NameOfPart(it, p.Kind), !taken && it.Native.Dialect != "") // the client's own
 	}
 	return b
 }
@@ -104,7 +99,7 @@ func (w *writer) resultContent(p item.Part) (content []any, taken bool) {
 	case p.FileID != "", p.Kind == item.Image && strings.HasPrefix(p.URL, "https://"):
 		b, _ := w.blockOf(p)
 		return []any{b}, true
-	case w.takesImage(p):
+	case wire.TakesImage(p, maxImageData, w.maxPixels):
 		shown := []any{block{Type: "image", Source: &source{Type: "base64", MediaType: p.MIMEType, Data: p.Data}}}
 		if p.Data = ""; p.URL != "" || p.Name != "" { // which the block has no place for
 			shown = append(texts(p.Describe()), shown...)
@@ -128,27 +123,4 @@ func document(p item.Part, s *source) []any {
 		title = string(r[:maxTitle-1]) + "…"
 	}
 	return []any{block{Type: "document", Source: s, Title: title}}
-}
-
-// takesImage reports whether the part is an image that the dialect takes.
-func (w *writer) takesImage(p item.Part) bool {
-	if p.Data == "" || len(p.Data) > maxImageData {
-		return false
-	}
-	r := base64.NewDecoder(base64.StdEncoding, strings.NewReader(p.Data))
-	var decode func(io.Reader) (image.Config, error)
-	switch p.MIMEType {
-	case "image/png":
-		decode = png.DecodeConfig
-	case "image/jpeg":
-		decode = jpeg.DecodeConfig
-	case "image/gif":
-		decode = gif.DecodeConfig
-	case "image/webp":
-		return true // whose size is not read here
-	default:
-		return false
-	}
-	c, err := decode(r) // fails for rare forms, which are left to the provider
-	return err != nil || c.Width <= w.maxPixels && c.Height <= w.maxPixels
 }

@@ -52,7 +52,7 @@ func resultOf(t *testing.T, n int, isError bool, parts ...item.Part) string {
 		IsError bool            `json:"is_error"`
 	}
 	last := out[len(out)-1].Content
-	if err := json.Unmarshal(encoded(last[len(last)-1]), &b); err != nil || b.Type != "tool_result" || b.IsError != isError {
+	if err := json.Unmarshal(wire.AsJSON(last[len(last)-1]), &b); err != nil || b.Type != "tool_result" || b.IsError != isError {
 		t.Fatalf("%s: %v", last, err)
 	}
 	return string(b.Content)
@@ -153,7 +153,7 @@ func TestTheLatestImagesOfARequestAreSent(t *testing.T) { // P06
 	}
 	sent := 0
 	for i, m := range New(wire.Endpoint{}, Options{}).translate(&model.Request{Items: results(maxImages+2, small)}).Messages {
-		body := string(encoded(m))
+		body := string(wire.AsJSON(m))
 		if strings.Contains(body, `"type":"image"`) {
 			sent++
 		} else if m.Role == "user" && i > 0 && (sent > 0 || !strings.Contains(body, "not shown")) {

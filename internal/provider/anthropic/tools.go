@@ -2,10 +2,8 @@ package anthropic
 
 import (
 	"encoding/json"
-	"fmt"
-	"regexp"
 
-	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -42,10 +40,10 @@ func (t *translation) tools() {
 		var rest json.RawMessage
 		d.InputSchema, rest = wire.ArgumentSchema(offered.InputSchema)
 		if len(rest) > 0 && len(rest) <= maxToldSchema {
-			d.Description = joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
+			d.Description = wire.Joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
 		}
-		if !takesNames(d.InputSchema) {
-			t.leaveOut(i)
+		if !claude.TakesNames(d.InputSchema) {
+			t.LeaveOut(t.req, i)
 			continue
 		}
 		if offered.Strict != nil && *offered.Strict {
@@ -61,9 +59,9 @@ func (t *translation) tools() {
 // strict asks the provider to hold the arguments to the schema, where it takes all of
 // it: https://platform.claude.com/docs/en/agents-and-tools/tool-use/strict-tool-use.
 func (t *translation) strict(d *toolDefinition, whole bool) {
-	schema, lost := answerSchema(d.InputSchema)
-	if !t.rules.strictTools || !whole || lost != nil {
-		t.drop(t.req.NameOf(model.MemberToolStrict), true)
+	schema, lost := claude.AnswerSchema(d.InputSchema)
+	if !t.rules.StrictTools || !whole || lost != nil {
+		t.Drop(t.req.NameOf(model.MemberToolStrict), true)
 		return
 	}
 	d.Strict, d.InputSchema = true, schema
@@ -73,36 +71,6 @@ func (t *translation) strict(d *toolDefinition, whole bool) {
 // to the description of the tool. Beyond it the model learns from the errors of its
 // calls what a tool wants.
 const maxToldSchema = 4 << 10
-
-func joined(description, more string) string {
-	if description == "" {
-		return more
-	}
-	return description + "\n\n" + more
-}
-
-// propertyName is what the provider takes as the name of an argument.
-var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
-
-// takesNames reports whether the provider takes the names of a tool's arguments. One
-// that it refuses would fail every request with the tool.
-func takesNames(schema []byte) bool {
-	for name := range jsonscan.Members(jsonscan.TrimSpace(jsonscan.Member(schema, "properties"))) {
-		if !propertyName.Match(name) {
-			return false
-		}
-	}
-	return true
-}
-
-// leaveOut notes that a tool is not offered. The client hears of its own tools.
-func (t *translation) leaveOut(i int) {
-	if own := t.req.Tools[i]; own.Native != nil {
-		t.drop(fmt.Sprintf("tools[%d]", i), true)
-	} else {
-		t.hidden = append(t.hidden, own.Name)
-	}
-}
 
 // choice returns how the model may use the tools; nil = the request leaves it
 // to the model.
@@ -118,8 +86,8 @@ func (t *translation) choice() *toolChoice {
 	case model.ChooseAuto:
 		c.Type = "auto"
 	}
-	if c.forced() && t.rules.noForcedCall {
-		t.drop("tool_choice", true)
+	if c.forced() && t.rules.NoForcedCall {
+		t.Drop("tool_choice", true)
 		c = toolChoice{Type: "auto"}
 	}
 	if t.req.ParallelCalls != nil && !*t.req.ParallelCalls && c.Type != "none" {

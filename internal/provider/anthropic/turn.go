@@ -28,7 +28,7 @@ func (a *answer) turn() *model.Turn {
 		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
 	}
 	if a.ended {
-		t.Stop = a.stop(len(t.Calls))
+		t.Stop = wire.Settled(stopOf(a.raw), len(t.Calls))
 	}
 	return t
 }
@@ -55,13 +55,13 @@ func (b *answerBlock) item() (item.Item, bool) {
 	switch b.start.Type {
 	case "text":
 		if len(b.citations) > 0 {
-			native.JSON = encoded(map[string]any{"type": "text", "text": string(b.text), "citations": b.citations})
+			native.JSON = wire.AsJSON(map[string]any{"type": "text", "text": string(b.text), "citations": b.citations})
 		} else {
 			native = item.Native{}
 		}
 		return item.Item{Kind: item.Message, Role: item.Assistant, Parts: text, Native: native}, true
 	case "thinking":
-		native.JSON = encoded(map[string]string{"type": "thinking", "thinking": string(b.text), "signature": string(b.signature)})
+		native.JSON = wire.AsJSON(map[string]string{"type": "thinking", "thinking": string(b.text), "signature": string(b.signature)})
 		it := item.Item{Kind: item.Reasoning, Native: native}
 		if len(b.text) > 0 {
 			it.Parts = text
@@ -114,18 +114,6 @@ func (b *answerBlock) withInput() json.RawMessage {
 	}
 	out[0] = '{'
 	return append(out, '}')
-}
-
-// stop settles the two reasons that depend on whether there are calls.
-func (a *answer) stop(calls int) model.Stop {
-	stop := stopOf(a.raw)
-	switch {
-	case stop == model.StopEnd && calls > 0:
-		return model.StopCalls
-	case stop == model.StopCalls && calls == 0:
-		return model.StopEnd
-	}
-	return stop
 }
 
 // stopOf maps a stop reason; one that is not known ends the turn.

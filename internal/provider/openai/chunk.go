@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -22,6 +23,9 @@ type assembly struct {
 	extra     object // members that the provider may want back, such as its reasoning
 	others    int    // bytes of extra, and of parts that are not text
 	calls     calls
+	citations []item.Citation
+	cited     int                    // how many citations were reported
+	citing    map[item.Citation]bool // those of citations, without their part
 	usage     model.Usage
 	raw       string // the finish reason
 
@@ -204,7 +208,7 @@ func (a *assembly) finish(v, data []byte) error {
 // message adds a delta or a whole message. Reasoning is reported before text of
 // the same delta.
 func (a *assembly) message(m []byte) error {
-	var content, refusal, calls []byte
+	var content, refusal, calls, annotations []byte
 	var reasoning reasoningMembers
 	for name, v := range jsonscan.Members(m) {
 		switch string(name) {
@@ -215,6 +219,9 @@ func (a *assembly) message(m []byte) error {
 		case "tool_calls":
 			calls = v
 		case "role", "function_call":
+		case "annotations":
+			annotations = v
+			a.addOther(name, v, &reasoning)
 		case "channel": // Groq labels deltas with it and refuses it in messages
 		default:
 			a.addOther(name, v, &reasoning)
@@ -224,6 +231,9 @@ func (a *assembly) message(m []byte) error {
 		return err
 	}
 	if err := a.addContent(content); err != nil {
+		return err
+	}
+	if err := a.annotate(annotations); err != nil {
 		return err
 	}
 	if jsonscan.HasText(refusal) {
@@ -277,6 +287,9 @@ func (a *assembly) reportCall(c *call, end bool) error {
 
 // reportRest reports, at the end of the turn, the calls that had to wait.
 func (a *assembly) reportRest() error {
+	if err := a.reportCitations(); err != nil {
+		return err
+	}
 	for i := range a.calls.list {
 		if err := a.reportCall(&a.calls.list[i], true); err != nil {
 			return err

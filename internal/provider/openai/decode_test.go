@@ -34,9 +34,9 @@ func brief(o providertest.Outcome) string {
 	if o.Turn == nil {
 		return "no turn"
 	}
-	var h heard
+	var h providertest.Heard
 	for _, d := range o.Deltas {
-		_ = h.emit(d)
+		_ = h.Emit(d)
 	}
 	var calls []string
 	for _, c := range o.Turn.Calls {
@@ -46,7 +46,7 @@ func brief(o providertest.Outcome) string {
 		}
 		calls = append(calls, s)
 	}
-	return strings.Join([]string{h.text, h.reasoning, h.refusal, strings.Join(calls, " "), string(o.Turn.Stop)}, "|")
+	return strings.Join([]string{h.Text, h.Reasoning, h.Refusal, strings.Join(calls, " "), string(o.Turn.Stop)}, "|")
 }
 
 func callPiece(v string) string { return delta(`"tool_calls":[` + v + `]`) }
@@ -122,13 +122,13 @@ func TestDecodeFailures(t *testing.T) { // G07
 		{"a line that is too long", delta(`"content":"a"`) + "data: " + strings.Repeat("x", 1<<20+1), "a||||", model.Transient, "sent a stream that is too large"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var h heard
-			turn, err := decode(strings.NewReader(tt.in), nil, h.emit)
+			var h providertest.Heard
+			turn, err := decode(strings.NewReader(tt.in), nil, h.Emit)
 			var e *model.Error
 			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != 200 {
 				t.Errorf("%#v", err)
 			}
-			if got := brief(providertest.Outcome{Turn: turn, Deltas: h.deltas}); got != tt.want {
+			if got := brief(providertest.Outcome{Turn: turn, Deltas: h.Deltas}); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})
@@ -278,15 +278,15 @@ func FuzzTemplate(f *testing.F) {
 		if first == "" || second == "" {
 			return
 		}
-		var fast, slow heard
-		a, b := &assembly{emit: fast.emit}, &assembly{emit: slow.emit}
+		var fast, slow providertest.Heard
+		a, b := &assembly{emit: fast.Emit}, &assembly{emit: slow.Emit}
 		if a.chunk([]byte(first)) != nil {
 			return
 		}
 		_ = b.chunk([]byte(first))
 		b.last.known = false
 		errA, errB := a.chunk([]byte(second)), b.chunk([]byte(second))
-		if diff := cmp.Diff(slow.deltas, fast.deltas); diff != "" || (errA == nil) != (errB == nil) || string(a.native()) != string(b.native()) {
+		if diff := cmp.Diff(slow.Deltas, fast.Deltas); diff != "" || (errA == nil) != (errB == nil) || string(a.native()) != string(b.native()) {
 			t.Fatalf("%v %v\n%s\n%s\n%s", errA, errB, a.native(), b.native(), diff)
 		}
 	})
@@ -328,7 +328,7 @@ func TestATurnHasSoManyCalls(t *testing.T) { // P06
 			}
 			_, _ = io.WriteString(w, end("tool_calls"))
 		})
-		turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+		turn, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 		var e *model.Error
 		switch {
 		case n == wire.MaxCalls && (err != nil || len(turn.Calls) != n):
@@ -374,7 +374,7 @@ func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
 	p := serve(t, providertest.Answer(200, map[string]string{"Content-Encoding": "gzip"}, "\x1f\x8b"), func(e *wire.Endpoint) {
 		e.Transport.(*http.Transport).DisableCompression = true
 	})
-	_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+	_, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 	var e *model.Error
 	if !errors.As(err, &e) || e.Message != `answered with the content encoding "gzip"` {
 		t.Error(err)

@@ -52,7 +52,7 @@ func TestErrorAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := serve(t, providertest.Answer(tt.status, map[string]string{"Location": "http://elsewhere/"}, tt.body))
-			turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+			turn, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 			var e *model.Error
 			if !errors.As(err, &e) || turn != nil {
 				t.Fatal(turn, err)
@@ -68,7 +68,7 @@ func TestErrorHeaderAndBody(t *testing.T) {
 	p := serve(t, providertest.Answer(503, map[string]string{
 		"Retry-After": "2", "Content-Type": "application/json", "X-Request-Id": "r", "X-Ratelimit-Remaining": "0", "Set-Cookie": "c", "Openai-Organization": "o",
 	}, strings.Repeat("x", 100<<10)))
-	_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+	_, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 	var e *model.Error
 	if !errors.As(err, &e) || len(e.Body) != 64<<10 || e.RetryAfter != 2*time.Second {
 		t.Fatal(err)
@@ -112,7 +112,10 @@ func (b broken) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestNetworkFailuresAreTransient(t *testing.T) {
 	p := New(wire.Endpoint{BaseURL: "http://p/v1", Transport: broken{io.ErrUnexpectedEOF}}, Options{})
 	for name, call := range map[string]func() error{
-		"stream": func() error { _, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit); return err },
+		"stream": func() error {
+			_, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
+			return err
+		},
 		"relay": func() error {
 			_, err := p.Relay(t.Context(), &model.RelayRequest{Path: "/chat/completions"})
 			return err
@@ -141,7 +144,7 @@ func TestErrorsHaveNoKey(t *testing.T) {
 				p := serve(t, h, func(e *wire.Endpoint) {
 					e.KeyHeader, e.APIKey = field, func(context.Context) (string, error) { return key, nil }
 				})
-				_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+				_, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 				var e *model.Error
 				if !errors.As(err, &e) {
 					t.Fatal(err)

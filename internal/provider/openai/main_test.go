@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,23 +44,4 @@ func requestOf(t testing.TB, r recording) recordedRequest {
 func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Provider {
 	t.Helper()
 	return New(providertest.Serve(t, h, change...), Options{})
-}
-
-// heard collects deltas by kind.
-type heard struct {
-	deltas                   []model.Delta
-	text, reasoning, refusal string
-}
-
-func (h *heard) emit(d model.Delta) error {
-	h.deltas = append(h.deltas, d)
-	switch d.Kind {
-	case model.TextDelta:
-		h.text += d.Text
-	case model.ReasoningDelta:
-		h.reasoning += d.Text
-	case model.RefusalDelta:
-		h.refusal += d.Text
-	}
-	return nil
 }

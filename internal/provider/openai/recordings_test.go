@@ -19,14 +19,14 @@ func TestRecordings(t *testing.T) { // M01, M06
 	for _, r := range recordings(t) {
 		t.Run(r.Name, func(t *testing.T) {
 			p := serve(t, providertest.Answer(r.Response.Status, r.Response.Headers, string(r.Body)))
-			var h heard
-			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.emit)
+			var h providertest.Heard
+			turn, err := p.Stream(t.Context(), &model.Request{Model: "m"}, h.Emit)
 			check(t, r.Expected, turn, &h, err)
 		})
 	}
 }
 
-func check(t *testing.T, want expected, turn *model.Turn, h *heard, err error) {
+func check(t *testing.T, want expected, turn *model.Turn, h *providertest.Heard, err error) {
 	t.Helper()
 	if want.Error != nil {
 		var e *model.Error
@@ -36,8 +36,8 @@ func check(t *testing.T, want expected, turn *model.Turn, h *heard, err error) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if h.text != want.Text || h.reasoning != want.Reasoning {
-		t.Errorf("text %q, want %q\nreasoning %q, want %q", h.text, want.Text, h.reasoning, want.Reasoning)
+	if h.Text != want.Text || h.Reasoning != want.Reasoning {
+		t.Errorf("text %q, want %q\nreasoning %q, want %q", h.Text, want.Text, h.Reasoning, want.Reasoning)
 	}
 	if turn == nil {
 		if want.Error == nil || want.Error.InStream {
@@ -45,8 +45,8 @@ func check(t *testing.T, want expected, turn *model.Turn, h *heard, err error) {
 		}
 		return
 	}
-	if turn.Text() != want.Text || !sameText(want.ID, turn.ID) || !sameText(want.Model, turn.Model) || !sameText(want.Refusal, h.refusal) {
-		t.Errorf("id %q, model %q, refusal %q, text %q", turn.ID, turn.Model, h.refusal, turn.Text())
+	if turn.Text() != want.Text || !sameText(want.ID, turn.ID) || !sameText(want.Model, turn.Model) || !sameText(want.Refusal, h.Refusal) {
+		t.Errorf("id %q, model %q, refusal %q, text %q", turn.ID, turn.Model, h.Refusal, turn.Text())
 	}
 	checkCalls(t, want, turn)
 	if want.Error != nil {

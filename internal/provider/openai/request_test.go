@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -244,7 +245,7 @@ func TestBaseURL(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "not a url", "http://", "http://h:x/", "\x00"} {
-		if _, err := New(wire.Endpoint{BaseURL: bad}, Options{}).Stream(t.Context(), &model.Request{}, (&heard{}).emit); err == nil || err.(*model.Error).Class != model.Target {
+		if _, err := New(wire.Endpoint{BaseURL: bad}, Options{}).Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit); err == nil || err.(*model.Error).Class != model.Target {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -26,7 +27,7 @@ func TestATurnForWhichThereIsNoMemoryEnds(t *testing.T) {
 				refused bool
 			}{{ledger.Options{Run: 1 << 20}, true, false}, {ledger.Options{Process: 2 << 20}, true, true}, {ledger.Options{Run: 16 << 20}, false, false}} {
 				memory := ledger.New(tt.bounds).Open("o").Part()
-				_, err := p.Stream(t.Context(), &model.Request{Memory: memory}, (&heard{}).emit)
+				_, err := p.Stream(t.Context(), &model.Request{Memory: memory}, (&providertest.Heard{}).Emit)
 				var refused *ledger.Refused
 				if (err != nil) != tt.fails || errors.As(err, &refused) != tt.refused {
 					t.Errorf("with %+v: %v", tt.bounds, err)

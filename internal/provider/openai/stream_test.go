@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -41,7 +42,7 @@ func TestStreamRequest(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, end("stop"))
 	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "k", nil } })
-	if _, err := p.Stream(t.Context(), &model.Request{Model: "m"}, (&heard{}).emit); err != nil {
+	if _, err := p.Stream(t.Context(), &model.Request{Model: "m"}, (&providertest.Heard{}).Emit); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"Authorization": "Bearer k", "Content-Type": "application/json", "Accept-Encoding": "identity"} {
@@ -74,7 +75,7 @@ func TestKeys(t *testing.T) {
 			}, func(e *wire.Endpoint) {
 				e.APIKey, e.KeyHeader = func(context.Context) (string, error) { return tt.key, tt.err }, tt.header
 			})
-			_, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+			_, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 			var e *model.Error
 			if tt.err != nil {
 				if !errors.As(err, &e) || e.Class != model.Target || !errors.Is(err, down) || got != nil {
@@ -125,7 +126,7 @@ func TestCallerGone(t *testing.T) {
 	if !errors.As(err, &e) || e.Class != model.Gone || !errors.Is(err, context.Canceled) || turn == nil || turn.Text() != "a" || turn.Stop != "" {
 		t.Error(turn, err)
 	}
-	if _, err := p.Stream(ctx, &model.Request{}, (&heard{}).emit); !errors.As(err, &e) || e.Class != model.Gone {
+	if _, err := p.Stream(ctx, &model.Request{}, (&providertest.Heard{}).Emit); !errors.As(err, &e) || e.Class != model.Gone {
 		t.Error(err)
 	}
 	if _, err := p.Relay(ctx, &model.RelayRequest{Path: chatPath}); !errors.As(err, &e) || e.Class != model.Gone {
@@ -149,7 +150,7 @@ func TestSilence(t *testing.T) {
 			hold := make(chan struct{})
 			defer close(hold)
 			p := serve(t, pieces(hold, tt.parts...), func(e *wire.Endpoint) { e.Silence = 100 * time.Millisecond })
-			turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+			turn, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 			var e *model.Error
 			if tt.fails && (!errors.As(err, &e) || e.Class != model.Transient || !errors.Is(err, wire.ErrSilent)) || !tt.fails && err != nil {
 				t.Error(err)
@@ -167,7 +168,7 @@ func TestDroppedConnection(t *testing.T) { // G07
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	turn, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit)
+	turn, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
 	var e *model.Error
 	if !errors.As(err, &e) || e.Class != model.Transient || e.Status != 200 {
 		t.Fatal(err)
@@ -192,7 +193,7 @@ func TestConnectionsAreKept(t *testing.T) {
 		}
 	})
 	for range 5 {
-		if _, err := p.Stream(t.Context(), &model.Request{}, (&heard{}).emit); err != nil {
+		if _, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -53,7 +54,7 @@ func TestOpenAIAcceptsRequestsOfAnotherDialect(t *testing.T) { // M01 M05 P22
 			Format: model.Format{Type: "json_schema", Schema: schema, Strict: new(true)},
 		},
 	}
-	turn, err := p.Stream(t.Context(), req, (&heard{}).emit)
+	turn, err := p.Stream(t.Context(), req, (&providertest.Heard{}).Emit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func TestOpenAIAcceptsRequestsOfAnotherDialect(t *testing.T) { // M01 M05 P22
 	for _, c := range turn.Calls {
 		req.Items = append(req.Items, item.NewResult(c.ID, c.Arguments, false))
 	}
-	if turn, err = p.Stream(t.Context(), req, (&heard{}).emit); err != nil || turn.Text() != "{}" {
+	if turn, err = p.Stream(t.Context(), req, (&providertest.Heard{}).Emit); err != nil || turn.Text() != "{}" {
 		t.Fatalf("the second round: %+v, %v", turn, err)
 	}
 	var sent struct {

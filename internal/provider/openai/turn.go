@@ -15,7 +15,7 @@ func (a *assembly) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, Calls: a.calls.all(), RawStop: a.raw, Usage: a.usage}
 	t.Items = a.items(t.Calls)
 	if a.ended {
-		t.Stop = a.stop()
+		t.Stop = wire.Settled(stopOf(a.raw), len(a.calls.list))
 	}
 	return t
 }
@@ -28,7 +28,7 @@ func (a *assembly) items(calls []model.Call) []item.Item {
 		items[n-1] = item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: string(a.reasoning)}}}
 	}
 	if n := a.messageItem; n > 0 {
-		items[n-1] = item.Item{Kind: item.Message, Role: item.Assistant, Parts: a.parts()}
+		items[n-1] = item.Item{Kind: item.Message, Role: item.Assistant, Parts: a.parts(), Citations: a.citations[:a.cited]}
 	}
 	for i, c := range calls {
 		if c.Complete {
@@ -53,19 +53,6 @@ func (a *assembly) parts() []item.Part {
 		parts[n-1] = item.Part{Kind: item.Refusal, Text: string(a.refusal)}
 	}
 	return parts
-}
-
-// stop returns the stop reason. Some providers mix up stop and tool_calls: the calls
-// decide.
-func (a *assembly) stop() model.Stop {
-	stop := stopOf(a.raw)
-	switch {
-	case stop == model.StopEnd && len(a.calls.list) > 0:
-		return model.StopCalls
-	case stop == model.StopCalls && len(a.calls.list) == 0:
-		return model.StopEnd
-	}
-	return stop
 }
 
 // stopOf maps a finish reason. An unknown one is StopEnd.

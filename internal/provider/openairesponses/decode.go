@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -48,6 +49,7 @@ type answer struct {
 	numbers   map[int]bool       // that are taken
 	calls     int
 	parts     int
+	citations int
 	words     int // bytes of what the model said
 	usage     model.Usage
 	raw       string // the status, or why the answer is incomplete
@@ -64,8 +66,9 @@ type output struct {
 	words  int    // bytes that count
 
 	// What was reported of a message or of reasoning.
-	parts  []part
-	partAt map[place]int // the index in parts
+	parts     []part
+	citations []item.Citation
+	partAt    map[place]int // the index in parts
 
 	// Of a call.
 	callID, name string
@@ -74,13 +77,19 @@ type output struct {
 	begun        bool // the id and the name were reported
 	ended        bool // the arguments have come to their end
 
-	told bool // the whole item was reported
+	open  bool // the begin of an item of the provider's own tools was reported
+	told  bool // the whole item was reported
+	heard bool // anything of it was reported
+	done  bool // its end was reported: nothing follows
 }
 
 // part is a readable part of an item.
 type part struct {
 	kind model.DeltaKind
 	text []byte
+
+	annotations []byte // the list of the whole item
+	annotated   int    // how many annotations have come
 }
 
 // place is where a part is in a message or in reasoning.
@@ -99,6 +108,7 @@ type event struct {
 	itemID            string
 	item, response    []byte
 	delta, name, args []byte
+	annotation        []byte
 	err               []byte
 }
 
@@ -124,6 +134,8 @@ func read(data []byte) event {
 			e.name = v
 		case "arguments":
 			e.args = v
+		case "annotation":
+			e.annotation = v
 		case "error":
 			e.err = v
 		}
@@ -170,6 +182,8 @@ func (a *answer) take(data []byte) error {
 		return a.say(e, "reasoning", place{kind: model.ReasoningDelta, summary: true})
 	case "response.reasoning_text.delta", "response.reasoning.delta":
 		return a.say(e, "reasoning", place{kind: model.ReasoningDelta})
+	case "response.output_text.annotation.added":
+		return a.annotate(e)
 	case "response.function_call_arguments.delta", "response.function_call_arguments.done":
 		return a.argue(e)
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
@@ -184,7 +198,7 @@ func (a *answer) take(data []byte) error {
 			return wire.AnswerError(data)
 		}
 	}
-	return nil // progress of the provider's own tools, ends of parts, or an event of a later version
+	return a.progress(e, data) // or the end of a part, or an event of a later version
 }
 
 // Whole implements wire.Decoder.
@@ -267,7 +281,7 @@ func (a *answer) begin(e event) error {
 		}
 	}
 	if o.kind != "function_call" {
-		return nil
+		return a.beginTool(o, e.item)
 	}
 	a.identify(o, e.item)
 	return a.reportCall(o, false)
@@ -367,6 +381,7 @@ func (a *answer) addPart(o *output, kind model.DeltaKind) (int, error) {
 func (a *answer) reportText(o *output, i int, text string) error {
 	p := &o.parts[i]
 	p.text = append(p.text, text...)
+	o.heard = true
 	return a.report(model.Delta{Kind: p.kind, Item: o.number, Part: i, Text: text})
 }
 
@@ -430,7 +445,7 @@ func (a *answer) reportCall(o *output, final bool) error {
 	if o.begun && d.Text == "" {
 		return nil
 	}
-	o.begun, o.reported = true, len(o.arguments)
+	o.begun, o.reported, o.heard = true, len(o.arguments), true
 	return a.report(d)
 }
 
@@ -461,8 +476,20 @@ func (a *answer) endOf(index int64, raw []byte) (*output, error) {
 }
 
 // fill completes an output with the whole item, and reports what has not been
-// reported of it.
+// reported of it, and that it has ended. An end that is repeated has no effect.
 func (a *answer) fill(o *output, raw []byte) error {
+	if o.done {
+		return nil
+	}
+	if err := a.complete(o, raw); err != nil || !o.heard {
+		return err
+	}
+	o.done = true
+	return a.report(model.Delta{Kind: model.DoneDelta, Item: o.number})
+}
+
+// complete does so without its end.
+func (a *answer) complete(o *output, raw []byte) error {
 	if o.kind == "function_call" && !o.ended {
 		if err := o.settle(jsonscan.Member(raw, "arguments")); err != nil {
 			return err
@@ -493,6 +520,9 @@ func (a *answer) fill(o *output, raw []byte) error {
 				return err
 			}
 		}
+		if err := a.annotateWhole(o, i, p.annotations); err != nil {
+			return err
+		}
 		i++
 	}
 	if o.kind == "reasoning" && usable(o.item) {
@@ -506,7 +536,7 @@ func (a *answer) reportNative(o *output) error {
 	if !a.native || o.told {
 		return nil
 	}
-	o.told = true
+	o.told, o.heard = true, o.kind == "reasoning" // a whole item of another kind needs no end
 	return a.report(model.Delta{Kind: model.NativeDelta, Item: o.number, Text: string(o.item)})
 }
 

@@ -128,7 +128,7 @@ func TestServersThatStreamOtherwise(t *testing.T) { // M02
 	}
 }
 
-// Each delta names its item and part; what the ends of items add is told then.
+// Each delta names its item and part; what the ends of items add is told then, and that they end.
 func TestDeltas(t *testing.T) { // M02
 	piece := func(kind string, index int, part, text string) string {
 		return fmt.Sprintf(`{"type":"response.%s.delta","item_id":"","output_index":%d,%s,"delta":%q}`, kind, index, part, text)
@@ -139,6 +139,7 @@ func TestDeltas(t *testing.T) { // M02
 	open := func(item int, id, name, text string) model.Delta {
 		return model.Delta{Kind: model.CallDelta, Item: item, CallID: id, Name: name, Text: text}
 	}
+	end := func(item int) model.Delta { return model.Delta{Kind: model.DoneDelta, Item: item} }
 	reasoning := `{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Hm."},{"type":"summary_text","text":"So."}]}`
 	mixed := `{"id":"msg_2","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a"},{"type":"refusal","refusal":"b"}]}`
 	call2 := strings.NewReplacer("fc_1", "fc_2", "c1", "c2").Replace(call)
@@ -147,21 +148,21 @@ func TestDeltas(t *testing.T) { // M02
 		want       []model.Delta
 	}{
 		{"parts of a summary", events(created, piece("reasoning_summary_text", 0, `"summary_index":0`, "H"), piece("reasoning_summary_text", 0, `"summary_index":1`, "So."), done("0", reasoning), ends("completed", "")),
-			[]model.Delta{{Kind: model.ReasoningDelta, Text: "H"}, {Kind: model.ReasoningDelta, Part: 1, Text: "So."}, {Kind: model.ReasoningDelta, Text: "m."}}},
+			[]model.Delta{{Kind: model.ReasoningDelta, Text: "H"}, {Kind: model.ReasoningDelta, Part: 1, Text: "So."}, {Kind: model.ReasoningDelta, Text: "m."}, end(0)}},
 		{"a text and a refusal after another item", events(created, done("0", `{"id":"x","type":"web_search_call"}`), done("1", mixed), ends("completed", "")),
-			[]model.Delta{{Item: 1, Text: "a"}, {Kind: model.RefusalDelta, Item: 1, Part: 1, Text: "b"}}},
+			[]model.Delta{{Item: 1, Text: "a"}, {Kind: model.RefusalDelta, Item: 1, Part: 1, Text: "b"}, end(1)}},
 		{"a call in pieces", events(created, callBegan, args(`{"a"`), args(`:1}`), callArgs, done("0", call), ends("completed", "", call)),
-			[]model.Delta{open(0, "c1", "f", ""), open(0, "", "", `{"a"`), open(0, "", "", `:1}`)}},
+			[]model.Delta{open(0, "c1", "f", ""), open(0, "", "", `{"a"`), open(0, "", "", `:1}`), end(0)}},
 		{"a call whose pieces do not come", events(created, callBegan, done("0", call), ends("completed", "")),
-			[]model.Delta{open(0, "c1", "f", ""), open(0, "", "", `{"a":1}`)}},
+			[]model.Delta{open(0, "c1", "f", ""), open(0, "", "", `{"a":1}`), end(0)}},
 		{"a call whose name comes with its end", events(created, args(`{"a"`), args(`:1}`), done("0", call), ends("completed", "")),
-			[]model.Delta{open(0, "c1", "f", `{"a":1}`)}},
+			[]model.Delta{open(0, "c1", "f", `{"a":1}`), end(0)}},
 		{"calls that all have the index 0", events(created, done("0", call), done("0", call2), ends("completed", "")),
-			[]model.Delta{open(0, "c1", "f", `{"a":1}`), open(1, "c2", "f", `{"a":1}`)}},
+			[]model.Delta{open(0, "c1", "f", `{"a":1}`), end(0), open(1, "c2", "f", `{"a":1}`), end(1)}},
 		{"items that end in another order", events(created, done("1", message), done("0", call), ends("completed", "")),
-			[]model.Delta{{Item: 1, Text: "hi"}, open(0, "c1", "f", `{"a":1}`)}},
+			[]model.Delta{{Item: 1, Text: "hi"}, end(1), open(0, "c1", "f", `{"a":1}`), end(0)}},
 		{"one object", `{"id":"r","status":"completed","output":[` + message + `,` + call + `]}`,
-			[]model.Delta{{Text: "hi"}, open(1, "c1", "f", `{"a":1}`)}},
+			[]model.Delta{{Text: "hi"}, end(0), open(1, "c1", "f", `{"a":1}`), end(1)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := decodeAll(strings.NewReader(tt.body))
@@ -186,13 +187,14 @@ func TestDeltasOfAllKinds(t *testing.T) { // M02
 	}
 	began := strings.Replace(callBegan, `x":0`, `x":3`, 1)
 	want := []model.Delta{
-		{Kind: model.ReasoningDelta, Text: "A"}, {Kind: model.ReasoningDelta, Text: "."}, {Kind: model.ReasoningDelta, Part: 1, Text: "B."},
-		{Item: 2, Text: "a"}, {Kind: model.RefusalDelta, Item: 2, Part: 1, Text: "n"}, {Kind: model.RefusalDelta, Item: 2, Part: 1, Text: "o"},
-		{Kind: model.CallDelta, Item: 3, CallID: "c1", Name: "f"}, {Kind: model.CallDelta, Item: 3, Text: `{"a"`}, {Kind: model.CallDelta, Item: 3, Text: `:1}`},
+		{Kind: model.ReasoningDelta, Text: "A"}, {Kind: model.ReasoningDelta, Text: "."}, {Kind: model.ReasoningDelta, Part: 1, Text: "B."}, {Kind: model.DoneDelta},
+		{Item: 2, Text: "a"}, {Kind: model.RefusalDelta, Item: 2, Part: 1, Text: "n"}, {Kind: model.RefusalDelta, Item: 2, Part: 1, Text: "o"}, {Kind: model.DoneDelta, Item: 2},
+		{Kind: model.CallDelta, Item: 3, CallID: "c1", Name: "f"}, {Kind: model.CallDelta, Item: 3, Text: `{"a"`}, {Kind: model.CallDelta, Item: 3, Text: `:1}`}, {Kind: model.DoneDelta, Item: 3},
 	}
 	joined := []model.Delta{
-		{Kind: model.ReasoningDelta, Text: "A."}, {Kind: model.ReasoningDelta, Part: 1, Text: "B."}, {Item: 2, Text: "a"},
-		{Kind: model.RefusalDelta, Item: 2, Part: 1, Text: "no"}, {Kind: model.CallDelta, Item: 3, CallID: "c1", Name: "f", Text: `{"a":1}`},
+		{Kind: model.ReasoningDelta, Text: "A."}, {Kind: model.ReasoningDelta, Part: 1, Text: "B."}, {Kind: model.DoneDelta}, {Item: 2, Text: "a"},
+		{Kind: model.RefusalDelta, Item: 2, Part: 1, Text: "no"}, {Kind: model.DoneDelta, Item: 2},
+		{Kind: model.CallDelta, Item: 3, CallID: "c1", Name: "f", Text: `{"a":1}`}, {Kind: model.DoneDelta, Item: 3},
 	}
 	for _, tt := range []struct {
 		name, body string

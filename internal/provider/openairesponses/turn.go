@@ -71,7 +71,7 @@ func (o *output) entry() (item.Item, bool) {
 		}
 		return it, true
 	case "message":
-		it := item.Item{Kind: item.Message, Role: item.Assistant, Parts: o.said()}
+		it := item.Item{Kind: item.Message, Role: item.Assistant, Parts: o.said(), Citations: o.citations}
 		for range partsOf(o.item) { // one that says nothing at its end is not sent back
 			native.Opaque = jsonscan.Member(o.item, "phase") != nil
 			it.Native = native
@@ -116,6 +116,7 @@ func partsOf(object []byte) iter.Seq[part] {
 					continue
 				}
 				one.text = jsonscan.AppendText(nil, jsonscan.Member(p, member))
+				one.annotations = jsonscan.Member(p, "annotations")
 				if len(one.text) > 0 && !yield(one) {
 					return
 				}

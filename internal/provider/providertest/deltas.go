@@ -3,6 +3,7 @@ package providertest
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,6 +14,26 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
+
+// Heard is what deltas said. The zero value heard nothing.
+type Heard struct {
+	Deltas                   []model.Delta
+	Text, Reasoning, Refusal string
+}
+
+// Emit adds a delta.
+func (h *Heard) Emit(d model.Delta) error {
+	h.Deltas = append(h.Deltas, d)
+	switch d.Kind {
+	case model.TextDelta:
+		h.Text += d.Text
+	case model.ReasoningDelta:
+		h.Reasoning += d.Text
+	case model.RefusalDelta:
+		h.Refusal += d.Text
+	}
+	return nil
+}
 
 // Deltas fails the test if the deltas of a recorded answer do not tell its turn.
 func Deltas(t *testing.T, all []Recording, decode Decode) {
@@ -50,6 +71,7 @@ func CheckDeltas(t testing.TB, o Outcome) {
 			want = append(want, s)
 		}
 	}
+	checkCitations(t, heard, o.Turn.Items)
 	for _, h := range heard {
 		if len(want) > 0 && h.String() == want[0] {
 			want = want[1:]
@@ -63,6 +85,21 @@ func CheckDeltas(t testing.TB, o Outcome) {
 	}
 }
 
+// checkCitations fails the test if the deltas do not tell the citations of the turn's messages.
+func checkCitations(t testing.TB, heard []*told, items []item.Item) {
+	t.Helper()
+	var got, want []item.Citation
+	for _, h := range heard {
+		got = append(got, h.citations...)
+	}
+	for _, it := range items {
+		want = append(want, it.Citations...)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the deltas tell the citations %+v, the turn has %+v", got, want)
+	}
+}
+
 // told is one item, put together from its deltas.
 type told struct {
 	number   int
@@ -70,6 +107,9 @@ type told struct {
 	isCall   bool
 	id, name string
 	parts    map[int]string
+	done     bool
+
+	citations []item.Citation
 }
 
 // joined returns the items of the deltas in their order.
@@ -79,6 +119,26 @@ func joined(t testing.TB, deltas []model.Delta) []*told {
 	for _, d := range deltas {
 		h := items[d.Item]
 		switch {
+		case h != nil && h.done:
+			t.Errorf("item %d: a delta follows its end: %+v", d.Item, d)
+		case d.Kind == model.ProgressDelta:
+			t.Errorf("item %d: a step of a provider's own tool, which nobody has asked for: %+v", d.Item, d)
+			continue
+		case d.Kind == model.CitationDelta:
+			var c item.Citation
+			if err := json.Unmarshal([]byte(d.Text), &c); err != nil || h == nil || h.parts[d.Part] == "" || c.Part != d.Part {
+				t.Errorf("item %d: a citation without a text, or not one: %+v, %v", d.Item, d, err)
+				continue
+			}
+			h.citations = append(h.citations, c)
+			continue
+		case d.Kind == model.DoneDelta:
+			if h == nil || d.Text != "" || d.Part != 0 {
+				t.Errorf("item %d: an end without a begin, or with more than the end: %+v", d.Item, d)
+				continue
+			}
+			h.done = true
+			continue
 		case h == nil:
 			h = &told{number: d.Item, kind: d.Kind, isCall: d.Kind == model.CallDelta, id: d.CallID, name: d.Name, parts: map[int]string{}}
 			items[d.Item] = h

@@ -34,12 +34,14 @@ type Expected struct {
 
 	ReasoningSignatures []string `json:"reasoning_signatures"`
 	RedactedReasoning   int      `json:"redacted_reasoning"`
+	TextSignatures      []string `json:"text_signatures"`
 
 	ToolCalls []struct {
 		ID           *string
 		Name         string
 		ArgumentsRaw *string `json:"arguments_raw"`
 		Arguments    json.RawMessage
+		Signature    string
 	} `json:"tool_calls"`
 	ServerToolCalls []struct {
 		ID, Type string
@@ -53,6 +55,7 @@ type Expected struct {
 		Input, Output, Total, Reasoning int64
 		CachedInput                     int64 `json:"cached_input"`
 		CacheWrite                      int64 `json:"cache_write"`
+		ToolUseInput                    int64 `json:"tool_use_input"`
 		Semantics                       struct {
 			// OutputIncludesReasoning is nil where the numbers do not show it.
 			OutputIncludesReasoning *bool `json:"output_includes_reasoning"`
@@ -60,6 +63,7 @@ type Expected struct {
 	}
 	Error *struct {
 		Status   int
+		Type     string // of Google: the canonical code
 		Message  string
 		InStream bool `json:"in_stream"`
 	}

@@ -80,14 +80,30 @@ type heard struct {
 	places map[place]string
 	calls  map[int]model.Call // by item
 	order  []string           // what is wrong with their order
+
+	begun, ended map[int]bool // by item
 }
 
 func newHeard() *heard {
-	return &heard{map[model.DeltaKind]string{}, map[place]string{}, map[int]model.Call{}, nil}
+	return &heard{map[model.DeltaKind]string{}, map[place]string{}, map[int]model.Call{}, nil, map[int]bool{}, map[int]bool{}}
 }
 
 func (h *heard) emit(d model.Delta) error {
 	at := place{d.Item, d.Part}
+	switch {
+	case h.ended[d.Item]:
+		h.order = append(h.order, fmt.Sprintf("a delta after the end of its item %+v", d))
+	case d.Kind == model.DoneDelta:
+		if !h.begun[d.Item] || d != (model.Delta{Kind: d.Kind, Item: d.Item}) {
+			h.order = append(h.order, fmt.Sprintf("an end without a begin, or with more than the end %+v", d))
+		}
+		h.ended[d.Item] = true
+		return nil
+	}
+	h.begun[d.Item] = true
+	if d.Kind == model.CitationDelta || d.Kind == model.ProgressDelta {
+		return nil // checked by CheckDeltas
+	}
 	_, begun := h.places[at]
 	call, named := h.calls[d.Item]
 	switch {

@@ -36,6 +36,18 @@ type Decoder interface {
 // [MaxTurn] and charged to memory, if there is one. The error is one of d, a
 // *[model.Error], or what reading returned.
 func Decode(src io.Reader, memory tool.Memory, limits sse.ReaderOptions, d Decoder) error {
+	return DecodeEvents(src, memory, func(src io.Reader) Events { return sse.NewReader(src, limits) }, d)
+}
+
+// Events reads the events of a stream. The data of an event is valid until the next one
+// is read.
+type Events interface {
+	Next() (sse.Event, error) // io.EOF after the last one
+}
+
+// DecodeEvents is [Decode] for streams of another framing, which open reads. The first
+// byte of such a stream is neither white space nor the first of a JSON value.
+func DecodeEvents(src io.Reader, memory tool.Memory, open func(io.Reader) Events, d Decoder) error {
 	whole, src, err := sniff(src)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -43,7 +55,7 @@ func Decode(src io.Reader, memory tool.Memory, limits sse.ReaderOptions, d Decod
 	case err != nil:
 		return err
 	case !whole:
-		return decodeStream(sse.NewReader(src, limits), d, &size{memory: memory})
+		return decodeStream(open(src), d, &size{memory: memory})
 	}
 	data, err := readWhole(src, memory)
 	if err != nil {
@@ -57,7 +69,7 @@ func Decode(src io.Reader, memory tool.Memory, limits sse.ReaderOptions, d Decod
 }
 
 // decodeStream reads events up to the last one.
-func decodeStream(r *sse.Reader, d Decoder, total *size) error {
+func decodeStream(r Events, d Decoder, total *size) error {
 	for {
 		ev, err := r.Next()
 		var limit *sse.LimitError
@@ -193,4 +205,16 @@ func unkept(err error) error {
 		return Broken("the answer is too large: it needs more memory than the run may retain", nil)
 	}
 	return &model.Error{Class: model.Target, Status: http.StatusOK, Message: "the answer needs more memory than the gateway may use", Err: err}
+}
+
+// Settled returns the stop reason of a turn with so many calls. Some providers mix up the
+// end and calls: the calls decide.
+func Settled(stop model.Stop, calls int) model.Stop {
+	switch {
+	case stop == model.StopEnd && calls > 0:
+		return model.StopCalls
+	case stop == model.StopCalls && calls == 0:
+		return model.StopEnd
+	}
+	return stop
 }

@@ -17,7 +17,7 @@ func Classify(status int, d Details) model.Class {
 		return model.TooLong
 	case d.has("tool_use_failed"): // Groq: the model wrote no valid call; it may the next time
 		return model.Transient
-	case d.has("insufficient_quota", "billing_hard_limit_reached"): // waiting does not help
+	case d.has("insufficient_quota", "billing_hard_limit_reached", "servicequotaexceeded"): // waiting does not help
 		return model.Target
 	case rejects(status) && credentials(d):
 		return model.Target
@@ -25,7 +25,8 @@ func Classify(status int, d Details) model.Class {
 	switch status {
 	case 0:
 		return classifyWords(d)
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusFailedDependency: // Bedrock: the model failed
 		return model.Transient
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
 		http.StatusMethodNotAllowed, http.StatusGone:
@@ -72,7 +73,7 @@ func filtered(d Details) bool {
 }
 
 func credentials(d Details) bool {
-	return d.has("model_not_found") || wrongKey(d)
+	return d.has("model_not_found", "failed_precondition") || wrongKey(d) // Google: no billing, or not in this country
 }
 
 // refusesCredential reports whether the provider refuses the key of the request. A
@@ -82,7 +83,7 @@ func refusesCredential(status int, d Details) bool {
 }
 
 func wrongKey(d Details) bool {
-	return d.has("invalid_api_key", "authentication") ||
+	return d.has("invalid_api_key", "api_key_invalid", "authentication", "unrecognizedclient", "invalidsignature", "incompletesignature", "expiredtoken") ||
 		containsAny(strings.ToLower(d.message), "incorrect api key", "invalid api key", "api key not valid")
 }
 

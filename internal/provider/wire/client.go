@@ -54,6 +54,9 @@ type Endpoint struct {
 	// KeyHeader is the field that carries the bare key; "" means that of the
 	// dialect: x-api-key for Anthropic, "Authorization: Bearer KEY" for OpenAI.
 	KeyHeader string
+	// Sign signs a request, which has the body, after the key was set; nil signs nothing.
+	// An error that is no *[model.Error] is about the gateway's credentials.
+	Sign func(ctx context.Context, r *http.Request, body []byte) error
 	// Transport sends the requests. It is required.
 	Transport http.RoundTripper
 	// Log takes notes that are not errors; nil discards them.
@@ -234,12 +237,14 @@ func (c *Client) answerError(err error, sent http.Header) error {
 	if c.e.KeyHeader != "" {
 		key = sent.Get(c.e.KeyHeader)
 	}
-	if len(key) < shortestKey {
-		return err
+	// AWS quotes the header of a request whose signature is wrong.
+	for _, secret := range []string{key, sent.Get("X-Amz-Security-Token")} {
+		if len(secret) >= shortestKey {
+			const mark = "[the gateway's key]"
+			e.Message = strings.ReplaceAll(e.Message, secret, mark)
+			e.Body = bytes.ReplaceAll(e.Body, []byte(secret), []byte(mark))
+		}
 	}
-	const mark = "[the gateway's key]"
-	e.Message = strings.ReplaceAll(e.Message, key, mark)
-	e.Body = bytes.ReplaceAll(e.Body, []byte(key), []byte(mark))
 	return err
 }
 
@@ -385,6 +390,9 @@ func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data
 	body := &sentBody{rest: data}
 	req := c.template.WithContext(ctx)
 	req.URL, req.Header, req.Body, req.ContentLength = to, header, body, int64(len(data))
+	if err := c.sign(ctx, req, data); err != nil {
+		return nil, err
+	}
 	// The transport asks for the body again only where nothing of the request
 	// was sent: on a kept connection that the provider had closed meanwhile.
 	req.GetBody = func() (io.ReadCloser, error) {
@@ -412,6 +420,9 @@ func (c *Client) sendSmall(ctx context.Context, to *url.URL, header http.Header,
 	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 	req := c.template.WithContext(ctx)
 	req.URL, req.Header, req.ContentLength, req.GetBody = to, header, int64(len(data)), body
+	if err := c.sign(ctx, req, data); err != nil {
+		return nil, err
+	}
 	req.Body, _ = body()
 	return c.e.Transport.RoundTrip(req)
 }
@@ -435,4 +446,16 @@ func (c *Client) authorize(ctx context.Context, header http.Header) error {
 		header["Authorization"] = []string{"Bearer " + key}
 	}
 	return nil
+}
+
+func (c *Client) sign(ctx context.Context, r *http.Request, body []byte) error {
+	if c.e.Sign == nil {
+		return nil
+	}
+	err := c.e.Sign(ctx, r, body)
+	var known *model.Error
+	if err == nil || ctx.Err() != nil || errors.As(err, &known) {
+		return err
+	}
+	return &model.Error{Class: model.Target, Message: "provider credentials", Err: err}
 }

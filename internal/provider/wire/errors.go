@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -49,19 +50,32 @@ func callError(ctx, call context.Context, err error) error {
 func statusError(resp *http.Response) *model.Error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a part of it is enough
 	d := Describe(body)
+	if kind, _, _ := strings.Cut(resp.Header.Get("X-Amzn-Errortype"), ":"); kind != "" { // AWS has the type only there
+		d = d.named(kind)
+	}
+	header := callerHeader(resp.Header)
+	if header.Get("Retry-After") == "" && d.retry > 0 { // Google says it only in the body
+		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.retry.Seconds()))))
+	}
 	return &model.Error{
-		Class: Classify(resp.StatusCode, d), Status: resp.StatusCode, Header: callerHeader(resp.Header),
-		Body: body, RetryAfter: retryAfter(resp.Header, time.Now()), Code: d.name(), Message: d.message,
+		Class: Classify(resp.StatusCode, d), Status: resp.StatusCode, Header: header,
+		Body: body, RetryAfter: max(retryAfter(resp.Header, time.Now()), d.retry), Code: d.name(), Message: d.message,
 		Credential: refusesCredential(resp.StatusCode, d),
 	}
 }
 
 // AnswerError returns the error that an answer with status 200 contains.
-func AnswerError(data []byte) *model.Error {
+func AnswerError(data []byte) *model.Error { return AnswerErrorOf("", data) }
+
+// AnswerErrorOf is [AnswerError] for an error whose type is not in its data; "" = it is.
+func AnswerErrorOf(kind string, data []byte) *model.Error {
 	d := Describe(data)
+	if kind != "" {
+		d = d.named(kind)
+	}
 	return &model.Error{
 		Class: Classify(d.status, d), Status: http.StatusOK,
-		Body: bytes.Clone(data[:min(len(data), maxErrorBody)]), Code: d.name(), Message: d.message,
+		Body: bytes.Clone(data[:min(len(data), maxErrorBody)]), RetryAfter: d.retry, Code: d.name(), Message: d.message,
 		Credential: refusesCredential(d.status, d),
 	}
 }
@@ -97,12 +111,14 @@ func SaysError(v []byte) bool {
 //
 //	{"error":{"message","type","code","status_code","innererror":{"code"}}}
 //	{"error":"…"}   {"message":"…"}   {"detail":"…"}   {"detail":[{"msg":"…"}]}   [{…}]
+//	{"error":{"code":429,"message","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"48s"}]}}
 type Details struct {
 	message string
-	code    string // of the error; "" = none, or only a number
-	kind    string // its type
-	words   string // code and type, in lower case
-	status  int    // where the body names one
+	code    string        // of the error; "" = none, or only a number
+	kind    string        // its type
+	words   string        // code and type, in lower case
+	status  int           // where the body names one
+	retry   time.Duration // how long the body asks to wait; 0 = it does not say
 }
 
 // The limits on what is kept of an error in bytes: it is logged, stored and sent to
@@ -112,6 +128,13 @@ const (
 	maxMessage = 8 << 10
 	maxWords   = 1 << 10
 )
+
+// named returns the details of an error with the type.
+func (d Details) named(kind string) Details {
+	d.kind = kind
+	d.words += " " + strings.ToLower(kind[:min(len(kind), maxName)])
+	return d
+}
 
 // name returns the provider's name for the error: its code, or else its type.
 func (d Details) name() string {
@@ -161,6 +184,8 @@ func (d *Details) read(object []byte, depth int) {
 			d.read(v, depth+1)
 		case "message":
 			d.sayFirst(jsonscan.Text(v))
+		case "details":
+			d.readDetails(v)
 		case "code", "type", "status", "status_code":
 			n := jsonscan.Number(bytes.Trim(v, `"`), 0)
 			if n >= 400 && n < 600 {
@@ -170,7 +195,7 @@ func (d *Details) read(object []byte, depth int) {
 			case n != 0 || depth == 0 && text == "error": // the type of the object around an Anthropic error
 			case string(name) == "code" && d.code == "":
 				d.code = text
-			case string(name) == "type" && d.kind == "":
+			case string(name) == "type" && d.kind == "", string(name) == "status" && d.kind == "" && isCanonical(text):
 				d.kind = text
 			}
 			if len(d.words) < maxWords {
@@ -179,6 +204,26 @@ func (d *Details) read(object []byte, depth int) {
 			}
 		}
 	}
+}
+
+// readDetails reads the details of a Google error, of which RetryInfo says how long to
+// wait and ErrorInfo has a more specific reason, such as API_KEY_INVALID:
+// https://cloud.google.com/apis/design/errors.
+func (d *Details) readDetails(v []byte) {
+	for _, e := range jsonscan.Elements(v) {
+		if wait, err := time.ParseDuration(jsonscan.Text(jsonscan.Member(e, "retryDelay"))); err == nil {
+			d.retry = min(max(wait, 0), maxRetryAfter)
+		}
+		if reason := jsonscan.Text(jsonscan.Member(e, "reason")); len(d.words) < maxWords {
+			d.words += " " + strings.ToLower(reason[:min(len(reason), maxWords)])
+		}
+	}
+}
+
+// isCanonical reports whether a text is a status code of Google's APIs, such as
+// RESOURCE_EXHAUSTED.
+func isCanonical(text string) bool {
+	return strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" && text != ""
 }
 
 func (d *Details) sayFirst(message string) {
@@ -217,7 +262,7 @@ func callerHeader(h http.Header) http.Header {
 	kept := http.Header{}
 	for name, values := range h {
 		switch {
-		case name == "Retry-After", name == "Retry-After-Ms", name == "Content-Type", name == "X-Request-Id", name == "Request-Id",
+		case name == "Retry-After", name == "Retry-After-Ms", name == "Content-Type", name == "X-Request-Id", name == "Request-Id", name == "X-Amzn-Requestid",
 			strings.HasPrefix(name, "X-Ratelimit-"):
 			kept[name] = values
 		}

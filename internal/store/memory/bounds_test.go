@@ -114,16 +114,19 @@ func TestAJournalDropsTheOldestKeysAndAuditRows(t *testing.T) {
 func TestADroppedRunSettlesItsHolds(t *testing.T) {
 	var j memory.Journal
 	hold := run.Hold{ID: "0.1", Budget: budget.Shared{Scope: "s"}, Amount: budget.Amount{Tokens: 5}}
-	lease := run.Lease{Org: "a", RunID: "waits"}
-	facts := []loop.Fact{{Seq: 1, Body: loop.Accepted{Org: "a", RunID: "waits"}}, {Seq: 2, Body: loop.Parked{}}}
+	lease := run.Lease{Org: "a", RunID: "aside", Epoch: 1, Owner: "me"}
+	facts := []loop.Fact{{Seq: 1, Epoch: 1, Body: loop.Accepted{Org: "a", RunID: "aside"}}}
 	if err := j.Append(t.Context(), lease, 0, run.Batch{Facts: facts, Holds: []run.Hold{hold}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.SetAside(t.Context(), lease, run.Aside{Reason: "damaged"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range memory.MaxRuns {
 		storeRun(t, &j, fmt.Sprint(i), true, 0)
 	}
 	used, err := j.Used(t.Context(), "a", "s")
-	if want := (run.Used{Spent: hold.Amount}); err != nil || has(t, &j, "waits") || used != want {
+	if want := (run.Used{Spent: hold.Amount}); err != nil || has(t, &j, "aside") || used != want {
 		t.Errorf("got %+v, %v, want %+v", used, err, want)
 	}
 }

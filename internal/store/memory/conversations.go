@@ -72,27 +72,38 @@ func (c *Conversations) Save(_ context.Context, orgID, principal string, one run
 }
 
 // applyCaps drops those of the org, and then those of all orgs, that were saved first,
-// until the limits hold.
+// until the limits hold. Handovers and other conversations have a limit each.
 func (c *Conversations) applyCaps(orgID string) {
-	excess := -c.Caps.Handovers
-	for _, s := range c.order {
-		if s.keys[0].org == orgID {
-			excess++
-		}
-	}
-	if c.Caps.Handovers > 0 {
-		c.drop(func(s *storedConversation) bool {
-			if s.keys[0].org != orgID || excess <= 0 {
-				return false
-			}
-			excess--
-			return true
-		})
-	}
-	excess = len(c.order) - MaxConversations
+	c.applyCap(orgID, c.Caps.Handovers, func(s *storedConversation) bool { return s.isHandover() })
+	c.applyCap(orgID, c.Caps.Responses, func(s *storedConversation) bool { return !s.isHandover() })
+	excess := len(c.order) - MaxConversations
 	c.drop(func(*storedConversation) bool {
 		excess--
 		return excess >= 0
+	})
+}
+
+// isHandover reports whether a client is expected to answer the tool calls of s.
+func (s *storedConversation) isHandover() bool { return s.keys[0].Kind == run.CallID }
+
+// applyCap drops conversations of the org until it has no more than limit of those that which
+// selects; 0 = no limit.
+func (c *Conversations) applyCap(orgID string, limit int, which func(*storedConversation) bool) {
+	if limit == 0 {
+		return
+	}
+	excess := -limit
+	for _, s := range c.order {
+		if s.keys[0].org == orgID && which(s) {
+			excess++
+		}
+	}
+	c.drop(func(s *storedConversation) bool {
+		if s.keys[0].org != orgID || excess <= 0 || !which(s) {
+			return false
+		}
+		excess--
+		return true
 	})
 }
 

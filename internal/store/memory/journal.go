@@ -18,7 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// Limits of a Journal. Running runs are never dropped.
+// Limits of a Journal. Runs that run or wait are never dropped.
 const (
 	MaxRuns       = 1024     // runs
 	MaxRowBytes   = 64 << 20 // bytes of the rows of all runs together
@@ -58,6 +58,8 @@ type runRecord struct {
 	calls map[callFact]bool
 	rows  map[string]json.RawMessage
 	holds map[holdKey]budget.Amount
+
+	approvals []run.Approval // in the order in which they were asked for
 }
 
 // callFact identifies a fact about a call. A journal holds each at most once.
@@ -117,6 +119,9 @@ func (j *Journal) check(key runKey, r *runRecord, lease run.Lease, b run.Batch, 
 			return err
 		}
 	}
+	if err := j.checkApprovals(key.org, r.head.ApprovalChanges(b)); err != nil {
+		return err
+	}
 	var err error
 	if add.calls, err = r.newCalls(b); err != nil {
 		return err
@@ -134,6 +139,7 @@ func (j *Journal) store(key runKey, r *runRecord, lease run.Lease, b run.Batch, 
 		j.keys.add(key, *b.Opening.Key, j.now())
 	}
 	grown := size(add.rows)
+	r.change(r.head.ApprovalChanges(b))
 	r.head = r.head.After(lease, b, j.leaseNow())
 	r.head.Bytes += grown
 	r.facts = append(r.facts, b.Facts...)
@@ -230,7 +236,7 @@ func (j *Journal) evict(grown int64) {
 	}
 	j.order = slices.DeleteFunc(j.order, func(key runKey) bool {
 		r := j.runs[key]
-		if r.head.Summary.Status == run.Running || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
+		if s := r.head.Summary.Status; s == run.Running || s == run.Waiting || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
 			return false
 		}
 		j.settleAll(key.org, r)

@@ -77,10 +77,18 @@ func (j *Journal) claimable(owner string, now time.Time) []*runRecord {
 		return cmp.Or(cmp.Compare(a.head.Summary.CreatedAt, b.head.Summary.CreatedAt), strings.Compare(a.head.Summary.RunID, b.head.Summary.RunID))
 	})
 	place, seen := map[*runRecord]int{}, map[string]int{}
-	for _, r := range free {
-		place[r] = seen[r.head.Summary.Org]
-		seen[r.head.Summary.Org]++
+	leased := map[string]int{}
+	for key, r := range j.runs {
+		if r.head.Leased(now) {
+			leased[key.org]++
+		}
 	}
+	free = slices.DeleteFunc(free, func(r *runRecord) bool {
+		s := r.head.Summary
+		place[r] = seen[s.Org]
+		seen[s.Org]++
+		return s.Slots > 0 && leased[s.Org]+place[r] >= s.Slots
+	})
 	slices.SortFunc(free, func(a, b *runRecord) int {
 		return cmp.Or(cmp.Compare(place[a], place[b]), j.compareOrgs(a.head.Summary.Org, b.head.Summary.Org))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -76,23 +77,37 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int
 		return nil, err
 	}
 	now := s.leaseNow()
+	stored.approvals = h.ApprovalChanges(b)
 	c := headChange{
 		lease: lease, from: h.Head, to: h.After(lease, b, now),
 		now: s.now(), leaseNow: now, mayHold: h.mayHold || len(b.Holds) > 0, assumed: h.assumed,
 	}
-	if len(b.Holds) > 0 { // which may be refused, unlike what is held back
+	names := stored.names()
+	if err := h.checkNames(ctx, s.db, stored.key, names); err != nil {
+		return nil, err
+	}
+	if !packs(c.to.Summary.Grade) {
+		names = nil // the indexes of the file know them
+	}
+	asks := slices.ContainsFunc(stored.approvals, func(a run.ApprovalChange) bool { return a.Asked != nil })
+	if len(b.Holds) > 0 || asks { // which may be refused, unlike what is held back
 		if err := h.flush(ctx); err != nil {
 			return nil, err
 		}
 	}
 	next := h.held.with(stored, c)
 	if b.Sync || next.urgent() || s.closing.Load() {
-		return h.submit(ctx, s.writer, next, b.Sync)
+		one, err := h.submit(ctx, s.writer, next, b.Sync)
+		if err == nil {
+			h.addNames(names)
+		}
+		return one, err
 	}
 	if err := s.writer.refuses(); err != nil {
 		return nil, err
 	}
 	h.holdBack(s.writer, next)
+	h.addNames(names)
 	return nil, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at, aside`
+const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at, waits, slots, aside`
 
 const headColumns = `next_seq - 1, updated_at, epoch, owner, lease_until, ` + summaryColumns
 
@@ -74,7 +74,7 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := readStored(ctx, tx, key, 0)
+	stored, packedRows, err := readStored(ctx, tx, key, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +82,12 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	story := &run.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows))}
+	story := &run.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows)+len(packedRows))}
 	for _, r := range rows {
 		story.Rows[r.ref] = r.body
+	}
+	for _, r := range packedRows {
+		story.Rows[r.Ref] = r.Body
 	}
 	var bad *run.Unreadable
 	for _, one := range stored {
@@ -111,8 +114,8 @@ func (r *Reader) Facts(ctx context.Context, orgID, runID string, after int64, li
 }
 
 func (r *Reader) facts(ctx context.Context, key runKey, after int64, limit int) (out []loop.Fact, err error) {
-	rows, err := r.db.QueryContext(ctx, `SELECT octet_length(body), seq, epoch, at, v, kind, iif(octet_length(body) <= ?, body, NULL) FROM run_facts
-		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, limit, key.org, key.run, after)
+	rows, err := r.db.QueryContext(ctx, `SELECT octet_length(body), seq, epoch, at, v, kind, iif(octet_length(body) <= ? OR kind = ?, body, NULL) FROM run_facts
+		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, limit, kindPack, key.org, key.run, after)
 	if err != nil {
 		return nil, err
 	}
@@ -123,27 +126,33 @@ func (r *Reader) facts(ctx context.Context, key runKey, after int64, limit int) 
 		if err != nil {
 			return nil, err
 		}
-		size += n
-		if size > limit && len(out) > 0 {
-			return out, nil
-		} else if size > limit {
-			return nil, fmt.Errorf("fact %d: %w", stored.Seq, &run.TooLarge{Bytes: size})
-		}
-		f, err := stored.decode()
-		if err != nil && len(out) > 0 {
-			return out, nil
-		} else if err != nil {
-			if err := rows.Close(); err != nil { // its connection may be the last one
-				return nil, err
+		facts, _ := stored.unpack(after)
+		for _, one := range facts {
+			if one.kind != kindPack && stored.kind == kindPack {
+				n = len(one.body)
 			}
-			bad := &run.Unreadable{Seq: f.Seq, Kind: stored.kind, Version: f.Version, Err: err}
-			lastSeq := r.db.QueryRowContext(ctx, `SELECT next_seq - 1 FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
-			if err := lastSeq.Scan(&bad.Last); err != nil {
-				return nil, err
+			size += n
+			if size > limit && len(out) > 0 {
+				return out, nil
+			} else if size > limit {
+				return nil, fmt.Errorf("fact %d: %w", one.Seq, &run.TooLarge{Bytes: size})
 			}
-			return nil, bad
+			f, err := one.decode()
+			if err != nil && len(out) > 0 {
+				return out, nil
+			} else if err != nil {
+				if err := rows.Close(); err != nil { // its connection may be the last one
+					return nil, err
+				}
+				bad := &run.Unreadable{Seq: f.Seq, Kind: one.kind, Version: f.Version, Err: err}
+				lastSeq := r.db.QueryRowContext(ctx, `SELECT next_seq - 1 FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
+				if err := lastSeq.Scan(&bad.Last); err != nil {
+					return nil, err
+				}
+				return nil, bad
+			}
+			out = append(out, f)
 		}
-		out = append(out, f)
 	}
 	return out, rows.Err()
 }
@@ -158,35 +167,89 @@ func (r *Reader) Rows(ctx context.Context, orgID, runID string, refs []string, l
 }
 
 func (r *Reader) rows(ctx context.Context, key runKey, refs []string, limit int) (out []json.RawMessage, err error) {
-	list, err := json.Marshal(append([]string{}, refs...)) // [] for none
+	found, err := r.findRows(ctx, key, refs, limit)
 	if err != nil {
 		return nil, err
+	}
+	size := 0
+	for i, one := range found {
+		size += one.size
+		switch {
+		case !one.stored, size > limit && len(out) > 0:
+			return out, nil
+		case size > limit:
+			return nil, fmt.Errorf("row %s: %w", refs[i], &run.TooLarge{Bytes: size})
+		}
+		out = append(out, one.body)
+	}
+	return out, nil
+}
+
+// foundRow is a row that was looked up.
+type foundRow struct {
+	stored bool
+	size   int
+	body   []byte // nil if it is larger than the limit
+}
+
+// findRows looks rows up, in the order of refs, until their bodies exceed the limit.
+func (r *Reader) findRows(ctx context.Context, key runKey, refs []string, limit int) ([]foundRow, error) {
+	found, missing, err := r.findOwnRows(ctx, key, refs, limit)
+	if err != nil || len(missing) == 0 {
+		return found, err
+	}
+	packs, err := r.db.QueryContext(ctx, `SELECT seq, epoch, at, v, kind, body FROM run_facts WHERE org = ? AND run_id = ? AND kind = ? ORDER BY seq`, key.org, key.run, kindPack)
+	if err != nil {
+		return nil, err
+	}
+	defer packs.Close()
+	for len(missing) > 0 && packs.Next() {
+		stored, err := scanFact(packs)
+		if err != nil {
+			return nil, err
+		}
+		_, rows := stored.unpack(0)
+		for _, one := range rows {
+			for _, place := range missing[one.Ref] {
+				found[place] = foundRow{true, len(one.Body), one.Body}
+			}
+			delete(missing, one.Ref)
+		}
+	}
+	return found, packs.Err()
+}
+
+// findOwnRows is findRows for rows that are not in packs. It returns the places of the others,
+// by ref.
+func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, limit int) (found []foundRow, missing map[string][]int, err error) {
+	list, err := json.Marshal(append([]string{}, refs...)) // [] for none
+	if err != nil {
+		return nil, nil, err
 	}
 	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body), iif(octet_length(w.body) <= ?, w.body, NULL)
 		FROM json_each(?) e LEFT JOIN run_rows w ON w.org = ? AND w.run_id = ? AND w.ref = e.value`, limit, string(list), key.org, key.run)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
-	for size := 0; rows.Next(); {
+	missing = map[string][]int{}
+	for size := 0; size <= limit && rows.Next(); {
 		var place int
 		var n sql.NullInt64
 		var body []byte
 		if err := rows.Scan(&place, &n, &body); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		if place != len(found) {
+			return nil, nil, fmt.Errorf("row %d came in place of row %d", place, len(found))
+		}
+		if !n.Valid {
+			missing[refs[place]] = append(missing[refs[place]], place)
+		}
+		found = append(found, foundRow{n.Valid, int(n.Int64), body})
 		size += int(n.Int64)
-		switch {
-		case place != len(out):
-			return nil, fmt.Errorf("row %d came in place of row %d", place, len(out))
-		case !n.Valid, size > limit && len(out) > 0:
-			return out, nil
-		case size > limit:
-			return nil, fmt.Errorf("row %s: %w", refs[place], &run.TooLarge{Bytes: size})
-		}
-		out = append(out, body)
 	}
-	return out, rows.Err()
+	return found, missing, rows.Err()
 }
 
 // exists returns an error if the org has no such run.
@@ -216,7 +279,7 @@ func readHead(ctx context.Context, db querier, key runKey) (run.Head, error) {
 
 // readFacts returns the facts of a run with a number above after.
 func readFacts(ctx context.Context, db querier, key runKey, after int64) ([]loop.Fact, error) {
-	stored, err := readStored(ctx, db, key, after)
+	stored, _, err := readStored(ctx, db, key, after)
 	if err != nil {
 		return nil, err
 	}
@@ -229,16 +292,23 @@ func readFacts(ctx context.Context, db querier, key runKey, after int64) ([]loop
 	return facts, nil
 }
 
-func readStored(ctx context.Context, db querier, key runKey, after int64) ([]storedFact, error) {
-	return list(ctx, db, scanFact, `SELECT seq, epoch, at, v, kind, body FROM run_facts
+// readStored returns the facts with a number above after, and the rows of their packs.
+func readStored(ctx context.Context, db querier, key runKey, after int64) ([]storedFact, []packedRow, error) {
+	stored, err := list(ctx, db, scanFact, `SELECT seq, epoch, at, v, kind, body FROM run_facts
 		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, key.org, key.run, after)
+	if err != nil {
+		return nil, nil, err
+	}
+	facts, rows := unpackAll(stored, after)
+	return facts, rows, nil
 }
 
-// storedFact is a fact with an undecoded body.
+// storedFact is a fact with an undecoded body, or a row of run_facts.
 type storedFact struct {
 	loop.Fact
 	kind loop.Kind
 	body []byte
+	err  error // of a pack that cannot be decoded
 }
 
 func scanFact(row scanner) (storedFact, error) {
@@ -248,6 +318,9 @@ func scanFact(row scanner) (storedFact, error) {
 }
 
 func (f storedFact) decode() (loop.Fact, error) {
+	if f.err != nil {
+		return f.Fact, f.err
+	}
 	body, err := loop.Decode(f.Version, f.kind, f.body)
 	f.Body = body
 	return f.Fact, err
@@ -256,7 +329,7 @@ func (f storedFact) decode() (loop.Fact, error) {
 func scanSummary(row scanner) (run.Summary, error) {
 	var s run.Summary
 	err := row.Scan(&s.Org, &s.RunID, &s.Principal, &s.Surface, &s.Grade, &s.Model, &s.Status, &s.Reason,
-		&s.Rounds, &s.Calls, &s.Tokens, &s.CreatedAt, &s.FinishedAt, asJSON{&s.Aside})
+		&s.Rounds, &s.Calls, &s.Tokens, &s.CreatedAt, &s.FinishedAt, &s.Waits, &s.Slots, asJSON{&s.Aside})
 	return s, err
 }
 

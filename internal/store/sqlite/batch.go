@@ -4,12 +4,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -22,14 +20,17 @@ type batch struct {
 	holds   []run.Hold
 	settled []run.Settled
 	audit   []audit.Entry
+
+	approvals []run.ApprovalChange
 }
 
 // fact is a row of run_facts.
 type fact struct {
-	loop.Fact
-	callKey loop.CallKey
-	attempt int
-	body    []byte
+	loop.Fact // without its Body if it is a pack
+	kind      string
+	callKey   loop.CallKey
+	attempt   int
+	body      []byte
 }
 
 // row is a row of run_rows.
@@ -50,7 +51,7 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 			return out, fmt.Errorf("fact %d: %w", f.Seq, err)
 		}
 		key, attempt := run.CallOf(f.Body)
-		out.facts[i] = fact{f, key, attempt, body}
+		out.facts[i] = fact{f, string(f.Body.Kind()), key, attempt, body}
 	}
 	for i, r := range b.Rows {
 		body, err := r.JSON()
@@ -81,19 +82,19 @@ func (b batch) write(t *tx, c headChange) error {
 		}
 		return err
 	}
-	if err := b.writeFacts(t, b.facts); err != nil {
-		return err
+	facts, rows := b.facts, b.rows
+	if packs(c.to.Summary.Grade) {
+		facts, rows = packed(facts, rows)
 	}
-	if err := b.writeRows(t, b.rows); err != nil {
-		return err
-	}
-	if err := t.addUsage(b.key.org, b.size(c), 0); err != nil {
-		return err
-	}
+	t.later.add(b.key, facts, rows)
+	t.later.addUsage(b.key.org, size(facts, rows, c))
 	if err := b.charge(t, c); err != nil {
 		return err
 	}
-	return t.addAudit(b.key.org, b.audit)
+	if err := b.writeApprovals(t); err != nil {
+		return err
+	}
+	return t.laterAudit(b.key.org, b.audit)
 }
 
 // writeFirst stores what decides whether the batch is stored.
@@ -117,7 +118,7 @@ func (b batch) opened(t *tx, err error) error {
 
 // open checks the conditions of the opening and stores its key.
 func (b batch) open(t *tx, c headChange) error {
-	if err := b.opening.Admit(t.caps, orgState{t, b.key.org, c}); err != nil {
+	if err := b.opening.Admit(t.caps, &orgState{t: t, org: b.key.org, c: &c}); err != nil {
 		return err
 	}
 	if k := b.opening.Key; k != nil {
@@ -129,9 +130,9 @@ func (b batch) open(t *tx, c headChange) error {
 // The two updates of a head. Most appends use the first one, which does not affect
 // the index of running runs.
 const (
-	updateCounters = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
+	updateCounters = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, waits = ?13, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
 			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
-	updateStatus = updateCounters + `, status = ?13, grade = ?14, finish_reason = ?15, finished_at = ?16, aside = '{}'`
+	updateStatus = updateCounters + `, status = ?14, grade = ?15, finish_reason = ?16, finished_at = ?17, aside = '{}'`
 
 	// admitted is run.Head.Admit: the run may have been claimed while the batch was in
 	// the queue.
@@ -152,7 +153,7 @@ func (b batch) writeHead(t *tx, c headChange) error {
 	text := updateCounters + admitted
 	args := []any{
 		b.key.org, b.key.run, c.from.Seq + 1, c.lease.Epoch, s.Rounds, s.Calls, s.Tokens, c.to.Seq + 1, c.to.At,
-		c.from.KeepsLease(c.lease, c.to), c.to.Owner, c.to.LeaseUntil,
+		c.from.KeepsLease(c.lease, c.to), c.to.Owner, c.to.LeaseUntil, s.Waits,
 	}
 	if c.changesStatus() {
 		text = updateStatus + admitted
@@ -168,10 +169,10 @@ func (b batch) writeHead(t *tx, c headChange) error {
 func (b batch) insertHead(t *tx, c headChange) error {
 	s := c.to.Summary
 	_, err := t.exec(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason,
-			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until, waits, slots)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		b.key.org, b.key.run, s.Principal, s.Surface, string(s.Grade), s.Model, string(s.Status), string(s.Reason),
-		s.Rounds, s.Calls, s.Tokens, c.to.Epoch, c.to.Seq+1, s.CreatedAt, c.to.At, s.FinishedAt, c.to.Owner, c.to.LeaseUntil)
+		s.Rounds, s.Calls, s.Tokens, c.to.Epoch, c.to.Seq+1, s.CreatedAt, c.to.At, s.FinishedAt, c.to.Owner, c.to.LeaseUntil, s.Waits, s.Slots)
 	if err == nil && b.forgets() {
 		_, err = t.exec(insertForgotten, b.key.org, b.key.run)
 	}
@@ -202,73 +203,19 @@ func (b batch) mismatch(t *tx, c headChange) error {
 	return err
 }
 
-const (
-	insertFact = `INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body) VALUES (?, ?, ?, ?)`
-)
-
-// writeFacts stores facts, several per statement.
-func (b batch) writeFacts(t *tx, facts []fact) error {
-	for some := range slices.Chunk(facts, insertBatch) {
-		args := make([]any, 0, 10*len(some))
-		for i := range some {
-			f := &some[i]
-			var call any // NULL
-			if f.callKey != "" {
-				call = string(f.callKey)
-			}
-			args = append(args, b.key.org, b.key.run, f.Seq, f.Epoch, string(f.Body.Kind()), call, f.attempt, f.At, f.Version, string(f.body))
-		}
-		_, err := t.exec(t.insert(insertFact, len(some)), args...)
-		switch {
-		case isUniqueViolation(err) && len(some) > 1: // SQLite does not say which
-			for _, f := range some {
-				if err := b.writeFacts(t, []fact{f}); err != nil {
-					return err
-				}
-			}
-		case isUniqueViolation(err):
-			return fmt.Errorf("fact %s of call %s, attempt %d: %w", some[0].Body.Kind(), some[0].callKey, some[0].attempt, org.ErrExists)
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
-
-// writeRows stores rows, several per statement.
-func (b batch) writeRows(t *tx, rows []row) error {
-	for some := range slices.Chunk(rows, insertBatch) {
-		args := make([]any, 0, 4*len(some))
-		for _, r := range some {
-			args = append(args, b.key.org, b.key.run, r.ref, string(r.body))
-		}
-		_, err := t.exec(t.insert(insertRow, len(some)), args...)
-		switch {
-		case isUniqueViolation(err) && len(some) > 1: // SQLite does not say which
-			for _, r := range some {
-				if err := b.writeRows(t, []row{r}); err != nil {
-					return err
-				}
-			}
-		case isUniqueViolation(err):
-			return fmt.Errorf("row %s: %w", some[0].ref, org.ErrExists)
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
-
 // orgState implements run.OrgState within the transaction of an opening.
 type orgState struct {
 	t   *tx
 	org string
-	c   headChange
+	c   *headChange
+
+	known  bool // the fields below are read
+	bytes  int64
+	leased int
 }
 
 // RunOf implements run.OrgState.
-func (s orgState) RunOf(k run.SubmitKey) (*run.Submitted, error) {
+func (s *orgState) RunOf(k run.SubmitKey) (*run.Submitted, error) {
 	var found run.Submitted
 	err := s.t.queryRow(`SELECT run_id, hash FROM submit_keys WHERE org = ? AND principal = ? AND key = ? AND expires_at > ?`,
 		[]any{s.org, k.Principal, k.Key, s.c.now.UnixMilli()}, &found.RunID, &found.Hash)
@@ -279,16 +226,28 @@ func (s orgState) RunOf(k run.SubmitKey) (*run.Submitted, error) {
 }
 
 // StoredBytes implements run.OrgState.
-func (s orgState) StoredBytes() (int64, error) {
-	bytes, _, err := s.t.usage(s.org)
-	return bytes, err
+func (s *orgState) StoredBytes() (int64, error) {
+	err := s.read()
+	return s.bytes, err
 }
 
 // LeasedRuns implements run.OrgState.
-func (s orgState) LeasedRuns() (n int, err error) {
-	err = s.t.queryRow(`SELECT count(*) FROM runs INDEXED BY runs_running WHERE status = 'running' AND org = ? AND lease_until > ?`,
-		[]any{s.org, s.c.leaseNow.UnixMilli()}, &n)
-	return n, err
+func (s *orgState) LeasedRuns() (int, error) {
+	err := s.read()
+	return s.leased, err
+}
+
+// read reads both with one query, once.
+func (s *orgState) read() error {
+	if s.known {
+		return nil
+	}
+	err := s.t.queryRow(`SELECT coalesce((SELECT bytes FROM org_usage WHERE org = ?1), 0),
+			(SELECT count(*) FROM runs INDEXED BY runs_running WHERE status = 'running' AND org = ?1 AND lease_until > ?2)`,
+		[]any{s.org, s.c.leaseNow.UnixMilli()}, &s.bytes, &s.leased)
+	s.bytes += s.t.later.bytes[s.org]
+	s.known = err == nil
+	return err
 }
 
 // addSubmitKey stores the key of a run. It also deletes some expired keys.

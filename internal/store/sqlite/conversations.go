@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -42,7 +43,7 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Convers
 	slices.Sort(one.keys)
 	added := one.version == 0 && keys[0].Kind == run.SessionID // by a request that can be refused
 	var dropped int64
-	err = s.writer.perform(ctx, func(t *tx) error {
+	err = s.writer.performPlain(ctx, func(t *tx) error {
 		err := t.dropExpired(one)
 		if err == nil && added {
 			err = t.checkStored(orgID)
@@ -66,7 +67,12 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Convers
 // dropExpired deletes some conversations that have expired, and all of those that have
 // one of the keys of c.
 func (t *tx) dropExpired(c conversation) error {
-	_, err := t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+	var first sql.NullInt64
+	err := t.queryRow(`SELECT min(expires_at) FROM conversations`, nil, &first)
+	if err != nil || !first.Valid || first.Int64 > c.savedAt {
+		return err
+	}
+	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 		c.savedAt, sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
@@ -83,7 +89,7 @@ func (t *tx) checkStored(orgID string) error {
 	if t.caps.Stored == 0 {
 		return nil
 	}
-	stored, _, err := t.usage(orgID)
+	stored, _, _, err := t.usage(orgID)
 	if err == nil && stored >= t.caps.Stored {
 		return t.caps.StoredError()
 	}
@@ -104,7 +110,11 @@ func (c conversation) insert(t *tx) error {
 	} else if err != nil {
 		return err
 	}
-	return t.addUsage(c.org, sizeOfConversation+len(c.body)+len(c.keys)*sizeOfConversationKey, 1)
+	handovers := 0
+	if c.isHandover() {
+		handovers = 1
+	}
+	return t.addUsage(c.org, sizeOfConversation+len(c.body)+len(c.keys)*sizeOfConversationKey, 1, handovers)
 }
 
 // replace stores c in place of the conversation with the same key and version.
@@ -118,7 +128,7 @@ func (c conversation) replace(t *tx) error {
 	case n == 0:
 		return fmt.Errorf("conversation %s: %w", c.keys[0], run.ErrChanged)
 	}
-	return t.addUsage(c.org, len(c.body), 0)
+	return t.addUsage(c.org, len(c.body), 0, 0)
 }
 
 // reportEvicted logs that conversations of an org were deleted early, at most once an
@@ -128,22 +138,38 @@ func (s *Store) reportEvicted(orgID string) {
 	if now-last < time.Hour.Milliseconds() || !s.evictedReported.CompareAndSwap(last, now) {
 		return
 	}
-	s.log.Warn("an org has more handovers than org_caps.handovers allows; the oldest are deleted before they expire", "org", orgID)
+	s.log.Warn("an org has more handovers or responses than org_caps.handovers and org_caps.responses allow; the oldest are deleted before they expire", "org", orgID)
 }
 
-// evictConversations deletes the conversations of an org above its cap that were saved
-// first, and returns how many. The new one is not refused, because its run has already
-// ended; the oldest is the least likely to be needed.
+// isHandover reports whether a client is expected to answer the tool calls of c. The schema has
+// the same test.
+func (c conversation) isHandover() bool { return strings.HasPrefix(c.keys[0], string(run.CallID)+":") }
+
+// evictConversations deletes the handovers of an org above their cap that were saved first, the
+// same with its other conversations, and returns how many. The new one is not refused, because
+// its run has already ended; the oldest is the least likely to be needed.
 func (t *tx) evictConversations(orgID string) (int64, error) {
-	if t.caps.Handovers == 0 {
+	_, all, handovers, err := t.usage(orgID)
+	if err != nil {
+		return 0, err
+	}
+	first, err := t.evictOldest(orgID, true, handovers, t.caps.Handovers)
+	if err != nil {
+		return first, err
+	}
+	second, err := t.evictOldest(orgID, false, all-handovers, t.caps.Responses)
+	return first + second, err
+}
+
+// evictOldest deletes the handovers, or the other conversations, of an org above a cap. There
+// are n of them. A cap of 0 is no limit.
+func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int64, error) {
+	excess := n - int64(limit)
+	if limit == 0 || excess <= 0 {
 		return 0, nil
 	}
-	_, n, err := t.usage(orgID)
-	if excess := n - int64(t.caps.Handovers); err == nil && excess > 0 {
-		return t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? ORDER BY saved_at, rowid LIMIT ?)`,
-			orgID, min(excess, sweepBatch))
-	}
-	return 0, err
+	return t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? AND substr(key, 1, 5) = 'call:' IS ?
+		ORDER BY saved_at, rowid LIMIT ?)`, orgID, handovers, min(excess, sweepBatch))
 }
 
 // Find implements run.Conversations.

@@ -21,15 +21,16 @@ type runKey struct{ org, run string }
 // a batch to be refused at once, before it is written. It stays correct because only
 // this process writes to the file.
 type head struct {
-	mu       sync.Mutex // guards the fields below
-	removed  bool       // removed from the table; get a new head
-	loaded   bool       // the fields below are valid
-	run.Head            // except Owner, LeaseUntil and Bytes, which other statements change
-	mayHold  bool       // the run may have holds
-	assumed  bool       // the run was not looked up, because it should be new
-	pending  []*write   // queued writes in order; some may have ended
-	held     *held      // batches that are not queued yet, after pending; nil = none
-	writer   *writer    // of held
+	mu       sync.Mutex        // guards the fields below
+	removed  bool              // removed from the table; get a new head
+	loaded   bool              // the fields below are valid
+	run.Head                   // except Owner, LeaseUntil and Bytes, which other statements change
+	mayHold  bool              // the run may have holds
+	names    map[name]struct{} // see checkNames; nil = not loaded
+	assumed  bool              // the run was not looked up, because it should be new
+	pending  []*write          // queued writes in order; some may have ended
+	held     *held             // batches that are not queued yet, after pending; nil = none
+	writer   *writer           // of held
 }
 
 // heads are the heads by run. The zero value is empty. Lock order: a head's mu may be
@@ -186,7 +187,7 @@ func (h *head) idle() bool { return len(h.pending) == 0 && h.held == nil }
 // called with h locked.
 func (h *head) assumeNew() {
 	if !h.loaded && h.idle() {
-		h.Head, h.mayHold, h.assumed, h.loaded = run.Head{}, false, true, true
+		h.Head, h.mayHold, h.names, h.assumed, h.loaded = run.Head{}, false, nil, true, true
 	}
 }
 
@@ -232,7 +233,7 @@ func (h *head) reset(ctx context.Context) error {
 			first = fmt.Errorf("an earlier append: %w", one.err)
 		}
 	}
-	h.pending, h.loaded = nil, false
+	h.pending, h.names, h.loaded = nil, nil, false
 	return first
 }
 
@@ -250,6 +251,6 @@ func (h *head) load(ctx context.Context, db querier, key runKey) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	h.Head, h.mayHold, h.assumed, h.loaded = stored, stored.Seq > 0, false, true
+	h.Head, h.mayHold, h.names, h.assumed, h.loaded = stored, stored.Seq > 0, nil, false, true
 	return nil
 }

@@ -40,12 +40,12 @@ func (h *held) with(b batch, c headChange) *held {
 	}
 	next.parts = append(next.parts, &part{b, c})
 	next.rows += len(b.facts) + len(b.rows)
-	next.bytes += b.size(c)
+	next.bytes += size(b.facts, b.rows, c)
 	return next
 }
 
-// last returns the effect of the last batch.
-func (h *held) last() headChange { return h.parts[len(h.parts)-1].change }
+// last returns the effect of the last batch. It must not be changed.
+func (h *held) last() *headChange { return &h.parts[len(h.parts)-1].change }
 
 // joined returns all batches as one.
 func (h *held) joined() *part {
@@ -53,16 +53,17 @@ func (h *held) joined() *part {
 		return h.parts[0]
 	}
 	first := h.parts[0]
-	all := &part{first.batch, h.last()}
+	all := &part{first.batch, *h.last()}
 	all.change.from, all.change.assumed = first.change.from, first.change.assumed
 	all.batch.facts, all.batch.rows = make([]fact, 0, h.rows), make([]row, 0, h.rows)
-	all.batch.holds, all.batch.settled, all.batch.audit = nil, nil, nil
+	all.batch.holds, all.batch.settled, all.batch.audit, all.batch.approvals = nil, nil, nil, nil
 	for _, p := range h.parts {
 		all.batch.facts = append(all.batch.facts, p.batch.facts...)
 		all.batch.rows = append(all.batch.rows, p.batch.rows...)
 		all.batch.holds = append(all.batch.holds, p.batch.holds...)
 		all.batch.settled = append(all.batch.settled, p.batch.settled...)
 		all.batch.audit = append(all.batch.audit, p.batch.audit...)
+		all.batch.approvals = append(all.batch.approvals, p.batch.approvals...)
 	}
 	return all
 }
@@ -112,7 +113,7 @@ func (h *head) flush(ctx context.Context) error {
 // submit queues next, which includes what the run holds back. After an error, the run
 // still holds back what it did before. It is called with h locked.
 func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) (*write, error) {
-	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, do: next.joined().write}
+	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, plain: true, do: next.joined().write}
 	if len(next.parts) > 1 {
 		for _, p := range next.parts {
 			one.parts = append(one.parts, p.write)
@@ -133,4 +134,4 @@ func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) 
 }
 
 // follow makes the head what it is after the change.
-func (h *head) follow(c headChange) { h.Head, h.mayHold, h.assumed = c.to, c.mayHold, false }
+func (h *head) follow(c *headChange) { h.Head, h.mayHold, h.assumed = c.to, c.mayHold, false }

@@ -24,8 +24,13 @@ func unsyncedBatch(seq int64, body loop.Body) run.Batch {
 // beginHeld begins a run whose head says that its lease was just extended.
 func beginHeld(t *testing.T, s *Store) run.Lease {
 	t.Helper()
+	return beginHeldAs(t, s, loop.Light)
+}
+
+func beginHeldAs(t *testing.T, s *Store, grade loop.Grade) run.Lease {
+	t.Helper()
 	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1, Owner: "o"}
-	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: "a", RunID: "r"}}
+	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: "a", RunID: "r", Policy: loop.Policy{Grade: grade}}}
 	if err := s.Append(t.Context(), lease, 0, run.Batch{Sync: true, Facts: []loop.Fact{accepted}}); err != nil {
 		t.Fatal(err)
 	}
@@ -134,23 +139,31 @@ func TestClosingWritesWhatIsHeldBack(t *testing.T) {
 	checkStory(t, openStore(t, Options{Path: path}), 2, 1)
 }
 
-// A batch that is refused takes no earlier one with it.
+// A batch that is refused takes no earlier one with it. The head of a light run refuses a
+// fact that repeats another; for a durable run, the index of the file does.
 func TestARefusedBatchDoesNotUndoWhatWasHeldBack(t *testing.T) {
-	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	lease := beginHeld(t, s)
-	started := loop.CallStarted{Key: "0.0", Attempt: 1}
-	for i, body := range []loop.Body{started, loop.InputAdded{ItemsRef: "x"}, started} { // the third repeats a fact
-		seq := int64(2 + i)
-		if err := s.Append(t.Context(), lease, seq-1, unsyncedBatch(seq, body)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Append(t.Context(), lease, 4, run.Batch{Sync: true}); !errors.Is(err, org.ErrExists) {
-		t.Errorf("got %v, want ErrExists of the third batch", err)
-	}
-	checkStory(t, s, 3, 2)
-	if err := s.Append(t.Context(), lease, 3, run.Batch{Sync: true}); err != nil {
-		t.Errorf("the run cannot continue: %v", err)
+	for grade, atOnce := range map[loop.Grade]bool{loop.Light: true, loop.Durable: false} {
+		t.Run(string(grade), func(t *testing.T) {
+			s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+			lease := beginHeldAs(t, s, grade)
+			started := loop.CallStarted{Key: "0.0", Attempt: 1}
+			for i, body := range []loop.Body{started, loop.InputAdded{ItemsRef: "x"}, started} { // the third repeats a fact
+				seq := int64(2 + i)
+				err := s.Append(t.Context(), lease, seq-1, unsyncedBatch(seq, body))
+				if refused := i == 2 && atOnce; refused != errors.Is(err, org.ErrExists) || !refused && err != nil {
+					t.Fatalf("batch %d: got %v", i, err)
+				}
+			}
+			if !atOnce {
+				if err := s.Append(t.Context(), lease, 4, run.Batch{Sync: true}); !errors.Is(err, org.ErrExists) {
+					t.Errorf("got %v, want ErrExists of the third batch", err)
+				}
+			}
+			if err := s.Append(t.Context(), lease, 3, run.Batch{Sync: true}); err != nil {
+				t.Errorf("the run cannot continue: %v", err)
+			}
+			checkStory(t, s, 3, 2)
+		})
 	}
 }
 

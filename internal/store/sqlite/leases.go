@@ -38,7 +38,9 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, error) {
 	free, err := t.heads(`SELECT `+headColumns+` FROM (
 			SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
-			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1)
+			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1) AS free
+		WHERE slots = 0 OR place + (SELECT count(*) FROM runs AS r INDEXED BY runs_running
+			WHERE r.status = 'running' AND r.org = free.org AND r.lease_until > ?2) <= slots
 		ORDER BY place, org <= ?3, org LIMIT ?4`, owner, now.UnixMilli(), after, max(limit, 0))
 	if err != nil {
 		return nil, err

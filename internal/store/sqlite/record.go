@@ -84,7 +84,7 @@ func (r *recorder) flush(ctx context.Context) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	one := &write{awaited: true, deferSync: true, do: func(t *tx) error { return r.store(t, entries) }}
+	one := &write{awaited: true, deferSync: true, plain: true, do: func(t *tx) error { return r.store(t, entries) }}
 	one.onDone = func(err error) { r.done(entries, err) }
 	return r.w.submit(ctx, one)
 }

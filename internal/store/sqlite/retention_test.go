@@ -50,11 +50,11 @@ func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 	clock := now.Add(-40 * aDay)
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: func() time.Time { return clock }})
 	for i := range 250 {
-		storePastRun(t, s, fmt.Sprint("old ", i), clock.Add(time.Duration(i)*time.Second), true, 10)
+		storePastRun(t, s, fmt.Sprint("old ", i), clock.Add(time.Duration(i)*time.Second), true, maxPacked)
 	}
-	storePastRun(t, s, "old and running", clock, false, 10)
+	storePastRun(t, s, "old and running", clock, false, maxPacked)
 	clock = now
-	storePastRun(t, s, "young", now.Add(-29*aDay), true, 10)
+	storePastRun(t, s, "young", now.Add(-29*aDay), true, maxPacked)
 	audited := rowsOf(t, s, "audit_log")
 
 	before := now.Add(-30 * aDay)
@@ -69,7 +69,7 @@ func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want it kept: %v", id, story, err, kept)
 		}
 	}
-	for table, want := range map[string]int{"runs": 2, "run_facts": 3, "run_rows": 2, "submit_keys": 1, "audit_log": audited} {
+	for table, want := range map[string]int{"runs": 2, "run_facts": 2, "run_rows": 2, "submit_keys": 1, "audit_log": audited} {
 		if n := rowsOf(t, s, table); n != want {
 			t.Errorf("%s has %d rows, want %d", table, n, want)
 		}

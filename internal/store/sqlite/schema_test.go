@@ -345,12 +345,12 @@ func TestUnknownSettingsOfAServerAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	db, _ := openMigrations(t, path)
-	execute(t, db, `UPDATE mcp_outbound_servers SET settings = json_set(settings, '$.sandbox', 'strict', '$.require_approval', 'always', '$.later', json('[]'))`)
+	execute(t, db, `UPDATE mcp_outbound_servers SET settings = json_set(settings, '$.sandbox', 'strict', '$.quarantine', 'always', '$.later', json('[]'))`)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got, err := openStore(t, Options{Path: path}).MCPServers(t.Context(), "a")
-	if err != nil || len(got) != 1 || !slices.Equal(got[0].UnknownSettings, []string{"require_approval", "sandbox"}) {
+	if err != nil || len(got) != 1 || !slices.Equal(got[0].UnknownSettings, []string{"quarantine", "sandbox"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

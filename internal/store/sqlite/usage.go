@@ -18,20 +18,21 @@ const (
 )
 
 // addUsage adds to the org's usage. Triggers subtract deleted rows.
-func (t *tx) addUsage(orgID string, bytes, conversations int) error {
-	_, err := t.exec(`INSERT INTO org_usage (org, bytes, conversations) VALUES (?, ?, ?)
-		ON CONFLICT (org) DO UPDATE SET bytes = bytes + excluded.bytes, conversations = conversations + excluded.conversations`, orgID, bytes, conversations)
+func (t *tx) addUsage(orgID string, bytes, conversations, handovers int) error {
+	_, err := t.exec(`INSERT INTO org_usage (org, bytes, conversations, handovers) VALUES (?, ?, ?, ?)
+		ON CONFLICT (org) DO UPDATE SET bytes = bytes + excluded.bytes, conversations = conversations + excluded.conversations, handovers = handovers + excluded.handovers`,
+		orgID, bytes, conversations, handovers)
 	return err
 }
 
-// usage returns the size of the org's runs and conversations, in bytes, and the number
-// of its conversations.
-func (t *tx) usage(orgID string) (bytes, conversations int64, err error) {
-	err = t.queryRow(`SELECT bytes, conversations FROM org_usage WHERE org = ?`, []any{orgID}, &bytes, &conversations)
+// usage returns the size of the org's runs and conversations, in bytes, the number of its
+// conversations, and how many of them are handovers.
+func (t *tx) usage(orgID string) (bytes, conversations, handovers int64, err error) {
+	err = t.queryRow(`SELECT bytes, conversations, handovers FROM org_usage WHERE org = ?`, []any{orgID}, &bytes, &conversations, &handovers)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return bytes, conversations, err
+	return bytes + t.later.bytes[orgID], conversations, handovers, err
 }
 
 // Usage returns the estimated size of the org's runs and conversations, in bytes,
@@ -44,17 +45,18 @@ func (r *Reader) Usage(ctx context.Context, orgID string) (bytes int64, err erro
 	return bytes, r.wrap("read what an org has stored", err)
 }
 
-// size returns the usage of the batch, in bytes.
-func (b batch) size(c headChange) int {
+// size returns the usage of the facts and rows as they are stored, and of the run if the
+// change creates it, in bytes.
+func size(facts []fact, rows []row, c headChange) int {
 	n := 0
 	if c.from.Seq == 0 {
 		n = sizeOfRun
 	}
-	for _, f := range b.facts {
-		n += sizeOfFact + len(f.body)
+	for i := range facts {
+		n += sizeOfFact + len(facts[i].body)
 	}
-	for _, r := range b.rows {
-		n += sizeOfRow + len(r.body)
+	for i := range rows {
+		n += sizeOfRow + len(rows[i].body)
 	}
 	return n
 }

@@ -50,6 +50,7 @@ type write struct {
 	collected bool              // it has waited for others already: its group does not wait for it
 	deferSync bool              // its sync to disk may be deferred by up to maxUnsynced; it survives a crash of the process, not of the system
 	dependsOn *write            // if this one fails, the write fails too; nil = independent
+	plain     bool              // do can be performed again after a rollback, and reads only what plain writes of the same transaction have stored
 	epoch     int64             // of an append
 	since     time.Time         // when it was submitted
 	onDone    func(error)       // called once with err, must not block; nil = not called
@@ -110,7 +111,15 @@ func (w *writer) enqueue(one *write) error {
 // perform submits the write and waits until it is on disk. If ctx ends first, the
 // write may be stored or not.
 func (w *writer) perform(ctx context.Context, do func(*tx) error) error {
-	one := &write{do: do, awaited: true}
+	return w.performOne(ctx, &write{do: do, awaited: true})
+}
+
+// performPlain is perform for a plain write.
+func (w *writer) performPlain(ctx context.Context, do func(*tx) error) error {
+	return w.performOne(ctx, &write{do: do, awaited: true, plain: true})
+}
+
+func (w *writer) performOne(ctx context.Context, one *write) error {
 	if err := w.submit(ctx, one); err != nil {
 		return err
 	}
@@ -285,6 +294,7 @@ type tx struct {
 	statements      map[string]*sql.Stmt // prepared statements, by text
 	inserts         map[insertKey]string // texts of statements for several rows
 	commit          func() error         // commitNow; tests replace it
+	later           later                // stored at the end of the transaction or savepoint; empty between them
 	ends            map[string]chainEnd  // cached ends of audit chains, by org; cleared by a rollback
 	unsyncedCommits bool                 // commits do not sync to disk
 	unsynced        time.Time            // commit time of the oldest write that is not synced; zero = all are synced
@@ -309,7 +319,42 @@ func (t *tx) transact(group []*write) error {
 	if len(group) == 1 {
 		return t.performAlone(group[0])
 	}
+	if len(group) > 1 && allPlain(group) {
+		if done, err := t.performPlain(group); done {
+			return err
+		}
+	}
 	return t.performTogether(group)
+}
+
+func allPlain(group []*write) bool {
+	for _, one := range group {
+		if !one.plain || one.dependsOn != nil && one.dependsOn.err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// performPlain performs and commits a group without savepoints, and stores what the writes
+// add with one statement per table. If a write fails, it undoes the group and returns false:
+// performTogether finds out which one fails, and stores the others.
+func (t *tx) performPlain(group []*write) (done bool, err error) {
+	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+		return true, err
+	}
+	for _, one := range group {
+		if err := one.do(t); err != nil {
+			return isSyncFailure(err), t.rollback(err)
+		}
+	}
+	if err := t.storeLater(); err != nil {
+		return isSyncFailure(err), t.rollback(err)
+	}
+	if err := t.commitTransaction(); err != nil {
+		return true, t.rollback(err)
+	}
+	return true, nil
 }
 
 // performTogether performs the group as one transaction, each write in a savepoint.
@@ -401,7 +446,7 @@ func (t *tx) performAlone(one *write) error {
 	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
-	if one.err = one.do(t); one.err != nil {
+	if one.err = t.complete(one); one.err != nil {
 		if err := t.rollback(one.err); isSyncFailure(err) {
 			return err
 		}
@@ -414,6 +459,14 @@ func (t *tx) performAlone(one *write) error {
 		return t.rollback(err)
 	}
 	return nil
+}
+
+// complete performs the write, including what it adds later.
+func (t *tx) complete(one *write) error {
+	if err := one.do(t); err != nil {
+		return err
+	}
+	return t.storeLater()
 }
 
 // failsWithEarlier reports whether the write fails because an earlier one failed, and sets its err.
@@ -434,10 +487,11 @@ func (t *tx) performOne(one *write) error {
 	if _, err := t.exec(`SAVEPOINT one`); err != nil {
 		return err
 	}
-	if one.err = one.do(t); one.err != nil {
+	if one.err = t.complete(one); one.err != nil {
 		if isSyncFailure(one.err) {
 			return one.err
 		}
+		t.later.forget()
 		clear(t.ends)
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
@@ -469,6 +523,7 @@ func (t *tx) performParts(one *write) error {
 
 // rollback rolls the transaction back and returns err.
 func (t *tx) rollback(err error) error {
+	t.later.forget()
 	clear(t.ends)
 	_, _ = t.exec(`ROLLBACK`)
 	return err

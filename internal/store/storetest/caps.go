@@ -94,7 +94,7 @@ func secretsCapped(b *testBench) {
 }
 
 func conversationsCapped(b *testBench) {
-	b.capped(org.Caps{Handovers: 2})
+	b.capped(org.Caps{Handovers: 2, Responses: 3})
 	other := conversation("other", "id")
 	b.ok(b.save("b", "p", other, call("id")))
 	principal := func(i int) string { return fmt.Sprintf("p%d", i%2) } // all principals of an org share its cap
@@ -124,10 +124,17 @@ func conversationsCapped(b *testBench) {
 	first.Version = 1
 	b.ok(b.save("a", "p", first, session("s"))) // it is now the latest
 	b.advance(time.Second)
-	b.ok(b.save("a", "p", conversation("2"), response("2")))
+	for i := 2; i < 4; i++ {
+		b.conversation("a", "p", response("1"), conversation("1"))
+		b.ok(b.save("a", "p", conversation(fmt.Sprint(i)), response(fmt.Sprint(i))))
+		b.advance(time.Second)
+	}
 	b.noConversation("a", "p", response("1"))
 	first.Version = 2
 	b.conversation("a", "p", session("s"), first)
+	for i, c := range saved[2:] { // handovers do not count as responses, nor the other way round
+		b.conversation("a", principal(i), call(fmt.Sprintf("id %d", i+2)), c)
+	}
 }
 
 func storedCapped(b *testBench) {

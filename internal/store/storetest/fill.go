@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -24,6 +25,9 @@ func set(v reflect.Value, name string) {
 	case time.Time:
 		v.Set(reflect.ValueOf(time.UnixMilli(1_700_000_000_123).UTC()))
 		return
+	case json.RawMessage:
+		v.Set(reflect.ValueOf(json.RawMessage(`{"x":1}`)))
+		return
 	case time.Duration:
 		v.SetInt(int64(1500 * time.Millisecond))
 		return
@@ -42,6 +46,9 @@ func set(v reflect.Value, name string) {
 		set(v.Elem(), name)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		if v.Type().Elem().Kind() == reflect.Struct { // whose zero value has no JSON that all decoders take
+			set(v.Index(0), name)
+		}
 		set(v.Index(1), name)
 	case reflect.Array:
 		for i := range v.Len() {

@@ -11,7 +11,7 @@ func orgCases() []rule {
 	return []rule{
 		{"an org is stored as it was created", "with every field; nil and empty differ", func(b *testBench) {
 			full := org.Record{ID: "full", Features: []string{"mcp_outbound"}, CreatedAt: b.now(), UpdatedAt: b.now()}
-			fill(&full.Runtime, "Extensions")
+			fill(&full.Runtime)
 			empty := org.Record{ID: "empty", Features: []string{}}
 			b.ok(b.Orgs.CreateOrg(b.Context(), full, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), empty, org.Author{}))
@@ -30,7 +30,7 @@ func orgCases() []rule {
 		}},
 		{"an update keeps the creation time", "UpdateOrg replaces features and settings", func(b *testBench) {
 			old := org.Record{ID: "a", Features: []string{"one"}, CreatedAt: b.now(), UpdatedAt: b.now()}
-			fill(&old.Runtime, "Extensions")
+			fill(&old.Runtime)
 			b.ok(b.Orgs.CreateOrg(b.Context(), old, org.Author{}))
 			changed := org.Record{ID: "a", Features: []string{"two"}, CreatedAt: b.now().Add(time.Hour), UpdatedAt: b.now().Add(time.Hour)}
 			b.ok(b.Orgs.UpdateOrg(b.Context(), changed, org.Author{}))
@@ -100,7 +100,7 @@ func manyOrgCases() []rule {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b", Features: []string{"one"}}, org.Author{}))
 			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "k", Hash: hash(1)}, org.Author{}))
 			added := org.Record{ID: "a", Features: []string{"two"}, CreatedAt: b.now(), UpdatedAt: b.now()}
-			fill(&added.Runtime, "Extensions")
+			fill(&added.Runtime)
 			b.ok(b.Orgs.AddOrgs(b.Context(), []org.Record{added, {ID: "b", Features: []string{"two"}}, {ID: "a"}}))
 			b.orgs(added, org.Record{ID: "b", Features: []string{"one"}})
 			b.contents("a", "b")

@@ -11,6 +11,7 @@ import (
 
 func persistenceCases() []rule {
 	return []rule{
+		{"approvals survive a restart", "a person may decide days later", approvalsPersist},
 		{"everything survives a restart", "the next process finds what the last one stored", func(b *testBench) {
 			b.populate("a")
 			b.populate("bb")

@@ -261,7 +261,11 @@ func (p *randomOps) batch(lease run.Lease, after *int64) (b run.Batch, risky boo
 		}
 		b.Rows = append(b.Rows, run.Row{Ref: ref, Value: map[string]any{"n": p.fresh, "text": "<é>"}})
 	}
-	return b, p.addConditions(&b, *after == 0) || risky
+	if risky { // a batch that is refused for two reasons gets one of them
+		return b, true
+	}
+	risky = p.addConditions(&b, *after == 0)
+	return b, risky
 }
 
 func (p *randomOps) body() (body loop.Body, repeats bool) {

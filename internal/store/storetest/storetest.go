@@ -63,7 +63,7 @@ type Clocks struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
-		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(),
+		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(),
 	) {
 		c.test(t, m)
 	}

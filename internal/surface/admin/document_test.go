@@ -21,6 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -120,8 +121,8 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 	t.Helper()
 	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}
 	zero = []event.Event{
-		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.RoundDone{},
-		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.Finished{Reason: event.Complete},
+		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.Citation{Citation: item.Citation{Kind: item.CitesURL}}, event.NativeProgress{JSON: []byte(`{}`)}, event.ItemDone{}, event.RoundDone{},
+		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Finished{Reason: event.Complete},
 	}
 	full = []event.Event{
 		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()},
@@ -132,10 +133,16 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "a"},
 		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
 		event.NativeItem{Round: 1, Item: 2, JSON: []byte(`{"type":"web_search_call"}`)},
+		event.Citation{Round: 1, Item: 2, Citation: item.Citation{Kind: item.CitesFile, Part: 1, URL: "http://a", Title: "A", FileID: "f", Filename: "n", ContainerID: "c", Start: 1, End: 2, Index: 3}},
+		event.NativeProgress{Round: 1, Item: 2, JSON: []byte(`{"type":"response.web_search_call.searching"}`)},
+		event.ItemDone{Round: 1, Item: 2},
 		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
-		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search"},
-		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{"},
-		event.Waiting{Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true},
+		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1"},
+		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1"},
+		event.Waiting{Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
+			{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},
+		}},
+		event.ApprovalDecided{ID: "appr_1", Key: "1.0", Decision: "denied", By: "dev", Reason: "no", At: time.UnixMilli(1700000000123).UTC()},
 		event.Finished{
 			Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
 			Failure: &event.Failure{
@@ -277,7 +284,7 @@ func TestTheDocumentHasTheWordsOfRuns(t *testing.T) {
 	for _, r := range event.Reasons() {
 		reasons = append(reasons, string(r))
 	}
-	for name, want := range map[string][]string{"RunState": run.States(), "RunReason": reasons} {
+	for name, want := range map[string][]string{"RunState": run.States(), "RunReason": reasons, "ApprovalStatus": run.ApprovalStatuses()} {
 		if got := schemas[name].Enum; !slices.Equal(got, want) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

@@ -13,7 +13,7 @@ func (whole) Event(event.Event) error { return nil }
 
 // Value implements surface.Object.
 func (a whole) Value() any {
-	msg := message{Role: "assistant", ReasoningContent: a.Last().Reasoning.String(), ToolCalls: newToolCalls(a.End.Calls, false)}
+	msg := message{Role: "assistant", ReasoningContent: a.Last().Reasoning.String(), ToolCalls: newToolCalls(a.End.Calls, false), Annotations: newAnnotations(a.FinalCitations()...)}
 	if text := a.FinalText(); text != "" || len(msg.ToolCalls) == 0 {
 		msg.Content = &text
 	}
@@ -26,7 +26,7 @@ func (a whole) Value() any {
 	return completion{
 		ID: completionID(a.Started.RunID), Object: "chat.completion", Created: a.Started.At.Unix(), Model: a.Started.Model,
 		Choices: []choice{{Message: msg, FinishReason: a.FinishWord(finishReasons)}},
-		Usage:   newUsage(a.End.Usage),
+		Usage:   newUsage(a.End.Usage), Extra: a.Extra(),
 	}
 }
 
@@ -41,6 +41,7 @@ type encoder struct {
 	calls  map[int]int // of a relay: the index of each call that has begun to be sent, by its item
 	opened bool        // the chunk with the role has been sent
 	spoke  int         // the round of the latest text, -1 before any
+	sent   int         // characters of the texts of earlier rounds, with what separates them
 }
 
 // Event implements surface.Encoder.
@@ -54,6 +55,12 @@ func (e *encoder) Event(ev event.Event) error {
 	switch ev := ev.(type) {
 	case event.TextDelta:
 		e.text(ev.Round, ev.Text)
+	case event.Citation:
+		c := e.Last().Cited(ev)
+		c.Start, c.End = c.Start+int64(e.sent), c.End+int64(e.sent)
+		if a := newAnnotations(c); a != nil {
+			e.delta(delta{Annotations: a})
+		}
 	case event.ReasoningDelta:
 		surface.Pieces(ev.Text, surface.MaxPiece, func(text string) { e.delta(delta{ReasoningContent: text}) })
 	case event.RefusalDelta:
@@ -81,6 +88,7 @@ func (e *encoder) call(ev event.CallDelta) {
 // text sends text of a round, separated from that of an earlier one.
 func (e *encoder) text(round int, text string) {
 	if e.spoke >= 0 && e.spoke != round {
+		e.sent += e.Rounds[e.spoke].Characters() + len(surface.RoundSeparator)
 		text = surface.RoundSeparator + text
 	}
 	e.spoke = round
@@ -100,7 +108,7 @@ func (e *encoder) Finish() {
 	}
 	reason := e.FinishWord(finishReasons)
 	e.open()
-	e.PrependJSON(e.named(chunk{Choices: []chunkChoice{{FinishReason: &reason}}}))
+	e.PrependJSON(e.named(chunk{Choices: []chunkChoice{{FinishReason: &reason}}, Extra: e.Extra()}))
 	if e.includeUsage {
 		e.PrependJSON(e.named(chunk{Choices: []chunkChoice{}, Usage: newUsage(e.End.Usage)}))
 	}
@@ -121,7 +129,13 @@ func (e *encoder) rest() {
 		e.delta(delta{Refusal: r})
 	}
 	surface.Pieces(e.FinalText(), surface.SmallPiece, func(piece string) { e.delta(delta{Content: &piece}) })
+	if a := newAnnotations(e.FinalCitations()...); a != nil {
+		e.delta(delta{Annotations: a})
+	}
 }
+
+// Open implements surface.Opener.
+func (e *encoder) Open() { e.open() }
 
 // open puts the chunk with the role before the first chunk. Both are one write.
 func (e *encoder) open() {

@@ -2,6 +2,8 @@ package chat
 
 import (
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -14,6 +16,7 @@ type completion struct {
 	Model   string   `json:"model"`
 	Choices []choice `json:"choices"`
 	Usage   *usage   `json:"usage"`
+	surface.Extra
 }
 
 type choice struct {
@@ -24,11 +27,36 @@ type choice struct {
 }
 
 type message struct {
-	Role             string     `json:"role"`
-	Content          *string    `json:"content"`
-	Refusal          *string    `json:"refusal"`
-	ReasoningContent string     `json:"reasoning_content,omitempty"`
-	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	Role             string       `json:"role"`
+	Content          *string      `json:"content"`
+	Refusal          *string      `json:"refusal"`
+	ReasoningContent string       `json:"reasoning_content,omitempty"`
+	ToolCalls        []toolCall   `json:"tool_calls,omitempty"`
+	Annotations      []annotation `json:"annotations,omitempty"`
+}
+
+// annotation is a source of the content.
+type annotation struct {
+	Type string      `json:"type"`
+	URL  urlCitation `json:"url_citation"`
+}
+
+// urlCitation has the first and the last character of the content that cites the URL.
+type urlCitation struct {
+	Start int64  `json:"start_index"`
+	End   int64  `json:"end_index"`
+	URL   string `json:"url"`
+	Title string `json:"title"`
+}
+
+// newAnnotations returns the citations that the API has: those of URLs.
+func newAnnotations(citations ...item.Citation) (out []annotation) {
+	for _, c := range citations {
+		if c.Kind == item.CitesURL {
+			out = append(out, annotation{"url_citation", urlCitation{c.Start, c.End, c.URL, c.Title}})
+		}
+	}
+	return out
 }
 
 type toolCall struct {
@@ -71,12 +99,13 @@ func newUsage(u model.Usage) *usage {
 }
 
 type chunk struct {
-	ID      string        `json:"id"`
-	Object  string        `json:"object"`
-	Created int64         `json:"created"`
-	Model   string        `json:"model"`
-	Choices []chunkChoice `json:"choices"`
-	Usage   *usage        `json:"usage,omitempty"`
+	ID            string        `json:"id"`
+	Object        string        `json:"object"`
+	Created       int64         `json:"created"`
+	Model         string        `json:"model"`
+	Choices       []chunkChoice `json:"choices"`
+	Usage         *usage        `json:"usage,omitempty"`
+	surface.Extra               // of the chunk with the finish reason
 }
 
 type chunkChoice struct {
@@ -92,6 +121,9 @@ type delta struct {
 	Refusal          string  `json:"refusal,omitempty"`
 	ReasoningContent string  `json:"reasoning_content,omitempty"`
 	ToolCalls        any     `json:"tool_calls,omitempty"` // []toolCall or []callPiece, not empty
+
+	// Annotations is not in the OpenAI document of chunks. OpenAI and others send it.
+	Annotations []annotation `json:"annotations,omitempty"`
 }
 
 // callPiece is what follows the first piece of a call in a stream.

@@ -165,7 +165,7 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.R
 		return "", nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
 	}
 	c := run.Conversation{Items: d.req.Items, Listed: d.req.Listed}
-	if c.Echo, err = surface.Marshal(stored{newEcho(), false, list}); err != nil {
+	if c.Echo, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
 		return "", nil, err
 	}
 	return part, items, surface.Failed(h.o.Log, run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, part, c, h.o.KeepFor()))
@@ -404,7 +404,7 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 	if err != nil || c.RunID == "" {
 		return items, err
 	}
-	object, err := h.render(ctx, caller, c, s)
+	object, err := h.render(ctx, caller, surface.Extensions{}, c, s)
 	if errors.Is(err, org.ErrNotFound) {
 		return items, nil
 	} else if err != nil {

@@ -32,6 +32,8 @@ type decoder struct {
 	provided map[string]bool   // the types of the tools that the provider executes
 	hosted   []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
 
+	approvals approvalInput
+
 	replaces  bool // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
@@ -88,10 +90,44 @@ func (d *decoder) decode(members []surface.Member) error {
 	if d.req.Previous != "" && d.req.Session != "" {
 		return fault.New(fault.Invalid, "mutually_exclusive_parameters", "previous_response_id and conversation exclude each other; send one of them").In("previous_response_id")
 	}
+	if err := d.decideApprovals(); err != nil {
+		return err
+	}
+	d.req.Settings = d.settings(members)
 	if err := d.keep(); err != nil {
 		return err
 	}
 	return d.checkTargets()
+}
+
+// settings returns the hashes of the members that a request which continues this one must not
+// change. The credentials of servers may be new ones.
+func (d *decoder) settings(members []surface.Member) map[string]string {
+	out := map[string]string{"model": surface.Hash([]byte(d.req.Model)), "store": surface.Hash(strconv.AppendBool(nil, d.echo.Store))}
+	for _, m := range members {
+		switch m.Name {
+		case "model", "store", "input", "stream", "stream_options", "previous_response_id", "conversation", "metadata", "background":
+			continue
+		case "tools":
+			if bare, err := surface.Marshal(d.echo.Tools); err == nil {
+				out[m.Name] = surface.Hash(append(bare, d.addresses()...))
+			}
+			continue
+		}
+		if string(m.Value) != "null" {
+			out[m.Name] = surface.Hash(m.Value)
+		}
+	}
+	return out
+}
+
+// addresses returns the addresses of the declared servers, of which the response repeats only a
+// part.
+func (d *decoder) addresses() (out []byte) {
+	for _, s := range d.req.Declared {
+		out = append(append(out, 0), s.URL.Reveal()...)
+	}
+	return out
 }
 
 // relayed reports whether the loop is off. Then nothing is stored.
@@ -102,7 +138,7 @@ func (d *decoder) keep() error {
 	if !d.echo.Store {
 		return nil
 	}
-	kept, err := surface.Marshal(stored{d.echo, d.echo.encrypted, d.input})
+	kept, err := surface.Marshal(stored{d.echo, d.echo.encrypted, d.echo.plain, d.input, d.req.Model})
 	d.req.Keep = &run.Keep{Echo: kept}
 	return err
 }
@@ -247,15 +283,11 @@ func plain(err error) string {
 
 func (d *decoder) decodeStreamOptions(value json.RawMessage) error {
 	var w struct {
-		IncludeObfuscation bool `json:"include_obfuscation"`
+		IncludeObfuscation *bool `json:"include_obfuscation"`
 	}
-	if err := into("stream_options", value, &w); err != nil {
-		return err
-	}
-	if w.IncludeObfuscation {
-		d.drop("stream_options.include_obfuscation")
-	}
-	return nil
+	err := into("stream_options", value, &w)
+	d.echo.plain = w.IncludeObfuscation != nil && !*w.IncludeObfuscation
+	return err
 }
 
 var isInteger = regexp.MustCompile(`^-?[0-9]+$`)

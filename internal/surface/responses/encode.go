@@ -17,7 +17,8 @@ import (
 // answer is a stream. It makes the same items for both, with the same ids.
 //
 //	created · in_progress                         before the first item
-//	  output_item.added … output_item.done        for each item; those of a model call end with it
+//	  output_item.added … output_item.done        for each item; those of a model call end before the next
+//	                                              item begins if the provider marks their ends, else with the call
 //	completed | incomplete | failed, [DONE]       exactly one
 //
 // Until the first item, nothing is sent, so that a failure has its HTTP status.
@@ -32,6 +33,7 @@ type encoder struct {
 	held     []event.Event // all events, for an answer with the texts of the last round only
 	created  bool          // response.created was sent
 	sequence int64         // of the next event
+	after    int64         // events up to this number are not sent; -1 = all are
 	output   []any         // the items; one that is open has the form of its begin
 	open     []*openItem   // of the model call in progress, in the order of their indices
 	calling  bool          // a model call is in progress
@@ -42,14 +44,18 @@ type encoder struct {
 
 // openItem is an item of the model call in progress.
 type openItem struct {
-	kind  model.DeltaKind // CallDelta, ReasoningDelta, or TextDelta for every message
+	kind  model.DeltaKind // CallDelta, ReasoningDelta, NativeDelta, or TextDelta for every message
 	item  int             // its number in the model call
 	id    string
 	index int // in the output
 	parts []openPart
 	call  event.ClientCall // of a call
 
-	encrypted *string // content of reasoning that only the provider can read
+	encrypted *string         // content of reasoning that only the provider can read
+	native    json.RawMessage // the begin of an item of a provider's own tool
+
+	ended  bool // no delta of it follows
+	closed bool // its end was sent
 }
 
 // openPart is a text of a message or of reasoning, or the arguments of a call.
@@ -57,16 +63,18 @@ type openPart struct {
 	kind  model.DeltaKind
 	begun bool
 	text  surface.Text
+
+	annotations []any
 }
 
 func newEncoder(a *surface.Answer, s *surface.Stream, asked echo, tools clientTools) *encoder {
-	e := &encoder{Answer: a, stream: s, echo: asked, tools: tools, output: []any{}}
+	e := &encoder{Answer: a, stream: s, echo: asked, tools: tools, output: []any{}, after: -1}
 	e.mcp.out, e.hosted.out = e, e
 	return e
 }
 
 // suffix is the part of the run's id that the ids of the response and its items have.
-func (e *encoder) suffix() string { return suffixOf(e.Started.RunID) }
+func (e *encoder) suffix() string { return suffixOf(e.Started.RunID) + e.Started.Part }
 
 func suffixOf(runID string) string { return strings.TrimPrefix(runID, "run_") }
 
@@ -96,10 +104,14 @@ func textBytes(ev event.Event) int {
 		return len(ev.Arguments)
 	case event.NativeItem:
 		return len(ev.JSON)
+	case event.NativeProgress:
+		return len(ev.JSON)
+	case event.Citation:
+		return citationBytes(ev.Citation)
 	case event.ToolStarted:
 		return len(ev.Arguments)
 	case event.ToolDone:
-		return len(ev.Text) + len(ev.Arguments)
+		return len(ev.Text) + len(ev.Arguments) + len(ev.Image)
 	}
 	return 0
 }
@@ -116,6 +128,12 @@ func roundOf(ev event.Event) int {
 	case event.CallDelta:
 		return ev.Round
 	case event.NativeItem:
+		return ev.Round
+	case event.NativeProgress:
+		return ev.Round
+	case event.Citation:
+		return ev.Round
+	case event.ItemDone:
 		return ev.Round
 	}
 	return -1
@@ -138,8 +156,16 @@ func (e *encoder) add(ev event.Event) error {
 		}
 	case event.NativeItem:
 		return e.addNative(ev)
+	case event.NativeProgress:
+		return e.addProgress(ev)
+	case event.Citation:
+		return e.cite(ev)
+	case event.ItemDone:
+		e.itemDone(ev.Item)
 	case event.RoundDone:
 		e.endRound(ev.Stop)
+	case event.Waiting:
+		return e.ask(ev)
 	default:
 		if err := e.charge(textBytes(ev)); err != nil {
 			return err
@@ -147,6 +173,18 @@ func (e *encoder) add(ev event.Event) error {
 		e.mcp.run, e.hosted.run = e.suffix(), e.suffix()
 		e.mcp.event(ev)
 		e.hosted.event(ev)
+	}
+	return nil
+}
+
+// ask adds the calls that wait for approval.
+func (e *encoder) ask(ev event.Waiting) error {
+	for _, a := range ev.Approvals {
+		if err := e.charge(len(a.Arguments)); err != nil {
+			return err
+		}
+		item := newApprovalRequest(a)
+		e.doneItem(e.addItem(item), item)
 	}
 	return nil
 }
@@ -190,6 +228,7 @@ func (e *encoder) opened(kind model.DeltaKind, prefix string, round, item int, b
 			return o
 		}
 	}
+	e.closeEnded()
 	id := fmt.Sprintf("%s_%s_%d_%d", prefix, e.suffix(), round, item)
 	o := &openItem{kind: kind, item: item, id: id, index: e.addItem(begin(id))}
 	e.open = append(e.open, o)
@@ -242,7 +281,7 @@ func (e *encoder) addNative(ev event.NativeItem) error {
 		return fmt.Errorf("item of a provider: %w", err)
 	}
 	if w.Type != "reasoning" {
-		e.doneItem(e.addItem(ev.JSON), ev.JSON)
+		e.endNative(ev)
 		return nil
 	}
 	if e.echo.encrypted {
@@ -271,7 +310,9 @@ func (p *openPart) content(text string) any {
 	if p.kind == model.RefusalDelta {
 		return refusal{"refusal", text}
 	}
-	return newOutputText(text)
+	out := newOutputText(text)
+	out.Annotations = append(out.Annotations, p.annotations...)
+	return out
 }
 
 func (o *openItem) at() at { return at{o.id, o.index} }
@@ -318,6 +359,30 @@ func (e *encoder) endRound(stop model.Stop) {
 	e.closeItems(last)
 }
 
+// itemDone notes that no delta of an item follows. Reasoning ends at once. A message and a
+// call end when the next item begins: if they are the last, the end of the model call says
+// whether they are complete.
+func (e *encoder) itemDone(number int) {
+	for _, o := range e.open {
+		if o.item != number || o.closed {
+			continue
+		}
+		o.ended = true
+		if o.kind == model.ReasoningDelta {
+			e.closeItem(o, "completed")
+		}
+	}
+}
+
+// closeEnded ends the items of which no delta follows, before the next item begins.
+func (e *encoder) closeEnded() {
+	for _, o := range e.open {
+		if o.ended && !o.closed {
+			e.closeItem(o, "completed")
+		}
+	}
+}
+
 // closeItems ends the open items; the last one has the status.
 func (e *encoder) closeItems(last string) {
 	slices.SortFunc(e.open, func(a, b *openItem) int { return cmp.Compare(a.index, b.index) })
@@ -326,14 +391,20 @@ func (e *encoder) closeItems(last string) {
 		if i == len(e.open)-1 {
 			status = last
 		}
-		e.closeItem(o, status)
+		if !o.closed {
+			e.closeItem(o, status)
+		}
 	}
 	e.open, e.calling, e.begun, e.native = nil, false, len(e.output), 0
 }
 
 // closeItem ends an item of a model.
 func (e *encoder) closeItem(o *openItem, status string) {
+	o.closed = true
 	switch o.kind {
+	case model.NativeDelta:
+		e.doneItem(o.index, cutOff(o.native))
+		return
 	case model.CallDelta:
 		o.call.Arguments = o.part(0, model.CallDelta).text.String()
 		e.endCall(o.id, o.index, status, o.call)
@@ -444,7 +515,7 @@ func (e *encoder) doneItem(index int, item any) {
 
 // numbered is an event of the stream.
 type numbered interface {
-	begin(kind string, sequence int64)
+	begin(kind string, sequence int64, obfuscation string)
 }
 
 // send sends an event, after the first two if it is the first.
@@ -452,16 +523,28 @@ func (e *encoder) send(kind string, ev numbered) {
 	if e.stream == nil {
 		return
 	}
-	if !e.created {
-		e.created = true
-		started := e.response()
-		started.Status, started.Output = "in_progress", []any{}
-		e.send("response.created", &responseEvent{Response: started})
-		e.send("response.in_progress", &responseEvent{Response: started})
+	e.Open()
+	padding := ""
+	if n, is := deltaBytes(ev); is && !e.echo.plain {
+		padding = surface.Obfuscation(e.Started.RunID+e.Started.Part, e.sequence, n)
 	}
-	ev.begin(kind, e.sequence)
+	ev.begin(kind, e.sequence, padding)
 	e.sequence++
-	e.stream.SendJSON(kind, ev)
+	if e.sequence > e.after+1 {
+		e.stream.SendJSON(kind, ev)
+	}
+}
+
+// Open implements surface.Opener: it sends the first two events.
+func (e *encoder) Open() {
+	if e.created {
+		return
+	}
+	e.created = true
+	started := e.response()
+	started.Status, started.Output = "in_progress", []any{}
+	e.send("response.created", &responseEvent{Response: started})
+	e.send("response.in_progress", &responseEvent{Response: started})
 }
 
 // response returns the response object without an end. Its usage is what has been counted:
@@ -469,7 +552,7 @@ func (e *encoder) send(kind string, ev numbered) {
 // member, and Open Responses has an object or null: only an object is valid in both.
 func (e *encoder) response() *response {
 	return &response{
-		Usage: newUsage(e.End.Usage), ID: run.ResponseOf(e.Started.RunID), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, echo: e.echo,
+		Usage: newUsage(e.End.Usage), ID: run.ResponseOf(e.Started.RunID, e.Started.Part), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, echo: e.echo,
 	}
 }
 
@@ -522,7 +605,7 @@ var incomplete = map[event.Reason]string{
 // ended returns the response object of a run that has not failed.
 func (e *encoder) ended() *response {
 	r := e.response()
-	r.Status = "completed"
+	r.Status, r.Extra = "completed", e.Extra()
 	if reason, is := incomplete[e.End.Reason]; is {
 		r.Status, r.IncompleteDetails = "incomplete", &incompleteDetails{reason}
 	} else if e.End.Reason == event.MaxCalls {
@@ -542,7 +625,7 @@ func (e *encoder) failed(object []byte) *response {
 	e.mcp.cut()
 	e.hosted.cut()
 	r := e.response()
-	r.Status, r.Error = "failed", newResponseError(object)
+	r.Status, r.Error, r.Extra = "failed", newResponseError(object), e.Extra()
 	return r
 }
 

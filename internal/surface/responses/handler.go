@@ -15,7 +15,7 @@ import (
 type Options struct {
 	surface.Options
 	Conversations run.Conversations // where responses are stored
-	Runs          surface.Follower
+	Runs          surface.StoredRuns
 	Forgetter     run.Forgetter // deletes the run of a deleted response
 }
 

@@ -121,6 +121,10 @@ func hostedCalls() []event.Event {
 		done("1.0", "file_search", event.CallCached, "found", ""),
 		done("1.1", "web_search", event.CallSkipped, "limit", `{"topic":1}`),
 		started("2.0", "web_search", `{"q":"late"}`),
+		started("2.2", "image_generation", `{"prompt":"a cat"}`),
+		event.ToolDone{Key: "2.2", Hosted: "image_generation", Outcome: event.CallOK, Text: "[image]", Image: "iVBO"},
+		done("2.3", "image_generation", event.CallOK, "a text only", `{"prompt":"a cat"}`),
+		started("2.4", "image_generation", `{"prompt":"a late cat"}`),
 		started("2.1", "code_interpreter", `{}`),
 	}
 }
@@ -158,13 +162,25 @@ done 3 {"id":"ws_1_1_1","type":"web_search_call","status":"failed","action":{"ty
 added 4 {"id":"ws_1_2_0","type":"web_search_call","status":"in_progress","action":{"type":"search","query":"late"}}
 web_search_call.in_progress 4 ws_1_2_0
 web_search_call.searching 4 ws_1_2_0
-added 5 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"in_progress","container_id":"cntr_1","code":"","outputs":null}
-code_interpreter_call.in_progress 5 ci_1_2_1
-code_interpreter_call_code.delta 5 ci_1_2_1 delta={}
-code_interpreter_call_code.done 5 ci_1_2_1 code={}
-code_interpreter_call.interpreting 5 ci_1_2_1
+added 5 {"id":"ig_1_2_2","type":"image_generation_call","status":"in_progress","result":null}
+image_generation_call.in_progress 5 ig_1_2_2
+image_generation_call.generating 5 ig_1_2_2
+image_generation_call.completed 5 ig_1_2_2
+done 5 {"id":"ig_1_2_2","type":"image_generation_call","status":"completed","result":"iVBO"}
+added 6 {"id":"ig_1_2_3","type":"image_generation_call","status":"in_progress","result":null}
+image_generation_call.in_progress 6 ig_1_2_3
+done 6 {"id":"ig_1_2_3","type":"image_generation_call","status":"failed","result":null}
+added 7 {"id":"ig_1_2_4","type":"image_generation_call","status":"in_progress","result":null}
+image_generation_call.in_progress 7 ig_1_2_4
+image_generation_call.generating 7 ig_1_2_4
+added 8 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"in_progress","container_id":"cntr_1","code":"","outputs":null}
+code_interpreter_call.in_progress 8 ci_1_2_1
+code_interpreter_call_code.delta 8 ci_1_2_1 delta={}
+code_interpreter_call_code.done 8 ci_1_2_1 code={}
+code_interpreter_call.interpreting 8 ci_1_2_1
 done 4 {"id":"ws_1_2_0","type":"web_search_call","status":"failed","action":{"type":"search","query":"late"}}
-done 5 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"incomplete","container_id":"cntr_1","code":"{}","outputs":null}
+done 7 {"id":"ig_1_2_4","type":"image_generation_call","status":"failed","result":null}
+done 8 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"incomplete","container_id":"cntr_1","code":"{}","outputs":null}
 `), "\n")
 	if diff := cmp.Diff(want, l.lines); diff != "" {
 		t.Error(diff)

@@ -43,6 +43,14 @@ type codeInterpreterCall struct {
 	Outputs     []codeLogs `json:"outputs"` // null until the call ends
 }
 
+// imageCall is the item of a call that answers the hosted tool image_generation.
+type imageCall struct {
+	ID     string  `json:"id"`
+	Type   string  `json:"type"`
+	Status string  `json:"status"`
+	Result *string `json:"result"` // base64; null until the call ends, and if it has no image
+}
+
 type codeLogs struct {
 	Type string `json:"type"`
 	Logs string `json:"logs"`
@@ -112,18 +120,22 @@ func (o *hostedOutput) end(ev event.ToolDone) {
 	call := o.open[ev.Key]
 	delete(o.open, ev.Key)
 	status := "failed"
-	if ev.Outcome == event.CallOK || ev.Outcome == event.CallCached {
+	isOK, result := ev.Outcome == event.CallOK || ev.Outcome == event.CallCached, &ev.Text
+	if call.kind == "image_generation" { // without an image there is nothing to show
+		isOK, result = isOK && ev.Image != "", &ev.Image
+	}
+	if isOK {
 		status = "completed"
 		o.out.itemEvent(call.eventName(status), call.id, call.index, "", "")
 	}
-	o.out.doneItem(call.index, call.item(status, &ev.Text))
+	o.out.doneItem(call.index, call.item(status, result))
 }
 
 // cut ends the calls whose end is not known, when the response ends.
 func (o *hostedOutput) cut() {
 	for _, call := range slices.SortedFunc(maps.Values(o.open), func(a, b hostedCall) int { return cmp.Compare(a.index, b.index) }) {
 		status := "incomplete"
-		if call.kind == "web_search" { // the API does not have incomplete ones
+		if call.kind == "web_search" || call.kind == "image_generation" { // the API does not have incomplete ones
 			status = "failed"
 		}
 		o.out.doneItem(call.index, call.item(status, nil))
@@ -135,6 +147,12 @@ func (o *hostedOutput) cut() {
 func (c hostedCall) item(status string, result *string) any {
 	kind := c.kind + "_call"
 	switch c.kind {
+	case "image_generation":
+		item := imageCall{ID: c.id, Type: kind, Status: status}
+		if result != nil && *result != "" {
+			item.Result = result
+		}
+		return item
 	case "file_search":
 		return fileSearchCall{ID: c.id, Type: kind, Status: status, Queries: []string{c.text}}
 	case "code_interpreter":
@@ -152,8 +170,11 @@ func (c hostedCall) eventName(step string) string { return "response." + c.kind 
 
 // working returns the step in which the tool is executed.
 func (c hostedCall) working() string {
-	if c.kind == "code_interpreter" {
+	switch c.kind {
+	case "code_interpreter":
 		return "interpreting"
+	case "image_generation":
+		return "generating"
 	}
 	return "searching"
 }

@@ -85,6 +85,12 @@ func newInputReader(d *decoder) inputReader {
 // said returns the number of the answer that an item of the model belongs to: items
 // without another item between them are one answer.
 func (in *inputReader) said() int {
+	in.modelSpoke()
+	return in.ofTurn()
+}
+
+// ofTurn is said for an item that the gateway puts in the place of another one.
+func (in *inputReader) ofTurn() int {
 	if !in.open {
 		in.turn++
 		in.open = true
@@ -133,8 +139,10 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 		return replayMCPListTools(in.req, at, raw)
 	case "additional_tools":
 		return in.addTools(at, raw)
-	case "mcp_approval_request", "mcp_approval_response":
-		return fault.New(fault.Invalid, "unsupported_value", "%s: approvals are not supported yet", at).In(at)
+	case "mcp_approval_request":
+		return in.addApprovalRequest(at, raw)
+	case "mcp_approval_response":
+		return in.addApprovalResponse(at, raw)
 	}
 	// A record of a tool that a provider executed. Providers of this dialect read their own.
 	// One of a hosted tool that an MCP server answers is the gateway's own: no provider has it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -43,7 +44,7 @@ func decodeMCPTool(req *run.Request, index int, raw json.RawMessage) (dropped []
 			delete(m.members, name)
 		}
 	}
-	for _, step := range []func(*run.Request) error{m.checkMembers, m.decodeLabel, m.decodeURL, m.decodeHeaders, m.decodeAllowed, m.checkApproval} {
+	for _, step := range []func(*run.Request) error{m.checkMembers, m.decodeLabel, m.decodeURL, m.decodeHeaders, m.decodeAllowed, m.decodeApproval} {
 		if err := step(req); err != nil {
 			return nil, err
 		}
@@ -247,32 +248,6 @@ func (f *mcpFilter) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// covers reports whether f certainly selects every tool that g selects. A filter without
-// conditions covers nothing: whoever names no tool has approved none.
-func (f mcpFilter) covers(g mcpFilter) bool {
-	if f.Names == nil && f.ReadOnly == nil {
-		return false
-	}
-	named := func(name string) bool { return slices.Contains(*f.Names, name) }
-	switch {
-	case g.Names != nil && len(*g.Names) == 0: // it selects none
-		return true
-	case f.ReadOnly != nil && (g.ReadOnly == nil || *f.ReadOnly != *g.ReadOnly):
-		return false
-	case f.Names == nil:
-		return true
-	}
-	return g.Names != nil && !slices.ContainsFunc(*g.Names, func(name string) bool { return !named(name) })
-}
-
-// excludes reports whether f certainly selects no tool that g selects.
-func (f mcpFilter) excludes(g mcpFilter) bool {
-	if f.ReadOnly != nil && g.ReadOnly != nil && *f.ReadOnly != *g.ReadOnly {
-		return true
-	}
-	return f.Names != nil && g.Names != nil && !slices.ContainsFunc(*f.Names, func(name string) bool { return slices.Contains(*g.Names, name) })
-}
-
 func (m *mcpTool) decodeAllowed(*run.Request) error {
 	if value, ok := m.members["allowed_tools"]; ok && json.Unmarshal(value, &m.allowed) != nil {
 		return fault.New(fault.Invalid, "invalid_value", "%s.allowed_tools must be a list of names, or an object with tool_names and read_only", m.at).In(m.place("allowed_tools"))
@@ -284,45 +259,57 @@ func (m *mcpTool) decodeAllowed(*run.Request) error {
 	return nil
 }
 
-// checkApproval refuses a tool with calls that would need an approval.
-func (m *mcpTool) checkApproval(*run.Request) error {
-	asks := fault.New(fault.Invalid, "unsupported_value",
-		`%s.require_approval: approvals are not supported yet; set it to "never", or let never cover every tool of allowed_tools`, m.at).In(m.place("require_approval"))
+const notApproval = `%s.require_approval must be "never", "always", or an object with always and never`
 
+// decodeApproval reads which calls wait for approval: all, unless the tool says otherwise.
+func (m *mcpTool) decodeApproval(*run.Request) error {
+	m.declared.Approval = policy.Approval{Rest: true}
 	value := m.members["require_approval"]
 	var word string
 	switch {
-	case json.Unmarshal(value, &word) == nil && word == "never":
+	case value == nil:
 		return nil
-	case value == nil || word == "always": // the default is to ask
-		return asks
-	case word != "" || value[0] == '"':
-		return fault.New(fault.Invalid, "invalid_value", `%s.require_approval must be "never", "always", or an object with always and never`, m.at).In(m.place("require_approval"))
+	case json.Unmarshal(value, &word) == nil && word == "always":
+		return nil
+	case word == "never":
+		m.declared.Approval.Rest = false
+		return nil
+	case value[0] == '"':
+		return fault.New(fault.Invalid, "invalid_value", notApproval, m.at).In(m.place("require_approval"))
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(value, &members) != nil {
-		return fault.New(fault.Invalid, "invalid_type", `%s.require_approval must be "never", "always", or an object with always and never`, m.at).In(m.place("require_approval"))
+		return fault.New(fault.Invalid, "invalid_type", notApproval, m.at).In(m.place("require_approval"))
 	}
-	var always, never mcpFilter
-	asksSome := false
+	all := false
 	for name, value := range members {
-		var err error
-		switch name {
-		case "always":
-			err, asksSome = json.Unmarshal(value, &always), string(value) != "null"
-		case "never":
-			err = json.Unmarshal(value, &never)
-		default:
-			err = fmt.Errorf("%q is unknown", name)
-		}
-		if err != nil {
+		into := map[string]**policy.Tools{"always": &m.declared.Approval.Always, "never": &m.declared.Approval.Never}[name]
+		var f mcpFilter
+		switch {
+		case into == nil:
+			return fault.New(fault.Invalid, "invalid_value", notApproval, m.at).In(m.place("require_approval"))
+		case string(value) == "null":
+		case json.Unmarshal(value, &f) != nil:
 			return fault.New(fault.Invalid, "invalid_value", "%s.require_approval.%s must be an object with tool_names and read_only", m.at, name).In(m.place("require_approval"))
+		case name == "always" && f.Names == nil && f.ReadOnly == nil: // without a condition, all
+			all = true
+		default:
+			*into = f.tools()
 		}
 	}
-	if !never.covers(m.allowed) || asksSome && !always.excludes(m.allowed) {
-		return asks
+	if all {
+		m.declared.Approval = policy.Approval{Rest: true}
 	}
 	return nil
+}
+
+// tools returns the filter as a rule has it.
+func (f mcpFilter) tools() *policy.Tools {
+	out := &policy.Tools{ReadOnly: f.ReadOnly}
+	if f.Names != nil {
+		out.Names = append([]string{}, *f.Names...)
+	}
+	return out
 }
 
 // echoMCPTool returns a tool of type mcp as the response repeats it: without credentials,

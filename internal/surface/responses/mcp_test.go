@@ -127,45 +127,40 @@ func TestToolsOfTypeMCPThatAreRefused(t *testing.T) {
 	}
 }
 
-// D21, row 12 of the parity bugs: the default is to ask. Until the gateway can ask, only what
-// certainly needs no approval is accepted.
+// D21, row 12 of the parity bugs: the default is to ask, and so is what an object does not say.
 func TestRequireApproval(t *testing.T) {
 	for _, tt := range []struct {
-		approval, allowed string // "" = absent
-		ok                bool
+		approval string // "" = absent
+		asks     string // the tools that wait, of a, b and r, which only reads
 	}{
-		{"", "", false}, {"null", "", false}, {`"always"`, "", false}, {`"never"`, "", true}, {`"never"`, `["a"]`, true},
-		{`"sometimes"`, "", false}, {`""`, "", false}, {`7`, "", false}, {`{}`, "", false}, {`{"never":{}}`, "", false}, {`{"never":null}`, "", false},
-		{`{"ever":{}}`, "", false}, {`{"never":{"names":["a"]}}`, `["a"]`, false},
-		{`{"never":{"tool_names":["a","b"]}}`, `["a"]`, true},
-		{`{"never":{"tool_names":["a","b"]}}`, `{"tool_names":["b","a"]}`, true},
-		{`{"never":{"tool_names":["a"]}}`, `["a","b"]`, false},
-		{`{"never":{"tool_names":["a"]}}`, "", false},
-		{`{"never":{"tool_names":["a"]}}`, `[]`, true},
-		{`{"never":{"tool_names":["a"]}}`, `{"read_only":true}`, false},
-		{`{"never":{"read_only":true}}`, "", false},
-		{`{"never":{"read_only":true}}`, `["a"]`, false},
-		{`{"never":{"read_only":true}}`, `{"read_only":true}`, true},
-		{`{"never":{"read_only":true}}`, `{"read_only":false}`, false},
-		{`{"never":{"read_only":true,"tool_names":["a"]}}`, `{"read_only":true,"tool_names":["a"]}`, true},
-		{`{"never":{"tool_names":["a"]},"always":{"tool_names":["b"]}}`, `["a"]`, true},
-		{`{"never":{"tool_names":["a"]},"always":{"tool_names":["a"]}}`, `["a"]`, false},
-		{`{"never":{"tool_names":["a"]},"always":{}}`, `["a"]`, false},
-		{`{"never":{"tool_names":["a"]},"always":null}`, `["a"]`, true},
-		{`{"never":{"read_only":true},"always":{"read_only":false}}`, `{"read_only":true}`, true},
-		{`{"always":{"tool_names":["b"]}}`, `["a"]`, false},
+		{"", "abr"}, {"null", "abr"}, {`"always"`, "abr"}, {`"never"`, ""}, {`{}`, "abr"}, {`{"never":{}}`, "abr"}, {`{"never":null}`, "abr"},
+		{`{"never":{"tool_names":["a","b"]}}`, "r"}, {`{"never":["a"]}`, "br"}, {`{"never":{"tool_names":[]}}`, "abr"},
+		{`{"never":{"read_only":true}}`, "ab"}, {`{"never":{"read_only":false}}`, "r"}, {`{"never":{"read_only":true,"tool_names":["a"]}}`, "abr"},
+		{`{"never":{"tool_names":["a"]},"always":{"tool_names":["b"]}}`, "br"}, {`{"never":{"tool_names":["a"]},"always":{"tool_names":["a"]}}`, "abr"},
+		{`{"never":{"tool_names":["a"]},"always":{}}`, "abr"}, {`{"never":{"tool_names":["a"]},"always":null}`, "br"},
+		{`{"never":{"read_only":true},"always":{"read_only":false}}`, "ab"}, {`{"always":{"tool_names":["b"]}}`, "abr"},
+		{`"sometimes"`, "refused"}, {`""`, "refused"}, {`7`, "refused"}, {`{"ever":{}}`, "refused"}, {`{"never":{"names":["a"]}}`, "refused"},
 	} {
 		tool := `{"type":"mcp","server_label":"docs","server_url":"https://docs.example/mcp"`
 		if tt.approval != "" {
 			tool += `,"require_approval":` + tt.approval
 		}
-		if tt.allowed != "" {
-			tool += `,"allowed_tools":` + tt.allowed
-		}
-		_, _, err := decodesMCP(t, tool+"}")
+		req, _, err := decodesMCP(t, tool+"}")
 		var f *fault.Error
-		if errors.As(err, &f) == tt.ok || !tt.ok && f.Param != "tools[0].require_approval" {
-			t.Errorf("%s: %v", tool, err)
+		if errors.As(err, &f) {
+			if tt.asks != "refused" || f.Param != "tools[0].require_approval" {
+				t.Errorf("%s: %v", tool, err)
+			}
+			continue
+		}
+		got := ""
+		for _, name := range []string{"a", "b", "r"} {
+			if req.Declared[0].Approval.Asks(name, name == "r") {
+				got += name
+			}
+		}
+		if got != tt.asks {
+			t.Errorf("%s: %q wait, want %q", tool, got, tt.asks)
 		}
 	}
 }

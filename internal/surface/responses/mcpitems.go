@@ -96,12 +96,12 @@ func (o *mcpOutput) event(ev event.Event) bool {
 		return true
 	case event.ToolStarted:
 		if ev.Shown {
-			o.begin(ev.Key, ev.Server, ev.Tool, string(ev.Arguments))
+			o.begin(ev.Key, ev.Server, ev.Tool, string(ev.Arguments), ev.Approval)
 		}
 		return ev.Shown
 	case event.ToolDone:
-		if ev.Shown {
-			o.begin(ev.Key, ev.Server, ev.Tool, ev.Arguments)
+		if ev.Shown && ev.Outcome != event.CallDenied { // of a denial the client knows already
+			o.begin(ev.Key, ev.Server, ev.Tool, ev.Arguments, ev.Approval)
 			o.end(ev)
 		}
 		return ev.Shown
@@ -135,12 +135,16 @@ func newMCPListed(d tool.Definition) mcpListed {
 
 // begin sends the item of a call, unless it has been sent: a call may be tried again, and
 // one that was not executed begins when it ends.
-func (o *mcpOutput) begin(key, server, name, arguments string) {
+func (o *mcpOutput) begin(key, server, name, arguments, approval string) {
 	if _, begun := o.open[key]; begun {
 		return
 	}
 	id := "mcp_" + o.run + "_" + strings.ReplaceAll(key, ".", "_")
 	item := mcpCall{ID: id, Type: "mcp_call", Status: "in_progress", ServerLabel: server, Name: name}
+	if approval != "" {
+		request := requestID(approval)
+		item.ApprovalRequestID = &request
+	}
 	index := o.out.addItem(item)
 	o.out.itemEvent("response.mcp_call.in_progress", id, index, "", "")
 	surface.Pieces(arguments, surface.MaxPiece, func(piece string) {

@@ -67,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		if err := json.Unmarshal(req.Keep.Echo, &s); err != nil {
 			t.Fatalf("%s: stored is %s: %v", body, req.Keep.Echo, err)
 		}
-		s.Response.encrypted = s.Encrypted
+		s.Response.encrypted, s.Response.plain = s.Encrypted, s.Plain
 		again, err := surface.Marshal(newEncoder(&surface.Answer{Started: event.Started{RunID: "run_1"}}, nil, s.Response, s.clientTools()).ended())
 		if err != nil || !sameJSON(t, answered, again) {
 			t.Errorf("%s: answered with\n%s\nand stored is\n%s\n%v", body, answered, again, err)

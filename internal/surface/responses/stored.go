@@ -18,7 +18,9 @@ import (
 type stored struct {
 	Response  echo              `json:"response"`
 	Encrypted bool              `json:"encrypted,omitempty"`
+	Plain     bool              `json:"plain,omitempty"`
 	Input     []json.RawMessage `json:"input"`
+	Model     string            `json:"model,omitempty"` // as the client named it
 }
 
 // find returns a stored response of the caller's org.
@@ -43,15 +45,19 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *run.Conversation) (
 	if err := json.Unmarshal(kept.Echo, s); err != nil {
 		return nil, fmt.Errorf("stored response %s: %w", id, err)
 	}
-	s.Response.encrypted = s.Encrypted
+	s.Response.encrypted, s.Response.plain = s.Encrypted, s.Plain
 	return s, nil
 }
 
 // render makes the response object again from the events of its run. The error wraps
 // org.ErrNotFound if the run was deleted.
-func (h *Handler) render(ctx context.Context, caller run.Caller, kept *run.Conversation, s *stored) (*response, error) {
+func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Extensions, kept *run.Conversation, s *stored) (*response, error) {
 	tools := s.clientTools()
-	made, failure, err := h.errors.Again(ctx, h.o.Runs, caller, kept.RunID, kept.FinalOnly, func(a *surface.Answer) surface.Object {
+	tell := func(sink run.Sink) error {
+		return run.ShowPart(ctx, h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)
+	}
+	made, failure, err := h.errors.Again(caller, kept.FinalOnly, x, tell, func(a *surface.Answer) surface.Object {
+		a.Session = s.session()
 		return newEncoder(a, nil, s.Response, tools)
 	})
 	if err != nil {
@@ -63,21 +69,33 @@ func (h *Handler) render(ctx context.Context, caller run.Caller, kept *run.Conve
 	return made.(*encoder).finished(), nil
 }
 
+// session returns the id of the conversation of the response; "" = none.
+func (s *stored) session() string {
+	if s.Response.Conversation == nil {
+		return ""
+	}
+	return s.Response.Conversation.ID
+}
+
 func notStored(id string) error {
 	return fault.New(fault.NotFound, "response_not_found", "no stored response has the id %.100q", id).In("response_id")
 }
 
 // Get answers GET /v1/responses/{id}.
 func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	id := r.PathValue("id")
-	if r.URL.Query().Get("stream") == "true" {
-		return fault.New(fault.Invalid, "unsupported_value", "stream: a stored response is answered as one object; leave it out").In("stream")
+	if _, err := newReplay(r.URL.Query()); err != nil {
+		return err
 	}
+	x, err := surface.AskedExtensions(r.Header, caller)
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
 	kept, s, err := h.find(r.Context(), caller, id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	object, err := h.render(r.Context(), caller, kept, s)
+	object, err := h.render(r.Context(), caller, x, kept, s)
 	if errors.Is(err, org.ErrNotFound) { // the run was deleted: its time is over
 		return notStored(id)
 	} else if err != nil {

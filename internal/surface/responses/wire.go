@@ -3,6 +3,7 @@ package responses
 import (
 	"encoding/json"
 
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -23,6 +24,7 @@ type response struct {
 	Output            []any              `json:"output"`
 	Usage             *usage             `json:"usage"`
 	echo
+	surface.Extra // at the end
 }
 
 type responseError struct {
@@ -60,6 +62,7 @@ type echo struct {
 	User               *string           `json:"user,omitempty"`
 
 	encrypted bool // reasoning has the content that only its provider can read
+	plain     bool // deltas have no obfuscation
 }
 
 type echoConversation struct {
@@ -198,11 +201,14 @@ type customCall struct {
 // The events of a stream. Each begins with its type and its number.
 
 type head struct {
-	Type     string `json:"type"`
-	Sequence int64  `json:"sequence_number"`
+	Type        string `json:"type"`
+	Sequence    int64  `json:"sequence_number"`
+	Obfuscation string `json:"obfuscation,omitempty"` // of a delta
 }
 
-func (h *head) begin(kind string, sequence int64) { h.Type, h.Sequence = kind, sequence }
+func (h *head) begin(kind string, sequence int64, obfuscation string) {
+	h.Type, h.Sequence, h.Obfuscation = kind, sequence, obfuscation
+}
 
 // responseEvent is an event about the response.
 type responseEvent struct {
@@ -252,6 +258,15 @@ type textEvent struct {
 	Text         *string `json:"text,omitempty"`
 	Refusal      *string `json:"refusal,omitempty"`
 	Logprobs     []any   `json:"logprobs,omitzero"`
+}
+
+// annotationEvent is a source of a text.
+type annotationEvent struct {
+	head
+	at
+	ContentIndex    int `json:"content_index"`
+	AnnotationIndex int `json:"annotation_index"`
+	Annotation      any `json:"annotation"`
 }
 
 // summaryEvent is a delta or the end of a text of reasoning.

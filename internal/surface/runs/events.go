@@ -48,7 +48,7 @@ func (h *Handler) Events(format *surface.Errors) surface.Endpoint {
 // position returns the position after which the client wants events.
 func position(r *http.Request) (event.Position, error) {
 	values := r.URL.Query()
-	if err := checkQuery(values, "after"); err != nil {
+	if err := surface.CheckQuery(values, "after"); err != nil {
 		return event.Position{}, err
 	}
 	param, text := "after", values.Get("after")
@@ -59,7 +59,7 @@ func position(r *http.Request) (event.Position, error) {
 	}
 	at, err := event.ParsePosition(text)
 	if err != nil {
-		return at, invalid(param, "%v", err)
+		return at, surface.InvalidValue(param, "%v", err)
 	}
 	return at, nil
 }

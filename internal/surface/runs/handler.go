@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -87,7 +84,7 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller
 
 // Get answers GET /v1/runs/{id}.
 func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	if err := checkQuery(r.URL.Query()); err != nil {
+	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
 	s, err := h.find(r.Context(), caller, r.PathValue("id"))
@@ -170,30 +167,28 @@ func (h *Handler) failed(err error) error {
 // query reads the parameters of a list.
 func (h *Handler) query(r *http.Request, caller run.Caller) (run.Query, error) {
 	values := r.URL.Query()
-	q := run.Query{Limit: defaultRuns, Principal: values.Get("key_id")}
-	if err := checkQuery(values, "state", "since", "key_id", "before", "limit"); err != nil {
+	q := run.Query{Principal: values.Get("key_id")}
+	if err := surface.CheckQuery(values, "state", "since", "key_id", "before", "limit"); err != nil {
 		return q, err
 	}
 	if text := values.Get("state"); text != "" {
 		q.States = strings.Split(text, ",")
 		for _, s := range q.States {
 			if !slices.Contains(run.States(), s) {
-				return q, invalid("state", "unknown state %q; the states are %s", s, strings.Join(run.States(), ", "))
+				return q, surface.InvalidValue("state", "unknown state %q; the states are %s", s, strings.Join(run.States(), ", "))
 			}
 		}
 	}
 	if text := values.Get("since"); text != "" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return q, invalid("since", "since must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z")
+			return q, surface.InvalidValue("since", "since must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z")
 		}
 		q.Since = at.UnixMilli()
 	}
-	if text := values.Get("limit"); text != "" {
-		var err error
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxRuns {
-			return q, invalid("limit", "limit must be a whole number from 1 to %d", maxRuns)
-		}
+	var err error
+	if q.Limit, err = surface.QueryNumber(values, "limit", defaultRuns, 1, maxRuns); err != nil {
+		return q, err
 	}
 	if text := values.Get("before"); text != "" {
 		s, err := h.find(r.Context(), caller, text)
@@ -206,23 +201,4 @@ func (h *Handler) query(r *http.Request, caller run.Caller) (run.Query, error) {
 		q.Before = s.RunID
 	}
 	return q, nil
-}
-
-// checkQuery refuses parameters that are not known, and those that are given twice.
-func checkQuery(values url.Values, known ...string) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch {
-		case !slices.Contains(known, name) && len(known) == 0:
-			return fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %.80q; this request has no parameters", name).In(name)
-		case !slices.Contains(known, name):
-			return fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %.80q; known parameters are %s", name, strings.Join(known, ", ")).In(name)
-		case len(values[name]) > 1:
-			return invalid(name, "%s is given more than once", name)
-		}
-	}
-	return nil
-}
-
-func invalid(param, format string, args ...any) error {
-	return fault.New(fault.Invalid, "invalid_value", format, args...).In(param)
 }

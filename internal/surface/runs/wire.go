@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -32,18 +33,13 @@ type Object struct {
 func NewObject(s run.Summary) Object {
 	out := Object{
 		ID: s.RunID, Org: s.Org, State: s.State(), Key: s.Principal, Surface: s.Surface, Grade: s.Grade, Model: s.Model,
-		Rounds: s.Rounds, ToolCalls: s.Calls, Tokens: s.Tokens, StartedAt: Timestamp(s.CreatedAt),
+		Rounds: s.Rounds, ToolCalls: s.Calls, Tokens: s.Tokens, StartedAt: surface.Timestamp(s.CreatedAt),
 	}
 	if s.FinishedAt > 0 {
-		at := Timestamp(s.FinishedAt)
+		at := surface.Timestamp(s.FinishedAt)
 		out.FinishedAt = &at
 	}
 	return out
-}
-
-// Timestamp returns Unix milliseconds in RFC 3339 format, in UTC.
-func Timestamp(ms int64) string {
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 // Detail is a run as it is shown alone.

@@ -17,6 +17,11 @@ const (
 )
 
 // Valid answers pass, and each violation is found.
+// cited is a message whose text has a citation.
+func cited(annotation string) string {
+	return `{"id":"msg_1","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a","logprobs":[],"annotations":[` + annotation + `]}]}`
+}
+
 func TestViolations(t *testing.T) {
 	specs := spectest.Read(t)
 	with := func(old, other string) string {
@@ -31,6 +36,8 @@ func TestViolations(t *testing.T) {
 	}{
 		{"a response", response, 0},
 		{"an MCP item, which only OpenAI knows", with(`"output":[]`, `"output":[`+mcpCall+`]`), 0},
+		{"a citation that only OpenAI knows", with(`"output":[]`, `"output":[`+cited(`{"type":"file_path","file_id":"f","index":1}`)+`]`), 0},
+		{"a citation without a title", with(`"output":[]`, `"output":[`+cited(`{"type":"url_citation","url":"http://a","start_index":0,"end_index":1}`)+`]`), 2},
 		{"an MCP item without a name", with(`"output":[]`, `"output":[`+strings.Replace(mcpCall, `"name":"f",`, "", 1)+`]`), 1},
 		{"a reason of the gateway", with(`"incomplete_details":null`, `"incomplete_details":{"reason":"max_rounds"}`), 0},
 		{"a reason of nobody", with(`"incomplete_details":null`, `"incomplete_details":{"reason":"tired"}`), 1}, // Open Responses has no list of them
@@ -43,6 +50,7 @@ func TestViolations(t *testing.T) {
 		{"an event", "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":" + strings.ReplaceAll(response, "\n", "") + "}\n\ndata: [DONE]\n\n", 0},
 		{"an event without a number", "data: {\"type\":\"response.created\",\"response\":" + strings.ReplaceAll(response, "\n", "") + "}\n\n", 2},
 		{"an event of nobody", "data: {\"type\":\"response.pondering\",\"sequence_number\":1}\n\n", 1},
+		{"the end of a stream", "data: [DONE]\n\n", 0},
 		{"a stream that is cut", "data: {\"type\":\n\n", 2},
 		{"an error", `{"error":{"message":"no","type":"invalid_request_error","param":null,"code":null}}`, 0},
 		{"an error without a code", `{"error":{"message":"no","type":"invalid_request_error","param":null}}`, 2},

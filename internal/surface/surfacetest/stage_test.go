@@ -163,7 +163,7 @@ func (st *stage) request(t *testing.T, f form, name, principal string) performan
 	if id := st.tap.runID(); st.get != nil && id != "" {
 		p.stored = &client{header: http.Header{}, left: func() bool { return false }}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		r.SetPathValue("id", run.ResponseOf(id))
+		r.SetPathValue("id", run.ResponseOf(id, ""))
 		if err := st.get(p.stored, r, caller); err != nil {
 			t.Errorf("the stored answer: %v", err)
 		}

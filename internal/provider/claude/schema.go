@@ -1,21 +1,22 @@
-package anthropic
+package claude
 
 import (
 	"encoding/json"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 )
 
 // stringFormats are the formats of strings that the provider enforces.
 var stringFormats = []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 
-// answerSchema returns a schema of answers as the provider takes it:
+// AnswerSchema returns a schema of answers as the provider takes it:
 // https://platform.claude.com/docs/en/build-with-claude/structured-outputs. Objects
 // are closed, which allows no answer that the client's schema does not allow. What
 // the provider cannot enforce, such as a minimum, becomes a part of the description,
 // and is returned in lost by name.
-func answerSchema(schema json.RawMessage) (reduced json.RawMessage, lost []string) {
+func AnswerSchema(schema json.RawMessage) (reduced json.RawMessage, lost []string) {
 	r := reducer{lost: map[string]bool{}}
 	reduced = r.schema(nil, jsonscan.TrimSpace(schema), 0)
 	for name := range r.lost {
@@ -72,7 +73,7 @@ func (r reducer) schema(dst, schema []byte, depth int) []byte {
 		dst = append(member("additionalProperties"), "false"...)
 	}
 	if told != nil {
-		description = joined(description, "{"+string(told)+"}")
+		description = wire.Joined(description, "{"+string(told)+"}")
 	}
 	if description != "" {
 		dst = jsonscan.AppendString(member("description"), description)

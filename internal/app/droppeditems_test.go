@@ -1,0 +1,57 @@
+package app_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// An item of a hosted tool that the model does not get is named in the header, whether a client
+// sends it back or the gateway has stored it. Its own provider gets it.
+func TestItemsOfHostedToolsThatAnotherProviderDoesNotGet(t *testing.T) {
+	noLeaks(t)
+	up := &searcher{}
+	native := httptest.NewServer(up)
+	t.Cleanup(native.Close)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	for _, kind := range []string{"openai", "anthropic"} {
+		t.Run(kind, func(t *testing.T) {
+			other := turnpiketest.NewUpstream(turnpiketest.NewScript(t, strings.Repeat("text Hi.\n\n", 10)), turnpiketest.UpstreamOptions{})
+			t.Cleanup(other.Close)
+			yaml := site{upstream: native.URL, servers: []string{server("tools", tools.URL)}}.yaml()
+			_, line, _ := strings.Cut(yaml, "  - {name: up,")
+			line, _, _ = strings.Cut("  - {name: up,"+line, "\n")
+			line += "\n"
+			second := strings.NewReplacer("{name: up,", "{name: other, kind: "+kind+",", native.URL, other.URL).Replace(line)
+			if kind == "anthropic" {
+				second = strings.Replace(second, other.URL+"/v1", other.URL, 1)
+			}
+			g := MustRun(t, strings.Replace(yaml, line, strings.Replace(line, "{name: up,", "{name: up, kind: openai-responses,", 1)+second, 1))
+			ask := func(body string, header ...string) answer {
+				a := g.send("POST", "/v1/responses", strings.NewReader(body), append(header, "Authorization", "Bearer owner-key")...)
+				if a.status != 200 {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+				return a
+			}
+			const input = `"input":[{"role":"user","content":"x"},` + searched + `,{"role":"user","content":"y"}]`
+			first := ask(`{"model":"up/m","input":"x","tools":[{"type":"web_search"}]}`)
+			id := first.responded(t).ID
+			for body, want := range map[string]string{
+				`{"model":"other/m",` + input + `}`:                                   "input[1]",
+				`{"model":"up/m",` + input + `}`:                                      "",
+				`{"model":"other/m","input":"y","previous_response_id":"` + id + `"}`: "previous_response_id",
+				`{"model":"up/m","input":"y","previous_response_id":"` + id + `"}`:    "",
+			} {
+				if got := ask(body).header.Get("Turnpike-Dropped-Params"); got != want {
+					t.Errorf("%s: dropped is %q, want %q", body, got, want)
+				}
+			}
+			if got := ask(`{"model":"other/m",`+input+`}`, "turnpike-mcp-disabled", "true").header.Get("Turnpike-Dropped-Params"); got != "input[1]" {
+				t.Errorf("with the loop off: dropped is %q", got)
+			}
+		})
+	}
+}

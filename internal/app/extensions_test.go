@@ -1,0 +1,108 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// Extensions are in an answer only if the header or the org asks for them: the calls of hidden
+// tools, events while they happen, and the id of the conversation. They are the same on all
+// surfaces, in JSON and in streams.
+func TestExtensions(t *testing.T) {
+	noLeaks(t)
+	specs := spectest.Find(t)
+	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, strings.Repeat("call c1 echo {\"n\":1}\ncall c2 broken {\"n\":2}\n\ntext Done.\n\n", 30)), turnpiketest.UpstreamOptions{})
+	t.Cleanup(up.Close)
+	tools := newMCP(t, map[string]handler{"echo": echo, "broken": func(context.Context, string) (string, error) { return "", errors.New("no") }})
+	yaml := site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.yaml()
+	g := MustRun(t, yaml)
+	conversation := g.send("POST", "/v1/conversations", strings.NewReader(`{}`), "Authorization", "Bearer owner-key")
+	var named struct{ ID string }
+	if err := json.Unmarshal(conversation.body, &named); err != nil {
+		t.Fatal(err)
+	}
+	const trace = `"agentic_tool_calls":[{"call_key":"0.0","round":0,"name":"echo","arguments":"{\"n\":1}","result_content":"{\"n\":1}","outcome":"ok"},` +
+		`{"call_key":"0.1","round":0,"name":"broken","arguments":"{\"n\":2}","result_content":"Error: no","outcome":"error"}]`
+	const calling = `event: agentic_tool_call_progress` + "\n" + `data: {"type":"agentic_tool_call_progress","call_key":"0.0","round":0,"tool_name":"echo","phase":"calling","data":{"tool_type":"custom","arguments":"{\"n\":1}"}}`
+	const complete = `"call_key":"0.1","round":0,"tool_name":"broken","phase":"complete","data":{"tool_type":"custom","content":"Error: no","outcome":"error"}}`
+	for _, api := range []struct{ path, input, session string }{
+		{"/v1/chat/completions", `"messages":[{"role":"user","content":"x"}]`, "null"},
+		{"/v1/responses", `"input":"x"`, "null"},
+		{"/v1/responses", `"input":"x","conversation":"` + named.ID + `"`, `"` + named.ID + `"`},
+	} {
+		for _, stream := range []string{"false", "true"} {
+			ask := func(header ...string) string {
+				a := g.send("POST", api.path, strings.NewReader(`{"model":"m",`+api.input+`,"stream":`+stream+`}`), append(header, "Authorization", "Bearer owner-key")...)
+				if a.status != 200 {
+					t.Fatalf("%s: %d %s", api.path, a.status, a.body)
+				}
+				return string(a.body)
+			}
+			if body := ask(); strings.Contains(body, "agentic") || strings.Contains(body, "session_id") {
+				t.Errorf("%s: without being asked for: %s", api.path, body)
+			}
+			body := ask("turnpike-extensions", "trace, Session,,progress")
+			if strings.Count(body, trace) != 1 || strings.Count(body, `"session_id":`+api.session) != 1 {
+				t.Errorf("%s: %s", api.path, body)
+			}
+			if stream == "false" {
+				continue
+			}
+			if strings.Count(body, "event: agentic_tool_call_progress") != 4 || !strings.Contains(body, calling) || !strings.Contains(body, complete) || strings.Index(body, calling) > strings.Index(body, complete) {
+				t.Errorf("%s: the steps are not there: %s", api.path, body)
+			}
+			if strings.HasPrefix(body, "event: agentic") {
+				t.Errorf("%s: the stream begins with a step: %s", api.path, body)
+			}
+			if api.path == "/v1/responses" {
+				var rest []string
+				for _, text := range cutEvents([]byte(body)) {
+					if !strings.HasPrefix(text, "event: agentic") {
+						rest = append(rest, text)
+					}
+				}
+				specs.Check(t, "POST "+api.path, strings.Join(rest, ""))
+				all := answer{200, map[string][]string{"Content-Type": {"text/event-stream"}}, []byte(strings.Join(rest, ""))}.events(t)
+				wantNumbered(t, all) // the steps have no numbers
+				id := last(all).ID
+				if again := g.send("GET", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key", "turnpike-extensions", "trace,session"); !strings.Contains(string(again.body), trace) || !strings.Contains(string(again.body), `"session_id":`+api.session) {
+					t.Errorf("stored: %s", again.body)
+				}
+				if again := g.send("GET", "/v1/responses/"+id+"?stream=true", nil, "Authorization", "Bearer owner-key", "turnpike-extensions", "progress"); strings.Count(string(again.body), "event: agentic_tool_call_progress") != 4 {
+					t.Errorf("streamed again: %s", again.body)
+				}
+			}
+		}
+		for value, want := range map[string]string{"cost": "cost is not built yet; use trace, progress, session", "trace,files": "files is not built yet", "tracing": "there is no extension \\\"tracing\\\"; use trace, progress, session"} {
+			a := g.send("POST", api.path, strings.NewReader(`{"model":"m",`+api.input+`}`), "Authorization", "Bearer owner-key", "turnpike-extensions", value)
+			if a.status != 400 || !strings.Contains(string(a.body), want) || !strings.Contains(string(a.body), `"param":"turnpike-extensions"`) {
+				t.Errorf("%s, %s: %d %s", api.path, value, a.status, a.body)
+			}
+		}
+		if a := g.send("POST", api.path, strings.NewReader(`{"model":"m",`+api.input+`}`), "Authorization", "Bearer owner-key", "turnpike-extensions", "trace", "turnpike-mcp-disabled", "true"); a.status != 400 {
+			t.Errorf("%s with the loop off: %d %s", api.path, a.status, a.body)
+		}
+	}
+}
+
+// What the org asks for by default is in every answer of a run, and not in a relay.
+func TestExtensionsOfAnOrg(t *testing.T) {
+	noLeaks(t)
+	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "call c1 echo {}\n\ntext Done.\n\ntext Relayed."), turnpiketest.UpstreamOptions{})
+	t.Cleanup(up.Close)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	g := MustRun(t, site{upstream: up.URL, runtime: "extensions: [trace]", servers: []string{server("tools", tools.URL)}}.yaml())
+	for _, header := range []string{"false", "true"} { // in this order: the model has a script
+		want := header == "false"
+		a := g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer owner-key", "turnpike-mcp-disabled", header)
+		if a.status != 200 || strings.Contains(string(a.body), `"agentic_tool_calls":[{`) != want || strings.Contains(string(a.body), "session_id") {
+			t.Errorf("loop off %s: %d %s", header, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
+)
+
+// maxArguments is how many bytes of arguments are read from the store for one approval.
+const maxArguments = 16 << 20
+
+func approvalsCommand(p Process) *cobra.Command {
+	var from readStore
+	cmd := &cobra.Command{
+		Use:   "approvals",
+		Short: "List, show and decide tool calls that wait for approval",
+		Args:  cobra.NoArgs,
+	}
+	for _, c := range []*cobra.Command{listApprovals(p, &from), showApproval(p, &from), decideApproval(p, &from, true), decideApproval(p, &from, false)} {
+		from.flags(c)
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+// unreachable reports whether no gateway could be asked, so that the store is used.
+func unreachable(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoKey)
+}
+
+const howApprovalsAreRead = `Over the API of a running gateway, with TURNPIKE_KEY set to a key with the role
+owner, admin or approver. Without a key or a running gateway, the command reads the
+data directory.`
+
+func listApprovals(p Process, from *readStore) *cobra.Command {
+	var m remote
+	var status []string
+	var runID, server string
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List tool calls that wait for approval, newest first",
+		Long: `List tool calls that wait for approval, newest first. With --status, list those that
+were decided. ` + howApprovalsAreRead + `
+
+With --json, each approval is one JSON object per line.`,
+		Example: `  turnpike approvals list
+  turnpike approvals list --status denied,expired --server files --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range status {
+				if !slices.Contains(run.ApprovalStatuses(), s) {
+					return fmt.Errorf("--status: unknown status %q; the statuses are %s", s, strings.Join(run.ApprovalStatuses(), ", "))
+				}
+			}
+			if limit < 1 || limit > 100 {
+				return errors.New("--limit must be a whole number from 1 to 100")
+			}
+			query := url.Values{"status": {strings.Join(status, ",")}, "limit": {strconv.Itoa(limit)}, "run_id": {runID}, "server": {server}}
+			var page struct{ Data []approvals.Object }
+			err := m.call(cmd.Context(), http.MethodGet, "/v1/approvals?"+query.Encode(), nil, &page)
+			if unreachable(err) {
+				page.Data, err = storedApprovals(cmd.Context(), p, from, run.ApprovalQuery{Statuses: statuses(status), RunID: audit.StoredRunID(runID), Server: server, Limit: limit})
+			}
+			if err != nil {
+				return err
+			}
+			if !asJSON {
+				return printApprovals(cmd.OutOrStdout(), page.Data, time.Now())
+			}
+			for _, a := range page.Data {
+				if err := printJSON(cmd.OutOrStdout(), a); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	m.flags(cmd, p)
+	cmd.Flags().StringSliceVar(&status, "status", []string{string(run.ApprovalWaiting)}, "only approvals with this `STATUS`: "+strings.Join(run.ApprovalStatuses(), ", "))
+	cmd.Flags().StringVar(&runID, "run", "", "only approvals of the run with this `ID`")
+	cmd.Flags().StringVar(&server, "server", "", "only approvals of calls of this MCP `SERVER`")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of approvals, 1 to 100")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line instead of a table")
+	return cmd
+}
+
+func statuses(names []string) (out []run.ApprovalStatus) {
+	for _, s := range names {
+		out = append(out, run.ApprovalStatus(s))
+	}
+	return out
+}
+
+// storedApprovals reads a list from the data directory.
+func storedApprovals(ctx context.Context, p Process, from *readStore, q run.ApprovalQuery) ([]approvals.Object, error) {
+	store, err := from.open(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	found, err := store.Approvals(ctx, from.org, q)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]approvals.Object, len(found))
+	for i, a := range found {
+		arguments, err := run.ArgumentsOf(ctx, store, a, approvals.MaxListed)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = approvals.NewObject(a, arguments)
+	}
+	return out, nil
+}
+
+func printApprovals(out io.Writer, found []approvals.Object, now time.Time) error {
+	t := newTable(out, "APPROVAL", "AGE", "EXPIRES", "SERVER", "TOOL", "RUN", "BY", "STATUS")
+	for _, a := range found {
+		expires := "never"
+		if a.ExpiresAt != nil {
+			expires = "-"
+			if at, err := time.Parse(time.RFC3339, *a.ExpiresAt); err == nil && a.Status == run.ApprovalWaiting {
+				expires = "in " + inSeconds(at.Sub(now))
+			}
+		}
+		age := ""
+		if at, err := time.Parse(time.RFC3339, a.CreatedAt); err == nil {
+			age = inSeconds(now.Sub(at))
+		}
+		t.row(a.ID, age, expires, a.Server, a.Tool, a.RunID, a.Principal, a.Status)
+	}
+	return t.flush()
+}
+
+// inSeconds returns a duration in whole seconds, at least 0.
+func inSeconds(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+
+func showApproval(p Process, from *readStore) *cobra.Command {
+	var m remote
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a tool call that waits for approval, with its arguments",
+		Long:  "Show a tool call that waits, or waited, for approval, with its arguments.\n" + howApprovalsAreRead,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var a approvals.Object
+			err := m.call(cmd.Context(), http.MethodGet, "/v1/approvals/"+url.PathEscape(args[0]), nil, &a)
+			if unreachable(err) {
+				a, err = storedApproval(cmd.Context(), p, from, args[0])
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), a)
+			}
+			return printApproval(cmd.OutOrStdout(), a)
+		},
+	}
+	m.flags(cmd, p)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// storedApproval reads an approval from the data directory.
+func storedApproval(ctx context.Context, p Process, from *readStore, id string) (approvals.Object, error) {
+	store, err := from.open(ctx, p)
+	if err != nil {
+		return approvals.Object{}, err
+	}
+	defer store.Close()
+	a, err := store.Approval(ctx, from.org, id)
+	if errors.Is(err, org.ErrNotFound) {
+		err = fmt.Errorf("the org %s has no approval %s", from.org, id)
+	}
+	if err != nil {
+		return approvals.Object{}, err
+	}
+	arguments, err := run.ArgumentsOf(ctx, store, a, maxArguments)
+	return approvals.NewObject(a, arguments), err
+}
+
+// printApproval prints an approval with all its arguments. What would command a terminal is
+// shown as its escape in JSON: who decides must see that it is there.
+func printApproval(out io.Writer, a approvals.Object) error {
+	text := func(s *string) string {
+		if s == nil {
+			return "-"
+		}
+		return *s
+	}
+	var b strings.Builder
+	line := func(name, value string) { fmt.Fprintf(&b, "%-14s%s\n", name, plain(value)) }
+	line("approval", a.ID)
+	line("status", string(a.Status))
+	line("run", a.RunID+", call "+string(a.CallKey)+", "+a.Surface)
+	line("asked by", a.Principal)
+	line("server", a.Server)
+	line("tool", a.Tool)
+	line("created", a.CreatedAt)
+	line("expires", text(a.ExpiresAt))
+	if a.DecidedAt != nil {
+		line("decided", *a.DecidedAt+" by "+text(a.DecidedBy))
+		line("reason", text(a.Reason))
+	}
+	line("rule of", string(a.Asker))
+	line("tool digest", a.ToolDigest)
+	line("arguments", a.ArgsDigest)
+	line("rules", a.Policy)
+	b.WriteByte('\n')
+	switch {
+	case a.Omitted:
+		b.WriteString("The arguments are not stored any more.\n")
+	default:
+		var pretty bytes.Buffer
+		if err := json.Indent(&pretty, a.Arguments, "", "  "); err != nil {
+			return err
+		}
+		b.WriteString(escaped(pretty.String()))
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func decideApproval(p Process, from *readStore, approve bool) *cobra.Command {
+	var m remote
+	var reason string
+	word, done := "deny", "denied"
+	short := "Deny a tool call: it is not executed, and the model is told so"
+	if approve {
+		word, done = "approve", "approved"
+		short = "Approve a tool call: it is executed when all calls of its turn are decided"
+	}
+	cmd := &cobra.Command{
+		Use:   word + " ID",
+		Short: short,
+		Long: short + `.
+
+Over the API of a running gateway, with TURNPIKE_KEY set to a key with the role
+owner, admin or approver.
+
+If no gateway is running, the command records the decision in the data directory.
+The run continues when the gateway starts. This needs no key.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]string{"decision": word}
+			if reason != "" {
+				body["reason"] = reason
+			}
+			err := m.call(cmd.Context(), http.MethodPost, "/v1/approvals/"+url.PathEscape(args[0]), body, nil)
+			if unreachable(err) {
+				return decideStored(cmd, p, from, args[0], run.Decision{Approved: approve, Message: reason}, err)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is %s\n", plain(args[0]), done)
+			return nil
+		},
+	}
+	m.flags(cmd, p)
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` for the audit log; the model gets that of a denial")
+	return cmd
+}
+
+// decideStored records a decision in the store, if no gateway has it open. Why is the error of
+// the gateway's API.
+func decideStored(cmd *cobra.Command, p Process, from *readStore, id string, d run.Decision, why error) error {
+	ctx := cmd.Context()
+	store, err := from.openUnused(ctx, p, why)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
+	a, err := runner.Decide(ctx, from.org, id, d, org.Author{Principal: run.CommandLine, At: time.Now().UnixMilli()})
+	if errors.Is(err, org.ErrNotFound) {
+		return fmt.Errorf("the org %s has no approval %s", from.org, id)
+	} else if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "no gateway is running: %s is %s, and its run continues when the gateway starts\n", plain(id), a.Status)
+	return nil
+}

@@ -1,0 +1,208 @@
+package bedrock
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+type toolConfig struct {
+	Tools  []toolEntry `json:"tools"`
+	Choice *toolChoice `json:"toolChoice,omitempty"`
+}
+
+// toolEntry is a tool, or a cache point after tools.
+type toolEntry struct {
+	Spec       *toolSpec   `json:"toolSpec,omitempty"`
+	CachePoint *cachePoint `json:"cachePoint,omitempty"`
+}
+
+type toolSpec struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	InputSchema struct {
+		JSON json.RawMessage `json:"json"`
+	} `json:"inputSchema"`
+	Strict bool `json:"strict,omitempty"`
+}
+
+// toolChoice has one member.
+type toolChoice struct {
+	Auto *struct{}   `json:"auto,omitempty"`
+	Any  *struct{}   `json:"any,omitempty"`
+	Tool *chosenTool `json:"tool,omitempty"`
+}
+
+type chosenTool struct {
+	Name string `json:"name"`
+}
+
+// claudeChoice is the choice in Claude's own API. It expresses what Converse cannot: no
+// call, and one call at a time. It replaces the choice of Converse, which conflicts with
+// it.
+type claudeChoice struct {
+	Type            string `json:"type"`
+	Name            string `json:"name,omitempty"`
+	DisableParallel bool   `json:"disable_parallel_tool_use,omitempty"`
+}
+
+// forced reports whether the model must call a tool.
+func (t *translation) forced() bool {
+	if t.ToolConfig != nil && t.ToolConfig.Choice != nil {
+		return t.ToolConfig.Choice.Auto == nil
+	}
+	if t.Additional == nil || t.Additional.ToolChoice == nil {
+		return false
+	}
+	kind := t.Additional.ToolChoice.Type
+	return kind == "any" || kind == "tool"
+}
+
+// maxToldSchema is how many bytes of a schema that cannot be sent as one are added to the
+// description of the tool. Beyond it the model learns from the errors of its calls what a
+// tool wants.
+const maxToldSchema = 4 << 10
+
+// tools sets the tools that the model may call, and how.
+func (t *translation) tools() {
+	req := t.req
+	called := t.called()
+	if t.traits.noTools && len(req.Tools)+len(called) > 0 {
+		t.Refuse("tools", fmt.Sprintf("the model %.100q takes no tools", req.Model))
+		return
+	}
+	if req.ToolChoice.Mode == model.ChooseNone && len(called) == 0 {
+		return // without tools there is no call
+	}
+	allowed := map[string]bool{}
+	for _, name := range req.ToolChoice.Only {
+		allowed[name] = true
+	}
+	offered := map[string]bool{}
+	var entries []toolEntry
+	for i, one := range req.Tools {
+		if req.ToolChoice.Only != nil && !allowed[one.Name] {
+			continue // the dialect has no choice among some of the tools
+		}
+		spec := t.spec(one)
+		if t.traits.vendor == anthropicModel && !claude.TakesNames(spec.InputSchema.JSON) {
+			t.LeaveOut(t.req, i)
+			continue
+		}
+		offered[one.Name] = true
+		entries = append(entries, toolEntry{Spec: spec})
+		if mark := t.markTool(one.Cache); mark != nil {
+			entries = append(entries, toolEntry{CachePoint: mark.CachePoint})
+		}
+	}
+	callable := len(offered) > 0
+	if len(entries) == 0 {
+		entries = declared(called)
+	}
+	if len(entries) == 0 {
+		return
+	}
+	t.ToolConfig = &toolConfig{Tools: entries}
+	t.choose(callable)
+}
+
+// markTool returns the cache point after a tool. Nova has none there.
+func (t *translation) markTool(c *item.Cache) *block {
+	if t.traits.vendor == novaModel && c != nil {
+		t.Drop("cache_control", true)
+		return nil
+	}
+	return t.mark(c)
+}
+
+// spec returns a tool as the dialect declares it.
+func (t *translation) spec(one model.Tool) *toolSpec {
+	d := &toolSpec{Name: one.Name, Description: one.Description}
+	var rest json.RawMessage
+	d.InputSchema.JSON, rest = wire.ArgumentSchema(one.InputSchema)
+	if len(rest) > 0 && len(rest) <= maxToldSchema {
+		d.Description = wire.Joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
+	}
+	if one.Strict == nil || !*one.Strict {
+		return d
+	}
+	schema, lost := claude.AnswerSchema(d.InputSchema.JSON)
+	if t.traits.claude.StrictTools && rest == nil && lost == nil {
+		d.Strict, d.InputSchema.JSON = true, schema
+	} else {
+		t.Drop(t.req.NameOf(model.MemberToolStrict), true)
+	}
+	return d
+}
+
+// called returns the names of the tools that the transcript has calls of, in the order
+// of their first calls.
+func (t *translation) called() []string {
+	var names []string
+	seen := map[string]bool{}
+	for i := range t.req.Items {
+		it := &t.req.Items[i]
+		if it.Kind == item.ToolCall && !seen[it.Name] {
+			seen[it.Name] = true
+			names = append(names, it.Name)
+		}
+	}
+	return names
+}
+
+// declared returns the tools of earlier calls, where no tool is offered any more: the
+// dialect refuses calls and results in a request that declares no tool.
+func declared(names []string) []toolEntry {
+	var entries []toolEntry
+	for _, name := range names {
+		d := &toolSpec{Name: name, Description: "This tool is not available any more."}
+		d.InputSchema.JSON = json.RawMessage(`{"type":"object","properties":{}}`)
+		entries = append(entries, toolEntry{Spec: d})
+	}
+	return entries
+}
+
+// choose sets how the model may use the tools. callable is false where none of them may
+// be called.
+func (t *translation) choose(callable bool) {
+	mode, name := t.req.ToolChoice.Mode, t.req.ToolChoice.Name
+	if !callable {
+		mode = model.ChooseNone
+	}
+	if forced := mode == model.ChooseRequired || mode == model.ChooseNamed; forced && t.traits.claude.NoForcedCall {
+		t.Drop("tool_choice", true)
+		mode = model.ChooseAuto
+	}
+	single := t.req.ParallelCalls != nil && !*t.req.ParallelCalls
+	if own := t.traits.vendor == anthropicModel && !t.traits.claude.NoSchema; own && (single || mode == model.ChooseNone) { // Claude 4.5 and later
+		t.own().ToolChoice = ownChoice(mode, name)
+		return
+	}
+	t.Drop("parallel_tool_calls", single && callable)
+	t.Drop("tool_choice", mode == model.ChooseNone && t.req.ToolChoice.Mode == model.ChooseNone)
+	switch mode {
+	case model.ChooseRequired:
+		t.ToolConfig.Choice = &toolChoice{Any: &struct{}{}}
+	case model.ChooseNamed:
+		t.ToolConfig.Choice = &toolChoice{Tool: &chosenTool{name}}
+	case model.ChooseAuto:
+		t.ToolConfig.Choice = &toolChoice{Auto: &struct{}{}}
+	}
+}
+
+// ownChoice returns a choice of at most one call in the form of Claude's own API.
+func ownChoice(mode model.ToolChoiceMode, name string) *claudeChoice {
+	switch mode {
+	case model.ChooseNone:
+		return &claudeChoice{Type: "none"}
+	case model.ChooseRequired:
+		return &claudeChoice{Type: "any", DisableParallel: true}
+	case model.ChooseNamed:
+		return &claudeChoice{Type: "tool", Name: name, DisableParallel: true}
+	}
+	return &claudeChoice{Type: "auto", DisableParallel: true}
+}

@@ -1,0 +1,191 @@
+package bedrock
+
+import (
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// turn returns what has been put together. Without an end it is a partial turn. The
+// dialect has no id of an answer, and no name of the model that answered.
+func (a *answer) turn() *model.Turn {
+	t := &model.Turn{RawStop: a.raw, Usage: a.usage.sum()}
+	for _, b := range a.blocks {
+		if b.ours() {
+			c := model.Call{ID: b.call.ID, Name: b.call.Name, Arguments: b.arguments(), Complete: b.complete && a.uncut(b)}
+			t.Calls = append(t.Calls, c)
+			if !c.Complete {
+				continue
+			}
+		}
+		if it, ok := b.item(); ok {
+			t.Items = append(t.Items, it)
+		}
+	}
+	if t.Items == nil {
+		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
+	}
+	if a.ended {
+		t.Stop = wire.Settled(stopOf(a.raw), len(t.Calls))
+	}
+	return t
+}
+
+// uncut reports whether the model wrote all of a call. The provider also ends the block of
+// a call at which the output limit was reached.
+func (a *answer) uncut(b *answerBlock) bool {
+	return stopOf(a.raw) != model.StopLength || b != a.blocks[len(a.blocks)-1] || json.Valid(b.input)
+}
+
+// arguments returns the input of a call; {} where a complete call has none.
+func (b *answerBlock) arguments() string {
+	if len(b.input) == 0 && b.complete {
+		return "{}"
+	}
+	return string(b.input)
+}
+
+// item returns the block as an entry of the transcript. A partial block that the provider
+// would refuse has none.
+func (b *answerBlock) item() (item.Item, bool) {
+	text := []item.Part{{Kind: item.Text, Text: string(b.text)}}
+	switch {
+	case b.ours():
+		it := item.NewCall(b.call.ID, b.call.Name, b.arguments())
+		if b.hasMore() {
+			it.Native = nativeOf(b.member(aCall, b.withInput()))
+		}
+		return it, true
+	case b.kind == aText && b.citations == nil:
+		return item.Item{Kind: item.Message, Role: item.Assistant, Parts: text}, true
+	case (b.kind == aText || b.kind == aCitation) && len(b.text) > 0:
+		return item.Item{Kind: item.Message, Role: item.Assistant, Parts: text, Native: nativeOf(b.raw())}, true
+	case b.kind == aReasoning:
+		it := item.Item{Kind: item.Reasoning, Native: nativeOf(b.raw())}
+		if len(b.text) > 0 {
+			it.Parts = text
+		}
+		return it, b.complete
+	}
+	return item.Item{Kind: item.Other, Native: nativeOf(b.raw())}, b.complete && b.known()
+}
+
+// known reports whether all of the block was read. A block of a later version is, if the
+// answer was not streamed.
+func (b *answerBlock) known() bool {
+	return b.whole != nil || b.kind == aCall || b.kind == aResult || b.kind == aCitation
+}
+
+func nativeOf(raw json.RawMessage) item.Native {
+	return item.Native{Dialect: model.DialectBedrock, JSON: raw}
+}
+
+// member returns a block with one member.
+func (b *answerBlock) member(kind blockKind, value any) json.RawMessage {
+	return wire.AsJSON(map[blockKind]any{kind: value})
+}
+
+// raw returns the block as the provider takes it back.
+func (b *answerBlock) raw() json.RawMessage {
+	switch {
+	case b.whole != nil:
+		return b.whole
+	case b.kind == aReasoning && b.hidden:
+		return b.member(aReasoning, map[string]string{"redactedContent": base64.StdEncoding.EncodeToString(b.redacted)})
+	case b.kind == aReasoning:
+		said := map[string]string{"text": string(b.text)}
+		if len(b.signature) > 0 {
+			said["signature"] = string(b.signature)
+		}
+		return b.member(aReasoning, map[string]any{"reasoningText": said})
+	case b.kind == aText || b.kind == aCitation:
+		cited := map[string]any{"citations": b.citations}
+		if len(b.text) > 0 {
+			cited["content"] = []map[string]string{{"text": string(b.text)}}
+		}
+		return b.member(aCitation, cited)
+	case b.kind == aCall:
+		return b.member(aCall, b.withInput())
+	case b.kind == aResult:
+		return b.member(aResult, withMember(b.start, "content", wire.AsJSON(b.results)))
+	}
+	return b.member(b.kind, b.start)
+}
+
+// hasMore reports whether a call has members that an item does not hold. The dialect's
+// requests have no type of a call that is the gateway's.
+func (b *answerBlock) hasMore() bool {
+	for name := range jsonscan.Members(b.start) {
+		switch string(name) {
+		case "toolUseId", "name", "input", "type":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// withInput returns a call as it began, with the input that came after it.
+func (b *answerBlock) withInput() json.RawMessage {
+	start := b.start
+	if b.ours() {
+		start = without(start, "type")
+	}
+	return withMember(start, "input", wire.AsJSON(wire.Input(b.input)))
+}
+
+// withMember returns an object with a member at its end.
+func withMember(object []byte, name string, value []byte) json.RawMessage {
+	out := without(object, name)
+	out = out[:len(out)-1]
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	out = append(jsonscan.AppendString(out, name), ':')
+	return append(append(out, value...), '}')
+}
+
+// without returns an object without a member.
+func without(object []byte, name string) []byte {
+	out := []byte{'{'}
+	for member, v := range jsonscan.Members(object) {
+		if string(member) == name {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(jsonscan.AppendString(out, member), ':')
+		out = append(out, v...)
+	}
+	return append(out, '}')
+}
+
+// stopOf maps a stop reason; one that is not known ends the turn.
+func stopOf(raw string) model.Stop {
+	switch raw {
+	case "tool_use":
+		return model.StopCalls
+	case "max_tokens", "model_context_window_exceeded":
+		return model.StopLength
+	case "guardrail_intervened", "content_filtered", "refusal":
+		return model.StopFilter
+	}
+	return model.StopEnd
+}
+
+// sum returns the usage with cached input as a part of the input, which the dialect counts
+// beside it.
+func (u usage) sum() model.Usage {
+	n := func(v int64) int64 { return min(max(v, 0), wire.MaxUsage) }
+	out := model.Usage{
+		Input: n(u.Input) + n(u.CacheRead) + n(u.CacheWrite), Output: n(u.Output),
+		CachedInput: n(u.CacheRead), CacheWrite: n(u.CacheWrite),
+	}
+	out.Total = out.Input + out.Output
+	return out
+}

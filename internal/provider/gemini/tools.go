@@ -1,0 +1,99 @@
+package gemini
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+type toolSet struct {
+	FunctionDeclarations []functionDeclaration `json:"functionDeclarations"`
+}
+
+// functionDeclaration is a tool. The provider takes its arguments as a subset of JSON
+// Schema, which says more than the older OpenAPI form in "parameters".
+type functionDeclaration struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parametersJsonSchema"`
+}
+
+type toolConfig struct {
+	FunctionCalling functionCallingConfig `json:"functionCallingConfig"`
+}
+
+type functionCallingConfig struct {
+	Mode    string   `json:"mode"` // AUTO, ANY or NONE
+	Allowed []string `json:"allowedFunctionNames,omitempty"`
+}
+
+// functionName is what the provider takes as the name of a function.
+var functionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}$`)
+
+// maxToldSchema is how many bytes of a schema that cannot be sent as one are added
+// to the description of the tool. Beyond it the model learns from the errors of its
+// calls what a tool wants.
+const maxToldSchema = 4 << 10
+
+// tools sets the tools that the model may call, and how.
+func (t *translation) tools() {
+	choice := t.req.ToolChoice
+	forced := choice.Mode == model.ChooseRequired || choice.Mode == model.ChooseNamed
+	var declared []functionDeclaration
+	for i, offered := range t.req.Tools {
+		if !forced && choice.Only != nil && !slices.Contains(choice.Only, offered.Name) {
+			continue // the dialect has a choice among some of the tools only if it is forced
+		}
+		if !functionName.MatchString(offered.Name) {
+			t.LeaveOut(t.req, i)
+			continue
+		}
+		d := functionDeclaration{Name: offered.Name, Description: offered.Description}
+		schema, rest := wire.ArgumentSchema(offered.InputSchema)
+		if len(rest) > 0 && len(rest) <= maxToldSchema {
+			d.Description = wire.Joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
+		}
+		d.Parameters, _ = subset(schema) // the gateway, or the client, checks arguments against all of it
+		t.Drop(t.req.NameOf(model.MemberToolStrict), offered.Strict != nil && *offered.Strict)
+		declared = append(declared, d)
+	}
+	if declared == nil {
+		return
+	}
+	t.Tools = []toolSet{{declared}}
+	t.ToolConfig = t.choice(declared)
+}
+
+// choice returns how the model may use the tools; nil = the request leaves it to the
+// model.
+func (t *translation) choice(declared []functionDeclaration) *toolConfig {
+	var c functionCallingConfig
+	only := t.req.ToolChoice.Only
+	switch t.req.ToolChoice.Mode {
+	case model.ChooseNone:
+		c.Mode = "NONE"
+	case model.ChooseAuto:
+		c.Mode = "AUTO"
+	case model.ChooseNamed:
+		c.Mode, only = "ANY", []string{t.req.ToolChoice.Name}
+	case model.ChooseRequired:
+		c.Mode = "ANY"
+	default:
+		return nil
+	}
+	if c.Mode == "ANY" && only != nil {
+		for _, d := range declared {
+			if slices.Contains(only, d.Name) {
+				c.Allowed = append(c.Allowed, d.Name)
+			}
+		}
+		if c.Allowed == nil { // an empty list means all
+			t.Drop("tool_choice", true)
+			c.Mode = "NONE"
+		}
+	}
+	return &toolConfig{c}
+}

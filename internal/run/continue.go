@@ -1,0 +1,476 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// A run whose surface does not hold its request open is told in parts: one ends each time the
+// run waits for approvals, and the last one with the run. The caller continues the run with a
+// request that answers the approvals, and gets the next part.
+
+// Answer is a decision with which the caller of a run continues it.
+type Answer struct {
+	ID string // of the approval
+	Decision
+	Place string // in the request, for errors
+}
+
+// PartSuffix is what the ids of a response, and of its items, have after the id of the run: ""
+// for its first part.
+func PartSuffix(part int, step int64) string {
+	switch {
+	case part == 0:
+		return ""
+	case step == 0:
+		return "p" + strconv.Itoa(part)
+	}
+	return "p" + strconv.Itoa(part) + "s" + strconv.FormatInt(step, 10)
+}
+
+// partRef is the ref of the row with what a request that continues a run brings.
+func partRef(part int) string { return "part:" + strconv.Itoa(part) }
+
+// storedPart is that row.
+type storedPart struct {
+	Keep     *Keep            `json:"keep,omitempty"`
+	Declared []storedDeclared `json:"declared_servers,omitempty"` // with the credentials of the request
+}
+
+// continuation is a request that continues a run.
+type continuation struct {
+	*Options
+	runner *Runner
+	req    *Request
+}
+
+// maxDecideTries is how often a request tries to decide while others write to the run.
+const maxDecideTries = 10
+
+// continues lets the request continue a run with its answers, and reports the next part of the
+// run. It returns false for a request whose answers are all history, and that has new input:
+// it is for a run of its own.
+func (r *Runner) continues(ctx context.Context, req *Request, sink Sink) (bool, error) {
+	c := &continuation{&r.o, r, req}
+	stored, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // a decision counts, also if the caller leaves
+	defer cancel()
+	for tries := 1; ; tries++ {
+		approvals, err := c.answered(stored)
+		if err != nil {
+			return true, err
+		}
+		open := slices.ContainsFunc(approvals, func(a Approval) bool { return a.Status == ApprovalWaiting })
+		if !open && len(req.Late) > 0 {
+			took, err := c.tookInput(stored, approvals)
+			if err != nil || !took {
+				return err != nil, err
+			}
+		}
+		next, err := c.decideAll(stored, approvals)
+		if errors.Is(err, errDecideAgain) && tries < maxDecideTries { // somebody else has decided meanwhile
+			continue
+		} else if errors.Is(err, errDecideAgain) {
+			err = unavailable(err)
+		}
+		if err != nil {
+			return true, err
+		}
+		return true, c.tellNext(ctx, next, sink)
+	}
+}
+
+// answered finds the approvals that the request answers. They must be of one run of its
+// principal, which the request continues. Answers that are all settled, in a request with new
+// input, are history.
+func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
+	var out []Approval
+	var late error // why an approval cannot be decided any more
+	waits := false
+	for _, answer := range c.req.Answers {
+		a, err := c.Archive.Approval(ctx, c.req.Org, answer.ID)
+		switch {
+		case errors.Is(err, org.ErrNotFound), err == nil && a.Principal != c.req.Principal:
+			return nil, fault.New(fault.Invalid, "approval_not_found", "%s: no approval request with this id waits for an answer of this API key", answer.Place).In(answer.Place)
+		case err != nil:
+			return nil, err
+		case len(out) > 0 && a.RunID != out[0].RunID:
+			return nil, fault.New(fault.Invalid, "invalid_value", "%s: the approval requests are of several responses; answer those of one response at a time", answer.Place).In(answer.Place)
+		case a.Status == ApprovalExpired, a.Status == ApprovalWaiting && a.overdue(c.Now()):
+			late = fault.New(fault.Invalid, "approval_expired", "%s: the approval request has expired; the call counts as denied", answer.Place).In(answer.Place)
+		case a.Status == ApprovalVoid:
+			late = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: its run has ended, or the call has changed and was asked for again", answer.Place).In(answer.Place)
+		case a.Status == ApprovalWaiting:
+			waits = true
+			if err := c.req.MayDecide(a); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, a)
+	}
+	switch {
+	case !waits && len(c.req.Late) > 0:
+		return out, nil
+	case late != nil:
+		return nil, late
+	}
+	return out, c.checkContinues(ctx, out[0])
+}
+
+// checkContinues returns an error unless the request continues the run of the approval: the
+// conversation that it names is that of the run, and its settings are those of the run.
+func (c *continuation) checkContinues(ctx context.Context, a Approval) error {
+	stored, err := c.storedRequestOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	place := c.req.Answers[0].Place
+	if c.req.Previous != "" {
+		before, err := FindResponse(ctx, c.Conversations, c.req.Org, c.req.Previous)
+		switch {
+		case err != nil:
+			return err
+		case before == nil:
+			return fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: no stored response has the id %.100q", c.req.Previous).In("previous_response_id")
+		case before.RunID != a.RunID:
+			return fault.New(fault.Invalid, "approval_not_found", "%s: the approval request is not of the response %.100q", place, c.req.Previous).In(place)
+		}
+	}
+	if c.req.Session != "" && c.req.Session != stored.Session {
+		return fault.New(fault.Invalid, "approval_not_found", "%s: the approval request is not of the conversation %.100q", place, c.req.Session).In(place)
+	}
+	for name, value := range c.req.Settings {
+		if stored.Settings[name] != value {
+			return fault.New(fault.Invalid, "setting_changed", "%s differs from that of the response which waits for approval; the response goes on with the settings with which it began: send the same, or leave it out", name).In(name)
+		}
+	}
+	return nil
+}
+
+// storedRequestOf reads what is stored of the request of the approval's run.
+func (c *continuation) storedRequestOf(ctx context.Context, a Approval) (q storedRequest, err error) {
+	rows, err := c.Archive.Rows(ctx, a.Org, a.RunID, []string{requestRef}, batchBytes)
+	var large *TooLarge
+	if errors.As(err, &large) {
+		rows, err = c.Archive.Rows(ctx, a.Org, a.RunID, []string{requestRef}, large.Bytes)
+	}
+	if err != nil || len(rows) == 0 {
+		return q, err
+	}
+	if err := json.Unmarshal(rows[0], &q); err != nil {
+		return q, damaged(requestRef, err)
+	}
+	return q, nil
+}
+
+// nextPart is what a request that continues a run gets.
+type nextPart struct {
+	state loop.State
+	run   string
+	part  int                // from 0
+	step  int64              // the fact of the decision, if others are still to be made
+	open  []loop.CallWaiting // these
+}
+
+// locate reads the run of the approvals, and finds the part that follows them.
+func (c *continuation) locate(ctx context.Context, approvals []Approval) (nextPart, error) {
+	next := nextPart{run: approvals[0].RunID}
+	var err error
+	next.state, err = foldMore(ctx, c.Archive, c.req.Org, next.run, loop.State{}, func(before loop.State, f loop.Fact) {
+		if w, ok := f.Body.(loop.CallWaiting); ok && slices.ContainsFunc(approvals, func(a Approval) bool { return a.ID == w.WaitID }) {
+			next.part = before.Parks + 1 // of the latest of them
+		}
+	})
+	return next, err
+}
+
+// tookInput reports whether the run has taken the new input of the request already: the request
+// is sent again, because its answer was lost.
+func (c *continuation) tookInput(ctx context.Context, approvals []Approval) (bool, error) {
+	next, err := c.locate(ctx, approvals)
+	if err != nil {
+		return false, err
+	}
+	want, err := Row{Value: item.List(c.req.Late)}.JSON()
+	if err != nil {
+		return false, err
+	}
+	rows, err := c.Archive.Rows(ctx, c.req.Org, next.run, []string{inputRef(next.part)}, len(want))
+	if errors.As(err, new(*TooLarge)) {
+		return false, nil
+	}
+	return len(rows) == 1 && bytes.Equal(rows[0], want), err
+}
+
+// inputRef is the ref of the row with the items that a request adds to a run.
+func inputRef(part int) string { return fmt.Sprintf("input:%d", part) }
+
+// decideAll appends the decisions about the approvals that wait, with the new input, as one
+// batch. The error wraps errDecideAgain if that is not possible any more.
+func (c *continuation) decideAll(ctx context.Context, approvals []Approval) (nextPart, error) {
+	next, err := c.locate(ctx, approvals)
+	if err != nil {
+		return next, err
+	}
+	b, err := c.decisions(approvals, next)
+	if err != nil {
+		return next, err
+	}
+	if len(b.Facts) == 0 { // the answers are known: the client gets the same again
+		if s := next.state; next.part == s.Parks && s.ActiveSince == 0 && s.Finished == nil {
+			if next.open = undecided(s); len(next.open) > 0 {
+				next.step = s.Seq
+			}
+		}
+		return next, nil
+	}
+	err = c.Journal.Append(ctx, Lease{Org: c.req.Org, RunID: next.run}, next.state.Seq, b)
+	var behind *Behind
+	if errors.As(err, &behind) {
+		return next, fmt.Errorf("%w: %w", errDecideAgain, err)
+	} else if err != nil {
+		return next, unavailable(fmt.Errorf("run %s: append decisions: %w", next.run, err))
+	}
+	crash.At(crash.AfterDecision)
+	for _, f := range b.Facts {
+		next.state = loop.Apply(next.state, f)
+	}
+	if c.Observer != nil {
+		for _, row := range b.Audit {
+			c.Observer.Recorded(c.req.Org, row)
+		}
+	}
+	c.runner.followers.ring(runKey{c.req.Org, next.run})
+	c.runner.followers.ring(approvalsOf(c.req.Org))
+	c.runner.leases.claimSoon()
+	if next.open = undecided(next.state); len(next.open) > 0 {
+		next.step = next.state.Seq
+	}
+	return next, nil
+}
+
+// undecided returns what is still asked for.
+func undecided(s loop.State) (out []loop.CallWaiting) {
+	for _, c := range s.Calls {
+		if c.Wait != nil && !c.Resolved && !c.Done {
+			out = append(out, *c.Wait)
+		}
+	}
+	return out
+}
+
+// decisions returns the batch with the decisions, and with the new input and what the request
+// brings for the next part. The input and the settings of the part are those of the request
+// that makes the last decision.
+func (c *continuation) decisions(approvals []Approval, next nextPart) (Batch, error) {
+	b := Batch{Sync: true}
+	s, at := next.state, max(c.Now().UnixMilli(), next.state.At)
+	add := func(body loop.Body) error {
+		f := loop.Fact{Seq: s.Seq + 1, At: at, Version: loop.Version, Body: body}
+		if err := loop.Allowed(s, f); err != nil {
+			return fmt.Errorf("%w: %w", errDecideAgain, err)
+		}
+		s, b.Facts = loop.Apply(s, f), append(b.Facts, f)
+		return nil
+	}
+	for i, a := range approvals {
+		if a.Status != ApprovalWaiting {
+			continue
+		}
+		d, status := c.req.Answers[i].Decision, ApprovalDenied
+		if d.Approved {
+			status = ApprovalApproved
+		}
+		if err := add(loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: c.req.Principal, Message: d.Message}); err != nil {
+			return b, err
+		}
+		b.Audit = append(b.Audit, a.entry(at, c.req.Principal, status, d.Message))
+	}
+	if len(b.Facts) == 0 || len(undecided(s)) > 0 {
+		if len(c.req.Late) > 0 && len(b.Facts) > 0 {
+			return b, fault.New(fault.Invalid, "approvals_undecided", "input has further items, and not every approval request of the response is answered; "+
+				"answer all of them, or send the items with the last answer").In("input")
+		}
+		return b, nil
+	}
+	if late := c.req.Late; len(late) > 0 {
+		ref := inputRef(next.part)
+		if err := add(loop.InputAdded{ItemsRef: ref, By: "client", Bytes: textBytes(late)}); err != nil {
+			return b, err
+		}
+		b.Rows = append(b.Rows, Row{ref, item.List(late)})
+	}
+	part := storedPart{Keep: c.req.Keep}
+	var err error
+	if part.Declared, err = c.sealDeclared(next.run); err != nil {
+		return b, err
+	}
+	b.Rows = append(b.Rows, Row{partRef(next.part), part})
+	return b, nil
+}
+
+// sealDeclared returns the servers of the request as they are stored with the run.
+func (c *continuation) sealDeclared(runID string) (out []storedDeclared, err error) {
+	for _, d := range c.req.Declared {
+		if d.URL.IsZero() || c.Keys == nil {
+			continue
+		}
+		stored := storedDeclared{Label: d.Label}
+		if stored.Address, err = d.seal(c.Keys, c.req.Org, runID); err != nil {
+			return nil, fmt.Errorf("server %q: %w", d.Label, err)
+		}
+		out = append(out, stored)
+	}
+	return out, nil
+}
+
+// tellNext reports the next part of the run, or that further approvals have to be decided.
+func (c *continuation) tellNext(ctx context.Context, next nextPart, sink Sink) error {
+	if len(next.open) == 0 {
+		return c.runner.Follow(ctx, Follow{Org: c.req.Org, RunID: next.run, Account: c.req.Account, Final: true, Part: next.part + 1}, sink)
+	}
+	waiting, err := c.keepStep(ctx, next)
+	if err != nil {
+		return err
+	}
+	return tellStep(sink, started(next.state, next.run, PartSuffix(next.part, next.step), waiting.At), waiting)
+}
+
+// tellStep reports a part in which nothing happened: further approvals have to be decided.
+func tellStep(sink Sink, begin event.Started, waiting event.Waiting) error {
+	if err := sink.Emit(event.Position{Seq: 1}, begin); err != nil {
+		return err
+	}
+	return sink.Emit(event.Position{Seq: 2}, waiting)
+}
+
+func started(s loop.State, runID, part string, at time.Time) event.Started {
+	return event.Started{RunID: runID, Model: s.Accepted.Model, At: at, Part: part}
+}
+
+// maxStepArguments is how many bytes of the arguments of one call are read for a response. The
+// arguments that a model may send have at most 1 MiB.
+const maxStepArguments = 2 << 20
+
+// keepStep stores a response that only says which approvals are still to be decided.
+func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiting, error) {
+	waiting := event.Waiting{At: time.UnixMilli(next.state.At).UTC()}
+	for _, w := range next.open {
+		a, err := c.Archive.Approval(ctx, c.req.Org, w.WaitID)
+		if err != nil {
+			return waiting, err
+		}
+		arguments, err := ArgumentsOf(ctx, c.Archive, a, maxStepArguments)
+		if err != nil {
+			return waiting, err
+		}
+		waiting.Approvals = append(waiting.Approvals, approvalEvent(w, arguments))
+	}
+	if c.req.Keep == nil {
+		return waiting, nil
+	}
+	asked, err := FindResponse(ctx, c.Conversations, c.req.Org, responseID(next.run, next.part-1, 0))
+	if err != nil || asked == nil {
+		return waiting, err
+	}
+	kept := *asked
+	kept.Version, kept.Echo, kept.FinalOnly, kept.Part, kept.Step, kept.Waiting = 0, c.req.Keep.Echo, c.req.Keep.FinalOnly, next.part+1, next.step, &waiting
+	err = c.Conversations.Save(ctx, c.req.Org, "", kept, c.req.Keep.For, responseKey(responseID(next.run, next.part, next.step)))
+	if errors.Is(err, org.ErrExists) {
+		err = nil
+	}
+	return waiting, err
+}
+
+// partSink reports one part of a run as if it were the whole: with a beginning of its own, and
+// its own usage.
+type partSink struct {
+	sink    Sink
+	part    int // from 1
+	passed  int // parts that are over
+	begin   event.Started
+	usage   model.Usage // of earlier parts
+	decided time.Time
+	begun   bool
+}
+
+// Emit implements Sink.
+func (p *partSink) Emit(at event.Position, e event.Event) error {
+	switch ev := e.(type) {
+	case event.Started:
+		p.begin = ev
+		if p.part > 1 {
+			return nil
+		}
+		p.begun = true
+	case event.Waiting:
+		p.passed++
+		if p.passed < p.part {
+			p.usage = ev.Usage
+			return nil
+		}
+		ev.Usage = ev.Usage.Sub(p.usage)
+		e = ev
+	case event.Finished:
+		ev.Usage = ev.Usage.Sub(p.usage)
+		e = ev
+	case event.ApprovalDecided:
+		p.decided = ev.At
+		if p.passed+1 != p.part || !p.begun {
+			return nil
+		}
+	}
+	if p.passed+1 < p.part {
+		return nil
+	}
+	if !p.begun {
+		p.begun = true
+		p.begin.Part = PartSuffix(p.part-1, 0)
+		if !p.decided.IsZero() {
+			p.begin.At = p.decided
+		}
+		if err := p.sink.Emit(event.Position{Seq: at.Seq - 1}, p.begin); err != nil {
+			return err
+		}
+	}
+	return p.sink.Emit(at, e)
+}
+
+// ShowPart reports the events of a stored response.
+func ShowPart(ctx context.Context, from interface {
+	Follow(context.Context, Follow, Sink) error
+}, c *Conversation, orgID string, account *ledger.Account, model string, sink Sink) error {
+	if c.Waiting != nil {
+		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: PartSuffix(c.Part-1, c.Step)}
+		return tellStep(sink, begin, *c.Waiting)
+	}
+	return from.Follow(ctx, Follow{Org: orgID, RunID: c.RunID, Account: account, Final: true, ToWaiting: true, Part: c.Part}, sink)
+}
+
+// approvalEvent returns what is asked for, as events have it.
+func approvalEvent(w loop.CallWaiting, arguments json.RawMessage) event.Approval {
+	a := event.Approval{ID: w.WaitID, Key: string(w.Key), Name: w.Name, Server: w.Server, Tool: w.Tool, Arguments: arguments}
+	if w.ExpiresAt > 0 {
+		a.ExpiresAt = time.UnixMilli(w.ExpiresAt).UTC()
+	}
+	return a
+}
+
+// responseID returns the id of the response that tells a part of a run, from 0.
+func responseID(runID string, part int, step int64) string {
+	return ResponseOf(runID, PartSuffix(part, step))
+}

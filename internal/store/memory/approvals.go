@@ -1,0 +1,116 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+// Approval implements run.Archive.
+func (j *Journal) Approval(_ context.Context, orgID, id string) (run.Approval, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for key, r := range j.runs {
+		if key.org != orgID {
+			continue
+		}
+		for _, a := range r.approvals {
+			if a.ID == id {
+				return a, nil
+			}
+		}
+	}
+	return run.Approval{}, fmt.Errorf("approval %s: %w", id, org.ErrNotFound)
+}
+
+// Approvals implements run.Archive.
+func (j *Journal) Approvals(_ context.Context, orgID string, q run.ApprovalQuery) ([]run.Approval, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []run.Approval
+	for key, r := range j.runs {
+		if key.org == orgID {
+			all = append(all, r.approvals...)
+		}
+	}
+	slices.SortFunc(all, func(a, b run.Approval) int {
+		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
+	})
+	if q.Before != "" {
+		i := slices.IndexFunc(all, func(a run.Approval) bool { return a.ID == q.Before })
+		if i < 0 {
+			return nil, fmt.Errorf("approval %s: %w", q.Before, org.ErrNotFound)
+		}
+		all = all[i+1:]
+	}
+	all = slices.DeleteFunc(all, func(a run.Approval) bool { return !q.Chooses(a) })
+	return all[:min(len(all), max(q.Limit, 0))], nil
+}
+
+// DueApprovals implements run.Archive.
+func (j *Journal) DueApprovals(_ context.Context, now int64, limit int) ([]run.Approval, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var due []run.Approval
+	for _, r := range j.runs {
+		for _, a := range r.approvals {
+			if a.Status == run.ApprovalWaiting && a.ExpiresAt > 0 && a.ExpiresAt <= now {
+				due = append(due, a)
+			}
+		}
+	}
+	slices.SortFunc(due, func(a, b run.Approval) int { return cmp.Compare(a.ExpiresAt, b.ExpiresAt) })
+	return due[:min(len(due), max(limit, 0))], nil
+}
+
+// change applies what a batch changes in the approvals of the run.
+func (r *runRecord) change(changes []run.ApprovalChange) {
+	for _, c := range changes {
+		if c.Asked != nil {
+			r.approvals = append(r.approvals, *c.Asked)
+		}
+		for i, a := range r.approvals {
+			if next, ok := a.After(c); ok {
+				r.approvals[i] = next
+			}
+		}
+	}
+}
+
+// checkApprovals returns an error if a batch asks for an approval that the org cannot have.
+func (j *Journal) checkApprovals(orgID string, changes []run.ApprovalChange) error {
+	asked := 0
+	for _, c := range changes {
+		if c.Asked == nil {
+			continue
+		}
+		asked++
+		for key, r := range j.runs {
+			if key.org == orgID && slices.ContainsFunc(r.approvals, func(a run.Approval) bool { return a.ID == c.Asked.ID }) {
+				return fmt.Errorf("approval %s: %w", c.Asked.ID, org.ErrExists)
+			}
+		}
+	}
+	if asked == 0 || j.Caps.Approvals == 0 {
+		return nil
+	}
+	for key, r := range j.runs {
+		if key.org != orgID {
+			continue
+		}
+		for _, a := range r.approvals {
+			if a.Status == run.ApprovalWaiting {
+				asked++
+			}
+		}
+	}
+	if asked > j.Caps.Approvals {
+		return j.Caps.ApprovalsError()
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+const approvalColumns = `org, id, run_id, call_key, principal, surface, name, server, tool, asker, tool_digest, args_ref, args_digest, policy,
+	status, created_at, expires_at, decided_at, decided_by, reason`
+
+func scanApproval(row scanner) (a run.Approval, err error) {
+	err = row.Scan(&a.Org, &a.ID, &a.RunID, &a.Call, &a.Principal, &a.Surface, &a.Name, &a.Server, &a.Tool, &a.Asker, &a.ToolDigest, &a.ArgsRef, &a.ArgsDigest, &a.Policy,
+		&a.Status, &a.CreatedAt, &a.ExpiresAt, &a.DecidedAt, &a.DecidedBy, &a.Reason)
+	return a, err
+}
+
+// Approval implements run.Archive.
+func (r *Reader) Approval(ctx context.Context, orgID, id string) (run.Approval, error) {
+	a, err := scanApproval(r.db.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE org = ? AND id = ?`, orgID, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("approval %s: %w", id, org.ErrNotFound)
+	}
+	return a, r.wrap("read an approval", err)
+}
+
+// Approvals implements run.Archive.
+func (r *Reader) Approvals(ctx context.Context, orgID string, q run.ApprovalQuery) ([]run.Approval, error) {
+	at := int64(1<<63 - 1)
+	if q.Before != "" {
+		before, err := r.Approval(ctx, orgID, q.Before)
+		if err != nil {
+			return nil, err
+		}
+		at = before.CreatedAt
+	}
+	// The partial index of those that wait is used only for a condition without a parameter.
+	waiting := ""
+	if len(q.Statuses) == 1 && q.Statuses[0] == run.ApprovalWaiting {
+		waiting = ` AND status = 'waiting'`
+	}
+	statuses, err := json.Marshal(q.Statuses)
+	if err != nil {
+		return nil, err
+	}
+	found, err := list(ctx, r.db, scanApproval, `SELECT `+approvalColumns+` FROM approvals
+		WHERE org = ?1 AND (created_at, id) < (?2, ?3) AND (?4 = 0 OR status IN (SELECT value FROM json_each(?5)))
+		AND (?6 = '' OR run_id = ?6) AND (?7 = '' OR server = ?7)`+waiting+`
+		ORDER BY created_at DESC, id DESC LIMIT ?8`,
+		orgID, at, q.Before, len(q.Statuses), string(statuses), q.RunID, q.Server, max(q.Limit, 0))
+	return found, r.wrap("list approvals", err)
+}
+
+// DueApprovals implements run.Archive.
+func (r *Reader) DueApprovals(ctx context.Context, now int64, limit int) ([]run.Approval, error) {
+	found, err := list(ctx, r.db, scanApproval, `SELECT `+approvalColumns+` FROM approvals INDEXED BY approvals_due
+		WHERE status = 'waiting' AND expires_at > 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?`, now, max(limit, 0))
+	return found, r.wrap("find expired approvals", err)
+}
+
+// WaitingApprovals returns how many approvals of all orgs wait, and the time of the oldest in
+// Unix milliseconds; 0 if none waits.
+func (r *Reader) WaitingApprovals(ctx context.Context) (n int, oldest int64, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT count(*), coalesce(min(created_at), 0) FROM approvals INDEXED BY approvals_waiting WHERE status = 'waiting'`).Scan(&n, &oldest)
+	return n, oldest, r.wrap("count approvals", err)
+}
+
+// writeApprovals applies what the batch changes in the approvals of its run: see
+// run.Approval.After.
+func (b batch) writeApprovals(t *tx) error {
+	for _, c := range b.approvals {
+		var err error
+		switch {
+		case c.Asked != nil:
+			err = t.addApproval(*c.Asked)
+		case c.ID != "":
+			_, err = t.exec(`UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ? WHERE org = ? AND id = ? AND run_id = ? AND status = 'waiting'`,
+				string(c.Status), c.At, c.By, c.Reason, b.key.org, c.ID, b.key.run)
+		case c.Call != "":
+			_, err = t.exec(`UPDATE approvals SET status = ? WHERE org = ? AND run_id = ? AND call_key = ? AND status IN ('waiting', 'approved')`,
+				string(c.Status), b.key.org, b.key.run, string(c.Call))
+		case c.All:
+			_, err = t.exec(`UPDATE approvals SET status = ? WHERE org = ? AND run_id = ? AND status = 'waiting'`, string(c.Status), b.key.org, b.key.run)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addApproval stores an approval that waits, unless too many of the org wait.
+func (t *tx) addApproval(a run.Approval) error {
+	if err := t.checkCap(t.caps.Approvals, t.caps.ApprovalsError, `SELECT count(*) FROM approvals WHERE org = ? AND status = 'waiting'`, a.Org); err != nil {
+		return err
+	}
+	_, err := t.exec(`INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		a.Org, a.ID, a.RunID, string(a.Call), a.Principal, a.Surface, a.Name, a.Server, a.Tool, string(a.Asker), a.ToolDigest, a.ArgsRef, a.ArgsDigest, a.Policy,
+		string(a.Status), a.CreatedAt, a.ExpiresAt, a.DecidedAt, a.DecidedBy, a.Reason)
+	if isUniqueViolation(err) {
+		err = fmt.Errorf("approval %s: %w", a.ID, org.ErrExists)
+	}
+	return err
+}

@@ -1,0 +1,276 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+)
+
+func approvalCases() []rule {
+	return []rule{
+		{"a call that waits has an approval", "a person decides about what is stored, and the facts of the run say the same", approvalAsked},
+		{"an approval is decided once", "the first decision wins; one that expired or is void has none", approvalDecidedOnce},
+		{"the end of a run voids what waits", "nobody may approve a call that will never be made", approvalVoid},
+		{"a call that changed is asked for again", "what was approved is this call and no other, also if it was approved already", approvalAgain},
+		{"approvals are selected", "by status, run and server, in pages, the latest first", approvalQueries},
+		{"due approvals are found", "over all orgs, those first that expired first", approvalsDue},
+		{"approvals belong to an org", "another org cannot find, list, decide or use the ids of them", approvalIsolation},
+		{"waiting approvals are capped", "per org; a decision makes room", approvalsCapped},
+		{"two writers decide", "one of them gets the facts of the other", approvalTwoWriters},
+	}
+}
+
+// asked is the fact that asks for an approval.
+func asked(id string, call int, server string, expires int64) loop.CallWaiting {
+	return loop.CallWaiting{
+		Key: loop.CallKey(fmt.Sprint("0.", call)), WaitID: id, Name: "n_" + server, Server: server, Tool: "t", Asker: loop.AskedByServer,
+		ToolDigest: "td", ArgsRef: fmt.Sprint("args:0.", call), ArgsDigest: "ad", Policy: "p", ExpiresAt: expires,
+	}
+}
+
+// runWith stores a run with these facts after its beginning, and returns its lease and the
+// number of its last fact.
+func (b *testBench) runWith(orgID, runID string, bodies ...loop.Body) (run.Lease, int64) {
+	b.Helper()
+	lease := run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}
+	all := append([]loop.Body{loop.Accepted{
+		RunID: runID, Org: orgID, Principal: "ann", Surface: "chat", Policy: loop.Policy{Grade: loop.Durable}, Model: "m", Targets: []loop.Target{{Provider: "up"}},
+	}}, bodies...)
+	b.ok(b.write(lease, 0, all...))
+	return lease, int64(len(all))
+}
+
+// write appends facts after the one with a number.
+func (b *testBench) write(lease run.Lease, after int64, bodies ...loop.Body) error {
+	b.Helper()
+	facts := make([]loop.Fact, len(bodies))
+	for i, body := range bodies {
+		facts[i] = loop.Fact{Seq: after + int64(i) + 1, Epoch: lease.Epoch, At: b.now().UnixMilli(), Version: loop.Version, Body: body}
+	}
+	return b.Journal.Append(b.Context(), lease, after, run.Batch{Facts: facts, Sync: true})
+}
+
+// approval returns an approval that must exist.
+func (b *testBench) approval(orgID, id string) run.Approval {
+	b.Helper()
+	a, err := b.Archive.Approval(b.Context(), orgID, id)
+	b.ok(err)
+	return a
+}
+
+// status fails the case unless the approval has the status.
+func (b *testBench) status(orgID, id string, want run.ApprovalStatus) {
+	b.Helper()
+	if got := b.approval(orgID, id).Status; got != want {
+		b.Errorf("%s is %s, want %s", id, got, want)
+	}
+}
+
+// selected returns the ids that a query selects.
+func (b *testBench) selected(orgID string, q run.ApprovalQuery) string {
+	b.Helper()
+	found, err := b.Archive.Approvals(b.Context(), orgID, q)
+	b.ok(err)
+	return idsOf(found)
+}
+
+func idsOf(found []run.Approval) (out string) {
+	for _, a := range found {
+		out += a.ID + " "
+	}
+	return out
+}
+
+func approvalAsked(b *testBench) {
+	at := b.now().UnixMilli()
+	b.runWith("a", "run_1", asked("w1", 0, "s", at+1000), loop.Parked{})
+	want := run.Approval{
+		ID: "w1", Org: "a", RunID: "run_1", Call: "0.0", Principal: "ann", Surface: "chat", Name: "n_s", Server: "s", Tool: "t", Asker: loop.AskedByServer,
+		ToolDigest: "td", ArgsRef: "args:0.0", ArgsDigest: "ad", Policy: "p", Status: run.ApprovalWaiting, CreatedAt: at, ExpiresAt: at + 1000,
+	}
+	b.equal(b.approval("a", "w1"), want)
+	_, err := b.Archive.Approval(b.Context(), "a", "w2")
+	b.checkError(err, org.ErrNotFound)
+}
+
+func approvalDecidedOnce(b *testBench) {
+	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), asked("w3", 2, "s", 0), loop.Parked{})
+	b.clock.Add(5000)
+	at := b.now().UnixMilli()
+	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID}, last, loop.CallResolved{WaitID: "w1", Approved: true, By: "bob", Message: "fine"}))
+	a := b.approval("a", "w1")
+	if a.Status != run.ApprovalApproved || a.DecidedAt != at || a.DecidedBy != "bob" || a.Reason != "fine" {
+		b.Errorf("%+v", a)
+	}
+	b.status("a", "w2", run.ApprovalWaiting)
+	b.clock.Add(5000)
+	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID}, last+1, loop.CallResolved{WaitID: "w2", By: "bob"}))
+	b.status("a", "w2", run.ApprovalDenied)
+	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID}, last+2, loop.Expired{WaitID: "w3"}))
+	if a := b.approval("a", "w3"); a.Status != run.ApprovalExpired || a.DecidedBy != "" {
+		b.Errorf("%+v", a)
+	}
+	// The rules refuse a second decision; a store that gets one changes nothing.
+	_ = b.write(run.Lease{Org: "a", RunID: lease.RunID}, last+3, loop.CallResolved{WaitID: "w1", By: "eve"})
+	if again := b.approval("a", "w1"); again != a {
+		b.Errorf("decided twice: %+v", again)
+	}
+}
+
+func approvalVoid(b *testBench) {
+	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w1", Approved: true})
+	b.runWith("a", "run_2", asked("w3", 0, "s", 0), loop.Parked{})
+	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.Finished{Reason: event.Cancelled}))
+	b.status("a", "w1", run.ApprovalApproved)
+	b.status("a", "w2", run.ApprovalVoid)
+	b.status("a", "w3", run.ApprovalWaiting)
+}
+
+func approvalAgain(b *testBench) {
+	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w1", Approved: true})
+	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.CallPrepared{Key: "0.0", Again: 1, Verdict: loop.Ask}))
+	b.status("a", "w1", run.ApprovalVoid)
+	b.status("a", "w2", run.ApprovalWaiting)
+}
+
+func approvalQueries(b *testBench) {
+	for i := range 6 {
+		if i != 3 { // two have the same time
+			b.clock.Add(1000)
+		}
+		b.runWith("a", fmt.Sprint("run_", i), asked(fmt.Sprint("w", i), 0, []string{"s", "t"}[i%2], 0), loop.Parked{})
+	}
+	b.ok(b.write(run.Lease{Org: "a", RunID: "run_4"}, 3, loop.CallResolved{WaitID: "w4", Approved: true}))
+	b.ok(b.write(run.Lease{Org: "a", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1"}))
+	for want, q := range map[string]run.ApprovalQuery{
+		"w5 w4 w3 w2 w1 w0 ": {Limit: 10},
+		"w5 w4 ":             {Limit: 2},
+		"":                   {},
+		"w2 w1 w0 ":          {Limit: 10, Before: "w3"},
+		"w3 w2 ":             {Limit: 2, Before: "w4"},
+		"w5 w3 w2 w0 ":       {Limit: 10, Statuses: []run.ApprovalStatus{run.ApprovalWaiting}},
+		"w4 w1 ":             {Limit: 10, Statuses: []run.ApprovalStatus{run.ApprovalApproved, run.ApprovalDenied}},
+		"w2 w0 ":             {Limit: 10, Statuses: []run.ApprovalStatus{run.ApprovalWaiting}, Server: "s"},
+		"w5 w3 w1 ":          {Limit: 10, Server: "t"},
+		"w3 ":                {Limit: 10, RunID: "run_3"},
+		"w0 ":                {Limit: 10, Before: "w1", Statuses: []run.ApprovalStatus{run.ApprovalWaiting}},
+	} {
+		if got := b.selected("a", q); got != want {
+			b.Errorf("%+v: %q, want %q", q, got, want)
+		}
+	}
+	_, err := b.Archive.Approvals(b.Context(), "a", run.ApprovalQuery{Limit: 1, Before: "w9"})
+	b.checkError(err, org.ErrNotFound)
+}
+
+func approvalsDue(b *testBench) {
+	at := b.now().UnixMilli()
+	for i, expires := range []int64{at + 300, at + 100, 0, at + 200, at + 101} {
+		b.runWith([]string{"a", "b"}[i%2], fmt.Sprint("run_", i), asked(fmt.Sprint("w", i), 0, "s", expires), loop.Parked{})
+	}
+	b.ok(b.write(run.Lease{Org: "a", RunID: "run_4"}, 3, loop.CallResolved{WaitID: "w4"}))
+	for _, c := range []struct {
+		now   int64
+		limit int
+		want  string
+	}{{at + 99, 9, ""}, {at + 100, 9, "w1 "}, {at + 1000, 9, "w1 w3 w0 "}, {at + 1000, 2, "w1 w3 "}, {at + 1000, 0, ""}} {
+		due, err := b.Archive.DueApprovals(b.Context(), c.now, c.limit)
+		b.ok(err)
+		if got := idsOf(due); got != c.want {
+			b.Errorf("at %d: %q, want %q", c.now-at, got, c.want)
+		}
+	}
+}
+
+func approvalIsolation(b *testBench) {
+	b.runWith("a", "run_1", asked("w1", 0, "s", 0), loop.Parked{})
+	b.runWith("b", "run_1", asked("w2", 0, "s", 0), loop.Parked{})
+	_, err := b.Archive.Approval(b.Context(), "b", "w1")
+	b.checkError(err, org.ErrNotFound)
+	_, err = b.Archive.Approvals(b.Context(), "b", run.ApprovalQuery{Limit: 1, Before: "w1"})
+	b.checkError(err, org.ErrNotFound)
+	if got := b.selected("b", run.ApprovalQuery{Limit: 9}); got != "w2 " {
+		b.Errorf("b has %q", got)
+	}
+	if got := b.selected("c", run.ApprovalQuery{Limit: 9}); got != "" {
+		b.Errorf("c has %q", got)
+	}
+	_ = b.write(run.Lease{Org: "b", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1", Approved: true})
+	b.status("a", "w1", run.ApprovalWaiting)
+	// Ids are of an org: the same id may exist in two, and twice in none.
+	b.runWith("b", "run_2", asked("w1", 0, "s", 0), loop.Parked{})
+	err = b.write(run.Lease{Org: "a", RunID: "run_2", Epoch: 1, Owner: "x"}, 0, loop.Accepted{RunID: "run_2", Org: "a", Policy: loop.Policy{Grade: loop.Durable}, Targets: []loop.Target{{}}}, asked("w1", 0, "s", 0))
+	b.checkError(err, org.ErrExists)
+}
+
+func approvalsCapped(b *testBench) {
+	b.capped(org.Caps{Approvals: 2})
+	ask := func(orgID, runID string, ids ...string) error {
+		bodies := []loop.Body{loop.Accepted{RunID: runID, Org: orgID, Policy: loop.Policy{Grade: loop.Durable}, Targets: []loop.Target{{}}}}
+		for i, id := range ids {
+			bodies = append(bodies, asked(id, i, "s", 0))
+		}
+		return b.write(run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}, 0, append(bodies, loop.Parked{})...)
+	}
+	b.checkCapError(ask("a", "run_0", "v1", "v2", "v3"), "org_caps.approvals", 2)
+	if got := b.selected("a", run.ApprovalQuery{Limit: 9}); got != "" {
+		b.Errorf("a refused batch has stored %q", got)
+	}
+	b.ok(ask("a", "run_1", "w1", "w2"))
+	b.checkCapError(ask("a", "run_2", "w3"), "org_caps.approvals", 2)
+	b.ok(ask("b", "run_1", "w1", "w2"))
+	b.ok(b.write(run.Lease{Org: "a", RunID: "run_1"}, 4, loop.CallResolved{WaitID: "w1"}))
+	b.ok(ask("a", "run_3", "w3"))
+}
+
+func approvalTwoWriters(b *testBench) {
+	_, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), loop.Parked{})
+	var all sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		all.Go(func() {
+			errs[i] = b.write(run.Lease{Org: "a", RunID: "run_1"}, last, loop.CallResolved{WaitID: "w1", Approved: i%2 == 0, By: fmt.Sprint(i)})
+		})
+	}
+	all.Wait()
+	a, won := b.approval("a", "w1"), 0
+	for i, err := range errs {
+		var behind *run.Behind
+		switch {
+		case err == nil:
+			won++
+			if a.DecidedBy != fmt.Sprint(i) || (a.Status == run.ApprovalApproved) != (i%2 == 0) {
+				b.Errorf("writer %d has won, and the approval is %+v", i, a)
+			}
+		case !errors.As(err, &behind) || len(behind.Facts) == 0:
+			b.Errorf("writer %d: %v", i, err)
+		}
+	}
+	if won != 1 {
+		b.Errorf("%d writers have won", won)
+	}
+}
+
+// approvalsPersist is a rule of persistence.
+func approvalsPersist(b *testBench) {
+	b.runWith("a", "run_1", asked("w1", 0, "s", 7), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w2", By: "bob", Message: "no"})
+	first, second := b.approval("a", "w1"), b.approval("a", "w2")
+	check := func(b *testBench) {
+		b.Helper()
+		b.equal(b.approval("a", "w1"), first)
+		b.equal(b.approval("a", "w2"), second)
+		due, err := b.Archive.DueApprovals(b.Context(), 7, 9)
+		b.ok(err)
+		if idsOf(due) != "w1 " {
+			b.Errorf("due: %s", idsOf(due))
+		}
+	}
+	check(&testBench{T: b.T, Store: b.maker.Crash(b.T, b.Store), maker: b.maker})
+	b.Store = b.maker.Reopen(b.T, b.Store)
+	check(b)
+}

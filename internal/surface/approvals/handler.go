@@ -1,0 +1,258 @@
+package approvals
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+const (
+	defaultApprovals = 20  // approvals of a page, unless told
+	maxApprovals     = 100 // approvals of a page at most
+	// maxWait is the longest time that a list waits for its first approval, in seconds.
+	maxWait = 60
+	// MaxListed is how many bytes arguments may have in a list.
+	MaxListed = 4 << 10
+	// listedBytes is about how much memory an approval of a page takes, with its arguments.
+	listedBytes = 2<<10 + 2*MaxListed
+	// decideTimeout is how long a decision may wait for the store.
+	decideTimeout = 30 * time.Second
+)
+
+// Runner waits for approvals and decides them. Implemented by *run.Runner.
+type Runner interface {
+	AwaitApprovals(ctx context.Context, orgID string, q run.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]run.Approval, error)
+	Decide(ctx context.Context, orgID, id string, d run.Decision, by org.Author) (run.Approval, error)
+}
+
+// Options configure a Handler. All but Now are required.
+type Options struct {
+	Archive run.Archive
+	Runner  Runner
+	Log     *slog.Logger
+	Now     func() time.Time // nil = time.Now
+}
+
+// Handler serves the API of approvals. Its methods return errors for the HTTP server to
+// answer with, in the form of the route.
+type Handler struct{ o Options }
+
+// New returns a Handler.
+func New(o Options) *Handler {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Handler{o}
+}
+
+// List answers GET /v1/approvals. With the parameter wait, an empty list is answered when an
+// approval appears, or after that time. A request that waits takes no turn; inTurn is for the
+// part that reads the store.
+func (h *Handler) List(inTurn func(surface.Endpoint) surface.Endpoint) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		q, wait, err := query(r.URL.Query())
+		if err != nil {
+			return err
+		}
+		if err := caller.Account.Charge((q.Limit + 1) * listedBytes); err != nil {
+			return err
+		}
+		limit := q.Limit
+		q.Limit++ // one more shows whether there are older ones
+		var found []run.Approval
+		if wait > 0 {
+			if found, err = h.o.Runner.AwaitApprovals(r.Context(), caller.Org.ID, q, wait, caller.Account); err != nil {
+				return h.failedList(err)
+			}
+		}
+		return inTurn(func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+			if wait == 0 {
+				if found, err = h.o.Archive.Approvals(r.Context(), caller.Org.ID, q); err != nil {
+					return h.failedList(err)
+				}
+			}
+			return h.writeList(w, r, found, limit)
+		})(w, r, caller)
+	}
+}
+
+func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, found []run.Approval, limit int) error {
+	data := make([]Object, min(len(found), limit))
+	for i := range data {
+		arguments, err := run.ArgumentsOf(r.Context(), h.o.Archive, found[i], MaxListed)
+		if err != nil {
+			return h.failed(err)
+		}
+		data[i] = NewObject(found[i], arguments)
+	}
+	return h.failed(surface.WriteJSON(w, http.StatusOK, newPage(data, len(found) > limit)))
+}
+
+// Get answers GET /v1/approvals/{id}.
+func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	if err := surface.CheckQuery(r.URL.Query()); err != nil {
+		return err
+	}
+	a, err := h.o.Archive.Approval(r.Context(), caller.Org.ID, r.PathValue("id"))
+	if err != nil {
+		return h.failed(err)
+	}
+	return h.write(r.Context(), w, caller, a)
+}
+
+// Decide answers POST /v1/approvals/{id}. When the answer is sent, the decision is on disk. It
+// is recorded even if the client has left.
+func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	if err := surface.CheckQuery(r.URL.Query()); err != nil {
+		return err
+	}
+	body, err := surface.ReadObject(r, caller.Account)
+	if err != nil {
+		return h.failed(err)
+	}
+	d, err := decision(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), decideTimeout)
+	defer cancel()
+	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, r.PathValue("id"))
+	if err == nil {
+		err = a.MayDecide(caller.Org, caller.Principal, false)
+	}
+	if err == nil {
+		by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+		a, err = h.o.Runner.Decide(ctx, caller.Org.ID, a.ID, d, by)
+	}
+	if err != nil {
+		return h.failed(err)
+	}
+	return h.write(ctx, w, caller, a)
+}
+
+// write answers with an approval and all of its arguments: who decides must see them.
+func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller run.Caller, a run.Approval) error {
+	arguments, err := allArguments(ctx, h.o.Archive, caller.Account, a)
+	if err != nil {
+		return h.failed(err)
+	}
+	if err := caller.Account.Charge(listedBytes + 2*len(arguments)); err != nil {
+		return err
+	}
+	return h.failed(surface.WriteJSON(w, http.StatusOK, NewObject(a, arguments)))
+}
+
+// allArguments returns the arguments of an approval, or nil if its run is deleted. The account
+// is charged with large ones before they are read.
+func allArguments(ctx context.Context, archive run.Archive, account *ledger.Account, a run.Approval) (json.RawMessage, error) {
+	rows, err := archive.Rows(ctx, a.Org, a.RunID, []string{a.ArgsRef}, MaxListed)
+	var large *run.TooLarge
+	if errors.As(err, &large) {
+		if err := account.Charge(large.Bytes); err != nil {
+			return nil, err
+		}
+		rows, err = archive.Rows(ctx, a.Org, a.RunID, []string{a.ArgsRef}, large.Bytes)
+	}
+	if errors.Is(err, org.ErrNotFound) || err == nil && len(rows) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// unknownApproval is the error for every id of which a caller may know nothing. It does not
+// have the id, so that no id can be told from another.
+func unknownApproval() *fault.Error {
+	return fault.New(fault.NotFound, "not_found", "there is no approval with this id; GET /v1/approvals lists the approvals of the org")
+}
+
+// failed returns the error to answer with. It logs what the caller does not get.
+func (h *Handler) failed(err error) error {
+	if errors.Is(err, org.ErrNotFound) {
+		return unknownApproval()
+	}
+	return surface.Failed(h.o.Log, err)
+}
+
+// failedList is failed for a list, in which only the parameter before names an approval.
+func (h *Handler) failedList(err error) error {
+	if errors.Is(err, org.ErrNotFound) {
+		return unknownApproval().In("before")
+	}
+	return h.failed(err)
+}
+
+// query reads the parameters of a list, and how long it waits.
+func query(values url.Values) (q run.ApprovalQuery, wait time.Duration, err error) {
+	if err := surface.CheckQuery(values, "status", "run_id", "server", "before", "limit", "wait"); err != nil {
+		return q, 0, err
+	}
+	q = run.ApprovalQuery{Server: values.Get("server"), Before: values.Get("before")}
+	if text := values.Get("run_id"); text != "" {
+		q.RunID = audit.StoredRunID(text)
+	}
+	if text := values.Get("status"); text != "" {
+		for s := range strings.SplitSeq(text, ",") {
+			if !slices.Contains(run.ApprovalStatuses(), s) {
+				return q, 0, surface.InvalidValue("status", "unknown status %.80q; the statuses are %s", s, strings.Join(run.ApprovalStatuses(), ", "))
+			}
+			q.Statuses = append(q.Statuses, run.ApprovalStatus(s))
+		}
+	}
+	if q.Limit, err = surface.QueryNumber(values, "limit", defaultApprovals, 1, maxApprovals); err != nil {
+		return q, 0, err
+	}
+	seconds, err := surface.QueryNumber(values, "wait", 0, 0, maxWait)
+	return q, time.Duration(seconds) * time.Second, err
+}
+
+// decision reads the body of a decision.
+func decision(body map[string]json.RawMessage) (d run.Decision, err error) {
+	for _, name := range slices.Sorted(maps.Keys(body)) {
+		if name != "decision" && name != "reason" {
+			return d, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are decision, reason", name).In(name)
+		}
+	}
+	word, err := text(body, "decision")
+	if err != nil {
+		return d, err
+	}
+	if d.Message, err = text(body, "reason"); err != nil {
+		return d, err
+	}
+	switch {
+	case word == "approve" || word == "deny":
+		d.Approved = word == "approve"
+	case body["decision"] == nil:
+		return d, fault.New(fault.Invalid, "missing_required_parameter", "the request has no decision; send approve or deny").In("decision")
+	default:
+		return d, surface.InvalidValue("decision", "unknown decision %.80q; send approve or deny", word)
+	}
+	return d, nil
+}
+
+// text returns a member that is a string; "" if it is missing.
+func text(body map[string]json.RawMessage, name string) (value string, err error) {
+	if raw := body[name]; raw != nil {
+		if raw[0] != '"' || json.Unmarshal(raw, &value) != nil {
+			return "", fault.New(fault.Invalid, "invalid_type", "%s is not a string", name).In(name)
+		}
+	}
+	return value, nil
+}

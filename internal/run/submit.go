@@ -39,7 +39,7 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
 	}
 	f.RunID = known
 	if !req.Attach {
-		if err := r.o.checkOver(ctx, req.Org, known, req.Hold > 0); err != nil {
+		if err := r.o.checkOver(ctx, req.Org, known); err != nil {
 			return err
 		}
 	}
@@ -95,9 +95,9 @@ func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error)
 	return nil, known.RunID, nil
 }
 
-// checkOver returns an error unless the run has ended, waits, or cannot go on. hold says that the
-// request stays open while the run waits.
-func (o *Options) checkOver(ctx context.Context, orgID, runID string, hold bool) error {
+// checkOver returns an error unless the run has ended, cannot go on, waits, or has waited: once it
+// has, a client may come back at any time and not only before the decision.
+func (o *Options) checkOver(ctx context.Context, orgID, runID string) error {
 	head, err := o.Archive.Head(ctx, orgID, runID)
 	if err != nil {
 		return unavailable(fmt.Errorf("run %s: %w", runID, err))
@@ -105,14 +105,12 @@ func (o *Options) checkOver(ctx context.Context, orgID, runID string, hold bool)
 	if s := head.Summary.Status; s == Done || s == IsAside || s == Waiting {
 		return nil
 	}
-	if !hold { // the request's part of a run that has waited is over
-		asked, err := o.Archive.Approvals(ctx, orgID, ApprovalQuery{RunID: runID, Limit: 1})
-		if err != nil {
-			return unavailable(fmt.Errorf("run %s: %w", runID, err))
-		}
-		if len(asked) > 0 {
-			return nil
-		}
+	asked, err := o.Archive.Approvals(ctx, orgID, ApprovalQuery{RunID: runID, Limit: 1})
+	if err != nil {
+		return unavailable(fmt.Errorf("run %s: %w", runID, err))
+	}
+	if len(asked) > 0 {
+		return nil
 	}
 	busy := fault.New(fault.Conflict, "run_in_progress",
 		"the run of this Idempotency-Key is under way; send the request again when it is over")

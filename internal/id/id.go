@@ -17,7 +17,7 @@ import (
 func New(prefix string) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never returns an error: it ends the process instead
-	return prefix + strings.ToLower(random.EncodeToString(b[:]))
+	return prefix + random.EncodeToString(b[:])
 }
 
 // NewOrdered returns prefix followed by 26 characters [0-9a-v] that sort by creation
@@ -35,12 +35,12 @@ func NewOrdered(prefix string) string {
 	copy(b[:6], at[2:])
 	b[6] = 0x70             // version 7
 	b[8] = b[8]&0x3f | 0x80 // the variant of the RFC
-	return prefix + strings.ToLower(ordered.EncodeToString(b[:]))
+	return encode(prefix, b)
 }
 
 var (
-	random  = base32.StdEncoding.WithPadding(base32.NoPadding)
-	ordered = base32.HexEncoding.WithPadding(base32.NoPadding) // its order is that of the encoded bits
+	random  = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+	ordered = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding) // its order is that of the encoded bits
 )
 
 // maxRounds is the first round number that does not fit into the 12 bits of rand_a.
@@ -86,13 +86,13 @@ func FromUUID(text string, prefixes ...string) []string {
 }
 
 func encode(prefix string, u uuid.UUID) string {
-	return prefix + strings.ToLower(ordered.EncodeToString(u[:]))
+	return prefix + ordered.EncodeToString(u[:])
 }
 
 // parse parses "prefix_bits" and "prefix_bits.round".
 func parse(s string) (u uuid.UUID, round int, ok bool) {
 	text, number, dotted := strings.Cut(s[strings.LastIndexByte(s, '_')+1:], ".")
-	bits, err := ordered.DecodeString(strings.ToUpper(text))
+	bits, err := ordered.DecodeString(strings.ToLower(text))
 	if err != nil || len(bits) != len(u) {
 		return u, 0, false
 	}

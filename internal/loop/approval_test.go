@@ -36,6 +36,22 @@ func TestAnApprovalIsForTheCallAsItWasShown(t *testing.T) {
 	}
 }
 
+// P02: what one person has decided, another cannot change.
+func TestADecisionIsNotMadeTwice(t *testing.T) {
+	waits := with(oneTurn("g", "h"), prepared("0.0", gated), prepared("0.1", gated), waiting("0.0", "w"), waiting("0.1", "v"), Parked{})
+	for _, first := range []bool{true, false} {
+		s := play(t, with(waits, CallResolved{WaitID: "w", Approved: first})...)
+		for _, second := range []Body{CallResolved{WaitID: "w", Approved: true}, CallResolved{WaitID: "w"}, Expired{WaitID: "w"}} {
+			if Allowed(s, Fact{Seq: s.Seq + 1, Body: second}) == nil {
+				t.Errorf("after approved=%t: %#v is allowed", first, second)
+			}
+		}
+		if err := Allowed(s, Fact{Seq: s.Seq + 1, Body: CallResolved{WaitID: "v"}}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestACallIsNotPreparedAgainAtAnyTime(t *testing.T) {
 	waits := with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{})
 	for name, bodies := range map[string][]Body{

@@ -14,7 +14,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(gatewayMutations(), callMutations(), storeMutations(), journalMutations())
+	return slices.Concat(gatewayMutations(), callMutations(), approvalMutations(), storeMutations(), journalMutations())
 }
 
 // gatewayMutations are mistakes with leases, deadlines and clocks.
@@ -70,6 +70,37 @@ func callMutations() []mutation {
 			Name: "a call that was abandoned is reported as not run", Why: "the journal says that a call was not sent, and the next owner sends it again",
 			File: "internal/run/tools.go", From: "case r.done.Outcome != loop.NotRun, t.run.abandoned():", To: "case r.done.Outcome != loop.NotRun:",
 			Package: "internal/run", Test: "^TestACallThatIsCutOffByAStopIsNotRecorded$",
+		},
+	}
+}
+
+// approvalMutations are mistakes with calls that wait for a person.
+func approvalMutations() []mutation {
+	return []mutation{
+		{
+			Name: "a tool that has changed is called as approved", Why: "a server changes what its tool does after a person has approved the call",
+			File: "internal/run/tools.go", From: "if entry.Digest == c.Prepared.ToolDigest && ", To: "if ",
+			Package: "internal/app", Test: "^TestAChangedToolIsAskedForAgain$",
+		},
+		{
+			Name: "a decision can be changed", Why: "of two people who decide at the same time both believe that their answer counts",
+			File: "internal/loop/allowed.go", From: "!c.Resolved && !c.Done)", To: "!c.Done)",
+			Package: "internal/loop", Test: "^TestADecisionIsNotMadeTwice$",
+		},
+		{
+			Name: "an approval can be given too late", Why: "a call runs that its org did not want to run any more",
+			File: "internal/run/approval.go", From: "case a.overdue(r.o.Now()):", To: "case false:",
+			Package: "internal/run", Test: "^TestADecisionThatIsTooLateIsADenial$",
+		},
+		{
+			Name: "the key that asks approves", Why: "an agent approves its own calls, although the org wants another key",
+			File: "internal/run/approval.go", From: "case own && o.Runtime.Approvers == org.OthersApprove:", To: "case false:",
+			Package: "internal/app", Test: "^TestTheKeyThatAsksMayNotDecideIfTheOrgSaysSo$",
+		},
+		{
+			Name: "free calls of a turn wait too", Why: "calls that need no approval wait for a person, with those that do",
+			File: "internal/loop/decide.go", From: "case len(s.runnable()) > 0: // these", To: "case len(s.undecided()) == 0 && len(s.runnable()) > 0: // these",
+			Package: "internal/app", Test: "^TestFreeCallsRunBeforeTheQuestion$",
 		},
 	}
 }

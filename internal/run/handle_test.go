@@ -22,8 +22,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// waiting leaves a run of which two calls wait for approval.
-func (w *town) waiting(t *testing.T) {
+// waiting leaves a run of which two calls wait for approval, until a time in Unix milliseconds;
+// 0 = without an end.
+func (w *town) waiting(t *testing.T, until int64) {
 	t.Helper()
 	ask := func(key loop.CallKey) loop.Body {
 		b := preparedAs(key, tool.Once).(loop.CallPrepared)
@@ -31,7 +32,7 @@ func (w *town) waiting(t *testing.T) {
 		return b
 	}
 	w.leave(t, "run_old", "k", asked(0, 1), turned(0, "once_a", "once_b"), ask("0.0"), ask("0.1"),
-		loop.CallWaiting{Key: "0.0", WaitID: "wait_a"}, loop.CallWaiting{Key: "0.1", WaitID: "wait_b"}, loop.Parked{ActiveMS: 10})
+		loop.CallWaiting{Key: "0.0", WaitID: "wait_a", ExpiresAt: until}, loop.CallWaiting{Key: "0.1", WaitID: "wait_b", ExpiresAt: until}, loop.Parked{ActiveMS: 10})
 	w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
 }
 
@@ -40,7 +41,7 @@ func (w *town) waiting(t *testing.T) {
 func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{}
-		w.waiting(t)
+		w.waiting(t, 0)
 		r := w.gateway(t)
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
@@ -115,6 +116,40 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		if _, err := r.Decide(t.Context(), "o", "wait_b", run.Decision{}, by); fault.From(err).Reason != "already_decided" {
 			t.Errorf("the decision of a run that has ended was changed: %v", err)
 		}
+	})
+}
+
+// H06: after its end, an approval cannot be given, also if no gateway has noticed the end.
+func TestADecisionThatIsTooLateIsADenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		w.waiting(t, time.Now().Add(time.Minute).UnixMilli())
+		time.Sleep(time.Minute)
+		r := w.gateway(t) // it has not begun to look for approvals that end
+		_, err := r.Decide(t.Context(), "o", "wait_a", run.Decision{Approved: true}, org.Author{Principal: "human", At: time.Now().UnixMilli()})
+		if f := fault.From(err); err == nil || f.Reason != "approval_expired" {
+			t.Errorf("%v", err)
+		}
+		if a, err := w.journal.Approval(t.Context(), "o", "wait_a"); err != nil || a.Status != run.ApprovalExpired || a.DecidedBy != "" {
+			t.Errorf("%+v %v", a, err)
+		}
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var d diary
+		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old"}, &d); err != nil {
+			t.Fatal(err)
+		}
+		var denied []string
+		for _, e := range d.events {
+			if done, ok := e.(event.ToolDone); ok && done.Outcome == event.CallDenied {
+				denied = append(denied, done.Key)
+			}
+		}
+		if len(denied) != 2 {
+			t.Errorf("denied: %s", denied)
+		}
+		accounts(t, w.theRun(t))
 	})
 }
 
@@ -215,7 +250,7 @@ func TestALightRunIsFollowed(t *testing.T) { // L05
 func TestAFollowerOfAWaitingRunEndsWithTheGateway(t *testing.T) { // L05
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{}
-		w.waiting(t)
+		w.waiting(t, 0)
 		r := w.gateway(t)
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)

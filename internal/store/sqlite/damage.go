@@ -47,7 +47,7 @@ type damage struct {
 
 // observe observes an error, which may be nil. The receiver may be nil.
 func (d *damage) observe(err error) {
-	if d == nil || !isDamaged(err) {
+	if d == nil || err == nil || !isDamaged(err) {
 		return
 	}
 	d.mu.Lock()

@@ -58,10 +58,13 @@ func (e *Error) Is(target error) bool { return target == org.ErrUnavailable }
 // wrap returns failures of the file as *Error, and other errors unchanged or with
 // the operation.
 func wrap(op string, err error) error {
+	if err == nil { // most often; the targets of errors.As would be allocated first
+		return nil
+	}
 	var known *Error
 	var capped *org.CapError
 	switch {
-	case err == nil, errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists),
+	case errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists),
 		errors.Is(err, run.ErrChanged):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -464,10 +465,8 @@ func checkRelay(members []surface.Member) error {
 				return onlyTheLoop(m.Name)
 			}
 		case "input":
-			var list []reference
-			_ = json.Unmarshal(m.Value, &list) // a text, or a mistake that the provider names
-			for i, it := range list {
-				if it.is() {
+			for i, it := range jsonscan.Elements(m.Value) { // none of a text
+				if referenceOf(it).is() {
 					return onlyTheLoop(path(m.Name, i))
 				}
 			}

@@ -1,11 +1,13 @@
 package responses
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -160,9 +162,9 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 	for i, raw := range list {
 		at := path(at, i)
-		var w reference
-		if err := json.Unmarshal(raw, &w); err == nil && w.is() {
-			if list[i], err = in.referenced(at, w.ID); err != nil {
+		if r := referenceOf(raw); r.is() {
+			var err error
+			if list[i], err = in.referenced(at, r.ID); err != nil {
 				return err
 			}
 		}
@@ -179,6 +181,23 @@ type reference struct{ Type, Role, ID string }
 
 func (r reference) is() bool {
 	return r.Type == "item_reference" || r.Type == "" && r.Role == "" && r.ID != ""
+}
+
+// referenceOf returns the reference that an item may be, from valid JSON. A member that is not
+// a string counts as "". As in [json.Unmarshal], upper and lower case are the same in names.
+func referenceOf(raw []byte) reference {
+	var r reference
+	for name, value := range jsonscan.Members(jsonscan.TrimSpace(raw)) {
+		switch {
+		case bytes.EqualFold(name, []byte("type")):
+			r.Type = jsonscan.Text(value)
+		case bytes.EqualFold(name, []byte("role")):
+			r.Role = jsonscan.Text(value)
+		case bytes.EqualFold(name, []byte("id")):
+			r.ID = jsonscan.Text(value)
+		}
+	}
+	return r
 }
 
 // referenced returns the stored item with the id.

@@ -14,7 +14,7 @@
 // savepoint for each write, so that it does not affect the others. What the writes add to tables
 // that no other write reads is stored by one statement for several writes (see later). The
 // facts and rows that a write adds to a light run are one row (see pack.go). Most callers wait for the commit. An append with
-// Sync unset does not wait: it is held back for up to 10 ms and written together with the next
+// Sync unset does not wait: it is held back for up to 50 ms and written together with the next
 // batches of its run. Its error is returned by the next append to the run.
 //
 // The rules for heads, leases, openings and budgets are those of package run (run.Head,

@@ -8,7 +8,7 @@ import (
 // Batches without Sync are held back, so that batches of one run become one write: it
 // updates the head, the usage and the indexes once.
 const (
-	holdTime  = 10 * time.Millisecond // the longest time from the first batch to its write
+	holdTime  = 50 * time.Millisecond // the longest time from the first batch to its write
 	maxHeld   = 100                   // facts and rows
 	heldBytes = 256 << 10             // of their bodies
 	heldLease = time.Second           // by which they may extend the run's lease

@@ -29,6 +29,8 @@ type book struct {
 	runs  map[runKey]*history
 	order []runKey
 	keyed map[string]runKey // by org and key
+
+	decisions map[string]run.Decision // that people were told of, by org and approval
 }
 
 // history is what the observer knows of a run.
@@ -64,7 +66,7 @@ type effects struct {
 }
 
 func newBook(w *world) *book {
-	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}}
+	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}, decisions: map[string]run.Decision{}}
 }
 
 // of returns the history of a run.
@@ -94,6 +96,11 @@ func (b *book) wrote(p *process, wr writing) bool {
 	if wr.lease.Epoch > 0 {
 		b.extended(wr.lease)
 	}
+	defer func() {
+		if h.state.ActiveSince == 0 { // a run that waits has no lease
+			h.extended = time.Time{}
+		}
+	}()
 	for _, f := range wr.batch.Facts {
 		if f.Seq != h.state.Seq+1 {
 			b.w.violate("I1: fact %d of run %s follows fact %d", f.Seq, key.run, h.state.Seq)
@@ -194,7 +201,19 @@ func (b *book) enter(p *process, key runKey, h *history, f loop.Fact) {
 	switch body := f.Body.(type) {
 	case loop.Accepted:
 		h.begin = p.begin(key.run)
+	case loop.CallWaiting:
+		b.w.saw("a call waited for a person")
+	case loop.CallResolved:
+		b.w.saw(fmt.Sprintf("a person decided: approved=%t", body.Approved))
+	case loop.Resumed:
+		if h.state.Parks > 0 {
+			b.w.saw("a run that had waited went on")
+		}
 	case loop.Expired:
+		if body.WaitID != "" {
+			b.w.saw("nobody decided in time")
+			break
+		}
 		if most := time.Duration(h.state.Accepted.Limits.ActiveMS) * time.Millisecond; time.Since(h.begin) < most-time.Second {
 			b.w.violate("I7: run %s is out of time after %v of %v", key.run, time.Since(h.begin), most)
 		}
@@ -232,6 +251,7 @@ func (b *book) affected(p *process, key runKey, class tool.Class, c tool.Call) i
 	if unsaid := h.state.Grade == loop.Light && class == tool.Read; h.started[call] < c.Attempt && !unsaid {
 		b.w.violate("I10: %s calls %s of run %s, attempt %d, and the journal knows of %d", p.name, call, key.run, c.Attempt, h.started[call])
 	}
+	b.checkApproved(key, h, call, string(class))
 	e := h.effects[call]
 	if e == nil {
 		e = &effects{class: class}
@@ -411,6 +431,7 @@ func (b *book) checkRun(key runKey, h *history) {
 		b.w.violate("I1: the journal of run %s is not what was written: %v", key.run, err)
 		return
 	}
+	b.checkDecisions(key, story.Facts)
 	if reason := h.state.Finished.Reason; h.cancelled && reason == event.Complete {
 		b.w.violate("I7: run %s was cancelled, and ended as %s", key.run, reason)
 	}

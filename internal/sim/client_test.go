@@ -70,6 +70,7 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 		c.like.Policy.Parallelism = loop.Serial // calls of a tool that is gone end at once, so that their order would be chance
 	}
 	c.like.Policy.CatalogTTLNS = []int64{0, int64(10 * time.Second)}[r.IntN(2)]
+	c.gate()
 	if durable {
 		c.key = &run.SubmitKey{Principal: "p", Key: fmt.Sprint("k", n), Hash: "h" + c.id}
 		c.like.Policy.Grade, c.like.Key = loop.Durable, c.key

@@ -30,11 +30,12 @@ const (
 	setLeases    mutation = "leases follow the wall clock"
 	ownRules     mutation = "a run is steered by the numbers of the process that goes on with it"
 	setDates     mutation = "facts are dated by the wall clock"
+	noDenials    mutation = "a denial is stored as an approval"
 	lostFacts    mutation = "facts of calls are missing when a run is resumed"
 )
 
 func mutations() []mutation {
-	return []mutation{noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors, setLeases, ownRules, setDates, lostFacts}
+	return []mutation{noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors, setLeases, ownRules, setDates, noDenials, lostFacts}
 }
 
 // shows reports whether the violation is one by which the mistake must be noticed.
@@ -90,6 +91,15 @@ func (s *store) mutate(wr writing) writing {
 			changed.Slots = 0
 		}
 		wr.batch.Opening = &changed
+	}
+	if s.w.mutation == noDenials {
+		wr.batch.Facts = slices.Clone(wr.batch.Facts)
+		for i := range wr.batch.Facts {
+			if body, ok := wr.batch.Facts[i].Body.(loop.CallResolved); ok {
+				body.Approved = true
+				wr.batch.Facts[i].Body = body
+			}
+		}
 	}
 	if s.w.mutation == refunds {
 		wr.batch.Holds = append([]run.Hold(nil), wr.batch.Holds...)

@@ -23,6 +23,7 @@
 //	I10  every call is recorded before it is sent
 //	I11  an org sees and touches nothing of another org
 //	I12  each tool call in a transcript is followed by its result
+//	I13  a call that needs a person runs only if one approved it, and a decision stands
 package sim
 
 import (
@@ -132,11 +133,15 @@ func TestPromisesAreKept(t *testing.T) {
 func worthReaching() []string {
 	return []string{
 		"a budget had no room",
+		"a call was approved and executed",
 		"a call was repeated",
+		"a call waited for a person",
 		"a clock was set",
 		"a keyed call was sent twice and took effect once",
 		"a light run was fenced off",
 		"a model did not answer",
+		"a person decided: approved=false",
+		"a person decided: approved=true",
 		"a process was of another build",
 		"a once call became outcome_unknown",
 		"a process was stopped in an orderly way",
@@ -145,14 +150,17 @@ func worthReaching() []string {
 		"a run ended: cancelled",
 		"a run ended: deadline",
 		"a run ended: lost",
+		"a run that had waited went on",
 		"a run was taken over",
 		"a store in trouble was probed",
 		"a stream broke after a complete call",
 		"a zombie was fenced off",
 		"no slot was free",
+		"nobody decided in time",
 		"nobody knew whether a run was accepted",
 		"nobody knew whether an append was stored",
 		"somebody else wrote in between",
+		"two people decided differently",
 		"what was set aside was settled for its owner",
 		"what was written behind was lost",
 	}

@@ -101,6 +101,9 @@ func (w *world) play() {
 		w.actors.Go(c.live)
 		w.actors.Go(c.meddle)
 	}
+	for _, p := range w.persons() {
+		w.actors.Go(p.live)
+	}
 	w.until(w.calmAt.Add(patience), "I7: not all is over %v after the last fault: %s", w.book.allOver)
 	w.stop()
 	w.book.checkEnd()

@@ -140,12 +140,12 @@ const (
 
 // cpuGates bound the CPU time of a run in multiples of the bare loop's.
 func cpuGates() gates {
-	return gates{table: atMost(2.8), floor: atMost(3.3)}
+	return gates{table: atMost(2.2), floor: atMost(3.0)}
 }
 
 // responsesCPUGates are the same for runs whose response is stored.
 func responsesCPUGates() gates {
-	return gates{table: atMost(3.2), floor: atMost(3.7)}
+	return gates{table: atMost(2.8), floor: atMost(3.4)}
 }
 
 // oneToolPerRound returns scripts of runs with so many rounds. Each but the last has

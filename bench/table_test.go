@@ -62,8 +62,8 @@ func TestQuickChecksFloorsAndTheTableItsGates(t *testing.T) {
 		{"a relay at its gate", relayGates(), 0.8, true, true},
 		{"a relay on a busy machine", relayGates(), 0.65, false, true},
 		{"a relay that has lost a third", relayGates(), 0.55, false, false},
-		{"the CPU of runs at its gate", cpuGates(), 2.8, true, true},
-		{"the CPU of runs on a busy machine", cpuGates(), 3.2, false, true},
+		{"the CPU of runs at its gate", cpuGates(), 2.2, true, true},
+		{"the CPU of runs on a busy machine", cpuGates(), 2.9, false, true},
 		{"the CPU of runs that has grown by a third", cpuGates(), 3.8, false, false},
 		{"the time of runs on a busy machine, of which the minimum knows nothing", loopGates(), 1.4, false, true},
 	} {

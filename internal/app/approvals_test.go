@@ -681,6 +681,39 @@ func TestAReloadChangesTheRuleOfLaterRuns(t *testing.T) {
 }
 
 // A scrape shows what waits and what was decided, also after a restart. // M02
+// P02 L03: the span of an approved call says what was approved, in the trace of its request,
+// also after a restart.
+func TestTheSpanOfAnApprovedCall(t *testing.T) {
+	noLeaks(t)
+	sink := newSpanSink(t)
+	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))
+	tools := newMCP(t, map[string]handler{"delete": echo})
+	yaml := site{upstream: up.URL, servers: []string{server("tools", tools.URL, "require_approval: always")}}.yaml()
+	g := &gated{data: t.TempDir(), upstream: up, tools: tools}
+	g.documented = manage(mustRunIn(t, g.data, yaml, withCollector(sink)))
+	open := g.ask(gatedQuestion, "Idempotency-Key", "k", "Traceparent", traceparent)
+	id := g.only()
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, open, "the end")
+	g.documented = manage(mustRunIn(t, g.data, yaml, withCollector(sink)))
+	g.decide(id, "approve", "", 200)
+	if text, _ := g.again(gatedQuestion, "k").completion(t); text != "done" {
+		t.Errorf("the answer is %q", text)
+	}
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	span := sink.named("execute_tool delete", 0)
+	if a := attributes(span.Attributes); a["approval_id"] != id || a["approval_waited_ms"] == "" || a["outcome"] != "ok" {
+		t.Errorf("the call has the attributes %v", a)
+	}
+	if fmt.Sprintf("%x", span.TraceId) != clientTrace {
+		t.Errorf("the call belongs to the trace %x", span.TraceId)
+	}
+}
+
 func TestMetricsOfApprovals(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))

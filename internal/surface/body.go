@@ -129,12 +129,15 @@ func modelName(members []Member) (string, error) {
 // top-level "model" that has another value: whichever of several a provider
 // reads, it is the one that was routed. Without a change it is the body itself.
 func withModel(body []byte, members []Member, theirs string) []byte {
-	value, _ := json.Marshal(theirs) // a string: cannot fail
-	var out []byte
+	var out, value []byte
 	done := 0
 	for _, m := range members {
 		if m.Name != "model" || m.Value[0] == '"' && jsonscan.Text(m.Value) == theirs {
 			continue
+		}
+		if out == nil {
+			value = jsonscan.AppendString(nil, theirs)
+			out = make([]byte, 0, len(body)+len(value))
 		}
 		out = append(append(out, body[done:m.At]...), value...)
 		done = m.At + len(m.Value)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -83,6 +84,25 @@ func ReadObject(r *http.Request, account *ledger.Account) (map[string]json.RawMe
 		values[m.Name] = m.Value
 	}
 	return values, err
+}
+
+// Elements yields the elements of an array of a body that [Scan] has read, with their positions
+// from 0 on; nothing for any other value.
+func Elements(array json.RawMessage) iter.Seq2[int, []byte] { return jsonscan.Elements(array) }
+
+// Texts returns the texts of members of an object, which is valid JSON, in the order of the
+// names. A member that is missing or not a string has "". As in [json.Unmarshal], the last member
+// of a name counts, and upper and lower case are the same in names.
+func Texts(object []byte, names ...string) []string {
+	out := make([]string, len(names))
+	for name, value := range jsonscan.Members(jsonscan.TrimSpace(object)) {
+		for i, wanted := range names {
+			if bytes.EqualFold(name, []byte(wanted)) {
+				out[i] = jsonscan.Text(value)
+			}
+		}
+	}
+	return out
 }
 
 // CheckJSON refuses a body that would take many times its size in memory, or too much

@@ -108,3 +108,19 @@ func BenchmarkScan100KBOfMessages(b *testing.B) {
 		}
 	}
 }
+
+func TestTextsAreReadAsTheStandardLibraryReadsThem(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"type":"a","id":"b"}`:                            "a b",
+		` {"TYPE":"a", "x":{"id":"no"}, "Id":"b\u00e9\n"}`: "a bé\n",
+		`{"type":"a","type":"c","id":7}`:                   "c ",
+		`{"id":null}`:                                      " ",
+		`[{"id":"b"}]`:                                     " ",
+		`"id"`:                                             " ",
+		`{}`:                                               " ",
+	} {
+		if got := strings.Join(Texts([]byte(object), "type", "id"), " "); got != want {
+			t.Errorf("%s: %q, want %q", object, got, want)
+		}
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -465,7 +464,7 @@ func checkRelay(members []surface.Member) error {
 				return onlyTheLoop(m.Name)
 			}
 		case "input":
-			for i, it := range jsonscan.Elements(m.Value) { // none of a text
+			for i, it := range surface.Elements(m.Value) { // none of a text
 				if referenceOf(it).is() {
 					return onlyTheLoop(path(m.Name, i))
 				}

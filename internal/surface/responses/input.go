@@ -1,13 +1,11 @@
 package responses
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -183,21 +181,10 @@ func (r reference) is() bool {
 	return r.Type == "item_reference" || r.Type == "" && r.Role == "" && r.ID != ""
 }
 
-// referenceOf returns the reference that an item may be, from valid JSON. A member that is not
-// a string counts as "". As in [json.Unmarshal], upper and lower case are the same in names.
+// referenceOf returns the reference that an item may be.
 func referenceOf(raw []byte) reference {
-	var r reference
-	for name, value := range jsonscan.Members(jsonscan.TrimSpace(raw)) {
-		switch {
-		case bytes.EqualFold(name, []byte("type")):
-			r.Type = jsonscan.Text(value)
-		case bytes.EqualFold(name, []byte("role")):
-			r.Role = jsonscan.Text(value)
-		case bytes.EqualFold(name, []byte("id")):
-			r.ID = jsonscan.Text(value)
-		}
-	}
-	return r
+	t := surface.Texts(raw, "type", "role", "id")
+	return reference{t[0], t[1], t[2]}
 }
 
 // referenced returns the stored item with the id.

@@ -112,7 +112,7 @@ func BenchmarkScan100KBOfMessages(b *testing.B) {
 func TestTextsAreReadAsTheStandardLibraryReadsThem(t *testing.T) {
 	for object, want := range map[string]string{
 		`{"type":"a","id":"b"}`:                            "a b",
-		` {"TYPE":"a", "x":{"id":"no"}, "Id":"b\u00e9\n"}`: "a bé\n",
+		`{ "TYPE":"a", "x":{"id":"no"}, "Id":"b\u00e9\n"}`: "a bé\n",
 		`{"type":"a","type":"c","id":7}`:                   "c ",
 		`{"id":null}`:                                      " ",
 		`[{"id":"b"}]`:                                     " ",

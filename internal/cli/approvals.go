@@ -248,7 +248,7 @@ func decideApproval(p Process, from *readStore, approve bool) *cobra.Command {
 	var m remote
 	var reason string
 	word, done := "deny", "denied"
-	short := "Deny a tool call: it is not executed, and the model is told so"
+	short := "Deny a tool call: the model gets an error as its result"
 	if approve {
 		word, done = "approve", "approved"
 		short = "Approve a tool call: it is executed when all calls of its turn are decided"
@@ -281,7 +281,7 @@ The run continues when the gateway starts. This needs no key.`,
 		},
 	}
 	m.flags(cmd, p)
-	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` for the audit log; the model gets that of a denial")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` for the audit log, and for the model if the call is denied")
 	return cmd
 }
 

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 )
@@ -26,39 +29,52 @@ const (
 	percentOfMany  = 75
 )
 
-// collectLessOften sets the rate after every collection, unless GOGC is set. GOMEMLIMIT
-// stays in force.
-func collectLessOften(env config.Environment) {
+// When a gateway in which more than smallHeap lives returns memory to the operating system:
+// within two quietTimes of the end of a load, if it can return enough. It has many open
+// streams then, and most of them are silent. A gateway in which little lives keeps its heap:
+// the next load would need the same pages again.
+const (
+	quietTime   = time.Second
+	quietBytes  = 1 << 20 // allocated in quietTime: less is no load
+	worthReturn = 4 << 20 // bytes that are free or may be garbage, and at least an eighth of what lives
+)
+
+// collectLessOften sets the rate after every collection, and returns memory when the program
+// has become quiet, until ctx ends. If GOGC is set, it does neither. GOMEMLIMIT stays in force.
+func collectLessOften(ctx context.Context, env config.Environment) {
 	if _, set := env("GOGC"); set {
 		return
 	}
-	c := &gcTuner{sample: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}}
+	c := &gcTuner{sample: samples(liveBytes, stackBytes, allocatedBytes)}
 	c.adapt()
+	go c.returnMemory(ctx)
 }
+
+// The names of the metrics.
+const (
+	liveBytes      = "/gc/heap/live:bytes"             // after the last collection
+	allocatedBytes = "/gc/heap/allocs:bytes"           // since the start
+	freeBytes      = "/memory/classes/heap/free:bytes" // not returned yet
+	stackBytes     = "/memory/classes/heap/stacks:bytes"
+)
 
 // gcTuner sets the rate. It is called after every collection by the finalizer of an object
 // that nothing refers to.
 type gcTuner struct {
-	sample  []metrics.Sample
-	percent int // as it was set last
+	sample    []metrics.Sample
+	percent   int           // as it was set last
+	collected atomic.Uint64 // what was allocated before the last collection, in bytes
 }
 
 func (c *gcTuner) adapt() {
 	metrics.Read(c.sample)
-	if percent := percentOf(bytesOf(c.sample[0]), bytesOf(c.sample[1])); percent != c.percent {
+	c.collected.Store(valueOf(c.sample[2]))
+	if percent := percentOf(valueOf(c.sample[0]), valueOf(c.sample[1])); percent != c.percent {
 		debug.SetGCPercent(percent)
 		c.percent = percent
 	}
 	type left struct{ _ [16]byte }
 	runtime.SetFinalizer(new(left), func(*left) { c.adapt() })
-}
-
-// bytesOf returns the value of a sample, 0 if the runtime does not have it.
-func bytesOf(s metrics.Sample) uint64 {
-	if s.Value.Kind() != metrics.KindUint64 {
-		return 0
-	}
-	return s.Value.Uint64()
 }
 
 // percentOf returns the rate for so many bytes of live memory and of stacks. Before the
@@ -74,4 +90,47 @@ func percentOf(live, stacks uint64) int {
 		return percentOfMany
 	}
 	return int(min((heapTarget-live)*100/live, percentOfFew))
+}
+
+// returnMemory returns memory each time the program has become quiet, until ctx ends.
+func (c *gcTuner) returnMemory(ctx context.Context) {
+	tick := time.NewTicker(quietTime)
+	defer tick.Stop()
+	sample := samples(allocatedBytes, liveBytes, stackBytes, freeBytes)
+	for before := uint64(0); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		metrics.Read(sample)
+		allocated, live, stacks, free := valueOf(sample[0]), valueOf(sample[1]), valueOf(sample[2]), valueOf(sample[3])
+		garbage := allocated - min(c.collected.Load(), allocated) // at most
+		if allocated-before < quietBytes && isWorthReturn(live, stacks, garbage+free) {
+			debug.FreeOSMemory()
+		}
+		before = allocated
+	}
+}
+
+// isWorthReturn reports whether returning memory is worth a collection, with so many bytes of
+// live memory and of stacks, and so many that are free or may be garbage.
+func isWorthReturn(live, stacks, unused uint64) bool {
+	return live+stacks > smallHeap && unused >= max(worthReturn, live/8)
+}
+
+func samples(names ...string) []metrics.Sample {
+	out := make([]metrics.Sample, len(names))
+	for i, name := range names {
+		out[i].Name = name
+	}
+	return out
+}
+
+// valueOf returns the value of a sample, 0 if the runtime does not have it.
+func valueOf(s metrics.Sample) uint64 {
+	if s.Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return s.Value.Uint64()
 }

@@ -21,3 +21,23 @@ func TestTheRateOfCollectionsFollowsWhatLives(t *testing.T) {
 		}
 	}
 }
+
+// Memory is returned only if much lives, and if much of the heap is unused: after that, a quiet
+// gateway does not do it again.
+func TestMemoryIsReturnedIfMuchIsUnused(t *testing.T) {
+	for _, c := range []struct {
+		live, stacks, unused int // MiB
+		want                 bool
+	}{
+		{3, 2, 25, false}, // few streams: the next load needs the pages again
+		{40, 28, 20, true},
+		{10, 6, 5, true},
+		{40, 28, 4, false},
+		{40, 28, 0, false},
+		{10, 6, 3, false},
+	} {
+		if got := isWorthReturn(uint64(c.live)<<20, uint64(c.stacks)<<20, uint64(c.unused)<<20); got != c.want {
+			t.Errorf("%d MiB live, %d MiB of stacks, %d MiB unused: %v, want %v", c.live, c.stacks, c.unused, got, c.want)
+		}
+	}
+}

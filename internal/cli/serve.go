@@ -63,7 +63,7 @@ nothing changes.`,
 			c.Log.Level = cmp.Or(level, c.Log.Level)
 			log, logLevel, flush := newLog(p.Stderr, c.Log)
 			defer flush()
-			collectLessOften(p.Env)
+			collectLessOften(cmd.Context(), p.Env)
 			hangups := make(chan os.Signal, 1) // before the start, during which SIGHUP must not end the process
 			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)

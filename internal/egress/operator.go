@@ -10,7 +10,7 @@ import (
 // write buffer; net/http writes a large body past it.
 const (
 	readBuffer  = 2 << 10
-	writeBuffer = 1 << 10
+	writeBuffer = 2 << 10
 )
 
 // Operator returns the transport for base URLs that the operator configured,

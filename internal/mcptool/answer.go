@@ -37,7 +37,7 @@ func (a *answer) read(ctx context.Context, resp *http.Response, release func()) 
 	body := &closing{resp.Body, release}
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		_ = body.Close()
-		return a.reply(resp, a.fail(errEncoded)), nil
+		return a.reply(resp, a.fail(errEncoded))
 	}
 	limit := int64(maxAnswer)
 	if !success(resp) {
@@ -48,7 +48,7 @@ func (a *answer) read(ctx context.Context, resp *http.Response, release func()) 
 	if success(resp) && isEvents(src, resp.Header.Get("Content-Type")) {
 		e := a.stream(ctx, src, body, bytesLeft)
 		if frame := e.only(); frame != nil {
-			return a.reply(resp, frame), nil
+			return a.reply(resp, frame)
 		}
 		return a.wrap(resp, "text/event-stream", e), nil
 	}
@@ -57,7 +57,7 @@ func (a *answer) read(ctx context.Context, resp *http.Response, release func()) 
 		err = readFailure(ctx, err) // before closing, which ends ctx
 	}
 	_ = body.Close()
-	return a.reply(resp, a.settleJSON(resp, data, err)), nil
+	return a.reply(resp, a.settleJSON(resp, data, err))
 }
 
 // settleJSON judges a whole body, or what was read of it before err.
@@ -94,9 +94,9 @@ func (a *answer) settle(f frame) []byte {
 	return a.encodeResult(f.Result)
 }
 
-// taken returns what the SDK sees of a call that has a result. The result is in the exchange,
-// which decides (see exchange.finish). The SDK would decode a result in three steps, each with
-// a buffer of 32 KiB; an error it only passes on.
+// taken returns what the SDK sees of a call that has a result, if it reads the events. The
+// result is in the exchange, which decides (see exchange.finish). The SDK would decode a result
+// in three steps, each with a buffer of 32 KiB; an error it only passes on.
 func (a *answer) taken() []byte {
 	const before, after = `{"jsonrpc":"2.0","id":`, `,"error":{"code":-32603,"message":"the result is not for the SDK"}}`
 	return slices.Concat([]byte(before), a.id, []byte(after))
@@ -147,9 +147,19 @@ func encode(v any) []byte {
 	return data
 }
 
-func (a *answer) reply(resp *http.Response, frame []byte) *http.Response {
-	return a.wrap(resp, "application/json", io.NopCloser(bytes.NewReader(frame)))
+// reply returns the frame as an answer for the SDK. For a tool call the SDK gets errTaken
+// instead, because the exchange has the answer: the SDK takes an error of the http.Client as
+// that of one request, and passes it on. It would decode a frame, with a goroutine and a buffer
+// of 32 KiB.
+func (a *answer) reply(resp *http.Response, frame []byte) (*http.Response, error) {
+	if a.method == methodCall {
+		return nil, errTaken
+	}
+	return a.wrap(resp, "application/json", io.NopCloser(bytes.NewReader(frame))), nil
 }
+
+// errTaken is what the SDK gets in place of the answer to a tool call.
+var errTaken = errors.New("the answer is in the exchange")
 
 // wrap makes the answer for the SDK. The session id passes only where one is
 // given out; at any other time it could only break the session.

@@ -68,12 +68,16 @@ func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) 
 // the order in which they came. The error is the cause of the end of ctx, or errClosed. The
 // caller must call release after the call.
 func (c *Client) acquire(ctx context.Context) (release func(), err error) {
+	release = func() { c.calls.Release(1) }
+	if c.calls.TryAcquire(1) { // fails while other calls wait
+		return release, nil
+	}
 	ctx, unbind := c.bound(ctx)
 	defer unbind()
 	if c.calls.Acquire(ctx, 1) != nil {
 		return nil, context.Cause(ctx)
 	}
-	return func() { c.calls.Release(1) }, nil
+	return release, nil
 }
 
 // repeatable reports whether the call may be sent again if its outcome is unknown. A keyed

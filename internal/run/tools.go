@@ -179,7 +179,7 @@ func (t *toolCaller) execute(a loop.ExecuteTools) error {
 	if err != nil || len(waiting) == 0 {
 		return err
 	}
-	e := execution{round: t.run.state().Turn.Round, waiting: waiting, results: make(chan outcome)}
+	e := execution{round: t.run.state().Turn.Round, waiting: waiting, results: make(chan outcome, 1)}
 	var cancel context.CancelFunc
 	e.ctx, cancel = context.WithCancel(t.observer.inRound(t.run.ctx, e.round))
 	defer cancel()
@@ -206,7 +206,7 @@ type execution struct {
 	round    int
 	waiting  []loop.CallKey // calls that have not started, in order
 	inFlight []loop.CallKey // calls that have started and have not ended
-	results  chan outcome
+	results  chan outcome   // with room for one
 }
 
 // start starts the waiting calls that the rules allow now. It starts none if the run ends or
@@ -228,7 +228,12 @@ func (t *toolCaller) start(e *execution) error {
 		e.inFlight = append(e.inFlight, c.Key)
 		// Read here: results of other calls change the state while this one is executed.
 		limit := toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(c.Key)}
-		go func() { e.results <- t.executeOne(e.ctx, e.round, c, limit) }()
+		call := func() { e.results <- t.executeOne(e.ctx, e.round, c, limit) }
+		if len(e.inFlight) == 1 && len(calls) == 1 { // nothing else can happen meanwhile: no goroutine whose stack must grow
+			call()
+		} else {
+			go call()
+		}
 	}
 	return nil
 }

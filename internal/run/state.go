@@ -109,16 +109,15 @@ func (s *runState) commit(batch Batch, bodies ...loop.Body) error {
 			return fmt.Errorf("run %s: %w", s.lease.RunID, err)
 		}
 		sent := time.Now() // the store extends the lease later than this
-		err = s.write(batch)
-		var b *Behind
-		switch {
-		case err == nil:
+		if err = s.write(batch); err == nil {
 			s.written = sent
 			s.observer.traceStored = s.observer.traceStored || len(trace) > 0
 			s.observer.recorded(s.lease.Org, batch.Audit...)
 			s.committed(batch.Facts, next)
 			return nil
-		case !errors.As(err, &b):
+		}
+		b, ok := errors.AsType[*Behind](err)
+		if !ok {
 			return s.appendError(err)
 		}
 		for _, f := range b.Facts {

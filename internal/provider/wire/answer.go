@@ -72,15 +72,15 @@ func DecodeEvents(src io.Reader, memory tool.Memory, open func(io.Reader) Events
 func decodeStream(r Events, d Decoder, total *size) error {
 	for {
 		ev, err := r.Next()
-		var limit *sse.LimitError
 		switch {
-		case err != nil && d.Ended():
+		case err == nil:
+		case d.Ended():
 			return nil
 		case errors.Is(err, io.EOF):
 			return Cut()
-		case errors.As(err, &limit):
+		case errors.As(err, new(*sse.LimitError)):
 			return Broken("sent a stream that is too large", err)
-		case err != nil:
+		default:
 			return err
 		}
 		if ev.Data = jsonscan.TrimSpace(ev.Data); len(ev.Data) == 0 {

@@ -23,9 +23,10 @@ func (s *Store) Append(ctx context.Context, lease run.Lease, after int64, b run.
 	if errors.Is(err, errOpened) {
 		err = s.appendBatch(ctx, lease, after, b, stored, false)
 	}
-	var behind *run.Behind
 	switch {
-	case err == nil, errors.As(err, &behind):
+	case err == nil:
+		return nil
+	case errors.As(err, new(*run.Behind)):
 		return err
 	case isRefusal(err):
 		return fmt.Errorf("run %s: %w", lease.RunID, err)

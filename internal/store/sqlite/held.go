@@ -115,9 +115,7 @@ func (h *head) flush(ctx context.Context) error {
 func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) (*write, error) {
 	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, plain: true, do: next.joined().write}
 	if len(next.parts) > 1 {
-		for _, p := range next.parts {
-			one.parts = append(one.parts, p.write)
-		}
+		one.parts = next.parts
 	}
 	if n := len(h.pending); n > 0 {
 		one.dependsOn = h.pending[n-1]

@@ -45,15 +45,15 @@ var errBusy = errors.New("too many writes are waiting")
 // write is an atomic change: it is stored completely or not at all.
 type write struct {
 	do        func(*tx) error
-	parts     []func(*tx) error // if do fails, they are performed instead, up to the first that fails; nil = the write has no parts
-	awaited   bool              // a caller waits for done
-	collected bool              // it has waited for others already: its group does not wait for it
-	deferSync bool              // its sync to disk may be deferred by up to maxUnsynced; it survives a crash of the process, not of the system
-	dependsOn *write            // if this one fails, the write fails too; nil = independent
-	plain     bool              // do can be performed again after a rollback, and reads only what plain writes of the same transaction have stored
-	epoch     int64             // of an append
-	since     time.Time         // when it was submitted
-	onDone    func(error)       // called once with err, must not block; nil = not called
+	parts     []*part     // if do fails, they are written instead, up to the first that fails; nil = the write has no parts
+	awaited   bool        // a caller waits for done
+	collected bool        // it has waited for others already: its group does not wait for it
+	deferSync bool        // its sync to disk may be deferred by up to maxUnsynced; it survives a crash of the process, not of the system
+	dependsOn *write      // if this one fails, the write fails too; nil = independent
+	plain     bool        // do can be performed again after a rollback, and reads only what plain writes of the same transaction have stored
+	epoch     int64       // of an append
+	since     time.Time   // when it was submitted
+	onDone    func(error) // called once with err, must not block; nil = not called
 
 	done chan struct{} // closed when err is set
 	err  error
@@ -511,8 +511,8 @@ func (t *tx) performOne(one *write) error {
 func (t *tx) performParts(one *write) error {
 	parts := one.parts
 	one.parts, one.err = nil, nil
-	for _, part := range parts {
-		w := &write{do: part}
+	for _, p := range parts {
+		w := &write{do: p.write}
 		if err := t.performOne(w); err != nil || w.err != nil {
 			one.err = w.err
 			return err

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -23,6 +24,15 @@ import (
 type counted struct {
 	run.Archive
 	loads atomic.Int64
+	bytes atomic.Int64 // of rows
+}
+
+func (c *counted) Rows(ctx context.Context, org, runID string, refs []string, limit int) ([]json.RawMessage, error) {
+	rows, err := c.Archive.Rows(ctx, org, runID, refs, limit)
+	for _, row := range rows {
+		c.bytes.Add(int64(len(row)))
+	}
+	return rows, err
 }
 
 func (c *counted) Load(ctx context.Context, org, runID string) (*run.Story, error) {
@@ -147,6 +157,36 @@ func TestAFollowerThatFallsBehindReadsTheStore(t *testing.T) { // P40 L05
 		time.Sleep(pieces * time.Millisecond)
 		close(hold)
 		all.Wait()
+	})
+}
+
+// places keeps the positions of what a run tells.
+type places []event.Position
+
+func (p *places) Emit(at event.Position, _ event.Event) error {
+	*p = append(*p, at)
+	return nil
+}
+
+// P40: a follower that has the end of a turn does not read the turn again.
+func TestAFollowerReadsNoTurnThatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{piece: 4 << 10, think: func(context.Context, []item.Item) (*model.Turn, error) { return says(strings.Repeat("x", 1<<20)), nil }}
+		r, _, archive := w.counting(t, ledger.Options{})
+		var all places
+		if err := r.Run(t.Context(), w.wants("p", "k", "h"), &all); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := archive.bytes.Load()
+		f := run.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: all[len(all)-2]} // the turn is complete, and the end follows
+		var rest places
+		if err := r.Follow(t.Context(), f, &rest); err != nil || len(rest) != 1 || rest[0] != all[len(all)-1] {
+			t.Errorf("after %v the follower gets %v, want %v: %v", f.After, rest, all[len(all)-1:], err)
+		}
+		if n := archive.bytes.Load() - before; n > 64<<10 {
+			t.Errorf("it reads rows of %d bytes", n)
+		}
 	})
 }
 

@@ -142,10 +142,20 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 			return err
 		}
 	}
-	if f.Seq < s.sink.told.Seq && p.skip(f) {
+	if s.toldBefore(f) && p.skip(f) {
 		return nil
 	}
 	return p.tell(f)
+}
+
+// toldBefore reports whether the follower has all events of the fact, and needs none of them
+// to know whether the run waits. The rows of such a fact, which may be large, are not read.
+func (s *storedRun) toldBefore(f loop.Fact) bool {
+	switch f.Body.(type) {
+	case loop.Parked, loop.CallResolved, loop.Expired:
+		return f.Seq < s.sink.told.Seq
+	}
+	return f.Seq <= s.sink.told.Seq
 }
 
 // argumentBytes is the size of the arguments of a turn's calls.

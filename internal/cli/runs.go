@@ -186,6 +186,9 @@ With --json, each run is one JSON object per line.`,
 			if err := checkStates(q.States); err != nil {
 				return err
 			}
+			if q.Limit < 1 {
+				return errors.New("--limit must be 1 or more")
+			}
 			if since != "" {
 				at, err := parseSince(since, time.Now())
 				if err != nil {

@@ -14,7 +14,7 @@ import (
 // checkRequest makes the checks that do not depend on the caller. It runs before
 // authentication and reads nothing of the body.
 func (a *API) checkRequest(r *http.Request) error {
-	for _, check := range [...]func(*http.Request) error{checkHeader, a.checkHost, a.checkOrigin, checkNoKeyInURL, checkContentType} {
+	for _, check := range [...]func(*http.Request) error{checkHeader, a.checkHost, a.checkOrigin, checkQuery, checkContentType} {
 		if err := check(r); err != nil {
 			return err
 		}
@@ -79,17 +79,22 @@ func (a *API) checkOrigin(r *http.Request) error {
 		"to allow that site, add it to allowed_origins in the configuration", r.Header.Get("Origin"))
 }
 
-// checkNoKeyInURL refuses keys in the URL, which proxies and access logs store.
-func checkNoKeyInURL(r *http.Request) error {
+// checkQuery refuses a query string that cannot be read as a whole, because net/url leaves out
+// the rest, and keys in it, which proxies and access logs store.
+func checkQuery(r *http.Request) error {
 	if r.URL.RawQuery == "" {
 		return nil
 	}
-	for name := range r.URL.Query() {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	for name := range values {
 		switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name)) {
 		case "key", "apikey", "xapikey", "accesstoken", "token", "auth", "authorization":
 			return fault.New(fault.Invalid, "key_in_url", "an API key must not be in the URL, because logs store it; send the header "+
 				"\"Authorization: Bearer KEY\" instead of the parameter %s, and replace the key", name).In(name)
 		}
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "invalid_query", "the query string of the URL is not valid: separate parameters with &, and encode other characters as %%XX")
 	}
 	return nil
 }

@@ -122,6 +122,18 @@ func TestAKeyInTheURLIsRefused(t *testing.T) {
 	}
 }
 
+// What net/url leaves out of a query string must not change what is asked for.
+func TestAQueryThatCannotBeReadIsRefused(t *testing.T) {
+	for _, query := range []string{"limit=5;state=lost", "%zz", "limit=%2", "limit=5&a=1;b"} {
+		if w := respond(t, Options{}, "GET", "/v1/runs?"+query, ""); w.Code != 400 || !strings.Contains(w.Body.String(), "invalid_query") {
+			t.Errorf("%s: status %d, %s", query, w.Code, w.Body)
+		}
+	}
+	if w := respond(t, Options{}, "GET", "/v1/runs?a=1;key=CANARY&api_key=CANARY", ""); !strings.Contains(w.Body.String(), "key_in_url") {
+		t.Errorf("a key beside it: %s", w.Body)
+	}
+}
+
 func TestContentTypes(t *testing.T) {
 	for _, tt := range []struct {
 		kind    string // Content-Type; "" = none

@@ -425,3 +425,45 @@ func closedURL(t *testing.T) string {
 	s.Close()
 	return s.URL
 }
+
+// A response whose run was cancelled, by somebody or because its client left, is cancelled and has
+// no error (DESIGN 5): in the stream and when it is read later.
+func TestACancelledRunIsACancelledResponse(t *testing.T) {
+	noLeaks(t)
+	begun := make(chan struct{}, 2)
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		frame(w, `{"choices":[{"index":0,"delta":{"content":"Half an ans"}}]}`)
+		_ = http.NewResponseController(w).Flush()
+		begun <- struct{}{}
+		<-r.Context().Done()
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	const asked = `{"model":"m","input":"go","stream":true}`
+	for _, leaves := range []bool{false, true} {
+		ctx, leave := context.WithCancel(t.Context())
+		resp, err := d.client.Do(d.request(ctx, "POST", "/v1/responses", strings.NewReader(asked)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := resp.Header.Get("Turnpike-Run-Id")
+		wait(t, begun, "the first text")
+		if leaves {
+			leave()
+		} else {
+			d.do("POST", "/v1/runs/"+name+"/cancel", "owner-key", "", 202)
+			body, err := io.ReadAll(resp.Body)
+			if text := string(body); err != nil || strings.Count(text, "event: response.failed\n") != 1 || !strings.Contains(text, `"status":"cancelled"`) || strings.Contains(text, "invalid_prompt") {
+				t.Errorf("%v: the stream is %s", err, text)
+			}
+		}
+		_ = resp.Body.Close()
+		leave()
+		d.send("GET", "/v1/runs/"+name+"/events", nil) // ends with the run
+		var got respObject
+		a := d.send("GET", "/v1/responses/resp_"+strings.TrimPrefix(name, "run_"), nil)
+		if err := json.Unmarshal(a.body, &got); err != nil || got.Status != "cancelled" || got.Error != nil || got.text() != "Half an ans" {
+			t.Errorf("leaves %v: %d %s", leaves, a.status, a.body)
+		}
+	}
+}

@@ -24,7 +24,10 @@ func writeSettings() url.Values {
 		"_foreign_keys": {"on"},
 		"_busy_timeout": {busyTimeout},
 		"_defensive":    {"1"},
-		"_pragma":       {"temp_store(MEMORY)"}, // savepoint journals stay in memory
+		"_pragma": {
+			"temp_store(MEMORY)", // savepoint journals stay in memory
+			"secure_delete(ON)",  // what is deleted is overwritten, and not only unlinked
+		},
 	}
 }
 

@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -138,5 +140,52 @@ func TestRetentionDoesNotBlockOtherWrites(t *testing.T) {
 	t.Logf("%d runs in %v, %d other writes, the slowest took %v", runs+1, time.Since(began), writes, slowest)
 	if slowest > 2*time.Second || writes < runs/deleteBatch {
 		t.Errorf("%d other writes, the slowest took %v", writes, slowest)
+	}
+}
+
+// What is deleted is not left in the file: neither in the unused part of a page, nor in a page
+// that is free.
+func TestDeletedTextsAreNotLeftInTheFile(t *testing.T) {
+	clock := time.Now().Add(-40 * aDay)
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path, Now: func() time.Time { return clock }})
+	const mark = "CANARY"
+	for i := range 20 { // of each two neighbours, one is deleted
+		ended := i%2 == 0
+		for _, size := range []int{100, 40_000} {
+			id := fmt.Sprint(i, " ", size)
+			text := strings.Repeat("kept", size/4)
+			if ended {
+				text = strings.Repeat(mark, size/len(mark))
+			}
+			batch := run.Batch{
+				Sync:  true,
+				Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: clock.UnixMilli(), Version: 1, Body: loop.Accepted{Org: "a", RunID: id}}},
+				Rows:  []run.Row{{Ref: "input", Value: text}},
+			}
+			if ended {
+				batch.Facts = append(batch.Facts, loop.Fact{Seq: 2, Epoch: 1, At: clock.UnixMilli(), Version: 1, Body: loop.Finished{Reason: event.Complete}})
+			}
+			if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: id, Epoch: 1}, 0, batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	clock = time.Now()
+	if n, err := s.DeleteFinished(t.Context(), clock); err != nil || n != 20 {
+		t.Fatalf("deleted %d runs, %v", n, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if n := bytes.Count(data, []byte(mark)); err != nil || n > 0 {
+			t.Errorf("%s, of %d bytes, has the text %d times: %v", filepath.Base(file), len(data), n, err)
+		}
 	}
 }

@@ -618,7 +618,8 @@ func (e *encoder) ended() *response {
 	return r
 }
 
-// failed returns the response object of a run that failed with the error object of the API.
+// failed returns the response object of a run that failed with the error object of the API. A
+// run that was cancelled, by somebody or because its client left, has no error.
 func (e *encoder) failed(object []byte) *response {
 	e.held = nil
 	e.closeItems("incomplete")
@@ -626,6 +627,10 @@ func (e *encoder) failed(object []byte) *response {
 	e.hosted.cut()
 	r := e.response()
 	r.Status, r.Error, r.Extra = "failed", newResponseError(object), e.Extra()
+	switch e.End.Reason {
+	case event.Cancelled, event.CallerGone:
+		r.Status, r.Error = "cancelled", nil
+	}
 	return r
 }
 

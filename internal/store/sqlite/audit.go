@@ -106,7 +106,7 @@ func (t *tx) chainEnd(orgID string) (chainEnd, error) {
 // AuditRows implements run.Archive.
 func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]audit.Row, error) {
 	q = q.Bounded()
-	where, args := []string{"org = ?", "n > ?"}, []any{orgID, q.After}
+	table, where, args := `audit_log`, []string{"org = ?", "n > ?"}, []any{orgID, q.After}
 	for _, c := range []struct{ column, value string }{
 		{"run_id", q.RunID}, {"principal", q.Principal}, {"kind", string(q.Kind)},
 	} {
@@ -114,8 +114,11 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 			where, args = append(where, c.column+" = ?"), append(args, c.value)
 		}
 	}
-	if q.RunID != "" { // request ids of a run are the run's id, or start with it and a dot; this condition uses the index
-		where, args = append(where, "(request_id = ? OR request_id > ? AND request_id < ?)"), append(args, q.RunID, q.RunID+".", q.RunID+"/")
+	if q.RunID != "" || len(q.RequestIDs) > 0 { // SQLite would read all rows of the org instead, because they are sorted by n
+		table = `audit_log INDEXED BY audit_log_request`
+	}
+	if q.RunID != "" { // request ids of a run are the run's id, or start with it and a dot
+		where, args = append(where, "request_id >= ? AND request_id < ?"), append(args, q.RunID, q.RunID+"/")
 	}
 	if len(q.RequestIDs) > 0 {
 		where = append(where, "request_id IN (?"+strings.Repeat(", ?", len(q.RequestIDs)-1)+")")
@@ -129,7 +132,7 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 	if q.To > 0 {
 		where, args = append(where, "at < ?"), append(args, q.To)
 	}
-	text := `SELECT org, n, at, kind, principal, run_id, request_id, body, hash FROM audit_log WHERE ` +
+	text := `SELECT org, n, at, kind, principal, run_id, request_id, body, hash FROM ` + table + ` WHERE ` +
 		strings.Join(where, " AND ") + ` ORDER BY n LIMIT ?`
 	rows, err := list(ctx, r.db, scanAudit, text, append(args, q.Limit)...)
 	return rows, r.wrap("list audit rows", err)

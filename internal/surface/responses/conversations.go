@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,11 +137,45 @@ func addedItems(value json.RawMessage) ([]json.RawMessage, error) {
 		return nil, fault.New(fault.Invalid, "invalid_value", "items must have 1 to %d items", maxAdded).In("items")
 	}
 	for i, raw := range list {
-		if at := path("items", i); kindOf(raw) == "additional_tools" {
-			return nil, fault.New(fault.Invalid, "unsupported_value", "%s: additional_tools belong to one request; send them in its input", at).In(at + ".type")
+		if err := checkAdded(path("items", i), raw); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil
+}
+
+// addableTypes are the types of items that a conversation can have, from the OpenAI document.
+var addableTypes = []string{
+	"message", "reasoning", "compaction", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+	"mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response",
+	"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call", "computer_call_output",
+	"local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
+	"tool_search_call", "tool_search_output", "program", "program_output",
+}
+
+// typesWithPrefix are the types whose ids the gateway always makes: an id of a client must have
+// their prefix, as at OpenAI. Ids of other types come from providers too.
+var typesWithPrefix = []string{"message", "reasoning", "function_call", "mcp_list_tools"}
+
+// checkAdded refuses an item with a type that no conversation has, or with an id that does not
+// fit its type. What else is wrong with it is found when it is read.
+func checkAdded(at string, raw json.RawMessage) error {
+	r := referenceOf(raw)
+	if r.is() {
+		return nil
+	}
+	kind := cmp.Or(kindOf(raw), "message")
+	switch {
+	case kind == "additional_tools":
+		return fault.New(fault.Invalid, "unsupported_value", "%s: additional_tools belong to one request; send them in its input", at).In(at + ".type")
+	case !slices.Contains(addableTypes, kind):
+		return fault.New(fault.Invalid, "invalid_value", "%s: a conversation cannot have items of the type %.100q", at, kind).In(at + ".type")
+	}
+	prefix := strings.TrimSuffix(idPrefixes[kind], "_")
+	if r.ID != "" && slices.Contains(typesWithPrefix, kind) && !strings.HasPrefix(r.ID, prefix) {
+		return fault.New(fault.Invalid, "invalid_value", "%s: the id %.100q does not fit the type %s; expected an id that begins with %q", at, r.ID, kind, prefix).In(at + ".id")
+	}
+	return nil
 }
 
 // savePart stores items as a part of a conversation, with an id for each.

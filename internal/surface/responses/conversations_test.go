@@ -245,14 +245,14 @@ func TestConversationsBelongToTheirOrg(t *testing.T) {
 func TestItemsAreDeletedAtTheSameTime(t *testing.T) {
 	b := newBench(t, "")
 	alice := b.caller("acme", "alice")
-	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","id":"a","content":"1"},{"role":"user","id":"b","content":"2"},{"role":"user","id":"c","content":"3"}]}`).object.ID
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","id":"msg_a","content":"1"},{"role":"user","id":"msg_b","content":"2"},{"role":"user","id":"msg_c","content":"3"}]}`).object.ID
 	b.kept.onChange = func(key run.ConversationKey) {
 		if key.ID == id {
 			b.kept.onChange = nil
-			b.conversation(t, alice, "DELETE item", id, "b", "", "")
+			b.conversation(t, alice, "DELETE item", id, "msg_b", "", "")
 		}
 	}
-	a := b.conversation(t, alice, "DELETE item", id, "a", "", "")
+	a := b.conversation(t, alice, "DELETE item", id, "msg_a", "", "")
 	if left := b.conversation(t, alice, "LIST", id, "", "", "").texts(); a.status != 200 || !slices.Equal(left, []string{"user: 3"}) {
 		t.Errorf("%d, left %q", a.status, left)
 	}
@@ -317,11 +317,11 @@ func TestItemsWithIDsAreAdded(t *testing.T) {
 	alice := b.caller("acme", "alice")
 	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
 	for i := range 10 {
-		b.conversation(t, alice, "ADD", id, "", "", fmt.Sprintf(`{"items":[{"role":"user","id":"old%d","content":"x"}]}`, i))
+		b.conversation(t, alice, "ADD", id, "", "", fmt.Sprintf(`{"items":[{"role":"user","id":"msg_old%d","content":"x"}]}`, i))
 	}
 	var items []string
 	for i := range 20 {
-		items = append(items, fmt.Sprintf(`{"role":"user","id":"new%d","content":"x"}`, i))
+		items = append(items, fmt.Sprintf(`{"role":"user","id":"msg_new%d","content":"x"}`, i))
 	}
 	b.kept.finds = 0
 	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+strings.Join(items, ",")+`]}`); a.status != 200 || b.kept.finds > 12 {
@@ -347,6 +347,14 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		{"ADD", `{"items":[` + many + `]}`, "items"},
 		{"ADD", `{"items":[{"role":"user"},{"role":"cook"}]}`, "items[1].role"},
 		{"ADD", `{"items":[{"type":"additional_tools","tools":[]}]}`, "items[0].type"},
+		{"ADD", `{"items":[{"role":"user","content":"x"},{"type":"banana"}]}`, "items[1].type"},
+		{"ADD", `{"items":[{"type":"compaction_trigger"}]}`, "items[0].type"},
+		{"ADD", `{"items":[{"role":"user","content":"x","id":"fc_1"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":"message","role":"user","content":"x","id":"mine"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}","id":"msg_1"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":"reasoning","summary":[],"id":"msg_1"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":7}]}`, "items[0]"},
+		{"ADD", `{"items":[7]}`, "items[0]"},
 		{"ADD", `{"items":[`, ""},
 	} {
 		a := b.conversation(t, alice, tt.method, id, "", "", tt.body)
@@ -355,6 +363,9 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		}
 	}
 	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"type":"item_reference","id":"msg_1"}]}`); a.status != 404 || !strings.Contains(a.body, `"param":"items[0]"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"type":"banana"}]}`); a.status != 400 || !strings.Contains(a.body, `"invalid_value"`) || !strings.Contains(a.body, `"param":"items[0].type"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	w := httptest.NewRecorder()

@@ -378,3 +378,20 @@ func TestAnswersThatAreSentAgainOrInAnotherOrder(t *testing.T) {
 	}
 	p.called(0)
 }
+
+// A response whose run waits is stored, and can be deleted. It is gone then, although its run
+// has not ended.
+func TestAResponseThatWaitsIsDeleted(t *testing.T) {
+	p := newParitySite(t, "openai", twoSteps, "")
+	o, _ := p.asks(`"input":"go","tools":[` + p.docsTool("") + `]`)
+	path := "/v1/responses/" + o.ID
+	if a := p.send("DELETE", path, nil, "Authorization", "Bearer owner-key"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for _, request := range []string{"GET " + path, "GET " + path + "?stream=true", "DELETE " + path} {
+		method, path, _ := strings.Cut(request, " ")
+		if a := p.send(method, path, nil, "Authorization", "Bearer owner-key"); a.status != 404 {
+			t.Errorf("%s: %d %s", request, a.status, a.body)
+		}
+	}
+}

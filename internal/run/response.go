@@ -265,8 +265,9 @@ type Unfinished struct {
 }
 
 // UnfinishedResponse returns the run that will give a response of the caller's org, or nil if the org
-// has no such run, or one that has ended, is not durable or does not store its response. What it
-// reads is charged to the caller's account.
+// has no such run, or one that has ended, is not durable or does not store its response. A run that
+// has waited for approvals has given its first response. What it reads is charged to the caller's
+// account.
 func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
 	orgID := caller.Org.ID
 	runID := "run_" + strings.TrimPrefix(id, responsePrefix)
@@ -290,6 +291,13 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 		return nil, unreadable(runID, damaged(requestRef, err).Error())
 	}
 	if q.Keep == nil {
+		return nil, nil
+	}
+	state, err := foldMore(ctx, r.o.Archive, orgID, runID, loop.State{}, nil)
+	if err != nil {
+		return nil, storeError(runID, err)
+	}
+	if state.Parks > 0 {
 		return nil, nil
 	}
 	return &Unfinished{runID, *q.Keep}, nil

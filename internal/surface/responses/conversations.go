@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,6 +102,9 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	defer cancel()
 	if value := body["items"]; value != nil && string(value) != "null" && string(value) != "[]" {
 		list, err := addedItems(value)
+		if err == nil {
+			err = h.refuseRepeated(ctx, caller, nil, list)
+		}
 		if err != nil {
 			return err
 		}
@@ -133,11 +137,45 @@ func addedItems(value json.RawMessage) ([]json.RawMessage, error) {
 		return nil, fault.New(fault.Invalid, "invalid_value", "items must have 1 to %d items", maxAdded).In("items")
 	}
 	for i, raw := range list {
-		if at := path("items", i); kindOf(raw) == "additional_tools" {
-			return nil, fault.New(fault.Invalid, "unsupported_value", "%s: additional_tools belong to one request; send them in its input", at).In(at + ".type")
+		if err := checkAdded(path("items", i), raw); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil
+}
+
+// addableTypes are the types of items that a conversation can have, from the OpenAI document.
+var addableTypes = []string{
+	"message", "reasoning", "compaction", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+	"mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response",
+	"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call", "computer_call_output",
+	"local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
+	"tool_search_call", "tool_search_output", "program", "program_output",
+}
+
+// typesWithPrefix are the types whose ids the gateway always makes: an id of a client must have
+// their prefix, as at OpenAI. Ids of other types come from providers too.
+var typesWithPrefix = []string{"message", "reasoning", "function_call", "mcp_list_tools"}
+
+// checkAdded refuses an item with a type that no conversation has, or with an id that does not
+// fit its type. What else is wrong with it is found when it is read.
+func checkAdded(at string, raw json.RawMessage) error {
+	r := referenceOf(raw)
+	if r.is() {
+		return nil
+	}
+	kind := cmp.Or(kindOf(raw), "message")
+	switch {
+	case kind == "additional_tools":
+		return fault.New(fault.Invalid, "unsupported_value", "%s: additional_tools belong to one request; send them in its input", at).In(at + ".type")
+	case !slices.Contains(addableTypes, kind):
+		return fault.New(fault.Invalid, "invalid_value", "%s: a conversation cannot have items of the type %.100q", at, kind).In(at + ".type")
+	}
+	prefix := strings.TrimSuffix(idPrefixes[kind], "_")
+	if r.ID != "" && slices.Contains(typesWithPrefix, kind) && !strings.HasPrefix(r.ID, prefix) {
+		return fault.New(fault.Invalid, "invalid_value", "%s: the id %.100q does not fit the type %s; expected an id that begins with %q", at, r.ID, kind, prefix).In(at + ".id")
+	}
+	return nil
 }
 
 // savePart stores items as a part of a conversation, with an id for each.
@@ -270,7 +308,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 		err = fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", run.MaxParts).In("items")
 	}
 	if err == nil {
-		err = h.refuseRepeated(r.Context(), caller, c, list)
+		err = h.refuseRepeated(r.Context(), caller, c.Parts, list)
 	}
 	if err != nil {
 		return err
@@ -298,8 +336,8 @@ func (h *Handler) dropPart(ctx context.Context, caller run.Caller, part string) 
 	}
 }
 
-// refuseRepeated refuses items with an id that an item of the conversation has.
-func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, c *run.Conversation, list []json.RawMessage) error {
+// refuseRepeated refuses items with an id that another one of them has, or an item of the parts.
+func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, parts []string, list []json.RawMessage) error {
 	places := map[string]string{} // by id
 	for i, raw := range list {
 		var it struct {
@@ -316,7 +354,7 @@ func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, c *run.
 	if len(places) == 0 {
 		return nil
 	}
-	return h.visitItems(ctx, caller, c.Parts, func(_ string, items []map[string]any) (bool, error) {
+	return h.visitItems(ctx, caller, parts, func(_ string, items []map[string]any) (bool, error) {
 		for _, it := range items {
 			if id, _ := it["id"].(string); places[id] != "" {
 				return true, fault.New(fault.Invalid, "item_already_in_conversation", "%s: the conversation has an item with the id %.100q", places[id], id).In("items")
@@ -353,25 +391,22 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.C
 	if err != nil {
 		return err
 	}
-	parts := slices.Clone(c.Parts)
+	order := make([]int, len(c.Parts)) // the indexes of the parts
+	for i := range order {
+		order[i] = i
+	}
 	if page.latestFirst {
-		slices.Reverse(parts)
+		slices.Reverse(order)
 	}
-	if i := partWith(parts, page.after); i > 0 { // the items in front of it are not wanted
-		parts = parts[i:]
+	all := &conversationItems{h: h, caller: caller, parts: c.Parts, read: make([]bool, len(c.Parts)), firsts: map[string]int{}}
+	if start := slices.Index(order, partWith(c.Parts, page.after)); start > 0 { // the items in front of it are not wanted
+		err = all.fill(r.Context(), page, order[start:])
 	}
-	for _, part := range parts {
-		before := caller.Account.Used()
-		items, err := h.itemsOf(r.Context(), caller, part)
-		if err != nil {
-			return err
-		}
-		if page.add(items) {
-			break
-		}
-		if len(page.items) == 0 { // none of them is on the page
-			caller.Account.Release(int(caller.Account.Used() - before))
-		}
+	if err == nil && (!page.begun || page.after == "") {
+		err = all.fill(r.Context(), page, order)
+	}
+	if err != nil {
+		return err
 	}
 	list, err := page.list()
 	if err != nil {
@@ -379,6 +414,90 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.C
 	}
 	return surface.WriteJSON(w, http.StatusOK, list)
 }
+
+// conversationItems are the items of a conversation as they are listed: an item with the id of
+// an earlier one is left out, so that each id names one place in the list.
+type conversationItems struct {
+	h      *Handler
+	caller run.Caller
+	parts  []string
+	read   []bool         // of each part, whether firsts has its ids
+	firsts map[string]int // the index of the first part with an item, by the item's id
+}
+
+// fill adds the items of parts to a page, until it is full. The parts are named by their indexes,
+// and come in the order of the page.
+func (c *conversationItems) fill(ctx context.Context, page *page, order []int) error {
+	for _, i := range order {
+		before := c.caller.Account.Used()
+		items, err := c.h.itemsOf(ctx, c.caller, c.parts[i])
+		if err != nil {
+			return err
+		}
+		held := int(c.caller.Account.Used() - before)
+		if items, err = c.withoutRepeats(ctx, i, items); err != nil {
+			return err
+		}
+		if page.add(items) {
+			return nil
+		}
+		if len(page.items) == 0 { // none of them is on the page
+			c.caller.Account.Release(held)
+		}
+	}
+	return nil
+}
+
+// withoutRepeats returns the items of a part without those that an earlier part has. An id that
+// the gateway has made for the part can only be in parts that are made later. One of those is in
+// front of the part if a client has added it while the response was made, or if an item was
+// deleted. The other ids can be in any part.
+func (c *conversationItems) withoutRepeats(ctx context.Context, i int, items []map[string]any) ([]map[string]any, error) {
+	items = withoutRepeats(items)
+	suffix := run.SuffixOfPart(c.parts[i])
+	others := slices.ContainsFunc(items, func(it map[string]any) bool { return !strings.Contains(idOf(it), suffix) })
+	for earlier, part := range c.parts[:i] {
+		if others || run.SuffixOfPart(part) >= suffix {
+			if err := c.readIDs(ctx, earlier); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return slices.DeleteFunc(items, func(it map[string]any) bool {
+		first, is := c.firsts[idOf(it)]
+		return is && first < i
+	}), nil
+}
+
+// readIDs reads the ids of the items of a part into firsts, if it was not read.
+func (c *conversationItems) readIDs(ctx context.Context, i int) error {
+	if c.read[i] {
+		return nil
+	}
+	c.read[i] = true
+	size := 0
+	err := c.h.visitItems(ctx, c.caller, c.parts[i:i+1], func(_ string, items []map[string]any) (bool, error) {
+		for _, it := range items {
+			id := idOf(it)
+			first, is := c.firsts[id]
+			if !is {
+				size += len(id) + mapEntryBytes
+			}
+			if !is || i < first {
+				c.firsts[strings.Clone(id)] = i
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.caller.Account.Charge(size)
+}
+
+// mapEntryBytes is about the memory of an entry of a map from a string to a number, without the
+// text of the string.
+const mapEntryBytes = 48
 
 // partWith returns the index of the part whose suffix is in the id of an item; -1 for none.
 // An item with an id of the client's can be in any part.
@@ -421,23 +540,20 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 	return append(items, list...), nil
 }
 
-// findItem returns an item of a conversation, the part that it is in, and all items of the
-// part; nil if there is none.
-func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *run.Conversation, itemID string) (part string, all []map[string]any, found map[string]any, err error) {
+// findItem returns an item of a conversation; nil if there is none.
+func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *run.Conversation, itemID string) (found map[string]any, err error) {
 	parts := c.Parts
 	if i := partWith(parts, itemID); i >= 0 {
 		parts = append([]string{parts[i]}, parts...)
 	}
-	err = h.visitItems(ctx, caller, parts, func(of string, items []map[string]any) (bool, error) {
-		for _, it := range items {
-			if it["id"] == itemID {
-				part, all, found = of, items, it
-				return true, nil
-			}
+	err = h.visitItems(ctx, caller, parts, func(_ string, items []map[string]any) (bool, error) {
+		i := slices.IndexFunc(items, func(it map[string]any) bool { return idOf(it) == itemID })
+		if i >= 0 {
+			found = items[i]
 		}
-		return false, nil
+		return i >= 0, nil
 	})
-	return part, all, found, err
+	return found, err
 }
 
 // itemFinder finds a single item that was stored by its id, as an item_reference names it; nil
@@ -492,7 +608,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Cal
 	if err != nil {
 		return err
 	}
-	_, _, found, err := h.findItem(r.Context(), caller, c, r.PathValue("item"))
+	found, err := h.findItem(r.Context(), caller, c, r.PathValue("item"))
 	if err != nil {
 		return err
 	}
@@ -518,57 +634,84 @@ func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.
 	}
 }
 
-// deleteItem deletes an item, and returns the conversation without it; nil if somebody has
-// changed the item's part meanwhile.
+// deleteItem deletes an item, wherever the conversation has it, and returns the conversation
+// without it; nil if somebody has changed the item's parts meanwhile.
 func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemID string) (*run.Conversation, error) {
 	c, err := h.findConversation(ctx, caller, name)
 	if err != nil {
 		return nil, err
 	}
-	part, all, found, err := h.findItem(ctx, caller, c, itemID)
-	if err != nil {
-		return nil, err
-	}
-	if found == nil {
+	instead, err := h.partsWithout(ctx, caller, c.Parts, itemID)
+	if err == nil && len(instead) == 0 {
 		return nil, noItem(itemID)
 	}
-	var left []json.RawMessage
-	for _, it := range all {
-		if it["id"] == itemID {
-			continue
-		}
-		raw, err := surface.Marshal(it)
-		if err != nil {
-			return nil, err
-		}
-		left = append(left, raw)
-	}
-	var instead []string
-	if len(left) > 0 {
-		other, _, err := h.savePart(ctx, caller, left)
-		if err != nil {
-			return nil, err
-		}
-		instead = []string{other}
-	}
 	replaced := false
-	c, err = h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
-		i := slices.Index(c.Parts, part)
-		if replaced = i >= 0; replaced {
-			c.Parts = slices.Concat(c.Parts[:i], instead, c.Parts[i+1:])
-		}
-		return replaced
-	})
+	if err == nil {
+		c, err = h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
+			var parts []string
+			n := 0
+			for _, part := range c.Parts {
+				other, is := instead[part]
+				if !is {
+					other = []string{part}
+				} else {
+					n++
+				}
+				parts = append(parts, other...)
+			}
+			if replaced = n >= len(instead); replaced {
+				c.Parts = parts
+			}
+			return replaced
+		})
+	}
 	if err != nil || !replaced {
-		for _, part := range instead {
-			h.dropPart(ctx, caller, part)
+		for _, other := range instead {
+			for _, part := range other {
+				h.dropPart(ctx, caller, part)
+			}
 		}
 		return nil, err
 	}
-	if err := run.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
-		return nil, surface.Failed(h.o.Log, err)
+	for part := range instead {
+		if err := run.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
+			return nil, surface.Failed(h.o.Log, err)
+		}
 	}
 	return c, nil
+}
+
+// partsWithout stores, for each part with the item, a part with its other items. It returns
+// the new parts by the old ones: none if there is no other item. After an error it returns those
+// that were stored.
+func (h *Handler) partsWithout(ctx context.Context, caller run.Caller, parts []string, itemID string) (instead map[string][]string, err error) {
+	instead = map[string][]string{}
+	err = h.visitItems(ctx, caller, parts, func(part string, items []map[string]any) (bool, error) {
+		var left []json.RawMessage
+		for _, it := range items {
+			if idOf(it) == itemID {
+				continue
+			}
+			raw, err := surface.Marshal(it)
+			if err != nil {
+				return false, err
+			}
+			left = append(left, raw)
+		}
+		switch len(left) {
+		case len(items):
+			return false, nil
+		case 0:
+			instead[part] = nil
+			return false, nil
+		}
+		other, _, err := h.savePart(ctx, caller, left)
+		if err == nil {
+			instead[part] = []string{other}
+		}
+		return false, err
+	})
+	return instead, err
 }
 
 // changeTimeout is how long a change of several stored objects may take.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
@@ -244,14 +245,14 @@ func TestConversationsBelongToTheirOrg(t *testing.T) {
 func TestItemsAreDeletedAtTheSameTime(t *testing.T) {
 	b := newBench(t, "")
 	alice := b.caller("acme", "alice")
-	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","id":"a","content":"1"},{"role":"user","id":"b","content":"2"},{"role":"user","id":"c","content":"3"}]}`).object.ID
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","id":"msg_a","content":"1"},{"role":"user","id":"msg_b","content":"2"},{"role":"user","id":"msg_c","content":"3"}]}`).object.ID
 	b.kept.onChange = func(key run.ConversationKey) {
 		if key.ID == id {
 			b.kept.onChange = nil
-			b.conversation(t, alice, "DELETE item", id, "b", "", "")
+			b.conversation(t, alice, "DELETE item", id, "msg_b", "", "")
 		}
 	}
-	a := b.conversation(t, alice, "DELETE item", id, "a", "", "")
+	a := b.conversation(t, alice, "DELETE item", id, "msg_a", "", "")
 	if left := b.conversation(t, alice, "LIST", id, "", "", "").texts(); a.status != 200 || !slices.Equal(left, []string{"user: 3"}) {
 		t.Errorf("%d, left %q", a.status, left)
 	}
@@ -316,11 +317,11 @@ func TestItemsWithIDsAreAdded(t *testing.T) {
 	alice := b.caller("acme", "alice")
 	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
 	for i := range 10 {
-		b.conversation(t, alice, "ADD", id, "", "", fmt.Sprintf(`{"items":[{"role":"user","id":"old%d","content":"x"}]}`, i))
+		b.conversation(t, alice, "ADD", id, "", "", fmt.Sprintf(`{"items":[{"role":"user","id":"msg_old%d","content":"x"}]}`, i))
 	}
 	var items []string
 	for i := range 20 {
-		items = append(items, fmt.Sprintf(`{"role":"user","id":"new%d","content":"x"}`, i))
+		items = append(items, fmt.Sprintf(`{"role":"user","id":"msg_new%d","content":"x"}`, i))
 	}
 	b.kept.finds = 0
 	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+strings.Join(items, ",")+`]}`); a.status != 200 || b.kept.finds > 12 {
@@ -346,6 +347,14 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		{"ADD", `{"items":[` + many + `]}`, "items"},
 		{"ADD", `{"items":[{"role":"user"},{"role":"cook"}]}`, "items[1].role"},
 		{"ADD", `{"items":[{"type":"additional_tools","tools":[]}]}`, "items[0].type"},
+		{"ADD", `{"items":[{"role":"user","content":"x"},{"type":"banana"}]}`, "items[1].type"},
+		{"ADD", `{"items":[{"type":"compaction_trigger"}]}`, "items[0].type"},
+		{"ADD", `{"items":[{"role":"user","content":"x","id":"fc_1"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":"message","role":"user","content":"x","id":"mine"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}","id":"msg_1"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":"reasoning","summary":[],"id":"msg_1"}]}`, "items[0].id"},
+		{"ADD", `{"items":[{"type":7}]}`, "items[0]"},
+		{"ADD", `{"items":[7]}`, "items[0]"},
 		{"ADD", `{"items":[`, ""},
 	} {
 		a := b.conversation(t, alice, tt.method, id, "", "", tt.body)
@@ -354,6 +363,9 @@ func TestConversationRequestsThatAreRefused(t *testing.T) {
 		}
 	}
 	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"type":"item_reference","id":"msg_1"}]}`); a.status != 404 || !strings.Contains(a.body, `"param":"items[0]"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"type":"banana"}]}`); a.status != 400 || !strings.Contains(a.body, `"invalid_value"`) || !strings.Contains(a.body, `"param":"items[0].type"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	w := httptest.NewRecorder()
@@ -424,5 +436,133 @@ func TestListedItemsAreComplete(t *testing.T) { // G15 J10
 		if len(ids) != 14 {
 			t.Errorf("%d ids: %s", len(ids), a.body)
 		}
+	}
+}
+
+// walk reads a list page by page, as the clients of OpenAI do, and returns the texts. It stops
+// after 20 pages.
+func walk(t *testing.T, page func(query string) answer, order string) (texts []string) {
+	t.Helper()
+	after := ""
+	for range 20 {
+		a := page("limit=1&order=" + order + "&after=" + after)
+		if a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+		texts = append(texts, a.texts()...)
+		if !a.object.More {
+			return texts
+		}
+		after = a.object.Last
+	}
+	t.Fatalf("the pages do not end: %q", texts)
+	return nil
+}
+
+// Ids repeat: in the input of a request, in items that are sent again, in references. Each id is
+// listed once, where it was first, and the pages end in both orders.
+func TestPagingOfRepeatedItems(t *testing.T) {
+	b := newBench(t, "text A.\n\ntext B.\n\ntext C.\n\ntext D.\n\ntext E.")
+	alice := b.caller("acme", "alice")
+	twice := b.post(t, `{"model":"m","input":[{"type":"message","id":"msg_1","role":"user","content":"1"},{"type":"message","id":"msg_1","role":"user","content":"again"},{"role":"user","content":"2"}]}`)
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"type":"message","id":"msg_1","role":"user","content":"1"}]}`).object.ID
+	b.post(t, `{"model":"m","input":[{"type":"message","id":"msg_1","role":"user","content":"again"},{"role":"user","content":"2"}],"conversation":"`+id+`"}`)
+	said := b.conversation(t, alice, "LIST", id, "", "limit=1", "").object.Last
+	for range 2 {
+		a := b.post(t, `{"model":"m","input":[{"type":"item_reference","id":"`+said+`"},{"type":"message","id":"msg_3","role":"user","content":"3"},{"type":"item_reference","id":"`+said+`"}],"conversation":"`+id+`"}`)
+		if a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	for name, tt := range map[string]struct {
+		page func(query string) answer
+		want []string
+	}{
+		"input": {func(query string) answer { return b.do(t, alice, b.InputItems, "GET", twice.object.ID, query, "") }, []string{"user: 1", "user: 2"}},
+		"conversation": {func(query string) answer { return b.conversation(t, alice, "LIST", id, "", query, "") },
+			[]string{"user: 1", "user: 2", "assistant: B.", "user: 3", "assistant: C.", "assistant: D."}},
+	} {
+		for _, order := range []string{"asc", "desc"} {
+			got := walk(t, tt.page, order)
+			if order == "desc" {
+				slices.Reverse(got)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%s, %s: %q, want %q", name, order, got, tt.want)
+			}
+		}
+	}
+	// A deleted item is gone everywhere.
+	for _, gone := range []string{"msg_1", said} {
+		if a := b.conversation(t, alice, "DELETE item", id, gone, "", ""); a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+		if a := b.conversation(t, alice, "GET item", id, gone, "", ""); a.status != 404 {
+			t.Errorf("%+v", a)
+		}
+	}
+	got := walk(t, func(query string) answer { return b.conversation(t, alice, "LIST", id, "", query, "") }, "asc")
+	if want := []string{"user: 2", "user: 3", "assistant: C.", "assistant: D."}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if b.post(t, `{"model":"m","input":"4","conversation":"`+id+`"}`); strings.Contains(b.prompt(), "B.") || strings.Contains(b.prompt(), "again") {
+		t.Error(b.prompt())
+	}
+}
+
+// A client adds an item of a response before the response is part of the conversation.
+func TestPagingOfAnItemThatIsInFrontOfItsResponse(t *testing.T) {
+	synctest.Test(t, pagingOfAnItemThatIsInFrontOfItsResponse)
+}
+
+func pagingOfAnItemThatIsInFrontOfItsResponse(t *testing.T) {
+	b := newBench(t, "text A.")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"1"}]}`).object.ID
+	b.kept.onChange = func(key run.ConversationKey) {
+		if said, is := strings.CutPrefix(key.ID, "resp_"); is {
+			b.kept.onChange = nil
+			time.Sleep(time.Millisecond) // ids that are made in one millisecond have no order
+			b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"type":"message","id":"msg_`+said+`_in0","role":"user","content":"early"},{"role":"user","content":"2"}]}`)
+		}
+	}
+	b.post(t, `{"model":"m","input":"late","conversation":"`+id+`"}`)
+	want := []string{"user: 1", "user: early", "user: 2", "assistant: A."}
+	for _, order := range []string{"asc", "desc"} {
+		got := walk(t, func(query string) answer { return b.conversation(t, alice, "LIST", id, "", query, "") }, order)
+		if order == "desc" {
+			slices.Reverse(got)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", order, got, want)
+		}
+	}
+}
+
+// A page of items whose ids the gateway has made is read without the parts in front of it.
+func TestAPageReadsItsPartsOnly(t *testing.T) {
+	synctest.Test(t, aPageReadsItsPartsOnly)
+}
+
+func aPageReadsItsPartsOnly(t *testing.T) {
+	b := newBench(t, "")
+	alice := b.caller("acme", "alice")
+	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
+	for range 10 {
+		b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"x"}]}`)
+		time.Sleep(time.Millisecond) // ids that are made in one millisecond have no order
+	}
+	b.kept.finds = 0
+	if a := b.conversation(t, alice, "LIST", id, "", "limit=1", ""); a.status != 200 || b.kept.finds > 4 {
+		t.Errorf("%d parts were read: %+v", b.kept.finds, a)
+	}
+}
+
+// A conversation is not created with one id twice.
+func TestAConversationWithOneIDTwice(t *testing.T) {
+	b := newBench(t, "")
+	a := b.conversation(t, b.caller("acme", "alice"), "POST", "", "", "", `{"items":[{"role":"user","id":"msg_1","type":"message","content":"1"},{"role":"user","id":"msg_1","type":"message","content":"2"}]}`)
+	if a.status != 400 || !strings.Contains(a.body, "item_already_in_conversation") || !strings.Contains(a.body, `"param":"items"`) {
+		t.Errorf("%+v", a)
 	}
 }

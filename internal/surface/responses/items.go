@@ -30,7 +30,7 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.
 	if err != nil {
 		return err
 	}
-	page.add(items)
+	page.add(withoutRepeats(items))
 	list, err := page.list()
 	if err != nil {
 		return err
@@ -49,6 +49,24 @@ func (s *stored) inputItems(part string) ([]map[string]any, error) {
 		complete(items[i], fmt.Sprintf("%s_in%d", run.SuffixOfPart(part), i))
 	}
 	return items, nil
+}
+
+// idOf returns the id of a listed item.
+func idOf(it map[string]any) string {
+	id, _ := it["id"].(string)
+	return id
+}
+
+// withoutRepeats returns the items without those that have the id of an earlier one: the pages of
+// a list go on after an id.
+func withoutRepeats(items []map[string]any) []map[string]any {
+	seen := make(map[string]bool, len(items))
+	return slices.DeleteFunc(items, func(it map[string]any) bool {
+		id := idOf(it)
+		again := seen[id]
+		seen[id] = true
+		return again
+	})
 }
 
 // decodeExactly decodes JSON whose numbers are kept as they were written, with all digits.

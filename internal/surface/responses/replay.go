@@ -76,7 +76,7 @@ func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
 // replay streams a stored response again, or one whose run has not ended.
 func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Caller, asked replay) error {
 	id := r.PathValue("id")
-	kept, err := h.findAny(r.Context(), caller, id)
+	kept, _, err := h.findAny(r.Context(), caller, id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
@@ -114,20 +114,21 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 	return surface.Failed(h.o.Log, err)
 }
 
-// findAny returns a response of the caller's org that is stored, or will be when its run ends.
-func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (*run.Conversation, error) {
+// findAny returns a response of the caller's org that is stored, or will be when its run ends:
+// ended is then false.
+func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (kept *run.Conversation, ended bool, err error) {
 	for range 2 { // a response is stored before its run ends: it may end between the two
 		kept, err := run.FindResponse(ctx, h.o.Conversations, caller.Org.ID, id)
 		if err != nil || kept != nil {
-			return kept, err
+			return kept, true, err
 		}
 		unfinished, err := h.o.Runs.UnfinishedResponse(ctx, caller, id)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if unfinished != nil {
-			return &run.Conversation{RunID: unfinished.RunID, Part: 1, Echo: unfinished.Keep.Echo, FinalOnly: unfinished.Keep.FinalOnly}, nil
+			return &run.Conversation{RunID: unfinished.RunID, Part: 1, Echo: unfinished.Keep.Echo, FinalOnly: unfinished.Keep.FinalOnly}, false, nil
 		}
 	}
-	return nil, notStored(id)
+	return nil, false, notStored(id)
 }

@@ -25,12 +25,12 @@ type stored struct {
 
 // find returns a stored response of the caller's org.
 func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (*run.Conversation, *stored, error) {
-	kept, err := run.FindResponse(ctx, h.o.Conversations, caller.Org.ID, id)
+	kept, ended, err := h.findAny(ctx, caller, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	if kept == nil {
-		return nil, nil, notStored(id)
+	if !ended {
+		return nil, nil, inProgress(id, kept.RunID)
 	}
 	s, err := h.echoOf(caller, id, kept)
 	return kept, s, err
@@ -79,6 +79,12 @@ func (s *stored) session() string {
 
 func notStored(id string) error {
 	return fault.New(fault.NotFound, "response_not_found", "no stored response has the id %.100q", id).In("response_id")
+}
+
+// inProgress is the error for a response that is stored when its run ends.
+func inProgress(id, runID string) error {
+	return fault.New(fault.Conflict, "response_in_progress", "the response %.100q is still being created; wait until it ends (GET with stream=true follows it), "+
+		"or cancel its run: POST /v1/runs/%s/cancel", id, runID).In("response_id")
 }
 
 // Get answers GET /v1/responses/{id}.
@@ -138,12 +144,21 @@ type deleted struct {
 // Delete answers DELETE /v1/responses/{id}.
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	id := r.PathValue("id")
-	was, err := run.DeleteResponse(r.Context(), h.o.Conversations, h.o.Forgetter, caller.Org.ID, id)
-	if err != nil {
-		return surface.Failed(h.o.Log, err)
+	for range 2 { // it may end while it is looked for
+		was, err := run.DeleteResponse(r.Context(), h.o.Conversations, h.o.Forgetter, caller.Org.ID, id)
+		if err != nil {
+			return surface.Failed(h.o.Log, err)
+		}
+		if was {
+			return surface.WriteJSON(w, http.StatusOK, deleted{id, "response", true})
+		}
+		kept, ended, err := h.findAny(r.Context(), caller, id)
+		if err != nil {
+			return surface.Failed(h.o.Log, err)
+		}
+		if !ended {
+			return inProgress(id, kept.RunID)
+		}
 	}
-	if !was {
-		return notStored(id)
-	}
-	return surface.WriteJSON(w, http.StatusOK, deleted{id, "response", true})
+	return notStored(id)
 }

@@ -37,6 +37,7 @@ type decoder struct {
 	replaces  bool // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
+	lost      lostItem          // the first input item that the model does not get
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
 	input     []json.RawMessage // as the client sent it, if it is stored
 	maxTokens int64             // of one model call's output; 0 = no limit
@@ -91,6 +92,9 @@ func (d *decoder) decode(members []surface.Member) error {
 		return fault.New(fault.Invalid, "mutually_exclusive_parameters", "previous_response_id and conversation exclude each other; send one of them").In("previous_response_id")
 	}
 	if err := d.decideApprovals(); err != nil {
+		return err
+	}
+	if err := d.checkLost(); err != nil {
 		return err
 	}
 	d.req.Settings = d.settings(members)

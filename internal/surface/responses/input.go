@@ -3,6 +3,7 @@ package responses
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -152,8 +153,26 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 	}
 	if own || !in.relays() {
 		in.drop(at)
+		if in.lost.at == "" {
+			in.lost = lostItem{at, w.Type}
+		}
 	}
 	return nil
+}
+
+// lostItem is an input item that the model does not get. The zero value is none.
+type lostItem struct{ at, kind string }
+
+// checkLost refuses a request whose model would see nothing of its input, because its items
+// are of types that the provider cannot get. Called when all members are read.
+func (d *decoder) checkLost() error {
+	seen := func(it item.Item) bool { return it.Kind != item.Other }
+	continues := d.req.Previous != "" || d.req.Session != "" || len(d.approvals.answers) > 0
+	if d.lost.at == "" || continues || slices.ContainsFunc(d.req.Items, seen) {
+		return nil
+	}
+	return fault.New(fault.Invalid, "invalid_value", "%s: an item of the type %.100q cannot be carried to the provider %s, and the input has no other item for the model; "+
+		"correct the type, or add a message", d.lost.at, d.lost.kind, d.req.Targets[0].Provider).In(d.lost.at)
 }
 
 // addAll reads the items of a list, and puts the stored items in the place of references.

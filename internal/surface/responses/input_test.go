@@ -152,6 +152,37 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
+// An input of which the model would see nothing is refused at the first item that is left out.
+func TestAnInputOfWhichTheModelSeesNothing(t *testing.T) {
+	const misspelt, search = `{"type":"mesage","role":"user","content":"x"}`, `{"type":"web_search_call","id":"ws_1","status":"completed"}`
+	for body, want := range map[string]string{
+		`{"input":[` + misspelt + `]}`:                                                            "input[0]",
+		`{"input":[` + misspelt + `],"instructions":"Be brief."}`:                                 "input[0]",
+		`{"input":[{"type":"additional_tools","tools":[]},` + search + `,` + misspelt + `]}`:      "input[1]",
+		`{"input":[` + misspelt + `,{"role":"user","content":"x"}]}`:                              "",
+		`{"input":[{"role":"developer","content":"x"},` + misspelt + `]}`:                         "",
+		`{"input":[` + misspelt + `,{"type":"function_call_output","call_id":"c","output":"x"}]}`: "",
+		`{"input":[` + search + `],"previous_response_id":"resp_1"}`:                              "",
+		`{"input":[` + search + `],"conversation":"conv_1"}`:                                      "",
+		`{"input":[{"type":"additional_tools","tools":[]}]}`:                                      "",
+	} {
+		_, _, err := decoded(body)
+		f := fault.From(err)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", body, err)
+		case want != "" && (err == nil || f.Code != fault.Invalid || f.Reason != "invalid_value" || f.Param != want || !strings.Contains(f.Message, "the provider up")):
+			t.Errorf("%s: %v at %q, want %s", body, err, f.Param, want)
+		}
+	}
+	if _, _, err := decodedFor(relaying{}, `{"input":[`+misspelt+`]}`); err != nil {
+		t.Errorf("a provider of the dialect judges it: %v", err)
+	}
+	if _, _, err := answered(relaying{}, `{"input":[`+search+`],"tools":[{"type":"web_search"}]}`); fault.From(err).Param != "input[0]" {
+		t.Errorf("an item of the gateway's own: %v", err)
+	}
+}
+
 // With the loop off nothing is stored, and nothing stored is continued.
 func TestWithTheLoopOffNothingIsStored(t *testing.T) {
 	relayed := func(body string) (*run.Request, surface.Reply, error) {

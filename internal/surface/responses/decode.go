@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -52,6 +53,18 @@ func newDecoder(req *run.Request) *decoder {
 
 // drop notes that the value at a place has no effect.
 func (d *decoder) drop(place string) { d.dropped = append(d.dropped, place) }
+
+// dropOthers notes the members of an object that have other names than these. null and false
+// ask for nothing.
+func (d *decoder) dropOthers(at string, object json.RawMessage, known ...string) {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(object, &members) // the caller decodes it, too
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if v := string(members[name]); !slices.Contains(known, name) && v != "null" && v != "false" {
+			d.drop(at + "." + name)
+		}
+	}
+}
 
 // needs notes that the value at a place cannot be translated: only a provider of this
 // dialect can get it.
@@ -209,7 +222,8 @@ func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, 
 			o.ParallelCalls = &e.ParallelToolCalls
 		}
 	case "text":
-		return hasOnly(value, "format", "verbosity"), d.decodeText(value)
+		err = d.decodeText(value)
+		return hasOnly(value, "format", "verbosity") && d.hasKnownFormat(value), err
 	case "reasoning":
 		return hasOnly(value, "effort", "summary"), d.decodeReasoning(value)
 	case "user":
@@ -290,6 +304,7 @@ func (d *decoder) decodeStreamOptions(value json.RawMessage) error {
 		IncludeObfuscation *bool `json:"include_obfuscation"`
 	}
 	err := into("stream_options", value, &w)
+	d.dropOthers("stream_options", value, "include_obfuscation")
 	d.echo.plain = w.IncludeObfuscation != nil && !*w.IncludeObfuscation
 	return err
 }
@@ -518,6 +533,23 @@ func (d *decoder) decodeText(value json.RawMessage) error {
 		return fault.New(fault.Invalid, "invalid_value", "text.format.type must be text, json_object or json_schema").In("text.format.type")
 	}
 	return nil
+}
+
+// hasKnownFormat reports whether a provider of another dialect loses no member of text.format
+// without naming it. For such a provider the members are noted here.
+func (d *decoder) hasKnownFormat(text json.RawMessage) bool {
+	var w struct {
+		Format json.RawMessage `json:"format"`
+	}
+	if json.Unmarshal(text, &w) != nil || w.Format == nil {
+		return true
+	}
+	known := []string{"type", "name", "description", "schema", "strict"}
+	if d.relays() {
+		return hasOnly(w.Format, known...)
+	}
+	d.dropOthers("text.format", w.Format, known...)
+	return true
 }
 
 func (d *decoder) decodeReasoning(value json.RawMessage) error {

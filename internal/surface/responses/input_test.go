@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // described is an item on one line: its kind, role or name, call id, turn and content.
@@ -234,6 +235,57 @@ func TestWhatIsDropped(t *testing.T) {
 	_, reply, err = decoded(`{"input":"x","store":false,"include":[],"background":false,"truncation":"disabled","service_tier":"auto","top_logprobs":0,"stream_options":{},"previous_response_id":"","conversation":null}`)
 	if err != nil || len(reply.Dropped) > 0 {
 		t.Errorf("what asks for nothing: %v %q", err, reply.Dropped)
+	}
+}
+
+// Members that nothing in the gateway or at the provider reads are named. Tools of namespaces and
+// custom tools are sent as functions, to a provider of the dialect, too.
+func TestUnknownMembersAreNamed(t *testing.T) {
+	const grammar = `"format":{"type":"grammar","syntax":"lark","definition":"start: /.+/"`
+	for members, want := range map[string]struct{ translated, relayed string }{
+		`"tools":[{"type":"namespace","name":"n","description":"N","x":1,"y":null,"tools":[{"type":"function","name":"f","strict":true,"defer_loading":true,"z":false}]}]`: {"tools[0].tools[0].defer_loading tools[0].x", "tools[0].tools[0].defer_loading tools[0].x"},
+		`"tools":[{"type":"custom","name":"c","description":"C",` + grammar + `}}]`:                                                                                        {"", ""},
+		`"tools":[{"type":"custom","name":"c","defer_loading":true,` + grammar + `,"x":1}}]`:                                                                               {"tools[0].defer_loading tools[0].format.x", "tools[0].defer_loading tools[0].format.x"},
+		`"tools":[{"type":"custom","name":"c","format":{"type":"text"}}]`:                                                                                                  {"", ""},
+		`"tools":[{"type":"custom","name":"c","format":{"type":"regular"}}]`:                                                                                               {"tools[0].format", "tools[0].format"},
+		`"tools":[{"type":"function","name":"f","x":1}]`:                                                                                                                   {"tools[0].x", ""},
+		`"text":{"format":{"type":"json_schema","name":"n","schema":{},"strict":true,"x":1}}`:                                                                              {"text.format.x", ""},
+		`"text":{"format":{"type":"text","x":null}}`:                                                                                                                       {"", ""},
+		`"stream_options":{"include_obfuscation":false,"include_usage":true}`:                                                                                              {"stream_options.include_usage", "stream_options.include_usage"},
+	} {
+		for m, dropped := range map[model.Model]string{translating{}: want.translated, relaying{}: want.relayed} {
+			_, reply, err := decodedFor(m, `{"input":"x",`+members+`}`)
+			slices.Sort(reply.Dropped)
+			if got := strings.Join(reply.Dropped, " "); err != nil || got != dropped {
+				t.Errorf("%T, %s: %v, dropped %q, want %q", m, members, err, got, dropped)
+			}
+		}
+	}
+	req, _, err := decodedFor(relaying{}, `{"input":"x","text":{"format":{"type":"text","x":1}}}`)
+	if err != nil || req.Params[0].Typed {
+		t.Errorf("a target of another dialect must name what it leaves out: %v %+v", err, req.Params)
+	}
+}
+
+// The model does not get a namespace: its description is a part of those of its tools.
+func TestTheDescriptionOfANamespace(t *testing.T) {
+	const tools = `{"type":"function","name":"f","description":"Reads."},{"type":"function","name":"g"},{"type":"custom","name":"h","description":"Writes.","format":{"type":"grammar","syntax":"lark","definition":"x"}}`
+	for description, want := range map[string][]string{
+		`,"description":"Files."`: {"Files.\n\nReads.", "Files.", "Files.\n\nWrites.\n\nThe input must match this grammar (lark):\nx"},
+		`,"description":""`:       {"Reads.", "", "Writes.\n\nThe input must match this grammar (lark):\nx"},
+		``:                        {"Reads.", "", "Writes.\n\nThe input must match this grammar (lark):\nx"},
+	} {
+		req, reply, err := decoded(`{"input":"x","tools":[{"type":"namespace","name":"n"` + description + `,"tools":[` + tools + `]}]}`)
+		if err != nil || len(reply.Dropped) > 0 {
+			t.Fatal(err, reply.Dropped)
+		}
+		var got []string
+		for _, tool := range req.ClientTools {
+			got = append(got, tool.Description)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", description, diff)
+		}
 	}
 }
 

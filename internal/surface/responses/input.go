@@ -181,7 +181,7 @@ func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 		at := path(at, i)
 		if r := referenceOf(raw); r.is() {
 			var err error
-			if list[i], err = in.referenced(at, r.ID); err != nil {
+			if list[i], err = in.referenced(at, r.ID, raw); err != nil {
 				return err
 			}
 		}
@@ -206,9 +206,13 @@ func referenceOf(raw []byte) reference {
 	return reference{t[0], t[1], t[2]}
 }
 
-// referenced returns the stored item with the id.
-func (in *inputReader) referenced(at, id string) (json.RawMessage, error) {
+// referenced returns the stored item with the id, to which the item raw refers.
+func (in *inputReader) referenced(at, id string, raw json.RawMessage) (json.RawMessage, error) {
 	if id == "" {
+		var w struct{ ID *string }
+		if err := json.Unmarshal(raw, &w); err != nil {
+			return nil, fault.New(fault.Invalid, "invalid_type", "%s.id must be a string", at).In(at + ".id")
+		}
 		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no id", at).In(at + ".id")
 	}
 	raw, err := in.find(id)

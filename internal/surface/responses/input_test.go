@@ -102,44 +102,63 @@ func TestWhatIsRefused(t *testing.T) {
 		`{"input":7}`:      "invalid_type input",
 		`{"input":["hi"]}`: "invalid_type input[0]",
 		`{"input":[{}]}`:   "missing_required_parameter input[0].type",
-		`{"input":[{"type":"message","content":"x"}]}`:                                                                "missing_required_parameter input[0].role",
-		`{"input":[{"role":"critic","content":"x"}]}`:                                                                 "invalid_value input[0].role",
-		`{"input":[{"role":"user","content":7}]}`:                                                                     "invalid_type input[0].content",
-		`{"input":[{"role":"user","content":[{"text":"x"}]}]}`:                                                        "missing_required_parameter input[0].content[0].type",
-		`{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                                              "missing_required_parameter input[0].content[0].image_url",
-		`{"input":[{"role":"user","content":[{"type":"input_file","filename":"a"}]}]}`:                                "missing_required_parameter input[0].content[0].file_data",
-		`{"input":[{"role":"user","content":[{"type":"input_video","video_url":"u"}]}]}`:                              "unsupported_value input[0].content[0]",
-		`{"input":[{"type":"function_call","name":"f"}]}`:                                                             "missing_required_parameter input[0].call_id",
-		`{"input":[{"type":"function_call","call_id":"c"}]}`:                                                          "missing_required_parameter input[0].name",
-		`{"input":[{"type":"function_call_output","output":"x"}]}`:                                                    "missing_required_parameter input[0].call_id",
-		`{"input":[{"type":"function_call_output","call_id":"c"}]}`:                                                   "missing_required_parameter input[0].output",
-		`{"input":[{"type":"item_reference"}]}`:                                                                       "missing_required_parameter input[0].id",
-		`{"input":[{"type":"mcp_approval_response","approval_request_id":"x"}]}`:                                      "missing_required_parameter input[0].approve",
-		`{"input":"x","conversation":{}}`:                                                                             "missing_required_parameter conversation",
-		`{"input":"x","conversation":7}`:                                                                              "invalid_type conversation",
-		`{"input":"x","conversation":{"id":"conv_1"},"previous_response_id":"resp_1"}`:                                "mutually_exclusive_parameters previous_response_id",
-		`{"input":"x","background":true}`:                                                                             "unsupported_value background",
-		`{"input":"x","prompt":{"id":"p"}}`:                                                                           "unsupported_parameter prompt",
-		`{"input":"x","temperature":"hot"}`:                                                                           "invalid_type temperature",
-		`{"input":"x","stream":"yes"}`:                                                                                "invalid_type stream",
-		`{"input":"x","max_output_tokens":0}`:                                                                         "integer_below_min_value max_output_tokens",
-		`{"input":"x","metadata":{"a":1}}`:                                                                            "invalid_type metadata",
-		`{"input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                                           "invalid_value metadata",
-		`{"input":"x","text":{"format":{"type":"xml"}}}`:                                                              "invalid_value text.format.type",
-		`{"input":"x","text":{"format":{"type":"json_schema","name":"n"}}}`:                                           "missing_required_parameter text.format",
-		`{"input":"x","tools":{}}`:                                                                                    "invalid_type tools",
-		`{"input":"x","tools":[{}]}`:                                                                                  "missing_required_parameter tools[0].type",
-		`{"input":"x","tools":[{"type":"function"}]}`:                                                                 "missing_required_parameter tools[0].name",
-		`{"input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                         "invalid_value tools[1].name",
-		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]}`:           "invalid_value tools[0].tools[0].type",
-		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp","authorization":"secret"}]}]}`:                   "invalid_value input[0].tools[0].type",
-		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp","authorization":"secret"}]}]}`:   "invalid_value tools[0].tools[0].type",
-		`{"input":"x","tool_choice":"maybe"}`:                                                                         "invalid_value tool_choice",
-		`{"input":"x","tool_choice":{"type":"function","name":"f"}}`:                                                  "invalid_value tool_choice",
-		`{"input":"x","tool_choice":{"type":"web_search"}}`:                                                           "unsupported_value tool_choice",
-		`{"input":"x","tool_choice":{"type":"mcp","server_label":"s"}}`:                                               "invalid_value tool_choice.server_label",
-		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}}`:                              "invalid_value tool_choice.mode",
-		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}}`: "invalid_value tool_choice.tools[0]",
+		`{"input":[{"type":"message","content":"x"}]}`:                                                                       "missing_required_parameter input[0].role",
+		`{"input":[{"role":"critic","content":"x"}]}`:                                                                        "invalid_value input[0].role",
+		`{"input":[{"role":"user","content":7}]}`:                                                                            "invalid_type input[0].content",
+		`{"input":[{"role":"user","content":[{"text":"x"}]}]}`:                                                               "missing_required_parameter input[0].content[0].type",
+		`{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                                                     "missing_required_parameter input[0].content[0].image_url",
+		`{"input":[{"role":"user","content":[{"type":"input_file","filename":"a"}]}]}`:                                       "missing_required_parameter input[0].content[0].file_data",
+		`{"input":[{"role":"user","content":[{"type":"input_video","video_url":"u"}]}]}`:                                     "unsupported_value input[0].content[0]",
+		`{"input":[{"type":"function_call","name":"f"}]}`:                                                                    "missing_required_parameter input[0].call_id",
+		`{"input":[{"type":"function_call","call_id":"c"}]}`:                                                                 "missing_required_parameter input[0].name",
+		`{"input":[{"type":"function_call_output","output":"x"}]}`:                                                           "missing_required_parameter input[0].call_id",
+		`{"input":[{"type":"function_call_output","call_id":"c"}]}`:                                                          "missing_required_parameter input[0].output",
+		`{"input":[{"type":"item_reference"}]}`:                                                                              "missing_required_parameter input[0].id",
+		`{"input":[{"type":"mcp_approval_response","approval_request_id":"x"}]}`:                                             "missing_required_parameter input[0].approve",
+		`{"input":"x","conversation":{}}`:                                                                                    "missing_required_parameter conversation",
+		`{"input":"x","conversation":7}`:                                                                                     "invalid_type conversation",
+		`{"input":"x","conversation":{"id":"conv_1"},"previous_response_id":"resp_1"}`:                                       "mutually_exclusive_parameters previous_response_id",
+		`{"input":"x","background":true}`:                                                                                    "unsupported_value background",
+		`{"input":"x","prompt":{"id":"p"}}`:                                                                                  "unsupported_parameter prompt",
+		`{"input":"x","temperature":"hot"}`:                                                                                  "invalid_type temperature",
+		`{"input":"x","stream":"yes"}`:                                                                                       "invalid_type stream",
+		`{"input":"x","max_output_tokens":0}`:                                                                                "integer_below_min_value max_output_tokens",
+		`{"input":"x","metadata":{"a":1}}`:                                                                                   "invalid_type metadata",
+		`{"input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                                                  "invalid_value metadata",
+		`{"input":"x","text":{"format":{"type":"xml"}}}`:                                                                     "invalid_value text.format.type",
+		`{"input":"x","text":{"format":{"type":"json_schema","name":"n"}}}`:                                                  "missing_required_parameter text.format",
+		`{"input":"x","tools":{}}`:                                                                                           "invalid_type tools",
+		`{"input":"x","tools":[{}]}`:                                                                                         "missing_required_parameter tools[0].type",
+		`{"input":"x","tools":[{"type":"function"}]}`:                                                                        "missing_required_parameter tools[0].name",
+		`{"input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                                "invalid_value tools[1].name",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]}`:                  "invalid_value tools[0].tools[0].type",
+		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp","authorization":"secret"}]}]}`:                          "invalid_value input[0].tools[0].type",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp","authorization":"secret"}]}]}`:          "invalid_value tools[0].tools[0].type",
+		`{"input":[{"type":"item_reference","id":7}]}`:                                                                       "invalid_type input[0].id",
+		`{"input":"x","metadata":{"a":null}}`:                                                                                "invalid_type metadata",
+		`{"input":"x","truncation":"middle"}`:                                                                                "invalid_value truncation",
+		`{"input":"x","truncation":""}`:                                                                                      "invalid_value truncation",
+		`{"input":"x","top_logprobs":-1}`:                                                                                    "integer_below_min_value top_logprobs",
+		`{"input":"x","top_logprobs":21}`:                                                                                    "integer_above_max_value top_logprobs",
+		`{"input":"x","top_logprobs":1.5}`:                                                                                   "invalid_type top_logprobs",
+		`{"input":"x","temperature":-0.1}`:                                                                                   "decimal_below_min_value temperature",
+		`{"input":"x","temperature":2.1}`:                                                                                    "decimal_above_max_value temperature",
+		`{"input":"x","top_p":-1}`:                                                                                           "decimal_below_min_value top_p",
+		`{"input":"x","top_p":1.01}`:                                                                                         "decimal_above_max_value top_p",
+		`{"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":"s"}}}`:                                     "invalid_type text.format.schema",
+		`{"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":null}}}`:                                    "invalid_type text.format.schema",
+		`{"input":"x","tools":[{"type":"function","name":"f","parameters":"x"}]}`:                                            "invalid_type tools[0].parameters",
+		`{"input":"x","tools":[{"type":"function","name":"f","parameters":[]}]}`:                                             "invalid_type tools[0].parameters",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f","parameters":true}]}]}`: "invalid_type tools[0].tools[0].parameters",
+		`{"input":"x","tools":[{"type":"namespace","tools":[{"type":"function","name":"f"}]}]}`:                              "missing_required_parameter tools[0].name",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"none","tools":[]}}`:                                      "invalid_value tool_choice.mode",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","tools":[]}}`:                                                    "invalid_value tool_choice.mode",
+		`{"input":"x","tool_choice":"maybe"}`:                                                                                "invalid_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"function","name":"f"}}`:                                                         "invalid_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"web_search"}}`:                                                                  "unsupported_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"mcp","server_label":"s"}}`:                                                      "invalid_value tool_choice.server_label",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}}`:                                     "invalid_value tool_choice.mode",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}}`:        "invalid_value tool_choice.tools[0]",
 	} {
 		_, _, err := decoded(body)
 		f := fault.From(err)
@@ -181,6 +200,24 @@ func TestAnInputOfWhichTheModelSeesNothing(t *testing.T) {
 	}
 	if _, _, err := answered(relaying{}, `{"input":[`+search+`],"tools":[{"type":"web_search"}]}`); fault.From(err).Param != "input[0]" {
 		t.Errorf("an item of the gateway's own: %v", err)
+	}
+}
+
+// Values at the limits, and those that only a provider can judge, are accepted.
+func TestValuesThatAreAccepted(t *testing.T) {
+	for _, members := range []string{
+		`"temperature":0,"top_p":0,"top_logprobs":0,"truncation":"auto"`, `"temperature":2,"top_p":1,"top_logprobs":20,"truncation":"disabled"`,
+		`"reasoning":{"effort":"next","summary":"next"},"service_tier":"next","text":{"verbosity":"next"}`,
+		`"tools":[{"type":"function","name":"f","parameters":null},{"type":"function","name":"g"},{"type":"function","name":"h","parameters":{}}]`,
+		`"tool_choice":{"type":"allowed_tools","mode":"required","tools":[]}`, `"metadata":{"a":""}`,
+	} {
+		if _, _, err := decoded(`{"input":"x",` + members + `}`); err != nil {
+			t.Errorf("%s: %v", members, err)
+		}
+	}
+	_, _, err := decoded(`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}}`)
+	if f := fault.From(err); f.Message != "tool_choice.mode must be auto or required" {
+		t.Errorf("the error of a mode: %q", f.Message)
 	}
 }
 

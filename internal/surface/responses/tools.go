@@ -24,6 +24,12 @@ type clientTool struct {
 	custom          bool // its input is text and not JSON
 }
 
+// declaredTool is where a tool of the client is: in the tools of the run, and in the request.
+type declaredTool struct {
+	index int
+	at    string
+}
+
 // wireTool is a tool of the client: a function, a custom tool or a namespace.
 type wireTool struct {
 	Type        string            `json:"type"`
@@ -132,6 +138,9 @@ func (d *decoder) decodeTool(at string, in group, raw json.RawMessage) (json.Raw
 	case w.Type == "namespace":
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a namespace cannot be in another", at).In(at + ".type")
 	}
+	if p := w.Parameters; w.Type == "function" && p != nil && string(p) != "null" && !isObject(p) {
+		return nil, fault.New(fault.Invalid, "invalid_type", "%s.parameters must be an object or null", at).In(at + ".parameters")
+	}
 	name := flatName(in.name, w.Name)
 	earlier, is := d.declared[name]
 	if is && !d.replaces {
@@ -155,9 +164,10 @@ func (d *decoder) decodeTool(at string, in group, raw json.RawMessage) (json.Raw
 		d.tools.sent[name] = sent
 	}
 	if is {
-		d.req.ClientTools[earlier] = t
+		d.req.ClientTools[earlier.index] = t
+		d.declared[name] = declaredTool{earlier.index, at}
 	} else {
-		d.declared[name] = len(d.req.ClientTools)
+		d.declared[name] = declaredTool{len(d.req.ClientTools), at}
 		d.req.ClientTools = append(d.req.ClientTools, t)
 	}
 	if w.Type == "function" {
@@ -285,7 +295,7 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 	}
 	d.echo.ToolChoice = value
 	if isText(value) {
-		return d.decodeMode(name, value)
+		return d.decodeMode(value)
 	}
 	var w wireChoice
 	if err := into(name, value, &w); err != nil {
@@ -313,9 +323,9 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 }
 
 // decodeMode reads a choice without names.
-func (d *decoder) decodeMode(at string, value json.RawMessage) error {
+func (d *decoder) decodeMode(value json.RawMessage) error {
 	var mode model.ToolChoiceMode
-	if err := into(at, value, &mode); err != nil {
+	if err := into("tool_choice", value, &mode); err != nil {
 		return err
 	}
 	switch mode {
@@ -323,7 +333,7 @@ func (d *decoder) decodeMode(at string, value json.RawMessage) error {
 		d.req.ToolChoice.Mode = mode
 		return nil
 	}
-	return fault.New(fault.Invalid, "invalid_value", "%s must be none, auto, required or an object", at).In(at)
+	return fault.New(fault.Invalid, "invalid_value", "tool_choice must be none, auto, required or an object").In("tool_choice")
 }
 
 // chosen returns the name that the model knows of a tool that a choice names.
@@ -337,10 +347,11 @@ func (d *decoder) chosen(at string, w wireChoice) (string, error) {
 
 // decodeAllowed reads the list of the tools among which the model chooses.
 func (d *decoder) decodeAllowed(w wireChoice) error {
-	mode, _ := json.Marshal(w.Mode) // a string: cannot fail
-	if err := d.decodeMode("tool_choice.mode", mode); err != nil {
-		return err
+	mode := model.ToolChoiceMode(w.Mode)
+	if mode != model.ChooseAuto && mode != model.ChooseRequired {
+		return fault.New(fault.Invalid, "invalid_value", "tool_choice.mode must be auto or required").In("tool_choice.mode")
 	}
+	d.req.ToolChoice.Mode = mode
 	only := []string{}
 	var hosted []json.RawMessage
 	var of []run.ServerTool

@@ -88,7 +88,7 @@ func codexCases() []codexCase {
 		return c
 	}
 	return []codexCase{
-		of("gpt-test", unknown, "client_metadata,include,prompt_cache_key,tools[8]"),
+		of("gpt-test", unknown, "client_metadata,include,prompt_cache_key,reasoning.summary,tools[8]"),
 		of("gpt-test", custom, "client_metadata,include,prompt_cache_key,tools[8],tools[9]"),
 		of("gpt-test", inInput, "client_metadata,include,prompt_cache_key,reasoning"), // of reasoning, context
 		of("claude-sonnet-4-5", unknown, "client_metadata,include,prompt_cache_key,tools[8]"),

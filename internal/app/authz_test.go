@@ -99,12 +99,13 @@ func access() map[string]struct {
 	}
 	newKey := says(`{"name":"k","role":"reader"}`)
 	return routes{
-		"GET /healthz":      {open, one(200, "/healthz")},
-		"GET /readyz":       {open, one(200, "/readyz")},
-		"GET /openapi.json": {open, one(200, "/openapi.json")},
-		"/":                 {open, one(404, "/elsewhere")},
-		"/api":              {open, one(404, "/api")},
-		"/api/":             {open, one(404, "/api/elsewhere")},
+		"GET /healthz":               {open, one(200, "/healthz")},
+		"GET /readyz":                {open, one(200, "/readyz")},
+		"GET /openapi.json":          {open, one(200, "/openapi.json")},
+		"/":                          {open, one(404, "/elsewhere")},
+		"POST /v1/responses/compact": {open, one(404, "/v1/responses/compact")},
+		"/api":                       {open, one(404, "/api")},
+		"/api/":                      {open, one(404, "/api/elsewhere")},
 
 		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
 		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},

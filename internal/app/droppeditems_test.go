@@ -55,3 +55,20 @@ func TestItemsOfHostedToolsThatAnotherProviderDoesNotGet(t *testing.T) {
 		})
 	}
 }
+
+// Counting the tokens of an input names what a run would leave out, or refuses it.
+func TestDroppedMembersOfACountedInput(t *testing.T) {
+	for runtime, status := range map[string]int{"": 200, "dropped_params: refuse": 400} {
+		p := newParitySite(t, "openai", "text never", runtime)
+		body := `{"model":"` + p.model + `","input":"x","reasoning":{"effort":"low","summary":"auto"},"tools":[{"type":"web_search"}]}`
+		a := p.send("POST", "/v1/responses/input_tokens", strings.NewReader(body))
+		if want := map[int]string{200: "reasoning.summary,tools[0]", 400: ""}[status]; a.status != status || a.header.Get("Turnpike-Dropped-Params") != want {
+			t.Errorf("%q: %d, dropped is %q: %s", runtime, a.status, a.header.Get("Turnpike-Dropped-Params"), a.body)
+		}
+		if status == 400 {
+			if param := a.fault(t).Error.Param; param == nil || *param != "tools[0]" {
+				t.Errorf("%s", a.body)
+			}
+		}
+	}
+}

@@ -130,6 +130,7 @@ func TestWhoMayAskWhat(t *testing.T) {
 		{"another path", "POST", "/v1/embeddings", "Bearer owner-key", 404, "not_found"},
 		{"a path that only begins right", "POST", "/v1/chat/completions/x", "Bearer owner-key", 404, "not_found"},
 		{"the root", "GET", "/", "", 404, "not_found"},
+		{"compacting a response", "POST", "/v1/responses/compact", "Bearer owner-key", 404, "not_found"},
 		{"reading completions", "GET", "/v1/chat/completions", "Bearer owner-key", 405, "method_not_allowed"},
 		{"deleting completions", "DELETE", "/v1/chat/completions", "Bearer owner-key", 405, "method_not_allowed"},
 		{"writing models", "POST", "/v1/models", "Bearer owner-key", 405, "method_not_allowed"},
@@ -323,6 +324,24 @@ func TestNoSecretIsToldToAnybody(t *testing.T) {
 	for where, text := range map[string]string{"answer": string(got.body), "log": g.log.String()} {
 		if strings.Contains(text, "CANARY") || strings.Contains(text, "owner-key") {
 			t.Errorf("the %s holds a secret: %s", where, text)
+		}
+	}
+}
+
+// The error of a tool with the name of a gateway's tool has the place of the client's tool.
+func TestTheErrorOfAToolNameHasItsPlace(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	g := MustRun(t, site{upstream: newUpstream(t, script(says("never"))).URL, servers: []string{server("s", tools.URL)}}.yaml())
+	for _, tt := range []struct{ path, body, param string }{
+		{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"echo"}}]}`, "tools[1]"},
+		{"/v1/responses", `{"model":"m","input":"x","tools":[{"type":"function","name":"a"},{"type":"function","name":"echo"}]}`, "tools[1].name"},
+		{"/v1/responses", `{"model":"m","input":[{"type":"additional_tools","tools":[{"type":"custom","name":"echo"}]},{"role":"user","content":"x"}]}`, "input[0].tools[0].name"},
+	} {
+		a := g.send("POST", tt.path, strings.NewReader(tt.body), "Authorization", "Bearer owner-key")
+		e := a.fault(t).Error
+		if a.status != 422 || e.Param == nil || *e.Param != tt.param || *e.Code != "tool_name_conflict" {
+			t.Errorf("%s: %d %s, want the param %s", tt.body, a.status, a.body, tt.param)
 		}
 	}
 }

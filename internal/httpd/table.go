@@ -82,6 +82,7 @@ func table(o Options) []route {
 		{"POST /v1/chat/completions", model, c.Serve},
 		{"POST /v1/responses", inResponses, o.Responses.Serve},
 		{"POST /v1/responses/input_tokens", inResponses, o.Responses.InputTokens},
+		{"POST /v1/responses/compact", inResponses, nil}, // an unknown path of the API, and not the id of a response
 		{"GET /v1/responses/{id}", storedResponses, o.Responses.Streamed(m.InTurn(o.Responses.Get))},
 		{"DELETE /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Delete)},
 		{"GET /v1/responses/{id}/input_items", storedResponses, m.InTurn(o.Responses.InputItems)},
@@ -151,12 +152,13 @@ func newRoutes(table []route, handler func(route) http.HandlerFunc) routes {
 	return rs
 }
 
-// find returns the route of a request. If its path has routes for other methods only,
-// it returns one of these, and the methods of all. Requests outside the table, such as
+// find returns the route of a request. A route with a method and no endpoint is an unknown
+// path. If the path has routes for other methods only, find returns one of these, and the
+// methods of all. Requests outside the table, such as
 // health checks, have the error format of unknown paths.
 func (rs routes) find(r *http.Request) (rt route, methods []string) {
 	rt, _ = rs.lookup(r, r.Method)
-	if rt.serve != nil {
+	if unknown := strings.Contains(rt.pattern, " "); unknown || rt.serve != nil {
 		return rt, nil
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

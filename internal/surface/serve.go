@@ -151,7 +151,8 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 const countTimeout = time.Minute
 
 // CountInput returns how many tokens the input of a request has: see [run.Runner.CountInput].
-func (h *Handler) CountInput(r *http.Request, caller run.Caller) (tokens int64, estimated bool, err error) {
+// The header of the answer names the members that a run would leave out.
+func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.Caller) (tokens int64, estimated bool, err error) {
 	req, body, members, err := h.read(r, caller)
 	if err == nil {
 		err = CheckJSON(body)
@@ -176,6 +177,9 @@ func (h *Handler) CountInput(r *http.Request, caller run.Caller) (tokens int64, 
 			"leave out the tools of type mcp").In("tools")
 	}
 	h.setPolicy(req, caller, Asked{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens})
+	if err := h.nameDropped(w, r.WithContext(ctx), req, reply.Dropped); err != nil {
+		return 0, false, Failed(h.o.Log, err)
+	}
 	tokens, estimated, err = h.o.Runner.CountInput(ctx, req)
 	return tokens, estimated, Failed(h.o.Log, err)
 }

@@ -212,8 +212,11 @@ func (p *Provider) appendOptions(dst []byte, req *model.Request) ([]byte, []stri
 func untranslated(req *model.Request) []string {
 	var names []string
 	for _, m := range req.Params {
-		if !m.Typed {
+		switch {
+		case !m.Typed:
 			names = append(names, m.Name)
+		case m.Name == "reasoning" && asksForSummary(m.Value):
+			names = append(names, "reasoning.summary")
 		}
 	}
 	if slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == "" }) {
@@ -226,6 +229,16 @@ func untranslated(req *model.Request) []string {
 		names = append(names, req.NameOf(model.MemberItems))
 	}
 	return names
+}
+
+// asksForSummary reports whether a member reasoning of DialectResponses has a summary.
+func asksForSummary(reasoning []byte) bool {
+	for name, value := range jsonscan.Members(reasoning) {
+		if string(name) == "summary" && string(value) != "null" {
+			return true
+		}
+	}
+	return false
 }
 
 // appendName appends the name of the next member.

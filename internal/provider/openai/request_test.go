@@ -167,6 +167,16 @@ func TestDropped(t *testing.T) { // P22
 	if diff := cmp.Diff([]string{"a", "input", "tool_choice", "tools", "z"}, p.Dropped(req)); diff != "" {
 		t.Errorf("of a client of the Responses API: %s", diff)
 	}
+	req.Params = []model.Param{{Name: "reasoning", Value: json.RawMessage(`{"effort":"low","summary":"auto"}`), Typed: true}}
+	if got := p.Dropped(req); !slices.Contains(got, "reasoning.summary") || slices.Contains(got, "reasoning") {
+		t.Errorf("a summary of the reasoning: %q", got)
+	}
+	for _, value := range []string{`{"summary":null}`, `{"effort":"low"}`, `null`} {
+		req.Params[0].Value = json.RawMessage(value)
+		if got := p.Dropped(req); slices.Contains(got, "reasoning.summary") {
+			t.Errorf("%s: %q", value, got)
+		}
+	}
 	req.Items[2].Native.Dialect = model.DialectAnthropic // of another provider: not a member of the client's
 	if got := p.Dropped(req); slices.Contains(got, "input") {
 		t.Errorf("an item of another provider: %q", got)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -28,15 +29,16 @@ type decoder struct {
 	// find finds a stored item by its id; nil for none.
 	find func(itemID string) (json.RawMessage, error)
 
-	declared map[string]int    // the places of the client's tools in the request, by name
-	provided map[string]bool   // the types of the tools that the provider executes
-	hosted   []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
+	declared map[string]declaredTool // the client's tools, by the name for the model
+	provided map[string]bool         // the types of the tools that the provider executes
+	hosted   []loop.HostedTool       // the tools of MCP servers that answer hosted tools of the request
 
 	approvals approvalInput
 
 	replaces  bool // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
+	lost      lostItem          // the first input item that the model does not get
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
 	input     []json.RawMessage // as the client sent it, if it is stored
 	maxTokens int64             // of one model call's output; 0 = no limit
@@ -44,13 +46,28 @@ type decoder struct {
 }
 
 func newDecoder(req *run.Request) *decoder {
-	return &decoder{
-		req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]int{}, provided: map[string]bool{},
+	d := &decoder{
+		req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]declaredTool{}, provided: map[string]bool{},
 	}
+	declared := d.declared // the run does not retain the decoder
+	req.PlaceOf = func(tool string) string { return declared[tool].at + ".name" }
+	return d
 }
 
 // drop notes that the value at a place has no effect.
 func (d *decoder) drop(place string) { d.dropped = append(d.dropped, place) }
+
+// dropOthers notes the members of an object that have other names than these. null and false
+// ask for nothing.
+func (d *decoder) dropOthers(at string, object json.RawMessage, known ...string) {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(object, &members) // the caller decodes it, too
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if v := string(members[name]); !slices.Contains(known, name) && v != "null" && v != "false" {
+			d.drop(at + "." + name)
+		}
+	}
+}
 
 // needs notes that the value at a place cannot be translated: only a provider of this
 // dialect can get it.
@@ -91,6 +108,9 @@ func (d *decoder) decode(members []surface.Member) error {
 		return fault.New(fault.Invalid, "mutually_exclusive_parameters", "previous_response_id and conversation exclude each other; send one of them").In("previous_response_id")
 	}
 	if err := d.decideApprovals(); err != nil {
+		return err
+	}
+	if err := d.checkLost(); err != nil {
 		return err
 	}
 	d.req.Settings = d.settings(members)
@@ -187,15 +207,18 @@ func (d *decoder) decodeMember(name string, value json.RawMessage) error {
 	return nil
 }
 
+// maxLogprobs is the most tokens of which a client can have the probabilities at each place.
+const maxLogprobs = 20
+
 // decodeOption reads a member that goes on to the provider, and reports whether its
 // meaning is in the typed options of the request, or is the default.
 func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, err error) {
 	o, e := &d.req.Options, &d.echo
 	switch name {
 	case "temperature":
-		err = number(name, value, &o.Temperature, &e.Temperature)
+		err = numberUpTo(2, name, value, &o.Temperature, &e.Temperature)
 	case "top_p":
-		err = number(name, value, &o.TopP, &e.TopP)
+		err = numberUpTo(1, name, value, &o.TopP, &e.TopP)
 	case "presence_penalty":
 		err = number(name, value, &o.PresencePenalty, &e.PresencePenalty)
 	case "frequency_penalty":
@@ -205,7 +228,8 @@ func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, 
 			o.ParallelCalls = &e.ParallelToolCalls
 		}
 	case "text":
-		return hasOnly(value, "format", "verbosity"), d.decodeText(value)
+		err = d.decodeText(value)
+		return hasOnly(value, "format", "verbosity") && d.hasKnownFormat(value), err
 	case "reasoning":
 		return hasOnly(value, "effort", "summary"), d.decodeReasoning(value)
 	case "user":
@@ -219,10 +243,14 @@ func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, 
 		err = into(name, value, &e.ServiceTier)
 		return e.ServiceTier == "auto" || e.ServiceTier == "default", err
 	case "truncation":
-		err = into(name, value, &e.Truncation)
+		if err = into(name, value, &e.Truncation); err == nil && e.Truncation != "auto" && e.Truncation != "disabled" {
+			err = fault.New(fault.Invalid, "invalid_value", "truncation must be auto or disabled").In(name)
+		}
 		return e.Truncation == "disabled", err
 	case "top_logprobs":
-		err = into(name, value, &e.TopLogprobs)
+		if e.TopLogprobs, err = integer(name, value, 0); err == nil && e.TopLogprobs > maxLogprobs {
+			err = fault.New(fault.Invalid, "integer_above_max_value", "top_logprobs must be at most %d", maxLogprobs).In(name)
+		}
 		return e.TopLogprobs == 0, err
 	default:
 		return false, nil
@@ -244,6 +272,20 @@ func number(name string, value json.RawMessage, option **float64, echoed *float6
 		return err
 	}
 	*option = echoed
+	return nil
+}
+
+// numberUpTo decodes a member that is a number from 0 to most.
+func numberUpTo(most float64, name string, value json.RawMessage, option **float64, echoed *float64) error {
+	if err := number(name, value, option, echoed); err != nil {
+		return err
+	}
+	switch {
+	case *echoed < 0:
+		return fault.New(fault.Invalid, "decimal_below_min_value", "%s must be at least 0", name).In(name)
+	case *echoed > most:
+		return fault.New(fault.Invalid, "decimal_above_max_value", "%s must be at most %v", name, most).In(name)
+	}
 	return nil
 }
 
@@ -286,6 +328,7 @@ func (d *decoder) decodeStreamOptions(value json.RawMessage) error {
 		IncludeObfuscation *bool `json:"include_obfuscation"`
 	}
 	err := into("stream_options", value, &w)
+	d.dropOthers("stream_options", value, "include_obfuscation")
 	d.echo.plain = w.IncludeObfuscation != nil && !*w.IncludeObfuscation
 	return err
 }
@@ -346,14 +389,20 @@ func (d *decoder) decodeMetadata(value json.RawMessage) error {
 
 // decodeMetadata reads pairs of strings within the limits of the API.
 func decodeMetadata(value json.RawMessage) (map[string]string, error) {
-	m := map[string]string{}
-	if err := into("metadata", value, &m); err != nil {
+	var pairs map[string]*string
+	if err := into("metadata", value, &pairs); err != nil {
 		return nil, err
 	}
-	if len(m) > maxMetadata {
-		return nil, fault.New(fault.Invalid, "invalid_value", "metadata has %d pairs, and at most %d are allowed", len(m), maxMetadata).In("metadata")
+	if len(pairs) > maxMetadata {
+		return nil, fault.New(fault.Invalid, "invalid_value", "metadata has %d pairs, and at most %d are allowed", len(pairs), maxMetadata).In("metadata")
 	}
-	for name, v := range m {
+	m := make(map[string]string, len(pairs))
+	for name, text := range pairs {
+		if text == nil {
+			return nil, fault.New(fault.Invalid, "invalid_type", "metadata: each value must be a string, and one is null").In("metadata")
+		}
+		v := *text
+		m[name] = v
 		if utf8.RuneCountInString(name) > maxMetadataKey || utf8.RuneCountInString(v) > maxMetadataValue {
 			return nil, fault.New(fault.Invalid, "invalid_value", "metadata: a key may have %d characters and a value %d", maxMetadataKey, maxMetadataValue).In("metadata")
 		}
@@ -508,12 +557,32 @@ func (d *decoder) decodeText(value json.RawMessage) error {
 		if f.Name == "" || f.Schema == nil {
 			return fault.New(fault.Invalid, "missing_required_parameter", "text.format of the type json_schema needs a name and a schema").In("text.format")
 		}
+		if !isObject(f.Schema) {
+			return fault.New(fault.Invalid, "invalid_type", "text.format.schema must be an object").In("text.format.schema")
+		}
 		d.req.Options.Format = model.Format{Type: f.Type, Name: f.Name, Description: deref(f.Description), Schema: f.Schema, Strict: f.Strict}
 		d.echo.Text.Format = schemaFormat{f.Type, f.Name, deref(f.Description), f.Schema, f.Strict != nil && *f.Strict}
 	default:
 		return fault.New(fault.Invalid, "invalid_value", "text.format.type must be text, json_object or json_schema").In("text.format.type")
 	}
 	return nil
+}
+
+// hasKnownFormat reports whether a provider of another dialect loses no member of text.format
+// without naming it. For such a provider the members are noted here.
+func (d *decoder) hasKnownFormat(text json.RawMessage) bool {
+	var w struct {
+		Format json.RawMessage `json:"format"`
+	}
+	if json.Unmarshal(text, &w) != nil || w.Format == nil {
+		return true
+	}
+	known := []string{"type", "name", "description", "schema", "strict"}
+	if d.relays() {
+		return hasOnly(w.Format, known...)
+	}
+	d.dropOthers("text.format", w.Format, known...)
+	return true
 }
 
 func (d *decoder) decodeReasoning(value json.RawMessage) error {
@@ -559,3 +628,6 @@ func path(of string, index int) string { return of + "[" + strconv.Itoa(index) +
 
 // isText reports whether the value is a JSON string.
 func isText(value json.RawMessage) bool { return strings.HasPrefix(string(value), `"`) }
+
+// isObject reports whether the value is a JSON object.
+func isObject(value json.RawMessage) bool { return strings.HasPrefix(string(value), "{") }

@@ -64,7 +64,7 @@ type inputTokens struct {
 
 // InputTokens answers POST /v1/responses/input_tokens.
 func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	tokens, estimated, err := h.kit.CountInput(r, caller)
+	tokens, estimated, err := h.kit.CountInput(w, r, caller)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@ package responses
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -152,8 +155,26 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 	}
 	if own || !in.relays() {
 		in.drop(at)
+		if in.lost.at == "" {
+			in.lost = lostItem{at, w.Type}
+		}
 	}
 	return nil
+}
+
+// lostItem is an input item that the model does not get. The zero value is none.
+type lostItem struct{ at, kind string }
+
+// checkLost refuses a request whose model would see nothing of its input, because its items
+// are of types that the provider cannot get. Called when all members are read.
+func (d *decoder) checkLost() error {
+	seen := func(it item.Item) bool { return it.Kind != item.Other }
+	continues := d.req.Previous != "" || d.req.Session != "" || len(d.approvals.answers) > 0
+	if d.lost.at == "" || continues || slices.ContainsFunc(d.req.Items, seen) {
+		return nil
+	}
+	return fault.New(fault.Invalid, "invalid_value", "%s: an item of the type %.100q cannot be carried to the provider %s, and the input has no other item for the model; "+
+		"correct the type, or add a message", d.lost.at, d.lost.kind, d.req.Targets[0].Provider).In(d.lost.at)
 }
 
 // addAll reads the items of a list, and puts the stored items in the place of references.
@@ -162,7 +183,7 @@ func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 		at := path(at, i)
 		if r := referenceOf(raw); r.is() {
 			var err error
-			if list[i], err = in.referenced(at, r.ID); err != nil {
+			if list[i], err = in.referenced(at, r.ID, raw); err != nil {
 				return err
 			}
 		}
@@ -187,9 +208,13 @@ func referenceOf(raw []byte) reference {
 	return reference{t[0], t[1], t[2]}
 }
 
-// referenced returns the stored item with the id.
-func (in *inputReader) referenced(at, id string) (json.RawMessage, error) {
+// referenced returns the stored item with the id, to which the item raw refers.
+func (in *inputReader) referenced(at, id string, raw json.RawMessage) (json.RawMessage, error) {
 	if id == "" {
+		var w struct{ ID *string }
+		if err := json.Unmarshal(raw, &w); err != nil {
+			return nil, fault.New(fault.Invalid, "invalid_type", "%s.id must be a string", at).In(at + ".id")
+		}
 		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no id", at).In(at + ".id")
 	}
 	raw, err := in.find(id)
@@ -311,10 +336,18 @@ func (in *inputReader) parts(at string, raw json.RawMessage) ([]item.Part, error
 	return parts, nil
 }
 
-// flatName is the name of a tool of a namespace among the tools of a model.
+// flatName is the name of a tool of a namespace among the tools of a model. A name that providers
+// would refuse as too long is cut, and ends with a hash of the whole.
 func flatName(namespace, name string) string {
 	if namespace == "" {
 		return name
 	}
-	return strings.TrimSuffix(namespace, "__") + "__" + name
+	const longest = 64 // what the OpenAI dialect allows for a function's name
+	full := strings.TrimSuffix(namespace, "__") + "__" + name
+	if len(full) <= longest {
+		return full
+	}
+	sum := sha256.Sum256([]byte(full))
+	suffix := "_" + hex.EncodeToString(sum[:4])
+	return full[:longest-len(suffix)] + suffix
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // described is an item on one line: its kind, role or name, call id, turn and content.
@@ -101,44 +102,63 @@ func TestWhatIsRefused(t *testing.T) {
 		`{"input":7}`:      "invalid_type input",
 		`{"input":["hi"]}`: "invalid_type input[0]",
 		`{"input":[{}]}`:   "missing_required_parameter input[0].type",
-		`{"input":[{"type":"message","content":"x"}]}`:                                                                "missing_required_parameter input[0].role",
-		`{"input":[{"role":"critic","content":"x"}]}`:                                                                 "invalid_value input[0].role",
-		`{"input":[{"role":"user","content":7}]}`:                                                                     "invalid_type input[0].content",
-		`{"input":[{"role":"user","content":[{"text":"x"}]}]}`:                                                        "missing_required_parameter input[0].content[0].type",
-		`{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                                              "missing_required_parameter input[0].content[0].image_url",
-		`{"input":[{"role":"user","content":[{"type":"input_file","filename":"a"}]}]}`:                                "missing_required_parameter input[0].content[0].file_data",
-		`{"input":[{"role":"user","content":[{"type":"input_video","video_url":"u"}]}]}`:                              "unsupported_value input[0].content[0]",
-		`{"input":[{"type":"function_call","name":"f"}]}`:                                                             "missing_required_parameter input[0].call_id",
-		`{"input":[{"type":"function_call","call_id":"c"}]}`:                                                          "missing_required_parameter input[0].name",
-		`{"input":[{"type":"function_call_output","output":"x"}]}`:                                                    "missing_required_parameter input[0].call_id",
-		`{"input":[{"type":"function_call_output","call_id":"c"}]}`:                                                   "missing_required_parameter input[0].output",
-		`{"input":[{"type":"item_reference"}]}`:                                                                       "missing_required_parameter input[0].id",
-		`{"input":[{"type":"mcp_approval_response","approval_request_id":"x"}]}`:                                      "missing_required_parameter input[0].approve",
-		`{"input":"x","conversation":{}}`:                                                                             "missing_required_parameter conversation",
-		`{"input":"x","conversation":7}`:                                                                              "invalid_type conversation",
-		`{"input":"x","conversation":{"id":"conv_1"},"previous_response_id":"resp_1"}`:                                "mutually_exclusive_parameters previous_response_id",
-		`{"input":"x","background":true}`:                                                                             "unsupported_value background",
-		`{"input":"x","prompt":{"id":"p"}}`:                                                                           "unsupported_parameter prompt",
-		`{"input":"x","temperature":"hot"}`:                                                                           "invalid_type temperature",
-		`{"input":"x","stream":"yes"}`:                                                                                "invalid_type stream",
-		`{"input":"x","max_output_tokens":0}`:                                                                         "integer_below_min_value max_output_tokens",
-		`{"input":"x","metadata":{"a":1}}`:                                                                            "invalid_type metadata",
-		`{"input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                                           "invalid_value metadata",
-		`{"input":"x","text":{"format":{"type":"xml"}}}`:                                                              "invalid_value text.format.type",
-		`{"input":"x","text":{"format":{"type":"json_schema","name":"n"}}}`:                                           "missing_required_parameter text.format",
-		`{"input":"x","tools":{}}`:                                                                                    "invalid_type tools",
-		`{"input":"x","tools":[{}]}`:                                                                                  "missing_required_parameter tools[0].type",
-		`{"input":"x","tools":[{"type":"function"}]}`:                                                                 "missing_required_parameter tools[0].name",
-		`{"input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                         "invalid_value tools[1].name",
-		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]}`:           "invalid_value tools[0].tools[0].type",
-		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp","authorization":"secret"}]}]}`:                   "invalid_value input[0].tools[0].type",
-		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp","authorization":"secret"}]}]}`:   "invalid_value tools[0].tools[0].type",
-		`{"input":"x","tool_choice":"maybe"}`:                                                                         "invalid_value tool_choice",
-		`{"input":"x","tool_choice":{"type":"function","name":"f"}}`:                                                  "invalid_value tool_choice",
-		`{"input":"x","tool_choice":{"type":"web_search"}}`:                                                           "unsupported_value tool_choice",
-		`{"input":"x","tool_choice":{"type":"mcp","server_label":"s"}}`:                                               "invalid_value tool_choice.server_label",
-		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}}`:                              "invalid_value tool_choice.mode",
-		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}}`: "invalid_value tool_choice.tools[0]",
+		`{"input":[{"type":"message","content":"x"}]}`:                                                                       "missing_required_parameter input[0].role",
+		`{"input":[{"role":"critic","content":"x"}]}`:                                                                        "invalid_value input[0].role",
+		`{"input":[{"role":"user","content":7}]}`:                                                                            "invalid_type input[0].content",
+		`{"input":[{"role":"user","content":[{"text":"x"}]}]}`:                                                               "missing_required_parameter input[0].content[0].type",
+		`{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                                                     "missing_required_parameter input[0].content[0].image_url",
+		`{"input":[{"role":"user","content":[{"type":"input_file","filename":"a"}]}]}`:                                       "missing_required_parameter input[0].content[0].file_data",
+		`{"input":[{"role":"user","content":[{"type":"input_video","video_url":"u"}]}]}`:                                     "unsupported_value input[0].content[0]",
+		`{"input":[{"type":"function_call","name":"f"}]}`:                                                                    "missing_required_parameter input[0].call_id",
+		`{"input":[{"type":"function_call","call_id":"c"}]}`:                                                                 "missing_required_parameter input[0].name",
+		`{"input":[{"type":"function_call_output","output":"x"}]}`:                                                           "missing_required_parameter input[0].call_id",
+		`{"input":[{"type":"function_call_output","call_id":"c"}]}`:                                                          "missing_required_parameter input[0].output",
+		`{"input":[{"type":"item_reference"}]}`:                                                                              "missing_required_parameter input[0].id",
+		`{"input":[{"type":"mcp_approval_response","approval_request_id":"x"}]}`:                                             "missing_required_parameter input[0].approve",
+		`{"input":"x","conversation":{}}`:                                                                                    "missing_required_parameter conversation",
+		`{"input":"x","conversation":7}`:                                                                                     "invalid_type conversation",
+		`{"input":"x","conversation":{"id":"conv_1"},"previous_response_id":"resp_1"}`:                                       "mutually_exclusive_parameters previous_response_id",
+		`{"input":"x","background":true}`:                                                                                    "unsupported_value background",
+		`{"input":"x","prompt":{"id":"p"}}`:                                                                                  "unsupported_parameter prompt",
+		`{"input":"x","temperature":"hot"}`:                                                                                  "invalid_type temperature",
+		`{"input":"x","stream":"yes"}`:                                                                                       "invalid_type stream",
+		`{"input":"x","max_output_tokens":0}`:                                                                                "integer_below_min_value max_output_tokens",
+		`{"input":"x","metadata":{"a":1}}`:                                                                                   "invalid_type metadata",
+		`{"input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                                                  "invalid_value metadata",
+		`{"input":"x","text":{"format":{"type":"xml"}}}`:                                                                     "invalid_value text.format.type",
+		`{"input":"x","text":{"format":{"type":"json_schema","name":"n"}}}`:                                                  "missing_required_parameter text.format",
+		`{"input":"x","tools":{}}`:                                                                                           "invalid_type tools",
+		`{"input":"x","tools":[{}]}`:                                                                                         "missing_required_parameter tools[0].type",
+		`{"input":"x","tools":[{"type":"function"}]}`:                                                                        "missing_required_parameter tools[0].name",
+		`{"input":"x","tools":[{"type":"function","name":"f"},{"type":"custom","name":"f"}]}`:                                "invalid_value tools[1].name",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"namespace","name":"m"}]}]}`:                  "invalid_value tools[0].tools[0].type",
+		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp","authorization":"secret"}]}]}`:                          "invalid_value input[0].tools[0].type",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp","authorization":"secret"}]}]}`:          "invalid_value tools[0].tools[0].type",
+		`{"input":[{"type":"item_reference","id":7}]}`:                                                                       "invalid_type input[0].id",
+		`{"input":"x","metadata":{"a":null}}`:                                                                                "invalid_type metadata",
+		`{"input":"x","truncation":"middle"}`:                                                                                "invalid_value truncation",
+		`{"input":"x","truncation":""}`:                                                                                      "invalid_value truncation",
+		`{"input":"x","top_logprobs":-1}`:                                                                                    "integer_below_min_value top_logprobs",
+		`{"input":"x","top_logprobs":21}`:                                                                                    "integer_above_max_value top_logprobs",
+		`{"input":"x","top_logprobs":1.5}`:                                                                                   "invalid_type top_logprobs",
+		`{"input":"x","temperature":-0.1}`:                                                                                   "decimal_below_min_value temperature",
+		`{"input":"x","temperature":2.1}`:                                                                                    "decimal_above_max_value temperature",
+		`{"input":"x","top_p":-1}`:                                                                                           "decimal_below_min_value top_p",
+		`{"input":"x","top_p":1.01}`:                                                                                         "decimal_above_max_value top_p",
+		`{"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":"s"}}}`:                                     "invalid_type text.format.schema",
+		`{"input":"x","text":{"format":{"type":"json_schema","name":"n","schema":null}}}`:                                    "invalid_type text.format.schema",
+		`{"input":"x","tools":[{"type":"function","name":"f","parameters":"x"}]}`:                                            "invalid_type tools[0].parameters",
+		`{"input":"x","tools":[{"type":"function","name":"f","parameters":[]}]}`:                                             "invalid_type tools[0].parameters",
+		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f","parameters":true}]}]}`: "invalid_type tools[0].tools[0].parameters",
+		`{"input":"x","tools":[{"type":"namespace","tools":[{"type":"function","name":"f"}]}]}`:                              "missing_required_parameter tools[0].name",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"none","tools":[]}}`:                                      "invalid_value tool_choice.mode",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","tools":[]}}`:                                                    "invalid_value tool_choice.mode",
+		`{"input":"x","tool_choice":"maybe"}`:                                                                                "invalid_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"function","name":"f"}}`:                                                         "invalid_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"web_search"}}`:                                                                  "unsupported_value tool_choice",
+		`{"input":"x","tool_choice":{"type":"mcp","server_label":"s"}}`:                                                      "invalid_value tool_choice.server_label",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}}`:                                     "invalid_value tool_choice.mode",
+		`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}}`:        "invalid_value tool_choice.tools[0]",
 	} {
 		_, _, err := decoded(body)
 		f := fault.From(err)
@@ -149,6 +169,55 @@ func TestWhatIsRefused(t *testing.T) {
 	_, _, err := decoded(`{"input":[{"type":"item_reference","id":"msg_1"}]}`)
 	if f := fault.From(err); f.Code != fault.NotFound || f.Reason != "item_not_found" || f.Param != "input[0]" {
 		t.Errorf("an item that is not stored: %v", err)
+	}
+}
+
+// An input of which the model would see nothing is refused at the first item that is left out.
+func TestAnInputOfWhichTheModelSeesNothing(t *testing.T) {
+	const misspelt, search = `{"type":"mesage","role":"user","content":"x"}`, `{"type":"web_search_call","id":"ws_1","status":"completed"}`
+	for body, want := range map[string]string{
+		`{"input":[` + misspelt + `]}`:                                                            "input[0]",
+		`{"input":[` + misspelt + `],"instructions":"Be brief."}`:                                 "input[0]",
+		`{"input":[{"type":"additional_tools","tools":[]},` + search + `,` + misspelt + `]}`:      "input[1]",
+		`{"input":[` + misspelt + `,{"role":"user","content":"x"}]}`:                              "",
+		`{"input":[{"role":"developer","content":"x"},` + misspelt + `]}`:                         "",
+		`{"input":[` + misspelt + `,{"type":"function_call_output","call_id":"c","output":"x"}]}`: "",
+		`{"input":[` + search + `],"previous_response_id":"resp_1"}`:                              "",
+		`{"input":[` + search + `],"conversation":"conv_1"}`:                                      "",
+		`{"input":[{"type":"additional_tools","tools":[]}]}`:                                      "",
+	} {
+		_, _, err := decoded(body)
+		f := fault.From(err)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", body, err)
+		case want != "" && (err == nil || f.Code != fault.Invalid || f.Reason != "invalid_value" || f.Param != want || !strings.Contains(f.Message, "the provider up")):
+			t.Errorf("%s: %v at %q, want %s", body, err, f.Param, want)
+		}
+	}
+	if _, _, err := decodedFor(relaying{}, `{"input":[`+misspelt+`]}`); err != nil {
+		t.Errorf("a provider of the dialect judges it: %v", err)
+	}
+	if _, _, err := answered(relaying{}, `{"input":[`+search+`],"tools":[{"type":"web_search"}]}`); fault.From(err).Param != "input[0]" {
+		t.Errorf("an item of the gateway's own: %v", err)
+	}
+}
+
+// Values at the limits, and those that only a provider can judge, are accepted.
+func TestValuesThatAreAccepted(t *testing.T) {
+	for _, members := range []string{
+		`"temperature":0,"top_p":0,"top_logprobs":0,"truncation":"auto"`, `"temperature":2,"top_p":1,"top_logprobs":20,"truncation":"disabled"`,
+		`"reasoning":{"effort":"next","summary":"next"},"service_tier":"next","text":{"verbosity":"next"}`,
+		`"tools":[{"type":"function","name":"f","parameters":null},{"type":"function","name":"g"},{"type":"function","name":"h","parameters":{}}]`,
+		`"tool_choice":{"type":"allowed_tools","mode":"required","tools":[]}`, `"metadata":{"a":""}`,
+	} {
+		if _, _, err := decoded(`{"input":"x",` + members + `}`); err != nil {
+			t.Errorf("%s: %v", members, err)
+		}
+	}
+	_, _, err := decoded(`{"input":"x","tool_choice":{"type":"allowed_tools","mode":"never","tools":[]}}`)
+	if f := fault.From(err); f.Message != "tool_choice.mode must be auto or required" {
+		t.Errorf("the error of a mode: %q", f.Message)
 	}
 }
 
@@ -206,6 +275,57 @@ func TestWhatIsDropped(t *testing.T) {
 	}
 }
 
+// Members that nothing in the gateway or at the provider reads are named. Tools of namespaces and
+// custom tools are sent as functions, to a provider of the dialect, too.
+func TestUnknownMembersAreNamed(t *testing.T) {
+	const grammar = `"format":{"type":"grammar","syntax":"lark","definition":"start: /.+/"`
+	for members, want := range map[string]struct{ translated, relayed string }{
+		`"tools":[{"type":"namespace","name":"n","description":"N","x":1,"y":null,"tools":[{"type":"function","name":"f","strict":true,"defer_loading":true,"z":false}]}]`: {"tools[0].tools[0].defer_loading tools[0].x", "tools[0].tools[0].defer_loading tools[0].x"},
+		`"tools":[{"type":"custom","name":"c","description":"C",` + grammar + `}}]`:                                                                                        {"", ""},
+		`"tools":[{"type":"custom","name":"c","defer_loading":true,` + grammar + `,"x":1}}]`:                                                                               {"tools[0].defer_loading tools[0].format.x", "tools[0].defer_loading tools[0].format.x"},
+		`"tools":[{"type":"custom","name":"c","format":{"type":"text"}}]`:                                                                                                  {"", ""},
+		`"tools":[{"type":"custom","name":"c","format":{"type":"regular"}}]`:                                                                                               {"tools[0].format", "tools[0].format"},
+		`"tools":[{"type":"function","name":"f","x":1}]`:                                                                                                                   {"tools[0].x", ""},
+		`"text":{"format":{"type":"json_schema","name":"n","schema":{},"strict":true,"x":1}}`:                                                                              {"text.format.x", ""},
+		`"text":{"format":{"type":"text","x":null}}`:                                                                                                                       {"", ""},
+		`"stream_options":{"include_obfuscation":false,"include_usage":true}`:                                                                                              {"stream_options.include_usage", "stream_options.include_usage"},
+	} {
+		for m, dropped := range map[model.Model]string{translating{}: want.translated, relaying{}: want.relayed} {
+			_, reply, err := decodedFor(m, `{"input":"x",`+members+`}`)
+			slices.Sort(reply.Dropped)
+			if got := strings.Join(reply.Dropped, " "); err != nil || got != dropped {
+				t.Errorf("%T, %s: %v, dropped %q, want %q", m, members, err, got, dropped)
+			}
+		}
+	}
+	req, _, err := decodedFor(relaying{}, `{"input":"x","text":{"format":{"type":"text","x":1}}}`)
+	if err != nil || req.Params[0].Typed {
+		t.Errorf("a target of another dialect must name what it leaves out: %v %+v", err, req.Params)
+	}
+}
+
+// The model does not get a namespace: its description is a part of those of its tools.
+func TestTheDescriptionOfANamespace(t *testing.T) {
+	const tools = `{"type":"function","name":"f","description":"Reads."},{"type":"function","name":"g"},{"type":"custom","name":"h","description":"Writes.","format":{"type":"grammar","syntax":"lark","definition":"x"}}`
+	for description, want := range map[string][]string{
+		`,"description":"Files."`: {"Files.\n\nReads.", "Files.", "Files.\n\nWrites.\n\nThe input must match this grammar (lark):\nx"},
+		`,"description":""`:       {"Reads.", "", "Writes.\n\nThe input must match this grammar (lark):\nx"},
+		``:                        {"Reads.", "", "Writes.\n\nThe input must match this grammar (lark):\nx"},
+	} {
+		req, reply, err := decoded(`{"input":"x","tools":[{"type":"namespace","name":"n"` + description + `,"tools":[` + tools + `]}]}`)
+		if err != nil || len(reply.Dropped) > 0 {
+			t.Fatal(err, reply.Dropped)
+		}
+		var got []string
+		for _, tool := range req.ClientTools {
+			got = append(got, tool.Description)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", description, diff)
+		}
+	}
+}
+
 // Tools of the item additional_tools are like those of the member tools, and replace them.
 func TestAdditionalTools(t *testing.T) { // P37
 	const items = `[
@@ -256,5 +376,17 @@ func TestMCPToolsDoNotReachAProvider(t *testing.T) {
 		if f := fault.From(err); err == nil || f.Reason+" "+f.Param != want {
 			t.Errorf("%s: %v, hosted %s", body, err, req.Hosted)
 		}
+	}
+}
+
+// A name that is longer than providers take is cut, and stays that of one tool.
+func TestNamesOfToolsInNamespacesAreShort(t *testing.T) {
+	long := strings.Repeat("n", 60)
+	a, b := flatName(long, long+"a"), flatName(long, long+"b")
+	if len(a) != 64 || len(b) != 64 || a == b || a != flatName(long, long+"a") {
+		t.Errorf("%s and %s", a, b)
+	}
+	if got := flatName("mail__", "send"); got != "mail__send" {
+		t.Error(got)
 	}
 }

@@ -115,7 +115,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 func (s *stored) clientTools() clientTools {
 	d := newDecoder(&run.Request{Targets: []run.Target{{}}})
 	for i, raw := range s.Response.Tools {
-		_, _ = d.decodeTool(path("tools", i), "", raw) // it was accepted once; other kinds are left out
+		_, _ = d.decodeTool(path("tools", i), group{}, raw) // it was accepted once; other kinds are left out
 	}
 	for i, raw := range s.Input {
 		if kindOf(raw) == "additional_tools" {

@@ -3,8 +3,6 @@ package responses
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -24,6 +22,12 @@ type clientTools struct {
 type clientTool struct {
 	namespace, name string
 	custom          bool // its input is text and not JSON
+}
+
+// declaredTool is where a tool of the client is: in the tools of the run, and in the request.
+type declaredTool struct {
+	index int
+	at    string
 }
 
 // wireTool is a tool of the client: a function, a custom tool or a namespace.
@@ -71,7 +75,7 @@ func (d *decoder) decodeTools(value json.RawMessage) error {
 			d.dropped = append(d.dropped, left...)
 			raw = echoMCPTool(raw)
 		default:
-			raw, err = d.decodeTool(at, "", raw)
+			raw, err = d.decodeTool(at, group{}, raw)
 		}
 		if err != nil {
 			return err
@@ -81,8 +85,19 @@ func (d *decoder) decodeTools(value json.RawMessage) error {
 	return nil
 }
 
+// group is the namespace that a tool is in. The zero value is none.
+type group struct{ name, description string }
+
+// describe returns the description of a tool for the model, which does not get the namespace.
+func (g group) describe(tool string) string {
+	if g.description == "" || tool == "" {
+		return g.description + tool
+	}
+	return g.description + "\n\n" + tool
+}
+
 // decodeTool reads a tool of the client, and returns it as the response repeats it.
-func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.RawMessage, error) {
+func (d *decoder) decodeTool(at string, in group, raw json.RawMessage) (json.RawMessage, error) {
 	var w wireTool
 	if err := into(at, raw, &w); err != nil {
 		return nil, err
@@ -97,10 +112,10 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	case "mcp": // its credentials would be repeated and stored, and the provider must not get it
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a tool of the type mcp must be in the member tools", at).In(at + ".type")
 	default: // a tool that an MCP server answers, or that only its provider can execute
-		if namespace == "" && d.declareHosted(at, w.Type, raw) {
+		if in.name == "" && d.declareHosted(at, w.Type, raw) {
 			return raw, nil
 		}
-		if d.relays() && namespace == "" {
+		if d.relays() && in.name == "" {
 			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})
 			d.provided[w.Type] = true
 		} else {
@@ -112,9 +127,10 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no name", at).In(at + ".name")
 	}
 	switch {
-	case w.Type == "namespace" && namespace == "":
+	case w.Type == "namespace" && in.name == "":
+		d.dropOthers(at, raw, "type", "name", "description", "tools")
 		for i, inner := range w.Tools {
-			if _, err := d.decodeTool(path(at+".tools", i), w.Name, inner); err != nil {
+			if _, err := d.decodeTool(path(at+".tools", i), group{w.Name, deref(w.Description)}, inner); err != nil {
 				return nil, err
 			}
 		}
@@ -122,31 +138,36 @@ func (d *decoder) decodeTool(at, namespace string, raw json.RawMessage) (json.Ra
 	case w.Type == "namespace":
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a namespace cannot be in another", at).In(at + ".type")
 	}
-	name := flatName(namespace, w.Name)
+	if p := w.Parameters; w.Type == "function" && p != nil && string(p) != "null" && !isObject(p) {
+		return nil, fault.New(fault.Invalid, "invalid_type", "%s.parameters must be an object or null", at).In(at + ".parameters")
+	}
+	name := flatName(in.name, w.Name)
 	earlier, is := d.declared[name]
 	if is && !d.replaces {
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: another tool of the request has the name %s, too", at, name).In(at + ".name")
 	}
-	t := model.Tool{Definition: tool.Definition{Name: name, Description: deref(w.Description), InputSchema: w.Parameters}, Strict: w.Strict}
+	t := model.Tool{Definition: tool.Definition{Name: name, Description: in.describe(deref(w.Description)), InputSchema: w.Parameters}, Strict: w.Strict}
 	if string(w.Parameters) == "null" {
 		t.InputSchema = nil
 	}
-	sent := clientTool{namespace, w.Name, w.Type == "custom"}
-	switch {
-	case sent.custom:
-		t = w.asFunction(name)
-	case namespace == "":
+	sent := clientTool{in.name, w.Name, w.Type == "custom"}
+	if sent.custom {
+		t = w.asFunction(name, in)
+	} else if in.name == "" {
 		t.Native = raw
-		d.dropUnknown(at, raw)
+	}
+	if t.Native == nil || !d.relays() { // the provider does not get the tool as it is
+		d.dropUnknown(at, w, raw)
 	}
 	delete(d.tools.sent, name)
-	if sent.custom || namespace != "" {
+	if sent.custom || in.name != "" {
 		d.tools.sent[name] = sent
 	}
 	if is {
-		d.req.ClientTools[earlier] = t
+		d.req.ClientTools[earlier.index] = t
+		d.declared[name] = declaredTool{earlier.index, at}
 	} else {
-		d.declared[name] = len(d.req.ClientTools)
+		d.declared[name] = declaredTool{len(d.req.ClientTools), at}
 		d.req.ClientTools = append(d.req.ClientTools, t)
 	}
 	if w.Type == "function" {
@@ -184,28 +205,30 @@ func (d *decoder) addTools(at string, raw json.RawMessage) error {
 	d.replaces = true
 	defer func() { d.replaces = false }()
 	for i, one := range w.Tools {
-		if _, err := d.decodeTool(path(at+".tools", i), "", one); err != nil {
+		if _, err := d.decodeTool(path(at+".tools", i), group{}, one); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropUnknown notes the members of a function that only a provider of this dialect can get.
-func (d *decoder) dropUnknown(at string, raw json.RawMessage) {
-	if d.relays() {
+// dropUnknown notes the members of a function or custom tool that the provider does not get.
+func (d *decoder) dropUnknown(at string, w wireTool, raw json.RawMessage) {
+	if w.Type == "function" {
+		d.dropOthers(at, raw, "type", "name", "description", "parameters", "strict")
 		return
 	}
-	members := map[string]json.RawMessage{}
-	_ = json.Unmarshal(raw, &members) // it was decoded before
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		switch name {
-		case "type", "name", "description", "parameters", "strict":
-			continue
-		}
-		if v := string(members[name]); v != "null" && v != "false" {
-			d.drop(at + "." + name)
-		}
+	d.dropOthers(at, raw, "type", "name", "description", "format")
+	if w.Format == nil {
+		return
+	}
+	switch w.Format.Type {
+	case "grammar", "text":
+		var one struct{ Format json.RawMessage }
+		_ = json.Unmarshal(raw, &one) // it was decoded before
+		d.dropOthers(at+".format", one.Format, "type", "syntax", "definition")
+	default:
+		d.drop(at + ".format")
 	}
 }
 
@@ -227,8 +250,8 @@ func withDefaults(raw json.RawMessage) json.RawMessage {
 
 // asFunction returns a custom tool as a function with one parameter, which every provider
 // can offer.
-func (w wireTool) asFunction(name string) model.Tool {
-	about := deref(w.Description)
+func (w wireTool) asFunction(name string, in group) model.Tool {
+	about := in.describe(deref(w.Description))
 	if w.Format != nil && w.Format.Type == "grammar" {
 		about = strings.TrimSpace(fmt.Sprintf("%s\n\nThe input must match this grammar (%s):\n%s", about, w.Format.Syntax, w.Format.Definition))
 	}
@@ -272,7 +295,7 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 	}
 	d.echo.ToolChoice = value
 	if isText(value) {
-		return d.decodeMode(name, value)
+		return d.decodeMode(value)
 	}
 	var w wireChoice
 	if err := into(name, value, &w); err != nil {
@@ -300,9 +323,9 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 }
 
 // decodeMode reads a choice without names.
-func (d *decoder) decodeMode(at string, value json.RawMessage) error {
+func (d *decoder) decodeMode(value json.RawMessage) error {
 	var mode model.ToolChoiceMode
-	if err := into(at, value, &mode); err != nil {
+	if err := into("tool_choice", value, &mode); err != nil {
 		return err
 	}
 	switch mode {
@@ -310,7 +333,7 @@ func (d *decoder) decodeMode(at string, value json.RawMessage) error {
 		d.req.ToolChoice.Mode = mode
 		return nil
 	}
-	return fault.New(fault.Invalid, "invalid_value", "%s must be none, auto, required or an object", at).In(at)
+	return fault.New(fault.Invalid, "invalid_value", "tool_choice must be none, auto, required or an object").In("tool_choice")
 }
 
 // chosen returns the name that the model knows of a tool that a choice names.
@@ -324,10 +347,11 @@ func (d *decoder) chosen(at string, w wireChoice) (string, error) {
 
 // decodeAllowed reads the list of the tools among which the model chooses.
 func (d *decoder) decodeAllowed(w wireChoice) error {
-	mode, _ := json.Marshal(w.Mode) // a string: cannot fail
-	if err := d.decodeMode("tool_choice.mode", mode); err != nil {
-		return err
+	mode := model.ToolChoiceMode(w.Mode)
+	if mode != model.ChooseAuto && mode != model.ChooseRequired {
+		return fault.New(fault.Invalid, "invalid_value", "tool_choice.mode must be auto or required").In("tool_choice.mode")
 	}
+	d.req.ToolChoice.Mode = mode
 	only := []string{}
 	var hosted []json.RawMessage
 	var of []run.ServerTool

@@ -22,7 +22,7 @@ const (
 
 // streamGates bound the memory of an idle stream, in multiples of the baseline's.
 func streamGates() gates {
-	return gates{table: atMost(1), floor: atMost(1.3)}
+	return gates{table: atMost(0.97), floor: atMost(1.3)}
 }
 
 // idle measures the memory of idle streams. Each pair has new processes: memory

@@ -427,7 +427,7 @@ func closedURL(t *testing.T) string {
 }
 
 // A response whose run was cancelled, by somebody or because its client left, is cancelled and has
-// no error (DESIGN 5): in the stream and when it is read later.
+// no error: in the stream and when it is read later.
 func TestACancelledRunIsACancelledResponse(t *testing.T) {
 	noLeaks(t)
 	begun := make(chan struct{}, 2)

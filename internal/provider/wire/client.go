@@ -267,14 +267,13 @@ func encoded(resp *http.Response) error {
 	return nil
 }
 
-// StreamHeader returns the header of a request for an event stream. Fields may be set in it, but
-// not added to.
-func StreamHeader() http.Header { return maps.Clone(streamHeader) }
-
-var streamHeader = http.Header{
-	"Content-Type":    {"application/json"},
-	"Accept":          {"text/event-stream, application/json"},
-	"Accept-Encoding": {"identity"}, // compression delays the pieces of a stream
+// StreamHeader returns the header of a request for an event stream.
+func StreamHeader() http.Header {
+	return http.Header{
+		"Content-Type":    {"application/json"},
+		"Accept":          {"text/event-stream, application/json"},
+		"Accept-Encoding": {"identity"}, // compression delays the pieces of a stream
+	}
 }
 
 // Stopped wraps the error of a function of the caller, to be returned unchanged

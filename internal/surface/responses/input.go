@@ -2,9 +2,9 @@ package responses
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -347,7 +347,8 @@ func flatName(namespace, name string) string {
 	if len(full) <= longest {
 		return full
 	}
-	sum := sha256.Sum256([]byte(full))
-	suffix := "_" + hex.EncodeToString(sum[:4])
+	sum := fnv.New64a()
+	sum.Write([]byte(full))
+	suffix := fmt.Sprintf("_%016x", sum.Sum64())
 	return full[:longest-len(suffix)] + suffix
 }

@@ -348,7 +348,7 @@ func flatName(namespace, name string) string {
 		return full
 	}
 	sum := fnv.New64a()
-	sum.Write([]byte(full))
+	_, _ = sum.Write([]byte(full)) // never fails
 	suffix := fmt.Sprintf("_%016x", sum.Sum64())
 	return full[:longest-len(suffix)] + suffix
 }

@@ -110,8 +110,8 @@ func TestDecide(t *testing.T) {
 		{"an optional server may be down", []Body{accepted(), catalogued(Server{Label: "s", Error: "down"})}, call(0, 1)}, // D09
 		{"a required server that is down ends the run", []Body{accepted(), catalogued(requiredDown)}, finish(event.ServerUnavailable)},
 
-		{"a client tool with the name of a gateway tool is invalid", []Body{accepted(), Catalogued{Conflict: &Conflict{Tool: "a", Server: "s"}}}, finish(event.Invalid)}, // A16
-		{"a forced tool that does not exist is invalid", []Body{accepted(), Catalogued{Missing: "a"}}, finish(event.Invalid)},                                            // C25
+		{"a client tool with the name of a gateway tool is invalid", []Body{accepted(), Catalogued{Conflict: &Conflict{"a", "s"}}}, finish(event.Invalid)}, // A16
+		{"a forced tool that does not exist is invalid", []Body{accepted(), Catalogued{Missing: "a"}}, finish(event.Invalid)},                              // C25
 
 		// Calls that get a result without execution.
 		{"an unknown tool is answered with an error", with(oneTurn("a", "ghost"), prepared("0.0"), prepared("0.1", unknown)), answers{[]CallKey{"0.1"}, Error}},                                    // C14

@@ -107,7 +107,6 @@ type Collision struct {
 type Conflict struct {
 	Tool   string `json:"tool"`
 	Server string `json:"server"`
-	Place  string `json:"place,omitempty"` // of the client tool's name in the request; "" = not known
 }
 
 // Server is the result of discovery for one tool source. Error is "" if it

@@ -23,7 +23,7 @@ func TestToolsOfARun(t *testing.T) {
 		missing  string
 	}{
 		"no tools and no choice":     {},
-		"a conflict, first by name":  {tools: Tools{Client: map[string]bool{"search": true, "mine": true, "fetch": true}, Gateway: gateway, Offered: 2}, conflict: &Conflict{Tool: "fetch", Server: "srv"}},
+		"a conflict, first by name":  {tools: Tools{Client: map[string]bool{"search": true, "mine": true, "fetch": true}, Gateway: gateway, Offered: 2}, conflict: &Conflict{"fetch", "srv"}},
 		"a tool of the gateway":      {tools: Tools{Gateway: gateway, Offered: 2}, choice: named("search")},
 		"a tool of the caller":       {tools: Tools{Client: map[string]bool{"mine": true}, Gateway: gateway}, choice: named("mine")},
 		"a tool that does not exist": {tools: Tools{Client: map[string]bool{"mine": true}, Gateway: gateway}, choice: named("ghost"), missing: "ghost"},

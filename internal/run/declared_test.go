@@ -226,12 +226,11 @@ func TestNamesOfDeclaredToolsThatAreTaken(t *testing.T) {
 
 	req = declares(w.wants("p", "k2", "h"))
 	req.ClientTools = []model.Tool{{Definition: tool.Definition{Name: "read_same", InputSchema: json.RawMessage(`{"type":"object"}`)}}}
-	req.PlaceOf = func(tool string) string { return "the place of " + tool }
 	d = diary{}
 	if err := runner.Run(t.Context(), req, &d); err != nil {
 		t.Fatal(err)
 	}
-	if _, end := d.said(); end.Reason != event.Invalid || end.Failure == nil || end.Failure.Code != "tool_name_conflict" || end.Failure.Param != "the place of read_same" {
+	if _, end := d.said(); end.Reason != event.Invalid || end.Failure == nil || end.Failure.Code != "tool_name_conflict" {
 		t.Errorf("%+v", end)
 	}
 }

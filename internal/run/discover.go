@@ -29,9 +29,6 @@ func (d *driver) discover() error {
 	body := loop.Catalogued{
 		Servers: run.state().Announce(set.Servers), Collisions: set.NewCollisions(), Conflict: known.Conflict(), Missing: known.Missing(d.tools.choice),
 	}
-	if c := body.Conflict; c != nil && run.req.PlaceOf != nil {
-		c.Place = run.req.PlaceOf(c.Tool)
-	}
 	for _, t := range set.Offered() {
 		body.Bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}

@@ -38,9 +38,6 @@ func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure
 	switch end.Reason {
 	case event.Invalid:
 		f.Message = invalidMessage(cause)
-		if cause.Conflict != nil {
-			f.Param = cause.Conflict.Place
-		}
 	case event.ModelError:
 		p.describeModelError(f, cause)
 	case event.TooLong:

@@ -80,10 +80,6 @@ type Request struct {
 	Params      []model.Param // the client's other members, in Dialect; Options are read from them
 	Dialect     string
 
-	// PlaceOf returns the place of a client tool in the caller's request, by its name, for
-	// errors. Nil = it is not known, as for a run that was taken over.
-	PlaceOf func(tool string) string
-
 	// Servers are the MCP servers of the run, and the run has the tools of exactly these:
 	// those of the org, and those that the request brought ([catalog.Server].Brought).
 	// Their names differ. The first ones win collisions of tools. A relay has none.

@@ -59,7 +59,6 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 			messages = m.Value
 		case "tools":
 			req.ClientTools, err = a.decodeTools(m.Value)
-			req.PlaceOf = placeIn(req.ClientTools)
 		case "tool_choice":
 			req.ToolChoice = a.decodeToolChoice(m.Value)
 		case "stream":
@@ -409,13 +408,6 @@ func (a *asked) decodeTools(raw json.RawMessage) ([]model.Tool, error) {
 		tools[i] = model.Tool{Definition: def, Strict: w.Function.Strict, Cache: w.Cache.marker(), Native: native}
 	}
 	return tools, nil
-}
-
-// placeIn returns a function for [run.Request.PlaceOf].
-func placeIn(tools []model.Tool) func(string) string {
-	return func(name string) string {
-		return fmt.Sprintf("tools[%d]", slices.IndexFunc(tools, func(t model.Tool) bool { return t.Name == name }))
-	}
 }
 
 func (a *asked) decodeToolChoice(raw json.RawMessage) model.ToolChoice {

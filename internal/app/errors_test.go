@@ -327,21 +327,3 @@ func TestNoSecretIsToldToAnybody(t *testing.T) {
 		}
 	}
 }
-
-// The error of a tool with the name of a gateway's tool has the place of the client's tool.
-func TestTheErrorOfAToolNameHasItsPlace(t *testing.T) {
-	noLeaks(t)
-	tools := newMCP(t, map[string]handler{"echo": echo})
-	g := MustRun(t, site{upstream: newUpstream(t, script(says("never"))).URL, servers: []string{server("s", tools.URL)}}.yaml())
-	for _, tt := range []struct{ path, body, param string }{
-		{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"echo"}}]}`, "tools[1]"},
-		{"/v1/responses", `{"model":"m","input":"x","tools":[{"type":"function","name":"a"},{"type":"function","name":"echo"}]}`, "tools[1].name"},
-		{"/v1/responses", `{"model":"m","input":[{"type":"additional_tools","tools":[{"type":"custom","name":"echo"}]},{"role":"user","content":"x"}]}`, "input[0].tools[0].name"},
-	} {
-		a := g.send("POST", tt.path, strings.NewReader(tt.body), "Authorization", "Bearer owner-key")
-		e := a.fault(t).Error
-		if a.status != 422 || e.Param == nil || *e.Param != tt.param || *e.Code != "tool_name_conflict" {
-			t.Errorf("%s: %d %s, want the param %s", tt.body, a.status, a.body, tt.param)
-		}
-	}
-}

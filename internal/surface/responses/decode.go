@@ -29,9 +29,9 @@ type decoder struct {
 	// find finds a stored item by its id; nil for none.
 	find func(itemID string) (json.RawMessage, error)
 
-	declared map[string]declaredTool // the client's tools, by the name for the model
-	provided map[string]bool         // the types of the tools that the provider executes
-	hosted   []loop.HostedTool       // the tools of MCP servers that answer hosted tools of the request
+	declared map[string]int    // the places of the client's tools in those of the run, by the name for the model
+	provided map[string]bool   // the types of the tools that the provider executes
+	hosted   []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
 
 	approvals approvalInput
 
@@ -46,12 +46,9 @@ type decoder struct {
 }
 
 func newDecoder(req *run.Request) *decoder {
-	d := &decoder{
-		req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]declaredTool{}, provided: map[string]bool{},
+	return &decoder{
+		req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]int{}, provided: map[string]bool{},
 	}
-	declared := d.declared // the run does not retain the decoder
-	req.PlaceOf = func(tool string) string { return declared[tool].at + ".name" }
-	return d
 }
 
 // drop notes that the value at a place has no effect.

@@ -24,12 +24,6 @@ type clientTool struct {
 	custom          bool // its input is text and not JSON
 }
 
-// declaredTool is where a tool of the client is: in the tools of the run, and in the request.
-type declaredTool struct {
-	index int
-	at    string
-}
-
 // wireTool is a tool of the client: a function, a custom tool or a namespace.
 type wireTool struct {
 	Type        string            `json:"type"`
@@ -164,10 +158,10 @@ func (d *decoder) decodeTool(at string, in group, raw json.RawMessage) (json.Raw
 		d.tools.sent[name] = sent
 	}
 	if is {
-		d.req.ClientTools[earlier.index] = t
-		d.declared[name] = declaredTool{earlier.index, at}
+		d.req.ClientTools[earlier] = t
+		d.declared[name] = earlier
 	} else {
-		d.declared[name] = declaredTool{len(d.req.ClientTools), at}
+		d.declared[name] = len(d.req.ClientTools)
 		d.req.ClientTools = append(d.req.ClientTools, t)
 	}
 	if w.Type == "function" {

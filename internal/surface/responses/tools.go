@@ -159,7 +159,6 @@ func (d *decoder) decodeTool(at string, in group, raw json.RawMessage) (json.Raw
 	}
 	if is {
 		d.req.ClientTools[earlier] = t
-		d.declared[name] = earlier
 	} else {
 		d.declared[name] = len(d.req.ClientTools)
 		d.req.ClientTools = append(d.req.ClientTools, t)

@@ -528,7 +528,8 @@ func inFlight(t *testing.T, file string) {
 		body := story.Facts[len(story.Facts)-1].Body
 		what := string(body.Kind())
 		if started, ok := body.(loop.CallStarted); ok {
-			if c, ok := loop.Fold(story.Facts).Call(started.Key); ok {
+			state := loop.Fold(story.Facts)
+			if c, ok := state.Call(started.Key); ok {
 				what += " " + string(c.Prepared.Class)
 			}
 		}

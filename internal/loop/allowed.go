@@ -15,13 +15,13 @@ func Allowed(s State, f Fact) error {
 	if f.Body == nil {
 		return fmt.Errorf("fact %d has no body", f.Seq)
 	}
-	if err := allowed(s, f.Body); err != nil {
+	if err := allowed(&s, f.Body); err != nil {
 		return fmt.Errorf("fact %s is not allowed: %w", f.Body.Kind(), err)
 	}
 	return nil
 }
 
-func allowed(s State, body Body) error {
+func allowed(s *State, body Body) error {
 	_, opens := body.(Accepted)
 	switch {
 	case s.Finished != nil:
@@ -60,7 +60,7 @@ func allowed(s State, body Body) error {
 	case CallWaiting:
 		return s.allowWaiting(b)
 	case Parked:
-		_, waits := Decide(s).(Interrupt)
+		_, waits := Decide(*s).(Interrupt)
 		return s.expects(Interrupt{}, waits && s.ActiveSince != 0 && s.allAsked())
 	case Reserved:
 		return s.allowReserved(b.Round, b.Attempt)
@@ -88,9 +88,9 @@ func AllowedAnytime(body Body) bool {
 	return false
 }
 
-func (s State) allowFinished(b Finished) error {
-	if a, ok := Decide(s).(Finish); !ok || a.Reason != b.Reason {
-		return fmt.Errorf("the next action is %#v", Decide(s))
+func (s *State) allowFinished(b Finished) error {
+	if a, ok := Decide(*s).(Finish); !ok || a.Reason != b.Reason {
+		return fmt.Errorf("the next action is %#v", Decide(*s))
 	}
 	return nil
 }
@@ -107,20 +107,20 @@ func allowAccepted(b Accepted) error {
 	return nil
 }
 
-func (s State) allowTurnStarted(b TurnStarted) error {
-	a, ok := Decide(s).(CallModel)
+func (s *State) allowTurnStarted(b TurnStarted) error {
+	a, ok := Decide(*s).(CallModel)
 	return s.expects(CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target &&
 		(s.Reserved != nil || a.MaxCost == budget.Amount{}))
 }
 
-func (s State) allowReserved(round, attempt int) error {
-	a, ok := Decide(s).(CallModel)
+func (s *State) allowReserved(round, attempt int) error {
+	a, ok := Decide(*s).(CallModel)
 	return s.expects(CallModel{}, ok && a.Round == round && a.Attempt == attempt && a.MaxCost != budget.Amount{} && s.Reserved == nil)
 }
 
 // allowCallStarted is stricter than runnable: a call that must wait for others may
 // not start while those are in flight.
-func (s State) allowCallStarted(b CallStarted) error {
+func (s *State) allowCallStarted(b CallStarted) error {
 	c, ok := s.Call(b.Key)
 	ok = ok && s.Ended == "" && b.Attempt == c.Attempt+1 && !c.lost()
 	if a, isExecute := Decide(s.withoutInFlight(b.Key)).(ExecuteTools); !isExecute || !slices.Contains(a.Calls, b.Key) {
@@ -133,21 +133,22 @@ func (s State) allowCallStarted(b CallStarted) error {
 // that may be repeated stay as they are, because Decide executes them again.
 // Without it Decide would treat calls that were started together as lost. In modes
 // that execute one call at a time it returns s.
-func (s State) withoutInFlight(key CallKey) State {
+func (s *State) withoutInFlight(key CallKey) State {
+	out := *s
 	if s.Accepted.Parallelism == Serial || s.Accepted.Parallelism == First {
-		return s
+		return out
 	}
-	s.Calls = slices.Clone(s.Calls)
-	for i := range s.Calls {
-		if c := &s.Calls[i]; c.Key != key && c.lost() {
+	out.Calls = slices.Clone(s.Calls)
+	for i := range out.Calls {
+		if c := &out.Calls[i]; c.Key != key && c.lost() {
 			c.Attempt = 0
-			s.Counts.Calls--
+			out.Counts.Calls--
 		}
 	}
-	return s
+	return out
 }
 
-func (s State) allowCallDone(b CallDone) error {
+func (s *State) allowCallDone(b CallDone) error {
 	c, ok := s.Call(b.Key)
 	switch {
 	case !ok || c.Done:
@@ -158,22 +159,22 @@ func (s State) allowCallDone(b CallDone) error {
 		return fmt.Errorf("attempt %d of call %s was not started", b.Attempt, b.Key)
 	}
 	if b.Outcome == Cached {
-		a, runs := Decide(s).(ExecuteTools)
+		a, runs := Decide(*s).(ExecuteTools)
 		return s.expects(ExecuteTools{}, runs && slices.Contains(a.Calls, b.Key))
 	}
-	a, isAnswer := Decide(s).(AnswerCalls)
+	a, isAnswer := Decide(*s).(AnswerCalls)
 	switch {
 	case isAnswer && a.Outcome == b.Outcome && slices.Contains(a.Calls, b.Key):
 		return nil
 	case isAnswer && s.Ended == "" && !s.Halted && slices.ContainsFunc(s.answers(), func(a answer) bool { return a.key == b.Key && a.outcome == b.Outcome }):
 		return nil // a turn may have several kinds of answer; their order does not matter
 	}
-	return fmt.Errorf("the next action is %#v", Decide(s))
+	return fmt.Errorf("the next action is %#v", Decide(*s))
 }
 
 // allowPreparedAgain allows it for a call that is not started and has no approval that is
 // still to be decided.
-func (s State) allowPreparedAgain(b CallPrepared) error {
+func (s *State) allowPreparedAgain(b CallPrepared) error {
 	c, ok := s.Call(b.Key)
 	again := ok && s.Ended == "" && c.Prepared != nil && c.Prepared.Verdict == Ask && b.Owner == c.Prepared.Owner && b.Again == c.Prepared.Again+1 &&
 		c.Attempt == 0 && !c.Done && (c.Wait == nil || c.approved())
@@ -184,9 +185,9 @@ func (s State) allowPreparedAgain(b CallPrepared) error {
 }
 
 // allowWaiting allows only what asks for the call exactly as it is prepared, once.
-func (s State) allowWaiting(b CallWaiting) error {
+func (s *State) allowWaiting(b CallWaiting) error {
 	c, ok := s.Call(b.Key)
-	_, interrupts := Decide(s).(Interrupt)
+	_, interrupts := Decide(*s).(Interrupt)
 	asks := ok && interrupts && c.Wait == nil && b.WaitID != "" && slices.Contains(s.undecided(), b.Key)
 	if asks {
 		p := c.Prepared
@@ -195,7 +196,7 @@ func (s State) allowWaiting(b CallWaiting) error {
 	return s.expects(Interrupt{}, asks)
 }
 
-func (s State) allowResolved(waitID string) error {
+func (s *State) allowResolved(waitID string) error {
 	for _, c := range s.Calls {
 		if waitID != "" && c.WaitID() == waitID {
 			return s.expects(Interrupt{}, !c.Resolved && !c.Done)
@@ -204,7 +205,7 @@ func (s State) allowResolved(waitID string) error {
 	return fmt.Errorf("no call waits for approval %q", waitID)
 }
 
-func (s State) allAsked() bool {
+func (s *State) allAsked() bool {
 	for _, key := range s.undecided() {
 		if c, _ := s.Call(key); c.Wait == nil {
 			return false
@@ -215,9 +216,9 @@ func (s State) allAsked() bool {
 
 // expects returns nil if ok, else an error with the action that the fact belongs to
 // and the action that Decide returns.
-func (s State) expects(of Action, ok bool) error {
+func (s *State) expects(of Action, ok bool) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("it belongs to %T, but the next action is %#v", of, Decide(s))
+	return fmt.Errorf("it belongs to %T, but the next action is %#v", of, Decide(*s))
 }

@@ -60,14 +60,14 @@ func Decide(s State) Action {
 
 // cut reports whether the length of the output has cut off the latest turn, in a run that
 // executes none of its calls.
-func (s State) cut() bool {
+func (s *State) cut() bool {
 	return s.Accepted.EndCut && s.Turn != nil && s.Turn.Stop == model.StopLength
 }
 
 // conclude gives every call without a result an outcome, then ends the run. It
 // returns one action at a time: unknown outcomes first, then interrupted reads, then
 // calls that never started.
-func (s State) conclude(reason event.Reason) Action {
+func (s *State) conclude(reason event.Reason) Action {
 	if s.relays() { // its calls are the caller's
 		return s.finish(reason)
 	}
@@ -96,7 +96,7 @@ func (s State) conclude(reason event.Reason) Action {
 
 // failedCall returns the failed call that ends the run; "" if there is none, or if the
 // run continues after failed calls.
-func (s State) failedCall() CallKey {
+func (s *State) failedCall() CallKey {
 	if !s.Accepted.AbortOnTool {
 		return ""
 	}
@@ -111,7 +111,7 @@ func (s State) failedCall() CallKey {
 // relay returns the next action of a relay: one model call with the caller's own
 // tools, limits and tool choice, then the end. All calls of its turn are the
 // caller's.
-func (s State) relay() Action {
+func (s *State) relay() Action {
 	switch {
 	case s.Turn == nil && s.Accepted.Raw:
 		return CallModel{Purpose: PurposeRaw, Attempt: 1}
@@ -123,13 +123,13 @@ func (s State) relay() Action {
 	return s.finish(s.answerReason())
 }
 
-func (s State) serverMissing() bool {
+func (s *State) serverMissing() bool {
 	_, missing := s.missingServer()
 	return missing
 }
 
 // missingServer returns the first required server that did not answer, or false.
-func (s State) missingServer() (Server, bool) {
+func (s *State) missingServer() (Server, bool) {
 	for _, server := range s.Catalogued.Servers {
 		if server.Required && server.Error != "" {
 			return server, true
@@ -139,7 +139,7 @@ func (s State) missingServer() (Server, bool) {
 }
 
 // unprepared returns the calls to prepare. Those of a relay are never prepared.
-func (s State) unprepared() []CallKey {
+func (s *State) unprepared() []CallKey {
 	if s.relays() {
 		return nil
 	}
@@ -160,7 +160,7 @@ type answer struct {
 }
 
 // answers returns the answers of all calls that must not be executed, in order.
-func (s State) answers() []answer {
+func (s *State) answers() []answer {
 	var out []answer
 	nth := 0                                         // gateway calls before c in this turn
 	before := 0                                      // of those, the ones to execute
@@ -183,7 +183,7 @@ func (s State) answers() []answer {
 }
 
 // answerable returns the first answer, for all calls that get the same one.
-func (s State) answerable() AnswerCalls {
+func (s *State) answerable() AnswerCalls {
 	var out AnswerCalls
 	for _, a := range s.answers() {
 		if len(out.Calls) == 0 {
@@ -200,7 +200,7 @@ func (s State) answerable() AnswerCalls {
 // "" for any other call. nth is the number of the turn's gateway calls before c,
 // before is how many of those are to execute, left is how many calls the run may
 // still start.
-func (s State) answerFor(c Call, nth, before, left int) (Outcome, string) {
+func (s *State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 	limits := s.Accepted.Limits
 	switch {
 	case c.Done || c.Prepared == nil:
@@ -239,7 +239,7 @@ func denial(message string) string {
 }
 
 // runnable returns the calls to execute now, at the same time.
-func (s State) runnable() []CallKey {
+func (s *State) runnable() []CallKey {
 	var free, reads []CallKey
 	for _, c := range s.Calls {
 		if c.Done || !c.ready() {
@@ -264,7 +264,7 @@ func (s State) runnable() []CallKey {
 // before it starts the first calls and again after each result. inFlight are the calls that
 // it has started and that have no result. Startable returns nil if the run ends or has to
 // do something else first.
-func (s State) Startable(waiting, inFlight []CallKey) []CallKey {
+func (s *State) Startable(waiting, inFlight []CallKey) []CallKey {
 	a, ok := Decide(s.withoutInFlight("")).(ExecuteTools)
 	if !ok {
 		return nil
@@ -284,7 +284,7 @@ func (s State) Startable(waiting, inFlight []CallKey) []CallKey {
 }
 
 // server returns the server of a prepared call.
-func (s State) server(key CallKey) string {
+func (s *State) server(key CallKey) string {
 	c, ok := s.Call(key)
 	if !ok || c.Prepared == nil {
 		return ""
@@ -292,7 +292,7 @@ func (s State) server(key CallKey) string {
 	return c.Prepared.Server
 }
 
-func (s State) undecided() []CallKey {
+func (s *State) undecided() []CallKey {
 	var keys []CallKey
 	for _, c := range s.Calls {
 		if !c.Done && c.toExecute() && c.Prepared.Verdict == Ask && !c.Resolved {
@@ -303,10 +303,10 @@ func (s State) undecided() []CallKey {
 }
 
 // answered reports whether the latest turn has no complete tool call.
-func (s State) answered() bool { return s.Turn != nil && len(s.Calls) == 0 }
+func (s *State) answered() bool { return s.Turn != nil && len(s.Calls) == 0 }
 
 // answerReason maps the stop reason of the last turn to the reason of the run's end.
-func (s State) answerReason() event.Reason {
+func (s *State) answerReason() event.Reason {
 	switch s.Turn.Stop {
 	case model.StopLength:
 		return event.OutputCut
@@ -316,7 +316,7 @@ func (s State) answerReason() event.Reason {
 	return event.Complete
 }
 
-func (s State) callModel(attempt, target int, notBefore int64) Action {
+func (s *State) callModel(attempt, target int, notBefore int64) Action {
 	limits := s.Accepted.Limits
 	next := budget.Call{CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes, AskedOutput: s.Accepted.MaxTokens, Estimate: s.Accepted.Rules.Estimate}
 	most, output, ok := limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)

@@ -4,19 +4,19 @@ import "github.com/turnpike-gateway/turnpike/event"
 
 // finish returns the end of a run in state s for the reason, with its cause. The run
 // must be accepted.
-func (s State) finish(reason event.Reason) Finish {
+func (s *State) finish(reason event.Reason) Finish {
 	return Finish{Reason: reason, Cause: s.cause(reason), HandOver: s.handOver(reason)}
 }
 
 // Cause returns what has ended the run; the zero value if it has not finished.
-func (s State) Cause() Cause {
+func (s *State) Cause() Cause {
 	if s.Finished == nil {
 		return Cause{}
 	}
 	return s.cause(s.Finished.Reason)
 }
 
-func (s State) cause(reason event.Reason) Cause {
+func (s *State) cause(reason event.Reason) Cause {
 	switch {
 	case reason == event.ServerUnavailable && s.Catalogued != nil:
 		server, _ := s.missingServer()
@@ -85,7 +85,7 @@ func (c Cause) Code(reason event.Reason) string {
 
 // provider returns the name of the provider of the last model call; "" if the journal
 // does not have it.
-func (s State) provider() string {
+func (s *State) provider() string {
 	if i := s.Attempt.Target; i >= 0 && i < len(s.Accepted.Targets) {
 		return s.Accepted.Targets[i].Provider
 	}
@@ -94,7 +94,7 @@ func (s State) provider() string {
 
 // handOver returns the calls that the caller executes after an end for the reason. A
 // translated relay hands over the calls of its turn for every reason.
-func (s State) handOver(reason event.Reason) []CallKey {
+func (s *State) handOver(reason event.Reason) []CallKey {
 	if reason != event.ClientCalls && (!s.relays() || s.Accepted.Raw) {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 // recover returns the action after a model call that failed, or that has no recorded
 // end because its owner died (Attempt.Open).
-func (s State) recover() Action {
+func (s *State) recover() Action {
 	a := s.Attempt
 	f := a.Failed
 	switch {
@@ -35,14 +35,14 @@ func (s State) recover() Action {
 
 // retryFits reports whether the run may wait for a retry: not longer than
 // Rules.RetryWaitMS, and not beyond its deadline.
-func (s State) retryFits(until int64) bool {
+func (s *State) retryFits(until int64) bool {
 	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && until < s.DeadlineAt()
 }
 
 // exhausted reports whether the last model call failed with a transient error and used
 // all of its attempts. It is false for a call that was not retried for another reason,
 // such as a long Retry-After.
-func (s State) exhausted() bool {
+func (s *State) exhausted() bool {
 	a := s.Attempt
 	return a.Failed != nil && !s.relays() && a.Failed.Class == model.Transient && a.AttemptsOnTarget >= s.Accepted.Rules.Attempts
 }
@@ -72,6 +72,6 @@ func (a CallModel) Backoff(askedMS int64) (waitMS, jitterMS int64) {
 
 // Usable reports whether a run can continue with a turn that broke off: the gateway can
 // execute one of its calls. A relay executes none, so its caller is told of the error.
-func (s State) Usable(turn *model.Turn) bool {
+func (s *State) Usable(turn *model.Turn) bool {
 	return turn != nil && !s.relays() && slices.ContainsFunc(turn.Calls, func(c model.Call) bool { return c.Complete })
 }

@@ -49,7 +49,8 @@ func TestBrokenTurnIsUsableIfTheGatewayCanExecuteACall(t *testing.T) {
 		"a relay":             {translated, &model.Turn{Calls: []model.Call{whole}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Fold(facts(accepted(tt.grade))).Usable(tt.turn); got != tt.want {
+			s := Fold(facts(accepted(tt.grade)))
+			if got := s.Usable(tt.turn); got != tt.want {
 				t.Errorf("usable %v, want %v", got, tt.want)
 			}
 		})

@@ -65,7 +65,7 @@ func checkFact(s State, f Fact) error {
 	return nil
 }
 
-func (s State) unsafeTurn(b Turn) error {
+func (s *State) unsafeTurn(b Turn) error {
 	if b.Purpose == PurposeTurn && b.Round != s.Spent.Rounds {
 		return fmt.Errorf("the turn is of round %d, want %d", b.Round, s.Spent.Rounds)
 	}
@@ -77,7 +77,7 @@ func (s State) unsafeTurn(b Turn) error {
 	return nil
 }
 
-func (s State) unsafeStart(b CallStarted) error {
+func (s *State) unsafeStart(b CallStarted) error {
 	c, ok := s.Call(b.Key)
 	switch {
 	case !ok:
@@ -96,7 +96,7 @@ func (s State) unsafeStart(b CallStarted) error {
 	return nil
 }
 
-func (s State) unsafeDone(b CallDone) error {
+func (s *State) unsafeDone(b CallDone) error {
 	c, ok := s.Call(b.Key)
 	switch {
 	case !ok:

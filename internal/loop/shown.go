@@ -7,7 +7,7 @@ import (
 
 // Announce returns the servers, and marks those whose tools the run lists for its caller:
 // the shown ones, each once in a conversation.
-func (s State) Announce(servers []Server) []Server {
+func (s *State) Announce(servers []Server) []Server {
 	out := slices.Clone(servers)
 	for i := range out {
 		out[i].Announced = out[i].Shown && !slices.Contains(s.Accepted.Listed, out[i].Label)
@@ -17,7 +17,7 @@ func (s State) Announce(servers []Server) []Server {
 
 // allowAnnounced refuses a fact that lists a hidden server, or one that the conversation
 // has listed already.
-func (s State) allowAnnounced(b Catalogued) error {
+func (s *State) allowAnnounced(b Catalogued) error {
 	for _, server := range b.Servers {
 		switch {
 		case server.Announced && !server.Shown:
@@ -31,7 +31,7 @@ func (s State) allowAnnounced(b Catalogued) error {
 
 // Listed returns the labels of the servers whose tools the conversation has listed, after
 // this run. The next run of the conversation has them in Accepted.Listed.
-func (s State) Listed() []string {
+func (s *State) Listed() []string {
 	if s.Accepted == nil {
 		return nil
 	}
@@ -48,20 +48,20 @@ func (s State) Listed() []string {
 }
 
 // Brought reports whether the request brought the server with the label.
-func (s State) Brought(label string) bool {
+func (s *State) Brought(label string) bool {
 	return label != "" && s.Catalogued != nil &&
 		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Brought && server.Label == label })
 }
 
 // Shown reports whether the caller sees the server with the label.
-func (s State) Shown(label string) bool {
+func (s *State) Shown(label string) bool {
 	return label != "" && s.Catalogued != nil &&
 		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Shown && server.Label == label })
 }
 
 // ShownAs returns how the caller sees a call: as one of a shown server, or as one of a hosted
 // tool. tool is the server's own name of its tool. For a hidden call all values are zero.
-func (s State) ShownAs(c Call) (shown bool, hosted, tool string) {
+func (s *State) ShownAs(c Call) (shown bool, hosted, tool string) {
 	if c.Prepared == nil || s.Accepted == nil {
 		return false, "", ""
 	}

@@ -28,7 +28,8 @@ func TestAShownServerIsListedOnce(t *testing.T) {
 			t.Errorf("server %q is brought: %v", label, after.Brought(label))
 		}
 	}
-	if got := play(t, accepted(knows("old"))).Listed(); !slices.Equal(got, []string{"old"}) || (State{}).Listed() != nil {
+	before, none := play(t, accepted(knows("old"))), State{}
+	if got := before.Listed(); !slices.Equal(got, []string{"old"}) || none.Listed() != nil {
 		t.Errorf("before discovery the conversation has listed %v", got)
 	}
 	for _, wrong := range []Server{{Label: "old", Shown: true, Announced: true}, {Label: "hidden", Announced: true}} {

@@ -127,7 +127,7 @@ func Key(round, index int) CallKey {
 
 // DeadlineAt returns when the run's active time is used up, in Unix milliseconds.
 // It returns 0 before the run is accepted and while it is parked.
-func (s State) DeadlineAt() int64 {
+func (s *State) DeadlineAt() int64 {
 	if s.Accepted == nil || s.ActiveSince == 0 {
 		return 0
 	}
@@ -136,12 +136,12 @@ func (s State) DeadlineAt() int64 {
 
 // HiddenRefs returns the references of the items that the caller did not send and
 // does not see.
-func (s State) HiddenRefs() []string { return s.Transcript[s.InputRefs:] }
+func (s *State) HiddenRefs() []string { return s.Transcript[s.InputRefs:] }
 
 // HidesItems reports whether the transcript has items that the caller cannot send
 // back: earlier rounds, calls that the gateway executed, or reasoning in a form that
 // only the provider's dialect has.
-func (s State) HidesItems() bool {
+func (s *State) HidesItems() bool {
 	switch {
 	case s.relays():
 		return false
@@ -159,10 +159,10 @@ func (s State) HidesItems() bool {
 // relays reports whether the run is a relay: one model call whose answer goes to the
 // caller, with every tool call in it. A relay that is not Raw is translated: the
 // provider speaks another dialect than the caller.
-func (s State) relays() bool { return s.Accepted != nil && s.Accepted.Grade == Relay }
+func (s *State) relays() bool { return s.Accepted != nil && s.Accepted.Grade == Relay }
 
 // ClientCalls returns the calls that the caller must execute, in order.
-func (s State) ClientCalls() []Call {
+func (s *State) ClientCalls() []Call {
 	var out []Call
 	for _, c := range s.Calls {
 		if (c.owner() == tool.Client || s.relays()) && !c.Done {
@@ -174,7 +174,7 @@ func (s State) ClientCalls() []Call {
 
 // FatalCall returns the call during which too many owners died
 // (Rules.DeadOwnersPerCall), or false. Such a run ends as lost.
-func (s State) FatalCall() (Call, bool) {
+func (s *State) FatalCall() (Call, bool) {
 	for _, c := range s.Calls {
 		if c.DeadOwners > 0 && c.DeadOwners >= s.Accepted.Rules.DeadOwnersPerCall {
 			return c, true
@@ -185,7 +185,7 @@ func (s State) FatalCall() (Call, bool) {
 
 // Suspect reports whether the run may have crashed its last owners. An owner must
 // work on at most one suspect at a time, so that a crash is attributed to one run.
-func (s State) Suspect() bool {
+func (s *State) Suspect() bool {
 	if s.Grade != Durable || s.Ended != "" {
 		return false
 	}
@@ -203,7 +203,7 @@ const suspectAfterDeaths = 2
 
 // AskFor returns the fact that asks for approval of an undecided call, exactly as
 // it is prepared. now is the time of the fact, in Unix milliseconds.
-func (s State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
+func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 	c, _ := s.Call(key)
 	p := c.Prepared
 	a := s.Accepted.approval(p.Server)
@@ -218,7 +218,7 @@ func (s State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 }
 
 // Call returns the call with the given key, or false.
-func (s State) Call(key CallKey) (Call, bool) {
+func (s *State) Call(key CallKey) (Call, bool) {
 	for _, c := range s.Calls {
 		if c.Key == key {
 			return c, true
@@ -277,7 +277,7 @@ func (c Call) lost() bool {
 // TurnFailed: what the provider counted. Without a count it is the whole
 // reservation, or zero if the provider refused the call with a status from 400. It
 // must be called with the state before the fact. Any other fact costs nothing.
-func (s State) Cost(end Body) budget.Amount {
+func (s *State) Cost(end Body) budget.Amount {
 	switch b := end.(type) {
 	case Turn:
 		return s.cost(b.Usage, false)
@@ -287,7 +287,7 @@ func (s State) Cost(end Body) budget.Amount {
 	return budget.Amount{}
 }
 
-func (s State) cost(u model.Usage, refused bool) budget.Amount {
+func (s *State) cost(u model.Usage, refused bool) budget.Amount {
 	counted := budget.Amount{Tokens: u.Input + u.Output}
 	if counted.Tokens == 0 && !refused && s.Reserved != nil {
 		return s.Reserved.Amount

@@ -47,7 +47,7 @@ type auditor struct {
 }
 
 // entries returns the entries of a fact, which follows the state before.
-func (a auditor) entries(before loop.State, f loop.Fact) []audit.Entry {
+func (a auditor) entries(before *loop.State, f loop.Fact) []audit.Entry {
 	if before.Accepted == nil || before.Accepted.Grade == loop.Relay {
 		return nil // a relay is recorded as a whole
 	}
@@ -104,7 +104,7 @@ func (a auditor) entry(kind audit.Kind, round int, at int64, body any) audit.Ent
 
 // round returns the fields that every entry of a round has, with the duration of the latest
 // model call.
-func (a auditor) round(s loop.State, n int) audit.Request {
+func (a auditor) round(s *loop.State, n int) audit.Request {
 	r := audit.Request{
 		Surface: audit.SurfaceAgent, Via: s.Accepted.Surface, Round: &n, Model: s.Accepted.Model,
 		Provider: s.Accepted.Targets[s.Attempt.Target].Provider, Target: s.Accepted.Targets[s.Attempt.Target].Model,
@@ -115,7 +115,7 @@ func (a auditor) round(s loop.State, n int) audit.Request {
 }
 
 // answered returns the entry of a turn.
-func (a auditor) answered(s loop.State, turn loop.Turn) audit.Request {
+func (a auditor) answered(s *loop.State, turn loop.Turn) audit.Request {
 	r := a.round(s, turn.Round)
 	u := turn.Usage
 	r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
@@ -124,7 +124,7 @@ func (a auditor) answered(s loop.State, turn loop.Turn) audit.Request {
 }
 
 // called returns the entry of a tool call that has ended, and its round.
-func (a auditor) called(s loop.State, done loop.CallDone) (round int, body audit.ToolCall) {
+func (a auditor) called(s *loop.State, done loop.CallDone) (round int, body audit.ToolCall) {
 	text, index, _ := strings.Cut(string(done.Key), ".")
 	round, _ = strconv.Atoi(text) // made by loop.Key
 	body = audit.ToolCall{
@@ -145,7 +145,7 @@ func (a auditor) called(s loop.State, done loop.CallDone) (round int, body audit
 
 // closing returns the entries of a run's end: that of a round without a turn, and that of
 // the budget that has ended the run.
-func (a auditor) closing(s loop.State, end loop.Finished, at int64) (out []audit.Entry) {
+func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audit.Entry) {
 	if s.Attempt.Number > 0 {
 		round := s.Spent.Rounds
 		r := a.round(s, round)

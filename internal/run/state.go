@@ -199,7 +199,7 @@ func (s *runState) number(b *Batch, bodies []loop.Body) (loop.State, error) {
 		if err := loop.Allowed(next, f); err != nil {
 			return next, err
 		}
-		b.Audit = append(b.Audit, audited.entries(next, f)...)
+		b.Audit = append(b.Audit, audited.entries(&next, f)...)
 		next = loop.Apply(next, f)
 		b.Facts[i] = f
 	}

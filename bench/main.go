@@ -190,8 +190,8 @@ type sizes struct {
 
 func full() sizes {
 	return sizes{
-		pairs: 9, pass: 2 * time.Second, streams: 10_000, streamsAtOnce: 2000, lockedRequests: 500, runs: 40, serialRuns: 5,
-		warm: 3, passes: 7, parallelRuns: 80, roundRuns: 80, roundWidth: 8, cpuRuns: 400, idleStreams: 1000, idlePairs: 5, steady: 2 * time.Second, disconnects: 1000, runDisconnects: 200,
+		pairs: 21, pass: time.Second, streams: 10_000, streamsAtOnce: 2000, lockedRequests: 500, runs: 40, serialRuns: 5,
+		warm: 3, passes: 15, parallelRuns: 80, roundRuns: 80, roundWidth: 8, cpuRuns: 400, idleStreams: 1000, idlePairs: 5, steady: 2 * time.Second, disconnects: 1000, runDisconnects: 200,
 		neighborPairs: 5, neighborRuns: 400,
 	}
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
@@ -88,7 +87,7 @@ const (
 
 // insertFacts stores facts, several per statement.
 func (t *tx) insertFacts(facts []laterFact) error {
-	for some := range slices.Chunk(facts, insertBatch) {
+	for some := range inserts(facts) {
 		args := make([]any, 0, 10*len(some))
 		for i := range some {
 			f := &some[i]
@@ -117,7 +116,7 @@ func (t *tx) insertFacts(facts []laterFact) error {
 
 // insertRows stores rows, several per statement.
 func (t *tx) insertRows(rows []laterRow) error {
-	for some := range slices.Chunk(rows, insertBatch) {
+	for some := range inserts(rows) {
 		args := make([]any, 0, 4*len(some))
 		for i := range some {
 			r := &some[i]

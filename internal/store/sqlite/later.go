@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 )
 

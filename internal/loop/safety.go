@@ -28,13 +28,13 @@ func CheckSafety(s State, f Fact) error {
 	if f.Body == nil {
 		return fmt.Errorf("%w: fact %d has no body", ErrUnsafe, f.Seq)
 	}
-	if err := checkFact(s, f); err != nil {
+	if err := checkFact(&s, f); err != nil {
 		return fmt.Errorf("%w: fact %d, %s: %w", ErrUnsafe, f.Seq, f.Body.Kind(), err)
 	}
 	return nil
 }
 
-func checkFact(s State, f Fact) error {
+func checkFact(s *State, f Fact) error {
 	_, opens := f.Body.(Accepted)
 	switch {
 	case f.Seq != s.Seq+1:

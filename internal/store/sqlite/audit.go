@@ -49,9 +49,9 @@ func (t *tx) nextRows(rows []audit.Row, orgID string, entries []audit.Entry) ([]
 // insertBatch is the most rows that one INSERT statement stores.
 const insertBatch = 64
 
-// inserts divides what is stored into parts for one INSERT statement each. Each part has a
-// power of two of elements, so that few statements are prepared.
-func inserts[T any](all []T) iter.Seq[[]T] {
+// insertParts divides what is stored into parts, in order, for one INSERT statement each. The
+// size of a part is a power of two, so that few statements are prepared.
+func insertParts[T any](all []T) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(all) > 0 {
 			n := min(insertBatch, 1<<(bits.Len(uint(len(all)))-1))
@@ -85,7 +85,7 @@ const insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id,
 
 // insertAudit stores the rows, several per statement.
 func (t *tx) insertAudit(rows []audit.Row) error {
-	for some := range inserts(rows) {
+	for some := range insertParts(rows) {
 		args := make([]any, 0, len(some)*9)
 		for i := range some {
 			r := &some[i]

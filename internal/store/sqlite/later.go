@@ -1,8 +1,6 @@
 package sqlite
 
-import (
-	"github.com/turnpike-gateway/turnpike/internal/audit"
-)
+import "github.com/turnpike-gateway/turnpike/internal/audit"
 
 // later is what writes add to tables from which no other write of the transaction reads. It
 // is stored before the commit, or before the savepoint of a write ends: the facts, rows
@@ -86,7 +84,7 @@ const (
 
 // insertFacts stores facts, several per statement.
 func (t *tx) insertFacts(facts []laterFact) error {
-	for some := range inserts(facts) {
+	for some := range insertParts(facts) {
 		args := make([]any, 0, 10*len(some))
 		for i := range some {
 			f := &some[i]
@@ -115,7 +113,7 @@ func (t *tx) insertFacts(facts []laterFact) error {
 
 // insertRows stores rows, several per statement.
 func (t *tx) insertRows(rows []laterRow) error {
-	for some := range inserts(rows) {
+	for some := range insertParts(rows) {
 		args := make([]any, 0, 4*len(some))
 		for i := range some {
 			r := &some[i]

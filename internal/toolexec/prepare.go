@@ -9,11 +9,14 @@
 package toolexec
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -181,7 +184,33 @@ func parse(raw string) (arguments json.RawMessage, canonical string, err error) 
 	if err := canon.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
 		return nil, "", fmt.Errorf("not valid JSON: %s", plain(err))
 	}
+	if bytes.Contains(canon, largestFloat) && hasHugeNumber(v) {
+		return nil, "", errors.New("a number has an exponent that is too large: the largest number is 1.7976931348623157e+308")
+	}
 	return json.RawMessage(raw), string(canon), nil
+}
+
+// largestFloat is what JCS makes of every number that is too large for a float64. They would
+// all have the same canonical form.
+var largestFloat = []byte("1.7976931348623157e+308")
+
+// hasHugeNumber reports whether valid JSON has a number that is too large for a float64 and
+// is not written as an integer.
+func hasHugeNumber(v jsontext.Value) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(v))
+	for {
+		token, err := d.ReadToken()
+		if err != nil {
+			return false // the end
+		}
+		if token.Kind() != '0' {
+			continue
+		}
+		text := token.String()
+		if _, err := strconv.ParseFloat(text, 64); err != nil && strings.ContainsAny(text, ".eE") {
+			return true
+		}
+	}
 }
 
 // Canonical returns the canonical form of a call's arguments, which is equal for

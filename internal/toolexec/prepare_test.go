@@ -64,6 +64,7 @@ func TestWhatBecomesOfACall(t *testing.T) {
 		{"no JSON at all", "free", `hello`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
 		{"null", "free", `null`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
 		{"a list", "free", `[{}]`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
+		{"a number that no float holds", "free", `{"n":9E400}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"the largest number is 1.79"}},
 		{"two objects", "free", `{}{}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
 		{"a repeated member", "free", `{"a":1,"a":2}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"duplicate"}},
 		{"bytes that are no text", "free", "{\"a\":\"\xff\"}", loop.Strict, tool.Gateway, loop.Tell, "", []string{"UTF-8"}},

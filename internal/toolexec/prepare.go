@@ -184,15 +184,15 @@ func parse(raw string) (arguments json.RawMessage, canonical string, err error) 
 	if err := canon.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
 		return nil, "", fmt.Errorf("not valid JSON: %s", plain(err))
 	}
-	if bytes.Contains(canon, largestFloat) && hasHugeNumber(v) {
-		return nil, "", errors.New("a number has an exponent that is too large: the largest number is 1.7976931348623157e+308")
+	if bytes.Contains(canon, []byte(largestFloat)) && hasHugeNumber(v) {
+		return nil, "", errors.New("a number has an exponent that is too large: the largest number is " + largestFloat)
 	}
 	return json.RawMessage(raw), string(canon), nil
 }
 
 // largestFloat is what JCS makes of every number that is too large for a float64. They would
 // all have the same canonical form.
-var largestFloat = []byte("1.7976931348623157e+308")
+const largestFloat = "1.7976931348623157e+308"
 
 // hasHugeNumber reports whether valid JSON has a number that is too large for a float64 and
 // is not written as an integer.

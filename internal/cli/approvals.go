@@ -43,7 +43,7 @@ func approvalsCommand(p Process) *cobra.Command {
 
 // unreachable reports whether no gateway could be asked, so that the store is used.
 func unreachable(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoKey)
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoKey) || errors.Is(err, errNoAddress)
 }
 
 const howApprovalsAreRead = `Over the API of a running gateway, with TURNPIKE_KEY set to a key with the role
@@ -51,7 +51,7 @@ owner, admin or approver. Without a key or a running gateway, the command reads 
 data directory.`
 
 func listApprovals(p Process, from *readStore) *cobra.Command {
-	var m remote
+	m := remote{own: from}
 	var status []string
 	var runID, server string
 	var limit int
@@ -156,7 +156,7 @@ func printApprovals(out io.Writer, found []approvals.Object, now time.Time) erro
 func inSeconds(d time.Duration) string { return max(0, d).Round(time.Second).String() }
 
 func showApproval(p Process, from *readStore) *cobra.Command {
-	var m remote
+	m := remote{own: from}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
@@ -245,7 +245,7 @@ func printApproval(out io.Writer, a approvals.Object) error {
 }
 
 func decideApproval(p Process, from *readStore, approve bool) *cobra.Command {
-	var m remote
+	m := remote{own: from}
 	var reason string
 	word, done := "deny", "denied"
 	short := "Deny a tool call: the model gets an error as its result"

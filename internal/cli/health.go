@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
 // healthTimeout bounds a health check. It is shorter than the timeout of the
@@ -20,7 +16,7 @@ import (
 const healthTimeout = 3 * time.Second
 
 func healthCommand(p Process) *cobra.Command {
-	var file, base string
+	var m *remote
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check whether a running gateway accepts requests",
@@ -35,20 +31,10 @@ or stopping, or if there is no answer within 3 seconds.`,
   turnpike health --url http://127.0.0.1:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if base == "" && file == "" {
-				base, _ = p.Env("TURNPIKE_URL")
+			base, err := m.address()
+			if err != nil {
+				return err
 			}
-			if base == "" {
-				from := readStore{file: file}
-				c, err := from.config(p)
-				if err != nil {
-					return err
-				}
-				if base, err = localURL(c); err != nil {
-					return err
-				}
-			}
-			base = strings.TrimRight(base, "/")
 			if err := checkHealth(cmd.Context(), base); err != nil {
 				return err
 			}
@@ -56,25 +42,8 @@ or stopping, or if there is no answer within 3 seconds.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` of the gateway (default: turnpike.yaml, if it exists)")
-	cmd.Flags().StringVar(&base, "url", "", "`URL` of the gateway (environment: TURNPIKE_URL)")
-	cmd.MarkFlagsMutuallyExclusive("config", "url")
+	m = remoteCommand(cmd, p)
 	return cmd
-}
-
-// localURL returns where this machine reaches the gateway of the configuration.
-func localURL(c *config.Config) (string, error) {
-	host, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return "", fmt.Errorf("listen: %w", err)
-	}
-	if strings.Trim(port, "0") == "" {
-		return "", errors.New("listen has the port 0, so the configuration does not name the port: name the gateway with --url")
-	}
-	if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return "http://" + net.JoinHostPort(host, port), nil
 }
 
 // checkHealth returns why the gateway does not accept requests; nil if it does.

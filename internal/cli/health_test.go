@@ -121,3 +121,60 @@ func TestTheAddressThatHealthAsks(t *testing.T) {
 		}
 	}
 }
+
+// Every command that asks a running gateway finds it by the listen address of its
+// configuration; where that names no port, the ones that can use the store do.
+func TestCommandsAskTheGatewayOfTheConfiguration(t *testing.T) {
+	noLeaks(t)
+	url, stop := serveMinimal(t)
+	dir := t.TempDir()
+	configured := func(name, listen string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(strings.Replace(minimalFile, "127.0.0.1:0", listen, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	file, noPort := configured("a.yaml", strings.TrimPrefix(url, "http://")), configured("b.yaml", "127.0.0.1:0")
+	run := func(env map[string]string, line string) (int, string) {
+		var out bytes.Buffer
+		lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+		status := Main(t.Context(), Process{Args: strings.Fields(line), Env: lookup, Stdout: &out, Stderr: &out})
+		return status, out.String()
+	}
+	elsewhere := map[string]string{"TURNPIKE_KEY": "k", "TURNPIKE_URL": "http://127.0.0.1:1"}
+	for line, want := range map[string]string{
+		"keys list":                            " owner ",
+		"secrets list":                         "NAME",
+		"approvals list":                       "APPROVAL",
+		"approvals show apr_0":                 "there is no approval with this id",
+		"approvals approve apr_0":              "there is no approval with this id",
+		"runs cancel run_0":                    "there is no run with this id",
+		"keys --url " + url + " list":          "turnpike: if any flags in the group [config url] are set none of the others can be",
+		"runs cancel run_0 --url " + url:       "there is no run with this id", // --config says where the store is
+		"approvals list --url " + url:          "APPROVAL",
+		"health":                               url + " is ready",
+		"runs cancel run_0 --data " + dir:      "there is no run with this id",
+		"approvals list --org o --data " + dir: "APPROVAL",
+	} {
+		if _, out := run(elsewhere, line+" -c "+file); !strings.Contains(out, want) {
+			t.Errorf("%s: %q, want %q", line, out, want)
+		}
+	}
+	if status, out := run(elsewhere, "keys list"); status != 1 || !strings.Contains(out, "cannot reach a gateway at http://127.0.0.1:1") {
+		t.Errorf("by the variable: %d %q", status, out)
+	}
+	for _, line := range []string{"keys list", "health"} {
+		if status, out := run(elsewhere, line+" -c "+noPort); status != 1 || !strings.Contains(out, "name the gateway with --url") {
+			t.Errorf("%s without a port: %d %q", line, status, out)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{file, noPort} { // there is no store either
+		if status, out := run(elsewhere, "runs cancel run_0 -c "+file); status != 1 || !strings.Contains(out, "there is no Turnpike data in "+dir) {
+			t.Errorf("without a gateway: %d %q", status, out)
+		}
+	}
+}

@@ -7,38 +7,90 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 )
 
 // remote is a running gateway, spoken to over its management API: the process
 // that serves is the only one that writes its store.
 type remote struct {
-	url, key string
+	p   Process
+	url string     // "" = as address says
+	own *readStore // the gateway's configuration
 }
 
 var errNoKey = errors.New("no key: set TURNPIKE_KEY to a key with the role owner or admin")
 
-// flags adds what says where the gateway is.
+// errNoAddress is why the configuration does not say where its gateway is.
+var errNoAddress = errors.New("listen has the port 0, so the configuration does not name the port: name the gateway with --url")
+
+// remoteCommand adds to a command what says where the gateway is, --url and --config, and
+// returns the gateway.
+func remoteCommand(cmd *cobra.Command, p Process) *remote {
+	m := &remote{own: new(readStore)}
+	cmd.PersistentFlags().StringVarP(&m.own.file, "config", "c", "", "configuration `FILE` of the gateway (default: turnpike.yaml, if it exists)")
+	m.flags(cmd, p)
+	cmd.MarkFlagsMutuallyExclusive("config", "url")
+	return m
+}
+
+// flags adds the flag that says where the gateway is.
 func (m *remote) flags(cmd *cobra.Command, p Process) {
-	base, _ := p.Env("TURNPIKE_URL")
-	if base == "" {
-		base = "http://127.0.0.1:8080"
+	m.p = p
+	cmd.PersistentFlags().StringVar(&m.url, "url", "", "`URL` of the running gateway (environment: TURNPIKE_URL; default: listen of the configuration)")
+}
+
+// address returns the URL of the gateway, without a slash at its end: --url, listen of the
+// configuration that --config names, TURNPIKE_URL, or listen of the usual configuration.
+// The error is errNoAddress if that has no port.
+func (m *remote) address() (string, error) {
+	base := m.url
+	if base == "" && m.own.file == "" {
+		base, _ = m.p.Env("TURNPIKE_URL")
 	}
-	cmd.PersistentFlags().StringVar(&m.url, "url", base, "`URL` of the running gateway (environment: TURNPIKE_URL)")
-	m.key, _ = p.Env("TURNPIKE_KEY")
+	if base == "" {
+		c, err := m.own.config(m.p)
+		if err != nil {
+			return "", err
+		}
+		return localURL(c)
+	}
+	return strings.TrimRight(base, "/"), nil
+}
+
+// localURL returns where this machine reaches the gateway of the configuration.
+func localURL(c *config.Config) (string, error) {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "", fmt.Errorf("listen: %w", err)
+	}
+	if strings.Trim(port, "0") == "" {
+		return "", errNoAddress
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port), nil
 }
 
 // call sends a request and decodes the answer into out, unless that is nil.
 func (m *remote) call(ctx context.Context, method, path string, in, out any) error {
-	if m.key == "" {
+	key, _ := m.p.Env("TURNPIKE_KEY")
+	if key == "" {
 		return errNoKey
+	}
+	base, err := m.address()
+	if err != nil {
+		return err
 	}
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -46,13 +98,13 @@ func (m *remote) call(ctx context.Context, method, path string, in, out any) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(m.url, "/")+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+m.key)
+	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
-	status, data, err := send(m.url, req)
+	status, data, err := send(base, req)
 	if err != nil {
 		return err
 	}
@@ -63,7 +115,7 @@ func (m *remote) call(ctx context.Context, method, path string, in, out any) err
 		if json.Unmarshal(data, &failed) == nil && failed.Error.Message != "" {
 			return errors.New(failed.Error.Message)
 		}
-		return fmt.Errorf("%s answered %d %s", m.url, status, http.StatusText(status))
+		return fmt.Errorf("%s answered %d %s", base, status, http.StatusText(status))
 	}
 	if out == nil {
 		return nil
@@ -105,7 +157,6 @@ func (k keyObject) rate() string {
 }
 
 func keysCommand(p Process) *cobra.Command {
-	var m remote
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, update and revoke API keys on a running gateway",
@@ -113,8 +164,8 @@ func keysCommand(p Process) *cobra.Command {
 a running gateway. Set TURNPIKE_KEY to a key with the role owner or admin.`,
 		Args: cobra.NoArgs,
 	}
-	m.flags(cmd, p)
-	cmd.AddCommand(createKey(&m), listKeys(&m), updateKey(&m), revokeKey(&m))
+	m := remoteCommand(cmd, p)
+	cmd.AddCommand(createKey(m), listKeys(m), updateKey(m), revokeKey(m))
 	return cmd
 }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,20 +91,21 @@ func runsCommand(p Process) *cobra.Command {
 }
 
 func cancelRun(p Process, from *readStore) *cobra.Command {
-	var m remote
+	m := remote{own: from}
 	cmd := &cobra.Command{
 		Use:   "cancel ID|UUID",
 		Short: "Cancel a run",
-		Long: `Cancel a run over the API of a running gateway. Calls in progress are aborted and
-recorded as unknown. Set TURNPIKE_KEY to a key with the role owner or admin, or to
-the key that started the run.
+		Long: `Cancel a run over the API of a running gateway, at --url or the address in listen
+of the configuration. Calls in progress are aborted and recorded as unknown. Set
+TURNPIKE_KEY to a key with the role owner or admin, or to the key that started the
+run.
 
 If no gateway is running, the command records the request in the data directory.
 The run ends when the gateway starts. This needs no key.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := m.call(cmd.Context(), http.MethodPost, "/v1/runs/"+url.PathEscape(args[0])+"/cancel", nil, nil)
-			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoKey) {
+			if unreachable(err) {
 				return cancelStored(cmd, p, from, args[0], err)
 			}
 			if err != nil {

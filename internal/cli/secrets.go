@@ -21,7 +21,6 @@ type secretObject struct {
 }
 
 func secretsCommand(p Process) *cobra.Command {
-	var m remote
 	cmd := &cobra.Command{
 		Use:   "secrets",
 		Short: "Store, list and delete secrets on a running gateway",
@@ -30,8 +29,8 @@ gateway. A header of an MCP server refers to a secret as "Bearer secret:NAME". S
 TURNPIKE_KEY to a key of the org with the role owner or admin.`,
 		Args: cobra.NoArgs,
 	}
-	m.flags(cmd, p)
-	cmd.AddCommand(setSecret(&m), listSecrets(&m), deleteSecret(&m))
+	m := remoteCommand(cmd, p)
+	cmd.AddCommand(setSecret(m), listSecrets(m), deleteSecret(m))
 	return cmd
 }
 

@@ -20,7 +20,7 @@ const (
 )
 
 // followers are the callers that follow a run. Each has a place, of which a run and an
-// org have so many, until its answer has left or its client is dropped.
+// org have so many, until its sink has all events or its client is dropped.
 type followers struct {
 	mu    sync.Mutex
 	most  int // of a run

@@ -28,7 +28,7 @@ type remote struct {
 	own *readStore // the gateway's configuration
 }
 
-var errNoKey = errors.New("no key: set TURNPIKE_KEY to a key with the role owner or admin")
+var errNoKey = errors.New("no key: set TURNPIKE_KEY to a key whose role may do this, see --help")
 
 // errNoAddress is why the configuration does not say where its gateway is.
 var errNoAddress = errors.New("listen has the port 0, so the configuration does not name the port: name the gateway with --url")
@@ -63,6 +63,9 @@ func (m *remote) address() (string, error) {
 			return "", err
 		}
 		return localURL(c)
+	}
+	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("the URL of the gateway is %q: it must begin with http:// or https://, as in http://127.0.0.1:8080", base)
 	}
 	return strings.TrimRight(base, "/"), nil
 }

@@ -199,7 +199,7 @@ func (s *State) allowWaiting(b CallWaiting) error {
 func (s *State) allowResolved(waitID string) error {
 	for _, c := range s.Calls {
 		if waitID != "" && c.WaitID() == waitID {
-			return s.expects(Interrupt{}, !c.Resolved && !c.Done)
+			return s.expects(Interrupt{}, s.Ended == "" && !c.Resolved && !c.Done)
 		}
 	}
 	return fmt.Errorf("no call waits for approval %q", waitID)

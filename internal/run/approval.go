@@ -55,7 +55,7 @@ const (
 	ApprovalApproved ApprovalStatus = "approved"
 	ApprovalDenied   ApprovalStatus = "denied"
 	ApprovalExpired  ApprovalStatus = "expired" // nobody has decided in time
-	ApprovalVoid     ApprovalStatus = "void"    // the run has ended, or the call is not the one that was asked for any more
+	ApprovalVoid     ApprovalStatus = "void"    // the run has ended or is to end, or the call is not the one that was asked for any more
 )
 
 // ApprovalStatuses returns all statuses.
@@ -105,7 +105,7 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 			if body.Again > 0 {
 				out = append(out, ApprovalChange{Call: body.Key, Status: ApprovalVoid, At: f.At})
 			}
-		case loop.Finished:
+		case loop.CancelRequested, loop.Finished: // a run that is to end decides nothing more
 			if s.Waits > 0 || h.Summary.Waits > 0 {
 				out = append(out, ApprovalChange{All: true, Status: ApprovalVoid, At: f.At})
 			}
@@ -194,7 +194,7 @@ func (a Approval) accepts(d Decision) error {
 	case ApprovalExpired:
 		return fault.New(fault.Conflict, "approval_expired", "approval %s has expired; the call counts as denied", a.ID)
 	case ApprovalVoid:
-		return fault.New(fault.Conflict, "approval_void", "approval %s is void: its run has ended, or the call has changed and was asked for again", a.ID)
+		return fault.New(fault.Conflict, "approval_void", "approval %s is void: its run has ended or is being cancelled, or the call has changed and was asked for again", a.ID)
 	}
 	return fmt.Errorf("approval %s: the store has not taken the decision", a.ID)
 }

@@ -163,10 +163,24 @@ func weight(e event.Event) int {
 		return 2*own + len(e.Arguments)
 	case event.ToolDone:
 		return 2*own + len(e.Text) + len(e.Arguments) + len(e.Image)
+	case event.Waiting:
+		n := 2 * own
+		for _, a := range e.Approvals {
+			n += 4*own + len(a.Arguments)
+		}
+		return n
+	case event.ApprovalDecided:
+		return 3*own + len(e.Reason)
 	case event.Finished:
 		n := 4 * own
 		for _, c := range e.Calls {
 			n += own + len(c.Arguments)
+		}
+		if f := e.Failure; f != nil {
+			n += 4*own + len(f.Message)
+			if f.Upstream != nil {
+				n += 8*own + len(f.Upstream.Body)
+			}
 		}
 		return n
 	}

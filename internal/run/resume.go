@@ -51,7 +51,7 @@ func (s *runState) requestRows() []Row {
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
 		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 	}}}
-	if len(s.projection.full) > 0 && s.state().Accepted == nil {
+	if len(s.projection.full) > 0 { // of a run that waits now, its own as well
 		rows = append(rows, Row{inputFull, s.projection.full})
 	}
 	return rows
@@ -161,7 +161,8 @@ func (r *Runner) takeOver(lease Lease) {
 // resume folds the journal, appends Resumed and continues the run. A journal that cannot be
 // decoded is set aside, unless the run was cancelled. A journal that is not safe ends the run.
 func (d *driver) resume() error {
-	ctx, cancel := context.WithTimeout(d.run.ctx, storeTimeout)
+	// The run may be woken or stopped meanwhile. What is read then says what to do.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), storeTimeout)
 	defer cancel()
 	story, err := d.o.Archive.Load(ctx, d.run.lease.Org, d.run.lease.RunID)
 	var bad *Unreadable

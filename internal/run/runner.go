@@ -165,6 +165,12 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 		defer d.run.cancel(errDiscarded)
 		return d.relay()
 	}
+	if req.Hold > 0 && req.Policy.MayWait() { // before the run exists, for hold
+		if err := req.Account.Charge(followerBytes); err != nil {
+			return err
+		}
+		defer req.Account.Release(followerBytes)
+	}
 	waiting, err := r.runLight(ctx, req, lease, sink)
 	switch {
 	case errors.Is(err, ErrFenced) || errors.Is(err, errHandOver):
@@ -193,12 +199,8 @@ func (r *Runner) runLight(ctx context.Context, req *Request, lease Lease, sink S
 
 // hold reports the rest of a light run that waits for approvals, and is durable now, to the
 // caller of its request: until the run ends, and for as long as its approvals wait. A caller that
-// leaves does not end the run.
+// leaves does not end the run. The account is charged with a follower already.
 func (r *Runner) hold(ctx context.Context, req *Request, lease Lease, waiting event.Position, sink Sink) error {
-	if err := req.Account.Charge(followerBytes); err != nil {
-		return err
-	}
-	defer req.Account.Release(followerBytes)
 	r.leases.claimSoon() // somebody may have decided already
 	return r.follow(ctx, Follow{
 		Org: lease.Org, RunID: lease.RunID, After: waiting, Account: req.Account, Final: true, ToWaiting: true, Hold: req.Hold + holdGrace,

@@ -26,17 +26,18 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
 	if req.Hold == 0 {
 		f.Part = 1
 	}
+	if err := f.Account.Charge(followerBytes); err != nil { // before the run exists: a refused request may be sent again
+		return err
+	}
 	feed, known, err := r.start(ctx, req)
 	switch {
 	case err != nil:
 		return err
 	case known == "":
 		f.RunID = feed.runID
-		if err := f.Account.Charge(followerBytes); err != nil {
-			return err
-		}
 		return r.follow(ctx, f, sink, feed)
 	}
+	f.Account.Release(followerBytes) // Follow charges it
 	f.RunID = known
 	if !req.Attach {
 		if err := r.o.checkOver(ctx, req.Org, known); err != nil {

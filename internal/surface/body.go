@@ -124,6 +124,10 @@ func ChargeDecoded(account *ledger.Account, members []Member) error {
 	return account.Charge(n)
 }
 
+// maxModel is the most bytes of a model's name, which is stored with the run and listed. The
+// longest that a provider has are ARNs.
+const maxModel = 512
+
 // modelName returns the last "model" of the body.
 func modelName(members []Member) (string, error) {
 	var name string
@@ -141,6 +145,9 @@ func modelName(members []Member) (string, error) {
 	}
 	if !found || name == "" {
 		return "", fault.New(fault.Invalid, "missing_required_parameter", "the request names no model").In("model")
+	}
+	if len(name) > maxModel {
+		return "", InvalidValue("model", "the name of the model has %d bytes, and at most %d are allowed", len(name), maxModel)
 	}
 	return name, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -184,11 +185,18 @@ func parse(raw string) (arguments json.RawMessage, canonical string, err error) 
 	if err := canon.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
 		return nil, "", fmt.Errorf("not valid JSON: %s", plain(err))
 	}
+	if len(raw) > maxNesting && jsonscan.Depth(v) > maxNesting {
+		return nil, "", fmt.Errorf("nested deeper than %d levels", maxNesting)
+	}
 	if bytes.Contains(canon, []byte(largestFloat)) && hasHugeNumber(v) {
 		return nil, "", errors.New("a number has an exponent that is too large: the largest number is " + largestFloat)
 	}
 	return json.RawMessage(raw), string(canon), nil
 }
+
+// maxNesting is the most levels of arguments: they are stored in events, whose decoder has a
+// limit of 10,000.
+const maxNesting = 512
 
 // largestFloat is what JCS makes of every number that is too large for a float64. They would
 // all have the same canonical form.

@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -120,7 +121,14 @@ func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, erro
 			defer cancel()
 			r = outlives
 		}
-		status, body, err := h.inTurn(serve, r, caller)
+		leave, err := h.takeTurn(r, caller)
+		if err != nil {
+			return h.failed(err)
+		}
+		status, body, err := func() (int, any, error) {
+			defer leave()
+			return serve(r, caller)
+		}()
 		if err == nil {
 			err = surface.WriteJSON(w, status, body)
 		}
@@ -141,26 +149,50 @@ func (h *Handler) author(caller run.Caller) org.Author {
 }
 
 // InTurn calls serve when it is the request's turn among the management requests of its
-// org. It is for routes of other surfaces that read the store.
+// org. The turn ends when the answer begins: a client that reads slowly keeps nobody
+// waiting. It is for routes of other surfaces that read the store.
 func (h *Handler) InTurn(serve surface.Endpoint) surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-		_, _, err := h.inTurn(func(r *http.Request, caller run.Caller) (int, any, error) { return 0, nil, serve(w, r, caller) }, r, caller)
-		return err
+		leave, err := h.takeTurn(r, caller)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return serve(&turnWriter{w, leave}, r, caller)
 	}
 }
 
-// inTurn serves the request when it is its turn among those of its org.
-func (h *Handler) inTurn(serve func(*http.Request, run.Caller) (int, any, error), r *http.Request, caller run.Caller) (int, any, error) {
+// takeTurn waits until it is the request's turn among those of its org. leave ends the turn; it
+// may be called again.
+func (h *Handler) takeTurn(r *http.Request, caller run.Caller) (leave func(), err error) {
 	orgID := "" // the operator's
 	if caller.Org != nil {
 		orgID = caller.Org.ID
 	}
 	if err := h.turns.take(r.Context(), orgID); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	defer h.turns.leave(orgID)
-	return serve(r, caller)
+	return sync.OnceFunc(func() { h.turns.leave(orgID) }), nil
 }
+
+// turnWriter writes the answer to a request whose turn it ends.
+type turnWriter struct {
+	http.ResponseWriter
+	leave func()
+}
+
+func (w *turnWriter) WriteHeader(status int) {
+	w.leave()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *turnWriter) Write(p []byte) (int, error) {
+	w.leave()
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *turnWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // changeTimeout is how long a change may wait for its turn, for the store, and
 // for what follows from it.

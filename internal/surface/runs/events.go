@@ -27,6 +27,11 @@ func (h *Handler) Events(format *surface.Errors) surface.Endpoint {
 		if err != nil {
 			return h.failed(err)
 		}
+		if r.Method == http.MethodHead { // which has no events to wait for
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(http.StatusOK)
+			return nil
+		}
 		out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 		defer out.Close()
 		f := run.Follow{Org: caller.Org.ID, RunID: s.RunID, After: after, Account: caller.Account}
@@ -52,6 +57,9 @@ func position(r *http.Request) (event.Position, error) {
 		return event.Position{}, err
 	}
 	param, text := "after", values.Get("after")
+	if len(r.Header.Values("Last-Event-Id")) > 1 {
+		return event.Position{}, surface.InvalidValue("Last-Event-ID", "Last-Event-ID is given more than once")
+	}
 	if last := r.Header.Get("Last-Event-Id"); last != "" {
 		param, text = "Last-Event-ID", last
 	} else if !values.Has("after") {

@@ -120,6 +120,9 @@ func shownBytes(d *run.Detail) int {
 // Cancel answers POST /v1/runs/{id}/cancel. When the answer is sent, the request to
 // cancel is on disk. It is carried out even if the client has left.
 func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	if err := surface.CheckQuery(r.URL.Query()); err != nil {
+		return err
+	}
 	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it has nothing to say
 		return h.failed(err)
 	}

@@ -164,6 +164,11 @@ func TestCommandsAskTheGatewayOfTheConfiguration(t *testing.T) {
 	if status, out := run(elsewhere, "keys list"); status != 1 || !strings.Contains(out, "cannot reach a gateway at http://127.0.0.1:1") {
 		t.Errorf("by the variable: %d %q", status, out)
 	}
+	for _, url := range []string{"127.0.0.1:8080", "localhost", "ftp://127.0.0.1"} {
+		if status, out := run(elsewhere, "keys list --url "+url); status != 1 || !strings.Contains(out, `"`+url+`": it must begin with http://`) {
+			t.Errorf("%s: %d %q", url, status, out)
+		}
+	}
 	for _, line := range []string{"keys list", "health"} {
 		if status, out := run(elsewhere, line+" -c "+noPort); status != 1 || !strings.Contains(out, "name the gateway with --url") {
 			t.Errorf("%s without a port: %d %q", line, status, out)

@@ -264,6 +264,9 @@ func (r *Runner) expireApprovals(ctx context.Context) error {
 				r.o.Log.Error("an approval cannot be ended", "approval", a.ID, "run", a.RunID, "org", a.Org, "error", err)
 			default:
 				progress = true
+				if got.Status != ApprovalExpired { // somebody has decided, or ended the run
+					continue
+				}
 				r.o.Log.Info("an approval has expired", "approval", a.ID, "run", a.RunID, "org", a.Org, "server", a.Server, "tool", a.Tool)
 			}
 		}

@@ -14,8 +14,10 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -304,4 +306,99 @@ type rowReads struct {
 func (a *rowReads) Rows(ctx context.Context, org, runID string, refs []string, limit int) ([]json.RawMessage, error) {
 	a.rows++
 	return a.Archive.Rows(ctx, org, runID, refs, limit)
+}
+
+// P40: a request that is refused because there is no memory has not started a run.
+func TestARequestWithoutMemoryStartsNoRun(t *testing.T) {
+	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &town{think: script("once_pay"), tools: tools{"once_pay": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("paid"), nil }}}
+			r := w.gatewayWith(t, func(o *run.Options) { o.Ledger = ledger.New(ledger.Options{Process: 240 << 10}) })
+			req := w.wants("p", "k", "h")
+			req.Key, req.Policy.Grade = nil, grade
+			if grade == loop.Light {
+				req.Hold = time.Minute
+				req.Policy.Approvals = []loop.ServerApproval{{Server: "s", WaitMS: 60_000, ByServer: policy.Approval{Rest: true}}}
+			}
+			err := r.Run(t.Context(), req, &diary{})
+			synctest.Wait()
+			found, _ := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+			if fault.From(err).Reason != "org_memory_exceeded" || len(found) != 0 || len(w.made()) != 0 {
+				t.Errorf("%s: %v; runs %+v; calls %v", grade, err, found, w.made())
+			}
+		})
+	}
+}
+
+// A run that is to end decides nothing more, also while it waits for a slot to be ended.
+func TestAnApprovalOfACancelledRunIsVoid(t *testing.T) { // J22
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("once_pay"), tools: tools{"once_pay": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("paid"), nil }}}
+		r := w.gateway(t) // without Open: nobody claims the run
+		req := w.wants("p", "k", "h")
+		req.Policy.Approvals = []loop.ServerApproval{{Server: "s", WaitMS: 60_000, ByServer: policy.Approval{Rest: true}}}
+		var d diary
+		if err := r.Run(t.Context(), req, &d); err != nil {
+			t.Fatal(err)
+		}
+		found, err := w.journal.Approvals(t.Context(), "o", run.ApprovalQuery{Limit: 10})
+		if err != nil || len(found) != 1 || found[0].Status != run.ApprovalWaiting {
+			t.Fatalf("%+v %v", found, err)
+		}
+		if err := r.Cancel(t.Context(), "o", found[0].RunID, org.Author{Principal: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		a, err := r.Decide(t.Context(), "o", found[0].ID, run.Decision{Approved: true}, org.Author{Principal: "boss"})
+		if fault.From(err).Reason != "approval_void" || a.Status != run.ApprovalVoid || a.DecidedBy != "" {
+			t.Errorf("%+v %v", a, err)
+		}
+	})
+}
+
+// What the conversation keeps of truncated results is there after a light run has waited.
+func TestReadResultAfterALightRunHasWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		w := &town{tools: tools{"once_pay": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("paid"), nil }}}
+		w.think = func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+			told = results(transcript)
+			switch len(told) {
+			case 0:
+				return asks("once_pay"), nil
+			case 1:
+				turn := asks("read_result")
+				turn.Calls[0].ID, turn.Calls[0].Arguments = "p9", `{"id":"abc.0.0"}`
+				turn.Items = []item.Item{turn.Calls[0].Item()}
+				return turn, nil
+			}
+			return says("done"), nil
+		}
+		r := w.gateway(t)
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before := run.Conversation{RunID: "run_abc", Items: item.List{item.NewText(item.User, "hello")}, Full: map[string]string{"abc.0.0": "the whole text"}}
+		if err := w.conversations.Save(t.Context(), "o", "", before, time.Hour, run.ConversationKey{Kind: run.ResponseID, ID: "resp_abc"}); err != nil {
+			t.Fatal(err)
+		}
+		req := w.wants("p", "k", "h")
+		req.Key, req.Policy.Grade, req.Previous = nil, loop.Light, "resp_abc"
+		req.Policy.Approvals = []loop.ServerApproval{{Server: "s", WaitMS: 60_000, ByServer: policy.Approval{Always: &policy.Tools{Names: []string{"once_pay"}}}}}
+		if err := r.Run(t.Context(), req, &diary{}); err != nil {
+			t.Fatal(err)
+		}
+		found, err := w.journal.Approvals(t.Context(), "o", run.ApprovalQuery{Limit: 10})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%+v %v", found, err)
+		}
+		if _, err := r.Decide(t.Context(), "o", found[0].ID, run.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: found[0].RunID}, &diary{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) != 2 || told[1] != "[bytes 0 to 14 of 14]\nthe whole text" {
+			t.Errorf("the model is told %q", told)
+		}
+	})
 }

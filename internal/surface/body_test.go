@@ -124,3 +124,15 @@ func TestTextsAreReadAsTheStandardLibraryReadsThem(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNameOfAModelIsBounded(t *testing.T) {
+	for n, ok := range map[int]bool{maxModel: true, maxModel + 1: false} {
+		members, err := Scan(nil, []byte(`{"model":"` + strings.Repeat("m", n) + `"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := modelName(members); (err == nil) != ok || !ok && fault.From(err).Param != "model" {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}

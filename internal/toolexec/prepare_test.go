@@ -84,6 +84,8 @@ func TestWhatBecomesOfACall(t *testing.T) {
 		{"a number beyond all bounds", "free", `{"n":1e1000000}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"exponent"}},
 		{"arguments at the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, loop.Strict, tool.Gateway, loop.Run, `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, nil},
 		{"arguments over the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-7) + `"}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"larger than 1048576 bytes"}},
+		{"arguments as deep as allowed", "free", nested(maxNesting), loop.Strict, tool.Gateway, loop.Run, nested(maxNesting), nil},
+		{"deeper arguments", "free", nested(maxNesting + 1), loop.Strict, tool.Gateway, loop.Tell, "", []string{"nested deeper than 512 levels"}},
 		{"very deep arguments", "free", `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -222,4 +224,9 @@ func FuzzPrepare(f *testing.F) {
 			}
 		}
 	})
+}
+
+// nested returns an object with so many levels.
+func nested(levels int) string {
+	return `{"a":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
 }

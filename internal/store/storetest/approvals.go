@@ -15,7 +15,7 @@ func approvalCases() []rule {
 	return []rule{
 		{"a call that waits has an approval", "a person decides about what is stored, and the facts of the run say the same", approvalAsked},
 		{"an approval is decided once", "the first decision wins; one that expired or is void has none", approvalDecidedOnce},
-		{"the end of a run voids what waits", "nobody may approve a call that will never be made", approvalVoid},
+		{"the end of a run, and the request to end it, void what waits", "nobody may approve a call that will never be made", approvalVoid},
 		{"a call that changed is asked for again", "what was approved is this call and no other, also if it was approved already", approvalAgain},
 		{"approvals are selected", "by status, run and server, in pages, the latest first", approvalQueries},
 		{"due approvals are found", "over all orgs, those first that expired first", approvalsDue},
@@ -125,6 +125,9 @@ func approvalDecidedOnce(b *testBench) {
 func approvalVoid(b *testBench) {
 	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w1", Approved: true})
 	b.runWith("a", "run_2", asked("w3", 0, "s", 0), loop.Parked{})
+	cancelled, end := b.runWith("a", "run_3", asked("w4", 0, "s", 0), loop.Parked{})
+	b.ok(b.write(run.Lease{Org: "a", RunID: cancelled.RunID}, end, loop.CancelRequested{By: "bob", Cause: event.Cancelled}))
+	b.status("a", "w4", run.ApprovalVoid)
 	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.Finished{Reason: event.Cancelled}))
 	b.status("a", "w1", run.ApprovalApproved)
 	b.status("a", "w2", run.ApprovalVoid)

@@ -3,10 +3,15 @@ package admin
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func TestAnOrgHasAFewRequestsAtATimeAndOthersDoNotWaitForThem(t *testing.T) { // A07
@@ -79,6 +84,48 @@ func TestARequestThatLeavesTheLineHoldsUpNobody(t *testing.T) {
 		}
 		if len(all.of) != 0 {
 			t.Error("the org is still remembered")
+		}
+	})
+}
+
+// unread is the connection of a client that does not read.
+type unread struct {
+	*httptest.ResponseRecorder
+	reads chan struct{}
+}
+
+func (w unread) Write(p []byte) (int, error) {
+	<-w.reads
+	return w.ResponseRecorder.Write(p)
+}
+
+// Clients that do not read their answers keep no other request of their org waiting.
+func TestATurnEndsWhenTheAnswerBegins(t *testing.T) { // P40
+	synctest.Test(t, func(t *testing.T) {
+		h, reads := New(Options{}), make(chan struct{})
+		caller := run.Caller{Org: &org.Org{ID: "a"}}
+		serve := h.InTurn(func(w http.ResponseWriter, _ *http.Request, _ run.Caller) error {
+			_, err := io.WriteString(w, "x")
+			return err
+		})
+		answered := 0
+		for range 2 * atOnce {
+			go func() {
+				if err := serve(unread{httptest.NewRecorder(), reads}, httptest.NewRequest("GET", "/", nil), caller); err != nil {
+					t.Error(err)
+				}
+				answered++
+			}()
+			synctest.Wait()
+		}
+		w := httptest.NewRecorder()
+		if err := serve(w, httptest.NewRequest("GET", "/", nil), caller); err != nil || w.Body.String() != "x" || answered != 0 {
+			t.Errorf("%v, %q; %d of the others are answered", err, w.Body, answered)
+		}
+		close(reads)
+		synctest.Wait()
+		if len(h.turns.of) != 0 {
+			t.Errorf("%d orgs without requests are remembered", len(h.turns.of))
 		}
 	})
 }

@@ -88,7 +88,7 @@ func ask(t *testing.T, o Options, serve func(*Handler) surface.Endpoint, role or
 	r := httptest.NewRequest("GET", target, nil)
 	r.SetPathValue("id", "run_2")
 	for pair := range slices.Chunk(fields, 2) {
-		r.Header.Set(pair[0], pair[1])
+		r.Header.Add(pair[0], pair[1])
 	}
 	if err := serve(New(o))(w, r, caller); err != nil {
 		f := fault.From(err)
@@ -273,6 +273,7 @@ func TestAStreamBeginsAfterTheEventThatTheClientNames(t *testing.T) {
 	for _, c := range [][]string{
 		{"?after=", "after"}, {"?after=12", "after"}, {"?after=-1.0", "after"}, {"?after=" + strings.Repeat("9", 5000) + ".0", "after"}, {"?after=1.0&after=2.0", "after"},
 		{"", "Last-Event-ID", "Last-Event-ID", "x"}, {"?after=1.0", "Last-Event-ID", "Last-Event-ID", "01.0"},
+		{"", "Last-Event-ID", "Last-Event-ID", "1.0", "Last-Event-ID", "1.0"},
 	} {
 		w, got := followed(t, none, "/v1/runs/run_2/events"+c[0], c[2:]...)
 		if w.Code != 400 || !strings.HasPrefix(w.Body.String(), "invalid_value "+c[1]+": ") || w.Body.Len() > 300 || got.Org != "" {
@@ -320,7 +321,11 @@ func TestACancelNamesItsAuthor(t *testing.T) { // J22
 	runner := &follows{}
 	cancel := func(h *Handler) surface.Endpoint { return h.Cancel }
 	now := time.UnixMilli(77)
-	w := ask(t, Options{Archive: stored(t, 3), Runner: runner, Now: func() time.Time { return now }}, cancel, org.Member, "a", "/v1/runs/run_2/cancel")
+	o := Options{Archive: stored(t, 3), Runner: runner, Now: func() time.Time { return now }}
+	if w := ask(t, o, cancel, org.Member, "a", "/v1/runs/run_2/cancel?reason=x"); w.Code != 400 || !strings.HasPrefix(w.Body.String(), "unknown_parameter reason: ") || runner.by.At != 0 {
+		t.Errorf("an unknown parameter: %d %s by %+v", w.Code, w.Body, runner.by)
+	}
+	w := ask(t, o, cancel, org.Member, "a", "/v1/runs/run_2/cancel")
 	if w.Code != 202 || w.Body.String() != `{"id":"run_2","status":"cancelling"}`+"\n" || runner.by != (org.Author{Principal: "a", RequestID: "req_1", At: 77}) {
 		t.Errorf("%d %s by %+v", w.Code, w.Body, runner.by)
 	}

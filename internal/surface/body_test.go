@@ -127,7 +127,7 @@ func TestTextsAreReadAsTheStandardLibraryReadsThem(t *testing.T) {
 
 func TestTheNameOfAModelIsBounded(t *testing.T) {
 	for n, ok := range map[int]bool{maxModel: true, maxModel + 1: false} {
-		members, err := Scan(nil, []byte(`{"model":"` + strings.Repeat("m", n) + `"}`))
+		members, err := Scan(nil, []byte(`{"model":"`+strings.Repeat("m", n)+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

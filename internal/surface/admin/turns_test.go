@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -108,19 +109,19 @@ func TestATurnEndsWhenTheAnswerBegins(t *testing.T) { // P40
 			_, err := io.WriteString(w, "x")
 			return err
 		})
-		answered := 0
+		var answered atomic.Int32
 		for range 2 * atOnce {
 			go func() {
 				if err := serve(unread{httptest.NewRecorder(), reads}, httptest.NewRequest("GET", "/", nil), caller); err != nil {
 					t.Error(err)
 				}
-				answered++
+				answered.Add(1)
 			}()
 			synctest.Wait()
 		}
 		w := httptest.NewRecorder()
-		if err := serve(w, httptest.NewRequest("GET", "/", nil), caller); err != nil || w.Body.String() != "x" || answered != 0 {
-			t.Errorf("%v, %q; %d of the others are answered", err, w.Body, answered)
+		if err := serve(w, httptest.NewRequest("GET", "/", nil), caller); err != nil || w.Body.String() != "x" || answered.Load() != 0 {
+			t.Errorf("%v, %q; %d of the others are answered", err, w.Body, answered.Load())
 		}
 		close(reads)
 		synctest.Wait()

@@ -381,7 +381,7 @@ func TestRowsThatNobodySignedAreNotVerified(t *testing.T) {
 // changeStore changes the database of a data directory behind the gateway's back.
 func changeStore(t *testing.T, data string, statements ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile)+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func (c *cachedSite) says(want string, fields ...string) {
 func (c *cachedSite) meddle(statements ...string) {
 	c.Helper()
 	_ = c.stop()
-	db, err := sql.Open("sqlite", filepath.Join(c.data, app.DatabaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(c.data, app.DatabaseFile)+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -176,7 +176,7 @@ func TestAStoreThatIsBehindClosesTheDoor(t *testing.T) {
 	up := newUpstream(t, script(says("done")))
 	data := t.TempDir()
 	d := manage(mustRunWith(t, data, site{upstream: up.URL, feature: "none"}.yaml(), environment(), app.Options{SlowStore: app.SlowStore}))
-	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile)+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // alter changes what is stored, as somebody does who can write the database.
 func alter(t *testing.T, data string, statements ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile))
+	db, err := sql.Open("sqlite", filepath.Join(data, app.DatabaseFile)+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

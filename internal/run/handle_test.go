@@ -1,9 +1,12 @@
 package run_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -399,6 +402,54 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 		}
 		if len(told) != 2 || told[1] != "[bytes 0 to 14 of 14]\nthe whole text" {
 			t.Errorf("the model is told %q", told)
+		}
+	})
+}
+
+// slowLoad is an archive that takes its time to load a run.
+type slowLoad struct {
+	run.Archive
+	loading chan struct{} // gets an element when a load begins
+}
+
+func (s slowLoad) Load(ctx context.Context, orgID, runID string) (*run.Story, error) {
+	s.loading <- struct{}{}
+	select {
+	case <-time.After(time.Second):
+		return s.Archive.Load(ctx, orgID, runID)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A run that is cancelled while its next owner reads its journal ends with what is read.
+func TestARunIsCancelledWhileItsNextOwnerReadsIt(t *testing.T) { // J22
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
+		w.abandon(t)
+		time.Sleep(run.LeaseTTL)
+		found, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%+v %v", found, err)
+		}
+		loading := make(chan struct{}, 10)
+		next := w.gatewayWith(t, func(o *run.Options) {
+			o.Log, o.Archive = slog.New(slog.NewTextHandler(&log, nil)), slowLoad{o.Archive, loading}
+		})
+		if err := next.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-loading
+		if err := next.Cancel(t.Context(), "o", found[0].RunID, org.Author{Principal: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		var d diary
+		if err := next.Follow(t.Context(), run.Follow{Org: "o", RunID: found[0].RunID}, &d); err != nil {
+			t.Fatal(err)
+		}
+		if _, end := d.said(); end.Reason != event.Cancelled || len(loading) != 0 || strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("%s after %d more loads; the log says\n%s", end.Reason, len(loading), log.String())
 		}
 	})
 }

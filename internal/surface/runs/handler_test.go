@@ -330,3 +330,18 @@ func TestACancelNamesItsAuthor(t *testing.T) { // J22
 		t.Errorf("%d %s by %+v", w.Code, w.Body, runner.by)
 	}
 }
+
+// HEAD of the events says that there are some, and does not wait for them.
+func TestHeadOfTheEventsFollowsNothing(t *testing.T) {
+	runner := &follows{}
+	w := ask(t, Options{Archive: stored(t, 3), Runner: runner}, func(h *Handler) surface.Endpoint {
+		serve := events(h)
+		return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+			r.Method = http.MethodHead
+			return serve(w, r, caller)
+		}
+	}, org.Owner, "a", "/v1/runs/run_2/events")
+	if w.Code != 200 || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() != 0 || runner.got.Org != "" {
+		t.Errorf("%d %v %q, followed %+v", w.Code, w.Header(), w.Body, runner.got)
+	}
+}

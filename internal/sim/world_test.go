@@ -5,9 +5,11 @@ import (
 	"hash"
 	"hash/fnv"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +23,10 @@ const (
 	mostSteps  = 200_000
 	tailLength = 60
 )
+
+// timeSlice is how long Go lets goroutines work before it may interrupt one of them for
+// another that could work. https://go.dev/src/runtime/proc.go (forcePreemptNS)
+const timeSlice = 10 * time.Millisecond
 
 // world is one simulation.
 type world struct {
@@ -36,9 +42,10 @@ type world struct {
 	clients  []*client
 	actors   sync.WaitGroup
 
-	steps int
-	hash  hash.Hash64
-	trace []string
+	steps       int
+	hash        hash.Hash64
+	trace       []string
+	interrupted bool // a step took longer than a time slice in real time
 
 	mu        sync.Mutex
 	waits     map[string]bool // clients that have not got what they want
@@ -55,6 +62,10 @@ type report struct {
 	took      time.Duration // virtual
 	hash      uint64        // of all that happened
 	sometimes map[string]int
+
+	// interrupted says that the machine was too busy for a step to run as a whole: its
+	// goroutines may have gone on in another order than in the next play of the seed.
+	interrupted bool
 }
 
 // simulate plays the world of one seed.
@@ -64,7 +75,7 @@ func simulate(t *testing.T, seed uint64, m mutation) report {
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(seed, m)
 		w.play()
-		r = report{seed, w.violation, w.trace, w.steps, time.Since(w.begin), w.hash.Sum64(), w.sometimes}
+		r = report{seed, w.violation, w.trace, w.steps, time.Since(w.begin), w.hash.Sum64(), w.sometimes, w.interrupted}
 	})
 	return r
 }
@@ -151,8 +162,11 @@ func (w *world) close() {
 // until schedules until the condition holds.
 func (w *world) until(limit time.Time, promise string, over func() bool) {
 	begin := time.Now()
-	for {
+	for sliced := realTime(); ; {
 		synctest.Wait()
+		w.interrupted = w.interrupted || realTime()-sliced > timeSlice
+		runtime.Gosched() // begins a new time slice
+		sliced = realTime()
 		w.book.checkStep()
 		switch {
 		case w.broken() || over():
@@ -169,6 +183,13 @@ func (w *world) until(limit time.Time, promise string, over func() bool) {
 		w.steps++
 		w.release(ready[w.chance("scheduler", fmt.Sprint(w.steps)).IntN(len(ready))])
 	}
+}
+
+// realTime returns the time outside of the simulation.
+func realTime() time.Duration {
+	var tv syscall.Timeval
+	_ = syscall.Gettimeofday(&tv)
+	return time.Duration(tv.Sec)*time.Second + time.Duration(tv.Usec)*time.Microsecond
 }
 
 // rest lets time pass until somebody comes or becomes ready.

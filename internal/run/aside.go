@@ -10,23 +10,27 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// Unreadable says that a part of a run's journal cannot be decoded: a fact that
-// a newer build has written, or one or a row that is damaged. It names the first
-// such part.
+// Unreadable says that a part of what is stored for a run cannot be decoded: a newer
+// build has written it, or it is damaged. It names the first such part, which is a fact
+// or a row of the journal, or a conversation.
 type Unreadable struct {
-	Seq     int64     // of the fact; 0 = it is a row
+	Seq     int64     // of the fact; 0 = it is no fact
 	Kind    loop.Kind // of the fact
 	Version int       // of the fact
-	Ref     string    // of the row; empty = it is a fact
-	Err     error     // why it cannot be decoded
+	Ref     string    // of the row; empty = it is no row
+	Key     ConversationKey
+	Err     error // why it cannot be decoded
 
 	Story *Story // what can be read: without the facts that cannot be decoded
 	Last  int64  // the number of the journal's last fact
 }
 
 func (u *Unreadable) Error() string {
-	if u.Ref != "" {
+	switch {
+	case u.Ref != "":
 		return fmt.Sprintf("row %s cannot be decoded: %v", u.Ref, u.Err)
+	case u.Key.ID != "":
+		return fmt.Sprintf("%s cannot be decoded: %v", u.Key.title(), u.Err)
 	}
 	return fmt.Sprintf("fact %d cannot be decoded: %v", u.Seq, u.Err)
 }
@@ -43,17 +47,17 @@ func (u *Unreadable) newer() bool {
 // means that it is not set aside.
 type Aside struct {
 	Reason string `json:"reason"` // for people
-	Build  string `json:"build"`  // which could not decode the journal
+	Build  string `json:"build"`  // which could not decode what is stored
 	At     int64  `json:"at"`     // Unix milliseconds
 
 	// Kind and Version are those of the fact that a newer build has written; "" and 0 =
-	// the journal is damaged.
+	// something else cannot be decoded.
 	Kind    loop.Kind `json:"kind,omitempty"`
 	Version int       `json:"version,omitempty"`
 }
 
-// Again reports whether a build may be able to decode the journal: it can decode the fact
-// that was unknown or, if the journal seemed damaged, it is another build.
+// Again reports whether a build may be able to go on with the run: it can decode the fact
+// that was unknown or, if that was something else, it is another build.
 func (a Aside) Again(build string) bool {
 	if a.Kind != "" {
 		return loop.CanDecode(a.Version, a.Kind) == nil
@@ -61,8 +65,9 @@ func (a Aside) Again(build string) bool {
 	return a.Build != build
 }
 
-// setAside ends the lease of a run whose journal cannot be decoded. No process claims the run
-// until it is cancelled, or until a build starts that may be able to decode it.
+// setAside ends the lease of a run of which something cannot be decoded, and returns the error
+// for its callers. No process claims the run until it is cancelled, or until a build starts that
+// may be able to decode it.
 func (d *driver) setAside(why *Unreadable) error {
 	a := Aside{Reason: why.Error(), Build: d.o.Build, At: d.o.Now().UnixMilli()}
 	if why.newer() {
@@ -75,14 +80,14 @@ func (d *driver) setAside(why *Unreadable) error {
 		return unavailable(fmt.Errorf("run %s: set aside: %w", d.run.lease.RunID, err))
 	}
 	d.aside = true
-	d.run.log.Error("run set aside: cancel it, or start the build that has written it", "reason", a.Reason, "build", a.Build)
+	d.run.log.Error("run set aside: cancel it, or start the build that has written what cannot be decoded", "reason", a.Reason, "build", a.Build)
 	return unreadable(d.run.lease.RunID, a.Reason)
 }
 
-// unreadable returns the error for a caller of a run whose journal cannot be decoded.
+// unreadable returns the error for a caller of a run that is set aside.
 func unreadable(runID, reason string) error {
 	return fault.New(fault.Internal, "journal_unreadable",
-		"the journal of run %s cannot be read by this build of the gateway (%s); its operator can cancel the run", runID, reason)
+		"what is stored for run %s cannot be read by this build of the gateway (%s); its operator can cancel the run", runID, reason)
 }
 
 // restore makes runs claimable that an earlier build has set aside, and that this build may

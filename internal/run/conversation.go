@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -92,6 +93,17 @@ const (
 // String returns the key as text, which is unique.
 func (k ConversationKey) String() string { return string(k.Kind) + ":" + k.ID }
 
+// title names what is stored under the key, for people.
+func (k ConversationKey) title() string {
+	switch k.Kind {
+	case CallID:
+		return "the conversation of call " + k.ID
+	case SessionID:
+		return "conversation " + k.ID
+	}
+	return string(k.Kind) + " " + k.ID
+}
+
 // Check returns an error if a store must not save c under the keys for ttl.
 func (c Conversation) Check(ttl time.Duration, keys []ConversationKey) error {
 	session := false
@@ -139,15 +151,19 @@ func (c Conversation) Encode() ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// DecodeConversation decodes the stored form. It returns an error for a form that a later
-// build has stored.
-func DecodeConversation(body []byte) (*Conversation, error) {
+// DecodeConversation decodes the stored form of what is stored under the key. The error is a
+// [fault.Error] that wraps an *[Unreadable]: a later build has stored it, or it is damaged.
+func DecodeConversation(key ConversationKey, body []byte) (*Conversation, error) {
 	var s storedConversation
-	if err := json.Unmarshal(body, &s); err != nil {
-		return nil, fmt.Errorf("conversation: %w", err)
+	err := json.Unmarshal(body, &s)
+	if s.Form > conversationVersion { // which may be the cause of another error
+		err = fmt.Errorf("it is stored in version %d, and this build reads versions up to %d", s.Form, conversationVersion)
 	}
-	if s.Form > conversationVersion {
-		return nil, fmt.Errorf("conversation: stored in version %d, this build reads versions up to %d", s.Form, conversationVersion)
+	if err == nil {
+		return &s.Conversation, nil
 	}
-	return &s.Conversation, nil
+	bad := &Unreadable{Key: key, Err: err}
+	f := fault.New(fault.Internal, "conversation_unreadable", "%s cannot be read by this build of the gateway; the build that has stored it can", key.title())
+	f.Err = bad
+	return nil, f
 }

@@ -30,6 +30,7 @@ type driver struct {
 	asked    func() // called when the run has asked for approvals
 
 	aside   bool  // the run is set aside
+	failed  bool  // an error has stopped it here
 	givenUp error // why the run cannot be continued; nil = it can
 	unsure  bool  // it is unknown whether the journal was opened
 }
@@ -166,7 +167,7 @@ func (d *driver) unregister() {
 	defer d.run.endAppends()
 	state := d.run.state()
 	over := d.aside || state.Finished != nil || state.Accepted != nil && state.ActiveSince == 0
-	d.leases.unregister(d.run.ctx, &d.live, over, d.unsure)
+	d.leases.unregister(d.run.ctx, &d.live, over, d.unsure, d.failed)
 }
 
 // noticeEnd appends the fact for the end of the run's context, if it has ended. It returns

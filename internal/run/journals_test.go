@@ -304,6 +304,87 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 	}
 }
 
+// unread are conversations of which one cannot be decoded.
+type unread struct {
+	run.Conversations
+	key run.ConversationKey
+}
+
+func (u unread) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+	if key == u.key {
+		return run.DecodeConversation(key, []byte(`{"v":2}`))
+	}
+	return u.Conversations.Find(ctx, orgID, principal, key)
+}
+
+// C07: a run that cannot be added to its conversation, because another build has stored that
+// since, is set aside as one whose journal cannot be decoded. The store is as well as before.
+func TestARunWhoseConversationCannotBeDecodedIsSetAsideOnce(t *testing.T) {
+	for name, after := range map[string]struct {
+		rest func(*testing.T, *town, *run.Runner) // of the life of the run
+		want event.Reason
+		told int // responses that the conversation has in the end
+	}{
+		"and a build that can decode it ends the run": {func(t *testing.T, w *town, _ *run.Runner) {
+			w.build = "2"
+			w.restarted(t)
+		}, event.Complete, 1},
+		"and a cancel ends the run": {func(t *testing.T, w *town, r *run.Runner) {
+			if err := r.Cancel(t.Context(), "o", w.theRun(t).Summary.RunID, org.Author{Principal: "admin"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+		}, event.Cancelled, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &town{build: "1", think: script("read_a"), tools: tools{"read_a": hangs}}
+				key := run.ConversationKey{Kind: run.SessionID, ID: "conv_1"}
+				if err := w.conversations.Save(t.Context(), "o", "", run.Conversation{}, 24*time.Hour, key); err != nil {
+					t.Fatal(err)
+				}
+				req := w.wants("p", "k", "h")
+				req.Session, req.Keep = key.ID, &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+				leaving, leave := context.WithTimeout(t.Context(), time.Second)
+				defer leave()
+				_ = w.gateway(t).Run(leaving, req, &diary{}) // it renews no lease
+				w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
+				old := w.gatewayWith(t, func(o *run.Options) { o.Conversations = unread{&w.conversations, key} })
+				if err := old.Open(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
+				if err != nil || len(runs) != 1 || runs[0].Status != run.IsAside || !strings.Contains(runs[0].Aside.Reason, "conversation conv_1 cannot be decoded") {
+					t.Fatalf("%+v, %v; want one that is set aside", runs, err)
+				}
+				resumed := 0
+				for _, f := range w.theRun(t).Facts {
+					if f.Body.Kind() == loop.KindResumed {
+						resumed++
+					}
+				}
+				if err := old.Health(); resumed != 1 || err != nil {
+					t.Errorf("resumed %d times, and the health of the store is %v", resumed, err)
+				}
+				_ = refusal(t, old.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "journal_unreadable")
+				again := *req
+				again.Key = &run.SubmitKey{Principal: "p", Key: "another", Hash: "h"}
+				_ = refusal(t, old.Run(t.Context(), &again, &diary{}), "conversation_unreadable")
+
+				after.rest(t, w, old)
+				c, err := w.conversations.Find(t.Context(), "o", "", key)
+				if err != nil || len(c.Parts) != after.told {
+					t.Errorf("the conversation has %+v, %v; want %d responses", c, err, after.told)
+				}
+				if s := w.theRun(t).Summary; s.Reason != after.want {
+					t.Errorf("the run is %+v, want %s", s, after.want)
+				}
+			})
+		})
+	}
+}
+
 // A restored run is ended as lost also if its journal cannot be decoded, and none of
 // its calls is made.
 func TestARunThatIsSetAsideCanBeLost(t *testing.T) { // P01

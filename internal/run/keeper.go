@@ -1,14 +1,19 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -45,6 +50,7 @@ type leaseKeeper struct {
 	woken    chan struct{}  // has an element when a waiting run was woken
 	yielding atomic.Bool    // durable runs are handed over at their next fact
 	suspects suspects       // runs that are resumed one at a time
+	renewal  singleflight.Group
 
 	mu      sync.Mutex
 	quiet   bool                // no new runs
@@ -56,6 +62,10 @@ type leaseKeeper struct {
 }
 
 type runKey struct{ org, run string }
+
+func (k runKey) compare(other runKey) int {
+	return cmp.Or(strings.Compare(k.org, other.org), strings.Compare(k.run, other.run))
+}
 
 // liveRun is a run that is performed in this process, as the lease keeper knows it.
 type liveRun struct {
@@ -203,10 +213,18 @@ func (k *leaseKeeper) isQuiet() bool {
 	return k.quiet
 }
 
-// renew extends the leases of this process. A run whose lease was not extended has another
-// owner and is stopped. A lease without a run comes from a claim whose answer was lost. It
-// is released, because no process could claim the run otherwise.
+// renew extends the leases of this process. Whoever asks while a renewal is in progress gets
+// its result: after a pause of the process all runs ask at once.
 func (k *leaseKeeper) renew() error {
+	_, err, _ := k.renewal.Do("", func() (any, error) { return nil, k.renewNow() })
+	return err
+}
+
+// renewNow extends the leases of this process. A run whose lease was not extended has another
+// owner and is stopped. A lease without a run comes from a claim whose answer was lost, or is
+// that of a run that has failed. It is released, because no process could claim the run
+// otherwise.
+func (k *leaseKeeper) renewNow() error {
 	ctx, cancel := context.WithTimeout(k.base, storeTimeout)
 	defer cancel()
 	others := k.leased()
@@ -221,8 +239,8 @@ func (k *leaseKeeper) renew() error {
 			delete(others, runKey{l.Org, l.RunID})
 		}
 	}
-	for _, run := range others {
-		run.cancel(ErrFenced)
+	for _, key := range slices.SortedFunc(maps.Keys(others), runKey.compare) { // so that a simulation can be repeated
+		others[key].cancel(ErrFenced)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -291,15 +309,16 @@ func (k *leaseKeeper) confirm(run *liveRun) {
 
 // unregister removes a run from the live ones. Its lease is released if the run is to be
 // continued, so that another owner can claim it, and if it is unknown whether there is a
-// lease.
-func (k *leaseKeeper) unregister(ctx context.Context, run *liveRun, over, unsure bool) {
+// lease. The lease of a run that has failed is released by the next renewal, which finds
+// it without a run: otherwise a run that fails again and again would be claimed all the time.
+func (k *leaseKeeper) unregister(ctx context.Context, run *liveRun, over, unsure, failed bool) {
 	defer k.tasks.Done()
 	run.unstop()
 	k.mu.Lock()
 	if k.live[run.key()] == run { // otherwise this process has claimed the run again
 		delete(k.live, run.key())
 	}
-	orphan := k.leases != nil && (run.leased && !over || unsure)
+	orphan := k.leases != nil && (run.leased && !over || unsure) && (!failed || k.quiet)
 	k.mu.Unlock()
 	if orphan {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -243,6 +244,46 @@ func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
 		}
 		if took := time.Since(begin); lost != 2 || failed != 3 || took > run.LeaseTTL+9*time.Second {
 			t.Errorf("%d claims, %d releases, and the run took %v", lost, failed, took)
+		}
+	})
+}
+
+// broken is an archive that cannot load runs.
+type broken struct {
+	run.Archive
+	loads *atomic.Int64
+}
+
+func (b broken) Load(context.Context, string, string) (*run.Story, error) {
+	b.loads.Add(1)
+	return nil, errors.New("the disk has a bad sector")
+}
+
+// A run that stops with an error is not claimed again at once: the error may come again. When
+// it is gone, the run goes on.
+func TestARunThatFailsIsClaimedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
+		w.abandon(t)
+		var loads atomic.Int64
+		r := w.gatewayWith(t, func(o *run.Options) { o.Archive = broken{&w.journal, &loads} })
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := loads.Load(); n < 5 || n > 15 {
+			t.Errorf("in a minute the run was claimed %d times", n)
+		}
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.Close(now, 0)
+		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
+		if err := w.gateway(t).Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(run.LeaseTTL + 5*time.Second)
+		if !w.done(t) {
+			t.Error("the run does not go on")
 		}
 	})
 }

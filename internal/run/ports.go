@@ -24,7 +24,8 @@ type Journal interface {
 	// error wraps theirs; a *[Behind] has the missing facts. A second fact of the same
 	// kind, call and attempt ([CallOf]), a row with a ref that the run has, and a second
 	// hold with the same ID in a budget are refused with an error that wraps
-	// org.ErrExists; a hold that does not fit, with an *[OverBudget]. A nil error means
+	// org.ErrExists; a hold that does not fit, with an *[OverBudget]. If this build cannot
+	// decode a fact that the writer misses, the error wraps an *[Unreadable]. A nil error means
 	// that the batch is stored as safely as Batch.Sync says. The head of the run is
 	// afterwards as [Head.After] says.
 	Append(ctx context.Context, lease Lease, after int64, b Batch) error
@@ -179,7 +180,8 @@ type Conversations interface {
 	// as much as its caps allow.
 	Save(ctx context.Context, org, principal string, c Conversation, ttl time.Duration, keys ...ConversationKey) error
 
-	// Find returns what is stored under the key, or nil.
+	// Find returns what is stored under the key, or nil. The error wraps an *[Unreadable] if
+	// this build cannot decode it.
 	Find(ctx context.Context, org, principal string, key ConversationKey) (*Conversation, error)
 
 	// Delete deletes what is stored under the key, with its other keys. It returns false if

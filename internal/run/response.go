@@ -193,8 +193,11 @@ func readResponses(ctx context.Context, kept Conversations, req *Request, memory
 	return found, nil
 }
 
-// keepResponse stores the conversation of the response before the run ends or waits. handedOver
+// keepResponse stores the conversation of the response before the run ends or waits. callIDs
 // are the ids of the calls that the client executes.
+//
+// The error is an *[Unreadable] if the session of a durable run cannot be decoded. A run that is
+// ended from outside or by a limit ends nevertheless, without its response in the session.
 func (d *driver) keepResponse(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Keep
@@ -220,8 +223,17 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
 		err = appendToSession(ctx, d.o.Conversations, run.req, id)
 	}
-	if err == nil {
+	var bad *Unreadable
+	switch {
+	case err == nil:
 		return nil
+	case errors.As(err, &bad) && run.state().Ended != "":
+		run.log.Error("a response is not added to its conversation", "response", id, "error", err)
+		return nil
+	case bad != nil && run.durable():
+		return bad
+	case bad != nil:
+		return err
 	}
 	run.storeFailed(err)
 	return unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))

@@ -158,8 +158,9 @@ func (r *Runner) takeOver(lease Lease) {
 	go d.lead(d.resume)
 }
 
-// resume folds the journal, appends Resumed and continues the run. A journal that cannot be
-// decoded is set aside, unless the run was cancelled. A journal that is not safe ends the run.
+// resume folds the journal, appends Resumed and continues the run. It returns an *[Unreadable] if
+// the journal cannot be decoded, unless the run was cancelled. A journal that is not safe ends
+// the run.
 func (d *driver) resume() error {
 	// The run may be woken or stopped meanwhile. What is read then says what to do.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), storeTimeout)
@@ -181,7 +182,7 @@ func (d *driver) resume() error {
 		d.observer.recallTrace(bad.Story.Rows)
 		return d.giveUp(bad.Story, bad.Last, bad)
 	case bad != nil:
-		return d.setAside(bad)
+		return bad
 	case err != nil:
 		return d.giveUp(story, story.last(), err)
 	}
@@ -219,7 +220,7 @@ func (d *driver) playRest(story *Story) error {
 		d.run.projection.account.Release(story.size()) // the rows are not needed any more
 		var bad *Unreadable
 		if errors.As(err, &bad) {
-			return d.setAside(bad)
+			return bad
 		}
 		if err != nil && d.run.ctx.Err() == nil { // if ctx has ended, that is the reason for the error
 			d.run.log.Error("the run cannot continue", "error", err)

@@ -135,7 +135,7 @@ func (s *runState) appendError(err error) error {
 	var known *Submitted
 	var over *OverBudget
 	switch {
-	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.Is(err, ErrNoSlot), errors.Is(err, ErrFenced), errors.Is(err, org.ErrExists):
+	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.As(err, new(*Unreadable)), errors.Is(err, ErrNoSlot), errors.Is(err, ErrFenced), errors.Is(err, org.ErrExists):
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
 	}
 	s.storeFailed(err)

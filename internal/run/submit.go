@@ -124,9 +124,14 @@ func (d *driver) lead(perform func() error) {
 	defer d.run.projection.account.Close()
 	defer d.run.cancel(errDiscarded)
 	err := perform()
+	var bad *Unreadable
+	if errors.As(err, &bad) {
+		err = d.setAside(bad)
+	}
 	if errors.Is(err, errHandOver) || errors.Is(err, ErrFenced) {
 		err = elsewhere(err)
 	} else if err != nil && !d.aside {
+		d.failed = true
 		d.run.log.Error("run stopped", "error", err)
 	}
 	d.live.feed.end(err)

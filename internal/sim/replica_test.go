@@ -48,7 +48,9 @@ func (r *replica) live() {
 		p := r.boot(life)
 		orderly, goesOn := r.end(p)
 		if orderly {
-			p.drain(r.w.chance(p.name, "drain"))
+			chance := r.w.chance(p.name, "drain")
+			p.drain(chance)
+			r.w.wait(p.life, p.name+" exits", between(chance, time.Millisecond, time.Second), nil) // its clients get the rest
 		}
 		r.w.bury(p)
 		if !goesOn || !r.w.wait(context.Background(), r.name+" boots", between(r.w.chance(p.name, "down"), time.Second/2, 20*time.Second), nil) {

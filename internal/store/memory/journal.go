@@ -89,6 +89,11 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 		var behind *run.Behind
 		if errors.As(err, &behind) {
 			behind.Facts = slices.Clone(r.facts[after:])
+			for _, f := range behind.Facts {
+				if err := loop.CanDecode(f.Version, f.Body.Kind()); err != nil {
+					return fmt.Errorf("run %s: %w", lease.RunID, &run.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err})
+				}
+			}
 			return behind
 		}
 		return fmt.Errorf("run %s: %w", lease.RunID, err)

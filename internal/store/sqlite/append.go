@@ -56,7 +56,7 @@ func (s *Store) appendBatch(ctx context.Context, lease run.Lease, after int64, b
 // isRefusal reports whether err is a refusal of the batch, not a failure of the file.
 func isRefusal(err error) bool {
 	return errors.Is(err, run.ErrFenced) || errors.Is(err, run.ErrAhead) || errors.Is(err, run.ErrNoSlot) ||
-		errors.As(err, new(*org.CapError)) || errors.As(err, new(*run.Submitted)) || errors.As(err, new(*run.OverBudget))
+		errors.As(err, new(*run.Unreadable)) || errors.As(err, new(*org.CapError)) || errors.As(err, new(*run.Submitted)) || errors.As(err, new(*run.OverBudget))
 }
 
 // enqueue submits the batch if the head of the run admits it. A batch without Sync is

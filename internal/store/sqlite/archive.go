@@ -286,7 +286,7 @@ func readFacts(ctx context.Context, db querier, key runKey, after int64) ([]loop
 	facts := make([]loop.Fact, len(stored))
 	for i, one := range stored {
 		if facts[i], err = one.decode(); err != nil {
-			return nil, fmt.Errorf("fact %d: %w", one.Seq, err)
+			return nil, &run.Unreadable{Seq: one.Seq, Kind: one.kind, Version: one.Version, Err: err}
 		}
 	}
 	return facts, nil

@@ -185,9 +185,9 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key run.Conve
 	} else if err != nil {
 		return nil, s.wrap("find a conversation", err)
 	}
-	c, err := run.DecodeConversation(body)
+	c, err := run.DecodeConversation(key, body)
 	if err != nil {
-		return nil, s.wrap("find a conversation", err)
+		return nil, err
 	}
 	c.Version = version
 	return c, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pressly/goose/v3"
 
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -212,8 +213,13 @@ func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.Find(t.Context(), "a", "p", key); err == nil || !strings.Contains(err.Error(), "stored in version 2, this build reads versions up to 1") {
+	c, err := s.Find(t.Context(), "a", "p", key)
+	var bad *run.Unreadable
+	if !errors.As(err, &bad) || bad.Key != key || !strings.Contains(err.Error(), "stored in version 2, and this build reads versions up to 1") {
 		t.Errorf("got %+v, %v", c, err)
+	}
+	if errors.Is(err, org.ErrUnavailable) || fault.From(err).Reason != "conversation_unreadable" {
+		t.Errorf("%v is told as a failure of the file", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -13,6 +14,7 @@ func asideCases() []rule {
 	return []rule{
 		{"a fact of an unknown kind is reported", "with the facts that can be decoded, so that the calls of the run can be accounted for", unknownKind},
 		{"a fact of an unknown version is reported", "its meaning is unknown even if its kind is known", unknownVersion},
+		{"a writer is told of an unknown fact that it misses", "it cannot go on, and nothing is stored", unknownMissed},
 		{"a run that is set aside is not claimed", "every process of this build would fail on it again", asideNotClaimed},
 		{"a run that is set aside has no slot and no lease", "no process works on it", asideHoldsNothing},
 		{"a run that is set aside has a reason", "the operator needs it", asideSaysWhy},
@@ -64,6 +66,20 @@ func unknownVersion(b *testBench) {
 	b.checkError(bad, loop.ErrUnknownVersion)
 	if bad.Seq != 2 || bad.Kind != loop.KindInputAdded || bad.Version != loop.Version+1 || bad.Last != 2 {
 		b.Errorf("got fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
+	}
+}
+
+func unknownMissed(b *testBench) {
+	a := b.begin("a", "r")
+	late := *a
+	a.write(input("x"), futureFact{"soon"})
+	err := late.append(b.Context(), run.Batch{Sync: true}, input("late"))
+	var bad *run.Unreadable
+	if !errors.As(err, &bad) || bad.Seq != 3 || bad.Kind != "prophecy" || errors.Is(err, org.ErrUnavailable) {
+		b.Errorf("got error %v, want a *run.Unreadable of fact 3", err)
+	}
+	if last := a.checkUnreadable().Last; last != 3 {
+		b.Errorf("the journal ends at %d", last)
 	}
 }
 

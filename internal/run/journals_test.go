@@ -338,7 +338,8 @@ func TestARunWhoseConversationCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &town{build: "1", think: script("read_a"), tools: tools{"read_a": hangs}}
+				var log strings.Builder
+				w := &town{build: "1", think: script("read_a"), tools: tools{"read_a": hangs}, log: slog.New(slog.NewTextHandler(&log, nil))}
 				key := run.ConversationKey{Kind: run.SessionID, ID: "conv_1"}
 				if err := w.conversations.Save(t.Context(), "o", "", run.Conversation{}, 24*time.Hour, key); err != nil {
 					t.Fatal(err)
@@ -364,8 +365,9 @@ func TestARunWhoseConversationCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 						resumed++
 					}
 				}
-				if err := old.Health(); resumed != 1 || err != nil {
-					t.Errorf("resumed %d times, and the health of the store is %v", resumed, err)
+				synctest.Wait() // for what still writes to the log
+				if resumed != 1 || strings.Contains(log.String(), "the store cannot be written") {
+					t.Errorf("resumed %d times, and the log is\n%s", resumed, &log)
 				}
 				_ = refusal(t, old.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "journal_unreadable")
 				again := *req

@@ -163,11 +163,13 @@ func (c *continuation) checkContinues(ctx context.Context, a Approval) error {
 
 // storedRequestOf reads what is stored of the request of the approval's run.
 func (c *continuation) storedRequestOf(ctx context.Context, a Approval) (q storedRequest, err error) {
-	rows, err := c.Archive.Rows(ctx, a.Org, a.RunID, []string{requestRef}, batchBytes)
-	var large *TooLarge
-	if errors.As(err, &large) {
-		rows, err = c.Archive.Rows(ctx, a.Org, a.RunID, []string{requestRef}, large.Bytes)
-	}
+	memory := c.req.Account.Part()
+	defer memory.Close()
+	var rows []json.RawMessage
+	err = readCharged(memory, func(limit int) (err error) {
+		rows, err = c.Archive.Rows(ctx, a.Org, a.RunID, []string{requestRef}, limit)
+		return err
+	})
 	if err != nil || len(rows) == 0 {
 		return q, err
 	}
@@ -190,7 +192,7 @@ type nextPart struct {
 func (c *continuation) locate(ctx context.Context, approvals []Approval) (nextPart, error) {
 	next := nextPart{run: approvals[0].RunID}
 	var err error
-	next.state, err = foldMore(ctx, c.Archive, c.req.Org, next.run, loop.State{}, func(before loop.State, f loop.Fact) {
+	next.state, err = foldMore(ctx, c.Archive, c.req.Account, c.req.Org, next.run, loop.State{}, func(before loop.State, f loop.Fact) {
 		if w, ok := f.Body.(loop.CallWaiting); ok && slices.ContainsFunc(approvals, func(a Approval) bool { return a.ID == w.WaitID }) {
 			next.part = before.Parks + 1 // of the latest of them
 		}
@@ -366,8 +368,12 @@ func started(s loop.State, runID, part string, at time.Time) event.Started {
 // arguments that a model may send have at most 1 MiB.
 const maxStepArguments = 2 << 20
 
-// keepStep stores a response that only says which approvals are still to be decided.
+// keepStep stores a response that only says which approvals are still to be decided: also if the
+// caller has left, because its decisions count. The account of the request is charged with the
+// arguments of the calls.
 func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiting, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
+	defer cancel()
 	waiting := event.Waiting{At: time.UnixMilli(next.state.At).UTC()}
 	for _, w := range next.open {
 		a, err := c.Archive.Approval(ctx, c.req.Org, w.WaitID)
@@ -376,6 +382,9 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 		}
 		arguments, err := ArgumentsOf(ctx, c.Archive, a, maxStepArguments)
 		if err != nil {
+			return waiting, err
+		}
+		if err := c.req.Account.Charge(len(arguments)); err != nil {
 			return waiting, err
 		}
 		waiting.Approvals = append(waiting.Approvals, approvalEvent(w, arguments))

@@ -15,9 +15,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // counted is an archive that counts what is read of it.
@@ -257,6 +260,31 @@ func TestARowThatIsTooLargeIsNotRead(t *testing.T) {
 		if f := fault.From(err); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {
 			t.Errorf("%v", err)
 		}
+	})
+}
+
+// P40: a fact that is larger than a batch is charged to whoever decides an approval of its run,
+// and refused before it is read.
+func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := turned(0, "once_a").(loop.Turn)
+		turn.Calls[0].Arguments = `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
+		call := preparedAs("0.0", tool.Once).(loop.CallPrepared)
+		call.Verdict = loop.Ask
+		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }}
+		w.leave(t, "run_old", "k", asked(0, 1), turn, call, loop.CallWaiting{Key: "0.0", WaitID: "wait_a"}, loop.Parked{ActiveMS: 10})
+		decide := func(bounds ledger.Options) error {
+			r, _, _ := w.counting(t, bounds)
+			_, err := r.Decide(t.Context(), "o", "wait_a", run.Decision{}, org.Author{Principal: "human"})
+			return err
+		}
+		if f := fault.From(decide(ledger.Options{Run: 1 << 19})); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {
+			t.Errorf("with too little memory: %+v", f)
+		}
+		if err := decide(ledger.Options{}); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
 	})
 }
 

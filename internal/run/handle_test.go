@@ -41,6 +41,56 @@ func (w *town) waiting(t *testing.T, until int64) {
 	w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
 }
 
+// patient are conversations that store nothing for a caller who has left.
+type patient struct{ run.Conversations }
+
+func (p patient) Save(ctx context.Context, orgID, principal string, c run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return p.Conversations.Save(ctx, orgID, principal, c, ttl, keys...)
+}
+
+// deserted is a journal whose caller leaves when something is appended.
+type deserted struct {
+	run.Journal
+	leave context.CancelFunc
+}
+
+func (l deserted) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+	err := l.Journal.Append(ctx, lease, after, b)
+	l.leave()
+	return err
+}
+
+// The response to a decision is stored, also if its caller leaves as soon as it has decided.
+func TestADecisionGetsItsResponseAlthoughItsCallerLeaves(t *testing.T) { // L05
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		w.waiting(t, 0)
+		if err := w.conversations.Save(t.Context(), "o", "", run.Conversation{RunID: "run_old"}, time.Hour, run.ConversationKey{Kind: run.ResponseID, ID: "resp_old"}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		r := w.gatewayWith(t, func(o *run.Options) {
+			o.Journal, o.Conversations = deserted{&w.journal, leave}, patient{&w.conversations}
+		})
+		req := w.wants("p", "", "")
+		req.Key, req.Items, req.Keep = nil, nil, &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+		req.Answers = []run.Answer{{ID: "wait_a", Decision: run.Decision{Approved: true}}}
+		req.MayDecide = func(run.Approval) error { return nil }
+		var told diary
+		if err := r.Run(ctx, req, &told); err != nil {
+			t.Fatal(err)
+		}
+		part := told.events[0].(event.Started).Part
+		c, err := run.FindResponse(t.Context(), &w.conversations, "o", run.ResponseOf("run_old", part))
+		if err != nil || c == nil || len(c.Waiting.Approvals) != 1 || c.Waiting.Approvals[0].ID != "wait_b" {
+			t.Errorf("the response of part %q is %+v, %v", part, c, err)
+		}
+	})
+}
+
 // A run that waits is followed through its wait, and goes on as soon as its calls are
 // decided.
 func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11

@@ -303,7 +303,7 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 	if q.Keep == nil {
 		return nil, nil
 	}
-	state, err := foldMore(ctx, r.o.Archive, orgID, runID, loop.State{}, nil)
+	state, err := foldMore(ctx, r.o.Archive, caller.Account, orgID, runID, loop.State{}, nil)
 	if err != nil {
 		return nil, storeError(runID, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
@@ -171,6 +172,8 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 // which the state of the run matters: see [Head.Allow].
 func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body loop.Body, rows []audit.Entry) error {
 	var state loop.State // of the run, if the fact depends on it
+	account := r.o.Ledger.Open(orgID)
+	defer account.Close()
 	for {
 		head, err := r.o.Archive.Head(ctx, orgID, runID)
 		if err != nil {
@@ -183,7 +186,7 @@ func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body lo
 		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: body}
 		if loop.AllowedAnytime(body) {
 			err = head.Allow(body)
-		} else if state, err = foldMore(ctx, r.o.Archive, orgID, runID, state, nil); err == nil {
+		} else if state, err = foldMore(ctx, r.o.Archive, account, orgID, runID, state, nil); err == nil {
 			fact.Seq, fact.At = state.Seq+1, max(at, state.At)
 			if loop.Allowed(state, fact) != nil {
 				return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
@@ -211,27 +214,39 @@ func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body lo
 
 // foldMore folds the facts of a run that follow s, which it reads in batches. The error
 // wraps [loop.ErrUnsafe] if the journal is not safe, and is an *[Unreadable] if a fact cannot
-// be decoded.
+// be decoded. account is charged with a fact that is larger than a batch while it is folded.
 //
 // each is called with every fact, and the state before it; nil = nothing is.
-func foldMore(ctx context.Context, archive Archive, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
+func foldMore(ctx context.Context, archive Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
 	for {
-		facts, err := archive.Facts(ctx, orgID, runID, s.Seq, batchBytes)
-		var large *TooLarge
-		if errors.As(err, &large) {
-			facts, err = archive.Facts(ctx, orgID, runID, s.Seq, large.Bytes)
+		next, err := foldBatch(ctx, archive, account, orgID, runID, s, each)
+		if err != nil || next.Seq == s.Seq {
+			return next, err
 		}
-		if err != nil || len(facts) == 0 {
+		s = next
+	}
+}
+
+// foldBatch is foldMore for one batch.
+func foldBatch(ctx context.Context, archive Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
+	memory := account.Part()
+	defer memory.Close()
+	var facts []loop.Fact
+	err := readCharged(memory, func(limit int) (err error) {
+		facts, err = archive.Facts(ctx, orgID, runID, s.Seq, limit)
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
+	for _, f := range facts {
+		if err := loop.CheckSafety(s, f); err != nil {
 			return s, err
 		}
-		for _, f := range facts {
-			if err := loop.CheckSafety(s, f); err != nil {
-				return s, err
-			}
-			if each != nil {
-				each(s, f)
-			}
-			s = loop.Apply(s, f)
+		if each != nil {
+			each(s, f)
 		}
+		s = loop.Apply(s, f)
 	}
+	return s, nil
 }

@@ -115,6 +115,8 @@ func Failed(log *slog.Logger, err error) error {
 		answer = fault.New(fault.Unavailable, "store_unavailable", "the gateway did not complete the request in time; try again later")
 	case fault.From(err).Code != fault.Internal:
 		return err
+	case errors.Is(err, context.Canceled): // nobody gets it, but the log of requests
+		return &fault.Error{Code: fault.Unavailable, Reason: "caller_gone", Message: "the request was not completed: its client has left, or the gateway is stopping", Err: err}
 	}
 	log.Error("request failed", "error", err)
 	return answer

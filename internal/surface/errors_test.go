@@ -78,6 +78,7 @@ func TestTheCallerGetsAnErrorOfTheStoreInWords(t *testing.T) {
 	}{
 		"the store":   {fmt.Errorf("x: %w", org.ErrUnavailable), "store_unavailable"},
 		"too slow":    {context.DeadlineExceeded, "store_unavailable"},
+		"left":        {fmt.Errorf("x: %w", context.Canceled), "caller_gone"},
 		"for callers": {fault.New(fault.Invalid, "theirs", "m"), "theirs"},
 		"any other":   {errors.New("CANARY"), "internal_error"},
 	} {

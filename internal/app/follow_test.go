@@ -379,7 +379,7 @@ func TestRunsCancelWithoutAGateway(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"run_9": "the org o has no run run_9", "run_1": "run run_1 has already ended (model_error)", "run_4 --org other": "the org other has no run run_4",
-		"run_4 --data " + t.TempDir(): "there is no Turnpike data in ",
+		"run_4 --data " + t.TempDir(): "there is no Turnpike data in ", "..": `".." is not the id or name of anything`,
 	} {
 		if status, out, errs := cancel(args); status != 1 || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: %d %s%s, want %s", args, status, out, errs, want)

@@ -162,7 +162,7 @@ func showApproval(p Process, from *readStore) *cobra.Command {
 		Use:   "show ID",
 		Short: "Show a tool call that waits for approval, with its arguments",
 		Long:  "Show a tool call that waits, or waited, for approval, with its arguments.\n" + howApprovalsAreRead,
-		Args:  cobra.ExactArgs(1),
+		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var a approvals.Object
 			err := m.call(cmd.Context(), http.MethodGet, "/v1/approvals/"+url.PathEscape(args[0]), nil, &a)
@@ -263,7 +263,7 @@ owner, admin or approver.
 
 If no gateway is running, the command records the decision in the data directory.
 The run continues when the gateway starts. This needs no key.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]string{"decision": word}
 			if reason != "" {

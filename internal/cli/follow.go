@@ -31,7 +31,7 @@ to see them as they arrive.
 With --json, each event is one JSON object per line, with its position.`,
 		Example: `  turnpike runs follow run_06gkq4tp7k0019kd0l5gbgo7f8
   turnpike runs follow run_06gkq4tp7k0019kd0l5gbgo7f8 --after 12.3 --json`,
-		Args: cobra.ExactArgs(1),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := run.Follow{Org: from.org, RunID: audit.StoredRunID(args[0])}
 			if cmd.Flags().Changed("after") {

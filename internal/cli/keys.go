@@ -85,6 +85,17 @@ func localURL(c *config.Config) (string, error) {
 	return "http://" + net.JoinHostPort(host, port), nil
 }
 
+// oneName is for commands that take one id or name, of which a part of a path is made.
+func oneName(cmd *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+		return err
+	}
+	if strings.Trim(args[0], ".") == "" {
+		return fmt.Errorf("%q is not the id or name of anything", args[0])
+	}
+	return nil
+}
+
 // call sends a request and decodes the answer into out, unless that is nil.
 func (m *remote) call(ctx context.Context, method, path string, in, out any) error {
 	key, _ := m.p.Env("TURNPIKE_KEY")
@@ -201,7 +212,7 @@ func createKey(m *remote) *cobra.Command {
 		Use:     "create NAME",
 		Short:   "Create a key and print it; it cannot be shown again",
 		Example: "  turnpike keys create ci --role member --requests-per-minute 600",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asked := settings.given(cmd)
 			asked["name"], asked["role"] = args[0], settings.role
@@ -229,7 +240,7 @@ settings that a flag names are changed. The key itself stays the same. Keys of
 the configuration file can only be changed there.`,
 		Example: `  turnpike keys update key_01kb… --role reader
   turnpike keys update key_01kb… --requests-per-minute 60 --burst 10`,
-		Args: cobra.ExactArgs(1),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asked := settings.given(cmd)
 			if cmd.Flags().Changed("name") {
@@ -287,7 +298,7 @@ func revokeKey(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke a key, effective immediately",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := m.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil); err != nil {
 				return err

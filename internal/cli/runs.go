@@ -33,8 +33,12 @@ type readStore struct{ file, data, org string }
 
 func (s *readStore) flags(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVarP(&s.file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
+	where := ""
+	if cmd.PersistentFlags().Lookup("url") != nil {
+		where = " in the data directory; a gateway takes that of TURNPIKE_KEY"
+	}
 	cmd.PersistentFlags().StringVar(&s.data, "data", "", "data `DIRECTORY` (default: data of the configuration)")
-	cmd.PersistentFlags().StringVar(&s.org, "org", config.DefaultOrg, "`ID` of the org")
+	cmd.PersistentFlags().StringVar(&s.org, "org", config.DefaultOrg, "`ID` of the org"+where)
 }
 
 // open returns the store; close it.
@@ -102,7 +106,7 @@ run.
 
 If no gateway is running, the command records the request in the data directory.
 The run ends when the gateway starts. This needs no key.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := m.call(cmd.Context(), http.MethodPost, "/v1/runs/"+url.PathEscape(args[0])+"/cancel", nil, nil)
 			if unreachable(err) {
@@ -277,7 +281,7 @@ func showRun(p Process, from *readStore) *cobra.Command {
 and answer, the limit, the refused address, or who cancelled it.
 
 With --json, the run is one JSON object, with its journal.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := from.open(cmd.Context(), p)
 			if err != nil {

@@ -42,7 +42,7 @@ func setSecret(m *remote) *cobra.Command {
 appear in the arguments or the shell history. The final line break is removed. The
 value cannot be read back.`,
 		Example: "  turnpike secrets set gh_token < token.txt",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			value, err := readValue(cmd.InOrStdin())
 			if err != nil {
@@ -97,7 +97,7 @@ func deleteSecret(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a secret; requests to servers that refer to it then fail",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := m.call(cmd.Context(), http.MethodDelete, secretPath(args[0]), nil, nil); err != nil {
 				return err

@@ -69,7 +69,7 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 	}
 
 	left := g.ask(gatedQuestion, "Idempotency-Key", "k")
-	id = g.only()
+	id, runID := g.only(), g.waiting()[0]["run_id"].(string)
 	if err := g.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +84,11 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 	g.documented = manage(mustRunIn(t, g.data, g.yaml, environment()))
 	if text, _ := g.again(gatedQuestion, "k").completion(t); text != "done" || !strings.Contains(g.told(), "too late") || g.executed() != 1 {
 		t.Errorf("%q after %d calls; the model was told %q", text, g.executed(), g.told())
+	}
+	status, out, errs := runMain(t, "runs", "follow", runID, "--data", g.data, "--org", "o")
+	for _, want := range []string{"waiting ", id + " asks for delete", id + " is denied by command line: too late", "finished"} {
+		if status != 0 || !strings.Contains(out, want) {
+			t.Errorf("runs follow without %q: %d %s%s", want, status, out, errs)
+		}
 	}
 }

@@ -129,6 +129,11 @@ func (l *listener) Emit(_ event.Position, e event.Event) error {
 		l.done(e)
 	case event.Waiting:
 		l.line("waiting", "", "for a human")
+		for _, a := range e.Approvals {
+			l.line("", a.Key, "%s asks for %s", a.ID, a.Name)
+		}
+	case event.ApprovalDecided:
+		l.decided(e)
 	case event.Finished:
 		l.finished(e)
 	}
@@ -186,6 +191,17 @@ func (l *listener) done(e event.ToolDone) {
 		l.line("", e.Key, "%s: not executed, %s: %s", e.Name, e.Outcome, l.short(e.Text))
 	}
 	delete(l.started, e.Key)
+}
+
+func (l *listener) decided(e event.ApprovalDecided) {
+	by, reason := "", ""
+	if e.By != "" {
+		by = " by " + e.By
+	}
+	if e.Reason != "" {
+		reason = ": " + l.short(e.Reason)
+	}
+	l.line("", e.Key, "%s is %s%s%s", e.ID, e.Decision, by, reason)
 }
 
 func (l *listener) finished(e event.Finished) {

@@ -81,7 +81,11 @@ func (t *teller) tell(f loop.Fact) {
 	case loop.ReserveRefused:
 		t.line("ended", "", "budget %s has no room for another model call (%d tokens)", b.Scope, b.Amount.Tokens)
 	case loop.Expired:
-		t.line("ended", "", "the time limit was reached")
+		if b.WaitID != "" {
+			t.line("", "", "nobody decided %s in time: the call counts as denied", b.WaitID)
+		} else {
+			t.line("ended", "", "the time limit was reached")
+		}
 	case loop.Finished:
 		t.line("finished", "", "%s   (%s after it was accepted)", b.Reason, time.Duration(f.At-t.begun)*time.Millisecond)
 		if why := t.story.Detail().Why; why != "" {

@@ -177,8 +177,8 @@ func (d *driver) noticeEnd() error {
 	if d.yields() {
 		return errHandOver
 	}
-	if !d.run.relay && d.leases.doubtful(d.run.written) {
-		if err := d.leases.renew(); err != nil {
+	if !d.run.relay {
+		if err := d.leases.check(d.run.written); err != nil {
 			return unavailable(err)
 		}
 	}

@@ -44,13 +44,13 @@ type leaseKeeper struct {
 
 	base     context.Context // of durable runs, which outlive their callers; ends with close
 	end      context.CancelCauseFunc
-	tasks    sync.WaitGroup // runs that are live
-	keeping  sync.WaitGroup // keep
-	closing  chan struct{}  // closed when no new runs are taken
-	woken    chan struct{}  // has an element when a waiting run was woken
-	yielding atomic.Bool    // durable runs are handed over at their next fact
-	suspects suspects       // runs that are resumed one at a time
-	renewal  singleflight.Group
+	tasks    sync.WaitGroup     // runs that are live
+	keeping  sync.WaitGroup     // keep
+	closing  chan struct{}      // closed when no new runs are taken
+	woken    chan struct{}      // has an element when a waiting run was woken
+	yielding atomic.Bool        // durable runs are handed over at their next fact
+	suspects suspects           // runs that are resumed one at a time
+	checks   singleflight.Group // see check
 
 	mu      sync.Mutex
 	quiet   bool                // no new runs
@@ -213,18 +213,11 @@ func (k *leaseKeeper) isQuiet() bool {
 	return k.quiet
 }
 
-// renew extends the leases of this process. Whoever asks while a renewal is in progress gets
-// its result: after a pause of the process all runs ask at once.
-func (k *leaseKeeper) renew() error {
-	_, err, _ := k.renewal.Do("", func() (any, error) { return nil, k.renewNow() })
-	return err
-}
-
-// renewNow extends the leases of this process. A run whose lease was not extended has another
+// renew extends the leases of this process. A run whose lease was not extended has another
 // owner and is stopped. A lease without a run comes from a claim whose answer was lost, or is
 // that of a run that has failed. It is released, because no process could claim the run
 // otherwise.
-func (k *leaseKeeper) renewNow() error {
+func (k *leaseKeeper) renew() error {
 	ctx, cancel := context.WithTimeout(k.base, storeTimeout)
 	defer cancel()
 	others := k.leased()
@@ -351,6 +344,18 @@ func (k *leaseKeeper) release(ctx context.Context, lease Lease) {
 func (k *leaseKeeper) working(l Lease) bool {
 	run := k.live[runKey{l.Org, l.RunID}]
 	return run != nil && run.lease.Epoch == l.Epoch
+}
+
+// check renews the leases if that of a run may expire before the next renewal: see doubtful.
+// Runs that ask at the same time, as all do after a pause of the process, share a renewal. One
+// that began too long ago, before the pause, does not count.
+func (k *leaseKeeper) check(written time.Time) error {
+	for k.doubtful(written) {
+		if _, err, _ := k.checks.Do("", func() (any, error) { return nil, k.renew() }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // doubtful reports whether the lease of a run may expire before the next renewal, so that

@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
@@ -210,7 +211,12 @@ func (r *Runner) resolve(ctx context.Context, a Approval, d Decision, by org.Aut
 	case d.Approved:
 		row = a.entry(by.At, by.Principal, ApprovalApproved, d.Message)
 	}
-	err := r.appendForeign(ctx, a.Org, a.RunID, body, []audit.Entry{row})
+	var account *ledger.Account // nobody asks for what ends by itself: it is not refused
+	if body.Kind() == loop.KindCallResolved {
+		account = r.o.Ledger.Open(a.Org)
+		defer account.Close()
+	}
+	err := r.appendForeign(ctx, account, a.Org, a.RunID, body, []audit.Entry{row})
 	var settled *fault.Error
 	if errors.As(err, &settled) && settled.Code == fault.Conflict { // decided meanwhile, or the run has ended
 		err = nil

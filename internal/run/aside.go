@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,8 @@ func (a Aside) Again(build string) bool {
 
 // setAside ends the lease of a run of which something cannot be decoded, and returns the error
 // for its callers. No process claims the run until it is cancelled, or until a build starts that
-// may be able to decode it.
+// may be able to decode it. The error is errHandOver if somebody has written to the run since it
+// was read, or has its lease.
 func (d *driver) setAside(why *Unreadable) error {
 	a := Aside{Reason: why.Error(), Build: d.o.Build, At: d.o.Now().UnixMilli()}
 	if why.newer() {
@@ -75,9 +77,13 @@ func (d *driver) setAside(why *Unreadable) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), storeTimeout)
 	defer cancel()
-	if err := d.o.Leases.SetAside(ctx, d.run.lease, a); err != nil {
+	done, err := d.o.Leases.SetAside(ctx, d.run.lease, cmp.Or(why.Last, d.run.state().Seq), a)
+	if err != nil {
 		d.run.storeFailed(err)
 		return unavailable(fmt.Errorf("run %s: set aside: %w", d.run.lease.RunID, err))
+	}
+	if !done {
+		return errHandOver
 	}
 	d.aside = true
 	d.run.log.Error("run set aside: cancel it, or start the build that has written what cannot be decoded", "reason", a.Reason, "build", a.Build)

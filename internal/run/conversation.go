@@ -155,15 +155,16 @@ func (c Conversation) Encode() ([]byte, error) {
 // [fault.Error] that wraps an *[Unreadable]: a later build has stored it, or it is damaged.
 func DecodeConversation(key ConversationKey, body []byte) (*Conversation, error) {
 	var s storedConversation
-	err := json.Unmarshal(body, &s)
+	err, why := json.Unmarshal(body, &s), "what is stored is damaged"
 	if s.Form > conversationVersion { // which may be the cause of another error
 		err = fmt.Errorf("it is stored in version %d, and this build reads versions up to %d", s.Form, conversationVersion)
+		why = "a newer build has stored it"
 	}
 	if err == nil {
 		return &s.Conversation, nil
 	}
 	bad := &Unreadable{Key: key, Err: err}
-	f := fault.New(fault.Internal, "conversation_unreadable", "%s cannot be read by this build of the gateway; the build that has stored it can", key.title())
+	f := fault.New(fault.Internal, "conversation_unreadable", "%s cannot be read by this build of the gateway: %s", key.title(), why)
 	f.Err = bad
 	return nil, f
 }

@@ -15,12 +15,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // counted is an archive that counts what is read of it.
@@ -267,12 +265,8 @@ func TestARowThatIsTooLargeIsNotRead(t *testing.T) {
 // and refused before it is read.
 func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turn := turned(0, "once_a").(loop.Turn)
-		turn.Calls[0].Arguments = `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
-		call := preparedAs("0.0", tool.Once).(loop.CallPrepared)
-		call.Verdict = loop.Ask
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }}
-		w.leave(t, "run_old", "k", asked(0, 1), turn, call, loop.CallWaiting{Key: "0.0", WaitID: "wait_a"}, loop.Parked{ActiveMS: 10})
+		w.leave(t, "run_old", "k", largeWaiting(0)...)
 		decide := func(bounds ledger.Options) error {
 			r, _, _ := w.counting(t, bounds)
 			_, err := r.Decide(t.Context(), "o", "wait_a", run.Decision{}, org.Author{Principal: "human"})

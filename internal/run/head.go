@@ -153,8 +153,12 @@ func (h Head) Release(lease Lease) (Head, bool) {
 }
 
 // SetAside returns the head of a run that is set aside, without its lease, and false if
-// the run does not have this lease any more.
-func (h Head) SetAside(lease Lease, why Aside) (Head, bool) {
+// the run does not have this lease any more, or if its journal does not end with the fact
+// with number last.
+func (h Head) SetAside(lease Lease, last int64, why Aside) (Head, bool) {
+	if h.Seq != last {
+		return h, false
+	}
 	h, ok := h.Release(lease)
 	if ok {
 		h.Summary.Status, h.Summary.Aside = IsAside, why

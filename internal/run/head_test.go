@@ -268,7 +268,7 @@ func TestClaimReleaseSetAsideRestore(t *testing.T) {
 	}
 	for _, stale := range []run.Lease{leaseOf(3, "me"), leaseOf(4, "me"), leaseOf(3, "next"), leaseOf(0, "")} {
 		_, released := claimed.Release(stale)
-		_, aside := claimed.SetAside(stale, run.Aside{})
+		_, aside := claimed.SetAside(stale, claimed.Seq, run.Aside{})
 		if released || aside {
 			t.Errorf("the lease %+v released or set aside a run of %+v", stale, lease)
 		}
@@ -281,11 +281,14 @@ func TestClaimReleaseSetAsideRestore(t *testing.T) {
 		t.Error("a run that was released is claimed without Handed")
 	}
 	why := run.Aside{Reason: "unknown fact"}
-	aside, ok := claimed.SetAside(lease, why)
+	aside, ok := claimed.SetAside(lease, claimed.Seq, why)
 	if !ok || aside.Summary.Status != run.IsAside || aside.Summary.Aside != why || aside.Owner != "" {
 		t.Errorf("set aside: %+v, %v", aside, ok)
 	}
-	if _, ok := aside.SetAside(lease, why); ok {
+	if _, ok := claimed.SetAside(lease, claimed.Seq-1, why); ok {
+		t.Error("a run is set aside by an owner that has not read all of its journal")
+	}
+	if _, ok := aside.SetAside(lease, aside.Seq, why); ok {
 		t.Error("a run is set aside twice")
 	}
 	if restored, ok := aside.Restore(); !ok || restored != released {

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -304,17 +305,163 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 	}
 }
 
-// unread are conversations of which one cannot be decoded.
+// unread are conversations of which one cannot be decoded, after it was found a few times.
 type unread struct {
 	run.Conversations
-	key run.ConversationKey
+	key   run.ConversationKey
+	finds int
+	then  func() // called before it is not decoded; nil = nothing is
 }
 
-func (u unread) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
-	if key == u.key {
-		return run.DecodeConversation(key, []byte(`{"v":2}`))
+func (u *unread) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+	if key != u.key {
+		return u.Conversations.Find(ctx, orgID, principal, key)
 	}
-	return u.Conversations.Find(ctx, orgID, principal, key)
+	if u.finds--; u.finds >= 0 {
+		return u.Conversations.Find(ctx, orgID, principal, key)
+	}
+	if then := u.then; then != nil {
+		u.then = nil
+		then()
+	}
+	return run.DecodeConversation(key, []byte(`{"v":2}`))
+}
+
+// inSession returns a request that continues a conversation, which it stores.
+func (w *town) inSession(t *testing.T) (*run.Request, run.ConversationKey) {
+	t.Helper()
+	key := run.ConversationKey{Kind: run.SessionID, ID: "conv_1"}
+	if err := w.conversations.Save(t.Context(), "o", "", run.Conversation{}, 24*time.Hour, key); err != nil {
+		t.Fatal(err)
+	}
+	req := w.wants("p", "k", "h")
+	req.Session, req.Keep = key.ID, &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+	return req, key
+}
+
+// A cancel that comes while a run is being set aside ends it.
+func TestACancelThatWasAcknowledgedEndsARunThatCannotBeDecoded(t *testing.T) { // P17
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		req, key := w.inSession(t)
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+		kept := &unread{Conversations: &w.conversations, key: key, finds: 1}
+		r := w.gatewayWith(t, func(o *run.Options) { o.Conversations = kept })
+		kept.then = func() {
+			if err := r.Cancel(t.Context(), "o", w.theRun(t).Summary.RunID, org.Author{Principal: "admin"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = refusal(t, r.Run(t.Context(), req, &diary{}), "run_handed_over")
+		time.Sleep(5 * time.Second)
+		if s := w.theRun(t).Summary; s.Reason != event.Cancelled {
+			t.Errorf("the run is %+v", s)
+		}
+	})
+}
+
+// A run to which a newer build writes while it is performed is set aside, and the store is as
+// well as before.
+func TestARunThatLearnsOfAnUnknownFactIsSetAside(t *testing.T) { // C07
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := &town{log: slog.New(slog.NewTextHandler(&log, nil))}
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) {
+			s := w.theRun(t).Summary
+			head, err := w.journal.Head(t.Context(), "o", s.RunID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fact := loop.Fact{Seq: head.Seq + 1, At: time.Now().UnixMilli(), Version: loop.Version, Body: prophecy{}}
+			if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: s.RunID}, head.Seq, run.Batch{Sync: true, Facts: []loop.Fact{fact}}); err != nil {
+				t.Error(err)
+			}
+			return says("over"), nil
+		}
+		r := w.gateway(t)
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = refusal(t, r.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "run_handed_over")
+		time.Sleep(5 * time.Second)
+		runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
+		if err != nil || runs[0].Status != run.IsAside || !strings.Contains(runs[0].Aside.Reason, "prophecy") {
+			t.Errorf("%+v, %v", runs, err)
+		}
+		synctest.Wait()
+		if strings.Contains(log.String(), "the store cannot be written") {
+			t.Error(log.String())
+		}
+	})
+}
+
+// An owner whose lease another one has does not say what becomes of the run.
+func TestAFencedOwnerSetsNothingAside(t *testing.T) { // R13
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		req, key := w.inSession(t)
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+		kept := &unread{Conversations: &w.conversations, key: key, finds: 1, then: func() {
+			time.Sleep(run.LeaseTTL + time.Second) // it renews no lease
+			if err := w.gateway(t).Open(t.Context()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(5 * time.Second)
+		}}
+		r := w.gatewayWith(t, func(o *run.Options) { o.Conversations = kept })
+		_ = refusal(t, r.Run(t.Context(), req, &diary{}), "run_handed_over")
+		if s := w.theRun(t).Summary; s.Reason != event.Complete {
+			t.Errorf("the run is %+v", s)
+		}
+	})
+}
+
+// Nobody could go on with a light run, so it ends without its response in the conversation.
+func TestALightRunEndsAlthoughItsConversationCannotBeDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := &town{log: slog.New(slog.NewTextHandler(&log, nil))}
+		req, key := w.inSession(t)
+		req.Key, req.Policy.Grade = nil, loop.Light
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+		r := w.gatewayWith(t, func(o *run.Options) { o.Conversations = &unread{Conversations: &w.conversations, key: key, finds: 1} })
+		var d diary
+		if err := r.Run(t.Context(), req, &d); err != nil {
+			t.Fatal(err)
+		}
+		if text, end := d.said(); text != "over" || end.Reason != event.Complete || !strings.Contains(log.String(), "a response is not added to its conversation") {
+			t.Errorf("%q %+v, and the log is\n%s", text, end, &log)
+		}
+	})
+}
+
+// An approval ends when its time is over, however much of the run has to be read for it.
+func TestAnApprovalOfALargeRunExpires(t *testing.T) { // P40
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		w.leave(t, "run_old", "k", largeWaiting(time.Now().Add(time.Second).UnixMilli())...)
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+		r := w.gatewayWith(t, func(o *run.Options) { o.Ledger = ledger.New(ledger.Options{Run: 1 << 19}) })
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if a, err := w.journal.Approval(t.Context(), "o", "wait_a"); err != nil || a.Status != run.ApprovalExpired {
+			t.Errorf("the approval is %+v, %v", a, err)
+		}
+	})
+}
+
+// largeWaiting is what a run has done that waits for the approval of a call with large arguments.
+func largeWaiting(expires int64) []loop.Body {
+	turn := turned(0, "once_a").(loop.Turn)
+	turn.Calls[0].Arguments = `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
+	call := preparedAs("0.0", tool.Once).(loop.CallPrepared)
+	call.Verdict = loop.Ask
+	return []loop.Body{asked(0, 1), turn, call, loop.CallWaiting{Key: "0.0", WaitID: "wait_a", ExpiresAt: expires}, loop.Parked{ActiveMS: 10}}
 }
 
 // C07: a run that cannot be added to its conversation, because another build has stored that
@@ -340,17 +487,12 @@ func TestARunWhoseConversationCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log strings.Builder
 				w := &town{build: "1", think: script("read_a"), tools: tools{"read_a": hangs}, log: slog.New(slog.NewTextHandler(&log, nil))}
-				key := run.ConversationKey{Kind: run.SessionID, ID: "conv_1"}
-				if err := w.conversations.Save(t.Context(), "o", "", run.Conversation{}, 24*time.Hour, key); err != nil {
-					t.Fatal(err)
-				}
-				req := w.wants("p", "k", "h")
-				req.Session, req.Keep = key.ID, &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+				req, key := w.inSession(t)
 				leaving, leave := context.WithTimeout(t.Context(), time.Second)
 				defer leave()
 				_ = w.gateway(t).Run(leaving, req, &diary{}) // it renews no lease
 				w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
-				old := w.gatewayWith(t, func(o *run.Options) { o.Conversations = unread{&w.conversations, key} })
+				old := w.gatewayWith(t, func(o *run.Options) { o.Conversations = &unread{Conversations: &w.conversations, key: key} })
 				if err := old.Open(t.Context()); err != nil {
 					t.Fatal(err)
 				}

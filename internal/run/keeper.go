@@ -28,6 +28,8 @@ const (
 	claimAgain    = 43 * time.Millisecond   // after a claim that has found runs
 	claimAtOnce   = 64                      // runs
 	expireTimeout = 3300 * time.Millisecond // of the approvals whose time is over; runs are claimed after it
+	retryFailed   = 5 * time.Second         // a run that an error has stopped is claimed after it at the earliest
+	lastReleases  = time.Second             // of what has no run, when the process stops
 	storeTimeout  = 9900 * time.Millisecond // no multiple of claimEvery: what times out never coincides with a tick
 )
 
@@ -55,10 +57,17 @@ type leaseKeeper struct {
 	mu      sync.Mutex
 	quiet   bool                // no new runs
 	live    map[runKey]*liveRun // runs that are performed here, except relays
-	orphans []Lease             // leases of this process without a run
+	orphans []orphan            // leases of this process without a run
 	renewed time.Time           // when the leases were last renewed; monotonic
 
 	claimed bool // the last claim has found runs; used by claim only, which is not called twice at a time
+}
+
+// orphan is a lease of this process that has no run here. It is released at a time, so
+// that another owner, or this process, can claim the run; the zero time = at once.
+type orphan struct {
+	lease Lease
+	at    time.Time // monotonic
 }
 
 type runKey struct{ org, run string }
@@ -132,6 +141,11 @@ func (k *leaseKeeper) close(ctx context.Context, soft time.Duration) {
 	k.end(errStopped)
 	<-idle
 	k.keeping.Wait()
+	if k.leases != nil {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReleases)
+		defer cancel()
+		k.releaseOrphans(last)
+	}
 }
 
 // keep renews leases, claims runs, and checks a store that has failed, until close. One
@@ -214,9 +228,8 @@ func (k *leaseKeeper) isQuiet() bool {
 }
 
 // renew extends the leases of this process. A run whose lease was not extended has another
-// owner and is stopped. A lease without a run comes from a claim whose answer was lost, or is
-// that of a run that has failed. It is released, because no process could claim the run
-// otherwise.
+// owner and is stopped. A lease without a run comes from a claim whose answer was lost. It
+// is released, because no process could claim the run otherwise.
 func (k *leaseKeeper) renew() error {
 	ctx, cancel := context.WithTimeout(k.base, storeTimeout)
 	defer cancel()
@@ -239,8 +252,11 @@ func (k *leaseKeeper) renew() error {
 	defer k.mu.Unlock()
 	k.renewed = now
 	for _, l := range leases {
-		if !k.working(l) && !slices.Contains(k.orphans, l) {
-			k.orphans = append(k.orphans, l)
+		known := func(o orphan) bool {
+			return o.lease.Org == l.Org && o.lease.RunID == l.RunID && o.lease.Epoch == l.Epoch
+		}
+		if !k.working(l) && !slices.ContainsFunc(k.orphans, known) {
+			k.orphans = append(k.orphans, orphan{lease: l})
 		}
 	}
 	return nil
@@ -302,8 +318,8 @@ func (k *leaseKeeper) confirm(run *liveRun) {
 
 // unregister removes a run from the live ones. Its lease is released if the run is to be
 // continued, so that another owner can claim it, and if it is unknown whether there is a
-// lease. The lease of a run that has failed is released by the next renewal, which finds
-// it without a run: otherwise a run that fails again and again would be claimed all the time.
+// lease. The lease of a run that has failed is released later, so that a run that fails again
+// and again is not claimed all the time.
 func (k *leaseKeeper) unregister(ctx context.Context, run *liveRun, over, unsure, failed bool) {
 	defer k.tasks.Done()
 	run.unstop()
@@ -311,23 +327,37 @@ func (k *leaseKeeper) unregister(ctx context.Context, run *liveRun, over, unsure
 	if k.live[run.key()] == run { // otherwise this process has claimed the run again
 		delete(k.live, run.key())
 	}
-	orphan := k.leases != nil && (run.leased && !over || unsure) && (!failed || k.quiet)
+	left := k.leases != nil && (run.leased && !over || unsure)
+	later := left && failed
+	if later {
+		k.orphans = append(k.orphans, orphan{run.lease, time.Now().Add(retryFailed)})
+	}
 	k.mu.Unlock()
-	if orphan {
+	if left && !later {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		k.release(ctx, run.lease)
 	}
 }
 
-// releaseOrphans releases the leases that have no run in this process.
+// releaseOrphans releases the leases that have no run in this process, and whose time it is.
+// While the process stops it is time for all.
 func (k *leaseKeeper) releaseOrphans(ctx context.Context) {
 	k.mu.Lock()
-	orphans := slices.DeleteFunc(k.orphans, k.working)
-	k.orphans = nil
+	var due, rest []orphan
+	for _, o := range k.orphans {
+		switch {
+		case k.working(o.lease):
+		case k.quiet || !time.Now().Before(o.at):
+			due = append(due, o)
+		default:
+			rest = append(rest, o)
+		}
+	}
+	k.orphans = rest
 	k.mu.Unlock()
-	for _, lease := range orphans {
-		k.release(ctx, lease)
+	for _, o := range due {
+		k.release(ctx, o.lease)
 	}
 }
 
@@ -336,7 +366,7 @@ func (k *leaseKeeper) release(ctx context.Context, lease Lease) {
 	if k.leases.Release(ctx, lease) != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.orphans = append(k.orphans, lease)
+		k.orphans = append(k.orphans, orphan{lease: lease})
 	}
 }
 

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -248,44 +249,68 @@ func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
 	})
 }
 
-// broken is an archive that cannot load runs.
+// broken are ports of which one fails.
 type broken struct {
 	run.Archive
-	loads *atomic.Int64
+	run.Journal
+	run.Conversations
 }
 
-func (b broken) Load(context.Context, string, string) (*run.Story, error) {
-	b.loads.Add(1)
-	return nil, errors.New("the disk has a bad sector")
+var errSector = errors.New("the disk has a bad sector")
+
+func (broken) Load(context.Context, string, string) (*run.Story, error) { return nil, errSector }
+
+func (broken) Append(context.Context, run.Lease, int64, run.Batch) error { return errSector }
+
+func (broken) Save(context.Context, string, string, run.Conversation, time.Duration, ...run.ConversationKey) error {
+	return errSector
 }
 
-// A run that stops with an error is not claimed again at once: the error may come again. When
-// it is gone, the run goes on.
-func TestARunThatFailsIsClaimedLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
-		w.abandon(t)
-		var loads atomic.Int64
-		r := w.gatewayWith(t, func(o *run.Options) { o.Archive = broken{&w.journal, &loads} })
-		if err := r.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if n := loads.Load(); n < 5 || n > 15 {
-			t.Errorf("in a minute the run was claimed %d times", n)
-		}
-		now, cancel := context.WithCancel(t.Context())
-		cancel()
-		r.Close(now, 0)
-		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
-		if err := w.gateway(t).Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(run.LeaseTTL + 5*time.Second)
-		if !w.done(t) {
-			t.Error("the run does not go on")
-		}
-	})
+// A run that stops with an error is not claimed again at once: the error may come again. The
+// process gives the run back when it stops, and the next one goes on with it.
+func TestARunThatFailsIsClaimedLater(t *testing.T) { // P24
+	for name, breaks := range map[string]func(*run.Options){
+		"it cannot be loaded":             func(o *run.Options) { o.Archive = broken{Archive: o.Archive} },
+		"nothing can be appended":         func(o *run.Options) { o.Journal = broken{Journal: o.Journal} },
+		"its response cannot be recorded": func(o *run.Options) { o.Conversations = broken{Conversations: o.Conversations} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
+				req := w.wants("p", "k", "h")
+				req.Keep = &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+				leaving, leave := context.WithTimeout(t.Context(), time.Second)
+				defer leave()
+				_ = w.gateway(t).Run(leaving, req, &diary{}) // it renews no lease
+				w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("done"), nil })
+				var claims atomic.Int64
+				r := w.gatewayWith(t, func(o *run.Options) {
+					breaks(o)
+					o.Leases = &leases{Journal: &w.journal, claim: func() error { claims.Add(1); return nil }}
+				})
+				if err := r.Open(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute + run.LeaseTTL)
+				if n := claims.Load(); n < 8 || n > 16 {
+					t.Errorf("in a minute the run was claimed %d times", n)
+				}
+				r.Close(t.Context(), time.Second)
+				if err := w.gateway(t).Open(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+				if !w.done(t) {
+					t.Error("the next process does not go on with the run")
+				}
+				for _, f := range w.theRun(t).Facts {
+					if b, ok := f.Body.(loop.Resumed); ok && !b.HandedOver && f.Epoch > 2 {
+						t.Errorf("fact %d says that an owner has died", f.Seq)
+					}
+				}
+			})
+		})
+	}
 }
 
 // done reports whether every run is over.

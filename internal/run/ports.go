@@ -154,8 +154,10 @@ type Leases interface {
 	Release(ctx context.Context, lease Lease) error
 
 	// SetAside ends the lease, and the run cannot be claimed until a fact wakes it or
-	// Restore restores it. It does nothing if the run does not have this lease any more.
-	SetAside(ctx context.Context, lease Lease, why Aside) error
+	// Restore restores it. It does nothing and returns false if the run does not have this
+	// lease any more, or if its journal does not end with the fact with number last: the
+	// other facts may say what is to be done with the run.
+	SetAside(ctx context.Context, lease Lease, last int64, why Aside) (bool, error)
 
 	// Restore makes the runs claimable that were set aside for a reason for which
 	// again returns true. It returns their number.

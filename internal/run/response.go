@@ -196,8 +196,9 @@ func readResponses(ctx context.Context, kept Conversations, req *Request, memory
 // keepResponse stores the conversation of the response before the run ends or waits. callIDs
 // are the ids of the calls that the client executes.
 //
-// The error wraps an *[Unreadable] if the session cannot be decoded. A run that is ended from
-// outside or by a limit ends nevertheless, without its response in the session.
+// The error wraps an *[Unreadable] if the session of a durable run cannot be decoded. A light
+// run, which nobody could go on with, ends nevertheless, without its response in the session. So
+// does a run that is ended from outside or by a limit.
 func (d *driver) keepResponse(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Keep
@@ -227,7 +228,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &bad) && run.state().Ended != "":
+	case errors.As(err, &bad) && (run.state().Ended != "" || !run.durable()):
 		run.log.Error("a response is not added to its conversation", "response", id, "error", err)
 		return nil
 	case bad != nil:

@@ -156,7 +156,7 @@ func (r *Runner) Lose(ctx context.Context, orgID, runID, by string) error {
 
 // requestEnd records that the run is to end, with the rows for auditors.
 func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.CancelRequested, rows []audit.Entry) error {
-	if err := r.appendForeign(ctx, orgID, runID, end, rows); err != nil {
+	if err := r.appendForeign(ctx, nil, orgID, runID, end, rows); err != nil {
 		return err
 	}
 	crash.At(crash.AfterCancel)
@@ -169,11 +169,10 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 // auditors. Every fact that is not written by a run's owner goes through it. The error
 // wraps org.ErrNotFound if the org has no such run, and is a [fault.Error] if the run has
 // ended or its state does not allow the fact. It needs the journal only for a fact for
-// which the state of the run matters: see [Head.Allow].
-func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body loop.Body, rows []audit.Entry) error {
+// which the state of the run matters: see [Head.Allow]. account is charged with what is read
+// then; nil = nothing is charged.
+func (r *Runner) appendForeign(ctx context.Context, account *ledger.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error {
 	var state loop.State // of the run, if the fact depends on it
-	account := r.o.Ledger.Open(orgID)
-	defer account.Close()
 	for {
 		head, err := r.o.Archive.Head(ctx, orgID, runID)
 		if err != nil {
@@ -197,7 +196,7 @@ func (r *Runner) appendForeign(ctx context.Context, orgID, runID string, body lo
 		}
 		err = r.o.Journal.Append(ctx, Lease{Org: orgID, RunID: runID}, fact.Seq-1, Batch{Sync: true, Audit: rows, Facts: []loop.Fact{fact}})
 		var behind *Behind
-		if errors.As(err, &behind) {
+		if errors.As(err, &behind) || errors.As(err, new(*Unreadable)) { // somebody else has written
 			continue // the run may have finished since
 		} else if err != nil {
 			return fmt.Errorf("run %s: append %s: %w", runID, body.Kind(), err)

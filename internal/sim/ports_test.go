@@ -67,12 +67,11 @@ func (p *process) Release(ctx context.Context, lease run.Lease) error {
 }
 
 // SetAside implements run.Leases.
-func (p *process) SetAside(ctx context.Context, lease run.Lease, why run.Aside) error {
-	_, err := ask(ctx, p, "sets aside", lease.Org+"/"+lease.RunID, p.w.swarm.store, func(*rand.Rand) (none, error) {
+func (p *process) SetAside(ctx context.Context, lease run.Lease, last int64, why run.Aside) (bool, error) {
+	return ask(ctx, p, "sets aside", lease.Org+"/"+lease.RunID, p.w.swarm.store, func(*rand.Rand) (bool, error) {
 		p.w.violate("I7: run %s is set aside: %s", lease.RunID, why.Reason)
-		return none{}, p.w.store.journal.SetAside(ctx, lease, why)
+		return p.w.store.journal.SetAside(ctx, lease, last, why)
 	})
-	return err
 }
 
 // Restore implements run.Leases.

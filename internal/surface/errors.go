@@ -116,7 +116,7 @@ func Failed(log *slog.Logger, err error) error {
 	case fault.From(err).Code != fault.Internal:
 		return err
 	case errors.Is(err, context.Canceled): // nobody gets it, but the log of requests
-		return &fault.Error{Code: fault.Unavailable, Reason: "caller_gone", Message: "the request was not completed: its client has left, or the gateway is stopping", Err: err}
+		return &fault.Error{Code: fault.Unavailable, Reason: "caller_gone", Message: "the request was not completed: its client has left, or the gateway is stopping", RetryAfter: time.Second, Err: err}
 	}
 	log.Error("request failed", "error", err)
 	return answer

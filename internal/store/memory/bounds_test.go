@@ -119,8 +119,8 @@ func TestADroppedRunSettlesItsHolds(t *testing.T) {
 	if err := j.Append(t.Context(), lease, 0, run.Batch{Facts: facts, Holds: []run.Hold{hold}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.SetAside(t.Context(), lease, run.Aside{Reason: "damaged"}); err != nil {
-		t.Fatal(err)
+	if done, err := j.SetAside(t.Context(), lease, 1, run.Aside{Reason: "damaged"}); err != nil || !done {
+		t.Fatal(done, err)
 	}
 	for i := range memory.MaxRuns {
 		storeRun(t, &j, fmt.Sprint(i), true, 0)

@@ -128,22 +128,24 @@ func (j *Journal) Release(_ context.Context, lease run.Lease) error {
 }
 
 // SetAside implements run.Leases.
-func (j *Journal) SetAside(_ context.Context, lease run.Lease, why run.Aside) error {
-	j.change(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, why) })
-	return nil
+func (j *Journal) SetAside(_ context.Context, lease run.Lease, last int64, why run.Aside) (bool, error) {
+	return j.change(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, last, why) }), nil
 }
 
-// change changes the head of the lease's run, if there is one and change returns true.
-func (j *Journal) change(lease run.Lease, change func(run.Head) (run.Head, bool)) {
+// change changes the head of the lease's run, if there is one and change returns true. It
+// returns whether it did.
+func (j *Journal) change(lease run.Lease, change func(run.Head) (run.Head, bool)) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
 	if !ok {
-		return
+		return false
 	}
-	if next, ok := change(r.head); ok {
+	next, ok := change(r.head)
+	if ok {
 		r.head = next
 	}
+	return ok
 }
 
 // Restore implements run.Leases.

@@ -91,7 +91,7 @@ func TestWhatIsHeldBackIsWrittenBeforeOtherOperations(t *testing.T) {
 		"release":  func(s *Store, l run.Lease) error { return s.Release(t.Context(), l) },
 		"claim":    func(s *Store, _ run.Lease) error { _, err := s.Claim(t.Context(), "other", 1); return err },
 		"renew":    func(s *Store, _ run.Lease) error { _, err := s.Renew(t.Context(), "o"); return err },
-		"aside":    func(s *Store, l run.Lease) error { return s.SetAside(t.Context(), l, run.Aside{}) },
+		"aside":    func(s *Store, l run.Lease) error { _, err := s.SetAside(t.Context(), l, 3, run.Aside{}); return err },
 		"auditing": func(s *Store, _ run.Lease) error { return s.SyncAudit(t.Context()) },
 		"a writer that is behind": func(s *Store, _ run.Lease) error {
 			var behind *run.Behind

@@ -80,19 +80,20 @@ func (t *tx) writeLease(h run.Head) error {
 }
 
 // changeLease applies change to the head of the lease's run, if there is one, and stores
-// the result if change returns true.
-func (t *tx) changeLease(lease run.Lease, change func(run.Head) (run.Head, bool)) error {
+// the result if change returns true. It returns whether it did.
+func (t *tx) changeLease(lease run.Lease, change func(run.Head) (run.Head, bool)) (changed bool, err error) {
 	h, err := t.head(runKey{lease.Org, lease.RunID})
 	if errors.Is(err, org.ErrNotFound) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	if h, ok := change(h); ok {
-		return t.writeLease(h)
+	h, changed = change(h)
+	if changed {
+		err = t.writeLease(h)
 	}
-	return nil
+	return changed, err
 }
 
 // Renew implements run.Leases.
@@ -124,25 +125,28 @@ func (s *Store) Release(ctx context.Context, lease run.Lease) error {
 		return s.wrap("release a lease", err)
 	}
 	err := s.writer.perform(ctx, func(t *tx) error {
-		return t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.Release(lease) })
+		_, err := t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.Release(lease) })
+		return err
 	})
 	return s.wrap("release a lease", err)
 }
 
 // SetAside implements run.Leases.
-func (s *Store) SetAside(ctx context.Context, lease run.Lease, why run.Aside) error {
+func (s *Store) SetAside(ctx context.Context, lease run.Lease, last int64, why run.Aside) (bool, error) {
 	key := runKey{lease.Org, lease.RunID}
 	h := s.heads.lock(key)
 	defer h.mu.Unlock()
 	if err := h.drain(ctx); err != nil {
-		return s.wrap("set a run aside", err)
+		return false, s.wrap("set a run aside", err)
 	}
-	err := s.writer.perform(ctx, func(t *tx) error {
-		return t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, why) })
+	var done bool
+	err := s.writer.perform(ctx, func(t *tx) (err error) {
+		done, err = t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, last, why) })
+		return err
 	})
 	h.loaded = false
 	s.heads.remove(key, h)
-	return s.wrap("set a run aside", err)
+	return done && err == nil, s.wrap("set a run aside", err)
 }
 
 // Restore implements run.Leases.

@@ -19,6 +19,7 @@ func asideCases() []rule {
 		{"a run that is set aside has no slot and no lease", "no process works on it", asideHoldsNothing},
 		{"a run that is set aside has a reason", "the operator needs it", asideSaysWhy},
 		{"only the current lease can set a run aside", "an older epoch, another owner and a run that has ended are left unchanged", asideNeedsLease},
+		{"a run to which somebody has written is not set aside", "a cancel that was acknowledged must end it", asideNeedsLast},
 		{"a run that is set aside can be woken", "a cancel must end it, so it can be claimed again", asideWoken},
 		{"a run that is set aside can be restored", "a build that can decode its journal continues it", asideRestored},
 	}
@@ -87,6 +88,16 @@ func (b *testBench) asideReason(build string) run.Aside {
 	return run.Aside{Reason: "fact 2 cannot be decoded", Build: build, At: b.clock.Load(), Kind: "prophecy", Version: 1}
 }
 
+// setsAside fails the case unless the run is set aside, or is not.
+func (b *testBench) setsAside(l run.Lease, last int64, want bool) {
+	b.Helper()
+	done, err := b.Leases.SetAside(b.Context(), l, last, b.asideReason(l.Org))
+	b.ok(err)
+	if done != want {
+		b.Errorf("set aside: %t, want %t", done, want)
+	}
+}
+
 // setAside starts a run, claims it and sets it aside.
 func (b *testBench) setAside(orgID, runID string) *author {
 	b.Helper()
@@ -94,7 +105,7 @@ func (b *testBench) setAside(orgID, runID string) *author {
 	a.write(futureFact{"soon"})
 	b.advance(run.LeaseTTL)
 	next := a.with(b.claim("new", 1)[0])
-	b.ok(b.Leases.SetAside(b.Context(), next.lease, b.asideReason(orgID)))
+	b.setsAside(next.lease, 2, true)
 	return next
 }
 
@@ -135,16 +146,24 @@ func asideNeedsLease(b *testBench) {
 	other := lease
 	other.Owner = "other"
 	for _, l := range []run.Lease{old.lease, other, {Org: "a", RunID: "none", Epoch: 1, Owner: "new"}} {
-		b.ok(b.Leases.SetAside(b.Context(), l, b.asideReason("a")))
+		b.setsAside(l, 1, false)
 	}
 	b.advance(run.LeaseTTL)
 	b.checkLeases(b.claim("newer", 10), "a/r@3")
 	over := b.begin("a", "over")
 	over.write(loop.Finished{Reason: event.Complete})
-	b.ok(b.Leases.SetAside(b.Context(), over.lease, b.asideReason("a")))
+	b.setsAside(over.lease, 2, false)
 	if s := over.checkStored().Summary; s.Status != run.Done || s.Aside != (run.Aside{}) {
 		b.Errorf("the summary is %+v", s)
 	}
+}
+
+func asideNeedsLast(b *testBench) {
+	a := b.begin("a", "r")
+	a.write(futureFact{"soon"})
+	a.with(run.Lease{Org: "a", RunID: "r"}).write(loop.CancelRequested{By: "admin", Cause: event.Cancelled})
+	b.setsAside(a.lease, 2, false)
+	b.setsAside(a.lease, 3, true)
 }
 
 func asideWoken(b *testBench) {

@@ -58,7 +58,9 @@ func (p *randomOps) lease() (string, [2]answer) {
 		key := run.Lease{Org: p.org(), RunID: p.run()}
 		l := run.Lease{Org: key.Org, RunID: key.RunID, Epoch: p.epoch(key), Owner: owner}
 		why := run.Aside{Reason: fmt.Sprint(p.rand.IntN(3)), Build: "b", At: p.now.UnixMilli()}
-		return "set aside", p.only(func(s storetest.Store) error { return s.Leases.SetAside(ctx, l, why) })
+		head, _ := p.stores[0].Archive.Head(ctx, l.Org, l.RunID) // the zero head if there is none
+		last := head.Seq - int64(p.rand.IntN(5)/4)
+		return "set aside", p.both(func(s storetest.Store) (any, error) { return s.Leases.SetAside(ctx, l, last, why) })
 	}
 	limit := p.rand.IntN(5)
 	answers := p.both(func(s storetest.Store) (any, error) { return s.Leases.Claim(ctx, owner, limit) })

@@ -377,10 +377,13 @@ func (k *leaseKeeper) working(l Lease) bool {
 }
 
 // check renews the leases if that of a run may expire before the next renewal: see doubtful.
-// Runs that ask at the same time, as all do after a pause of the process, share a renewal. One
-// that began too long ago, before the pause, does not count.
+// Runs that ask at the same time, as all do after a pause of the process, share a renewal. If
+// the one that is shared began too long ago, before the pause, the next one counts.
 func (k *leaseKeeper) check(written time.Time) error {
-	for k.doubtful(written) {
+	for range 2 {
+		if !k.doubtful(written) {
+			return nil
+		}
 		if _, err, _ := k.checks.Do("", func() (any, error) { return nil, k.renew() }); err != nil {
 			return err
 		}

@@ -85,7 +85,8 @@ func localURL(c *config.Config) (string, error) {
 	return "http://" + net.JoinHostPort(host, port), nil
 }
 
-// oneName is for commands that take one id or name, of which a part of a path is made.
+// oneName is the Args of commands that take one id or name and put it into a URL path. It refuses
+// what would change the path.
 func oneName(cmd *cobra.Command, args []string) error {
 	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 		return err

@@ -211,7 +211,7 @@ func (r *Runner) resolve(ctx context.Context, a Approval, d Decision, by org.Aut
 	case d.Approved:
 		row = a.entry(by.At, by.Principal, ApprovalApproved, d.Message)
 	}
-	var account *ledger.Account // nobody asks for what ends by itself: it is not refused
+	var account *ledger.Account // nil for an approval that expires: that is never refused for lack of memory
 	if body.Kind() == loop.KindCallResolved {
 		account = r.o.Ledger.Open(a.Org)
 		defer account.Close()

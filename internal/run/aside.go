@@ -15,12 +15,12 @@ import (
 // build has written it, or it is damaged. It names the first such part, which is a fact
 // or a row of the journal, or a conversation.
 type Unreadable struct {
-	Seq     int64     // of the fact; 0 = it is no fact
-	Kind    loop.Kind // of the fact
-	Version int       // of the fact
-	Ref     string    // of the row; empty = it is no row
-	Key     ConversationKey
-	Err     error // why it cannot be decoded
+	Seq     int64           // of the fact; 0 = it is no fact
+	Kind    loop.Kind       // of the fact
+	Version int             // of the fact
+	Ref     string          // of the row; empty = it is no row
+	Key     ConversationKey // of the conversation; zero = it is none
+	Err     error           // why it cannot be decoded
 
 	Story *Story // what can be read: without the facts that cannot be decoded
 	Last  int64  // the number of the journal's last fact

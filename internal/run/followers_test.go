@@ -261,8 +261,8 @@ func TestARowThatIsTooLargeIsNotRead(t *testing.T) {
 	})
 }
 
-// P40: a fact that is larger than a batch is charged to whoever decides an approval of its run,
-// and refused before it is read.
+// P40: a decision about a run reads its facts. A fact that is larger than a batch is charged to
+// the request that decides. If there is no memory for it, it is not read.
 func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }}

@@ -52,11 +52,16 @@ func run(ctx context.Context, sample int, words []string) (status int) {
 		fmt.Fprintf(os.Stderr, "no mutation has a name that contains %q\n", words)
 		return 2
 	}
+	code, err := readSource(root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
 	missed := 0
 	for i, m := range chosen {
 		began := time.Now()
-		verdict, output := m.try(ctx, root)
-		fmt.Printf("%2d/%d  %-10s %5.1f s  %s  (%s %s)\n", i+1, len(chosen), verdict, time.Since(began).Seconds(), m.Name, m.Package, m.Test)
+		verdict, output := code.try(ctx, m)
+		fmt.Printf("%2d/%d  %-10s %5.1f s  %s  (%s)\n", i+1, len(chosen), verdict, time.Since(began).Seconds(), m.Name, m.Test)
 		if ctx.Err() != nil {
 			return 2
 		}
@@ -82,8 +87,12 @@ const (
 )
 
 // try runs the mutation's test on the changed source.
-func (m mutation) try(ctx context.Context, root string) (verdict, string) {
-	changed, err := m.apply(root)
+func (s source) try(ctx context.Context, m mutation) (verdict, string) {
+	path, changed, err := s.apply(m)
+	if err != nil {
+		return broken, err.Error()
+	}
+	pkg, err := s.packageOf(m)
 	if err != nil {
 		return broken, err.Error()
 	}
@@ -92,18 +101,15 @@ func (m mutation) try(ctx context.Context, root string) (verdict, string) {
 		return broken, err.Error()
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	overlay, err := writeOverlay(dir, filepath.Join(root, m.File), changed)
+	overlay, err := writeOverlay(dir, path, changed)
 	if err != nil {
 		return broken, err.Error()
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	args := []string{"test", "-overlay", overlay, "-count=1", "-run", m.Test, "-timeout", (patience - 10*time.Second).String()}
-	if m.Tags != "" {
-		args = append(args, "-tags", m.Tags)
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.Package)...)
-	cmd.Dir = root
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-run", "^"+m.Test+"$",
+		"-timeout", (patience - 10*time.Second).String(), ".")
+	cmd.Dir = pkg
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
@@ -112,18 +118,6 @@ func (m mutation) try(ctx context.Context, root string) (verdict, string) {
 		return caught, ""
 	}
 	return broken, string(out)
-}
-
-// apply returns the source file with the mistake in it.
-func (m mutation) apply(root string) ([]byte, error) {
-	source, err := os.ReadFile(filepath.Join(root, m.File))
-	if err != nil {
-		return nil, err
-	}
-	if n := strings.Count(string(source), m.From); n != 1 {
-		return nil, fmt.Errorf("%s: the text of the mutation %q occurs %d times, want once:\n%s", m.File, m.Name, n, m.From)
-	}
-	return []byte(strings.Replace(string(source), m.From, m.To, 1)), nil
 }
 
 // writeOverlay writes the file that go test -overlay reads.

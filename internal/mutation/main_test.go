@@ -1,11 +1,11 @@
 package main
 
 import (
-	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -15,13 +15,20 @@ func TestEveryMutationFitsTheSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	code, err := readSource(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := map[string]bool{}
 	for _, m := range mutations() {
 		if seen[m.Name] || m.Name == "" || m.Why == "" {
 			t.Errorf("mutation %q: its name is taken or empty, or it has no reason", m.Name)
 		}
 		seen[m.Name] = true
-		changed, err := m.apply(root)
+		if _, err := code.packageOf(m); err != nil {
+			t.Error(err)
+		}
+		path, changed, err := code.apply(m)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -29,34 +36,34 @@ func TestEveryMutationFitsTheSource(t *testing.T) {
 		if m.From == m.To {
 			t.Errorf("mutation %q changes nothing", m.Name)
 		}
-		if _, err := parser.ParseFile(token.NewFileSet(), m.File, changed, parser.SkipObjectResolution); err != nil {
+		if _, err := parser.ParseFile(token.NewFileSet(), path, changed, parser.SkipObjectResolution); err != nil {
 			t.Errorf("mutation %q: %v", m.Name, err)
-		}
-		if !namesATest(t, filepath.Join(root, m.Package), m.Test) {
-			t.Errorf("mutation %q: no test of %s has the name %s", m.Name, m.Package, m.Test)
 		}
 	}
 }
 
-func namesATest(t *testing.T, dir, pattern string) bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err != nil {
+func TestAPlaceIsFoundByTokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.go")
+	text := "package a\n\nfunc (s *S[T]) f() {\n\tif a(1,\n\t\t2) { // why\n\t\treturn\n\t}\n\tq(`WHERE a AND b`)\n\tg()\n\tg()\n}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	name := regexp.MustCompile(pattern)
-	for _, path := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for object := range topLevel(f) {
-			if name.MatchString(object) {
-				return true
-			}
+	code := source{declarations: map[string][]declaration{}}
+	if err := code.readFile(file); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ in, from, to, want string }{
+		{"S.f", "if a(1, 2) { return }", "", "func (s *S[T]) f() {\n\t\n\tq("},
+		{"S.f", " AND b", "", "q(`WHERE a`)"},
+		{"S.f", "g()", "", ""},   // twice
+		{"S.f", "h()", "", ""},   // nowhere
+		{"f", "a(1, 2)", "", ""}, // no such function
+	} {
+		_, changed, err := code.apply(mutation{In: c.in, From: c.from, To: c.to})
+		if (err == nil) != (c.want != "") || !strings.Contains(string(changed), c.want) {
+			t.Errorf("%q in %s: %v\n%s", c.from, c.in, err, changed)
 		}
 	}
-	return false
 }
 
 func TestASampleIsTheSameForACommit(t *testing.T) {
@@ -69,15 +76,4 @@ func TestASampleIsTheSameForACommit(t *testing.T) {
 	if n := len(choose(all, []string{"b", "d"})); n != 2 {
 		t.Errorf("%d chosen, want 2", n)
 	}
-}
-
-// topLevel returns the names of the file's functions.
-func topLevel(f *ast.File) map[string]bool {
-	names := map[string]bool{}
-	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
-			names[fn.Name.Name] = true
-		}
-	}
-	return names
 }

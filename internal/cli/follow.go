@@ -136,6 +136,8 @@ func (l *listener) Emit(_ event.Position, e event.Event) error {
 		l.decided(e)
 	case event.Finished:
 		l.finished(e)
+	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
+		event.ReasoningDelta, event.RelayBody, event.RelayHead: // not printed
 	}
 	return nil
 }

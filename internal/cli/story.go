@@ -91,6 +91,7 @@ func (t *teller) tell(f loop.Fact) {
 		if why := t.story.Detail().Why; why != "" {
 			t.line("", "", "%s", t.short(why))
 		}
+	case loop.CallStarted, loop.Parked, loop.Reserved: // not printed
 	}
 }
 

@@ -65,6 +65,8 @@ func Abandon(facts []Fact, last int64) State {
 			}
 		case Finished:
 			s.Finished = &b
+		case Blocked, CallResolved, CallWaiting, Catalogued, InputAdded, Parked, ReserveRefused, Reserved,
+			Resumed: // no call or end is in them
 		}
 	}
 	if s.Accepted == nil {

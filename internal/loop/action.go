@@ -7,6 +7,8 @@ import (
 
 // Action is what the driver must do next: one of the types below. The driver must
 // append the facts that each type names before it calls Decide again.
+//
+//sumtype:decl
 type Action interface{ action() }
 
 // Purpose says what a model call is for.

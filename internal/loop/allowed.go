@@ -72,6 +72,7 @@ func allowed(s *State, body Body) error {
 		return s.allowResolved(b.WaitID)
 	case Finished:
 		return s.allowFinished(b)
+	case Blocked, CancelRequested, InputAdded, Resumed: // allowed at any time, or never
 	}
 	return fmt.Errorf("there is no rule for it")
 }
@@ -84,6 +85,8 @@ func AllowedAnytime(body Body) bool {
 		return true
 	case Expired:
 		return b.WaitID == "" // the deadline of the run
+	case Accepted, CallDone, CallPrepared, CallResolved, CallStarted, CallWaiting, Catalogued, Finished, Parked,
+		ReserveRefused, Reserved, Turn, TurnFailed, TurnStarted: // only at their place
 	}
 	return false
 }

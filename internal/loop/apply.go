@@ -83,6 +83,7 @@ func Apply(s State, f Fact) State {
 		s.resume(b, f.At, worked)
 	case Finished:
 		s.Finished = &b
+	case Accepted: // folded before: see above
 	}
 	s.appendResults()
 	return s

@@ -22,6 +22,8 @@ func (c Counts) After(body Body) Counts {
 		if b.Attempt == 1 {
 			c.Calls++
 		}
+	case Accepted, Blocked, CallDone, CallPrepared, CallResolved, CallWaiting, CancelRequested, Catalogued,
+		Expired, Finished, InputAdded, Parked, ReserveRefused, Reserved, Resumed, TurnStarted: // not counted
 	}
 	return c
 }

@@ -61,6 +61,8 @@ func checkFact(s *State, f Fact) error {
 		if _, ok := s.Call(b.Key); !ok {
 			return fmt.Errorf("call %s belongs to no turn", b.Key)
 		}
+	case Accepted, Blocked, CallResolved, CancelRequested, Catalogued, Expired, Finished, InputAdded, Parked,
+		ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // safe at any place
 	}
 	return nil
 }

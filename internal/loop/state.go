@@ -278,10 +278,10 @@ func (c Call) lost() bool {
 // reservation, or zero if the provider refused the call with a status from 400. It
 // must be called with the state before the fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
-	switch b := end.(type) {
-	case Turn:
+	if b, ok := end.(Turn); ok {
 		return s.cost(b.Usage, false)
-	case TurnFailed:
+	}
+	if b, ok := end.(TurnFailed); ok {
 		return s.cost(b.Usage, b.Status >= 400)
 	}
 	return budget.Amount{}

@@ -110,6 +110,9 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 			if s.Waits > 0 || h.Summary.Waits > 0 {
 				out = append(out, ApprovalChange{All: true, Status: ApprovalVoid, At: f.At})
 			}
+		case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallStarted, loop.Catalogued, loop.InputAdded,
+			loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn, loop.TurnFailed,
+			loop.TurnStarted: // no change of an approval
 		}
 	}
 	return out

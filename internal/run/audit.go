@@ -71,6 +71,8 @@ func (a auditor) entries(before *loop.State, f loop.Fact) []audit.Entry {
 		}
 	case loop.Finished:
 		return a.closing(before, b, f.At)
+	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Expired, loop.InputAdded,
+		loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnFailed, loop.TurnStarted: // not in the audit log
 	}
 	return nil
 }

@@ -100,6 +100,9 @@ func CallOf(body loop.Body) (key loop.CallKey, attempt int) {
 		return b.Key, b.Attempt
 	case loop.CallWaiting:
 		return b.Key, b.Again
+	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Catalogued, loop.Expired,
+		loop.Finished, loop.InputAdded, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed,
+		loop.Turn, loop.TurnFailed, loop.TurnStarted: // they belong to no call, or occur once
 	}
 	return "", 0
 }

@@ -442,6 +442,9 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 		if p.passed+1 != p.part || !p.begun {
 			return nil
 		}
+	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
+		event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead, event.RoundDone,
+		event.RoundStarted, event.TextDelta, event.ToolDone, event.ToolStarted, event.ToolsListed: // passed on unchanged
 	}
 	if p.passed+1 < p.part {
 		return nil

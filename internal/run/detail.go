@@ -196,6 +196,8 @@ func (d *detailFold) add(f loop.Fact) error {
 		d.refused = b
 	case loop.Finished:
 		d.finished = &b
+	case loop.Blocked, loop.CallResolved, loop.CallWaiting, loop.Catalogued, loop.Expired, loop.InputAdded,
+		loop.Parked, loop.Reserved, loop.Resumed: // not shown
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func newFeed(account *ledger.Account, fresh bool, ring func()) *feed {
 // account, which has no room for the event: followers then read the store. The end is
 // always kept.
 func (f *feed) Emit(at event.Position, e event.Event) error {
-	size := weight(e)
+	size := event.Size(e)
 	if _, last := e.(event.Finished); last {
 		f.account.Add(size)
 	} else if err := f.account.Charge(size); err != nil {
@@ -70,7 +70,7 @@ func (f *feed) keep(e placed, size int) (dropped int) {
 	n := 0
 	for ; n < len(f.events) && f.bytes-dropped+size > feedBytes; n++ {
 		f.from = f.events[n].at
-		dropped += weight(f.events[n].event)
+		dropped += event.Size(f.events[n].event)
 	}
 	if n > 0 {
 		f.events = slices.Delete(f.events, 0, n)
@@ -112,8 +112,8 @@ func (f *feed) after(at event.Position) ([]placed, bool) {
 		return 1
 	})
 	end, size := first, 0
-	for end < len(f.events) && (end == first || size+weight(f.events[end].event) <= batchBytes) {
-		size += weight(f.events[end].event)
+	for end < len(f.events) && (end == first || size+event.Size(f.events[end].event) <= batchBytes) {
+		size += event.Size(f.events[end].event)
 		end++
 	}
 	return slices.Clone(f.events[first:end]), true
@@ -131,58 +131,4 @@ func (f *feed) ended() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.over, f.err
-}
-
-// weight is about how many bytes an event retains.
-func weight(e event.Event) int {
-	const own = 64
-	switch e := e.(type) {
-	case event.TextDelta:
-		return own + len(e.Text)
-	case event.ReasoningDelta:
-		return own + len(e.Text)
-	case event.RefusalDelta:
-		return own + len(e.Text)
-	case event.CallDelta:
-		return own + len(e.CallID) + len(e.Name) + len(e.Arguments)
-	case event.NativeItem:
-		return own + len(e.JSON)
-	case event.NativeProgress:
-		return own + len(e.JSON)
-	case event.Citation:
-		return 3*own + len(e.Citation.URL) + len(e.Citation.Title) + len(e.Citation.FileID) + len(e.Citation.Filename) + len(e.Citation.ContainerID)
-	case event.ToolsListed:
-		n := own
-		for _, server := range e.Servers {
-			for _, t := range server.Tools {
-				n += 2*own + len(t.Name) + len(t.Title) + len(t.Description) + len(t.InputSchema)
-			}
-		}
-		return n
-	case event.ToolStarted:
-		return 2*own + len(e.Arguments)
-	case event.ToolDone:
-		return 2*own + len(e.Text) + len(e.Arguments) + len(e.Image)
-	case event.Waiting:
-		n := 2 * own
-		for _, a := range e.Approvals {
-			n += 4*own + len(a.Arguments)
-		}
-		return n
-	case event.ApprovalDecided:
-		return 3*own + len(e.Reason)
-	case event.Finished:
-		n := 4 * own
-		for _, c := range e.Calls {
-			n += own + len(c.Arguments)
-		}
-		if f := e.Failure; f != nil {
-			n += 4*own + len(f.Message)
-			if f.Upstream != nil {
-				n += 8*own + len(f.Upstream.Body)
-			}
-		}
-		return n
-	}
-	return own
 }

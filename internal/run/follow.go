@@ -210,7 +210,7 @@ func (w *follower) readFeed() (events []placed, all, over bool, failed error) {
 func (w *follower) tell(events []placed) error {
 	memory := w.Account.Part()
 	defer memory.Close()
-	if size := weight(events[0].event); size > batchBytes {
+	if size := event.Size(events[0].event); size > batchBytes {
 		if err := memory.Charge(size); err != nil {
 			return err
 		}
@@ -311,11 +311,12 @@ func (t *teller) Emit(at event.Position, e event.Event) error {
 	if t.ended {
 		return t.failed
 	}
-	_, waits := e.(event.Waiting)
-	switch e := e.(type) {
-	case event.Waiting:
-		t.waiting, t.open = true, len(e.Approvals)
-	case event.ApprovalDecided:
+	asks, waits := e.(event.Waiting)
+	_, decided := e.(event.ApprovalDecided)
+	switch {
+	case waits:
+		t.waiting, t.open = true, len(asks.Approvals)
+	case decided:
 		t.open--
 		t.waiting = t.waiting && t.open > 0
 	default:

@@ -255,6 +255,8 @@ func (s Summary) After(f loop.Fact) Summary {
 		s.Status, s.Aside = Running, Aside{}
 	case loop.Finished:
 		s.Status, s.Reason, s.FinishedAt, s.Aside, s.Waits = Done, b.Reason, f.At, Aside{}, 0
+	case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallStarted, loop.Catalogued, loop.InputAdded,
+		loop.ReserveRefused, loop.Reserved, loop.Turn, loop.TurnFailed, loop.TurnStarted: // the summary stays
 	}
 	return s
 }

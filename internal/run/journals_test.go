@@ -28,7 +28,9 @@ import (
 )
 
 // prophecy is a fact of a newer build.
-type prophecy struct{}
+type prophecy struct {
+	loop.Body `json:"-"` // nil; it makes prophecy one of the closed set
+}
 
 func (prophecy) Kind() loop.Kind { return "prophecy" }
 

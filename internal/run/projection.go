@@ -127,6 +127,9 @@ func (p *projection) recall(f loop.Fact, rows map[string]json.RawMessage) error 
 		}
 	case loop.Finished:
 		return p.checkEnd(b)
+	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CallStarted, loop.CallWaiting,
+		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.Parked, loop.ReserveRefused, loop.Reserved,
+		loop.Resumed, loop.TurnStarted: // they refer to no rows
 	}
 	return nil
 }
@@ -271,6 +274,8 @@ func (p *projection) tell(f loop.Fact) error {
 			return &Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
 		}
 		p.emit(at, p.ending(b, f.At))
+	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.InputAdded,
+		loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
 	}
 	return nil
 }
@@ -283,6 +288,9 @@ func (p *projection) skip(f loop.Fact) bool {
 		return false
 	case loop.TurnStarted:
 		p.call, p.round = event.Position{Seq: f.Seq}, b.Round
+	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
+		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Expired, loop.InputAdded, loop.Parked,
+		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn: // no deltas belong to them
 	}
 	p.last = f.Seq
 	return true

@@ -184,6 +184,9 @@ func afterFact(body loop.Body) crash.Point {
 		return crash.AfterPark
 	case loop.Finished:
 		return crash.AfterFinish
+	case loop.Accepted, loop.Blocked, loop.CallPrepared, loop.CallResolved, loop.CallWaiting,
+		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.ReserveRefused, loop.Reserved, loop.Resumed,
+		loop.TurnFailed: // no crash point
 	}
 	return ""
 }
@@ -227,6 +230,9 @@ func (s *runState) mustSync(batch Batch, bodies []loop.Body) bool {
 			if c, ok := s.state().Call(b.Key); ok && c.Prepared.Class != tool.Read {
 				return true
 			}
+		case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CancelRequested,
+			loop.Catalogued, loop.Expired, loop.InputAdded, loop.ReserveRefused, loop.Reserved, loop.Resumed,
+			loop.Turn, loop.TurnFailed, loop.TurnStarted: // written with the next batch
 		}
 	}
 	return false

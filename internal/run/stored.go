@@ -141,6 +141,9 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 		if err := s.turn.Charge(argumentBytes(b)); err != nil {
 			return err
 		}
+	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
+		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Expired, loop.Finished, loop.InputAdded,
+		loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnFailed: // no deltas follow them
 	}
 	if s.toldBefore(f) && p.skip(f) {
 		return nil
@@ -151,11 +154,12 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 // toldBefore reports whether the follower has all events of the fact, and needs none of them
 // to know whether the run waits. The rows of such a fact, which may be large, are not read.
 func (s *storedRun) toldBefore(f loop.Fact) bool {
-	switch f.Body.(type) {
-	case loop.Parked, loop.CallResolved, loop.Expired:
+	switch f.Body.Kind() {
+	case loop.KindParked, loop.KindCallResolved, loop.KindExpired:
 		return f.Seq < s.sink.told.Seq
+	default:
+		return f.Seq <= s.sink.told.Seq
 	}
-	return f.Seq <= s.sink.told.Seq
 }
 
 // argumentBytes is the size of the arguments of a turn's calls.
@@ -191,6 +195,8 @@ func (s *storedRun) lostItsOwner(ctx context.Context) (bool, error) {
 			return true, nil
 		case loop.Turn, loop.TurnFailed, loop.Finished:
 			return false, nil
+		case loop.Accepted, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
+			loop.CallWaiting, loop.Catalogued, loop.InputAdded, loop.Parked, loop.ReserveRefused, loop.Reserved: // they do not decide it
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]Row, err
 	}
 	body.ListedRef = listedRef
 	t.run.projection.listed = list
-	return []Row{{listedRef, list}}, memory.Charge(weight(event.ToolsListed{Servers: list}))
+	return []Row{{listedRef, list}}, memory.Charge(event.Size(event.ToolsListed{Servers: list}))
 }
 
 // row returns the row from which the next owner of the run restores the tools.

@@ -150,6 +150,8 @@ func (a *Answer) add(e event.Event) error {
 		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At}
 	case event.Finished:
 		a.waiting, a.End = false, e
+	case event.ApprovalDecided, event.CallDelta, event.ItemDone, event.NativeItem, event.NativeProgress,
+		event.RelayBody, event.RelayHead, event.RoundDone, event.ToolsListed: // not part of an answer
 	}
 	return nil
 }

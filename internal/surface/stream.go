@@ -254,6 +254,10 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 		if !s.Relayed {
 			s.out.SetHeader(runIDHeader, e.RunID)
 		}
+	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.NativeItem,
+		event.NativeProgress, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead,
+		event.RoundDone, event.RoundStarted, event.TextDelta, event.ToolDone, event.ToolStarted,
+		event.ToolsListed, event.Waiting: // the encoder decides
 	}
 	if err := s.encoder.Event(e); err != nil {
 		return err

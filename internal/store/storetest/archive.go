@@ -290,7 +290,7 @@ func rowPages(b *testBench) {
 
 func unreadablePages(b *testBench) {
 	a := b.begin("a", "r")
-	a.write(input("x"), futureFact{"soon"}, started("0.0", 1))
+	a.write(input("x"), futureFact{Text: "soon"}, started("0.0", 1))
 	facts, err := b.Archive.Facts(b.Context(), "a", "r", 0, noLimit)
 	b.ok(err)
 	b.equal(facts, a.facts[:2])

@@ -84,59 +84,10 @@ func (e *encoder) Event(ev event.Event) error {
 		return e.add(ev)
 	}
 	if started, ok := ev.(event.RoundStarted); ok { // a repeated round is void
-		e.held = slices.DeleteFunc(e.held, func(h event.Event) bool { return roundOf(h) == started.Round })
+		e.held = slices.DeleteFunc(e.held, func(h event.Event) bool { return event.Round(h) == started.Round })
 	}
 	e.held = append(e.held, ev)
-	const heldBytes = 64 // of an event without its text
-	return e.Charge(heldBytes + textBytes(ev))
-}
-
-// textBytes returns about how many bytes of text an event has.
-func textBytes(ev event.Event) int {
-	switch ev := ev.(type) {
-	case event.TextDelta:
-		return len(ev.Text)
-	case event.ReasoningDelta:
-		return len(ev.Text)
-	case event.RefusalDelta:
-		return len(ev.Text)
-	case event.CallDelta:
-		return len(ev.Arguments)
-	case event.NativeItem:
-		return len(ev.JSON)
-	case event.NativeProgress:
-		return len(ev.JSON)
-	case event.Citation:
-		return citationBytes(ev.Citation)
-	case event.ToolStarted:
-		return len(ev.Arguments)
-	case event.ToolDone:
-		return len(ev.Text) + len(ev.Arguments) + len(ev.Image)
-	}
-	return 0
-}
-
-// roundOf returns the round of what a model said; -1 for any other event.
-func roundOf(ev event.Event) int {
-	switch ev := ev.(type) {
-	case event.TextDelta:
-		return ev.Round
-	case event.ReasoningDelta:
-		return ev.Round
-	case event.RefusalDelta:
-		return ev.Round
-	case event.CallDelta:
-		return ev.Round
-	case event.NativeItem:
-		return ev.Round
-	case event.NativeProgress:
-		return ev.Round
-	case event.Citation:
-		return ev.Round
-	case event.ItemDone:
-		return ev.Round
-	}
-	return -1
+	return e.Charge(event.Size(ev))
 }
 
 // add adds an event to the output.
@@ -166,8 +117,9 @@ func (e *encoder) add(ev event.Event) error {
 		e.endRound(ev.Stop)
 	case event.Waiting:
 		return e.ask(ev)
-	default:
-		if err := e.charge(textBytes(ev)); err != nil {
+	case event.Started, event.ToolsListed, event.ToolStarted, event.ToolDone, event.ApprovalDecided,
+		event.RelayHead, event.RelayBody, event.Finished:
+		if err := e.charge(event.Size(ev)); err != nil {
 			return err
 		}
 		e.mcp.run, e.hosted.run = e.suffix(), e.suffix()
@@ -577,7 +529,7 @@ func (e *encoder) finishOutput() {
 	last := e.End.Rounds - 1
 	e.replay = true
 	for _, ev := range e.held {
-		if r := roundOf(ev); r < 0 || r >= last || e.End.Reason.Limit() {
+		if r := event.Round(ev); r < 0 || r >= last || e.End.Reason.Limit() {
 			_ = e.add(ev) // only a charge can fail, and held events are charged
 		}
 	}

@@ -72,19 +72,14 @@ type hostedCall struct {
 
 // event sends what an event adds to the output. Events of other calls add nothing.
 func (o *hostedOutput) event(ev event.Event) {
-	switch ev := ev.(type) {
-	case event.ToolStarted:
-		if ev.Hosted == "" {
-			return
-		}
+	if ev, ok := ev.(event.ToolStarted); ok && ev.Hosted != "" {
 		if call, isNew := o.begin(ev.Key, ev.Hosted, string(ev.Arguments)); isNew {
 			o.out.itemEvent(call.eventName(call.working()), call.id, call.index, "", "")
 		}
-	case event.ToolDone:
-		if ev.Hosted != "" {
-			o.begin(ev.Key, ev.Hosted, ev.Arguments)
-			o.end(ev)
-		}
+	}
+	if ev, ok := ev.(event.ToolDone); ok && ev.Hosted != "" {
+		o.begin(ev.Key, ev.Hosted, ev.Arguments)
+		o.end(ev)
 	}
 }
 

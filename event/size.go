@@ -1,0 +1,82 @@
+package event
+
+// Size returns about how many bytes of memory an event retains.
+func Size(e Event) int {
+	const own = 64
+	switch e := e.(type) {
+	case TextDelta:
+		return own + len(e.Text)
+	case ReasoningDelta:
+		return own + len(e.Text)
+	case RefusalDelta:
+		return own + len(e.Text)
+	case CallDelta:
+		return own + len(e.CallID) + len(e.Name) + len(e.Arguments)
+	case NativeItem:
+		return own + len(e.JSON)
+	case NativeProgress:
+		return own + len(e.JSON)
+	case Citation:
+		return 3*own + len(e.Citation.URL) + len(e.Citation.Title) + len(e.Citation.FileID) + len(e.Citation.Filename) + len(e.Citation.ContainerID)
+	case ToolsListed:
+		n := own
+		for _, server := range e.Servers {
+			for _, t := range server.Tools {
+				n += 2*own + len(t.Name) + len(t.Title) + len(t.Description) + len(t.InputSchema)
+			}
+		}
+		return n
+	case ToolStarted:
+		return 2*own + len(e.Arguments)
+	case ToolDone:
+		return 2*own + len(e.Text) + len(e.Arguments) + len(e.Image)
+	case Waiting:
+		n := 2 * own
+		for _, a := range e.Approvals {
+			n += 4*own + len(a.Arguments)
+		}
+		return n
+	case ApprovalDecided:
+		return 3*own + len(e.Reason)
+	case Finished:
+		n := 4 * own
+		for _, c := range e.Calls {
+			n += own + len(c.Arguments)
+		}
+		if f := e.Failure; f != nil {
+			n += 4*own + len(f.Message)
+			if f.Upstream != nil {
+				n += 8*own + len(f.Upstream.Body)
+			}
+		}
+		return n
+	case Started, RoundStarted, RoundDone, ItemDone, RelayHead, RelayBody: // a relay retains nothing
+	}
+	return own
+}
+
+// Round returns the round of what a model said: a delta, or the end of one of its items. It is -1
+// for any other event.
+func Round(e Event) int {
+	switch e := e.(type) {
+	case TextDelta:
+		return e.Round
+	case ReasoningDelta:
+		return e.Round
+	case RefusalDelta:
+		return e.Round
+	case CallDelta:
+		return e.Round
+	case NativeItem:
+		return e.Round
+	case NativeProgress:
+		return e.Round
+	case Citation:
+		return e.Round
+	case ItemDone:
+		return e.Round
+	case Started, ToolsListed, RoundStarted, RoundDone, ToolStarted, ToolDone, RelayHead, RelayBody,
+		ApprovalDecided, Waiting, Finished: // the gateway said it
+	}
+	return -1
+}

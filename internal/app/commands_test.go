@@ -78,7 +78,7 @@ func TestCommandsThatEndByThemselves(t *testing.T) {
 		"serve without the variable of a key": {args: []string{"serve", "-c", "DIR/a.yaml"}, files: map[string]string{"a.yaml": minimal},
 			status: 1, stderr: []string{"orgs[0].keys[0].key", "KEY"}},
 		"one demo": {args: []string{"demo", "--once", "--listen", "127.0.0.1:0"},
-			stdout: []string{"base URL  http://127.0.0.1:", "API key   tp_", "round 0", "round 1", "get_weather", "convert_temperature", "complete   (", "curl -s http://127.0.0.1:"}},
+			stdout: []string{"base URL  http://127.0.0.1:", "API key   tp_", "round 0", "round 1", "get_weather", "convert_temperature", "complete   (", "export TURNPIKE_KEY=tp_", "curl -s http://127.0.0.1:"}},
 		"one demo where its port is taken": {args: []string{"demo", "--once", "--listen", "TAKEN"}, stdout: []string{"complete   ("}},
 	} {
 		t.Run(name, func(t *testing.T) { c.run(t) })
@@ -129,7 +129,7 @@ func (c command) run(t *testing.T) {
 	}
 }
 
-// The line that the demo prints is one line, and what it asks works.
+// The lines that the demo prints work as they are.
 func TestTheDemoKeepsServingAndItsCurlLineWorks(t *testing.T) {
 	noLeaks(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -141,7 +141,7 @@ func TestTheDemoKeepsServingAndItsCurlLineWorks(t *testing.T) {
 		_ = printed.Close()
 	}()
 	var text string
-	line := regexp.MustCompile(`(?m)^curl -s (\S+) -H 'Authorization: Bearer (\S+)' -H 'Content-Type: application/json' -d '(.*)'$`)
+	line := regexp.MustCompile(`(?m)^export TURNPIKE_KEY=(\S+)\ncurl -s (\S+) -H "Authorization: Bearer \$TURNPIKE_KEY" -H 'Content-Type: application/json' -d '(.*)'$`)
 	buf := make([]byte, 4096)
 	for !strings.Contains(text, "Ctrl-C") {
 		n, err := out.Read(buf)
@@ -155,8 +155,8 @@ func TestTheDemoKeepsServingAndItsCurlLineWorks(t *testing.T) {
 		t.Fatalf("no curl line in\n%s", text)
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
-	g := &gateway{t: t, URL: strings.TrimSuffix(m[1], "/v1/chat/completions"), client: &http.Client{Transport: &http.Transport{}}}
-	answer, reason := g.post(m[3], "Authorization", "Bearer "+m[2]).completion(t)
+	g := &gateway{t: t, URL: strings.TrimSuffix(m[2], "/v1/chat/completions"), client: &http.Client{Transport: &http.Transport{}}}
+	answer, reason := g.post(m[3], "Authorization", "Bearer "+m[1]).completion(t)
 	if !strings.Contains(answer, "°F") || reason != "stop" {
 		t.Errorf("%q, %s", answer, reason)
 	}

@@ -134,8 +134,9 @@ func showDemo(ctx context.Context, out io.Writer, url, key string) error {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself:\n", plain(answer))
-	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'\n", url, key, body)
+	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself, in another terminal:\n", plain(answer))
+	fmt.Fprintf(out, "export TURNPIKE_KEY=%s\n", key)
+	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H \"Authorization: Bearer $TURNPIKE_KEY\" -H 'Content-Type: application/json' -d '%s'\n", url, body)
 	return nil
 }
 

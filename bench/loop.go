@@ -24,14 +24,9 @@ const (
 	serialMinMS = loopModelMS + loopTools*loopToolMS + loopModelMS
 )
 
-// loopGates bound the time of a run in multiples of its minimum. There is no floor:
-// on a busy machine a run is only compared with the bare loop.
-func loopGates() gates {
-	return gates{table: atMost(1.15)}
-}
-
-// bareGate bounds the time of a run in multiples of the bare loop's.
-const bareGate = 1.15
+// loopGate bounds the time of a run in multiples of its minimum, and in multiples of the bare
+// loop's.
+const loopGate = 1.15
 
 // loop measures one run at a time: with tools in parallel, in turn with the bare
 // loop, and with tools in series.
@@ -49,9 +44,9 @@ func loop(ctx context.Context, r *rig) ([]row, error) {
 		return nil, fmt.Errorf("tools in parallel: %w", err)
 	}
 	rows := []row{
-		ratioRow("time of a run / minimum of 90 ms", gateway, loopMinMS, r.opt.gate(loopGates())),
+		ratioRow("time of a run / minimum of 90 ms", gateway, loopMinMS, r.opt.quietGate(atMost(loopGate))),
 		ratioRow("the same, bare loop", bare, loopMinMS, threshold{}),
-		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, atMost(bareGate)),
+		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, r.opt.gate(atMost(loopGate))),
 	}
 	serial, err := r.loopSide(ctx, l, "serial")
 	if err != nil {
@@ -109,10 +104,8 @@ func ratioRow(what string, s *loopSide, minMS float64, gate threshold) row {
 // parallelWidth is how many runs of the case parallel are under way at a time.
 const parallelWidth = 8
 
-// parallelGates bound the time of a run in multiples of the bare loop's.
-func parallelGates() gates {
-	return gates{table: atMost(1.25), floor: atMost(1.5)}
-}
+// parallelGate bounds the time of a run in multiples of the bare loop's.
+const parallelGate = 1.25
 
 // parallel measures the time of runs with parallel tools, several at a time, in turn with
 // the bare loop. All of them call one server of one org.
@@ -122,7 +115,7 @@ func parallel(ctx context.Context, r *rig) ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, r.opt.gate(parallelGates())),
+		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, r.opt.gate(atMost(parallelGate))),
 		ratioRow("time of a run / minimum of 90 ms", gateway, loopMinMS, threshold{}),
 		ratioRow("the same, bare loop", bare, loopMinMS, threshold{}),
 	}, nil
@@ -138,15 +131,12 @@ const (
 	cpuWidth = 8 // runs at a time
 )
 
-// cpuGates bound the CPU time of a run in multiples of the bare loop's.
-func cpuGates() gates {
-	return gates{table: atMost(2.2), floor: atMost(3.0)}
-}
-
-// responsesCPUGates are the same for runs whose response is stored.
-func responsesCPUGates() gates {
-	return gates{table: atMost(2.8), floor: atMost(3.4)}
-}
+// The CPU time of a run in multiples of the bare loop's, and that of a run whose response is
+// stored.
+const (
+	cpuGate          = 2.2
+	responsesCPUGate = 2.8
+)
 
 // oneToolPerRound returns scripts of runs with so many rounds. Each but the last has
 // one tool call without latency.
@@ -168,9 +158,9 @@ func rounds(ctx context.Context, r *rig) ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		ratioRow(fmt.Sprintf("time of a run / minimum of %d ms", roundsMinMS), gateway, roundsMinMS, r.opt.gate(loopGates())),
+		ratioRow(fmt.Sprintf("time of a run / minimum of %d ms", roundsMinMS), gateway, roundsMinMS, r.opt.quietGate(atMost(loopGate))),
 		ratioRow("the same, bare loop", bare, roundsMinMS, threshold{}),
-		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, atMost(bareGate)),
+		pairRow("time of a run, gateway / bare loop", gateway.medians, bare.medians, r.opt.gate(atMost(loopGate))),
 	}, nil
 }
 
@@ -180,7 +170,7 @@ func loopCPU(ctx context.Context, r *rig) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cpuRows(bare, gateway, r.opt.gate(cpuGates())), nil
+	return cpuRows(bare, gateway, r.opt.gate(atMost(cpuGate))), nil
 }
 
 func cpuRows(bare, gateway *loopSide, gate threshold) []row {
@@ -209,7 +199,7 @@ func responsesCPU(ctx context.Context, r *rig) ([]row, error) {
 	if err := l.passes(ctx, plan{oneToolPerRound(cpuRounds, 0), r.opt.cpuRuns, cpuWidth, r.opt.warm, r.opt.passes}, bare, gateway); err != nil {
 		return nil, err
 	}
-	return cpuRows(bare, gateway, r.opt.gate(responsesCPUGates())), nil
+	return cpuRows(bare, gateway, r.opt.gate(atMost(responsesCPUGate))), nil
 }
 
 func (r *rig) roundPasses(ctx context.Context, of scriptFunc, runs, width int) (bare, gateway *loopSide, err error) {

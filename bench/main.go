@@ -157,7 +157,7 @@ type options struct {
 	profile string      // directory for profiles of the gateway; "" = none
 	list    bool        // only list the cases
 	cases   []benchCase // in the order of the table
-	floors  bool        // -quick: floors in place of gates
+	floors  bool        // -quick: halved gates
 
 	concurrency int // connections of the load
 	sizes
@@ -214,7 +214,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	flags.StringVar(&opt.gateway, "gateway", "", "`path` of a gateway binary; without it ./cmd/turnpike is built")
 	flags.StringVar(&names, "case", "", "measure only these cases, comma-separated `names`; -list has them")
 	flags.BoolVar(&opt.list, "list", false, "list the cases, and measure nothing")
-	flags.BoolVar(&short, "quick", false, "shorter passes, fewer streams and runs, and floors in place of gates: for CI, on any machine")
+	flags.BoolVar(&short, "quick", false, "shorter passes, fewer streams and runs, and gates that fail only at half of their goal: for CI, on any machine")
 	flags.BoolVar(&opt.self, "self", false, "measure a second baseline in place of the gateway: ratios of about 1 show what this machine can tell apart")
 	flags.IntVar(&pairs, "pairs", opt.pairs, "pairs of passes of each relay case; with -quick the default is 7")
 	flags.StringVar(&opt.profile, "profile", "", "write CPU and heap profiles of the gateway to this `directory`")
@@ -246,12 +246,21 @@ func parse(args []string, errs io.Writer) (options, error) {
 	return opt, nil
 }
 
-// gate returns the gate of the table, or with -quick the floor.
-func (o options) gate(g gates) threshold {
+// gate returns the bound of a ratio: the gate of the table, or with -quick half of it.
+func (o options) gate(t threshold) threshold {
 	if o.floors {
-		return g.floor
+		return t.halved()
 	}
-	return g.table
+	return t
+}
+
+// quietGate returns the bound of a figure that a busy machine alone can make twice as large: none
+// with -quick.
+func (o options) quietGate(t threshold) threshold {
+	if o.floors {
+		return threshold{}
+	}
+	return t
 }
 
 // chosen returns the named cases, all for "", in the order of the table.

@@ -54,7 +54,7 @@ func noisyNeighbor(ctx context.Context, r *rig) ([]row, error) {
 		return nil, errors.New("the noisy org was never refused: it was not at its limits")
 	}
 	return []row{{
-		what: "p99 of an org, other org loud / silent", digits: 3, seen: summarize(ratios), gate: atMost(neighborGate),
+		what: "p99 of an org, other org loud / silent", digits: 3, seen: summarize(ratios), gate: r.opt.gate(atMost(neighborGate)),
 		note: fmt.Sprintf("p99 %.0f ms silent, %.0f ms loud (medians); %d runs a pass; %d clients of the other org made %d runs and were refused %d times",
 			summarize(idle).median, summarize(busy).median, n.runs, noisyClients, n.answered.Load(), n.refused.Load()),
 	}}, nil

@@ -12,16 +12,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/bench/load"
 )
 
-// relayGates bound the rate of the gateway divided by that of the baseline.
-func relayGates() gates {
-	return gates{table: atLeast(0.8), floor: atLeast(0.6)}
-}
-
-// relayCPUGates bound the gateway's CPU time of a small relayed request in multiples of the
-// baseline's.
-func relayCPUGates() gates {
-	return gates{table: atMost(1.3), floor: atMost(1.8)}
-}
+// The rate of the gateway divided by that of the baseline, and the gateway's CPU time of a small
+// relayed request in multiples of the baseline's.
+const (
+	relayGate    = 0.8
+	relayCPUGate = 1.3
+)
 
 // relay is a pass-through case.
 type relay struct {
@@ -65,9 +61,9 @@ func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 		}
 		base, gate = base.add(b), gate.add(g)
 	}
-	rows := c.rows(ratios, base, gate, r.opt.gate(relayGates()))
+	rows := c.rows(ratios, base, gate, r.opt.gate(atLeast(relayGate)))
 	if len(cpus) > 0 && c.size == 0 && !c.stream {
-		rows = append(rows, row{what: "CPU of a request, gateway / baseline", digits: 3, seen: summarize(cpus), gate: r.opt.gate(relayCPUGates())})
+		rows = append(rows, row{what: "CPU of a request, gateway / baseline", digits: 3, seen: summarize(cpus), gate: r.opt.gate(atMost(relayCPUGate))})
 	}
 	return rows, nil
 }

@@ -20,10 +20,8 @@ const (
 	memoryTimeout = 15 * time.Second // until memory must stop growing
 )
 
-// streamGates bound the memory of an idle stream, in multiples of the baseline's.
-func streamGates() gates {
-	return gates{table: atMost(0.97), floor: atMost(1.3)}
-}
+// streamGate bounds the memory of an idle stream, in multiples of the baseline's.
+const streamGate = 0.97
 
 // idle measures the memory of idle streams. Each pair has new processes: memory
 // that a process keeps from earlier streams would hide what new ones take.
@@ -40,14 +38,14 @@ func idle(ctx context.Context, r *rig) ([]row, error) {
 	b, g := summarize(base), summarize(gate)
 	rows := []row{{
 		what: fmt.Sprintf("RssAnon of %d streams, gateway / baseline", n), digits: 3,
-		seen: summarize(ratios), gate: r.opt.gate(streamGates()),
+		seen: summarize(ratios), gate: r.opt.gate(atMost(streamGate)),
 		note: fmt.Sprintf("a stream takes %.1f KiB of the baseline, %.1f KiB of the gateway (medians)", b.median/1024, g.median/1024),
 	}}
 	if r.opt.self {
 		return rows, nil
 	}
 	alone, err := r.idleGateway(ctx)
-	return append(rows, row{what: "RssAnon of an idle gateway, MiB", digits: 1, seen: exactly(alone), gate: atMost(idleGate)}), err
+	return append(rows, row{what: "RssAnon of an idle gateway, MiB", digits: 1, seen: exactly(alone), gate: r.opt.gate(atMost(idleGate))}), err
 }
 
 // idlePair returns how many bytes each of n streams takes in the two proxies.

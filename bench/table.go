@@ -106,6 +106,18 @@ type threshold struct {
 	limit float64
 }
 
+// halved returns the bound of a machine on which anything may run beside the measurement: a
+// median that is half as good still holds. A count that must be 0 stays exact.
+func (t threshold) halved() threshold {
+	switch t.op {
+	case ">=":
+		t.limit /= 2
+	case "<=":
+		t.limit *= 2
+	}
+	return t
+}
+
 func atLeast(limit float64) threshold { return threshold{">=", limit} }
 
 func atMost(limit float64) threshold { return threshold{"<=", limit} }
@@ -119,10 +131,4 @@ func (t threshold) holds(s summary) bool {
 		return s.median <= t.limit
 	}
 	return true
-}
-
-// gates are the bounds on one measurement.
-type gates struct {
-	table threshold // on a quiet machine
-	floor threshold // with -quick, on any machine: fails when about a third is lost; zero = none
 }

@@ -34,7 +34,7 @@ func TestPrintRows(t *testing.T) {
 
 func TestWrongAnswersFailARelayCaseWhateverItsRatio(t *testing.T) {
 	gate := measured{Tally: load.Tally{Answers: 100, Faults: map[load.Kind]int{load.Cut: 1}}}
-	rate := relayGates().table
+	rate := atLeast(relayGate)
 	if rows := (relay{unit: "streams/s"}).rows([]float64{1.2}, measured{}, gate, rate); allHold(rows) {
 		t.Errorf("a cut stream passed: %+v", rows)
 	}
@@ -43,8 +43,7 @@ func TestWrongAnswersFailARelayCaseWhateverItsRatio(t *testing.T) {
 	}
 }
 
-// A share of 0.55 is what a gateway at 0.82 has once it has lost a third.
-func TestQuickChecksFloorsAndTheTableItsGates(t *testing.T) {
+func TestQuickFailsAtHalfOfTheGoal(t *testing.T) {
 	table, err := parse(nil, t.Output())
 	if err != nil {
 		t.Fatal(err)
@@ -55,26 +54,29 @@ func TestQuickChecksFloorsAndTheTableItsGates(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name                string
-		gates               gates
+		gate                threshold
 		seen                float64
 		inTable, amongQuick bool
 	}{
-		{"a relay at its gate", relayGates(), 0.8, true, true},
-		{"a relay on a busy machine", relayGates(), 0.65, false, true},
-		{"a relay that has lost a third", relayGates(), 0.55, false, false},
-		{"the CPU of runs at its gate", cpuGates(), 2.2, true, true},
-		{"the CPU of runs on a busy machine", cpuGates(), 2.9, false, true},
-		{"the CPU of runs that has grown by a third", cpuGates(), 3.8, false, false},
-		{"the time of runs on a busy machine, of which the minimum knows nothing", loopGates(), 1.4, false, true},
+		{"a relay at its gate", atLeast(relayGate), 0.8, true, true},
+		{"a relay on a busy machine", atLeast(relayGate), 0.45, false, true},
+		{"a relay that has lost more than half", atLeast(relayGate), 0.39, false, false},
+		{"the CPU of runs at its gate", atMost(cpuGate), 2.2, true, true},
+		{"the CPU of runs on a busy machine", atMost(cpuGate), 4.3, false, true},
+		{"the CPU of runs that has more than doubled", atMost(cpuGate), 4.5, false, false},
+		{"what must not happen at all", atMost(0), 1, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := table.gate(tt.gates).holds(exactly(tt.seen)); got != tt.inTable {
+			if got := table.gate(tt.gate).holds(exactly(tt.seen)); got != tt.inTable {
 				t.Errorf("%v in the table: %v", tt.seen, got)
 			}
-			if got := quick.gate(tt.gates).holds(exactly(tt.seen)); got != tt.amongQuick {
+			if got := quick.gate(tt.gate).holds(exactly(tt.seen)); got != tt.amongQuick {
 				t.Errorf("%v with -quick: %v", tt.seen, got)
 			}
 		})
+	}
+	if got := quick.quietGate(atMost(loopGate)); got != (threshold{}) {
+		t.Errorf("the time of runs on a busy machine, of which the minimum knows nothing: %+v", got)
 	}
 }
 
@@ -97,7 +99,7 @@ func TestAMachineThatDoesNotTellTheCPUPassesNoGateOfIt(t *testing.T) {
 	var bare, gateway loopResult
 	bare.measured([]float64{1}, 0, errors.New("no /proc here"))
 	gateway.measured([]float64{1}, 0, errors.New("no /proc here"))
-	if r := pairRow("CPU", gateway.cpuMS, bare.cpuMS, atMost(cpuGates().floor.limit)); allHold([]row{r}) {
+	if r := pairRow("CPU", gateway.cpuMS, bare.cpuMS, atMost(cpuGate)); allHold([]row{r}) {
 		t.Errorf("passed: %+v", r)
 	}
 }

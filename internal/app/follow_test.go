@@ -338,7 +338,7 @@ func TestRunsFollowRefusesWhatItCannotRead(t *testing.T) {
 		"run_1 --after 1":   `--after: "1" is not a position of an event; want two numbers with a dot between them, such as 12.3`,
 		"run_1 --after":     "flag needs an argument",
 		"":                  "accepts 1 arg",
-		"run_1 --org other": "the org other has no run run_1",
+		"run_1 --org other": "there is no org other; the orgs are o",
 	} {
 		status, out, errs := runMain(t, append(strings.Fields("runs follow --org o --data "+data), strings.Fields(args)...)...)
 		if status != 1 || out != "" || !strings.Contains(errs, want) {
@@ -378,7 +378,7 @@ func TestRunsCancelWithoutAGateway(t *testing.T) {
 		return runMain(t, strings.Fields(fmt.Sprintf("runs cancel --url %s --org o --data %s %s", refused, data, args))...)
 	}
 	for args, want := range map[string]string{
-		"run_9": "the org o has no run run_9", "run_1": "run run_1 has already ended (model_error)", "run_4 --org other": "the org other has no run run_4",
+		"run_9": "the org o has no run run_9", "run_1": "run run_1 has already ended (model_error)", "run_4 --org other": "there is no org other; the orgs are o",
 		"run_4 --data " + t.TempDir(): "there is no Turnpike data in ", "..": `".." is not the id or name of anything`,
 	} {
 		if status, out, errs := cancel(args); status != 1 || out != "" || !strings.Contains(errs, want) {

@@ -118,7 +118,11 @@ func storedApprovals(ctx context.Context, p Process, from *readStore, q run.Appr
 		return nil, err
 	}
 	defer store.Close()
-	found, err := store.Approvals(ctx, from.org, q)
+	orgID, err := from.oneOrg(ctx, p, store)
+	if err != nil {
+		return nil, err
+	}
+	found, err := store.Approvals(ctx, orgID, q)
 	if err != nil {
 		return nil, err
 	}
@@ -190,10 +194,11 @@ func storedApproval(ctx context.Context, p Process, from *readStore, id string) 
 		return approvals.Object{}, err
 	}
 	defer store.Close()
-	a, err := store.Approval(ctx, from.org, id)
-	if errors.Is(err, org.ErrNotFound) {
-		err = fmt.Errorf("the org %s has no approval %s", from.org, id)
-	}
+	var a run.Approval
+	_, err = from.orgWith(ctx, p, store, "approval "+id, func(orgID string) (err error) {
+		a, err = store.Approval(ctx, orgID, id)
+		return err
+	})
 	if err != nil {
 		return approvals.Object{}, err
 	}
@@ -295,10 +300,11 @@ func decideStored(cmd *cobra.Command, p Process, from *readStore, id string, d r
 	}
 	defer store.Close()
 	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
-	a, err := runner.Decide(ctx, from.org, id, d, org.Author{Principal: run.CommandLine, At: time.Now().UnixMilli()})
-	if errors.Is(err, org.ErrNotFound) {
-		return fmt.Errorf("the org %s has no approval %s", from.org, id)
-	} else if err != nil {
+	var a run.Approval
+	if _, err := from.orgWith(ctx, p, store, "approval "+id, func(orgID string) (err error) {
+		a, err = runner.Decide(ctx, orgID, id, d, org.Author{Principal: run.CommandLine, At: time.Now().UnixMilli()})
+		return err
+	}); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "no gateway is running: %s is %s, and its run continues when the gateway starts\n", plain(id), a.Status)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -111,7 +112,11 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 				return err
 			}
 			defer store.Close()
-			rows, err := store.AuditRows(cmd.Context(), from.org, q)
+			orgID, err := from.oneOrg(cmd.Context(), p, store)
+			if err != nil {
+				return err
+			}
+			rows, err := store.AuditRows(cmd.Context(), orgID, q)
 			if err != nil {
 				return err
 			}
@@ -154,7 +159,11 @@ without that line is incomplete.`,
 				return err
 			}
 			defer store.Close()
-			_, err = audit.Export(cmd.Context(), cmd.OutOrStdout(), from.org, store, q)
+			orgID, err := from.oneOrg(cmd.Context(), p, store)
+			if err != nil {
+				return err
+			}
+			_, err = audit.Export(cmd.Context(), cmd.OutOrStdout(), orgID, store, q)
 			return err
 		},
 	}
@@ -214,11 +223,7 @@ the last checkpoint cannot be detected.`,
   turnpike audit verify --public-key "$(cat elsewhere/audit.pub)" --checkpoints elsewhere/audit.checkpoints`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			chain := from.org
-			if chain == config.DefaultOrg && !cmd.Flags().Changed("org") {
-				chain = ""
-			}
-			return verify(cmd, p, from, chain, public, checkpoints)
+			return verify(cmd, p, from, public, checkpoints)
 		},
 	}
 	cmd.Flags().StringVar(&public, "public-key", "", "public `KEY`, as printed by \"turnpike audit key\" (default: the key in the data directory)")
@@ -226,7 +231,7 @@ the last checkpoint cannot be detected.`,
 	return cmd
 }
 
-func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, checkpoints string) error {
+func verify(cmd *cobra.Command, p Process, from *readStore, public, checkpoints string) error {
 	c, err := from.config(p)
 	if err != nil {
 		return err
@@ -250,11 +255,17 @@ func verify(cmd *cobra.Command, p Process, from *readStore, chain, public, check
 		return err
 	}
 	defer store.Close()
-	orgs := []string{chain}
-	if chain == "" {
-		if orgs, err = auditedOrgs(cmd.Context(), store, witness); err != nil {
-			return err
+	orgs, err := auditedOrgs(cmd.Context(), store, witness)
+	if err != nil {
+		return err
+	}
+	if from.org != "" {
+		if !slices.Contains(orgs, from.org) { // an org without rows is verified too
+			if _, err := from.oneOrg(cmd.Context(), p, store); err != nil {
+				return err
+			}
 		}
+		orgs = []string{from.org}
 	}
 	out := cmd.OutOrStdout()
 	printMalformed(out, checkpoints, malformed)

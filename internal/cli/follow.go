@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -33,7 +31,7 @@ With --json, each event is one JSON object per line, with its position.`,
   turnpike runs follow run_06gkq4tp7k0019kd0l5gbgo7f8 --after 12.3 --json`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f := run.Follow{Org: from.org, RunID: audit.StoredRunID(args[0])}
+			f := run.Follow{RunID: audit.StoredRunID(args[0])}
 			if cmd.Flags().Changed("after") {
 				var err error
 				if f.After, err = event.ParsePosition(after); err != nil {
@@ -45,6 +43,13 @@ With --json, each event is one JSON object per line, with its position.`,
 				return err
 			}
 			defer store.Close()
+			f.Org, err = from.orgWith(cmd.Context(), p, store, "run "+args[0], func(orgID string) error {
+				_, err := store.Head(cmd.Context(), orgID, f.RunID)
+				return err
+			})
+			if err != nil {
+				return err
+			}
 			sink := run.Sink(&listener{lines: lines{out: cmd.OutOrStdout()}})
 			if asJSON {
 				sink = jsonEvents{cmd.OutOrStdout()}
@@ -53,10 +58,7 @@ With --json, each event is one JSON object per line, with its position.`,
 			if l, ok := sink.(*listener); ok {
 				l.endLine()
 			}
-			switch {
-			case errors.Is(err, org.ErrNotFound):
-				return fmt.Errorf("the org %s has no run %s", from.org, args[0])
-			case cmd.Context().Err() != nil: // interrupted
+			if cmd.Context().Err() != nil { // interrupted
 				return nil
 			}
 			return err

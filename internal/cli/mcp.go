@@ -40,32 +40,38 @@ func mcpCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// servers returns the org's servers: those of the file, then those that are
+// servers returns the org and its servers: those of the file, then those that are
 // stored, if a gateway has stored any.
-func (s *readStore) servers(ctx context.Context, p Process) (*config.Config, []org.MCPServer, error) {
-	c, err := s.config(p)
-	if err != nil {
-		return nil, nil, err
+func (s *readStore) servers(ctx context.Context, p Process) (c *config.Config, orgID string, all []org.MCPServer, err error) {
+	if c, err = s.config(p); err != nil {
+		return nil, "", nil, err
 	}
-	var all []org.MCPServer
+	var known orgReader
+	store, err := sqlite.OpenReader(ctx, filepath.Join(s.directory(c), app.DatabaseFile))
+	switch {
+	case err == nil:
+		defer store.Close()
+		known = store
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, "", nil, err
+	case s.data == "":
+		if err := app.CheckMoved(c); err != nil {
+			return nil, "", nil, err
+		}
+	}
+	if orgID, err = s.oneOrg(ctx, p, known); err != nil {
+		return nil, "", nil, err
+	}
 	for _, o := range c.Orgs {
-		if o.ID == s.org {
+		if o.ID == orgID {
 			all = append(all, directory.DeclaredServers(o)...)
 		}
 	}
-	store, err := sqlite.OpenReader(ctx, filepath.Join(s.directory(c), app.DatabaseFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		if s.data != "" {
-			return c, all, nil
-		}
-		return c, all, app.CheckMoved(c)
+	if known == nil {
+		return c, orgID, all, nil
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	defer store.Close()
-	stored, err := store.MCPServers(ctx, s.org)
-	return c, append(all, stored...), err
+	stored, err := store.MCPServers(ctx, orgID)
+	return c, orgID, append(all, stored...), err
 }
 
 // directory is where the gateway of the configuration keeps its data.
@@ -82,7 +88,7 @@ func listMCP(p Process, from *readStore) *cobra.Command {
 		Short: "List the MCP servers of the org",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, all, err := from.servers(cmd.Context(), p)
+			_, _, all, err := from.servers(cmd.Context(), p)
 			if err != nil {
 				return err
 			}
@@ -114,13 +120,13 @@ outbound policy, and list its tools. The exit status is 1 if the server cannot b
 reached or has no usable tools.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, all, err := from.servers(cmd.Context(), p)
+			c, orgID, all, err := from.servers(cmd.Context(), p)
 			if err != nil {
 				return err
 			}
 			i := slices.IndexFunc(all, func(s org.MCPServer) bool { return s.Name == args[0] })
 			if i < 0 {
-				return fmt.Errorf("the org %s has no MCP server called %q", from.org, args[0])
+				return fmt.Errorf("the org %s has no MCP server called %q", orgID, args[0])
 			}
 			resolver := secret.NewResolver(p.Env)
 			keys, err := c.Keyring(cmd.Context(), resolver)

@@ -29,16 +29,19 @@ import (
 )
 
 // readStore opens the store of a gateway that may be running, for reading.
-type readStore struct{ file, data, org string }
+type readStore struct {
+	file, data string
+	org        string // as --org names it, or org.Operator; "" = the only org, or for an id any
+}
 
 func (s *readStore) flags(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVarP(&s.file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
-	where := ""
+	where := "(default: the only org; an id is looked up in all orgs)"
 	if cmd.PersistentFlags().Lookup("url") != nil {
-		where = " in the data directory; a gateway takes that of TURNPIKE_KEY"
+		where = "in the data directory " + where + "; a running gateway uses the org of TURNPIKE_KEY"
 	}
 	cmd.PersistentFlags().StringVar(&s.data, "data", "", "data `DIRECTORY` (default: data of the configuration)")
-	cmd.PersistentFlags().StringVar(&s.org, "org", config.DefaultOrg, "`ID` of the org"+where)
+	cmd.PersistentFlags().StringVar(&s.org, "org", "", "`ID` of the org "+where)
 }
 
 // open returns the store; close it.
@@ -134,10 +137,9 @@ func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, w
 	defer store.Close()
 	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
 	by := org.Author{Principal: run.CommandLine, At: time.Now().UnixMilli()}
-	err = runner.Cancel(ctx, from.org, audit.StoredRunID(name), by)
-	if errors.Is(err, org.ErrNotFound) {
-		return fmt.Errorf("the org %s has no run %s", from.org, name)
-	} else if err != nil {
+	if _, err := from.orgWith(ctx, p, store, "run "+name, func(orgID string) error {
+		return runner.Cancel(ctx, orgID, audit.StoredRunID(name), by)
+	}); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "no gateway is running: %s ends when the gateway starts\n", plain(name))
@@ -205,9 +207,13 @@ With --json, each run is one JSON object per line.`,
 				return err
 			}
 			defer store.Close()
-			found, err := store.Runs(cmd.Context(), from.org, q)
+			orgID, err := from.oneOrg(cmd.Context(), p, store)
+			if err != nil {
+				return err
+			}
+			found, err := store.Runs(cmd.Context(), orgID, q)
 			if errors.Is(err, org.ErrNotFound) {
-				return fmt.Errorf("--before: the org %s has no run %s", from.org, q.Before)
+				return fmt.Errorf("--before: the org %s has no run %s", orgID, q.Before)
 			}
 			if err != nil {
 				return err
@@ -289,17 +295,18 @@ With --json, the run is one JSON object, with its journal.`,
 			}
 			defer store.Close()
 			runID := audit.StoredRunID(args[0])
-			story, err := store.Load(cmd.Context(), from.org, runID)
-			if errors.Is(err, org.ErrNotFound) {
-				return fmt.Errorf("the org %s has no run %s", from.org, args[0])
-			}
+			var story *run.Story
+			orgID, err := from.orgWith(cmd.Context(), p, store, "run "+args[0], func(orgID string) (err error) {
+				story, err = store.Load(cmd.Context(), orgID, runID)
+				return err
+			})
 			var bad *run.Unreadable
 			if errors.As(err, &bad) {
 				story = bad.Story // what can be read
 			} else if err != nil {
 				return err
 			}
-			rows, err := store.AuditRows(cmd.Context(), from.org, audit.Query{RunID: runID, Kind: audit.KindBudgetExhausted})
+			rows, err := store.AuditRows(cmd.Context(), orgID, audit.Query{RunID: runID, Kind: audit.KindBudgetExhausted})
 			if err != nil {
 				return err
 			}

@@ -188,11 +188,7 @@ func scanAuditHead(row scanner) (audit.Head, error) {
 
 // AuditOrgs returns the orgs that have rows or checkpoints.
 func (r *Reader) AuditOrgs(ctx context.Context) ([]string, error) {
-	orgs, err := list(ctx, r.db, func(row scanner) (string, error) {
-		var id string
-		err := row.Scan(&id)
-		return id, err
-	}, `SELECT org FROM audit_log GROUP BY org UNION SELECT org FROM audit_checkpoints GROUP BY org ORDER BY 1`)
+	orgs, err := list(ctx, r.db, scanText, `SELECT org FROM audit_log GROUP BY org UNION SELECT org FROM audit_checkpoints GROUP BY org ORDER BY 1`)
 	return orgs, r.wrap("list the orgs of the audit", err)
 }
 

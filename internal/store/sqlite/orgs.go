@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -17,6 +18,24 @@ const orgColumns = `id, features, runtime, created_at, updated_at`
 func (r *Reader) Orgs(ctx context.Context) ([]org.Record, error) {
 	orgs, err := list(ctx, r.db, scanOrg, `SELECT `+orgColumns+` FROM orgs ORDER BY id`)
 	return orgs, r.wrap("list orgs", err)
+}
+
+// OrgIDs returns the ids of all orgs of which anything is stored, ordered: also of
+// deleted orgs that still have runs or audit rows. The operator's audit chain is not one.
+func (r *Reader) OrgIDs(ctx context.Context) ([]string, error) {
+	ids, err := list(ctx, r.db, scanText, `WITH RECURSIVE ran (org) AS (
+			SELECT min(org) FROM runs
+			UNION ALL SELECT (SELECT min(org) FROM runs WHERE org > ran.org) FROM ran WHERE ran.org IS NOT NULL)
+		SELECT id FROM orgs
+		UNION SELECT org FROM ran WHERE org IS NOT NULL
+		UNION SELECT org FROM audit_log GROUP BY org
+		UNION SELECT org FROM audit_checkpoints GROUP BY org ORDER BY 1`)
+	return slices.DeleteFunc(ids, func(id string) bool { return id == org.Operator }), r.wrap("list the ids of orgs", err)
+}
+
+func scanText(row scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
 }
 
 // EachOrg implements org.Store. Four queries run side by side in one transaction, all in

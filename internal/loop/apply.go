@@ -246,6 +246,7 @@ func (s *State) finishCall(b CallDone) {
 	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.historyIndex < len(s.History) {
 		s.History = slices.Clone(s.History)
 		s.History[c.historyIndex].Result = b.ResultDigest
+		s.History[c.historyIndex].Failed = b.Outcome == Error || b.Outcome == Unknown
 	}
 	s.Truncated = s.Truncated || b.FullRef != ""
 	s.UncountedBytes += b.Bytes

@@ -53,7 +53,7 @@ func version1Defaults() defaults {
 			CallsPerServer: 10, // the default of the limit that a server had for all runs
 			Estimate:       budget.Estimate{BytesPerToken: 3, Output: 8_192, MinOutput: 16},
 		},
-		guard: policy.Guard{Threshold: 3, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4},
+		guard: policy.Guard{Threshold: 3, Window: 64, Failures: unlimited, Alternations: 2, SameReads: 2, SameWrites: 4},
 	}
 }
 

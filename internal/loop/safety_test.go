@@ -71,7 +71,7 @@ func TestMissingRulesDefaultToVersion1(t *testing.T) {
 	if a.Rules != want {
 		t.Errorf("%+v", a.Rules)
 	}
-	if want := (policy.Guard{Mode: policy.Nudge, Threshold: 3, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4}); a.Guard != want {
+	if want := (policy.Guard{Mode: policy.Nudge, Threshold: 3, Window: 64, Failures: 1 << 30, Alternations: 2, SameReads: 2, SameWrites: 4}); a.Guard != want {
 		t.Errorf("%+v", a.Guard)
 	}
 }
@@ -90,7 +90,7 @@ func TestWithDefaultsSetsEveryRule(t *testing.T) {
 	}
 	other := defaults{
 		rules: Rules{Attempts: 91, DeadOwners: 92, StuckMS: 102, DeadOwnersPerCall: 103, RetryWaitMS: 93, Estimate: budget.Estimate{BytesPerToken: 94, Output: 95, MinOutput: 96}},
-		guard: policy.Guard{Threshold: 97, Window: 98, Alternations: 99, SameReads: 100, SameWrites: 101},
+		guard: policy.Guard{Threshold: 97, Window: 98, Failures: 104, Alternations: 99, SameReads: 100, SameWrites: 101},
 	}
 	if diff := cmp.Diff(sealed, stored.withDefaults(other)); diff != "" {
 		t.Errorf("a build with other constants reads it differently:\n%s", diff)

@@ -30,6 +30,7 @@ type Runtime struct {
 	OnLimit            string        `json:"on_limit"`            // stop, answer
 	DoomLoop           string        `json:"doom_loop"`           // nudge, fail, off
 	DoomThreshold      int           `json:"doom_threshold"`      // 0 = the default
+	DoomFailures       int           `json:"doom_failures"`       // 0 = the default
 	DroppedParams      string        `json:"dropped_params"`      // name, refuse
 	MaxRunTokens       *int          `json:"max_run_tokens"`      // nil = no limit
 	Durable            string        `json:"durable"`             // auto, always; "" = auto

@@ -1,5 +1,5 @@
 // Package policy holds checks that are pure functions of their arguments. [Guard]
-// detects a model that repeats its tool calls without progress.
+// detects a model that repeats its tool calls without progress, or whose calls keep failing.
 package policy
 
 import "fmt"
@@ -14,15 +14,19 @@ const (
 	Off   Mode = "off"   // do nothing
 )
 
-// DefaultThreshold is the default of Guard.Threshold.
-const DefaultThreshold = 3
+// The defaults of Guard.Threshold and Guard.Failures.
+const (
+	DefaultThreshold = 3
+	DefaultFailures  = 5
+)
 
-// Guard detects repetitions in the tool calls of a run. The zero value is off. A field
+// Guard detects repetitions and series of failures in the tool calls of a run. The zero value is off. A field
 // of 0 means that of [Defaults].
 type Guard struct {
 	Mode      Mode `json:"mode,omitempty"`
 	Threshold int  `json:"threshold,omitempty"` // calls in a row that make a repetition
 	Window    int  `json:"window,omitempty"`    // past calls that are examined, at most
+	Failures  int  `json:"failures,omitempty"`  // failed calls of one tool since its last success, after which the next is judged
 
 	// Multiples of Threshold for the other patterns: PingPong, SameResult of a tool
 	// that only reads, SameResult of a tool that may write.
@@ -33,7 +37,7 @@ type Guard struct {
 
 // Defaults returns the default numbers of a guard, without a mode.
 func Defaults() Guard {
-	return Guard{Threshold: DefaultThreshold, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4}
+	return Guard{Threshold: DefaultThreshold, Failures: DefaultFailures, Window: 64, Alternations: 2, SameReads: 2, SameWrites: 4}
 }
 
 // WithDefaults returns g with each number that is not positive set to that of other, and with a
@@ -43,7 +47,7 @@ func (g Guard) WithDefaults(other Guard) Guard {
 		to   *int
 		from int
 	}{
-		{&g.Threshold, other.Threshold}, {&g.Window, other.Window},
+		{&g.Threshold, other.Threshold}, {&g.Window, other.Window}, {&g.Failures, other.Failures},
 		{&g.Alternations, other.Alternations}, {&g.SameReads, other.SameReads}, {&g.SameWrites, other.SameWrites},
 	} {
 		if *n.to <= 0 {
@@ -61,6 +65,7 @@ type PastCall struct {
 	Args    string  `json:"args"`              // digest of the arguments
 	Result  string  `json:"result,omitempty"`  // digest of the result; "" = not known yet, or not executed
 	Invalid bool    `json:"invalid,omitempty"` // the arguments were refused, or the tool is unknown
+	Failed  bool    `json:"failed,omitempty"`  // the call was executed, and its result is an error or unknown
 	Advised Pattern `json:"advised,omitempty"` // the pattern that the guard's advice was about; "" = no advice
 	Reads   bool    `json:"reads,omitempty"`   // the tool only reads
 	Exempt  bool    `json:"exempt,omitempty"`  // the operator marked the tool as polling
@@ -75,6 +80,7 @@ const (
 	Invalid    Pattern = "invalid"     // invalid calls in a row
 	PingPong   Pattern = "ping_pong"   // two alternating calls whose results do not change
 	SameResult Pattern = "same_result" // calls of one tool in a row with one result, whatever the arguments
+	Failing    Pattern = "failing"     // failed or invalid calls of one tool since its last success, whatever is called in between
 )
 
 // Verdict is the guard's decision on a call.
@@ -100,6 +106,10 @@ const (
 // and a bulk write returns "ok" each time. SameResult therefore needs Guard.SameReads
 // times the threshold for tools that only read (2 by default), and Guard.SameWrites
 // times for others (4 by default).
+//
+// Failing counts the failures that the model has read: Guard.Failures of them (5 by default)
+// are executed, and the next call of the tool is advised. A success of the tool starts the
+// count again.
 func (g Guard) Check(past []PastCall, next PastCall) (Verdict, Pattern, string) {
 	if g.Mode == Off || g.Mode == "" || next.Exempt {
 		return Allow, "", ""
@@ -111,11 +121,13 @@ func (g Guard) Check(past []PastCall, next PastCall) (Verdict, Pattern, string) 
 		sameLimit = g.SameReads * limit
 	}
 	same, sameFrom := sameResult(past, next)
+	failed, failedFrom := failing(past, next)
 	found := []repetition{
 		streak(Identical, past, identical(past, next), limit, "This is the same call with the same arguments for the %s time in a row."),
 		streak(Invalid, past, invalid(past, next), limit, "This is the %s invalid call in a row."),
 		streak(PingPong, past, pingPong(past, next), g.Alternations*limit, "The same two calls have alternated; this is the %s of them."),
 		{SameResult, same, sameFrom, sameLimit, "This tool gives the same result whatever the arguments; this is the %s such call in a row."},
+		{Failing, failed, failedFrom, g.Failures + 1, "This tool keeps failing; this is the %s call since it last succeeded. Do not call it again."},
 	}
 	worst, shape, text := Allow, Pattern(""), ""
 	for _, c := range found {
@@ -227,6 +239,25 @@ func sameResult(past []PastCall, next PastCall) (n, from int) {
 		}
 		result = p.Result
 		n, from = n+1, i
+	}
+	return n, from
+}
+
+// failing returns the number of calls of the tool since its last success, next included, and the
+// index of the first. Calls that were advised, and calls whose results are not known yet, do not
+// count.
+func failing(past []PastCall, next PastCall) (n, from int) {
+	n, from = 1, len(past)
+	for i := len(past) - 1; i >= 0; i-- {
+		p := past[i]
+		if p.Tool != next.Tool {
+			continue
+		}
+		if p.Failed || p.Invalid && p.Advised == "" {
+			n, from = n+1, i
+		} else if p.Result != "" {
+			break
+		}
 	}
 	return n, from
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // calls parses a history of "tool:args=result" words. A trailing ! marks an invalid
-// call, ? a polling tool, ~ a tool that only reads. A leading + puts a call into the turn
+// call, ? a polling tool, ~ a tool that only reads, ^ a result that is an error. A leading + puts a call into the turn
 // of the call before it; otherwise it starts a new turn.
 func calls(words string) []PastCall {
 	var out []PastCall
@@ -16,7 +16,7 @@ func calls(words string) []PastCall {
 		if w[0] == '+' {
 			w, p.Turn = w[1:], out[len(out)-1].Turn
 		}
-		for strings.ContainsAny(w[len(w)-1:], "!?~") {
+		for strings.ContainsAny(w[len(w)-1:], "!?~^") {
 			switch w[len(w)-1] {
 			case '!':
 				p.Invalid = true
@@ -24,6 +24,8 @@ func calls(words string) []PastCall {
 				p.Exempt = true
 			case '~':
 				p.Reads = true
+			case '^':
+				p.Failed = true
 			}
 			w = w[:len(w)-1]
 		}
@@ -46,12 +48,12 @@ func judge(g Guard, words string) string {
 		v, shape, _ := g.Check(past, PastCall{Turn: next.Turn, Tool: next.Tool, Args: next.Args, Invalid: next.Invalid, Exempt: next.Exempt, Reads: next.Reads})
 		out.WriteString([]string{".", "n", "X"}[v])
 		all[i].Advised = shape
-		next.Advised, next.Result = shape, ""
+		next.Advised, next.Result, next.Failed = shape, "", false
 		past = append(past, next)
 		if i+1 == len(all) || all[i+1].Turn != next.Turn { // the turn is executed here
 			for j := range past {
 				if past[j].Advised == "" {
-					past[j].Result = all[j].Result
+					past[j].Result, past[j].Failed = all[j].Result, all[j].Failed
 				}
 			}
 		}
@@ -82,6 +84,15 @@ func TestProgress(t *testing.T) { // B13 P04
 		{"a tool that may write gets four times the threshold", nudge, strings.Join(numbered("w:%d=ok", 13), " "), "...........nX"},
 		{"a different result in between resets the count", nudge, "s:1=x~ s:2=x~ s:3=y~ s:4=x~ s:5=x~ s:6=x~ s:7=x~", "......."},
 		{"calls of one turn have no results yet", nudge, "s:1~ s:2~ s:3~ s:4~ s:5~ s:6~ s:7~", "......."},
+		// P58
+		{"five failures of a tool with other arguments, then advice, then the end", nudge, "a:1=p^ a:2=q^ a:3=r^ a:4=s^ a:5=t^ a:6 a:7", ".....nX"},
+		{"other tools in between change nothing", nudge, "a:1=p^ b:1=x a:2=q^ c:1=y a:3=r^ a:4=s^ b:2=z a:5=t^ a:6 c:2=w a:7", "........n.X"},
+		{"a success of the tool starts the count again", nudge, "a:1=p^ a:2=q^ a:3=r^ a:4=s^ a:5=ok a:6=t^ a:7=u^ a:8=v^ a:9=w^ a:10=x^ a:11", "..........n"},
+		{"refused arguments are failures too", nudge, "a:1=p^ a:2! a:3=r^ a:4! a:5=t^ a:6", ".....n"},
+		{"failures of one turn are read in the next", nudge, "a:1=p^ +a:2=q^ +a:3=r^ +a:4=s^ +a:5=t^ +a:6=u^ +a:7=v^ b:1=x a:8 +a:9 a:10", "........nnX"},
+		{"fail ends the run at the sixth", Guard{Mode: Fail}, "a:1=p^ a:2=q^ a:3=r^ a:4=s^ a:5=t^ a:6", ".....X"},
+		{"another number", Guard{Mode: Nudge, Failures: 2}, "a:1=p^ a:2=q^ a:3 a:4", "..nX"},
+		{"a polling tool may fail", nudge, "a:1=p^? a:2=q^? a:3=r^? a:4=s^? a:5=t^? a:6=u^? a:7?", "......."},
 		// Several calls of one turn: the model has read no advice while it wrote them.
 		{"identical calls of one turn are advised from the third on", nudge, "a:1=x +a:1 +a:1 +a:1 +a:1 +a:1 +a:1 +a:1", "..nnnnnn"},
 		{"a later turn that repeats an advised call ends the run", nudge, "a:1=x +a:1=x +a:1 +a:1 a:1", "..nnX"},

@@ -80,7 +80,7 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Ask
 		p.Parallelism = d.Parallelism
 	}
 	p.AbortOnTool = rt.ToolErrorMode == "abort"
-	p.Guard = policy.Guard{Mode: cmp.Or(policy.Mode(rt.DoomLoop), d.DoomLoop), Threshold: rt.DoomThreshold}
+	p.Guard = policy.Guard{Mode: cmp.Or(policy.Mode(rt.DoomLoop), d.DoomLoop), Threshold: rt.DoomThreshold, Failures: rt.DoomFailures}
 	p.Validation = cmp.Or(loop.Validation(rt.ToolArgValidation), loop.Strict)
 	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()

@@ -36,13 +36,13 @@ func TestWhoDecidesASetting(t *testing.T) {
 		"the org, before the surface": { // B01
 			defaults: own, org: org.Runtime{
 				MaxRounds: new(3), MaxCalls: new(4), MaxRunTokens: new(5), Deadline: time.Second, OnLimit: budget.Stop, Concurrency: 2,
-				ToolParallelism: "serial", DoomLoop: "off", DoomThreshold: 6, ToolResultMaxBytes: new(2048), ToolArgValidation: "lenient",
+				ToolParallelism: "serial", DoomLoop: "off", DoomThreshold: 6, DoomFailures: 7, ToolResultMaxBytes: new(2048), ToolArgValidation: "lenient",
 				ToolErrorMode: "abort", CatalogTTL: time.Minute, ToolCacheTTL: time.Hour, DroppedParams: "refuse",
 			},
 			want: func(p *loop.Policy) {
 				p.Limits = budget.Limits{Rounds: 3, Calls: 4, Tokens: 5, ActiveMS: 1000, OnLimit: budget.Stop, CallsPerTurn: budget.DefaultCallsPerTurn}
-				p.Slots, p.Parallelism, p.ResultMaxBytes = 2, loop.Serial, 2048 // C02
-				p.Guard.Mode, p.Guard.Threshold = policy.Off, 6                 // B13
+				p.Slots, p.Parallelism, p.ResultMaxBytes = 2, loop.Serial, 2048      // C02
+				p.Guard.Mode, p.Guard.Threshold, p.Guard.Failures = policy.Off, 6, 7 // B13
 				p.Validation, p.AbortOnTool, p.RefuseDropped = loop.Lenient, true, true
 				p.EndCut = true
 				p.CatalogTTLNS, p.CacheTTLNS = int64(time.Minute), int64(time.Hour) // D02

@@ -264,7 +264,7 @@ func TestTheNamesOfStoredSettingsAreStable(t *testing.T) {
 	text, _ := encode(org.Runtime{})
 	want := []string{
 		"max_rounds", "max_calls", "deadline_ns", "concurrency", "stream_mode", "tool_parallelism", "catalog_ttl_ns",
-		"tool_result_max_bytes", "tool_arg_validation", "tool_error_mode", "on_limit", "doom_loop", "doom_threshold", "dropped_params", "rate",
+		"tool_result_max_bytes", "tool_arg_validation", "tool_error_mode", "on_limit", "doom_loop", "doom_threshold", "doom_failures", "dropped_params", "rate",
 	}
 	var got map[string]any
 	if err := (asJSON{&got}).Scan(text); err != nil {

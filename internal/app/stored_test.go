@@ -3,6 +3,7 @@ package app_test
 import (
 	"database/sql"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +80,34 @@ func TestAStoredHeaderNeverRevealsTheOperatorsVariablesAndFiles(t *testing.T) { 
 					t.Errorf("header %v", r.header)
 				}
 			}
+		})
+	}
+}
+
+// A stored max_rounds that cannot be set is replaced by the nearest value that can. // B02
+func TestAStoredMaxRoundsIsClamped(t *testing.T) {
+	noLeaks(t)
+	for stored, rounds := range map[string]int{"500": 50, "0": 1} {
+		t.Run(stored, func(t *testing.T) {
+			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+				asks(call{"echo", fmt.Sprintf(`{"n":%d}`, got.number)}).write(w)
+			})
+			tools := newMCP(t, map[string]handler{"echo": echo})
+			data, yaml := t.TempDir(), strings.Replace(site{upstream: up.URL}.yaml(), "    runtime: {}\n", "", 1)
+			d := manage(mustRunIn(t, data, yaml, environment()))
+			d.do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
+			if err := d.stop(); err != nil {
+				t.Fatal(err)
+			}
+			alter(t, data, "UPDATE orgs SET runtime = json_set(runtime, '$.max_rounds', "+stored+", '$.doom_loop', 'off')")
+			d = manage(mustRunIn(t, data, yaml, environment()))
+			if a := d.post(chatBody); a.status != 200 || len(up.requests()) != rounds {
+				t.Errorf("%d after %d rounds, want 200 after %d: %s", a.status, len(up.requests()), rounds, a.body)
+			}
+			if !strings.Contains(d.log.String(), "the stored max_rounds of an org is out of range") {
+				t.Errorf("the log does not name it:\n%s", d.log)
+			}
+			d.do("PATCH", "/api/org/runtime", "owner-key", `{"max_rounds":500}`, 422)
 		})
 	}
 }

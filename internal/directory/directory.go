@@ -397,6 +397,11 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	} else if err := refusedRuntime(record); err != nil {
 		refused = err.Error()
 		d.options.Log.Error("the stored settings of an org need a feature that this version does not have; its requests are rejected", "org", record.ID, "error", err)
+	} else if n := record.Runtime.MaxRounds; n != nil {
+		record.Runtime = clampRounds(record.Runtime)
+		if used := *record.Runtime.MaxRounds; used != *n {
+			d.options.Log.Warn("the stored max_rounds of an org is out of range; the nearest allowed value is used", "org", record.ID, "max_rounds", *n, "used", used)
+		}
 	}
 	return &snapshot{
 		org: &org.Org{

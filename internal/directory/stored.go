@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -39,15 +40,24 @@ func RefusedServer(s org.MCPServer) error {
 }
 
 // refusedRuntime returns why an org's stored settings cannot be used; nil if they can.
-// A max_rounds above the operator's cap can: the cap limits it.
+// A max_rounds above the operator's cap, or outside what can be set, can: see clampRounds.
 func refusedRuntime(r org.Record) error {
 	if err := unknownSettings(r.UnknownSettings); err != nil {
 		return err
 	}
-	return readBack(config.RuntimeSettings(r.Runtime), func(settings []byte) error {
+	return readBack(config.RuntimeSettings(clampRounds(r.Runtime)), func(settings []byte) error {
 		_, err := Reader{RoundsCap: func() int { return math.MaxInt }}.Runtime(settings)
 		return err
 	})
+}
+
+// clampRounds returns the settings with a max_rounds that can be set: a stored value that is
+// smaller or larger is replaced by the nearest one, and the org's requests are served.
+func clampRounds(r org.Runtime) org.Runtime {
+	if r.MaxRounds != nil {
+		r.MaxRounds = new(min(max(*r.MaxRounds, 1), budget.MaxRounds))
+	}
+	return r
 }
 
 func unknownSettings(names []string) error {

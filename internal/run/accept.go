@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -36,8 +37,13 @@ func (d *driver) accept() error {
 	}
 	d.run.begins(input)
 	body, items := d.run.req.accepted(d.run.lease.RunID), input.items
-	rows := d.run.projection.store("input", items) // which counts all items
 	memory.Close()
+	room, err := d.run.roomFor(items)
+	if err != nil {
+		return err
+	}
+	defer room.Close()
+	rows := d.run.projection.store("input", items) // which counts all items
 	batch := Batch{Rows: rows, Opening: &Opening{Slots: body.Slots, Key: d.run.req.Key}}
 	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef
@@ -50,6 +56,19 @@ func (d *driver) accept() error {
 	}
 	d.leases.confirm(&d.live)
 	return nil
+}
+
+// roomFor charges what the run needs at least, before anything of it is stored: the items, and
+// the request to the provider that is made of them, which is encoded in a buffer that grows. What
+// is stored needs the same room, earlier.
+func (s *runState) roomFor(items []item.Item) (*ledger.Part, error) {
+	n := heldBytes(items)
+	room := s.req.Account.Part()
+	if err := room.Charge(3 * n); err != nil {
+		return nil, err
+	}
+	room.Release(n) // projection.store counts it
+	return room, nil
 }
 
 // begins takes what the transcript of the request begins with.

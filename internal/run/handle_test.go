@@ -383,6 +383,34 @@ func TestARequestWithoutMemoryStartsNoRun(t *testing.T) {
 	}
 }
 
+// P40: the items of a request, and the request to the provider that is made of them, must have
+// room before anything is stored.
+func TestARequestWithoutRoomForItsModelCallStoresNothing(t *testing.T) {
+	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }}
+			l := ledger.New(ledger.Options{Run: 4 << 20})
+			r := w.gatewayWith(t, func(o *run.Options) { o.Ledger = l })
+			ask := func(size int) error {
+				req := w.wants("p", "k", "h")
+				req.Key, req.Policy.Grade = nil, grade
+				req.Items = []item.Item{item.NewText(item.User, strings.Repeat("x", size))}
+				err := r.Run(t.Context(), req, &diary{})
+				synctest.Wait()
+				return err
+			}
+			err := ask(2 << 20)
+			found, _ := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+			if fault.From(err).Reason != "run_memory_exceeded" || len(found) != 0 {
+				t.Errorf("%s: %v; runs %+v", grade, err, found)
+			}
+			if err := ask(1 << 20); err != nil || l.Held() != 0 {
+				t.Errorf("%s: a smaller request: %v, %d bytes are held", grade, err, l.Held())
+			}
+		})
+	}
+}
+
 // A run that is to end decides nothing more, also while it waits for a slot to be ended.
 func TestAnApprovalOfACancelledRunIsVoid(t *testing.T) { // J22
 	synctest.Test(t, func(t *testing.T) {

@@ -219,6 +219,9 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
+	encoded := heldBytes(c.Items) + len(c.Echo) // also beyond the limit: the run is at its end
+	run.req.Account.Add(encoded)
+	defer run.req.Account.Release(encoded)
 	id := responseID(run.lease.RunID, run.state().Parks, 0)
 	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(id))
 	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it

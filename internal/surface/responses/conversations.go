@@ -559,7 +559,8 @@ func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *run.Conver
 // itemFinder finds a single item that was stored by its id, as an item_reference names it; nil
 // for none. The gateway knows the ids that it has made.
 func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID string) (json.RawMessage, error) {
-	read := map[string]map[string]any{} // the items of the parts that were read, by their ids
+	read := map[string]map[string]any{}     // the items of the parts that were read, by their ids
+	encoded := map[string]json.RawMessage{} // the items that were found, by their ids: references share them
 	itemsIn := func(part string) (map[string]any, error) {
 		if byID, is := read[part]; is {
 			return byID, nil
@@ -588,8 +589,13 @@ func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID
 			if items[itemID] == nil {
 				continue
 			}
-			raw, err := surface.Marshal(items[itemID])
-			if err == nil { // it is decoded with the request
+			raw, is := encoded[itemID]
+			if !is {
+				if raw, err = surface.Marshal(items[itemID]); err == nil {
+					encoded[itemID] = raw
+				}
+			}
+			if err == nil { // it is sent and stored with the request, each time
 				err = surface.ChargeDecoded(caller.Account, []surface.Member{{Value: raw}})
 			}
 			return raw, err

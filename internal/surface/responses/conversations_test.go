@@ -566,3 +566,32 @@ func TestAConversationWithOneIDTwice(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// A reference counts as the item that it names: a short request cannot refer to more than a body
+// may have. Nothing of a refused request is stored. // K08
+func TestReferencesCountAsTheItemsTheyName(t *testing.T) {
+	b := newBench(t, "text Fine.")
+	alice := b.caller("acme", "alice")
+	alice.Account = ledger.New(ledger.Options{}).Open("acme")
+	made := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"`+strings.Repeat("x", 900<<10)+`"}]}`)
+	listed := b.conversation(t, alice, "LIST", made.object.ID, "", "", "")
+	if made.status != 200 || listed.object.Last == "" {
+		t.Fatalf("%d %.200s", made.status, listed.body)
+	}
+	refer := func(times int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(`{"type":"item_reference","id":"`+listed.object.Last+`"},`, times), ",") + "]"
+	}
+	stores := 0
+	b.kept.onChange = func(run.ConversationKey) { stores++ }
+	for _, times := range []int{12, 50} {
+		alice.Account = ledger.New(ledger.Options{}).Open("acme")
+		got := b.do(t, alice, b.Serve, http.MethodPost, "", "", `{"model":"m","input":`+refer(times)+`}`)
+		if got.status != 413 || !strings.Contains(got.body, "request_too_large") || !strings.Contains(got.body, `"param":"input[11]"`) || stores > 0 {
+			t.Errorf("%d references: %d %.200s, %d changes of the store", times, got.status, got.body, stores)
+		}
+	}
+	alice.Account = ledger.New(ledger.Options{}).Open("acme")
+	if got := b.do(t, alice, b.Serve, http.MethodPost, "", "", `{"model":"m","input":`+refer(3)+`}`); got.status != 200 || strings.Count(b.prompt(), "message user xxx") != 3 {
+		t.Errorf("3 references: %d %.200s", got.status, got.body)
+	}
+}

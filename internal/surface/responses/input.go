@@ -79,10 +79,14 @@ type inputReader struct {
 	turn    int            // the number of the latest answer of a model
 	open    bool           // the latest item belongs to it
 	results map[string]int // the item with the result of each call, by the call's id
+
+	size   int                    // bytes of the items that were read, with those in the place of references
+	shared map[string][]item.Part // content of the messages that were referred to, by their ids
+	id     string                 // of the message that is referred to now; "" = none
 }
 
 func newInputReader(d *decoder) inputReader {
-	return inputReader{decoder: d, results: map[string]int{}}
+	return inputReader{decoder: d, results: map[string]int{}, shared: map[string][]item.Part{}}
 }
 
 // said returns the number of the answer that an item of the model belongs to: items
@@ -177,15 +181,22 @@ func (d *decoder) checkLost() error {
 		"correct the type, or add a message", d.lost.at, d.lost.kind, d.req.Targets[0].Provider).In(d.lost.at)
 }
 
-// addAll reads the items of a list, and puts the stored items in the place of references.
+// addAll reads the items of a list, and puts the stored items in the place of references. All
+// items together may be as large as a body.
 func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 	for i, raw := range list {
 		at := path(at, i)
-		if r := referenceOf(raw); r.is() {
+		r := referenceOf(raw)
+		in.id = ""
+		if r.is() {
 			var err error
 			if list[i], err = in.referenced(at, r.ID, raw); err != nil {
 				return err
 			}
+			in.id = r.ID
+		}
+		if in.size += len(list[i]); in.size > surface.MaxBody {
+			return fault.New(fault.TooLarge, "request_too_large", "%s: with the stored items to which it refers, the input is larger than %d bytes; send fewer references", at, surface.MaxBody).In(at)
 		}
 		if err := in.add(at, list[i]); err != nil {
 			return err
@@ -239,11 +250,23 @@ func (in *inputReader) addMessage(at string, w wireItem, raw json.RawMessage) er
 		return fault.New(fault.Invalid, "invalid_value", "%s.role must be user, assistant, system or developer", at).In(at + ".role")
 	}
 	var err error
-	if it.Parts, err = in.parts(at+".content", w.Content); err != nil {
+	if it.Parts, err = in.content(at+".content", w.Content); err != nil {
 		return err
 	}
 	in.append(it, raw)
 	return nil
+}
+
+// content reads the content of a message. Messages with the same reference share it.
+func (in *inputReader) content(at string, raw json.RawMessage) ([]item.Part, error) {
+	if parts, is := in.shared[in.id]; is && in.id != "" {
+		return parts, nil
+	}
+	parts, err := in.parts(at, raw)
+	if err == nil && in.id != "" {
+		in.shared[in.id] = slices.Clip(parts)
+	}
+	return parts, err
 }
 
 func (in *inputReader) addCall(at string, w wireItem, raw json.RawMessage) error {

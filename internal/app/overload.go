@@ -19,17 +19,17 @@ import (
 // taken.
 const slowStore = time.Second
 
-// overload says why no more work can be taken at the moment, in words for who
-// brings it; "" = it can.
+// overload says why no more work of an org can be taken at the moment, in words for its
+// caller; "" = it can. An org whose large writes make the store slow is refused before others.
 type overload struct {
-	lag    func() time.Duration // of the store
-	slow   time.Duration        // see Options.SlowStore
+	lag    func(org string) time.Duration // of the store, as far as the org causes it
+	slow   time.Duration                  // see Options.SlowStore
 	memory *memory
 }
 
-func (o overload) why() string {
+func (o overload) why(org string) string {
 	switch {
-	case o.lag() > o.slow:
+	case o.lag(org) > o.slow:
 		return "its store is slow"
 	case o.memory.isFull():
 		return "its memory is nearly full"

@@ -16,7 +16,7 @@ func TestTheStoreAndTheMemoryCloseTheDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lag, used := time.Duration(0), uint64(0)
 		looked := 0
-		o := overload{func() time.Duration { return lag }, slowStore, &memory{most: 100, used: func() uint64 { looked++; return used }}}
+		o := overload{func(string) time.Duration { return lag }, slowStore, &memory{most: 100, used: func() uint64 { looked++; return used }}}
 		for _, c := range []struct {
 			lag  time.Duration
 			used uint64
@@ -31,14 +31,14 @@ func TestTheStoreAndTheMemoryCloseTheDoor(t *testing.T) {
 		} {
 			time.Sleep(lookEvery)
 			lag, used = c.lag, c.used
-			if got := o.why(); got != c.want {
+			if got := o.why("a"); got != c.want {
 				t.Errorf("lag %v, %d bytes in use: %q, want %q", c.lag, c.used, got, c.want)
 			}
 		}
 		before := looked
 		time.Sleep(lookEvery)
 		for range 100 {
-			o.why()
+			o.why("a")
 		}
 		if looked != before+1 {
 			t.Errorf("it looked %d times at once", looked-before)

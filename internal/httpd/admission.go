@@ -59,7 +59,7 @@ func (a *API) acquireSlot(org string) error {
 	if err := a.o.Refuse(); err != nil {
 		return err
 	}
-	why := a.o.Overload()
+	why := a.o.Overload(org)
 	if why == "" && a.slots.acquire(org) {
 		return nil
 	}

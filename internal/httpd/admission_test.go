@@ -116,7 +116,7 @@ func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 	why := "its store is slow"
 	var log bytes.Buffer
-	o := Options{Directory: knownKeys{"k": callerOf("a", org.Rate{}, org.Rate{})}, Overload: func() string { return why }, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	o := Options{Directory: knownKeys{"k": callerOf("a", org.Rate{}, org.Rate{})}, Overload: func(string) string { return why }, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	model, manage := newHandlers(t, o, serveOK)
 	times := map[string]bool{}
 	for range 100 {

@@ -62,7 +62,7 @@ type Options struct {
 
 	// Overload returns why no model request can be taken at the moment, in words
 	// for the client, or "". It is called for every model request. Nil means never.
-	Overload func() string
+	Overload func(org string) string
 
 	// Refuse returns an error if model requests are refused for a reason other
 	// than load. It is called for every model request. Nil means never.
@@ -98,7 +98,7 @@ func New(o Options) (*API, error) {
 		o.Refuse = func() error { return nil }
 	}
 	if o.Overload == nil {
-		o.Overload = func() string { return "" }
+		o.Overload = func(string) string { return "" }
 	}
 	if o.Ledger == nil {
 		o.Ledger = ledger.New(ledger.Options{})

@@ -43,7 +43,7 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Convers
 	slices.Sort(one.keys)
 	added := one.version == 0 && keys[0].Kind == run.SessionID // by a request that can be refused
 	var dropped int64
-	err = s.writer.performPlain(ctx, func(t *tx) error {
+	err = s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: len(body), do: func(t *tx) error {
 		err := t.dropExpired(one)
 		if err == nil && added {
 			err = t.checkStored(orgID)
@@ -57,7 +57,7 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Convers
 			dropped, err = t.evictConversations(orgID)
 		}
 		return err
-	})
+	}})
 	if err == nil && dropped > 0 {
 		s.reportEvicted(orgID)
 	}

@@ -113,7 +113,7 @@ func (h *head) flush(ctx context.Context) error {
 // submit queues next, which includes what the run holds back. After an error, the run
 // still holds back what it did before. It is called with h locked.
 func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) (*write, error) {
-	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, plain: true, do: next.joined().write}
+	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, plain: true, do: next.joined().write, org: next.last().lease.Org, size: next.bytes}
 	if len(next.parts) > 1 {
 		one.parts = next.parts
 	}

@@ -24,7 +24,7 @@ func (s *Store) CachedResult(ctx context.Context, orgID string, name toolcache.N
 // KeepResult implements toolcache.Store.
 func (s *Store) KeepResult(orgID string, e toolcache.Entry, b toolcache.Bounds, done func(error)) {
 	told := func(err error) { done(s.wrap("keep a result", err)) }
-	err := s.writer.trySubmit(&write{onDone: told, do: func(t *tx) error {
+	err := s.writer.trySubmit(&write{onDone: told, org: orgID, size: len(e.Value), do: func(t *tx) error {
 		if err := t.mustExist(orgID); err != nil {
 			return err
 		}

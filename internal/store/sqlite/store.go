@@ -141,14 +141,10 @@ func (s *Store) Damage() error { return s.damage.error() }
 // written.
 func (s *Store) QueueLength() int { return len(s.writer.slots) }
 
-// Lag returns how long the oldest write that is not yet on disk has waited; 0 if
-// there is none. Slow commits and a growing queue increase it.
-func (s *Store) Lag() time.Duration {
-	if oldest := s.writer.oldest.Load(); oldest != nil {
-		return time.Since(oldest.since)
-	}
-	return 0
-}
+// Lag returns how long the oldest write that is not yet on disk has waited; 0 if there is none.
+// Slow commits and a growing queue increase it. The time that large writes take counts for
+// their orgs only, and so does the time that they wait for their turn.
+func (s *Store) Lag(org string) time.Duration { return s.writer.lag(org) }
 
 // Close performs the queued writes and closes the file. Later writes fail with an
 // error that wraps [ErrClosed]. Close may be called once.

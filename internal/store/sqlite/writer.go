@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,11 +33,18 @@ type writer struct {
 	damage *damage
 	ended  chan struct{}
 
-	oldest atomic.Pointer[write] // the oldest write of the current group; nil = none
+	gate    gate                    // large writes pass it on their way to the queue
+	current atomic.Pointer[working] // the group that is being written; nil = none
 
 	mu       sync.RWMutex // guards the fields below
 	closed   bool
 	poisoned error // every write is refused with it; nil = writes are accepted
+}
+
+// working is a group that is being written.
+type working struct {
+	since time.Time // since when its oldest write waits, apart from the time that large writes of an earlier group took
+	large []string  // the orgs of its large writes, which cause its slowness; nil = it has none
 }
 
 // errBusy reports that the queue is full.
@@ -52,6 +60,8 @@ type write struct {
 	dependsOn *write      // if this one fails, the write fails too; nil = independent
 	plain     bool        // do can be performed again after a rollback, and reads only what plain writes of the same transaction have stored
 	epoch     int64       // of an append
+	org       string      // whose write it is; set for writes with a size
+	size      int         // bytes that it stores, about; 0 = few
 	since     time.Time   // when it was submitted
 	onDone    func(error) // called once with err, must not block; nil = not called
 
@@ -76,9 +86,13 @@ func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 // the order of submission.
 func (w *writer) submit(ctx context.Context, one *write) error {
 	one.since = time.Now()
+	if err := w.gate.enter(ctx, one); err != nil {
+		return err
+	}
 	select {
 	case w.slots <- struct{}{}:
 	case <-ctx.Done():
+		w.gate.leave(one)
 		return ctx.Err()
 	}
 	return w.enqueue(one)
@@ -87,21 +101,27 @@ func (w *writer) submit(ctx context.Context, one *write) error {
 // trySubmit is submit for an optional write: it returns errBusy if there is no room.
 func (w *writer) trySubmit(one *write) error {
 	one.since = time.Now()
+	if !w.gate.tryEnter(one) {
+		return errBusy
+	}
 	select {
 	case w.slots <- struct{}{}:
 	default:
+		w.gate.leave(one)
 		return errBusy
 	}
 	return w.enqueue(one)
 }
 
-// enqueue queues the write. The caller has added an element to slots.
+// enqueue queues the write. The caller has added an element to slots, and the write has passed
+// the gate.
 func (w *writer) enqueue(one *write) error {
 	one.done = make(chan struct{})
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if err := w.refusal(); err != nil {
 		<-w.slots
+		w.gate.leave(one)
 		return err
 	}
 	w.queue <- one // does not block: queue and slots have the same capacity
@@ -152,20 +172,50 @@ func (w *writer) close() error {
 // group does.
 func (w *writer) run() {
 	defer close(w.ended)
+	var lastLarge time.Time // when the last group with a large write was written
 	for {
 		select {
 		case first, ok := <-w.queue:
 			if !ok {
 				return
 			}
-			w.oldest.Store(first)
+			now := working{since: first.since}
+			if now.since.Before(lastLarge) {
+				now.since = lastLarge
+			}
+			w.current.Store(&now)
 			runtime.Gosched() // let callers of the last commit submit their next writes
-			w.commit(w.collect(first))
-			w.oldest.Store(nil)
+			group := w.collect(first)
+			if large := largeOf(group); large != nil {
+				w.current.Store(&working{now.since, large})
+			}
+			w.commit(group)
+			if w.current.Swap(nil).large != nil {
+				lastLarge = time.Now()
+			}
 		case <-w.tx.syncDue():
 			w.commit(nil)
 		}
 	}
+}
+
+// largeOf returns the orgs of the group's large writes.
+func largeOf(group []*write) (orgs []string) {
+	for _, one := range group {
+		if one.size >= largeWrite {
+			orgs = append(orgs, one.org)
+		}
+	}
+	return orgs
+}
+
+// lag returns how long the org's requests have to wait for the writer, see [Store.Lag].
+func (w *writer) lag(org string) time.Duration {
+	lag := w.gate.waited(org)
+	if now := w.current.Load(); now != nil && (now.large == nil || slices.Contains(now.large, org)) {
+		lag = max(lag, time.Since(now.since))
+	}
+	return lag
 }
 
 // collect returns the group that starts with first: the queued writes, and while none of
@@ -240,6 +290,7 @@ func (w *writer) commit(group []*write) {
 		one.do, one.parts, one.dependsOn = nil, nil, nil
 		close(one.done)
 		<-w.slots
+		w.gate.leave(one)
 		if one.onDone != nil {
 			one.onDone(one.err)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -288,7 +290,7 @@ func TestLagIsTheAgeOfTheOldestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	waited := time.Since(second.since) // the first one, longer
-	if lag := s.Lag(); lag < waited {
+	if lag := s.Lag("a"); lag < waited {
 		t.Errorf("it is behind by %v, want at least %v", lag, waited)
 	}
 	release()
@@ -298,12 +300,100 @@ func TestLagIsTheAgeOfTheOldestWrite(t *testing.T) {
 	waitForNoLag(t, s)
 }
 
+// Small writes wait for one large write at most, the large writes of orgs have their turns, and
+// their time counts for their orgs only. // K07
+func TestLargeWritesKeepNoOtherOrgWaiting(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "store.db")})
+	waitForNoLag(t, s)
+	release := blockWriter(t, s)
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	lags := map[string]time.Duration{}
+	submit := func(org string, size int) {
+		one := &write{org: org, size: size, awaited: true, do: func(*tx) error {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, org)
+			if org == "large" && len(order) == 1 {
+				time.Sleep(time.Millisecond)
+				lags["large"], lags["small"] = s.Lag("large"), s.Lag("small")
+			}
+			return nil
+		}}
+		all.Go(func() {
+			if err := errors.Join(s.writer.submit(t.Context(), one), one.wait(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waiting := func(org string, n int) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+			s.writer.gate.mu.Lock()
+			got := len(s.writer.gate.waiting[org])
+			s.writer.gate.mu.Unlock()
+			if got == n {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d large writes of %s wait, want %d", got, org, n)
+			}
+		}
+	}
+	for range 5 {
+		submit("large", 2*gateRoom)
+	}
+	waiting("large", 4)
+	submit("other", gateRoom)
+	waiting("other", 1)
+	small := &write{org: "small", size: 100, awaited: true, do: func(*tx) error { order = append(order, "small"); return nil }}
+	if err := s.writer.submit(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	all.Wait()
+	waitForNoLag(t, s)
+	want := []string{"large", "small", "large", "other", "large", "large", "large"}
+	if !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+	if lags["large"] == 0 || lags["small"] != 0 {
+		t.Errorf("while a large write was written, the lag was %v", lags)
+	}
+}
+
+// A large write that gives up, or is refused, leaves its turn and its room to others.
+func TestALargeWriteThatGivesUpLeavesItsTurn(t *testing.T) {
+	var g gate
+	first, second, third := &write{org: "a", size: gateRoom}, &write{org: "b", size: gateRoom}, &write{org: "c", size: largeWrite}
+	if err := g.enter(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.enter(gone, second); !errors.Is(err, context.Canceled) || g.tryEnter(third) || g.waited("b") != 0 {
+		t.Errorf("%v, waiting %v", err, g.waiting)
+	}
+	if !g.tryEnter(&write{org: "c", size: largeWrite - 1}) {
+		t.Error("a small write waits")
+	}
+	g.leave(first)
+	if err := g.enter(t.Context(), third); err != nil {
+		t.Fatal(err)
+	}
+	g.leave(third)
+	if g.used != 0 || len(g.turns)+len(g.waiting) != 0 {
+		t.Errorf("%d bytes, turns %v, waiting %v", g.used, g.turns, g.waiting)
+	}
+}
+
 // waitForNoLag waits until everything is stored.
 func waitForNoLag(t *testing.T, s *Store) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); s.Lag() != 0; {
+	for end := time.Now().Add(10 * time.Second); s.Lag("a") != 0; {
 		if time.Now().After(end) {
-			t.Fatalf("the store is behind by %v without work", s.Lag())
+			t.Fatalf("the store is behind by %v without work", s.Lag("a"))
 		}
 		time.Sleep(time.Millisecond)
 	}

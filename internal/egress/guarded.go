@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -74,7 +75,18 @@ func (e *Egress) refuseRedirect(r *http.Request, _ []*http.Request) error {
 	if errors.As(err, &blocked) {
 		return &BlockedError{Reason: "redirect", Addr: blocked.Addr, Host: host}
 	}
-	return fmt.Errorf("redirect to %s not followed", host)
+	return fmt.Errorf("redirect to %s not followed; if that URL is right, configure it", withoutSecrets(r.URL))
+}
+
+// withoutSecrets returns the URL without credentials, query and fragment, at most maxShown bytes
+// of it.
+func withoutSecrets(u *url.URL) string {
+	const maxShown = 256
+	shown := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	if len(shown) > maxShown {
+		shown = strings.ToValidUTF8(shown[:maxShown], "") + "…"
+	}
+	return shown
 }
 
 // hostOf returns the host of a request's URL, with brackets and without port.

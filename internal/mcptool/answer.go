@@ -70,7 +70,7 @@ func (a *answer) settleJSON(resp *http.Response, data []byte, err error) []byte 
 	case err == nil && f.answers(a.id) && (success(resp) || present(f.Error)):
 		return a.settle(f)
 	case !success(resp):
-		return a.fail(&statusError{resp.StatusCode})
+		return a.fail(&statusError{resp.StatusCode, beginning(data)})
 	case len(bytes.TrimSpace(data)) == 0:
 		return a.fail(fmt.Errorf("%w: it is empty", errMalformed))
 	case err != nil:
@@ -86,6 +86,9 @@ func (a *answer) settle(f frame) []byte {
 		e := decodeRPCError(f.Error)
 		a.exchange.update(func(o *outcome) { o.rpc = e })
 		return a.encodeError(e)
+	}
+	if (a.method == methodInitialize || a.method == methodDiscover) && f.Result[0] != '{' {
+		return a.fail(fmt.Errorf("%w: the result of %s is not an object", errMalformed, a.method))
 	}
 	a.exchange.update(func(o *outcome) { o.result = f.Result })
 	if a.method == methodCall {
@@ -112,8 +115,11 @@ func (a *answer) fail(err error) []byte {
 // encodeResult builds the frame for the SDK. Only the handshake's results matter
 // to it, and those tool definitions that ask for headers.
 func (a *answer) encodeResult(result json.RawMessage) []byte {
-	if a.method == methodList {
+	switch a.method {
+	case methodList:
 		result = headerTools(result)
+	case methodInitialize, methodDiscover:
+		result = handshakeResult(a.method, result)
 	}
 	return encode(struct {
 		JSONRPC string          `json:"jsonrpc"`

@@ -40,7 +40,10 @@ func malformed(contentType string) error {
 }
 
 // statusError is an HTTP status other than 2xx, without a JSON-RPC error.
-type statusError struct{ status int }
+type statusError struct {
+	status int
+	body   string // the beginning of the answer, only to decide what it means
+}
 
 func (e *statusError) Error() string {
 	return fmt.Sprintf("HTTP status %d (%s)", e.status, http.StatusText(e.status))
@@ -99,19 +102,25 @@ func (o outcome) mayHaveRun() bool {
 	return o.sent && !o.connecting && o.result == nil && o.rpc == nil && !o.refused()
 }
 
-// gone reports whether the server has ended the session. The request was then not executed,
-// and must be sent in a new session.
+// gone reports whether the server has said that it does not know the session, or that it waits
+// for initialize. The request was then not executed, and must be sent in a new session.
 func (o outcome) gone() bool {
-	if o.connecting || !o.hadSession {
-		return errors.Is(o.err, errSessionLost) && !o.sent
-	}
-	switch o.status {
-	case http.StatusNotFound:
+	switch {
+	case errors.Is(o.err, errSessionLost) && !o.sent:
+		return true
+	case o.connecting || o.result != nil:
+		return false
+	case o.rpc != nil && o.rpc.beforeInitialize():
+		return true
+	case o.status == http.StatusNotFound && o.hadSession:
 		return o.rpc == nil || !o.rpc.aboutRequest()
-	case http.StatusBadRequest:
-		return o.rpc != nil && o.rpc.aboutSession()
+	case o.status == http.StatusForbidden, o.status == http.StatusTooManyRequests, o.status == http.StatusRequestTimeout:
+		return false
+	case o.status/100 == 4 && o.rpc != nil:
+		return aboutSession(o.rpc.Message)
 	}
-	return errors.Is(o.err, errSessionLost) && !o.sent
+	var status *statusError
+	return errors.As(o.err, &status) && status.status/100 == 4 && aboutSession(status.body)
 }
 
 // transient reports whether another attempt may succeed.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -12,9 +14,11 @@ import (
 
 // Codes of JSON-RPC errors.
 const (
-	codeMethodNotFound = -32601
-	codeInvalidParams  = -32602
-	codeInternal       = -32603
+	codeInvalidRequest  = -32600
+	codeMethodNotFound  = -32601
+	codeInvalidParams   = -32602
+	codeInternal        = -32603
+	codeSessionNotFound = -32001 // of the official SDKs
 )
 
 // frame is one JSON-RPC message. Params and Result are the bytes as sent.
@@ -60,9 +64,43 @@ func (f frame) answers(id json.RawMessage) bool {
 	case f.Method != nil:
 		return false
 	case present(f.Error):
-		return bytes.Equal(f.ID, id) || !present(f.ID)
+		return !present(f.ID) || sameID(f.ID, id)
 	}
-	return f.Result != nil && bytes.Equal(f.ID, id)
+	return f.Result != nil && sameID(f.ID, id)
+}
+
+func sameID(a, b json.RawMessage) bool { return bytes.Equal(a, b) || canonicalID(a) == canonicalID(b) }
+
+// canonicalID returns the value of an id, which is equal for ids that servers and proxies take
+// for the same: 3, 3.0 and "3".
+func canonicalID(id json.RawMessage) string {
+	if len(id) > 0 && id[0] != '"' {
+		if n, ok := wholeNumber(string(id)); ok {
+			return n
+		}
+		return string(id)
+	}
+	text := read[string](id)
+	if n, ok := wholeNumber(text); ok {
+		return n
+	}
+	return strconv.Quote(text)
+}
+
+// wholeNumber returns the digits of a JSON number that is an integer.
+func wholeNumber(text string) (digits string, ok bool) {
+	if !json.Valid([]byte(text)) || strings.TrimSpace(text) != text {
+		return "", false
+	}
+	if _, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return text, true // the request's own form, without the limits of floating point
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	const exact = 1 << 53
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= exact {
+		return "", false
+	}
+	return strconv.FormatInt(int64(f), 10), true
 }
 
 // asks reports whether f is a request of the server that needs an answer.
@@ -96,12 +134,6 @@ func decodeRPCError(raw json.RawMessage) *rpcError {
 // aboutRequest reports whether the error is about the request itself.
 func (e *rpcError) aboutRequest() bool {
 	return e.Code == codeMethodNotFound || e.Code == codeInvalidParams
-}
-
-// aboutSession reports whether the error means that the session is unknown. Some servers send
-// such an error instead of 404.
-func (e *rpcError) aboutSession() bool {
-	return strings.Contains(strings.ToLower(e.Message), "session")
 }
 
 // present reports whether a JSON value exists and is not null.

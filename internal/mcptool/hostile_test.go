@@ -88,7 +88,7 @@ func hostile() map[string]struct {
 		}, "answers another request", false},
 		"an id of another type": {func(w http.ResponseWriter, r *http.Request) {
 			result(w, []byte(fmt.Sprintf("%q", asked(r).id)), good)
-		}, "answers another request", false},
+		}, "good", true},
 		"events for other requests only": {func(w http.ResponseWriter, _ *http.Request) {
 			asEvents(w)
 			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":%s}\n\n", good)

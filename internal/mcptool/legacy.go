@@ -78,7 +78,7 @@ func (w *eventWire) open() outcome {
 	w.body = resp.Body
 	switch {
 	case !success(resp):
-		return outcome{status: resp.StatusCode, err: &statusError{resp.StatusCode}}
+		return outcome{status: resp.StatusCode, err: &statusError{status: resp.StatusCode}}
 	case mediaType(resp.Header.Get("Content-Type")) != "text/event-stream":
 		return outcome{status: resp.StatusCode, err: fmt.Errorf("%w: content type %.100q", errEndpoint, resp.Header.Get("Content-Type"))}
 	}
@@ -147,12 +147,12 @@ func (w *eventWire) send(ctx context.Context, data []byte, x *exchange) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody) // so that the connection can be kept
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // so that the connection can be kept
 	if success(resp) {
 		return nil
 	}
 	x.update(func(o *outcome) { o.status = resp.StatusCode })
-	return &statusError{resp.StatusCode}
+	return &statusError{resp.StatusCode, beginning(body)}
 }
 
 // close implements [wire].

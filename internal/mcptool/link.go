@@ -42,9 +42,9 @@ type link struct {
 	replies  chan struct{}        // has an element for each request of the server in progress
 	noise    noise                // of the reading goroutine
 
-	mu      sync.Mutex // guards what follows
-	ended   error      // the reason; nil = it has not ended
-	pending map[string]*awaited
+	mu      sync.Mutex          // guards what follows
+	ended   error               // the reason; nil = it has not ended
+	pending map[string]*awaited // by the canonical id
 }
 
 // awaited is a request without an answer yet.
@@ -162,7 +162,7 @@ func (l *link) await(a *awaited) bool {
 	if l.ended != nil {
 		return false
 	}
-	l.pending[string(a.id)] = a
+	l.pending[canonicalID(a.id)] = a
 	return true
 }
 
@@ -171,14 +171,14 @@ func (l *link) await(a *awaited) bool {
 func (l *link) take(id json.RawMessage) *awaited {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.pending[string(id)]
+	a := l.pending[canonicalID(id)]
 	if !present(id) && len(l.pending) == 1 {
 		for _, a = range l.pending {
 			break
 		}
 	}
 	if a != nil {
-		delete(l.pending, string(a.id))
+		delete(l.pending, canonicalID(a.id))
 		close(a.over)
 	}
 	return a
@@ -266,7 +266,7 @@ func (l *link) settle(a *awaited, f frame) {
 // deliver gives the SDK a message that was encoded here.
 func (l *link) deliver(data []byte) {
 	m, err := jsonrpc.DecodeMessage(data)
-	if err != nil { // the SDK gets the result of the handshake unchanged, and cannot decode it
+	if err != nil {
 		l.end(fmt.Errorf("%w: %w", errMalformed, err))
 		return
 	}

@@ -46,21 +46,23 @@ func backoff(try int, longest time.Duration) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// once performs request once. If the server answers that the session is gone, which it does
-// before it executes anything, once performs it again in a new session.
+// once performs request once. If the server answers that it does not know the session, which it
+// does before it executes anything, once performs it again in a new session.
 func (c *Client) once(ctx context.Context, request func(*session) outcome) outcome {
 	s, o := c.session(ctx)
+	if s != nil && s.doubted.Swap(false) && c.isUnknown(ctx, s) {
+		c.replace(s)
+		s, o = c.session(ctx)
+	}
 	if s == nil {
 		return o
 	}
 	o = request(s)
 	switch {
-	case o.gone():
-		c.replace(s)
-		if s, o = c.session(ctx); s == nil {
-			return o
-		}
-		return request(s)
+	case o.result != nil:
+		s.worked.Store(true)
+	case o.gone(), o.method == methodList && o.rpc != nil && s.worked.Load():
+		return c.again(ctx, s, request)
 	case o.rpc != nil && o.rpc.Code == mcp.CodeHeaderMismatch:
 		// The session must repeat arguments of the tool in headers, and does not know its
 		// definition or has an old one. The server has executed nothing.
@@ -72,6 +74,48 @@ func (c *Client) once(ctx context.Context, request func(*session) outcome) outco
 	case s.bare != nil && o.status/100 == 4 && o.status != http.StatusTooManyRequests:
 		c.setTerms(terms{}) // the server may support initialize by now
 		c.replace(s)
+	default:
+		c.judge(s, o)
 	}
 	return o
+}
+
+// again performs request in a new session, in place of s.
+func (c *Client) again(ctx context.Context, s *session, request func(*session) outcome) outcome {
+	if s.bare != nil {
+		c.setTerms(terms{}) // the server may support initialize by now
+	}
+	c.log.Info("mcp server does not know its session, which is replaced", "transport", s.transport)
+	c.replace(s)
+	s, o := c.session(ctx)
+	if s == nil {
+		return o
+	}
+	if o = request(s); o.result != nil {
+		s.worked.Store(true)
+	}
+	return o
+}
+
+// judge looks at an error that may mean that the server has lost the session. The request may
+// have been executed, so it is not repeated. If the error says nothing about the request, the
+// next request gets a new session. If it says something, it is probably an error of the tool:
+// the session may have state that must not be lost, so the next request first checks whether
+// the server still knows it.
+func (c *Client) judge(s *session, o outcome) {
+	if s.sdk == nil || s.link != nil || !s.worked.Load() || o.connecting {
+		return
+	}
+	switch {
+	case o.rpc != nil && o.rpc.vague(), o.rpc == nil && o.status == http.StatusBadRequest:
+		c.replace(s)
+	case o.rpc != nil && !o.rpc.aboutRequest():
+		s.doubted.Store(true)
+	}
+}
+
+// isUnknown reports whether the server refuses to list its tools in session s.
+func (c *Client) isUnknown(ctx context.Context, s *session) bool {
+	o, _ := s.list(ctx, "")
+	return o.rpc != nil || o.gone()
 }

@@ -3,6 +3,7 @@ package mcptool
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -34,6 +35,9 @@ type session struct {
 	bare          *bare
 	link          *link  // of legacy SSE and stdio; else nil
 	stopListening func() // ends the stream of notifications; nil = there is none
+
+	worked  atomic.Bool // a request had a result
+	doubted atomic.Bool // the server may not know the session any more; see [Client.judge]
 }
 
 // protocol returns the protocol revision; "" without a session of the SDK.

@@ -180,7 +180,7 @@ func TestAnAnswerThatComesTooLateIsNobodys(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	up := newUpstream(t, script(asks(call{"late", `{"n":1}`}), asks(call{"late", `{"n":2}`}), says("Done.")))
-	g := MustRun(t, site{upstream: up.URL, servers: []string{fmt.Sprintf("name: s, url: %q, timeout: 700ms", server.URL+"/sse")}}.yaml())
+	g := MustRun(t, site{upstream: up.URL, servers: []string{fmt.Sprintf("name: s, url: %q, timeout: 3s", server.URL+"/sse")}}.yaml())
 	g.post(question).completion(t)
 	if told := up.requests()[2].results(t); len(told) != 2 || !strings.Contains(told[0], "did not answer") || told[1] != "right" {
 		t.Errorf("the model was told %q", told)

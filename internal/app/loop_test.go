@@ -395,7 +395,7 @@ func TestTheDeadlineEndsARun(t *testing.T) {
 				<-r.Context().Done()
 				close(ended)
 			})
-			g := MustRun(t, site{upstream: up.URL, runtime: "deadline: 300ms", servers: []string{server("s", tools.URL)}}.yaml())
+			g := MustRun(t, site{upstream: up.URL, runtime: "deadline: 3s", servers: []string{server("s", tools.URL)}}.yaml())
 			if text, reason := g.post(question).completion(t); text != "So far." || reason != "length" {
 				t.Errorf("%q, %s", text, reason)
 			}

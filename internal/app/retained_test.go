@@ -71,7 +71,7 @@ func TestAnAnnouncedBodyReservesNothing(t *testing.T) {
 	settled := make(chan int64, 1)
 	go func() {
 		g.awaitUnderWay(clients)
-		settled <- heap()
+		settled <- min(heap(), heap(), heap()) // what is allocated during a collection counts as held
 	}()
 	if grown := wait(t, settled, "the requests to be under way") - before; grown > clients*64<<10 {
 		t.Errorf("%d announced bodies, of which no byte has come, hold %d KiB", clients, grown>>10)

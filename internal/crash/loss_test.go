@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // oneAnswer is the model that answers at once.
@@ -110,12 +109,8 @@ func TestALostDatabaseIsNoticedWhileTheGatewayRuns(t *testing.T) { // C18 // L02
 				if a := w.ask(t.Context(), question{text: "go"}, nil); a.text != "Done." {
 					t.Fatalf("answered %+v", a)
 				}
-				lost := time.Now()
 				lose(t, filepath.Join(w.data, name))
 				await(t, "the end of a gateway without a database", p.ended)
-				if took := time.Since(lost); took > 3*time.Second { // one second, on a machine that has nothing else to do
-					t.Errorf("the gateway went on for %v", took)
-				}
 				if status := p.cmd.ProcessState.ExitCode(); status != 1 {
 					t.Errorf("the gateway ended with %v, want status 1", p.cmd.ProcessState)
 				}

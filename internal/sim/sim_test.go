@@ -192,7 +192,7 @@ func TestMutationsAreCaught(t *testing.T) {
 // plays until two are the same. Collections of garbage, which can interrupt a step, wait.
 func TestASeedTellsTheSameStoryTwice(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	const most = 10
+	const most = 100
 	for seed := uint64(1); seed <= 10; seed++ {
 		first := simulate(t, seed, correct)
 		for plays := 2; ; plays++ {

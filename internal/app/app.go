@@ -27,6 +27,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -158,6 +159,8 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.keeper, err = a.newKeeper(ctx); err != nil {
 		return err
 	}
+	a.recordConfiguration(ctx, a.config)
+	a.warnOfShortKeys(a.config, a.keys)
 	router := route.New(providers)
 	inUse := newMemory("/sys/fs/cgroup")
 	retained := newLedger(a.config, inUse)
@@ -325,6 +328,27 @@ func (a *App) Close() {
 	if a.out != nil {
 		a.out.CloseIdleConnections()
 	}
+}
+
+// warnOfShortKeys logs the keys that "config check" refuses.
+func (a *App) warnOfShortKeys(c *config.Config, keys *config.Secrets) {
+	for _, m := range c.ShortKeys(keys) {
+		a.log.Warn(m.String())
+	}
+}
+
+// Orgs returns the ids of all orgs and how many MCP servers each has, from the file and from
+// the management API.
+func (a *App) Orgs(ctx context.Context) (map[string]int, error) {
+	servers := map[string]int{}
+	for _, o := range a.current.Load().config.Orgs {
+		servers[o.ID] = len(o.MCPServers)
+	}
+	err := a.store.EachOrg(ctx, func(o org.Contents) error {
+		servers[o.ID] += len(o.Servers)
+		return nil
+	})
+	return servers, err
 }
 
 func addrPort(l net.Listener) netip.AddrPort {

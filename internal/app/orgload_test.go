@@ -168,7 +168,7 @@ func fillKeys(t *testing.T, data, orgID string, n int) {
 		group.Go(func() {
 			for i := part; i < n; i += 50 {
 				key := fmt.Sprintf("%s-key-%d", orgID, i)
-				k := org.Key{Org: orgID, ID: fmt.Sprintf("key_%d", i), Name: "filler", Role: org.Owner, Hash: sha256.Sum256([]byte(key)), CreatedAt: time.Now()}
+				k := org.Key{Org: orgID, ID: fmt.Sprintf("key_%d", i), Name: fmt.Sprintf("filler%d", i), Role: org.Owner, Hash: sha256.Sum256([]byte(key)), CreatedAt: time.Now()}
 				if err := store.CreateKey(t.Context(), k, org.Author{}); err != nil {
 					t.Error(err)
 				}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
@@ -49,8 +50,14 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 		a.retention.stop()
 		a.retention.start(ctx, a.store, days, a.log)
 	}
+	a.recordConfiguration(ctx, c)
 	count := len(credentials)
 	for _, path := range credentials {
+		m := configChange(path, map[string]string{}, map[string]string{})
+		m.Action = "replace"
+		if err := a.recordChanges(ctx, []audit.Management{m}); err != nil {
+			a.log.Error("a changed credential may be missing in the audit log", "key", path, "error", err)
+		}
 		a.log.Info("configuration changed: a credential has another value", "key", path)
 	}
 	for _, change := range changes {
@@ -65,6 +72,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 			a.log.Warn("configuration changed: the change needs a restart", "key", change.Path, "old", change.Old, "new", change.New)
 		}
 	}
+	a.warnOfShortKeys(c, keys)
 	a.log.Info("the configuration was read again", "changes", count)
 	return nil
 }
@@ -88,6 +96,7 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 	if newProviders {
 		a.models.Replace(providers)
 	}
+	a.out.SetPolicy(OutboundPolicy(next.config.Outbound.SSRF))
 	a.runner.SetMaxFollowers(next.config.MaxFollowersPerRun)
 	a.disk.setFloor(next.config.MinFreeDiskMiB)
 	a.current.Store(next)

@@ -225,6 +225,8 @@ type Query struct {
 	Kind       Kind
 	From, To   int64 // Unix milliseconds: From <= At < To; To 0 = no end
 	After      int64 // only rows with a higher number
+	Before     int64 // only rows with a lower number; 0 = no end
+	Latest     bool  // the latest rows, latest first; false = the earliest, earliest first
 	Limit      int   // 0, or more than MaxRows = MaxRows
 }
 
@@ -255,5 +257,5 @@ func (q Query) Bounded() Query {
 func (q Query) Matches(r Row) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return is(q.RunID, r.RunID) && (q.RequestIDs == nil || slices.Contains(q.RequestIDs, r.RequestID)) && is(q.Principal, r.Principal) && is(string(q.Kind), string(r.Kind)) &&
-		r.At >= q.From && (q.To == 0 || r.At < q.To) && r.Number > q.After
+		r.At >= q.From && (q.To == 0 || r.At < q.To) && r.Number > q.After && (q.Before == 0 || r.Number < q.Before)
 }

@@ -93,10 +93,10 @@ func (f *auditFlags) query() (q audit.Query, err error) {
 func listAudit(p Process, from *readStore) *cobra.Command {
 	var choose auditFlags
 	var limit int
-	var after int64
+	var after, before int64
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List an org's audit rows, oldest first",
+		Short: "List an org's audit rows, latest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := choose.query()
@@ -106,7 +106,7 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 			if limit < 1 || limit > audit.MaxRows {
 				return fmt.Errorf("--limit: %d is out of range (1..%d)", limit, audit.MaxRows)
 			}
-			q.After, q.Limit = after, limit
+			q.After, q.Before, q.Limit, q.Latest = after, before, limit, true
 			store, err := from.open(cmd.Context(), p)
 			if err != nil {
 				return err
@@ -125,6 +125,7 @@ func listAudit(p Process, from *readStore) *cobra.Command {
 	}
 	choose.add(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of rows (1..%d)", audit.MaxRows))
+	cmd.Flags().Int64Var(&before, "before", 0, "only rows before the row with this `NUMBER`")
 	cmd.Flags().Int64Var(&after, "after", 0, "only rows after the row with this `NUMBER`")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -35,8 +36,10 @@ refers to. Nothing is started. Each mistake is one line:
 
   turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
 
-A URL of an MCP server that the outbound policy refuses is also reported. The
-gateway starts with such a server, but no run can use it.
+These are also reported, although the gateway starts with them and logs a warning:
+  - an MCP server that no run can use, because the outbound policy refuses its URL
+    or its program does not exist
+  - an API key of fewer than 16 characters
 
 The exit status is 0 if the file is valid and 1 otherwise.`,
 		Args: cobra.ExactArgs(1),
@@ -48,8 +51,12 @@ The exit status is 0 if the file is valid and 1 otherwise.`,
 			if refused := refusedServers(c); len(refused) > 0 {
 				return &config.Error{Mistakes: refused}
 			}
-			if _, err := c.Resolve(cmd.Context(), secret.NewResolver(p.Env)); err != nil {
+			keys, err := c.Resolve(cmd.Context(), secret.NewResolver(p.Env))
+			if err != nil {
 				return err
+			}
+			if short := c.ShortKeys(keys); len(short) > 0 {
+				return &config.Error{Mistakes: short}
 			}
 			for _, w := range c.Warnings {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", plain(w))
@@ -128,8 +135,17 @@ func refusedServers(c *config.Config) []config.Mistake {
 	var all []config.Mistake
 	for i, o := range c.Orgs {
 		for j, m := range o.MCPServers {
-			if err := directory.JudgeServer(way)(m.URL); err != nil && m.Enabled {
+			if !m.Enabled {
+				continue
+			}
+			if err := directory.JudgeServer(way)(m.URL); err != nil {
 				all = append(all, c.Mistake(fmt.Sprintf("orgs[%d].mcp_servers[%d].url", i, j), err.Error()))
+			}
+			if len(m.Command) == 0 {
+				continue
+			}
+			if _, err := exec.LookPath(m.Command[0]); err != nil {
+				all = append(all, c.Mistake(fmt.Sprintf("orgs[%d].mcp_servers[%d].command", i, j), fmt.Sprintf("the program %q cannot be started: %v; install it, or write its path", m.Command[0], errors.Unwrap(err))))
 			}
 		}
 	}

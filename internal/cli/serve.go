@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -81,8 +83,12 @@ nothing changes.`,
 			for _, m := range refusedServers(c) {
 				log.Warn(m.String())
 			}
+			servers, err := a.Orgs(cmd.Context())
+			if err != nil {
+				log.Warn("the orgs could not be counted", "error", err)
+			}
 			flush() // what was said of the start comes before it
-			announce(cmd.OutOrStdout(), c, a.URL())
+			announce(cmd.OutOrStdout(), c, servers, a.URL())
 			if key != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "  API key, for this start only: %s\n", key)
 			}
@@ -233,14 +239,22 @@ func giveKey(c *config.Config) (string, error) {
 	return key, nil
 }
 
-// announce says where the gateway is and what it has.
-func announce(out io.Writer, c *config.Config, url string) {
+// shownOrgs is how many orgs the start names.
+const shownOrgs = 10
+
+// announce says where the gateway is and what it has. servers is how many MCP servers each
+// org has.
+func announce(out io.Writer, c *config.Config, servers map[string]int, url string) {
 	var providers, orgs []string
 	for _, p := range c.Providers {
 		providers = append(providers, fmt.Sprintf("%s (%s)", p.Name, strings.Join(p.Models, ", ")))
 	}
-	for _, o := range c.Orgs {
-		orgs = append(orgs, fmt.Sprintf("%s (%s)", o.ID, counted(len(o.MCPServers), "MCP server")))
+	for _, id := range slices.Sorted(maps.Keys(servers)) {
+		orgs = append(orgs, fmt.Sprintf("%s (%s)", id, counted(servers[id], "MCP server")))
+		if len(orgs) == shownOrgs && len(servers) > shownOrgs {
+			orgs = append(orgs, fmt.Sprintf("and %d more", len(servers)-shownOrgs))
+			break
+		}
 	}
-	fmt.Fprintf(out, "turnpike listens on %s\n  providers: %s\n  orgs: %s\n", url, plain(strings.Join(providers, ", ")), plain(cmp.Or(strings.Join(orgs, ", "), "none in the configuration")))
+	fmt.Fprintf(out, "turnpike listens on %s\n  providers: %s\n  orgs: %s\n", url, plain(strings.Join(providers, ", ")), plain(cmp.Or(strings.Join(orgs, ", "), "none")))
 }

@@ -137,8 +137,8 @@ func TestAStoreThatIsNamedIsUsed(t *testing.T) {
 
 func TestTheStartSaysThatThereIsNoOrg(t *testing.T) {
 	var out bytes.Buffer
-	announce(&out, &config.Config{}, "http://h")
-	if !strings.HasSuffix(out.String(), "  orgs: none in the configuration\n") {
+	announce(&out, &config.Config{}, nil, "http://h")
+	if !strings.HasSuffix(out.String(), "  orgs: none\n") {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -128,3 +128,33 @@ func itemChanges(path string, live bool, old, new []side) (all []Change) {
 	}
 	return all
 }
+
+// Shown returns every setting as the file writes it, after all defaults and environment
+// variables, by the paths of [Change]. Credentials are references, or "[redacted]". An item
+// of a list of maps has the value "present".
+func (c *Config) Shown() map[string]string {
+	out := map[string]string{}
+	side{c, "", c.keys()}.show("", out)
+	return out
+}
+
+// IsItem reports whether a path of Shown is that of an item of a list.
+func IsItem(path string) bool { return strings.HasSuffix(path, "]") }
+
+func (s side) show(path string, out map[string]string) {
+	for i, k := range s.keys {
+		at := path + k.name
+		switch v := k.value.(type) {
+		case object:
+			s.inside(i).show(at+".", out)
+		case leaf:
+			out[at] = v.shown()
+		default:
+			for _, item := range s.items(i) {
+				name := at + "[" + item.name() + "]"
+				out[name] = present
+				item.show(name+".", out)
+			}
+		}
+	}
+}

@@ -57,7 +57,7 @@ outbound: {ssrf: {allowlist_cidrs: [10.0.0.0/8]}}
 		`providers[a].base_url: http://a/v1?[redacted] -> http://a/v1?[redacted]`,
 		`providers[gone]: present -> absent`,
 		`providers: [a, b] -> [b, a]`,
-		`outbound.ssrf.allowlist_cidrs: [] -> [10.0.0.0/8] (restart)`,
+		`outbound.ssrf.allowlist_cidrs: [] -> [10.0.0.0/8]`,
 		`log.format: text -> json (restart)`,
 		`log.level: info -> debug`,
 		`orgs[deleted]: present -> absent`,
@@ -93,7 +93,7 @@ func TestChangesComparesValues(t *testing.T) {
 
 // The keys that can be changed while the gateway serves, and no others.
 func TestKeyDocsSayWhatNeedsARestart(t *testing.T) {
-	live := []string{"log.level", "orgs", "providers", "runs.retention_days", "org_caps", "max_rounds_cap", "min_free_disk_mib", "max_followers_per_run"}
+	live := []string{"log.level", "orgs", "providers", "runs.retention_days", "org_caps", "max_rounds_cap", "min_free_disk_mib", "max_followers_per_run", "outbound.ssrf"}
 	for _, k := range Keys() {
 		want := false
 		for _, path := range live {

@@ -14,6 +14,14 @@ type list[T any] struct {
 	def  []T
 	item func(*T) scalar[T]
 	hide func([]T) string // the items for a log, without credentials; nil = all of them
+
+	empty string // why an empty list is refused; "" = it is not
+}
+
+// notEmpty refuses an empty list, with the reason.
+func (l list[T]) notEmpty(reason string) list[T] {
+	l.empty = reason
+	return l
 }
 
 func (l list[T]) reset()              { *l.into = append([]T(nil), l.def...) }
@@ -42,6 +50,9 @@ func (l list[T]) decode(d *decoder, path string, n ast.Node) {
 	if !ok {
 		d.failNode(n, path, "found %s, want a %s", rawOf(n), l.typeName())
 		return
+	}
+	if len(seq.Values) == 0 && l.empty != "" {
+		d.failNode(n, path, "%s", l.empty)
 	}
 	*l.into = nil
 	for i, item := range seq.Values {

@@ -65,6 +65,27 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 	return s, nil
 }
 
+// minKey is the shortest key of a caller that cannot be guessed, in bytes.
+const minKey = 16
+
+// ShortKeys returns a mistake for each key of a caller, or of the operator, that is shorter
+// than 16 characters.
+func (c *Config) ShortKeys(s *Secrets) []Mistake {
+	l := lookup{config: c}
+	check := func(path string, v secret.Value) {
+		if n := len(v.Reveal()); n > 0 && n < minKey {
+			l.fail(path, fmt.Sprintf("the key has %d characters; use at least %d random ones (openssl rand -hex 16)", n, minKey))
+		}
+	}
+	check("operator_key", s.Operator)
+	for i, o := range c.Orgs {
+		for j, k := range o.Keys {
+			check(fmt.Sprintf("orgs[%d].keys[%d].key", i, j), s.Keys[o.ID][k.Name])
+		}
+	}
+	return l.mistakes
+}
+
 // Keyring looks up what seals the secrets of orgs, and nothing else; nil when
 // there is no master key. What is wrong is an *[Error].
 func (c *Config) Keyring(ctx context.Context, r *secret.Resolver) (*secret.Keyring, error) {

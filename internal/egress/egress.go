@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 )
 
 // maxResponseHeader is the most response header that is read, in bytes.
@@ -30,31 +31,42 @@ type Options struct {
 // Egress opens outgoing connections. It is safe for concurrent use. Create one
 // per process.
 type Egress struct {
-	policy         Policy
+	current        atomic.Pointer[Policy]
 	ranges         []blockedRange
 	resolver       Resolver
 	listen         listeners
-	guarded        *http.Transport
+	guarded        atomic.Pointer[http.Transport] // its connections have passed the current policy
 	operator       *http.Transport
 	annotateHeader Annotate
 }
 
-// New returns an Egress that applies policy p. The policy is copied and never
-// changes, so a kept-alive connection has passed the same policy as a new one.
+// New returns an Egress that applies policy p, which is copied.
 func New(p Policy, o Options) *Egress {
-	p.ExtraBlocked, p.Allowlist = slices.Clone(p.ExtraBlocked), slices.Clone(p.Allowlist)
-	e := &Egress{policy: p, ranges: specialRanges(), resolver: o.Resolver, listen: slices.Clone(o.Listen), annotateHeader: o.Annotate}
+	e := &Egress{ranges: specialRanges(), resolver: o.Resolver, listen: slices.Clone(o.Listen), annotateHeader: o.Annotate}
 	if e.resolver == nil {
 		e.resolver = newHostResolver()
 	}
-	e.guarded = newGuarded(e.dial)
+	e.SetPolicy(p)
 	e.operator = newOperator()
 	return e
 }
 
+// SetPolicy applies another policy to requests that begin afterwards. Requests in
+// progress keep their connections, which no later request uses. It is called by one
+// goroutine at a time.
+func (e *Egress) SetPolicy(p Policy) {
+	p.ExtraBlocked, p.Allowlist = slices.Clone(p.ExtraBlocked), slices.Clone(p.Allowlist)
+	e.current.Store(&p) // before the transport: its connections pass this policy
+	if was := e.guarded.Swap(newGuarded(e.dial)); was != nil {
+		was.CloseIdleConnections() // and each connection that becomes idle
+	}
+}
+
+func (e *Egress) policy() *Policy { return e.current.Load() }
+
 // CloseIdleConnections closes the idle connections of all clients. Call it when
 // the process stops.
 func (e *Egress) CloseIdleConnections() {
-	e.guarded.CloseIdleConnections()
+	e.guarded.Load().CloseIdleConnections()
 	e.operator.CloseIdleConnections()
 }

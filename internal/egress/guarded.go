@@ -25,14 +25,14 @@ type GuardedOptions struct {
 // clients of an Egress share their idle connections.
 func (e *Egress) Guarded(o GuardedOptions) *http.Client {
 	return &http.Client{
-		Transport:     guardedTransport{e.withAnnotations(e.guarded)},
+		Transport:     guardedTransport{e},
 		CheckRedirect: e.refuseRedirect,
 		Timeout:       o.Timeout,
 	}
 }
 
 // guardedTransport refuses a malformed request before a connection is looked for.
-type guardedTransport struct{ next http.RoundTripper }
+type guardedTransport struct{ egress *Egress }
 
 // RoundTrip implements [http.RoundTripper].
 func (g guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -42,15 +42,11 @@ func (g guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	return g.next.RoundTrip(r)
+	return g.egress.withAnnotations(g.egress.guarded.Load()).RoundTrip(r)
 }
 
 // CloseIdleConnections implements [http.Client.CloseIdleConnections].
-func (g guardedTransport) CloseIdleConnections() {
-	if c, ok := g.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
+func (g guardedTransport) CloseIdleConnections() { g.egress.guarded.Load().CloseIdleConnections() }
 
 func checkRequest(r *http.Request) error {
 	if _, err := ParseTarget(r.URL.String()); err != nil {

@@ -37,7 +37,7 @@ func (e *Egress) resolveParsed(ctx context.Context, name string, addr netip.Addr
 	switch {
 	case class == nameLocalhost:
 		return e.localhost(name)
-	case e.policy.blocksName(class):
+	case e.policy().blocksName(class):
 		return e.resolveInternal(ctx, name, class)
 	}
 	return e.resolvePublic(ctx, name)
@@ -117,7 +117,7 @@ func (e *Egress) resolveInternal(ctx context.Context, name string, class nameCla
 		return nil, refusal
 	}
 	for _, addr := range addrs {
-		if !e.policy.allows(addr.Unmap().WithZone("")) {
+		if !e.policy().allows(addr.Unmap().WithZone("")) {
 			return nil, refusal
 		}
 	}
@@ -134,7 +134,7 @@ func (e *Egress) checkBeforeLookup(name string, addr netip.Addr) error {
 		_, err := e.localhost(name)
 		return err
 	}
-	if e.policy.blocksName(class) && len(e.policy.Allowlist) == 0 {
+	if e.policy().blocksName(class) && len(e.policy().Allowlist) == 0 {
 		return &BlockedError{Reason: class.reason(), Host: name}
 	}
 	return nil
@@ -142,7 +142,7 @@ func (e *Egress) checkBeforeLookup(name string, addr netip.Addr) error {
 
 // checkAddress returns a [*BlockedError] if the policy blocks addr, an address of name.
 func (e *Egress) checkAddress(name string, addr netip.Addr) error {
-	if reason := e.policy.verdict(e.ranges, addr); reason != "" {
+	if reason := e.policy().verdict(e.ranges, addr); reason != "" {
 		return &BlockedError{Reason: reason, Addr: addr.Unmap().WithZone(""), Host: name}
 	}
 	return nil

@@ -84,7 +84,7 @@ func startTLSServer(t *testing.T, e *Egress, handler http.HandlerFunc, hosts ...
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)
-	e.guarded.TLSClientConfig = &tls.Config{RootCAs: roots}
+	e.guarded.Load().TLSClientConfig = &tls.Config{RootCAs: roots}
 
 	connections = new(atomic.Int64)
 	srv := httptest.NewUnstartedServer(handler)

@@ -10,6 +10,7 @@ var (
 	ErrUnavailable = errors.New("the store is temporarily unavailable")
 	ErrNotFound    = errors.New("not found")
 	ErrExists      = errors.New("already exists")
+	ErrNameTaken   = errors.New("another key has this name")
 	ErrChanged     = errors.New("changed since it was read")
 )
 
@@ -57,11 +58,12 @@ type Store interface {
 	Keys(ctx context.Context, org string) ([]Key, error)
 	// Key returns one key, also if it is revoked, or ErrNotFound.
 	Key(ctx context.Context, org, id string) (Key, error)
-	// CreateKey adds a key. It returns ErrNotFound without the org, and ErrExists if
-	// the id or the hash is taken.
+	// CreateKey adds a key. It returns ErrNotFound without the org, ErrExists if the id
+	// or the hash is taken, and ErrNameTaken if an active key of the org has its name.
+	// Keys may have no name.
 	CreateKey(ctx context.Context, k Key, by Author) error
-	// UpdateKey replaces Name, Role and Rate of a key. It returns ErrNotFound, or
-	// ErrChanged if these fields or RevokedAt of the stored key differ from was.
+	// UpdateKey replaces Name, Role and Rate of a key. It returns ErrNotFound,
+	// ErrNameTaken if another active key of the org has a new name, or ErrChanged if these fields or RevokedAt of the stored key differ from was.
 	UpdateKey(ctx context.Context, was, k Key, by Author) error
 	// RevokeKey sets RevokedAt to at, in Unix milliseconds, or returns ErrNotFound.
 	// A key that is already revoked does not change.

@@ -63,7 +63,11 @@ func (j *Journal) AuditRows(_ context.Context, org string, q audit.Query) ([]aud
 	defer j.mu.Unlock()
 	q = q.Bounded()
 	var out []audit.Row
-	for _, row := range j.audit.rows {
+	all := slices.All(j.audit.rows)
+	if q.Latest {
+		all = slices.Backward(j.audit.rows)
+	}
+	for _, row := range all {
 		if row.Org == org && q.Matches(row) && len(out) < q.Limit {
 			row.Body = slices.Clone(row.Body)
 			out = append(out, row)

@@ -52,6 +52,9 @@ func (o *Orgs) CreateKey(_ context.Context, k org.Key, by org.Author) error {
 	if taken {
 		return fmt.Errorf("key %s: %w", k.ID, org.ErrExists)
 	}
+	if r.nameTaken(k) {
+		return fmt.Errorf("key %s: %w", k.ID, org.ErrNameTaken)
+	}
 	r.keys = append(r.keys, k)
 	slices.SortFunc(r.keys, func(a, b org.Key) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
@@ -71,10 +74,20 @@ func (o *Orgs) UpdateKey(_ context.Context, was, k org.Key, by org.Author) error
 	if before.Name != was.Name || before.Role != was.Role || before.Rate != was.Rate || !before.RevokedAt.Equal(was.RevokedAt) {
 		return fmt.Errorf("key %s: %w", k.ID, org.ErrChanged)
 	}
+	if k.Name != before.Name && r.nameTaken(k) {
+		return fmt.Errorf("key %s: %w", k.ID, org.ErrNameTaken)
+	}
 	after := before
 	after.Name, after.Role, after.Rate = k.Name, k.Role, k.Rate
 	r.keys[i] = after
 	return o.record(k.Org, by, by.KeyChanged(&before, &after))
+}
+
+// nameTaken reports whether another active key has the name of k.
+func (r *orgRecord) nameTaken(k org.Key) bool {
+	return k.Name != "" && slices.ContainsFunc(r.keys, func(other org.Key) bool {
+		return other.Name == k.Name && other.ID != k.ID && other.RevokedAt.IsZero()
+	})
 }
 
 // findKey returns the index of a key, or -1. It is called with mu held.

@@ -147,8 +147,15 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 	if q.To > 0 {
 		where, args = append(where, "at < ?"), append(args, q.To)
 	}
+	if q.Before > 0 {
+		where, args = append(where, "n < ?"), append(args, q.Before)
+	}
+	order := "n"
+	if q.Latest {
+		order = "n DESC"
+	}
 	text := `SELECT org, n, at, kind, principal, run_id, request_id, body, hash FROM ` + table + ` WHERE ` +
-		strings.Join(where, " AND ") + ` ORDER BY n LIMIT ?`
+		strings.Join(where, " AND ") + ` ORDER BY ` + order + ` LIMIT ?`
 	rows, err := list(ctx, r.db, scanAudit, text, append(args, q.Limit)...)
 	return rows, r.wrap("list audit rows", err)
 }

@@ -39,6 +39,9 @@ func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
 		if err := t.checkCap(t.caps.Keys, t.caps.KeysError, `SELECT count(*) FROM api_keys WHERE org = ? AND revoked_at = 0`, k.Org); err != nil {
 			return err
 		}
+		if err := t.checkName(k); err != nil {
+			return err
+		}
 		_, err := t.exec(`INSERT INTO api_keys (org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			k.Org, k.ID, k.Name, string(k.Role), k.Hash[:], k.Hint, k.Rate.PerMinute, k.Rate.Burst, millis(k.CreatedAt), millis(k.RevokedAt))
@@ -59,6 +62,11 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 		if before.Name != was.Name || before.Role != was.Role || before.Rate != was.Rate || !before.RevokedAt.Equal(was.RevokedAt) {
 			return org.ErrChanged
 		}
+		if k.Name != before.Name {
+			if err := t.checkName(k); err != nil {
+				return err
+			}
+		}
 		after := before
 		after.Name, after.Role, after.Rate = k.Name, k.Role, k.Rate
 		if err := requireFound(t.exec(`UPDATE api_keys SET name = ?, role = ?, requests_per_minute = ?, burst = ? WHERE org = ? AND id = ?`,
@@ -67,6 +75,21 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 		}
 		return t.record(k.Org, by, by.KeyChanged(&before, &after))
 	})
+}
+
+// checkName returns org.ErrNameTaken if another active key of the org has the name of k.
+func (t *tx) checkName(k org.Key) error {
+	if k.Name == "" {
+		return nil
+	}
+	var n int
+	if err := t.queryRow(`SELECT count(*) FROM api_keys WHERE org = ? AND revoked_at = 0 AND name = ? AND id <> ?`, []any{k.Org, k.Name, k.ID}, &n); err != nil {
+		return err
+	}
+	if n > 0 {
+		return org.ErrNameTaken
+	}
+	return nil
 }
 
 // key returns the key in the transaction.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 )
@@ -35,8 +36,16 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		return &SchemaError{Found: found, Known: known}
 	}
 	done, err := p.Up(ctx)
-	for _, m := range done {
-		log.InfoContext(ctx, "store migrated", "migration", m.Source.Path, "took", m.Duration)
+	if n := len(done); n > 0 {
+		var took time.Duration
+		for _, m := range done {
+			took += m.Duration
+		}
+		message := "store migrated"
+		if found == 0 {
+			message = "store created"
+		}
+		log.InfoContext(ctx, message, "schema", done[n-1].Source.Version, "took", took)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)

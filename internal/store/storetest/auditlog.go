@@ -118,6 +118,9 @@ func findRows(b *testBench) {
 		{audit.Query{From: 20, Kind: "k", Principal: "p"}, []int64{4}},
 		{audit.Query{After: 2}, []int64{3, 4}},
 		{audit.Query{After: 1, Limit: 1}, []int64{2}},
+		{audit.Query{Latest: true, Limit: 3}, []int64{4, 3, 2}},
+		{audit.Query{Latest: true, Before: 3, RunID: "r"}, []int64{2, 1}},
+		{audit.Query{Before: 3}, []int64{1, 2}},
 		{audit.Query{RunID: "req"}, nil},
 		{audit.Query{RunID: "r", RequestIDs: []string{"req"}}, nil},
 	} {

@@ -77,8 +77,11 @@ func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Aut
 	secret := h.o.NewKey()
 	k.Org, k.ID, k.CreatedAt = orgID, id.New("key_"), h.o.Now()
 	k.Hash, k.Hint = sha256.Sum256([]byte(secret)), secret[:min(len(secret), 7)]+"…"
+	if err := h.freeName(orgID, k.Name); err != nil {
+		return 0, nil, err
+	}
 	if err := h.o.Store.CreateKey(r.Context(), k, by); err != nil {
-		return 0, nil, named(err, "org", orgID)
+		return 0, nil, keyError(err, k.Name, "org", orgID)
 	}
 	out := wireKey(k, false)
 	out.Key = secret
@@ -126,11 +129,35 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		}
 		k := was
 		k.Name, k.Role, k.Rate = asked.Name, asked.Role, asked.Rate
+		if k.Name != was.Name {
+			if err := h.freeName(k.Org, k.Name); err != nil {
+				return 0, nil, err
+			}
+		}
 		if err := h.o.Store.UpdateKey(r.Context(), was, k, h.author(caller)); err != nil {
-			return 0, nil, named(err, "key", k.ID)
+			return 0, nil, keyError(err, k.Name, "key", k.ID)
 		}
 		return http.StatusOK, wireKey(k, false), h.o.Directory.Reload(r.Context(), k.Org)
 	})
+}
+
+// freeName refuses the name of a key of the configuration file.
+func (h *Handler) freeName(orgID, name string) error {
+	if slices.ContainsFunc(h.o.Directory.Declared(orgID).Keys, func(k org.Key) bool { return k.Name == name }) {
+		return nameTaken(name)
+	}
+	return nil
+}
+
+func keyError(err error, name, kind, id string) error {
+	if errors.Is(err, org.ErrNameTaken) {
+		return nameTaken(name)
+	}
+	return named(err, kind, id)
+}
+
+func nameTaken(name string) error {
+	return fault.New(fault.Conflict, "exists", "the org has a key called %q already; choose another name, or revoke that key", name).In("name")
 }
 
 // storedKey returns the key that the path names, if the caller may change it.

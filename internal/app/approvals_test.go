@@ -445,7 +445,7 @@ func TestFreeCallsRunBeforeTheQuestion(t *testing.T) {
 	}
 }
 
-// D14: the forms of require_approval, with annotations that are believed and that are not.
+// D14 P60: the forms of require_approval, with annotations that are believed and that are not.
 func TestRulesSelectTheCallsThatWait(t *testing.T) {
 	for rule, waits := range map[string]string{
 		"require_approval: never":                                                                 "",
@@ -453,6 +453,11 @@ func TestRulesSelectTheCallsThatWait(t *testing.T) {
 		"require_approval: {always: {tool_names: [look]}}":                                        "look",
 		"require_approval: {never: {tool_names: [look]}}":                                         "delete",
 		"require_approval: {never: {read_only: true}}, trust: true":                               "delete",
+		"require_approval: writes, trust: true":                                                   "delete",
+		"require_approval: writes":                                                                "delete look",
+		"require_approval: {always: {tool_names: [lok]}}":                                         "delete look",
+		"require_approval: {always: {tool_names: [lok, look]}}, trust: true":                      "delete look",
+		"require_approval: {always: {tool_names: [lok]}}, trust: true":                            "delete",
 		"require_approval: {always: {read_only: false}}, trust: true":                             "delete",
 		"require_approval: {always: {tool_names: [look]}, never: {read_only: true}}, trust: true": "delete look",
 	} {

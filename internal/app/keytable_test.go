@@ -64,7 +64,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"true or false":                          {strconv.FormatBool(k.Default != "true"), `"maybe"`},
 		`"*" or list of tool names`:              {`["sample"]`, `"sample"`},
 		"read_only, all or list of tool names":   {`["sample"]`, `"sample"`},
-		"never, always or map of rules":          {`"always"`, `"sample"`},
+		"never, always, writes or map of rules":  {`"always"`, `"sample"`},
 		"map of variable names to text, with at most one reference, at its end": {`{"A":"b"}`, `{"a b":"c"}`},
 		"map of header names to text, with at most one reference, at its end":   {`{"X-A":"b"}`, `{"a b":"c"}`},
 		"map":          {"{}", `"sample"`},

@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,21 @@ type listing struct {
 	// assembled again.
 	logged, recorded told
 	full             atomic.Bool // that a run has no room for all tools
+	unmatched        atomic.Bool // that the approval rules name a tool which is not there
+}
+
+// has reports whether the server has listed a valid tool of that name.
+func (l *listing) has(name string) bool {
+	return l != nil && slices.ContainsFunc(l.tools, func(u usable) bool { return u.definition.Name == name })
+}
+
+// checkApproval logs once that approval rules of the server name tools that it does not have.
+func (l *listing) checkApproval(server Server, log *slog.Logger) {
+	names := server.Approval.Unmatched(l.has)
+	if len(names) > 0 && !l.unmatched.Swap(true) {
+		log.Warn("mcp_approval_rule_unmatched", "tools", names,
+			"effect", "calls of all tools that no rule names need approval, unless the tool is known to only read")
+	}
 }
 
 // examineAll returns the listing of the tools that a server listed, without the invalid

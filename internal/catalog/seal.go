@@ -47,7 +47,7 @@ func (s *Set) Seal() []Sealed {
 // name: a person has been shown the change. Recall returns an error if a stored schema is
 // invalid.
 func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) {
-	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld)}
+	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld), lists: s.lists}
 	for _, old := range sealed {
 		entry := Entry{Definition: old.Definition, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin}
 		now := s.Lookup(old.Definition.Name)

@@ -41,6 +41,7 @@ type Set struct {
 	offered  []model.Tool
 
 	collisions []collision
+	lists      map[string]*listing // by server
 }
 
 // MaxCollisions is the most collisions of names that a set remembers. All are
@@ -54,6 +55,10 @@ func (s *Set) Lookup(name string) *Entry {
 	}
 	return nil
 }
+
+// Has reports whether the server has listed a valid tool of that name, its own, whether or not
+// the set offers it.
+func (s *Set) Has(server, name string) bool { return s.lists[server].has(name) }
 
 // Withheld returns the name of the server that has a tool of that name which its
 // allow-list excludes, or "".
@@ -123,9 +128,10 @@ func (s *Set) Names() []string {
 
 // assemble makes a set of what the servers listed.
 func assemble(servers []Server, lists []*listing, log *slog.Logger) *Set {
-	set := &Set{byName: map[string]int{}, withheld: map[string]string{}}
+	set := &Set{byName: map[string]int{}, withheld: map[string]string{}, lists: map[string]*listing{}}
 	taken := map[string]place{}
 	for i, server := range servers {
+		set.lists[server.Name] = lists[i]
 		found := loop.Server{Label: server.Name, Required: server.Required, Shown: server.Shown, Brought: server.Brought}
 		if err := lists[i].err; err != nil {
 			found.Error = err.Error()
@@ -196,6 +202,7 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 		added++
 	}
 	says.end()
+	list.checkApproval(server, log)
 	if beyond > 0 && !list.full.Swap(true) {
 		log.Warn("mcp_too_many_tools", "left_out", beyond, "limit", MaxTools, "limit_bytes", MaxBytes)
 	}

@@ -116,8 +116,9 @@ func checkMCP(p Process, from *readStore) *cobra.Command {
 		Use:   "check NAME",
 		Short: "Connect to an MCP server and list its tools, including those left out and why",
 		Long: `Connect to an MCP server as the gateway does, with the configured headers and the
-outbound policy, and list its tools. The exit status is 1 if the server cannot be
-reached or has no usable tools.`,
+outbound policy, list its tools, and say which calls need approval. The exit status is
+1 if the server cannot be reached, has no usable tools, or lacks a tool that
+require_approval names.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, orgID, all, err := from.servers(cmd.Context(), p)
@@ -163,11 +164,40 @@ func checkServer(ctx context.Context, out io.Writer, pool *mcppool.Pool, s org.M
 	if offered == 0 {
 		return fmt.Errorf("server %s offers no tools", s.Name)
 	}
+	if names := mcppool.ApprovalRule(s.RequireApproval).Unmatched(lists(report)); len(names) > 0 {
+		return fmt.Errorf("server %s: require_approval names tools that the server does not have: %s. Until this is corrected, all tools that no rule names need approval, unless they are known to only read",
+			plain(s.Name), plain(strings.Join(names, ", ")))
+	}
 	return nil
+}
+
+// lists returns a function that reports whether the server has a valid tool of a name.
+func lists(report mcptool.Report) func(name string) bool {
+	valid := map[string]bool{}
+	for _, t := range report.Tools {
+		if _, err := catalog.Usable(t); err == nil {
+			valid[t.Name] = true
+		}
+	}
+	return func(name string) bool { return valid[name] }
+}
+
+// approvalMark says whether calls of a tool wait for approval; "" if no rule of the server asks.
+func approvalMark(s org.MCPServer, t tool.Definition, has func(string) bool) string {
+	rule := mcppool.ApprovalRule(s.RequireApproval)
+	reads := s.Trust && t.Annotations.ReadOnly != nil && *t.Annotations.ReadOnly
+	switch {
+	case rule.AsksNever():
+		return ""
+	case rule.Asks(t.Name, reads, has):
+		return "needs approval  "
+	}
+	return "no approval     "
 }
 
 // printTools says of every tool whether runs get it, and returns how many do.
 func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered int) {
+	has := lists(report)
 	for _, t := range report.Tools {
 		usable, err := catalog.Usable(t)
 		switch {
@@ -177,7 +207,7 @@ func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered 
 			fmt.Fprintf(out, "  left out  %s: the server's list of tools does not name it\n", plain(t.Name))
 		default:
 			offered++
-			fmt.Fprintf(out, "  offered   %s  %s\n", plain(t.Name), firstLine(usable.Description))
+			fmt.Fprintf(out, "  offered   %s  %s%s\n", plain(t.Name), approvalMark(s, t, has), firstLine(usable.Description))
 		}
 	}
 	for _, l := range report.LeftOut {
@@ -200,7 +230,7 @@ func misnamed(s org.MCPServer, report mcptool.Report) (out []string) {
 	for _, list := range []struct {
 		key   string
 		names []string
-	}{{"tools", s.Tools}, {"polling", s.Polling}, {"reads", s.Reads}, {"keyed", s.Keyed}, {"hosted", slices.Sorted(maps.Values(s.HostedTools()))}, {"cache", s.Cache.Names}} {
+	}{{"tools", s.Tools}, {"polling", s.Polling}, {"reads", s.Reads}, {"keyed", s.Keyed}, {"hosted", slices.Sorted(maps.Values(s.HostedTools()))}, {"cache", s.Cache.Names}, {"require_approval.always", named(s.RequireApproval.Always)}, {"require_approval.never", named(s.RequireApproval.Never)}} {
 		for _, name := range list.names {
 			if !has(name) {
 				out = append(out, fmt.Sprintf("%s: %s names it, and the server has no such tool", plain(name), list.key))
@@ -208,6 +238,13 @@ func misnamed(s org.MCPServer, report mcptool.Report) (out []string) {
 		}
 	}
 	return out
+}
+
+func named(f *org.ToolFilter) []string {
+	if f == nil {
+		return nil
+	}
+	return f.ToolNames
 }
 
 func firstLine(text string) string {

@@ -2,7 +2,9 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -86,7 +88,7 @@ func (c cacheChoice) decode(d *decoder, path string, n ast.Node) {
 type approvalChoice struct{ into *org.Approval }
 
 func (c approvalChoice) reset()                  { *c.into = org.Approval{} }
-func (c approvalChoice) typeName() string        { return "never, always or map of rules" }
+func (c approvalChoice) typeName() string        { return "never, always, writes or map of rules" }
 func (c approvalChoice) defaultText() string     { return "never" }
 func (c approvalChoice) changed() (string, bool) { return c.shown(), c.into.Mode != org.ApproveNone }
 
@@ -97,7 +99,33 @@ func (c approvalChoice) json() any {
 	return c.shown()
 }
 
-func (c approvalChoice) shown() string { return cmp.Or(string(c.into.Mode), "never") }
+func (c approvalChoice) shown() string {
+	if c.into.Mode != org.ApproveRules {
+		return cmp.Or(string(c.into.Mode), "never")
+	}
+	var rules []string
+	for _, f := range []struct {
+		name string
+		of   *org.ToolFilter
+	}{{"always", c.into.Always}, {"never", c.into.Never}} {
+		if f.of != nil {
+			rules = append(rules, f.name+": "+conditions(f.of))
+		}
+	}
+	return "{" + strings.Join(rules, ", ") + "}"
+}
+
+// conditions returns the conditions of f in the form of the file.
+func conditions(f *org.ToolFilter) string {
+	var out []string
+	if f.ToolNames != nil {
+		out = append(out, "tool_names: ["+strings.Join(f.ToolNames, ", ")+"]")
+	}
+	if f.ReadOnly != nil {
+		out = append(out, fmt.Sprintf("read_only: %t", *f.ReadOnly))
+	}
+	return "{" + strings.Join(out, ", ") + "}"
+}
 
 func (c approvalChoice) children() (string, []key) { return "", approvalKeys(c.into) }
 
@@ -111,6 +139,8 @@ func (c approvalChoice) decode(d *decoder, path string, n ast.Node) {
 		*c.into = org.Approval{}
 	case r.kind == isText && r.text == "always":
 		*c.into = org.Approval{Mode: org.ApproveAll}
+	case r.kind == isText && r.text == "writes":
+		*c.into = org.Approval{Mode: org.ApproveWrites}
 	default:
 		d.failNode(n, path, "found %s, want %s", r, c.typeName())
 	}

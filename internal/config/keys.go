@@ -215,7 +215,7 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "enabled", value: boolean(&m.Enabled, true), doc: "false: the server is not used."},
 		{name: "tools", value: toolsChoice{&m.Tools}, doc: "Tools of the server that runs can use."},
 		{name: "headers", value: headers(&m.Headers), doc: `Headers of every request, such as {Authorization: "Bearer env:TOKEN"} or {Authorization: "Bearer secret:NAME"}.`},
-		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, doc: "Calls that wait for the approval of a person. never: none. always: all. A map: those that always selects, and, if never is given, all that never does not select. See approvals.md."},
+		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, doc: "Calls that wait for the approval of a person. never: none. always: all. writes: all except those of read-only tools by annotation, if the server has trust: true. A map: those that always selects, and, if never is given, all that never does not select. See approvals.md."},
 		{name: "approval_timeout", value: duration(&m.ApprovalTimeout, org.DefaultApprovalTimeout, time.Second, 90*24*time.Hour), doc: "How long a call waits for approval. Then it counts as denied."},
 		{name: "timeout", value: duration(&m.Timeout, 30*time.Second, time.Millisecond, time.Hour), doc: "Timeout of a tool discovery and of a call."},
 		{name: "max_retries", value: integer(&m.MaxRetries, 2, 0, 10), doc: "Maximum retries of a discovery, and of a call that may be repeated."},

@@ -101,7 +101,7 @@ func TestTheStricterOfServerAndRequestAsks(t *testing.T) {
 		{"trusted", "write", false, AskedByServer},
 		{"other", "delete", false, ""},
 	} {
-		if got := p.Asks(c.server, c.tool, c.readOnly); got != c.want {
+		if got := p.Asks(c.server, c.tool, c.readOnly, func(string) bool { return true }); got != c.want {
 			t.Errorf("server %s, tool %s: %q asks, want %q", c.server, c.tool, got, c.want)
 		}
 	}

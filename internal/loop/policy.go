@@ -102,14 +102,15 @@ const (
 )
 
 // Asks returns whose rule asks for approval of a call of the server's tool; "" = none.
-// readOnly says that the tool's annotations say that it only reads.
-func (p *Policy) Asks(server, tool string, readOnly bool) Asker {
+// readOnly says that the tool's annotations say that it only reads, and has reports whether the
+// server has a tool of a name.
+func (p *Policy) Asks(server, tool string, readOnly bool, has func(name string) bool) Asker {
 	a := p.approval(server)
 	reads := readOnly && a.Trust
 	switch {
-	case a.ByServer.Asks(tool, reads):
+	case a.ByServer.Asks(tool, reads, has):
 		return AskedByServer
-	case a.ByRequest.Asks(tool, reads):
+	case a.ByRequest.Asks(tool, reads, has):
 		return AskedByRequest
 	}
 	return ""

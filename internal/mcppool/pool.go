@@ -173,14 +173,19 @@ func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catal
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
 		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Origin: origin, URL: s.URL,
-		Approval: approvalRule(s.RequireApproval), ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust,
+		Approval: ApprovalRule(s.RequireApproval), ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust,
 	}
 }
 
-// approvalRule returns the rule of a server's settings. Tools that its maps do not select need
+// ApprovalRule returns the rule of a server's settings. Tools that its maps do not select need
 // no approval, unless it says which tools never do.
-func approvalRule(a org.Approval) policy.Approval {
-	if a.Mode != org.ApproveRules {
+func ApprovalRule(a org.Approval) policy.Approval {
+	switch a.Mode {
+	case org.ApproveWrites:
+		reads := true
+		return policy.Approval{Never: &policy.Tools{ReadOnly: &reads}, Rest: true}
+	case org.ApproveRules:
+	default:
 		return policy.Approval{Rest: a.Mode == org.ApproveAll}
 	}
 	selected := func(f *org.ToolFilter) *policy.Tools {
@@ -337,6 +342,10 @@ func (p *Pool) end(orgID string, r *retired) {
 func (p *Pool) Status(orgID, name string) admin.ServerStatus {
 	p.mu.Lock()
 	c := p.clients[orgID][name]
+	var server org.MCPServer
+	if c != nil {
+		server = c.server
+	}
 	p.mu.Unlock()
 	if c == nil {
 		return admin.ServerStatus{State: string(mcptool.Unknown)}
@@ -345,7 +354,12 @@ func (p *Pool) Status(orgID, name string) admin.ServerStatus {
 	if missing := c.unresolved.Load(); missing != nil && s.State == mcptool.Failed {
 		s.Error = *missing
 	}
-	return admin.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
+	status := admin.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
+	if s.Names != nil {
+		has := func(name string) bool { return slices.Contains(s.Names, name) }
+		status.UnmatchedApprovals = ApprovalRule(server.RequireApproval).Unmatched(has)
+	}
+	return status
 }
 
 // Close closes all clients at the same time: a server may take seconds to end.

@@ -117,7 +117,7 @@ func (c *Client) discover(ctx, limited context.Context) (by *session, found list
 		return o
 	})
 	if !o.failed() && o.rpc == nil {
-		c.noteTools(len(found.tools))
+		c.noteTools(found.tools)
 		return by, found, nil
 	}
 	if ctx.Err() == nil { // otherwise the caller has gone, which is not a failure of the server

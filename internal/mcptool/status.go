@@ -29,6 +29,7 @@ type Status struct {
 	Transport Transport // of the last session; "" before the first
 	Protocol  string    // revision of the last session; "" = none
 	Tools     int       // in the last list; 0 before the first
+	Names     []string  // of these tools; nil before the first list
 
 	// Error is the reason if State is Failed. It contains no address, no header and no text
 	// of the server.
@@ -58,12 +59,16 @@ func (s *Status) enter(state State, why string) {
 	s.State, s.Error = state, why
 }
 
-// noteTools records that n tools were listed.
-func (c *Client) noteTools(n int) {
+// noteTools records the tools that were listed.
+func (c *Client) noteTools(tools []tool.Tool) {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Definition().Name
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status.enter(Connected, "")
-	c.status.Tools = n
+	c.status.Tools, c.status.Names = len(names), names
 }
 
 // noteFailure records why the server cannot be used. After Close it does nothing.

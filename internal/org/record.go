@@ -108,9 +108,10 @@ type ApprovalMode string
 
 // The approval modes.
 const (
-	ApproveNone  ApprovalMode = ""
-	ApproveAll   ApprovalMode = "always"
-	ApproveRules ApprovalMode = "rules"
+	ApproveNone   ApprovalMode = ""
+	ApproveAll    ApprovalMode = "always"
+	ApproveWrites ApprovalMode = "writes" // all tools that are not known to only read
+	ApproveRules  ApprovalMode = "rules"
 )
 
 // ToolFilter selects tools: those with the names, and those that are read-only, or not.

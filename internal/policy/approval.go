@@ -18,15 +18,38 @@ type Tools struct {
 }
 
 // Asks reports whether calls of a tool wait. name is the server's own name of the tool, and
-// reads says that it is known to only read.
-func (a Approval) Asks(name string, reads bool) bool {
+// reads says that it is known to only read. has reports whether the server has a tool of a name.
+//
+// A rule that names a tool which the server does not have is probably misspelt. Then the tools
+// that no rule names wait too, unless they are known to only read.
+func (a Approval) Asks(name string, reads bool, has func(name string) bool) bool {
 	switch {
 	case a.Always.selects(name, reads):
 		return true
 	case a.Never.selects(name, reads):
 		return false
 	}
-	return a.Rest
+	return a.Rest || !reads && !slices.Contains(a.names(), name) && len(a.Unmatched(has)) > 0
+}
+
+// Unmatched returns the names in the rule that the server does not have a tool for, each once.
+func (a Approval) Unmatched(has func(name string) bool) (out []string) {
+	for _, name := range a.names() {
+		if !has(name) && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// names returns the names of tools in the rule.
+func (a Approval) names() (out []string) {
+	for _, t := range []*Tools{a.Always, a.Never} {
+		if t != nil {
+			out = append(out, t.Names...)
+		}
+	}
+	return out
 }
 
 // AsksNever reports whether no call waits, whatever its tool.

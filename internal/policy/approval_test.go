@@ -2,8 +2,10 @@ package policy
 
 import "testing"
 
-func TestApprovalAsks(t *testing.T) {
+func TestApprovalAsks(t *testing.T) { // P60
 	yes, no := true, false
+	misspelt := &Tools{Names: []string{"dellete"}}
+	has := func(name string) bool { return name == "read" || name == "delete" || name == "write" }
 	read, deletes := &Tools{Names: []string{"read"}}, &Tools{Names: []string{"delete"}}
 	for _, c := range []struct {
 		name  string
@@ -25,8 +27,12 @@ func TestApprovalAsks(t *testing.T) {
 		{"always is stronger than never", Approval{Always: deletes, Never: deletes}, "delete", false, true},
 		{"no conditions select nothing", Approval{Never: &Tools{}, Rest: true}, "read", true, true},
 		{"an empty list selects nothing", Approval{Never: &Tools{Names: []string{}}, Rest: true}, "read", true, true},
+		{"a misspelt name: another tool", Approval{Always: misspelt}, "delete", false, true},
+		{"a misspelt name: one that only reads", Approval{Always: misspelt}, "read", true, false},
+		{"a misspelt name: a tool that a rule names", Approval{Always: &Tools{Names: []string{"dellete", "read"}, ReadOnly: &yes}}, "read", false, false},
+		{"one right and one misspelt name", Approval{Always: &Tools{Names: []string{"delete", "raed"}}}, "write", false, true},
 	} {
-		if got := c.rule.Asks(c.tool, c.reads); got != c.want {
+		if got := c.rule.Asks(c.tool, c.reads, has); got != c.want {
 			t.Errorf("%s: Asks(%q, %t) = %t, want %t", c.name, c.tool, c.reads, got, c.want)
 		}
 	}

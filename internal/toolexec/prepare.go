@@ -38,8 +38,9 @@ type Rules struct {
 	Only        []string        // the names that the caller allows; nil = all
 	Validation  loop.Validation
 
-	// Asks returns whose rule asks for approval of a call; "" = none. Nil = none asks.
-	Asks func(server, tool string, readOnly bool) loop.Asker
+	// Asks returns whose rule asks for approval of a call; "" = none. has reports whether the
+	// server has a tool of a name. Nil = none asks.
+	Asks func(server, tool string, readOnly bool, has func(name string) bool) loop.Asker
 }
 
 // Prepared is the result of Prepare.
@@ -91,7 +92,8 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	p.Verdict = loop.Run
 	if rules.Asks != nil {
 		hint := p.Entry.Definition.Annotations.ReadOnly
-		if p.Asker = rules.Asks(p.Server, p.Tool, hint != nil && *hint); p.Asker != "" {
+		has := func(name string) bool { return set.Has(p.Server, name) }
+		if p.Asker = rules.Asks(p.Server, p.Tool, hint != nil && *hint, has); p.Asker != "" {
 			p.Verdict = loop.Ask
 		}
 	}

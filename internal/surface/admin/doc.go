@@ -54,6 +54,11 @@ type ServerStatus struct {
 	State string `json:"state"` // unknown, connected, failed, disabled
 	Tools int    `json:"tools"`
 	Error string `json:"error,omitempty"`
+
+	// UnmatchedApprovals are the names in require_approval that the server has no tool for. As
+	// long as there is one, all tools that no rule names need approval, unless they are known
+	// to only read.
+	UnmatchedApprovals []string `json:"unmatched_approvals,omitempty"`
 }
 
 // Reader reads and shows settings with the rules of the configuration file: the same

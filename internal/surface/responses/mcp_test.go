@@ -155,7 +155,7 @@ func TestRequireApproval(t *testing.T) {
 		}
 		got := ""
 		for _, name := range []string{"a", "b", "r"} {
-			if req.Declared[0].Approval.Asks(name, name == "r") {
+			if req.Declared[0].Approval.Asks(name, name == "r", func(string) bool { return true }) {
 				got += name
 			}
 		}

@@ -97,6 +97,7 @@ type App struct {
 	fatal      chan error // what the process must end for
 	acceptLoss bool
 	diskFull   atomic.Bool // the start waits for space
+	serving    atomic.Bool // Serve was called: all parts are there
 }
 
 // New builds a gateway from a checked configuration and takes its addresses. Until
@@ -146,6 +147,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	})
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, Declared: directory.Declared(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
+		Changed: a.orgChanged,
 	})
 	if err != nil {
 		return err
@@ -170,8 +172,8 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
 	a.runner = run.New(run.Options{
-		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store,
-		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: keys, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Recorder: a.store, Observer: a.shown.observer(),
+		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, Forgetter: a.store,
+		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: keys, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Gone: a.directory.Gone, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
@@ -192,9 +194,18 @@ func (a *App) build(ctx context.Context, o Options) error {
 			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
 		}),
 		Approvals: approvals.New(approvals.Options{Archive: a.store, Runner: a.runner, Log: a.log, Now: clock.Wall}),
-		Chat:      chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Forgetter: a.store}),
+		Chat:      chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
 	})
 	return err
+}
+
+// orgChanged ends what nobody may have any more: of keys that were revoked, and of orgs that were
+// deleted. Nothing is open before the gateway serves.
+func (a *App) orgChanged(orgID string) {
+	if a.serving.Load() {
+		a.runner.Changed()
+		a.api.Changed(orgID)
+	}
 }
 
 // listen takes the gateway's addresses, before anything is created or changed: a
@@ -258,6 +269,7 @@ func (a *App) Serve(ctx context.Context) error {
 		}
 		return err
 	}
+	a.serving.Store(true)
 	a.keeper.Start()
 	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
 	served := make(chan error, 1)

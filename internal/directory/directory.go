@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -104,7 +105,7 @@ func (s *snapshot) principal(hash [sha256.Size]byte) (org.Principal, bool) {
 	return s.keys[i].principal, true
 }
 
-// Options are what a directory needs. All fields but Operator are required.
+// Options are what a directory needs. All fields but Operator and Changed are required.
 type Options struct {
 	Store    org.Store
 	Declared map[string]admin.Declared // by org: what the file declares, see [Declared]
@@ -112,6 +113,10 @@ type Options struct {
 	Pool     *mcppool.Pool
 	Catalog  *catalog.Catalog
 	Log      *slog.Logger
+
+	// Changed is called after a change of an org has taken effect, also after its deletion. Nil =
+	// nobody is told.
+	Changed func(orgID string)
 }
 
 // New returns a directory with all orgs. Orgs that the file declares get a row in the
@@ -171,6 +176,24 @@ func (d *Directory) Org(orgID string) (run.Caller, bool) {
 	}
 	s := p.now.Load()
 	return run.Caller{Org: s.org, Servers: s.servers}, len(s.keys) > 0
+}
+
+// Gone implements httpd.Directory.
+func (d *Directory) Gone(orgID, principal string) string {
+	d.mu.Lock()
+	p := d.entries[orgID]
+	d.mu.Unlock()
+	if p == nil {
+		return loop.Deleted
+	}
+	s := p.now.Load()
+	switch {
+	case s.org == nil:
+		return loop.Deleted
+	case !slices.ContainsFunc(s.keys, func(k key) bool { return k.principal.ID == principal }):
+		return loop.KeyRevoked
+	}
+	return ""
 }
 
 // IsOperator implements httpd.Directory.
@@ -351,6 +374,9 @@ func (d *Directory) load(ctx context.Context, p *entry) error {
 		return err
 	default:
 		d.replace(p, d.merge(ctx, stored))
+	}
+	if d.options.Changed != nil {
+		d.options.Changed(p.id)
 	}
 	return nil
 }

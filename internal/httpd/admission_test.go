@@ -24,6 +24,7 @@ type knownKeys map[string]run.Caller
 
 func (k knownKeys) Authenticate(key string) (run.Caller, bool) { c, ok := k[key]; return c, ok }
 func (knownKeys) IsOperator(string) bool                       { return false }
+func (knownKeys) Gone(string, string) string                   { return "" }
 
 // callerOf returns a caller with limits of its key and of its org.
 func callerOf(orgID string, ofKey, ofOrg org.Rate) run.Caller {

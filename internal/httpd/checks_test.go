@@ -14,6 +14,7 @@ type noKeys struct{}
 
 func (noKeys) Authenticate(string) (run.Caller, bool) { return run.Caller{}, false }
 func (noKeys) IsOperator(string) bool                 { return false }
+func (noKeys) Gone(string, string) string             { return "" }
 
 // respond returns the response to a request with the given header fields (name,
 // value, …). No key is known, so a request that passes the checks gets 401.

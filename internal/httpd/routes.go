@@ -29,6 +29,9 @@ type Directory interface {
 	Authenticate(key string) (run.Caller, bool)
 	// IsOperator reports whether key is the operator's key.
 	IsOperator(key string) bool
+	// Gone returns why a principal that Authenticate has returned before is none any more:
+	// loop.KeyRevoked or loop.Deleted; "" if it still is one.
+	Gone(orgID, principal string) string
 }
 
 // Options configure the [API]. Directory, Chat, Runs, Approvals, Admin and Health are required.
@@ -86,6 +89,7 @@ type API struct {
 	routes
 	crossOrigin http.CrossOriginProtection
 	inFlight    inFlightCounter
+	open        openRequests
 	logSource   uintptr // see logSource
 	admission
 }
@@ -235,6 +239,12 @@ func (a *API) authorize(rt route) http.HandlerFunc {
 		}
 		if err == nil {
 			err = a.checkRate(w, r, caller, rt.modelAPI)
+		}
+		if err == nil && rt.staysOpen {
+			ctx, done := a.open.add(w, r, caller)
+			defer done()
+			r = r.WithContext(ctx)
+			_, err = a.caller(r) // the key may have been revoked since
 		}
 		if err != nil {
 			closeAfterResponse(w, r)

@@ -27,6 +27,14 @@ type api struct {
 
 	modelAPI bool // its requests count for the rate limit of their org
 	callsLLM bool // its requests call models and count for max_requests
+
+	staysOpen bool // its requests may stay open for long, and end when their key is revoked
+}
+
+// open returns the group for a route whose requests may stay open for long.
+func (a api) open() api {
+	a.staysOpen = true
+	return a
 }
 
 // roles says whose keys a route is for.
@@ -58,7 +66,7 @@ func (rs roles) allows(r org.Role) bool {
 // apis returns the groups of routes. Their error formats are those of their surfaces.
 func apis() (model, inResponses, storedResponses, models, stored, approve, storedAdmin, manage, operator api) {
 	inChat, inAdmin := chat.Errors(), admin.Errors()
-	model = api{errors: inChat, roles: runners, maxBody: surface.MaxBody, modelAPI: true, callsLLM: true}
+	model = api{errors: inChat, roles: runners, maxBody: surface.MaxBody, modelAPI: true, callsLLM: true, staysOpen: true}
 	inResponses = model
 	inResponses.errors = responses.Errors()
 	storedResponses = api{errors: inResponses.errors, roles: runners, maxBody: admin.MaxBody, modelAPI: true}
@@ -83,7 +91,7 @@ func table(o Options) []route {
 		{"POST /v1/responses", inResponses, o.Responses.Serve},
 		{"POST /v1/responses/input_tokens", inResponses, o.Responses.InputTokens},
 		{"POST /v1/responses/compact", inResponses, nil}, // an unknown path of the API, and not the id of a response
-		{"GET /v1/responses/{id}", storedResponses, o.Responses.Streamed(m.InTurn(o.Responses.Get))},
+		{"GET /v1/responses/{id}", storedResponses.open(), o.Responses.Streamed(m.InTurn(o.Responses.Get))},
 		{"DELETE /v1/responses/{id}", storedResponses, m.InTurn(o.Responses.Delete)},
 		{"GET /v1/responses/{id}/input_items", storedResponses, m.InTurn(o.Responses.InputItems)},
 		{"POST /v1/conversations", storedResponses, m.InTurn(o.Responses.CreateConversation)},
@@ -99,11 +107,11 @@ func table(o Options) []route {
 
 		{"GET /v1/runs", stored, m.InTurn(rs.List)},
 		{"GET /v1/runs/{id}", stored, m.InTurn(rs.Get)},
-		{"GET /v1/runs/{id}/events", stored, rs.Events(stored.errors)},
+		{"GET /v1/runs/{id}/events", stored.open(), rs.Events(stored.errors)},
 		{"POST /v1/runs/{id}/cancel", stored, m.InTurn(rs.Cancel)},
 		{"POST /api/runs/{id}/cancel", storedAdmin, m.InTurn(rs.Cancel)},
 
-		{"GET /v1/approvals", approve, as.List(m.InTurn)},
+		{"GET /v1/approvals", approve.open(), as.List(m.InTurn)},
 		{"GET /v1/approvals/{id}", approve, m.InTurn(as.Get)},
 		{"POST /v1/approvals/{id}", approve, m.InTurn(as.Decide)},
 

@@ -77,6 +77,10 @@ type Accepted struct {
 	// Listed are the labels of the shown servers whose tools the conversation has listed
 	// before this run.
 	Listed []string `json:"listed,omitempty"`
+
+	// CallerAt is the process that holds the caller's request open, if nobody can come back
+	// for the answer: the run does not wait for approval without its caller. "" = somebody can.
+	CallerAt string `json:"caller_at,omitempty"`
 }
 
 // Target is a provider's model that may serve the run.
@@ -352,7 +356,8 @@ type CallWaiting struct {
 	ArgsRef    string `json:"args_ref,omitempty"`
 	ArgsDigest string `json:"args_digest,omitempty"`
 	Asker      Asker  `json:"asker,omitempty"`
-	Policy     string `json:"policy,omitempty"` // digest of the rules that asked
+	Policy     string `json:"policy,omitempty"`    // digest of the rules that asked
+	CallerAt   string `json:"caller_at,omitempty"` // that of Accepted
 }
 
 // CallResolved records the decision on an approval.
@@ -368,11 +373,20 @@ type CancelRequested struct {
 	By    string       `json:"by"`
 	Cause event.Reason `json:"cause"` // event.Cancelled, event.CallerGone, event.Lost or event.Memory
 
-	// Code and Detail say which memory limit the run has reached; "" if Cause is another,
-	// and in facts of releases before 0.2.
+	// Code is the code of the memory limit that the run has reached, or [ClientGone],
+	// [KeyRevoked] or [Deleted]; "" = there is no more to say than Cause. Detail is about a
+	// memory limit. Facts of releases before 0.2 have neither.
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
+
+// What ends a run for which nobody is left who may have its answer: a Code of a
+// CancelRequested, and the reason of its approvals, which are void.
+const (
+	ClientGone = "client_gone" // the client has left, and nobody can come back for the answer
+	KeyRevoked = "key_revoked" // the key that started the run is revoked
+	Deleted    = "deleted"     // the org or the response of the run is deleted
+)
 
 // Expired records a timeout: the deadline of the run if WaitID is "", else that of
 // one approval, which counts as a denial.

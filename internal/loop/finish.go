@@ -38,6 +38,8 @@ func (s *State) cause(reason event.Reason) Cause {
 		return c
 	case reason == event.TooLong:
 		return Cause{Provider: s.provider()}
+	case (reason == event.Cancelled || reason == event.CallerGone) && s.Cancelled != nil:
+		return Cause{Gone: s.Cancelled.Code}
 	case reason == event.Memory && s.Cancelled != nil && s.Cancelled.Code != "":
 		return Cause{MemoryLimit: s.Cancelled.Code, Detail: s.Cancelled.Detail}
 	case reason == event.Memory && s.Finished != nil: // its journal is of a release before 0.2
@@ -77,6 +79,8 @@ func (c Cause) Code(reason event.Reason) string {
 		return "run_memory_exceeded"
 	case reason == event.Lost:
 		return "run_lost"
+	case (reason == event.Cancelled || reason == event.CallerGone) && c.Gone != "":
+		return c.Gone
 	case reason == event.Cancelled, reason == event.CallerGone:
 		return string(reason)
 	}

@@ -209,7 +209,7 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 	a := s.Accepted.approval(p.Server)
 	w := CallWaiting{
 		Key: key, WaitID: waitID, Again: p.Again, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
-		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(),
+		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
 	}
 	if a.WaitMS > 0 {
 		w.ExpiresAt = now + a.WaitMS

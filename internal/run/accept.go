@@ -107,7 +107,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 func (r *Request) accepted(runID string) loop.Accepted {
 	body := loop.Accepted{
 		RunID: runID, Org: r.Org, Principal: r.Principal, Surface: r.Surface,
-		Raw: r.Raw != nil, Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed,
+		Raw: r.Raw != nil, Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt,
 	}
 	for _, t := range r.Targets {
 		body.Targets = append(body.Targets, loop.Target{Provider: t.Provider, Model: t.Name})

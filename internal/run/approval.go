@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,13 +39,14 @@ type Approval struct {
 	ArgsRef    string // of the run's row with the arguments
 	ArgsDigest string
 	Policy     string // digest of the rules that asked
+	CallerAt   string // the process whose client waits for the answer; "" = somebody can come back for it
 
 	Status    ApprovalStatus
 	CreatedAt int64  // Unix milliseconds
 	ExpiresAt int64  // Unix milliseconds; 0 = never
 	DecidedAt int64  // Unix milliseconds; 0 = not decided
 	DecidedBy string // id of the principal; "" = nobody
-	Reason    string // of the person who decided
+	Reason    string // of the person who decided; loop.ClientGone, KeyRevoked or Deleted if it is void for that
 }
 
 // ApprovalStatus says whether an approval is decided, and how.
@@ -89,7 +91,7 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 			out = append(out, ApprovalChange{Status: ApprovalWaiting, At: f.At, Asked: &Approval{
 				ID: body.WaitID, Org: s.Org, RunID: s.RunID, Call: body.Key, Principal: s.Principal, Surface: s.Surface,
 				Name: body.Name, Server: body.Server, Tool: body.Tool, Asker: body.Asker,
-				ToolDigest: body.ToolDigest, ArgsRef: body.ArgsRef, ArgsDigest: body.ArgsDigest, Policy: body.Policy,
+				ToolDigest: body.ToolDigest, ArgsRef: body.ArgsRef, ArgsDigest: body.ArgsDigest, Policy: body.Policy, CallerAt: body.CallerAt,
 				Status: ApprovalWaiting, CreatedAt: f.At, ExpiresAt: body.ExpiresAt,
 			}})
 		case loop.CallResolved:
@@ -106,8 +108,12 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 			if body.Again > 0 {
 				out = append(out, ApprovalChange{Call: body.Key, Status: ApprovalVoid, At: f.At})
 			}
-		case loop.CancelRequested, loop.Finished: // a run that is to end decides nothing more
-			if s.Waits > 0 || h.Summary.Waits > 0 {
+		case loop.CancelRequested: // a run that is to end decides nothing more
+			if s.Waits > 0 {
+				out = append(out, ApprovalChange{All: true, Status: ApprovalVoid, At: f.At, Reason: goneReason(body)})
+			}
+		case loop.Finished:
+			if h.Summary.Waits > 0 {
 				out = append(out, ApprovalChange{All: true, Status: ApprovalVoid, At: f.At})
 			}
 		case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallStarted, loop.Catalogued, loop.InputAdded,
@@ -118,6 +124,15 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 	return out
 }
 
+// goneReason returns why nobody is left who may have the answer of the run; "" = that is not why it
+// is to end.
+func goneReason(b loop.CancelRequested) string {
+	if b.Cause == event.Cancelled || b.Cause == event.CallerGone {
+		return b.Code
+	}
+	return ""
+}
+
 // After returns the approval after the change, and whether the change is about it. The change
 // is of the approval's run.
 func (a Approval) After(c ApprovalChange) (Approval, bool) {
@@ -126,6 +141,7 @@ func (a Approval) After(c ApprovalChange) (Approval, bool) {
 	case c.ID != "" && c.ID == a.ID && waits:
 		a.DecidedAt, a.DecidedBy, a.Reason = c.At, c.By, c.Reason
 	case c.All && waits:
+		a.Reason = c.Reason
 	case c.Call != "" && c.Call == a.Call && (waits || a.Status == ApprovalApproved):
 	default:
 		return a, false
@@ -180,11 +196,28 @@ func (r *Runner) Decide(ctx context.Context, orgID, id string, d Decision, by or
 		return a, err
 	}
 	if a.Status == ApprovalWaiting {
-		if a, err = r.resolve(ctx, a, d, by); err != nil {
+		if a, err = r.audience.decide(ctx, a, d, by); err != nil {
 			return a, err
 		}
 	}
 	return a, a.accepts(d)
+}
+
+// decide decides an approval that waits. If nobody is left who may have the answer of its run,
+// the run ends, and the approval is void.
+func (u *audience) decide(ctx context.Context, a Approval, d Decision, by org.Author) (Approval, error) {
+	w := WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt}
+	code, err := u.gone(ctx, w)
+	switch {
+	case err != nil:
+		return a, unavailable(err)
+	case code == "":
+		return u.resolve(ctx, a, d, by)
+	}
+	if err := u.endGone(ctx, w, code); err != nil {
+		return a, err
+	}
+	return u.o.Archive.Approval(ctx, a.Org, a.ID)
 }
 
 // accepts returns nil if the approval has the decision, or an error that says why not.
@@ -198,28 +231,50 @@ func (a Approval) accepts(d Decision) error {
 	case ApprovalExpired:
 		return fault.New(fault.Conflict, "approval_expired", "approval %s has expired; the call counts as denied", a.ID)
 	case ApprovalVoid:
-		return fault.New(fault.Conflict, "approval_void", "approval %s is void: its run has ended or is being cancelled, or the call has changed and was asked for again", a.ID)
+		return fault.New(fault.Conflict, "approval_void", "approval %s is void: %s", a.ID, a.whyVoid())
 	}
 	return fmt.Errorf("approval %s: the store has not taken the decision", a.ID)
 }
 
+// whyVoid says why an approval is void, in words for whoever wants to decide it.
+func (a Approval) whyVoid() string {
+	if why := goneWords(a.Reason); why != "" {
+		return why + " (" + a.Reason + "); nothing is executed"
+	}
+	return "its run has ended or is being cancelled, or the call has changed and was asked for again"
+}
+
+// goneWords says what ended a run for which nobody is left who may have its answer; "" = code is
+// no such code.
+func goneWords(code string) string {
+	switch code {
+	case loop.ClientGone:
+		return "the client left while the call waited, and nobody can come back for the answer"
+	case loop.KeyRevoked:
+		return "the API key that started the run is revoked"
+	case loop.Deleted:
+		return "the org or the response of the run is deleted"
+	}
+	return ""
+}
+
 // resolve appends the decision, or that it is too late, and returns the approval as it is
 // then. Somebody else may have decided meanwhile.
-func (r *Runner) resolve(ctx context.Context, a Approval, d Decision, by org.Author) (Approval, error) {
+func (u *audience) resolve(ctx context.Context, a Approval, d Decision, by org.Author) (Approval, error) {
 	var body loop.Body = loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: by.Principal, Message: d.Message}
 	row := a.entry(by.At, by.Principal, ApprovalDenied, d.Message)
 	switch {
-	case a.overdue(r.o.Now()):
+	case a.overdue(u.o.Now()):
 		body, row = loop.Expired{WaitID: a.ID}, a.entry(by.At, "", ApprovalExpired, "")
 	case d.Approved:
 		row = a.entry(by.At, by.Principal, ApprovalApproved, d.Message)
 	}
 	var account *ledger.Account // nil for an approval that expires: that is never refused for lack of memory
 	if body.Kind() == loop.KindCallResolved {
-		account = r.o.Ledger.Open(a.Org)
+		account = u.o.Ledger.Open(a.Org)
 		defer account.Close()
 	}
-	err := r.appendForeign(ctx, account, a.Org, a.RunID, body, []audit.Entry{row})
+	err := u.append(ctx, account, a.Org, a.RunID, body, []audit.Entry{row})
 	var settled *fault.Error
 	if errors.As(err, &settled) && settled.Code == fault.Conflict { // decided meanwhile, or the run has ended
 		err = nil
@@ -228,9 +283,9 @@ func (r *Runner) resolve(ctx context.Context, a Approval, d Decision, by org.Aut
 		return a, err
 	}
 	crash.At(crash.AfterDecision)
-	r.leases.claimSoon()
-	r.followers.ring(approvalsOf(a.Org))
-	return r.o.Archive.Approval(ctx, a.Org, a.ID)
+	u.leases.claimSoon()
+	u.followers.ring(approvalsOf(a.Org))
+	return u.o.Archive.Approval(ctx, a.Org, a.ID)
 }
 
 // entry returns the audit entry for something that has happened to the approval. by is the
@@ -247,14 +302,11 @@ const expiredAtOnce = 256
 
 // expireApprovals ends the approvals that nobody has decided in time: they count as denied, and
 // their runs go on.
-func (r *Runner) expireApprovals(ctx context.Context) error {
-	if r.o.Archive == nil {
-		return nil
-	}
+func (u *audience) expireApprovals(ctx context.Context) error {
 	tried := map[string]bool{} // those that cannot be expired; the next tick tries them again
 	for {
-		now := r.o.Now().UnixMilli()
-		due, err := r.o.Archive.DueApprovals(ctx, now, expiredAtOnce+len(tried))
+		now := u.o.Now().UnixMilli()
+		due, err := u.o.Archive.DueApprovals(ctx, now, expiredAtOnce+len(tried))
 		if err != nil {
 			return err
 		}
@@ -264,19 +316,19 @@ func (r *Runner) expireApprovals(ctx context.Context) error {
 			if tried[key] {
 				continue
 			}
-			got, err := r.resolve(ctx, a, Decision{}, org.Author{At: now})
+			got, err := u.resolve(ctx, a, Decision{}, org.Author{At: now})
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
 			case err != nil && !errors.Is(err, org.ErrNotFound), err == nil && got.Status == ApprovalWaiting:
 				tried[key] = true
-				r.o.Log.Error("an approval cannot be ended", "approval", a.ID, "run", a.RunID, "org", a.Org, "error", err)
+				u.o.Log.Error("an approval cannot be ended", "approval", a.ID, "run", a.RunID, "org", a.Org, "error", err)
 			default:
 				progress = true
 				if got.Status != ApprovalExpired { // somebody has decided, or ended the run
 					continue
 				}
-				r.o.Log.Info("an approval has expired", "approval", a.ID, "run", a.RunID, "org", a.Org, "server", a.Server, "tool", a.Tool)
+				u.o.Log.Info("an approval has expired", "approval", a.ID, "run", a.RunID, "org", a.Org, "server", a.Server, "tool", a.Tool)
 			}
 		}
 		if !progress {
@@ -299,17 +351,16 @@ func ArgumentsOf(ctx context.Context, archive Archive, a Approval, limit int) (j
 	return rows[0], nil
 }
 
-// MayDecide returns nil if the principal may decide the approval, or the error for its caller.
-// continues says that the caller continues its own run with the decision, as the Responses API
-// has it: then also the caller whose own rule asked may decide.
-func (a Approval) MayDecide(o *org.Org, p org.Principal, continues bool) error {
+// MayDecide returns nil if the principal may decide the approval, or the error for its caller. What
+// only the caller's own request asks for is always the caller's own to decide.
+func (a Approval) MayDecide(o *org.Org, p org.Principal) error {
 	own := p.ID == a.Principal
 	switch {
+	case own && a.Asker == loop.AskedByRequest:
+		return nil
 	case own && o.Runtime.Approvers == org.OthersApprove:
 		return fault.New(fault.Forbidden, "own_approval", "the org does not let the key that asked for a tool call approve it (runtime.approvers: others); another key must decide approval %s", a.ID)
 	case p.Role.MayApprove():
-		return nil
-	case continues && own && a.Asker == loop.AskedByRequest:
 		return nil
 	}
 	return fault.New(fault.Forbidden, "approver_required", "a key with the role %q may not decide approval %s, which the settings of the server %s ask for; "+
@@ -320,6 +371,9 @@ func (a Approval) MayDecide(o *org.Org, p org.Principal, continues bool) error {
 // goroutine, lease or slot. A light run becomes durable: the request and the tools are stored
 // for its next owner.
 func (d *driver) park(a loop.Interrupt) error {
+	if ended, err := noticeGone(d); ended || err != nil {
+		return cmp.Or(err, errDecideAgain)
+	}
 	s := d.run.state()
 	var bodies []loop.Body
 	for _, key := range a.Calls {

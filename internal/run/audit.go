@@ -160,7 +160,13 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 	}
 	for _, c := range s.Calls {
 		if c.Wait != nil && !c.Resolved {
-			out = append(out, a.approval("void", *c.Wait, at, ""))
+			e := a.approval("void", *c.Wait, at, "")
+			if s.Cancelled != nil {
+				void := e.Body.(audit.Approval)
+				void.Reason = goneReason(*s.Cancelled)
+				e.Body = void
+			}
+			out = append(out, e)
 		}
 	}
 	switch end.Reason {

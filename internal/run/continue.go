@@ -113,7 +113,7 @@ func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
 		case a.Status == ApprovalExpired, a.Status == ApprovalWaiting && a.overdue(c.Now()):
 			late = fault.New(fault.Invalid, "approval_expired", "%s: the approval request has expired; the call counts as denied", answer.Place).In(answer.Place)
 		case a.Status == ApprovalVoid:
-			late = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: its run has ended or is being cancelled, or the call has changed and was asked for again", answer.Place).In(answer.Place)
+			late = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: %s", answer.Place, a.whyVoid()).In(answer.Place)
 		case a.Status == ApprovalWaiting:
 			waits = true
 			if err := c.req.MayDecide(a); err != nil {

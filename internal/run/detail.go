@@ -267,8 +267,17 @@ func (d *detailFold) why(b loop.Finished) string {
 	case event.Refused:
 		return "The provider's content filter refused the request or the answer."
 	case event.CallerGone:
+		if d.ended.Code == loop.ClientGone {
+			return "The client left while the run waited for approval, and nobody can come back for the answer."
+		}
 		return "The client closed the connection before the answer was complete."
 	case event.Cancelled:
+		switch {
+		case d.ended.Code == loop.KeyRevoked:
+			return fmt.Sprintf("The API key %s, which started the run, was revoked.", d.Summary.Principal)
+		case d.ended.Code == loop.Deleted:
+			return "The org or the response of the run was deleted."
+		}
 		if d.ended.By == CommandLine {
 			return "An operator cancelled the run on the command line."
 		}

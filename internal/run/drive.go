@@ -28,6 +28,7 @@ type driver struct {
 	declared declaredServers
 	live     liveRun
 	asked    func() // called when the run has asked for approvals
+	audience *audience
 
 	aside   bool  // the run is set aside
 	failed  bool  // an error has stopped it here
@@ -53,6 +54,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink 
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
+	d.audience = &r.audience
 	d.asked = func() { r.followers.ring(approvalsOf(lease.Org)) }
 	return d
 }
@@ -196,6 +198,8 @@ func (d *driver) noticeEnd() error {
 		return d.run.append(nil, loop.Expired{})
 	case errors.Is(cause, errWoken):
 		return d.catchUp()
+	case goneCode(cause) != "":
+		return d.run.append(nil, endOfGone(d.run.req.Principal, goneCode(cause)))
 	case errors.Is(cause, errStopped) && d.run.durable():
 		return errHandOver
 	case errors.Is(cause, errStopped):

@@ -58,6 +58,9 @@ func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure
 		f.Message = cmp.Or(fatalCallMessage(&p.state, cause), "the gateway was stopped while the run was under way, and the run could not be continued")
 	case event.Cancelled, event.CallerGone:
 		f.Message = "the run was cancelled"
+		if why := goneWords(cause.Gone); why != "" {
+			f.Message += ": " + why
+		}
 	}
 	return f
 }

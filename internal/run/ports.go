@@ -83,10 +83,17 @@ type Archive interface {
 	// not after now, those first that expired first.
 	DueApprovals(ctx context.Context, now int64, limit int) ([]Approval, error)
 
+	// WaitingRuns returns the runs of all orgs of which approvals wait, ordered by org and id.
+	WaitingRuns(ctx context.Context) ([]WaitingRun, error)
+
 	// Used returns what a budget of the org has been charged with; the zero value if
 	// nothing was spent from it.
 	Used(ctx context.Context, org, scope string) (Used, error)
 }
+
+// WaitingRun is a run of which approvals wait. Principal is whose run it is, and CallerAt is that of
+// [Approval].
+type WaitingRun struct{ Org, RunID, Principal, CallerAt string }
 
 // TooLarge reports that a fact or row was not read because it is larger than the limit.
 type TooLarge struct {
@@ -162,6 +169,10 @@ type Leases interface {
 	// Restore makes the runs claimable that were set aside for a reason for which
 	// again returns true. It returns their number.
 	Restore(ctx context.Context, again func(Aside) bool) (int, error)
+
+	// Alive reports whether owner has called Claim or Renew within the last LeaseTTL: an owner
+	// that has not is gone, and the requests that it held open are gone with it.
+	Alive(ctx context.Context, owner string) (bool, error)
 
 	// Probe writes something that is never read. It returns an error if the store
 	// cannot be written at the moment.

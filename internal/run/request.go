@@ -116,6 +116,8 @@ type Request struct {
 
 	parts []string // of Session, when the run began
 
+	callerAt string // see [loop.Accepted].CallerAt
+
 	// brought are the names of the servers that the request brought when the run began.
 	// It is set for a run that was taken over.
 	brought []string

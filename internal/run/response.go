@@ -52,23 +52,6 @@ func FindResponse(ctx context.Context, kept Conversations, orgID, id string) (*C
 	return kept.Find(ctx, orgID, "", responseKey(id))
 }
 
-// DeleteResponse deletes a stored response of the org, with its run. It reports whether there
-// was one.
-func DeleteResponse(ctx context.Context, kept Conversations, runs Forgetter, orgID, id string) (bool, error) {
-	c, err := FindResponse(ctx, kept, orgID, id)
-	if err != nil || c == nil {
-		return false, err
-	}
-	if alone, err := isAlone(ctx, kept, orgID, c); err != nil {
-		return false, err
-	} else if alone {
-		if err := runs.Forget(ctx, orgID, c.RunID); err != nil {
-			return false, err
-		}
-	}
-	return kept.Delete(ctx, orgID, "", responseKey(id))
-}
-
 // isAlone reports whether no other part of the response's run is stored.
 func isAlone(ctx context.Context, kept Conversations, orgID string, c *Conversation) (bool, error) {
 	self := max(c.Part, 1) - 1
@@ -202,7 +185,7 @@ func readResponses(ctx context.Context, kept Conversations, req *Request, memory
 func (d *driver) keepResponse(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Keep
-	if keep == nil || run.relay {
+	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && goneReason(*c) == loop.Deleted {
 		return nil
 	}
 	input := run.projection.items["input"]

@@ -215,6 +215,11 @@ func damaged(ref string, err error) error { return &Unreadable{Ref: ref, Err: er
 func (d *driver) playRest(story *Story) error {
 	stop := d.startDeadline()
 	defer stop()
+	if d.run.state().Ended == "" && executesApproved(d.run.state()) {
+		if _, err := noticeGone(d); err != nil && !errors.Is(err, errDecideAgain) {
+			return err
+		}
+	}
 	if d.run.state().Ended == "" {
 		now, err := d.restoreResources(d.run.ctx, story.Rows)
 		d.run.projection.account.Release(story.size()) // the rows are not needed any more

@@ -26,6 +26,7 @@ type Options struct {
 	Conversations Conversations
 	Leases        Leases
 	Archive       Archive
+	Forgetter     Forgetter // nil = no responses are deleted
 	Resources     Resources
 	Dialer        Dialer   // nil = requests declare no servers
 	Cache         Cache    // nil = results of tools are not cached
@@ -42,6 +43,11 @@ type Options struct {
 	// MaxFollowers is how many callers may follow a run at a time, beside the one that
 	// started it; 0 = DefaultFollowers.
 	MaxFollowers int
+
+	// Gone returns loop.KeyRevoked if a principal of an org has no key any more, loop.Deleted if
+	// there is no such org, and otherwise "". The runs of such a principal do not wait for
+	// approval. Nil = nobody is gone.
+	Gone func(orgID, principal string) string
 
 	Observer Observer // nil = none
 
@@ -69,6 +75,7 @@ type Runner struct {
 	followers *followers // callers that follow a run
 
 	approvalWaits approvalWaits
+	audience      audience
 }
 
 // New returns a Runner.
@@ -92,7 +99,9 @@ func New(o Options) *Runner {
 		o.Ledger = ledger.New(ledger.Options{})
 	}
 	r := &Runner{o: o, followers: newFollowers(o.MaxFollowers)}
-	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.expireApprovals)
+	r.audience = audience{o: &r.o, followers: r.followers, append: r.appendForeign, end: r.requestEnd}
+	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.audience.maintain)
+	r.audience.leases = r.leases
 	return r
 }
 
@@ -102,6 +111,11 @@ func New(o Options) *Runner {
 func (r *Runner) Open(ctx context.Context) error {
 	if err := r.restore(ctx); err != nil {
 		return fmt.Errorf("runs that were set aside: %w", err)
+	}
+	if r.o.Archive != nil {
+		if err := r.audience.endAbandoned(ctx); err != nil && ctx.Err() == nil { // the first tick tries it again
+			r.o.Log.Warn("runs that wait for nobody were not ended", "error", err)
+		}
 	}
 	return r.leases.open(ctx)
 }
@@ -153,6 +167,9 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 			return err
 		}
 	}
+	if req.held() {
+		req.callerAt = r.o.Owner
+	}
 	if req.Policy.Grade == loop.Durable {
 		return r.submit(ctx, req, sink)
 	}
@@ -170,6 +187,11 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 			return err
 		}
 		defer req.Account.Release(followerBytes)
+	}
+	if req.callerAt != "" {
+		key := runKey{lease.Org, lease.RunID}
+		r.audience.callers.enter(key)
+		defer r.audience.callers.leave(key)
 	}
 	waiting, err := r.runLight(ctx, req, lease, sink)
 	switch {
@@ -198,13 +220,18 @@ func (r *Runner) runLight(ctx context.Context, req *Request, lease Lease, sink S
 }
 
 // hold reports the rest of a light run that waits for approvals, and is durable now, to the
-// caller of its request: until the run ends, and for as long as its approvals wait. A caller that
-// leaves does not end the run. The account is charged with a follower already.
+// caller of its request: until the run ends, and for as long as its approvals wait. If the caller
+// leaves, the run ends. The account is charged with a follower already.
 func (r *Runner) hold(ctx context.Context, req *Request, lease Lease, waiting event.Position, sink Sink) error {
 	r.leases.claimSoon() // somebody may have decided already
-	return r.follow(ctx, Follow{
+	end := &endSink{Sink: sink}
+	err := r.follow(ctx, Follow{
 		Org: lease.Org, RunID: lease.RunID, After: waiting, Account: req.Account, Final: true, ToWaiting: true, Hold: req.Hold + holdGrace,
-	}, sink, nil)
+	}, end, nil)
+	if !end.ended && req.callerAt != "" {
+		r.audience.callerLeft(ctx, req, lease.RunID)
+	}
+	return err
 }
 
 // holdGrace is how much longer than its approvals the caller of a light run is held: the run

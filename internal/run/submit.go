@@ -36,7 +36,13 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
 		return err
 	case known == "":
 		f.RunID = feed.runID
-		return r.follow(ctx, f, sink, feed)
+		end := &endSink{Sink: sink}
+		err := r.follow(ctx, f, end, feed)
+		r.audience.callers.leave(runKey{req.Org, feed.runID})
+		if req.callerAt != "" && !end.ended {
+			r.audience.callerLeft(ctx, req, feed.runID)
+		}
+		return err
 	}
 	f.Account.Release(followerBytes) // Follow charges it
 	f.RunID = known
@@ -72,8 +78,12 @@ func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error)
 	d := r.newDriver(r.carried(ctx), req, r.o.newLease(req), nil)
 	feed := newFeed(req.Account.Hold(), true, func() { r.followers.ring(d.live.key()) }) // the run outlives the request
 	feed.runID = d.run.lease.RunID
+	if req.callerAt != "" {
+		r.audience.callers.enter(d.live.key())
+	}
 	d.report(feed)
 	if err := r.leases.adopt(&d.live, false); err != nil {
+		r.audience.callers.leave(d.live.key())
 		feed.account.Close()
 		return nil, "", err
 	}
@@ -82,6 +92,7 @@ func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error)
 		go d.lead(d.playUntilDeadline)
 		return feed, "", nil
 	}
+	r.audience.callers.leave(d.live.key())
 	feed.end(err)
 	d.unregister()
 	d.run.cancel(errDiscarded)

@@ -79,6 +79,11 @@ func (p *process) Restore(ctx context.Context, again func(run.Aside) bool) (int,
 	return ask(ctx, p, "restores", "runs", p.w.swarm.store, func(*rand.Rand) (int, error) { return p.w.store.journal.Restore(ctx, again) })
 }
 
+// Alive implements run.Leases.
+func (p *process) Alive(ctx context.Context, owner string) (bool, error) {
+	return ask(ctx, p, "asks for", owner, p.w.swarm.store, func(*rand.Rand) (bool, error) { return p.w.store.journal.Alive(ctx, owner) })
+}
+
 // Probe implements run.Leases.
 func (p *process) Probe(ctx context.Context) error {
 	_, err := ask(ctx, p, "probes", "the store", p.w.swarm.store, func(*rand.Rand) (none, error) {
@@ -166,6 +171,13 @@ func (p *process) Approvals(ctx context.Context, org string, q run.ApprovalQuery
 func (p *process) DueApprovals(ctx context.Context, now int64, limit int) ([]run.Approval, error) {
 	return ask(ctx, p, "looks for expired approvals", "", p.w.swarm.store, func(*rand.Rand) ([]run.Approval, error) {
 		return p.w.store.journal.DueApprovals(ctx, now, limit)
+	})
+}
+
+// WaitingRuns implements run.Archive.
+func (p *process) WaitingRuns(ctx context.Context) ([]run.WaitingRun, error) {
+	return ask(ctx, p, "lists what waits", "", p.w.swarm.store, func(*rand.Rand) ([]run.WaitingRun, error) {
+		return p.w.store.journal.WaitingRuns(ctx)
 	})
 }
 

@@ -85,7 +85,7 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Ask
 	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
 	p.Slots = rt.Concurrency
-	p.Approvals = approvals(a, maxWait(p.Grade, rt, d))
+	p.Approvals = approvals(a, maxWait(a.Keyed, rt, d))
 }
 
 // approvalHold returns how long a request stays open while its run waits for approvals.
@@ -94,9 +94,9 @@ func approvalHold(rt org.Runtime) time.Duration {
 }
 
 // maxWait returns how long the approvals of a run may wait at most; 0 = as long as its servers
-// say. Nobody can come back for the answer of a light run whose request was held open.
-func maxWait(grade loop.Grade, rt org.Runtime, d Defaults) time.Duration {
-	if d.Hold && grade == loop.Light {
+// say. Without a key, nobody can come back for the answer to a request that was held open.
+func maxWait(keyed bool, rt org.Runtime, d Defaults) time.Duration {
+	if d.Hold && !keyed {
 		return approvalHold(rt)
 	}
 	return 0

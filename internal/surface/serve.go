@@ -227,7 +227,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err != nil {
 		return err
 	}
-	req.MayDecide = func(a run.Approval) error { return a.MayDecide(caller.Org, caller.Principal, true) }
+	req.MayDecide = func(a run.Approval) error { return a.MayDecide(caller.Org, caller.Principal) }
 	if reply.extensions, err = extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed); err != nil {
 		return err
 	}

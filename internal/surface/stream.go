@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -126,7 +127,7 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Call
 	err = tell(s)
 	out.StopHeartbeats() // from here on no other goroutine begins the stream
 	switch {
-	case err != nil && r.Context().Err() != nil: // the client has gone
+	case err != nil && ClientLeft(r.Context()):
 	case err != nil && !out.Started():
 		return err
 	case err != nil:
@@ -168,6 +169,7 @@ type StoredRuns interface {
 	Follower
 	UnfinishedResponse(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
 	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
+	DeleteResponse(ctx context.Context, orgID, id string) (bool, error)
 }
 
 // obfuscationBlock is the number of bytes of which a text and its obfuscation have a multiple, as
@@ -226,7 +228,7 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 		s.encoder.Finish()
 	case err != nil && !begun:
 		return unlessGone(r, err)
-	case err != nil && r.Context().Err() != nil: // the client has gone
+	case err != nil && ClientLeft(r.Context()):
 	case err != nil:
 		h.logInternal(err)
 		s.encoder.Fail(h.s.Errors.Body(err))
@@ -345,8 +347,14 @@ func pieceEnd(text string, size int) int {
 
 // unlessGone returns err, unless the client has left and hears nothing.
 func unlessGone(r *http.Request, err error) error {
-	if r.Context().Err() != nil {
+	if ClientLeft(r.Context()) {
 		return nil
 	}
 	return err
+}
+
+// ClientLeft reports whether the request with ctx has ended because its client has left. If the
+// gateway has ended it, the cause is a [fault.Error], and the client still hears it.
+func ClientLeft(ctx context.Context) bool {
+	return ctx.Err() != nil && !errors.As(context.Cause(ctx), new(*fault.Error))
 }

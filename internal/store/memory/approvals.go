@@ -68,6 +68,23 @@ func (j *Journal) DueApprovals(_ context.Context, now int64, limit int) ([]run.A
 	return due[:min(len(due), max(limit, 0))], nil
 }
 
+// WaitingRuns implements run.Archive.
+func (j *Journal) WaitingRuns(context.Context) ([]run.WaitingRun, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []run.WaitingRun
+	for _, r := range j.runs {
+		if i := slices.IndexFunc(r.approvals, func(a run.Approval) bool { return a.Status == run.ApprovalWaiting }); i >= 0 {
+			a := r.approvals[i]
+			out = append(out, run.WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt})
+		}
+	}
+	slices.SortFunc(out, func(a, b run.WaitingRun) int {
+		return cmp.Or(strings.Compare(a.Org, b.Org), strings.Compare(a.RunID, b.RunID))
+	})
+	return out, nil
+}
+
 // change applies what a batch changes in the approvals of the run.
 func (r *runRecord) change(changes []run.ApprovalChange) {
 	for _, c := range changes {

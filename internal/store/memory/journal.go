@@ -43,8 +43,9 @@ type Journal struct {
 	runs    map[runKey]*runRecord
 	order   []runKey // oldest first
 	forget  map[runKey]bool
-	bytes   int64  // of the rows of all runs
-	lastOrg string // the org that got the last lease, for fairness
+	bytes   int64            // of the rows of all runs
+	lastOrg string           // the org that got the last lease, for fairness
+	owners  map[string]int64 // until when an owner is alive, by the clock of leases, in Unix milliseconds
 	keys    submitKeys
 	budgets map[budgetKey]run.Used
 	audit   auditLog

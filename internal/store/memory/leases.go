@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,6 +50,7 @@ func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.leaseNow()
+	j.seen(owner, now)
 	var leases []run.Lease
 	for _, r := range j.claimable(owner, now) {
 		if len(leases) >= limit {
@@ -111,6 +113,7 @@ func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.leaseNow()
+	j.seen(owner, now)
 	var leases []run.Lease
 	for _, r := range j.runs {
 		if r.head.Renewable(owner) {
@@ -119,6 +122,22 @@ func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
 		}
 	}
 	return leases, nil
+}
+
+// seen notes that an owner is alive, and forgets those that are gone. It is called with mu held.
+func (j *Journal) seen(owner string, now time.Time) {
+	if j.owners == nil {
+		j.owners = map[string]int64{}
+	}
+	maps.DeleteFunc(j.owners, func(_ string, until int64) bool { return until <= now.UnixMilli() })
+	j.owners[owner] = run.LeaseEnd(now)
+}
+
+// Alive implements run.Leases.
+func (j *Journal) Alive(_ context.Context, owner string) (bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.owners[owner] > j.leaseNow().UnixMilli(), nil
 }
 
 // Release implements run.Leases.

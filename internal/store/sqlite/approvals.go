@@ -12,11 +12,11 @@ import (
 )
 
 const approvalColumns = `org, id, run_id, call_key, principal, surface, name, server, tool, asker, tool_digest, args_ref, args_digest, policy,
-	status, created_at, expires_at, decided_at, decided_by, reason`
+	status, created_at, expires_at, decided_at, decided_by, reason, caller_at`
 
 func scanApproval(row scanner) (a run.Approval, err error) {
 	err = row.Scan(&a.Org, &a.ID, &a.RunID, &a.Call, &a.Principal, &a.Surface, &a.Name, &a.Server, &a.Tool, &a.Asker, &a.ToolDigest, &a.ArgsRef, &a.ArgsDigest, &a.Policy,
-		&a.Status, &a.CreatedAt, &a.ExpiresAt, &a.DecidedAt, &a.DecidedBy, &a.Reason)
+		&a.Status, &a.CreatedAt, &a.ExpiresAt, &a.DecidedAt, &a.DecidedBy, &a.Reason, &a.CallerAt)
 	return a, err
 }
 
@@ -63,6 +63,15 @@ func (r *Reader) DueApprovals(ctx context.Context, now int64, limit int) ([]run.
 	return found, r.wrap("find expired approvals", err)
 }
 
+// WaitingRuns implements run.Archive.
+func (r *Reader) WaitingRuns(ctx context.Context) ([]run.WaitingRun, error) {
+	found, err := list(ctx, r.db, func(row scanner) (w run.WaitingRun, err error) {
+		err = row.Scan(&w.Org, &w.RunID, &w.Principal, &w.CallerAt)
+		return w, err
+	}, `SELECT DISTINCT org, run_id, principal, caller_at FROM approvals INDEXED BY approvals_waiting WHERE status = 'waiting' ORDER BY org, run_id`)
+	return found, r.wrap("list runs that wait", err)
+}
+
 // WaitingApprovals returns how many approvals of all orgs wait, and the time of the oldest in
 // Unix milliseconds; 0 if none waits.
 func (r *Reader) WaitingApprovals(ctx context.Context) (n int, oldest int64, err error) {
@@ -85,7 +94,7 @@ func (b batch) writeApprovals(t *tx) error {
 			_, err = t.exec(`UPDATE approvals SET status = ? WHERE org = ? AND run_id = ? AND call_key = ? AND status IN ('waiting', 'approved')`,
 				string(c.Status), b.key.org, b.key.run, string(c.Call))
 		case c.All:
-			_, err = t.exec(`UPDATE approvals SET status = ? WHERE org = ? AND run_id = ? AND status = 'waiting'`, string(c.Status), b.key.org, b.key.run)
+			_, err = t.exec(`UPDATE approvals SET status = ?, reason = ? WHERE org = ? AND run_id = ? AND status = 'waiting'`, string(c.Status), c.Reason, b.key.org, b.key.run)
 		}
 		if err != nil {
 			return err
@@ -99,9 +108,9 @@ func (t *tx) addApproval(a run.Approval) error {
 	if err := t.checkCap(t.caps.Approvals, t.caps.ApprovalsError, `SELECT count(*) FROM approvals WHERE org = ? AND status = 'waiting'`, a.Org); err != nil {
 		return err
 	}
-	_, err := t.exec(`INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := t.exec(`INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		a.Org, a.ID, a.RunID, string(a.Call), a.Principal, a.Surface, a.Name, a.Server, a.Tool, string(a.Asker), a.ToolDigest, a.ArgsRef, a.ArgsDigest, a.Policy,
-		string(a.Status), a.CreatedAt, a.ExpiresAt, a.DecidedAt, a.DecidedBy, a.Reason)
+		string(a.Status), a.CreatedAt, a.ExpiresAt, a.DecidedAt, a.DecidedBy, a.Reason, a.CallerAt)
 	if isUniqueViolation(err) {
 		err = fmt.Errorf("approval %s: %w", a.ID, org.ErrExists)
 	}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -17,6 +18,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 	}
 	var claimed []run.Lease
 	now := s.leaseNow()
+	s.seen(owner, now)
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
 		claimed, err = t.claim(owner, s.lastOrg, limit, now)
 		if n := len(claimed); n > 0 {
@@ -103,6 +105,7 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
 	}
 	var renewed []run.Lease
 	now := s.leaseNow()
+	s.seen(owner, now)
 	err := s.writer.perform(ctx, func(t *tx) (err error) { // run.Head.Renewable and Renew, for all runs at once
 		renewed, err = queryAll(t, scanLease, `UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
 			RETURNING org, run_id, epoch, owner`, owner, run.LeaseEnd(now))
@@ -112,6 +115,25 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
 		return nil, s.wrap("renew leases", err)
 	}
 	return renewed, nil
+}
+
+// seen notes that an owner is alive, and forgets those that are gone. Owners of other processes
+// are gone, because this process has the lock of the file: nothing is stored.
+func (s *Store) seen(owner string, now time.Time) {
+	s.ownersMu.Lock()
+	defer s.ownersMu.Unlock()
+	if s.owners == nil {
+		s.owners = map[string]int64{}
+	}
+	maps.DeleteFunc(s.owners, func(_ string, until int64) bool { return until <= now.UnixMilli() })
+	s.owners[owner] = run.LeaseEnd(now)
+}
+
+// Alive implements run.Leases.
+func (s *Store) Alive(_ context.Context, owner string) (bool, error) {
+	s.ownersMu.Lock()
+	defer s.ownersMu.Unlock()
+	return s.owners[owner] > s.leaseNow().UnixMilli(), nil
 }
 
 func scanLease(row scanner) (l run.Lease, err error) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,9 @@ type Store struct {
 	now      func() time.Time // wall clock
 	leaseNow func() time.Time // clock of leases
 	lastOrg  string           // the org that got the last lease; owned by the writer's goroutine
+
+	ownersMu sync.Mutex
+	owners   map[string]int64 // until when an owner is alive, by leaseNow, in Unix milliseconds
 
 	evictedReported atomic.Int64 // when reportEvicted last logged; Unix milliseconds
 }

@@ -21,6 +21,7 @@ func approvalCases() []rule {
 		{"due approvals are found", "over all orgs, those first that expired first", approvalsDue},
 		{"approvals belong to an org", "another org cannot find, list, decide or use the ids of them", approvalIsolation},
 		{"waiting approvals are capped", "per org; a decision makes room", approvalsCapped},
+		{"runs that wait are found", "over all orgs, each once, with whom they wait for", runsThatWait},
 		{"two writers decide", "one of them gets the facts of the other", approvalTwoWriters},
 	}
 }
@@ -29,7 +30,7 @@ func approvalCases() []rule {
 func asked(id string, call int, server string, expires int64) loop.CallWaiting {
 	return loop.CallWaiting{
 		Key: loop.CallKey(fmt.Sprint("0.", call)), WaitID: id, Name: "n_" + server, Server: server, Tool: "t", Asker: loop.AskedByServer,
-		ToolDigest: "td", ArgsRef: fmt.Sprint("args:0.", call), ArgsDigest: "ad", Policy: "p", ExpiresAt: expires,
+		ToolDigest: "td", ArgsRef: fmt.Sprint("args:0.", call), ArgsDigest: "ad", Policy: "p", ExpiresAt: expires, CallerAt: "gw",
 	}
 }
 
@@ -91,7 +92,7 @@ func approvalAsked(b *testBench) {
 	b.runWith("a", "run_1", asked("w1", 0, "s", at+1000), loop.Parked{})
 	want := run.Approval{
 		ID: "w1", Org: "a", RunID: "run_1", Call: "0.0", Principal: "ann", Surface: "chat", Name: "n_s", Server: "s", Tool: "t", Asker: loop.AskedByServer,
-		ToolDigest: "td", ArgsRef: "args:0.0", ArgsDigest: "ad", Policy: "p", Status: run.ApprovalWaiting, CreatedAt: at, ExpiresAt: at + 1000,
+		ToolDigest: "td", ArgsRef: "args:0.0", ArgsDigest: "ad", Policy: "p", CallerAt: "gw", Status: run.ApprovalWaiting, CreatedAt: at, ExpiresAt: at + 1000,
 	}
 	b.equal(b.approval("a", "w1"), want)
 	_, err := b.Archive.Approval(b.Context(), "a", "w2")
@@ -126,12 +127,32 @@ func approvalVoid(b *testBench) {
 	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w1", Approved: true})
 	b.runWith("a", "run_2", asked("w3", 0, "s", 0), loop.Parked{})
 	cancelled, end := b.runWith("a", "run_3", asked("w4", 0, "s", 0), loop.Parked{})
-	b.ok(b.write(run.Lease{Org: "a", RunID: cancelled.RunID}, end, loop.CancelRequested{By: "bob", Cause: event.Cancelled}))
-	b.status("a", "w4", run.ApprovalVoid)
+	b.ok(b.write(run.Lease{Org: "a", RunID: cancelled.RunID}, end, loop.CancelRequested{By: "bob", Cause: event.Cancelled, Code: loop.KeyRevoked}))
+	if a := b.approval("a", "w4"); a.Status != run.ApprovalVoid || a.Reason != loop.KeyRevoked || a.DecidedAt != 0 {
+		b.Errorf("%+v", a)
+	}
 	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.Finished{Reason: event.Cancelled}))
 	b.status("a", "w1", run.ApprovalApproved)
 	b.status("a", "w2", run.ApprovalVoid)
 	b.status("a", "w3", run.ApprovalWaiting)
+}
+
+func runsThatWait(b *testBench) {
+	b.runWith("b", "run_2", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{})
+	lease, last := b.runWith("b", "run_1", asked("w3", 0, "s", 0), loop.Parked{})
+	nobody := asked("w4", 0, "s", 0)
+	nobody.CallerAt = ""
+	b.runWith("a", "run_3", nobody, loop.Parked{})
+	got, err := b.Archive.WaitingRuns(b.Context())
+	b.ok(err)
+	b.equal(got, []run.WaitingRun{
+		{Org: "a", RunID: "run_3", Principal: "ann"},
+		{Org: "b", RunID: "run_1", Principal: "ann", CallerAt: "gw"}, {Org: "b", RunID: "run_2", Principal: "ann", CallerAt: "gw"},
+	})
+	b.ok(b.write(run.Lease{Org: "b", RunID: lease.RunID}, last, loop.CallResolved{WaitID: "w3"}))
+	if got, err = b.Archive.WaitingRuns(b.Context()); err != nil || len(got) != 2 {
+		b.Errorf("%+v, %v", got, err)
+	}
 }
 
 func approvalAgain(b *testBench) {

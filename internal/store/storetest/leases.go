@@ -28,6 +28,7 @@ func leaseCases() []rule {
 		{"a run is claimed once", "eight concurrent owners never get the same run", claimRace},
 		{"an owner renews its leases", "not those of others; an expired lease that was not claimed is renewed too", renewedLeases},
 		{"a lost lease is not renewed", "claimed by another owner, released, parked or ended", lostLeases},
+		{"an owner that claims or renews is alive", "until LeaseTTL later: the requests that it holds open are gone with it", aliveOwners},
 		{"a released lease can be claimed at once", "without waiting for LeaseTTL", releasedLease},
 		{"only the current lease can be released", "an older epoch and another owner have no effect", staleRelease},
 		{"a run that is woken can be claimed", "the writer that wakes it has no lease, so any owner may continue it", wokenRun},
@@ -384,4 +385,31 @@ func probe(b *testBench) {
 		b.ok(b.Leases.Probe(b.Context()))
 	}
 	b.checkPopulated("a")
+}
+
+func aliveOwners(b *testBench) {
+	alive := func(owner string) bool {
+		b.Helper()
+		is, err := b.Leases.Alive(b.Context(), owner)
+		b.ok(err)
+		return is
+	}
+	if alive("x") || alive("y") || alive("") {
+		b.Error("an owner is alive that has done nothing")
+	}
+	_, err := b.Leases.Claim(b.Context(), "x", 1)
+	b.ok(err)
+	_, err = b.Leases.Renew(b.Context(), "y")
+	b.ok(err)
+	b.step(time.Hour)
+	b.advance(run.LeaseTTL - time.Millisecond)
+	if !alive("x") || !alive("y") {
+		b.Error("an owner is gone too early")
+	}
+	_, err = b.Leases.Renew(b.Context(), "y")
+	b.ok(err)
+	b.advance(time.Millisecond)
+	if alive("x") || !alive("y") {
+		b.Errorf("x is alive: %t, y is alive: %t; want only y", alive("x"), alive("y"))
+	}
 }

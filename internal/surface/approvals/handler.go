@@ -132,7 +132,7 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller run.Call
 	defer cancel()
 	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, r.PathValue("id"))
 	if err == nil {
-		err = a.MayDecide(caller.Org, caller.Principal, false)
+		err = a.MayDecide(caller.Org, caller.Principal)
 	}
 	if err == nil {
 		by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}

@@ -16,7 +16,6 @@ type Options struct {
 	surface.Options
 	Conversations run.Conversations // where responses are stored
 	Runs          surface.StoredRuns
-	Forgetter     run.Forgetter // deletes the run of a deleted response
 }
 
 // Handler answers POST /v1/responses, and requests for stored responses.

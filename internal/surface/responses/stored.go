@@ -145,7 +145,7 @@ type deleted struct {
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	id := r.PathValue("id")
 	for range 2 { // it may end while it is looked for
-		was, err := run.DeleteResponse(r.Context(), h.o.Conversations, h.o.Forgetter, caller.Org.ID, id)
+		was, err := h.o.Runs.DeleteResponse(r.Context(), caller.Org.ID, id)
 		if err != nil {
 			return surface.Failed(h.o.Log, err)
 		}

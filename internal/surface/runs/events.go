@@ -40,7 +40,7 @@ func (h *Handler) Events(format *surface.Errors) surface.Endpoint {
 		switch {
 		case err == nil && !out.Started():
 			w.WriteHeader(http.StatusNoContent)
-		case err == nil, r.Context().Err() != nil: // it has ended, or the client has left
+		case err == nil, surface.ClientLeft(r.Context()): // it has ended, or the client has left
 		case !out.Started():
 			return h.failed(err)
 		default:

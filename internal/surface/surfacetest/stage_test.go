@@ -110,7 +110,7 @@ func (st *stage) build() (stop func()) {
 	ids := map[string]int{}
 	kept := &memory.Conversations{}
 	runner := run.New(run.Options{
-		Catalog: tools, Journal: &st.journal, Archive: &st.journal, Conversations: kept,
+		Catalog: tools, Journal: &st.journal, Archive: &st.journal, Forgetter: &st.journal, Conversations: kept,
 		NewID: func(prefix string) string {
 			ids[prefix]++
 			return fmt.Sprintf("%s%d", prefix, ids[prefix])
@@ -123,7 +123,7 @@ func (st *stage) build() (stop func()) {
 			MaxRoundsCap: func() int { return s.cap }, KeepFor: func() time.Duration { return time.Hour },
 			Runner: st.tap, Router: route.New(providers), Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
 		},
-		Conversations: kept, Runs: runner, Forgetter: &st.journal,
+		Conversations: kept, Runs: runner,
 	})
 	return func() {
 		tools.Close()

@@ -1,0 +1,225 @@
+package app_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// settled returns an approval once it does not wait any more.
+func (g *gated) settled(id string) map[string]any {
+	g.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		a := g.do("GET", "/v1/approvals/"+id, "approver-key", "", 200)
+		if a["status"] != "waiting" {
+			return a
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatalf("%s still waits: %v", id, a)
+		}
+	}
+}
+
+// ended returns a run of the org once it has ended.
+func (g *gated) ended(runID any) map[string]any {
+	g.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		r := g.do("GET", "/v1/runs/"+runID.(string), "owner-key", "", 200)
+		if state := r["state"]; state != "waiting" && state != "running" {
+			return r
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatalf("run %s goes on: %v", runID, r)
+		}
+	}
+}
+
+// checkVoid fails the test unless the approval is void for the reason, nobody can approve it,
+// and nothing was executed.
+func (g *gated) checkVoid(id, reason string) {
+	g.t.Helper()
+	a := g.settled(id)
+	if a["status"] != "void" || a["reason"] != reason {
+		g.t.Errorf("approval %s is %v, reason %v; want void, %s", id, a["status"], a["reason"], reason)
+	}
+	refused := g.decide(id, "approve", "", 409)["error"].(map[string]any)
+	if refused["code"] != "approval_void" || !strings.Contains(refused["message"].(string), reason) {
+		g.t.Errorf("approving it is refused with %v", refused)
+	}
+	if r := g.ended(a["run_id"]); g.executed() != 0 || g.upstream.requests() == nil {
+		g.t.Errorf("run %v: %d calls were executed", r, g.executed())
+	}
+}
+
+// H03: nobody can get the answer of a chat request without a key whose client has left: what
+// it asks for is void, and nothing is executed, neither for it nor for the same request again.
+func TestWhatAClientAskedForThatHasLeftIsNotExecuted(t *testing.T) {
+	noLeaks(t)
+	for _, c := range []struct{ name, runtime, body string }{
+		{"an answer as JSON", "", gatedQuestion},
+		{"a stream", "", streamedGatedQuestion},
+		{"every run is durable", "durable: always", gatedQuestion},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := runGated(t, c.runtime)
+			for range 2 { // the client sends it again
+				ctx, leave := context.WithCancel(t.Context())
+				r := g.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(c.body))
+				left := make(chan struct{})
+				go func() {
+					defer close(left)
+					if resp, err := g.client.Do(r); err == nil {
+						_, _ = io.Copy(io.Discard, resp.Body)
+						_ = resp.Body.Close()
+					}
+				}()
+				id := g.only()
+				leave()
+				<-left
+				g.checkVoid(id, "client_gone")
+			}
+		})
+	}
+}
+
+// H03: the process that held the request open is gone, and its client with it.
+func TestWhatAClientAskedForIsVoidAfterARestart(t *testing.T) {
+	noLeaks(t)
+	g := runGated(t, "")
+	answered := g.ask(gatedQuestion)
+	id := g.only()
+	kept := g.ask(gatedQuestion, "Idempotency-Key", "k")
+	g.waitingAll(2)
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+	<-kept
+	g.documented = manage(mustRunIn(t, g.data, g.yaml, environment()))
+	g.checkVoid(id, "client_gone")
+	if still := g.only(); still == id {
+		t.Errorf("%s waits", still)
+	}
+}
+
+// opened is a stream that a client reads in the background.
+type opened struct {
+	status int
+	body   <-chan string // all of it, when it has ended
+}
+
+// open sends a request and returns when the answer has begun.
+func (g *gated) open(method, path, key, body string, fields ...string) opened {
+	g.t.Helper()
+	resp, err := g.client.Do(g.request(g.t.Context(), method, path, strings.NewReader(body), append(fields, "Authorization", "Bearer "+key)...))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	all := make(chan string, 1)
+	go func() {
+		defer resp.Body.Close()
+		data, _ := io.ReadAll(resp.Body)
+		all <- string(data)
+	}()
+	return opened{resp.StatusCode, all}
+}
+
+// read returns what a stream has sent, when it has ended.
+func (g *gated) read(o opened) string {
+	g.t.Helper()
+	select {
+	case text := <-o.body:
+		return text
+	case <-time.After(30 * time.Second):
+		g.t.Fatal("the stream has not ended")
+		return ""
+	}
+}
+
+// K08: a revoked key has nothing that waits, and nothing open.
+func TestARevokedKeyHasNothingOpen(t *testing.T) {
+	noLeaks(t)
+	g := runGated(t, "")
+	made := g.do("POST", "/api/keys", "owner-key", `{"name":"app","role":"owner"}`, 201)
+	key, id := made["key"].(string), made["id"].(string)
+	held := g.ask(gatedQuestion, "Authorization", "Bearer "+key, "Idempotency-Key", "k")
+	approval := g.only()
+	other := g.ask(gatedQuestion, "Idempotency-Key", "of another key")
+	var runID any
+	for _, a := range g.waitingAll(2) {
+		if a["id"] == approval {
+			runID = a["run_id"]
+		}
+	}
+	events := g.open("GET", "/v1/runs/"+runID.(string)+"/events", key, "")
+	patient := g.open("GET", "/v1/runs/"+runID.(string)+"/events", "owner-key", "")
+	polled := make(chan answer, 1)
+	poll := g.request(t.Context(), "GET", "/v1/approvals?status=expired&wait=60", nil, "Authorization", "Bearer "+key)
+	go func() {
+		resp, err := g.client.Do(poll)
+		if err != nil {
+			polled <- answer{status: -1, body: []byte(err.Error())}
+			return
+		}
+		defer resp.Body.Close()
+		data, _ := io.ReadAll(resp.Body)
+		polled <- answer{resp.StatusCode, resp.Header, data}
+	}()
+	g.do("DELETE", "/api/keys/"+id, key, "", 200) // its own answer arrives
+	if text := g.read(events); !strings.Contains(text, "key_revoked") {
+		t.Errorf("the events of the run end with %s", text)
+	}
+	if a := <-polled; a.status != 401 {
+		t.Errorf("who waits for approvals got %d %s", a.status, a.body)
+	}
+	if a := <-held; a.status < 400 || !strings.Contains(string(a.body), "key_revoked") {
+		t.Errorf("the client got %d %s", a.status, a.body)
+	}
+	if text := g.read(patient); !strings.Contains(text, `"reason":"cancelled"`) {
+		t.Errorf("the events of another reader end with %s", text)
+	}
+	g.checkVoid(approval, "key_revoked")
+	if r := g.ended(runID); r["state"] != "cancelled" {
+		t.Errorf("the run is %v", r)
+	}
+	left := g.only() // of the other key
+	g.decide(left, "approve", "", 200)
+	if a := <-other; a.status != 200 || g.executed() != 1 {
+		t.Errorf("the other key got %d %s", a.status, a.body)
+	}
+}
+
+// waitingAll returns the approvals that wait, when there are n.
+func (g *gated) waitingAll(n int) []map[string]any {
+	g.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if all := g.waiting(); len(all) == n {
+			return all
+		} else if time.Now().After(deadline) {
+			g.t.Fatalf("%d wait, want %d", len(all), n)
+		}
+	}
+}
+
+// H02: a response that waits and is deleted asks for nothing any more.
+func TestADeletedResponseAsksForNothing(t *testing.T) {
+	noLeaks(t)
+	p := newParitySite(t, "openai", twoSteps, "")
+	first, ids := p.asks(`"input":"go","tools":[` + p.docsTool("") + `]`)
+	if a := p.send("DELETE", "/v1/responses/"+first.ID, nil); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	approval := "appr_" + strings.TrimPrefix(ids[0], "mcpr_")
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		a := string(p.send("GET", "/v1/approvals/"+approval, nil).body)
+		if strings.Contains(a, `"status":"void"`) && strings.Contains(a, `"reason":"deleted"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(a)
+		}
+	}
+	p.called(0)
+}

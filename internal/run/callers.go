@@ -1,0 +1,268 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// A run waits for approval only as long as somebody may have its answer: its key is not revoked,
+// its org is there, and its client waits or can come back. Otherwise it ends, its approvals are
+// void, and nothing that it asked for is executed. This is checked when the run is about to wait,
+// when somebody decides, before an approved call is executed, when the client leaves, and for all
+// runs that wait by endAbandoned.
+
+// callers are the requests of this process that are held open for the answers of runs to which
+// nobody can come back. The zero value is ready to use.
+type callers struct {
+	mu sync.Mutex
+	of map[runKey]bool
+}
+
+func (c *callers) enter(key runKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[runKey]bool{}
+	}
+	c.of[key] = true
+}
+
+func (c *callers) leave(key runKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.of, key)
+}
+
+func (c *callers) has(key runKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[key]
+}
+
+// held reports whether the run of the request may wait for approval, and nobody can come back for
+// its answer when the client has left.
+func (r *Request) held() bool {
+	return r.Hold > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && r.Policy.MayWait()
+}
+
+// audience knows who may have the answers of the runs that wait.
+type audience struct {
+	o         *Options
+	followers *followers
+	leases    *leaseKeeper
+	append    func(ctx context.Context, account *ledger.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error // Runner.appendForeign
+	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error                // Runner.requestEnd
+
+	callers callers
+	changed atomic.Bool // see Runner.Changed
+	checked time.Time   // when endAbandoned was last called; used by maintain only
+}
+
+// gone returns why nobody is left who may have the answer of a run: loop.ClientGone,
+// loop.KeyRevoked or loop.Deleted; "" if somebody is.
+func (u *audience) gone(ctx context.Context, w WaitingRun) (string, error) {
+	if u.o.Gone != nil {
+		if code := u.o.Gone(w.Org, w.Principal); code != "" {
+			return code, nil
+		}
+	}
+	left := false
+	switch {
+	case w.CallerAt == "":
+	case w.CallerAt == u.o.Owner:
+		left = !u.callers.has(runKey{w.Org, w.RunID})
+	case u.o.Leases != nil:
+		alive, err := u.o.Leases.Alive(ctx, w.CallerAt)
+		if err != nil {
+			return "", err
+		}
+		left = !alive
+	}
+	if left {
+		return loop.ClientGone, nil
+	}
+	return "", nil
+}
+
+// Gone returns the error for a caller whose request ends because its key is revoked, or its org deleted:
+// loop.KeyRevoked or loop.Deleted.
+func Gone(code string) *fault.Error {
+	if code == loop.Deleted {
+		return fault.New(fault.Unauthorized, code, "the org of this API key was deleted while the request was open")
+	}
+	return fault.New(fault.Unauthorized, code, "this API key was revoked while the request was open; use another key")
+}
+
+// goneCode returns the code of an error that wraps one of Gone; "" = it does not.
+func goneCode(err error) string {
+	var gone *fault.Error
+	if errors.As(err, &gone) && (gone.Reason == loop.KeyRevoked || gone.Reason == loop.Deleted) {
+		return gone.Reason
+	}
+	return ""
+}
+
+// endOfGone returns the fact that ends a run for a reason that gone has returned.
+func endOfGone(principal, code string) loop.CancelRequested {
+	if code == loop.ClientGone {
+		return loop.CancelRequested{By: principal, Cause: event.CallerGone, Code: code}
+	}
+	return loop.CancelRequested{By: "turnpike", Cause: event.Cancelled, Code: code}
+}
+
+// endGone ends a run for a reason that gone has returned. A run that has ended is no error.
+func (u *audience) endGone(ctx context.Context, w WaitingRun, code string) error {
+	err := u.end(ctx, w.Org, w.RunID, endOfGone(w.Principal, code), nil)
+	var ended *fault.Error
+	if errors.Is(err, org.ErrNotFound) || errors.As(err, &ended) && ended.Code == fault.Conflict {
+		return nil
+	}
+	if err == nil {
+		u.followers.ring(approvalsOf(w.Org))
+		u.o.Log.Info("a run that waits is ended", "run", w.RunID, "org", w.Org, "principal", w.Principal, "reason", code)
+	}
+	return err
+}
+
+// callerLeft ends the run of a request that was held open, if it waits or is light: nobody can come
+// back for its answer. If the store fails, endAbandoned tries it again.
+func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
+	u.callers.leave(runKey{req.Org, runID})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
+	defer cancel()
+	head, err := u.o.Archive.Head(ctx, req.Org, runID)
+	s := head.Summary
+	if err == nil && (s.Status == Waiting || s.Status != Done && req.Policy.Grade == loop.Light) {
+		err = u.endGone(ctx, WaitingRun{Org: req.Org, RunID: runID, Principal: req.Principal}, loop.ClientGone)
+	}
+	if err != nil && !errors.Is(err, org.ErrNotFound) {
+		u.o.Log.Warn("a run whose client has left is not ended yet", "run", runID, "org", req.Org, "error", err)
+	}
+}
+
+// DeleteResponse deletes a stored response of the org, with its run if nothing else of it is
+// stored. A run that waits ends, if the response says that it waits. DeleteResponse reports whether
+// there was a response.
+func (r *Runner) DeleteResponse(ctx context.Context, orgID, id string) (bool, error) {
+	c, err := FindResponse(ctx, r.o.Conversations, orgID, id)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if err := r.audience.responseDeleted(ctx, orgID, c); err != nil {
+		return false, err
+	}
+	if alone, err := isAlone(ctx, r.o.Conversations, orgID, c); err != nil {
+		return false, err
+	} else if alone {
+		if err := r.o.Forgetter.Forget(ctx, orgID, c.RunID); err != nil {
+			return false, err
+		}
+	}
+	return r.o.Conversations.Delete(ctx, orgID, "", responseKey(id))
+}
+
+// responseDeleted ends the run of a response that is about to be deleted, if the run waits and has
+// no later part.
+func (u *audience) responseDeleted(ctx context.Context, orgID string, c *Conversation) error {
+	head, err := u.o.Archive.Head(ctx, orgID, c.RunID)
+	if errors.Is(err, org.ErrNotFound) || err == nil && head.Summary.Status != Waiting {
+		return nil
+	} else if err != nil {
+		return storeError(c.RunID, err)
+	}
+	later, err := FindResponse(ctx, u.o.Conversations, orgID, responseID(c.RunID, max(c.Part, 1), 0))
+	if err != nil || later != nil {
+		return err
+	}
+	return u.endGone(ctx, WaitingRun{Org: orgID, RunID: c.RunID, Principal: head.Summary.Principal}, loop.Deleted)
+}
+
+// Changed says that a key was revoked or an org deleted: the runs that wait are checked at once.
+func (r *Runner) Changed() {
+	r.audience.changed.Store(true)
+	r.leases.claimSoon()
+}
+
+// abandonedEvery is how often all runs that wait are checked, unless Changed is called.
+const abandonedEvery = renewEvery - claimEvery/2
+
+// maintain ends what waits for nobody and what has waited too long. It is called by one goroutine at
+// a time.
+func (u *audience) maintain(ctx context.Context) error {
+	if u.o.Archive == nil {
+		return nil
+	}
+	if u.changed.Swap(false) || time.Since(u.checked) > abandonedEvery {
+		u.checked = time.Now()
+		if err := u.endAbandoned(ctx); err != nil {
+			u.changed.Store(true)
+			return err
+		}
+	}
+	return u.expireApprovals(ctx)
+}
+
+// endAbandoned ends the runs that wait although nobody is left who may have their answer.
+func (u *audience) endAbandoned(ctx context.Context) error {
+	waiting, err := u.o.Archive.WaitingRuns(ctx)
+	for _, w := range waiting {
+		code, failed := u.gone(ctx, w)
+		if failed == nil && code != "" {
+			failed = u.endGone(ctx, w, code)
+		}
+		err = errors.Join(err, failed)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// noticeGone ends the run if nobody is left who may have its answer. It reports whether it did.
+func noticeGone(d *driver) (bool, error) {
+	a := d.run.state().Accepted
+	code, err := d.audience.gone(d.run.ctx, WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt})
+	switch {
+	case err != nil && d.run.ctx.Err() != nil: // the run ends for another reason
+		return false, nil
+	case err != nil:
+		return false, unavailable(err)
+	case code == "":
+		return false, nil
+	}
+	d.run.log.Info("the run does not wait for approval: nobody is left who may have its answer", "reason", code)
+	return true, d.run.append(nil, endOfGone(a.Principal, code))
+}
+
+// executesApproved reports whether a call is to be executed that a person has approved.
+func executesApproved(s *loop.State) bool {
+	for _, c := range s.Calls {
+		if c.Wait != nil && c.Attempt == 0 && c.Runnable() {
+			return true
+		}
+	}
+	return false
+}
+
+// endSink notes whether the end of the run was reported.
+type endSink struct {
+	Sink
+	ended bool
+}
+
+// Emit implements Sink.
+func (s *endSink) Emit(at event.Position, e event.Event) error {
+	_, last := e.(event.Finished)
+	s.ended = s.ended || last
+	return s.Sink.Emit(at, e)
+}

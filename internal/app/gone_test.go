@@ -223,3 +223,16 @@ func TestADeletedResponseAsksForNothing(t *testing.T) {
 	}
 	p.called(0)
 }
+
+// P02: what only the client's own request asks for is the client's own to decide, also where others
+// must decide about the rest.
+func TestTheClientDecidesWhatOnlyItsOwnRequestAsksFor(t *testing.T) {
+	noLeaks(t)
+	p := newParitySite(t, "openai", twoSteps, "approvers: others")
+	first, ids := p.asks(`"input":"go","tools":[` + p.docsTool("") + `]`)
+	o := p.respond(`"previous_response_id":"` + first.ID + `","input":[` + approve(ids[0]) + `],"tools":[` + p.docsTool("") + `]`).responded(t)
+	if o.Status != "completed" || o.text() != "Done." {
+		t.Errorf("%+v", o)
+	}
+	p.called(1)
+}

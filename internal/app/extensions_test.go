@@ -12,8 +12,8 @@ import (
 )
 
 // Extensions are in an answer only if the header or the org asks for them: the calls of hidden
-// tools, events while they happen, and the id of the conversation. They are the same on all
-// surfaces, in JSON and in streams.
+// tools, events on chat while they happen, and the id of the conversation. Streams of the
+// Responses API have no events of their own: its clients refuse them.
 func TestExtensions(t *testing.T) {
 	noLeaks(t)
 	specs := spectest.Find(t)
@@ -29,7 +29,7 @@ func TestExtensions(t *testing.T) {
 	}
 	const trace = `"agentic_tool_calls":[{"call_key":"0.0","round":0,"name":"echo","arguments":"{\"n\":1}","result_content":"{\"n\":1}","outcome":"ok"},` +
 		`{"call_key":"0.1","round":0,"name":"broken","arguments":"{\"n\":2}","result_content":"Error: no","outcome":"error"}]`
-	const calling = `event: agentic_tool_call_progress` + "\n" + `data: {"type":"agentic_tool_call_progress","call_key":"0.0","round":0,"tool_name":"echo","phase":"calling","data":{"tool_type":"custom","arguments":"{\"n\":1}"}}`
+	const calling = `event: agentic_tool_call_progress` + "\n" + `data: {"type":"agentic_tool_call_progress","choices":[],"call_key":"0.0","round":0,"tool_name":"echo","phase":"calling","data":{"tool_type":"custom","arguments":"{\"n\":1}"}}`
 	const complete = `"call_key":"0.1","round":0,"tool_name":"broken","phase":"complete","data":{"tool_type":"custom","content":"Error: no","outcome":"error"}}`
 	for _, api := range []struct{ path, input, session string }{
 		{"/v1/chat/completions", `"messages":[{"role":"user","content":"x"}]`, "null"},
@@ -47,36 +47,40 @@ func TestExtensions(t *testing.T) {
 			if body := ask(); strings.Contains(body, "agentic") || strings.Contains(body, "session_id") {
 				t.Errorf("%s: without being asked for: %s", api.path, body)
 			}
-			body := ask("turnpike-extensions", "trace, Session,,progress")
+			chat := api.path == "/v1/chat/completions"
+			names := "trace, Session,,progress"
+			if !chat {
+				a := g.send("POST", api.path, strings.NewReader(`{"model":"m",`+api.input+`,"stream":`+stream+`}`), "Authorization", "Bearer owner-key", "turnpike-extensions", names)
+				if a.status != 400 || !strings.Contains(string(a.body), "GET /v1/runs/{id}/events") || !strings.Contains(string(a.body), `"param":"turnpike-extensions"`) {
+					t.Errorf("%s: progress of a hidden server: %d %s", api.path, a.status, a.body)
+				}
+				names = "trace, Session"
+			}
+			body := ask("turnpike-extensions", names)
 			if strings.Count(body, trace) != 1 || strings.Count(body, `"session_id":`+api.session) != 1 {
 				t.Errorf("%s: %s", api.path, body)
 			}
 			if stream == "false" {
 				continue
 			}
-			if strings.Count(body, "event: agentic_tool_call_progress") != 4 || !strings.Contains(body, calling) || !strings.Contains(body, complete) || strings.Index(body, calling) > strings.Index(body, complete) {
-				t.Errorf("%s: the steps are not there: %s", api.path, body)
+			if chat {
+				if strings.Count(body, "event: agentic_tool_call_progress") != 4 || !strings.Contains(body, calling) || !strings.Contains(body, complete) || strings.Index(body, calling) > strings.Index(body, complete) {
+					t.Errorf("%s: the steps are not there: %s", api.path, body)
+				}
+				if strings.HasPrefix(body, "event: agentic") {
+					t.Errorf("%s: the stream begins with a step: %s", api.path, body)
+				}
+				continue
 			}
-			if strings.HasPrefix(body, "event: agentic") {
-				t.Errorf("%s: the stream begins with a step: %s", api.path, body)
+			specs.Check(t, "POST "+api.path, body)
+			all := answer{200, map[string][]string{"Content-Type": {"text/event-stream"}}, []byte(body)}.events(t)
+			wantNumbered(t, all)
+			id := last(all).ID
+			if again := g.send("GET", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key", "turnpike-extensions", "trace,session"); !strings.Contains(string(again.body), trace) || !strings.Contains(string(again.body), `"session_id":`+api.session) {
+				t.Errorf("stored: %s", again.body)
 			}
-			if api.path == "/v1/responses" {
-				var rest []string
-				for _, text := range cutEvents([]byte(body)) {
-					if !strings.HasPrefix(text, "event: agentic") {
-						rest = append(rest, text)
-					}
-				}
-				specs.Check(t, "POST "+api.path, strings.Join(rest, ""))
-				all := answer{200, map[string][]string{"Content-Type": {"text/event-stream"}}, []byte(strings.Join(rest, ""))}.events(t)
-				wantNumbered(t, all) // the steps have no numbers
-				id := last(all).ID
-				if again := g.send("GET", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key", "turnpike-extensions", "trace,session"); !strings.Contains(string(again.body), trace) || !strings.Contains(string(again.body), `"session_id":`+api.session) {
-					t.Errorf("stored: %s", again.body)
-				}
-				if again := g.send("GET", "/v1/responses/"+id+"?stream=true", nil, "Authorization", "Bearer owner-key", "turnpike-extensions", "progress"); strings.Count(string(again.body), "event: agentic_tool_call_progress") != 4 {
-					t.Errorf("streamed again: %s", again.body)
-				}
+			if again := g.send("GET", "/v1/responses/"+id+"?stream=true", nil, "Authorization", "Bearer owner-key", "turnpike-extensions", "progress"); again.status != 400 {
+				t.Errorf("streamed again: %d %s", again.status, again.body)
 			}
 		}
 		for value, want := range map[string]string{"cost": "cost is not built yet; use trace, progress, session", "trace,files": "files is not built yet", "tracing": "there is no extension \\\"tracing\\\"; use trace, progress, session"} {
@@ -97,7 +101,7 @@ func TestExtensionsOfAnOrg(t *testing.T) {
 	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "call c1 echo {}\n\ntext Done.\n\ntext Relayed."), turnpiketest.UpstreamOptions{})
 	t.Cleanup(up.Close)
 	tools := newMCP(t, map[string]handler{"echo": echo})
-	g := MustRun(t, site{upstream: up.URL, runtime: "extensions: [trace]", servers: []string{server("tools", tools.URL)}}.yaml())
+	g := MustRun(t, site{upstream: up.URL, runtime: "extensions: [trace, progress]", servers: []string{server("tools", tools.URL)}}.yaml())
 	for _, header := range []string{"false", "true"} { // in this order: the model has a script
 		want := header == "false"
 		a := g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer owner-key", "turnpike-mcp-disabled", header)

@@ -6,7 +6,7 @@
 //
 //	provider ── bytes ──► Reader ── Event ──► …a run… ──► Writer ── one write, one flush ──► client
 //	                                                        ▲
-//	                              Heartbeats ── ": keep-alive" after 15 s of silence
+//	                              Heartbeats ── ": keep-alive" after 10 s of silence
 //
 // One [Heartbeats] serves all writers of a process with one goroutine.
 //

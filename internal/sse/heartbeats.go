@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	defaultInterval = 15 * time.Second
+	defaultInterval = 10 * time.Second
 	// heartbeatTimeout is short because one goroutine serves all streams. Only a client
 	// that reads nothing for an interval while its buffers are full reaches it.
 	heartbeatTimeout = time.Second
@@ -28,7 +28,7 @@ type Heartbeats struct {
 	done    chan struct{}
 }
 
-// NewHeartbeats returns a Heartbeats that is not started. An interval of 0 means 15 s.
+// NewHeartbeats returns a Heartbeats that is not started. An interval of 0 means 10 s.
 func NewHeartbeats(interval time.Duration) *Heartbeats {
 	if interval <= 0 {
 		interval = defaultInterval

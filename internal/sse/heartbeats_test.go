@@ -26,12 +26,13 @@ func TestHeartbeats(t *testing.T) { // G14
 		if strings.Contains(busy.text(), "keep-alive") {
 			t.Error("a writer that was not silent got a heartbeat")
 		}
-		if got := rec.text(); got != beat || !w.Started() || rec.status != 200 {
+		synctest.Wait()
+		if got := rec.text(); got != beat+"|"+beat || !w.Started() || rec.status != 200 {
 			t.Errorf("after 20 s of silence: %q", got)
 		}
-		time.Sleep(26 * time.Second) // 46 s: beats at 15, 30 and 45
+		time.Sleep(11 * time.Second) // 31 s: beats at 10, 20 and 30
 		if got := rec.text(); got != beat+"|"+beat+"|"+beat {
-			t.Errorf("after 46 s of silence: %q", got)
+			t.Errorf("after 31 s of silence: %q", got)
 		}
 		w.Close()
 		time.Sleep(time.Minute)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
@@ -23,13 +24,35 @@ var (
 // Extensions are what an answer has beyond its API, because the client or its org asks for it.
 type Extensions struct {
 	Trace    bool // the calls of the gateway's tools, at the end
-	Progress bool // an event for each begin and end of such a call, in a live stream
+	Progress bool // events of a stream about such calls while they happen
 	Session  bool // the id of the conversation
 }
 
+// noProgress refuses the extension progress, for an API whose official clients accept no events
+// that the API does not have.
+func noProgress() *fault.Error {
+	return fault.New(fault.Invalid, "unsupported_value", "the header turnpike-extensions: progress is not available on this API, because its clients refuse "+
+		"events that it does not have; leave progress out, and follow the tools of the org's MCP servers with GET /v1/runs/{id}/events "+
+		"(the header turnpike-run-id of the answer has the id)").In("turnpike-extensions")
+}
+
 // extensionsOf returns the extensions of an answer: those of the header, and those that the org
-// has by default. A run without the loop has none.
-func extensionsOf(header http.Header, byDefault []string, relayed bool) (Extensions, error) {
+// has by default. A run without the loop has none. hidden says that the answer does not show all
+// tools of the run: on an API without events of progress, it cannot be asked for then.
+func (s *Surface) extensionsOf(header http.Header, byDefault []string, relayed, hidden bool) (Extensions, error) {
+	x, asked, err := extensionsOf(header, byDefault, relayed)
+	switch {
+	case err != nil || s.Progress:
+		return x, err
+	case asked.Progress && hidden:
+		return Extensions{}, noProgress()
+	}
+	x.Progress = false
+	return x, nil
+}
+
+// extensionsOf returns all extensions, and those of the header alone.
+func extensionsOf(header http.Header, byDefault []string, relayed bool) (all, asked Extensions, err error) {
 	var names []string
 	for _, line := range header.Values(extensionsHeader) {
 		for name := range strings.SplitSeq(line, ",") {
@@ -41,27 +64,39 @@ func extensionsOf(header http.Header, byDefault []string, relayed bool) (Extensi
 	for _, name := range names {
 		switch {
 		case slices.Contains(unbuiltExtensions, name):
-			return Extensions{}, fault.New(fault.Invalid, "unsupported_value", "the header turnpike-extensions: %s is not built yet; use %s",
+			return all, asked, fault.New(fault.Invalid, "unsupported_value", "the header turnpike-extensions: %s is not built yet; use %s",
 				name, strings.Join(builtExtensions, ", ")).In("turnpike-extensions")
 		case !slices.Contains(builtExtensions, name):
-			return Extensions{}, fault.New(fault.Invalid, "invalid_value", "the header turnpike-extensions: there is no extension %.50q; use %s",
+			return all, asked, fault.New(fault.Invalid, "invalid_value", "the header turnpike-extensions: there is no extension %.50q; use %s",
 				name, strings.Join(builtExtensions, ", ")).In("turnpike-extensions")
 		}
 	}
 	switch {
 	case relayed && len(names) > 0:
-		return Extensions{}, fault.New(fault.Invalid, "unsupported_value", "the header turnpike-extensions: the agent loop is off for this request, "+
+		return all, asked, fault.New(fault.Invalid, "unsupported_value", "the header turnpike-extensions: the agent loop is off for this request, "+
 			"and the answer of the provider is passed on without extensions; leave the header out").In("turnpike-extensions")
 	case relayed:
-		return Extensions{}, nil
+		return all, asked, nil
 	}
-	has := func(name string) bool { return slices.Contains(names, name) || slices.Contains(byDefault, name) }
-	return Extensions{Trace: has("trace"), Progress: has("progress"), Session: has("session")}, nil
+	of := func(lists ...[]string) Extensions {
+		has := func(name string) bool {
+			return slices.ContainsFunc(lists, func(list []string) bool { return slices.Contains(list, name) })
+		}
+		return Extensions{Trace: has("trace"), Progress: has("progress"), Session: has("session")}
+	}
+	return of(names, byDefault), of(names), nil
 }
 
-// AskedExtensions returns the extensions of the answer to a request for a stored response.
-func AskedExtensions(header http.Header, caller run.Caller) (Extensions, error) {
-	return extensionsOf(header, caller.Org.Runtime.Extensions, false)
+// AskedExtensions returns the extensions of the answer to a request for a stored answer.
+func (h *Handler) AskedExtensions(header http.Header, caller run.Caller) (Extensions, error) {
+	return h.s.extensionsOf(header, caller.Org.Runtime.Extensions, false, len(caller.Servers) > 0)
+}
+
+// hidesTools reports whether the run has an MCP server whose calls its answer does not show.
+func hidesTools(req *run.Request) bool {
+	return slices.ContainsFunc(req.Servers, func(s catalog.Server) bool {
+		return !slices.ContainsFunc(req.Declared, func(d run.Declared) bool { return d.URL.IsZero() && d.Label == s.Name })
+	})
 }
 
 // Extra has the members of an answer's object, or of the last object of its stream, that are
@@ -120,38 +155,6 @@ func (a *Answer) trace(e event.Event) error {
 	was.Result, was.Outcome = c.Result, c.Outcome
 	if was.Arguments == "" {
 		was.Arguments = c.Arguments
-	}
-	return nil
-}
-
-// progress is an event for the begin or the end of a call of a gateway's tool.
-type progress struct {
-	Type  string       `json:"type"`
-	Key   string       `json:"call_key"`
-	Round int          `json:"round"`
-	Name  string       `json:"tool_name"`
-	Phase string       `json:"phase"` // calling or complete
-	Data  progressData `json:"data"`
-}
-
-type progressData struct {
-	Type      string  `json:"tool_type"`
-	Arguments *string `json:"arguments,omitempty"` // while it is calling
-	Content   *string `json:"content,omitempty"`   // when it is complete
-	Outcome   string  `json:"outcome,omitempty"`
-}
-
-// progressType is the type of the event.
-const progressType = "agentic_tool_call_progress"
-
-// newProgress returns the extension of an event; nil if it has none.
-func newProgress(e event.Event) *progress {
-	switch e := e.(type) {
-	case event.ToolStarted:
-		arguments := string(e.Arguments)
-		return &progress{progressType, e.Key, e.Round, e.Name, "calling", progressData{Type: "custom", Arguments: &arguments}}
-	case event.ToolDone:
-		return &progress{progressType, e.Key, e.Round, e.Name, "complete", progressData{Type: "custom", Content: &e.Text, Outcome: string(e.Outcome)}}
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
-// All fields but CheckRelay, AlwaysLoop and Defaults are required.
+// All fields but CheckRelay, AlwaysLoop, Progress and Defaults are required.
 type Surface struct {
 	// Name is stored with runs and is part of the hash of requests with an
 	// Idempotency-Key. It must never change.
@@ -44,6 +44,8 @@ type Surface struct {
 	// AlwaysLoop says that its requests run the agent loop also for an org without MCP
 	// servers. Only the header turnpike-mcp-disabled switches the loop off.
 	AlwaysLoop bool
+	// Progress says that its streams have the events of the extension progress.
+	Progress bool
 	// Defaults are its settings for what an org leaves open.
 	Defaults Defaults
 	// Errors is the error format of its routes.
@@ -199,7 +201,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 					return err
 				}
 			}
-			if _, err := extensionsOf(r.Header, nil, true); err != nil {
+			if _, err := h.s.extensionsOf(r.Header, nil, true, false); err != nil {
 				return err
 			}
 			h.setPolicy(req, caller, Asked{Relay: true})
@@ -228,7 +230,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		return err
 	}
 	req.MayDecide = func(a run.Approval) error { return a.MayDecide(caller.Org, caller.Principal) }
-	if reply.extensions, err = extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed); err != nil {
+	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}
 	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget, Hosted: reply.Hosted}

@@ -116,7 +116,7 @@ func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell
 // after its end. The stream has all events; the encoder may leave out those that the client has.
 // The error is that of tell, if nothing was sent.
 func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Caller, finalOnly bool, tell func(run.Sink) error, encoder func(*Stream) Encoder) error {
-	asked, err := extensionsOf(r.Header, caller.Org.Runtime.Extensions, false)
+	asked, err := h.AskedExtensions(r.Header, caller)
 	if err != nil {
 		return err
 	}
@@ -160,9 +160,6 @@ type Encoder interface {
 	// Fail ends a stream that has begun with the error object of the API.
 	Fail(object []byte)
 }
-
-// Opener is an Encoder whose stream begins with something. Open sends it, unless it was sent.
-type Opener interface{ Open() }
 
 // StoredRuns has the runs of stored answers. Implemented by *run.Runner.
 type StoredRuns interface {
@@ -264,23 +261,7 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 	if err := s.encoder.Event(e); err != nil {
 		return err
 	}
-	s.sendProgress(e)
 	return s.err
-}
-
-// sendProgress sends the extension of an event, if the client has asked for it.
-func (s *Stream) sendProgress(e event.Event) {
-	if !s.Extensions.Progress || !s.Live || s.FinalOnly {
-		return
-	}
-	p := newProgress(e)
-	if p == nil {
-		return
-	}
-	if o, is := s.encoder.(Opener); is {
-		o.Open()
-	}
-	s.SendJSON(p.Type, p)
 }
 
 // Send sends an event with data that is JSON or a mark of the API. Name may be empty.

@@ -41,6 +41,7 @@ type encoder struct {
 	calls  map[int]int // of a relay: the index of each call that has begun to be sent, by its item
 	opened bool        // the chunk with the role has been sent
 	spoke  int         // the round of the latest text, -1 before any
+	asked  []string    // the approvals that the client knows of, if it asked for progress
 	sent   int         // characters of the texts of earlier rounds, with what separates them
 }
 
@@ -48,6 +49,9 @@ type encoder struct {
 func (e *encoder) Event(ev event.Event) error {
 	if call, ok := ev.(event.CallDelta); ok && e.Relayed {
 		e.call(call)
+	}
+	if e.Extensions.Progress {
+		e.progress(ev)
 	}
 	if !e.Live {
 		return nil
@@ -136,9 +140,6 @@ func (e *encoder) rest() {
 		e.delta(delta{Annotations: a})
 	}
 }
-
-// Open implements surface.Opener.
-func (e *encoder) Open() { e.open() }
 
 // open puts the chunk with the role before the first chunk. Both are one write.
 func (e *encoder) open() {

@@ -20,7 +20,7 @@ const resultMaxBytes = 64 << 10
 // New returns a Handler.
 func New(o surface.Options) *Handler {
 	return &Handler{surface.New(o, surface.Surface{
-		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(),
+		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(), Progress: true,
 		Defaults: surface.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
 	})}
 }

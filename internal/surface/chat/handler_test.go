@@ -72,7 +72,7 @@ func (chatModel) Relay(context.Context, *model.RelayRequest) (*model.RelayRespon
 }
 
 // serve answers a body with what the runner tells, for an org whose loop is on.
-func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats) *httptest.ResponseRecorder {
+func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats, extensions ...string) *httptest.ResponseRecorder {
 	if beats == nil {
 		beats = sse.NewHeartbeats(0)
 	}
@@ -82,7 +82,7 @@ func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats) *
 	})
 	w := httptest.NewRecorder()
 	caller := run.Caller{
-		Org:       &org.Org{ID: "o", MCPOutbound: true, Runtime: org.Runtime{StreamMode: mode}},
+		Org:       &org.Org{ID: "o", MCPOutbound: true, Runtime: org.Runtime{StreamMode: mode, Extensions: extensions}},
 		Principal: org.Principal{ID: "p", Role: org.Member},
 		Servers:   make([]catalog.Server, 1),
 	}

@@ -475,7 +475,7 @@ func (e *encoder) send(kind string, ev numbered) {
 	if e.stream == nil {
 		return
 	}
-	e.Open()
+	e.begin()
 	padding := ""
 	if n, is := deltaBytes(ev); is && !e.echo.plain {
 		padding = surface.Obfuscation(e.Started.RunID+e.Started.Part, e.sequence, n)
@@ -487,8 +487,8 @@ func (e *encoder) send(kind string, ev numbered) {
 	}
 }
 
-// Open implements surface.Opener: it sends the first two events.
-func (e *encoder) Open() {
+// begin sends the first two events, once.
+func (e *encoder) begin() {
 	if e.created {
 		return
 	}

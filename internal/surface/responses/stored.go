@@ -92,7 +92,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 	if _, err := newReplay(r.URL.Query()); err != nil {
 		return err
 	}
-	x, err := surface.AskedExtensions(r.Header, caller)
+	x, err := h.kit.AskedExtensions(r.Header, caller)
 	if err != nil {
 		return err
 	}

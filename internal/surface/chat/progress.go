@@ -1,0 +1,96 @@
+package chat
+
+import (
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// The types of the events of the extension progress.
+const (
+	toolProgress     = "agentic_tool_call_progress"
+	approvalRequired = "agentic_tool_approval_required"
+)
+
+// extension is an event of a stream that the OpenAI document does not have. Official clients read
+// it as a chunk without choices: it has an empty list of them, and no id, so that no client takes
+// its members for those of the answer. It is never the first event of a stream.
+type extension struct {
+	Type    string        `json:"type"`
+	Choices []chunkChoice `json:"choices"` // empty
+}
+
+func newExtension(kind string) extension { return extension{kind, []chunkChoice{}} }
+
+// progress is the event for the begin or the end of a call of a gateway's tool.
+type progress struct {
+	extension
+	Key   string       `json:"call_key"`
+	Round int          `json:"round"`
+	Name  string       `json:"tool_name"`
+	Phase string       `json:"phase"` // calling or complete
+	Data  progressData `json:"data"`
+}
+
+type progressData struct {
+	Type      string  `json:"tool_type"`
+	Arguments *string `json:"arguments,omitempty"` // while it is calling
+	Content   *string `json:"content,omitempty"`   // when it is complete
+	Outcome   string  `json:"outcome,omitempty"`
+}
+
+// required is the event for a call that waits for the approval of a person.
+type required struct {
+	extension
+	RunID      string  `json:"run_id"`
+	ApprovalID string  `json:"approval_id"`
+	Key        string  `json:"call_key"`
+	Server     string  `json:"server"`
+	Name       string  `json:"tool_name"`
+	Arguments  string  `json:"arguments"`
+	ExpiresAt  *string `json:"expires_at"` // null = never
+}
+
+// progress sends the events of the extension progress. Calls that begin and end are part of a live
+// stream only. Every stream says that its run waits.
+func (e *encoder) progress(ev event.Event) {
+	switch ev := ev.(type) {
+	case event.ToolStarted:
+		if e.Live {
+			arguments := string(ev.Arguments)
+			e.extend(toolProgress, progress{newExtension(toolProgress), ev.Key, ev.Round, ev.Name, "calling", progressData{Type: "custom", Arguments: &arguments}})
+		}
+	case event.ToolDone:
+		if e.Live {
+			data := progressData{Type: "custom", Content: &ev.Text, Outcome: string(ev.Outcome)}
+			e.extend(toolProgress, progress{newExtension(toolProgress), ev.Key, ev.Round, ev.Name, "complete", data})
+		}
+	case event.Waiting:
+		for _, a := range ev.Approvals {
+			e.require(a)
+		}
+	}
+}
+
+// require sends that a call waits, once.
+func (e *encoder) require(a event.Approval) {
+	if slices.Contains(e.asked, a.ID) {
+		return
+	}
+	e.asked = append(e.asked, a.ID)
+	w := required{
+		extension: newExtension(approvalRequired), RunID: e.Started.RunID, ApprovalID: a.ID,
+		Key: a.Key, Server: a.Server, Name: a.Name, Arguments: string(a.Arguments),
+	}
+	if !a.ExpiresAt.IsZero() {
+		w.ExpiresAt = new(surface.Timestamp(a.ExpiresAt.UnixMilli()))
+	}
+	e.extend(approvalRequired, w)
+}
+
+// extend sends an event of the extension progress after the chunk with the role.
+func (e *encoder) extend(kind string, v any) {
+	e.open()
+	e.SendJSON(kind, v)
+}

@@ -23,12 +23,15 @@ import (
 type may int
 
 const (
-	open    may = iota // everybody, without a key
-	known              // every key of an org
-	starts             // owner, admin and member
-	manages            // owner and admin
-	decides            // owner, admin and approver
-	operate            // the operator
+	open           may = iota // everybody, without a key
+	known                     // every key of an org
+	starts                    // owner, admin and member
+	reads                     // owner, admin and reader
+	readsRuns                 // owner, admin, member and reader
+	readsApprovals            // owner, admin, approver and reader
+	manages                   // owner and admin
+	decides                   // owner, admin and approver
+	operate                   // the operator
 )
 
 // visit is one way of asking a route: for a thing of one's own, of another org,
@@ -97,7 +100,7 @@ func access() map[string]struct {
 		}
 		return visits
 	}
-	newKey := says(`{"name":"k","role":"reader"}`)
+	newKey := func(w *twoOrgs) string { return fmt.Sprintf(`{"name":%q,"role":"reader"}`, w.name()) }
 	return routes{
 		"GET /healthz":               {open, one(200, "/healthz")},
 		"GET /readyz":                {open, one(200, "/readyz")},
@@ -123,28 +126,28 @@ func access() map[string]struct {
 		"DELETE /v1/conversations/{id}/items/{item}": {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversationItem)},
 		"GET /v1/models":                             {known, one(200, "/v1/models")},
 		"GET /v1/models/{model...}":                  {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
-		"GET /api/org":                               {manages, one(200, "/api/org")},
+		"GET /api/org":                               {reads, one(200, "/api/org")},
 		"PATCH /api/org/runtime":                     {manages, one(200, "/api/org/runtime")},
-		"GET /api/audit":                             {manages, one(200, "/api/audit")},
-		"GET /api/audit/export":                      {manages, one(200, "/api/audit/export")},
-		"GET /api/keys":                              {manages, one(200, "/api/keys")},
+		"GET /api/audit":                             {reads, one(200, "/api/audit")},
+		"GET /api/audit/export":                      {reads, one(200, "/api/audit/export")},
+		"GET /api/keys":                              {reads, one(200, "/api/keys")},
 		"POST /api/keys":                             {manages, with(201, "/api/keys", newKey)},
 		"PATCH /api/keys/{id}":                       {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
 		"DELETE /api/keys/{id}":                      {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
-		"GET /api/mcp-servers":                       {manages, one(200, "/api/mcp-servers")},
+		"GET /api/mcp-servers":                       {reads, one(200, "/api/mcp-servers")},
 		"POST /api/mcp-servers":                      {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},
-		"GET /api/mcp-servers/{name}":                {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
+		"GET /api/mcp-servers/{name}":                {reads, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
 		"PATCH /api/mcp-servers/{name}":              {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
 		"DELETE /api/mcp-servers/{name}":             {manages, things(200, "/api/mcp-servers/%s", (*twoOrgs).server)},
 		"GET /api/secrets":                           {manages, one(200, "/api/secrets")},
 		"PUT /api/secrets/{name}":                    {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
 		"DELETE /api/secrets/{name}":                 {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
-		"GET /v1/runs":                               {starts, one(200, "/v1/runs?limit=1")},
-		"GET /v1/runs/{id}":                          {starts, ofRuns(200, "/v1/runs/%s")},
-		"GET /v1/runs/{id}/events":                   {starts, ofRuns(200, "/v1/runs/%s/events")},
+		"GET /v1/runs":                               {readsRuns, one(200, "/v1/runs?limit=1")},
+		"GET /v1/runs/{id}":                          {readsRuns, ofRuns(200, "/v1/runs/%s")},
+		"GET /v1/runs/{id}/events":                   {readsRuns, ofRuns(200, "/v1/runs/%s/events")},
 		"POST /v1/runs/{id}/cancel":                  {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
-		"GET /v1/approvals":                          {decides, one(200, "/v1/approvals?limit=1")},
-		"GET /v1/approvals/{id}":                     {decides, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
+		"GET /v1/approvals":                          {readsApprovals, one(200, "/v1/approvals?limit=1")},
+		"GET /v1/approvals/{id}":                     {readsApprovals, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
 		"POST /v1/approvals/{id}":                    {decides, withBody(things(200, "/v1/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`)},
 		"POST /api/runs/{id}/cancel":                 {starts, ofRuns(409, "/api/runs/%s/cancel")},
 
@@ -172,6 +175,7 @@ func (w *twoOrgs) principals() map[string]string {
 func (m may) refusal(principal string) int {
 	allowed := map[may][]string{
 		known: {"owner", "admin", "member", "approver", "reader"}, starts: {"owner", "admin", "member"},
+		reads: {"owner", "admin", "reader"}, readsRuns: {"owner", "admin", "member", "reader"}, readsApprovals: {"owner", "admin", "approver", "reader"},
 		manages: {"owner", "admin"}, decides: {"owner", "admin", "approver"}, operate: {"operator"},
 	}
 	isOfOrg := slices.Contains(allowed[known], principal)
@@ -235,7 +239,7 @@ func (w *twoOrgs) secret(key string) string {
 }
 
 func (w *twoOrgs) key(key string) string {
-	return w.do("POST", "/api/keys", key, `{"name":"k","role":"reader"}`, 201)["id"].(string)
+	return w.do("POST", "/api/keys", key, fmt.Sprintf(`{"name":%q,"role":"reader"}`, w.name()), 201)["id"].(string)
 }
 
 func (w *twoOrgs) run(key string) string {

@@ -198,7 +198,7 @@ func TestKeysWorkUntilTheyAreRevoked(t *testing.T) { // K08 K09
 func TestOnlyOwnersAndAdminsManage(t *testing.T) { // K09
 	noLeaks(t)
 	d := manage(MustRun(t, site{upstream: "http://127.0.0.1:9"}.yaml()))
-	for _, key := range []string{"member-key", "approver-key", "reader-key"} {
+	for _, key := range []string{"member-key", "approver-key"} {
 		for _, r := range []string{"GET /api/org", "GET /api/keys", "POST /api/keys", "GET /api/mcp-servers", "POST /api/mcp-servers", "PATCH /api/org/runtime"} {
 			method, path, _ := strings.Cut(r, " ")
 			d.do(method, path, key, "{}", 403)

@@ -44,7 +44,10 @@ const (
 	anyRole      roles = ""
 	runners      roles = "owner, admin or member"
 	managers     roles = "owner or admin"
+	readers      roles = "owner, admin or reader"         // of the org's settings and audit log
+	runReaders   roles = "owner, admin, member or reader" // members read the runs of their key
 	approvers    roles = "owner, admin or approver"
+	waitReaders  roles = "owner, admin, approver or reader" // of approvals
 	operatorOnly roles = "operator"
 )
 
@@ -57,8 +60,14 @@ func (rs roles) allows(r org.Role) bool {
 		return r.MayRun()
 	case managers:
 		return r.MayManage()
+	case readers:
+		return r.MayRead()
+	case runReaders:
+		return r.MayRun() || r.MayRead()
 	case approvers:
 		return r.MayApprove()
+	case waitReaders:
+		return r.MayApprove() || r.MayRead()
 	}
 	return false
 }
@@ -79,6 +88,12 @@ func apis() (model, inResponses, storedResponses, models, stored, approve, store
 	manage = api{errors: inAdmin, roles: managers, maxBody: admin.MaxBody}
 	operator = api{errors: inAdmin, roles: operatorOnly, maxBody: admin.MaxBody}
 	return
+}
+
+// by returns the group of routes for other roles.
+func (a api) by(rs roles) api {
+	a.roles = rs
+	return a
 }
 
 // table returns every route of the API. The endpoints of the zero Options must not be
@@ -105,32 +120,32 @@ func table(o Options) []route {
 		{"GET /v1/models", models, c.ServeModels},
 		{"GET /v1/models/{model...}", models, c.ServeModel},
 
-		{"GET /v1/runs", stored, m.InTurn(rs.List)},
-		{"GET /v1/runs/{id}", stored, m.InTurn(rs.Get)},
-		{"GET /v1/runs/{id}/events", stored.open(), rs.Events(stored.errors)},
+		{"GET /v1/runs", stored.by(runReaders), m.InTurn(rs.List)},
+		{"GET /v1/runs/{id}", stored.by(runReaders), m.InTurn(rs.Get)},
+		{"GET /v1/runs/{id}/events", stored.by(runReaders).open(), rs.Events(stored.errors)},
 		{"POST /v1/runs/{id}/cancel", stored, m.InTurn(rs.Cancel)},
 		{"POST /api/runs/{id}/cancel", storedAdmin, m.InTurn(rs.Cancel)},
 
-		{"GET /v1/approvals", approve.open(), as.List(m.InTurn)},
-		{"GET /v1/approvals/{id}", approve, m.InTurn(as.Get)},
+		{"GET /v1/approvals", approve.by(waitReaders).open(), as.List(m.InTurn)},
+		{"GET /v1/approvals/{id}", approve.by(waitReaders), m.InTurn(as.Get)},
 		{"POST /v1/approvals/{id}", approve, m.InTurn(as.Decide)},
 
-		{"GET /api/org", manage, m.GetOrg()},
+		{"GET /api/org", manage.by(readers), m.GetOrg()},
 		{"PATCH /api/org/runtime", manage, m.PatchRuntime()},
-		{"GET /api/keys", manage, m.ListKeys()},
+		{"GET /api/keys", manage.by(readers), m.ListKeys()},
 		{"POST /api/keys", manage, m.CreateKey()},
 		{"PATCH /api/keys/{id}", manage, m.PatchKey()},
 		{"DELETE /api/keys/{id}", manage, m.RevokeKey()},
-		{"GET /api/mcp-servers", manage, m.ListServers()},
+		{"GET /api/mcp-servers", manage.by(readers), m.ListServers()},
 		{"POST /api/mcp-servers", manage, m.CreateServer()},
-		{"GET /api/mcp-servers/{name}", manage, m.GetServer()},
+		{"GET /api/mcp-servers/{name}", manage.by(readers), m.GetServer()},
 		{"PATCH /api/mcp-servers/{name}", manage, m.PatchServer()},
 		{"DELETE /api/mcp-servers/{name}", manage, m.DeleteServer()},
 		{"GET /api/secrets", manage, m.ListSecrets()},
 		{"PUT /api/secrets/{name}", manage, m.PutSecret()},
 		{"DELETE /api/secrets/{name}", manage, m.DeleteSecret()},
-		{"GET /api/audit", manage, m.ListAudit()},
-		{"GET /api/audit/export", manage, m.ExportAudit()},
+		{"GET /api/audit", manage.by(readers), m.ListAudit()},
+		{"GET /api/audit/export", manage.by(readers), m.ExportAudit()},
 		{"GET /api/orgs", operator, m.ListOrgs()},
 		{"POST /api/orgs", operator, m.CreateOrg()},
 		{"PATCH /api/orgs/{org}", operator, m.PatchOrg()},

@@ -21,6 +21,10 @@ func (r Role) MayRun() bool { return r == Owner || r == Admin || r == Member }
 // MayManage reports whether the role may read and change the org's settings.
 func (r Role) MayManage() bool { return r == Owner || r == Admin }
 
+// MayRead reports whether the role may read the runs of all keys, the org's settings and its
+// audit log.
+func (r Role) MayRead() bool { return r.MayManage() || r == Reader }
+
 // MayApprove reports whether the role may decide about tool calls that wait for approval.
 func (r Role) MayApprove() bool { return r == Owner || r == Admin || r == Approver }
 

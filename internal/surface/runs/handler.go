@@ -65,7 +65,7 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller
 	if err := caller.Account.Charge((limit + 1) * listedBytes); err != nil {
 		return err
 	}
-	if !caller.Principal.Role.MayManage() {
+	if !caller.Principal.Role.MayRead() {
 		if q.Principal != "" && q.Principal != caller.Principal.ID {
 			return surface.WriteJSON(w, http.StatusOK, newPage(nil, limit))
 		}
@@ -150,7 +150,7 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, text string) (run
 
 // sees reports whether a run exists for the caller.
 func sees(caller run.Caller, s run.Summary) bool {
-	return caller.Principal.Role.MayManage() || s.Principal == caller.Principal.ID
+	return caller.Principal.Role.MayRead() || s.Principal == caller.Principal.ID
 }
 
 // unknownRun is the error for every id of which a caller may know nothing. It does not

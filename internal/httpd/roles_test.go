@@ -1,0 +1,56 @@
+package httpd
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+var update = flag.Bool("update", false, "write the table of roles of docs/managing.md")
+
+// The page says what each role may do, as the routes decide it. -update writes the table. (K09)
+func TestThePageSaysWhatEachRoleMayDo(t *testing.T) {
+	const page, begin, end = "../../docs/managing.md", "<!-- roles: written by go test ./internal/httpd -run Role -update -->\n", "<!-- end of roles -->\n"
+	var b strings.Builder
+	b.WriteString("| method | path | owner | admin | member | approver | reader | operator |\n|---|---|---|---|---|---|---|---|\n")
+	for _, rt := range table(Options{}) {
+		if rt.serve == nil || !strings.Contains(rt.pattern, " ") {
+			continue
+		}
+		method, path, _ := strings.Cut(strings.ReplaceAll(rt.pattern, "...", ""), " ")
+		fmt.Fprintf(&b, "| `%s` | `%s` |", method, path)
+		for _, r := range []org.Role{org.Owner, org.Admin, org.Member, org.Approver, org.Reader} {
+			word := ""
+			if rt.roles.allows(r) {
+				word = "yes"
+			}
+			fmt.Fprintf(&b, " %s |", word)
+		}
+		word := ""
+		if rt.roles == operatorOnly {
+			word = "yes"
+		}
+		fmt.Fprintf(&b, " %s |\n", word)
+	}
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(data), begin)
+	was, after, ok2 := strings.Cut(rest, end)
+	switch {
+	case !ok1 || !ok2:
+		t.Fatal("the page does not have the marks of the table")
+	case was == b.String():
+	case *update:
+		if err := os.WriteFile(page, []byte(before+begin+b.String()+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("the table is out of date; run go test ./internal/httpd -run Role -update\n%s", b.String())
+	}
+}

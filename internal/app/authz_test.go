@@ -250,7 +250,7 @@ func (w *twoOrgs) run(key string) string {
 func (w *twoOrgs) approval(key string) string {
 	ctx, leave := context.WithCancel(w.t.Context())
 	gone := make(chan struct{})
-	r := w.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(gatedQuestion), "Authorization", "Bearer "+key)
+	r := w.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(gatedQuestion), "Authorization", "Bearer "+key, "Idempotency-Key", w.name()) // so that the approval waits without its client
 	go func() {
 		defer close(gone)
 		if resp, err := w.client.Do(r); err == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"iter"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -188,4 +189,19 @@ func Number(v []byte, otherwise int64) int64 {
 		return int64(f)
 	}
 	return otherwise
+}
+
+// Respelled returns the one of names that name differs from only by case, "" if there is
+// none or if name is one of names. Readers disagree about such names: some ignore case.
+func Respelled[S ~string | ~[]byte](name S, names []string) string {
+	found := ""
+	for _, known := range names {
+		switch {
+		case string(name) == known:
+			return ""
+		case strings.EqualFold(string(name), known):
+			found = known
+		}
+	}
+	return found
 }

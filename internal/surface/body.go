@@ -90,6 +90,27 @@ func ReadObject(r *http.Request, account *ledger.Account) (map[string]json.RawMe
 // from 0 on; nothing for any other value.
 func Elements(array json.RawMessage) iter.Seq2[int, []byte] { return jsonscan.Elements(array) }
 
+// Members yields the names and values of an object of a body that [Scan] has read, in order;
+// nothing for any other value.
+func Members(object json.RawMessage) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for name, v := range jsonscan.Members(jsonscan.TrimSpace(object)) {
+			if !yield(string(name), v) {
+				return
+			}
+		}
+	}
+}
+
+// IsNothing reports whether a value is null, or a text, an array or an object without content.
+func IsNothing(v []byte) bool {
+	switch {
+	case jsonscan.IsKind(v, '{'), jsonscan.IsKind(v, '['):
+		return len(jsonscan.AfterSpace(v[1:])) == 1
+	}
+	return jsonscan.IsNull(v) || jsonscan.IsKind(v, '"') && !jsonscan.HasText(v)
+}
+
 // Texts returns the texts of members of an object, which is valid JSON, in the order of the
 // names. A member that is missing or not a string has "". As in [json.Unmarshal], the last member
 // of a name counts, and upper and lower case are the same in names.
@@ -103,6 +124,30 @@ func Texts(object []byte, names ...string) []string {
 		}
 	}
 	return out
+}
+
+// CheckNames refuses an object with a member that differs from one of names only by case: the
+// gateway and a provider could read different things in it. object is valid JSON; a value of
+// another kind has no members. at is where the object is in the body, "" for the body itself.
+func CheckNames(at string, object []byte, names []string) error {
+	for name := range jsonscan.Members(jsonscan.TrimSpace(object)) {
+		if err := checkName(at, name, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkName[S ~string | ~[]byte](at string, name S, names []string) error {
+	known := jsonscan.Respelled(name, names)
+	if known == "" {
+		return nil
+	}
+	place := string(name)
+	if at != "" {
+		place = at + "." + place
+	}
+	return fault.New(fault.Invalid, "unknown_parameter", "%.200q is not a member of the API: names are case-sensitive; write %s", place, known).In(place)
 }
 
 // CheckJSON refuses a body that would take many times its size in memory, or too much

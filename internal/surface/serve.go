@@ -25,7 +25,7 @@ import (
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
-// All fields but CheckRelay, AlwaysLoop, Progress and Defaults are required.
+// All fields but Members, CheckRelay, AlwaysLoop, Progress and Defaults are required.
 type Surface struct {
 	// Name is stored with runs and is part of the hash of requests with an
 	// Idempotency-Key. It must never change.
@@ -38,6 +38,9 @@ type Surface struct {
 	// counts. "model" is decoded already. Of the policy, only Grade is known: Relay if the
 	// loop is off.
 	Decode func(context.Context, run.Caller, *run.Request, []Member) (Reply, error)
+	// Members are the names of the members of a body that the API defines. A body with one that
+	// differs from them only by case is refused. nil checks nothing.
+	Members []string
 	// CheckRelay refuses a request that must not be passed on to a provider; nil = none is
 	// refused.
 	CheckRelay func([]Member) error
@@ -129,6 +132,11 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 	}
 	if members, err = Scan(caller.Account, body); err != nil {
 		return nil, nil, nil, err
+	}
+	for _, m := range members {
+		if err := checkName("", m.Name, h.s.Members); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	name, err := modelName(members)
 	if err != nil {

@@ -1,6 +1,8 @@
 package openairesponses
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -50,12 +52,31 @@ type writer struct {
 	ids wire.CallIDs
 }
 
-// native returns the item as this dialect wrote it; nil if it did not.
+// native returns the item as this dialect wrote it; nil if it did not. What is of another type
+// than the item was read as is not taken.
 func native(it *item.Item) []byte {
-	if it.Native.Dialect != model.DialectResponses || !jsonscan.IsKind(it.Native.JSON, '{') {
+	raw := it.Native.JSON
+	if it.Native.Dialect != model.DialectResponses || !jsonscan.IsKind(raw, '{') || kindOf(raw) != it.Kind {
 		return nil
 	}
-	return it.Native.JSON
+	return raw
+}
+
+// kindOf returns the kind of an input item; "" for a reference to what the provider stores.
+func kindOf(raw []byte) item.Kind {
+	switch jsonscan.Text(jsonscan.Member(raw, "type")) {
+	case "", "message":
+		return item.Message
+	case "function_call":
+		return item.ToolCall
+	case "function_call_output":
+		return item.ToolResult
+	case "reasoning":
+		return item.Reasoning
+	case "item_reference":
+		return ""
+	}
+	return item.Other
 }
 
 func (w *writer) add(it *item.Item) {
@@ -81,7 +102,7 @@ func (w *writer) add(it *item.Item) {
 			return
 		}
 	}
-	w.unchanged(raw)
+	w.unchanged(raw, it.Native.Provider == "")
 }
 
 // usable reports whether the provider can do something with its reasoning: it
@@ -97,24 +118,42 @@ func isEmpty(array []byte) bool {
 	return true
 }
 
-// unchanged appends an item as the provider wrote it. What the API adds to
-// messages, calls and reasoning when it returns them is left out: the status, and
-// the id under which it stores items, which it looks up and does not find.
-func (w *writer) unchanged(raw []byte) {
-	kind := jsonscan.Text(jsonscan.Member(raw, "type"))
-	switch kind {
-	case "message", "reasoning", "function_call", "function_call_output", "":
-	default: // the provider's own tools: their id is part of them
-		w.dst = append(w.dst, raw...)
+// unchanged appends an item as the provider wrote it, each member once: the last of its name.
+// The ids under which a provider stores items are not for it, which has one key for all orgs:
+// an id of a message, a call or reasoning is left out with the status. The record of a
+// provider's tool must have an id: one that a client sent gets another id. Members that another
+// reader could take for these are left out, too.
+func (w *writer) unchanged(raw []byte, isClients bool) {
+	if raw == nil {
 		return
 	}
+	kind := kindOf(raw)
+	last, n := map[string]int{}, 0
+	for name := range jsonscan.Members(raw) {
+		last[string(name)] = n
+		n++
+	}
 	separator := byte('{')
+	n = -1
 	for name, v := range jsonscan.Members(raw) {
-		switch string(name) {
-		case "id", "status":
+		n++
+		if last[string(name)] != n || jsonscan.Respelled(name, exactNames) != "" {
 			continue
+		}
+		switch string(name) {
+		case "id":
+			if kind != item.Other {
+				continue
+			}
+			if isClients {
+				v = jsonscan.AppendString(nil, otherID(jsonscan.Text(v)))
+			}
+		case "status":
+			if kind != item.Other {
+				continue
+			}
 		case "content", "encrypted_content":
-			if kind == "reasoning" && (jsonscan.IsNull(v) || isEmpty(v) && !jsonscan.HasText(v)) {
+			if kind == item.Reasoning && (jsonscan.IsNull(v) || isEmpty(v) && !jsonscan.HasText(v)) {
 				continue // the API refuses null, and empty content of some models
 			}
 		}
@@ -125,6 +164,23 @@ func (w *writer) unchanged(raw []byte) {
 	if separator == ',' {
 		w.dst = append(w.dst, '}')
 	}
+}
+
+// exactNames are members that decide what an item is. Some readers ignore the case of names.
+var exactNames = []string{"type", "id", "status", "role", "content", "encrypted_content", "summary", "call_id", "name", "arguments", "output"}
+
+// otherID returns an id that no provider has stored anything under, always the same one. It
+// has the prefix of id, which providers check. An id of a call is no id of an item, and stays.
+func otherID(id string) string {
+	prefix, _, found := strings.Cut(id, "_")
+	switch {
+	case prefix == "call":
+		return id
+	case !found || len(prefix) > len("image"):
+		prefix = "item"
+	}
+	sum := sha256.Sum256([]byte(id))
+	return prefix + "_" + hex.EncodeToString(sum[:16])
 }
 
 func (w *writer) call(id string, it *item.Item) {

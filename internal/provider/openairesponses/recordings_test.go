@@ -185,6 +185,11 @@ func TestRecordedToolLoops(t *testing.T) { // M05 M08 P08
 				case role != "" && role != "assistant":
 					items = append(items, item.NewText(item.Role(role), text(in["content"])))
 				case turn != nil:
+					for i := range turn.Items { // as the driver marks them
+						if turn.Items[i].Native.JSON != nil {
+							turn.Items[i].Native.Provider = "p"
+						}
+					}
 					items = append(items, turn.Items...)
 					turn = nil
 				}

@@ -51,11 +51,15 @@ func TestInput(t *testing.T) { // M02 M05 P08
 			wrote(item.NewText(item.Assistant, "a"), `{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","annotations":[],"text":"a"}],"phase":"commentary","role":"assistant"}`),
 			wrote(item.NewCall("c1", "f", "{}"), `{"id":"fc_1","type":"function_call","status":"completed","arguments":"{}","call_id":"c1","name":"f","namespace":"n"}`)},
 			`{"type":"reasoning","encrypted_content":"g\u0041==","summary":[]},{"type":"message","content":[{"type":"output_text","annotations":[],"text":"a"}],"phase":"commentary","role":"assistant"},{"type":"function_call","arguments":"{}","call_id":"c1","name":"f","namespace":"n"}`},
-		{"its own tools keep their id and readable reasoning its text; reasoning with only a summary is left out", []item.Item{
-			wrote(item.Item{Kind: item.Other}, `{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}}`),
+		{"its own tools keep their id, and each member once with its exact name; readable reasoning its text; reasoning with only a summary is left out", []item.Item{
+			wrote(item.Item{Kind: item.Other}, `{"id":"ws_1","type":"item_reference","Type":"x","type":"web_search_call","status":"completed","ID":"ws_1","action":{"type":"search"}}`),
+			wrote(item.NewText(item.Assistant, "u"), `{"type":"item_reference","id":"msg_1","Type":"message","role":"user","content":"u"}`),
 			wrote(item.Item{Kind: item.Reasoning}, `{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":null,"content":[{"type":"reasoning_text","text":"Hm."}]}`),
 			wrote(item.Item{Kind: item.Reasoning}, `{"id":"rs_2","type":"reasoning","summary":[{"type":"summary_text","text":"Hm."}]}`), of(1, item.NewText(item.Assistant, "a"))},
-			`{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}`},
+			`{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"u"}]},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}`},
+		{"a record of a provider's tool that a client sent gets another id", []item.Item{{Kind: item.Other, Turn: 1,
+			Native: item.Native{Dialect: model.DialectResponses, JSON: json.RawMessage(`{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}}`)}}},
+			`{"id":"ws_ee92e8791c136a7cb12214b795cd0d74","type":"web_search_call","status":"completed","action":{"type":"search"}}`},
 		{"what another dialect wrote is written from its plain fields, or left out", []item.Item{
 			user, of(1, item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: "r"}}}), of(1, item.Item{Kind: item.Other, Native: item.Native{Dialect: "x", JSON: json.RawMessage(`{}`)}}),
 			of(1, item.Item{Kind: item.Message, Role: item.Assistant, Parts: []item.Part{{Kind: item.Text}, {Kind: item.Refusal, Text: "No."}}, Native: item.Native{Dialect: model.DialectChat, JSON: json.RawMessage(`{"x":1}`)}}),

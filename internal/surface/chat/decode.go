@@ -46,6 +46,9 @@ var uncarried = map[string]bool{
 // counts. What the loop does not interpret goes on to the provider as it is.
 func decode(req *run.Request, members []surface.Member) (asked, error) {
 	var a asked
+	if err := checkIDs(members); err != nil {
+		return a, err
+	}
 	var messages json.RawMessage
 	last := lastOfEach(members)
 	for i, m := range members {
@@ -232,6 +235,11 @@ func (a *asked) decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 		if w.Role == "" {
 			return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no role", at).In(at + ".role")
 		}
+		for n, p := range surface.Elements(w.Content) {
+			if err := surface.CheckNames(fmt.Sprintf("%s.content[%d]", at, n), p, partNames); err != nil {
+				return nil, err
+			}
+		}
 		parts, unknown, err := decodeContent(w.Content)
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "invalid_type", "%s.content: %s", at, plain(err)).In(at + ".content")
@@ -394,6 +402,9 @@ func (a *asked) decodeTools(raw json.RawMessage) ([]model.Tool, error) {
 	tools := make([]model.Tool, len(natives))
 	for i, native := range natives {
 		at := fmt.Sprintf("tools[%d]", i)
+		if err := surface.CheckNames(at, native, toolNames); err != nil {
+			return nil, err
+		}
 		var w wireTool
 		if err := json.Unmarshal(native, &w); err != nil {
 			return nil, fault.New(fault.Invalid, "invalid_type", "%s: %s", at, plain(err)).In(at)

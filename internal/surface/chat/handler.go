@@ -21,6 +21,7 @@ const resultMaxBytes = 64 << 10
 func New(o surface.Options) *Handler {
 	return &Handler{surface.New(o, surface.Surface{
 		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(), Progress: true,
+		Members: bodyNames, CheckRelay: checkIDs,
 		Defaults: surface.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
 	})}
 }

@@ -132,7 +132,7 @@ func TestWhatCannotBeTranslatedIsRefused(t *testing.T) {
 		{"a content part of an unknown kind", "", `{"role":"user","content":[{"type":"text","text":"x"},{"type":"video_url"}]}`, "messages[0].content[1]"},
 		{"a role of the old form", "", user + `,{"role":"function","name":"f","content":"1"}`, "messages[1]"},
 		{"a call of the old form", "", user + `,{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}`, "messages[1]"},
-		{"a spoken answer", "", user + `,{"role":"assistant","audio":{"id":"a"}}`, "messages[1]"},
+		{"a spoken answer", "", user + `,{"role":"assistant","audio":{"transcript":"a"}}`, "messages[1]"},
 		{"a call of a custom tool", "", user + `,{"role":"assistant","tool_calls":[{"id":"c","type":"custom","custom":{"name":"f"}}]}`, "messages[1]"},
 		{"a custom tool", `"tools":[{"type":"custom","custom":{"name":"f"}}],`, user, "tools[0]"},
 		{"a choice of an unknown word", `"tool_choice":"perhaps",`, user, "tool_choice"},

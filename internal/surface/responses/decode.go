@@ -500,26 +500,6 @@ func (d *decoder) decodeConversation(value json.RawMessage) error {
 	return nil
 }
 
-// checkRelay refuses ids of what a provider stores, in a request that is passed on to it: the
-// provider has one key for all orgs, and would give one org what it stores of another.
-func checkRelay(members []surface.Member) error {
-	for _, m := range members {
-		switch m.Name {
-		case "previous_response_id", "conversation":
-			if v := string(m.Value); v != "null" && v != `""` {
-				return onlyTheLoop(m.Name)
-			}
-		case "input":
-			for i, it := range surface.Elements(m.Value) { // none of a text
-				if referenceOf(it).is() {
-					return onlyTheLoop(path(m.Name, i))
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // onlyTheLoop refuses a member that continues something stored, for a request with the loop
 // off.
 func onlyTheLoop(name string) error {

@@ -38,7 +38,7 @@ const (
 func New(o Options) *Handler {
 	h := &Handler{o: o, errors: Errors()}
 	h.kit = surface.New(o.Options, surface.Surface{
-		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, CheckRelay: checkRelay, AlwaysLoop: true,
+		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true,
 		Defaults: surface.Defaults{
 			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},

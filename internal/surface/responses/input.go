@@ -153,7 +153,8 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 	}
 	// A record of a tool that a provider executed. Providers of this dialect read their own.
 	// One of a hosted tool that an MCP server answers is the gateway's own: no provider has it.
-	own := in.answers(strings.TrimSuffix(w.Type, "_call"))
+	// One that only has an id says nothing to a provider that does not look it up.
+	own := in.answers(strings.TrimSuffix(w.Type, "_call")) || isOnlyID(raw)
 	if !own {
 		in.append(item.Item{Kind: item.Other, Turn: in.said()}, raw)
 	}
@@ -186,6 +187,9 @@ func (d *decoder) checkLost() error {
 func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 	for i, raw := range list {
 		at := path(at, i)
+		if err := checkItem(at, raw); err != nil {
+			return err
+		}
 		r := referenceOf(raw)
 		in.id = ""
 		if r.is() {
@@ -329,6 +333,11 @@ func (in *inputReader) parts(at string, raw json.RawMessage) ([]item.Part, error
 	var wire []wirePart
 	if len(raw) > 0 {
 		if err := into(at, raw, &wire); err != nil {
+			return nil, err
+		}
+	}
+	for i, p := range surface.Elements(raw) {
+		if err := surface.CheckNames(path(at, i), p, partNames); err != nil {
 			return nil, err
 		}
 	}

@@ -247,7 +247,7 @@ func TestWithTheLoopOffNothingIsStored(t *testing.T) {
 
 // What has no effect is named.
 func TestWhatIsDropped(t *testing.T) {
-	body := `{"input":[{"role":"user","content":"x"},{"type":"web_search_call","id":"ws_1","status":"completed"}],"store":true,"include":["reasoning.encrypted_content"],"stream_options":{"include_obfuscation":true},` +
+	body := `{"input":[{"role":"user","content":"x"},{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q"}}],"store":true,"include":["reasoning.encrypted_content"],"stream_options":{"include_obfuscation":true},` +
 		`"tools":[{"type":"web_search"},{"type":"function","name":"f","defer_loading":true},{"type":"local_shell"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"},{"type":"function","name":"f"}]}}`
 	_, reply, err := decoded(body)
 	want := []string{"include", "input[1]", "tool_choice.tools[0]", "tools[0]", "tools[1].defer_loading", "tools[2]"}
@@ -368,7 +368,7 @@ func TestMCPToolsDoNotReachAProvider(t *testing.T) {
 		`{"input":[{"type":"additional_tools","tools":[{"type":"mcp",` + server + `}]}]}`: "invalid_value input[0].tools[0].type",
 		`{"input":"x","tools":[null]}`:                                                                    "missing_required_parameter tools[0].type",
 		`{"input":[{"type":"additional_tools","tools":[{}]}]}`:                                            "missing_required_parameter input[0].tools[0].type",
-		`{"input":"x","tools":[{"type":"mcp","TYPE":"web_search",` + server + `}]}`:                       "invalid_value tools[0].type",
+		`{"input":"x","tools":[{"type":"mcp","TYPE":"web_search",` + server + `}]}`:                       "unknown_parameter tools[0].TYPE",
 		`{"input":"x","tools":[{"type":"mcp","type":"function","name":"f",` + server + `}]}`:              "invalid_value tools[0].type",
 		`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp",` + server + `}]}]}`: "invalid_value tools[0].tools[0].type",
 	} {

@@ -86,6 +86,7 @@ func FuzzInput(f *testing.F) {
 		`{"type":"custom_tool_call","call_id":"c","name":"f","input":"x\"y"}`, `{"type":"custom_tool_call_output","call_id":"c","output":"x"}`,
 		`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"x"}],"encrypted_content":"e"}`, `{"type":"mcp_call","id":"mcp_1","server_label":"s","name":"a b","arguments":"","error":"no"}`,
 		`{"type":"mcp_list_tools","id":"mcpl_1","server_label":"s","tools":[]}`, `{"type":"item_reference","id":"msg_1"}`, `{"type":"web_search_call","id":"ws_1","status":"completed"}`, `{"Type":"message","ROLE":"user","content":null}`,
+		`{"type":"item_reference","id":"msg_1","type":"message","role":"user","content":"x"}`, `{"type":"image_generation_call","id":"ig_1"}`, `{"id":"msg_1","role":"user"}`,
 	} {
 		f.Add(text)
 	}
@@ -95,7 +96,7 @@ func FuzzInput(f *testing.F) {
 			return
 		}
 		for _, m := range []model.Model{translating{}, relaying{}} {
-			req, _, err := decodedFor(m, body)
+			req, reply, err := decodedFor(m, body)
 			if err != nil {
 				if e := fault.From(err); e.Code != fault.Invalid && e.Reason != "item_not_found" || !strings.HasPrefix(e.Param, "input[1]") {
 					t.Errorf("%s: refused with %+v", text, e)
@@ -103,7 +104,7 @@ func FuzzInput(f *testing.F) {
 				continue
 			}
 			wantListed(t, []json.RawMessage{json.RawMessage(text)})
-			if len(req.Items)+len(req.Listed) < 2 && kindOf(json.RawMessage(text)) != "additional_tools" {
+			if len(req.Items)+len(req.Listed)+len(reply.Dropped) < 2 && kindOf(json.RawMessage(text)) != "additional_tools" {
 				t.Errorf("%s: it is lost", text)
 			}
 			for _, it := range req.Items {

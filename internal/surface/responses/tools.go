@@ -55,6 +55,9 @@ func (d *decoder) decodeTools(value json.RawMessage) error {
 	}
 	for i, raw := range list {
 		at := path("tools", i)
+		if err := surface.CheckNames(at, raw, toolNames); err != nil {
+			return err
+		}
 		var w struct {
 			Type string `json:"type"`
 		}
@@ -96,7 +99,11 @@ func (d *decoder) decodeTool(at string, in group, raw json.RawMessage) (json.Raw
 	if err := into(at, raw, &w); err != nil {
 		return nil, err
 	}
-	if err := checkOneType(at, raw); err != nil {
+	err := checkOneType(at, raw)
+	if err == nil && in.name != "" {
+		err = surface.CheckNames(at, raw, toolNames)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch w.Type {

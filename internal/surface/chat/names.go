@@ -1,0 +1,68 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// The names of members that the API defines. A member that differs from one of them only by
+// case is refused: the gateway would read it, and the provider another one.
+var (
+	bodyNames = []string{
+		"audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
+		"messages", "metadata", "modalities", "model", "moderation", "n", "parallel_tool_calls", "prediction", "presence_penalty",
+		"previous_response_id", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning_effort",
+		"response_format", "safety_identifier", "seed", "service_tier", "stop", "store", "stream", "stream_options", "temperature",
+		"tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity", "web_search_options",
+	}
+	messageNames = []string{"role", "name", "content", "refusal", "tool_call_id", "tool_calls", "cache_control", "audio", "function_call"}
+	partNames    = []string{"type", "text", "refusal", "image_url", "input_audio", "file", "cache_control"}
+	toolNames    = []string{"type", "function", "custom", "cache_control"}
+)
+
+// checkIDs refuses ids of what a provider stores: it has one key for all orgs, and would give
+// one org what it stores of another.
+func checkIDs(members []surface.Member) error {
+	for _, m := range members {
+		switch m.Name {
+		case "previous_response_id":
+			if v := string(m.Value); v != "null" && v != `""` {
+				return stored(m.Name)
+			}
+		case "messages":
+			for i, message := range surface.Elements(m.Value) {
+				if err := checkMessage(i, message); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkMessage refuses a message with the id of an answer that a provider has spoken.
+func checkMessage(i int, message []byte) error {
+	if err := surface.CheckNames(fmt.Sprintf("messages[%d]", i), message, messageNames); err != nil {
+		return err
+	}
+	for name, value := range surface.Members(message) {
+		if name != "audio" {
+			continue
+		}
+		for inner, v := range surface.Members(value) {
+			if strings.EqualFold(inner, "id") && string(v) != "null" {
+				return stored(fmt.Sprintf("messages[%d].audio.%s", i, inner))
+			}
+		}
+	}
+	return nil
+}
+
+// stored refuses the id of what a provider stores.
+func stored(at string) error {
+	return fault.New(fault.Invalid, "unsupported_parameter", "%s: the gateway does not pass on ids of what a provider stores, because all orgs share the provider's key; "+
+		"send the text instead", at).In(at)
+}

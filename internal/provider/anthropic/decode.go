@@ -26,7 +26,7 @@ func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*m
 	if err != nil && a.id == "" && len(a.blocks) == 0 {
 		return nil, err
 	}
-	return a.turn(), err
+	return wire.Announced(a.turn(), stopOf(a.raw), err)
 }
 
 // answer puts a turn together.
@@ -41,6 +41,8 @@ type answer struct {
 	usage     usage
 	raw       string // the stop reason
 	ended     bool
+
+	unstreamed bool // the answer is one object
 }
 
 // answerBlock is a block of the answer.
@@ -51,6 +53,7 @@ type answerBlock struct {
 
 	text      []byte // of a text or of thinking
 	input     []byte // of a call, in JSON
+	whole     bool   // input came with the start, and is not reported yet
 	signature []byte
 	citations []json.RawMessage
 	complete  bool
@@ -122,6 +125,9 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 	data := ev.Data
 	var e event
 	if json.Unmarshal(data, &e) != nil {
+		if isLater(data) {
+			return false, nil
+		}
 		return false, wire.Garbage(data)
 	}
 	switch e.Type {
@@ -145,12 +151,30 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		a.addUsage(e.Usage)
 		if e.Delta.StopReason != "" {
 			a.raw, a.ended = e.Delta.StopReason, true
+			return false, a.endCalls()
 		}
 	case "message_stop":
 		a.ended = true
 		return true, nil
 	}
 	return false, nil // a ping, or an event of a later version
+}
+
+// isLater reports whether an event, or a piece of a block, is of a type of a later version.
+func isLater(data []byte) bool {
+	if !jsonscan.Valid(data) || !jsonscan.IsKind(data, '{') {
+		return false
+	}
+	switch jsonscan.Text(jsonscan.Member(data, "type")) {
+	case "error", "message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop":
+		return false
+	case "content_block_delta":
+		switch jsonscan.Text(jsonscan.Member(jsonscan.Member(data, "delta"), "type")) {
+		case "input_json_delta", "signature_delta", "citations_delta", "text_delta", "thinking_delta", "":
+			return false
+		}
+	}
+	return true
 }
 
 // Whole implements wire.Decoder.
@@ -164,7 +188,7 @@ func (a *answer) Whole(data []byte) error {
 		return failed
 	}
 	blocks := m.Content
-	m.Content = nil
+	m.Content, a.unstreamed = nil, true
 	if err := a.open(m); err != nil {
 		return err
 	}
@@ -195,8 +219,15 @@ func (a *answer) open(m envelope) error {
 // begin takes the start of a block, which holds all of it in a whole answer.
 func (a *answer) begin(index int, raw json.RawMessage) error {
 	b := &answerBlock{number: len(a.blocks), raw: bytes.Clone(raw)}
-	if !jsonscan.IsKind(raw, '{') || json.Unmarshal(raw, &b.start) != nil {
+	if !jsonscan.IsKind(raw, '{') {
 		return wire.Garbage(raw)
+	}
+	if json.Unmarshal(raw, &b.start) != nil {
+		b.start = blockStart{Type: jsonscan.Text(jsonscan.Member(raw, "type"))}
+		switch b.start.Type {
+		case "text", "thinking", "redacted_thinking", "tool_use", "":
+			return wire.Garbage(raw)
+		}
 	}
 	if len(a.blocks) == maxBlocks {
 		return wire.Broken(fmt.Sprintf("sent a turn with more than %d blocks", maxBlocks), nil)
@@ -210,13 +241,21 @@ func (a *answer) begin(index int, raw json.RawMessage) error {
 	a.byIndex[index] = b
 	b.signature, b.citations = []byte(b.start.Signature), b.start.Citations
 	if len(b.start.Input) > 2 { // {} begins the input of a stream
-		b.input = bytes.Clone(b.start.Input)
+		b.input, b.whole = bytes.Clone(b.start.Input), !a.unstreamed
 	}
 	a.words += len(raw)
 	if b.start.Type == "tool_use" {
-		return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, CallID: b.start.ID, Name: b.start.Name, Text: string(b.input)})
+		return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, CallID: b.start.ID, Name: b.start.Name, Text: string(b.told())})
 	}
 	return a.say(b, b.start.Text+b.start.Thinking)
+}
+
+// told returns the input of a call that is reported with its start.
+func (b *answerBlock) told() []byte {
+	if b.whole {
+		return nil
+	}
+	return b.input
 }
 
 // end notes that a block is complete, and reports it if anything of the block was. The
@@ -227,7 +266,7 @@ func (a *answer) end(b *answerBlock) error {
 	}
 	b.complete = true
 	isCall := b.start.Type == "tool_use"
-	if isCall && len(b.input) == 0 {
+	if isCall && (len(b.input) == 0 || b.whole) {
 		if err := a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: b.arguments()}); err != nil {
 			return err
 		}
@@ -236,6 +275,23 @@ func (a *answer) end(b *answerBlock) error {
 		return nil
 	}
 	return a.report(model.Delta{Kind: model.DoneDelta, Item: b.number})
+}
+
+// endCalls completes the calls whose end did not come, if the model stopped for its calls and
+// wrote all of their input.
+func (a *answer) endCalls() error {
+	if stopOf(a.raw) != model.StopCalls {
+		return nil
+	}
+	for _, b := range a.blocks {
+		if b.start.Type != "tool_use" || b.complete || len(b.input) > 0 && !json.Valid(b.input) {
+			continue
+		}
+		if err := a.end(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // add takes a piece of a block.
@@ -251,6 +307,9 @@ func (a *answer) add(e event) error {
 	a.words += len(d.Partial) + len(d.Signature) + len(d.Citation)
 	switch d.Type {
 	case "input_json_delta":
+		if b.whole && d.Partial != "" { // the pieces repeat it
+			b.input, b.whole = nil, false
+		}
 		b.input = append(b.input, d.Partial...)
 		if b.start.Type == "tool_use" && d.Partial != "" {
 			return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: d.Partial})

@@ -32,7 +32,7 @@ func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*m
 	if err != nil && len(a.blocks) == 0 {
 		return nil, err
 	}
-	return a.turn(), err
+	return wire.Announced(a.turn(), stopOf(a.raw), err)
 }
 
 // malformed reports whether the provider could not read what the model wrote.
@@ -65,6 +65,15 @@ const (
 	aCitation  blockKind = "citationsContent"
 )
 
+// known reports whether the kind is one of this version.
+func (k blockKind) known() bool {
+	switch k {
+	case aText, aCall, aResult, aReasoning, aCitation:
+		return true
+	}
+	return false
+}
+
 // answerBlock is a block of the answer. In a stream its kind shows in its start, or in its
 // first piece.
 type answerBlock struct {
@@ -76,6 +85,7 @@ type answerBlock struct {
 
 	text      []byte // of a text or of reasoning
 	input     []byte // of a call, in JSON
+	wholeCall bool   // input came with the start, and is not reported yet
 	signature []byte
 	redacted  []byte // the bytes of reasoning that only the provider can read
 	hidden    bool   // there are such
@@ -155,6 +165,11 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		return false, wire.AnswerErrorOf(kind, ev.Data)
 	}
 	var e event
+	switch name {
+	case "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata":
+	default: // messageStart, or an event of a later version
+		return false, nil
+	}
 	if !jsonscan.IsKind(ev.Data, '{') || json.Unmarshal(ev.Data, &e) != nil {
 		return false, wire.Garbage(ev.Data)
 	}
@@ -169,10 +184,11 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		}
 	case "messageStop":
 		a.raw, a.ended = e.Stop, true
+		err = a.endCalls()
 	case "metadata":
 		a.addUsage(e.Usage)
 	}
-	return a.ended && a.counted, err // messageStart, or an event of a later version
+	return a.ended && a.counted, err
 }
 
 // Whole implements wire.Decoder.
@@ -250,12 +266,10 @@ func (a *answer) open(index int, kind blockKind, data []byte) (*answerBlock, err
 	return b, nil
 }
 
-// begin takes the start of a block in a stream. Texts and reasoning have none.
+// begin takes the start of a block in a stream. Texts and reasoning have none, or an empty one:
+// their pieces say what they are.
 func (a *answer) begin(index int, start, data []byte) error {
 	name, value := onlyMember(start)
-	if name == "" {
-		return wire.Garbage(data)
-	}
 	b, err := a.open(index, blockKind(name), start)
 	if err != nil {
 		return err
@@ -267,7 +281,30 @@ func (a *answer) begin(index int, start, data []byte) error {
 	if json.Unmarshal(value, &b.call) != nil {
 		return wire.Garbage(data)
 	}
-	return a.named(b)
+	if err := a.named(b); err != nil {
+		return err
+	}
+	if len(b.call.Input) > len("{}") {
+		b.input, b.wholeCall = bytes.Clone(b.call.Input), true
+	}
+	return nil
+}
+
+// endCalls completes the calls whose end did not come, if the model stopped for its calls and
+// wrote all of their input.
+func (a *answer) endCalls() error {
+	if stopOf(a.raw) != model.StopCalls {
+		return nil
+	}
+	for _, b := range a.blocks {
+		if !b.ours() || b.complete || len(b.input) > 0 && !json.Valid(b.input) {
+			continue
+		}
+		if err := a.end(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // named reports the beginning of a call for the gateway.
@@ -294,6 +331,12 @@ func (a *answer) add(index int, raw, data []byte) error {
 			return err
 		}
 	}
+	if kind := d.kind(); kind != "" && !b.kind.known() { // its start did not say what it is
+		b.kind = kind
+		if err := a.named(b); err != nil {
+			return err
+		}
+	}
 	switch {
 	case b.complete:
 		return wire.Broken("sent a piece of a block that has ended", nil)
@@ -304,6 +347,9 @@ func (a *answer) add(index int, raw, data []byte) error {
 		return a.say(b, *d.Text)
 	case d.Call != nil:
 		a.words += len(d.Call.Input)
+		if b.wholeCall && d.Call.Input != "" { // the pieces repeat it
+			b.input, b.wholeCall = nil, false
+		}
 		b.input = append(b.input, d.Call.Input...)
 		if b.ours() && d.Call.Input != "" {
 			return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: d.Call.Input})
@@ -365,7 +411,7 @@ func (a *answer) reason(b *answerBlock, p *reasoningPiece, data []byte) error {
 func (a *answer) end(b *answerBlock) error {
 	begun := !b.complete
 	b.complete = true
-	if !begun || !b.ours() || len(b.input) > 0 {
+	if !begun || !b.ours() || len(b.input) > 0 && !b.wholeCall {
 		return nil
 	}
 	return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: b.arguments()})

@@ -38,6 +38,7 @@ type assembly struct {
 	// delta beside its message.
 	unstreamed bool
 	ended      bool // a finish reason came, or [DONE] without one
+	late       bool // calls came after the finish reason
 
 	last    template
 	pieces  int    // how many pieces of content the current chunk has; 2 = not only text
@@ -199,16 +200,21 @@ func (a *assembly) finish(v, data []byte) error {
 	if a.raw == "error" {
 		return wire.AnswerError(data)
 	}
-	a.ended = true
+	a.endCalls()
+	return nil
+}
+
+// endCalls notes that the turn has ended, with all of its calls.
+func (a *assembly) endCalls() {
+	a.ended, a.late = true, false
 	stop := stopOf(a.raw)
 	a.calls.end(stop != model.StopLength && stop != model.StopFilter)
-	return nil
 }
 
 // message adds a delta or a whole message. Reasoning is reported before text of
 // the same delta.
 func (a *assembly) message(m []byte) error {
-	var content, refusal, calls, annotations []byte
+	var content, refusal, calls, legacy, annotations []byte
 	var reasoning reasoningMembers
 	for name, v := range jsonscan.Members(m) {
 		switch string(name) {
@@ -218,7 +224,11 @@ func (a *assembly) message(m []byte) error {
 			refusal = v
 		case "tool_calls":
 			calls = v
-		case "role", "function_call":
+		case "role":
+		case "function_call": // the old form of calls, with one call at most
+			if jsonscan.IsKind(v, '{') {
+				legacy = append(append([]byte(`[{"index":0,"function":`), v...), `}]`...)
+			}
 		case "annotations":
 			annotations = v
 			a.addOther(name, v, &reasoning)
@@ -244,6 +254,9 @@ func (a *assembly) message(m []byte) error {
 			return err
 		}
 	}
+	if !jsonscan.IsKind(calls, '[') || len(calls) == len("[]") {
+		calls = legacy
+	}
 	return a.addCalls(calls)
 }
 
@@ -257,6 +270,7 @@ func (a *assembly) addCalls(list []byte) error {
 		if c == nil {
 			return wire.Broken(fmt.Sprintf("sent a turn with more than %d tool calls", wire.MaxCalls), nil)
 		}
+		a.late = a.ended
 		a.number(&c.item)
 		if err := a.reportCall(c, false); err != nil {
 			return err

@@ -23,7 +23,7 @@ func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*m
 	if err != nil && a.empty() {
 		return nil, err
 	}
-	return a.turn(), err
+	return wire.Announced(a.turn(), stopOf(a.raw), err)
 }
 
 // empty reports whether the turn has no content yet.
@@ -47,7 +47,7 @@ func (a *assembly) Event(ev sse.Event) (last bool, err error) {
 
 // Ended implements wire.Decoder. After a finish reason only [DONE] and the usage may
 // be missing.
-func (a *assembly) Ended() bool { return a.ended }
+func (a *assembly) Ended() bool { return a.ended && !a.late }
 
 // Size implements wire.Decoder.
 func (a *assembly) Size() (content, others int) {
@@ -55,11 +55,10 @@ func (a *assembly) Size() (content, others int) {
 }
 
 // done ends a turn at [DONE], or at the end of an answer of one object. A finish
-// reason may be missing.
+// reason may be missing, and calls may come after it.
 func (a *assembly) done() {
-	if !a.ended {
-		a.ended = true
-		a.calls.end(true)
+	if !a.ended || a.late {
+		a.endCalls()
 	}
 }
 

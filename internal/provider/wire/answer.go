@@ -70,6 +70,7 @@ func DecodeEvents(src io.Reader, memory tool.Memory, open func(io.Reader) Events
 
 // decodeStream reads events up to the last one.
 func decodeStream(r Events, d Decoder, total *size) error {
+	var cut halves
 	for {
 		ev, err := r.Next()
 		switch {
@@ -89,6 +90,7 @@ func decodeStream(r Events, d Decoder, total *size) error {
 		if err := total.checkEvent(len(ev.Data)); err != nil {
 			return err
 		}
+		ev.Data = cut.join(ev.Data)
 		last, err := d.Event(ev)
 		if err == nil {
 			err = total.check(d.Size())
@@ -217,4 +219,20 @@ func Settled(stop model.Stop, calls int) model.Stop {
 		return model.StopEnd
 	}
 	return stop
+}
+
+// Announced returns the turn and the error of an answer whose stop reason is announced. One that
+// ends because the model calls tools, and has no call that can be read, is an error: its calls
+// are lost, and the answer of the model is still to come.
+func Announced(t *model.Turn, announced model.Stop, err error) (*model.Turn, error) {
+	if err != nil || announced != model.StopCalls {
+		return t, err
+	}
+	for _, c := range t.Calls {
+		if c.Complete && c.Name != "" {
+			return t, nil
+		}
+	}
+	t.Stop = ""
+	return t, Broken("ended the answer for tool calls, and sent none that can be read", nil)
 }

@@ -113,7 +113,7 @@ func oddString(random *rand.Rand, usual bool) string {
 	if usual {
 		return []string{`"messages"`, `"stream"`, `"n"`, `"tools"`, `"user"`}[random.IntN(5)]
 	}
-	return []string{`""`, `"\/\b\f\n\r\t\"\\"`, `"\ud800"`, `"\udc00\ud800"`, `"\u0000"`, "\"\xff\xfe\xc0\x80\"", "\"\xed\xa0\x80\"", `"MODEL"`, `"😀 ﷽"`, `"\uFFFF"`}[random.IntN(10)]
+	return []string{`""`, `"\/\b\f\n\r\t\"\\"`, `"\ud800"`, `"\udc00\ud800"`, `"\u0000"`, "\"\xff\xfe\xc0\x80\"", "\"\xed\xa0\x80\"", `"MODEL_"`, `"😀 ﷽"`, `"\uFFFF"`}[random.IntN(10)]
 }
 
 func oddValue(b *bytes.Buffer, random *rand.Rand, depth int) {

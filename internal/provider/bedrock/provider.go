@@ -127,6 +127,9 @@ func (p *Provider) url(name, operation string) *url.URL {
 // escapedName escapes everything but the unreserved characters of RFC 3986, as AWS
 // requires: https://docs.aws.amazon.com/IAM/latest/UserGuide/create-signed-request.html.
 func escapedName(name string) string {
+	if name == "." || name == ".." { // a server or a proxy would take it for a step in the path
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
 	return strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
 }
 

@@ -531,9 +531,20 @@ func (a *answer) complete(o *output, raw []byte) error {
 	return nil
 }
 
+// ofGateway reports whether items of a type are the gateway's own: calls of MCP servers, and what
+// belongs to them. No request offers MCP servers to a provider. An item of a provider that looks
+// like one goes back to the provider only: a client would take it for one of the gateway.
+func ofGateway(kind string) bool {
+	switch kind {
+	case "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response":
+		return true
+	}
+	return false
+}
+
 // reportNative reports a whole item to a client of this dialect, once.
 func (a *answer) reportNative(o *output) error {
-	if !a.native || o.told {
+	if !a.native || o.told || ofGateway(o.kind) {
 		return nil
 	}
 	o.told, o.heard = true, o.kind == "reasoning" // a whole item of another kind needs no end

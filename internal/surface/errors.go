@@ -141,9 +141,15 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return err
 	}
+	WriteMarshaled(w, status, body)
+	return nil
+}
+
+// WriteMarshaled is WriteJSON for an object that [Marshal] has encoded: while a client reads
+// slowly, only the bytes are held.
+func WriteMarshaled(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	write(w, status, append(body, '\n')) // a terminal shows its prompt on a line of its own
-	return nil
 }
 
 // write answers with a body, which is JSON unless the header has another type.

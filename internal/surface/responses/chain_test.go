@@ -50,11 +50,16 @@ var specifications struct {
 type watched struct {
 	memory.Conversations
 	finds    int
+	onFind   func(orgID string)        // called before each read; nil = nothing is
 	onChange func(run.ConversationKey) // called before each change; nil = nothing is
 }
 
 func (w *watched) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
-	w.finds++
+	if w.onFind != nil {
+		w.onFind(orgID)
+	} else {
+		w.finds++
+	}
 	return w.Conversations.Find(ctx, orgID, principal, key)
 }
 

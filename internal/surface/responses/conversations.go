@@ -508,19 +508,19 @@ func partWith(parts []string, itemID string) int {
 // itemsOf returns the items of a part of a conversation, or of a response, in order; none if
 // it is not stored any more.
 func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) ([]map[string]any, error) {
-	c, err := run.FindPart(ctx, h.o.Conversations, caller.Org.ID, part)
-	if err != nil {
-		return nil, surface.Failed(h.o.Log, err)
-	}
-	if c == nil {
-		return nil, nil
-	}
-	s, err := h.echoOf(caller, part, c)
-	if err != nil {
-		return nil, err
-	}
-	items, err := s.inputItems(part)
-	if err != nil || c.RunID == "" {
+	var c *run.Conversation
+	var s *stored
+	var items []map[string]any
+	err := h.reads.do(ctx, caller.Org.ID, func() (err error) {
+		if c, err = run.FindPart(ctx, h.o.Conversations, caller.Org.ID, part); err != nil || c == nil {
+			return surface.Failed(h.o.Log, err)
+		}
+		if s, err = h.echoOf(caller, part, c); err == nil {
+			items, err = s.inputItems(part)
+		}
+		return err
+	})
+	if err != nil || c == nil || c.RunID == "" {
 		return items, err
 	}
 	object, err := h.render(ctx, caller, surface.Extensions{}, c, s)

@@ -155,7 +155,7 @@ func (d *decoder) keep() error {
 	if !d.echo.Store {
 		return nil
 	}
-	kept, err := surface.Marshal(stored{d.echo, d.echo.encrypted, d.echo.plain, d.input, d.req.Model})
+	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Input: d.input, Model: d.req.Model})
 	d.req.Keep = &run.Keep{Echo: kept}
 	return err
 }

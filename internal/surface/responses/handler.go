@@ -23,6 +23,7 @@ type Handler struct {
 	o      Options
 	kit    *surface.Handler
 	errors *surface.Errors
+	reads  reads
 }
 
 const (

@@ -22,20 +22,28 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.
 		return err
 	}
 	id := r.PathValue("id")
-	_, s, err := h.find(r.Context(), caller, id)
+	var body []byte
+	err = h.reads.do(r.Context(), caller.Org.ID, func() error {
+		_, s, err := h.findEnded(r.Context(), caller, id)
+		if err != nil {
+			return err
+		}
+		items, err := s.inputItems(id)
+		if err != nil {
+			return err
+		}
+		page.add(withoutRepeats(items))
+		list, err := page.list()
+		if err == nil {
+			body, err = surface.Marshal(list)
+		}
+		return err
+	})
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	items, err := s.inputItems(id)
-	if err != nil {
-		return err
-	}
-	page.add(withoutRepeats(items))
-	list, err := page.list()
-	if err != nil {
-		return err
-	}
-	return surface.WriteJSON(w, http.StatusOK, list)
+	surface.WriteMarshaled(w, http.StatusOK, body)
+	return nil
 }
 
 // inputItems returns the input of a response, or the items of a part that a client has

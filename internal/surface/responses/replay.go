@@ -76,11 +76,17 @@ func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
 // replay streams a stored response again, or one whose run has not ended.
 func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Caller, asked replay) error {
 	id := r.PathValue("id")
-	kept, _, err := h.findAny(r.Context(), caller, id)
-	if err != nil {
-		return surface.Failed(h.o.Log, err)
-	}
-	s, err := h.echoOf(caller, id, kept)
+	var kept *run.Conversation
+	var s *stored
+	err := h.reads.do(r.Context(), caller.Org.ID, func() (err error) {
+		if kept, _, err = h.findAny(r.Context(), caller, id); err == nil {
+			s, err = h.echoOf(caller, id, kept)
+		}
+		if err == nil {
+			s.dropInput(caller)
+		}
+		return err
+	})
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}

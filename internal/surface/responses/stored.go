@@ -21,10 +21,23 @@ type stored struct {
 	Plain     bool              `json:"plain,omitempty"`
 	Input     []json.RawMessage `json:"input"`
 	Model     string            `json:"model,omitempty"` // as the client named it
+
+	tools *clientTools // those of the response and its input; nil = Input is still there
 }
 
-// find returns a stored response of the caller's org.
-func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (*run.Conversation, *stored, error) {
+// find returns a stored response of the caller's org, without its items and its input.
+func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept *run.Conversation, s *stored, err error) {
+	err = h.reads.do(ctx, caller.Org.ID, func() (err error) {
+		if kept, s, err = h.findEnded(ctx, caller, id); err == nil {
+			s.dropInput(caller)
+		}
+		return err
+	})
+	return kept, s, err
+}
+
+// findEnded returns a stored response with its input. It is called within reads.
+func (h *Handler) findEnded(ctx context.Context, caller run.Caller, id string) (*run.Conversation, *stored, error) {
 	kept, ended, err := h.findAny(ctx, caller, id)
 	if err != nil {
 		return nil, nil, err
@@ -36,7 +49,19 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (*run.
 	return kept, s, err
 }
 
-// echoOf returns what the surface has stored of a response, or of items.
+// dropInput drops the input, which only lists of items have. What is left of the memory of the
+// caller is that of the response.
+func (s *stored) dropInput(caller run.Caller) {
+	tools, n := s.clientTools(), 0
+	for _, raw := range s.Input {
+		n += len(raw)
+	}
+	s.tools, s.Input = &tools, nil
+	caller.Account.Release(n)
+}
+
+// echoOf returns what the surface has stored of a response, or of items. It drops the items for
+// the model, and the stored form. It is called within reads.
 func (h *Handler) echoOf(caller run.Caller, id string, kept *run.Conversation) (*stored, error) {
 	if err := caller.Account.Charge(len(kept.Echo)); err != nil {
 		return nil, err
@@ -46,6 +71,7 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *run.Conversation) (
 		return nil, fmt.Errorf("stored response %s: %w", id, err)
 	}
 	s.Response.encrypted, s.Response.plain = s.Encrypted, s.Plain
+	kept.Items, kept.Full, kept.Echo = nil, nil, nil
 	return s, nil
 }
 
@@ -113,6 +139,9 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 // clientTools returns the tools of the client that the model knows under another name or in
 // another form.
 func (s *stored) clientTools() clientTools {
+	if s.tools != nil {
+		return *s.tools
+	}
 	d := newDecoder(&run.Request{Targets: []run.Target{{}}})
 	for i, raw := range s.Response.Tools {
 		_, _ = d.decodeTool(path("tools", i), group{}, raw) // it was accepted once; other kinds are left out

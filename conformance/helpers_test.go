@@ -35,6 +35,18 @@ func testHelpers(t *testing.T, s *site) { // P12
 			wantEqual(t, "events "+event, 1, got.Events[event])
 		}
 	})
+	t.Run("stream with progress and an approval", func(t *testing.T) { // G08 H03
+		r := s.newRigWith(t, sumScript, func(r *rig) []object {
+			return []object{{"name": "everything", "url": r.proxy.URL + "/mcp", "enabled": true, "require_approval": object{"always": object{"tool_names": []string{"get-sum"}}}}}
+		})
+		question := r.ask("gpt-test", sumQuestion, true)
+		question.Helper, question.Header = "stream with progress", map[string]string{"turnpike-extensions": "progress"}
+		got := answer(t, r.script("helpers.mjs"), question)
+		wantEqual(t, "final text", sumAnswer, finalText(got.Text, true))
+		wantEqual(t, "events of both streams", map[string]int{
+			"agentic_tool_call_progress calling": 4, "agentic_tool_call_progress complete": 4, "agentic_tool_approval_required": 2,
+		}, got.Events)
+	})
 	for _, helper := range []string{"parse", "stream of structured output"} {
 		t.Run(helper, func(t *testing.T) {
 			got := structured.help(t, helper, helper != "parse")

@@ -74,6 +74,7 @@ func testResponses(t *testing.T, s *site) { // P12 G15
 	t.Run("failures", r.testFailed)
 	t.Run("many at once", func(t *testing.T) { r.testTogether(t, s, specs) })
 	r.testDeclared(t, "a server of the org", object{"type": "mcp", "server_label": "numbers", "require_approval": "never"})
+	t.Run("progress", r.testProgress)
 	t.Run("approvals", r.testApproved) // which lists the tools again
 
 	other := *r
@@ -171,6 +172,21 @@ func (r *responsesRig) testFailed(t *testing.T) {
 	eachResponse(t, func(t *testing.T, d dialect, stream bool) {
 		r.run(t, d, use{helper: "failed", stream: stream, request: object{}, story: "text Half of\nfail 400 the prompt is odd\nagain"})
 	})
+}
+
+// testProgress asks for the extension progress with all servers declared, and with hidden ones.
+func (r *responsesRig) testProgress(t *testing.T) { // G15
+	var tools []object
+	for _, label := range []string{"everything", "numbers"} {
+		tools = append(tools, object{"type": "mcp", "server_label": label, "require_approval": "never"})
+	}
+	got, up := r.run(t, dialects[0], use{helper: "progress", stream: true, request: object{"tools": tools}, story: "call toolu_1 get-sum {\"a\":20,\"b\":22}\n\ntext It is 42."})
+	wantEqual(t, "items", [][]string{{
+		"mcp_list_tools everything echo", "mcp_list_tools numbers get-sum",
+		`mcp_call numbers get-sum {"a":20,"b":22} completed The sum of 20 and 22 is 42.`, "message It is 42.",
+	}}, got.Items)
+	(&rig{proxy: r.numbers}).wantToolCalls(t, "get-sum", `{"a":20,"b":22}`)
+	wantEqual(t, "requests at the provider", 2, len(up.Requests()))
 }
 
 // testApproved has calls that wait for approval: approved, denied, and approved by a client

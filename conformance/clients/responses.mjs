@@ -264,6 +264,17 @@ async function failed() {
   equal(plain(await client.responses.retrieve(response.id)), { ...plain(response), output_text: "Half of" });
 }
 
+// progress asks for the extension progress: the helper reads a stream that shows all its tools,
+// and one with hidden servers is refused.
+async function progress() {
+  const asks = makeClient({ ...options, header: { "turnpike-extensions": "progress" } });
+  const hidden = asks.responses.stream({ ...request, tools: [] });
+  await rejects(hidden.finalResponse(), (error) => error instanceof OpenAI.BadRequestError && /GET \/v1\/runs\/\{id\}\/events/.test(error.message));
+  const stream = asks.responses.stream(request);
+  for await (const event of stream) ok(event.type.startsWith("response."), event.type);
+  seen.items.push((await stream.finalResponse()).output.map(line));
+}
+
 // together asks many times at once.
 async function together() {
   const all = await Promise.all(Array.from({ length: options.times }, () => ask(request)));
@@ -271,7 +282,7 @@ async function together() {
 }
 
 try {
-  await { stored, replayed, parsed, pages, conversation, failed, servers, approvals, chain, resend, together }[options.helper]();
+  await { stored, replayed, parsed, pages, conversation, failed, servers, approvals, chain, resend, progress, together }[options.helper]();
 } catch (error) {
   seen.error = describe(error);
 }

@@ -130,3 +130,13 @@ func checkValue(t *testing.T, got []byte, want json.RawMessage) {
 		t.Fatalf("%s is read as %q, want %q", got, Text(got), s)
 	}
 }
+
+// Names are the same as a known one in other letters, also with letters that only fold to ASCII.
+func TestRespelled(t *testing.T) {
+	names := []string{"status", "type", "token"}
+	for name, want := range map[string]string{"type": "", "Type": "type", "tYPE": "type", "types": "", "": "", "ſtatus": "status", "to\u212aen": "token", "tüpe": ""} {
+		if got := Respelled(name, names); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -194,9 +194,13 @@ func Number(v []byte, otherwise int64) int64 {
 // Respelled returns the one of names that name differs from only by case, "" if there is
 // none or if name is one of names. Readers disagree about such names: some ignore case.
 func Respelled[S ~string | ~[]byte](name S, names []string) string {
-	found := ""
+	found, plain := "", true // ASCII: both spellings have the same length
+	for i := range len(name) {
+		plain = plain && name[i] < utf8.RuneSelf
+	}
 	for _, known := range names {
 		switch {
+		case plain && len(name) != len(known):
 		case string(name) == known:
 			return ""
 		case strings.EqualFold(string(name), known):

@@ -32,8 +32,13 @@ type Batch struct {
 
 	// Sync means that this batch and every earlier batch of the run are on disk when
 	// Append returns. Otherwise the batch is written a little later, in order, and a
-	// failure is returned by the run's next Append.
+	// failure is returned by the run's next Append. Lack of space is no failure: the batch
+	// waits for the store to recover, or for the run's next batch.
 	Sync bool
+
+	// Retain is called with the bytes of a batch without Sync that waits for space, and
+	// with the negative number when it no longer does. It must not block. Nil = not called.
+	Retain func(bytes int)
 }
 
 // withoutBodies returns the batch without rows, and without the texts of a model or a tool

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -246,7 +247,19 @@ func (s *runState) write(b Batch) error {
 	if s.storesNothing() {
 		b = b.withoutBodies()
 	}
+	if account := s.projection.account; !b.Sync && account != nil {
+		b.Retain = func(bytes int) { retain(account, bytes) }
+	}
 	return s.journal.Append(s.appendContext(), s.lease, s.state().Seq, b)
+}
+
+// retain charges a run with the bytes of batches that wait for space in the store.
+func retain(account *ledger.Account, bytes int) {
+	if bytes > 0 {
+		account.Add(bytes)
+	} else {
+		account.Release(-bytes)
+	}
 }
 
 // appendContext returns a context that ends after appendTimeout, or up to a third earlier:

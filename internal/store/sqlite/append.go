@@ -123,7 +123,13 @@ func (s *Store) catchUp(ctx context.Context, h *head, lease run.Lease, after int
 	if epoch, waits := h.lastEpoch(); h.Seq <= after && (!waits || epoch == lease.Epoch) {
 		return nil
 	}
-	if err := h.drain(ctx); err != nil {
+	epoch, waits := h.lastEpoch()
+	err := h.drain(ctx)
+	if h.unstored() != nil && waits && lease.Epoch > epoch { // like a write that is refused because of the new epoch
+		h.discard()
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
 	return h.load(ctx, s.db, key)

@@ -22,6 +22,7 @@ type batch struct {
 	audit   []audit.Entry
 
 	approvals []run.ApprovalChange
+	retain    func(bytes int) // run.Batch.Retain; may be nil
 }
 
 // fact is a row of run_facts.
@@ -43,7 +44,7 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 	out := batch{
 		key:   runKey{lease.Org, lease.RunID},
 		facts: make([]fact, len(b.Facts)), rows: make([]row, len(b.Rows)),
-		opening: b.Opening, holds: b.Holds, settled: b.Settled, audit: b.Audited(lease),
+		opening: b.Opening, holds: b.Holds, settled: b.Settled, audit: b.Audited(lease), retain: b.Retain,
 	}
 	for i, f := range b.Facts {
 		body, err := loop.Encode(f.Body)

@@ -80,6 +80,23 @@ func isUniqueViolation(err error) bool {
 		(e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
+// isLackOfSpace reports whether err says that the disk is full. Nothing was stored, and the same
+// write can succeed later.
+func isLackOfSpace(err error) bool {
+	var e interface {
+		error
+		Code() int
+	}
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE:
+		return true
+	}
+	return false
+}
+
 // isSyncFailure reports whether err is a failed fsync. It looks only at the code, so that a
 // test can make such an error.
 func isSyncFailure(err error) bool {

@@ -154,14 +154,20 @@ func (t *heads) remove(key runKey, h *head) {
 }
 
 // dropSucceeded drops succeeded writes from pending, and reports whether a write has failed.
-// It is called with h locked.
+// A write that a full disk has left unstored has not failed: a later one includes it, and it
+// is dropped when that one has a result. It is called with h locked.
 func (h *head) dropSucceeded() (failed bool) {
+	last := len(h.pending) - 1 // of the writes with a result
+	for last >= 0 && !h.pending[last].ended() {
+		last--
+	}
 	kept := h.pending[:0]
-	for _, one := range h.pending {
-		if one.ended() && one.err == nil {
+	for i, one := range h.pending {
+		left := i <= last && one.err != nil && one.unstored != nil
+		if i <= last && (one.err == nil || left && i < last) {
 			continue
 		}
-		failed = failed || one.ended()
+		failed = failed || i <= last && !left
 		kept = append(kept, one)
 	}
 	clear(h.pending[len(kept):])
@@ -203,8 +209,8 @@ func (h *head) lastEpoch() (epoch int64, ok bool) {
 	return 0, false
 }
 
-// drain waits until all batches of the run are written or have failed. It is called with
-// h locked.
+// drain waits until all batches of the run are written or have failed. If the disk is still
+// full, it returns that error. It is called with h locked.
 func (h *head) drain(ctx context.Context) error {
 	if err := h.flush(ctx); err != nil {
 		return err
@@ -216,7 +222,19 @@ func (h *head) drain(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	if h.unstored() != nil {
+		return h.pending[len(h.pending)-1].err
+	}
 	return nil
+}
+
+// discard forgets what a full disk has left unstored of a former owner's batches. It is called
+// with h locked, after all writes have a result.
+func (h *head) discard() {
+	for _, p := range h.unstored() {
+		p.release()
+	}
+	h.pending, h.names, h.loaded = nil, nil, false
 }
 
 // reset discards the head after a failed write, so that it is loaded again. It

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -25,11 +26,30 @@ type held struct {
 
 // part is a batch with its effect on the head.
 type part struct {
-	batch  batch
-	change headChange
+	batch    batch
+	change   headChange
+	retained int // bytes that batch.retain was called with; owned by the writer until the write is done
 }
 
 func (p *part) write(t *tx) error { return p.batch.write(t, p.change) }
+
+func (p *part) size() int { return size(p.batch.facts, p.batch.rows, p.change) }
+
+// retain charges the run for the batch, which waits in memory for space on the disk.
+func (p *part) retain() {
+	if p.retained == 0 && p.batch.retain != nil {
+		p.retained = p.size()
+		p.batch.retain(p.retained)
+	}
+}
+
+// release undoes retain. It may be called more than once.
+func (p *part) release() {
+	if p.retained > 0 {
+		p.batch.retain(-p.retained)
+		p.retained = 0
+	}
+}
 
 // with returns h and a batch that follows it. A nil h is no batch. At most one result of
 // with may be used: they share memory.
@@ -38,7 +58,7 @@ func (h *held) with(b batch, c headChange) *held {
 	if h != nil {
 		*next = *h
 	}
-	next.parts = append(next.parts, &part{b, c})
+	next.parts = append(next.parts, &part{batch: b, change: c})
 	next.rows += len(b.facts) + len(b.rows)
 	next.bytes += size(b.facts, b.rows, c)
 	return next
@@ -47,17 +67,17 @@ func (h *held) with(b batch, c headChange) *held {
 // last returns the effect of the last batch. It must not be changed.
 func (h *held) last() *headChange { return &h.parts[len(h.parts)-1].change }
 
-// joined returns all batches as one.
-func (h *held) joined() *part {
-	if len(h.parts) == 1 {
-		return h.parts[0]
+// join returns the batches as one.
+func join(parts []*part) *part {
+	if len(parts) == 1 {
+		return parts[0]
 	}
-	first := h.parts[0]
-	all := &part{first.batch, *h.last()}
+	first := parts[0]
+	all := &part{batch: first.batch, change: parts[len(parts)-1].change}
 	all.change.from, all.change.assumed = first.change.from, first.change.assumed
-	all.batch.facts, all.batch.rows = make([]fact, 0, h.rows), make([]row, 0, h.rows)
+	all.batch.facts, all.batch.rows = nil, nil
 	all.batch.holds, all.batch.settled, all.batch.audit, all.batch.approvals = nil, nil, nil, nil
-	for _, p := range h.parts {
+	for _, p := range parts {
 		all.batch.facts = append(all.batch.facts, p.batch.facts...)
 		all.batch.rows = append(all.batch.rows, p.batch.rows...)
 		all.batch.holds = append(all.batch.holds, p.batch.holds...)
@@ -101,8 +121,10 @@ func (h *head) expire(w *writer, since time.Time) {
 	}
 }
 
-// flush queues what the run holds back. It is called with h locked.
+// flush queues what the run holds back, and what a full disk has left unstored. It is called
+// with h locked.
 func (h *head) flush(ctx context.Context) error {
+	h.takeBack()
 	if h.held == nil {
 		return nil
 	}
@@ -113,10 +135,7 @@ func (h *head) flush(ctx context.Context) error {
 // submit queues next, which includes what the run holds back. After an error, the run
 // still holds back what it did before. It is called with h locked.
 func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) (*write, error) {
-	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, plain: true, do: next.joined().write, org: next.last().lease.Org, size: next.bytes}
-	if len(next.parts) > 1 {
-		one.parts = next.parts
-	}
+	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, plain: true, parts: next.parts, do: join(next.parts).write, org: next.last().lease.Org, size: next.bytes}
 	if n := len(h.pending); n > 0 {
 		one.dependsOn = h.pending[n-1]
 	}
@@ -129,6 +148,36 @@ func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) 
 	h.held, h.pending = nil, append(h.pending, one)
 	h.follow(next.last())
 	return one, nil
+}
+
+// takeBack makes what a full disk has left unstored be held back again, before what the run
+// holds back now. It is called with h locked.
+func (h *head) takeBack() {
+	unstored := h.unstored()
+	if unstored == nil {
+		return
+	}
+	next := &held{since: time.Now()}
+	if h.held != nil {
+		next.timer = h.held.timer
+		next.since = h.held.since
+		unstored = slices.Concat(unstored, h.held.parts)
+	}
+	next.parts = unstored
+	for _, p := range unstored {
+		next.rows += len(p.batch.facts) + len(p.batch.rows)
+		next.bytes += p.size()
+	}
+	h.held, h.pending = next, nil
+}
+
+// unstored returns what the run's last write has left for the next one, or nil. It is called
+// with h locked.
+func (h *head) unstored() []*part {
+	if n := len(h.pending); n > 0 && h.pending[n-1].ended() {
+		return h.pending[n-1].unstored
+	}
+	return nil
 }
 
 // follow makes the head what it is after the change.

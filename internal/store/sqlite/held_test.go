@@ -44,7 +44,7 @@ func checkHeld(t *testing.T, s *Store, want int) {
 	defer h.mu.Unlock()
 	got := 0
 	if h.held != nil {
-		got = len(h.held.joined().batch.facts)
+		got = len(join(h.held.parts).batch.facts)
 	}
 	if got != want {
 		t.Errorf("%d facts are held back, want %d", got, want)

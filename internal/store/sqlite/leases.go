@@ -198,8 +198,12 @@ func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, e
 // probeSize is how many bytes a probe writes: about one round of a run.
 const probeSize = 16 << 10
 
-// Probe implements run.Leases.
+// Probe implements run.Leases. What a full disk has left unstored is written first: when Probe
+// succeeds, there is no error of an earlier write to report.
 func (s *Store) Probe(ctx context.Context) error {
+	if err := s.flush(ctx); err != nil {
+		return s.wrap("probe", err)
+	}
 	err := s.writer.perform(ctx, func(t *tx) error {
 		_, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (1, zeroblob(?))`, probeSize)
 		return err

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type recorder struct {
 	spare   []recordedEntry // empty; its room is used for the next write
 	timer   *time.Timer     // runs while there are entries
 	err     error           // entries could not be stored, and no caller knows yet
+	left    []recordedEntry // entries that a full disk has left unstored, for the next write
 
 	rows []audit.Row // room for the rows of a write; owned by the writer's goroutine
 }
@@ -77,6 +79,9 @@ func (r *recorder) flush(ctx context.Context) error {
 	r.mu.Lock()
 	entries := r.entries
 	r.entries = nil
+	if len(r.left) > 0 {
+		entries, r.left = slices.Concat(r.left, entries), nil
+	}
 	if r.timer != nil {
 		r.timer.Stop()
 	}
@@ -104,12 +109,24 @@ func (r *recorder) store(t *tx, entries []recordedEntry) error {
 	return err
 }
 
-// done keeps the error of a write, and the room of its entries.
+// maxLeft is how many entries wait for space on the disk. Relays are refused while it is full, so
+// there are few more than were under way.
+const maxLeft = maxQueue * maxGroup / 10
+
+// done keeps the error of a write, and the room of its entries. After a write for which the disk
+// had no space it keeps the entries; the next write includes them, and its success ends the error.
 func (r *recorder) done(entries []recordedEntry, err error) {
 	r.setError(err)
-	clear(entries)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if isLackOfSpace(err) && len(r.left)+len(entries) <= maxLeft {
+		r.left = append(r.left, entries...)
+		return
+	}
+	if err == nil && len(r.left) == 0 && isLackOfSpace(r.err) {
+		r.err = nil
+	}
+	clear(entries)
 	if r.spare == nil {
 		r.spare = entries[:0]
 	}

@@ -53,7 +53,8 @@ var errBusy = errors.New("too many writes are waiting")
 // write is an atomic change: it is stored completely or not at all.
 type write struct {
 	do        func(*tx) error
-	parts     []*part     // if do fails, they are written instead, up to the first that fails; nil = the write has no parts
+	parts     []*part     // batches of one run, which do stores; if it fails, they are written one by one up to the first that fails
+	unstored  []*part     // set with err, if the disk was full and no caller waits: the run's next write stores them as well
 	awaited   bool        // a caller waits for done
 	collected bool        // it has waited for others already: its group does not wait for it
 	deferSync bool        // its sync to disk may be deferred by up to maxUnsynced; it survives a crash of the process, not of the system
@@ -287,13 +288,47 @@ func (w *writer) commit(group []*write) {
 			one.err = err
 		}
 		w.damage.observe(one.err)
-		one.do, one.parts, one.dependsOn = nil, nil, nil
+		one.settle(err != nil)
 		close(one.done)
 		<-w.slots
 		w.gate.leave(one)
 		if one.onDone != nil {
 			one.onDone(one.err)
 		}
+	}
+}
+
+// settle decides what becomes of the batches of a write with a result: after rolledBack,
+// nothing of it is stored.
+func (one *write) settle(rolledBack bool) {
+	all := one.carried()
+	if rolledBack {
+		one.leave(all)
+	}
+	for _, p := range all {
+		if slices.Contains(one.unstored, p) {
+			p.retain()
+		} else {
+			p.release()
+		}
+	}
+	one.do, one.parts, one.dependsOn = nil, nil, nil
+}
+
+// carried returns the batches of the write and those that the run's earlier write has left.
+func (one *write) carried() []*part {
+	if one.dependsOn == nil || one.dependsOn.unstored == nil {
+		return one.parts
+	}
+	return slices.Concat(one.dependsOn.unstored, one.parts)
+}
+
+// leave leaves the parts for the run's next write, if the write has failed for lack of space
+// and no caller gets the error.
+func (one *write) leave(parts []*part) {
+	one.unstored = nil
+	if !one.awaited && len(parts) > 0 && isLackOfSpace(one.err) {
+		one.unstored = parts
 	}
 }
 
@@ -501,9 +536,10 @@ func (t *tx) performAlone(one *write) error {
 		if err := t.rollback(one.err); isSyncFailure(err) {
 			return err
 		}
-		if one.parts != nil {
+		if len(one.carried()) > 1 {
 			return t.performTogether([]*write{one})
 		}
+		one.leave(one.carried())
 		return nil
 	}
 	if err := t.commitTransaction(); err != nil {
@@ -512,9 +548,14 @@ func (t *tx) performAlone(one *write) error {
 	return nil
 }
 
-// complete performs the write, including what it adds later.
+// complete performs the write, including what it adds later, and what a full disk has left
+// of the run's earlier write.
 func (t *tx) complete(one *write) error {
-	if err := one.do(t); err != nil {
+	do := one.do
+	if one.dependsOn != nil && one.dependsOn.unstored != nil {
+		do = join(one.carried()).write
+	}
+	if err := do(t); err != nil {
 		return err
 	}
 	return t.storeLater()
@@ -522,7 +563,7 @@ func (t *tx) complete(one *write) error {
 
 // failsWithEarlier reports whether the write fails because an earlier one failed, and sets its err.
 func (one *write) failsWithEarlier() bool {
-	if one.dependsOn == nil || one.dependsOn.err == nil {
+	if one.dependsOn == nil || one.dependsOn.err == nil || one.dependsOn.unstored != nil {
 		return false
 	}
 	one.err = fmt.Errorf("an earlier append: %w", one.dependsOn.err)
@@ -547,10 +588,8 @@ func (t *tx) performOne(one *write) error {
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}
-		if one.parts != nil {
-			if err := t.performParts(one); err != nil {
-				return err
-			}
+		if err := t.performParts(one); err != nil {
+			return err
 		}
 	}
 	_, err := t.exec(`RELEASE one`)
@@ -560,12 +599,17 @@ func (t *tx) performOne(one *write) error {
 // performParts performs the parts of a write that has failed, each in a savepoint, up to
 // the first that fails.
 func (t *tx) performParts(one *write) error {
-	parts := one.parts
-	one.parts, one.err = nil, nil
-	for _, p := range parts {
+	parts := one.carried()
+	if len(parts) < 2 {
+		one.leave(parts)
+		return nil
+	}
+	one.err = nil
+	for i, p := range parts {
 		w := &write{do: p.write}
 		if err := t.performOne(w); err != nil || w.err != nil {
 			one.err = w.err
+			one.leave(parts[i:])
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ type full struct {
 // newFull makes the world and lets its clients ask.
 func newFull(t *testing.T) *full {
 	t.Helper()
-	f := &full{disk: newDisk(t, "16m"), gate: make(chan struct{}), light: make(chan answer, 2)}
+	f := &full{disk: newDisk(t, "64m"), gate: make(chan struct{}), light: make(chan answer, 2)}
 	f.world = newWorld(t, options{
 		data: filepath.Join(f.mount, "data"), runtime: "concurrency: 64",
 		script: func(transcript []message) turn { return patient(transcript, f.gate) },

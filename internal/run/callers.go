@@ -98,9 +98,9 @@ func (u *audience) gone(ctx context.Context, w WaitingRun) (string, error) {
 // loop.KeyRevoked or loop.Deleted.
 func Gone(code string) *fault.Error {
 	if code == loop.Deleted {
-		return fault.New(fault.Unauthorized, code, "the org of this API key was deleted while the request was open")
+		return fault.New(fault.Unauthorized, loop.Deleted, "the org of this API key was deleted while the request was open")
 	}
-	return fault.New(fault.Unauthorized, code, "this API key was revoked while the request was open; use another key")
+	return fault.New(fault.Unauthorized, loop.KeyRevoked, "this API key was revoked while the request was open; use another key")
 }
 
 // goneCode returns the code of an error that wraps one of Gone; "" = it does not.

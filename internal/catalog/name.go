@@ -21,7 +21,7 @@ const (
 const maxName = 64
 
 // name returns the name under which the model sees the server's tool: at most 64
-// characters of [a-zA-Z0-9_-]. A name that had to be changed or cut ends with a hash of
+// characters of [a-zA-Z0-9_-], and a letter or _ at the beginning, which Gemini demands. A name that had to be changed or cut ends with a hash of
 // the original name, so that two tools never get the same name by it.
 func (s Server) name(original string) string { return s.named(s.Naming, original) }
 
@@ -35,13 +35,21 @@ func (s Server) named(as Naming, original string) string {
 		front = strings.Map(allowed, cmp.Or(s.Prefix, s.Name)) + "_"
 	}
 	clean := strings.Map(allowed, original)
-	if clean == original && len(front+clean) <= maxName && clean != "" {
+	if clean == original && len(front+clean) <= maxName && clean != "" && beginsWell(front+clean) {
 		return front + clean
 	}
 	sum := sha256.Sum256([]byte(front + original))
 	suffix := "_" + hex.EncodeToString(sum[:4])
 	full := front + clean
+	if !beginsWell(full) {
+		full = "_" + full
+	}
 	return full[:min(len(full), maxName-len(suffix))] + suffix
+}
+
+// beginsWell reports whether a name begins with a letter or _, or is empty.
+func beginsWell(name string) bool {
+	return name == "" || name[0] != '-' && (name[0] < '0' || name[0] > '9')
 }
 
 func allowed(r rune) rune {

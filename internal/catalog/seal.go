@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/turnpike-gateway/turnpike/internal/schema"
-	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -64,7 +63,7 @@ func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) 
 	}
 	for i, e := range then.entries {
 		then.byName[e.Definition.Name] = i
-		then.offered = append(then.offered, model.Tool{Definition: e.Definition})
+		then.offered = append(then.offered, e.offer())
 		delete(then.withheld, e.Definition.Name)
 	}
 	return then, nil

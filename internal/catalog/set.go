@@ -87,7 +87,7 @@ func (s *Set) With(e Entry) *Set {
 	}
 	more := *s
 	more.entries = append(slices.Clip(s.entries), e)
-	more.offered = append(slices.Clip(s.offered), model.Tool{Definition: e.Definition})
+	more.offered = append(slices.Clip(s.offered), e.offer())
 	more.byName = maps.Clone(s.byName)
 	more.byName[e.Definition.Name] = len(more.entries) - 1
 	return &more
@@ -268,11 +268,19 @@ func digest(d tool.Definition) string {
 
 // sort sorts the tools by name. The same tools then always give the same bytes, whichever
 // server answered first, so that providers can cache the prompt.
+// offer returns the tool as models see it: with its schema in the normal form. Arguments are
+// checked against the schema that the server listed.
+func (e *Entry) offer() model.Tool {
+	def := e.Definition
+	def.InputSchema = schema.NormalArguments(def.InputSchema)
+	return model.Tool{Definition: def}
+}
+
 func (s *Set) sort() {
 	slices.SortFunc(s.entries, func(a, b Entry) int { return cmp.Compare(a.Definition.Name, b.Definition.Name) })
 	for i, e := range s.entries {
 		s.byName[e.Definition.Name] = i
-		s.offered = append(s.offered, model.Tool{Definition: e.Definition})
+		s.offered = append(s.offered, e.offer())
 		delete(s.withheld, e.Definition.Name)
 	}
 }

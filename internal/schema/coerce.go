@@ -24,7 +24,7 @@ const (
 type Coercion struct {
 	Path string `json:"path"` // JSON pointer into the changed value
 	From string `json:"from"` // JSON type before
-	To   string `json:"to"`   // JSON type after, as the schema names it
+	To   string `json:"to"`   // JSON type after, as the schema names it; "absent" for a member that was removed
 }
 
 // Coerce converts the parts of value to the types that the schema requires. It returns
@@ -38,6 +38,7 @@ type Coercion struct {
 //	true    → 1          and false → 0
 //	x       → [x]        a value other than null, to array
 //	[x]     → x          an array of one, to another type
+//	null    → nothing    a member that is not required and may not be null is removed
 //
 // Null is never converted. The result may still be invalid: callers must validate it. A
 // value whose check costs too much is not changed. value must be valid JSON.
@@ -141,7 +142,15 @@ func (c *coercer) members(v map[string]any, s *jsonschema.Schema, path []string)
 	out, copied := v, false
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		before, now := len(c.done), v[name]
-		for _, sub := range memberSchemas(s, name) {
+		subs := memberSchemas(s, name)
+		if now == nil && c.removes(s, subs, name, path) {
+			if !copied {
+				out, copied = maps.Clone(v), true
+			}
+			delete(out, name)
+			continue
+		}
+		for _, sub := range subs {
 			now = c.value(now, sub, append(slices.Clip(path), name), 0)
 		}
 		if len(c.done) == before {
@@ -153,6 +162,20 @@ func (c *coercer) members(v map[string]any, s *jsonschema.Schema, path []string)
 		out[name] = now
 	}
 	return out
+}
+
+// removes reports whether a member that is null is removed: it is not required, and one of
+// its schemas does not allow null. It records the removal.
+func (c *coercer) removes(s *jsonschema.Schema, subs []*jsonschema.Schema, name string, path []string) bool {
+	at := pointer(append(slices.Clip(path), name))
+	if slices.Contains(s.Required, name) || len(c.done) == maxCoercions || len(at) > maxCoercedPath {
+		return false
+	}
+	if !slices.ContainsFunc(subs, func(sub *jsonschema.Schema) bool { return sub.Validate(nil) != nil }) {
+		return false
+	}
+	c.done = append(c.done, Coercion{Path: at, From: "null", To: "absent"})
+	return true
 }
 
 // memberSchemas returns the subschemas of s that apply to the member with the name.

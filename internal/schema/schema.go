@@ -74,15 +74,11 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
-	const here = "mem:///schema.json"
 	m := &meter{stepsPerValue: members(doc)}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(m.compilePattern)
-	if err := c.AddResource(here, doc); err != nil {
-		return nil, err
+	compiled, err := compile(doc, m)
+	if err != nil {
+		compiled, err = compileNormal(trimmed, m, err)
 	}
-	compiled, err := c.Compile(here)
 	if err != nil {
 		return nil, fmt.Errorf("not a usable JSON Schema: %s", oneLine(err))
 	}
@@ -93,6 +89,34 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("not a usable JSON Schema: %w", err)
 	}
 	return &Schema{compiled, m}, nil
+}
+
+// here is the address of a schema in its compiler.
+const here = "mem:///schema.json"
+
+func compile(doc any, m *meter) (*jsonschema.Schema, error) {
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(m.compilePattern)
+	if err := c.AddResource(here, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(here)
+}
+
+// compileNormal compiles the normal form of a schema that is not valid as it is: one of an
+// older draft that does not say so, or with [] in place of an object. It returns invalid if
+// the normal form is not valid either.
+func compileNormal(raw json.RawMessage, m *meter, invalid error) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Normal(raw)))
+	if err != nil {
+		return nil, invalid
+	}
+	compiled, err := compile(doc, m)
+	if err != nil {
+		return nil, invalid
+	}
+	return compiled, nil
 }
 
 // Validate returns the violations in value, sorted by path, or nil if it is valid. Only

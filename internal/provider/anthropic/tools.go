@@ -38,10 +38,7 @@ func (t *translation) tools() {
 		}
 		d := toolDefinition{Name: offered.Name, Description: offered.Description, CacheControl: t.mark(offered.Cache)}
 		var rest json.RawMessage
-		d.InputSchema, rest = wire.ArgumentSchema(offered.InputSchema)
-		if len(rest) > 0 && len(rest) <= maxToldSchema {
-			d.Description = wire.Joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
-		}
+		d.InputSchema, d.Description, rest = wire.DescribedSchema(offered.InputSchema, offered.Description)
 		if !claude.TakesNames(d.InputSchema) {
 			t.LeaveOut(t.req, i)
 			continue
@@ -66,11 +63,6 @@ func (t *translation) strict(d *toolDefinition, whole bool) {
 	}
 	d.Strict, d.InputSchema = true, schema
 }
-
-// maxToldSchema is how many bytes of a schema that cannot be sent as one are added
-// to the description of the tool. Beyond it the model learns from the errors of its
-// calls what a tool wants.
-const maxToldSchema = 4 << 10
 
 // choice returns how the model may use the tools; nil = the request leaves it
 // to the model.

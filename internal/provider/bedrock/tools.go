@@ -62,11 +62,6 @@ func (t *translation) forced() bool {
 	return kind == "any" || kind == "tool"
 }
 
-// maxToldSchema is how many bytes of a schema that cannot be sent as one are added to the
-// description of the tool. Beyond it the model learns from the errors of its calls what a
-// tool wants.
-const maxToldSchema = 4 << 10
-
 // tools sets the tools that the model may call, and how.
 func (t *translation) tools() {
 	req := t.req
@@ -121,12 +116,9 @@ func (t *translation) markTool(c *item.Cache) *block {
 
 // spec returns a tool as the dialect declares it.
 func (t *translation) spec(one model.Tool) *toolSpec {
-	d := &toolSpec{Name: one.Name, Description: one.Description}
+	d := &toolSpec{Name: one.Name}
 	var rest json.RawMessage
-	d.InputSchema.JSON, rest = wire.ArgumentSchema(one.InputSchema)
-	if len(rest) > 0 && len(rest) <= maxToldSchema {
-		d.Description = wire.Joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
-	}
+	d.InputSchema.JSON, d.Description, rest = wire.DescribedSchema(one.InputSchema, one.Description)
 	if one.Strict == nil || !*one.Strict {
 		return d
 	}

@@ -33,11 +33,6 @@ type functionCallingConfig struct {
 // functionName is what the provider takes as the name of a function.
 var functionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}$`)
 
-// maxToldSchema is how many bytes of a schema that cannot be sent as one are added
-// to the description of the tool. Beyond it the model learns from the errors of its
-// calls what a tool wants.
-const maxToldSchema = 4 << 10
-
 // tools sets the tools that the model may call, and how.
 func (t *translation) tools() {
 	choice := t.req.ToolChoice
@@ -51,11 +46,9 @@ func (t *translation) tools() {
 			t.LeaveOut(t.req, i)
 			continue
 		}
-		d := functionDeclaration{Name: offered.Name, Description: offered.Description}
-		schema, rest := wire.ArgumentSchema(offered.InputSchema)
-		if len(rest) > 0 && len(rest) <= maxToldSchema {
-			d.Description = wire.Joined(d.Description, "The arguments must also match this JSON Schema: "+string(rest))
-		}
+		d := functionDeclaration{Name: offered.Name}
+		schema, description, _ := wire.DescribedSchema(offered.InputSchema, offered.Description)
+		d.Description = description
 		d.Parameters, _ = subset(schema) // the gateway, or the client, checks arguments against all of it
 		t.Drop(t.req.NameOf(model.MemberToolStrict), offered.Strict != nil && *offered.Strict)
 		declared = append(declared, d)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -85,14 +86,11 @@ func appendTools(dst []byte, dialect string, tools []model.Tool) []byte {
 			continue
 		}
 		dst = jsonscan.AppendString(append(dst, `{"type":"function","function":{"name":`...), t.Name)
-		if t.Description != "" {
-			dst = jsonscan.AppendString(append(dst, `,"description":`...), t.Description)
+		schema, description, _ := wire.DescribedSchema(t.InputSchema, t.Description)
+		if description != "" {
+			dst = jsonscan.AppendString(append(dst, `,"description":`...), description)
 		}
-		dst = append(dst, `,"parameters":`...)
-		if len(t.InputSchema) == 0 {
-			dst = append(dst, `{"type":"object","properties":{}}`...)
-		}
-		dst = append(dst, t.InputSchema...)
+		dst = append(append(dst, `,"parameters":`...), schema...)
 		if t.Strict != nil {
 			dst = strconv.AppendBool(appendName(dst, "strict"), *t.Strict)
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -302,10 +303,11 @@ func appendTools(dst []byte, req *model.Request) []byte {
 			continue
 		}
 		dst = jsonscan.AppendString(append(dst, `{"type":"function","name":`...), t.Name)
-		if t.Description != "" {
-			dst = jsonscan.AppendString(append(dst, `,"description":`...), t.Description)
+		schema, description, _ := wire.DescribedSchema(t.InputSchema, t.Description)
+		if description != "" {
+			dst = jsonscan.AppendString(append(dst, `,"description":`...), description)
 		}
-		dst = appendSchema(append(dst, `,"parameters":`...), t.InputSchema)
+		dst = append(append(dst, `,"parameters":`...), schema...)
 		dst = strconv.AppendBool(append(dst, `,"strict":`...), t.Strict != nil && *t.Strict)
 		dst = append(dst, "},"...)
 	}
@@ -315,28 +317,6 @@ func appendTools(dst []byte, req *model.Request) []byte {
 
 func isObject(v json.RawMessage) bool {
 	return jsonscan.IsKind(jsonscan.TrimSpace(v), '{') && jsonscan.Valid(v)
-}
-
-// appendSchema appends the schema of a tool's arguments. The dialect demands a
-// type and properties.
-func appendSchema(dst []byte, schema json.RawMessage) []byte {
-	if !isObject(schema) {
-		return append(dst, `{"type":"object","properties":{}}`...)
-	}
-	schema = jsonscan.TrimSpace(schema)
-	begin := len(dst)
-	dst = append(dst, '{')
-	if jsonscan.Member(schema, "type") == nil {
-		dst = append(dst, `"type":"object",`...)
-	}
-	if jsonscan.Member(schema, "properties") == nil {
-		dst = append(dst, `"properties":{},`...)
-	}
-	rest := jsonscan.AfterSpace(schema[1:])
-	if rest[0] == '}' && len(dst) > begin+1 {
-		dst = dst[:len(dst)-1] // the comma
-	}
-	return append(dst, rest...)
 }
 
 // appendToolChoice appends the member, or nothing where the provider is free.

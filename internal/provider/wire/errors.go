@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +51,9 @@ func callError(ctx, call context.Context, err error) error {
 func statusError(resp *http.Response) *model.Error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a part of it is enough
 	d := Describe(body)
+	if 300 <= resp.StatusCode && resp.StatusCode < 400 {
+		d.message = redirected(resp.Header.Get("Location"))
+	}
 	if kind, _, _ := strings.Cut(resp.Header.Get("X-Amzn-Errortype"), ":"); kind != "" { // AWS has the type only there
 		d = d.named(kind)
 	}
@@ -62,6 +66,18 @@ func statusError(resp *http.Response) *model.Error {
 		Body: body, RetryAfter: max(retryAfter(resp.Header, time.Now()), d.retry), Code: d.name(), Message: d.message,
 		Credential: refusesCredential(resp.StatusCode, d),
 	}
+}
+
+// redirected returns the message of a redirect. It names no query and no user of the
+// target, which can be secret.
+func redirected(location string) string {
+	const advice = "redirects are not followed. Is base_url right?"
+	to, err := url.Parse(location)
+	if err != nil || location == "" {
+		return "a redirect; " + advice
+	}
+	to.User, to.RawQuery, to.Fragment = nil, "", ""
+	return fmt.Sprintf("a redirect to %.200q; %s", to.String(), advice)
 }
 
 // AnswerError returns the error that an answer with status 200 contains.

@@ -146,15 +146,17 @@ func Inline(p item.Part) (kind, data, problem string) {
 	return mediaType(kind, data), data, ""
 }
 
-// mediaType returns a media type without parameters, for base64 data. One that says
-// nothing is found out from the first bytes.
+// mediaType returns a media type without parameters, for base64 data. Images and PDF files
+// are recognized by their first bytes, whatever was said: providers refuse an image of
+// another type. So is data of which nothing was said.
 func mediaType(said, data string) string {
 	kind, _, err := mime.ParseMediaType(said)
+	head := make([]byte, 512)
+	n, _ := base64.StdEncoding.Decode(head, []byte(data[:min(len(data), 512)/4*4])) // up to what is not base64
+	found := sniffed(head[:n])
 	switch {
-	case err != nil || kind == "application/octet-stream":
-		head := make([]byte, 512)
-		n, _ := base64.StdEncoding.Decode(head, []byte(data[:min(len(data), 512)/4*4])) // up to what is not base64
-		return sniffed(head[:n])
+	case err != nil, kind == "application/octet-stream", strings.HasPrefix(found, "image/"), found == "application/pdf":
+		return found
 	case kind == "image/jpg":
 		return "image/jpeg"
 	}

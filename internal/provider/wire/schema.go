@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	schemas "github.com/turnpike-gateway/turnpike/internal/schema"
 )
 
 // The limits on merging one schema. Its references can repeat a branch many times.
@@ -18,17 +19,21 @@ const (
 // anyArguments is the schema of a tool that says nothing of its arguments.
 const anyArguments = `{"type":"object","properties":{}}`
 
-// ArgumentSchema returns the schema of a tool's arguments for dialects that want an
-// object at the top: without $schema, with type object, and without oneOf, anyOf and
-// allOf at the top level. The properties of all branches become properties, and
-// required is what every branch demands. rest is an object with the removed oneOf,
-// anyOf and allOf, to be told to the model in another way; nil = there are none.
+// folded are the keywords that no schema of arguments has at its top level.
+var folded = []string{"oneOf", "anyOf", "allOf", "not", "enum"}
+
+// ArgumentSchema returns the normal form of the schema of a tool's arguments, as an
+// object at the top: with type object, and without oneOf, anyOf, allOf, not and enum at
+// the top level. The properties of all branches become properties, and
+// required is what every branch demands. rest is an object with the removed
+// keywords, to be told to the model in another way; nil = there are none.
 func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
 	schema = jsonscan.TrimSpace(schema)
 	if !jsonscan.IsKind(schema, '{') || !jsonscan.Valid(schema) {
 		return json.RawMessage(anyArguments), nil
 	}
-	if !slices.ContainsFunc([]string{"$schema", "oneOf", "anyOf", "allOf"}, func(name string) bool { return jsonscan.Member(schema, name) != nil }) &&
+	schema = jsonscan.TrimSpace(schemas.NormalArguments(schema))
+	if !slices.ContainsFunc(folded, func(name string) bool { return jsonscan.Member(schema, name) != nil }) &&
 		jsonscan.Text(jsonscan.Member(schema, "type")) == "object" {
 		return schema, nil
 	}
@@ -42,9 +47,7 @@ func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
 	typed, propertied, required := false, false, false
 	for name, v := range lastMembers(schema) {
 		switch name {
-		case "$schema":
-			continue
-		case "oneOf", "anyOf", "allOf":
+		case "oneOf", "anyOf", "allOf", "not", "enum":
 			rest = appendMember(rest, name, v)
 			continue
 		case "type":
@@ -69,6 +72,21 @@ func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
 		rest = append(rest, '}')
 	}
 	return append(out, '}'), rest
+}
+
+// maxToldSchema is how many bytes of a schema that cannot be sent as one are added to the
+// description of the tool. Beyond it the model learns from the errors of its calls what a
+// tool wants.
+const maxToldSchema = 4 << 10
+
+// DescribedSchema returns what [ArgumentSchema] returns, with the rest as a part of the
+// tool's description.
+func DescribedSchema(schema []byte, description string) (reduced json.RawMessage, described string, rest json.RawMessage) {
+	reduced, rest = ArgumentSchema(schema)
+	if len(rest) > 0 && len(rest) <= maxToldSchema {
+		description = Joined(description, "The arguments must also match this JSON Schema: "+string(rest))
+	}
+	return reduced, description, rest
 }
 
 // appendMember appends a member to an object that has no end yet.

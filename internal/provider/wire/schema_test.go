@@ -13,6 +13,7 @@ func TestSchemasOfArguments(t *testing.T) {
 		{"an object stays as it is", ` {"type":"object","properties":{"b":{},"a":{"anyOf":[{}]}},"required":["a"],"x":1} `, `{"type":"object","properties":{"b":{},"a":{"anyOf":[{}]}},"required":["a"],"x":1}`, ""},
 		{"none", ``, `{"type":"object","properties":{}}`, ""},
 		{"no object", `true`, `{"type":"object","properties":{}}`, ""},
+		{"a condition at the top", `{"type":"object","properties":{},"not":{"required":["a","b"]}}`, `{"type":"object","properties":{}}`, `{"not":{"required":["a","b"]}}`},
 		{"no JSON", `{"a"`, `{"type":"object","properties":{}}`, ""},
 		{"empty", `{}`, `{"type":"object","properties":{}}`, ""},
 		{"the version and the type", `{"$schema":"s","$defs":{"d":{}},"properties":{"a":{"$ref":"#/$defs/d"}}}`, `{"$defs":{"d":{}},"properties":{"a":{"$ref":"#/$defs/d"}},"type":"object"}`, ""},
@@ -26,9 +27,9 @@ func TestSchemasOfArguments(t *testing.T) {
 			`{"type":"object","definitions":{"A/B":{"properties":{"a":{}},"required":["a"]}},"properties":{"a":{},"b":{}},"required":["a","b"]}`,
 			`{"allOf":[{"$ref":"#/definitions/A~1B"},{"properties":{"b":{}},"required":["b","a"]}]}`},
 		{"a branch that demands nothing", `{"anyOf":[{"required":["a"]},{}]}`, `{"type":"object","properties":{}}`, `{"anyOf":[{"required":["a"]},{}]}`},
-		{"references without an end", `{"$defs":{"A":{"$ref":"#/$defs/A"}},"anyOf":[{"$ref":"#/$defs/A"}]}`, `{"type":"object","properties":{}}`, `{"$defs":{"A":{"$ref":"#/$defs/A"}},"anyOf":[{"$ref":"#/$defs/A"}]}`},
+		{"references without an end", `{"$defs":{"A":{"$ref":"#/$defs/A"}},"anyOf":[{"$ref":"#/$defs/A"}]}`, `{"type":"object","properties":{}}`, `{"$defs":{"A":{"$ref":"#/$defs/A"}},"anyOf":[{"$ref":"#/$defs/A"}],"type":"object","properties":{}}`},
 		{"branches without number", `{"$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"},{"$ref":"#/$defs/A"}]}},"anyOf":[{"$ref":"#/$defs/A"}]}`, `{"type":"object","properties":{}}`,
-			`{"$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"},{"$ref":"#/$defs/A"}]}},"anyOf":[{"$ref":"#/$defs/A"}]}`},
+			`{"$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"},{"$ref":"#/$defs/A"}]}},"anyOf":[{"$ref":"#/$defs/A"}],"type":"object","properties":{}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, rest := ArgumentSchema([]byte(tt.schema))

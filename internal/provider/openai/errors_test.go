@@ -38,7 +38,7 @@ func TestErrorAnswers(t *testing.T) {
 		{"an unknown model", 404, `{"error":{"message":"m","code":"model_not_found"}}`, model.Target, "m"},
 		{"a bad key as bad request", 400, `{"error":"Incorrect API key provided: x"}`, model.Target, "Incorrect API key provided: x"},
 		{"a bad key in a list", 400, `[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]`, model.Target, "API key not valid."},
-		{"a redirect", 302, `<html>`, model.Target, "a redirect; redirects are not followed. Is base_url right?"},
+		{"a redirect", 302, `<html>`, model.Target, "a redirect to \"http://elsewhere/\"; redirects are not followed. Is base_url right?"},
 		{"a time-out", 408, ``, model.Transient, ""},
 		{"a conflict", 409, ``, model.Transient, ""},
 		{"a rate limit", 429, `{"error":{"message":"slow","code":"rate_limit_exceeded"}}`, model.Transient, "slow"},

@@ -64,7 +64,7 @@ func TestAnswersThatAreNoListOfModels(t *testing.T) {
 		{"there is no such path", 404, nil, `{"error":{"message":"no"}}`, model.Target, "no"},
 		{"the wrong key", 401, nil, `{"error":{"message":"who?"}}`, model.Target, "who?"},
 		{"a broken server", 500, nil, `oops`, model.Transient, "oops"},
-		{"a redirect is not followed", 302, map[string]string{"Location": "http://127.0.0.1:1/"}, ``, model.Target, ""},
+		{"a redirect is not followed", 302, map[string]string{"Location": "http://127.0.0.1:1/"}, ``, model.Target, `a redirect to "http://127.0.0.1:1/"; redirects are not followed. Is base_url right?`},
 		{"no content", 204, nil, ``, model.Target, ""},
 		{"an error with status 200", 200, nil, `{"error":{"message":"no","type":"server_error"}}`, model.Transient, "no"},
 		{"a web page", 200, nil, `<!doctype html>`, model.Transient, "answered with text/html, not JSON. Is base_url right?"},

@@ -21,8 +21,9 @@ const (
 const maxName = 64
 
 // name returns the name under which the model sees the server's tool: at most 64
-// characters of [a-zA-Z0-9_-], and a letter or _ at the beginning, which Gemini demands. A name that had to be changed or cut ends with a hash of
-// the original name, so that two tools never get the same name by it.
+// characters of [a-zA-Z0-9_-], and a letter or _ at the beginning, which Gemini demands. A
+// name that had to be changed or cut ends with a hash of the original name, so that two
+// tools never get the same name by it.
 func (s Server) name(original string) string { return s.named(s.Naming, original) }
 
 // named is name with another Naming.

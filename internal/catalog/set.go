@@ -266,8 +266,6 @@ func digest(d tool.Definition) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// sort sorts the tools by name. The same tools then always give the same bytes, whichever
-// server answered first, so that providers can cache the prompt.
 // offer returns the tool as models see it: with its schema in the normal form. Arguments are
 // checked against the schema that the server listed.
 func (e *Entry) offer() model.Tool {
@@ -276,6 +274,8 @@ func (e *Entry) offer() model.Tool {
 	return model.Tool{Definition: def}
 }
 
+// sort sorts the tools by name. The same tools then always give the same bytes, whichever
+// server answered first, so that providers can cache the prompt.
 func (s *Set) sort() {
 	slices.SortFunc(s.entries, func(a, b Entry) int { return cmp.Compare(a.Definition.Name, b.Definition.Name) })
 	for i, e := range s.entries {

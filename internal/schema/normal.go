@@ -68,17 +68,20 @@ func (n *normalizer) schema(dst, v []byte, depth int) []byte {
 		return append(dst, v...)
 	}
 	o := object{dst: dst, begin: len(dst)}
-	tuple := jsonscan.Member(v, "items")
-	isTuple := jsonscan.IsKind(tuple, '[') && !isEmptyArray(tuple)
+	array := false
 	for raw, m := range jsonscan.Members(v) {
 		name, m := string(raw), jsonscan.TrimSpace(m)
 		switch name {
 		case "$schema":
 			n.changed = true
+		case "type":
+			array = isArray(m)
+			o.value(name, m)
 		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
 			n.bound(&o, v, name, m)
 		case "items", "additionalItems":
-			n.items(&o, name, m, isTuple, depth)
+			tuple := jsonscan.TrimSpace(jsonscan.Member(v, "items"))
+			n.items(&o, name, m, jsonscan.IsKind(tuple, '[') && !isEmptyArray(tuple), depth)
 		case "dependencies":
 			n.dependencies(&o, m, depth)
 		case "required":
@@ -93,7 +96,7 @@ func (n *normalizer) schema(dst, v []byte, depth int) []byte {
 			n.keyword(&o, name, m, depth)
 		}
 	}
-	if isArray(jsonscan.Member(v, "type")) && !slices.Contains(o.names, "items") {
+	if array && !slices.Contains(o.names, "items") {
 		n.changed = true
 		o.value("items", []byte("{}"))
 	}
@@ -145,12 +148,12 @@ func (n *normalizer) keyword(o *object, name string, v []byte, depth int) {
 // bound appends a bound as a number. In draft 4, exclusiveMinimum says whether minimum is
 // itself allowed.
 func (n *normalizer) bound(o *object, schema []byte, name string, v []byte) {
-	other := map[string]string{
-		"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum",
-		"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum",
-	}[name]
+	isExclusive := name == "exclusiveMinimum" || name == "exclusiveMaximum"
+	other := "exclusiveM" + name[1:] // of minimum and maximum
+	if isExclusive {
+		other = "m" + name[len("exclusiveM"):]
+	}
 	beside := jsonscan.TrimSpace(jsonscan.Member(schema, other))
-	isExclusive := other == "minimum" || other == "maximum"
 	switch {
 	case isExclusive && jsonscan.IsKind(v, 't') && isNumber(beside):
 		n.changed = true

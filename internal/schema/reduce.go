@@ -86,7 +86,7 @@ func (r reducer) schema(dst, schema []byte, depth int) []byte {
 			continue
 		case r.keyword(&o, name, v, depth):
 			continue
-		case constraints[name]:
+		case isConstraint(name):
 			r.lost[name] = true
 		case name != "default" && name != "examples":
 			continue
@@ -195,18 +195,16 @@ func reference(dst, ref []byte) []byte {
 	return append(jsonscan.AppendString(append(dst, `{"$ref":`...), to), '}')
 }
 
-// constraints are the keywords that limit what is valid. Others only describe.
-var constraints = setOf("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-	"minLength", "maxLength", "pattern", "format", "enum", "const",
-	"minItems", "maxItems", "uniqueItems", "items", "contains", "minContains", "maxContains", "prefixItems", "unevaluatedItems",
-	"patternProperties", "propertyNames", "minProperties", "maxProperties", "additionalProperties", "unevaluatedProperties",
-	"dependentRequired", "dependentSchemas", "allOf", "oneOf", "anyOf", "definitions", "$defs",
-	"not", "if", "then", "else", "$dynamicRef")
-
-func setOf(names ...string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
+// isConstraint reports whether a keyword limits what is valid. Others only describe.
+func isConstraint(name string) bool {
+	switch name {
+	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+		"minLength", "maxLength", "pattern", "format", "enum", "const",
+		"minItems", "maxItems", "uniqueItems", "items", "contains", "minContains", "maxContains", "prefixItems", "unevaluatedItems",
+		"patternProperties", "propertyNames", "minProperties", "maxProperties", "additionalProperties", "unevaluatedProperties",
+		"dependentRequired", "dependentSchemas", "allOf", "oneOf", "anyOf", "definitions", "$defs",
+		"not", "if", "then", "else", "$dynamicRef":
+		return true
 	}
-	return set
+	return false
 }

@@ -20,13 +20,13 @@ const (
 const anyArguments = `{"type":"object","properties":{}}`
 
 // folded are the keywords that no schema of arguments has at its top level.
-var folded = []string{"oneOf", "anyOf", "allOf", "not", "enum"}
+var folded = []string{"$ref", "oneOf", "anyOf", "allOf", "not", "enum"}
 
 // ArgumentSchema returns the normal form of the schema of a tool's arguments, as an
-// object at the top: with type object, and without oneOf, anyOf, allOf, not and enum at
-// the top level. The properties of all branches become properties, and
-// required is what every branch demands. rest is an object with the removed
-// keywords, to be told to the model in another way; nil = there are none.
+// object at the top: with type object, and without $ref, oneOf, anyOf, allOf, not and enum
+// at the top level. The properties of all branches, and of the target of $ref, become
+// properties, and required is what every branch demands. rest is an object with the other
+// removed keywords, to be told to the model in another way; nil = there are none.
 func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
 	schema = jsonscan.TrimSpace(schema)
 	if !jsonscan.IsKind(schema, '{') || !jsonscan.Valid(schema) {
@@ -40,6 +40,7 @@ func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
 	left := effort{maxBranches, maxMerged}
 	m := merger{root: schema, left: &left}
 	m.all(schema)
+	m.own(schema) // members beside a $ref
 	if left.exceeded() {
 		return json.RawMessage(anyArguments), schema
 	}
@@ -47,6 +48,8 @@ func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
 	typed, propertied, required := false, false, false
 	for name, v := range lastMembers(schema) {
 		switch name {
+		case "$ref":
+			continue
 		case "oneOf", "anyOf", "allOf", "not", "enum":
 			rest = appendMember(rest, name, v)
 			continue
@@ -153,10 +156,7 @@ func (m *merger) all(schema []byte) {
 	if m.left.exceeded() || !jsonscan.IsKind(schema, '{') {
 		return
 	}
-	m.add(schema)
-	for _, name := range names(jsonscan.Member(schema, "required")) {
-		m.required.add(name)
-	}
+	m.own(schema)
 	for _, branch := range jsonscan.Elements(jsonscan.TrimSpace(jsonscan.Member(schema, "allOf"))) {
 		m.all(branch)
 	}
@@ -215,9 +215,13 @@ func (m *merger) resolve(schema []byte) []byte {
 	return nil
 }
 
-func (m *merger) add(schema []byte) {
+// own adds what a schema itself says of its object, without its branches.
+func (m *merger) own(schema []byte) {
 	for name, s := range lastMembers(jsonscan.TrimSpace(jsonscan.Member(schema, "properties"))) {
 		m.addProperty(name, s)
+	}
+	for _, name := range names(jsonscan.Member(schema, "required")) {
+		m.required.add(name)
 	}
 }
 

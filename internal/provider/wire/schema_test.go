@@ -13,6 +13,8 @@ func TestSchemasOfArguments(t *testing.T) {
 		{"an object stays as it is", ` {"type":"object","properties":{"b":{},"a":{"anyOf":[{}]}},"required":["a"],"x":1} `, `{"type":"object","properties":{"b":{},"a":{"anyOf":[{}]}},"required":["a"],"x":1}`, ""},
 		{"none", ``, `{"type":"object","properties":{}}`, ""},
 		{"no object", `true`, `{"type":"object","properties":{}}`, ""},
+		{"a reference at the top", `{"$ref":"#/$defs/A","$defs":{"A":{"type":"object","properties":{"a":{}},"required":["a"]}},"properties":{"b":{}}}`,
+			`{"$defs":{"A":{"type":"object","properties":{"a":{}},"required":["a"]}},"properties":{"a":{},"b":{}},"type":"object","required":["a"]}`, ""},
 		{"a condition at the top", `{"type":"object","properties":{},"not":{"required":["a","b"]}}`, `{"type":"object","properties":{}}`, `{"not":{"required":["a","b"]}}`},
 		{"no JSON", `{"a"`, `{"type":"object","properties":{}}`, ""},
 		{"empty", `{}`, `{"type":"object","properties":{}}`, ""},

@@ -70,6 +70,10 @@ type ListedServer struct {
 type RoundStarted struct {
 	Round   int `json:"round"`   // from 0
 	Attempt int `json:"attempt"` // from 1
+
+	// Missing are the names of the org's servers that could not list their tools when the run
+	// began: the model call does not have them.
+	Missing []string `json:"missing_servers,omitempty"`
 }
 
 // TextDelta is visible text of the model, as it arrives. Item and Part are those

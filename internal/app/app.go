@@ -143,8 +143,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	a.pool = mcppool.New(mcppool.Options{
 		Out: a.out, Secrets: a.secrets, Vaults: mcppool.Vaults{Keys: a.keys.Vault, Read: a.store.Secret}, Refused: directory.RefusedServer,
-		Log: a.log, Changed: a.catalog.Forget, Tracer: a.shown.tracer(),
+		Log: a.log, Changed: a.catalog.Forget, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
 	})
+	a.shown.pool.Store(a.pool)
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, Declared: directory.Declared(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
 		Changed: a.orgChanged,

@@ -9,11 +9,13 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/telemetry"
@@ -33,6 +35,8 @@ type shown struct {
 	listener  net.Listener // of the metrics; nil = there are none
 	server    *http.Server
 	tasks     sync.WaitGroup
+
+	pool atomic.Pointer[mcppool.Pool] // whose servers the metrics show; nil = not made yet
 }
 
 // showTelemetry makes the way out, on which requests say which trace they belong
@@ -54,7 +58,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers,
 	}
 	var err error
 	if s.spans {
@@ -67,6 +71,16 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	s.serve(a.log)
 	return nil
+}
+
+// usedServers returns the MCP servers that were used, with their states.
+func (s *shown) usedServers() (out []telemetry.Server) {
+	if pool := s.pool.Load(); pool != nil {
+		pool.Used(func(orgID, server string, up bool) {
+			out = append(out, telemetry.Server{Org: orgID, Name: server, Up: up})
+		})
+	}
+	return out
 }
 
 // waitingApprovals returns how many approvals wait, -1 if the store cannot be read, and the age

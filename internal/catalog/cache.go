@@ -69,7 +69,7 @@ type pending struct {
 // health is the failure of a server that was logged last.
 type health struct {
 	down  bool
-	error string
+	error string // of a list; "" = a call has failed
 }
 
 // fresh returns the listing if it has not expired. The ttl may be shorter than it was when
@@ -160,6 +160,8 @@ func (h *health) log(log *slog.Logger, err error) {
 	case err == nil && h.down:
 		log.Info("mcp_server_available")
 		*h = health{}
+	case err != nil && h.down && h.error == "":
+		h.error = err.Error() // logged when the call failed
 	case err != nil && (!h.down || h.error != err.Error()):
 		*h = health{true, err.Error()}
 		log.Warn("mcp_server_unavailable", "error", h.error)
@@ -262,6 +264,22 @@ func (k *orgCache) forget(server string) {
 			k.replace(id, e, e.revision)
 		}
 	}
+}
+
+// unreachable empties the entry of the org's server and notes that it is down.
+func (k *orgCache) unreachable(server string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	id := key{name: server}
+	e := k.entries[id]
+	if e == nil {
+		return
+	}
+	if !e.health.down {
+		k.log.Warn("mcp_server_unavailable", "server", server, "error", err.Error())
+		*e.health = health{down: true}
+	}
+	k.replace(id, e, e.revision)
 }
 
 // sweep drops entries that were not used for long. It reports whether one is left.

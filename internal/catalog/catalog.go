@@ -12,7 +12,7 @@
 // The servers that are missing or expired are asked in parallel. Runs that wait for the
 // same server share one List. Lists expire by themselves: a server that fails, changes or
 // says that its tools have changed ([Catalog.Forget]) is asked again, and the others are
-// not.
+// not. So is a server that a call could not reach ([Catalog.Unreachable]).
 //
 // A Set never changes. A run keeps the Set with which it began.
 package catalog
@@ -242,6 +242,17 @@ func (c *Catalog) Forget(org, server string) {
 	c.mu.Unlock()
 	if k != nil {
 		k.forget(server)
+	}
+}
+
+// Unreachable says that a call could not reach the org's server. Its tools are forgotten, so that
+// the next request asks it again, and the log says once that it is down.
+func (c *Catalog) Unreachable(org, server string, err error) {
+	c.mu.Lock()
+	k := c.orgs[org]
+	c.mu.Unlock()
+	if k != nil {
+		k.unreachable(server, err)
 	}
 }
 

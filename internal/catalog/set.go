@@ -60,6 +60,16 @@ func (s *Set) Lookup(name string) *Entry {
 // the set offers it.
 func (s *Set) Has(server, name string) bool { return s.lists[server].has(name) }
 
+// Unavailable returns the names of the servers that could not list their tools.
+func (s *Set) Unavailable() (names []string) {
+	for _, server := range s.Servers {
+		if server.Error != "" {
+			names = append(names, server.Label)
+		}
+	}
+	return names
+}
+
 // Withheld returns the name of the server that has a tool of that name which its
 // allow-list excludes, or "".
 func (s *Set) Withheld(name string) string { return s.withheld[name] }

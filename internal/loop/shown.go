@@ -75,3 +75,16 @@ func (s *State) ShownAs(c Call) (shown bool, hosted, tool string) {
 	}
 	return false, "", ""
 }
+
+// MissingServers returns the names of the org's servers that could not list their tools.
+func (s *State) MissingServers() (names []string) {
+	if s.Catalogued == nil {
+		return nil
+	}
+	for _, server := range s.Catalogued.Servers {
+		if server.Error != "" && !server.Brought && !server.Shown {
+			names = append(names, server.Label)
+		}
+	}
+	return names
+}

@@ -61,7 +61,7 @@ type pooled struct {
 	unresolved atomic.Pointer[string] // what the last look into the vault lacked; nil = nothing
 }
 
-// Options are what a pool needs. All fields but Changed and Tracer are required.
+// Options are what a pool needs. All fields but Changed, Unreachable and Tracer are required.
 type Options struct {
 	Out     *egress.Egress
 	Secrets *secret.Resolver // of what the configuration file refers to
@@ -70,13 +70,19 @@ type Options struct {
 	Log     *slog.Logger
 
 	Changed func(orgID, server string) // is called when the server's tools have changed; nil = not called
-	Tracer  mcptool.Tracer             // nil = calls carry no trace context
+	// Unreachable is called when a call could not reach the server; nil = not called.
+	Unreachable func(orgID, server string, err error)
+
+	Tracer mcptool.Tracer // nil = calls carry no trace context
 }
 
 // New returns a pool without clients. Close it.
 func New(o Options) *Pool {
 	if o.Changed == nil {
 		o.Changed = func(_, _ string) {}
+	}
+	if o.Unreachable == nil {
+		o.Unreachable = func(_, _ string, _ error) {}
 	}
 	p := &Pool{options: o, clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{}, declared: map[string]*declared{}}
 	_, _ = rand.Read(p.key[:]) // never returns an error: it ends the process instead
@@ -227,7 +233,8 @@ func (p *Pool) connect(s org.MCPServer, refused error) *pooled {
 		Name: s.Name, URL: s.URL, Command: s.Command, Env: p.environment(c), Headers: p.headers(c),
 		Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
 		Reads: s.Reads, Keyed: s.Keyed, MaxConcurrent: s.MaxConcurrentCalls,
-		OnListChanged: func() { p.options.Changed(s.Org, s.Name) }, Tracer: p.options.Tracer,
+		OnListChanged: func() { p.options.Changed(s.Org, s.Name) },
+		OnUnreachable: func(err error) { p.options.Unreachable(s.Org, s.Name, err) }, Tracer: p.options.Tracer,
 	}, p.options.Out.Guarded(egress.GuardedOptions{}), p.options.Log.With("org", s.Org))
 	return c
 }
@@ -360,6 +367,20 @@ func (p *Pool) Status(orgID, name string) admin.ServerStatus {
 		status.UnmatchedApprovals = ApprovalRule(server.RequireApproval).Unmatched(has)
 	}
 	return status
+}
+
+// Used calls yield for each server that was asked for its tools, or called, with whether it
+// could be used. yield must not use the Pool.
+func (p *Pool) Used(yield func(orgID, server string, up bool)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for orgID, clients := range p.clients {
+		for name, c := range clients {
+			if state := c.client.Status().State; state != mcptool.Unknown {
+				yield(orgID, name, state == mcptool.Connected)
+			}
+		}
+	}
 }
 
 // Close closes all clients at the same time: a server may take seconds to end.

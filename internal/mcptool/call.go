@@ -56,6 +56,12 @@ func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) 
 	o := r.client.do(limited, r.repeatable(call), func(s *session) outcome {
 		return s.call(limited, p, writes)
 	})
+	switch {
+	case o.result != nil:
+		r.client.noteAnswer()
+	case ctx.Err() == nil && o.unreachable():
+		r.client.noteUnreachable(r.client.describe(limited, o), r.client.failure(ctx, limited, o))
+	}
 	if o.result != nil {
 		if err := charge(call.Memory, len(o.result)); err != nil { // it is decoded into a copy
 			o.result, o.err = nil, err

@@ -49,6 +49,7 @@ type Client struct {
 	terms     terms
 	starts    starts
 	status    Status
+	listed    bool // the tools were listed, and no call failed to reach the server since
 }
 
 // New returns a Client for s. It makes every HTTP request with client, which should be a

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"sync"
+	"syscall"
 
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -100,6 +102,27 @@ func (o outcome) refused() bool {
 // answer.
 func (o outcome) mayHaveRun() bool {
 	return o.sent && !o.connecting && o.result == nil && o.rpc == nil && !o.refused()
+}
+
+// unreachable reports whether the outcome of a call says that the server cannot be used now: there
+// is no session, the call was not sent, its connection broke, or a proxy found no server. A call
+// that takes too long says nothing about the server.
+func (o outcome) unreachable() bool {
+	var number syscall.Errno
+	switch {
+	case o.result != nil, errors.Is(o.err, errClosed):
+		return false
+	case o.connecting:
+		return true
+	case o.rpc != nil:
+		return false
+	case o.status == http.StatusBadGateway, o.status == http.StatusServiceUnavailable, o.status == http.StatusGatewayTimeout:
+		return true
+	case o.status != 0:
+		return false
+	}
+	return !o.sent || errors.Is(o.err, io.EOF) || errors.Is(o.err, io.ErrUnexpectedEOF) ||
+		errors.As(o.err, &number) || errors.As(o.err, new(*exitError))
 }
 
 // gone reports whether the server has said that it does not know the session, or that it waits

@@ -22,8 +22,8 @@ const (
 	Failed    State = "failed" // the next request tries again
 )
 
-// Status is the state of a server when the [Client] last connected, listed tools or lost the
-// session.
+// Status is the state of a server when the [Client] last connected, listed tools, lost the
+// session, or could not reach the server for a call.
 type Status struct {
 	State     State
 	Transport Transport // of the last session; "" before the first
@@ -69,6 +69,29 @@ func (c *Client) noteTools(tools []tool.Tool) {
 	defer c.mu.Unlock()
 	c.status.enter(Connected, "")
 	c.status.Tools, c.status.Names = len(names), names
+	c.listed = true
+}
+
+// noteAnswer records that the server has answered a call.
+func (c *Client) noteAnswer() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.status.State == Failed {
+		c.status.enter(Connected, "")
+	}
+}
+
+// noteUnreachable records that a call could not reach the server. why is for the status, and err
+// for OnUnreachable.
+func (c *Client) noteUnreachable(why string, err error) {
+	c.noteFailure(why)
+	c.mu.Lock()
+	tell := c.listed && !c.retired && !c.closed && c.server.OnUnreachable != nil
+	c.listed = false
+	c.mu.Unlock()
+	if tell {
+		c.server.OnUnreachable(err)
+	}
 }
 
 // noteFailure records why the server cannot be used. After Close it does nothing.

@@ -213,7 +213,7 @@ func (p *projection) tell(f loop.Fact) error {
 	case loop.TurnStarted:
 		p.call, p.round = at, b.Round
 		if b.Purpose != loop.PurposeRaw {
-			p.emit(at, event.RoundStarted{Round: b.Round, Attempt: b.Attempt})
+			p.emit(at, event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers()})
 		}
 	case loop.TurnFailed:
 		return p.tellFailedCall(f.Seq, b)

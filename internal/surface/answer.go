@@ -34,6 +34,8 @@ type Answer struct {
 
 	// Started is how the run began: its id, model and time.
 	Started event.Started
+	// Missing are the org's servers whose tools the run does not have.
+	Missing []string
 	// Rounds are by round number. A round that is repeated replaces its earlier attempt.
 	Rounds []Round
 	// End has the reason, the tool calls for the client, and the usage.
@@ -129,6 +131,7 @@ func (a *Answer) add(e event.Event) error {
 	case event.Started:
 		a.Started = e
 	case event.RoundStarted:
+		a.Missing = e.Missing
 		kept := min(e.Round, len(a.Rounds))
 		for i := range a.Rounds[kept:] { // a repeated round is void
 			a.Release(a.Rounds[kept+i].size())

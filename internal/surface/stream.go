@@ -22,6 +22,9 @@ import (
 // runIDHeader carries the id of the stored run.
 const runIDHeader = "Turnpike-Run-Id"
 
+// missingHeader names the org's servers whose tools the run does not have.
+const missingHeader = "Turnpike-Missing-Servers"
+
 // Object makes the JSON object of an answer from the events of its run.
 type Object interface {
 	// Event adds e to the object. The Answer has taken it already. It does not get the end
@@ -57,6 +60,9 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	}
 	if req.Policy.Grade != loop.Relay { // which has no stored run
 		w.Header().Set(runIDHeader, s.Started.RunID)
+	}
+	if len(s.Missing) > 0 {
+		w.Header().Set(missingHeader, listOf(s.Missing))
 	}
 	if s.waiting && req.Hold > 0 {
 		return stillWaiting(req)
@@ -253,9 +259,13 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 		if !s.Relayed {
 			s.out.SetHeader(runIDHeader, e.RunID)
 		}
+	case event.RoundStarted:
+		if len(e.Missing) > 0 {
+			s.out.SetHeader(missingHeader, listOf(e.Missing))
+		}
 	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.NativeItem,
 		event.NativeProgress, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead,
-		event.RoundDone, event.RoundStarted, event.TextDelta, event.ToolDone, event.ToolStarted,
+		event.RoundDone, event.TextDelta, event.ToolDone, event.ToolStarted,
 		event.ToolsListed, event.Waiting: // the encoder decides
 	}
 	if err := s.encoder.Event(e); err != nil {

@@ -90,6 +90,7 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	m.registerTools(r)
 	m.registerOrgs(r)
 	m.registerApprovals(r, o.Waiting)
+	registerServers(r, o.Servers)
 	failures := counter("provider_errors_total", "Failed attempts at model calls and failed relayed requests, by the HTTP status of the provider or the class of the failure.", "provider", "error")
 	r.MustRegister(failures)
 	m.failures = counters{failures, nil, new(sync.Map)}
@@ -166,6 +167,50 @@ func (m *metrics) registerApprovals(r *prometheus.Registry, waiting func() (int,
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "turnpike", Name: "approvals_oldest_waiting_seconds", Help: "Age of the oldest tool call that waits for approval. 0: none waits.",
 	}, func() float64 { _, age := waiting(); return age.Seconds() }))
+}
+
+// registerServers adds the state of the MCP servers, which each scrape reads.
+func registerServers(r *prometheus.Registry, servers func() []Server) {
+	if servers == nil {
+		return
+	}
+	r.MustRegister(&serverStates{servers: servers, up: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "mcp_server_up", Help: "1: the MCP server answered when it was used last. 0: it could not be used. Servers that were not used yet are missing.",
+	}, []string{"org", "server"})})
+}
+
+// serverStates is the collector of the state of the MCP servers.
+type serverStates struct {
+	servers func() []Server
+
+	mu sync.Mutex // of scrapes
+	up *prometheus.GaugeVec
+}
+
+// Describe implements [prometheus.Collector].
+func (s *serverStates) Describe(to chan<- *prometheus.Desc) { s.up.Describe(to) }
+
+// Collect implements [prometheus.Collector]. Servers beyond [maxSeries] are left out, those that
+// are up first.
+func (s *serverStates) Collect(to chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.up.Reset()
+	left, servers := maxSeries, s.servers()
+	for _, up := range []bool{false, true} {
+		for _, server := range servers {
+			if server.Up != up || left == 0 {
+				continue
+			}
+			value := 0.0
+			if up {
+				value = 1
+			}
+			s.up.WithLabelValues(server.Org, server.Name).Set(value)
+			left--
+		}
+	}
+	s.up.Collect(to)
 }
 
 // startRun counts a run as in progress. The returned function counts its end; it is

@@ -52,6 +52,15 @@ type Options struct {
 	// Waiting returns the number of tool calls that wait for approval, -1 if it is not known,
 	// and the age of the oldest. Nil leaves the metrics out.
 	Waiting func() (int, time.Duration)
+	// Servers returns the MCP servers of all orgs that were asked for their tools, or called.
+	// Nil leaves the metric out.
+	Servers func() []Server
+}
+
+// Server is an MCP server of an org.
+type Server struct {
+	Org, Name string
+	Up        bool // it answered when it was used last
 }
 
 // Telemetry is a [run.Observer]. It is safe for concurrent use.

@@ -155,7 +155,15 @@ func unknownTool(set *catalog.Set, name string) refusal {
 	if server := set.Withheld(name); server != "" {
 		return refusal{Error: fmt.Sprintf("tool %q of server %s is not allowed here", name, server)}
 	}
-	return refusal{Error: fmt.Sprintf("unknown tool %q%s", name, suggestion(set.Names()))}
+	return refusal{Error: fmt.Sprintf("unknown tool %q%s%s", name, unavailable(set.Unavailable()), suggestion(set.Names()))}
+}
+
+// unavailable says which servers' tools are missing: the unknown tool may be one of them.
+func unavailable(servers []string) string {
+	if len(servers) == 0 {
+		return ""
+	}
+	return "; it may be a tool of a server that is not available now: " + strings.Join(servers, ", ")
 }
 
 func suggestion(names []string) string {

@@ -129,7 +129,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ToolsListed{Servers: []event.ListedServer{{Server: "s", Tools: []tool.Definition{{
 			Name: "look", Title: "Look", Description: "Looks.", InputSchema: []byte(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true), Destructive: new(true), Idempotent: new(true), OpenWorld: new(true)},
 		}}, Error: "down"}}},
-		event.RoundStarted{Round: 1, Attempt: 2},
+		event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}},
 		event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "a"},
 		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
 		event.NativeItem{Round: 1, Item: 2, JSON: []byte(`{"type":"web_search_call"}`)},

@@ -31,7 +31,6 @@ var encodings = []struct {
 	}},
 		`{"v":1,"type":"tools_listed","servers":[{"server":"s","tools":[{"name":"look","description":"<Looks>.","input_schema":{"type":"object"}}]},` +
 			`{"server":"t","tools":null,"error":"down"}]}`},
-	{event.RoundStarted{Round: 1, Attempt: 2}, `{"v":1,"type":"round_started","round":1,"attempt":2}`},
 	{event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}}, `{"v":1,"type":"round_started","round":1,"attempt":2,"missing_servers":["s"]}`},
 	{event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "<a> & é"}, `{"v":1,"type":"text_delta","round":1,"item":2,"part":3,"text":"<a> & é"}`},
 	{event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "so"}, `{"v":1,"type":"reasoning_delta","round":1,"item":2,"part":3,"text":"so"}`},

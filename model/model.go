@@ -84,7 +84,8 @@ type RelayRequest struct {
 
 	Path string // below the base URL, such as "/chat/completions"
 
-	// Header is the client's, without credentials and hop-by-hop fields. Names
+	// Header has the fields of the client's that the provider gets: those that the usual
+	// clients send and those that the operator listed, and never credentials. Names
 	// are in the canonical form of net/http, whose Header can be assigned to and
 	// from it.
 	Header map[string][]string

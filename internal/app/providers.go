@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -25,6 +26,9 @@ func (a *App) providers(s *settings) ([]route.Provider, error) {
 	for _, p := range s.config.Providers {
 		key := s.keys.Providers[p.Name]
 		built := route.Provider{Name: p.Name, Models: p.Models}
+		for _, name := range p.RelayHeaders {
+			built.RelayHeaders = append(built.RelayHeaders, http.CanonicalHeaderKey(name))
+		}
 		switch p.Kind {
 		case "openai":
 			built.Model = openai.New(a.endpoint(p, p.BaseURL, key), openai.Options{})

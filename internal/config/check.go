@@ -51,6 +51,7 @@ func (d *decoder) checkProvider(path string, p *Provider) {
 	}
 	d.only(path, "api_version", "gemini", p.APIVersion != "" && !gemini)
 	d.only(path, "default_max_tokens", "anthropic", p.DefaultMaxTokens != nil && p.Kind != "anthropic")
+	d.checkRelayHeaders(path, p)
 	_, tried := d.where[path+".base_url"]
 	switch {
 	case tried || p.BaseURL != "":
@@ -78,6 +79,19 @@ func (d *decoder) checkAWS(path string, p *Provider) {
 	_, tried := d.where[path+".region"]
 	if unsigned := !p.APIKey.IsZero() && p.BaseURL != ""; p.Region == "" && !tried && !unsigned {
 		d.failPath(path+".region", "is missing; kind bedrock needs it")
+	}
+}
+
+// checkRelayHeaders compares the headers of relayed requests with the kind and the header of
+// the key.
+func (d *decoder) checkRelayHeaders(path string, p *Provider) {
+	if len(p.RelayHeaders) > 0 && p.Kind != "openai" && p.Kind != "openai-responses" {
+		d.failPath(path+".relay_headers", "is only for the kinds openai and openai-responses; requests to other kinds are translated")
+	}
+	for i, name := range p.RelayHeaders {
+		if p.APIKeyHeader != "" && strings.EqualFold(name, p.APIKeyHeader) {
+			d.failPath(fmt.Sprintf("%s.relay_headers[%d]", path, i), "is the header of the gateway's key (api_key_header); remove it here")
+		}
 	}
 }
 

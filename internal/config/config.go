@@ -97,6 +97,8 @@ type Provider struct {
 
 	APIKeyHeader string // that carries the bare key; "" = the kind's own
 
+	RelayHeaders []string // of clients that relayed requests keep, beside the usual ones
+
 	DefaultMaxTokens *int // anthropic; nil = the adapter's default
 
 	Region          string      // bedrock

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/turnpike-gateway/turnpike/internal/header"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -180,6 +181,18 @@ func checkHeader(name string) error {
 		return errors.New("is a header that the gateway sets itself")
 	}
 	return nil
+}
+
+// checkRelayed checks a name in relay_headers.
+func checkRelayed(name string) error {
+	canonical := http.CanonicalHeaderKey(name)
+	switch {
+	case header.Credential(canonical):
+		return errors.New("is a credential; the gateway sends its own (api_key), so remove it here")
+	case header.OwnHop(canonical):
+		return errors.New("is for the gateway or for one connection, and is never relayed; remove it here")
+	}
+	return checkHeader(name)
 }
 
 func checkVariable(name string) error {

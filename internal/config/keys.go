@@ -93,6 +93,8 @@ func (p *Provider) keys() []key {
 		{name: "api_key", value: credentialKey(&p.APIKey), doc: "Credential for the API. Empty: none is sent. For bedrock an API key of Bedrock, in place of AWS credentials."},
 		{name: "api_key_header", value: text(&p.APIKeyHeader, "", "header name", checkHeader).or("the kind's own"),
 			doc: "Header that carries the bare key, such as api-key for Azure OpenAI. Not for bedrock."},
+		{name: "relay_headers", value: texts(&p.RelayHeaders, nil, "header name", checkRelayed),
+			doc: "Only for openai and openai-responses: request headers of clients that relayed requests keep, beside those that OpenAI's clients and Codex send. Not credentials, and not headers of the connection."},
 		{name: "models", value: texts(&p.Models, []string{"*"}, "model name or glob", checkWord).notEmpty("is empty, so no request could use the provider; list model names, or remove the key to allow all"),
 			doc: "Model names and globs. * matches any characters. GET /v1/models lists the names, and what the provider lists and a glob matches."},
 		{name: "default_max_tokens", value: maybeInteger(&p.DefaultMaxTokens, 1, 1_000_000).or("8192"),

@@ -24,6 +24,7 @@ type modelCaller struct {
 	tools    *toolSet
 	jitter   func(limit time.Duration) time.Duration
 	observer *runObserver
+	dropped  *droppedHeaders
 
 	forwarded bool         // the caller has received output of the attempt
 	told      map[int]bool // the items of the attempt of which something was reported

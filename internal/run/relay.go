@@ -75,6 +75,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	if !ok || !relayer.Relays(m.run.req.Raw.Dialect) {
 		return m.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})
 	}
+	m.dropHeaders(a)
 	answer, err := relayer.Relay(m.run.ctx, m.run.req.Raw)
 	if err != nil {
 		return m.fail(a, nil, err)

@@ -42,7 +42,7 @@ func relayStage(t *testing.T, m model.Model) *stage {
 	s := newStage(t, nil)
 	s.req = &Request{
 		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Relay}, Model: "m",
-		Targets: []Target{{"up", "m", m}}, Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")},
+		Targets: []Target{{Provider: "up", Name: "m", Model: m}}, Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")},
 	}
 	s.journal.fail = func(loop.Body) error { return errors.New("a relay has no stored run") }
 	return s

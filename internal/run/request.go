@@ -157,6 +157,10 @@ type Target struct {
 	Provider string
 	Name     string // the provider's name for the model
 	Model    model.Model
+
+	// RelayHeaders are fields of a client's request that the provider gets when the request
+	// is relayed, beside the usual ones. Names are in canonical form.
+	RelayHeaders []string
 }
 
 // modelRequest returns a request for the items to a target, with the caller's own

@@ -76,6 +76,7 @@ type Runner struct {
 
 	approvalWaits approvalWaits
 	audience      audience
+	dropped       droppedHeaders // of relays
 }
 
 // New returns a Runner.

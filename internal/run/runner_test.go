@@ -378,7 +378,7 @@ func TestWhichModelIsAskedAgain(t *testing.T) {
 				s := newStage(t, nil, tt.first...)
 				other := &speaker{turns: tt.second}
 				if tt.second != nil {
-					s.req.Targets = append(s.req.Targets, Target{"other", "m2", other})
+					s.req.Targets = append(s.req.Targets, Target{Provider: "other", Name: "m2", Model: other})
 				}
 				s.req.Policy.Live = tt.live
 				begin := time.Now()

@@ -67,7 +67,7 @@ func (h *Handler) targets(name string) ([]run.Target, error) {
 	}
 	targets := make([]run.Target, len(resolved))
 	for i, t := range resolved {
-		targets[i] = run.Target{Provider: t.Provider, Name: t.Name, Model: t.Model}
+		targets[i] = run.Target{Provider: t.Provider, Name: t.Name, Model: t.Model, RelayHeaders: t.RelayHeaders}
 	}
 	return targets, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/header"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -89,34 +90,20 @@ func setLength(header http.Header, length int64) {
 }
 
 // forwarded returns the client's header without what concerns only the hop
-// between it and us.
-func forwarded(header http.Header) http.Header {
-	out := make(http.Header, len(header))
-	for name, values := range header {
-		if !ours(name) {
+// between it and us. What of the rest its provider gets is decided by the run.
+func forwarded(sent http.Header) http.Header {
+	out := make(http.Header, len(sent))
+	for name, values := range sent {
+		if !header.OwnHop(name) {
 			out[name] = values
 		}
 	}
-	for _, field := range header["Connection"] {
+	for _, field := range sent["Connection"] {
 		for name := range strings.SplitSeq(field, ",") {
 			out.Del(strings.TrimSpace(name))
 		}
 	}
 	return out
-}
-
-// ours reports whether a header field must not reach the provider: credentials
-// for us, switches for us, what describes this connection, and what would tell
-// the provider about our network.
-func ours(name string) bool {
-	switch name {
-	case "Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key",
-		"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-		"Content-Length", "Host", "Expect", "Forwarded", "Via", "X-Real-Ip":
-		return true
-	}
-	return strings.HasPrefix(name, "Turnpike-") || strings.HasPrefix(name, "Floopy-") ||
-		strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Proxy-")
 }
 
 // routed returns the body with the model that the first target is called by. The

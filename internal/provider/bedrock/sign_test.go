@@ -28,6 +28,8 @@ func TestNamesAreEscapedInThePathAndInTheSignature(t *testing.T) {
 		"arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-3-7-sonnet-20250219-v1:0": "arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2Fus.anthropic.claude-3-7-sonnet-20250219-v1%3A0",
 		"a b+c%2Fd~é": "a%20b%2Bc%252Fd~%C3%A9",
 		"../admin":    "..%2Fadmin",
+		"..":          "%2E%2E", // otherwise a proxy takes it for a step in the path
+		".":           "%2E",
 	} {
 		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a"), turnpiketest.UpstreamOptions{Strict: true})
 		t.Cleanup(u.Close)

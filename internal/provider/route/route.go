@@ -16,6 +16,8 @@ type Provider struct {
 	Name   string
 	Models []string // exact names and globs
 	Model  model.Model
+
+	RelayHeaders []string // see Target
 }
 
 // Target is a provider together with its own name for the model.
@@ -23,6 +25,10 @@ type Target struct {
 	Provider string
 	Name     string
 	Model    model.Model
+
+	// RelayHeaders are the fields of clients' requests that the provider gets when they are
+	// relayed, beside the usual ones, in canonical form.
+	RelayHeaders []string
 }
 
 // Router maps model names to providers. It is safe for concurrent use.
@@ -53,7 +59,7 @@ func (r *Router) Resolve(name string) []Target {
 	if p, rest, ok := strings.Cut(name, "/"); ok {
 		for _, provider := range providers {
 			if provider.Name == p && rest != "" {
-				return []Target{{provider.Name, rest, provider.Model}}
+				return []Target{provider.target(rest)}
 			}
 		}
 	}
@@ -61,7 +67,7 @@ func (r *Router) Resolve(name string) []Target {
 		var targets []Target
 		for _, p := range providers {
 			if serves(p, name) {
-				targets = append(targets, Target{p.Name, name, p.Model})
+				targets = append(targets, p.target(name))
 			}
 		}
 		if targets != nil {
@@ -69,6 +75,10 @@ func (r *Router) Resolve(name string) []Target {
 		}
 	}
 	return nil
+}
+
+func (p Provider) target(name string) Target {
+	return Target{Provider: p.Name, Name: name, Model: p.Model, RelayHeaders: p.RelayHeaders}
 }
 
 // exact returns the names of the configuration, globs left out, each once.

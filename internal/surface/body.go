@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
@@ -30,6 +31,23 @@ type Member struct {
 	Name  string
 	Value json.RawMessage
 	At    int // the position of the value in the body, in bytes
+}
+
+// SaysNothing reports whether a member with its value means the same as none.
+func SaysNothing(m Member) bool {
+	v := string(m.Value)
+	if len(v) > 1 && len(v) < 32 && (v[0] == '{' || v[0] == '[') {
+		v = strings.Join(strings.Fields(v), "")
+	}
+	switch v {
+	case "null", "[]", `""`:
+		return true
+	case "{}":
+		return m.Name == "logit_bias" // {} in other members can ask for something
+	case `"auto"`, `"default"`:
+		return m.Name == "service_tier"
+	}
+	return false
 }
 
 // readBody reads the whole body into a buffer that grows with what arrives. The

@@ -76,7 +76,7 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 			a.includeUsage = options.IncludeUsage
 			req.Params = append(req.Params, model.Param{Name: m.Name, Value: m.Value, Typed: true})
 		default:
-			if uncarried[m.Name] && asksForSomething(m.Value) {
+			if uncarried[m.Name] && asksForSomething(m) {
 				a.dropped = append(a.dropped, m.Name)
 				continue
 			}
@@ -129,12 +129,12 @@ func outputLimit(params []model.Param) int64 {
 }
 
 // asksForSomething reports whether a member differs from leaving it out.
-func asksForSomething(value json.RawMessage) bool {
-	switch string(value) {
-	case "null", "false", "[]", `["text"]`:
+func asksForSomething(m surface.Member) bool {
+	switch string(m.Value) {
+	case "false", "0", `["text"]`:
 		return false
 	}
-	return true
+	return !surface.SaysNothing(m)
 }
 
 // lastOfEach returns the index of the last member of each name.

@@ -221,3 +221,20 @@ func TestAToolChoiceThatCannotBeReadIsNotTranslated(t *testing.T) {
 		}
 	}
 }
+
+// P22
+func TestValuesThatSayNothingAreNotDropped(t *testing.T) {
+	for member, typed := range map[string]bool{
+		`"max_tokens":null`: true, `"max_completion_tokens":null`: true, `"temperature":null`: true, `"top_k":null`: true, `"seed":null`: true,
+		`"stop":null`: true, `"stop":[]`: true, `"stop":""`: true, `"response_format":null`: true, `"user":""`: true, `"metadata":{}`: true,
+		`"logit_bias":null`: true, `"logit_bias":{}`: true, `"logit_bias":{ }`: true, `"prediction":null`: true, `"service_tier":"auto"`: true,
+		`"store":null`: true, `"prompt_cache_key":""`: true, `"presence_penalty":0`: true, `"logprobs":null`: true, `"top_logprobs":0`: true, `"modalities":[]`: true,
+		`"logit_bias":{"1":2}`: false, `"max_tokens":0`: false, `"max_tokens":"x"`: false, `"service_tier":"flex"`: false,
+		`"web_search_options":{}`: false, `"prompt_cache_key":"k"`: false,
+	} {
+		req, a, err := decodeText(t, `{"model":"m","messages":[{"role":"user","content":"q"}],`+member+`}`)
+		if err != nil || len(req.Params) != 1 || req.Params[0].Typed != typed || len(a.dropped) > 0 {
+			t.Errorf("%s: %v, %+v, dropped %q, want typed %v", member, err, req.Params, a.dropped, typed)
+		}
+	}
+}

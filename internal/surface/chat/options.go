@@ -9,9 +9,12 @@ import (
 )
 
 // readOption reads a member of the body that all dialects share into the
-// request, and reports whether it could. A value that the dialect does not allow
-// is left to the provider to refuse.
+// request, and reports whether it could, or the member says nothing. A value that the
+// dialect does not allow is left to the provider to refuse.
 func readOption(req *run.Request, m surface.Member) bool {
+	if surface.SaysNothing(m) {
+		return true
+	}
 	o := &req.Options
 	switch m.Name {
 	case "temperature":
@@ -49,7 +52,7 @@ func readOption(req *run.Request, m surface.Member) bool {
 		var n int64
 		return read(m, &n) && n > 0
 	}
-	return string(m.Value) == "null"
+	return false
 }
 
 // read decodes the value, and leaves into as it is where that fails.

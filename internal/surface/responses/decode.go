@@ -233,9 +233,11 @@ func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, 
 		err = into(name, value, &e.User)
 		o.User = deref(e.User)
 	case "safety_identifier":
-		return false, into(name, value, &e.SafetyIdentifier)
+		err = into(name, value, &e.SafetyIdentifier)
+		return deref(e.SafetyIdentifier) == "", err
 	case "prompt_cache_key":
-		return false, into(name, value, &e.PromptCacheKey)
+		err = into(name, value, &e.PromptCacheKey)
+		return deref(e.PromptCacheKey) == "", err
 	case "service_tier":
 		err = into(name, value, &e.ServiceTier)
 		return e.ServiceTier == "auto" || e.ServiceTier == "default", err
@@ -250,7 +252,7 @@ func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, 
 		}
 		return e.TopLogprobs == 0, err
 	default:
-		return false, nil
+		return surface.SaysNothing(surface.Member{Name: name, Value: value}), nil
 	}
 	return true, err
 }
@@ -286,14 +288,14 @@ func numberUpTo(most float64, name string, value json.RawMessage, option **float
 	return nil
 }
 
-// hasOnly reports whether an object has no other members than these.
+// hasOnly reports whether an object has no other members than these, apart from null.
 func hasOnly(object json.RawMessage, names ...string) bool {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(object, &members); err != nil {
 		return false
 	}
-	for name := range members {
-		if !slices.Contains(names, name) {
+	for name, v := range members {
+		if !slices.Contains(names, name) && string(v) != "null" {
 			return false
 		}
 	}

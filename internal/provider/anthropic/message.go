@@ -41,10 +41,11 @@ const begin = "(The conversation begins with your message.)"
 // in one, as the dialect demands.
 func (t *translation) messages() {
 	w := writer{translation: t, ids: wire.CallIDs{Allowed: inCallID}, maxPixels: pixelLimit(t.req.Items), firstShown: firstShown(t.req.Items)}
+	items := wire.WithoutLastSpace(t.req.Items)
 	unit := -1
-	for i := range t.req.Items {
-		it := &t.req.Items[i]
-		if wire.BeginsMessage(t.req.Items, i) {
+	for i := range items {
+		it := &items[i]
+		if wire.BeginsMessage(items, i) {
 			unit++
 		}
 		w.unit = unit

@@ -45,6 +45,13 @@ func TestEncode(t *testing.T) { // M02 M05
 		{"ids that the dialect does not allow, or that repeat", model.Request{Items: []item.Item{
 			user, of(1, item.NewCall("a:1", "f", "{}")), item.NewResult("a:1", "x", false), of(2, item.NewCall("a:1", "f", "{}")), of(2, item.NewCall("", "f", "{}")), item.NewResult("a:1", "y", false), item.NewResult("", "z", false)}},
 			`"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":[{"type":"tool_use","id":"a_1","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a_1","content":[{"type":"text","text":"x"}]}]},{"role":"assistant","content":[{"type":"tool_use","id":"call_1","name":"f","input":{}},{"type":"tool_use","id":"call_2","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":[{"type":"text","text":"y"}]},{"type":"tool_result","tool_use_id":"call_2","content":[{"type":"text","text":"z"}]}]}]`},
+		{"white space at the end of an answer that is to be continued", model.Request{Items: []item.Item{user, of(1, item.NewText(item.Assistant, " The answer is \n")), of(1, item.NewText(item.Assistant, " ")), item.NewText(item.System, "a ")}},
+			`"system":[{"type":"text","text":"a "}],"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":[{"type":"text","text":" The answer is"}]}]`},
+		{"white space elsewhere", model.Request{Items: []item.Item{user, of(1, item.NewText(item.Assistant, "a ")), item.NewText(item.User, "b ")}},
+			`"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":[{"type":"text","text":"a "}]},{"role":"user","content":[{"type":"text","text":"b "}]}]`},
+		{"white space of the provider's own block", model.Request{Items: []item.Item{user,
+			{Kind: item.Message, Turn: 1, Role: item.Assistant, Parts: []item.Part{{Kind: item.Text, Text: "a "}}, Native: item.Native{Dialect: model.DialectAnthropic, JSON: json.RawMessage(`{"type":"text","text":"a "}`)}}}},
+			`"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":[{"type":"text","text":"a"}]}]`},
 		{"only a system message", model.Request{Items: []item.Item{item.NewText(item.System, "a")}},
 			`"system":[{"type":"text","text":"a"}],"messages":[{"role":"user","content":[{"type":"text","text":"(The conversation begins with your message.)"}]}]`},
 		{"the model speaks first, and arguments that are not an object", model.Request{Items: []item.Item{of(1, item.NewCall("c", "f", "{bad"))}},

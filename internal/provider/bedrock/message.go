@@ -70,11 +70,15 @@ const (
 // side become one message; the results of a turn with several calls come back in one, as
 // the dialect demands.
 func (t *translation) messages() {
-	w := writer{translation: t, ids: callIDs(), names: map[string]bool{}, firstShown: firstShown(t.req.Items)}
+	w := writer{translation: t, ids: t.traits.callIDs(), names: map[string]bool{}, firstShown: firstShown(t.req.Items)}
+	items := t.req.Items
+	if t.traits.vendor == anthropicModel {
+		items = wire.WithoutLastSpace(items)
+	}
 	unit := -1
-	for i := range t.req.Items {
-		it := &t.req.Items[i]
-		if wire.BeginsMessage(t.req.Items, i) {
+	for i := range items {
+		it := &items[i]
+		if wire.BeginsMessage(items, i) {
 			unit++
 		}
 		w.unit = unit

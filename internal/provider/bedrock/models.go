@@ -31,6 +31,7 @@ type traits struct {
 	cacheTTL  bool // takes a lifetime of cache points
 	schema    bool // takes a JSON schema for the answer
 	reasoning bool // Nova that reasons
+	shortIDs  bool // ids of calls have nine letters and digits
 }
 
 // versionSuffix is the end of a model id, such as -v1:0.
@@ -57,7 +58,7 @@ func traitsOf(id string) traits {
 	case strings.Contains(id, "meta."), strings.Contains(id, "cohere."), strings.Contains(id, "ai21."), strings.Contains(id, "writer."):
 		t.vendor = otherVendor
 	case strings.Contains(id, "mistral."), strings.Contains(id, "qwen."), strings.Contains(id, "deepseek."):
-		t.vendor, t.schema = otherVendor, true
+		t.vendor, t.schema, t.shortIDs = otherVendor, true, strings.Contains(id, "mistral.")
 	}
 	return t
 }

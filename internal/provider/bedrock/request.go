@@ -413,8 +413,12 @@ func native(it *item.Item) json.RawMessage {
 	return it.Native.JSON
 }
 
-// callIDs returns the ids of calls as the dialect takes them.
-func callIDs() wire.CallIDs {
+// callIDs returns the ids of calls as the dialect takes them. Mistral's models take nine
+// letters and digits.
+func (t traits) callIDs() wire.CallIDs {
+	if t.shortIDs {
+		return wire.CallIDs{Length: 9, Allowed: func(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }}
+	}
 	return wire.CallIDs{MaxLength: 64, Allowed: func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 	}}

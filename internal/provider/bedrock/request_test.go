@@ -37,6 +37,13 @@ func withTool(req *model.Request) {
 	req.Tools = append(req.Tools, model.Tool{Definition: tool.Definition{Name: "f", InputSchema: json.RawMessage(`{"type":"object"}`)}})
 }
 
+// withPrefix has the model continue its answer.
+func withPrefix(req *model.Request) {
+	answer := item.NewText(item.Assistant, "So ")
+	answer.Turn = 1
+	req.Items = append(req.Items, answer)
+}
+
 func withCall(req *model.Request) {
 	call := item.NewCall("c", "f", `{}`)
 	call.Turn = 1
@@ -68,6 +75,11 @@ func TestWhatModelsTake(t *testing.T) {
 		"no calls, none before":         {asked(llama, withTool, none), ``, `toolConfig`, ""},
 		"no calls, some before, Claude": {asked(sonnet, withTool, withCall, none), `"tool_choice":{"type":"none"}`, `toolChoice`, ""},
 		"no calls, some before, others": {asked(llama, withTool, withCall, none), `"toolConfig":{"tools":[{"toolSpec":{"name":"f"`, `tool_choice`, "tool_choice"},
+		"ids of calls, Mistral":         {asked("mistral.mistral-large-2407-v1:0", withCall), `"toolUse":{"toolUseId":"call00000"`, `"c"`, ""},
+		"results of calls, Mistral":     {asked("us.mistral.pixtral-large-2502-v1:0", withCall), `"toolResult":{"toolUseId":"call00000"`, `"c"`, ""},
+		"ids of calls, llama":           {asked(llama, withCall), `"toolUse":{"toolUseId":"c"`, `call0`, ""},
+		"white space at the end":        {asked(sonnet, withPrefix), `{"text":"So"}`, `So `, ""},
+		"white space at the end, llama": {asked(llama, withPrefix), `{"text":"So "}`, ``, ""},
 		"no tools, calls before":        {asked(sonnet, withCall), `"description":"This tool is not available any more."`, ``, ""},
 		"no tools, calls before, llama": {asked(llama, withCall), `"description":"This tool is not available any more."`, `toolChoice`, ""},
 		"one call, Claude":              {asked(sonnet, withTool, single), `"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`, `toolChoice`, ""},

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -14,6 +15,9 @@ type CallIDs struct {
 	// MaxLength is how many bytes an id may have; a longer one is replaced. 0 = any
 	// number.
 	MaxLength int
+	// Length is how many bytes every id has. One of another length, or with a character
+	// that may not be in it, is replaced. 0 = any number.
+	Length int
 	// Allowed reports whether a character may be in an id; "_" replaces one that may
 	// not. nil allows all.
 	Allowed func(rune) bool
@@ -37,9 +41,12 @@ func (c *CallIDs) Call(id string) string {
 			return '_'
 		}, id)
 	}
+	if c.Length > 0 && (len(sent) != c.Length || sent != id) {
+		sent = ""
+	}
 	for sent == "" || c.MaxLength > 0 && len(sent) > c.MaxLength || c.used[sent] {
 		n := max(c.next, len(c.used)) // no number is tried twice: a transcript can have thousands of calls
-		sent, c.next = fmt.Sprintf("call_%d", n), n+1
+		sent, c.next = c.numbered(n), n+1
 	}
 	c.used[sent] = true
 	c.open[id] = append(c.open[id], sent)
@@ -55,4 +62,13 @@ func (c *CallIDs) Result(id string) string {
 	}
 	c.open[id] = sent[1:]
 	return sent[0]
+}
+
+// numbered returns a new id.
+func (c *CallIDs) numbered(n int) string {
+	if c.Length == 0 {
+		return fmt.Sprintf("call_%d", n)
+	}
+	digits := strconv.FormatInt(int64(n), 36) // few enough for the calls of any request
+	return "call" + strings.Repeat("0", max(0, c.Length-len("call")-len(digits))) + digits
 }

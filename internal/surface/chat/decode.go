@@ -226,6 +226,7 @@ func (a *asked) decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 	}
 	items := make([]item.Item, 0, len(messages))
 	turn := 0
+	var answers answered
 	for i, m := range messages {
 		at := fmt.Sprintf("messages[%d]", i)
 		var w wireMessage
@@ -255,10 +256,20 @@ func (a *asked) decodeMessages(raw json.RawMessage) ([]item.Item, error) {
 		first := len(items)
 		switch w.Role {
 		case roleTool:
+			again, err := answers.again(at, w.ToolCallID, parts)
+			if err != nil {
+				return nil, err
+			}
+			if again {
+				continue
+			}
 			items = append(items, item.Item{Kind: item.ToolResult, CallID: w.ToolCallID, Name: w.Name, Parts: parts})
 		case item.Assistant:
 			turn++
 			items = w.appendAnswer(items, parts, turn)
+			for _, c := range w.ToolCalls {
+				answers.call(c.ID)
+			}
 		default:
 			items = append(items, item.Item{Kind: item.Message, Role: w.Role, Name: w.Name, Parts: parts})
 		}

@@ -238,3 +238,46 @@ func TestValuesThatSayNothingAreNotDropped(t *testing.T) {
 		}
 	}
 }
+
+func TestResultsBelongToCalls(t *testing.T) {
+	call := func(ids ...string) string {
+		var calls []string
+		for _, id := range ids {
+			calls = append(calls, `{"id":"`+id+`","type":"function","function":{"name":"f","arguments":"{}"}}`)
+		}
+		return `{"role":"assistant","tool_calls":[` + strings.Join(calls, ",") + `]}`
+	}
+	result := func(id, text string) string {
+		return `{"role":"tool","tool_call_id":"` + id + `","content":"` + text + `"}`
+	}
+	const place = "messages[%d].tool_call_id"
+	for name, tt := range map[string]struct {
+		messages []string
+		results  string // of the items
+		at       int    // of the message that is refused; 0 = none
+	}{
+		"twice the same":           {[]string{call("a", "b"), result("a", "1"), result("b", "2"), result("a", "1")}, "1 2", 0},
+		"twice, and not the same":  {[]string{call("a"), result("a", "1"), result("a", "2")}, "", 3},
+		"two calls with one id":    {[]string{call("a", "a"), result("a", "1"), result("a", "1"), result("a", "1")}, "1 1", 0},
+		"a later call with the id": {[]string{call("a"), result("a", "1"), call("a"), result("a", "2")}, "1 2", 0},
+		"calls without ids":        {[]string{call(""), result("", "1")}, "1", 0},
+		"no call":                  {[]string{call("a"), result("a", "1"), result("x", "1")}, "", 3},
+		"no call at all":           {[]string{result("x", "1")}, "", 1},
+	} {
+		req, _, err := decodeText(t, `{"model":"m","messages":[{"role":"user","content":"q"},`+strings.Join(tt.messages, ",")+`]}`)
+		var got []string
+		for _, it := range req.Items {
+			if it.Kind == item.ToolResult {
+				got = append(got, it.Text())
+			}
+		}
+		var f *fault.Error
+		want := fmt.Sprintf(place, tt.at)
+		switch {
+		case tt.at == 0 && (err != nil || strings.Join(got, " ") != tt.results):
+			t.Errorf("%s: %v, results %q", name, err, got)
+		case tt.at > 0 && (!errors.As(err, &f) || f.Code != fault.Invalid || f.Param != want):
+			t.Errorf("%s: %v, want a fault at %s", name, err, want)
+		}
+	}
+}

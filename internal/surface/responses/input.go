@@ -1,10 +1,12 @@
 package responses
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -76,17 +78,25 @@ func (d *decoder) decodeInput(value json.RawMessage) error {
 // inputReader reads a list of items.
 type inputReader struct {
 	*decoder
-	turn    int            // the number of the latest answer of a model
-	open    bool           // the latest item belongs to it
-	results map[string]int // the item with the result of each call, by the call's id
+	turn    int               // the number of the latest answer of a model
+	open    bool              // the latest item belongs to it
+	waiting map[string]int    // how many calls with an id have no result
+	results map[string]result // the latest one for an id
 
 	size   int                    // bytes of the items that were read, with those in the place of references
 	shared map[string][]item.Part // content of the messages that were referred to, by their ids
 	id     string                 // of the message that is referred to now; "" = none
 }
 
+// result is the result of a call.
+type result struct {
+	at     int             // its index among the items
+	output json.RawMessage // as the client wrote it
+	custom bool            // of a custom tool
+}
+
 func newInputReader(d *decoder) inputReader {
-	return inputReader{decoder: d, results: map[string]int{}, shared: map[string][]item.Part{}}
+	return inputReader{decoder: d, waiting: map[string]int{}, results: map[string]result{}, shared: map[string][]item.Part{}}
 }
 
 // said returns the number of the answer that an item of the model belongs to: items
@@ -290,14 +300,15 @@ func (in *inputReader) addCall(at string, w wireItem, raw json.RawMessage) error
 	}
 	call := item.NewCall(w.CallID, flatName(w.Namespace, w.Name), cmp.Or(arguments, "{}"))
 	call.Turn = in.said()
-	delete(in.results, w.CallID) // ids can repeat
+	in.waiting[w.CallID]++ // ids can repeat
 	in.append(call, native)
 	return nil
 }
 
-// addResult reads the output of a call. A further output of the same call, such as Codex
-// sends of a tool that reports before its end, is added to the first one: other dialects
-// have one result for each call. An output that only this dialect has stays as it is.
+// addResult reads the output of a call. One that is sent again is the same; another one for
+// the same call is refused. A further output of a custom tool, such as Codex sends of a tool
+// that reports before its end, is added to the first one: other dialects have one result for
+// each call. An output of a custom tool that only this dialect has stays as it is.
 func (in *inputReader) addResult(at string, w wireItem, raw json.RawMessage) error {
 	if w.CallID == "" {
 		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no call_id", at).In(at + ".call_id")
@@ -309,14 +320,26 @@ func (in *inputReader) addResult(at string, w wireItem, raw json.RawMessage) err
 	if err != nil {
 		return err
 	}
-	if first, is := in.results[w.CallID]; is && in.native == "" {
-		it := &in.req.Items[first]
+	custom := w.Type == "custom_tool_call_output"
+	first, is := in.results[w.CallID]
+	switch {
+	case in.waiting[w.CallID] > 0:
+		in.waiting[w.CallID]--
+	case !is: // the call is in the conversation that the request continues
+	case !custom && !first.custom:
+		if bytes.Equal(first.output, w.Output) || in.native == "" && reflect.DeepEqual(in.req.Items[first.at].Parts, parts) {
+			return nil
+		}
+		return fault.New(fault.Invalid, "invalid_value", "%s: the call with the call_id %.100q has another output before this one; "+
+			"send one output for each call", at, w.CallID).In(at)
+	case in.native == "":
+		it := &in.req.Items[first.at]
 		it.Parts, it.Native = append(it.Parts, parts...), item.Native{}
 		return nil
 	}
-	in.results[w.CallID] = len(in.req.Items)
+	in.results[w.CallID] = result{len(in.req.Items), w.Output, custom}
 	native := raw
-	if w.Type == "custom_tool_call_output" {
+	if custom {
 		native = nil
 	}
 	in.append(item.Item{Kind: item.ToolResult, CallID: w.CallID, Parts: parts}, native)

@@ -118,33 +118,33 @@ func TestTheNamesThatCanBeAskedFor(t *testing.T) {
 		want      []string
 	}{
 		{"what the globs match, in alphabetical order", []Provider{
-			{"p", []string{"gpt-*"}, lists("o3", "gpt-5", "gpt-4", "xgpt-5")},
+			{Name: "p", Models: []string{"gpt-*"}, Model: lists("o3", "gpt-5", "gpt-4", "xgpt-5")},
 		}, []string{"p=gpt-4", "p=gpt-5"}},
 		{"exact names first, listed or not", []Provider{
-			{"p", []string{"z", "gpt-*", "gpt-9"}, &lister{list: []model.Listed{at("gpt-5", 1), at("z", 2)}}},
+			{Name: "p", Models: []string{"z", "gpt-*", "gpt-9"}, Model: &lister{list: []model.Listed{at("gpt-5", 1), at("z", 2)}}},
 		}, []string{"p=z@2", "p=gpt-9", "p=gpt-5@1"}},
-		{"no globs, no question", []Provider{{"p", []string{"a"}, lists("a", "b")}}, []string{"p=a"}},
+		{"no globs, no question", []Provider{{Name: "p", Models: []string{"a"}, Model: lists("a", "b")}}, []string{"p=a"}},
 		{"a provider that cannot list", []Provider{
-			{"p", []string{"a", "*"}, onlyModel}, {"q", []string{"b*"}, lists("b1")},
+			{Name: "p", Models: []string{"a", "*"}, Model: onlyModel}, {Name: "q", Models: []string{"b*"}, Model: lists("b1")},
 		}, []string{"p=a", "p=b1"}}, // p gets the request for b1, since its glob matches
 		{"the same name at two providers", []Provider{
-			{"p", []string{"*"}, lists("m")}, {"q", []string{"*"}, lists("m", "n")},
+			{Name: "p", Models: []string{"*"}, Model: lists("m")}, {Name: "q", Models: []string{"*"}, Model: lists("m", "n")},
 		}, []string{"p=m", "p=n"}},
 		{"an exact name goes to who has it exactly", []Provider{
-			{"p", []string{"*"}, lists("m")}, {"q", []string{"m"}, lists("m")},
+			{Name: "p", Models: []string{"*"}, Model: lists("m")}, {Name: "q", Models: []string{"m"}, Model: lists("m")},
 		}, []string{"q=m"}},
 		{"a name that means another provider", []Provider{
-			{"openai", []string{"gpt-*"}, lists("gpt-5")}, {"router", []string{"*"}, lists("openai/gpt-5", "meta/llama")},
+			{Name: "openai", Models: []string{"gpt-*"}, Model: lists("gpt-5")}, {"router", []string{"*"}, lists("openai/gpt-5", "meta/llama")},
 		}, []string{"openai=gpt-5", "router=meta/llama"}},
 		{"an exact name that means another provider", []Provider{
-			{"one", []string{"a"}, lists()}, {"two", []string{"one/b"}, lists()},
+			{Name: "one", Models: []string{"a"}, Model: lists()}, {"two", []string{"one/b"}, lists()},
 		}, []string{"one=a", "one=one/b"}},
 		{"when a model was made", []Provider{
-			{"p", []string{"a", "*"}, &lister{list: []model.Listed{at("a", 1), at("b", 2), at("c", 0)}}},
-			{"q", []string{"*"}, &lister{list: []model.Listed{at("b", 3), at("c", 4)}}},
+			{Name: "p", Models: []string{"a", "*"}, Model: &lister{list: []model.Listed{at("a", 1), at("b", 2), at("c", 0)}}},
+			{Name: "q", Models: []string{"*"}, Model: &lister{list: []model.Listed{at("b", 3), at("c", 4)}}},
 		}, []string{"p=a@1", "p=b@2", "p=c@4"}},
 		{"names twice, without text, hidden and long", []Provider{
-			{"p", []string{"*"}, lists("a", "a", "", "b\x1b[31m", "c\u200b", "d\xff", "e\n", strings.Repeat("x", maxListedName), strings.Repeat("y", maxListedName+1))},
+			{Name: "p", Models: []string{"*"}, Model: lists("a", "a", "", "b\x1b[31m", "c\u200b", "d\xff", "e\n", strings.Repeat("x", maxListedName), strings.Repeat("y", maxListedName+1))},
 		}, []string{"p=a", "p=" + strings.Repeat("x", maxListedName)}},
 		{"nothing", nil, nil},
 	} {
@@ -166,8 +166,8 @@ func TestTheNamesThatCanBeAskedFor(t *testing.T) {
 func TestANameIsFoundUnlessNobodyListsIt(t *testing.T) {
 	down := &lister{err: errors.New("down")}
 	l, _ := listing(t, ListingOptions{},
-		Provider{"p", []string{"exact", "gpt-*", "both-*"}, lists("gpt-5", "o3")},
-		Provider{"q", []string{"down-*", "both-*"}, down},
+		Provider{Name: "p", Models: []string{"exact", "gpt-*", "both-*"}, Model: lists("gpt-5", "o3")},
+		Provider{Name: "q", Models: []string{"down-*", "both-*"}, Model: down},
 	)
 	for name, want := range map[string]string{
 		"gpt-5":      "p=gpt-5",
@@ -196,7 +196,7 @@ func TestANameIsFoundUnlessNobodyListsIt(t *testing.T) {
 func TestAListIsKeptAndAFailureKeepsTheLastOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := lists("a")
-		l, log := listing(t, ListingOptions{}, Provider{"p", []string{"x", "*"}, p})
+		l, log := listing(t, ListingOptions{}, Provider{Name: "p", Models: []string{"x", "*"}, Model: p})
 		step := func(after time.Duration, calls int64, want []string, lines ...string) {
 			t.Helper()
 			time.Sleep(after)
@@ -233,7 +233,7 @@ func TestCallersShareAFetchThatOutlivesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := lists("a")
 		p.wait = func(context.Context) { time.Sleep(time.Second) }
-		l, _ := listing(t, ListingOptions{}, Provider{"p", []string{"*"}, p})
+		l, _ := listing(t, ListingOptions{}, Provider{Name: "p", Models: []string{"*"}, Model: p})
 		first, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -262,7 +262,7 @@ func TestAProviderThatHangsHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := lists("a")
 		hangs.wait = func(ctx context.Context) { <-ctx.Done() }
-		l, log := listing(t, ListingOptions{}, Provider{"p", []string{"x", "a*"}, hangs}, Provider{"q", []string{"b*"}, lists("b1")})
+		l, log := listing(t, ListingOptions{}, Provider{Name: "p", Models: []string{"x", "a*"}, Model: hangs}, Provider{Name: "q", Models: []string{"b*"}, Model: lists("b1")})
 		begun := time.Now()
 		if got := said(l.Names(t.Context())); !slices.Equal(got, []string{"p=x", "q=b1"}) || time.Since(begun) != listTimeout {
 			t.Errorf("%v after %v", got, time.Since(begun))
@@ -284,7 +284,7 @@ func TestALongListIsCut(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		memory := ledger.New(ledger.Options{})
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{"p", []string{"x", "m-*"}, long})
+		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "p", Models: []string{"x", "m-*"}, Model: long})
 		for range 3 {
 			if got := len(l.Names(t.Context())); got != maxListed+1 {
 				t.Errorf("%d names", got)
@@ -316,7 +316,7 @@ func TestNamesThatAProviderDoesNotServeCountForNoBound(t *testing.T) {
 		long.list = append(long.list, model.Listed{Name: fmt.Sprintf("m-%06d", i)})
 	}
 	long.list = append(long.list, model.Listed{Name: "gpt-5"})
-	l, log := listing(t, ListingOptions{}, Provider{"p", []string{"gpt-*"}, long})
+	l, log := listing(t, ListingOptions{}, Provider{Name: "p", Models: []string{"gpt-*"}, Model: long})
 	if got := said(l.Names(t.Context())); !slices.Equal(got, []string{"p=gpt-5"}) || log.take() != nil {
 		t.Errorf("%v", got)
 	}
@@ -329,7 +329,7 @@ func TestAListForWhichThereIsNoMemoryIsAFailure(t *testing.T) {
 		for i := range 100 {
 			p.list = append(p.list, model.Listed{Name: fmt.Sprintf("m-%d", i)})
 		}
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{"p", []string{"x", "*"}, p})
+		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "p", Models: []string{"x", "*"}, Model: p})
 		if got := said(l.Names(t.Context())); !slices.Equal(got, []string{"p=x"}) {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -344,7 +344,7 @@ func TestCloseEndsAFetch(t *testing.T) {
 		hangs := lists("a")
 		hangs.wait = func(ctx context.Context) { <-ctx.Done() }
 		memory := ledger.New(ledger.Options{})
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{"p", []string{"*"}, hangs})
+		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "p", Models: []string{"*"}, Model: hangs})
 		var all sync.WaitGroup
 		all.Go(func() { l.Names(t.Context()) })
 		synctest.Wait()
@@ -393,7 +393,7 @@ func TestOtherProvidersHaveOtherNames(t *testing.T) {
 func TestNamesAreReadWhileListsChange(t *testing.T) {
 	var clock atomic.Int64
 	now := func() time.Time { return time.Unix(clock.Add(int64(listTTL/time.Second)), 0) } // every look finds all lists due
-	l, _ := listing(t, ListingOptions{Now: now}, Provider{"p", []string{"x", "*"}, lists("a", "b")}, Provider{"q", []string{"*"}, lists("b", "c")})
+	l, _ := listing(t, ListingOptions{Now: now}, Provider{Name: "p", Models: []string{"x", "*"}, Model: lists("a", "b")}, Provider{Name: "q", Models: []string{"*"}, Model: lists("b", "c")})
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -309,9 +309,9 @@ func TestASilentStreamHasHeartbeats(t *testing.T) { // L05
 		beats := sse.NewHeartbeats(0)
 		beats.Start()
 		defer beats.Stop()
-		runner := &follows{do: func(context.Context, run.Sink) error { time.Sleep(40 * time.Second); return nil }}
+		runner := &follows{do: func(context.Context, run.Sink) error { time.Sleep(35 * time.Second); return nil }}
 		w := ask(t, Options{Archive: stored(t, 3), Runner: runner, Heartbeats: beats}, events, org.Owner, "owner", "/v1/runs/run_2/events")
-		if w.Code != 200 || w.Body.String() != ": keep-alive\n\n: keep-alive\n\n" {
+		if w.Code != 200 || w.Body.String() != ": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n" {
 			t.Errorf("%d %q", w.Code, w.Body)
 		}
 	})

@@ -103,7 +103,7 @@ func TestAProviderThatMeansHarm(t *testing.T) {
 		{name: "two calls in one place", answer: answers(begin(0, `{"n":1}`), strings.ReplaceAll(begin(0, `{"n":2}`), "c0", "d0"), calls, "data: [DONE]\n\n"), status: 200, reason: "length", recorded: "no_progress", executed: 5, attempts: 4},
 		{name: "arguments without a call", answer: answers(chunk(`{"tool_calls":[{"index":3,"function":{"arguments":"{}"}}]}`), calls), status: 200, reason: "length", recorded: "no_progress", attempts: 4},
 		{name: "an end without a beginning", answer: answers(stop), status: 200, reason: "stop", recorded: "complete", attempts: 1},
-		{name: "calls announced and not made", answer: answers(calls), status: 200, reason: "stop", recorded: "complete", attempts: 1},
+		{name: "calls announced and not made", answer: answers(calls), status: 502, reason: "sent none that can be read", recorded: "model_error", attempts: 3},
 		{name: "text that is none", answer: answers(chunk("{\"content\":\"a\xff\xfeb\\ud800c\"}"), stop), status: 200, reason: "stop", text: "a\ufffd\ufffdb\ufffdc", recorded: "complete", attempts: 1},
 		{name: "JSON that is none", answer: answers(`data: {"choices":[{"delta":{"content":"a"}}` + "\n\n"), status: 502, reason: "a chunk that is not valid", recorded: "model_error", attempts: 3},
 		{name: "no end mark", answer: answers(chunk(`{"content":"ok"}`), stop), status: 200, reason: "stop", text: "ok", recorded: "complete", attempts: 1},

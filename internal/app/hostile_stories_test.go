@@ -214,7 +214,7 @@ func TestAServerThatMeansHarm(t *testing.T) {
 		}, offered: []string{"bad"}, log: []string{"has too many pages"}},
 		{name: "23: a cursor that goes round", pages: gives(`{"tools":[` + definition("bad", "") + `],"nextCursor":"again"}`), offered: []string{"bad"}, log: []string{"repeats a cursor"}},
 		{name: "24: another id", call: asStream("data: {\"jsonrpc\":\"2.0\",\"id\":987654,\"result\":" + good + "}\n\n"), told: []string{"may have been carried out"}},
-		{name: "24: an id that has become a text", call: asStream("data: {\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":" + good + "}\n\n"), told: []string{"may have been carried out"}},
+		{name: "24: an id that has become a text", call: asStream("data: {\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":" + good + "}\n\n"), told: []string{"good"}},
 		{name: "24: two answers", call: asStream("data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":"+good+"}\n\n", "data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"SECOND\"}]}}\n\n"), told: []string{"good"}, never: []string{"SECOND"}},
 		{name: "24: a batch", call: func(w http.ResponseWriter, _ *http.Request, m rpc) {
 			fmt.Fprintf(w, `[{"jsonrpc":"2.0","id":%s,"result":%s}]`, m.ID, good)

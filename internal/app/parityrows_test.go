@@ -462,7 +462,7 @@ func TestAResponseIsRelayedByteByByte(t *testing.T) {
 	const said = `{ "id":"resp_theirs", "object":"response", "output":[{"type":"web_search_call","id":"ws_1"}] }`
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { _, _ = w.Write([]byte(said)) })
 	g := MustRun(t, strings.Replace(site{upstream: up.URL}.yaml(), "{name: up,", "{name: up, kind: openai-responses,", 1))
-	const body = `{ "model":"m", "input":[{"type":"web_search_call","id":"ws_0","status":"completed"},{"role":"user","content":"go"}], "tools":[{"type":"web_search"}] }`
+	const body = `{ "model":"m", "input":[{"type":"web_search_call","id":"ws_0","status":"completed","action":{"type":"search","query":"go"}},{"role":"user","content":"go"}], "tools":[{"type":"web_search"}] }`
 	a := g.send("POST", "/v1/responses", strings.NewReader(body), "Turnpike-Mcp-Disabled", "true")
 	got := up.requests()
 	if a.status != 200 || string(a.body) != said || len(got) != 1 || string(got[0].body) != body || got[0].path != "/v1/responses" || got[0].header.Get("Authorization") != "Bearer CANARY-upstream-key" {
@@ -474,7 +474,7 @@ func TestAResponseIsRelayedByteByByte(t *testing.T) {
 func TestItemsOfTheProviderGoBackToIt(t *testing.T) {
 	noLeaks(t)
 	p := newParitySite(t, "openai-responses", "text Done.", "")
-	a := p.respond(`"input":[{"role":"user","content":"a"},{"type":"web_search_call","id":"ws_0","status":"completed"},{"role":"user","content":"b"}]`)
+	a := p.respond(`"input":[{"role":"user","content":"a"},{"type":"web_search_call","id":"ws_0","status":"completed","action":{"type":"search","query":"go"}},{"role":"user","content":"b"}]`)
 	if o := a.responded(t); o.text() != "Done." || a.header.Get("Turnpike-Dropped-Params") != "" || !strings.Contains(p.asked(), `"web_search_call"`) {
 		t.Errorf("dropped are %q; the provider was asked %s", a.header.Get("Turnpike-Dropped-Params"), p.asked())
 	}

@@ -134,10 +134,10 @@ func TestTheNamesThatCanBeAskedFor(t *testing.T) {
 			{Name: "p", Models: []string{"*"}, Model: lists("m")}, {Name: "q", Models: []string{"m"}, Model: lists("m")},
 		}, []string{"q=m"}},
 		{"a name that means another provider", []Provider{
-			{Name: "openai", Models: []string{"gpt-*"}, Model: lists("gpt-5")}, {"router", []string{"*"}, lists("openai/gpt-5", "meta/llama")},
+			{Name: "openai", Models: []string{"gpt-*"}, Model: lists("gpt-5")}, {Name: "router", Models: []string{"*"}, Model: lists("openai/gpt-5", "meta/llama")},
 		}, []string{"openai=gpt-5", "router=meta/llama"}},
 		{"an exact name that means another provider", []Provider{
-			{Name: "one", Models: []string{"a"}, Model: lists()}, {"two", []string{"one/b"}, lists()},
+			{Name: "one", Models: []string{"a"}, Model: lists()}, {Name: "two", Models: []string{"one/b"}, Model: lists()},
 		}, []string{"one=a", "one=one/b"}},
 		{"when a model was made", []Provider{
 			{Name: "p", Models: []string{"a", "*"}, Model: &lister{list: []model.Listed{at("a", 1), at("b", 2), at("c", 0)}}},
@@ -365,11 +365,11 @@ func TestOtherProvidersHaveOtherNames(t *testing.T) {
 		slow, quick := lists("a"), lists("b")
 		slow.wait = func(context.Context) { time.Sleep(time.Second) }
 		memory := ledger.New(ledger.Options{})
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{"slow", []string{"*"}, slow}, Provider{"quick", []string{"b*"}, quick})
+		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "slow", Models: []string{"*"}, Model: slow}, Provider{Name: "quick", Models: []string{"b*"}, Model: quick})
 		var all sync.WaitGroup
 		all.Go(func() { l.Names(t.Context()) })
 		synctest.Wait()
-		l.Replace([]Provider{{"new", []string{"x", "c*"}, lists("c", "d")}})
+		l.Replace([]Provider{{Name: "new", Models: []string{"x", "c*"}, Model: lists("c", "d")}})
 		all.Wait()
 		if held := memory.Held(); held != 0 {
 			t.Errorf("%d bytes are charged for lists that nobody uses", held)

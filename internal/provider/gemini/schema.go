@@ -11,27 +11,29 @@ import (
 // formats are the formats of strings that the provider knows.
 var formats = []string{"date-time", "date", "time"}
 
-// answerDialect is what the provider takes of JSON Schema, as the documentation of
+// answerDialect returns what the provider takes of JSON Schema, as the documentation of
 // responseJsonSchema lists it:
 // https://ai.google.dev/api/generate-content#v1beta.GenerationConfig. The provider reads
 // oneOf as anyOf.
-var answerDialect = schema.Dialect{
-	Plain: true,
-	Keywords: map[string]schema.Keyword{
-		"type": {}, "title": {}, "required": {}, "minItems": {}, "maxItems": {}, "minimum": {}, "maximum": {},
-		"$id": {}, "$anchor": {}, "propertyOrdering": {},
-		"format":               {Takes: func(v []byte) bool { return slices.Contains(formats, jsonscan.Text(v)) }},
-		"enum":                 {Takes: isSimpleEnum},
-		"const":                {As: "enum", Takes: func(v []byte) bool { return isSimpleEnum(asList(v)) }, Write: asList},
-		"properties":           {Holds: schema.HoldsNamedSchemas},
-		"$defs":                {Holds: schema.HoldsNamedSchemas},
-		"definitions":          {Holds: schema.HoldsNamedSchemas, As: "$defs"},
-		"items":                {Holds: schema.HoldsSchema},
-		"prefixItems":          {Holds: schema.HoldsSchemas},
-		"anyOf":                {Holds: schema.HoldsSchemas},
-		"oneOf":                {Holds: schema.HoldsSchemas, As: "anyOf"},
-		"additionalProperties": {Holds: schema.HoldsFlag},
-	},
+func answerDialect() *schema.Dialect {
+	return &schema.Dialect{
+		Plain: true,
+		Keywords: map[string]schema.Keyword{
+			"type": {}, "title": {}, "required": {}, "minItems": {}, "maxItems": {}, "minimum": {}, "maximum": {},
+			"$id": {}, "$anchor": {}, "propertyOrdering": {},
+			"format":               {Takes: func(v []byte) bool { return slices.Contains(formats, jsonscan.Text(v)) }},
+			"enum":                 {Takes: isSimpleEnum},
+			"const":                {As: "enum", Takes: func(v []byte) bool { return isSimpleEnum(asList(v)) }, Write: asList},
+			"properties":           {Holds: schema.HoldsNamedSchemas},
+			"$defs":                {Holds: schema.HoldsNamedSchemas},
+			"definitions":          {Holds: schema.HoldsNamedSchemas, As: "$defs"},
+			"items":                {Holds: schema.HoldsSchema},
+			"prefixItems":          {Holds: schema.HoldsSchemas},
+			"anyOf":                {Holds: schema.HoldsSchemas},
+			"oneOf":                {Holds: schema.HoldsSchemas, As: "anyOf"},
+			"additionalProperties": {Holds: schema.HoldsFlag},
+		},
+	}
 }
 
 func asList(v []byte) []byte { return slices.Concat([]byte("["), v, []byte("]")) }
@@ -49,5 +51,5 @@ func isSimpleEnum(v []byte) bool {
 // subset returns a schema with what the provider takes of it. What else limits the values,
 // such as a pattern, becomes a part of the description, and is returned in lost by name.
 func subset(whole json.RawMessage) (reduced json.RawMessage, lost []string) {
-	return answerDialect.Reduce(whole)
+	return answerDialect().Reduce(whole)
 }

@@ -45,7 +45,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		if found == 0 {
 			message = "store created"
 		}
-		log.InfoContext(ctx, message, "schema", done[n-1].Source.Version, "took", took)
+		log.InfoContext(ctx, message, "from", found, "schema", done[n-1].Source.Version, "took", took)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)

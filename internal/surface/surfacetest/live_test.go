@@ -20,7 +20,7 @@ func TestLiveTextLeavesWhileTheToolRuns(t *testing.T) { // G04
 		}
 		p := play(t, s, apis[0], asStream)[0]
 		said, ended := p.answer.when(t, "I will look."), toolEnd(p.events)
-		if said != 0 || ended != 10*time.Second {
+		if said != 0 || ended != 9*time.Second {
 			t.Errorf("said after %v, the tool ended after %v", said, ended)
 		}
 		return

@@ -136,10 +136,10 @@ func (a *Answer) trace(e event.Event) error {
 		return nil
 	}
 	var c TracedCall
-	switch e := e.(type) {
-	case event.ToolStarted:
+	if e, ok := e.(event.ToolStarted); ok {
 		c = TracedCall{Key: e.Key, Round: e.Round, Name: e.Name, Arguments: string(e.Arguments)}
-	case event.ToolDone:
+	}
+	if e, ok := e.(event.ToolDone); ok {
 		c = TracedCall{Key: e.Key, Round: e.Round, Name: e.Name, Arguments: e.Arguments, Result: e.Text, Outcome: string(e.Outcome)}
 	}
 	const own = 128

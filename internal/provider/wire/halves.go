@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
@@ -81,7 +82,7 @@ func (h *halves) value(dst, place, v []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			at := append(place[:len(place):len(place)], '[')
+			at := slices.Concat(place, []byte{'['})
 			if !jsonscan.IsKind(element, '{') || jsonscan.Member(element, "index") == nil {
 				at = strconv.AppendInt(at, int64(i), 10)
 			}

@@ -135,11 +135,6 @@ func (w *writer) perform(ctx context.Context, do func(*tx) error) error {
 	return w.performOne(ctx, &write{do: do, awaited: true})
 }
 
-// performPlain is perform for a plain write.
-func (w *writer) performPlain(ctx context.Context, do func(*tx) error) error {
-	return w.performOne(ctx, &write{do: do, awaited: true, plain: true})
-}
-
 func (w *writer) performOne(ctx context.Context, one *write) error {
 	if err := w.submit(ctx, one); err != nil {
 		return err

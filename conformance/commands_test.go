@@ -29,7 +29,7 @@ func testRuns(t *testing.T, s *site) {
 	running := r.latestRun(t)
 
 	t.Run("list", func(t *testing.T) {
-		wantLines(t, r.program.must(t, "runs", "list"),
+		wantLines(t, r.program.must(t, "runs", "list", "--org", "default"),
 			`^`+running+`  .* dev  +gpt-test  .* running$`,
 			`^`+failed+`  .*\d(ms|s) +dev  +gpt-400  +0  +0  +0  +model_error$`,
 			`^`+finished+`  .*\d(ms|s) +dev  +gpt-test  +3  +2  +100  +complete$`)
@@ -80,7 +80,7 @@ func firstTool() []string {
 // latestRun is the id of the run that was accepted last.
 func (r *rig) latestRun(t *testing.T) string {
 	t.Helper()
-	output := r.program.must(t, "runs", "list", "--limit", "1")
+	output := r.program.must(t, "runs", "list", "--org", "default", "--limit", "1")
 	id := regexp.MustCompile(`(?m)^run_\S+`).FindString(output)
 	if id == "" {
 		t.Fatalf("no run is listed:\n%s", output)
@@ -91,10 +91,10 @@ func (r *rig) latestRun(t *testing.T) string {
 // testCheck connects to a server as "turnpike mcp check" does.
 func testCheck(t *testing.T, s *site) {
 	r := s.newRig(t, sumScript)
-	wantLines(t, r.program.must(t, "mcp", "list"), `^everything +true +http://127\.0\.0\.1:\d+/mcp +all +the file$`)
-	wantLines(t, r.program.must(t, "mcp", "check", "everything"),
+	wantLines(t, r.program.must(t, "mcp", "list", "--org", "default"), `^everything +true +http://127\.0\.0\.1:\d+/mcp +all +the file$`)
+	wantLines(t, r.program.must(t, "mcp", "check", "everything", "--org", "default"),
 		`^everything is up: \S+ .* over \S+.*, protocol 20\d\d-\d\d-\d\d$`, `^  offered   echo  \S`, `^  offered   get-sum  \S`, `^[1-9]\d* tools offered$`)
-	if output, err := r.program.command(t, "mcp", "check", "nowhere"); err == nil || !strings.Contains(output, `"nowhere"`) {
+	if output, err := r.program.command(t, "mcp", "check", "nowhere", "--org", "default"); err == nil || !strings.Contains(output, `"nowhere"`) {
 		t.Errorf("a server that is not there: %v\n%s", err, output)
 	}
 	r.wantToolCalls(t)

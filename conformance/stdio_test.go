@@ -90,7 +90,7 @@ func testFilesystem(t *testing.T, s *site) { // D16
 		}
 	})
 	t.Run("mcp check", func(t *testing.T) {
-		wantLines(t, r.program.must(t, "mcp", "check", "files"), `^files is up: \S+ .* over stdio`, `^  offered   read_text_file  \S`)
+		wantLines(t, r.program.must(t, "mcp", "check", "files", "--org", "default"), `^files is up: \S+ .* over stdio`, `^  offered   read_text_file  \S`)
 	})
 }
 

@@ -236,7 +236,7 @@ func (a Approval) accepts(d Decision) error {
 	return fmt.Errorf("approval %s: the store has not taken the decision", a.ID)
 }
 
-// whyVoid says why an approval is void, in words for whoever wants to decide it.
+// whyVoid returns why an approval is void, for the error of a decision that comes too late.
 func (a Approval) whyVoid() string {
 	if why := goneWords(a.Reason); why != "" {
 		return why + " (" + a.Reason + "); nothing is executed"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"net/http"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
@@ -35,19 +34,13 @@ type Member struct {
 
 // SaysNothing reports whether a member with its value means the same as none.
 func SaysNothing(m Member) bool {
-	v := string(m.Value)
-	if len(v) > 1 && len(v) < 32 && (v[0] == '{' || v[0] == '[') {
-		v = strings.Join(strings.Fields(v), "")
-	}
-	switch v {
-	case "null", "[]", `""`:
+	switch {
+	case jsonscan.IsKind(m.Value, '{'):
+		return m.Name == "logit_bias" && IsNothing(m.Value) // {} in other members can ask for something
+	case m.Name == "service_tier" && (string(m.Value) == `"auto"` || string(m.Value) == `"default"`):
 		return true
-	case "{}":
-		return m.Name == "logit_bias" // {} in other members can ask for something
-	case `"auto"`, `"default"`:
-		return m.Name == "service_tier"
 	}
-	return false
+	return IsNothing(m.Value)
 }
 
 // readBody reads the whole body into a buffer that grows with what arrives. The

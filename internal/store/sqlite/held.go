@@ -75,7 +75,11 @@ func join(parts []*part) *part {
 	first := parts[0]
 	all := &part{batch: first.batch, change: parts[len(parts)-1].change}
 	all.change.from, all.change.assumed = first.change.from, first.change.assumed
-	all.batch.facts, all.batch.rows = nil, nil
+	facts, rows := 0, 0
+	for _, p := range parts {
+		facts, rows = facts+len(p.batch.facts), rows+len(p.batch.rows)
+	}
+	all.batch.facts, all.batch.rows = make([]fact, 0, facts), make([]row, 0, rows)
 	all.batch.holds, all.batch.settled, all.batch.audit, all.batch.approvals = nil, nil, nil, nil
 	for _, p := range parts {
 		all.batch.facts = append(all.batch.facts, p.batch.facts...)
@@ -135,7 +139,11 @@ func (h *head) flush(ctx context.Context) error {
 // submit queues next, which includes what the run holds back. After an error, the run
 // still holds back what it did before. It is called with h locked.
 func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) (*write, error) {
-	one := &write{awaited: awaited, collected: true, epoch: next.last().lease.Epoch, plain: true, parts: next.parts, do: join(next.parts).write, org: next.last().lease.Org, size: next.bytes}
+	lease := next.last().lease
+	one := &write{
+		awaited: awaited, collected: true, plain: true, parts: next.parts, do: join(next.parts).write,
+		epoch: lease.Epoch, org: lease.Org, size: next.bytes,
+	}
 	if n := len(h.pending); n > 0 {
 		one.dependsOn = h.pending[n-1]
 	}

@@ -64,7 +64,7 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 		return err
 	}
 	watch := func(j run.Journal) run.Journal {
-		return &narrator{Journal: j, out: p.Stdout, tellers: map[string]*teller{}}
+		return &narrator{Journal: j, out: p.Stdout, printers: map[string]*factPrinter{}}
 	}
 	a, err := app.New(ctx, c, app.Options{Env: p.Env, Log: log, Watch: watch})
 	if err != nil {
@@ -169,8 +169,8 @@ type narrator struct {
 	run.Journal
 	out io.Writer
 
-	mu      sync.Mutex // guards tellers, and keeps the lines of one batch together
-	tellers map[string]*teller
+	mu       sync.Mutex // guards printers, and keeps the lines of one batch together
+	printers map[string]*factPrinter
 }
 
 // Append implements run.Journal.
@@ -180,21 +180,21 @@ func (n *narrator) Append(ctx context.Context, lease run.Lease, after int64, b r
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := n.tellers[lease.RunID]
-	if t == nil {
-		t = &teller{lines: lines{out: n.out}, story: &run.Story{Rows: map[string]json.RawMessage{}}}
-		n.tellers[lease.RunID] = t
+	p := n.printers[lease.RunID]
+	if p == nil {
+		p = newFactPrinter(n.out, false, &run.Story{Rows: map[string]json.RawMessage{}})
+		n.printers[lease.RunID] = p
 	}
-	t.story.Facts = append(t.story.Facts, b.Facts...)
+	p.story.Facts = append(p.story.Facts, b.Facts...)
 	for _, r := range b.Rows {
 		if text, err := r.JSON(); err == nil {
-			t.story.Rows[r.Ref] = text
+			p.story.Rows[r.Ref] = text
 		}
 	}
 	for _, f := range b.Facts {
-		t.tell(f)
+		p.print(f)
 		if f.Body.Kind() == loop.KindFinished {
-			delete(n.tellers, lease.RunID)
+			delete(n.printers, lease.RunID)
 		}
 	}
 	return nil

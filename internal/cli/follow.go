@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,12 +49,12 @@ With --json, each event is one JSON object per line, with its position.`,
 			if err != nil {
 				return err
 			}
-			sink := run.Sink(&listener{lines: lines{out: cmd.OutOrStdout()}})
+			sink := run.Sink(newEventPrinter(cmd.OutOrStdout()))
 			if asJSON {
 				sink = jsonEvents{cmd.OutOrStdout()}
 			}
 			err = run.FollowStored(cmd.Context(), store, f, sink)
-			if l, ok := sink.(*listener); ok {
+			if l, ok := sink.(*eventPrinter); ok {
 				l.endLine()
 			}
 			if cmd.Context().Err() != nil { // interrupted
@@ -81,142 +80,107 @@ func (s jsonEvents) Emit(at event.Position, e event.Event) error {
 	return printJSON(s.out, json.RawMessage(fmt.Sprintf(`{"position":%q,%s`, at.String(), data[1:])))
 }
 
-// listener prints the events of a run, in the lines of a [teller]. Text is printed as it
-// arrives.
-type listener struct {
-	lines
-	open    bool            // the last line has no line end yet
-	begun   bool            // something was printed of the present round
-	started map[string]bool // keys of the calls that were started
+// eventPrinter prints the events of a run. Text is printed as it arrives.
+type eventPrinter struct {
+	printer
+	begun bool            // something of the present round was printed
+	calls map[string]bool // keys of the calls that were printed; true = was started
+}
+
+func newEventPrinter(out io.Writer) *eventPrinter {
+	return &eventPrinter{printer: printer{out: out}, calls: map[string]bool{}}
 }
 
 // Emit implements run.Sink.
-func (l *listener) Emit(_ event.Position, e event.Event) error {
+func (p *eventPrinter) Emit(_ event.Position, e event.Event) error {
 	switch e := e.(type) {
 	case event.TextDelta:
-		return l.text(e.Round, e.Text)
+		return p.text(e.Round, e.Text)
 	case event.RefusalDelta:
-		return l.text(e.Round, e.Text)
+		return p.text(e.Round, e.Text)
 	case event.RoundStarted:
-		l.endLine()
-		l.begun = false
-		if e.Attempt > 1 {
-			l.line(round(e.Round), "model", "attempt %d", e.Attempt)
-		}
+		p.begun = false
+		p.attempt(e.Round, e.Attempt)
 	case event.RoundDone:
-		tokens := fmt.Sprintf("   (%d + %d tokens)", e.Usage.Input, e.Usage.Output)
-		if l.open {
-			fmt.Fprint(l.out, tokens)
-		} else if !l.begun {
-			l.line(round(e.Round), "model", "%s", tokens)
-		}
-		l.endLine()
+		p.roundDone(e)
 	case event.Started:
-		l.line("started", "", "%s   %s at %s UTC", e.RunID, e.Model, e.At.UTC().Format("15:04:05"))
+		p.line("started", "", "%s   %s at %s UTC", e.RunID, e.Model, e.At.UTC().Format("15:04:05"))
 	case event.ToolsListed:
 		for _, server := range e.Servers {
-			if server.Error != "" {
-				l.line("listed", server.Server, "%s", l.short(server.Error))
-				continue
-			}
-			l.line("listed", server.Server, "%d tools", len(server.Tools))
+			p.listed(server.Server, len(server.Tools), server.Error, "")
 		}
 	case event.ToolStarted:
-		if l.started == nil {
-			l.started = map[string]bool{}
-		}
-		l.started[e.Key] = true
-		l.line("", e.Key, "%s(%s)", e.Name, l.short(string(e.Arguments)))
+		p.asked(e.Key, e.Name, e.Arguments)
+		p.calls[e.Key] = true
 	case event.ToolDone:
-		l.done(e)
+		p.done(e)
 	case event.Waiting:
-		l.line("waiting", "", "for a human")
 		for _, a := range e.Approvals {
-			l.line("", a.Key, "%s asks for %s", a.ID, a.Name)
+			p.asked(a.Key, a.Name, a.Arguments)
+		}
+		for _, a := range e.Approvals {
+			p.waits(a.Key, a.ID)
 		}
 	case event.ApprovalDecided:
-		l.decided(e)
+		p.decided(e.Key, e.ID, e.Decision, e.By, e.Reason)
 	case event.Finished:
-		l.finished(e)
+		p.ended(e)
 	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
 		event.ReasoningDelta, event.RelayBody, event.RelayHead: // not printed
 	}
 	return nil
 }
 
-// line ends the line of text, and prints another line.
-func (l *listener) line(left, middle, format string, args ...any) {
-	l.endLine()
-	l.lines.line(left, middle, format, args...)
-}
-
 // text prints a piece of text, in the line of its round.
-func (l *listener) text(n int, text string) error {
-	if text == "" {
-		return nil
+func (p *eventPrinter) text(round int, text string) error {
+	left, middle := "", ""
+	if !p.begun {
+		left, middle = roundName(round), "model"
 	}
-	left := ""
-	if !l.open {
-		name, who := "", ""
-		if !l.begun {
-			name, who = round(n), "model"
-		}
-		left = fmt.Sprintf("%-10s %-8s ", name, who)
-	}
-	l.open, l.begun = true, true
-	_, err := fmt.Fprint(l.out, left+indented(visibleText(text)))
-	return err
+	p.begun = p.begun || text != ""
+	return p.piece(left, middle, text)
 }
 
-// visibleText keeps line breaks, and replaces everything else that would command a
-// terminal.
-func visibleText(text string) string {
-	parts := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
-	for i, part := range parts {
-		parts[i] = plain(strings.ReplaceAll(part, "\t", "    "))
-	}
-	return strings.Join(parts, "\n")
-}
-
-func (l *listener) endLine() {
-	if l.open {
-		fmt.Fprintln(l.out)
-	}
-	l.open = false
-}
-
-func (l *listener) done(e event.ToolDone) {
+func (p *eventPrinter) roundDone(e event.RoundDone) {
+	cost := usage(e.Usage.Input, e.Usage.Output, 0)
 	switch {
-	case e.Duration > 0 && e.Server != "":
-		l.line("", e.Key, "%s: %s   (%s, %s)", e.Outcome, l.short(e.Text), e.Server, e.Duration)
-	case e.Duration > 0 || l.started[e.Key]:
-		l.line("", e.Key, "%s: %s", e.Outcome, l.short(e.Text))
-	default:
-		l.line("", e.Key, "%s: not executed, %s: %s", e.Name, e.Outcome, l.short(e.Text))
+	case p.open:
+		fmt.Fprint(p.out, cost)
+	case !p.begun:
+		p.line(roundName(e.Round), "model", "%s", cost)
 	}
-	delete(l.started, e.Key)
+	p.endLine()
 }
 
-func (l *listener) decided(e event.ApprovalDecided) {
-	by, reason := "", ""
-	if e.By != "" {
-		by = " by " + e.By
+// asked prints a call, once.
+func (p *eventPrinter) asked(key, name string, arguments json.RawMessage) {
+	if _, printed := p.calls[key]; !printed {
+		p.call(key, name, string(arguments), "")
 	}
-	if e.Reason != "" {
-		reason = ": " + l.short(e.Reason)
-	}
-	l.line("", e.Key, "%s is %s%s%s", e.ID, e.Decision, by, reason)
+	p.calls[key] = false
 }
 
-func (l *listener) finished(e event.Finished) {
-	l.line("finished", "", "%s", e.Reason)
+func (p *eventPrinter) done(e event.ToolDone) {
+	started, printed := p.calls[e.Key]
+	r := result{
+		key: e.Key, outcome: string(e.Outcome), text: e.Text, executed: e.Duration > 0 || started,
+		server: e.Server, took: e.Duration,
+	}
+	if !printed {
+		r.name = e.Name
+	}
+	p.result(r)
+	delete(p.calls, e.Key)
+}
+
+func (p *eventPrinter) ended(e event.Finished) {
+	failure := ""
 	if e.Failure != nil {
-		l.line("", "", "%s", l.short(e.Failure.Message))
+		failure = e.Failure.Message
 	}
+	p.finished(string(e.Reason), "", failure)
 	for _, c := range e.Calls {
-		l.line("", "client", "%s(%s)", c.Name, l.short(c.Arguments))
+		p.call("client", c.Name, c.Arguments, "")
 	}
-	fmt.Fprintf(l.out, "\n%s, %s, %s\n", counted(e.Rounds, "round"), counted(e.ToolCalls, "tool call"), counted(int(e.Usage.Input+e.Usage.Output), "token"))
+	p.totals(e.Rounds, e.ToolCalls, e.Usage.Input+e.Usage.Output, "")
 }
-
-func round(n int) string { return fmt.Sprintf("round %d", n) }

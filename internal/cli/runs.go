@@ -313,7 +313,7 @@ With --json, the run is one JSON object, with its journal.`,
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), newStoryObject(story, bad, rows))
 			}
-			tellStory(cmd.OutOrStdout(), story, bad, rows, whole)
+			printStory(cmd.OutOrStdout(), story, bad, rows, whole)
 			return nil
 		},
 	}
@@ -358,28 +358,28 @@ func newStoryObject(story *run.Story, bad *run.Unreadable, audited []audit.Row) 
 	return out
 }
 
-// tellStory prints what is known of a run. Bad says what of its journal cannot be
+// printStory prints what is known of a run. Bad says what of its journal cannot be
 // decoded; nil = nothing is known to be damaged.
-func tellStory(out io.Writer, story *run.Story, bad *run.Unreadable, audited []audit.Row, whole bool) {
+func printStory(out io.Writer, story *run.Story, bad *run.Unreadable, audited []audit.Row, whole bool) {
 	s := story.Summary
 	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", plain(s.RunID), time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), plain(string(s.Status)))
-	t := &teller{lines: lines{out, whole}, story: story}
+	p := newFactPrinter(out, whole, story)
 	for _, f := range story.Facts {
-		t.tell(f)
+		p.print(f)
 	}
 	if bad != nil {
-		t.line("unreadable", "", "%v", bad)
+		p.line("unreadable", "", "%v", bad)
 	}
 	if a := s.Aside; s.Status == run.IsAside {
-		t.line("set aside", "", "%s UTC by build %s: %s", time.UnixMilli(a.At).UTC().Format(time.DateTime), a.Build, a.Reason)
-		t.line("", "", "Cancel the run, or start the build that has written it.")
+		p.line("set aside", "", "%s UTC by build %s: %s", time.UnixMilli(a.At).UTC().Format(time.DateTime), a.Build, a.Reason)
+		p.line("", "", "Cancel the run, or start the build that has written it.")
 	}
 	for _, row := range audited {
-		t.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)
+		p.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)
 	}
-	fmt.Fprintf(out, "\n%s, %s, %s", counted(s.Rounds, "round"), counted(s.Calls, "tool call"), counted(int(s.Tokens), "token"))
+	note := ""
 	if s.Status == run.Running {
-		fmt.Fprintf(out, "; running for %s", max(0, time.Since(time.UnixMilli(s.CreatedAt))).Round(time.Millisecond))
+		note = fmt.Sprintf("; running for %s", max(0, time.Since(time.UnixMilli(s.CreatedAt))).Round(time.Millisecond))
 	}
-	fmt.Fprintln(out)
+	p.totals(s.Rounds, s.Calls, s.Tokens, note)
 }

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// factPrinter prints the facts of a run's journal, and what only a journal has: failed
+// attempts, changed arguments, addresses that were refused.
+type factPrinter struct {
+	printer
+	story *run.Story
+
+	accepted loop.Accepted
+	begun    int64 // when the run was accepted
+	asked    int64 // when the latest model call began
+	provider string
+	server   map[loop.CallKey]string
+	waiting  map[string]loop.CallKey // by the id of the approval
+}
+
+func newFactPrinter(out io.Writer, whole bool, story *run.Story) *factPrinter {
+	return &factPrinter{
+		printer: printer{out: out, whole: whole}, story: story,
+		server: map[loop.CallKey]string{}, waiting: map[string]loop.CallKey{},
+	}
+}
+
+// items returns what a ref stands for; nil when unknown.
+func (p *factPrinter) items(ref string) []item.Item { return decodeItems(p.story.Rows[ref]) }
+
+// print prints what f says. Facts without a line of their own are silent.
+func (p *factPrinter) print(f loop.Fact) {
+	switch b := f.Body.(type) {
+	case loop.Accepted:
+		p.accepted, p.begun = b, f.At
+		p.line("accepted", "", "%s for %s of %s: %s, %s, at most %d rounds, %d calls, %s", b.Model, b.Principal, b.Org, b.Surface, b.Grade,
+			b.Limits.Rounds, b.Limits.Calls, time.Duration(b.Limits.ActiveMS)*time.Millisecond)
+	case loop.InputAdded:
+		p.input(b)
+	case loop.Catalogued:
+		p.catalogued(b, f.At)
+	case loop.Blocked:
+		p.blocked(b)
+	case loop.TurnStarted:
+		p.asked = f.At
+		if b.Target < len(p.accepted.Targets) {
+			p.provider = p.accepted.Targets[b.Target].Provider
+		}
+		p.attempt(b.Round, b.Attempt)
+	case loop.TurnFailed:
+		p.turnFailed(b, f.At)
+		if said := saidIn(p.items(b.PartialRef)); said != "" {
+			p.line("", "", "after: %s", p.short(said))
+		}
+	case loop.Turn:
+		p.turn(b, f.At)
+	case loop.CallPrepared:
+		p.server[b.Key] = b.Server
+		p.coerced(b)
+	case loop.CallDone:
+		p.callDone(b)
+	case loop.CallWaiting:
+		p.waiting[b.WaitID] = b.Key
+		p.waits(string(b.Key), b.WaitID)
+	case loop.CallResolved:
+		decision := "denied"
+		if b.Approved {
+			decision = "approved"
+		}
+		p.decided(string(p.waiting[b.WaitID]), b.WaitID, decision, b.By, b.Message)
+	case loop.CancelRequested:
+		p.line("ended", "", "%s by %s", b.Cause, b.By)
+	case loop.Resumed:
+		p.line("taken over", "", "by %s", b.By)
+	case loop.ReserveRefused:
+		p.line("ended", "", "budget %s has no room for another model call (%d tokens)", b.Scope, b.Amount.Tokens)
+	case loop.Expired:
+		if b.WaitID != "" {
+			p.decided(string(p.waiting[b.WaitID]), b.WaitID, "expired", "", "")
+		} else {
+			p.line("ended", "", "the time limit was reached")
+		}
+	case loop.Finished:
+		after := time.Duration(f.At-p.begun) * time.Millisecond
+		p.finished(string(b.Reason), fmt.Sprintf("   (%s after it was accepted)", after), p.story.Detail().Why)
+	case loop.CallStarted, loop.Parked, loop.Reserved: // not printed
+	}
+}
+
+// blocked says which address was refused, whose it is, and what can be done.
+func (p *factPrinter) blocked(b loop.Blocked) {
+	p.line("blocked", "", "the outbound policy refused %s (%s)", b.Address, b.Reason)
+	if b.Server != "" {
+		p.line("", "", "of the MCP server %s %s", b.Server, b.URL)
+	}
+	if ip, err := netip.ParseAddr(b.Address); err == nil && b.Setting != "" {
+		p.line("", "", "to allow it, set %s: [%q] in the configuration", b.Setting, netip.PrefixFrom(ip, ip.BitLen()))
+	} else if b.Setting != "" {
+		p.line("", "", "to allow it, set %s in the configuration", b.Setting)
+	}
+}
+
+// turnFailed says how a model call failed and what the provider answered.
+func (p *factPrinter) turnFailed(b loop.TurnFailed, at int64) {
+	p.line("", "model", "attempt %d failed: %s%s   (%d ms)", b.Attempt, b.Class, statusOf(b.Status), at-p.asked)
+	f := p.story.ModelFailure(p.provider, b)
+	if f.Message != "" {
+		p.line("", "", "%s", p.short(f.Message))
+	}
+	if f.Cause != "" {
+		p.line("", "", "cause: %s", p.short(f.Cause))
+	}
+	if body := strings.ToValidUTF8(string(f.Body), "\uFFFD"); body != "" {
+		p.line("", "", "answer: %s", p.short(body))
+	}
+}
+
+// coerced says which arguments are not as the model wrote them.
+func (p *factPrinter) coerced(b loop.CallPrepared) {
+	const most = 10
+	if len(b.Coerced) == 0 {
+		return
+	}
+	var changes []string
+	for _, c := range b.Coerced[:min(len(b.Coerced), most)] {
+		changes = append(changes, fmt.Sprintf("%s from %s to %s", c.Path, c.From, c.To))
+	}
+	if more := len(b.Coerced) - most; more > 0 {
+		changes = append(changes, fmt.Sprintf("and %d more", more))
+	}
+	p.line("", string(b.Key), "arguments changed to fit the schema: %s", strings.Join(changes, ", "))
+}
+
+func statusOf(status int) string {
+	if status == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (status %d)", status)
+}
+
+func (p *factPrinter) input(b loop.InputAdded) {
+	items := p.items(b.ItemsRef)
+	if len(items) == 0 {
+		return
+	}
+	last := items[len(items)-1]
+	who := string(last.Role)
+	if last.Kind == item.ToolResult {
+		who = "tool"
+	}
+	p.line("input", who, "%s   (%s)", p.short(last.Text()), counted(len(items), "item"))
+}
+
+func (p *factPrinter) catalogued(b loop.Catalogued, at int64) {
+	for _, s := range b.Servers {
+		p.listed(s.Label, s.Tools, s.Error, fmt.Sprintf("   (%d ms)", at-p.begun))
+	}
+	for _, c := range b.Collisions {
+		p.line("tools", c.Server, "%s is left out: %s has a tool of that name", c.Tool, c.KeptFrom)
+	}
+}
+
+func (p *factPrinter) turn(b loop.Turn, at int64) {
+	cost := usage(b.Usage.Input, b.Usage.Output, time.Duration(at-p.asked)*time.Millisecond)
+	p.line(roundName(b.Round), "model", "%s%s", p.short(saidIn(p.items(b.ItemsRef))), cost)
+	for i, c := range b.Calls {
+		note := ""
+		if !c.Complete {
+			note = "   cut off"
+		}
+		p.call(string(loop.Key(b.Round, i)), c.Name, c.Arguments, note)
+	}
+}
+
+func (p *factPrinter) callDone(b loop.CallDone) {
+	text := ""
+	if items := p.items(b.ResultRef); len(items) == 1 {
+		text = item.PlainText(items[0].Parts)
+	}
+	p.result(result{
+		key: string(b.Key), outcome: string(b.Outcome), text: text, executed: b.Attempt != 0,
+		server: p.server[b.Key], took: time.Duration(b.Took()) * time.Microsecond,
+	})
+}
+
+// saidIn returns the text of the messages.
+func saidIn(items []item.Item) string {
+	said := ""
+	for _, it := range items {
+		if it.Kind == item.Message {
+			said += it.Text()
+		}
+	}
+	return said
+}
+
+// decodeItems reads a stored row that holds items.
+func decodeItems(raw json.RawMessage) []item.Item {
+	var items item.List
+	if json.Unmarshal(raw, &items) != nil {
+		return nil
+	}
+	return items
+}

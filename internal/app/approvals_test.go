@@ -77,6 +77,20 @@ func (g *gated) waiting() []map[string]any {
 	return objects(g.do("GET", "/v1/approvals?status=waiting&wait=20", "approver-key", "", 200))
 }
 
+// waitingAre returns the approvals that wait, when there are n.
+func (g *gated) waitingAre(n int) []map[string]any {
+	g.t.Helper()
+	for begin := time.Now(); ; {
+		found := g.waiting()
+		if len(found) == n {
+			return found
+		}
+		if time.Since(begin) > patience {
+			g.t.Fatalf("%d approvals wait, want %d", len(found), n)
+		}
+	}
+}
+
 // only returns the id of the one approval that waits.
 func (g *gated) only() string {
 	g.t.Helper()
@@ -573,6 +587,37 @@ func TestAListWaitsForItsFirstApproval(t *testing.T) {
 	}
 	if took := time.Since(begin); took > patience {
 		t.Errorf("the gateway stopped after %s", took)
+	}
+}
+
+// H02: half of the org's cap is for one key: what it asks for beyond is answered with an error, and
+// other keys can still ask.
+func TestOneKeyCannotUseUpTheApprovalsOfItsOrg(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))
+	tools := newMCP(t, map[string]handler{"delete": echo})
+	yaml := site{upstream: up.URL, servers: []string{server("tools", tools.URL, "require_approval: always")}}.yaml() + "\norg_caps: {approvals: 3}\n"
+	g := &gated{data: t.TempDir(), upstream: up, tools: tools}
+	g.documented = manage(mustRunIn(t, g.data, yaml, environment()))
+	var open []<-chan answer
+	for n := range 2 {
+		open = append(open, g.ask(gatedQuestion, "Idempotency-Key", fmt.Sprint(n)))
+		g.waitingAre(n + 1)
+	}
+	if text, _ := g.post(gatedQuestion).completion(t); text != "done" || !strings.Contains(g.told(), "too many calls wait") {
+		t.Errorf("%q; the model was told %q", text, g.told())
+	}
+	for _, want := range []string{"no more approvals can wait", "principal=a", "the key has reached its limit of 2 waiting approvals", "org_caps.approvals"} {
+		if !strings.Contains(g.log.String(), want) {
+			t.Errorf("the log does not have %q", want)
+		}
+	}
+	open = append(open, g.ask(gatedQuestion, "Authorization", "Bearer member-key"))
+	for _, a := range g.waitingAre(3) {
+		g.decide(a["id"].(string), "deny", "", 200)
+	}
+	for _, c := range open {
+		wait(t, c, "the answer")
 	}
 }
 

@@ -72,7 +72,7 @@ func capKeys(o *org.Caps) []key {
 		{name: "mcp_servers", value: integer(&o.MCPServers, 100, 1, 10_000), env: env + "MCP_SERVERS", doc: "Maximum MCP servers, enabled or disabled."},
 		{name: "secrets", value: integer(&o.Secrets, 1000, 1, 1_000_000), env: env + "SECRETS", doc: "Maximum secrets in the vault."},
 		{name: "approvals", value: integer(&o.Approvals, 10_000, 1, 1_000_000), env: env + "APPROVALS",
-			doc: "Maximum tool calls that wait for approval. Further calls that need one are answered with an error."},
+			doc: "Maximum tool calls that wait for approval; at most half of them, rounded up, are of runs of one key. Further calls that need one are answered with an error."},
 		{name: "handovers", value: integer(&o.Handovers, 10_000, 1, 10_000_000), env: env + "HANDOVERS",
 			doc: "Maximum stored handovers (answers with client tool calls, whose hidden part is stored for 24 hours). Beyond it the oldest is deleted, with a log line."},
 		{name: "responses", value: integer(&o.Responses, 100_000, 1, 10_000_000), env: env + "RESPONSES",

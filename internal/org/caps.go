@@ -8,7 +8,7 @@ type Caps struct {
 	Keys       int // active keys; the store remembers as many revoked ones
 	MCPServers int
 	Secrets    int
-	Approvals  int   // that wait
+	Approvals  int   // that wait; see also KeyApprovals
 	Handovers  int   // beyond it the oldest is deleted
 	Responses  int   // stored responses, conversations and additions to them; beyond it the oldest is deleted
 	Stored     int64 // bytes of runs and conversations; beyond it new runs are refused
@@ -16,6 +16,7 @@ type Caps struct {
 
 // CapError reports that an org has reached one of its [Caps]. Nothing was stored.
 type CapError struct {
+	Whose   string // such as "the org"
 	What    string // such as "active keys"
 	Max     int64  // in the unit of Setting
 	Setting string // configuration key of the limit
@@ -24,30 +25,39 @@ type CapError struct {
 
 // Error names the limit and the remedy.
 func (e *CapError) Error() string {
-	return fmt.Sprintf("the org has reached its limit of %d %s; %sask the operator to raise %s", e.Max, e.What, e.Advice, e.Setting)
+	return fmt.Sprintf("%s has reached its limit of %d %s; %sask the operator to raise %s", e.Whose, e.Max, e.What, e.Advice, e.Setting)
 }
 
 // KeysError returns the error for one more key.
 func (c Caps) KeysError() error {
-	return &CapError{"active keys", int64(c.Keys), "org_caps.keys", "revoke a key, or "}
+	return &CapError{"the org", "active keys", int64(c.Keys), "org_caps.keys", "revoke a key, or "}
 }
 
 // MCPServersError returns the error for one more MCP server.
 func (c Caps) MCPServersError() error {
-	return &CapError{"MCP servers", int64(c.MCPServers), "org_caps.mcp_servers", "delete a server, or "}
+	return &CapError{"the org", "MCP servers", int64(c.MCPServers), "org_caps.mcp_servers", "delete a server, or "}
 }
 
 // SecretsError returns the error for one more secret.
 func (c Caps) SecretsError() error {
-	return &CapError{"secrets", int64(c.Secrets), "org_caps.secrets", "delete a secret, or "}
+	return &CapError{"the org", "secrets", int64(c.Secrets), "org_caps.secrets", "delete a secret, or "}
 }
 
 // ApprovalsError returns the error for one more approval that waits.
 func (c Caps) ApprovalsError() error {
-	return &CapError{"waiting approvals", int64(c.Approvals), "org_caps.approvals", "decide those that wait, or "}
+	return &CapError{"the org", "waiting approvals", int64(c.Approvals), "org_caps.approvals", "decide those that wait, or "}
+}
+
+// KeyApprovals is how many of the org's approvals may be of runs of one key: half of them, so that one
+// key cannot use up the room of the others. 0 = no limit.
+func (c Caps) KeyApprovals() int { return (c.Approvals + 1) / 2 }
+
+// KeyApprovalsError returns the error for one more approval of a run of the key that waits.
+func (c Caps) KeyApprovalsError() error {
+	return &CapError{"the key", "waiting approvals, half of what its org may have", int64(c.KeyApprovals()), "org_caps.approvals", "decide those that wait, or "}
 }
 
 // StoredError returns the error for one more run.
 func (c Caps) StoredError() error {
-	return &CapError{"MiB of stored runs", c.Stored >> 20, "org_caps.stored_mib", ""}
+	return &CapError{"the org", "MiB of stored runs", c.Stored >> 20, "org_caps.stored_mib", ""}
 }

@@ -411,7 +411,7 @@ func (d *driver) park(a loop.Interrupt) error {
 
 // refuseToAsk answers the calls that cannot be asked for.
 func (t *toolCaller) refuseToAsk(calls []loop.CallKey, why error) error {
-	t.run.log.Warn("tool calls are not executed: no more approvals can wait", "error", why)
+	t.run.log.Warn("tool calls are not executed: no more approvals can wait", "principal", t.run.req.Principal, "calls", len(calls), "error", why)
 	var bodies []loop.Body
 	for _, key := range calls {
 		c, _ := t.run.state().Call(key)

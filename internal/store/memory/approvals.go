@@ -99,14 +99,16 @@ func (r *runRecord) change(changes []run.ApprovalChange) {
 	}
 }
 
-// checkApprovals returns an error if a batch asks for an approval that the org cannot have.
+// checkApprovals returns an error if a batch asks for an approval that the org, or the key whose run
+// asks, cannot have.
 func (j *Journal) checkApprovals(orgID string, changes []run.ApprovalChange) error {
-	asked := 0
+	asked, principal := 0, ""
 	for _, c := range changes {
 		if c.Asked == nil {
 			continue
 		}
 		asked++
+		principal = c.Asked.Principal // of all: a batch is of one run
 		for key, r := range j.runs {
 			if key.org == orgID && slices.ContainsFunc(r.approvals, func(a run.Approval) bool { return a.ID == c.Asked.ID }) {
 				return fmt.Errorf("approval %s: %w", c.Asked.ID, org.ErrExists)
@@ -116,6 +118,7 @@ func (j *Journal) checkApprovals(orgID string, changes []run.ApprovalChange) err
 	if asked == 0 || j.Caps.Approvals == 0 {
 		return nil
 	}
+	ofKey := asked
 	for key, r := range j.runs {
 		if key.org != orgID {
 			continue
@@ -123,11 +126,17 @@ func (j *Journal) checkApprovals(orgID string, changes []run.ApprovalChange) err
 		for _, a := range r.approvals {
 			if a.Status == run.ApprovalWaiting {
 				asked++
+				if a.Principal == principal {
+					ofKey++
+				}
 			}
 		}
 	}
-	if asked > j.Caps.Approvals {
+	switch {
+	case asked > j.Caps.Approvals:
 		return j.Caps.ApprovalsError()
+	case ofKey > j.Caps.KeyApprovals():
+		return j.Caps.KeyApprovalsError()
 	}
 	return nil
 }

@@ -103,9 +103,29 @@ func (b batch) writeApprovals(t *tx) error {
 	return nil
 }
 
-// addApproval stores an approval that waits, unless too many of the org wait.
+// checkApprovals returns an error if too many approvals wait for one more: of the org, or of the key
+// whose run asks. Those of the key are counted, which no index does, only if the org has that many.
+func (t *tx) checkApprovals(a run.Approval) error {
+	if t.caps.Approvals == 0 {
+		return nil
+	}
+	const ofOrg = `SELECT count(*) FROM approvals WHERE org = ? AND status = 'waiting'`
+	var all int
+	if err := t.queryRow(ofOrg, []any{a.Org}, &all); err != nil {
+		return err
+	}
+	switch {
+	case all >= t.caps.Approvals:
+		return t.caps.ApprovalsError()
+	case all >= t.caps.KeyApprovals():
+		return t.checkCap(t.caps.KeyApprovals(), t.caps.KeyApprovalsError, ofOrg+` AND principal = ?`, a.Org, a.Principal)
+	}
+	return nil
+}
+
+// addApproval stores an approval that waits, unless too many wait.
 func (t *tx) addApproval(a run.Approval) error {
-	if err := t.checkCap(t.caps.Approvals, t.caps.ApprovalsError, `SELECT count(*) FROM approvals WHERE org = ? AND status = 'waiting'`, a.Org); err != nil {
+	if err := t.checkApprovals(a); err != nil {
 		return err
 	}
 	_, err := t.exec(`INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,

@@ -21,6 +21,7 @@ func approvalCases() []rule {
 		{"due approvals are found", "over all orgs, those first that expired first", approvalsDue},
 		{"approvals belong to an org", "another org cannot find, list, decide or use the ids of them", approvalIsolation},
 		{"waiting approvals are capped", "per org; a decision makes room", approvalsCapped},
+		{"waiting approvals of one key are capped", "at half of the cap: the other keys of the org keep room for theirs", approvalsOfAKeyCapped},
 		{"runs that wait are found", "over all orgs, each once, with whom they wait for", runsThatWait},
 		{"two writers decide", "one of them gets the facts of the other", approvalTwoWriters},
 	}
@@ -234,22 +235,38 @@ func approvalIsolation(b *testBench) {
 
 func approvalsCapped(b *testBench) {
 	b.capped(org.Caps{Approvals: 2})
-	ask := func(orgID, runID string, ids ...string) error {
-		bodies := []loop.Body{loop.Accepted{RunID: runID, Org: orgID, Policy: loop.Policy{Grade: loop.Durable}, Targets: []loop.Target{{}}}}
-		for i, id := range ids {
-			bodies = append(bodies, asked(id, i, "s", 0))
-		}
-		return b.write(run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}, 0, append(bodies, loop.Parked{})...)
-	}
-	b.checkCapError(ask("a", "run_0", "v1", "v2", "v3"), "org_caps.approvals", 2)
+	b.checkCapError(b.ask("a", "run_0", "ann", "v1", "v2"), "org_caps.approvals", 1)
 	if got := b.selected("a", run.ApprovalQuery{Limit: 9}); got != "" {
 		b.Errorf("a refused batch has stored %q", got)
 	}
-	b.ok(ask("a", "run_1", "w1", "w2"))
-	b.checkCapError(ask("a", "run_2", "w3"), "org_caps.approvals", 2)
-	b.ok(ask("b", "run_1", "w1", "w2"))
+	b.ok(b.ask("a", "run_1", "ann", "w1"))
+	b.ok(b.ask("a", "run_2", "ben", "w2"))
+	b.checkCapError(b.ask("a", "run_3", "cid", "w3"), "org_caps.approvals", 2)
+	b.ok(b.ask("b", "run_1", "ann", "w1"))
+	b.ok(b.write(run.Lease{Org: "a", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1"}))
+	b.ok(b.ask("a", "run_3", "cid", "w3"))
+}
+
+func approvalsOfAKeyCapped(b *testBench) { // H02
+	b.capped(org.Caps{Approvals: 5})
+	b.checkCapError(b.ask("a", "run_0", "ann", "v1", "v2", "v3", "v4"), "org_caps.approvals", 3)
+	b.ok(b.ask("a", "run_1", "ann", "w1", "w2"))
+	b.ok(b.ask("a", "run_2", "ann", "w3"))
+	b.checkCapError(b.ask("a", "run_3", "ann", "w4"), "org_caps.approvals", 3)
+	b.ok(b.ask("a", "run_3", "ben", "w4", "w5"))
+	b.checkCapError(b.ask("a", "run_4", "ben", "w6"), "org_caps.approvals", 5)
 	b.ok(b.write(run.Lease{Org: "a", RunID: "run_1"}, 4, loop.CallResolved{WaitID: "w1"}))
-	b.ok(ask("a", "run_3", "w3"))
+	b.ok(b.ask("a", "run_4", "ann", "w6"))
+}
+
+// ask stores a run of a principal that asks for these approvals.
+func (b *testBench) ask(orgID, runID, principal string, ids ...string) error {
+	b.Helper()
+	bodies := []loop.Body{loop.Accepted{RunID: runID, Org: orgID, Principal: principal, Policy: loop.Policy{Grade: loop.Durable}, Targets: []loop.Target{{}}}}
+	for i, id := range ids {
+		bodies = append(bodies, asked(id, i, "s", 0))
+	}
+	return b.write(run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}, 0, append(bodies, loop.Parked{})...)
 }
 
 func approvalTwoWriters(b *testBench) {

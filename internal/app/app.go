@@ -147,7 +147,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	})
 	a.shown.pool.Store(a.pool)
 	a.directory, err = directory.New(ctx, directory.Options{
-		Store: a.store, Declared: directory.Declared(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
+		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
 		Changed: a.orgChanged,
 	})
 	if err != nil {

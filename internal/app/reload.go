@@ -90,7 +90,7 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 	if err := a.store.SetCaps(ctx, next.config.OrgCaps); err != nil {
 		return err
 	}
-	if err := a.directory.Redeclare(ctx, directory.Declared(next.config, next.keys)); err != nil {
+	if err := a.directory.SetFromFile(ctx, directory.FromFile(next.config, next.keys)); err != nil {
 		return err
 	}
 	if newProviders {

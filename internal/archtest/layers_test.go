@@ -36,6 +36,7 @@ func layers() []layer {
 
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},
+		{"the loop", "the settings of a run are one policy of the loop, resolved from what is plain data", []string{"internal/settings"}},
 
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
@@ -48,8 +49,6 @@ func layers() []layer {
 		{"routing", "routing orders models of any provider and is asked by every surface: it stands between the two and knows neither",
 			[]string{"internal/provider/route"}},
 		{"surface kit", "what every surface does is done once, and the kit knows no surface", []string{"internal/surface"}},
-
-		{"surface kit", "what every surface needs is decided once, below all of them", []string{"internal/surface"}},
 
 		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"turnpiketest"}},
 		{"test kits", "suites are for the tests of every adapter, so they know none", []string{
@@ -92,6 +91,17 @@ func TestEveryPackageImportsOnlyWhatLiesBelowIt(t *testing.T) {
 	}
 }
 
+// What an org has is the same for every surface, so that its packages know none.
+func TestOrgsKnowNoSurface(t *testing.T) {
+	for _, p := range named(t, []string{"internal/directory", "internal/mcppool"}) {
+		for _, path := range p.Imports {
+			if isOurs(path) && strings.HasPrefix(inModule(path), "internal/surface") {
+				t.Errorf("%s imports %s: what both need belongs in internal/org", p.name(), inModule(path))
+			}
+		}
+	}
+}
+
 // Other modules import the vocabulary to write models and tools. A program that
 // only names an item must not link an HTTP client and server with it.
 func TestTheVocabularyDoesNotImportHTTP(t *testing.T) {
@@ -110,7 +120,7 @@ func keptByTheKit() map[string]string {
 		"internal/provider/route": "who serves a model is found by surface.Handler",
 		"internal/catalog":        "which tools a run has is said by surface.Handler.Tools",
 		"internal/jsonscan":       "bodies are read by surface.Scan and checked by surface.CheckJSON",
-		"internal/budget":         "the settings of a run are resolved by surface.ResolvePolicy",
+		"internal/budget":         "the settings of a run are resolved by settings.Resolve",
 		"internal/ledger":         "bodies and texts are charged by the kit",
 		"internal/sse":            "streams are written by surface.Stream",
 		"net/netip":               "what a blocked address is told as is decided in surface/failure.go",

@@ -23,7 +23,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // Directory is who may do what at the moment: what the file declares and what
@@ -36,8 +35,8 @@ import (
 //	change in the store ─► Reload: one load at a time for each org
 type Directory struct {
 	options  Options
-	declared atomic.Pointer[map[string]admin.Declared] // by org: what the file declares now
-	operator [sha256.Size]byte                         // hash of the operator's key; of nothing when there is none
+	fromFile atomic.Pointer[map[string]org.FromFile] // by org: what the file declares now
+	operator [sha256.Size]byte                       // hash of the operator's key; of nothing when there is none
 
 	base  context.Context // of loads: a change outlives the request that made it
 	stop  context.CancelFunc
@@ -108,8 +107,8 @@ func (s *snapshot) principal(hash [sha256.Size]byte) (org.Principal, bool) {
 // Options are what a directory needs. All fields but Operator and Changed are required.
 type Options struct {
 	Store    org.Store
-	Declared map[string]admin.Declared // by org: what the file declares, see [Declared]
-	Operator secret.Value              // the operator's key; zero = there is no operator
+	FromFile map[string]org.FromFile // by org: what the file says, see [FromFile]
+	Operator secret.Value            // the operator's key; zero = there is no operator
 	Pool     *mcppool.Pool
 	Catalog  *catalog.Catalog
 	Log      *slog.Logger
@@ -123,7 +122,7 @@ type Options struct {
 // store, so that more can be added to them over the API. Close it.
 func New(ctx context.Context, o Options) (*Directory, error) {
 	d := &Directory{options: o, operator: sha256.Sum256([]byte(o.Operator.Reveal())), entries: map[string]*entry{}}
-	d.declared.Store(&o.Declared)
+	d.fromFile.Store(&o.FromFile)
 	d.base, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := d.loadAll(ctx); err != nil {
 		d.Close()
@@ -134,7 +133,7 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 
 // loadAll asks the store twice, however many orgs there are.
 func (d *Directory) loadAll(ctx context.Context) error {
-	if err := d.options.Store.AddOrgs(ctx, records(d.options.Declared)); err != nil {
+	if err := d.options.Store.AddOrgs(ctx, records(d.options.FromFile)); err != nil {
 		return err
 	}
 	return d.options.Store.EachOrg(ctx, func(c org.Contents) error {
@@ -202,18 +201,18 @@ func (d *Directory) IsOperator(key string) bool {
 	return !d.options.Operator.IsZero() && subtle.ConstantTimeCompare(sum[:], d.operator[:]) == 1
 }
 
-// Declared implements admin.Directory.
-func (d *Directory) Declared(orgID string) admin.Declared { return (*d.declared.Load())[orgID] }
+// FromFile implements admin.Directory.
+func (d *Directory) FromFile(orgID string) org.FromFile { return (*d.fromFile.Load())[orgID] }
 
-// Redeclare replaces what the configuration file declares. The next request of each org
+// SetFromFile replaces what the configuration file declares. The next request of each org
 // sees it. An org that the file does not declare any more keeps what is stored of it. After
 // an error nothing was replaced. An org that cannot be loaded is not an error: that is
 // logged, and it is tried again until it can.
-func (d *Directory) Redeclare(ctx context.Context, declared map[string]admin.Declared) error {
+func (d *Directory) SetFromFile(ctx context.Context, declared map[string]org.FromFile) error {
 	if err := d.options.Store.AddOrgs(ctx, records(declared)); err != nil {
 		return err
 	}
-	before := *d.declared.Swap(&declared)
+	before := *d.fromFile.Swap(&declared)
 	for id := range both(before, declared) {
 		if !reflect.DeepEqual(before[id], declared[id]) {
 			_ = d.Reload(ctx, id)
@@ -223,7 +222,7 @@ func (d *Directory) Redeclare(ctx context.Context, declared map[string]admin.Dec
 }
 
 // records returns the records of the orgs that the file declares.
-func records(declared map[string]admin.Declared) []org.Record {
+func records(declared map[string]org.FromFile) []org.Record {
 	var out []org.Record
 	for _, o := range declared {
 		out = append(out, o.Record)
@@ -232,9 +231,9 @@ func records(declared map[string]admin.Declared) []org.Record {
 }
 
 // both returns the ids of the orgs in either map.
-func both(a, b map[string]admin.Declared) map[string]struct{} {
+func both(a, b map[string]org.FromFile) map[string]struct{} {
 	ids := map[string]struct{}{}
-	for _, orgs := range []map[string]admin.Declared{a, b} {
+	for _, orgs := range []map[string]org.FromFile{a, b} {
 		for id := range orgs {
 			ids[id] = struct{}{}
 		}
@@ -243,7 +242,7 @@ func both(a, b map[string]admin.Declared) map[string]struct{} {
 }
 
 // ServerStatus implements admin.Directory.
-func (d *Directory) ServerStatus(orgID, name string) admin.ServerStatus {
+func (d *Directory) ServerStatus(orgID, name string) org.ServerStatus {
 	return d.options.Pool.Status(orgID, name)
 }
 
@@ -413,7 +412,7 @@ func (d *Directory) replace(p *entry, next *snapshot) {
 
 // merge puts together what the file declares of an org and what is stored.
 func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
-	record, declared := stored.Record, d.Declared(stored.ID)
+	record, declared := stored.Record, d.FromFile(stored.ID)
 	if declared.Org {
 		record.Features = declared.Record.Features
 	}

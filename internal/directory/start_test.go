@@ -13,7 +13,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	stores "github.com/turnpike-gateway/turnpike/internal/store/memory"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // counted is a store of orgs that counts how often it is asked.
@@ -79,7 +78,7 @@ func TestTheStartAsksTheStoreAsOftenForManyOrgsAsForOne(t *testing.T) { // A07
 	defer tools.Close()
 	for _, n := range []int{1, many} {
 		store := &counted{&stores.Orgs{}, map[string]int{}}
-		declared := map[string]admin.Declared{}
+		declared := map[string]org.FromFile{}
 		for i := range n {
 			stored, file := fmt.Sprintf("stored%d", i), fmt.Sprintf("file%d", i)
 			if err := store.Store.CreateOrg(t.Context(), org.Record{ID: stored}, org.Author{}); err != nil {
@@ -90,11 +89,11 @@ func TestTheStartAsksTheStoreAsOftenForManyOrgsAsForOne(t *testing.T) { // A07
 					t.Fatal(err)
 				}
 			}
-			declared[file] = admin.Declared{Org: true, Record: org.Record{ID: file}, Keys: []org.Key{{Org: file, ID: "k", Hash: sha256.Sum256([]byte(file))}}}
+			declared[file] = org.FromFile{Org: true, Record: org.Record{ID: file}, Keys: []org.Key{{Org: file, ID: "k", Hash: sha256.Sum256([]byte(file))}}}
 		}
 		before := runtime.NumGoroutine()
 		pool := mcppool.New(mcppool.Options{Log: log})
-		d, err := New(t.Context(), Options{Store: store, Declared: declared, Pool: pool, Catalog: tools, Log: log})
+		d, err := New(t.Context(), Options{Store: store, FromFile: declared, Pool: pool, Catalog: tools, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // Pool keeps one MCP client for each enabled server of each org. A client whose
@@ -346,7 +345,7 @@ func (p *Pool) end(orgID string, r *retired) {
 }
 
 // Status returns the state of a server, and what its client has found last.
-func (p *Pool) Status(orgID, name string) admin.ServerStatus {
+func (p *Pool) Status(orgID, name string) org.ServerStatus {
 	p.mu.Lock()
 	c := p.clients[orgID][name]
 	var server org.MCPServer
@@ -355,13 +354,13 @@ func (p *Pool) Status(orgID, name string) admin.ServerStatus {
 	}
 	p.mu.Unlock()
 	if c == nil {
-		return admin.ServerStatus{State: string(mcptool.Unknown)}
+		return org.ServerStatus{State: string(mcptool.Unknown)}
 	}
 	s := c.client.Status()
 	if missing := c.unresolved.Load(); missing != nil && s.State == mcptool.Failed {
 		s.Error = *missing
 	}
-	status := admin.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
+	status := org.ServerStatus{State: string(s.State), Tools: s.Tools, Error: s.Error}
 	if s.Names != nil {
 		has := func(name string) bool { return slices.Contains(s.Names, name) }
 		status.UnmatchedApprovals = ApprovalRule(server.RequireApproval).Unmatched(has)

@@ -8,7 +8,7 @@
 //	             │                                                   └─ Stream ─► Reply.Encoder   server-sent events
 //	             │
 //	             ├─ body.go     members, limits         ├─ models.go  who serves a model
-//	             ├─ key.go      Idempotency-Key         └─ policy.go  the settings of the run
+//	             ├─ key.go      Idempotency-Key         └─ the settings of the run: package settings
 //	             └─ errors.go, failure.go: what went wrong ─► Errors ─► the API's words
 //
 // [Handler] serves a [Surface]. [Answer] collects what the model said, and [Stream] passes

@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -50,7 +51,7 @@ type Surface struct {
 	// Progress says that its streams have the events of the extension progress.
 	Progress bool
 	// Defaults are its settings for what an org leaves open.
-	Defaults Defaults
+	Defaults settings.Defaults
 	// Errors is the error format of its routes.
 	Errors *Errors
 }
@@ -186,7 +187,7 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 		return 0, false, fault.New(fault.Invalid, "unsupported_value", "tools: the tools of an MCP server are known only when a run lists them; "+
 			"leave out the tools of type mcp").In("tools")
 	}
-	h.setPolicy(req, caller, Asked{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens})
+	h.setPolicy(req, caller, settings.Request{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens})
 	if err := h.nameDropped(w, r.WithContext(ctx), req, reply.Dropped); err != nil {
 		return 0, false, Failed(h.o.Log, err)
 	}
@@ -212,7 +213,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 			if _, err := h.s.extensionsOf(r.Header, nil, true, false); err != nil {
 				return err
 			}
-			h.setPolicy(req, caller, Asked{Relay: true})
+			h.setPolicy(req, caller, settings.Request{Relay: true})
 			return h.relay(w, r, req, body, members)
 		}
 	}
@@ -241,7 +242,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}
-	asked := Asked{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget, Hosted: reply.Hosted}
+	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget, Hosted: reply.Hosted}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}
@@ -276,11 +277,16 @@ func undeclarable(loopOff bool) *fault.Error {
 }
 
 // setPolicy resolves the settings of the run.
-func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked Asked) {
-	asked.Servers, asked.Declared = req.Servers, req.Declared
-	req.Policy = ResolvePolicy(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
+func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked settings.Request) {
+	for _, s := range req.Servers {
+		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
+	}
+	for _, d := range req.Declared {
+		asked.RequestServers = append(asked.RequestServers, settings.RequestServer{Label: d.Label, ByURL: !d.URL.IsZero(), Approval: d.Approval})
+	}
+	req.Policy = settings.Resolve(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
 	if h.s.Defaults.Hold {
-		req.Hold = approvalHold(caller.Org.Runtime)
+		req.Hold = settings.ApprovalHold(caller.Org.Runtime)
 	}
 }
 

@@ -34,31 +34,10 @@ type Directory interface {
 	// SecretChanged does what Reload does, and makes the servers that refer to
 	// the secret begin anew with what it is now.
 	SecretChanged(ctx context.Context, orgID, name string) error
-	// Declared returns what the configuration file says of the org.
-	Declared(orgID string) Declared
+	// FromFile returns what the configuration file says of the org.
+	FromFile(orgID string) org.FromFile
 	// ServerStatus says how an enabled server was last seen.
-	ServerStatus(orgID, name string) ServerStatus
-}
-
-// Declared is what stands in the configuration file. The zero value is nothing.
-type Declared struct {
-	Org     bool
-	Runtime bool
-	Record  org.Record
-	Keys    []org.Key
-	Servers []org.MCPServer
-}
-
-// ServerStatus is how a server was last seen.
-type ServerStatus struct {
-	State string `json:"state"` // unknown, connected, failed, disabled
-	Tools int    `json:"tools"`
-	Error string `json:"error,omitempty"`
-
-	// UnmatchedApprovals are the names in require_approval that the server has no tool for. As
-	// long as there is one, all tools that no rule names need approval, unless they are known
-	// to only read.
-	UnmatchedApprovals []string `json:"unmatched_approvals,omitempty"`
+	ServerStatus(orgID, name string) org.ServerStatus
 }
 
 // Reader reads and shows settings with the rules of the configuration file: the same

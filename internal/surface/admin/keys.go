@@ -49,7 +49,7 @@ func (h *Handler) ListKeys() surface.Endpoint {
 			return 0, nil, err
 		}
 		out := []key{}
-		for _, k := range h.o.Directory.Declared(caller.Org.ID).Keys {
+		for _, k := range h.o.Directory.FromFile(caller.Org.ID).Keys {
 			out = append(out, wireKey(k, true))
 		}
 		for _, k := range stored {
@@ -143,7 +143,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 
 // freeName refuses the name of a key of the configuration file.
 func (h *Handler) freeName(orgID, name string) error {
-	if slices.ContainsFunc(h.o.Directory.Declared(orgID).Keys, func(k org.Key) bool { return k.Name == name }) {
+	if slices.ContainsFunc(h.o.Directory.FromFile(orgID).Keys, func(k org.Key) bool { return k.Name == name }) {
 		return nameTaken(name)
 	}
 	return nil
@@ -164,7 +164,7 @@ func nameTaken(name string) error {
 func (h *Handler) storedKey(r *http.Request, caller run.Caller) (org.Key, error) {
 	keyID := r.PathValue("id")
 	isIt := func(k org.Key) bool { return k.ID == keyID }
-	if slices.ContainsFunc(h.o.Directory.Declared(caller.Org.ID).Keys, isIt) {
+	if slices.ContainsFunc(h.o.Directory.FromFile(caller.Org.ID).Keys, isIt) {
 		return org.Key{}, isDeclared("key", keyID)
 	}
 	stored, err := h.o.Store.Key(r.Context(), caller.Org.ID, keyID)

@@ -21,7 +21,7 @@ type orgObject struct {
 }
 
 func (h *Handler) orgObject(r org.Record) orgObject {
-	d := h.o.Directory.Declared(r.ID)
+	d := h.o.Directory.FromFile(r.ID)
 	if d.Org {
 		r.Features = d.Record.Features
 	}
@@ -60,7 +60,7 @@ func (h *Handler) GetOrg() surface.Endpoint {
 // surfaces.
 func (h *Handler) PatchRuntime() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		if h.o.Directory.Declared(caller.Org.ID).Runtime {
+		if h.o.Directory.FromFile(caller.Org.ID).Runtime {
 			return 0, nil, isDeclared("runtime of the org", caller.Org.ID)
 		}
 		record, err := h.record(r, caller.Org.ID)
@@ -126,7 +126,7 @@ func (h *Handler) PatchOrg() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		if h.o.Directory.Declared(record.ID).Org {
+		if h.o.Directory.FromFile(record.ID).Org {
 			return 0, nil, isDeclared("org", record.ID)
 		}
 		merged, err := h.mergePatch(r, "orgs[].", map[string]any{"features": record.Features})
@@ -148,7 +148,7 @@ func (h *Handler) PatchOrg() surface.Endpoint {
 func (h *Handler) DeleteOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		name := r.PathValue("org")
-		if h.o.Directory.Declared(name).Org {
+		if h.o.Directory.FromFile(name).Org {
 			return 0, nil, isDeclared("org", name)
 		}
 		if err := h.o.Store.DeleteOrg(r.Context(), name, h.author(caller)); err != nil {

@@ -26,7 +26,7 @@ func (h *Handler) ListServers() surface.Endpoint {
 			return 0, nil, err
 		}
 		out := []server{}
-		for _, s := range h.o.Directory.Declared(caller.Org.ID).Servers {
+		for _, s := range h.o.Directory.FromFile(caller.Org.ID).Servers {
 			out = append(out, h.server(s, true))
 		}
 		for _, s := range stored {
@@ -61,7 +61,7 @@ func (h *Handler) CreateServer() surface.Endpoint {
 		if err := h.o.Judge(s.URL); err != nil {
 			return 0, nil, err
 		}
-		if declaredServer(h.o.Directory.Declared(caller.Org.ID), s.Name) != nil {
+		if declaredServer(h.o.Directory.FromFile(caller.Org.ID), s.Name) != nil {
 			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file already declares the MCP server %q; choose another name", s.Name).In("name")
 		}
 		s.Org = caller.Org.ID
@@ -134,7 +134,7 @@ func (h *Handler) DeleteServer() surface.Endpoint {
 // find returns the server that the path names.
 func (h *Handler) find(r *http.Request, caller run.Caller) (s org.MCPServer, declared bool, err error) {
 	name := r.PathValue("name")
-	if d := declaredServer(h.o.Directory.Declared(caller.Org.ID), name); d != nil {
+	if d := declaredServer(h.o.Directory.FromFile(caller.Org.ID), name); d != nil {
 		return *d, true, nil
 	}
 	stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
@@ -147,7 +147,7 @@ func (h *Handler) find(r *http.Request, caller run.Caller) (s org.MCPServer, dec
 	return s, false, fault.New(fault.NotFound, "not_found", "there is no MCP server called %q", name)
 }
 
-func declaredServer(d Declared, name string) *org.MCPServer {
+func declaredServer(d org.FromFile, name string) *org.MCPServer {
 	for i := range d.Servers {
 		if d.Servers[i].Name == name {
 			return &d.Servers[i]
@@ -191,7 +191,7 @@ func (h *Handler) checkHosted(ctx context.Context, s org.MCPServer) error {
 	if err != nil {
 		return err
 	}
-	for _, other := range slices.Concat(h.o.Directory.Declared(s.Org).Servers, stored) {
+	for _, other := range slices.Concat(h.o.Directory.FromFile(s.Org).Servers, stored) {
 		for _, kind := range slices.Sorted(maps.Keys(other.HostedTools())) {
 			if mine[kind] != "" && other.Name != s.Name {
 				return fault.New(fault.Conflict, "exists", "hosted of the MCP server %q already has %s; remove it there first", other.Name, kind).In("hosted")
@@ -226,10 +226,10 @@ type server struct {
 }
 
 type serverState struct {
-	Declared  bool         `json:"declared"`
-	Status    ServerStatus `json:"status"`
-	CreatedAt *int64       `json:"created_at"` // Unix seconds; null for declared ones
-	UpdatedAt *int64       `json:"updated_at"`
+	Declared  bool             `json:"declared"`
+	Status    org.ServerStatus `json:"status"`
+	CreatedAt *int64           `json:"created_at"` // Unix seconds; null for declared ones
+	UpdatedAt *int64           `json:"updated_at"`
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -248,7 +248,7 @@ func (s server) MarshalJSON() ([]byte, error) {
 }
 
 func (h *Handler) server(s org.MCPServer, declared bool) server {
-	out := server{state: serverState{Declared: declared, Status: ServerStatus{State: "disabled"}}}
+	out := server{state: serverState{Declared: declared, Status: org.ServerStatus{State: "disabled"}}}
 	if s.Enabled {
 		out.state.Status = h.o.Directory.ServerStatus(s.Org, s.Name)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -22,7 +23,7 @@ func New(o surface.Options) *Handler {
 	return &Handler{surface.New(o, surface.Surface{
 		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(), Progress: true,
 		Members: bodyNames, CheckRelay: checkIDs,
-		Defaults: surface.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
+		Defaults: settings.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
 	})}
 }
 

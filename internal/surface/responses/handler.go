@@ -7,6 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -40,7 +41,7 @@ func New(o Options) *Handler {
 	h := &Handler{o: o, errors: Errors()}
 	h.kit = surface.New(o.Options, surface.Surface{
 		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true,
-		Defaults: surface.Defaults{
+		Defaults: settings.Defaults{
 			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},
 	})

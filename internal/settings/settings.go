@@ -1,15 +1,16 @@
-package surface
+// Package settings resolves the settings of a run: those of the operator, the org, the
+// surface and the request become one [loop.Policy], which is sealed in the run's first fact.
+// Everything else reads the policy, after a restart too.
+package settings
 
 import (
 	"cmp"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
-	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -25,8 +26,8 @@ type Defaults struct {
 	EndCut         bool             // an answer that the output limit has cut off ends the run, without its tool calls
 }
 
-// Asked is what one request asks of its run.
-type Asked struct {
+// Request is what one request asks of its run.
+type Request struct {
 	Relay     bool              // the loop is off for it
 	Keyed     bool              // it has an Idempotency-Key
 	NoTools   bool              // tool_choice: none
@@ -37,33 +38,48 @@ type Asked struct {
 	Calls     int               // limit on the tool calls of the run, which can only lower that of the org; 0 = none
 	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
 
-	Servers  []catalog.Server // the MCP servers of the org
-	Declared []run.Declared   // those of the request
+	Servers        []Server        // the MCP servers of the org
+	RequestServers []RequestServer // those of the request
 }
 
-// ResolvePolicy returns the settings of a run. It is the only place where they are
+// Server is what an MCP server of the org says of approvals.
+type Server struct {
+	Name            string
+	Approval        policy.Approval // which calls wait
+	ApprovalTimeout time.Duration   // how long; 0 = org.DefaultApprovalTimeout
+	Trust           bool            // the server's annotations are believed
+}
+
+// RequestServer is what a request says of approvals for an MCP server that it declares.
+type RequestServer struct {
+	Label    string
+	ByURL    bool // the request gives its URL; otherwise it names a server of the org
+	Approval policy.Approval
+}
+
+// Resolve returns the settings of a run. It is the only place where they are
 // decided: a request decides before its org, the org before the defaults of the surface,
 // and nothing exceeds the operator's maxRoundsCap. A relay has only the settings that
 // concern one model call and the form of the answer.
-func ResolvePolicy(maxRoundsCap int, rt org.Runtime, d Defaults, a Asked) loop.Policy {
+func Resolve(maxRoundsCap int, rt org.Runtime, d Defaults, r Request) loop.Policy {
 	p := loop.Policy{
-		Grade: loop.Relay, MaxTokens: a.MaxTokens, NoTools: a.NoTools,
+		Grade: loop.Relay, MaxTokens: r.MaxTokens, NoTools: r.NoTools,
 		StreamMode: string(org.Live), RefuseDropped: rt.DroppedParams == "refuse", ItemEnds: true,
 	}
-	if !a.Relay {
-		setLoop(&p, maxRoundsCap, rt, d, a)
-		p.Forget, p.Native, p.Hosted = a.Forget, a.Native, a.Hosted
+	if !r.Relay {
+		setLoop(&p, maxRoundsCap, rt, d, r)
+		p.Forget, p.Native, p.Hosted = r.Forget, r.Native, r.Hosted
 	}
 	if p.StreamMode == string(org.Live) {
-		p.Live = a.Live
+		p.Live = r.Live
 	}
 	return p.WithDefaults()
 }
 
 // setLoop sets what only a run with the agent loop has.
-func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Asked) {
+func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Request) {
 	p.Grade = loop.Light
-	if a.Keyed || rt.Durable == "always" {
+	if r.Keyed || rt.Durable == "always" {
 		p.Grade = loop.Durable
 	}
 	p.StreamMode = string(cmp.Or(rt.StreamMode, org.Live))
@@ -71,8 +87,8 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Ask
 		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
 		OnLimit: cmp.Or(rt.OnLimit, d.OnLimit), Tokens: int64(given(rt.MaxRunTokens, 0)),
 	}.Clamp(maxRoundsCap)
-	if a.Calls > 0 {
-		p.Limits.Calls = min(p.Limits.Calls, a.Calls)
+	if r.Calls > 0 {
+		p.Limits.Calls = min(p.Limits.Calls, r.Calls)
 	}
 	p.EndCut = d.EndCut
 	p.Parallelism = loop.Parallelism(rt.ToolParallelism)
@@ -85,11 +101,11 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, a Ask
 	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
 	p.Slots = rt.Concurrency
-	p.Approvals = approvals(a, maxWait(a.Keyed, rt, d))
+	p.Approvals = approvals(r, maxWait(r.Keyed, rt, d))
 }
 
-// approvalHold returns how long a request stays open while its run waits for approvals.
-func approvalHold(rt org.Runtime) time.Duration {
+// ApprovalHold returns how long a request stays open while its run waits for approvals.
+func ApprovalHold(rt org.Runtime) time.Duration {
 	return cmp.Or(rt.ApprovalHold, org.DefaultApprovalHold)
 }
 
@@ -97,14 +113,14 @@ func approvalHold(rt org.Runtime) time.Duration {
 // say. Without a key, nobody can come back for the answer to a request that was held open.
 func maxWait(keyed bool, rt org.Runtime, d Defaults) time.Duration {
 	if d.Hold && !keyed {
-		return approvalHold(rt)
+		return ApprovalHold(rt)
 	}
 	return 0
 }
 
 // approvals returns the rules of the servers that have calls which wait for approval. A request
 // that declares a server by its URL believes the annotations for which its own rule asks.
-func approvals(a Asked, most time.Duration) (out []loop.ServerApproval) {
+func approvals(r Request, most time.Duration) (out []loop.ServerApproval) {
 	add := func(one loop.ServerApproval, wait time.Duration) {
 		wait = cmp.Or(wait, org.DefaultApprovalTimeout)
 		if most > 0 {
@@ -115,17 +131,17 @@ func approvals(a Asked, most time.Duration) (out []loop.ServerApproval) {
 			out = append(out, one)
 		}
 	}
-	for _, s := range a.Servers {
+	for _, s := range r.Servers {
 		one := loop.ServerApproval{Server: s.Name, ByServer: s.Approval, Trust: s.Trust}
-		for _, d := range a.Declared {
-			if d.Label == s.Name && d.URL.IsZero() {
+		for _, d := range r.RequestServers {
+			if d.Label == s.Name && !d.ByURL {
 				one.ByRequest = d.Approval
 			}
 		}
 		add(one, s.ApprovalTimeout)
 	}
-	for _, d := range a.Declared {
-		if !d.URL.IsZero() {
+	for _, d := range r.RequestServers {
+		if d.ByURL {
 			add(loop.ServerApproval{Server: d.Label, ByRequest: d.Approval, Trust: true}, 0)
 		}
 	}

@@ -13,15 +13,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
-// Declared turns the orgs of the file into what the directory works with.
-func Declared(c *config.Config, keys *config.Secrets) map[string]admin.Declared {
-	out := map[string]admin.Declared{}
+// FromFile turns the orgs of the file into what the directory works with.
+func FromFile(c *config.Config, keys *config.Secrets) map[string]org.FromFile {
+	out := map[string]org.FromFile{}
 	for i, o := range c.Orgs {
 		path := fmt.Sprintf("orgs[%d]", i)
-		d := admin.Declared{
+		d := org.FromFile{
 			Org:     c.Given(path + ".id"),
 			Runtime: c.Given(path + ".runtime"),
 			Record:  org.Record{ID: o.ID, Features: o.Features, Runtime: o.Runtime},

@@ -1,4 +1,4 @@
-package surface_test
+package settings_test
 
 import (
 	"reflect"
@@ -8,11 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
-	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
-	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -20,12 +19,12 @@ import (
 func TestWhoDecidesASetting(t *testing.T) {
 	texts := []model.DeltaKind{model.TextDelta}
 	hosted := []loop.HostedTool{{Type: "web_search", Server: "s", Tool: "find"}}
-	own := surface.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000, EndCut: true}
+	own := settings.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000, EndCut: true}
 	for name, tt := range map[string]struct {
 		cap      int // 0 = budget.MaxRounds
 		org      org.Runtime
-		defaults surface.Defaults
-		asked    surface.Asked
+		defaults settings.Defaults
+		asked    settings.Request
 		want     func(*loop.Policy)
 	}{
 		"nobody says anything": {want: func(*loop.Policy) {}},
@@ -52,10 +51,10 @@ func TestWhoDecidesASetting(t *testing.T) {
 			org: org.Runtime{
 				ToolParallelism: "auto", ToolArgValidation: "strict", ToolErrorMode: "recover", DroppedParams: "name", Durable: "auto", StreamMode: org.Live,
 			},
-			defaults: surface.Defaults{Parallelism: loop.First}, want: func(p *loop.Policy) { p.Parallelism = loop.First },
+			defaults: settings.Defaults{Parallelism: loop.First}, want: func(p *loop.Policy) { p.Parallelism = loop.First },
 		},
 		"the operator, before the org":     {cap: 2, org: org.Runtime{MaxRounds: new(9)}, want: func(p *loop.Policy) { p.Limits.Rounds = 2 }}, // B02
-		"the operator, before the surface": {cap: 2, defaults: surface.Defaults{Rounds: 9}, want: func(p *loop.Policy) { p.Limits.Rounds = 2 }},
+		"the operator, before the surface": {cap: 2, defaults: settings.Defaults{Rounds: 9}, want: func(p *loop.Policy) { p.Limits.Rounds = 2 }},
 		"stored limits that no setting can have": {
 			org: org.Runtime{MaxRounds: new(-1), MaxCalls: new(99_999), ToolResultMaxBytes: new(0), MaxRunTokens: new(-5)}, defaults: own,
 			want: func(p *loop.Policy) {
@@ -63,20 +62,20 @@ func TestWhoDecidesASetting(t *testing.T) {
 				p.Parallelism, p.Guard.Mode, p.ResultMaxBytes, p.EndCut = loop.Safe, policy.Fail, 9000, true
 			},
 		},
-		"a request with a key":        {asked: surface.Asked{Keyed: true}, want: func(p *loop.Policy) { p.Grade = loop.Durable }},   // P01
-		"an org with durable: always": {org: org.Runtime{Durable: "always"}, want: func(p *loop.Policy) { p.Grade = loop.Durable }}, // P01
-		"a request without tools":     {asked: surface.Asked{NoTools: true}, want: func(p *loop.Policy) { p.NoTools = true }},       // C25
-		"a request with a limit":      {asked: surface.Asked{MaxTokens: 70}, want: func(p *loop.Policy) { p.MaxTokens = 70 }},
-		"a request with fewer calls":  {asked: surface.Asked{Calls: 3}, defaults: surface.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 3 }},   // B08
-		"a request with more calls":   {asked: surface.Asked{Calls: 30}, defaults: surface.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 10 }}, // B08
-		"a request with hosted tools": {asked: surface.Asked{Hosted: hosted}, want: func(p *loop.Policy) { p.Hosted = hosted }},
-		"a stream":                    {asked: surface.Asked{Live: texts}, want: func(p *loop.Policy) { p.Live = texts }},
-		"a stream of the last round": {asked: surface.Asked{Live: texts}, org: org.Runtime{StreamMode: org.FinalOnly}, // G01
+		"a request with a key":        {asked: settings.Request{Keyed: true}, want: func(p *loop.Policy) { p.Grade = loop.Durable }}, // P01
+		"an org with durable: always": {org: org.Runtime{Durable: "always"}, want: func(p *loop.Policy) { p.Grade = loop.Durable }},  // P01
+		"a request without tools":     {asked: settings.Request{NoTools: true}, want: func(p *loop.Policy) { p.NoTools = true }},     // C25
+		"a request with a limit":      {asked: settings.Request{MaxTokens: 70}, want: func(p *loop.Policy) { p.MaxTokens = 70 }},
+		"a request with fewer calls":  {asked: settings.Request{Calls: 3}, defaults: settings.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 3 }},   // B08
+		"a request with more calls":   {asked: settings.Request{Calls: 30}, defaults: settings.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 10 }}, // B08
+		"a request with hosted tools": {asked: settings.Request{Hosted: hosted}, want: func(p *loop.Policy) { p.Hosted = hosted }},
+		"a stream":                    {asked: settings.Request{Live: texts}, want: func(p *loop.Policy) { p.Live = texts }},
+		"a stream of the last round": {asked: settings.Request{Live: texts}, org: org.Runtime{StreamMode: org.FinalOnly}, // G01
 			want: func(p *loop.Policy) { p.StreamMode = "final_only" }},
-		"a stream where there is none": {asked: surface.Asked{Live: texts}, org: org.Runtime{StreamMode: org.Disabled}, // G02
+		"a stream where there is none": {asked: settings.Request{Live: texts}, org: org.Runtime{StreamMode: org.Disabled}, // G02
 			want: func(p *loop.Policy) { p.StreamMode = "disabled" }},
 		"a relay": {
-			asked: surface.Asked{Relay: true, Keyed: true, MaxTokens: 70, Live: texts, Hosted: hosted}, defaults: own,
+			asked: settings.Request{Relay: true, Keyed: true, MaxTokens: 70, Live: texts, Hosted: hosted}, defaults: own,
 			org: org.Runtime{MaxRounds: new(3), Durable: "always", Concurrency: 2, StreamMode: org.Disabled, DroppedParams: "refuse", ToolErrorMode: "abort"},
 			want: func(p *loop.Policy) {
 				*p = loop.Policy{Grade: loop.Relay, MaxTokens: 70, StreamMode: "live", Live: texts, RefuseDropped: true, ItemEnds: true}.WithDefaults()
@@ -91,7 +90,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 				Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), StreamMode: "live", Validation: loop.Strict, ItemEnds: true,
 			}.WithDefaults()
 			tt.want(&want)
-			got := surface.ResolvePolicy(tt.cap, tt.org, tt.defaults, tt.asked)
+			got := settings.Resolve(tt.cap, tt.org, tt.defaults, tt.asked)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -104,14 +103,14 @@ func TestWhoDecidesASetting(t *testing.T) {
 
 // A setting of an org that no policy has would be accepted and then ignored.
 func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
-	gated := []catalog.Server{{Name: "s", Approval: policy.Approval{Rest: true}}}
-	asked := surface.Asked{Live: []model.DeltaKind{model.TextDelta}, Servers: gated}
-	defaults := surface.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge}
+	gated := []settings.Server{{Name: "s", Approval: policy.Approval{Rest: true}}}
+	asked := settings.Request{Live: []model.DeltaKind{model.TextDelta}, Servers: gated}
+	defaults := settings.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge}
 	words := map[string]string{
 		"StreamMode": "final_only", "ToolParallelism": "serial", "ToolArgValidation": "none", "ToolErrorMode": "abort", "OnLimit": "answer",
 		"DoomLoop": "fail", "DroppedParams": "refuse", "Durable": "always",
 	}
-	base := surface.ResolvePolicy(budget.MaxRounds, org.Runtime{}, defaults, asked)
+	base := settings.Resolve(budget.MaxRounds, org.Runtime{}, defaults, asked)
 	for i, kind := 0, reflect.TypeFor[org.Runtime](); i < kind.NumField(); i++ {
 		name := kind.Field(i).Name
 		switch name {
@@ -131,7 +130,7 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 		default:
 			field.SetInt(int64(5 * time.Millisecond))
 		}
-		if cmp.Equal(base, surface.ResolvePolicy(budget.MaxRounds, rt, defaults, asked)) {
+		if cmp.Equal(base, settings.Resolve(budget.MaxRounds, rt, defaults, asked)) {
 			t.Errorf("%s of an org changes nothing about its runs", name)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/provider/gemini"
 	"github.com/turnpike-gateway/turnpike/internal/provider/openai"
 	"github.com/turnpike-gateway/turnpike/internal/provider/openairesponses"
-	"github.com/turnpike-gateway/turnpike/internal/provider/route"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 

@@ -8,8 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/provider/route"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 )
 
 // resources finds what a run needs that was begun by another process. It is a
@@ -20,19 +19,19 @@ type resources struct {
 }
 
 // For implements run.Resources.
-func (r resources) For(_ context.Context, a *loop.Accepted) ([]run.Target, []catalog.Server, error) {
+func (r resources) For(_ context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error) {
 	caller, ok := r.directory.Org(a.Org)
 	if !ok {
 		return nil, nil, fmt.Errorf("org %s no longer exists or has no keys", a.Org)
 	}
-	targets := make([]run.Target, len(a.Targets))
+	targets := make([]route.Target, len(a.Targets))
 	for i, t := range a.Targets {
 		found := slices.Concat(r.router.Resolve(a.Model), r.router.Resolve(t.Provider+"/"+t.Model))
-		at := slices.IndexFunc(found, func(f route.Target) bool { return f.Provider == t.Provider && f.Name == t.Model })
+		at := slices.IndexFunc(found, func(f route.Target) bool { return f.Target == t })
 		if at < 0 {
 			return nil, nil, fmt.Errorf("provider %s with the model %s is no longer configured", t.Provider, t.Model)
 		}
-		targets[i] = run.Target{Provider: t.Provider, Name: t.Model, Model: found[at].Model}
+		targets[i] = found[at]
 	}
 	return targets, caller.Servers, nil
 }

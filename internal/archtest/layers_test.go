@@ -40,14 +40,13 @@ func layers() []layer {
 
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
+		{"driver", "which targets serve a model is known before a run begins: the driver tries them in the order that it gets", []string{"internal/route"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/run"}},
 		{"driver", "what a store returns is not believed, so that the cache knows no store", []string{"internal/toolcache"}},
 
 		{"provider kit", "every adapter of an HTTP provider sends and reads with it, and it knows no dialect", []string{"internal/provider/wire"}},
 		{"provider kit", "what Claude models take is the same over every API that reaches them", []string{"internal/provider/claude"}},
 
-		{"routing", "routing orders models of any provider and is asked by every surface: it stands between the two and knows neither",
-			[]string{"internal/provider/route"}},
 		{"surface kit", "what every surface does is done once, and the kit knows no surface", []string{"internal/surface"}},
 
 		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"turnpiketest"}},
@@ -117,14 +116,14 @@ func TestTheVocabularyDoesNotImportHTTP(t *testing.T) {
 // surface they must do for all.
 func keptByTheKit() map[string]string {
 	return map[string]string{
-		"internal/provider/route": "who serves a model is found by surface.Handler",
-		"internal/catalog":        "which tools a run has is said by surface.Handler.Tools",
-		"internal/jsonscan":       "bodies are read by surface.Scan and checked by surface.CheckJSON",
-		"internal/budget":         "the settings of a run are resolved by settings.Resolve",
-		"internal/ledger":         "bodies and texts are charged by the kit",
-		"internal/sse":            "streams are written by surface.Stream",
-		"net/netip":               "what a blocked address is told as is decided in surface/failure.go",
-		"crypto/sha256":           "the hash of a request with a key is computed in surface/key.go",
+		"internal/route":    "who serves a model is found by surface.Handler",
+		"internal/catalog":  "which tools a run has is said by surface.Handler.Tools",
+		"internal/jsonscan": "bodies are read by surface.Scan and checked by surface.CheckJSON",
+		"internal/budget":   "the settings of a run are resolved by settings.Resolve",
+		"internal/ledger":   "bodies and texts are charged by the kit",
+		"internal/sse":      "streams are written by surface.Stream",
+		"net/netip":         "what a blocked address is told as is decided in surface/failure.go",
+		"crypto/sha256":     "the hash of a request with a key is computed in surface/key.go",
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
@@ -279,7 +280,7 @@ func awaitEnd(ctx context.Context, store *sqlite.Store) error {
 type nothing struct{}
 
 // For implements run.Resources.
-func (nothing) For(context.Context, *loop.Accepted) ([]run.Target, []catalog.Server, error) {
+func (nothing) For(context.Context, *loop.Accepted) ([]route.Target, []catalog.Server, error) {
 	return nil, nil, fault.New(fault.Unavailable, "restoring", "a restore continues no runs")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
@@ -77,7 +78,7 @@ func newShop(t *testing.T, p *Pool, log io.Writer) *shop {
 
 func (s *shop) request(script *turnpiketest.Script, grade loop.Grade, servers ...run.Declared) *run.Request {
 	req := &run.Request{
-		Org: "o", Principal: "p", Surface: "test", Model: "m", Targets: []run.Target{{Provider: "up", Name: "m", Model: script}},
+		Org: "o", Principal: "p", Surface: "test", Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: script}},
 		Policy:   loop.Policy{Grade: grade, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Safe, CatalogTTLNS: int64(time.Minute)},
 		Items:    []item.Item{item.NewText(item.User, "go")},
 		Declared: servers,

@@ -110,7 +110,7 @@ func (r *Request) accepted(runID string) loop.Accepted {
 		Raw: r.Raw != nil, Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt,
 	}
 	for _, t := range r.Targets {
-		body.Targets = append(body.Targets, loop.Target{Provider: t.Provider, Model: t.Name})
+		body.Targets = append(body.Targets, t.Target)
 	}
 	return body
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -74,7 +75,7 @@ func (user) Stream(_ context.Context, req *model.Request, emit func(model.Delta)
 
 // from makes the request one to a user of these servers.
 func from(req *run.Request, servers ...catalog.Server) *run.Request {
-	req.Targets, req.Servers = []run.Target{{Provider: "up", Name: "m", Model: user{}}}, servers
+	req.Targets, req.Servers = []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: user{}}}, servers
 	req.Policy.CatalogTTLNS = int64(time.Minute)
 	return req
 }
@@ -122,8 +123,8 @@ func sameWords(a, b []string) bool {
 // others are the Resources of a gateway that has other servers than the run's.
 type others []catalog.Server
 
-func (o others) For(context.Context, *loop.Accepted) ([]run.Target, []catalog.Server, error) {
-	return []run.Target{{Provider: "up", Name: "m", Model: user{}}}, o, nil
+func (o others) For(context.Context, *loop.Accepted) ([]route.Target, []catalog.Server, error) {
+	return []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: user{}}}, o, nil
 }
 
 func untilItEnds(ctx context.Context) error {

@@ -23,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -89,8 +90,8 @@ func (w *town) gatewayWith(t *testing.T, change func(*run.Options)) *run.Runner 
 }
 
 // For implements run.Resources.
-func (w *town) For(context.Context, *loop.Accepted) ([]run.Target, []catalog.Server, error) {
-	return []run.Target{{Provider: "up", Name: "m", Model: w}}, []catalog.Server{{Name: "s", Source: w}}, nil
+func (w *town) For(context.Context, *loop.Accepted) ([]route.Target, []catalog.Server, error) {
+	return []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: w}}, []catalog.Server{{Name: "s", Source: w}}, nil
 }
 
 // Stream implements model.Model.
@@ -703,7 +704,7 @@ text Done.
 			var first, second diary
 			for _, d := range []*diary{&first, &second} {
 				req := w.wants("p", "k", "h")
-				req.Targets[0].Model, req.Policy.Live = script, live
+				req.Targets[0].Client, req.Policy.Live = script, live
 				if err := r.Run(t.Context(), req, d); err != nil {
 					t.Fatal(err)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -285,7 +286,7 @@ func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	s := &stage{journal: &journal{}, sink: &notes{}, model: &speaker{turns: turns}, conversations: &cupboard{}}
 	s.req = &Request{
 		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel}, Model: "m",
-		Targets: []Target{{Provider: "up", Name: "m", Model: s.model}},
+		Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: s.model}},
 		Items:   []item.Item{item.NewText(item.User, "go")},
 	}
 	if tools != nil {

@@ -82,7 +82,7 @@ func (m *modelCaller) stream(a loop.CallModel, memory *ledger.Part) (*model.Turn
 	req := m.request(a)
 	req.Memory = memory
 	ctx, called := m.observed(a, req)
-	turn, err := m.run.req.Targets[a.Target].Model.Stream(crash.OnSent(ctx, crash.AfterModelSend), req, func(delta model.Delta) error {
+	turn, err := m.run.req.Targets[a.Target].Client.Stream(crash.OnSent(ctx, crash.AfterModelSend), req, func(delta model.Delta) error {
 		return m.pass(a.Round, delta)
 	})
 	called(ModelEnd{turn, err, m.timing.toFirst()})

@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -21,8 +22,8 @@ type Begun struct {
 	RunID     string
 	Surface   string
 	Grade     loop.Grade
-	Model     string // as the caller named it
-	Target    Target // the first to be tried; zero for a run that was taken over
+	Model     string       // as the caller named it
+	Target    route.Target // the first to be tried; zero for a run that was taken over
 	TakenOver bool
 }
 

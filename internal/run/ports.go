@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 )
 
 // The ports of a Runner. Journal, Archive, Leases, Forgetter, Recorder and Conversations are
@@ -269,7 +270,7 @@ type Resources interface {
 	// Of the servers that the request of the run brought, For returns those that it
 	// can. Calls of tools of the others are answered with an error. A run that has not
 	// listed its tools yet ends as lost if one is missing.
-	For(ctx context.Context, a *loop.Accepted) ([]Target, []catalog.Server, error)
+	For(ctx context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error)
 }
 
 // Cache stores results of tool calls. Implemented by *toolcache.Cache.

@@ -43,7 +43,7 @@ func (d *driver) relay() error {
 func (d *driver) relayEntry() audit.Entry {
 	target, now := d.run.req.Targets[d.run.state().Attempt.Target], d.o.Now()
 	r := audit.Request{
-		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, Provider: target.Provider, Model: d.run.req.Model, Target: target.Name,
+		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, Provider: target.Provider, Model: d.run.req.Model, Target: target.Model,
 		Attempts: 1, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
 	}
 	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
@@ -70,7 +70,7 @@ type relayed struct {
 
 // relay sends the request unchanged, and returns the answer unchanged.
 func (m *modelCaller) relay(a loop.CallModel) error {
-	target := m.run.req.Targets[a.Target].Model
+	target := m.run.req.Targets[a.Target].Client
 	relayer, ok := target.(model.Relayer)
 	if !ok || !relayer.Relays(m.run.req.Raw.Dialect) {
 		return m.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})

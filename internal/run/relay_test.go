@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -42,7 +43,7 @@ func relayStage(t *testing.T, m model.Model) *stage {
 	s := newStage(t, nil)
 	s.req = &Request{
 		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Relay}, Model: "m",
-		Targets: []Target{{Provider: "up", Name: "m", Model: m}}, Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")},
+		Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}, Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")},
 	}
 	s.journal.fail = func(loop.Body) error { return errors.New("a relay has no stored run") }
 	return s

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestDroppedHeadersAreNamedOnceAndBounded(t *testing.T) {
 	var out bytes.Buffer
 	var d droppedHeaders
-	req := &Request{Org: "o", Targets: []Target{{Provider: "up", RelayHeaders: []string{"X-Mine"}}}, Raw: &model.RelayRequest{}}
+	req := &Request{Org: "o", Targets: []route.Target{{Target: loop.Target{Provider: "up"}, RelayHeaders: []string{"X-Mine"}}}, Raw: &model.RelayRequest{}}
 	m := modelCaller{run: &runState{req: req, relay: true, log: slog.New(slog.NewTextHandler(&out, nil))}, dropped: &d}
 	lines := func(word string) int { return strings.Count(out.String(), "msg="+word) }
 	send := func(key, name string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -59,8 +60,8 @@ type Request struct {
 	// the run. The body of the request is already charged to it.
 	Account *ledger.Account
 
-	Model   string   // as the caller named it
-	Targets []Target // at least one, in the order in which to try them
+	Model   string         // as the caller named it
+	Targets []route.Target // at least one, in the order in which to try them
 
 	// Raw is the whole request of a relay to a provider that speaks the caller's
 	// dialect; nil for any other run. Its body belongs to the run, which releases
@@ -152,23 +153,12 @@ func (r *Request) missesBrought() error {
 	return nil
 }
 
-// Target is one model that may serve a run.
-type Target struct {
-	Provider string
-	Name     string // the provider's name for the model
-	Model    model.Model
-
-	// RelayHeaders are fields of a client's request that the provider gets when the request
-	// is relayed, beside the usual ones. Names are in canonical form.
-	RelayHeaders []string
-}
-
 // modelRequest returns a request for the items to a target, with the caller's own
 // tools and without MaxTokens.
 func (r *Request) modelRequest(target int, items []item.Item) *model.Request {
 	t := r.Targets[target]
 	return &model.Request{
-		Model: t.Name, Items: item.For(items, t.Provider), Tools: r.ClientTools, Hosted: r.Hosted, ToolChoice: r.ToolChoice,
+		Model: t.Model, Items: item.For(items, t.Provider), Tools: r.ClientTools, Hosted: r.Hosted, ToolChoice: r.ToolChoice,
 		Options: r.Options, Params: r.Params, Dialect: r.Dialect,
 	}
 }
@@ -196,7 +186,7 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 	}
 	var out []Dropped
 	for i, t := range req.Targets {
-		translator, ok := t.Model.(model.Translator)
+		translator, ok := t.Client.(model.Translator)
 		if !ok {
 			continue
 		}
@@ -206,7 +196,7 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 			asked.Tools = append(slices.Clip(asked.Tools), tool)
 		}
 		params := translator.Dropped(asked)
-		if relayer, ok := t.Model.(model.Relayer); !ok || !relayer.Relays(req.Dialect) {
+		if !t.Relays(req.Dialect) {
 			for _, h := range req.Hosted {
 				params = append(params, h.Place)
 			}
@@ -251,7 +241,7 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 	asked := req.modelRequest(0, whole.items)
 	asked.Memory = req.Account
 	asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
-	if counter, ok := req.Targets[0].Model.(model.Counter); ok {
+	if counter, ok := req.Targets[0].Client.(model.Counter); ok {
 		tokens, err := counter.CountInput(ctx, asked)
 		if err == nil || ctx.Err() != nil {
 			return tokens, false, err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -378,7 +379,7 @@ func TestWhichModelIsAskedAgain(t *testing.T) {
 				s := newStage(t, nil, tt.first...)
 				other := &speaker{turns: tt.second}
 				if tt.second != nil {
-					s.req.Targets = append(s.req.Targets, Target{Provider: "other", Name: "m2", Model: other})
+					s.req.Targets = append(s.req.Targets, route.Target{Target: loop.Target{Provider: "other", Model: "m2"}, Client: other})
 				}
 				s.req.Policy.Live = tt.live
 				begin := time.Now()

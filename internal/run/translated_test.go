@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -28,7 +29,7 @@ func translation(t *testing.T, turns ...answer) *stage {
 	s.req.Dialect, s.req.Policy.MaxTokens = "mine", 77
 	s.req.ClientTools = []model.Tool{{Definition: tool.Definition{Name: "f"}}}
 	s.req.ToolChoice = model.ToolChoice{Mode: "required"}
-	s.req.Targets = append(s.req.Targets, Target{Provider: "other", Name: "m2", Model: &speaker{turns: []answer{says("never")}}})
+	s.req.Targets = append(s.req.Targets, route.Target{Target: loop.Target{Provider: "other", Model: "m2"}, Client: &speaker{turns: []answer{says("never")}}})
 	s.journal.fail = func(loop.Body) error { return errors.New("a relay has no stored run") }
 	return s
 }
@@ -192,7 +193,7 @@ func (m *translator) Dropped(req *model.Request) []string {
 func TestDroppedAsksEveryTarget(t *testing.T) {
 	one, two := &translator{}, &translator{}
 	req := &Request{
-		Targets: []Target{{Provider: "a", Name: "m1", Model: one}, {Provider: "b", Name: "m2", Model: &speaker{}}, {Provider: "c", Name: "m3", Model: two}}, Dialect: "mine", Policy: loop.Policy{MaxTokens: 7},
+		Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}, {Target: loop.Target{Provider: "b", Model: "m2"}, Client: &speaker{}}, {Target: loop.Target{Provider: "c", Model: "m3"}, Client: two}}, Dialect: "mine", Policy: loop.Policy{MaxTokens: 7},
 		Items: []item.Item{{Kind: item.Reasoning, Native: item.Native{Dialect: "d", Provider: "c", JSON: []byte("{}")}}, item.NewText(item.User, "go")},
 	}
 	got, err := new(Runner).Dropped(t.Context(), req)
@@ -210,7 +211,7 @@ func TestDroppedAsksEveryTarget(t *testing.T) {
 // The tools of MCP servers are not listed yet: what stands for them has a name, as they do.
 func TestDroppedAsksWithATool(t *testing.T) {
 	one := &translator{}
-	req := &Request{Targets: []Target{{Provider: "a", Name: "m1", Model: one}}, Items: []item.Item{item.NewText(item.User, "go")}, Declared: []Declared{{Label: "docs"}}}
+	req := &Request{Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}}, Items: []item.Item{item.NewText(item.User, "go")}, Declared: []Declared{{Label: "docs"}}}
 	if _, err := new(Runner).Dropped(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -94,8 +95,8 @@ func (w *world) budgets() []budget.Shared {
 
 func (c *client) model() string { return "m-" + c.id }
 
-func (c *client) targets(p *process) []run.Target {
-	return []run.Target{{Provider: "a", Name: "a", Model: speaker{p, c}}, {Provider: "b", Name: "b", Model: speaker{p, c}}}
+func (c *client) targets(p *process) []route.Target {
+	return []route.Target{{Target: loop.Target{Provider: "a", Model: "a"}, Client: speaker{p, c}}, {Target: loop.Target{Provider: "b", Model: "b"}, Client: speaker{p, c}}}
 }
 
 func (c *client) servers(p *process) []catalog.Server {

@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -185,7 +186,7 @@ func (p *process) WaitingRuns(ctx context.Context) ([]run.WaitingRun, error) {
 type resources struct{ p *process }
 
 // For implements run.Resources.
-func (r resources) For(_ context.Context, a *loop.Accepted) ([]run.Target, []catalog.Server, error) {
+func (r resources) For(_ context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error) {
 	for _, c := range r.p.w.clients {
 		if c.model() == a.Model {
 			return c.targets(r.p), c.servers(r.p), nil

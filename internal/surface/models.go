@@ -2,13 +2,13 @@ package surface
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // toolsTimeout bounds how long a list of models waits for servers.
@@ -60,16 +60,12 @@ func (h *Handler) Tools(ctx context.Context, caller run.Caller) Tools {
 }
 
 // targets returns who serves a model, in the order in which they are tried.
-func (h *Handler) targets(name string) ([]run.Target, error) {
+func (h *Handler) targets(name string) ([]route.Target, error) {
 	resolved := h.o.Router.Resolve(name)
 	if resolved == nil {
 		return nil, fault.New(fault.NotFound, "model_not_found", "no provider serves the model %q; %s", name, h.hints()).In("model")
 	}
-	targets := make([]run.Target, len(resolved))
-	for i, t := range resolved {
-		targets[i] = run.Target{Provider: t.Provider, Name: t.Name, Model: t.Model, RelayHeaders: t.RelayHeaders}
-	}
-	return targets, nil
+	return resolved, nil
 }
 
 // hints names some of the models that can be asked for.
@@ -82,8 +78,15 @@ func (h *Handler) hints() string {
 	return "known are: " + strings.Join(hints, ", ") + more
 }
 
-// Relays reports whether requests of a dialect can be passed on to the target unchanged.
-func Relays(t run.Target, dialect string) bool {
-	relayer, ok := t.Model.(model.Relayer)
-	return ok && relayer.Relays(dialect)
+// KeepRelaying leaves only targets of the dialect for a request that no other can get without
+// loss: one with the member native, which has a form that only this dialect has. Speaks names
+// the dialect in the error that says that there is no such target.
+func KeepRelaying(req *run.Request, dialect, native, speaks string) error {
+	able := slices.DeleteFunc(slices.Clone(req.Targets), func(t route.Target) bool { return !t.Relays(dialect) })
+	if len(able) == 0 {
+		return fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be translated for the provider %s; "+
+			"use a model of a provider that speaks %s", native, req.Targets[0].Provider, speaks).In(native)
+	}
+	req.Targets = able
+	return nil
 }

@@ -109,7 +109,7 @@ func forwarded(sent http.Header) http.Header {
 // routed returns the body with the model that the first target is called by. The
 // account of the request is charged with a new body in place of the old one.
 func routed(req *run.Request, body []byte, members []Member) ([]byte, error) {
-	out := withModel(body, members, req.Targets[0].Name)
+	out := withModel(body, members, req.Targets[0].Model)
 	if &out[0] == &body[0] {
 		return body, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -204,7 +204,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if relayed {
 		req.ID, req.Targets, req.Servers = caller.RequestID, req.Targets[:1], nil
 		req.Policy.Grade = loop.Relay
-		if Relays(req.Targets[0], h.s.Dialect) {
+		if req.Targets[0].Relays(h.s.Dialect) {
 			if h.s.CheckRelay != nil {
 				if err := h.s.CheckRelay(members); err != nil {
 					return err
@@ -296,7 +296,7 @@ func (h *Handler) nameDropped(w http.ResponseWriter, r *http.Request, req *run.R
 	refuse := req.Policy.RefuseDropped
 	if refuse && len(dropped) > 0 {
 		names := listOf(dropped)
-		if !Relays(req.Targets[0], h.s.Dialect) {
+		if !req.Targets[0].Relays(h.s.Dialect) {
 			return notTaken(req.Targets[0].Provider, names).In(dropped[0])
 		}
 		return fault.New(fault.Invalid, "unsupported_parameter", "the agent loop cannot carry %s; leave it out, or switch the loop off "+

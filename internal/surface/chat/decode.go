@@ -92,24 +92,10 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 	if req.Items, err = a.decodeMessages(messages); err != nil {
 		return a, err
 	}
-	err = a.checkTargets(req)
+	if a.native != "" {
+		err = surface.KeepRelaying(req, model.DialectChat, a.native, "chat completions")
+	}
 	return a, err
-}
-
-// checkTargets leaves only targets of this dialect for a request that no other can
-// get without loss.
-func (a *asked) checkTargets(req *run.Request) error {
-	if a.native == "" {
-		return nil
-	}
-	others := func(t run.Target) bool { return !relays(t) }
-	able := slices.DeleteFunc(slices.Clone(req.Targets), others)
-	if len(able) == 0 {
-		return fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be translated for the provider %s; "+
-			"use a model of a provider that speaks chat completions", a.native, req.Targets[0].Provider).In(a.native)
-	}
-	req.Targets = able
-	return nil
 }
 
 // outputLimit returns how many tokens a model call may say, as the client put
@@ -172,7 +158,7 @@ func checkN(m surface.Member, req *run.Request) error {
 	if err := decodeInto(m, &n); err != nil {
 		return err
 	}
-	if n != nil && *n > 1 && !relays(req.Targets[0]) {
+	if n != nil && *n > 1 && !req.Targets[0].Relays(model.DialectChat) {
 		return fault.New(fault.Invalid, "unsupported_value", "n = %d: the provider %s gives one answer to a request; ask for one", *n, req.Targets[0].Provider).In("n")
 	}
 	if n != nil && *n > 1 {

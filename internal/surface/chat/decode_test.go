@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -25,7 +27,7 @@ func decodeText(t testing.TB, body string) (*run.Request, asked, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &run.Request{Targets: []run.Target{{Provider: "up", Model: chatModel{}}}}
+	req := &run.Request{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, Client: chatModel{}}}}
 	a, err := decode(req, members)
 	return req, a, err
 }
@@ -163,7 +165,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		req := &run.Request{Targets: []run.Target{{Provider: "up", Model: chatModel{}}}}
+		req := &run.Request{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, Client: chatModel{}}}}
 		if _, err = decode(req, members); err != nil {
 			var shown *fault.Error
 			if !errors.As(err, &shown) || shown.Code != fault.Invalid {

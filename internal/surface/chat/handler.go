@@ -43,7 +43,3 @@ func decodeRequest(_ context.Context, _ run.Caller, req *run.Request, members []
 		},
 	}, err
 }
-
-// relays reports whether requests of this dialect can be passed on to the target
-// unchanged.
-func relays(t run.Target) bool { return surface.Relays(t, model.DialectChat) }

@@ -18,7 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/provider/route"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/surface"

@@ -114,7 +114,10 @@ func (d *decoder) decode(members []surface.Member) error {
 	if err := d.keep(); err != nil {
 		return err
 	}
-	return d.checkTargets()
+	if d.native == "" {
+		return nil
+	}
+	return surface.KeepRelaying(d.req, model.DialectResponses, d.native, "the Responses API")
 }
 
 // settings returns the hashes of the members that a request which continues this one must not
@@ -583,22 +586,6 @@ func (d *decoder) decodeInstructions(value json.RawMessage) error {
 	if text := deref(d.echo.Instructions); text != "" {
 		d.req.System = []item.Item{item.NewText(item.System, text)}
 	}
-	return nil
-}
-
-// checkTargets leaves only targets of this dialect for a request that no other can get
-// without loss.
-func (d *decoder) checkTargets() error {
-	if d.native == "" {
-		return nil
-	}
-	targets := d.req.Targets
-	able := slices.DeleteFunc(slices.Clone(targets), func(t run.Target) bool { return !surface.Relays(t, model.DialectResponses) })
-	if len(able) == 0 {
-		return fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be translated for the provider %s; "+
-			"use a model of a provider that speaks the Responses API", d.native, targets[0].Provider).In(d.native)
-	}
-	d.req.Targets = able
 	return nil
 }
 

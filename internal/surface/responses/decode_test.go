@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -35,7 +37,7 @@ func decodedFor(m model.Model, body string) (*run.Request, surface.Reply, error)
 	if err != nil {
 		return nil, surface.Reply{}, err
 	}
-	req := &run.Request{Model: "m", Targets: []run.Target{{Provider: "up", Name: "m", Model: m}}}
+	req := &run.Request{Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}}
 	reply, err := decodeWith(req, members)
 	return req, reply, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -25,7 +26,7 @@ func answered(m model.Model, body string) (*run.Request, surface.Reply, error) {
 		return nil, surface.Reply{}, err
 	}
 	servers := []catalog.Server{{Name: "other"}, {Name: "web", Hosted: map[string]string{"web_search": "find", "code_interpreter": "eval"}}}
-	req := &run.Request{Model: "m", Targets: []run.Target{{Provider: "up", Name: "m", Model: m}}, Servers: servers}
+	req := &run.Request{Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}, Servers: servers}
 	reply, err := decodeWith(req, members)
 	return req, reply, err
 }

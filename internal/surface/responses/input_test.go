@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -231,7 +232,7 @@ func TestWithTheLoopOffNothingIsStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req := &run.Request{Model: "m", Targets: []run.Target{{Model: translating{}}}}
+		req := &run.Request{Model: "m", Targets: []route.Target{{Client: translating{}}}}
 		req.Policy.Grade = loop.Relay
 		reply, err := decodeWith(req, members)
 		return req, reply, err

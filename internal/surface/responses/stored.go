@@ -142,7 +142,7 @@ func (s *stored) clientTools() clientTools {
 	if s.tools != nil {
 		return *s.tools
 	}
-	d := newDecoder(&run.Request{Targets: []run.Target{{}}})
+	d := newDecoder(&run.Request{})
 	for i, raw := range s.Response.Tools {
 		_, _ = d.decodeTool(path("tools", i), group{}, raw) // it was accepted once; other kinds are left out
 	}

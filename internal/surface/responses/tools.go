@@ -43,7 +43,9 @@ type wireGrammar struct {
 }
 
 // relays reports whether the request can be passed on to the model that is asked first.
-func (d *decoder) relays() bool { return surface.Relays(d.req.Targets[0], model.DialectResponses) }
+func (d *decoder) relays() bool {
+	return len(d.req.Targets) > 0 && d.req.Targets[0].Relays(model.DialectResponses)
+}
 
 func (d *decoder) decodeTools(value json.RawMessage) error {
 	if value == nil || string(value) == "null" {

@@ -40,7 +40,7 @@ func TestWhichProvidersServeAModel(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
 			for _, target := range r.Resolve(tt.model) {
-				got = append(got, target.Provider+"="+target.Name)
+				got = append(got, target.Provider+"="+target.Model)
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("%q goes to %q, want %q", tt.model, got, tt.want)

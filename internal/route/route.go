@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -20,15 +21,20 @@ type Provider struct {
 	RelayHeaders []string // see Target
 }
 
-// Target is a provider together with its own name for the model.
+// Target is a provider's model that may serve a run.
 type Target struct {
-	Provider string
-	Name     string
-	Model    model.Model
+	loop.Target             // as the run's first fact contains it
+	Client      model.Model // sends requests to the provider
 
-	// RelayHeaders are the fields of clients' requests that the provider gets when they are
-	// relayed, beside the usual ones, in canonical form.
+	// RelayHeaders are fields of a client's request that the provider gets when the request
+	// is relayed, beside the usual ones. Names are in canonical form.
 	RelayHeaders []string
+}
+
+// Relays reports whether requests of a dialect can be passed on to the target unchanged.
+func (t Target) Relays(dialect string) bool {
+	relayer, ok := t.Client.(model.Relayer)
+	return ok && relayer.Relays(dialect)
 }
 
 // Router maps model names to providers. It is safe for concurrent use.
@@ -78,7 +84,7 @@ func (r *Router) Resolve(name string) []Target {
 }
 
 func (p Provider) target(name string) Target {
-	return Target{Provider: p.Name, Name: name, Model: p.Model, RelayHeaders: p.RelayHeaders}
+	return Target{Target: loop.Target{Provider: p.Name, Model: name}, Client: p.Model, RelayHeaders: p.RelayHeaders}
 }
 
 // exact returns the names of the configuration, globs left out, each once.

@@ -198,8 +198,8 @@ func (l *Listing) lists(t Target) (created int64, may bool) {
 		return 0, true
 	}
 	s := l.sources[i]
-	created, there := s.list.created[t.Name]
-	known := s.list.whole && s.globs(t.Name) && !s.Provider.lists(t.Name) // a name that the list would have
+	created, there := s.list.created[t.Model]
+	known := s.list.whole && s.globs(t.Model) && !s.Provider.lists(t.Model) // a name that the list would have
 	return created, there || !known
 }
 
@@ -330,7 +330,7 @@ func (l *Listing) merge() []Known {
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.list.created)) {
 			targets := l.router.Resolve(name)
-			if !slices.ContainsFunc(targets, func(t Target) bool { return t.Provider == s.Name && t.Name == name }) {
+			if !slices.ContainsFunc(targets, func(t Target) bool { return t.Provider == s.Name && t.Model == name }) {
 				continue // under this name, other providers get the request
 			}
 			if _, known := at[name]; !known {

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
 // Naming says how the model sees a server's tools. The zero value is Bare.
@@ -26,26 +28,45 @@ const maxName = 64
 // tools never get the same name by it.
 func (s Server) name(original string) string { return s.named(s.Naming, original) }
 
+// second returns another name for the tool of a server that the caller sees, whose first name is
+// taken. No tool of a hidden server takes it away: the caller would see that there is one.
+func (s Server) second(original string, taken func(string) bool) string {
+	name := s.named(Namespaced, original)
+	if !taken(name) {
+		return name
+	}
+	return hashed(s.front(Namespaced)+strings.Map(allowed, original), s.Name+"__"+original)
+}
+
 // named is name with another Naming.
 func (s Server) named(as Naming, original string) string {
-	front := ""
-	switch as {
-	case Namespaced:
-		front = "mcp__" + strings.Map(allowed, s.Name) + "__"
-	case Prefixed:
-		front = strings.Map(allowed, cmp.Or(s.Prefix, s.Name)) + "_"
-	}
-	clean := strings.Map(allowed, original)
+	front, clean := s.front(as), strings.Map(allowed, original)
 	if clean == original && len(front+clean) <= maxName && clean != "" && beginsWell(front+clean) {
 		return front + clean
 	}
-	sum := sha256.Sum256([]byte(front + original))
-	suffix := "_" + hex.EncodeToString(sum[:4])
-	full := front + clean
-	if !beginsWell(full) {
-		full = "_" + full
+	return hashed(front+clean, front+original)
+}
+
+// front returns what is in front of a tool's own name.
+func (s Server) front(as Naming) string {
+	switch as {
+	case Namespaced:
+		return "mcp__" + strings.Map(allowed, loop.LabelOf(s.Name)) + "__"
+	case Prefixed:
+		return strings.Map(allowed, cmp.Or(s.Prefix, s.Name)) + "_"
+	case Bare:
 	}
-	return full[:min(len(full), maxName-len(suffix))] + suffix
+	return ""
+}
+
+// hashed returns the name with a hash of the original at its end.
+func hashed(name, original string) string {
+	sum := sha256.Sum256([]byte(original))
+	suffix := "_" + hex.EncodeToString(sum[:4])
+	if !beginsWell(name) {
+		name = "_" + name
+	}
+	return name[:min(len(name), maxName-len(suffix))] + suffix
 }
 
 // beginsWell reports whether a name begins with a letter or _, or is empty.

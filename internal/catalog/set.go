@@ -187,6 +187,7 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 	added, beyond := 0, 0
 	says := report{log: log}
 	here := place{server.Name, list}
+	isTaken := func(name string) bool { _, ok := taken[name]; return ok }
 	for _, u := range list.tools {
 		original := u.definition.Name
 		name := server.name(original)
@@ -194,8 +195,8 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 			s.withheld[name] = server.Name
 			continue
 		}
-		if _, ok := taken[name]; ok && server.Shown {
-			name = server.named(Namespaced, original)
+		if isTaken(name) && server.Shown {
+			name = server.second(original, isTaken)
 		}
 		if first, ok := taken[name]; ok {
 			s.collided(collide(name, first, here), &says)

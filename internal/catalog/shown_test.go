@@ -60,3 +60,17 @@ func TestTheNamesUnderWhichAServersToolsAreCalled(t *testing.T) {
 		}
 	}
 }
+
+// D03 D19: hidden servers take no tool away from a server that the caller sees.
+func TestAShownToolIsOfferedWhateverHiddenServersHave(t *testing.T) {
+	c, log := logged(t)
+	shown := Server{Name: "request:docs", Brought: true, Shown: true, Source: has(named("search"))}
+	set := mustFind(t, c, Server{Name: "a", Source: has(named("search"))}, Server{Name: "docs", Naming: Namespaced, Source: has(named("search"))}, shown)
+	called := set.Called("request:docs", "search")
+	if len(called) != 1 || called[0] != "mcp__docs__search_"+suffixOf("request:docs__search") || len(set.Offered()) != 3 || len(set.NewCollisions()) != 0 {
+		t.Errorf("called %q, of %q\n%s", called, set.Names(), log())
+	}
+	if got := names(set.Of("request:docs")); !slices.Equal(got, []string{"search"}) {
+		t.Errorf("listed %q", got)
+	}
+}

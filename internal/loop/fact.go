@@ -120,7 +120,7 @@ type Conflict struct {
 }
 
 // Server is the result of discovery for one tool source. Error is "" if it
-// answered.
+// answered. Label is its name in the run, see [RequestServer].
 type Server struct {
 	Label    string `json:"label"`
 	Tools    int    `json:"tools"`
@@ -132,7 +132,7 @@ type Server struct {
 	Shown     bool `json:"shown,omitempty"`
 	Announced bool `json:"announced,omitempty"`
 
-	// Brought says that the server is not one of the org: the request chose its label.
+	// Brought says that the server is not one of the org: the request brought it.
 	Brought bool `json:"brought,omitempty"`
 }
 

@@ -3,14 +3,28 @@ package loop
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
+
+// requestPrefix is in front of the names of servers that requests bring. No server of an org has
+// a colon in its name.
+const requestPrefix = "request:"
+
+// RequestServer returns the name, among the servers of a run, of the one that its request brings
+// under the label. It differs from those of all servers of the org: requests choose their labels
+// freely, and a label must not tell which servers the org has.
+func RequestServer(label string) string { return requestPrefix + label }
+
+// LabelOf returns the name of a server as the caller of its run knows it. Journals of earlier
+// releases have labels in place of the names that RequestServer returns.
+func LabelOf(server string) string { return strings.TrimPrefix(server, requestPrefix) }
 
 // Announce returns the servers, and marks those whose tools the run lists for its caller:
 // the shown ones, each once in a conversation.
 func (s *State) Announce(servers []Server) []Server {
 	out := slices.Clone(servers)
 	for i := range out {
-		out[i].Announced = out[i].Shown && !slices.Contains(s.Accepted.Listed, out[i].Label)
+		out[i].Announced = out[i].Shown && !slices.Contains(s.Accepted.Listed, LabelOf(out[i].Label))
 	}
 	return out
 }
@@ -22,7 +36,7 @@ func (s *State) allowAnnounced(b Catalogued) error {
 		switch {
 		case server.Announced && !server.Shown:
 			return fmt.Errorf("it lists the tools of server %q, which is hidden", server.Label)
-		case server.Announced && slices.Contains(s.Accepted.Listed, server.Label):
+		case server.Announced && slices.Contains(s.Accepted.Listed, LabelOf(server.Label)):
 			return fmt.Errorf("it lists the tools of server %q, which the conversation has listed", server.Label)
 		}
 	}
@@ -41,22 +55,22 @@ func (s *State) Listed() []string {
 	}
 	for _, server := range s.Catalogued.Servers {
 		if server.Announced {
-			out = append(out, server.Label)
+			out = append(out, LabelOf(server.Label))
 		}
 	}
 	return out
 }
 
-// Brought reports whether the request brought the server with the label.
-func (s *State) Brought(label string) bool {
-	return label != "" && s.Catalogued != nil &&
-		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Brought && server.Label == label })
+// Brought reports whether the request brought the server of this name.
+func (s *State) Brought(name string) bool {
+	return name != "" && s.Catalogued != nil &&
+		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Brought && server.Label == name })
 }
 
-// Shown reports whether the caller sees the server with the label.
-func (s *State) Shown(label string) bool {
-	return label != "" && s.Catalogued != nil &&
-		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Shown && server.Label == label })
+// Shown reports whether the caller sees the server of this name.
+func (s *State) Shown(name string) bool {
+	return name != "" && s.Catalogued != nil &&
+		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Shown && server.Label == name })
 }
 
 // ShownAs returns how the caller sees a call: as one of a shown server, or as one of a hosted

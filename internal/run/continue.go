@@ -475,7 +475,7 @@ func ShowPart(ctx context.Context, from interface {
 
 // approvalEvent returns what is asked for, as events have it.
 func approvalEvent(w loop.CallWaiting, arguments json.RawMessage) event.Approval {
-	a := event.Approval{ID: w.WaitID, Key: string(w.Key), Name: w.Name, Server: w.Server, Tool: w.Tool, Arguments: arguments}
+	a := event.Approval{ID: w.WaitID, Key: string(w.Key), Name: w.Name, Server: loop.LabelOf(w.Server), Tool: w.Tool, Arguments: arguments}
 	if w.ExpiresAt > 0 {
 		a.ExpiresAt = time.UnixMilli(w.ExpiresAt).UTC()
 	}

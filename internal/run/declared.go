@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -16,8 +18,8 @@ import (
 // Declared is an MCP server that a request declares for its run. The caller sees its tools
 // and its calls.
 type Declared struct {
-	// Label is the name of the server in the run. It differs from those of the other
-	// servers.
+	// Label is how the request calls the server. It differs from the labels of the other
+	// servers that the request declares. For the name of the server in the run, see Server.
 	Label string
 
 	// URL is where the server is, http or https. It may contain credentials. Empty = the
@@ -35,8 +37,21 @@ type Declared struct {
 	// Approval is the rule of the request: which calls wait for approval.
 	Approval policy.Approval
 
-	// origin is that of [catalog.Server], if the run has begun in another process.
-	origin string
+	// origin is that of [catalog.Server], and name what Server returns, if the run has begun in
+	// another process.
+	origin, name string
+}
+
+// Server returns the name of the server in the run. It differs from those of the other servers,
+// also if the org has a server called like the label.
+func (d Declared) Server() string {
+	switch {
+	case d.name != "":
+		return d.name
+	case d.URL.IsZero():
+		return d.Label
+	}
+	return loop.RequestServer(d.Label)
 }
 
 // ServerTool names a tool of a server of the run as the server does; Tool "" = all its tools.
@@ -83,7 +98,7 @@ func (d *declaredServers) dial() error {
 			origin = s.origin
 		}
 		req.Servers = append(req.Servers, catalog.Server{
-			Name: s.Label, Source: source, Tools: s.Tools, ReadOnly: s.ReadOnly, Shown: true, Brought: true, Origin: origin, URL: hostOf(s.URL),
+			Name: s.Server(), Source: source, Tools: s.Tools, ReadOnly: s.ReadOnly, Shown: true, Brought: true, Origin: origin, URL: hostOf(s.URL),
 		})
 	}
 	d.run.req = &req
@@ -126,6 +141,7 @@ func (r *Request) show(s Declared) {
 // storedDeclared is a Declared as it is stored with a durable run. Address is sealed.
 type storedDeclared struct {
 	Label    string   `json:"label"`
+	Name     string   `json:"name,omitempty"` // in the run; "" = Label, as in rows of earlier releases
 	Tools    []string `json:"tools,omitzero"`
 	ReadOnly *bool    `json:"read_only,omitempty"`
 	Origin   string   `json:"origin,omitempty"`
@@ -145,9 +161,9 @@ func addressName(runID string) string { return runID + "/declared_servers" }
 // Without a master key it leaves out the servers with a URL: see [Request.missesBrought].
 func (s *runState) storeDeclared() (out []storedDeclared) {
 	for _, declared := range s.req.Declared {
-		stored := storedDeclared{Label: declared.Label, Tools: declared.Tools, ReadOnly: declared.ReadOnly}
+		stored := storedDeclared{Label: declared.Label, Name: declared.Server(), Tools: declared.Tools, ReadOnly: declared.ReadOnly}
 		if !declared.URL.IsZero() {
-			at := slices.IndexFunc(s.req.Servers, func(server catalog.Server) bool { return server.Name == declared.Label })
+			at := slices.IndexFunc(s.req.Servers, func(server catalog.Server) bool { return server.Name == declared.Server() })
 			if s.keys == nil || at < 0 {
 				continue
 			}
@@ -180,7 +196,7 @@ func (d Declared) address() string {
 // recallDeclared returns the servers that were stored. One that cannot be opened is left out.
 func (s *runState) recallDeclared(stored []storedDeclared) (out []Declared) {
 	for _, one := range stored {
-		declared := Declared{Label: one.Label, Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
+		declared := Declared{Label: one.Label, name: cmp.Or(one.Name, one.Label), Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
 		if one.Address != nil {
 			if err := s.open(one.Address, &declared); err != nil {
 				s.log.Error("a server that the request declared cannot be used", "server", one.Label, "error", err)

@@ -147,6 +147,38 @@ func TestATakenOverRunDialsTheServerThatItsRequestDeclared(t *testing.T) {
 	}
 }
 
+// D19 K06: the label of a declared server is that of a hidden server of the org. Both are called,
+// each is told from the other, and the next owner of the run keeps them apart.
+func TestATakenOverRunKeepsServersWithOneLabelApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mine, mineAgain := &stand{tool: "read_mine", credentials: "mine", work: untilItEnds}, &stand{tool: "read_mine", credentials: "mine"}
+		org, orgAgain := &stand{tool: "read_org", credentials: "org", work: untilItEnds}, &stand{tool: "read_org", credentials: "org"}
+		w := &town{}
+		with := func(name string, mine, org *stand) *run.Runner {
+			return w.gatewayWith(t, func(o *run.Options) {
+				o.Dialer, o.Keys = &exchange{name: name, servers: map[string]*stand{declaredURL: mine}}, testKeys(t)
+				o.Resources = others{{Name: "mine", Source: org}}
+			})
+		}
+		first, second := with("a", mine, org), with("b", mineAgain, orgAgain)
+		req := declares(w.wants("p", "k", "h"))
+		req.Servers = []catalog.Server{{Name: "mine", Source: org}}
+		var d diary
+		leaving(t, first, req, &d)
+		if listed, shown, hidden := d.listings(); !slices.Equal(listed, []string{"mine: read_mine"}) || !slices.Equal(shown, []string{"mine/read_mine"}) || !slices.Equal(hidden, []string{"mine/"}) {
+			t.Errorf("listed %q, shown %q, hidden %q", listed, shown, hidden)
+		}
+		time.Sleep(run.LeaseTTL)
+		if err := second.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		text, end := w.attached(t, second)
+		if !sameWords(strings.Fields(text), []string{"mine", "org"}) || end.Reason != event.Complete || mineAgain.calls.Load() != 1 || orgAgain.calls.Load() != 1 {
+			t.Errorf("the run ended with %s and says %q", end.Reason, text)
+		}
+	})
+}
+
 // The servers that a request declares are used while its run lasts. The caller sees an org's
 // server that it declares without a URL, with the tools that it allows.
 func TestARequestDeclaresServers(t *testing.T) {

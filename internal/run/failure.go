@@ -44,7 +44,7 @@ func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure
 		f.Message, f.Upstream = modelMessage(cause.Provider, p.failed), p.failed
 	case event.Blocked:
 		b := p.state.Blocked
-		f.Message, f.Address, f.Server, f.URL, f.Setting = "ssrf_blocked:"+b.Reason, b.Address, b.Server, b.URL, b.Setting
+		f.Message, f.Address, f.Server, f.URL, f.Setting = "ssrf_blocked:"+b.Reason, b.Address, loop.LabelOf(b.Server), b.URL, b.Setting
 		if b.Server == "" && p.failed != nil {
 			f.Param = p.failed.Param
 		}
@@ -82,7 +82,7 @@ func (p *projection) describeModelError(f *event.Failure, cause loop.Cause) {
 
 func invalidMessage(cause loop.Cause) string {
 	if c := cause.Conflict; c != nil {
-		return fmt.Sprintf("your tool %q conflicts with the tool of that name of the gateway's MCP server %q: rename yours", c.Tool, c.Server)
+		return fmt.Sprintf("your tool %q conflicts with the tool of that name of the gateway's MCP server %q: rename yours", c.Tool, loop.LabelOf(c.Server))
 	}
 	return fmt.Sprintf("tool_choice requires a call of %s, but neither the request nor the gateway has such a tool", cause.MissingTool)
 }

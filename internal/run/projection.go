@@ -245,7 +245,7 @@ func (p *projection) tell(f loop.Fact) error {
 				return err
 			}
 			e := event.ToolStarted{
-				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: c.Prepared.Server, Arguments: arguments,
+				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: loop.LabelOf(c.Prepared.Server), Arguments: arguments,
 			}
 			e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c)
 			e.Approval = c.WaitID()
@@ -328,7 +328,7 @@ func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
 		Text: item.PlainText(result[0].Parts), Duration: time.Duration(b.Took()) * time.Microsecond,
 	}
 	if c.Prepared != nil {
-		e.Server = c.Prepared.Server
+		e.Server = loop.LabelOf(c.Prepared.Server)
 	}
 	e.Approval = c.WaitID()
 	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); e.Tool != "" && c.Attempt == 0 {

@@ -126,10 +126,15 @@ type Request struct {
 	stored []storedDeclared // the same, for Declared
 }
 
+// Has reports whether Servers has one of this name.
+func (r *Request) Has(server string) bool {
+	return slices.ContainsFunc(r.Servers, func(s catalog.Server) bool { return s.Name == server })
+}
+
 // namesOfBrought returns the names of the servers that the request brought.
 func (r *Request) namesOfBrought() (names []string) {
 	for _, s := range r.Declared {
-		names = append(names, s.Label)
+		names = append(names, s.Server())
 	}
 	for _, s := range r.Servers {
 		if s.Brought && !slices.Contains(names, s.Name) {

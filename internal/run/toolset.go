@@ -27,7 +27,7 @@ func (t *toolSet) choose() {
 		return
 	}
 	if t.choice.Mode == model.ChooseNamed {
-		t.choice.Name = of[0].Server + "/" + of[0].Tool // no tool has this name
+		t.choice.Name = loop.LabelOf(of[0].Server) + "/" + of[0].Tool // no tool has this name
 		if names := t.catalog.Called(of[0].Server, of[0].Tool); len(names) == 1 {
 			t.choice.Name = names[0]
 		}
@@ -123,7 +123,7 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]Row, err
 	var list []event.ListedServer
 	for _, server := range body.Servers {
 		if server.Announced {
-			list = append(list, event.ListedServer{Server: server.Label, Tools: t.catalog.Of(server.Label), Error: server.Error})
+			list = append(list, event.ListedServer{Server: loop.LabelOf(server.Label), Tools: t.catalog.Of(server.Label), Error: server.Error})
 		}
 	}
 	if list == nil {

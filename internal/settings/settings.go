@@ -52,8 +52,8 @@ type Server struct {
 
 // RequestServer is what a request says of approvals for an MCP server that it declares.
 type RequestServer struct {
-	Label    string
-	ByURL    bool // the request gives its URL; otherwise it names a server of the org
+	Name     string // in the run, see [loop.RequestServer]
+	ByURL    bool   // the request gives its URL; otherwise it names a server of the org
 	Approval policy.Approval
 }
 
@@ -134,7 +134,7 @@ func approvals(r Request, most time.Duration) (out []loop.ServerApproval) {
 	for _, s := range r.Servers {
 		one := loop.ServerApproval{Server: s.Name, ByServer: s.Approval, Trust: s.Trust}
 		for _, d := range r.RequestServers {
-			if d.Label == s.Name && !d.ByURL {
+			if d.Name == s.Name && !d.ByURL {
 				one.ByRequest = d.Approval
 			}
 		}
@@ -142,7 +142,7 @@ func approvals(r Request, most time.Duration) (out []loop.ServerApproval) {
 	}
 	for _, d := range r.RequestServers {
 		if d.ByURL {
-			add(loop.ServerApproval{Server: d.Label, ByRequest: d.Approval, Trust: true}, 0)
+			add(loop.ServerApproval{Server: d.Name, ByRequest: d.Approval, Trust: true}, 0)
 		}
 	}
 	return out

@@ -282,7 +282,7 @@ func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked settings.
 		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
 	}
 	for _, d := range req.Declared {
-		asked.RequestServers = append(asked.RequestServers, settings.RequestServer{Label: d.Label, ByURL: !d.URL.IsZero(), Approval: d.Approval})
+		asked.RequestServers = append(asked.RequestServers, settings.RequestServer{Name: d.Server(), ByURL: !d.URL.IsZero(), Approval: d.Approval})
 	}
 	req.Policy = settings.Resolve(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
 	if h.s.Defaults.Hold {

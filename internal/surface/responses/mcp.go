@@ -128,19 +128,11 @@ func (m *mcpTool) decodeURL(req *run.Request) error {
 		return err
 	}
 	_, given := m.members["server_url"]
-	isOrgs := false
-	for i := range req.Servers {
-		isOrgs = isOrgs || req.Servers[i].Name == m.declared.Label
-	}
 	switch {
-	case !given && !isOrgs:
+	case !given && !req.Has(m.declared.Label):
 		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no server_url, and the org has no MCP server %q", m.at, m.declared.Label).In(m.place("server_url"))
 	case !given:
 		return nil
-	case isOrgs:
-		return fault.New(fault.Invalid, "invalid_value",
-			"%s.server_label is the name of an MCP server of the org; use another label, or leave out server_url to use that server", m.at).In(m.place("server_label"))
-
 	case !validServerURL(text):
 		return fault.New(fault.Invalid, "invalid_value", "%s.server_url must be an http or https URL without a user name, a password and a fragment", m.at).In(m.place("server_url"))
 	}
@@ -360,10 +352,11 @@ func decodeMCPChoice(req *run.Request, at string, raw json.RawMessage) (run.Serv
 	if json.Unmarshal(raw, &w) != nil {
 		return run.ServerTool{}, fault.New(fault.Invalid, "invalid_type", "%s: server_label and name must be strings", at).In(at)
 	}
-	if !slices.ContainsFunc(req.Declared, func(d run.Declared) bool { return d.Label == w.ServerLabel }) {
+	i := slices.IndexFunc(req.Declared, func(d run.Declared) bool { return d.Label == w.ServerLabel })
+	if i < 0 {
 		return run.ServerTool{}, fault.New(fault.Invalid, "invalid_value", "%s.server_label is %q, but no tool of type mcp has this label", at, w.ServerLabel).In(at + ".server_label")
 	}
-	return run.ServerTool{Server: w.ServerLabel, Tool: w.Name}, nil
+	return run.ServerTool{Server: req.Declared[i].Server(), Tool: w.Name}, nil
 }
 
 // chooseMCP makes a tool_choice of type mcp the choice of the request: one tool of the

@@ -84,7 +84,6 @@ func TestToolsOfTypeMCPThatAreRefused(t *testing.T) {
 		{[]string{mcpWith(`,"server_label":"a b"`)}, "tools[0].server_label"},
 		{[]string{mcpWith(`,"server_label":"` + strings.Repeat("a", 65) + `"`)}, "tools[0].server_label"},
 		{[]string{mcpWith(""), mcpWith("")}, "tools[1].server_label"},
-		{[]string{mcpWith(`,"server_label":"crm"`)}, "tools[0].server_label"},
 		{many, "tools[20]"},
 
 		{[]string{`{"type":"mcp","server_label":"other","require_approval":"never"}`}, "tools[0].server_url"},
@@ -183,9 +182,9 @@ func TestTheEchoOfAToolOfTypeMCPHasNoCredentials(t *testing.T) {
 // B09: a choice names a server that the request declares.
 func TestAChoiceOfTypeMCP(t *testing.T) {
 	for raw, want := range map[string]run.Request{
-		`{"type":"mcp","server_label":"docs"}`:             {ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}, OnlyOf: []run.ServerTool{{Server: "docs"}}},
-		`{"type":"mcp","server_label":"docs","name":"a"}`:  {ToolChoice: model.ToolChoice{Mode: model.ChooseNamed}, OnlyOf: []run.ServerTool{{Server: "docs", Tool: "a"}}},
-		`{"type":"mcp","server_label":"docs","name":null}`: {ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}, OnlyOf: []run.ServerTool{{Server: "docs"}}},
+		`{"type":"mcp","server_label":"docs"}`:             {ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}},
+		`{"type":"mcp","server_label":"docs","name":"a"}`:  {ToolChoice: model.ToolChoice{Mode: model.ChooseNamed}, OnlyOf: []run.ServerTool{{Server: "request:docs", Tool: "a"}}},
+		`{"type":"mcp","server_label":"docs","name":null}`: {ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}},
 	} {
 		req, _, err := decodesMCP(t, mcpWith(""))
 		if err != nil {

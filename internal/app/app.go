@@ -26,6 +26,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
@@ -112,6 +113,8 @@ func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
 	return a, nil
 }
 
+// build makes the parts, each from those before it: the store, what orgs have, runs, and the
+// HTTP API. Requests that come meanwhile are answered by a Front.
 func (a *App) build(ctx context.Context, o Options) error {
 	var err error
 	if a.keys, err = a.config.Resolve(ctx, a.secrets); err != nil {
@@ -126,8 +129,10 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	front := httpd.Starting(a.listener, a.waitsFor, a.log)
 	defer front.Stop()
-	path := filepath.Join(a.config.Data, DatabaseFile)
-	if a.store, err = a.openStore(ctx, sqlite.Options{Path: path, Log: a.log, Caps: a.config.OrgCaps, Fatal: func(err error) { a.fatal <- err }}); err != nil {
+	store := sqlite.Options{
+		Path: filepath.Join(a.config.Data, DatabaseFile), Log: a.log, Caps: a.config.OrgCaps, Fatal: func(err error) { a.fatal <- err },
+	}
+	if a.store, err = a.openStore(ctx, store); err != nil {
 		return err
 	}
 	if err := a.showTelemetry(ctx, o.Env); err != nil {
@@ -137,6 +142,24 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := a.buildOrgs(ctx); err != nil {
+		return err
+	}
+	if err := a.startAudit(ctx); err != nil {
+		return err
+	}
+	inUse := newMemory("/sys/fs/cgroup")
+	retained := newLedger(a.config, inUse)
+	router := route.New(providers)
+	if err := a.buildRunner(o, router, retained); err != nil {
+		return err
+	}
+	return a.buildAPI(o, router, retained, inUse)
+}
+
+// buildOrgs builds what orgs have: the clients of their MCP servers, the lists of their tools,
+// and the directory of orgs and keys.
+func (a *App) buildOrgs(ctx context.Context) (err error) {
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
 	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
 		return err
@@ -150,33 +173,43 @@ func (a *App) build(ctx context.Context, o Options) error {
 		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
 		Changed: a.orgChanged,
 	})
-	if err != nil {
-		return err
-	}
-	a.heartbeats = sse.NewHeartbeats(0)
-	a.heartbeats.Start()
-	journal := run.Journal(a.store)
-	if o.Watch != nil {
-		journal = o.Watch(journal)
-	}
+	return err
+}
+
+// startAudit starts what keeps the audit log, and records what the configuration file changed.
+func (a *App) startAudit(ctx context.Context) (err error) {
 	if a.keeper, err = a.newKeeper(ctx); err != nil {
 		return err
 	}
 	a.recordConfiguration(ctx, a.config)
 	a.warnOfShortKeys(a.config, a.keys)
-	router := route.New(providers)
-	inUse := newMemory("/sys/fs/cgroup")
-	retained := newLedger(a.config, inUse)
+	return nil
+}
+
+// buildRunner builds what performs runs.
+func (a *App) buildRunner(o Options, router *route.Router, retained *ledger.Ledger) error {
 	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
 	if err != nil {
 		return err
 	}
-	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
+	journal := run.Journal(a.store)
+	if o.Watch != nil {
+		journal = o.Watch(journal)
+	}
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, Forgetter: a.store,
-		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: keys, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun, Build: Version(), Log: a.log, Gone: a.directory.Gone, Recorder: a.store, Observer: a.shown.observer(),
+		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: keys, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Build: Version(), Log: a.log, Gone: a.directory.Gone, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
+	return nil
+}
+
+// buildAPI builds the HTTP API with its surfaces.
+func (a *App) buildAPI(o Options, router *route.Router, retained *ledger.Ledger, inUse *memory) (err error) {
+	a.heartbeats = sse.NewHeartbeats(0)
+	a.heartbeats.Start()
+	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
@@ -185,17 +218,18 @@ func (a *App) build(ctx context.Context, o Options) error {
 	a.api, err = httpd.New(httpd.Options{
 		Directory: a.directory, Health: a.health, Refuse: a.disk.refusal,
 		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
-		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Ledger: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
+		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Ledger: retained, Log: a.log,
+		Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
-			Store: a.store, Audit: a.store, Directory: a.directory, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil}, Vault: a.keys.Vault, Log: a.log,
+			Store: a.store, Audit: a.store, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
+			Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
-		Runs: runs.New(runs.Options{
-			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
-		}),
+		Runs:      runs.New(runs.Options{Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall}),
 		Approvals: approvals.New(approvals.Options{Archive: a.store, Runner: a.runner, Log: a.log, Now: clock.Wall}),
-		Chat:      chat.New(kit), Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
+		Chat:      chat.New(kit),
+		Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
 	})
 	return err
 }

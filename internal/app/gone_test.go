@@ -1,11 +1,17 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/cli"
+	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
 // settled returns an approval once it does not wait any more.
@@ -235,4 +241,64 @@ func TestTheClientDecidesWhatOnlyItsOwnRequestAsksFor(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	p.called(1)
+}
+
+// D19 K08: a deleted org has nothing that waits and nothing open, and its id cannot be used again:
+// a new org would read what the former one has stored.
+func TestADeletedOrgHasNothingOpenAndNoSuccessor(t *testing.T) {
+	noLeaks(t)
+	g := runGated(t, "")
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	g.yaml = "operator_key: operator-key" + g.yaml
+	g.documented = manage(mustRunIn(t, g.data, g.yaml, environment()))
+	g.do("POST", "/api/orgs", "operator-key", `{"id":"acme","features":["mcp_outbound"]}`, 201)
+	key := g.do("POST", "/api/orgs/acme/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
+	g.do("POST", "/api/mcp-servers", key, `{"name":"tools","url":"`+g.tools.URL+`","require_approval":"always"}`, 201)
+	held := g.ask(gatedQuestion, "Authorization", "Bearer "+key, "Idempotency-Key", "k")
+	waiting := objects(g.do("GET", "/v1/approvals?status=waiting&wait=20", key, "", 200))
+	if len(waiting) != 1 {
+		t.Fatalf("waiting: %v", waiting)
+	}
+	runID := waiting[0]["run_id"].(string)
+	events := g.open("GET", "/v1/runs/"+runID+"/events", key, "")
+	g.do("DELETE", "/api/orgs/acme", "operator-key", "", 200)
+	if text := g.read(events); !strings.Contains(text, "deleted") {
+		t.Errorf("the events of the run end with %s", text)
+	}
+	if a := <-held; a.status < 400 {
+		t.Errorf("the client got %d %s", a.status, a.body)
+	}
+	refused := g.do("POST", "/api/orgs", "operator-key", `{"id":"acme"}`, 409)["error"].(map[string]any)
+	if text := refused["message"].(string); refused["code"] != "org_id_used" || !strings.Contains(text, "runs") || !strings.Contains(text, "Choose another id") {
+		t.Errorf("the id is refused with %v", refused)
+	}
+	g.do("POST", "/api/orgs", "operator-key", `{"id":"acme2"}`, 201)
+	if n := g.executed(); n != 0 {
+		t.Errorf("%d calls were executed", n)
+	}
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cli.Main(t.Context(), cli.Process{Args: []string{"runs", "show", runID, "--org", "acme", "--data", g.data}, Env: func(string) (string, bool) { return "", false }, Stdout: &out, Stderr: &out})
+	if !strings.Contains(out.String(), "deleted") {
+		t.Errorf("the run ended as\n%s", out.String())
+	}
+	env := func(name string) (string, bool) {
+		v, ok := environment()[name]
+		if name == "TURNPIKE_DATA" {
+			return g.data, true
+		}
+		return v, ok
+	}
+	c, err := config.Parse("test.yaml", []byte(g.yaml+"  - id: acme\n"), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.New(t.Context(), c, app.Options{Env: env, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), `"acme" belonged to an org that was deleted`) {
+		t.Errorf("a gateway with the org in its file started: %v", err)
+	}
+	g.documented = manage(mustRunIn(t, g.data, g.yaml, environment()))
 }

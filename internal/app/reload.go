@@ -87,10 +87,10 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 			return err
 		}
 	}
-	if err := a.store.SetCaps(ctx, next.config.OrgCaps); err != nil {
-		return err
-	}
 	if err := a.directory.SetFromFile(ctx, directory.FromFile(next.config, next.keys)); err != nil {
+		return err // also for an org whose id cannot be used: nothing was applied
+	}
+	if err := a.store.SetCaps(ctx, next.config.OrgCaps); err != nil {
 		return err
 	}
 	if newProviders {

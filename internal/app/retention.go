@@ -57,6 +57,12 @@ func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, lo
 			if err != nil && ctx.Err() == nil {
 				log.Error("finished runs were not deleted", "error", err)
 			}
+			err = store.DeleteOrgData(ctx, limit(), func(orgID string, deleted int) {
+				log.Info("runs and conversations of a deleted org were deleted (runs.retention_days)", "org", orgID, "deleted", deleted, "older_than_days", days)
+			})
+			if err != nil && ctx.Err() == nil {
+				log.Error("the data of deleted orgs was not deleted", "error", err)
+			}
 		})
 	})
 }

@@ -3,6 +3,8 @@ package org
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 )
 
 // The errors that a Store wraps.
@@ -12,6 +14,32 @@ var (
 	ErrExists      = errors.New("already exists")
 	ErrNameTaken   = errors.New("another key has this name")
 	ErrChanged     = errors.New("changed since it was read")
+)
+
+// LeftError says that an id belonged to an org that was deleted, and that something of
+// that org is still stored: whoever had the id would get it. It wraps ErrExists.
+type LeftError struct {
+	Org  string
+	Left []string // what is stored, such as "runs"
+}
+
+func (e *LeftError) Error() string {
+	left := strings.Join(e.Left, ", ")
+	if n := len(e.Left); n > 1 {
+		left = strings.Join(e.Left[:n-1], ", ") + " and " + e.Left[n-1]
+	}
+	return fmt.Sprintf("the id %q belonged to an org that was deleted, and %s of that org are still stored. Choose another id, or wait until they are deleted: "+
+		"the gateway deletes runs after runs.retention_days, conversations when their time is over, and audit rows after audit.retention_days (0 = never)", e.Org, left)
+}
+
+// Unwrap returns ErrExists.
+func (e *LeftError) Unwrap() error { return ErrExists }
+
+// What a [LeftError] can name.
+const (
+	LeftRuns          = "runs"
+	LeftConversations = "conversations (with stored responses)"
+	LeftAudit         = "audit rows"
 )
 
 // Contents are an org with everything that the admin API manages of it. The slices have
@@ -41,16 +69,20 @@ type Store interface {
 	// of the org. All is of one moment. The number of queries does not depend on the
 	// number of orgs. An error of each ends EachOrg, which returns it.
 	EachOrg(ctx context.Context, each func(Contents) error) error
-	// AddOrgs adds those of the orgs whose id is free, in one transaction. The others
-	// do not change. It has no author: nothing is recorded.
+	// AddOrgs adds those of the orgs that do not exist, in one transaction. The others
+	// do not change. It has no author: nothing is recorded. If an id cannot be used
+	// (see CreateOrg), it returns a *LeftError and adds none.
 	AddOrgs(ctx context.Context, orgs []Record) error
-	// CreateOrg adds an org. It returns ErrExists if the id is taken.
+	// CreateOrg adds an org. It returns ErrExists if the id is taken, and a *LeftError
+	// while runs, conversations or audit rows of a deleted org with this id are stored.
+	// What a deleted org spent of its budgets does not count for the new one.
 	CreateOrg(ctx context.Context, r Record, by Author) error
 	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org, or returns
 	// ErrNotFound.
 	UpdateOrg(ctx context.Context, r Record, by Author) error
 	// DeleteOrg deletes an org with its keys, servers, secrets and cached results,
-	// but not its runs. It returns ErrNotFound without the org.
+	// but not its runs, conversations and audit rows. It returns ErrNotFound without
+	// the org.
 	DeleteOrg(ctx context.Context, id string, by Author) error
 
 	// Keys returns the org's keys, including revoked ones, ordered by CreatedAt,

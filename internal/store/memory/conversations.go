@@ -133,6 +133,16 @@ func (c *Conversations) Find(_ context.Context, orgID, principal string, key run
 	return &found, nil
 }
 
+// hasAny reports whether a conversation of the org is stored whose time is not over.
+func (c *Conversations) hasAny(orgID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	return slices.ContainsFunc(c.order, func(s *storedConversation) bool {
+		return !s.expired(now) && slices.ContainsFunc(s.keys, func(k conversationKey) bool { return k.org == orgID })
+	})
+}
+
 // Delete implements run.Conversations.
 func (c *Conversations) Delete(_ context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
 	c.mu.Lock()

@@ -252,6 +252,27 @@ func (j *Journal) evict(grown int64) {
 	})
 }
 
+// hasRuns reports whether a run of the org is stored.
+func (j *Journal) hasRuns(orgID string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.ContainsFunc(j.order, func(key runKey) bool { return key.org == orgID })
+}
+
+// hasAudit reports whether an audit row of the org is stored.
+func (j *Journal) hasAudit(orgID string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.ContainsFunc(j.audit.rows, func(r audit.Row) bool { return r.Org == orgID })
+}
+
+// dropBudgets deletes the budgets of an org that has no runs.
+func (j *Journal) dropBudgets(orgID string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	maps.DeleteFunc(j.budgets, func(k budgetKey, _ run.Used) bool { return k.org == orgID })
+}
+
 func (j *Journal) now() time.Time {
 	if j.Now == nil {
 		return clock.Wall()

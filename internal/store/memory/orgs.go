@@ -16,9 +16,11 @@ import (
 type Orgs struct {
 	Caps org.Caps // apply to every org; the zero value is no limit
 
-	// Audit receives the audit rows of changes; nil drops them. Its lock is taken
-	// while mu is held.
-	Audit *Journal
+	// Audit receives the audit rows of changes; nil drops them. It and Conversations
+	// store what keeps the id of a deleted org from use; nil stores nothing. Their locks
+	// are taken while mu is held.
+	Audit         *Journal
+	Conversations *Conversations
 
 	mu   sync.Mutex
 	orgs map[string]*orgRecord
@@ -72,11 +74,37 @@ func (o *Orgs) AddOrgs(_ context.Context, orgs []org.Record) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range orgs {
-		if _, taken := o.orgs[r.ID]; !taken {
+		if o.orgs[r.ID] == nil {
+			if err := o.leftOf(r.ID); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range orgs {
+		if o.orgs[r.ID] == nil {
 			o.add(r)
 		}
 	}
 	return nil
+}
+
+// leftOf returns an *org.LeftError if anything is stored of a deleted org with the id that a
+// new one could read. It is called with mu held.
+func (o *Orgs) leftOf(id string) error {
+	var left []string
+	if o.Audit != nil && o.Audit.hasRuns(id) {
+		left = append(left, org.LeftRuns)
+	}
+	if o.Conversations != nil && o.Conversations.hasAny(id) {
+		left = append(left, org.LeftConversations)
+	}
+	if o.Audit != nil && o.Audit.hasAudit(id) {
+		left = append(left, org.LeftAudit)
+	}
+	if left == nil {
+		return nil
+	}
+	return &org.LeftError{Org: id, Left: left}
 }
 
 // add is called with mu held.
@@ -85,6 +113,9 @@ func (o *Orgs) add(r org.Record) {
 		o.orgs = map[string]*orgRecord{}
 	}
 	o.orgs[r.ID] = &orgRecord{Record: cloneOrg(r)}
+	if o.Audit != nil {
+		o.Audit.dropBudgets(r.ID)
+	}
 }
 
 // Org implements org.Store.
@@ -104,6 +135,9 @@ func (o *Orgs) CreateOrg(_ context.Context, r org.Record, by org.Author) error {
 	defer o.mu.Unlock()
 	if _, taken := o.orgs[r.ID]; taken {
 		return fmt.Errorf("org %s: %w", r.ID, org.ErrExists)
+	}
+	if err := o.leftOf(r.ID); err != nil {
+		return err
 	}
 	o.add(r)
 	return o.record(r.ID, by, by.OrgChanged(nil, &r))

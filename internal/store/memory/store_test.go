@@ -11,8 +11,9 @@ import (
 func TestStore(t *testing.T) {
 	capped := func(_ *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 		journal := &memory.Journal{Now: c.Wall, LeaseNow: c.Leases, Caps: caps}
-		orgs := &memory.Orgs{Caps: caps, Audit: journal}
-		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Leases: journal, Conversations: &memory.Conversations{Now: c.Wall, Caps: caps}, Results: orgs, Audit: journal, Forgetter: journal, Sweep: journal.Sweep}
+		conversations := &memory.Conversations{Now: c.Wall, Caps: caps}
+		orgs := &memory.Orgs{Caps: caps, Audit: journal, Conversations: conversations}
+		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Leases: journal, Conversations: conversations, Results: orgs, Audit: journal, Forgetter: journal, Sweep: journal.Sweep}
 	}
 	open := func(t *testing.T, c storetest.Clocks) storetest.Store { return capped(t, c, org.Caps{}) }
 	storetest.Run(t, storetest.Maker{Open: open, Capped: capped})

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -82,7 +83,16 @@ func (s *Store) AddOrgs(ctx context.Context, orgs []org.Record) error {
 			if err != nil {
 				return fmt.Errorf("org %s: %w", r.ID, err)
 			}
-			if _, err := t.exec(`INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			if _, err := t.org(r.ID); !errors.Is(err, org.ErrNotFound) {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if err := t.claimOrg(r.ID, s.now().UnixMilli()); err != nil {
+				return err
+			}
+			if _, err := t.exec(`INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
 				r.ID, features, runtime, millis(r.CreatedAt), millis(r.UpdatedAt)); err != nil {
 				return err
 			}
@@ -110,6 +120,15 @@ func (s *Store) CreateOrg(ctx context.Context, r org.Record, by org.Author) erro
 		return fmt.Errorf("org %s: %w", r.ID, err)
 	}
 	return s.write(ctx, "create an org", "org "+r.ID, func(t *tx) error {
+		switch _, err := t.org(r.ID); {
+		case err == nil:
+			return org.ErrExists
+		case !errors.Is(err, org.ErrNotFound):
+			return err
+		}
+		if err := t.claimOrg(r.ID, s.now().UnixMilli()); err != nil {
+			return err
+		}
 		_, err := t.exec(`INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, features, runtime, millis(r.CreatedAt), millis(r.UpdatedAt))
 		if err != nil {
@@ -148,8 +167,58 @@ func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
 		if err := requireFound(t.exec(`DELETE FROM orgs WHERE id = ?`, id)); err != nil {
 			return err
 		}
+		if _, err := t.exec(`INSERT OR REPLACE INTO deleted_orgs (org, deleted_at) VALUES (?, ?)`, id, s.now().UnixMilli()); err != nil {
+			return err
+		}
 		return t.record(id, by, by.OrgChanged(&before, nil))
 	})
+}
+
+// claimOrg returns an *org.LeftError if anything is stored of a deleted org with the id that
+// a new one could read. Otherwise it deletes the rest.
+func (t *tx) claimOrg(id string, now int64) error {
+	left, err := t.leftOf(id, now)
+	if err != nil || len(left) > 0 {
+		return cmp.Or[error](err, &org.LeftError{Org: id, Left: left})
+	}
+	return t.dropOrg(id)
+}
+
+// leftOf returns what is stored of the org's runs, conversations and audit rows.
+func (t *tx) leftOf(id string, now int64) (left []string, err error) {
+	for _, one := range []struct {
+		name, query string
+		args        []any
+	}{
+		{org.LeftRuns, `SELECT EXISTS (SELECT 1 FROM runs WHERE org = ?)`, []any{id}},
+		{org.LeftConversations, `SELECT EXISTS (SELECT 1 FROM conversations WHERE org = ? AND expires_at > ?)`, []any{id, now}},
+		{org.LeftAudit, `SELECT EXISTS (SELECT 1 FROM audit_log WHERE org = ?)`, []any{id}},
+	} {
+		var found bool
+		if err := t.queryRow(one.query, one.args, &found); err != nil {
+			return nil, err
+		}
+		if found {
+			left = append(left, one.name)
+		}
+	}
+	return left, nil
+}
+
+// dropOrg deletes what does not keep the id of a deleted org from use: its budgets, which
+// no run uses any more, and that it was deleted.
+func (t *tx) dropOrg(id string) error {
+	for _, text := range []string{
+		`DELETE FROM holds WHERE org = ?`,
+		`DELETE FROM budgets WHERE org = ?`,
+		`DELETE FROM submit_keys WHERE org = ?`,
+		`DELETE FROM deleted_orgs WHERE org = ?`,
+	} {
+		if _, err := t.exec(text, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // org returns the org in the transaction.

@@ -3,8 +3,10 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -57,6 +59,61 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		err = s.repeatWrite(ctx, (*tx).vacuum)
 	}
 	return deleted, s.wrap("delete finished runs", err)
+}
+
+// DeleteOrgData deletes what is stored of the orgs that were deleted before the given time,
+// except runs that have not ended and audit rows: runs, also those that were set aside, and
+// conversations. It calls progress after each org with the number of its runs and
+// conversations that are gone.
+func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress func(orgID string, deleted int)) error {
+	ids, err := list(ctx, s.db, scanText, `SELECT org FROM deleted_orgs WHERE deleted_at < ?
+		AND NOT EXISTS (SELECT 1 FROM orgs WHERE id = org) ORDER BY org`, before.UnixMilli())
+	if err != nil {
+		return s.wrap("find deleted orgs", err)
+	}
+	for _, id := range ids {
+		deleted := 0
+		for _, text := range []string{
+			`DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE org = ? AND status NOT IN ('running', 'waiting') LIMIT 1)`,
+			`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? LIMIT 1)`,
+		} {
+			if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {
+				n, err := t.deleteSome(text, id)
+				deleted += int(n)
+				return n, err
+			}); err != nil {
+				return s.wrap("delete the data of org "+id, err)
+			}
+		}
+		if deleted > 0 {
+			progress(id, deleted)
+		}
+		if err := s.writer.perform(ctx, func(t *tx) error {
+			left, err := t.leftOf(id, 0)
+			if err != nil || slices.ContainsFunc(left, func(what string) bool { return what != org.LeftAudit }) {
+				return err
+			}
+			return t.dropOrg(id)
+		}); err != nil {
+			return s.wrap("delete the data of org "+id, err)
+		}
+	}
+	if len(ids) > 0 {
+		err = s.repeatWrite(ctx, (*tx).vacuum)
+	}
+	return s.wrap("delete the data of deleted orgs", err)
+}
+
+// deleteSome repeats a statement that deletes one row, until a write should end.
+func (t *tx) deleteSome(text string, args ...any) (deleted int64, err error) {
+	for began := time.Now(); deleted < deleteBatch && time.Since(began) < deleteTime; {
+		n, err := t.exec(text, args...)
+		if err != nil || n == 0 {
+			return deleted, err
+		}
+		deleted += n
+	}
+	return deleted, nil
 }
 
 // Forget implements run.Forgetter.
@@ -137,15 +194,8 @@ func (s *Store) repeatWrite(ctx context.Context, do func(*tx) (int64, error)) er
 // deleteFinished deletes some of the runs that ended before the given time, the
 // earliest first.
 func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err error) {
-	for began := time.Now(); deleted < deleteBatch && time.Since(began) < deleteTime; {
-		n, err := t.exec(`DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs INDEXED BY runs_finished
-			WHERE status = 'done' AND finished_at < ? AND created_at <= ? ORDER BY finished_at LIMIT 1)`, before, createdBefore)
-		if err != nil || n == 0 {
-			return deleted, err
-		}
-		deleted += n
-	}
-	return deleted, nil
+	return t.deleteSome(`DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs INDEXED BY runs_finished
+		WHERE status = 'done' AND finished_at < ? AND created_at <= ? ORDER BY finished_at LIMIT 1)`, before, createdBefore)
 }
 
 // vacuum returns some of the file's free pages to the file system, and returns their

@@ -189,3 +189,66 @@ func TestDeletedTextsAreNotLeftInTheFile(t *testing.T) {
 		}
 	}
 }
+
+// D19: retention deletes what is stored of orgs that were deleted long ago, and of no other. Then
+// only audit rows keep the id from use.
+func TestRetentionDeletesTheDataOfDeletedOrgs(t *testing.T) {
+	now := time.Now()
+	clock := now.Add(-40 * aDay)
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: func() time.Time { return clock }})
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	save := func(orgID string) {
+		t.Helper()
+		ok(s.Save(t.Context(), orgID, "p", run.Conversation{RunID: "r"}, 400*aDay, run.ConversationKey{Kind: run.CallID, ID: "c"}))
+	}
+	ok(s.AddOrgs(t.Context(), []org.Record{{ID: "a"}, {ID: "b"}, {ID: "c"}}))
+	for i := range 250 {
+		storePastRun(t, s, fmt.Sprint("old ", i), clock, true, maxPacked)
+	}
+	storePastRun(t, s, "set aside", clock, false, maxPacked)
+	if _, err := s.SetAside(t.Context(), run.Lease{Org: "a", RunID: "set aside", Epoch: 1}, 1, run.Aside{}); err != nil {
+		t.Fatal(err)
+	}
+	storePastRun(t, s, "running", clock, false, maxPacked)
+	for _, id := range []string{"a", "b", "c"} {
+		save(id)
+	}
+	audited := rowsOf(t, s, "audit_log")
+	ok(s.DeleteOrg(t.Context(), "a", org.Author{}))
+	clock = now
+	ok(s.DeleteOrg(t.Context(), "b", org.Author{})) // not long ago
+
+	var progress []string
+	purge := func() {
+		t.Helper()
+		ok(s.DeleteOrgData(t.Context(), now.Add(-30*aDay), func(id string, n int) { progress = append(progress, fmt.Sprint(id, " ", n)) }))
+	}
+	purge()
+	purge()
+	if got := strings.Join(progress, ", "); got != "a 252" {
+		t.Errorf("deleted: %s, want 251 runs and a conversation of a, once", got)
+	}
+	for table, want := range map[string]int{"runs": 1, "conversations": 2, "deleted_orgs": 2, "audit_log": audited} {
+		if n := rowsOf(t, s, table); n != want {
+			t.Errorf("%s has %d rows, want %d", table, n, want)
+		}
+	}
+	var left *org.LeftError
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); !errors.As(err, &left) || fmt.Sprint(left.Left) != "[runs audit rows]" {
+		t.Errorf("the id is refused with %v, want that runs and audit rows are left", err)
+	}
+	ended := loop.Fact{Seq: 2, Epoch: 1, At: now.UnixMilli(), Version: 1, Body: loop.Finished{Reason: event.Cancelled}}
+	ok(s.Append(t.Context(), run.Lease{Org: "a", RunID: "running", Epoch: 1}, 1, run.Batch{Sync: true, Facts: []loop.Fact{ended}}))
+	purge()
+	if runs, deleted := rowsOf(t, s, "runs"), rowsOf(t, s, "deleted_orgs"); runs != 0 || deleted != 1 {
+		t.Errorf("%d runs and %d deleted orgs are left, want 0 and 1", runs, deleted)
+	}
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); !errors.As(err, &left) || fmt.Sprint(left.Left) != "[audit rows]" {
+		t.Errorf("the id is refused with %v, want that audit rows are left", err)
+	}
+}

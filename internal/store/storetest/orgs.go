@@ -51,12 +51,27 @@ func orgCases() []rule {
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}))
 			b.begin("a", "r")
 			b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
-			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			b.keys("a")
 			b.servers("a")
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
+			key.Org = "b"
 			b.ok(b.Orgs.CreateKey(b.Context(), key, org.Author{})) // the hash is free again
 			_, err := b.Archive.Load(b.Context(), "a", "r")
 			b.ok(err)
+		}},
+		{"the id of a deleted org is not used while its runs, conversations or audit rows are stored", "a new org would read them: *LeftError, and nothing is recorded", leftOfDeletedOrg}, // D19
+		{"an org is not created where data of another is stored", "a build that did not check may have deleted it", func(b *testBench) {
+			b.begin("a", "r")
+			b.ok(b.save("bb", "p", conversation("first"), call("id")))
+			b.checkLeft(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}), org.LeftRuns)
+			b.checkLeft(b.Orgs.AddOrgs(b.Context(), []org.Record{{ID: "c"}, {ID: "bb"}}), org.LeftConversations)
+			b.orgs()
+		}},
+		{"the id of a deleted org with nothing stored is free", "its budgets are new", func(b *testBench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a", Features: []string{"new"}}, org.Author{}))
+			b.orgs(org.Record{ID: "a", Features: []string{"new"}})
 		}},
 		{"a caller may modify a record", "the store copies records", func(b *testBench) {
 			features, rounds, tokens := []string{"one"}, new(3), new(3)
@@ -68,6 +83,35 @@ func orgCases() []rule {
 			b.orgs(org.Record{ID: "a", Features: []string{"one"}, Runtime: org.Runtime{MaxRounds: new(3), MaxRunTokens: new(3)}})
 		}},
 	}
+}
+
+func leftOfDeletedOrg(b *testBench) {
+	ctx := b.Context()
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, b.by(org.Operator)))
+	b.begin("a", "r")
+	b.ok(b.save("a", "p", conversation("first"), call("id")))
+	b.ok(b.Orgs.DeleteOrg(ctx, "a", b.by(org.Operator)))
+	rows := b.managed("a")
+	all := []string{org.LeftRuns, org.LeftConversations, org.LeftAudit}
+	b.checkLeft(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, b.by(org.Operator)), all...)
+	b.checkLeft(b.Orgs.AddOrgs(ctx, []org.Record{{ID: "b"}, {ID: "a"}}), all...)
+	b.orgs()
+	b.equal(b.managed("a"), rows)
+	if b.maker.Reopen != nil {
+		b.Store = b.maker.Reopen(b.T, b.Store)
+		b.checkLeft(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, org.Author{}), all...)
+	}
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "b"}, org.Author{})) // another id
+}
+
+// checkLeft fails the case unless err says that these things are stored of a deleted org.
+func (b *testBench) checkLeft(err error, left ...string) {
+	b.Helper()
+	var refused *org.LeftError
+	if !errors.As(err, &refused) || !errors.Is(err, org.ErrExists) {
+		b.Fatalf("error %v, want *org.LeftError", err)
+	}
+	b.equal(refused.Left, left)
 }
 
 // manyOrgCases are those of the methods that read or add many orgs at once.

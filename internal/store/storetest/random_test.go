@@ -138,8 +138,14 @@ func newPlayer(t *testing.T, seed uint64) *randomOps {
 		}
 	})
 	j := &memory.Journal{Now: clock, LeaseNow: clock}
-	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j}, Journal: j, Archive: j, Leases: j, Conversations: &memory.Conversations{Now: clock}}
+	conversations := &memory.Conversations{Now: clock}
+	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j, Conversations: conversations}, Journal: j, Archive: j, Leases: j, Conversations: conversations}
 	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Conversations: s}
+	for _, store := range p.stores { // later there are runs of an org, and it cannot be created
+		if err := store.Orgs.AddOrgs(t.Context(), []org.Record{{ID: "a"}, {ID: "b"}, {ID: "c"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return p
 }
 
@@ -188,7 +194,14 @@ func (p *randomOps) manage() (string, [2]answer) {
 	key := org.Key{Org: orgID, ID: name, Role: org.Member, Hint: "tp_", CreatedAt: p.now}
 	key.Hash[0] = byte(p.rand.IntN(12))
 	server := org.MCPServer{Org: orgID, Name: name, URL: "http://" + name, Enabled: p.coin(), Headers: map[string]string{"a": name}, Timeout: time.Second, CreatedAt: p.now, UpdatedAt: p.now}
-	switch p.rand.IntN(20) {
+	kind := p.rand.IntN(20)
+	if kind < 2 || kind == 3 {
+		record.ID = []string{"c", "d", "e"}[p.rand.IntN(3)] // a and b are never deleted; d and e have no runs
+		if record.ID != "c" {
+			by = org.Author{} // no audit rows keep the id from use
+		}
+	}
+	switch kind {
 	case 0, 1:
 		return "create org", p.only(func(s storetest.Store) error { return s.Orgs.CreateOrg(ctx, record, by) })
 	case 2:
@@ -197,7 +210,7 @@ func (p *randomOps) manage() (string, [2]answer) {
 		if p.rand.IntN(4) > 0 {
 			return "orgs", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Orgs(ctx) })
 		}
-		return "delete org", p.only(func(s storetest.Store) error { return s.Orgs.DeleteOrg(ctx, orgID, by) })
+		return "delete org", p.only(func(s storetest.Store) error { return s.Orgs.DeleteOrg(ctx, record.ID, by) })
 	case 4, 5, 6:
 		return "create key", p.only(func(s storetest.Store) error { return s.Orgs.CreateKey(ctx, key, by) })
 	case 7:

@@ -104,7 +104,10 @@ func members(object []byte) (out []member, err error) {
 
 // named says which thing is missing or there already.
 func named(err error, kind, name string) error {
+	var left *org.LeftError
 	switch {
+	case errors.As(err, &left):
+		return fault.New(fault.Conflict, "org_id_used", "%v", left)
 	case errors.Is(err, org.ErrChanged):
 		return fault.New(fault.Conflict, "changed_meanwhile", "another request changed the %s %q at the same time; read it again and repeat the request", kind, name)
 	case errors.Is(err, org.ErrNotFound):

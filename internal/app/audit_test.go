@@ -23,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
@@ -232,6 +233,9 @@ func filledAudit(t *testing.T, rows int) string {
 		t.Fatal(err)
 	}
 	defer store.Close()
+	if err := store.AddOrgs(t.Context(), []org.Record{{ID: "o"}}); err != nil {
+		t.Fatal(err)
+	}
 	key, err := audit.LoadOrCreateKey(filepath.Join(data, app.AuditKeyFile))
 	if err != nil {
 		t.Fatal(err)

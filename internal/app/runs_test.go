@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
@@ -26,6 +27,9 @@ func storedRuns(t *testing.T) string {
 	data := t.TempDir()
 	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.AddOrgs(t.Context(), []org.Record{{ID: "o"}}); err != nil {
 		t.Fatal(err)
 	}
 	for i, reason := range []event.Reason{event.Complete, event.ModelError, event.Complete, event.ToolAbort, ""} {

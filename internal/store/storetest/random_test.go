@@ -233,7 +233,8 @@ func (p *randomOps) manage() (string, [2]answer) {
 
 // journal appends a random batch, which may be refused. A batch that may be refused for
 // its content is synced, because SQLite reports the error of an unsynced one later. So is one
-// that ends a run, as by every driver: until it is written, SQLite counts the slot of the run.
+// that ends, parks or resumes a run, as by every driver: until it is written, SQLite counts the
+// slot of the run as before.
 func (p *randomOps) journal() (string, [2]answer) {
 	lease := run.Lease{Org: p.org(), RunID: p.run()}
 	after := p.ends[lease]
@@ -264,8 +265,11 @@ func (p *randomOps) batch(lease run.Lease, after *int64) (b run.Batch, risky boo
 		if *after == 0 && i == 0 {
 			body = loop.Accepted{Org: lease.Org, RunID: lease.RunID, Principal: p.principal(), Policy: loop.Policy{Grade: loop.Light}}
 		}
-		_, ends := body.(loop.Finished)
-		risky = risky || repeats || ends
+		switch body.(type) {
+		case loop.Finished, loop.Parked, loop.Resumed:
+			risky = true
+		}
+		risky = risky || repeats
 		b.Facts = append(b.Facts, loop.Fact{Seq: *after + 1 + int64(i), Epoch: 1, At: p.now.UnixMilli(), Version: 1, Body: body})
 	}
 	for range p.rand.IntN(3) {

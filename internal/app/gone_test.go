@@ -243,7 +243,7 @@ func TestTheClientDecidesWhatOnlyItsOwnRequestAsksFor(t *testing.T) {
 	p.called(1)
 }
 
-// D19 K08: a deleted org has nothing that waits and nothing open, and its id cannot be used again:
+// K07: a deleted org has nothing that waits and nothing open, and its id cannot be used again:
 // a new org would read what the former one has stored.
 func TestADeletedOrgHasNothingOpenAndNoSuccessor(t *testing.T) {
 	noLeaks(t)

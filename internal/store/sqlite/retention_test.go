@@ -190,7 +190,7 @@ func TestDeletedTextsAreNotLeftInTheFile(t *testing.T) {
 	}
 }
 
-// D19: retention deletes what is stored of orgs that were deleted long ago, and of no other. Then
+// K07: retention deletes what is stored of orgs that were deleted long ago, and of no other. Then
 // only audit rows keep the id from use.
 func TestRetentionDeletesTheDataOfDeletedOrgs(t *testing.T) {
 	now := time.Now()

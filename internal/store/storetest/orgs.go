@@ -59,7 +59,7 @@ func orgCases() []rule {
 			_, err := b.Archive.Load(b.Context(), "a", "r")
 			b.ok(err)
 		}},
-		{"the id of a deleted org is not used while its runs, conversations or audit rows are stored", "a new org would read them: *LeftError, and nothing is recorded", leftOfDeletedOrg}, // D19
+		{"the id of a deleted org is not used while its runs, conversations or audit rows are stored", "a new org would read them: *LeftError, and nothing is recorded", leftOfDeletedOrg}, // K07
 		{"an org is not created where data of another is stored", "a build that did not check may have deleted it", func(b *testBench) {
 			b.begin("a", "r")
 			b.ok(b.save("bb", "p", conversation("first"), call("id")))

@@ -104,6 +104,15 @@ type Source interface {
 	List(ctx context.Context) ([]Tool, error)
 }
 
+// Announcer is a Source that says when its tools have changed.
+type Announcer interface {
+	Source
+
+	// Changes counts how often the source has said, or may have said, that its tools have
+	// changed. A list that was requested before the latest change may be out of date.
+	Changes() uint64
+}
+
 // Definition is what a tool says about itself.
 type Definition struct {
 	Name        string          `json:"name"`

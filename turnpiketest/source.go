@@ -10,18 +10,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-var _ tool.Source = (*Source)(nil)
+var _ tool.Announcer = (*Source)(nil)
 
 // Source is a [tool.Source] of scripted tools in the same process. It is safe
 // for concurrent use.
 type Source struct {
 	calls ledger
 
-	mu    sync.Mutex // guards what follows
-	tools []Tool
-	err   error
-	delay time.Duration
-	lists int
+	mu      sync.Mutex // guards what follows
+	tools   []Tool
+	err     error
+	delay   time.Duration
+	lists   int
+	changes uint64
 }
 
 // NewSource returns a source that lists the tools, in this order.
@@ -60,11 +61,19 @@ func (s *Source) Delay(d time.Duration) {
 	s.delay = d
 }
 
-// SetTools replaces the tools. Calls that are under way go on.
+// SetTools replaces the tools and announces it. Calls that are under way go on.
 func (s *Source) SetTools(tools ...Tool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tools = slices.Clone(tools)
+	s.changes++
+}
+
+// Changes implements [tool.Announcer].
+func (s *Source) Changes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changes
 }
 
 // Lists returns how often List was asked.

@@ -433,6 +433,76 @@ func TestAChangedToolIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// Each call of an approved batch is compared with the tools that its server has immediately before
+// it runs. Lists are requested again only if the server has announced a change. // P02 P14
+func TestAToolThatChangesDuringAnApprovedBatchIsAskedForAgain(t *testing.T) {
+	noLeaks(t)
+	for _, change := range []struct {
+		name   string
+		do     func(*mcpServer)
+		lists  int    // requests of lists after the decision
+		second string // status of the second approval
+		told   string // what the model is told of the second call, unless it is asked for again
+	}{
+		{"nothing", func(*mcpServer) {}, 0, "approved", `{"n":2}`},
+		{"another tool", func(m *mcpServer) { m.add("look", echo, false); m.announces.Store(true) }, 1, "approved", `{"n":2}`},
+		{"the tool", func(m *mcpServer) { m.add("pay", echo, true); m.announces.Store(true) }, 1, "void", ""},
+		{"it is removed", func(m *mcpServer) { m.sdk.RemoveTools("pay"); m.announces.Store(true) }, 1, "approved", "was removed or changed"},
+		{"no list any more", func(m *mcpServer) { m.silent.Store(true); m.announces.Store(true) }, 1, "approved", "could not list its tools"},
+	} {
+		t.Run(change.name, func(t *testing.T) {
+			up := newUpstream(t, askGated(call{"delete", `{"n":1}`}, call{"pay", `{"n":2}`}))
+			tools := newMCP(t, map[string]handler{"look": echo, "pay": echo})
+			changed, decided := 0, make(chan struct{})
+			tools.add("delete", func(_ context.Context, arguments string) (string, error) {
+				<-decided
+				changed = len(tools.of("tools/list"))
+				change.do(tools)
+				return arguments, nil
+			}, false)
+			g := &gated{upstream: up, tools: tools}
+			g.documented = manage(mustRunIn(t, t.TempDir(), site{upstream: up.URL, runtime: "tool_parallelism: serial", servers: []string{server("tools", tools.URL, "require_approval: always")}}.yaml(), environment()))
+			open := g.ask(gatedQuestion)
+			first := g.waiting()
+			slices.SortFunc(first, func(a, b map[string]any) int { return strings.Compare(a["tool"].(string), b["tool"].(string)) })
+			pay := first[1]["id"].(string)
+			for _, a := range first {
+				g.decide(a["id"].(string), "approve", "", 200)
+			}
+			close(decided)
+			if change.second == "void" {
+				again := g.only()
+				if got := g.statusOf(pay); got != "void" || g.executed() != 1 {
+					t.Errorf("the approval is %s after %d calls", got, g.executed())
+				}
+				if got := g.audited(pay); got != "asked by a, approved by d, void by " {
+					t.Errorf("audited: %s", got)
+				}
+				g.decide(again, "deny", "", 200)
+			}
+			if text, _ := wait(t, open, "the answer").completion(t); text != "done" {
+				t.Errorf("%q", text)
+			}
+			if !strings.Contains(g.told(), change.told) {
+				t.Errorf("the model is told %s", g.told())
+			}
+			executed := 1
+			if change.told == `{"n":2}` {
+				executed = 2
+			}
+			if got := g.executed(); got != executed {
+				t.Errorf("%d calls, want %d", got, executed)
+			}
+			if got := g.statusOf(pay); got != change.second {
+				t.Errorf("the approval is %s, want %s", got, change.second)
+			}
+			if change.second != "void" && len(tools.of("tools/list"))-changed != change.lists {
+				t.Errorf("%d lists were requested, want %d", len(tools.of("tools/list"))-changed, change.lists)
+			}
+		})
+	}
+}
+
 // H02: free calls do not wait for gated ones, and all gated ones are asked for at once.
 func TestFreeCallsRunBeforeTheQuestion(t *testing.T) {
 	noLeaks(t)

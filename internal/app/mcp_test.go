@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -58,7 +59,25 @@ type mcpServer struct {
 	recorder
 	*httptest.Server
 	sdk *mcp.Server
+
+	announces atomic.Bool // the next piece of a call's answer follows an announcement that the tools have changed
+	silent    atomic.Bool // lists of tools are refused
 }
+
+// announcing is the answer to a call, before which the server may announce that its tools have changed.
+type announcing struct {
+	http.ResponseWriter
+	due *atomic.Bool
+}
+
+func (a announcing) Write(data []byte) (int, error) {
+	if a.due.CompareAndSwap(true, false) {
+		frame(a.ResponseWriter, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	}
+	return a.ResponseWriter.Write(data)
+}
+
+func (a announcing) Flush() { a.ResponseWriter.(http.Flusher).Flush() }
 
 // handler is a tool's function: arguments in, text out. An error is one that
 // the model is told about.
@@ -75,7 +94,13 @@ func newMCP(t *testing.T, tools map[string]handler, readOnly ...string) *mcpServ
 	}
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m.sdk }, nil)
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.note(r)
+		switch method := m.note(r).Method; {
+		case method == "tools/call":
+			w = announcing{w, &m.announces}
+		case method == "tools/list" && m.silent.Load():
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
 		inner.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {

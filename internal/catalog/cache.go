@@ -61,6 +61,7 @@ type entry struct {
 
 // pending is a list in progress. Its results are set when done is closed.
 type pending struct {
+	requested
 	done chan struct{}
 	list *listing
 	err  error // ends the runs that wait
@@ -79,6 +80,12 @@ func (e *entry) fresh(now time.Time, ttl time.Duration) *listing {
 		return nil
 	}
 	return e.list
+}
+
+// outdated reports whether the server has announced a change since its list, or the one in
+// progress, was requested.
+func (e *entry) outdated() bool {
+	return e.list != nil && e.list.outdated() || e.pending != nil && e.pending.outdated()
 }
 
 // successor returns an empty entry for the same server.

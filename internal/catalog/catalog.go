@@ -14,7 +14,8 @@
 // says that its tools have changed ([Catalog.Forget]) is asked again, and the others are
 // not. So is a server that a call could not reach ([Catalog.Unreachable]).
 //
-// A Set never changes. A run keeps the Set with which it began.
+// A Set never changes. A run keeps the Set with which it began. Only calls that a person has
+// approved are compared with a later one ([Catalog.Renew]).
 package catalog
 
 import (
@@ -146,8 +147,29 @@ func (c *Catalog) Close() {
 // returns an error only if the outbound policy refuses a server ([tool.Fatal]), ctx ends
 // or the Catalog is closed.
 func (c *Catalog) For(ctx context.Context, org string, servers []Server, ttl time.Duration) (*Set, error) {
+	return c.find(ctx, org, servers, nil, ttl)
+}
+
+// maxRenewals is how often Renew asks a server that announces changes while it lists its tools.
+const maxRenewals = 3
+
+// Renew returns the tools of the same servers as For does. It keeps the lists of old, which may
+// be older than ttl, except those of servers that have announced a change since: what it uses of
+// these was requested after the last announcement.
+func (c *Catalog) Renew(ctx context.Context, org string, servers []Server, old *Set, ttl time.Duration) (*Set, error) {
+	for n := 1; ; n++ {
+		set, err := c.find(ctx, org, servers, old, ttl)
+		if err != nil || n == maxRenewals || !set.Outdated() {
+			return set, err
+		}
+		old = set
+	}
+}
+
+// find is For; old is that of Renew, or nil.
+func (c *Catalog) find(ctx context.Context, org string, servers []Server, old *Set, ttl time.Duration) (*Set, error) {
 	cache, lists := c.of(org), make([]*listing, len(servers))
-	waits, set := c.take(cache, servers, lists, ttl)
+	waits, set := c.take(cache, servers, lists, old, ttl)
 	if set != nil {
 		return set, nil
 	}
@@ -177,12 +199,20 @@ func (c *Catalog) For(ctx context.Context, org string, servers []Server, ttl tim
 
 // take fills lists with what is known of the servers, and starts to ask the others. It
 // returns what to wait for, by server, or the set if all servers are known.
-func (c *Catalog) take(k *orgCache, servers []Server, lists []*listing, ttl time.Duration) (waits []*pending, set *Set) {
+//
+// It takes the lists of old that are not out of date; then it takes no cached list that is.
+func (c *Catalog) take(k *orgCache, servers []Server, lists []*listing, old *Set, ttl time.Duration) (waits []*pending, set *Set) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := c.now()
 	for i, server := range servers {
+		if lists[i] = old.current(server.Name); lists[i] != nil {
+			continue
+		}
 		e := k.entry(server, now, ttl)
+		if old != nil && e.outdated() && k.entries[server.key()] == e {
+			e = k.replace(server.key(), e, e.revision)
+		}
 		if lists[i] = e.fresh(now, ttl); lists[i] != nil {
 			continue
 		}
@@ -204,12 +234,15 @@ func (c *Catalog) ask(k *orgCache, e *entry, server Server, ttl time.Duration) *
 	if e.pending != nil {
 		return e.pending
 	}
-	p := &pending{done: make(chan struct{})}
+	p := &pending{requested: requestOf(server.Source), done: make(chan struct{})}
 	e.pending = p
 	c.tasks.Go(func() {
 		defer close(p.done)
 		begun := c.now()
 		p.list, p.err = c.list(server, k.log)
+		if p.list != nil {
+			p.list.requested = p.requested
+		}
 		k.finish(e, server.Name, p, c.now(), c.now().Sub(begun), ttl)
 	})
 	return p

@@ -14,6 +14,7 @@ import (
 // listing is what one server listed: its valid tools in its order, or why there is no list.
 // It depends on the server alone, not on the other servers of a run.
 type listing struct {
+	requested
 	number uint64 // a later listing has a higher one
 	tools  []usable
 	bytes  int // of their definitions
@@ -25,6 +26,24 @@ type listing struct {
 	full             atomic.Bool // that a run has no room for all tools
 	unmatched        atomic.Bool // that the approval rules name a tool which is not there
 }
+
+// requested says when a list was requested. The zero value is never out of date.
+type requested struct {
+	of      tool.Announcer // nil = the server announces no changes
+	changes uint64         // that it had announced
+}
+
+// requestOf returns that a list of the source is requested now.
+func requestOf(s tool.Source) requested {
+	a, ok := s.(tool.Announcer)
+	if !ok {
+		return requested{}
+	}
+	return requested{a, a.Changes()}
+}
+
+// outdated reports whether the server has announced a change since.
+func (r requested) outdated() bool { return r.of != nil && r.of.Changes() != r.changes }
 
 // has reports whether the server has listed a valid tool of that name.
 func (l *listing) has(name string) bool {

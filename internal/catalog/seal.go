@@ -56,7 +56,7 @@ func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) 
 		if now != nil && old.is(now) {
 			entry.Definition, entry.Digest = now.Definition, now.Digest
 			entry.Tool, entry.Schema, entry.Cacheable, entry.Origin = now.Tool, now.Schema, now.Cacheable, now.Origin
-		} else if err := entry.markGone(); err != nil {
+		} else if err := entry.markGone(s.lists[old.Server]); err != nil {
 			return nil, err
 		}
 		then.entries = append(then.entries, entry)
@@ -69,21 +69,25 @@ func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) 
 	return then, nil
 }
 
-// markGone makes the entry that of a tool which cannot be executed. The class is kept
+// markGone makes the entry that of a tool which cannot be executed. now is the list of its server. The class is kept
 // for calls that are prepared now: when they are executed, the tool may be back.
-func (e *Entry) markGone() error {
+func (e *Entry) markGone(now *listing) error {
 	compiled, err := schema.Compile(e.Definition.InputSchema)
 	if err != nil {
 		return fmt.Errorf("tool %s: schema: %w", e.Definition.Name, err)
 	}
-	e.Schema, e.Tool = compiled, gone{e.Definition, e.Server}
+	why := "the tool of server %q was removed or changed after the run started"
+	if now != nil && now.err != nil {
+		why = "server %q could not list its tools, so it is unknown whether the tool has changed after the run started"
+	}
+	e.Schema, e.Tool = compiled, gone{e.Definition, fmt.Sprintf(why, e.Server)}
 	return nil
 }
 
-// gone is a tool that existed when the run began.
+// gone is a tool that existed when the run began, and why it cannot be executed.
 type gone struct {
 	definition tool.Definition
-	server     string
+	why        string
 }
 
 // Definition implements tool.Tool.
@@ -91,5 +95,5 @@ func (g gone) Definition() tool.Definition { return g.definition }
 
 // Call implements tool.Tool.
 func (g gone) Call(context.Context, tool.Call) (tool.Result, error) {
-	return tool.Result{}, fmt.Errorf("%w: the tool of server %q was removed or changed after the run started", tool.ErrNotSent, g.server)
+	return tool.Result{}, fmt.Errorf("%w: %s", tool.ErrNotSent, g.why)
 }

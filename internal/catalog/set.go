@@ -60,6 +60,25 @@ func (s *Set) Lookup(name string) *Entry {
 // the set offers it.
 func (s *Set) Has(server, name string) bool { return s.lists[server].has(name) }
 
+// Outdated reports whether one of the servers has announced, since its list was requested, that
+// its tools have changed: see [Catalog.Renew].
+func (s *Set) Outdated() bool {
+	for _, l := range s.lists {
+		if l.outdated() {
+			return true
+		}
+	}
+	return false
+}
+
+// current returns the server's list, or nil if there is none that is not out of date. s may be nil.
+func (s *Set) current(server string) *listing {
+	if s == nil || s.lists[server] == nil || s.lists[server].outdated() {
+		return nil
+	}
+	return s.lists[server]
+}
+
 // Unavailable returns the names of the servers that could not list their tools.
 func (s *Set) Unavailable() (names []string) {
 	for _, server := range s.Servers {

@@ -16,7 +16,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-var _ run.Dialer = (*Pool)(nil)
+var (
+	_ run.Dialer     = (*Pool)(nil)
+	_ tool.Announcer = (*declaredSource)(nil)
+)
 
 // declared is the client of a server that requests declare, while runs use it.
 type declared struct {
@@ -48,7 +51,8 @@ func (p *Pool) newDeclared(orgID string, d run.Declared) *mcptool.Client {
 	}
 	return mcptool.New(mcptool.Server{
 		Name: d.Label, URL: d.URL.Reveal(), Tracer: p.options.Tracer,
-		Headers: func(context.Context) (http.Header, error) { return header.Clone(), nil },
+		Headers:       func(context.Context) (http.Header, error) { return header.Clone(), nil },
+		OnListChanged: func() { p.options.Changed(orgID, d.Label) },
 	}, p.options.Out.Guarded(egress.GuardedOptions{}), p.options.Log.With("org", orgID))
 }
 
@@ -119,6 +123,16 @@ func (s *declaredSource) List(ctx context.Context) ([]tool.Tool, error) {
 		tools[i] = declaredTool{s, t.Definition(), tool.ClassOf(t)}
 	}
 	return tools, nil
+}
+
+// Changes implements [tool.Announcer].
+func (s *declaredSource) Changes() uint64 {
+	client, ok := s.pool.hold(s.key)
+	if !ok {
+		return 0
+	}
+	defer s.pool.release(s.key)
+	return client.Changes()
 }
 
 // errEnded is the error of a request after the end of the run.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -73,6 +74,34 @@ func TestTheSessionOfADeclaredServerEndsWithItsRuns(t *testing.T) {
 	for _, h := range m.Headers("tools/call") {
 		if h.Get("Authorization") != "Bearer one" {
 			t.Errorf("called with %q", h.Get("Authorization"))
+		}
+	}
+}
+
+// A server that a request declares can announce that its tools have changed, as others can. // P19
+func TestADeclaredServerAnnouncesChanges(t *testing.T) {
+	look := turnpiketest.Tool{Name: "look", Result: "seen"}
+	m := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, look)
+	defer m.Close()
+	p := dialing(t, io.Discard)
+	told := make(chan string, 10)
+	p.options.Changed = func(orgID, server string) { told <- orgID + " " + server }
+	source, _, release := p.Dial("o", declaring(m.URL, "Bearer one"))
+	defer release()
+	if _, err := source.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.After(30 * time.Second); ; { // the client listens soon after its first request
+		m.SetTools(look, turnpiketest.Tool{Name: "other"})
+		select {
+		case got := <-told:
+			if n := source.(tool.Announcer).Changes(); got != "o mine" || n == 0 {
+				t.Errorf("%q, %d changes", got, n)
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+		case <-end:
+			t.Fatal("the announcement does not arrive")
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,7 +18,7 @@ import (
 // errClosed is the cause of requests that end because the Client is closed.
 var errClosed = errors.New("client closed")
 
-var _ tool.Source = (*Client)(nil)
+var _ tool.Announcer = (*Client)(nil)
 
 // Client is a client of one MCP server. It connects on first use, uses one session for
 // all calls, and replaces the session when it is lost. It is safe for concurrent use.
@@ -33,6 +34,7 @@ type Client struct {
 	stop          context.CancelCauseFunc
 	work          sync.WaitGroup  // handshakes, sessions and their streams, child processes
 	changes       chan struct{}   // has an element when OnListChanged must be called
+	changeCount   atomic.Uint64   // see Changes
 	notifying     context.Context // of OnListChanged and the streams for it; ends with Retire or Close
 	stopNotifying context.CancelFunc
 	deleting      context.Context // of the requests that end sessions at the server; ends with Kill

@@ -190,8 +190,13 @@ const methodListChanged = "notifications/tools/list_changed"
 // notifyInterval is the minimum time between two calls of [Server.OnListChanged].
 const notifyInterval = time.Second
 
-// changed requests a call of OnListChanged. It never blocks.
+// Changes implements [tool.Announcer]. An announcement that arrives before the result of a call
+// is counted before Call returns.
+func (c *Client) Changes() uint64 { return c.changeCount.Load() }
+
+// changed counts a change and requests a call of OnListChanged. It never blocks.
 func (c *Client) changed() {
+	c.changeCount.Add(1)
 	select {
 	case c.changes <- struct{}{}:
 	default: // a call is already requested

@@ -16,12 +16,7 @@ func (d *driver) discover() error {
 	run := &d.run
 	set, err := d.o.Catalog.For(run.ctx, run.req.Org, run.req.Servers, time.Duration(run.policy().CatalogTTLNS))
 	if err != nil {
-		server := ""
-		var of *catalog.ServerError
-		if errors.As(err, &of) {
-			server = of.Server
-		}
-		return run.stopped(err, server)
+		return run.stopped(err, failedServer(err))
 	}
 	d.tools.catalog = set
 	d.tools.choose()
@@ -43,6 +38,14 @@ func (d *driver) discover() error {
 		rows = append(rows, d.tools.row())
 	}
 	return run.append(rows, body)
+}
+
+// failedServer returns the server of a failure that the catalogue has returned; "" = unknown.
+func failedServer(err error) string {
+	if of, ok := errors.AsType[*catalog.ServerError](err); ok {
+		return of.Server
+	}
+	return ""
 }
 
 // stopped appends Blocked if err says that the outbound policy refused an address of the

@@ -51,7 +51,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink 
 	d.run.projection = projection{sink: sink, stop: d.run.cancel, account: req.Account}
 	d.tools = toolSet{run: &d.run}
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped}
-	d.calls = toolCaller{run: &d.run, tools: &d.tools, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
+	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	d.audience = &r.audience

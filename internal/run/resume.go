@@ -233,6 +233,7 @@ func (d *driver) playRest(story *Story) error {
 				return err
 			}
 		} else if err == nil && now != nil {
+			d.calls.latest = now
 			if err := d.calls.prepareAgain(now); err != nil && !errors.Is(err, errDecideAgain) {
 				return err
 			}
@@ -311,7 +312,7 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 func (s *runState) listAge() time.Duration {
 	age := time.Duration(s.policy().CatalogTTLNS)
 	for _, c := range s.state().Calls {
-		if c.Wait != nil && c.Runnable() {
+		if approvedToRun(c) {
 			age = min(age, time.Duration(max(0, s.now()-c.Decided))*time.Millisecond)
 		}
 	}

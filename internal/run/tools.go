@@ -30,7 +30,9 @@ type prepared struct {
 type toolCaller struct {
 	run       *runState
 	tools     *toolSet
-	cache     Cache // nil = results are not cached
+	catalog   *catalog.Catalog
+	latest    *catalog.Set // the tools as their servers listed them last, for approved calls; nil = the run has not waited here
+	cache     Cache        // nil = results are not cached
 	observer  *runObserver
 	yields    func() bool                    // reports whether the run is to be handed over to its next owner
 	cancelled map[loop.CallKey]time.Duration // duration of the calls that the end of the run cancelled
@@ -68,13 +70,41 @@ func (t *toolCaller) rules() toolexec.Rules {
 	return toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: p.Validation, Asks: p.Asks}
 }
 
+// recheck compares the approved calls that have not started with the tools that their servers
+// have now, as the next owner of the run would. It lists the tools of the servers again that
+// have announced a change since they were compared last. It must be called immediately before
+// approved calls start.
+func (t *toolCaller) recheck(ctx context.Context) error {
+	if t.latest == nil || !t.latest.Outdated() || !slices.ContainsFunc(t.run.state().Calls, approvedToRun) {
+		return nil
+	}
+	now, err := t.catalog.Renew(ctx, t.run.req.Org, t.run.req.Servers, t.latest, t.run.listAge())
+	if err != nil {
+		return t.run.stopped(err, failedServer(err))
+	}
+	recalled, err := now.Recall(t.tools.catalog.Seal(), t.run.accepted())
+	if err != nil {
+		return fmt.Errorf("run %s: the tools of approved calls: %w", t.run.lease.RunID, err)
+	}
+	t.latest = now
+	for _, c := range t.run.state().Calls {
+		if entry := recalled.Lookup(c.Name); approvedToRun(c) && entry != nil {
+			t.run.projection.keepArguments(c.Key, prepared{entry, t.run.projection.args[c.Key].arguments})
+		}
+	}
+	return t.prepareAgain(now)
+}
+
+// approvedToRun reports whether a person has approved the call, and it has no result.
+func approvedToRun(c loop.Call) bool { return c.Wait != nil && c.Runnable() }
+
 // prepareAgain prepares the approved calls whose tool or arguments are not those that were
 // approved: they must be approved again. now are the tools as their servers have them now.
 func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 	var bodies []loop.Body
 	var rows []Row
 	for _, c := range t.run.state().Calls {
-		if !c.Runnable() || c.Wait == nil || c.Attempt > 0 {
+		if !approvedToRun(c) || c.Attempt > 0 {
 			continue
 		}
 		entry := now.Lookup(c.Name)
@@ -175,6 +205,10 @@ type outcome struct {
 // result when its call ends. The rules put the results into order. Calls that have not
 // started when the run ends, or is handed over, have no facts.
 func (t *toolCaller) execute(a loop.ExecuteTools) error {
+	before := t.run.state().Seq
+	if err := t.recheck(t.run.ctx); err != nil || t.run.state().Seq != before || t.run.ctx.Err() != nil {
+		return err // the rules decide again
+	}
 	waiting, err := t.fromCache(a.Calls)
 	if err != nil || len(waiting) == 0 {
 		return err
@@ -215,6 +249,9 @@ func (t *toolCaller) start(e *execution) error {
 	if len(e.waiting) == 0 || e.ctx.Err() != nil || t.yields() {
 		return nil
 	}
+	if err := t.recheck(e.ctx); err != nil || e.ctx.Err() != nil {
+		return err
+	}
 	keys := t.run.state().Startable(e.waiting, e.inFlight)
 	if len(keys) == 0 {
 		return nil
@@ -228,7 +265,8 @@ func (t *toolCaller) start(e *execution) error {
 		e.inFlight = append(e.inFlight, c.Key)
 		// Read here: results of other calls change the state while this one is executed.
 		limit := toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(c.Key)}
-		call := func() { e.results <- t.executeOne(e.ctx, e.round, c, limit) }
+		p, observed := t.run.projection.args[c.Key], t.observed(e.round, c, c.Attempt)
+		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit) }
 		if len(e.inFlight) == 1 && len(calls) == 1 { // nothing else can happen meanwhile: no goroutine whose stack must grow
 			call()
 		} else {
@@ -258,9 +296,9 @@ func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
 }
 
 // executeOne executes a call. toolexec truncates a result that is larger than the limit.
-func (t *toolCaller) executeOne(ctx context.Context, round int, c loop.Call, limit toolexec.Cap) outcome {
-	p := t.run.projection.args[c.Key]
-	ctx, called := t.observer.toolCalled(ctx, t.observed(round, c, c.Attempt))
+// It reads nothing of the run that changes meanwhile.
+func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, observed ToolCall, limit toolexec.Cap) outcome {
+	ctx, called := t.observer.toolCalled(ctx, observed)
 	begin := time.Now()
 	memory := t.run.projection.account.Part()
 	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{

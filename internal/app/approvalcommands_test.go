@@ -86,7 +86,7 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 		t.Errorf("%q after %d calls; the model was told %q", text, g.executed(), g.told())
 	}
 	status, out, errs := runMain(t, "runs", "follow", runID, "--data", g.data, "--org", "o")
-	for _, want := range []string{"waiting ", id + " asks for delete", id + " is denied by command line: too late", "finished"} {
+	for _, want := range []string{"waits for a human: " + id, id + " is denied by command line: too late", "finished"} {
 		if status != 0 || !strings.Contains(out, want) {
 			t.Errorf("runs follow without %q: %d %s%s", want, status, out, errs)
 		}

@@ -78,15 +78,26 @@ func (g *gated) waiting() []map[string]any {
 }
 
 // waitingAre returns the approvals that wait, when there are n.
-func (g *gated) waitingAre(n int) []map[string]any {
+func (g *gated) waitingAre(n int) (found []map[string]any) {
+	g.t.Helper()
+	g.waitUntil(func() (bool, any) {
+		found = g.waiting()
+		return len(found) == n, found
+	})
+	return found
+}
+
+// waitUntil asks until the answer is yes. It fails the test with the last answer if that takes too
+// long.
+func (g *gated) waitUntil(yes func() (bool, any)) {
 	g.t.Helper()
 	for begin := time.Now(); ; {
-		found := g.waiting()
-		if len(found) == n {
-			return found
+		ok, seen := yes()
+		if ok {
+			return
 		}
 		if time.Since(begin) > patience {
-			g.t.Fatalf("%d approvals wait, want %d", len(found), n)
+			g.t.Fatalf("after %s: %v", patience, seen)
 		}
 	}
 }
@@ -657,6 +668,38 @@ func TestAListWaitsForItsFirstApproval(t *testing.T) {
 	}
 	if took := time.Since(begin); took > patience {
 		t.Errorf("the gateway stopped after %s", took)
+	}
+}
+
+// H02: a long poll waits for an approval that it selects, whatever else waits or is decided.
+func TestAListWaitsForAnApprovalThatItSelects(t *testing.T) {
+	noLeaks(t)
+	g := runGated(t, "")
+	poll := make(chan answer, 1)
+	r := g.request(t.Context(), "GET", "/v1/approvals?status=denied&wait=60", nil, "Authorization", "Bearer approver-key")
+	go func() {
+		resp, err := g.client.Do(r)
+		if err != nil {
+			poll <- answer{status: -1, body: []byte(err.Error())}
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		poll <- answer{resp.StatusCode, resp.Header, body}
+	}()
+	for _, decision := range []string{"approve", "deny"} {
+		open := g.ask(gatedQuestion)
+		id := g.only()
+		if len(poll) > 0 {
+			t.Fatalf("the list has %s", (<-poll).body)
+		}
+		g.decide(id, decision, "", 200)
+		wait(t, open, "the answer")
+		if decision == "deny" {
+			if a := wait(t, poll, "the list"); a.status != 200 || !bytes.Contains(a.body, []byte(id)) || bytes.Count(a.body, []byte(`"id":`)) != 1 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		}
 	}
 }
 

@@ -126,15 +126,44 @@ func storedApprovals(ctx context.Context, p Process, from *readStore, q run.Appr
 	if err != nil {
 		return nil, err
 	}
+	keys, err := store.Keys(ctx, orgID)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]approvals.Object, len(found))
 	for i, a := range found {
-		arguments, err := run.ArgumentsOf(ctx, store, a, approvals.MaxListed)
-		if err != nil {
+		if out[i], err = storedObject(ctx, store, a, keys, approvals.MaxListed); err != nil {
 			return nil, err
 		}
-		out[i] = approvals.NewObject(a, arguments)
 	}
 	return out, nil
+}
+
+// storedObject returns the object of an approval, with arguments of up to limit bytes. Only a gateway
+// knows where the client is.
+func storedObject(ctx context.Context, archive run.Archive, a run.Approval, keys []org.Key, limit int) (o approvals.Object, err error) {
+	d := approvals.Details{KeyName: func(id string) string { return keyName(keys, id) }}
+	if d.Arguments, err = run.ArgumentsOf(ctx, archive, a, limit); err != nil {
+		return o, err
+	}
+	if d.Said, err = run.UserMessageOf(ctx, archive, a); err != nil {
+		return o, err
+	}
+	return approvals.NewObject(a, d), nil
+}
+
+// keyName returns the name of a key by its id; "" = it has none. The id of a key that the
+// configuration file declares is its name.
+func keyName(stored []org.Key, id string) string {
+	for _, k := range stored {
+		if k.ID == id {
+			return k.Name
+		}
+	}
+	if id == run.CommandLine || strings.HasPrefix(id, org.KeyPrefix) {
+		return ""
+	}
+	return id
 }
 
 func printApprovals(out io.Writer, found []approvals.Object, now time.Time) error {
@@ -151,9 +180,25 @@ func printApprovals(out io.Writer, found []approvals.Object, now time.Time) erro
 		if at, err := time.Parse(time.RFC3339, a.CreatedAt); err == nil {
 			age = inSeconds(now.Sub(at))
 		}
-		t.row(a.ID, age, expires, a.Server, a.Tool, a.RunID, a.Principal, a.Status)
+		t.row(a.ID, age, expires, a.Server, a.Tool, a.RunID, nameOr(a.PrincipalName, a.Principal), a.Status)
 	}
 	return t.flush()
+}
+
+// nameOr returns the name of a key, or its id if it has none.
+func nameOr(name *string, id string) string {
+	if name != nil {
+		return *name
+	}
+	return id
+}
+
+// nameAndID returns the name of a key with its id, which may be the same.
+func nameAndID(name *string, id string) string {
+	if name == nil || *name == id {
+		return id
+	}
+	return *name + " (" + id + ")"
 }
 
 // inSeconds returns a duration in whole seconds, at least 0.
@@ -202,8 +247,11 @@ func storedApproval(ctx context.Context, p Process, from *readStore, id string) 
 	if err != nil {
 		return approvals.Object{}, err
 	}
-	arguments, err := run.ArgumentsOf(ctx, store, a, maxArguments)
-	return approvals.NewObject(a, arguments), err
+	keys, err := store.Keys(ctx, a.Org)
+	if err != nil {
+		return approvals.Object{}, err
+	}
+	return storedObject(ctx, store, a, keys, maxArguments)
 }
 
 // printApproval prints an approval with all its arguments. What would command a terminal is
@@ -220,20 +268,37 @@ func printApproval(out io.Writer, a approvals.Object) error {
 	line("approval", a.ID)
 	line("status", string(a.Status))
 	line("run", a.RunID+", call "+string(a.CallKey)+", "+a.Surface)
-	line("asked by", a.Principal)
+	line("asked by", nameAndID(a.PrincipalName, a.Principal))
+	if a.Status == run.ApprovalWaiting {
+		line("client", whereClientIs(a.Client))
+	}
 	line("server", a.Server)
 	line("tool", a.Tool)
 	line("created", a.CreatedAt)
 	line("expires", text(a.ExpiresAt))
 	if a.DecidedAt != nil {
-		line("decided", *a.DecidedAt+" by "+text(a.DecidedBy))
+		by := "-"
+		if a.DecidedBy != nil {
+			by = nameAndID(a.DecidedByName, *a.DecidedBy)
+		}
+		line("decided", *a.DecidedAt+" by "+by)
 		line("reason", text(a.Reason))
 	}
 	line("rule of", string(a.Asker))
-	line("tool digest", a.ToolDigest)
-	line("arguments", a.ArgsDigest)
-	line("rules", a.Policy)
+	line("tool digest", a.ToolDigest+", SHA-256 of the definition of the tool")
+	line("arguments", a.ArgsDigest+", first half of the SHA-256 of the arguments")
+	line("rules", a.Policy+", first half of the SHA-256 of the approval rules of the server")
 	b.WriteByte('\n')
+	if a.Said != nil {
+		b.WriteString("last message of the user:\n")
+		for said := range strings.Lines(*a.Said) {
+			b.WriteString("  " + escaped(strings.TrimSuffix(said, "\n")) + "\n")
+		}
+		if a.SaidCut {
+			fmt.Fprintf(&b, "  (cut after %d KiB)\n", run.MaxUserMessage>>10)
+		}
+		b.WriteByte('\n')
+	}
 	switch {
 	case a.Omitted:
 		b.WriteString("The arguments are not stored any more.\n")
@@ -247,6 +312,19 @@ func printApproval(out io.Writer, a approvals.Object) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// whereClientIs says where the client of a run is that waits; nil = it is not known.
+func whereClientIs(c *run.Client) string {
+	if c == nil {
+		return "unknown: only a running gateway knows it"
+	}
+	what := map[run.Client]string{
+		run.ClientConnected: "its request is open",
+		run.ClientAway:      "it can come back for the answer",
+		run.ClientLeft:      "nobody can have the answer, and the call is not executed",
+	}
+	return string(*c) + ": " + what[*c]
 }
 
 func decideApproval(p Process, from *readStore, approve bool) *cobra.Command {

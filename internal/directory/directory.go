@@ -71,7 +71,8 @@ func newEntry(orgID string) *entry {
 // snapshot is what an org has. It never changes.
 type snapshot struct {
 	org     *org.Org
-	keys    []key // by hash
+	keys    []key             // by hash
+	names   map[string]string // of all keys, also of revoked ones, by id
 	servers []catalog.Server
 }
 
@@ -93,6 +94,15 @@ func workingKeys(all []org.Key) []key {
 	slices.Reverse(keys)
 	slices.SortStableFunc(keys, func(a, b key) int { return bytes.Compare(a.hash[:], b.hash[:]) })
 	return slices.CompactFunc(keys, func(a, b key) bool { return a.hash == b.hash })
+}
+
+// namesOf returns the names of keys by id.
+func namesOf(all []org.Key) map[string]string {
+	names := make(map[string]string, len(all))
+	for _, k := range all {
+		names[k.ID] = k.Name
+	}
+	return names
 }
 
 // principal returns who has the key with the hash; false for no key of the org.
@@ -193,6 +203,17 @@ func (d *Directory) Gone(orgID, principal string) string {
 		return loop.KeyRevoked
 	}
 	return ""
+}
+
+// KeyName returns the name of a key of the org, which may be revoked; "" if the org has no such key.
+func (d *Directory) KeyName(orgID, id string) string {
+	d.mu.Lock()
+	p := d.entries[orgID]
+	d.mu.Unlock()
+	if p == nil {
+		return ""
+	}
+	return p.now.Load().names[id]
 }
 
 // IsOperator implements httpd.Directory.
@@ -428,11 +449,13 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 			d.options.Log.Warn("the stored max_rounds of an org is out of range; the nearest allowed value is used", "org", record.ID, "max_rounds", *n, "used", used)
 		}
 	}
+	keys := slices.Concat(declared.Keys, stored.Keys)
 	return &snapshot{
 		org: &org.Org{
 			ID: record.ID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,
 		},
-		keys:    workingKeys(slices.Concat(declared.Keys, stored.Keys)),
+		keys:    workingKeys(keys),
+		names:   namesOf(keys),
 		servers: d.options.Pool.Keep(ctx, record.ID, slices.Concat(declared.Servers, stored.Servers), stored.Secrets),
 	}
 }

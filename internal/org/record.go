@@ -18,6 +18,10 @@ type Record struct {
 	UpdatedAt       time.Time
 }
 
+// KeyPrefix begins the ids of keys that are made over the management API. The id of a key that the
+// configuration file declares is its name.
+const KeyPrefix = "key_"
+
 // Key is a stored API key. It contains the hash of the key, never the key.
 type Key struct {
 	Org       string

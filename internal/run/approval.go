@@ -206,7 +206,7 @@ func (r *Runner) Decide(ctx context.Context, orgID, id string, d Decision, by or
 // decide decides an approval that waits. If nobody is left who may have the answer of its run,
 // the run ends, and the approval is void.
 func (u *audience) decide(ctx context.Context, a Approval, d Decision, by org.Author) (Approval, error) {
-	w := WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt}
+	w := a.waitingRun()
 	code, err := u.gone(ctx, w)
 	switch {
 	case err != nil:
@@ -386,6 +386,7 @@ func (d *driver) park(a loop.Interrupt) error {
 	if !d.run.durable() {
 		rows = append(d.run.requestRows(), d.tools.row())
 	}
+	rows = append(rows, d.run.userMessageRows(bodies)...)
 	if err := d.keepResponse(nil); err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ type audience struct {
 	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error                // Runner.requestEnd
 
 	callers callers
+	clients clients
 	changed atomic.Bool // see Runner.Changed
 	checked time.Time   // when endAbandoned was last called; used by maintain only
 }

@@ -86,6 +86,9 @@ func (r *Runner) follow(ctx context.Context, f Follow, sink Sink, own *feed) err
 	key := runKey{f.Org, f.RunID}
 	next, done := r.followers.listen(key)
 	defer done()
+	if f.Hold > 0 {
+		defer r.audience.clients.enter(key)()
+	}
 	return follow(ctx, f, sink, source{
 		archive: r.o.Archive,
 		feed: func() (*feed, func()) {

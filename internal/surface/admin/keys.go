@@ -75,7 +75,7 @@ func (h *Handler) CreateKey() surface.Endpoint {
 
 func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Author) (int, any, error) {
 	secret := h.o.NewKey()
-	k.Org, k.ID, k.CreatedAt = orgID, id.New("key_"), h.o.Now()
+	k.Org, k.ID, k.CreatedAt = orgID, id.New(org.KeyPrefix), h.o.Now()
 	k.Hash, k.Hint = sha256.Sum256([]byte(secret)), secret[:min(len(secret), 7)]+"…"
 	if err := h.freeName(orgID, k.Name); err != nil {
 		return 0, nil, err

@@ -27,8 +27,9 @@ const (
 	maxWait = 60
 	// MaxListed is how many bytes arguments may have in a list.
 	MaxListed = 4 << 10
-	// listedBytes is about how much memory an approval of a page takes, with its arguments.
-	listedBytes = 2<<10 + 2*MaxListed
+	// listedBytes is about how much memory an approval of a page takes, with its arguments
+	// and the user's message.
+	listedBytes = 2<<10 + 2*MaxListed + 2*run.MaxUserMessage
 	// decideTimeout is how long a decision may wait for the store.
 	decideTimeout = 30 * time.Second
 )
@@ -37,12 +38,14 @@ const (
 type Runner interface {
 	AwaitApprovals(ctx context.Context, orgID string, q run.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]run.Approval, error)
 	Decide(ctx context.Context, orgID, id string, d run.Decision, by org.Author) (run.Approval, error)
+	ClientOf(ctx context.Context, a run.Approval) (run.Client, error)
 }
 
 // Options configure a Handler. All but Now are required.
 type Options struct {
 	Archive run.Archive
 	Runner  Runner
+	KeyName func(orgID, id string) string // name of a key of the org, also of a revoked one; "" = unknown
 	Log     *slog.Logger
 	Now     func() time.Time // nil = time.Now
 }
@@ -97,7 +100,9 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, found []run.
 		if err != nil {
 			return h.failed(err)
 		}
-		data[i] = NewObject(found[i], arguments)
+		if data[i], err = h.object(r.Context(), found[i], arguments); err != nil {
+			return h.failed(err)
+		}
 	}
 	return h.failed(surface.WriteJSON(w, http.StatusOK, newPage(data, len(found) > limit)))
 }
@@ -153,7 +158,23 @@ func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller run.C
 	if err := caller.Account.Charge(listedBytes + 2*len(arguments)); err != nil {
 		return err
 	}
-	return h.failed(surface.WriteJSON(w, http.StatusOK, NewObject(a, arguments)))
+	object, err := h.object(ctx, a, arguments)
+	if err != nil {
+		return h.failed(err)
+	}
+	return h.failed(surface.WriteJSON(w, http.StatusOK, object))
+}
+
+// object returns the object of an approval with these arguments.
+func (h *Handler) object(ctx context.Context, a run.Approval, arguments json.RawMessage) (o Object, err error) {
+	d := Details{Arguments: arguments, KeyName: func(id string) string { return h.o.KeyName(a.Org, id) }}
+	if d.Said, err = run.UserMessageOf(ctx, h.o.Archive, a); err != nil {
+		return o, err
+	}
+	if d.Client, err = h.o.Runner.ClientOf(ctx, a); err != nil {
+		return o, err
+	}
+	return NewObject(a, d), nil
 }
 
 // allArguments returns the arguments of an approval, or nil if its run is deleted. The account

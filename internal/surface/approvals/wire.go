@@ -25,30 +25,54 @@ type Object struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Omitted   bool            `json:"arguments_omitted"` // they are too large for a list, or are not stored any more
 
-	Principal  string     `json:"principal"` // id of the key that started the run
-	Asker      loop.Asker `json:"asker"`
-	ToolDigest string     `json:"tool_digest"`
-	ArgsDigest string     `json:"arguments_digest"`
-	Policy     string     `json:"policy_digest"`
+	// Said is the text of the last message of the user before the call. Null = none is shown.
+	Said    *string `json:"last_user_message"`
+	SaidCut bool    `json:"last_user_message_truncated"`
 
-	CreatedAt string  `json:"created_at"`
-	ExpiresAt *string `json:"expires_at"` // null = never
-	DecidedAt *string `json:"decided_at"` // null = not decided
-	DecidedBy *string `json:"decided_by"` // null = nobody
-	Reason    *string `json:"reason"`     // null = none given
+	Principal     string      `json:"principal"`      // id of the key that started the run
+	PrincipalName *string     `json:"principal_name"` // null = it has none any more
+	Client        *run.Client `json:"client"`         // null = nothing waits, or it is not known
+	Asker         loop.Asker  `json:"asker"`
+
+	ToolDigest string `json:"tool_digest"`      // of the tool's definition
+	ArgsDigest string `json:"arguments_digest"` // of the arguments
+	Policy     string `json:"policy_digest"`    // of the rules that asked
+
+	CreatedAt     string  `json:"created_at"`
+	ExpiresAt     *string `json:"expires_at"`      // null = never
+	DecidedAt     *string `json:"decided_at"`      // null = not decided
+	DecidedBy     *string `json:"decided_by"`      // id of a key, or the command line; null = nobody
+	DecidedByName *string `json:"decided_by_name"` // null = nobody, or it has none any more
+	Reason        *string `json:"reason"`          // null = none given
 }
 
-// NewObject returns the object of an approval. arguments are nil if they are left out.
-func NewObject(a run.Approval, arguments json.RawMessage) Object {
+// Details are what an object has beside the record of the approval.
+type Details struct {
+	Arguments json.RawMessage  // nil = left out
+	Said      *run.UserMessage // nil = none is shown
+	Client    run.Client       // "" = nothing waits, or it is not known
+
+	// KeyName returns the name of a key by its id; "" = it has none.
+	KeyName func(id string) string
+}
+
+// NewObject returns the object of an approval.
+func NewObject(a run.Approval, d Details) Object {
+	arguments := d.Arguments
 	if !json.Valid(arguments) {
 		arguments = nil
 	}
-	return Object{
+	o := Object{
 		ID: a.ID, Type: "approval", Status: a.Status, RunID: a.RunID, CallKey: a.Call, Surface: a.Surface, Server: a.Server, Tool: a.Tool, Name: a.Name,
 		Arguments: arguments, Omitted: arguments == nil,
 		Principal: a.Principal, Asker: a.Asker, ToolDigest: a.ToolDigest, ArgsDigest: a.ArgsDigest, Policy: a.Policy,
 		CreatedAt: surface.Timestamp(a.CreatedAt), ExpiresAt: at(a.ExpiresAt), DecidedAt: at(a.DecidedAt), DecidedBy: given(a.DecidedBy), Reason: given(a.Reason),
+		PrincipalName: given(d.KeyName(a.Principal)), Client: given(d.Client), DecidedByName: given(d.KeyName(a.DecidedBy)),
 	}
+	if d.Said != nil {
+		o.Said, o.SaidCut = &d.Said.Text, d.Said.Cut
+	}
+	return o
 }
 
 // at returns a time in Unix milliseconds as text; nil for 0.
@@ -60,7 +84,7 @@ func at(ms int64) *string {
 }
 
 // given returns the text; nil for "".
-func given(text string) *string {
+func given[T ~string](text T) *T {
 	if text == "" {
 		return nil
 	}

@@ -11,9 +11,14 @@ import (
 
 // command runs "turnpike approvals" and returns its exit status and output.
 func (g *gated) command(env map[string]string, args ...string) (int, string) {
+	return g.local(env, append([]string{"approvals"}, append(args, "--url", g.URL, "--data", g.data)...)...)
+}
+
+// local runs a local command and returns its exit status and output.
+func (g *gated) local(env map[string]string, args ...string) (int, string) {
 	var out bytes.Buffer
 	status := cli.Main(g.t.Context(), cli.Process{
-		Args:  append([]string{"approvals"}, append(args, "--data", g.data, "--org", "o")...),
+		Args:  args,
 		Env:   func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
 	})
@@ -26,10 +31,10 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 	g := runGated(t, "tool_arg_validation: none")
 	hidden := "a\u202eb\u200bc\x1b]8;;http://x\x07"
 	g.upstream.answer = askGated(call{"delete", fmt.Sprintf(`{"n":1,"path":%s}`, quote(hidden))})
-	env := map[string]string{"TURNPIKE_URL": g.URL, "TURNPIKE_KEY": "approver-key"}
+	env := map[string]string{"TURNPIKE_KEY": "approver-key"}
 	open := g.ask(gatedQuestion)
 	id := g.only()
-	for _, env := range []map[string]string{env, {"TURNPIKE_URL": g.URL}} { // the latter reads the store
+	for _, env := range []map[string]string{env, nil} { // the latter reads the store
 		if status, out := g.command(env, "list"); status != 0 || !strings.Contains(out, id) || !strings.Contains(out, "delete") || !strings.Contains(out, "  in ") {
 			t.Errorf("%d %s", status, out)
 		}
@@ -49,7 +54,7 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 			t.Errorf("%d %s", status, out)
 		}
 	}
-	if status, out := g.command(map[string]string{"TURNPIKE_URL": g.URL}, "approve", id); status == 0 || !strings.Contains(out, "TURNPIKE_KEY") {
+	if status, out := g.command(nil, "approve", id); status == 0 || !strings.Contains(out, "TURNPIKE_KEY") {
 		t.Errorf("%d %s", status, out)
 	}
 	if status, out := g.command(env, "list", "--status", "open"); status == 0 || !strings.Contains(out, "unknown status") {
@@ -90,5 +95,62 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 		if status != 0 || !strings.Contains(out, want) {
 			t.Errorf("runs follow without %q: %d %s%s", want, status, out, errs)
 		}
+	}
+}
+
+// H02 K07: no local command does something else than its flags say, whether a gateway runs or
+// not. --org is the org of the key, --url alone is that gateway, --data alone that directory.
+func TestLocalCommandsObeyTheirFlagsBesideAGateway(t *testing.T) {
+	noLeaks(t)
+	g := runGated(t, "")
+	open := g.ask(gatedQuestion)
+	id, runID := g.only(), g.waiting()[0]["run_id"].(string)
+	empty, closed := t.TempDir(), closedURL(t)
+	key := func(role string) map[string]string {
+		return map[string]string{"TURNPIKE_URL": g.URL, "TURNPIKE_KEY": role + "-key"}
+	}
+	for _, tt := range []struct {
+		name string
+		env  map[string]string
+		args string
+		want string
+	}{
+		{"the org of another key", key("owner"), "--org other", "--org: TURNPIKE_KEY belongs to the org o, not to other"},
+		{"a role that cannot be checked", key("approver"), "--org o", "leave out --org: a running gateway uses the org of the key"},
+		{"an unknown key", key("none"), "--org o", "unknown API key"},
+		{"--data alone", key("owner"), "--data " + empty, "Turnpike data "},
+		{"--url alone, without a key", map[string]string{"TURNPIKE_DATA": g.data}, "--url " + g.URL, "no key: set TURNPIKE_KEY"},
+		{"--url alone, and no gateway", map[string]string{"TURNPIKE_DATA": g.data, "TURNPIKE_KEY": "owner-key"}, "--url " + closed, "cannot reach a gateway at " + closed},
+	} {
+		for _, command := range []string{"approvals list", "approvals show " + id, "approvals approve " + id, "approvals deny " + id, "runs cancel " + runID} {
+			status, out := g.local(tt.env, strings.Fields(command+" "+tt.args)...)
+			if status != 1 || !strings.Contains(out, tt.want) {
+				t.Errorf("%s: %s %s: %d %s, want %s", tt.name, command, tt.args, status, out, tt.want)
+			}
+		}
+	}
+	for _, command := range []string{"approvals deny " + id, "runs cancel " + runID} {
+		status, out := g.local(key("owner"), strings.Fields(command+" --data "+g.data)...)
+		if status != 1 || !strings.Contains(out, "another process uses "+g.data) || !strings.Contains(out, "--url") {
+			t.Errorf("%s on the data of a gateway: %d %s", command, status, out)
+		}
+	}
+	if status, out := g.local(key("owner"), "audit", "key", "--org", "other", "--data", g.data); status != 1 || !strings.Contains(out, "leave out --org") {
+		t.Errorf("audit key --org: %d %s", status, out)
+	}
+	if got := g.only(); got != id {
+		t.Fatalf("%s waits, want still %s", got, id)
+	}
+	if status, out := g.local(key("owner"), "approvals", "list", "--org", "o"); status != 0 || !strings.Contains(out, id) {
+		t.Errorf("%d %s", status, out)
+	}
+	if status, out := g.local(key("owner"), "approvals", "approve", id, "--org", "o"); status != 0 || out != id+" is approved\n" {
+		t.Errorf("%d %s", status, out)
+	}
+	if text, _ := wait(t, open, "the answer").completion(t); text != "done" {
+		t.Errorf("%q", text)
+	}
+	if status, out := g.local(key("owner"), "runs", "cancel", runID, "--org", "o"); status != 1 || !strings.Contains(out, "has already ended") {
+		t.Errorf("%d %s", status, out)
 	}
 }

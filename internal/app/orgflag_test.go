@@ -64,7 +64,7 @@ func TestLocalCommandsFindTheOrg(t *testing.T) {
 				t.Errorf("%s --org nope %s: %d\n%s", line, from, status, out)
 			}
 		}
-		if status, out := run("runs show run_none " + from); status != 1 || !strings.Contains(out, "no org has a run run_none") {
+		if status, out := run("runs show run_none " + from); status != 1 || !strings.Contains(out, "there is no run run_none in any org") {
 			t.Errorf("%d %s", status, out)
 		}
 	}

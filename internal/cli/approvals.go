@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,14 +40,10 @@ func approvalsCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// unreachable reports whether no gateway could be asked, so that the store is used.
-func unreachable(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoKey) || errors.Is(err, errNoAddress)
-}
-
 const howApprovalsAreRead = `Over the API of a running gateway, with TURNPIKE_KEY set to a key with the role
 owner, admin or approver. Without a key or a running gateway, the command reads the
-data directory.`
+data directory. With --url alone it asks only that gateway, and with --data alone it
+reads only that directory.`
 
 func listApprovals(p Process, from *readStore) *cobra.Command {
 	m := remote{own: from}
@@ -78,7 +73,7 @@ With --json, each approval is one JSON object per line.`,
 			query := url.Values{"status": {strings.Join(status, ",")}, "limit": {strconv.Itoa(limit)}, "run_id": {runID}, "server": {server}}
 			var page struct{ Data []approvals.Object }
 			err := m.call(cmd.Context(), http.MethodGet, "/v1/approvals?"+query.Encode(), nil, &page)
-			if unreachable(err) {
+			if m.useStore(err) {
 				page.Data, err = storedApprovals(cmd.Context(), p, from, run.ApprovalQuery{Statuses: statuses(status), RunID: audit.StoredRunID(runID), Server: server, Limit: limit})
 			}
 			if err != nil {
@@ -215,7 +210,7 @@ func showApproval(p Process, from *readStore) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var a approvals.Object
 			err := m.call(cmd.Context(), http.MethodGet, "/v1/approvals/"+url.PathEscape(args[0]), nil, &a)
-			if unreachable(err) {
+			if m.useStore(err) {
 				a, err = storedApproval(cmd.Context(), p, from, args[0])
 			}
 			if err != nil {
@@ -353,7 +348,7 @@ The run continues when the gateway starts. This needs no key.`,
 				body["reason"] = reason
 			}
 			err := m.call(cmd.Context(), http.MethodPost, "/v1/approvals/"+url.PathEscape(args[0]), body, nil)
-			if unreachable(err) {
+			if m.useStore(err) {
 				return decideStored(cmd, p, from, args[0], run.Decision{Approved: approve, Message: reason}, err)
 			}
 			if err != nil {

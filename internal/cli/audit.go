@@ -178,6 +178,9 @@ func auditKey(p Process, from *readStore) *cobra.Command {
 		Short: "Print the public key that verifies checkpoints",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from.org != "" {
+				return errors.New("--org: one key signs the checkpoints of all orgs; leave out --org")
+			}
 			c, err := from.config(p)
 			if err != nil {
 				return err

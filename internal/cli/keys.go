@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,14 @@ var errNoKey = errors.New("no key: set TURNPIKE_KEY to a key whose role may do t
 
 // errNoAddress is why the configuration does not say where its gateway is.
 var errNoAddress = errors.New("listen has the port 0, so the configuration does not name the port: name the gateway with --url")
+
+// errDataNamed is why no gateway was asked: the command is about a data directory.
+var errDataNamed = errors.New("no gateway was asked, because --data names a data directory, and neither --url nor --config a gateway")
+
+// refusedError is an answer of the gateway's API that is an error.
+type refusedError struct{ code, message string }
+
+func (e *refusedError) Error() string { return e.message }
 
 // remoteCommand adds to a command what says where the gateway is, --url and --config, and
 // returns the gateway.
@@ -97,8 +106,45 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// call sends a request and decodes the answer into out, unless that is nil.
+// call sends a request and decodes the answer into out, unless that is nil. Nothing is sent
+// if the flags name something else than what the gateway would use: --data alone, or an org
+// that is not the org of the key.
 func (m *remote) call(ctx context.Context, method, path string, in, out any) error {
+	if m.own.data != "" && m.url == "" && m.own.file == "" {
+		return errDataNamed
+	}
+	if m.own.org != "" {
+		if err := m.checkOrg(ctx); err != nil {
+			return err
+		}
+	}
+	return m.exchange(ctx, method, path, in, out)
+}
+
+// checkOrg returns an error unless the key belongs to the org that --org names.
+func (m *remote) checkOrg(ctx context.Context) error {
+	var of struct{ ID string }
+	err := m.exchange(ctx, http.MethodGet, "/api/org", nil, &of)
+	var refused *refusedError
+	switch {
+	case errors.As(err, &refused) && refused.code == "role_not_allowed":
+		return errors.New("--org: the role of TURNPIKE_KEY does not allow to check its org; leave out --org: a running gateway uses the org of the key")
+	case err == nil && of.ID != m.own.org:
+		return fmt.Errorf("--org: TURNPIKE_KEY belongs to the org %s, not to %s; set TURNPIKE_KEY to a key of that org, or leave out --org", of.ID, m.own.org)
+	}
+	return err
+}
+
+// useStore reports whether the data directory is used, because no gateway could be asked. With
+// --url alone it is not: it may belong to another gateway.
+func (m *remote) useStore(err error) bool {
+	if m.url != "" && m.own.data == "" && m.own.file == "" {
+		return false
+	}
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errNoKey) || errors.Is(err, errNoAddress) || errors.Is(err, errDataNamed)
+}
+
+func (m *remote) exchange(ctx context.Context, method, path string, in, out any) error {
 	key, _ := m.p.Env("TURNPIKE_KEY")
 	if key == "" {
 		return errNoKey
@@ -125,10 +171,10 @@ func (m *remote) call(ctx context.Context, method, path string, in, out any) err
 	}
 	if status >= 300 {
 		var failed struct {
-			Error struct{ Message string }
+			Error struct{ Code, Message string }
 		}
 		if json.Unmarshal(data, &failed) == nil && failed.Error.Message != "" {
-			return errors.New(failed.Error.Message)
+			return &refusedError{failed.Error.Code, failed.Error.Message}
 		}
 		return fmt.Errorf("%s answered %d %s", base, status, http.StatusText(status))
 	}

@@ -120,5 +120,5 @@ func (s *readStore) orgWith(ctx context.Context, p Process, store orgReader, wha
 			return id, err
 		}
 	}
-	return "", fmt.Errorf("no org has a %s", what)
+	return "", fmt.Errorf("there is no %s in any org", what)
 }

@@ -36,12 +36,12 @@ type readStore struct {
 
 func (s *readStore) flags(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVarP(&s.file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
-	where := "(default: the only org; an id is looked up in all orgs)"
+	data, where := "data `DIRECTORY`", "the only org; an id is looked up in all orgs"
 	if cmd.PersistentFlags().Lookup("url") != nil {
-		where = "in the data directory " + where + "; a running gateway uses the org of TURNPIKE_KEY"
+		data, where = data+"; without --url or --config, no gateway is asked", "of a running gateway, the org of TURNPIKE_KEY; of a data directory, "+where
 	}
-	cmd.PersistentFlags().StringVar(&s.data, "data", "", "data `DIRECTORY` (default: data of the configuration)")
-	cmd.PersistentFlags().StringVar(&s.org, "org", "", "`ID` of the org "+where)
+	cmd.PersistentFlags().StringVar(&s.data, "data", "", data+" (default: data of the configuration)")
+	cmd.PersistentFlags().StringVar(&s.org, "org", "", "`ID` of the org (default: "+where+")")
 }
 
 // open returns the store; close it.
@@ -112,7 +112,7 @@ The run ends when the gateway starts. This needs no key.`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := m.call(cmd.Context(), http.MethodPost, "/v1/runs/"+url.PathEscape(args[0])+"/cancel", nil, nil)
-			if unreachable(err) {
+			if m.useStore(err) {
 				return cancelStored(cmd, p, from, args[0], err)
 			}
 			if err != nil {
@@ -154,7 +154,9 @@ func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*sqli
 		return nil, err
 	}
 	reader, err := sqlite.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && errors.Is(why, errDataNamed) {
+		return nil, fmt.Errorf("there is no Turnpike data in %s", filepath.Dir(path))
+	} else if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w; there is no Turnpike data in %s either: name the data directory with --data, or a configuration with --config", why, filepath.Dir(path))
 	} else if err != nil {
 		return nil, err

@@ -61,25 +61,33 @@ type beginning struct {
 // those of the conversation that the request continues, with which memory is charged.
 func splice(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) (beginning, error) {
 	w := beginning{before: len(req.System)}
-	if req.Previous != "" || req.Session != "" {
+	if req.continued() != "" {
 		var err error
 		if w.history, err = readHistory(ctx, kept, req, memory); err != nil {
 			return w, err
 		}
 		w.before += len(w.items)
 	}
-	if w.before == 0 && !slices.ContainsFunc(req.Items, minted) {
+	if w.before == 0 && req.continued() == "" && !slices.ContainsFunc(req.Items, minted) {
 		w.items = req.Items
 		return w, nil
+	}
+	if w.full == nil {
+		w.full, w.callIDs = map[string]string{}, map[string]string{}
+	}
+	fresh, answers := req.Items, []item.Item(nil)
+	if req.continued() != "" {
+		var err error
+		if fresh, answers, err = newItems(w.history, req); err != nil {
+			return w, err
+		}
 	}
 	var out transcript
 	out.add(req.System)
 	out.add(w.items)
-	if w.full == nil {
-		w.full, w.callIDs = map[string]string{}, map[string]string{}
-	}
-	own := len(out.items)
-	for turn := range item.Turns(req.Items) {
+	w.before = len(out.items)
+	out.add(answers)
+	for turn := range item.Turns(fresh) {
 		h, err := handoverOf(ctx, kept, req, turn)
 		if err != nil {
 			return w, err
@@ -96,7 +104,7 @@ func splice(ctx context.Context, kept Conversations, req *Request, memory *ledge
 		maps.Copy(w.callIDs, h.CallIDs)
 	}
 	inCallOrder(out.items)
-	w.items, w.before = out.items, own
+	w.items = out.items
 	return w, nil
 }
 

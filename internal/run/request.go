@@ -49,6 +49,9 @@ type Request struct {
 	Late      []item.Item
 	MayDecide func(Approval) error
 
+	// Places say where the request has each of Items, such as input[0], for errors.
+	Places []string
+
 	// Settings are hashes of the members of the request that must be the same, or absent, in a
 	// request that continues the run, by name.
 	Settings map[string]string
@@ -124,6 +127,14 @@ type Request struct {
 	brought []string
 
 	stored []storedDeclared // the same, for Declared
+}
+
+// place returns where the request has one of its Items.
+func (r *Request) place(i int) string {
+	if i < len(r.Places) {
+		return r.Places[i]
+	}
+	return "input"
 }
 
 // Has reports whether Servers has one of this name.

@@ -279,3 +279,71 @@ func TestAConversationWithAHoleIsNotContinued(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// Clients send a call again with its output, although the response that they continue has it, also
+// behind a question. It is the call that is there. // D22
+func TestACallThatIsSentAgain(t *testing.T) {
+	const tools = `,"tools":[{"type":"function","name":"clock","parameters":{"type":"object"}}]`
+	for name, story := range map[string]string{
+		"of a run that hides calls": "call c1 search {}\ntext Hm.\ncall c2 clock {\"a\":1,\"b\":2}\n\ntext It is noon.\n\ntext Later.",
+		"of the provider":           "text Hm.\ncall c2 clock {\"a\":1,\"b\":2}\n\ntext It is noon.\n\ntext Later.",
+	} {
+		for input, want := range map[string]string{
+			`CALL,OUTPUT`:               "tool_result c2 12:00",
+			`MESSAGE,CALL,OUTPUT`:       "tool_result c2 12:00",
+			`OUTPUT,CALL`:               "tool_result c2 12:00",
+			`QUESTION,CALL,OUTPUT`:      "tool_result c2 12:00\nmessage user And?",
+			`CALL,OUTPUT,QUESTION`:      "tool_result c2 12:00\nmessage user And?",
+			`OUTPUT,QUESTION,OUTPUT`:    "tool_result c2 12:00\nmessage user And?",
+			`CALL,OUTPUT,NEW,NEWOUTPUT`: "tool_result c2 12:00\ntool_call c9 \ntool_result c9 13:00",
+		} {
+			t.Run(name+", "+input, func(t *testing.T) {
+				b := newBench(t, story)
+				first := b.post(t, `{"model":"m","input":"Time?"`+tools+`}`)
+				var id string
+				for _, it := range first.object.Output {
+					if it.Type == "function_call" {
+						id = it.CallID
+					}
+				}
+				items := strings.NewReplacer(
+					"MESSAGE", `{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hm."}]}`,
+					"NEWOUTPUT", `{"type":"function_call_output","call_id":"c9","output":"13:00"}`, "NEW", `{"type":"function_call","call_id":"c9","name":"clock","arguments":"{}"}`,
+					"CALL", `{"type":"function_call","id":"fc_1","call_id":"`+id+`","name":"clock","arguments":"{\"b\": 2, \"a\": 1}"}`,
+					"OUTPUT", `{"type":"function_call_output","call_id":"`+id+`","output":"12:00"}`, "QUESTION", `{"role":"user","content":"And?"}`).Replace(input)
+				second := b.post(t, `{"model":"m","previous_response_id":"`+first.object.ID+`","input":[`+items+`]`+tools+`}`)
+				if second.object.Status != "completed" {
+					t.Fatalf("%+v", second)
+				}
+				got := b.prompt()
+				if _, own, _ := strings.Cut(got, "tool_call c2 \n"); strings.TrimPrefix(own, "tool_result c1 found\n") != want {
+					t.Errorf("got\n%s\nwant at the end\n%s", got, want)
+				}
+				third := b.post(t, `{"model":"m","previous_response_id":"`+second.object.ID+`","input":[`+items+`,{"role":"user","content":"So?"}]`+tools+`}`)
+				if third.object.Status != "completed" || strings.Count(b.prompt(), "tool_call c2") != 1 || strings.Count(b.prompt(), "tool_result c2") != 1 {
+					t.Errorf("%+v\n%s", third, b.prompt())
+				}
+			})
+		}
+	}
+}
+
+// An output that answers nothing, and another output for a call that was answered. // D22
+func TestOutputsThatDoNotFitAConversation(t *testing.T) {
+	const tools = `,"tools":[{"type":"function","name":"clock","parameters":{"type":"object"}}]`
+	b := newBench(t, "call c2 clock {}\n\ntext It is noon.\n\ntext Later.")
+	output := func(id, text string) string {
+		return `{"type":"function_call_output","call_id":"` + id + `","output":"` + text + `"}`
+	}
+	first := b.post(t, `{"model":"m","input":"Time?"`+tools+`}`)
+	second := b.post(t, `{"model":"m","previous_response_id":"`+first.object.ID+`","input":[`+output(first.object.Output[0].CallID, "12:00")+`]`+tools+`}`)
+	for name, tt := range map[string]struct{ members, param string }{
+		"no call":          {`"input":[{"role":"user","content":"x"},` + output("c7", "1") + `]`, "input[1].call_id"},
+		"not in the chain": {`"previous_response_id":"` + first.object.ID + `","input":[{"role":"user","content":"x"},` + output("c7", "1") + `]`, "input[1].call_id"},
+		"another output":   {`"previous_response_id":"` + second.object.ID + `","input":[{"role":"user","content":"x"},` + output(first.object.Output[0].CallID, "13:00") + `]`, "input[1].call_id"},
+	} {
+		if a := b.post(t, `{"model":"m",`+tt.members+tools+`}`); a.status != 400 || !strings.Contains(a.body, `"param":"`+tt.param+`"`) {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}

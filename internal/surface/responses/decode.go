@@ -39,6 +39,7 @@ type decoder struct {
 	stream    bool
 	dropped   []string          // members that a run cannot carry
 	lost      lostItem          // the first input item that the model does not get
+	orphan    orphan            // the first output without a call
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
 	input     []json.RawMessage // as the client sent it, if it is stored
 	maxTokens int64             // of one model call's output; 0 = no limit
@@ -108,6 +109,9 @@ func (d *decoder) decode(members []surface.Member) error {
 		return err
 	}
 	if err := d.checkLost(); err != nil {
+		return err
+	}
+	if err := d.checkOrphan(); err != nil {
 		return err
 	}
 	d.req.Settings = d.settings(members)

@@ -85,6 +85,7 @@ type inputReader struct {
 
 	size   int                    // bytes of the items that were read, with those in the place of references
 	shared map[string][]item.Part // content of the messages that were referred to, by their ids
+	at     string                 // the place of the item that is read now
 	id     string                 // of the message that is referred to now; "" = none
 }
 
@@ -123,7 +124,7 @@ func (in *inputReader) append(it item.Item, native json.RawMessage) {
 	if it.Turn == 0 {
 		in.open = false
 	}
-	in.req.Items = append(in.req.Items, it)
+	in.req.Items, in.req.Places = append(in.req.Items, it), append(in.req.Places, in.at)
 }
 
 // add reads one item.
@@ -201,7 +202,7 @@ func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 			return err
 		}
 		r := referenceOf(raw)
-		in.id = ""
+		in.at, in.id = at, ""
 		if r.is() {
 			var err error
 			if list[i], err = in.referenced(at, r.ID, raw); err != nil {
@@ -325,7 +326,10 @@ func (in *inputReader) addResult(at string, w wireItem, raw json.RawMessage) err
 	switch {
 	case in.waiting[w.CallID] > 0:
 		in.waiting[w.CallID]--
-	case !is: // the call is in the conversation that the request continues
+	case !is: // the call is in the conversation that the request continues, or in what is left out
+		if in.orphan.at == "" && !slices.ContainsFunc(in.req.Items, func(it item.Item) bool { return it.Kind == item.Other }) {
+			in.orphan = orphan{at + ".call_id", w.CallID}
+		}
 	case !custom && !first.custom:
 		if bytes.Equal(first.output, w.Output) || in.native == "" && reflect.DeepEqual(in.req.Items[first.at].Parts, parts) {
 			return nil
@@ -344,6 +348,19 @@ func (in *inputReader) addResult(at string, w wireItem, raw json.RawMessage) err
 	}
 	in.append(item.Item{Kind: item.ToolResult, CallID: w.CallID, Parts: parts}, native)
 	return nil
+}
+
+// orphan is an output whose call the input does not have. The zero value is none.
+type orphan struct{ at, id string }
+
+// checkOrphan refuses an output whose call is nowhere. Called when all members are read: a request
+// that continues a conversation may answer its calls.
+func (d *decoder) checkOrphan() error {
+	if d.orphan.at == "" || d.req.Previous != "" || d.req.Session != "" {
+		return nil
+	}
+	return fault.New(fault.Invalid, "invalid_value", "%s: the input before it has no call with the call_id %.100q; send the function_call before its output, "+
+		"or continue its response with previous_response_id", d.orphan.at, d.orphan.id).In(d.orphan.at)
 }
 
 // parts reads content that is a text or a list of parts.

@@ -68,7 +68,7 @@ const storyTotals = `^3 rounds, 2 tool calls, 100 tokens$`
 // firstTool is what the story of a run tells up to the result of its first tool.
 func firstTool() []string {
 	return []string{
-		`^accepted +gpt-test for dev of default: chat`,
+		`^accepted +model gpt-test, key dev, org default; chat`,
 		`^input +user +Which sum do the numbers `,
 		`^tools +everything +\d+ tools\b`,
 		`^round 0 +model +I will ask the echo .*\(\d+ ms, 11 \+ 5 tokens\)$`,

@@ -55,7 +55,7 @@ func TestCommandsThatEndByThemselves(t *testing.T) {
 		"an unknown command":   {args: []string{"sevre"}, status: 1, stderr: []string{`unknown command "sevre"`}},
 		"an unknown flag":      {args: []string{"serve", "--prot", "1"}, status: 1, stderr: []string{"unknown flag: --prot"}},
 		"too many arguments":   {args: []string{"version", "x"}, status: 1, stderr: []string{"turnpike: "}},
-		"check without a file": {args: []string{"config", "check"}, status: 1, stderr: []string{"accepts 1 arg"}},
+		"check without a file": {args: []string{"config", "check"}, status: 1, stderr: []string{"turnpike config check takes 1 argument, not 0: write turnpike config check FILE"}},
 		"check of a file that is not there": {args: []string{"config", "check", "DIR/no.yaml"}, status: 1,
 			stderr: []string{"no.yaml", "no such file"}},
 		"check of a right file": {args: []string{"config", "check", "DIR/a.yaml"}, files: map[string]string{"a.yaml": minimal},
@@ -86,7 +86,8 @@ func TestCommandsThatEndByThemselves(t *testing.T) {
 			status: 1, stderr: []string{"orgs[0].keys[0].key", "KEY"}},
 		"one demo": {args: []string{"demo", "--once", "--listen", "127.0.0.1:0"},
 			stdout: []string{"base URL  http://127.0.0.1:", "API key   tp_", "round 0", "round 1", "get_weather", "convert_temperature", "complete   (", "export TURNPIKE_KEY=tp_", "curl -s http://127.0.0.1:"}},
-		"one demo where its port is taken": {args: []string{"demo", "--once", "--listen", "TAKEN"}, stdout: []string{"complete   ("}},
+		"one demo where its port is taken": {args: []string{"demo", "--once", "--listen", "TAKEN"}, stdout: []string{"complete   ("},
+			stderr: []string{" is in use, so the demo serves on another port: use the base URL below."}},
 	} {
 		t.Run(name, func(t *testing.T) { c.run(t) })
 	}

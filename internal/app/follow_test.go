@@ -337,7 +337,7 @@ func TestRunsFollowRefusesWhatItCannotRead(t *testing.T) {
 		"run_9":             "the org o has no run run_9",
 		"run_1 --after 1":   `--after: "1" is not a position of an event; want two numbers with a dot between them, such as 12.3`,
 		"run_1 --after":     "flag needs an argument",
-		"":                  "accepts 1 arg",
+		"":                  "turnpike runs follow takes 1 argument, not 0: write turnpike runs follow ID|UUID",
 		"run_1 --org other": "there is no org other; the orgs are o",
 	} {
 		status, out, errs := runMain(t, append(strings.Fields("runs follow --org o --data "+data), strings.Fields(args)...)...)

@@ -260,7 +260,8 @@ func TestTheOperatorManagesOrgs(t *testing.T) { // A01 K07
 	if a := d.post(chatBody, "Authorization", "Bearer "+key); a.status != 401 {
 		t.Errorf("the key of a deleted org got %d", a.status)
 	}
-	if a := d.send(http.MethodGet, "/api/org", nil, "Authorization", "Bearer operator-key"); a.status != 401 {
+	if a := d.send(http.MethodGet, "/api/org", nil, "Authorization", "Bearer operator-key"); a.status != 401 ||
+		!strings.Contains(string(a.body), "the operator_key is valid only for /api/orgs; use an API key of an org") {
 		t.Errorf("the operator is no org's principal: %d", a.status)
 	}
 }

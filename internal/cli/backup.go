@@ -57,7 +57,7 @@ API keys and the key that signs the audit: keep it as safe as the data directory
 FILE must not exist. While the copy is made, its directory needs free space for
 twice the size of the database.`,
 		Example: `  turnpike backup --config turnpike.yaml turnpike-2026-01-31.tar`,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := place.config(p)
 			if err != nil {

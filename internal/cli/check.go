@@ -42,7 +42,7 @@ These are also reported, although the gateway starts with them and logs a warnin
   - an API key of fewer than 16 characters
 
 The exit status is 0 if the file is valid and 1 otherwise.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(args[0], p.Env)
 			if err != nil {

@@ -59,9 +59,13 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(data) }()
-	c, key, err := demoConfig(p.Env, freeAddress(listen), data, mcpURL)
+	free := freeAddress(listen)
+	c, key, err := demoConfig(p.Env, free, data, mcpURL)
 	if err != nil {
 		return err
+	}
+	if free != listen {
+		fmt.Fprintf(p.Stderr, "%s is in use, so the demo serves on another port: use the base URL below.\n\n", plain(listen))
 	}
 	watch := func(j run.Journal) run.Journal {
 		return &narrator{Journal: j, out: p.Stdout, printers: map[string]*factPrinter{}}

@@ -42,7 +42,7 @@ func (p *factPrinter) print(f loop.Fact) {
 	switch b := f.Body.(type) {
 	case loop.Accepted:
 		p.accepted, p.begun = b, f.At
-		p.line("accepted", "", "%s for %s of %s: %s, %s, at most %d rounds, %d calls, %s", b.Model, b.Principal, b.Org, b.Surface, b.Grade,
+		p.line("accepted", "", "model %s, key %s, org %s; %s, %s; at most %d rounds, %d calls, %s", b.Model, b.Principal, b.Org, b.Surface, b.Grade,
 			b.Limits.Rounds, b.Limits.Calls, time.Duration(b.Limits.ActiveMS)*time.Millisecond)
 	case loop.InputAdded:
 		p.input(b)

@@ -94,10 +94,20 @@ func localURL(c *config.Config) (string, error) {
 	return "http://" + net.JoinHostPort(host, port), nil
 }
 
+// oneArg is the Args of commands that take one argument. Its error shows the command with the
+// name of the argument.
+func oneArg(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	use := strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	return fmt.Errorf("%s takes 1 argument, not %d: write %s", cmd.CommandPath(), len(args), use)
+}
+
 // oneName is the Args of commands that take one id or name and put it into a URL path. It refuses
 // what would change the path.
 func oneName(cmd *cobra.Command, args []string) error {
-	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+	if err := oneArg(cmd, args); err != nil {
 		return err
 	}
 	if strings.Trim(args[0], ".") == "" {
@@ -190,7 +200,7 @@ func send(base string, req *http.Request) (status int, body []byte, err error) {
 	defer way.CloseIdleConnections()
 	resp, err := way.Operator().RoundTrip(req)
 	if err != nil {
-		return 0, nil, fmt.Errorf("cannot reach a gateway at %s: %w", base, err)
+		return 0, nil, fmt.Errorf("cannot reach a gateway at %s: %w; start the gateway, or name its address with --url or TURNPIKE_URL", base, err)
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))

@@ -119,7 +119,7 @@ func checkMCP(p Process, from *readStore) *cobra.Command {
 outbound policy, list its tools, and say which calls need approval. The exit status is
 1 if the server cannot be reached, has no usable tools, or lacks a tool that
 require_approval names.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, orgID, all, err := from.servers(cmd.Context(), p)
 			if err != nil {
@@ -204,7 +204,7 @@ func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered 
 		case err != nil:
 			fmt.Fprintf(out, "  left out  %s: %s\n", plain(t.Name), plain(err.Error()))
 		case s.Tools != nil && !slices.Contains(s.Tools, t.Name):
-			fmt.Fprintf(out, "  left out  %s: the server's list of tools does not name it\n", plain(t.Name))
+			fmt.Fprintf(out, "  left out  %s: the setting tools does not name it\n", plain(t.Name))
 		default:
 			offered++
 			fmt.Fprintf(out, "  offered   %s  %s%s\n", plain(t.Name), approvalMark(s, t, has), firstLine(usable.Description))

@@ -45,7 +45,7 @@ row of the kind audit_log.restore.
 The configuration and the master key are not in the archive: the gateway needs
 the ones that it had.`,
 		Example: `  turnpike restore --config turnpike.yaml turnpike-2026-01-31.tar`,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := place.config(p)
 			if err != nil {

@@ -311,10 +311,13 @@ func (a *API) caller(r *http.Request) (run.Caller, error) {
 		return run.Caller{}, err
 	}
 	caller, ok := a.o.Directory.Authenticate(key)
-	if !ok {
-		return run.Caller{}, unknownKey()
+	switch {
+	case ok:
+		return caller, nil
+	case a.o.Directory.IsOperator(key):
+		return run.Caller{}, fault.New(fault.Unauthorized, "invalid_api_key", "the operator_key is valid only for /api/orgs; use an API key of an org")
 	}
-	return caller, nil
+	return run.Caller{}, unknownKey()
 }
 
 // authorizeOperator returns the handler of a route for the operator.

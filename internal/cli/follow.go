@@ -142,7 +142,7 @@ func (p *eventPrinter) text(round int, text string) error {
 }
 
 func (p *eventPrinter) roundDone(e event.RoundDone) {
-	cost := usage(e.Usage.Input, e.Usage.Output, 0)
+	cost := usage(e.Usage.Input, e.Usage.Output, -1)
 	switch {
 	case p.open:
 		fmt.Fprint(p.out, cost)

@@ -173,9 +173,9 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// usage says what a model call cost. Took may be 0, for not known.
+// usage says what a model call cost. Took is negative if it is not known; 0 is less than a millisecond.
 func usage(input, output int64, took time.Duration) string {
-	if took == 0 {
+	if took < 0 {
 		return fmt.Sprintf("   (%d + %d tokens)", input, output)
 	}
 	return fmt.Sprintf("   (%s, %d + %d tokens)", milliseconds(took), input, output)

@@ -94,3 +94,13 @@ func resultRow(t *testing.T, text string) json.RawMessage {
 	}
 	return row
 }
+
+// A journal counts whole milliseconds: 0 is a time that is known.
+func TestUsageOfACallThatTookLessThanAMillisecond(t *testing.T) {
+	if got, want := usage(3, 4, 0), "   (0 ms, 3 + 4 tokens)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := usage(3, 4, -1), "   (3 + 4 tokens)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func tellStream(t *testing.T, c *client) told {
 		t.Errorf("%d writes and %d flushes", len(c.pieces), c.flushes)
 	}
 	var out told
-	ends, done := 0, 0
+	chunks, ends, done := 0, 0, 0
 	for _, p := range c.pieces {
 		if !bytes.HasSuffix(p.bytes, []byte("\n\n")) {
 			t.Errorf("a write ends within an event: %q", p.bytes)
@@ -83,6 +84,8 @@ func tellStream(t *testing.T, c *client) told {
 	for frame := range strings.SplitSeq(strings.TrimSuffix(c.body(), "\n\n"), "\n\n") {
 		data, isData := strings.CutPrefix(frame, "data: ")
 		switch {
+		case strings.HasPrefix(frame, "event: ") && chunks > 0 && done == 0:
+			checkExtension(t, frame)
 		case strings.Contains(frame, "\n"):
 			t.Errorf("an event has several lines: %q", frame)
 		case strings.HasPrefix(frame, ": "):
@@ -91,6 +94,7 @@ func tellStream(t *testing.T, c *client) told {
 		case data == "[DONE]":
 			done++
 		default:
+			chunks++
 			ends += out.add(t, data)
 		}
 	}
@@ -98,6 +102,20 @@ func tellStream(t *testing.T, c *client) told {
 		t.Errorf("%d terminal frames and %d end marks, want one of each", ends, done)
 	}
 	return out
+}
+
+// checkExtension checks the form of an event that the OpenAI document does not have: official clients
+// read it as a chunk without choices, and take no member of it for one of the answer. // G08
+func checkExtension(t *testing.T, frame string) {
+	t.Helper()
+	name, data, _ := strings.Cut(strings.TrimPrefix(frame, "event: "), "\ndata: ")
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(data), &members); err != nil {
+		t.Fatalf("event %q: %v", frame, err)
+	}
+	if string(members["type"]) != strconv.Quote(name) || string(members["choices"]) != "[]" || members["id"] != nil {
+		t.Errorf("an event with another form: %q", frame)
+	}
 }
 
 // add takes one chunk and returns how many ends it holds.

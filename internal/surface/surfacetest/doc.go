@@ -26,7 +26,8 @@
 // The keys of state:
 //
 //	max_rounds, max_calls, deadline, stream_mode, tool_parallelism, doom_loop, doom_threshold,
-//	tool_error_mode, on_limit, tool_arg_validation, tool_result_max_bytes      as in an org's runtime
+//	tool_error_mode, on_limit, tool_arg_validation, tool_result_max_bytes,
+//	extensions A,B            as in an org's runtime
 //	max_rounds_cap N          the operator's own
 //	role ROLE                 of the caller; default member
 //	server NAME words         a server, in configuration order; the words are down, required,

@@ -120,6 +120,8 @@ func (s *story) set(key, value string) error {
 		rt.DoomLoop = value
 	case "doom_threshold":
 		rt.DoomThreshold, err = strconv.Atoi(value)
+	case "extensions":
+		rt.Extensions = strings.Split(value, ",")
 	case "max_rounds_cap":
 		s.cap, err = strconv.Atoi(value)
 	case "role":

@@ -118,7 +118,7 @@ func TestAnApproverSeesWhetherSomebodyWaits(t *testing.T) {
 	g := runGated(t, "")
 	_, app := g.key("app", "member")
 	ctx, leave := context.WithCancel(t.Context())
-	left := make(chan error, 1)
+	left := make(chan struct{})
 	r := g.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(gatedQuestion), append([]string{"Idempotency-Key", "k"}, app...)...)
 	go func() {
 		resp, err := g.client.Do(r)
@@ -126,7 +126,7 @@ func TestAnApproverSeesWhetherSomebodyWaits(t *testing.T) {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
 		}
-		left <- err
+		close(left)
 	}()
 	id := g.only()
 	g.clientIs(id, "connected")

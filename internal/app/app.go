@@ -227,7 +227,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *ledger.Ledger,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
 		Runs:      runs.New(runs.Options{Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall}),
-		Approvals: approvals.New(approvals.Options{Archive: a.store, Runner: a.runner, KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall}),
+		Approvals: approvals.New(approvals.Options{Archive: a.store, Runner: a.runner, Client: run.ClientOf(a.runner), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall}),
 		Chat:      chat.New(kit),
 		Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
 	})

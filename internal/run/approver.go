@@ -54,7 +54,7 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []Row) {
 	if s.policy().Forget {
 		return nil
 	}
-	said, ok := s.projection.lastUserMessage()
+	said, ok := lastUserMessage(&s.projection)
 	if !ok {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []Row) {
 
 // lastUserMessage returns the text of the transcript's last message of a user, or false if it has
 // none. It is for the owner of the run.
-func (p *projection) lastUserMessage() (UserMessage, bool) {
+func lastUserMessage(p *projection) (UserMessage, bool) {
 	for _, ref := range slices.Backward(p.state.Transcript) {
 		for _, it := range slices.Backward(p.items[ref]) {
 			if it.Kind == item.Message && it.Role == item.User {
@@ -114,12 +114,10 @@ const (
 	ClientLeft      Client = "gone"      // nobody can have the answer: the call is not executed, whatever is decided
 )
 
-// ClientOf returns where the client is that waits for the decision; "" for an approval that does not
-// wait. Of the clients of other processes only those are known to which the answer cannot be given
-// later.
-func (r *Runner) ClientOf(ctx context.Context, a Approval) (Client, error) {
-	return r.audience.clientOf(ctx, a)
-}
+// ClientOf returns a function that returns where the client is that waits for a decision; "" for an
+// approval that does not wait. Of the clients of other processes only those are known to which the
+// answer cannot be given later.
+func ClientOf(r *Runner) func(context.Context, Approval) (Client, error) { return r.audience.clientOf }
 
 func (u *audience) clientOf(ctx context.Context, a Approval) (Client, error) {
 	if a.Status != ApprovalWaiting {

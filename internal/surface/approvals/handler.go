@@ -38,14 +38,14 @@ const (
 type Runner interface {
 	AwaitApprovals(ctx context.Context, orgID string, q run.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]run.Approval, error)
 	Decide(ctx context.Context, orgID, id string, d run.Decision, by org.Author) (run.Approval, error)
-	ClientOf(ctx context.Context, a run.Approval) (run.Client, error)
 }
 
 // Options configure a Handler. All but Now are required.
 type Options struct {
 	Archive run.Archive
 	Runner  Runner
-	KeyName func(orgID, id string) string // name of a key of the org, also of a revoked one; "" = unknown
+	Client  func(ctx context.Context, a run.Approval) (run.Client, error) // run.ClientOf
+	KeyName func(orgID, id string) string                                 // name of a key of the org, also of a revoked one; "" = unknown
 	Log     *slog.Logger
 	Now     func() time.Time // nil = time.Now
 }
@@ -171,7 +171,7 @@ func (h *Handler) object(ctx context.Context, a run.Approval, arguments json.Raw
 	if d.Said, err = run.UserMessageOf(ctx, h.o.Archive, a); err != nil {
 		return o, err
 	}
-	if d.Client, err = h.o.Runner.ClientOf(ctx, a); err != nil {
+	if d.Client, err = h.o.Client(ctx, a); err != nil {
 		return o, err
 	}
 	return NewObject(a, d), nil

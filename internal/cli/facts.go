@@ -188,7 +188,7 @@ func (p *factPrinter) callDone(b loop.CallDone) {
 	}
 	p.result(result{
 		key: string(b.Key), outcome: string(b.Outcome), text: text, executed: b.Attempt != 0,
-		server: p.server[b.Key], took: time.Duration(b.Took()) * time.Microsecond,
+		server: p.server[b.Key], took: time.Duration(b.Micros) * time.Microsecond,
 	})
 }
 

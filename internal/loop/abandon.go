@@ -32,7 +32,7 @@ func Abandon(facts []Fact, last int64) State {
 		s.Spent.Rounds = s.Counts.Rounds
 		switch b := f.Body.(type) {
 		case Accepted:
-			b.Policy = b.Policy.withDefaults(version1Defaults())
+			b.Policy = b.Policy.withDefaults(missingDefaults())
 			s.Accepted = &b
 		case Turn:
 			s.Turn, missing = &b, false

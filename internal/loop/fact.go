@@ -196,11 +196,8 @@ type TurnFailed struct {
 	Forwarded  bool        `json:"forwarded,omitempty"` // part of the answer has reached the caller; it must not be retried
 	Usage      model.Usage `json:"usage,omitzero"`
 	PartialRef string      `json:"partial_ref,omitempty"`
-
-	// Facts of releases before 0.2 do not have these two; the row ErrorRef has them.
-
-	Credential bool   `json:"credential,omitempty"` // the provider refuses the gateway's credential
-	Param      string `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
+	Credential bool        `json:"credential,omitempty"` // the provider refuses the gateway's credential
+	Param      string      `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
 }
 
 // Turn records what the model returned in one call.
@@ -310,16 +307,6 @@ type CallDone struct {
 	FullRef      string  `json:"full_ref,omitempty"` // the whole result, if the result was truncated
 	Bytes        int64   `json:"bytes,omitempty"`    // size of the result in the prompt
 	Micros       int64   `json:"us,omitempty"`       // duration in microseconds; 0 = not executed, or unknown
-	MS           int64   `json:"ms,omitempty"`       // duration in milliseconds, from releases before 0.2; use Took
-}
-
-// Took returns the duration of the call in microseconds; 0 = not executed, or
-// unknown.
-func (b CallDone) Took() int64 {
-	if b.Micros != 0 {
-		return b.Micros
-	}
-	return b.MS * 1000
 }
 
 // WithoutTexts returns the body without what a model wrote, or what a model is told: for a
@@ -375,7 +362,7 @@ type CancelRequested struct {
 
 	// Code is the code of the memory limit that the run has reached, or [ClientGone],
 	// [KeyRevoked] or [Deleted]; "" = there is no more to say than Cause. Detail is about a
-	// memory limit. Facts of releases before 0.2 have neither.
+	// memory limit.
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
@@ -406,7 +393,7 @@ type Resumed struct {
 	By string `json:"by"` // the new owner
 
 	// HandedOver is true if the previous owner released the run in good order. It is
-	// false if that owner died or lost its lease, and in facts of older releases.
+	// false if that owner died or lost its lease.
 	HandedOver bool `json:"handed,omitempty"`
 }
 

@@ -42,8 +42,6 @@ func (s *State) cause(reason event.Reason) Cause {
 		return Cause{Gone: s.Cancelled.Code}
 	case reason == event.Memory && s.Cancelled != nil && s.Cancelled.Code != "":
 		return Cause{MemoryLimit: s.Cancelled.Code, Detail: s.Cancelled.Detail}
-	case reason == event.Memory && s.Finished != nil: // its journal is of a release before 0.2
-		return Cause{MemoryLimit: s.Finished.Code, Detail: s.Finished.Detail}
 	}
 	return Cause{}
 }

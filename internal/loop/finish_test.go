@@ -64,14 +64,6 @@ func TestFinishCarriesItsCause(t *testing.T) {
 	}
 }
 
-// A journal of release 0.1 has the memory limit in its last fact only.
-func TestTheMemoryLimitOfAnEarlierRelease(t *testing.T) {
-	s := play(t, with(begin(), CancelRequested{Cause: event.Memory}, Finished{Reason: event.Memory, Code: "org_memory_exceeded", Detail: "full"})...)
-	if diff := cmp.Diff(Cause{MemoryLimit: "org_memory_exceeded", Detail: "full"}, s.Cause()); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestTheCodeFollowsFromTheCause(t *testing.T) {
 	for _, tt := range []struct {
 		reason event.Reason

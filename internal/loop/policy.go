@@ -14,8 +14,8 @@ import (
 // recorded in [Accepted]. The run reads its settings only there, also after a restart:
 // later changes of the configuration affect later runs.
 //
-// Facts of earlier releases do not have all fields. A new field must be optional, and its
-// zero value must be what those releases did.
+// A field that is added later must be optional, and its zero value must be what builds
+// without it did.
 type Policy struct {
 	Grade Grade `json:"grade"`
 
@@ -46,8 +46,7 @@ type Policy struct {
 	// express; "" = it does not.
 	Native string `json:"native,omitempty"`
 
-	// ItemEnds reports the ends of the items of a turn where the provider marks them. Earlier
-	// releases did not: their runs keep their events.
+	// ItemEnds reports the ends of the items of a turn where the provider marks them.
 	ItemEnds bool `json:"item_ends,omitempty"`
 
 	// Hosted are the tools of MCP servers that answer hosted tools of the request. The caller
@@ -59,7 +58,7 @@ type Policy struct {
 	Approvals []ServerApproval `json:"approvals,omitempty"`
 
 	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
-	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled; "" = not recorded
+	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled
 	RefuseDropped bool   `json:"refuse_dropped_params,omitempty"` // dropped_params: refuse
 
 	// Live lists the kinds of delta that the caller gets as they arrive. After one of them

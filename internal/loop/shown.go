@@ -15,8 +15,7 @@ const requestPrefix = "request:"
 // freely, and a label must not tell which servers the org has.
 func RequestServer(label string) string { return requestPrefix + label }
 
-// LabelOf returns the name of a server as the caller of its run knows it. Journals of earlier
-// releases have labels in place of the names that RequestServer returns.
+// LabelOf returns the name of a server as the caller of its run knows it.
 func LabelOf(server string) string { return strings.TrimPrefix(server, requestPrefix) }
 
 // Announce returns the servers, and marks those whose tools the run lists for its caller:

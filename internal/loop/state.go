@@ -115,9 +115,7 @@ func (c Call) approved() bool {
 	if !c.Resolved || !c.Approved || c.Wait == nil || c.Prepared == nil {
 		return false
 	}
-	return c.Wait.Again == c.Prepared.Again &&
-		(c.Wait.ToolDigest == "" || c.Wait.ToolDigest == c.Prepared.ToolDigest) && // "" in facts of earlier builds
-		(c.Wait.ArgsDigest == "" || c.Wait.ArgsDigest == c.Prepared.ArgsDigest)
+	return c.Wait.Again == c.Prepared.Again && c.Wait.ToolDigest == c.Prepared.ToolDigest && c.Wait.ArgsDigest == c.Prepared.ArgsDigest
 }
 
 // Key returns the key of a call: its round and its index in Turn.Calls.

@@ -186,7 +186,7 @@ func journalMutations() []mutation {
 		},
 		{
 			Name: "a number of an old accepted is that of the present build", Why: "a run that an older release began changes its limits with the build",
-			In: "Apply", From: "b.Policy.withDefaults(version1Defaults())", To: "b.Policy.withDefaults(defaults{})",
+			In: "Apply", From: "b.Policy.withDefaults(missingDefaults())", To: "b.Policy.withDefaults(defaults{})",
 			Test: "TestMissingRulesDefaultToVersion1",
 		},
 		{

@@ -130,7 +130,7 @@ func (a auditor) called(s *loop.State, done loop.CallDone) (round int, body audi
 	text, index, _ := strings.Cut(string(done.Key), ".")
 	round, _ = strconv.Atoi(text) // made by loop.Key
 	body = audit.ToolCall{
-		RunID: a.runID, Round: round, Status: string(done.Outcome), LatencyMS: audit.Milliseconds(done.Took()), Attempts: done.Attempt, Digest: done.ResultDigest,
+		RunID: a.runID, Round: round, Status: string(done.Outcome), LatencyMS: audit.Milliseconds(done.Micros), Attempts: done.Attempt, Digest: done.ResultDigest,
 	}
 	body.Index, _ = strconv.Atoi(index)
 	c, _ := s.Call(done.Key)

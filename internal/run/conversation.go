@@ -49,8 +49,8 @@ type Conversation struct {
 	// [PartOf]. A response of a session has those that were in front of it.
 	Parts []string `json:"parts,omitempty"`
 
-	// Part is which part of its run a response tells, from 1; 0 = the whole run, in what
-	// earlier releases have stored. The last part that is stored has the items of all.
+	// Part is which part of its run a response tells, from 1; 0 = it is no response of a
+	// run. The last part that is stored has the items of all.
 	Part int `json:"part,omitempty"`
 
 	// Step and Waiting are those of a response that only says which approvals are still to be
@@ -131,8 +131,7 @@ func (c Conversation) Check(ttl time.Duration, keys []ConversationKey) error {
 	return nil
 }
 
-// conversationVersion is the version of the stored form. Version 0 is that of releases
-// which stored handovers only; it has the same members.
+// conversationVersion is the version of the stored form.
 const conversationVersion = 1
 
 type storedConversation struct {

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -141,7 +140,7 @@ func (r *Request) show(s Declared) {
 // storedDeclared is a Declared as it is stored with a durable run. Address is sealed.
 type storedDeclared struct {
 	Label    string   `json:"label"`
-	Name     string   `json:"name,omitempty"` // in the run; "" = Label, as in rows of earlier releases
+	Name     string   `json:"name"` // in the run
 	Tools    []string `json:"tools,omitzero"`
 	ReadOnly *bool    `json:"read_only,omitempty"`
 	Origin   string   `json:"origin,omitempty"`
@@ -196,7 +195,7 @@ func (d Declared) address() string {
 // recallDeclared returns the servers that were stored. One that cannot be opened is left out.
 func (s *runState) recallDeclared(stored []storedDeclared) (out []Declared) {
 	for _, one := range stored {
-		declared := Declared{Label: one.Label, name: cmp.Or(one.Name, one.Label), Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
+		declared := Declared{Label: one.Label, name: one.Name, Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
 		if one.Address != nil {
 			if err := s.open(one.Address, &declared); err != nil {
 				s.log.Error("a server that the request declared cannot be used", "server", one.Label, "error", err)

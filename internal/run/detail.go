@@ -189,7 +189,7 @@ func (d *detailFold) add(f loop.Fact) error {
 	case loop.CallStarted:
 		d.change(b.Key, func(c *DetailCall) { c.Attempts = b.Attempt })
 	case loop.CallDone:
-		d.change(b.Key, func(c *DetailCall) { c.Outcome, c.Took = b.Outcome, time.Duration(b.Took())*time.Microsecond })
+		d.change(b.Key, func(c *DetailCall) { c.Outcome, c.Took = b.Outcome, time.Duration(b.Micros)*time.Microsecond })
 	case loop.CancelRequested:
 		d.ended = b
 	case loop.ReserveRefused:

@@ -242,7 +242,7 @@ func (d *driver) finish(a loop.Finish) error {
 	case a.Reason == event.Lost:
 		body.Detail = fatalCallMessage(d.run.state(), a.Cause)
 	case a.Reason == event.Memory:
-		body.Detail = memoryMessage(a.Cause)
+		body.Detail = a.Cause.Detail
 	}
 	crash.At(crash.BeforeFinish)
 	if err := d.run.append(nil, body); err != nil {

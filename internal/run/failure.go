@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -53,7 +52,7 @@ func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure
 	case event.ToolAbort:
 		f.Message = p.failedTool(cause)
 	case event.Memory:
-		f.Message = memoryMessage(cause)
+		f.Message = cause.Detail
 	case event.Lost:
 		f.Message = cmp.Or(fatalCallMessage(&p.state, cause), "the gateway was stopped while the run was under way, and the run could not be continued")
 	case event.Cancelled, event.CallerGone:
@@ -87,12 +86,6 @@ func invalidMessage(cause loop.Cause) string {
 	return fmt.Sprintf("tool_choice requires a call of %s, but neither the request nor the gateway has such a tool", cause.MissingTool)
 }
 
-// memoryMessage says which memory limit the run has reached. Some journals of earlier
-// releases do not have it.
-func memoryMessage(cause loop.Cause) string {
-	return cmp.Or(cause.Detail, "the run needed more memory than the gateway may retain for it")
-}
-
 // modelMessage says what the provider called name did.
 func modelMessage(name string, f *model.Error) string {
 	provider := "The provider " + name
@@ -113,12 +106,6 @@ func modelMessage(name string, f *model.Error) string {
 		return provider + " gave an answer that cannot be read"
 	}
 	return provider + " " + f.Message
-}
-
-// refusedCredential reports whether the provider refuses the gateway's credential. A
-// journal of release 0.1 has the status only.
-func refusedCredential(failed *model.Error) bool {
-	return failed != nil && (failed.Credential || failed.Status == http.StatusUnauthorized)
 }
 
 func missingServer(cause loop.Cause) string {
@@ -153,7 +140,7 @@ type storedFailure struct {
 	Status  int                 `json:"status,omitempty"`
 	Header  map[string][]string `json:"header,omitempty"`
 	Body    []byte              `json:"body,omitempty"`
-	Dialect string              `json:"dialect"` // of Body; rows of release 0.1 have none
+	Dialect string              `json:"dialect,omitempty"` // of Body
 	Code    string              `json:"code,omitempty"`
 	Message string              `json:"message,omitempty"`
 	Param   string              `json:"param,omitempty"`
@@ -166,21 +153,6 @@ func newStoredFailure(e *model.Error) storedFailure {
 	return storedFailure{e.Class, e.Status, e.Header, e.Body, e.Dialect, e.Code, e.Message, e.Param, e.Error(), e.Credential}
 }
 
-// UnmarshalJSON reads a row of any release. Release 0.1 stored no dialect, because it had only
-// chat completions.
-func (f *storedFailure) UnmarshalJSON(data []byte) error {
-	type plain storedFailure
-	row := plain{Dialect: model.DialectChat}
-	if err := json.Unmarshal(data, &row); err != nil {
-		return err
-	}
-	*f = storedFailure(row)
-	if len(f.Body) == 0 {
-		f.Dialect = ""
-	}
-	return nil
-}
-
 // recallFailure reads the row of the failed model call whose fact was folded last.
 func (p *projection) recallFailure(ref string, row json.RawMessage) error {
 	var f storedFailure
@@ -188,9 +160,6 @@ func (p *projection) recallFailure(ref string, row json.RawMessage) error {
 		return damaged(ref, err)
 	}
 	p.failed = f.error()
-	if fact := p.state.Attempt.Failed; fact != nil { // a fact of an earlier release does not have these
-		fact.Credential, fact.Param = refusedCredential(p.failed), f.Param
-	}
 	return nil
 }
 

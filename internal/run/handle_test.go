@@ -36,8 +36,12 @@ func (w *town) waiting(t *testing.T, until int64) {
 		b.Verdict = loop.Ask
 		return b
 	}
+	waits := func(key loop.CallKey, id string) loop.Body {
+		b := ask(key).(loop.CallPrepared)
+		return loop.CallWaiting{Key: key, WaitID: id, ExpiresAt: until, ToolDigest: b.ToolDigest, ArgsDigest: b.ArgsDigest}
+	}
 	w.leave(t, "run_old", "k", asked(0, 1), turned(0, "once_a", "once_b"), ask("0.0"), ask("0.1"),
-		loop.CallWaiting{Key: "0.0", WaitID: "wait_a", ExpiresAt: until}, loop.CallWaiting{Key: "0.1", WaitID: "wait_b", ExpiresAt: until}, loop.Parked{ActiveMS: 10})
+		waits("0.0", "wait_a"), waits("0.1", "wait_b"), loop.Parked{ActiveMS: 10})
 	w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
 }
 

@@ -619,8 +619,7 @@ func TestARunThatWasSetAsideIsTriedByABuildThatKnowsMore(t *testing.T) {
 // dialect, so the dialect is stored with it.
 func TestAStoredFailureKeepsTheDialectOfItsBody(t *testing.T) {
 	for name, tt := range map[string]struct{ row, dialect string }{
-		"release 0.1 knew one dialect": {`{"class":"invalid","status":400,"header":{"Retry-After":["7"]},"body":"e30=","error":"e"}`, "openai-chat"},
-		"a newer row names it":         {`{"class":"invalid","status":400,"body":"e30=","dialect":"anthropic","error":"e"}`, "anthropic"},
+		"the row names it":             {`{"class":"invalid","status":400,"body":"e30=","dialect":"anthropic","error":"e"}`, "anthropic"},
 		"an unknown one stays unknown": {`{"class":"invalid","status":400,"body":"e30=","dialect":"","error":"e"}`, ""},
 		"no body, no dialect":          {`{"class":"transient","status":503,"error":"e"}`, ""},
 	} {
@@ -647,6 +646,7 @@ func TestAStoredFailureKeepsTheDialectOfItsBody(t *testing.T) {
 // a restart.
 func TestAStoredFailureKeepsThePlaceThatWasRefused(t *testing.T) { // P22
 	const row = `{"class":"target","param":"messages[0].content[1].image_url","message":"m","error":"e"}`
+	refused := loop.TurnFailed{Attempt: 1, Class: model.Target, ErrorRef: "failure:0.1", Param: "messages[0].content[1].image_url"}
 	for name, tt := range map[string]struct {
 		reason event.Reason
 		before []loop.Body
@@ -660,7 +660,7 @@ func TestAStoredFailureKeepsThePlaceThatWasRefused(t *testing.T) { // P22
 			story := &run.Story{Summary: run.Summary{Reason: tt.reason}, Rows: map[string]json.RawMessage{"failure:0.1": json.RawMessage(row)}}
 			facts := []loop.Body{
 				loop.Accepted{RunID: "r", Targets: []loop.Target{{Provider: "up", Model: "m"}}, Policy: loop.Policy{Limits: budget.Limits{Rounds: 1}}},
-				loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}, asked(0, 1), failedAt(1),
+				loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}, asked(0, 1), refused,
 			}
 			for i, body := range append(append(facts, tt.before...), loop.Finished{Reason: tt.reason}) {
 				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})

@@ -268,13 +268,13 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 	}
 	log := m.providerLog(a)
 	log.Warn("model call failed", "round", a.Round, "attempt", a.Attempt, "class", failure.Class, "error", failure.Error())
-	if refusedCredential(m.run.projection.failed) {
+	if m.run.projection.failed.Credential {
 		warnOfCredential(log, failure.Status)
 	}
 	ref := fmt.Sprintf("failure:%d.%d", a.Round, a.Attempt)
 	body := loop.TurnFailed{
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded,
-		RetryAt: m.retryAt(a, failure), Credential: refusedCredential(m.run.projection.failed), Param: failure.Param,
+		RetryAt: m.retryAt(a, failure), Credential: m.run.projection.failed.Credential, Param: failure.Param,
 	}
 	rows := []Row{{ref, stored}}
 	if turn != nil {

@@ -55,19 +55,13 @@ func (p *projection) emit(at event.Position, e event.Event) {
 	}
 }
 
-// recover folds a journal of any release for its next owner, without events: they were
+// recover folds a journal for its next owner, without events: they were
 // emitted when the facts were stored. The error wraps [loop.ErrUnsafe] for a journal that
 // is not safe, and is an *[Unreadable] for one that refers to what cannot be decoded.
 func (p *projection) recover(story *Story) error {
 	for _, f := range story.Facts {
 		if err := loop.CheckSafety(p.state, f); err != nil {
 			return err
-		}
-		if a, ok := f.Body.(loop.Accepted); ok {
-			var err error
-			if f.Body, err = completed(a, story.Rows[requestRef]); err != nil {
-				return err
-			}
 		}
 		p.state = loop.Apply(p.state, f)
 		p.last = f.Seq
@@ -325,7 +319,7 @@ func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
 	}
 	e := event.ToolDone{
 		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: b.Outcome,
-		Text: item.PlainText(result[0].Parts), Duration: time.Duration(b.Took()) * time.Microsecond,
+		Text: item.PlainText(result[0].Parts), Duration: time.Duration(b.Micros) * time.Microsecond,
 	}
 	if c.Prepared != nil {
 		e.Server = loop.LabelOf(c.Prepared.Server)

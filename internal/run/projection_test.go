@@ -178,8 +178,8 @@ func TestAModelCallThatLostItsOwnerIsDeliveredOnce(t *testing.T) { // P01 L05
 	})
 }
 
-// The ends of items are events of the runs that were accepted with them. The runs of earlier
-// releases keep their events and positions, whether their pieces are stored or not, also if a
+// The ends of items are events of the runs that were accepted with them. Other runs
+// have none, whether their pieces are stored or not, also if a
 // later build makes a model call of them.
 func TestEndsOfItems(t *testing.T) { // L05 O08
 	for _, ends := range []bool{true, false} {

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,53 +96,6 @@ func (q *storedRequest) take(part storedPart) {
 			}
 		}
 	}
-}
-
-// formerSettings are the settings that earlier releases stored with the request. Since
-// then Accepted has them, and the row does not.
-type formerSettings struct {
-	CatalogTTLNS   int64           `json:"catalog_ttl_ns"`
-	CacheTTLNS     int64           `json:"cache_ttl_ns"`
-	Validation     loop.Validation `json:"arg_validation"`
-	ResultMaxBytes int             `json:"result_max_bytes"`
-	Live           liveDeltas      `json:"live"`
-}
-
-// liveDeltas is [loop.Policy.Live] as it was stored with the request. Release 0.1 stored
-// true for all kinds that it knew.
-type liveDeltas []model.DeltaKind
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (l *liveDeltas) UnmarshalJSON(data []byte) error {
-	switch string(data) {
-	case "true":
-		*l = liveDeltas{model.TextDelta, model.ReasoningDelta, model.RefusalDelta}
-		return nil
-	case "false":
-		*l = nil
-		return nil
-	}
-	return json.Unmarshal(data, (*[]model.DeltaKind)(l))
-}
-
-// completed returns the fact with the settings that its run stored with the request; row
-// may be nil. A fact of this build is returned unchanged.
-func completed(a loop.Accepted, row json.RawMessage) (loop.Accepted, error) {
-	var former formerSettings
-	if row == nil {
-		return a, nil
-	}
-	if err := json.Unmarshal(row, &former); err != nil {
-		return a, damaged(requestRef, err)
-	}
-	a.CatalogTTLNS = cmp.Or(a.CatalogTTLNS, former.CatalogTTLNS)
-	a.CacheTTLNS = cmp.Or(a.CacheTTLNS, former.CacheTTLNS)
-	a.Validation = cmp.Or(a.Validation, former.Validation)
-	a.ResultMaxBytes = cmp.Or(a.ResultMaxBytes, former.ResultMaxBytes)
-	if a.Live == nil {
-		a.Live = former.Live
-	}
-	return a, nil
 }
 
 // takeOver performs a run that was claimed. Callers can follow it when takeOver returns.

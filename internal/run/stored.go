@@ -121,13 +121,6 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 	if err := loop.CheckSafety(p.state, f); err != nil {
 		return err
 	}
-	if a, ok := f.Body.(loop.Accepted); ok {
-		row, err := s.row(ctx, a.RequestRef)
-		if err != nil {
-			return err
-		}
-		f.Body, _ = completed(a, row) // a damaged row matters only to the owner of the run
-	}
 	p.state = loop.Apply(p.state, f)
 	if a := p.state.Accepted; a.ForgetsTexts() && p.state.Grade == loop.Light {
 		return fault.New(fault.NotFound, "run_not_stored", "the events of run %s are not stored, as its request asked", s.id)

@@ -192,7 +192,7 @@ func blocked(f *event.Failure, mayAddress bool) *fault.Error {
 		out.Message += " at " + f.URL
 	}
 	switch ip, err := netip.ParseAddr(f.Address); {
-	case f.Setting == "" && f.URL == "": // a journal of release 0.1 does not say what would help
+	case f.Setting == "" && f.URL == "": // nothing is known that would help
 	case f.Setting == "":
 		out.Message += "; correct the server's URL"
 	case mayAddress && err == nil:

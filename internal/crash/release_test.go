@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,7 @@ import (
 
 // releasesDir holds what each release left behind when it was killed: its data
 // directory, with runs that have ended and runs in flight, and what its clients
-// were told. One file for each release; none of them is ever changed.
+// were told. One file for each release, and baseline until there is one.
 //
 // To make the file of a release, build its program with the tag crashtest, and
 // name both:
@@ -181,6 +182,7 @@ func TestRunsOfEveryReleaseAreGoneOnWith(t *testing.T) {
 			for id := range w.runs() {
 				w.wantFollowed(id)
 			}
+			w.wantShown(r)
 			w.wantContinued(r)
 		})
 	}
@@ -368,6 +370,96 @@ func (w *world) wantFollowed(id string) {
 	if shown := w.command("runs", "show", id); !strings.Contains(shown, "finished") {
 		w.Errorf("%s: shown as\n%s", id, shown)
 	}
+}
+
+// wantShown fails the test unless every run is shown with the state that the list has, and
+// followed to its end: with the same bytes each time, from the beginning and from a
+// position in the middle.
+func (w *world) wantShown(r release) {
+	w.Helper()
+	follow := func(id, after string) []frame {
+		frames, err := w.events(w.Context(), id, after)
+		if err != nil || !ended(frames) {
+			w.Fatalf("run %s, followed after %q: %v, %q", id, after, err, frames)
+		}
+		return frames
+	}
+	states := w.runs()
+	for id, state := range states {
+		var detail struct{ State string }
+		if err := json.Unmarshal(w.exchange(http.MethodGet, "/v1/runs/"+id, nil, ""), &detail); err != nil || detail.State != state {
+			w.Errorf("run %s is shown as %+v, the list says %s: %v", id, detail, state, err)
+		}
+		frames := follow(id, "")
+		if last := frames[len(frames)-1].bytes; !strings.Contains(last, `"`+state+`"`) {
+			w.Errorf("run %s ended %s; its last event is %s", id, state, last)
+		}
+		middle := (len(frames) - 1) / 2
+		if again, rest := follow(id, ""), follow(id, frames[middle].id); !slices.Equal(again, frames) || !slices.Equal(rest, frames[middle+1:]) {
+			w.Errorf("run %s is followed once with\n%q\nagain with\n%q\nand after event %d with\n%q", id, frames, again, middle, rest)
+		}
+	}
+	if len(states) != len(r.Runs) {
+		w.Errorf("%d runs are shown, want %d", len(states), len(r.Runs))
+	}
+}
+
+// wantContinued fails the test unless a client sends the result of its tool call, and the
+// model is told the hidden part of the transcript.
+func (w *world) wantContinued(r release) {
+	w.Helper()
+	at := slices.IndexFunc(r.Runs, func(one releaseRun) bool { return one.Name == "clients" })
+	one := r.Runs[at]
+	var request map[string]any
+	if err := json.Unmarshal(one.Body, &request); err != nil {
+		w.Fatal(err)
+	}
+	var told struct {
+		Choices []struct{ Message map[string]any }
+	}
+	if err := json.Unmarshal(w.exchange(http.MethodPost, "/v1/chat/completions", one.Body, one.Key), &told); err != nil || len(told.Choices) != 1 {
+		w.Fatalf("the answer with the call is %+v, %v", told, err)
+	}
+	message := told.Choices[0].Message
+	calls, _ := message["tool_calls"].([]any)
+	if len(calls) != 1 {
+		w.Fatalf("the answer has the calls %v", calls)
+	}
+	id, _ := calls[0].(map[string]any)["id"].(string)
+	messages, _ := request["messages"].([]any)
+	request["messages"] = append(messages, message, map[string]any{"role": "tool", "tool_call_id": id, "content": "42"})
+	body, err := json.Marshal(request)
+	if err != nil {
+		w.Fatal(err)
+	}
+	got := w.post(w.Context(), body, "", nil)
+	if want := "Done: note noted, ask_user 42."; got.text != want {
+		w.Errorf("the caller's result of call %s led to %+v, want %q", id, got, want)
+	}
+}
+
+// exchange sends a request, with a key unless that is empty, and returns the body of the
+// answer.
+func (w *world) exchange(method, path string, body []byte, key string) []byte {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), method, w.base()+path, bytes.NewReader(body))
+	if err != nil {
+		w.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+ownKey)
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := w.http.Do(req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		w.Fatalf("%s %s: %s, %v\n%s", method, path, resp.Status, err, text)
+	}
+	return text
 }
 
 func releaseFiles(t *testing.T) []string {

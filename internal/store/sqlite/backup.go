@@ -47,7 +47,7 @@ func CheckCopy(ctx context.Context, path string) error {
 	switch err := checkVersion(ctx, db); {
 	case errors.As(err, &schema) && schema.Found == 0:
 		return errors.New("not a Turnpike database")
-	case errors.As(err, &schema) && schema.Found < schema.Known:
+	case errors.As(err, &schema) && !schema.Foreign && schema.Found < schema.Known:
 		return nil
 	default:
 		return err

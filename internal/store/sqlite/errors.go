@@ -26,9 +26,15 @@ var (
 )
 
 // SchemaError reports a file that another version of the program made.
-type SchemaError struct{ Found, Known int64 }
+type SchemaError struct {
+	Found, Known int64
+	Foreign      bool // a build before release 0.1 made the file, and no release can read it
+}
 
 func (e *SchemaError) Error() string {
+	if e.Foreign {
+		return "a build before release 0.1 made the file, and this version cannot read it: use another data directory, or the build that made it"
+	}
 	hint := "start the gateway of this version once to migrate it"
 	if e.Found > e.Known {
 		hint = "the file was made by a later version of the program"

@@ -141,27 +141,6 @@ func TestPacksAreReadAsTheirFactsAndRows(t *testing.T) {
 	}
 }
 
-func TestAnOlderSchemaHasTheFactsAndRowsOfPacks(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "turnpike.db")
-	s := openStore(t, Options{Path: path})
-	facts, rows := storePacked(t, s, loop.Light)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, p := openMigrations(t, path)
-	if _, err := p.DownTo(t.Context(), 15); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = openStore(t, Options{Path: path})
-	if stored := [2]int{rowsOf(t, s, "run_facts"), rowsOf(t, s, "run_rows")}; stored != [2]int{len(facts), len(rows)} {
-		t.Errorf("%v rows of run_facts and run_rows, want %d and %d", stored, len(facts), len(rows))
-	}
-	readBack(t, s, facts, rows)
-}
-
 // What is in a pack cannot be stored a second time, also not by a process that has not written
 // it, and not when the run has become durable.
 func TestNamesInPacksAreNotRepeated(t *testing.T) {

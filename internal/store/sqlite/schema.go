@@ -16,8 +16,13 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS // read-only
 
+// applicationID marks files of this program: SQLite stores it in the header of the file. The
+// first migration sets it. Builds before release 0.1 did not, and this program cannot read
+// their files.
+const applicationID = 0x54503031
+
 // migrate applies the missing migrations. It returns a *SchemaError if a later version
-// of the program made the file.
+// of the program made the file, or a build before release 0.1.
 func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -29,9 +34,15 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	found, known, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("schema version: %w", err)
+	}
+	id, err := readApplicationID(ctx, db)
 	switch {
 	case err != nil:
-		return fmt.Errorf("schema version: %w", err)
+		return err
+	case found > 0 && id != applicationID:
+		return &SchemaError{Found: found, Known: known, Foreign: true}
 	case found > known:
 		return &SchemaError{Found: found, Known: known}
 	}
@@ -68,13 +79,24 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 	if tables > 0 {
 		err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+goose.DefaultTablename+` WHERE is_applied`).Scan(&found)
 	}
+	if err != nil {
+		return err
+	}
+	id, err := readApplicationID(ctx, db)
 	switch {
 	case err != nil:
 		return err
+	case found > 0 && id != applicationID:
+		return &SchemaError{Found: found, Known: known, Foreign: true}
 	case found != known:
 		return &SchemaError{Found: found, Known: known}
 	}
 	return nil
+}
+
+func readApplicationID(ctx context.Context, db *sql.DB) (id int64, err error) {
+	err = db.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id)
+	return id, err
 }
 
 // knownVersion returns the number of the last migration.

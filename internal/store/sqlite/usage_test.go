@@ -121,31 +121,3 @@ func TestUsageIsCloseToTheGrowthOfTheFile(t *testing.T) { // P40
 		}
 	}
 }
-
-func TestAMigrationComputesTheUsage(t *testing.T) { // P40
-	path := filepath.Join(t.TempDir(), "turnpike.db")
-	s := openStore(t, Options{Path: path})
-	fillRuns(t, s, "a", 3, 4, 1000)
-	checkUsage(t, s, "a")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var usage [2]int64
-	for i, version := range []int64{15, 8} { // migration 16 stores packs as facts and rows again
-		db, p := openMigrations(t, path)
-		if _, err := p.DownTo(t.Context(), version); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-		s := openStore(t, Options{Path: path})
-		usage[i] = checkUsage(t, s, "a")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if usage[0] != usage[1] {
-		t.Errorf("after the migration usage is %d bytes, before %d", usage[1], usage[0])
-	}
-}

@@ -187,7 +187,7 @@ func journalMutations() []mutation {
 		{
 			Name: "a number of an old accepted is that of the present build", Why: "a run that an older release began changes its limits with the build",
 			In: "Apply", From: "b.Policy.withDefaults(missingDefaults())", To: "b.Policy.withDefaults(defaults{})",
-			Test: "TestMissingRulesDefaultToVersion1",
+			Test: "TestMissingRulesHaveFixedDefaults",
 		},
 		{
 			Name: "a run that is given up forgets its calls", Why: "the journal has no outcome for calls that had started",

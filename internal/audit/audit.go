@@ -228,6 +228,7 @@ type Query struct {
 	Before     int64 // only rows with a lower number; 0 = no end
 	Latest     bool  // the latest rows, latest first; false = the earliest, earliest first
 	Limit      int   // 0, or more than MaxRows = MaxRows
+	Bytes      int   // the rows end with the first that brings them to this size (Row.Size); 0 = no limit
 }
 
 // StoredRunID returns the stored id of a run, given that id or its UUID.
@@ -253,7 +254,13 @@ func (q Query) Bounded() Query {
 	return q
 }
 
-// Matches reports whether the query selects the row. It ignores the limit.
+// Size returns about how many bytes of memory the row needs.
+func (r Row) Size() int { return 256 + len(r.Body) }
+
+// Full reports whether no further row follows n rows of so many bytes.
+func (q Query) Full(n, bytes int) bool { return n >= q.Limit || q.Bytes > 0 && bytes >= q.Bytes }
+
+// Matches reports whether the query selects the row. It ignores Limit and Bytes.
 func (q Query) Matches(r Row) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return is(q.RunID, r.RunID) && (q.RequestIDs == nil || slices.Contains(q.RequestIDs, r.RequestID)) && is(q.Principal, r.Principal) && is(string(q.Kind), string(r.Kind)) &&

@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -362,5 +363,40 @@ func (failing) AuditRows(context.Context, string, audit.Query) ([]audit.Row, err
 func TestVerifyReturnsReadErrors(t *testing.T) {
 	if _, err := audit.Verify(t.Context(), "o", failing{&memory.Journal{}}, public(), nil); err == nil {
 		t.Error("no error for a log that cannot be read")
+	}
+}
+
+// heldRows notes the bytes of the rows of each query.
+type heldRows struct {
+	audit.Rows
+	most int
+}
+
+func (h *heldRows) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]audit.Row, error) {
+	rows, err := h.Rows.AuditRows(ctx, orgID, q)
+	size := 0
+	for _, r := range rows {
+		size += r.Size()
+	}
+	h.most = max(h.most, size)
+	return rows, err
+}
+
+// K07 P40: an export holds few rows at a time, so that one whose client stops to read it holds
+// little, however large the log is.
+func TestAnExportHoldsFewRows(t *testing.T) {
+	log := &memory.Journal{}
+	for range 1500 {
+		if err := log.Record(t.Context(), "o", audit.Entry{Kind: audit.KindToolCall, At: 1, Principal: "p", RequestID: "r", Body: strings.Repeat("x", 2000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := &heldRows{Rows: log}
+	trailer, err := audit.Export(t.Context(), io.Discard, "o", rows, audit.Query{})
+	if err != nil || trailer.Rows != 1500 || trailer.Last != 1500 {
+		t.Errorf("%+v, %v", trailer, err)
+	}
+	if rows.most > 128<<10 {
+		t.Errorf("an export holds rows of %d bytes", rows.most)
 	}
 }

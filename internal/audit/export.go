@@ -62,19 +62,25 @@ type Rows interface {
 	AuditRows(ctx context.Context, org string, q Query) ([]Row, error)
 }
 
+// exportBytes is the size from which an export writes the rows that it has read before it reads
+// more: a client that does not read its export holds no more.
+const exportBytes = 64 << 10
+
 // Export writes the rows that q selects, one JSON object per line, followed by the
-// [Trailer]. It ignores q.Limit.
+// [Trailer]. It ignores q.Limit and q.Bytes.
 func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (Trailer, error) {
 	sum := sha256.New()
 	lines := json.NewEncoder(visibleJSON{io.MultiWriter(w, sum)})
 	lines.SetEscapeHTML(false)
 	var t Trailer
-	for q.Limit = MaxRows; ; {
+	for q.Limit, q.Bytes = MaxRows, exportBytes; ; {
 		page, err := rows.AuditRows(ctx, org, q)
 		if err != nil {
 			return t, err
 		}
+		size := 0
 		for _, r := range page {
+			size += r.Size()
 			if err := lines.Encode(r.View()); err != nil {
 				return t, fmt.Errorf("row %d: %w", r.Number, err)
 			}
@@ -84,7 +90,7 @@ func Export(ctx context.Context, w io.Writer, org string, rows Rows, q Query) (T
 			t.Rows++
 			t.Last, q.After = r.Number, r.Number
 		}
-		if len(page) < MaxRows {
+		if !q.Full(len(page), size) {
 			break
 		}
 	}

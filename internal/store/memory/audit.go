@@ -63,14 +63,19 @@ func (j *Journal) AuditRows(_ context.Context, org string, q audit.Query) ([]aud
 	defer j.mu.Unlock()
 	q = q.Bounded()
 	var out []audit.Row
+	bytes := 0
 	all := slices.All(j.audit.rows)
 	if q.Latest {
 		all = slices.Backward(j.audit.rows)
 	}
 	for _, row := range all {
-		if row.Org == org && q.Matches(row) && len(out) < q.Limit {
+		if q.Full(len(out), bytes) {
+			break
+		}
+		if row.Org == org && q.Matches(row) {
 			row.Body = slices.Clone(row.Body)
 			out = append(out, row)
+			bytes += row.Size()
 		}
 	}
 	return out, nil

@@ -156,8 +156,21 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 	}
 	text := `SELECT org, n, at, kind, principal, run_id, request_id, body, hash FROM ` + table + ` WHERE ` +
 		strings.Join(where, " AND ") + ` ORDER BY ` + order + ` LIMIT ?`
-	rows, err := list(ctx, r.db, scanAudit, text, append(args, q.Limit)...)
-	return rows, r.wrap("list audit rows", err)
+	rows, err := r.db.QueryContext(ctx, text, append(args, q.Limit)...)
+	if err != nil {
+		return nil, r.wrap("list audit rows", err)
+	}
+	defer rows.Close()
+	var out []audit.Row
+	for bytes := 0; !q.Full(len(out), bytes) && rows.Next(); {
+		row, err := scanAudit(rows)
+		if err != nil {
+			return nil, r.wrap("list audit rows", err)
+		}
+		out = append(out, row)
+		bytes += row.Size()
+	}
+	return out, r.wrap("list audit rows", rows.Err())
 }
 
 func scanAudit(row scanner) (audit.Row, error) {

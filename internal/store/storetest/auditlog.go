@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +23,7 @@ func auditLogCases() []rule { // P09 L11 L13
 		{"the chain is valid after concurrent writes", "of batches, relays and refused batches", chainHolds},
 		{"rows are selected by each field", "run, request, key, kind, time and number, alone and combined", findRows},
 		{"a query returns at most MaxRows", "a large log is read in pages", boundedQuery},
+		{"a query with Bytes ends with the row that reaches them", "an export holds little", sizedQuery},
 		{"the heads are the last rows of all chains", "each with its latest checkpoint", auditHeads},
 		{"a checkpoint is stored once", "a second one for the row changes nothing", keepCheckpoint},
 		{"retention leaves a chain that verifies", "and its numbers continue", pruneChain},
@@ -149,6 +151,21 @@ func boundedQuery(b *testBench) {
 	b.rows("a", audit.Query{}, audit.MaxRows)
 	b.rows("a", audit.Query{Limit: audit.MaxRows + 1}, audit.MaxRows)
 	b.rows("a", audit.Query{Limit: 7}, 7)
+}
+
+func sizedQuery(b *testBench) { // K07
+	for n := range 5 {
+		b.record("a", audit.Entry{Kind: "k", At: 1, Principal: "p", RequestID: "req", Body: strings.Repeat("x", 1000*(n+1))})
+	}
+	first := b.rows("a", audit.Query{Bytes: 1}, 1)
+	size := first[0].Size()
+	b.rows("a", audit.Query{Bytes: size}, 1)
+	b.rows("a", audit.Query{Bytes: size + 1}, 2)
+	b.rows("a", audit.Query{Bytes: 1 << 20}, 5)
+	b.rows("a", audit.Query{Bytes: 1 << 20, Limit: 3}, 3)
+	if rows := b.rows("a", audit.Query{After: 2, Bytes: 1, Kind: "k"}, 1); rows[0].Number != 3 {
+		b.Errorf("row %d, want 3", rows[0].Number)
+	}
 }
 
 func auditHeads(b *testBench) {

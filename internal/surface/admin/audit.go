@@ -49,6 +49,9 @@ func (h *Handler) ListAudit() surface.Endpoint {
 	})
 }
 
+// exportBytes is what an export holds while its client reads: some rows, and a line.
+const exportBytes = 128 << 10
+
 // ExportAudit answers GET /api/audit/export.
 func (h *Handler) ExportAudit() surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
@@ -56,6 +59,10 @@ func (h *Handler) ExportAudit() surface.Endpoint {
 		if err != nil {
 			return err
 		}
+		if err := caller.Account.Charge(exportBytes); err != nil {
+			return err
+		}
+		defer caller.Account.Release(exportBytes)
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		if _, err := audit.Export(r.Context(), w, caller.Org.ID, h.o.Audit, q); err != nil {
 			h.o.Log.Error("audit export aborted", "org", caller.Org.ID, "error", err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -76,6 +77,10 @@ func (l *listener) once(ctx context.Context) (again bool) {
 		return false
 	case err != nil:
 		l.client.log.Debug("mcp notifications are not available", "error", plain(err))
+		if noServer(err) { // that is known before any call needs the server
+			o := outcome{method: methodListen, err: err}
+			l.client.noteUnreachable(l.client.describe(ctx, o), l.client.failure(ctx, ctx, o))
+		}
 		return true
 	}
 	defer resp.Body.Close()
@@ -86,6 +91,12 @@ func (l *listener) once(ctx context.Context) (again bool) {
 		return true
 	}
 	return false // the server offers no stream
+}
+
+// noServer reports whether err says that no connection could be made.
+func noServer(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial" || errors.As(err, new(*net.DNSError))
 }
 
 // open sends the request for the stream that the protocol revision defines.

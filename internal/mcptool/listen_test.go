@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,5 +252,53 @@ func TestStatusTellsNoSecrets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// P61: a server that stops is known to be down before any call needs it, if it had a stream of
+// notifications.
+func TestAStoppedServerIsNoticedByItsStreamOfNotifications(t *testing.T) {
+	f := newFake(t)
+	announcing(f)
+	opened, stop := make(chan struct{}, 100), make(chan struct{})
+	f.override[http.MethodGet] = func(w http.ResponseWriter, r *http.Request) {
+		asEvents(w)
+		_ = http.NewResponseController(w).Flush()
+		opened <- struct{}{}
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}
+	_, set := onChange()
+	down := make(chan error, 100)
+	c := f.client(set, func(s *Server) { s.OnUnreachable = func(err error) { down <- err } })
+	if _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	guard := time.After(time.Minute)
+	select {
+	case <-opened:
+	case <-guard:
+		t.Fatal("no stream was opened")
+	}
+	close(stop)
+	f.Close()
+	select {
+	case err := <-down:
+		if !strings.Contains(err.Error(), `server "fake"`) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("told %v", err)
+		}
+	case <-guard:
+		t.Fatal("nobody was told that the server is down")
+	}
+	if s := c.Status(); s.State != Failed || !strings.Contains(s.Error, "refused") || strings.Contains(s.Error, "127.0.0.1") {
+		t.Errorf("the status is %+v", s)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := len(down); n != 0 {
+		t.Errorf("told %d times more", n)
 	}
 }

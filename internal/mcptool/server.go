@@ -74,9 +74,10 @@ type Server struct {
 	// opened.
 	OnListChanged func()
 
-	// OnUnreachable is called when a call could not reach the server, with the reason: once,
-	// until the tools are listed again. It is called by the call, which waits for it, and not
-	// after Retire. nil = nobody is told.
+	// OnUnreachable is called when a call could not reach the server, or the stream of
+	// notifications could not be opened again because there is no server, with the reason:
+	// once, until the tools are listed again. It is called by the call, which waits for it, or
+	// by the goroutine of the stream, and not after Retire. nil = nobody is told.
 	OnUnreachable func(error)
 
 	// Tracer connects calls with traces; nil = calls carry no trace context.

@@ -23,7 +23,7 @@ const (
 )
 
 // Status is the state of a server when the [Client] last connected, listed tools, lost the
-// session, or could not reach the server for a call.
+// session, or could not reach the server for a call or its stream of notifications.
 type Status struct {
 	State     State
 	Transport Transport // of the last session; "" before the first
@@ -81,7 +81,7 @@ func (c *Client) noteAnswer() {
 	}
 }
 
-// noteUnreachable records that a call could not reach the server. why is for the status, and err
+// noteUnreachable records that a call, or the stream of notifications, could not reach the server. why is for the status, and err
 // for OnUnreachable.
 func (c *Client) noteUnreachable(why string, err error) {
 	c.noteFailure(why)

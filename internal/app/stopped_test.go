@@ -69,3 +69,27 @@ func TestAStoppedServerIsVisible(t *testing.T) { // P61
 		t.Errorf("logged %d times:\n%s", n, d.log.String())
 	}
 }
+
+// The same of a server that a request declares: its client reads it, and the log says it once. // P61
+func TestAStoppedServerOfARequestIsVisible(t *testing.T) {
+	noLeaks(t)
+	p := newParitySite(t, "openai", "call c1 read {}\n\ntext One.\n\ncall c2 read {}\n\ntext Two.\n\ntext Three.", "")
+	ask := func() (answer, respObject) {
+		a := p.respond(`"input":"go","tools":[` + p.docsTool(never) + `]`)
+		return a, a.responded(t)
+	}
+	if _, o := ask(); o.text() != "One." {
+		t.Fatalf("%+v", o)
+	}
+	p.docs.Close()
+	if _, o := ask(); len(o.of("mcp_call")) != 1 || o.of("mcp_call")[0].Error == nil {
+		t.Errorf("a call that could not reach the server is %+v", o.Output)
+	}
+	a, o := ask()
+	if lists := o.of("mcp_list_tools"); len(lists) != 1 || lists[0].Error == nil {
+		t.Errorf("the next request: %s", a.body)
+	}
+	if n := strings.Count(p.log.String(), "mcp_server_unavailable"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, p.log.String())
+	}
+}

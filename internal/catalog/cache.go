@@ -273,20 +273,20 @@ func (k *orgCache) forget(server string) {
 	}
 }
 
-// unreachable empties the entry of the org's server and notes that it is down.
-func (k *orgCache) unreachable(server string, err error) {
+// unreachable empties the entries of the server and notes that it is down.
+func (k *orgCache) unreachable(server, origin string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	id := key{name: server}
-	e := k.entries[id]
-	if e == nil {
-		return
+	for id, e := range k.entries {
+		if origin == "" && id != (key{name: server}) || origin != "" && id.origin != origin {
+			continue
+		}
+		if !e.health.down {
+			k.log.Warn("mcp_server_unavailable", "server", server, "error", err.Error())
+			*e.health = health{down: true}
+		}
+		k.replace(id, e, e.revision)
 	}
-	if !e.health.down {
-		k.log.Warn("mcp_server_unavailable", "server", server, "error", err.Error())
-		*e.health = health{down: true}
-	}
-	k.replace(id, e, e.revision)
 }
 
 // sweep drops entries that were not used for long. It reports whether one is left.

@@ -278,14 +278,15 @@ func (c *Catalog) Forget(org, server string) {
 	}
 }
 
-// Unreachable says that a call could not reach the org's server. Its tools are forgotten, so that
-// the next request asks it again, and the log says once that it is down.
-func (c *Catalog) Unreachable(org, server string, err error) {
+// Unreachable says that a server could not be reached: the org's, or with an origin the brought
+// one (Server.Origin). Its tools are forgotten, so that the next request asks it again, and the
+// log says once that it is down.
+func (c *Catalog) Unreachable(org, server, origin string, err error) {
 	c.mu.Lock()
 	k := c.orgs[org]
 	c.mu.Unlock()
 	if k != nil {
-		k.unreachable(server, err)
+		k.unreachable(server, origin, err)
 	}
 }
 

@@ -36,7 +36,7 @@ func (p *Pool) Dial(orgID string, d run.Declared) (source tool.Source, origin st
 	defer p.mu.Unlock()
 	c := p.declared[key]
 	if c == nil {
-		c = &declared{client: p.newDeclared(orgID, d)}
+		c = &declared{client: p.newDeclared(orgID, key, d)}
 		p.declared[key] = c
 	}
 	c.users++
@@ -44,16 +44,20 @@ func (p *Pool) Dial(orgID string, d run.Declared) (source tool.Source, origin st
 }
 
 // newDeclared returns a client that trusts no annotation: each call is sent at most once.
-func (p *Pool) newDeclared(orgID string, d run.Declared) *mcptool.Client {
+func (p *Pool) newDeclared(orgID, origin string, d run.Declared) (client *mcptool.Client) {
 	header := http.Header{}
 	for name, value := range d.Headers {
 		header.Set(name, value.Reveal())
 	}
-	return mcptool.New(mcptool.Server{
-		Name: d.Label, URL: d.URL.Reveal(), Tracer: p.options.Tracer,
+	client = mcptool.New(mcptool.Server{
+		Name: d.Label, URL: d.URL.Reveal(), Listed: true, Tracer: p.options.Tracer,
 		Headers:       func(context.Context) (http.Header, error) { return header.Clone(), nil },
-		OnListChanged: func() { p.options.Changed(orgID, d.Label) },
+		OnListChanged: func() { p.options.Changed(orgID, d.Server()) },
+		OnUnreachable: func(error) { // whose text could repeat the credentials
+			p.options.Unreachable(orgID, d.Server(), origin, errors.New(client.Status().Error))
+		},
 	}, p.options.Out.Guarded(egress.GuardedOptions{}), p.options.Log.With("org", orgID))
+	return client
 }
 
 // digest identifies a server with its credentials, without them: it cannot be computed

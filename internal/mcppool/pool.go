@@ -69,8 +69,9 @@ type Options struct {
 	Log     *slog.Logger
 
 	Changed func(orgID, server string) // is called when the server's tools have changed; nil = not called
-	// Unreachable is called when a call could not reach the server; nil = not called.
-	Unreachable func(orgID, server string, err error)
+	// Unreachable is called when a server could not be reached; nil = not called. The origin
+	// is that of a server that a request declares, see [Pool.Dial]; "" = a server of the org.
+	Unreachable func(orgID, server, origin string, err error)
 
 	Tracer mcptool.Tracer // nil = calls carry no trace context
 }
@@ -81,7 +82,7 @@ func New(o Options) *Pool {
 		o.Changed = func(_, _ string) {}
 	}
 	if o.Unreachable == nil {
-		o.Unreachable = func(_, _ string, _ error) {}
+		o.Unreachable = func(_, _, _ string, _ error) {}
 	}
 	p := &Pool{options: o, clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{}, declared: map[string]*declared{}}
 	_, _ = rand.Read(p.key[:]) // never returns an error: it ends the process instead
@@ -233,7 +234,7 @@ func (p *Pool) connect(s org.MCPServer, refused error) *pooled {
 		Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
 		Reads: s.Reads, Keyed: s.Keyed, MaxConcurrent: s.MaxConcurrentCalls,
 		OnListChanged: func() { p.options.Changed(s.Org, s.Name) },
-		OnUnreachable: func(err error) { p.options.Unreachable(s.Org, s.Name, err) }, Tracer: p.options.Tracer,
+		OnUnreachable: func(err error) { p.options.Unreachable(s.Org, s.Name, "", err) }, Tracer: p.options.Tracer,
 	}, p.options.Out.Guarded(egress.GuardedOptions{}), p.options.Log.With("org", s.Org))
 	return c
 }

@@ -69,6 +69,7 @@ func New(s Server, client *http.Client, log *slog.Logger) *Client {
 		changes: make(chan struct{}, 1),
 		calls:   semaphore.NewWeighted(int64(s.MaxConcurrent)),
 		status:  Status{State: Unknown, Since: time.Now()},
+		listed:  s.Listed,
 	}
 	c.life, c.stop = context.WithCancelCause(context.Background())
 	c.notifying, c.stopNotifying = context.WithCancel(c.life)

@@ -80,6 +80,10 @@ type Server struct {
 	// by the goroutine of the stream, and not after Retire. nil = nobody is told.
 	OnUnreachable func(error)
 
+	// Listed says that calls may rely on a list that an earlier client of the server got, so
+	// that OnUnreachable is called also before this client has listed the tools.
+	Listed bool
+
 	// Tracer connects calls with traces; nil = calls carry no trace context.
 	Tracer Tracer
 }

@@ -154,11 +154,12 @@ func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*sqli
 		return nil, err
 	}
 	reader, err := sqlite.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
-	if errors.Is(err, fs.ErrNotExist) && errors.Is(why, errDataNamed) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && errors.Is(why, errDataNamed):
 		return nil, fmt.Errorf("there is no Turnpike data in %s", filepath.Dir(path))
-	} else if errors.Is(err, fs.ErrNotExist) {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w; there is no Turnpike data in %s either: name the data directory with --data, or a configuration with --config", why, filepath.Dir(path))
-	} else if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	if err := reader.Close(); err != nil {

@@ -95,7 +95,7 @@ func TestADeclaredServerAnnouncesChanges(t *testing.T) {
 		m.SetTools(look, turnpiketest.Tool{Name: "other"})
 		select {
 		case got := <-told:
-			if n := source.(tool.Announcer).Changes(); got != "o mine" || n == 0 {
+			if n := source.(tool.Announcer).Changes(); got != "o request:mine" || n == 0 {
 				t.Errorf("%q, %d changes", got, n)
 			}
 			return

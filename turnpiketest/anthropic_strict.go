@@ -86,6 +86,11 @@ func anthropicTools(n node) []string {
 					schema.refuse("", "%s: input_schema does not support oneOf, allOf, or anyOf at the top level", schema.path)
 				}
 			}
+			if o, _ := schema.value.(object); o != nil {
+				if why := schemaRulesOf("anthropic").fault(o); why != "" {
+					schema.refuse("", "%s: %s", schema.path, why)
+				}
+			}
 		}
 		name := t.get("name").text()
 		if slices.Contains(names, name) {

@@ -160,6 +160,11 @@ func converseTools(n node) bool {
 				schema.refuse("", "%s: input_schema does not support oneOf, allOf, or anyOf at the top level", schema.path)
 			}
 		}
+		if o, _ := schema.value.(object); o != nil {
+			if why := schemaRulesOf("bedrock").fault(o); why != "" {
+				schema.refuse("", "%s: %s", schema.path, why)
+			}
+		}
 	}
 	if tools == 0 {
 		n.refuse("", "toolConfig.tools: must have length greater than or equal to 1")

@@ -82,7 +82,7 @@ func chatTools(n node) []string {
 		f := t.need(kind)
 		if kind == "function" {
 			f.known("name", "description", "parameters", "strict")
-			functionSchema(f, f.get("name").text())
+			functionSchema(f, f.get("name").text(), schemaRulesOf("chat"))
 		}
 		names = append(names, toolName(f.need("name"), names))
 	}
@@ -93,7 +93,7 @@ func chatTools(n node) []string {
 }
 
 // functionSchema checks the description and parameters of a function.
-func functionSchema(f node, name string) {
+func functionSchema(f node, name string, rules schemaRules) {
 	f.get("description").text()
 	parameters := f.get("parameters")
 	schema, _ := typed[object](parameters, "object")
@@ -102,6 +102,9 @@ func functionSchema(f node, name string) {
 	}
 	if kind, ok := schema["type"]; ok && kind != "object" {
 		parameters.refuse("invalid_function_parameters", "Invalid schema for function '%s': schema must be a JSON Schema of 'type: \"object\"', got 'type: %q'.", name, kind)
+	}
+	if why := rules.fault(schema); why != "" {
+		parameters.refuse("invalid_function_parameters", "Invalid schema for function '%s': %s", name, why)
 	}
 	if f.get("strict").boolean() {
 		if why := strictSchema(schema, nil); why != "" {

@@ -84,7 +84,7 @@ func responsesTools(n node) []responsesTool {
 		case "function":
 			name = toolName(t.need("name"), names)
 			t.known("type", "name", "description", "parameters", "strict", "output_schema", "defer_loading", "allowed_callers")
-			functionSchema(t, name)
+			functionSchema(t, name, schemaRulesOf("responses"))
 		case "custom":
 			name = toolName(t.need("name"), names)
 		case "mcp":

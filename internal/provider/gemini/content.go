@@ -192,11 +192,11 @@ func nativeParts(it *item.Item) []any {
 func (w *writer) call(it *item.Item, native []any) any {
 	if len(native) == 1 {
 		f := jsonscan.Member(native[0].(json.RawMessage), "functionCall")
-		w.calls = append(w.calls, sentCall{of: it.CallID, id: jsonscan.Text(jsonscan.Member(f, "id")), name: it.Name})
+		w.calls = append(w.calls, sentCall{of: it.CallID, id: jsonscan.Text(jsonscan.Member(f, "id")), name: alias(it.Name)})
 		return native[0]
 	}
-	w.calls = append(w.calls, sentCall{of: it.CallID, id: it.CallID, name: it.Name})
-	return &contentPart{FunctionCall: &functionCall{ID: it.CallID, Name: it.Name, Args: wire.Input(it.Arguments).Object()}}
+	w.calls = append(w.calls, sentCall{of: it.CallID, id: it.CallID, name: alias(it.Name)})
+	return &contentPart{FunctionCall: &functionCall{ID: it.CallID, Name: alias(it.Name), Args: wire.Input(it.Arguments).Object()}}
 }
 
 // asked returns the parts of a user's message. What the dialect cannot take is refused.
@@ -218,7 +218,7 @@ func (w *writer) asked(it *item.Item) []any {
 
 // result keeps the result of a call until all results of its turn are there.
 func (w *writer) result(it *item.Item, shown bool) {
-	r := sentResult{at: len(w.calls), response: &functionResponse{ID: it.CallID, Name: it.Name}}
+	r := sentResult{at: len(w.calls), response: &functionResponse{ID: it.CallID, Name: alias(it.Name)}}
 	if i := slices.IndexFunc(w.calls, func(c sentCall) bool { return !c.answered && c.of == it.CallID }); i >= 0 {
 		r.at, r.response.ID, r.response.Name = i, w.calls[i].id, w.calls[i].name
 		w.calls[i].answered = true

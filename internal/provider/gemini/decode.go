@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,11 +21,11 @@ import (
 const maxParts = 4096
 
 // decode reads one answer, streamed or whole, reports its deltas and returns the turn,
-// which has the given number. The turn stands beside an error where something had come
+// which has the given number. names has the names of functions by their aliases. The turn stands beside an error where something had come
 // before it. What the turn takes is charged to memory, if there is one. The error is a
 // *model.Error, a [wire.Stopped], or what reading returned.
-func decode(src io.Reader, number int, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &answer{emit: emit, number: number}
+func decode(src io.Reader, number int, names map[string]string, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
+	a := &answer{emit: emit, number: number, names: names}
 	err := wire.Decode(src, memory, sse.ReaderOptions{}, a)
 	if err == nil {
 		err = a.failure()
@@ -41,7 +42,8 @@ func decode(src io.Reader, number int, memory tool.Memory, emit func(model.Delta
 // answer puts a turn together.
 type answer struct {
 	emit   func(model.Delta) error
-	number int // of the turn
+	number int               // of the turn
+	names  map[string]string // of functions, by their aliases; nil = none has one
 
 	id, model string
 	runs      []*run // in the order in which they began
@@ -346,7 +348,7 @@ func (a *answer) addCall(raw json.RawMessage, f *callFields) error {
 		if r, err = a.begin(call); err != nil {
 			return err
 		}
-		r.id, r.name, r.open = f.ID, f.Name, true
+		r.id, r.name, r.open = f.ID, cmp.Or(a.names[f.Name], f.Name), true
 		if r.id == "" {
 			r.id = a.callID()
 		}

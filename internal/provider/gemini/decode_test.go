@@ -254,7 +254,7 @@ func TestPartsAreLimited(t *testing.T) {
 		{"null", said1("null", ""), "sent a chunk that is not valid"},
 		{"a chunk that is no object", "data: 7\n\n", "sent a chunk that is not valid"},
 	} {
-		_, err := decode(strings.NewReader(tt.body+said1("", "STOP")), 1, nil, func(model.Delta) error { return nil })
+		_, err := decode(strings.NewReader(tt.body+said1("", "STOP")), 1, nil, nil, func(model.Delta) error { return nil })
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}

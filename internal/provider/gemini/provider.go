@@ -83,7 +83,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 	var turn *model.Turn
 	err = p.client.Stream(ctx, to, wire.StreamHeader(), body, req.Memory, func(answer io.Reader) error {
 		var err error
-		turn, err = decode(answer, number, req.Memory, emit)
+		turn, err = decode(answer, number, aliases(req), req.Memory, emit)
 		return err
 	})
 	if turn != nil {

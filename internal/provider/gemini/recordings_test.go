@@ -115,7 +115,7 @@ func sameJSON(t *testing.T, a, b string) bool {
 // decoding is the decoder, without a bound of memory.
 func decoding() providertest.Decode {
 	return func(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) {
-		return decode(src, 1, nil, emit)
+		return decode(src, 1, nil, nil, emit)
 	}
 }
 

@@ -204,9 +204,9 @@ func TestWhatIsDropped(t *testing.T) {
 			r.Verbosity, r.User, r.Metadata = "low", "u", map[string]string{"k": "v"}
 			r.Params = []model.Param{{Name: "store", Value: json.RawMessage("false")}, {Name: "logit_bias", Value: json.RawMessage("{}")}}
 		}), []string{"logit_bias", "metadata", "user", "verbosity"}},
-		"a cache marker": {base(func(r *model.Request) { r.Cache = &item.Cache{} }), []string{"cache_control"}},
-		"one call":       {base(func(r *model.Request) { r.Tools = []model.Tool{strict}; r.ParallelCalls = of(false) }), []string{"parallel_tool_calls", "tools[].function.strict"}},
-		"a tool's name":  {base(func(r *model.Request) { r.Tools = []model.Tool{own} }), []string{"tools[0]"}},
+		"a cache marker":                    {base(func(r *model.Request) { r.Cache = &item.Cache{} }), []string{"cache_control"}},
+		"one call":                          {base(func(r *model.Request) { r.Tools = []model.Tool{strict}; r.ParallelCalls = of(false) }), []string{"parallel_tool_calls", "tools[].function.strict"}},
+		"a tool's name, which has an alias": {base(func(r *model.Request) { r.Tools = []model.Tool{own} }), nil},
 		"a form of the answer beside tools, before Gemini 3": {base(func(r *model.Request) {
 			r.Tools, r.Format.Type = []model.Tool{function("f", `{"type":"object"}`)}, "json_object"
 		}), []string{"response_format"}},

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
@@ -30,9 +29,6 @@ type functionCallingConfig struct {
 	Allowed []string `json:"allowedFunctionNames,omitempty"`
 }
 
-// functionName is what the provider takes as the name of a function.
-var functionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}$`)
-
 // tools sets the tools that the model may call, and how.
 func (t *translation) tools() {
 	choice := t.req.ToolChoice
@@ -42,11 +38,11 @@ func (t *translation) tools() {
 		if !forced && choice.Only != nil && !slices.Contains(choice.Only, offered.Name) {
 			continue // the dialect has a choice among some of the tools only if it is forced
 		}
-		if !functionName.MatchString(offered.Name) {
+		if offered.Name == "" { // one that only its own provider executes
 			t.LeaveOut(t.req, i)
 			continue
 		}
-		d := functionDeclaration{Name: offered.Name}
+		d := functionDeclaration{Name: alias(offered.Name)}
 		schema, description, _ := wire.DescribedSchema(offered.InputSchema, offered.Description)
 		d.Description = description
 		d.Parameters, _ = subset(schema) // the gateway, or the client, checks arguments against all of it
@@ -71,7 +67,7 @@ func (t *translation) choice(declared []functionDeclaration) *toolConfig {
 	case model.ChooseAuto:
 		c.Mode = "AUTO"
 	case model.ChooseNamed:
-		c.Mode, only = "ANY", []string{t.req.ToolChoice.Name}
+		c.Mode, only = "ANY", []string{t.req.ToolChoice.Name} // by their own names
 	case model.ChooseRequired:
 		c.Mode = "ANY"
 	default:
@@ -79,7 +75,7 @@ func (t *translation) choice(declared []functionDeclaration) *toolConfig {
 	}
 	if c.Mode == "ANY" && only != nil {
 		for _, d := range declared {
-			if slices.Contains(only, d.Name) {
+			if slices.ContainsFunc(only, func(name string) bool { return alias(name) == d.Name }) {
 				c.Allowed = append(c.Allowed, d.Name)
 			}
 		}

@@ -411,7 +411,7 @@ func TestAMixedTurnComesBackWhole(t *testing.T) {
 	tools := newMCP(t, map[string]handler{"echo_1": echo})
 	up := newUpstream(t, script(asks(call{"echo_1", `{"n":1}`}, call{"mine", `{"x":2}`}), says("Done.")))
 	g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())
-	const client = `"tools":[{"type":"function","function":{"name":"mine","parameters":{"type":"object"}}}]`
+	const client = `"tools":[{"type":"function","function":{"name":"mine","parameters":{"type":"object","properties":{}}}}]`
 	first := g.post(`{"model":"m",` + client + `,"messages":[{"role":"user","content":"go"}]}`)
 	_, reason := first.completion(t)
 	id := between(string(first.body), `"tool_calls":[{"id":"`, `"`)

@@ -165,7 +165,7 @@ func listedOnce(t *testing.T) {
 	}
 }
 
-const clock = `{"type":"function","name":"clock","parameters":{"type":"object"}}`
+const clock = `{"type":"function","name":"clock","parameters":{"type":"object","properties":{}}}`
 
 // Three responses, each with a call of the client's: the model sees all pairs in order.
 func chainOfCalls(t *testing.T) {
@@ -348,7 +348,7 @@ func toolChoiceIsEnforced(t *testing.T) {
 }
 
 // codingTools are the tools that a coding agent sends.
-const codingTools = `"tools":[{"type":"namespace","name":"mcp__fs__","description":"Files.","tools":[{"type":"function","name":"read","parameters":{"type":"object"}}]},` +
+const codingTools = `"tools":[{"type":"namespace","name":"mcp__fs__","description":"Files.","tools":[{"type":"function","name":"read","parameters":{"type":"object","properties":{}}}]},` +
 	`{"type":"custom","name":"apply_patch","description":"Edits.","format":{"type":"grammar","syntax":"lark","definition":"start: /.+/"}},` +
 	`{"type":"function","name":"shell","strict":false,"parameters":{"type":"object","properties":{"command":{"type":"string"}}}},{"type":"tool_search"},{"type":"web_search"}],` +
 	`"tool_choice":"auto","parallel_tool_calls":true,"store":false,"include":["reasoning.encrypted_content"],"reasoning":{"effort":"low","summary":"auto"},"instructions":"You edit code."`

@@ -63,7 +63,7 @@ func (c *conversation) ask() (text string, ids []string) {
 	c.t.Helper()
 	body, err := json.Marshal(map[string]any{
 		"model": c.model, "reasoning_effort": "low", "messages": c.messages,
-		"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "mine", "parameters": map[string]any{"type": "object"}}}},
+		"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "mine", "parameters": map[string]any{"type": "object", "properties": map[string]any{}}}}},
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -79,7 +79,7 @@ func TestListsOfModelsThatFail(t *testing.T) {
 		{"the wrong key", 401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, model.Target, "invalid x-api-key"},
 		{"no such path", 404, `{"error":{"message":"no"}}`, model.Target, "no"},
 		{"an error with status 200", 200, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, model.Transient, "Overloaded"},
-		{"a page of the web", 200, `<html>`, model.Transient, "answered with text/html, not JSON. Is base_url right?"},
+		{"a page of the web", 200, `<html>`, model.Target, "answered with text/html, not JSON. Is base_url right?"},
 		{"another object", 200, `{"models":[]}`, model.Transient, "sent an answer without a list of models"},
 		{"a bare array", 200, `[]`, model.Transient, "sent an answer without a list of models"},
 		{"a cut page", 200, `{"data":[{"id":"a"}`, model.Transient, `sent an answer that is not valid JSON: "{\"data\":[{\"id\":\"a\"}"`},

@@ -90,9 +90,7 @@ func texts(text string) []any {
 // else a text that says what it is. The dialect does not take a part of which the
 // text is all that is shown.
 func (w *writer) resultContent(p item.Part) (content []any, taken bool) {
-	if kind, data, ok := item.DataURL(p.URL); ok {
-		p.URL, p.MIMEType, p.Data = "", kind, data
-	}
+	p = wire.Embedded(p)
 	switch {
 	case p.Kind == item.Text || p.Kind == item.Refusal:
 		return texts(p.Text), true

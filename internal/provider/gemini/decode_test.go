@@ -211,7 +211,7 @@ func TestFailures(t *testing.T) { // G07
 		{"in mid-stream", 200, said1(`{"text":"x"}`, "") + "data: " + googleError(429, "RESOURCE_EXHAUSTED", "slow down", retry) + "\n\n",
 			model.Error{Class: model.Transient, Code: "RESOURCE_EXHAUSTED", Message: "slow down", RetryAfter: 48 * time.Second}},
 		{"with status 200", 200, googleError(503, "UNAVAILABLE", "later", ""), model.Error{Class: model.Transient, Code: "UNAVAILABLE", Message: "later"}},
-		{"a page", 200, "<html>", model.Error{Class: model.Transient, Message: "answered with text/html, not JSON. Is base_url right?"}},
+		{"a page", 200, "<html>", model.Error{Class: model.Target, Message: "answered with text/html, not JSON. Is base_url right?"}},
 		{"arguments in pieces", 200, said1(`{"functionCall":{"name":"f","partialArgs":[{}],"willContinue":true}}`, ""), model.Error{Class: model.Transient, Message: "sent the arguments of a call in pieces, which the request does not ask for"}},
 		{"no end", 200, said1(`{"text":"x"}`, ""), model.Error{Class: model.Transient, Message: "ended the stream before the answer was complete"}},
 	} {

@@ -101,9 +101,7 @@ func dataPart(p item.Part) (part *contentPart, problem string) {
 // resultMedia returns the part of a tool result that the dialect takes as it is; nil =
 // it is sent as text.
 func (t *translation) resultMedia(p item.Part) *contentPart {
-	if kind, data, ok := item.DataURL(p.URL); ok {
-		p.MIMEType, p.Data = kind, data
-	}
+	p = wire.Embedded(p)
 	if p.Text != "" || p.Data == "" || !slices.Contains(resultTypes, p.MIMEType) {
 		return nil
 	}

@@ -78,7 +78,7 @@ func TestListsOfModelsThatFail(t *testing.T) {
 		{"the wrong key", 400, `{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}`, model.Target, "API key not valid."},
 		{"no such path", 404, `{"error":{"message":"no"}}`, model.Target, "no"},
 		{"an error with status 200", 200, `{"error":{"code":503,"message":"Overloaded","status":"UNAVAILABLE"}}`, model.Transient, "Overloaded"},
-		{"a page of the web", 200, `<html>`, model.Transient, "answered with text/html, not JSON. Is base_url right?"},
+		{"a page of the web", 200, `<html>`, model.Target, "answered with text/html, not JSON. Is base_url right?"},
 		{"another object", 200, `{"data":[]}`, model.Transient, "sent an answer without a list of models"},
 		{"a bare array", 200, `[]`, model.Transient, "sent an answer without a list of models"},
 		{"a cut page", 200, `{"models":[{"name":"a"}`, model.Transient, `sent an answer that is not valid JSON: "{\"models\":[{\"name\":\"a\"}"`},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -259,7 +260,7 @@ func appendPart(dst []byte, p item.Part) []byte {
 	bytes := p.Data != "" || p.URL != ""
 	switch {
 	case p.Kind == item.Image && bytes:
-		dst = jsonscan.AppendString(append(dst, `{"type":"image_url","image_url":{"url":`...), dataURL(p))
+		dst = jsonscan.AppendString(append(dst, `{"type":"image_url","image_url":{"url":`...), dataURL(wire.Embedded(p)))
 		dst = appendText(dst, "detail", p.Detail)
 	case p.Kind == item.Audio && p.Data != "":
 		dst = jsonscan.AppendString(append(dst, `{"type":"input_audio","input_audio":{"data":`...), p.Data)

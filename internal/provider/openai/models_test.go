@@ -67,13 +67,13 @@ func TestAnswersThatAreNoListOfModels(t *testing.T) {
 		{"a redirect is not followed", 302, map[string]string{"Location": "http://127.0.0.1:1/"}, ``, model.Target, `a redirect to "http://127.0.0.1:1/"; redirects are not followed. Is base_url right?`},
 		{"no content", 204, nil, ``, model.Target, ""},
 		{"an error with status 200", 200, nil, `{"error":{"message":"no","type":"server_error"}}`, model.Transient, "no"},
-		{"a web page", 200, nil, `<!doctype html>`, model.Transient, "answered with text/html, not JSON. Is base_url right?"},
+		{"a web page", 200, nil, `<!doctype html>`, model.Target, "answered with text/html, not JSON. Is base_url right?"},
 		{"no JSON", 200, nil, `models: a`, model.Transient, `sent an answer that is not valid JSON: "models: a"`},
 		{"a cut list", 200, nil, `{"data":[{"id":"a"}`, model.Transient, `sent an answer that is not valid JSON: "{\"data\":[{\"id\":\"a\"}"`},
 		{"nothing", 200, nil, ``, model.Transient, `sent an answer that is not valid JSON: ""`},
 		{"another object", 200, nil, `{"models":[]}`, model.Transient, "sent an answer without a list of models"},
 		{"a list that is text", 200, nil, `{"data":"a"}`, model.Transient, "sent an answer without a list of models"},
-		{"compressed", 200, map[string]string{"Content-Encoding": "gzip"}, `x`, model.Transient, `answered with the content encoding "gzip"`},
+		{"compressed", 200, map[string]string{"Content-Encoding": "gzip"}, `x`, model.Target, `answered with the content encoding "gzip"`},
 		{"too large", 200, nil, `{"data":[{"id":"a"}` + strings.Repeat(" ", 16<<20) + `]}`, model.Transient, "sent an answer of more than 16777216 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

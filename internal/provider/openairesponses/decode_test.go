@@ -325,11 +325,11 @@ func TestFailures(t *testing.T) { // G07
 		{"failed for no reason", 200, events(created, ends("failed", "")), model.Transient, "ended the response with the status failed"},
 		{"one object that failed", 200, `{"id":"r","status":"failed","error":{"code":"server_error","message":"Oops"},"output":[]}`, model.Transient, "Oops"},
 		{"one object that has not ended", 200, `{"id":"r","status":"queued","output":[]}`, model.Transient, "sent a response that is not complete: its status is queued"},
-		{"a page", 200, "<html>", model.Transient, "answered with text/html, not JSON. Is base_url right?"},
+		{"a page", 200, "<html>", model.Target, "answered with text/html, not JSON. Is base_url right?"},
 		{"no end", 200, events(created), model.Transient, "ended the stream before the answer was complete"},
 		{"no end but a mark", 200, events(created, "[DONE]"), model.Transient, "ended the stream before the answer was complete"},
 		{"another object", 200, `{"choices":[]}`, model.Transient, "the answer is not a response"},
-		{"no JSON", 200, events("{"), model.Transient, `sent a chunk that is not valid: "{"`},
+		{"no JSON", 200, events("{"), model.Target, `sent a chunk that is not valid: "{"`},
 		{"too many calls", 200, events(ends("completed", "", strings.Split(strings.Repeat(`{"type":"function_call"} `, wire.MaxCalls+1), " ")[:wire.MaxCalls+1]...)), model.Transient, "sent a turn with more than 1024 tool calls"},
 		{"too many items", 200, events(ends("completed", "", strings.Split(strings.Repeat(`{"type":"x"} `, maxItems+1), " ")[:maxItems+1]...)), model.Transient, "sent a turn with more than 4096 items"},
 	} {

@@ -299,6 +299,7 @@ func isImage(mime string) bool {
 }
 
 func (w *writer) image(p item.Part) {
+	p = wire.Embedded(p)
 	w.dst = append(w.dst, `{"type":"input_image"`...)
 	switch {
 	case p.FileID != "":

@@ -147,7 +147,11 @@ func readWhole(src io.Reader, memory tool.Memory) ([]byte, error) {
 	}
 	data = jsonscan.TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark)))
 	if !jsonscan.Valid(data) {
-		return nil, Garbage(data)
+		err := Garbage(data)
+		if n := len(data); n > 0 && data[n-1] != '}' && data[n-1] != ']' {
+			err.Class = model.Transient // the connection has broken
+		}
+		return nil, err
 	}
 	return data, nil
 }

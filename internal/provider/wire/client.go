@@ -262,7 +262,7 @@ func failed(ctx context.Context, resp *http.Response) error {
 // for one.
 func encoded(resp *http.Response) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return Broken(fmt.Sprintf("answered with the content encoding %.40q", enc), nil)
+		return unreadable(fmt.Sprintf("answered with the content encoding %.40q", enc))
 	}
 	return nil
 }

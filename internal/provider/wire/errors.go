@@ -102,14 +102,20 @@ func Broken(message string, err error) *model.Error {
 	return &model.Error{Class: model.Transient, Status: http.StatusOK, Message: message, Err: err}
 }
 
+// unreadable is Broken for an answer that cannot be read. It was paid for, and the next one of the
+// same provider would be no better: only another provider is asked.
+func unreadable(message string) *model.Error {
+	return &model.Error{Class: model.Target, Status: http.StatusOK, Message: message}
+}
+
 // Garbage returns the error of a chunk that is not valid.
 func Garbage(data []byte) *model.Error {
-	return Broken(fmt.Sprintf("sent a chunk that is not valid: %q", data[:min(len(data), maxQuoted)]), nil)
+	return unreadable(fmt.Sprintf("sent a chunk that is not valid: %q", data[:min(len(data), maxQuoted)]))
 }
 
 // page returns the error of an HTML page, such as that of a login or a proxy.
 func page() *model.Error {
-	return Broken("answered with text/html, not JSON. Is base_url right?", nil)
+	return unreadable("answered with text/html, not JSON. Is base_url right?")
 }
 
 // Cut returns the error of an answer that ended before the turn did.

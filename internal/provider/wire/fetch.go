@@ -146,6 +146,18 @@ func Inline(p item.Part) (kind, data, problem string) {
 	return mediaType(kind, data), data, ""
 }
 
+// Embedded returns a part whose URL holds its bytes as one with Data, and with the media type that
+// these bytes have. Other parts are returned as they are.
+func Embedded(p item.Part) item.Part {
+	if _, _, is := item.DataURL(p.URL); !is {
+		return p
+	}
+	if kind, data, problem := Inline(p); problem == "" {
+		p.URL, p.MIMEType, p.Data = "", kind, data
+	}
+	return p
+}
+
 // mediaType returns a media type without parameters, for base64 data. Images and PDF files
 // are recognized by their first bytes, whatever was said: providers refuse an image of
 // another type. So is data of which nothing was said.

@@ -2,15 +2,25 @@ package app_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
 // With "store": false nothing that the client, the model or a tool said is written to the data
@@ -19,7 +29,7 @@ import (
 func TestNothingOfAResponseThatIsNotStoredIsOnDisk(t *testing.T) {
 	noLeaks(t)
 	text := id.New("SECRET-")
-	asked, said := asks(call{"echo", `{"n":"` + text + `"}`}), says("It is "+text+".")
+	asked, said := asks(call{"echo", `{"t":"` + text + `"}`}), says("It is "+text+".")
 	up := newUpstream(t, script(asked, said, asked, said))
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	data := t.TempDir()
@@ -46,6 +56,108 @@ func TestNothingOfAResponseThatIsNotStoredIsOnDisk(t *testing.T) {
 	ask(true)
 	if files := filesWith(t, data, text); len(files) == 0 {
 		t.Error("this test cannot find what is stored")
+	}
+}
+
+// With "store": false, texts are written when a call has to wait for approval, and not before. They
+// are all there then, for whoever continues the run, and are deleted with the run. // G17 P02
+func TestTextsOfAResponseThatIsNotStoredAreOnDiskOnlyIfItWaits(t *testing.T) {
+	noLeaks(t)
+	for _, c := range []struct {
+		name           string
+		waits, restart bool
+	}{{"nothing waits", false, false}, {"a call waits", true, false}, {"a restart while a call waits, after which its tool has changed", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			text, data := id.New("SECRET-"), t.TempDir()
+			free, asking := asks(call{"echo", `{"t":"` + text + `"}`}).saying("I look for "+text), asks(call{"delete", `{"t":"` + text + `"}`})
+			turns := script(free, says("It is "+text+"."))
+			if c.waits {
+				turns = script(free, asking, says("It is "+text+"."))
+			}
+			early := 0 // files with the text before the run waits
+			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+				if got.number < 2 {
+					early += len(filesWith(t, data, text))
+				}
+				turns(w, r, got)
+			})
+			tools := newMCP(t, map[string]handler{"delete": echo})
+			tools.add("echo", func(_ context.Context, arguments string) (string, error) {
+				early += len(filesWith(t, data, text))
+				return arguments, nil
+			}, false)
+			yaml := site{upstream: up.URL, runtime: "catalog_ttl: 0s", servers: []string{server("tools", tools.URL, "require_approval: {always: {tool_names: [delete]}}")}}.yaml()
+			g := &gated{data: data, yaml: yaml, upstream: up, tools: tools, documented: manage(mustRunIn(t, data, yaml, environment()))}
+			input := []json.RawMessage{json.RawMessage(`{"role":"user","content":"` + text + `"}`)}
+			send := func() respObject {
+				t.Helper()
+				body, _ := json.Marshal(map[string]any{"model": "m", "store": false, "input": input})
+				a := g.send("POST", "/v1/responses", bytes.NewReader(body), "Authorization", "Bearer owner-key")
+				var w struct{ Output []json.RawMessage }
+				if err := json.Unmarshal(a.body, &w); err != nil {
+					t.Fatal(err)
+				}
+				input = append(input, w.Output...)
+				return a.responded(t)
+			}
+			last := send()
+			if early != 0 {
+				t.Errorf("%d files have the text before anything waits", early)
+			}
+			if files := filesWith(t, data, text); (len(files) > 0) != c.waits {
+				t.Errorf("%q have the text", files)
+			}
+			if c.restart {
+				if err := g.stop(); err != nil {
+					t.Fatal(err)
+				}
+				tools.sdk.RemoveTools("delete")
+				tools.add("delete", echo, true)
+				g.documented = manage(mustRunIn(t, data, yaml, environment()))
+			}
+			for n := 1; len(last.of("mcp_approval_request")) == 1; n++ {
+				asked := last.of("mcp_approval_request")[0]
+				approval := g.do("GET", "/v1/approvals/"+strings.Replace(asked.ID, "mcpr", "appr", 1), "approver-key", "", 200)
+				if !strings.Contains(fmt.Sprint(approval["arguments"]), text) {
+					t.Errorf("an approver sees %v", approval)
+				}
+				created, _ := time.Parse(time.RFC3339, fmt.Sprint(approval["created_at"]))
+				expires, _ := time.Parse(time.RFC3339, fmt.Sprint(approval["expires_at"]))
+				if wait := expires.Sub(created); wait <= 0 || wait > 24*time.Hour {
+					t.Errorf("the call waits for %v: %v", wait, approval)
+				}
+				if n == 3 {
+					t.Fatal("it asks again and again")
+				}
+				input = append(input, json.RawMessage(approve(asked.ID)))
+				last = send()
+			}
+			if !strings.HasSuffix(last.text(), "It is "+text+".") {
+				t.Errorf("the last response is %+v", last)
+			}
+			if c.waits {
+				told := up.requests()[len(up.requests())-1].results(t)
+				want := []string{`{"t":"` + text + `"}`, `{"t":"` + text + `"}`}
+				if !slices.Equal(told, want) {
+					t.Errorf("the tools told the model %q", told)
+				}
+			}
+			if err := g.stop(); err != nil {
+				t.Fatal(err)
+			}
+			later := func() time.Time { return time.Now().Add(run.ForgetAfter + time.Minute) }
+			store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Now: later, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := store.DeleteForgotten(t.Context())
+			if err := errors.Join(err, store.Close()); n != 1 || err != nil {
+				t.Errorf("%d runs were deleted, %v", n, err)
+			}
+			if files := filesWith(t, data, text); len(files) > 0 {
+				t.Errorf("after the end, %q have the text", files)
+			}
+		})
 	}
 }
 

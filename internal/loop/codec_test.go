@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,6 +37,27 @@ func TestFactsRoundTrip(t *testing.T) {
 	}
 	if len(seen) != 19 {
 		t.Errorf("%d kinds tested, want 19", len(seen))
+	}
+}
+
+// What is withheld of a fact, and nothing else of it, comes back.
+func TestTextsAreTakenOutAndPutBack(t *testing.T) { // G17
+	answer := prepared("0.0", reads).(CallPrepared)
+	answer.Verdict, answer.Answer = Tell, "no such tool"
+	for _, b := range []Body{turn(0, model.StopCalls, "a", "b…"), turn(1, model.StopEnd), answer, prepared("0.1", reads), done("0.0")} {
+		before, _ := Encode(b)
+		bare, texts := WithoutTexts(b)
+		for _, secret := range []string{`{\"n\":`, "no such tool"} {
+			if data, _ := Encode(bare); strings.Contains(string(data), secret) {
+				t.Errorf("%s has %s", data, secret)
+			}
+		}
+		if after, _ := Encode(WithTexts(bare, texts)); string(after) != string(before) {
+			t.Errorf("%s was %s", after, before)
+		}
+		if unchanged, _ := Encode(b); string(unchanged) != string(before) {
+			t.Errorf("the body itself is %s now, and was %s", unchanged, before)
+		}
 	}
 }
 

@@ -309,18 +309,53 @@ type CallDone struct {
 	Micros       int64   `json:"us,omitempty"`       // duration in microseconds; 0 = not executed, or unknown
 }
 
-// WithoutTexts returns the body without what a model wrote, or what a model is told: for a
-// run whose texts are not stored.
-func WithoutTexts(b Body) Body {
+// Texts are what a model wrote in a fact, or what a model is told. Their JSON is stored.
+type Texts struct {
+	Arguments []string `json:"arguments,omitempty"` // of the calls of a Turn
+	Answer    string   `json:"answer,omitempty"`    // of a CallPrepared
+}
+
+// WithoutTexts returns the body without its texts, for a run whose texts are not stored, and the
+// texts. They are nil if there are none.
+func WithoutTexts(b Body) (Body, *Texts) {
+	switch b := b.(type) {
+	case Turn:
+		if len(b.Calls) == 0 {
+			return b, nil
+		}
+		texts := &Texts{Arguments: make([]string, len(b.Calls))}
+		b.Calls = slices.Clone(b.Calls)
+		for i := range b.Calls {
+			texts.Arguments[i], b.Calls[i].Arguments = b.Calls[i].Arguments, ""
+		}
+		return b, texts
+	case CallPrepared:
+		if b.Answer == "" {
+			return b, nil
+		}
+		texts := &Texts{Answer: b.Answer}
+		b.Answer = ""
+		return b, texts
+	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued,
+		Expired, Finished, InputAdded, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts
+	}
+	return b, nil
+}
+
+// WithTexts returns the body as it was before WithoutTexts. t may be nil.
+func WithTexts(b Body, t *Texts) Body {
+	if t == nil {
+		return b
+	}
 	switch b := b.(type) {
 	case Turn:
 		b.Calls = slices.Clone(b.Calls)
-		for i := range b.Calls {
-			b.Calls[i].Arguments = ""
+		for i := range min(len(b.Calls), len(t.Arguments)) {
+			b.Calls[i].Arguments = t.Arguments[i]
 		}
 		return b
 	case CallPrepared:
-		b.Answer = ""
+		b.Answer = t.Answer
 		return b
 	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued,
 		Expired, Finished, InputAdded, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts

@@ -42,14 +42,18 @@ type Batch struct {
 }
 
 // withoutBodies returns the batch without rows, and without the texts of a model or a tool
-// in its facts.
-func (b Batch) withoutBodies() Batch {
+// in its facts, and what is withheld.
+func (b Batch) withoutBodies() (Batch, withheld) {
+	w := withheld{rows: b.Rows}
 	b.Rows = nil
 	b.Facts = slices.Clone(b.Facts)
 	for i, f := range b.Facts {
-		b.Facts[i].Body = loop.WithoutTexts(f.Body)
+		var texts *loop.Texts
+		if b.Facts[i].Body, texts = loop.WithoutTexts(f.Body); texts != nil {
+			w.texts = append(w.texts, withheldTexts{f.Seq, texts})
+		}
 	}
-	return b
+	return b, w
 }
 
 // Check returns an error unless b can follow the fact with number after in the journal of

@@ -99,7 +99,7 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink Sink) (bool, 
 // input, are history.
 func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
 	var out []Approval
-	var late error // why an approval cannot be decided any more
+	var late, void error // why an approval cannot be decided any more
 	waits := false
 	for _, answer := range c.req.Answers {
 		a, err := c.Archive.Approval(ctx, c.req.Org, answer.ID)
@@ -113,7 +113,7 @@ func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
 		case a.Status == ApprovalExpired, a.Status == ApprovalWaiting && a.overdue(c.Now()):
 			late = fault.New(fault.Invalid, "approval_expired", "%s: the approval request has expired; the call counts as denied", answer.Place).In(answer.Place)
 		case a.Status == ApprovalVoid:
-			late = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: %s", answer.Place, a.whyVoid()).In(answer.Place)
+			void = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: %s", answer.Place, a.whyVoid()).In(answer.Place)
 		case a.Status == ApprovalWaiting:
 			waits = true
 			if err := c.req.MayDecide(a); err != nil {
@@ -127,6 +127,8 @@ func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
 		return out, nil
 	case late != nil:
 		return nil, late
+	case void != nil && !waits: // with an answer that counts, it is history: its call was asked for again
+		return nil, void
 	}
 	return out, c.checkContinues(ctx, out[0])
 }

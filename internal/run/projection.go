@@ -35,6 +35,9 @@ type projection struct {
 	listed []event.ListedServer // what the owner lists for the caller, until it is told
 	failed *model.Error         // the last failed model call
 
+	rowless bool      // the run has stored no rows: it is to be forgotten, and has not waited
+	texts   factTexts // that are not in the facts, because they were withheld at first
+
 	// rows reads a row of the store; it returns nil for a row that the run does not have.
 	// Nil for the owner of a run, which keeps the items and the whole results of all
 	// rows for later model calls.
@@ -58,10 +61,17 @@ func (p *projection) emit(at event.Position, e event.Event) {
 // recover folds a journal for its next owner, without events: they were
 // emitted when the facts were stored. The error wraps [loop.ErrUnsafe] for a journal that
 // is not safe, and is an *[Unreadable] for one that refers to what cannot be decoded.
-func (p *projection) recover(story *Story) error {
+func (p *projection) recover(story *Story) (err error) {
+	if p.texts, err = recallTexts(story.Rows[textsRef]); err != nil {
+		return err
+	}
 	for _, f := range story.Facts {
+		f.Body = loop.WithTexts(f.Body, p.texts[f.Seq])
 		if err := loop.CheckSafety(p.state, f); err != nil {
 			return err
+		}
+		if a, ok := f.Body.(loop.Accepted); ok {
+			p.rowless = a.ForgetsTexts() && !parks(story.Facts)
 		}
 		p.state = loop.Apply(p.state, f)
 		p.last = f.Seq
@@ -78,8 +88,8 @@ func (p *projection) recover(story *Story) error {
 
 // recall reads the rows that the owner of a run needs of those that a fact refers to.
 func (p *projection) recall(f loop.Fact, rows map[string]json.RawMessage) error {
-	if a := p.state.Accepted; a != nil && a.ForgetsTexts() && p.state.Grade == loop.Light {
-		return nil // it has no rows, and ends
+	if p.rowless { // it ends
+		return nil
 	}
 	switch b := f.Body.(type) {
 	case loop.InputAdded:

@@ -50,6 +50,8 @@ type runState struct {
 	dates   clock.Steady // of the run's facts; see now
 	written time.Time    // before the last append that extended the lease; monotonic
 
+	withheld withheld // what is not stored unless the run parks
+
 	appends       context.Context // see appendContext; nil = none
 	cancelAppends context.CancelFunc
 	appendsSince  time.Time
@@ -244,13 +246,27 @@ func (s *runState) write(b Batch) error {
 	if s.relay {
 		return nil
 	}
-	if s.storesNothing() {
-		b = b.withoutBodies()
+	forgets, parking := s.storesNothing(), parks(b.Facts)
+	var more withheld
+	switch {
+	case forgets && parking:
+		b.Rows = append(s.withheld.all(), b.Rows...)
+	case forgets:
+		b, more = b.withoutBodies()
 	}
 	if account := s.projection.account; !b.Sync && account != nil {
 		b.Retain = func(bytes int) { retain(account, bytes) }
 	}
-	return s.journal.Append(s.appendContext(), s.lease, s.state().Seq, b)
+	err := s.journal.Append(s.appendContext(), s.lease, s.state().Seq, b)
+	switch {
+	case err != nil || !forgets:
+	case parking:
+		s.projection.account.Release(s.withheld.bytes)
+		s.withheld = withheld{}
+	case s.req.Policy.MayWait():
+		s.withheld.add(more, s.projection.account)
+	}
+	return err
 }
 
 // retain charges a run with the bytes of batches that wait for space in the store.
@@ -281,8 +297,8 @@ func (s *runState) endAppends() {
 	}
 }
 
-// storesNothing reports whether no bodies of the run are stored: nobody will continue it, and
-// nobody may read it.
+// storesNothing reports whether no bodies of the run are stored: nobody may read them. When the
+// run parks, they are, because somebody else will continue it.
 func (s *runState) storesNothing() bool {
 	p := &s.req.Policy
 	if a := s.state().Accepted; a != nil {

@@ -23,6 +23,7 @@ type storedRun struct {
 
 	memory     *ledger.Part // of the present batch of rows
 	page       *ledger.Part // of facts
+	withheld   *ledger.Part // of the texts that were withheld from facts
 	turn       *ledger.Part // of the arguments of the latest turn's calls, which the state keeps
 	projection projection
 	facts      []loop.Fact // read and not yet folded
@@ -35,6 +36,7 @@ type storedRun struct {
 
 func newStoredRun(archive Archive, f Follow, sink *teller) *storedRun {
 	s := &storedRun{archive: archive, org: f.Org, id: f.RunID, final: f.Final, account: f.Account, sink: sink}
+	s.withheld = f.Account.Part()
 	s.projection.sink, s.projection.stop = sink, func(err error) { s.failed = err }
 	return s
 }
@@ -42,6 +44,7 @@ func newStoredRun(archive Archive, f Follow, sink *teller) *storedRun {
 func (s *storedRun) close() {
 	s.page.Close()
 	s.turn.Close()
+	s.withheld.Close()
 }
 
 // advance emits the events of the next batch. It returns false if the store has nothing
@@ -121,10 +124,13 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 	if err := loop.CheckSafety(p.state, f); err != nil {
 		return err
 	}
-	p.state = loop.Apply(p.state, f)
-	if a := p.state.Accepted; a.ForgetsTexts() && p.state.Grade == loop.Light {
-		return fault.New(fault.NotFound, "run_not_stored", "the events of run %s are not stored, as its request asked", s.id)
+	if a, ok := f.Body.(loop.Accepted); ok {
+		if err := s.recallWithheld(ctx, a); err != nil {
+			return err
+		}
 	}
+	f.Body = loop.WithTexts(f.Body, p.texts[f.Seq])
+	p.state = loop.Apply(p.state, f)
 	switch b := f.Body.(type) {
 	case loop.TurnStarted:
 		s.groups, s.judged, s.replaced = 0, false, f.Seq < s.sink.told.Seq
@@ -142,6 +148,30 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 		return nil
 	}
 	return p.tell(f)
+}
+
+// recallWithheld reads what was withheld from the facts of a run that has waited. It returns an
+// error if the texts of the run are not stored.
+func (s *storedRun) recallWithheld(ctx context.Context, a loop.Accepted) error {
+	if !a.ForgetsTexts() {
+		return nil
+	}
+	head, err := s.archive.Head(ctx, s.org, s.id)
+	if err != nil {
+		return storeError(s.id, err)
+	}
+	if head.Summary.Grade != loop.Durable {
+		return fault.New(fault.NotFound, "run_not_stored", "the events of run %s are not stored, as its request asked", s.id)
+	}
+	row, err := s.row(ctx, textsRef)
+	if err != nil {
+		return err
+	}
+	if err := s.withheld.Charge(2 * len(row)); err != nil {
+		return err
+	}
+	s.projection.texts, err = recallTexts(row)
+	return err
 }
 
 // toldBefore reports whether the follower has all events of the fact, and needs none of them

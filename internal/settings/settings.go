@@ -101,7 +101,7 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Req
 	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
 	p.Slots = rt.Concurrency
-	p.Approvals = approvals(r, maxWait(r.Keyed, rt, d))
+	p.Approvals = approvals(r, maxWait(r, rt, d))
 }
 
 // ApprovalHold returns how long a request stays open while its run waits for approvals.
@@ -109,13 +109,22 @@ func ApprovalHold(rt org.Runtime) time.Duration {
 	return cmp.Or(rt.ApprovalHold, org.DefaultApprovalHold)
 }
 
+// ForgetfulWait is how long the approvals of a run that is to be forgotten may wait at most: while
+// it waits, its texts are stored.
+const ForgetfulWait = 24 * time.Hour
+
 // maxWait returns how long the approvals of a run may wait at most; 0 = as long as its servers
 // say. Without a key, nobody can come back for the answer to a request that was held open.
-func maxWait(keyed bool, rt org.Runtime, d Defaults) time.Duration {
-	if d.Hold && !keyed {
-		return ApprovalHold(rt)
+func maxWait(r Request, rt org.Runtime, d Defaults) time.Duration {
+	var most time.Duration
+	if r.Forget {
+		most = ForgetfulWait
 	}
-	return 0
+	if d.Hold && !r.Keyed {
+		hold := ApprovalHold(rt)
+		most = min(cmp.Or(most, hold), hold)
+	}
+	return most
 }
 
 // approvals returns the rules of the servers that have calls which wait for approval. A request

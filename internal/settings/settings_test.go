@@ -173,3 +173,27 @@ func encode(t *testing.T, p loop.Policy) []byte {
 	}
 	return data
 }
+
+// What a request does not want to be stored waits at most a day: its texts are stored meanwhile. // G17
+func TestARunThatIsToBeForgottenWaitsForADay(t *testing.T) {
+	always := policy.Approval{Rest: true}
+	for name, c := range map[string]struct {
+		asked   settings.Request
+		d       settings.Defaults
+		timeout time.Duration
+		want    time.Duration
+	}{
+		"as the server says":         {want: org.DefaultApprovalTimeout},
+		"forgotten":                  {asked: settings.Request{Forget: true}, want: 24 * time.Hour},
+		"forgotten, with a key":      {asked: settings.Request{Forget: true, Keyed: true}, want: 24 * time.Hour},
+		"a server that waits less":   {asked: settings.Request{Forget: true}, timeout: time.Minute, want: time.Minute},
+		"held open":                  {asked: settings.Request{Forget: true}, d: settings.Defaults{Hold: true}, want: org.DefaultApprovalHold},
+		"held open and not asked so": {d: settings.Defaults{Hold: true}, want: org.DefaultApprovalHold},
+	} {
+		c.asked.Servers = []settings.Server{{Name: "s", Approval: always, ApprovalTimeout: c.timeout}}
+		p := settings.Resolve(0, org.Runtime{}, c.d, c.asked)
+		if got := time.Duration(p.Approvals[0].WaitMS) * time.Millisecond; got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -44,6 +44,16 @@ func (b *book) checkConns(c *client) {
 		if c.key == nil && t.end.Reason == event.Lost && !conn.finished() {
 			continue // what a light run has said is not all on disk when its process dies
 		}
+		if c.like.Policy.Forget && story.Summary.Grade == loop.Light {
+			if len(story.Rows) > 0 {
+				b.w.violate("I14: %d rows of run %s are stored, which has not waited", len(story.Rows), runID)
+			}
+			b.w.saw("a run that never waited left no texts")
+			continue
+		}
+		if c.like.Policy.ForgetsTexts() {
+			b.w.saw("a run that waited had its texts")
+		}
 		b.checkConn(c, conn, t)
 	}
 }

@@ -17,7 +17,8 @@ import (
 // longest is how long a request stays open while its run waits for a person.
 const longest = 5 * time.Minute
 
-// gate gives a third of the clients calls that wait for a person.
+// gate gives a third of the clients calls that wait for a person. A third of these store
+// nothing otherwise.
 func (c *client) gate() {
 	r := c.w.chance("gates", c.id)
 	if r.IntN(3) > 0 {
@@ -32,6 +33,7 @@ func (c *client) gate() {
 	rule := loop.ServerApproval{Server: "s", WaitMS: between(r, 10*time.Second, longest).Milliseconds()}
 	rule.ByServer.Always = &policy.Tools{Names: names}
 	c.like.Policy.Approvals, c.like.Hold = []loop.ServerApproval{rule}, longest
+	c.like.Policy.Forget = r.IntN(3) == 0 // its texts are stored when it waits
 }
 
 // person decides about the calls of an org that wait. Several of them do not ask each other.

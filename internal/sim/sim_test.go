@@ -24,6 +24,7 @@
 //	I11  an org sees and touches nothing of another org
 //	I12  each tool call in a transcript is followed by its result
 //	I13  a call that needs a person runs only if one approved it, and a decision stands
+//	I14  of a run that is to be forgotten nothing is stored unless it waits for a person
 package sim
 
 import (
@@ -153,6 +154,8 @@ func worthReaching() []string {
 		"a run ended: deadline",
 		"a run ended: lost",
 		"a run that had waited went on",
+		"a run that never waited left no texts",
+		"a run that waited had its texts",
 		"a run was taken over",
 		"a store in trouble was probed",
 		"a stream broke after a complete call",

@@ -1,0 +1,96 @@
+package run
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// withheld is what the journal of a run does not get, because the texts of the run are not stored
+// while it is light: see [loop.Policy.ForgetsTexts]. A run that may have to wait for approval keeps
+// it in memory. It is stored with the fact that parks the run, and not before: the next owner needs
+// it.
+type withheld struct {
+	rows  []Row
+	texts []withheldTexts
+	bytes int // that the run is charged with
+}
+
+// withheldTexts are the texts of one fact.
+type withheldTexts struct {
+	Seq int64 `json:"seq"`
+	*loop.Texts
+}
+
+// textsRef refers to the row with the texts that were withheld from facts.
+const textsRef = "texts"
+
+// add adds what another batch does not store. It is charged to the run, which keeps the items
+// themselves anyway.
+func (w *withheld) add(more withheld, account *ledger.Account) {
+	w.rows, w.texts = append(w.rows, more.rows...), append(w.texts, more.texts...)
+	n := 0
+	for _, r := range more.rows {
+		n += rowBytes(r)
+	}
+	for _, t := range more.texts {
+		n += len(t.Answer)
+		for _, arguments := range t.Arguments {
+			n += len(arguments)
+		}
+	}
+	w.bytes += n
+	account.Add(n)
+}
+
+// rowBytes returns the memory that a row occupies beside what the run keeps for itself.
+func rowBytes(r Row) int {
+	switch v := r.Value.(type) {
+	case item.List: // charged by projection.store
+		return 0
+	case string:
+		return len(v)
+	case json.RawMessage:
+		return len(v)
+	case []event.ListedServer:
+		return event.Size(event.ToolsListed{Servers: v})
+	}
+	text, _ := r.JSON() // the store reports the error
+	return len(text)
+}
+
+// all returns the rows, with one for the texts.
+func (w *withheld) all() []Row {
+	if len(w.texts) == 0 {
+		return slices.Clip(w.rows)
+	}
+	return append(slices.Clip(w.rows), Row{textsRef, w.texts})
+}
+
+// factTexts are the texts that were withheld from facts, by the number of the fact.
+type factTexts map[int64]*loop.Texts
+
+// recallTexts returns the texts of a row; nil for the journal of a run that has withheld none.
+func recallTexts(row json.RawMessage) (factTexts, error) {
+	if row == nil {
+		return nil, nil
+	}
+	var list []withheldTexts
+	if err := json.Unmarshal(row, &list); err != nil {
+		return nil, damaged(textsRef, err)
+	}
+	all := factTexts{}
+	for _, one := range list {
+		all[one.Seq] = one.Texts
+	}
+	return all, nil
+}
+
+// parks reports whether the run waits after the facts.
+func parks(facts []loop.Fact) bool {
+	return slices.ContainsFunc(facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindParked })
+}

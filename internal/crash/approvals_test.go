@@ -3,9 +3,16 @@
 package crash_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -119,5 +126,119 @@ func (w *world) decideOnCommandLine(decision, id string) {
 	cmd.Env = append(baseEnv(), "TURNPIKE_KEY="+ownKey, "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		w.Fatalf("approvals %s: %v: %s", decision, err, text)
+	}
+}
+
+// approveAll approves what waits, as somebody else than the client, until over reports true. The
+// gateway may be killed meanwhile.
+func (w *world) approveAll(over func() bool) {
+	w.Helper()
+	eventually(w.T, "everything is decided", func() bool {
+		var list struct {
+			Data []struct {
+				ID        string
+				Arguments json.RawMessage
+			}
+		}
+		_ = json.Unmarshal(w.sent(http.MethodGet, "?status=waiting", ""), &list) // empty while no gateway runs
+		for _, a := range list.Data {
+			if !bytes.Contains(a.Arguments, []byte(`"n"`)) {
+				w.Errorf("%s asks for a call with the arguments %s", a.ID, a.Arguments)
+			}
+			w.sent(http.MethodPost, "/"+a.ID, `{"decision":"approve"}`)
+		}
+		return over()
+	})
+}
+
+// sent sends a request about approvals and returns the body of the answer; nil = there is none.
+func (w *world) sent(method, path, body string) []byte {
+	req, err := http.NewRequestWithContext(w.Context(), method, w.base()+"/v1/approvals"+path, strings.NewReader(body))
+	if err != nil {
+		return nil
+	}
+	req.Header.Set("Authorization", "Bearer "+ownKey)
+	resp, err := w.http.Do(req)
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(resp.Body)
+	return data
+}
+
+// haveEnded reports whether no run of the store is in progress.
+func (w *world) haveEnded() bool {
+	for _, state := range w.runs() {
+		if state == "running" || state == "waiting" {
+			return false
+		}
+	}
+	return true
+}
+
+// textsOnDisk returns how many files of the data directory have what the errand is about.
+func (w *world) textsOnDisk() (n int) {
+	w.Helper()
+	files, err := filepath.Glob(filepath.Join(w.data, "turnpike.db*"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.Fatal(err)
+		}
+		if bytes.Contains(content, []byte("Run the errand.")) || bytes.Contains(content, []byte("Let me look.")) {
+			n++
+		}
+	}
+	return n
+}
+
+// A response that is not to be stored is killed before or after its run begins to wait. Before, nothing
+// of it is on disk, and it is lost. After, all of it is: every approved call is made, and none
+// twice. // H12 P02 G17
+func TestARunThatStoresNothingIsKilledAroundItsWait(t *testing.T) {
+	t.Parallel()
+	for i, c := range []struct {
+		point string
+		ended string
+	}{
+		{nth(crash.AfterTurn, 1), "lost"},
+		{nth(crash.AfterPark, 1), "complete"},
+		{nth(crash.AfterDecision, 2), "complete"},
+		{nth(crash.AfterResult, 2), "complete"},
+		{nth(crash.AfterPark, 2), "complete"},
+	} {
+		if testing.Short() && i != 1 {
+			continue
+		}
+		t.Run(c.point, func(t *testing.T) {
+			t.Parallel()
+			w, _ := newErrand(t, "", "")
+			first := w.start(c.point)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go w.respond(ctx, asked{gated: true, unstored: true})
+			w.approveAll(func() bool {
+				select {
+				case <-first.ended:
+					return true
+				default:
+					return false
+				}
+			})
+			first.wantKilled(t, "which passes "+c.point)
+			if n := w.textsOnDisk(); (n > 0) != (c.ended != "lost") {
+				t.Errorf("%d files have its texts", n)
+			}
+			w.start("")
+			w.approveAll(w.haveEnded)
+			w.judge(c.ended)
+			if n := len(w.tools.Calls()); c.ended == "lost" && n > 0 || c.ended != "lost" && n < 4 {
+				t.Errorf("%d calls", n)
+			}
+		})
 	}
 }

@@ -26,6 +26,7 @@ type asked struct {
 	previous string // id of the response that it continues; empty = none
 	answers  []any  // to approval requests
 	gated    bool   // every call of the tools waits for approval
+	unstored bool   // the request forbids to store it
 }
 
 // body shows the tools of the MCP server, so that the response has an item for each call.
@@ -39,6 +40,9 @@ func (q asked) body() []byte {
 	}
 	if q.gated {
 		members["tools"] = []any{map[string]any{"type": "mcp", "server_label": "tools", "require_approval": "always"}}
+	}
+	if q.unstored {
+		members["store"] = false
 	}
 	if q.answers != nil {
 		members["input"] = q.answers

@@ -48,9 +48,8 @@ const maxRounds = 1 << 12
 
 // UUID converts an identifier of [NewOrdered] to a UUID, without its prefix. The
 // identifier may end in a dot and a round number, as in "run_….2"; the UUID then contains
-// the number. A number that does not fit follows the UUID after a dot: numbers from 4096,
-// and all numbers after an id of release 0.1, whose bits are all random. UUID returns any
-// other text unchanged.
+// the number. Numbers from 4096 do not fit: they follow the UUID after a dot. UUID returns
+// any other text unchanged.
 func UUID(s string) string {
 	u, round, ok := parse(s)
 	switch {
@@ -58,7 +57,7 @@ func UUID(s string) string {
 		return s
 	case round == 0:
 		return u.String()
-	case !hasRoundField(u) || roundOf(u) != 0 || round >= maxRounds:
+	case round >= maxRounds:
 		return u.String() + "." + strconv.Itoa(round)
 	}
 	return withRound(u, round).String()
@@ -69,18 +68,20 @@ func UUID(s string) string {
 func FromUUID(text string, prefixes ...string) []string {
 	plain, suffix, _ := strings.Cut(text, ".")
 	u, err := uuid.Parse(plain)
-	if err != nil || len(plain) != 36 {
+	if err != nil || len(plain) != 36 || !isV7(u) {
 		return []string{text}
 	}
-	if suffix != "" {
+	switch n := roundOf(u); {
+	case n > 0 && suffix != "":
+		return []string{text} // UUID does not return such text
+	case n > 0:
+		suffix = "." + strconv.Itoa(n)
+	case suffix != "":
 		suffix = "." + suffix
 	}
 	var all []string
 	for _, prefix := range prefixes {
-		all = append(all, encode(prefix, u)+suffix)
-		if n := roundOf(u); n > 0 && hasRoundField(u) && suffix == "" {
-			all = append(all, encode(prefix, withRound(u, 0))+"."+strconv.Itoa(n))
-		}
+		all = append(all, encode(prefix, withRound(u, 0))+suffix)
 	}
 	return all
 }
@@ -89,7 +90,8 @@ func encode(prefix string, u uuid.UUID) string {
 	return prefix + ordered.EncodeToString(u[:])
 }
 
-// parse parses "prefix_bits" and "prefix_bits.round".
+// parse parses "prefix_bits" and "prefix_bits.round". The bits are those of a UUIDv7 whose
+// rand_a is zero.
 func parse(s string) (u uuid.UUID, round int, ok bool) {
 	text, number, dotted := strings.Cut(s[strings.LastIndexByte(s, '_')+1:], ".")
 	bits, err := ordered.DecodeString(strings.ToLower(text))
@@ -102,11 +104,11 @@ func parse(s string) (u uuid.UUID, round int, ok bool) {
 		}
 	}
 	u = uuid.UUID(bits)
-	return u, round, encode("", u) == text // reject nonzero spare bits in the last character
+	spare := encode("", u) != text // bits in the last character that belong to no byte
+	return u, round, !spare && isV7(u) && roundOf(u) == 0
 }
 
-// hasRoundField reports whether the rand_a bits of u can hold a round number.
-func hasRoundField(u uuid.UUID) bool { return u.Version() == 7 && u.Variant() == uuid.RFC4122 }
+func isV7(u uuid.UUID) bool { return u.Version() == 7 && u.Variant() == uuid.RFC4122 }
 
 // roundOf returns the rand_a bits of u.
 func roundOf(u uuid.UUID) int { return int(u[6]&0x0f)<<8 | int(u[7]) }

@@ -121,9 +121,6 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.current.Store(&settings{a.config, a.keys})
-	if err := CheckMoved(a.config); err != nil {
-		return err
-	}
 	if err := a.listen(); err != nil {
 		return err
 	}

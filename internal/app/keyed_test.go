@@ -49,17 +49,13 @@ func TestWhatAServersListsSayHoldsForTheNextRequest(t *testing.T) { // D11 D19 D
 	if s := d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 200); fmt.Sprint(s["reads"], s["keyed"], s["max_concurrent_calls"]) != "[] [echo later] 3" {
 		t.Errorf("stored %v", s)
 	}
-	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"concurrency":4}`, 200) // the deprecated name
-	if s := d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 200); fmt.Sprint(s["max_concurrent_calls"], s["concurrency"]) != "4 <nil>" {
-		t.Errorf("by the deprecated name: %v", s)
-	}
-	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"concurrency":null}`, 200)
+	d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"max_concurrent_calls":null}`, 200)
 	if s := d.do("GET", "/api/mcp-servers/tools", "owner-key", "", 200); fmt.Sprint(s["max_concurrent_calls"]) != "256" {
-		t.Errorf("null by the deprecated name: %v", s)
+		t.Errorf("null: %v", s)
 	}
-	both := d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"concurrency":4,"max_concurrent_calls":4}`, 422)
-	if !strings.Contains(fmt.Sprint(both), "is given twice, once by its deprecated name concurrency") {
-		t.Errorf("both names: %v", both)
+	unknown := d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"concurrency":4}`, 422) // a setting of the org
+	if !strings.Contains(fmt.Sprint(unknown), "concurrency: unknown key; known here: name, url, ") {
+		t.Errorf("an unknown key: %v", unknown)
 	}
 	refused := d.do("PATCH", "/api/mcp-servers/tools", "owner-key", `{"reads":["later"]}`, 422)
 	if !strings.Contains(fmt.Sprint(refused), `"later" is also in reads`) {

@@ -35,11 +35,6 @@ func TestTheAPIRefusesWhatTheFileRefuses(t *testing.T) {
 			for _, value := range shapes(key) {
 				refused += part.compare(d, name, value)
 			}
-			if key.Was != "" {
-				for _, value := range shapes(key) {
-					refused += part.compare(d, strings.TrimPrefix(key.Was, part.at), value)
-				}
-			}
 		}
 		for _, slip := range []string{"nonsense", strings.ToUpper(part.known)} {
 			refused += part.compare(d, slip, "true")
@@ -170,7 +165,7 @@ func upToTheKeys(message string) string {
 }
 
 func inTable(p part, name string) bool {
-	return slices.ContainsFunc(config.Keys(), func(k config.KeyDoc) bool { return k.Path == p.at+name || k.Was == p.at+name })
+	return slices.ContainsFunc(config.Keys(), func(k config.KeyDoc) bool { return k.Path == p.at+name })
 }
 
 // undo takes back what the API accepted, so that the next value is judged alone.

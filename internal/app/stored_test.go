@@ -164,8 +164,8 @@ func TestAStoredServerThatIsNotBuiltIsNotUsed(t *testing.T) { // C19
 	}
 }
 
-// What earlier versions stored is served as before.
-func TestSettingsOfEarlierVersionsAreServed(t *testing.T) {
+// A stored setting that is zero or missing has its default.
+func TestStoredSettingsWithoutAValueHaveTheirDefaults(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, callThenAnswer)
 	tools := newMCP(t, map[string]handler{"echo": echo})

@@ -203,7 +203,7 @@ func signingKey(ctx context.Context, p Process, c *config.Config, data string) (
 	}
 	key, err = audit.LoadKey(filepath.Join(data, app.AuditKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, app.NoData(c, data)
+		return nil, app.NoData(data)
 	}
 	return key, err
 }

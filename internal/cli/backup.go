@@ -84,7 +84,7 @@ twice the size of the database.`,
 func backup(ctx context.Context, c *config.Config, path string, said io.Writer) (m *manifest, size int64, err error) {
 	store, err := sqlite.OpenReader(ctx, filepath.Join(c.Data, app.DatabaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, app.NoData(c, c.Data)
+		return nil, 0, app.NoData(c.Data)
 	}
 	if err != nil {
 		return nil, 0, err

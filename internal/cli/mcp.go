@@ -54,10 +54,6 @@ func (s *readStore) servers(ctx context.Context, p Process) (c *config.Config, o
 		known = store
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, "", nil, err
-	case s.data == "":
-		if err := app.CheckMoved(c); err != nil {
-			return nil, "", nil, err
-		}
 	}
 	if orgID, err = s.oneOrg(ctx, p, known); err != nil {
 		return nil, "", nil, err

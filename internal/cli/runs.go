@@ -53,7 +53,7 @@ func (s *readStore) open(ctx context.Context, p Process) (*sqlite.Reader, error)
 	data := s.directory(c)
 	store, err := sqlite.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, app.NoData(c, data)
+		return nil, app.NoData(data)
 	}
 	return store, err
 }

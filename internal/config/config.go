@@ -61,7 +61,6 @@ type Config struct {
 
 	file  string
 	where map[string]origin
-	moved map[string]Moved // by key; nil = there is no file
 }
 
 // Log is how the gateway writes its log, to standard error.

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,28 +207,6 @@ orgs:
 	}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// D11: the deprecated name of a key is honoured, with a warning.
-func TestADeprecatedNameIsHonoured(t *testing.T) {
-	c, err := Parse("t.yaml", []byte("orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: 10}]}]"), nothing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := c.Orgs[0].MCPServers[0].MaxConcurrentCalls; n != 10 {
-		t.Errorf("max_concurrent_calls is %d, want 10", n)
-	}
-	want := []string{"t.yaml:1:55: orgs[0].mcp_servers[0].concurrency: deprecated; use max_concurrent_calls"}
-	if diff := cmp.Diff(want, slices.DeleteFunc(c.Warnings, func(w string) bool { return !strings.Contains(w, "deprecated") })); diff != "" {
-		t.Error(diff)
-	}
-	former := FormerPaths()
-	if now := former["orgs[].mcp_servers[].concurrency"]; now != "orgs[].mcp_servers[].max_concurrent_calls" {
-		t.Errorf("concurrency of a server is called %q now", now)
-	}
-	if now := former["orgs[].runtime.concurrency"]; now != "" {
-		t.Errorf("concurrency of an org is called %q now", now)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 type key struct {
 	name     string
 	value    value
-	was      string // its deprecated name, which is accepted with a warning; empty for none
 	env      string // the variable that overrides it
 	required bool
 	live     bool   // a change can be applied while the gateway serves; so can changes of the keys inside
@@ -52,8 +51,7 @@ type unbuilt struct {
 // decoder reads one file. It goes on after a mistake, so that all are found.
 type decoder struct {
 	file     string
-	dir      string           // of the file; "" = it is the working directory, or there is no file
-	moved    map[string]Moved // the paths that dir has changed, by key
+	dir      string // of the file; "" = it is the working directory, or there is no file
 	mistakes []Mistake
 	warnings []Mistake
 	where    map[string]origin // the values that were given, by path
@@ -104,31 +102,31 @@ func (d *decoder) mapping(path string, n ast.Node, keys []key) {
 		d.failNode(n, path, "found %s, want a map with %s", rawOf(n), names(keys))
 		return
 	}
-	given := map[string]string{}
+	given := map[string]bool{}
 	for _, e := range entries {
 		d.entry(path, e, keys, given)
 	}
 	for _, k := range keys {
-		if _, ok := given[k.name]; k.required && !ok {
+		if k.required && !given[k.name] {
 			d.failNode(n, join(path, k.name), "is missing; want %s", k.value.typeName())
 		}
 	}
 }
 
 // entry reads one line of the map at within. given holds the keys that were read
-// before, by their current names, as they were written.
-func (d *decoder) entry(within string, e entry, keys []key, given map[string]string) {
+// before.
+func (d *decoder) entry(within string, e entry, keys []key, given map[string]bool) {
 	k, known := find(keys, e.name)
 	if !known {
 		d.failNode(e.key, join(within, e.name), "unknown key; %s", suggestion(e.name, keys))
 		return
 	}
 	path := join(within, k.name)
-	if first, twice := given[k.name]; twice {
-		d.failTwice(path, e, k, first)
+	if given[k.name] {
+		d.failNode(e.key, path, "is given twice; the first is in line %d", d.where[path].line)
 		return
 	}
-	given[k.name] = e.name
+	given[k.name] = true
 	null := rawOf(e.value).kind == isNull
 	if null && d.nulls && within == "" {
 		if k.required {
@@ -136,34 +134,17 @@ func (d *decoder) entry(within string, e entry, keys []key, given map[string]str
 		}
 		return
 	}
-	if e.name == k.was {
-		d.warn(originOf(e.key), join(within, e.name), "deprecated; use %s", k.name)
-	}
 	d.where[path] = originOf(e.value)
 	d.valueOf(path, e, k)
 }
 
-func (d *decoder) failTwice(path string, e entry, k key, first string) {
-	at := d.where[path].line
-	if first == e.name {
-		d.failNode(e.key, path, "is given twice; the first is in line %d", at)
-		return
-	}
-	d.failNode(e.key, path, "is given twice, once by its deprecated name %s; the first is in line %d", k.was, at)
-}
-
-// valueOf reads the value of the key k, whose current path is path.
+// valueOf reads the value of the key k, whose path is path.
 func (d *decoder) valueOf(path string, e entry, k key) {
 	before := len(d.mistakes)
 	if rawOf(e.value).kind == isNull { // which has no place of its own
 		d.failNode(e.key, path, "found nothing, want %s", k.value.typeName())
 	} else {
 		k.value.decode(d, path, e.value)
-	}
-	if e.name == k.was {
-		for i := range d.mistakes[before:] {
-			d.mistakes[before+i].Message += fmt.Sprintf(" (given by the deprecated name %s)", k.was)
-		}
 	}
 	if len(d.mistakes) == before {
 		d.refuseUnbuilt(path, k)
@@ -211,10 +192,10 @@ func (d *decoder) entriesAnyName(path string, n ast.Node, want string, each func
 	}
 }
 
-// find returns the key that is or was called name.
+// find returns the key that is called name.
 func find(keys []key, name string) (key, bool) {
 	for _, k := range keys {
-		if k.name == name || k.was == name && name != "" {
+		if k.name == name {
 			return k, true
 		}
 	}

@@ -31,6 +31,5 @@ func (d *decoder) overlayOne(path string, k key, text string) {
 		return
 	}
 	d.where[path] = from
-	delete(d.moved, path)
 	d.refuseUnbuilt(path, k)
 }

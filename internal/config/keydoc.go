@@ -12,7 +12,6 @@ type KeyDoc struct {
 	Default  string // as it would be written; "required" where there is none
 	Env      string // the variable that overrides it; empty for none
 	Doc      string // what it does, and which of its values are not built yet
-	Was      string // its deprecated path, which is accepted with a warning; empty for none
 	Required bool
 	FileOnly bool // the management API neither shows nor accepts the key
 
@@ -27,18 +26,6 @@ type KeyDoc struct {
 // a key stands before those inside it.
 func Keys() []KeyDoc {
 	return document(nil, KeyDoc{}, "", new(Config).keys())
-}
-
-// FormerPaths returns the current paths of the keys whose path is deprecated, by the
-// deprecated path, such as orgs[].mcp_servers[].concurrency.
-func FormerPaths() map[string]string {
-	paths := map[string]string{}
-	for _, k := range Keys() {
-		if k.Was != "" {
-			paths[k.Was] = k.Path
-		}
-	}
-	return paths
 }
 
 // document appends the documentation of the keys inside a key.
@@ -62,10 +49,6 @@ func document(docs []KeyDoc, around KeyDoc, path string, keys []key) []KeyDoc {
 			doc.Doc += " Not built yet: any value but the default."
 		case doc.Unbuilt != nil:
 			doc.Doc += " Not built yet: " + strings.Join(doc.Unbuilt, ", ") + "."
-		}
-		if k.was != "" {
-			doc.Was = strings.TrimSuffix(doc.Path, k.name) + k.was
-			doc.Doc += " Deprecated name: " + k.was + "."
 		}
 		docs = append(docs, doc)
 		if p, ok := k.value.(interface{ children() (string, []key) }); ok {

@@ -174,7 +174,7 @@ func (k *Key) keys() []key {
 }
 
 // runtimeKeys are the settings of an org's runs. The zero value of a new field must
-// mean the default: stored settings of older versions do not have it.
+// mean the default: settings that were stored before it was added do not have it.
 func runtimeKeys(r *org.Runtime) []key {
 	const own = "the surface's own"
 	return []key{
@@ -230,7 +230,7 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "keyed", value: toolNames(&m.Keyed), doc: "Tools that the server executes at most once per idempotency key. The gateway repeats a call if its answer is lost. The key is in _meta (turnpike/idempotencyKey) and in the header Idempotency-Key."},
 		{name: "hosted", value: texts(&m.Hosted, nil, "TYPE=TOOL", checkHosted), doc: "Tools that answer hosted tools of requests to /v1/responses, such as [web_search=search]. TYPE is web_search, file_search, code_interpreter or image_generation. TOOL is the server's own name of the tool. A type can be in one server of the org."},
 		{name: "cache", value: cacheChoice{&m.Cache}, doc: "Tools whose results are cached, if tool_cache_ttl_seconds is set. read_only: tools that are read-only by annotation or in reads. all: all except tools that are known to write. A list: the named tools. Tools in polling must be named."},
-		{name: "max_concurrent_calls", was: "concurrency", value: integer(&m.MaxConcurrentCalls, 256, 1, 10_000), doc: "Maximum concurrent calls to the server, over all runs of the org. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
+		{name: "max_concurrent_calls", value: integer(&m.MaxConcurrentCalls, 256, 1, 10_000), doc: "Maximum concurrent calls to the server, over all runs of the org. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
 	}
 }
 

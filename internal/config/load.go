@@ -55,14 +55,14 @@ func Load(path string, env Environment) (*Config, error) {
 // every key has its default. Relative paths in it are relative to the directory of
 // name.
 func Parse(name string, data []byte, env Environment) (*Config, error) {
-	d := &decoder{file: name, where: map[string]origin{}, moved: map[string]Moved{}}
+	d := &decoder{file: name, where: map[string]origin{}}
 	if dir := filepath.Dir(name); dir != "." {
 		d.dir = dir
 	}
-	c := &Config{file: name, where: d.where, moved: d.moved}
+	c := &Config{file: name, where: d.where}
 	keys := c.keys()
 	reset(keys)
-	d.locateDefaults("", keys)
+	d.locateDefaults(keys)
 	if root := d.tree(data); root != nil {
 		d.mapping("", root, keys)
 	}

@@ -123,11 +123,6 @@ func TestMistakes(t *testing.T) {
 		"a hosted tool that is not used":           {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, tools: [y], hosted: [web_search=x]}]}]", `t.yaml:1:76: orgs[0].mcp_servers[0].hosted[0]: "x" is not in tools`},
 		"no calls at a time":                       {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, max_concurrent_calls: 0}]}]", "t.yaml:1:77: orgs[0].mcp_servers[0].max_concurrent_calls: 0 is out of range (1..10000)"},
 		"too many calls at a time":                 {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, max_concurrent_calls: 10001}]}]", "t.yaml:1:77: orgs[0].mcp_servers[0].max_concurrent_calls: 10001 is out of range (1..10000)"},
-		"a deprecated name":                        {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: 0}]}]", "t.yaml:1:68: orgs[0].mcp_servers[0].max_concurrent_calls: 0 is out of range (1..10000) (given by the deprecated name concurrency)"},
-		"a deprecated name, no value":              {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: }]}]", "t.yaml:1:55: orgs[0].mcp_servers[0].max_concurrent_calls: found nothing, want whole number (1..10000) (given by the deprecated name concurrency)"},
-		"both names":                               {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, max_concurrent_calls: 4, concurrency: 4}]}]", "t.yaml:1:80: orgs[0].mcp_servers[0].max_concurrent_calls: is given twice, once by its deprecated name concurrency; the first is in line 1"},
-		"both names, the old one first":            {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: 4, max_concurrent_calls: 4}]}]", "t.yaml:1:71: orgs[0].mcp_servers[0].max_concurrent_calls: is given twice, once by its deprecated name concurrency; the first is in line 1"},
-		"a deprecated name twice":                  {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, concurrency: 4, concurrency: 4}]}]", "t.yaml:1:71: orgs[0].mcp_servers[0].max_concurrent_calls: is given twice; the first is in line 1"},
 		"an environment without command":           {"orgs: [{id: a, mcp_servers: [{name: s, url: http://a, env: {A: b}}]}]", "t.yaml:1:60: orgs[0].mcp_servers[0].env: is only for servers with command"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,45 +17,25 @@ type pathKey struct{ scalar[string] }
 
 func (p pathKey) decode(d *decoder, path string, n ast.Node) {
 	p.scalar.decode(d, path, n)
-	*p.into = d.locate(path, *p.into)
+	*p.into = d.locate(*p.into)
 }
 
 // locate returns a path of the file as the process has to open it.
-func (d *decoder) locate(key, path string) string {
+func (d *decoder) locate(path string) string {
 	if d.dir == "" || path == "" || filepath.IsAbs(path) {
 		return path
 	}
-	located := filepath.Join(d.dir, path)
-	d.moved[key] = Moved{Key: key, Old: path, New: located}
-	return located
+	return filepath.Join(d.dir, path)
 }
 
 // locateDefaults locates the defaults of the keys, before any is decoded.
-func (d *decoder) locateDefaults(path string, keys []key) {
+func (d *decoder) locateDefaults(keys []key) {
 	for _, k := range keys {
 		switch v := k.value.(type) {
 		case pathKey:
-			*v.into = d.locate(join(path, k.name), *v.into)
+			*v.into = d.locate(*v.into)
 		case object:
-			d.locateDefaults(join(path, k.name), v.keys)
+			d.locateDefaults(v.keys)
 		}
 	}
-}
-
-// Moved is a path of the file that was relative to the working directory in
-// release 0.1, and is relative to the file now.
-type Moved struct{ Key, Old, New string }
-
-// Moved returns what the key's path was in release 0.1, if that was another one.
-func (c *Config) Moved(key string) (Moved, bool) {
-	m, ok := c.moved[key]
-	return m, ok
-}
-
-// File returns the name of the configuration file; "" where there is none.
-func (c *Config) File() string {
-	if c.moved == nil {
-		return ""
-	}
-	return c.file
 }

@@ -78,29 +78,8 @@ func TestADefaultPathIsRelativeToTheFile(t *testing.T) {
 	if err != nil || c.Data != "/etc/tp/turnpike-data" || c.Audit.Checkpoints != "" {
 		t.Errorf("%v: %+v", err, c)
 	}
-	if m, ok := c.Moved("data"); !ok || m != (Moved{"data", "./turnpike-data", "/etc/tp/turnpike-data"}) {
-		t.Errorf("%v, %v", m, ok)
-	}
-	if c, _, err = Default(none); err != nil || c.Data != "./turnpike-data" || c.File() != "" {
+	if c, _, err = Default(none); err != nil || c.Data != "./turnpike-data" {
 		t.Errorf("%v: %+v", err, c)
-	}
-}
-
-// What is not moved is not said to be.
-func TestOnlyPathsThatTheFileMovesAreMoved(t *testing.T) {
-	for _, name := range []string{"t.yaml", "/etc/t.yaml"} {
-		c, err := Parse(name, []byte("audit: {checkpoints: /far/points}"), func(string) (string, bool) { return "", false })
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, data := c.Moved("data")
-		if _, points := c.Moved("audit.checkpoints"); points || data != (name == "/etc/t.yaml") {
-			t.Errorf("%s: checkpoints %v, data %v", name, points, data)
-		}
-	}
-	c, err := Parse("/etc/t.yaml", nil, func(name string) (string, bool) { return "mine", name == "TURNPIKE_DATA" })
-	if _, moved := c.Moved("data"); err != nil || moved {
-		t.Errorf("%v: a path of a variable is moved", err)
 	}
 }
 

@@ -101,7 +101,7 @@ func showText[T ~string](s T) string {
 }
 
 // filled returns the JSON of a value: the default instead of a zero value, which
-// stands for it in what older versions have stored, and unset without a default.
+// stands for it in the stores, and unset without a default.
 func filled[T comparable](def T) func(T) any {
 	return func(v T) any {
 		if v = cmp.Or(v, def); v == *new(T) {
@@ -177,7 +177,7 @@ func numberOf[T ~int | ~int64](into *T, unit T, def, least, most int) scalar[T] 
 		into: into, def: T(def) * unit, typ: "whole number " + span(least, most),
 		show: func(v T) string { return strconv.FormatInt(int64(v/unit), 10) },
 		wire: func(v T) any {
-			if v == 0 && least > 0 { // older versions did not store it
+			if v == 0 && least > 0 { // the default, in the stores
 				return def
 			}
 			return int(v / unit)
@@ -263,7 +263,7 @@ func duration(into *time.Duration, def, least, most time.Duration) scalar[time.D
 	return scalar[time.Duration]{
 		into: into, def: def, typ: "duration " + limits, show: showDuration,
 		wire: func(d time.Duration) any {
-			if d == 0 && least > 0 { // older versions did not store it
+			if d == 0 && least > 0 { // the default, in the stores
 				d = def
 			}
 			return d.String()

@@ -114,9 +114,6 @@ func (Reader) ServerSettings(s org.MCPServer) json.Marshaler { return config.Ser
 // RuntimeSettings implements admin.Reader.
 func (Reader) RuntimeSettings(rt org.Runtime) json.Marshaler { return config.RuntimeSettings(rt) }
 
-// FormerPaths implements admin.Reader.
-func (Reader) FormerPaths() map[string]string { return config.FormerPaths() }
-
 // refusal shows the mistakes to who made them.
 func refusal(code fault.Code, err error) error {
 	var mistakes *config.Error

@@ -60,9 +60,6 @@ type Reader interface {
 	// RuntimeSettings returns an org's settings with the keys of the configuration
 	// file. null is the default of each surface.
 	RuntimeSettings(rt org.Runtime) json.Marshaler
-	// FormerPaths returns the current paths of the keys whose path in the configuration
-	// file is deprecated, by the deprecated path.
-	FormerPaths() map[string]string
 }
 
 // Options are what a Handler needs. All but Vault and Now are required.

@@ -114,7 +114,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		if !was.RevokedAt.IsZero() {
 			return 0, nil, fault.New(fault.Conflict, "revoked", "the key %q is revoked and cannot be changed", was.ID)
 		}
-		merged, err := h.mergePatch(r, "orgs[].keys[].", map[string]any{
+		merged, err := mergePatch(r, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 		})
 		if err != nil {

@@ -67,7 +67,7 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		merged, err := h.mergePatch(r, "orgs[].runtime.", h.o.Reader.RuntimeSettings(record.Runtime))
+		merged, err := mergePatch(r, h.o.Reader.RuntimeSettings(record.Runtime))
 		if err != nil {
 			return 0, nil, err
 		}
@@ -129,7 +129,7 @@ func (h *Handler) PatchOrg() surface.Endpoint {
 		if h.o.Directory.FromFile(record.ID).Org {
 			return 0, nil, isDeclared("org", record.ID)
 		}
-		merged, err := h.mergePatch(r, "orgs[].", map[string]any{"features": record.Features})
+		merged, err := mergePatch(r, map[string]any{"features": record.Features})
 		if err != nil {
 			return 0, nil, err
 		}

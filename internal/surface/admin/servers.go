@@ -87,7 +87,7 @@ func (h *Handler) PatchServer() surface.Endpoint {
 		if declared {
 			return 0, nil, isDeclared("MCP server", old.Name)
 		}
-		merged, err := h.mergePatch(r, "orgs[].mcp_servers[].", h.o.Reader.ServerSettings(old))
+		merged, err := mergePatch(r, h.o.Reader.ServerSettings(old))
 		if err != nil {
 			return 0, nil, err
 		}

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,11 +38,9 @@ func readBody(r *http.Request) ([]byte, error) {
 }
 
 // mergePatch applies the request's body to the top-level members of current and
-// returns the JSON that the Reader must read. current has the keys at the path within
-// of the configuration file, such as "orgs[].runtime."; the body may use their deprecated
-// names. A member that is null gets its default. A member that the body gives twice is
-// returned twice: the Reader refuses it.
-func (h *Handler) mergePatch(r *http.Request, within string, current any) ([]byte, error) {
+// returns the JSON that the Reader must read. A member that is null gets its default.
+// A member that the body gives twice is returned twice: the Reader refuses it.
+func mergePatch(r *http.Request, current any) ([]byte, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err
@@ -60,11 +57,11 @@ func (h *Handler) mergePatch(r *http.Request, within string, current any) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	now, patched := h.o.Reader.FormerPaths(), map[string]bool{}
+	patched := map[string]bool{}
 	for _, p := range patch {
-		patched[cmp.Or(now[within+p.name], within+p.name)] = true
+		patched[p.name] = true
 	}
-	merged = slices.DeleteFunc(merged, func(m member) bool { return patched[within+m.name] })
+	merged = slices.DeleteFunc(merged, func(m member) bool { return patched[m.name] })
 	var b bytes.Buffer
 	for _, m := range append(merged, patch...) {
 		name, err := json.Marshal(m.name)

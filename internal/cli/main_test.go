@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"sync"
@@ -27,14 +26,6 @@ func noLeaks(t *testing.T) {
 }
 
 func noEnvironment(string) (string, bool) { return "", false }
-
-// runMain runs a command without any variable.
-func runMain(t *testing.T, args ...string) (status int, out, errs string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	status = Main(t.Context(), Process{Args: args, Env: noEnvironment, Stdout: &stdout, Stderr: &stderr})
-	return status, stdout.String(), stderr.String()
-}
 
 // minimalFile is a whole configuration.
 const minimalFile = "listen: 127.0.0.1:0\nproviders: [{name: d, kind: demo}]\norgs: [{id: o, keys: [{name: k, key: k, role: owner}]}]\n"

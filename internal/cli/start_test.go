@@ -60,15 +60,21 @@ func TestTheStoreIsNextToTheFileOrNamed(t *testing.T) {
 		}
 	}
 	create("turnpike-data/turnpike.db")
-	list := func(env map[string]string, args ...string) (int, string) {
+	command := func(env map[string]string, args ...string) (int, string) {
 		var errs bytes.Buffer
 		return Main(t.Context(), Process{
-			Args: append([]string{"runs", "list", "--org", "o", "-c", "conf/t.yaml"}, args...),
+			Args: append(args, "-c", "conf/t.yaml"),
 			Env:  func(name string) (string, bool) { v, ok := env[name]; return v, ok }, Stdout: new(bytes.Buffer), Stderr: &errs,
 		}), errs.String()
 	}
-	if status, errs := list(nil); status != 1 || !strings.Contains(errs, "no Turnpike data found in conf/turnpike-data: name the data directory with --data") {
-		t.Errorf("%d: %s", status, errs)
+	list := func(env map[string]string, args ...string) (int, string) {
+		return command(env, append([]string{"runs", "list", "--org", "o"}, args...)...)
+	}
+	for _, line := range []string{"runs list", "audit list", "audit key", "backup x.tar"} {
+		status, errs := command(nil, strings.Fields(line)...)
+		if status != 1 || !strings.Contains(errs, "no Turnpike data found in conf/turnpike-data: name the data directory with --data") {
+			t.Errorf("%s: %d: %s", line, status, errs)
+		}
 	}
 	if status, errs := list(nil, "--data", "turnpike-data"); status != 0 {
 		t.Error(errs)

@@ -26,6 +26,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -51,7 +52,7 @@ type Options struct {
 
 	// Watch may put itself before the journal of runs, to see what is written;
 	// nil = nobody watches.
-	Watch func(run.Journal) run.Journal
+	Watch func(journal.Journal) journal.Journal
 
 	// AcceptDataLoss starts with a database that is older than its checkpoints
 	// in the second place.
@@ -189,7 +190,7 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *ledger.Ledg
 	if err != nil {
 		return err
 	}
-	journal := run.Journal(a.store)
+	journal := journal.Journal(a.store)
 	if o.Watch != nil {
 		journal = o.Watch(journal)
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/id"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
@@ -145,7 +145,7 @@ func TestTextsOfAResponseThatIsNotStoredAreOnDiskOnlyIfItWaits(t *testing.T) {
 			if err := g.stop(); err != nil {
 				t.Fatal(err)
 			}
-			later := func() time.Time { return time.Now().Add(run.ForgetAfter + time.Minute) }
+			later := func() time.Time { return time.Now().Add(journal.ForgetAfter + time.Minute) }
 			store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Now: later, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
@@ -43,7 +43,7 @@ func storedRuns(t *testing.T) string {
 		for n, body := range bodies {
 			facts = append(facts, loop.Fact{Seq: int64(n + 1), Epoch: 1, At: at, Version: loop.Version, Body: body})
 		}
-		if err := store.Append(t.Context(), run.Lease{Org: "o", RunID: id, Epoch: 1, Owner: "x"}, 0, run.Batch{Facts: facts, Sync: true}); err != nil {
+		if err := store.Append(t.Context(), journal.Lease{Org: "o", RunID: id, Epoch: 1, Owner: "x"}, 0, journal.Batch{Facts: facts, Sync: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestTheHelpOfRunsListNamesEveryState(t *testing.T) {
 		}
 	}
 	words := strings.FieldsFunc(long, func(r rune) bool { return strings.ContainsRune(", \n", r) })
-	for _, s := range run.States() {
+	for _, s := range journal.States() {
 		if !slices.Contains(words, s) {
 			t.Errorf("the help does not name %s:\n%s", s, long)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const runPackage = modulePath + "/internal/run"
+const journalPackage = modulePath + "/internal/journal"
 
 // appenders are the functions that may append to a journal, each with the reason.
 func appenders() map[string]string {
@@ -26,9 +26,9 @@ func appenders() map[string]string {
 func factWriters() map[string][]string {
 	return map[string][]string{
 		"internal/run.runState.number":        {"internal/loop.Allowed"},
-		"internal/run.Runner.appendForeign":   {"internal/loop.Allowed", "internal/run.Head.Allow"},
+		"internal/run.Runner.appendForeign":   {"internal/loop.Allowed", "internal/journal.Head.Allow"},
 		"internal/run.continuation.decisions": {"internal/loop.Allowed"},
-		"internal/run.Batch.withoutBodies":    {"internal/loop.WithoutTexts"}, // of facts that number has made
+		"internal/run.withoutBodies":          {"internal/loop.WithoutTexts"}, // of facts that number has made
 	}
 }
 
@@ -71,15 +71,15 @@ func TestNoFactIsAppendedWithoutTheRules(t *testing.T) {
 	}
 }
 
-// writingPackages returns the packages that know internal/run, without the test kit of the
+// writingPackages returns the packages that know internal/journal, without the test kit of the
 // stores and the simulator, which make journals that no driver would write.
 func writingPackages(t *testing.T) []goPackage {
 	t.Helper()
 	var list []goPackage
 	for _, p := range listPackages(t) {
-		knows := p.ImportPath == runPackage
+		knows := p.ImportPath == journalPackage
 		for _, path := range p.Imports {
-			knows = knows || path == runPackage
+			knows = knows || path == journalPackage
 		}
 		if knows && p.name() != "internal/store/storetest" && p.name() != "internal/sim" {
 			list = append(list, p)
@@ -125,7 +125,7 @@ func funcName(f *types.Func) string {
 	return inModule(f.Pkg().Path()) + "." + name
 }
 
-// appends returns where f uses a method Append that takes a run.Lease: that of run.Journal
+// appends returns where f uses a method Append that takes a journal.Lease: that of journal.Journal
 // or of a store.
 func (c checkedPackage) appends(f *ast.FuncDecl) (places []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -137,7 +137,7 @@ func (c checkedPackage) appends(f *ast.FuncDecl) (places []string) {
 		if !ok || used.Name() != "Append" || used.Signature().Recv() == nil || used.Signature().Params().Len() < 2 {
 			return true
 		}
-		if types.TypeString(used.Signature().Params().At(1).Type(), nil) == runPackage+".Lease" {
+		if types.TypeString(used.Signature().Params().At(1).Type(), nil) == journalPackage+".Lease" {
 			places = append(places, c.set.Position(id.Pos()).String())
 		}
 		return true
@@ -145,7 +145,7 @@ func (c checkedPackage) appends(f *ast.FuncDecl) (places []string) {
 	return places
 }
 
-// factWrites returns where f sets the field Facts of a run.Batch, or takes its address.
+// factWrites returns where f sets the field Facts of a journal.Batch, or takes its address.
 func (c checkedPackage) factWrites(f *ast.FuncDecl) (places []string) {
 	report := func(n ast.Node) { places = append(places, c.set.Position(n.Pos()).String()) }
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -179,7 +179,7 @@ func (c checkedPackage) factWrites(f *ast.FuncDecl) (places []string) {
 	return places
 }
 
-// isFacts reports whether the expression is the field Facts of a run.Batch or a part of it.
+// isFacts reports whether the expression is the field Facts of a journal.Batch or a part of it.
 func (c checkedPackage) isFacts(e ast.Expr) bool {
 	for {
 		switch x := e.(type) {
@@ -201,7 +201,7 @@ func (c checkedPackage) isFacts(e ast.Expr) bool {
 }
 
 func isBatch(t types.Type) bool {
-	return t != nil && strings.TrimPrefix(types.TypeString(t, nil), "*") == runPackage+".Batch"
+	return t != nil && strings.TrimPrefix(types.TypeString(t, nil), "*") == journalPackage+".Batch"
 }
 
 // calls returns the names of the functions and methods that f calls.

@@ -38,6 +38,8 @@ func layers() []layer {
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},
 		{"the loop", "the settings of a run are one policy of the loop, resolved from what is plain data", []string{"internal/settings"}},
 
+		{"record", "what is stored of runs, and the rules of every store: stores import it and nothing of the driver", []string{"internal/journal"}},
+
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
 		{"driver", "which targets serve a model is known before a run begins: the driver tries them in the order that it gets", []string{"internal/route"}},
@@ -96,6 +98,17 @@ func TestOrgsKnowNoSurface(t *testing.T) {
 		for _, path := range p.Imports {
 			if isOurs(path) && strings.HasPrefix(inModule(path), "internal/surface") {
 				t.Errorf("%s imports %s: what both need belongs in internal/org", p.name(), inModule(path))
+			}
+		}
+	}
+}
+
+// Stores keep what internal/journal says, and know nothing of what performs runs.
+func TestStoresKnowTheJournalOnly(t *testing.T) {
+	for _, p := range named(t, []string{"internal/store/memory", "internal/store/sqlite", "internal/store/storetest"}) {
+		for _, path := range p.Imports {
+			if isOurs(path) && inModule(path) == "internal/run" {
+				t.Errorf("%s imports internal/run: what stores implement belongs in internal/journal", p.name())
 			}
 		}
 	}

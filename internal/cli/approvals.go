@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
@@ -63,8 +64,8 @@ With --json, each approval is one JSON object per line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range status {
-				if !slices.Contains(run.ApprovalStatuses(), s) {
-					return fmt.Errorf("--status: unknown status %q; the statuses are %s", s, strings.Join(run.ApprovalStatuses(), ", "))
+				if !slices.Contains(journal.ApprovalStatuses(), s) {
+					return fmt.Errorf("--status: unknown status %q; the statuses are %s", s, strings.Join(journal.ApprovalStatuses(), ", "))
 				}
 			}
 			if limit < 1 || limit > 100 {
@@ -74,7 +75,7 @@ With --json, each approval is one JSON object per line.`,
 			var page struct{ Data []approvals.Object }
 			err := m.call(cmd.Context(), http.MethodGet, "/v1/approvals?"+query.Encode(), nil, &page)
 			if m.useStore(err) {
-				page.Data, err = storedApprovals(cmd.Context(), p, from, run.ApprovalQuery{Statuses: statuses(status), RunID: audit.StoredRunID(runID), Server: server, Limit: limit})
+				page.Data, err = storedApprovals(cmd.Context(), p, from, journal.ApprovalQuery{Statuses: statuses(status), RunID: audit.StoredRunID(runID), Server: server, Limit: limit})
 			}
 			if err != nil {
 				return err
@@ -91,7 +92,7 @@ With --json, each approval is one JSON object per line.`,
 		},
 	}
 	m.flags(cmd, p)
-	cmd.Flags().StringSliceVar(&status, "status", []string{string(run.ApprovalWaiting)}, "only approvals with this `STATUS`: "+strings.Join(run.ApprovalStatuses(), ", "))
+	cmd.Flags().StringSliceVar(&status, "status", []string{string(journal.ApprovalWaiting)}, "only approvals with this `STATUS`: "+strings.Join(journal.ApprovalStatuses(), ", "))
 	cmd.Flags().StringVar(&runID, "run", "", "only approvals of the run with this `ID`")
 	cmd.Flags().StringVar(&server, "server", "", "only approvals of calls of this MCP `SERVER`")
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of approvals, 1 to 100")
@@ -99,15 +100,15 @@ With --json, each approval is one JSON object per line.`,
 	return cmd
 }
 
-func statuses(names []string) (out []run.ApprovalStatus) {
+func statuses(names []string) (out []journal.ApprovalStatus) {
 	for _, s := range names {
-		out = append(out, run.ApprovalStatus(s))
+		out = append(out, journal.ApprovalStatus(s))
 	}
 	return out
 }
 
 // storedApprovals reads a list from the data directory.
-func storedApprovals(ctx context.Context, p Process, from *readStore, q run.ApprovalQuery) ([]approvals.Object, error) {
+func storedApprovals(ctx context.Context, p Process, from *readStore, q journal.ApprovalQuery) ([]approvals.Object, error) {
 	store, err := from.open(ctx, p)
 	if err != nil {
 		return nil, err
@@ -136,9 +137,9 @@ func storedApprovals(ctx context.Context, p Process, from *readStore, q run.Appr
 
 // storedObject returns the object of an approval, with arguments of up to limit bytes. Only a gateway
 // knows where the client is.
-func storedObject(ctx context.Context, archive run.Archive, a run.Approval, keys []org.Key, limit int) (o approvals.Object, err error) {
+func storedObject(ctx context.Context, archive journal.Archive, a journal.Approval, keys []org.Key, limit int) (o approvals.Object, err error) {
 	d := approvals.Details{KeyName: func(id string) string { return keyName(keys, id) }}
-	if d.Arguments, err = run.ArgumentsOf(ctx, archive, a, limit); err != nil {
+	if d.Arguments, err = journal.ArgumentsOf(ctx, archive, a, limit); err != nil {
 		return o, err
 	}
 	if d.Said, err = run.UserMessageOf(ctx, archive, a); err != nil {
@@ -167,7 +168,7 @@ func printApprovals(out io.Writer, found []approvals.Object, now time.Time) erro
 		expires := "never"
 		if a.ExpiresAt != nil {
 			expires = "-"
-			if at, err := time.Parse(time.RFC3339, *a.ExpiresAt); err == nil && a.Status == run.ApprovalWaiting {
+			if at, err := time.Parse(time.RFC3339, *a.ExpiresAt); err == nil && a.Status == journal.ApprovalWaiting {
 				expires = "in " + inSeconds(at.Sub(now))
 			}
 		}
@@ -234,7 +235,7 @@ func storedApproval(ctx context.Context, p Process, from *readStore, id string) 
 		return approvals.Object{}, err
 	}
 	defer store.Close()
-	var a run.Approval
+	var a journal.Approval
 	_, err = from.orgWith(ctx, p, store, "approval "+id, func(orgID string) (err error) {
 		a, err = store.Approval(ctx, orgID, id)
 		return err
@@ -264,7 +265,7 @@ func printApproval(out io.Writer, a approvals.Object) error {
 	line("status", string(a.Status))
 	line("run", a.RunID+", call "+string(a.CallKey)+", "+a.Surface)
 	line("asked by", nameAndID(a.PrincipalName, a.Principal))
-	if a.Status == run.ApprovalWaiting {
+	if a.Status == journal.ApprovalWaiting {
 		line("client", whereClientIs(a.Client))
 	}
 	line("server", a.Server)
@@ -349,7 +350,7 @@ The run continues when the gateway starts. This needs no key.`,
 			}
 			err := m.call(cmd.Context(), http.MethodPost, "/v1/approvals/"+url.PathEscape(args[0]), body, nil)
 			if m.useStore(err) {
-				return decideStored(cmd, p, from, args[0], run.Decision{Approved: approve, Message: reason}, err)
+				return decideStored(cmd, p, from, args[0], journal.Decision{Approved: approve, Message: reason}, err)
 			}
 			if err != nil {
 				return err
@@ -365,7 +366,7 @@ The run continues when the gateway starts. This needs no key.`,
 
 // decideStored records a decision in the store, if no gateway has it open. Why is the error of
 // the gateway's API.
-func decideStored(cmd *cobra.Command, p Process, from *readStore, id string, d run.Decision, why error) error {
+func decideStored(cmd *cobra.Command, p Process, from *readStore, id string, d journal.Decision, why error) error {
 	ctx := cmd.Context()
 	store, err := from.openUnused(ctx, p, why)
 	if err != nil {
@@ -373,7 +374,7 @@ func decideStored(cmd *cobra.Command, p Process, from *readStore, id string, d r
 	}
 	defer store.Close()
 	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
-	var a run.Approval
+	var a journal.Approval
 	if _, err := from.orgWith(ctx, p, store, "approval "+id, func(orgID string) (err error) {
 		a, err = runner.Decide(ctx, orgID, id, d, org.Author{Principal: run.CommandLine, At: time.Now().UnixMilli()})
 		return err

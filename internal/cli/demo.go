@@ -18,9 +18,9 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 const demoQuestion = "How warm is it in Lisbon, in Fahrenheit?"
@@ -67,7 +67,7 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	if free != listen {
 		fmt.Fprintf(p.Stderr, "%s is in use, so the demo serves on another port: use the base URL below.\n\n", plain(listen))
 	}
-	watch := func(j run.Journal) run.Journal {
+	watch := func(j journal.Journal) journal.Journal {
 		return &narrator{Journal: j, out: p.Stdout, printers: map[string]*factPrinter{}}
 	}
 	a, err := app.New(ctx, c, app.Options{Env: p.Env, Log: log, Watch: watch})
@@ -170,15 +170,15 @@ func ask(ctx context.Context, url, key, body string) (string, error) {
 
 // narrator is a journal that tells what is written into it.
 type narrator struct {
-	run.Journal
+	journal.Journal
 	out io.Writer
 
 	mu       sync.Mutex // guards printers, and keeps the lines of one batch together
 	printers map[string]*factPrinter
 }
 
-// Append implements run.Journal.
-func (n *narrator) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+// Append implements journal.Journal.
+func (n *narrator) Append(ctx context.Context, lease journal.Lease, after int64, b journal.Batch) error {
 	if err := n.Journal.Append(ctx, lease, after, b); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (n *narrator) Append(ctx context.Context, lease run.Lease, after int64, b r
 	defer n.mu.Unlock()
 	p := n.printers[lease.RunID]
 	if p == nil {
-		p = newFactPrinter(n.out, false, &run.Story{Rows: map[string]json.RawMessage{}})
+		p = newFactPrinter(n.out, false, &journal.Story{Rows: map[string]json.RawMessage{}})
 		n.printers[lease.RunID] = p
 	}
 	p.story.Facts = append(p.story.Facts, b.Facts...)

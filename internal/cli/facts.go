@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -17,7 +18,7 @@ import (
 // attempts, changed arguments, addresses that were refused.
 type factPrinter struct {
 	printer
-	story *run.Story
+	story *journal.Story
 
 	accepted loop.Accepted
 	begun    int64 // when the run was accepted
@@ -27,7 +28,7 @@ type factPrinter struct {
 	waiting  map[string]loop.CallKey // by the id of the approval
 }
 
-func newFactPrinter(out io.Writer, whole bool, story *run.Story) *factPrinter {
+func newFactPrinter(out io.Writer, whole bool, story *journal.Story) *factPrinter {
 	return &factPrinter{
 		printer: printer{out: out, whole: whole}, story: story,
 		server: map[loop.CallKey]string{}, waiting: map[string]loop.CallKey{},
@@ -91,7 +92,7 @@ func (p *factPrinter) print(f loop.Fact) {
 		}
 	case loop.Finished:
 		after := time.Duration(f.At-p.begun) * time.Millisecond
-		p.finished(string(b.Reason), fmt.Sprintf("   (%s after it was accepted)", after), p.story.Detail().Why)
+		p.finished(string(b.Reason), fmt.Sprintf("   (%s after it was accepted)", after), run.DetailOf(p.story).Why)
 	case loop.CallStarted, loop.Parked, loop.Reserved: // not printed
 	}
 }
@@ -112,7 +113,7 @@ func (p *factPrinter) blocked(b loop.Blocked) {
 // turnFailed says how a model call failed and what the provider answered.
 func (p *factPrinter) turnFailed(b loop.TurnFailed, at int64) {
 	p.line("", "model", "attempt %d failed: %s%s   (%d ms)", b.Attempt, b.Class, statusOf(b.Status), at-p.asked)
-	f := p.story.ModelFailure(p.provider, b)
+	f := run.ModelFailureOf(p.story, p.provider, b)
 	if f.Message != "" {
 		p.line("", "", "%s", p.short(f.Message))
 	}

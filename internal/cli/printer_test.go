@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -52,7 +52,7 @@ func TestFactsAndEventsArePrintedAlike(t *testing.T) {
 	}
 
 	var shown, followed bytes.Buffer
-	story := &run.Story{Rows: map[string]json.RawMessage{"paid": resultRow(t, "paid"), "late": resultRow(t, "too late")}}
+	story := &journal.Story{Rows: map[string]json.RawMessage{"paid": resultRow(t, "paid"), "late": resultRow(t, "too late")}}
 	p := newFactPrinter(&shown, false, story)
 	for i, body := range facts {
 		f := loop.Fact{Seq: int64(i + 1), At: at, Body: body}

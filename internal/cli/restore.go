@@ -22,6 +22,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -226,7 +227,7 @@ const stuckAfter = time.Minute
 
 // loseRuns ends every unfinished run of the store as lost, by the rules by which a
 // gateway ends runs, and returns them as they were. No model and no tool is called.
-func loseRuns(ctx context.Context, store *sqlite.Store, log *slog.Logger) ([]run.Summary, error) {
+func loseRuns(ctx context.Context, store *sqlite.Store, log *slog.Logger) ([]journal.Summary, error) {
 	open, err := store.Unfinished(ctx)
 	if err != nil || len(open) == 0 {
 		return nil, err

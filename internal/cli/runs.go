@@ -20,6 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -176,7 +177,7 @@ func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*sqli
 }
 
 func listRuns(p Process, from *readStore) *cobra.Command {
-	var q run.Query
+	var q journal.Query
 	var since string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -185,7 +186,7 @@ func listRuns(p Process, from *readStore) *cobra.Command {
 		Long: `List an org's runs, newest first. Filters apply before --limit. A state is what
 the STATE column shows:
 
-  ` + wrapWords(run.States(), 78) + `
+  ` + wrapWords(journal.States(), 78) + `
 
 With --json, each run is one JSON object per line.`,
 		Example: `  turnpike runs list --since 2h --state model_error,tool_abort
@@ -243,7 +244,7 @@ With --json, each run is one JSON object per line.`,
 
 // checkStates refuses a state that no run can have.
 func checkStates(states []string) error {
-	all := run.States()
+	all := journal.States()
 	for _, s := range states {
 		if !slices.Contains(all, s) {
 			return fmt.Errorf("--state: unknown state %q; the states are %s", s, strings.Join(all, ", "))
@@ -269,7 +270,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-func printRuns(out io.Writer, found []run.Summary) error {
+func printRuns(out io.Writer, found []journal.Summary) error {
 	t := newTable(out, "RUN", "STARTED (UTC)", "TOOK", "BY", "MODEL", "ROUNDS", "CALLS", "TOKENS", "STATE")
 	for _, r := range found {
 		took := ""
@@ -298,12 +299,12 @@ With --json, the run is one JSON object, with its journal.`,
 			}
 			defer store.Close()
 			runID := audit.StoredRunID(args[0])
-			var story *run.Story
+			var story *journal.Story
 			orgID, err := from.orgWith(cmd.Context(), p, store, "run "+args[0], func(orgID string) (err error) {
 				story, err = store.Load(cmd.Context(), orgID, runID)
 				return err
 			})
-			var bad *run.Unreadable
+			var bad *journal.Unreadable
 			if errors.As(err, &bad) {
 				story = bad.Story // what can be read
 			} else if err != nil {
@@ -342,8 +343,8 @@ type factObject struct {
 	Body loop.Body `json:"body"`
 }
 
-func newStoryObject(story *run.Story, bad *run.Unreadable, audited []audit.Row) storyObject {
-	detail := story.Detail()
+func newStoryObject(story *journal.Story, bad *journal.Unreadable, audited []audit.Row) storyObject {
+	detail := run.DetailOf(story)
 	detail.Unreadable = bad
 	out := storyObject{Detail: runs.NewDetail(detail, true), Journal: []factObject{}, Rows: map[string]json.RawMessage{}}
 	for ref, row := range story.Rows {
@@ -363,7 +364,7 @@ func newStoryObject(story *run.Story, bad *run.Unreadable, audited []audit.Row) 
 
 // printStory prints what is known of a run. Bad says what of its journal cannot be
 // decoded; nil = nothing is known to be damaged.
-func printStory(out io.Writer, story *run.Story, bad *run.Unreadable, audited []audit.Row, whole bool) {
+func printStory(out io.Writer, story *journal.Story, bad *journal.Unreadable, audited []audit.Row, whole bool) {
 	s := story.Summary
 	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", plain(s.RunID), time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), plain(string(s.Status)))
 	p := newFactPrinter(out, whole, story)
@@ -373,7 +374,7 @@ func printStory(out io.Writer, story *run.Story, bad *run.Unreadable, audited []
 	if bad != nil {
 		p.line("unreadable", "", "%v", bad)
 	}
-	if a := s.Aside; s.Status == run.IsAside {
+	if a := s.Aside; s.Status == journal.IsAside {
 		p.line("set aside", "", "%s UTC by build %s: %s", time.UnixMilli(a.At).UTC().Format(time.DateTime), a.Build, a.Reason)
 		p.line("", "", "Cancel the run, or start the build that has written it.")
 	}
@@ -381,7 +382,7 @@ func printStory(out io.Writer, story *run.Story, bad *run.Unreadable, audited []
 		p.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)
 	}
 	note := ""
-	if s.Status == run.Running {
+	if s.Status == journal.Running {
 		note = fmt.Sprintf("; running for %s", max(0, time.Since(time.UnixMilli(s.CreatedAt))).Round(time.Millisecond))
 	}
 	p.totals(s.Rounds, s.Calls, s.Tokens, note)

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -20,11 +20,11 @@ func TestRunsShowSaysWhoEndedARun(t *testing.T) {
 		event.OutputCut:  "The model reached its own output limit.",
 		event.Refused:    "The provider's content filter refused the request or the answer.",
 	} {
-		story := &run.Story{Facts: []loop.Fact{
+		story := &journal.Story{Facts: []loop.Fact{
 			{Seq: 1, Body: loop.Accepted{RunID: "r", Org: "o"}},
 			{Seq: 2, Body: loop.CancelRequested{By: "key_7", Cause: reason}},
 			{Seq: 3, Body: loop.Finished{Reason: reason}},
-		}, Summary: run.Summary{Status: run.Done, Reason: reason}}
+		}, Summary: journal.Summary{Status: journal.Done, Reason: reason}}
 		if got := newStoryObject(story, nil, nil).Why; got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}
@@ -33,11 +33,11 @@ func TestRunsShowSaysWhoEndedARun(t *testing.T) {
 
 // A shared budget that is used up is named.
 func TestRunsShowNamesTheBudgetThatIsUsedUp(t *testing.T) {
-	story := &run.Story{Facts: []loop.Fact{
+	story := &journal.Story{Facts: []loop.Fact{
 		{Seq: 1, Body: loop.Accepted{RunID: "r", Org: "o"}},
 		{Seq: 2, Body: loop.ReserveRefused{Scope: "org:2026-11-21", Reason: event.Tokens}},
 		{Seq: 3, Body: loop.Finished{Reason: event.Tokens}},
-	}, Summary: run.Summary{Status: run.Done, Reason: event.Tokens}}
+	}, Summary: journal.Summary{Status: journal.Done, Reason: event.Tokens}}
 	if got := newStoryObject(story, nil, nil).Why; got != "The budget org:2026-11-21 has no room for another model call." {
 		t.Error(got)
 	}
@@ -45,7 +45,7 @@ func TestRunsShowNamesTheBudgetThatIsUsedUp(t *testing.T) {
 
 // A row that is damaged does not keep the rest from being shown.
 func TestRunsShowSurvivesDamagedRows(t *testing.T) {
-	story := &run.Story{Summary: run.Summary{Status: run.Done, Reason: event.ModelError}, Rows: map[string]json.RawMessage{"e": json.RawMessage("{")}, Facts: []loop.Fact{
+	story := &journal.Story{Summary: journal.Summary{Status: journal.Done, Reason: event.ModelError}, Rows: map[string]json.RawMessage{"e": json.RawMessage("{")}, Facts: []loop.Fact{
 		{Seq: 1, Body: loop.Accepted{RunID: "r", Org: "o"}},
 		{Seq: 2, Body: loop.TurnFailed{Attempt: 1, Class: model.Target, ErrorRef: "e"}},
 		{Seq: 3, Body: loop.Finished{Reason: event.ModelError}},

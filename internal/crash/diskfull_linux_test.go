@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -137,7 +137,7 @@ func TestADiskThatIsFullForLongerThanALeaseTakesNoRunAway(t *testing.T) { // R18
 	f := newFull(t)
 	f.fill(t)
 	f.wantNotReady() // the lease cannot be extended
-	if err := pause(t.Context(), run.LeaseTTL); err != nil {
+	if err := pause(t.Context(), journal.LeaseTTL); err != nil {
 		t.Fatal(err)
 	}
 	f.free(t)

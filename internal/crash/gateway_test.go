@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
@@ -274,7 +274,7 @@ func (w *world) stateCounts() map[string]int {
 }
 
 // load reads the journal of a run and its rows for auditors from the file.
-func (w *world) load(id string) (*run.Story, []audit.Row) {
+func (w *world) load(id string) (*journal.Story, []audit.Row) {
 	w.Helper()
 	r, err := sqlite.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db"))
 	if err != nil {
@@ -293,7 +293,7 @@ func (w *world) load(id string) (*run.Story, []audit.Row) {
 }
 
 // textOf returns the text of a tool's result.
-func textOf(story *run.Story, ref string) string {
+func textOf(story *journal.Story, ref string) string {
 	var items item.List
 	if json.Unmarshal(story.Rows[ref], &items) != nil || len(items) != 1 {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -35,7 +35,7 @@ type fate struct {
 
 // fates reads the journal, every fact of which must be one that the rules allow
 // in its place.
-func (w *world) fates(story *run.Story) []*fate {
+func (w *world) fates(story *journal.Story) []*fate {
 	w.Helper()
 	var all []*fate
 	of := map[loop.CallKey]*fate{}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // matrixCase is one way to be disturbed.
@@ -157,7 +157,7 @@ func paused(w *world, ask func()) {
 	ask()
 	w.awaitHeld()
 	p.signal(syscall.SIGSTOP)
-	if err := pause(w.Context(), run.LeaseTTL+time.Second); err != nil {
+	if err := pause(w.Context(), journal.LeaseTTL+time.Second); err != nil {
 		w.Error(err)
 	}
 	p.signal(syscall.SIGCONT)

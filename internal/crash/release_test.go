@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
@@ -311,7 +311,7 @@ func (w *world) wantSettled(r release) {
 
 // wantAccounts fails the test unless the journal is safe and says what became of
 // every call.
-func (w *world) wantAccounts(story *run.Story) {
+func (w *world) wantAccounts(story *journal.Story) {
 	w.Helper()
 	id := story.Summary.RunID
 	var state loop.State
@@ -607,7 +607,7 @@ func inFlight(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	runs, err := store.Runs(t.Context(), "default", run.Query{Limit: 100})
+	runs, err := store.Runs(t.Context(), "default", journal.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -73,7 +73,7 @@ func TestManyRunsWait(t *testing.T) {
 	defer reader.Close()
 	var ids []string
 	for last := ""; len(ids) < many; {
-		found, err := reader.Approvals(t.Context(), "default", run.ApprovalQuery{Statuses: []run.ApprovalStatus{run.ApprovalWaiting}, Before: last, Limit: 1000})
+		found, err := reader.Approvals(t.Context(), "default", journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, Before: last, Limit: 1000})
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%d approvals wait, want %d: %v", len(ids), many, err)
 		}
@@ -88,7 +88,7 @@ func TestManyRunsWait(t *testing.T) {
 	})
 	decided := time.Since(begin)
 	for rest := -1; rest != 0; { // every run ends
-		left, err := reader.Runs(t.Context(), "default", run.Query{States: []string{string(run.Waiting), string(run.Running)}, Limit: 1})
+		left, err := reader.Runs(t.Context(), "default", journal.Query{States: []string{string(journal.Waiting), string(journal.Running)}, Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

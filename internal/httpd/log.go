@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -183,7 +184,7 @@ func (s *loggedSink) Emit(at event.Position, e event.Event) error {
 	case event.Started:
 		s.r.run, s.r.model = e.RunID, strings.ToValidUTF8(e.Model[:min(len(e.Model), maxModel)], "")
 	case event.Waiting:
-		s.r.reason, s.r.rounds, s.r.calls, s.r.usage = event.Reason(run.Waiting), e.Rounds, e.ToolCalls, e.Usage
+		s.r.reason, s.r.rounds, s.r.calls, s.r.usage = event.Reason(journal.Waiting), e.Rounds, e.ToolCalls, e.Usage
 	case event.Finished:
 		s.r.reason, s.r.rounds, s.r.calls, s.r.usage = e.Reason, e.Rounds, e.ToolCalls, e.Usage
 		if e.Failure != nil {

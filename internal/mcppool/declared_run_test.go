@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -84,7 +85,7 @@ func (s *shop) request(script *turnpiketest.Script, grade loop.Grade, servers ..
 		Declared: servers,
 	}
 	if grade == loop.Durable {
-		req.Key = &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}
+		req.Key = &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}
 	}
 	return req
 }
@@ -92,7 +93,7 @@ func (s *shop) request(script *turnpiketest.Script, grade loop.Grade, servers ..
 // stored is all that the store has of the runs.
 func (s *shop) stored(t *testing.T) string {
 	t.Helper()
-	runs, err := s.journal.Runs(t.Context(), "o", run.Query{Limit: 100})
+	runs, err := s.journal.Runs(t.Context(), "o", journal.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func approvalMutations() []mutation {
 		},
 		{
 			Name: "an approval can be given too late", Why: "a call runs that its org did not want to run any more",
-			In: "audience.resolve", From: "case a.overdue(u.o.Now()):", To: "case false:",
+			In: "audience.resolve", From: "case a.Overdue(u.o.Now()):", To: "case false:",
 			Test: "TestADecisionThatIsTooLateIsADenial",
 		},
 		{

@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -44,7 +45,7 @@ func (d *driver) accept() error {
 	}
 	defer room.Close()
 	rows := d.run.projection.store("input", items) // which counts all items
-	batch := Batch{Rows: rows, Opening: &Opening{Slots: body.Slots, Key: d.run.req.Key}}
+	batch := journal.Batch{Rows: rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key}}
 	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
@@ -117,14 +118,14 @@ func (r *Request) accepted(runID string) loop.Accepted {
 
 // refused returns the error for the caller of a run that was not accepted.
 func (d *driver) refused(err error) error {
-	var known *Submitted
+	var known *journal.Submitted
 	var capped *org.CapError
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &capped):
 		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
-	case errors.Is(err, ErrNoSlot):
+	case errors.Is(err, journal.ErrNoSlot):
 		refused := fault.New(fault.Limited, "concurrency_limit",
 			"the org is at its limit of %d runs at a time (concurrency); try again later", d.run.req.Policy.Slots)
 		refused.RetryAfter = slotRetry

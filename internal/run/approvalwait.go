@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
@@ -20,14 +21,14 @@ const (
 	approvalPoll = 5 * time.Second
 )
 
-// AwaitApprovals returns the approvals of the org that q selects, as [Archive] returns them. If
+// AwaitApprovals returns the approvals of the org that q selects, as [journal.Archive] returns them. If
 // there are none, it waits until there is one, but not longer than the time: then it returns
 // none. It also returns none when this process stops taking runs, so that callers ask its
 // successor. Account is charged with what the caller holds; nil = nothing is counted.
 //
 // It returns the cause of ctx when ctx ends, and a [fault.Error] if too many callers of the org
 // wait.
-func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q ApprovalQuery, longest time.Duration, account *ledger.Account) ([]Approval, error) {
+func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]journal.Approval, error) {
 	if err := r.approvalWaits.enter(orgID); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -32,7 +33,7 @@ func userMessageRef(approval string) string { return "said:" + approval }
 // UserMessageOf returns the message that is stored with an approval; nil = none is: the user's last
 // message has no text, the request does not want its texts to be stored, the run is deleted, or an
 // earlier release has asked.
-func UserMessageOf(ctx context.Context, archive Archive, a Approval) (*UserMessage, error) {
+func UserMessageOf(ctx context.Context, archive journal.Archive, a journal.Approval) (*UserMessage, error) {
 	const escaped = 6 // bytes of a character in JSON, at most
 	rows, err := archive.Rows(ctx, a.Org, a.RunID, []string{userMessageRef(a.ID)}, escaped*MaxUserMessage+64)
 	if errors.Is(err, org.ErrNotFound) || err == nil && len(rows) == 0 {
@@ -43,14 +44,14 @@ func UserMessageOf(ctx context.Context, archive Archive, a Approval) (*UserMessa
 	}
 	var m UserMessage
 	if err := json.Unmarshal(rows[0], &m); err != nil {
-		return nil, damaged(userMessageRef(a.ID), err)
+		return nil, journal.Damaged(userMessageRef(a.ID), err)
 	}
 	return &m, nil
 }
 
 // userMessageRows returns the rows with what the user has said, for the approvals that the facts ask
 // for. A run whose texts are not to be stored has none.
-func (s *runState) userMessageRows(facts []loop.Body) (rows []Row) {
+func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 	if s.policy().Forget {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []Row) {
 	}
 	for _, f := range facts {
 		if w, asks := f.(loop.CallWaiting); asks {
-			rows = append(rows, Row{userMessageRef(w.WaitID), said})
+			rows = append(rows, journal.Row{Ref: userMessageRef(w.WaitID), Value: said})
 		}
 	}
 	return rows
@@ -117,13 +118,15 @@ const (
 // ClientOf returns a function that returns where the client is that waits for a decision; "" for an
 // approval that does not wait. Of the clients of other processes only those are known to which the
 // answer cannot be given later.
-func ClientOf(r *Runner) func(context.Context, Approval) (Client, error) { return r.audience.clientOf }
+func ClientOf(r *Runner) func(context.Context, journal.Approval) (Client, error) {
+	return r.audience.clientOf
+}
 
-func (u *audience) clientOf(ctx context.Context, a Approval) (Client, error) {
-	if a.Status != ApprovalWaiting {
+func (u *audience) clientOf(ctx context.Context, a journal.Approval) (Client, error) {
+	if a.Status != journal.ApprovalWaiting {
 		return "", nil
 	}
-	code, err := u.gone(ctx, a.waitingRun())
+	code, err := u.gone(ctx, a.WaitingRun())
 	switch {
 	case err != nil:
 		return "", unavailable(err)
@@ -133,11 +136,6 @@ func (u *audience) clientOf(ctx context.Context, a Approval) (Client, error) {
 		return ClientConnected, nil
 	}
 	return ClientAway, nil
-}
-
-// waitingRun returns the run of an approval that waits.
-func (a Approval) waitingRun() WaitingRun {
-	return WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt}
 }
 
 // clients counts the requests of this process that stay open while their run waits for approval. The

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
@@ -163,7 +164,7 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 			e := a.approval("void", *c.Wait, at, "")
 			if s.Cancelled != nil {
 				void := e.Body.(audit.Approval)
-				void.Reason = goneReason(*s.Cancelled)
+				void.Reason = journal.GoneReason(*s.Cancelled)
 				e.Body = void
 			}
 			out = append(out, e)

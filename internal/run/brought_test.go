@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -138,7 +139,7 @@ func (w *town) takenOver(t *testing.T, req *run.Request, servers ...catalog.Serv
 	t.Helper()
 	first, second := w.gateway(t), w.gatewayWith(t, func(o *run.Options) { o.Resources = others(servers) })
 	leaving(t, first, req, &diary{})
-	time.Sleep(run.LeaseTTL)
+	time.Sleep(journal.LeaseTTL)
 	if err := second.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -18,7 +19,7 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 		return keys, nil
 	}
 	var rest []loop.CallKey
-	var rows []Row
+	var rows []journal.Row
 	var bodies []loop.Body
 	var texts []string
 	var found []loop.Call

@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -71,7 +72,7 @@ type audience struct {
 
 // gone returns why nobody is left who may have the answer of a run: loop.ClientGone,
 // loop.KeyRevoked or loop.Deleted; "" if somebody is.
-func (u *audience) gone(ctx context.Context, w WaitingRun) (string, error) {
+func (u *audience) gone(ctx context.Context, w journal.WaitingRun) (string, error) {
 	if u.o.Gone != nil {
 		if code := u.o.Gone(w.Org, w.Principal); code != "" {
 			return code, nil
@@ -122,7 +123,7 @@ func endOfGone(principal, code string) loop.CancelRequested {
 }
 
 // endGone ends a run for a reason that gone has returned. A run that has ended is no error.
-func (u *audience) endGone(ctx context.Context, w WaitingRun, code string) error {
+func (u *audience) endGone(ctx context.Context, w journal.WaitingRun, code string) error {
 	err := u.end(ctx, w.Org, w.RunID, endOfGone(w.Principal, code), nil)
 	var ended *fault.Error
 	if errors.Is(err, org.ErrNotFound) || errors.As(err, &ended) && ended.Code == fault.Conflict {
@@ -143,8 +144,8 @@ func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
 	defer cancel()
 	head, err := u.o.Archive.Head(ctx, req.Org, runID)
 	s := head.Summary
-	if err == nil && (s.Status == Waiting || s.Status != Done && req.Policy.Grade == loop.Light) {
-		err = u.endGone(ctx, WaitingRun{Org: req.Org, RunID: runID, Principal: req.Principal}, loop.ClientGone)
+	if err == nil && (s.Status == journal.Waiting || s.Status != journal.Done && req.Policy.Grade == loop.Light) {
+		err = u.endGone(ctx, journal.WaitingRun{Org: req.Org, RunID: runID, Principal: req.Principal}, loop.ClientGone)
 	}
 	if err != nil && !errors.Is(err, org.ErrNotFound) {
 		u.o.Log.Warn("a run whose client has left is not ended yet", "run", runID, "org", req.Org, "error", err)
@@ -174,9 +175,9 @@ func (r *Runner) DeleteResponse(ctx context.Context, orgID, id string) (bool, er
 
 // responseDeleted ends the run of a response that is about to be deleted, if the run waits and has
 // no later part.
-func (u *audience) responseDeleted(ctx context.Context, orgID string, c *Conversation) error {
+func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal.Conversation) error {
 	head, err := u.o.Archive.Head(ctx, orgID, c.RunID)
-	if errors.Is(err, org.ErrNotFound) || err == nil && head.Summary.Status != Waiting {
+	if errors.Is(err, org.ErrNotFound) || err == nil && head.Summary.Status != journal.Waiting {
 		return nil
 	} else if err != nil {
 		return storeError(c.RunID, err)
@@ -185,7 +186,7 @@ func (u *audience) responseDeleted(ctx context.Context, orgID string, c *Convers
 	if err != nil || later != nil {
 		return err
 	}
-	return u.endGone(ctx, WaitingRun{Org: orgID, RunID: c.RunID, Principal: head.Summary.Principal}, loop.Deleted)
+	return u.endGone(ctx, journal.WaitingRun{Org: orgID, RunID: c.RunID, Principal: head.Summary.Principal}, loop.Deleted)
 }
 
 // Changed says that a key was revoked or an org deleted: the runs that wait are checked at once.
@@ -232,7 +233,7 @@ func (u *audience) endAbandoned(ctx context.Context) error {
 // noticeGone ends the run if nobody is left who may have its answer. It reports whether it did.
 func noticeGone(d *driver) (bool, error) {
 	a := d.run.state().Accepted
-	code, err := d.audience.gone(d.run.ctx, WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt})
+	code, err := d.audience.gone(d.run.ctx, journal.WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt})
 	switch {
 	case err != nil && d.run.ctx.Err() != nil: // the run ends for another reason
 		return false, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -50,12 +51,12 @@ func TestARunGoesOnWithItsDatesAfterTheClockWasSetBack(t *testing.T) {
 		leaving, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
 		_ = w.gateway(t).Run(leaving, w.wants("p", "k", "h"), &diary{}) // it is never started: it renews nothing
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		if err := w.gatewayAt(t, -time.Hour).Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(thinking + time.Second)
-		list, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+		list, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 1})
 		if err != nil || len(list) != 1 || list[0].Reason != event.Complete {
 			t.Fatalf("%+v %v", list, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -93,7 +94,7 @@ func TestAnotherGatewaySendsTheContentOfResults(t *testing.T) {
 		leaving, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
 		_ = first.Run(leaving, w.wants("p", "k", "h"), &diary{}) // it was never started: it renews nothing
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

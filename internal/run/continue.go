@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -27,7 +28,7 @@ import (
 // Answer is a decision with which the caller of a run continues it.
 type Answer struct {
 	ID string // of the approval
-	Decision
+	journal.Decision
 	Place string // in the request, for errors
 }
 
@@ -74,7 +75,7 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink Sink) (bool, 
 		if err != nil {
 			return true, err
 		}
-		open := slices.ContainsFunc(approvals, func(a Approval) bool { return a.Status == ApprovalWaiting })
+		open := slices.ContainsFunc(approvals, func(a journal.Approval) bool { return a.Status == journal.ApprovalWaiting })
 		if !open && len(req.Late) > 0 {
 			took, err := c.tookInput(stored, approvals)
 			if err != nil || !took {
@@ -97,8 +98,8 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink Sink) (bool, 
 // answered finds the approvals that the request answers. They must be of one run of its
 // principal, which the request continues. Answers that are all settled, in a request with new
 // input, are history.
-func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
-	var out []Approval
+func (c *continuation) answered(ctx context.Context) ([]journal.Approval, error) {
+	var out []journal.Approval
 	var late, void error // why an approval cannot be decided any more
 	waits := false
 	for _, answer := range c.req.Answers {
@@ -110,11 +111,11 @@ func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
 			return nil, err
 		case len(out) > 0 && a.RunID != out[0].RunID:
 			return nil, fault.New(fault.Invalid, "invalid_value", "%s: the approval requests are of several responses; answer those of one response at a time", answer.Place).In(answer.Place)
-		case a.Status == ApprovalExpired, a.Status == ApprovalWaiting && a.overdue(c.Now()):
+		case a.Status == journal.ApprovalExpired, a.Status == journal.ApprovalWaiting && a.Overdue(c.Now()):
 			late = fault.New(fault.Invalid, "approval_expired", "%s: the approval request has expired; the call counts as denied", answer.Place).In(answer.Place)
-		case a.Status == ApprovalVoid:
-			void = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: %s", answer.Place, a.whyVoid()).In(answer.Place)
-		case a.Status == ApprovalWaiting:
+		case a.Status == journal.ApprovalVoid:
+			void = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: %s", answer.Place, a.WhyVoid()).In(answer.Place)
+		case a.Status == journal.ApprovalWaiting:
 			waits = true
 			if err := c.req.MayDecide(a); err != nil {
 				return nil, err
@@ -135,7 +136,7 @@ func (c *continuation) answered(ctx context.Context) ([]Approval, error) {
 
 // checkContinues returns an error unless the request continues the run of the approval: the
 // conversation that it names is that of the run, and its settings are those of the run.
-func (c *continuation) checkContinues(ctx context.Context, a Approval) error {
+func (c *continuation) checkContinues(ctx context.Context, a journal.Approval) error {
 	stored, err := c.storedRequestOf(ctx, a)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (c *continuation) checkContinues(ctx context.Context, a Approval) error {
 }
 
 // storedRequestOf reads what is stored of the request of the approval's run.
-func (c *continuation) storedRequestOf(ctx context.Context, a Approval) (q storedRequest, err error) {
+func (c *continuation) storedRequestOf(ctx context.Context, a journal.Approval) (q storedRequest, err error) {
 	memory := c.req.Account.Part()
 	defer memory.Close()
 	var rows []json.RawMessage
@@ -176,7 +177,7 @@ func (c *continuation) storedRequestOf(ctx context.Context, a Approval) (q store
 		return q, err
 	}
 	if err := json.Unmarshal(rows[0], &q); err != nil {
-		return q, damaged(requestRef, err)
+		return q, journal.Damaged(requestRef, err)
 	}
 	return q, nil
 }
@@ -191,11 +192,11 @@ type nextPart struct {
 }
 
 // locate reads the run of the approvals, and finds the part that follows them.
-func (c *continuation) locate(ctx context.Context, approvals []Approval) (nextPart, error) {
+func (c *continuation) locate(ctx context.Context, approvals []journal.Approval) (nextPart, error) {
 	next := nextPart{run: approvals[0].RunID}
 	var err error
 	next.state, err = foldMore(ctx, c.Archive, c.req.Account, c.req.Org, next.run, loop.State{}, func(before loop.State, f loop.Fact) {
-		if w, ok := f.Body.(loop.CallWaiting); ok && slices.ContainsFunc(approvals, func(a Approval) bool { return a.ID == w.WaitID }) {
+		if w, ok := f.Body.(loop.CallWaiting); ok && slices.ContainsFunc(approvals, func(a journal.Approval) bool { return a.ID == w.WaitID }) {
 			next.part = before.Parks + 1 // of the latest of them
 		}
 	})
@@ -204,17 +205,17 @@ func (c *continuation) locate(ctx context.Context, approvals []Approval) (nextPa
 
 // tookInput reports whether the run has taken the new input of the request already: the request
 // is sent again, because its answer was lost.
-func (c *continuation) tookInput(ctx context.Context, approvals []Approval) (bool, error) {
+func (c *continuation) tookInput(ctx context.Context, approvals []journal.Approval) (bool, error) {
 	next, err := c.locate(ctx, approvals)
 	if err != nil {
 		return false, err
 	}
-	want, err := Row{Value: item.List(c.req.Late)}.JSON()
+	want, err := journal.Row{Value: item.List(c.req.Late)}.JSON()
 	if err != nil {
 		return false, err
 	}
 	rows, err := c.Archive.Rows(ctx, c.req.Org, next.run, []string{inputRef(next.part)}, len(want))
-	if errors.As(err, new(*TooLarge)) {
+	if errors.As(err, new(*journal.TooLarge)) {
 		return false, nil
 	}
 	return len(rows) == 1 && bytes.Equal(rows[0], want), err
@@ -225,7 +226,7 @@ func inputRef(part int) string { return fmt.Sprintf("input:%d", part) }
 
 // decideAll appends the decisions about the approvals that wait, with the new input, as one
 // batch. The error wraps errDecideAgain if that is not possible any more.
-func (c *continuation) decideAll(ctx context.Context, approvals []Approval) (nextPart, error) {
+func (c *continuation) decideAll(ctx context.Context, approvals []journal.Approval) (nextPart, error) {
 	next, err := c.locate(ctx, approvals)
 	if err != nil {
 		return next, err
@@ -242,8 +243,8 @@ func (c *continuation) decideAll(ctx context.Context, approvals []Approval) (nex
 		}
 		return next, nil
 	}
-	err = c.Journal.Append(ctx, Lease{Org: c.req.Org, RunID: next.run}, next.state.Seq, b)
-	var behind *Behind
+	err = c.Journal.Append(ctx, journal.Lease{Org: c.req.Org, RunID: next.run}, next.state.Seq, b)
+	var behind *journal.Behind
 	if errors.As(err, &behind) {
 		return next, fmt.Errorf("%w: %w", errDecideAgain, err)
 	} else if err != nil {
@@ -280,8 +281,8 @@ func undecided(s loop.State) (out []loop.CallWaiting) {
 // decisions returns the batch with the decisions, and with the new input and what the request
 // brings for the next part. The input and the settings of the part are those of the request
 // that makes the last decision.
-func (c *continuation) decisions(approvals []Approval, next nextPart) (Batch, error) {
-	b := Batch{Sync: true}
+func (c *continuation) decisions(approvals []journal.Approval, next nextPart) (journal.Batch, error) {
+	b := journal.Batch{Sync: true}
 	s, at := next.state, max(c.Now().UnixMilli(), next.state.At)
 	add := func(body loop.Body) error {
 		f := loop.Fact{Seq: s.Seq + 1, At: at, Version: loop.Version, Body: body}
@@ -292,17 +293,17 @@ func (c *continuation) decisions(approvals []Approval, next nextPart) (Batch, er
 		return nil
 	}
 	for i, a := range approvals {
-		if a.Status != ApprovalWaiting {
+		if a.Status != journal.ApprovalWaiting {
 			continue
 		}
-		d, status := c.req.Answers[i].Decision, ApprovalDenied
+		d, status := c.req.Answers[i].Decision, journal.ApprovalDenied
 		if d.Approved {
-			status = ApprovalApproved
+			status = journal.ApprovalApproved
 		}
 		if err := add(loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: c.req.Principal, Message: d.Message}); err != nil {
 			return b, err
 		}
-		b.Audit = append(b.Audit, a.entry(at, c.req.Principal, status, d.Message))
+		b.Audit = append(b.Audit, a.Entry(at, c.req.Principal, status, d.Message))
 	}
 	if len(b.Facts) == 0 || len(undecided(s)) > 0 {
 		if len(c.req.Late) > 0 && len(b.Facts) > 0 {
@@ -316,14 +317,14 @@ func (c *continuation) decisions(approvals []Approval, next nextPart) (Batch, er
 		if err := add(loop.InputAdded{ItemsRef: ref, By: "client", Bytes: textBytes(late)}); err != nil {
 			return b, err
 		}
-		b.Rows = append(b.Rows, Row{ref, item.List(late)})
+		b.Rows = append(b.Rows, journal.Row{Ref: ref, Value: item.List(late)})
 	}
 	part := storedPart{Keep: c.req.Keep}
 	var err error
 	if part.Declared, err = c.sealDeclared(next.run); err != nil {
 		return b, err
 	}
-	b.Rows = append(b.Rows, Row{partRef(next.part), part})
+	b.Rows = append(b.Rows, journal.Row{Ref: partRef(next.part), Value: part})
 	return b, nil
 }
 
@@ -382,7 +383,7 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 		if err != nil {
 			return waiting, err
 		}
-		arguments, err := ArgumentsOf(ctx, c.Archive, a, maxStepArguments)
+		arguments, err := journal.ArgumentsOf(ctx, c.Archive, a, maxStepArguments)
 		if err != nil {
 			return waiting, err
 		}
@@ -467,7 +468,7 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 // ShowPart reports the events of a stored response.
 func ShowPart(ctx context.Context, from interface {
 	Follow(context.Context, Follow, Sink) error
-}, c *Conversation, orgID string, account *ledger.Account, model string, sink Sink) error {
+}, c *journal.Conversation, orgID string, account *ledger.Account, model string, sink Sink) error {
 	if c.Waiting != nil {
 		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: PartSuffix(c.Part-1, c.Step)}
 		return tellStep(sink, begin, *c.Waiting)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -117,7 +118,7 @@ func TestATakenOverRunDialsTheServerThatItsRequestDeclared(t *testing.T) {
 				second := with(b, func(o *run.Options) { o.Resources = others{} })
 				var d diary
 				leaving(t, first, declares(w.wants("p", "k", "h")), &d)
-				time.Sleep(run.LeaseTTL)
+				time.Sleep(journal.LeaseTTL)
 				if err := second.Open(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -168,7 +169,7 @@ func TestATakenOverRunKeepsServersWithOneLabelApart(t *testing.T) {
 		if listed, shown, hidden := d.listings(); !slices.Equal(listed, []string{"mine: read_mine"}) || !slices.Equal(shown, []string{"mine/read_mine"}) || !slices.Equal(hidden, []string{"mine/"}) {
 			t.Errorf("listed %q, shown %q, hidden %q", listed, shown, hidden)
 		}
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -107,8 +108,8 @@ func (g *deltaGroups) store() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.run.ctx), appendTimeout)
 	defer cancel()
 	for {
-		err := g.run.journal.Append(ctx, g.run.lease, g.after, Batch{Rows: rows, Sync: true})
-		var b *Behind
+		err := g.run.journal.Append(ctx, g.run.lease, g.after, journal.Batch{Rows: rows, Sync: true})
+		var b *journal.Behind
 		if errors.As(err, &b) && len(b.Facts) > 0 { // the run's own next append folds these facts
 			g.after = b.Facts[len(b.Facts)-1].Seq
 			continue
@@ -129,7 +130,7 @@ func (g *deltaGroups) store() {
 }
 
 // rows returns the row of the pending deltas; nil = none is pending.
-func (g *deltaGroups) rows() []Row {
+func (g *deltaGroups) rows() []journal.Row {
 	if len(g.pending) == 0 {
 		return nil
 	}
@@ -137,7 +138,7 @@ func (g *deltaGroups) rows() []Row {
 	for i, p := range g.pending {
 		value.Deltas[i] = storedDelta(p)
 	}
-	return []Row{{deltasRef(g.seq, g.stored+1), value}}
+	return []journal.Row{{Ref: deltasRef(g.seq, g.stored+1), Value: value}}
 }
 
 // emit emits the events of the pending deltas, which are stored.
@@ -167,10 +168,10 @@ func (g *deltaGroups) close() error {
 func recallDeltas(ref string, row json.RawMessage) ([]model.Delta, error) {
 	var group storedDeltas
 	if err := json.Unmarshal(row, &group); err != nil {
-		return nil, damaged(ref, err)
+		return nil, journal.Damaged(ref, err)
 	}
 	if group.Version != 1 {
-		return nil, damaged(ref, fmt.Errorf("version %d, this build reads 1", group.Version))
+		return nil, journal.Damaged(ref, fmt.Errorf("version %d, this build reads 1", group.Version))
 	}
 	out := make([]model.Delta, len(group.Deltas))
 	for i, s := range group.Deltas {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -22,7 +23,7 @@ const CommandLine = "command line"
 // Detail is what the journal of a run says of it. The fields other than Summary come
 // from the facts that can be read: see Unreadable.
 type Detail struct {
-	Summary Summary
+	Summary journal.Summary
 	Limits  budget.Limits // that the run was accepted with
 	Usage   model.Usage   // summed over all model calls, failed ones too
 	Calls   []DetailCall  // the complete calls of all turns, in the order of the model
@@ -34,7 +35,7 @@ type Detail struct {
 	Failure      *event.Failure // as the Finished event has it; nil = none, or the journal is damaged
 	ModelFailure *ModelFailure  // of the last model call that failed; nil = none failed
 
-	Unreadable *Unreadable // the first part of the journal that this build cannot decode; nil = none
+	Unreadable *journal.Unreadable // the first part of the journal that this build cannot decode; nil = none
 }
 
 // DetailCall is a tool call of a run.
@@ -49,9 +50,9 @@ type DetailCall struct {
 	Took     time.Duration // 0 = not executed, or unknown
 }
 
-// Detail returns the detail of the story. It never fails: a damaged journal gives what
+// DetailOf returns the detail of the story. It never fails: a damaged journal gives what
 // can be read of it.
-func (s *Story) Detail() *Detail {
+func DetailOf(s *journal.Story) *Detail {
 	fold := newDetailFold(s.Summary, nil, func(ref string) (json.RawMessage, error) { return s.Rows[ref], nil })
 	for _, f := range s.Facts {
 		_ = fold.add(f) // without an account nothing is refused
@@ -64,7 +65,7 @@ func (s *Story) Detail() *Detail {
 // nothing is counted); the facts are charged while they are folded. The error wraps
 // org.ErrNotFound if the org has no such run, and is a *ledger.Refused if the account has
 // no room.
-func Show(ctx context.Context, a Archive, orgID, runID string, account *ledger.Account) (*Detail, error) {
+func Show(ctx context.Context, a journal.Archive, orgID, runID string, account *ledger.Account) (*Detail, error) {
 	head, err := a.Head(ctx, orgID, runID)
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func Show(ctx context.Context, a Archive, orgID, runID string, account *ledger.A
 
 // readPage folds some of the facts with numbers above after, but none above last, which
 // was appended later. It returns the number of the last one that it has read.
-func (d *detailFold) readPage(ctx context.Context, a Archive, after, last int64) (int64, error) {
+func (d *detailFold) readPage(ctx context.Context, a journal.Archive, after, last int64) (int64, error) {
 	memory := d.account.Part()
 	defer memory.Close()
 	var facts []loop.Fact
@@ -103,7 +104,7 @@ func (d *detailFold) readPage(ctx context.Context, a Archive, after, last int64)
 		facts, err = a.Facts(ctx, d.Summary.Org, d.Summary.RunID, after, limit)
 		return err
 	})
-	var bad *Unreadable
+	var bad *journal.Unreadable
 	switch {
 	case errors.As(err, &bad) && bad.Seq > after: // what follows may be readable
 		if d.Unreadable == nil {
@@ -131,7 +132,7 @@ func (d *detailFold) readPage(ctx context.Context, a Archive, after, last int64)
 // it is read, twice, because it is decoded too.
 func readCharged(memory interface{ Charge(n int) error }, read func(limit int) error) error {
 	err := read(batchBytes)
-	var large *TooLarge
+	var large *journal.TooLarge
 	if !errors.As(err, &large) {
 		return err
 	}
@@ -160,7 +161,7 @@ type detailFold struct {
 	finished *loop.Finished // nil = the run has not ended
 }
 
-func newDetailFold(s Summary, account *ledger.Account, rows func(ref string) (json.RawMessage, error)) *detailFold {
+func newDetailFold(s journal.Summary, account *ledger.Account, rows func(ref string) (json.RawMessage, error)) *detailFold {
 	return &detailFold{Detail: Detail{Summary: s}, account: account, rows: rows, calls: map[loop.CallKey]int{}}
 }
 
@@ -211,7 +212,7 @@ func (d *detailFold) end() error {
 		if err != nil {
 			return err
 		}
-		failure := (&Story{Rows: map[string]json.RawMessage{d.failed.ErrorRef: row}}).ModelFailure(d.provider, *d.failed)
+		failure := ModelFailureOf(&journal.Story{Rows: map[string]json.RawMessage{d.failed.ErrorRef: row}}, d.provider, *d.failed)
 		d.ModelFailure = &failure
 		damaged = damaged || p.recallFailure(d.failed.ErrorRef, row) != nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -23,18 +24,18 @@ import (
 )
 
 // detailed stores the journal of run_1 of the org o, which begins with its acceptance.
-func detailed(t *testing.T, rows []run.Row, bodies ...loop.Body) *memory.Journal {
+func detailed(t *testing.T, rows []journal.Row, bodies ...loop.Body) *memory.Journal {
 	t.Helper()
 	store := new(memory.Journal)
 	accepted := loop.Accepted{
 		RunID: "run_1", Org: "o", Principal: "p", Surface: "chat", Policy: loop.Policy{Grade: loop.Durable, Limits: budget.Limits{Rounds: 2, Calls: 3, ActiveMS: 1000, Tokens: 1}, AbortOnTool: true}, Model: "m",
 		Targets: []loop.Target{{Provider: "up", Model: "m"}},
 	}
-	batch := run.Batch{Sync: true, Rows: append(rows, run.Row{Ref: "input", Value: item.List{item.NewText(item.User, "go")}})}
+	batch := journal.Batch{Sync: true, Rows: append(rows, journal.Row{Ref: "input", Value: item.List{item.NewText(item.User, "go")}})}
 	for i, body := range append([]loop.Body{accepted, loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}}, bodies...) {
 		batch.Facts = append(batch.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, At: 1, Version: loop.Version, Body: body})
 	}
-	if err := store.Append(t.Context(), run.Lease{Org: "o", RunID: "run_1", Epoch: 1, Owner: "x"}, 0, batch); err != nil {
+	if err := store.Append(t.Context(), journal.Lease{Org: "o", RunID: "run_1", Epoch: 1, Owner: "x"}, 0, batch); err != nil {
 		t.Fatal(err)
 	}
 	return store
@@ -76,7 +77,7 @@ func TestTheDetailOfARun(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Show (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, story.Detail()); diff != "" {
+	if diff := cmp.Diff(want, run.DetailOf(story)); diff != "" {
 		t.Errorf("Story.Detail (-want +got):\n%s", diff)
 	}
 	if used := account.Used(); used < 64<<10 || used > 70<<10 {
@@ -97,9 +98,9 @@ func TestTheDetailOfARun(t *testing.T) {
 
 // J21: why a run ended is said in words, from pages of facts as from the whole story.
 func TestTheDetailSaysWhyARunEnded(t *testing.T) {
-	failure := run.Row{Ref: "failure:0.1", Value: json.RawMessage(`{"class":"target","status":418,"body":"e30=","message":"no tea","error":"e"}`)}
+	failure := journal.Row{Ref: "failure:0.1", Value: json.RawMessage(`{"class":"target","status":418,"body":"e30=","message":"no tea","error":"e"}`)}
 	for name, tt := range map[string]struct {
-		rows    []run.Row
+		rows    []journal.Row
 		bodies  []loop.Body
 		why     string
 		failure string // its code
@@ -113,12 +114,12 @@ func TestTheDetailSaysWhyARunEnded(t *testing.T) {
 		"the time":                       {bodies: []loop.Body{loop.Expired{}, loop.Finished{Reason: event.Deadline}}, why: "The run reached its time limit of 1s (deadline)."},
 		"a key":                          {bodies: []loop.Body{loop.CancelRequested{By: "key_1", Cause: event.Cancelled}, loop.Finished{Reason: event.Cancelled}}, why: "The key key_1 cancelled the run.", failure: "cancelled"},
 		"an operator":                    {bodies: []loop.Body{loop.CancelRequested{By: run.CommandLine, Cause: event.Cancelled}, loop.Finished{Reason: event.Cancelled}}, why: "An operator cancelled the run on the command line.", failure: "cancelled"},
-		"a model":                        {rows: []run.Row{failure}, bodies: []loop.Body{asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError}}, why: "The provider up answered 418: no tea", failure: "model_error", model: "The provider up answered 418: no tea"},
-		"a model, healed":                {rows: []run.Row{failure}, bodies: []loop.Body{asked(0, 1), failedAt(1), asked(0, 2), loop.Finished{Reason: event.Complete}}, model: "The provider up answered 418: no tea"},
-		"a damaged row":                  {rows: []run.Row{{Ref: "failure:0.1", Value: "no failure"}}, bodies: []loop.Body{asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError}}},
+		"a model":                        {rows: []journal.Row{failure}, bodies: []loop.Body{asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError}}, why: "The provider up answered 418: no tea", failure: "model_error", model: "The provider up answered 418: no tea"},
+		"a model, healed":                {rows: []journal.Row{failure}, bodies: []loop.Body{asked(0, 1), failedAt(1), asked(0, 2), loop.Finished{Reason: event.Complete}}, model: "The provider up answered 418: no tea"},
+		"a damaged row":                  {rows: []journal.Row{{Ref: "failure:0.1", Value: "no failure"}}, bodies: []loop.Body{asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError}}},
 		"facts that do not fit together": {bodies: []loop.Body{loop.CallStarted{Key: "7.7", Attempt: 1}, loop.Finished{Reason: event.Blocked}}, why: "The outbound policy refused an address."},
 		"a tool": {
-			rows: []run.Row{{Ref: "r", Value: item.List{item.NewResult("p", "out of paper", true)}}},
+			rows: []journal.Row{{Ref: "r", Value: item.List{item.NewResult("p", "out of paper", true)}}},
 			bodies: []loop.Body{
 				asked(0, 1), turned(0, "print"), loop.CallPrepared{Key: "0.0", Owner: tool.Gateway, Server: "s", Class: tool.Read, Verdict: loop.Run},
 				loop.CallStarted{Key: "0.0", Attempt: 1}, loop.CallDone{Key: "0.0", Attempt: 1, Outcome: loop.Error, ResultRef: "r"}, loop.Finished{Reason: event.ToolAbort},
@@ -136,7 +137,7 @@ func TestTheDetailSaysWhyARunEnded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(story.Detail(), got); diff != "" {
+			if diff := cmp.Diff(run.DetailOf(story), got); diff != "" {
 				t.Errorf("the story says otherwise (-story +pages):\n%s", diff)
 			}
 			code, message := "", ""
@@ -155,14 +156,14 @@ func TestTheDetailSaysWhyARunEnded(t *testing.T) {
 
 // newer is an archive with a fact that this build cannot decode.
 type newer struct {
-	run.Archive
+	journal.Archive
 	seq int64
 }
 
-// Facts implements run.Archive.
+// Facts implements journal.Archive.
 func (a newer) Facts(ctx context.Context, orgID, runID string, after int64, limit int) ([]loop.Fact, error) {
 	if after+1 == a.seq {
-		return nil, &run.Unreadable{Seq: a.seq, Kind: "prophecy", Err: loop.ErrUnknownKind}
+		return nil, &journal.Unreadable{Seq: a.seq, Kind: "prophecy", Err: loop.ErrUnknownKind}
 	}
 	facts, err := a.Archive.Facts(ctx, orgID, runID, after, limit)
 	for i, f := range facts {

@@ -31,7 +31,7 @@
 //
 //	caller ──► submit ──► driver ──► feed ──► followers     this process
 //	                        │ every fact on disk before the next effect
-//	                     journal + lease          rules for both: head.go
+//	                     journal + lease          rules for both: package journal
 //	                        │ the lease ended: its process died, or released it
 //	           claim ──► resume ──► driver ──► feed ──► followers  the next process (keeper.go, resume.go)
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
@@ -37,7 +38,7 @@ type driver struct {
 }
 
 // newDriver returns the driver of a run under the lease. Its parts share one run state.
-func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink Sink) *driver {
+func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Lease, sink Sink) *driver {
 	d := &driver{o: &r.o, leases: r.leases}
 	d.observer.observer = r.o.Observer
 	d.run = runState{
@@ -61,8 +62,8 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease Lease, sink 
 
 // newLease returns the lease of a new run. A relay that is recorded has the id of its
 // request, any other run an id of its own.
-func (o *Options) newLease(req *Request) Lease {
-	lease := Lease{Org: req.Org, Epoch: 1, Owner: o.Owner}
+func (o *Options) newLease(req *Request) journal.Lease {
+	lease := journal.Lease{Org: req.Org, Epoch: 1, Owner: o.Owner}
 	switch {
 	case req.Policy.Grade != loop.Relay || o.Recorder == nil:
 		lease.RunID = o.NewID("run_")
@@ -192,8 +193,8 @@ func (d *driver) noticeEnd() error {
 	case errors.As(cause, &refused):
 		limit := fault.From(refused)
 		return d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Memory, Code: limit.Reason, Detail: limit.Message})
-	case errors.Is(cause, ErrFenced):
-		return ErrFenced
+	case errors.Is(cause, journal.ErrFenced):
+		return journal.ErrFenced
 	case errors.Is(cause, errDeadline):
 		return d.run.append(nil, loop.Expired{})
 	case errors.Is(cause, errWoken):

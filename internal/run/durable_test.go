@@ -21,6 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -52,11 +53,11 @@ type town struct {
 
 // archive counts the journals that are loaded.
 type archive struct {
-	run.Archive
+	journal.Archive
 	read *atomic.Int64
 }
 
-func (a archive) Load(ctx context.Context, org, runID string) (*run.Story, error) {
+func (a archive) Load(ctx context.Context, org, runID string) (*journal.Story, error) {
 	a.read.Add(1)
 	return a.Archive.Load(ctx, org, runID)
 }
@@ -183,7 +184,7 @@ func (w *town) wants(principal, key, hash string) *run.Request {
 	targets, servers, _ := w.For(context.Background(), nil)
 	return &run.Request{
 		Org: "o", Principal: principal, Surface: "test", Policy: loop.Policy{Grade: loop.Durable, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Slots: 16, Parallelism: loop.Parallel, ResultMaxBytes: 1 << 16}, Model: "m", Targets: targets, Servers: servers,
-		Key:   &run.SubmitKey{Principal: principal, Key: key, Hash: hash},
+		Key:   &journal.SubmitKey{Principal: principal, Key: key, Hash: hash},
 		Items: []item.Item{item.NewText(item.User, "go")},
 	}
 }
@@ -346,7 +347,7 @@ func TestAnotherGatewayGoesOnWithARunWhoseOwnerIsGone(t *testing.T) {
 		leaving, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
 		_ = first.Run(leaving, w.wants("p", "k", "h"), &diary{}) // it was never started: it renews nothing
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -383,12 +384,12 @@ func TestALightRunEndsWithItsOwner(t *testing.T) { // B07
 		if f.RetryAfter != 60*time.Second {
 			t.Errorf("%+v", f)
 		}
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
+		runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10})
 		if err != nil || len(runs) != 1 || runs[0].Reason != event.Lost {
 			t.Errorf("%+v %v", runs, err)
 		}
@@ -555,7 +556,7 @@ func TestASharedBudgetIsNeverOverspent(t *testing.T) {
 		if got := fmt.Sprint(outcomes); got != "[complete complete complete tokens tokens tokens tokens tokens]" {
 			t.Error(got)
 		}
-		if used, err := w.journal.Used(t.Context(), "o", "pot"); err != nil || used != (run.Used{Spent: budget.Amount{Tokens: 30}}) {
+		if used, err := w.journal.Used(t.Context(), "o", "pot"); err != nil || used != (journal.Used{Spent: budget.Amount{Tokens: 30}}) {
 			t.Errorf("%+v %v", used, err)
 		}
 	})
@@ -631,7 +632,7 @@ func TestATakenOverRunKeepsTheToolsThatItBeganWith(t *testing.T) {
 		w.mu.Lock()
 		w.tools = map[string]func(context.Context, tool.Call) (tool.Result, error){"read_b": nil}
 		w.mu.Unlock()
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -57,7 +58,7 @@ func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure
 		f.Message = cmp.Or(fatalCallMessage(&p.state, cause), "the gateway was stopped while the run was under way, and the run could not be continued")
 	case event.Cancelled, event.CallerGone:
 		f.Message = "the run was cancelled"
-		if why := goneWords(cause.Gone); why != "" {
+		if why := journal.GoneWords(cause.Gone); why != "" {
 			f.Message += ": " + why
 		}
 	}
@@ -157,7 +158,7 @@ func newStoredFailure(e *model.Error) storedFailure {
 func (p *projection) recallFailure(ref string, row json.RawMessage) error {
 	var f storedFailure
 	if err := json.Unmarshal(row, &f); err != nil {
-		return damaged(ref, err)
+		return journal.Damaged(ref, err)
 	}
 	p.failed = f.error()
 	return nil
@@ -174,9 +175,9 @@ type ModelFailure struct {
 	Body    []byte // of the provider's error answer; nil where it gave none
 }
 
-// ModelFailure returns how the model call failed that the fact is about. The zero
+// ModelFailureOf returns how the model call failed that the fact is about. The zero
 // ModelFailure: the journal does not have it.
-func (s *Story) ModelFailure(provider string, b loop.TurnFailed) ModelFailure {
+func ModelFailureOf(s *journal.Story, provider string, b loop.TurnFailed) ModelFailure {
 	var f storedFailure
 	if json.Unmarshal(s.Rows[b.ErrorRef], &f) != nil {
 		return ModelFailure{}

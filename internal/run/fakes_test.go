@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -23,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) } // O01
 
 // journal is a Journal of one run that others can write to and that can fail.
-type journal struct {
+type memoryJournal struct {
 	mu    sync.Mutex
 	facts []loop.Fact
 	rows  map[string]any
@@ -31,14 +32,14 @@ type journal struct {
 }
 
 // Append implements Journal.
-func (l *journal) Append(ctx context.Context, _ Lease, after int64, b Batch) error {
+func (l *memoryJournal) Append(ctx context.Context, _ journal.Lease, after int64, b journal.Batch) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if last := int64(len(l.facts)); last > after {
-		return &Behind{append([]loop.Fact(nil), l.facts[after:]...)}
+		return &journal.Behind{Facts: append([]loop.Fact(nil), l.facts[after:]...)}
 	} else if last < after {
 		return fmt.Errorf("the journal ends at %d, not at %d", last, after)
 	}
@@ -60,13 +61,13 @@ func (l *journal) Append(ctx context.Context, _ Lease, after int64, b Batch) err
 }
 
 // write appends a fact as somebody without the lease does.
-func (l *journal) write(body loop.Body) {
+func (l *memoryJournal) write(body loop.Body) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.facts = append(l.facts, loop.Fact{Seq: int64(len(l.facts)) + 1, At: time.Now().UnixMilli(), Version: loop.Version, Body: body})
 }
 
-func (l *journal) kinds() []loop.Kind {
+func (l *memoryJournal) kinds() []loop.Kind {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make([]loop.Kind, len(l.facts))
@@ -77,7 +78,7 @@ func (l *journal) kinds() []loop.Kind {
 }
 
 // done returns how the calls ended, in the order in which they did.
-func (l *journal) done() []loop.CallDone {
+func (l *memoryJournal) done() []loop.CallDone {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []loop.CallDone
@@ -90,12 +91,12 @@ func (l *journal) done() []loop.CallDone {
 }
 
 // replays fails the test unless the rules allow every fact in its place.
-func (l *journal) replays(t *testing.T) loop.State {
+func (l *memoryJournal) replays(t *testing.T) loop.State {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var s loop.State
-	var head Summary
+	var head journal.Summary
 	for _, f := range l.facts {
 		if err := loop.Allowed(s, f); err != nil {
 			t.Errorf("fact %d: %v", f.Seq, err)
@@ -273,7 +274,7 @@ func waits(entered chan<- struct{}) func(context.Context, tool.Call) (tool.Resul
 
 // stage is everything that one run needs.
 type stage struct {
-	journal       *journal
+	journal       *memoryJournal
 	sink          *notes
 	model         *speaker
 	conversations *cupboard
@@ -283,7 +284,7 @@ type stage struct {
 
 func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	t.Helper()
-	s := &stage{journal: &journal{}, sink: &notes{}, model: &speaker{turns: turns}, conversations: &cupboard{}}
+	s := &stage{journal: &memoryJournal{}, sink: &notes{}, model: &speaker{turns: turns}, conversations: &cupboard{}}
 	s.req = &Request{
 		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel}, Model: "m",
 		Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: s.model}},
@@ -321,19 +322,19 @@ func (s *stage) run(t *testing.T) event.Finished {
 // cupboard is a Conversations in memory.
 type cupboard struct {
 	mu   sync.Mutex
-	kept map[string]Conversation
+	kept map[string]journal.Conversation
 	fail error
 }
 
 // Save implements Conversations.
-func (c *cupboard) Save(_ context.Context, org, principal string, h Conversation, _ time.Duration, keys ...ConversationKey) error {
+func (c *cupboard) Save(_ context.Context, org, principal string, h journal.Conversation, _ time.Duration, keys ...journal.ConversationKey) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fail != nil {
 		return c.fail
 	}
 	if c.kept == nil {
-		c.kept = map[string]Conversation{}
+		c.kept = map[string]journal.Conversation{}
 	}
 	for _, key := range keys {
 		c.kept[org+"/"+principal+"/"+key.String()] = h
@@ -342,7 +343,7 @@ func (c *cupboard) Save(_ context.Context, org, principal string, h Conversation
 }
 
 // Find implements Conversations.
-func (c *cupboard) Find(_ context.Context, org, principal string, key ConversationKey) (*Conversation, error) {
+func (c *cupboard) Find(_ context.Context, org, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h, ok := c.kept[org+"/"+principal+"/"+key.String()]; ok {
@@ -351,7 +352,7 @@ func (c *cupboard) Find(_ context.Context, org, principal string, key Conversati
 	return nil, nil
 }
 
-func (c *cupboard) Delete(_ context.Context, org, principal string, key ConversationKey) (bool, error) {
+func (c *cupboard) Delete(_ context.Context, org, principal string, key journal.ConversationKey) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := org + "/" + principal + "/" + key.String()

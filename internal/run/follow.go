@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
@@ -103,7 +104,7 @@ func (r *Runner) follow(ctx context.Context, f Follow, sink Sink, own *feed) err
 
 // FollowStored is [Runner.Follow] for a process that performs no runs. It looks at the
 // store ten times a second.
-func FollowStored(ctx context.Context, archive Archive, f Follow, sink Sink) error {
+func FollowStored(ctx context.Context, archive journal.Archive, f Follow, sink Sink) error {
 	return follow(ctx, f, sink, source{
 		archive: archive,
 		feed:    func() (*feed, func()) { return nil, func() {} },
@@ -114,7 +115,7 @@ func FollowStored(ctx context.Context, archive Archive, f Follow, sink Sink) err
 
 // source is where a follower gets a run's events from.
 type source struct {
-	archive Archive
+	archive journal.Archive
 	feed    func() (*feed, func()) // of the run, if it is performed here; the function gives it back
 	next    func() <-chan struct{} // closed when the run has something new; nil = never
 	closing <-chan struct{}        // closed when this process ends; nil = never
@@ -292,7 +293,7 @@ func (w *follower) checkAside(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return storeError(w.RunID, err)
-	case head.Summary.Status == IsAside:
+	case head.Summary.Status == journal.IsAside:
 		return unreadable(w.RunID, head.Summary.Aside.Reason)
 	}
 	return nil

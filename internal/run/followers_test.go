@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -23,7 +24,7 @@ import (
 
 // counted is an archive that counts what is read of it.
 type counted struct {
-	run.Archive
+	journal.Archive
 	loads atomic.Int64
 	bytes atomic.Int64 // of rows
 }
@@ -36,7 +37,7 @@ func (c *counted) Rows(ctx context.Context, org, runID string, refs []string, li
 	return rows, err
 }
 
-func (c *counted) Load(ctx context.Context, org, runID string) (*run.Story, error) {
+func (c *counted) Load(ctx context.Context, org, runID string) (*journal.Story, error) {
 	c.loads.Add(1)
 	return c.Archive.Load(ctx, org, runID)
 }
@@ -269,7 +270,7 @@ func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 		w.leave(t, "run_old", "k", largeWaiting(0)...)
 		decide := func(bounds ledger.Options) error {
 			r, _, _ := w.counting(t, bounds)
-			_, err := r.Decide(t.Context(), "o", "wait_a", run.Decision{}, org.Author{Principal: "human"})
+			_, err := r.Decide(t.Context(), "o", "wait_a", journal.Decision{}, org.Author{Principal: "human"})
 			return err
 		}
 		if f := fault.From(decide(ledger.Options{Run: 1 << 19})); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {

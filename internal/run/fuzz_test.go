@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -69,7 +70,7 @@ turn {"round":2,"purpose":"turn","items_ref":"t0","stop":"stop"}`)
 }
 
 // retold returns what a story tells.
-func retold(t testing.TB, story *Story) ([]event.Event, error) {
+func retold(t testing.TB, story *journal.Story) ([]event.Event, error) {
 	told := &notes{}
 	s := newStoredRun(storyArchive{Archive: nil, story: story}, Follow{}, &teller{sink: told})
 	var err error
@@ -93,13 +94,13 @@ func retold(t testing.TB, story *Story) ([]event.Event, error) {
 
 // storyArchive has one run.
 type storyArchive struct {
-	Archive
-	story *Story
+	journal.Archive
+	story *journal.Story
 }
 
 // Head implements Archive.
-func (a storyArchive) Head(context.Context, string, string) (Head, error) {
-	var h Head
+func (a storyArchive) Head(context.Context, string, string) (journal.Head, error) {
+	var h journal.Head
 	for _, f := range a.story.Facts {
 		h.Summary = h.Summary.After(f)
 	}
@@ -107,7 +108,9 @@ func (a storyArchive) Head(context.Context, string, string) (Head, error) {
 }
 
 // Load implements Archive.
-func (a storyArchive) Load(context.Context, string, string) (*Story, error) { return a.story, nil }
+func (a storyArchive) Load(context.Context, string, string) (*journal.Story, error) {
+	return a.story, nil
+}
 
 // Facts implements Archive.
 func (a storyArchive) Facts(_ context.Context, _, _ string, after int64, _ int) ([]loop.Fact, error) {
@@ -128,8 +131,8 @@ func (a storyArchive) Rows(_ context.Context, _, _ string, refs []string, _ int)
 
 // storyOf reads a line for each fact, kind and body, and one for each row, name
 // and value.
-func storyOf(text string) *Story {
-	story := &Story{Rows: map[string]json.RawMessage{}}
+func storyOf(text string) *journal.Story {
+	story := &journal.Story{Rows: map[string]json.RawMessage{}}
 	for line := range strings.SplitSeq(text, "\n") {
 		name, data, _ := strings.Cut(line, " ")
 		body, err := loop.Decode(loop.Version, loop.Kind(name), []byte(data))

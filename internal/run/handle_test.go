@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -46,9 +47,9 @@ func (w *town) waiting(t *testing.T, until int64) {
 }
 
 // patient are conversations that store nothing for a caller who has left.
-type patient struct{ run.Conversations }
+type patient struct{ journal.Conversations }
 
-func (p patient) Save(ctx context.Context, orgID, principal string, c run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+func (p patient) Save(ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -57,11 +58,11 @@ func (p patient) Save(ctx context.Context, orgID, principal string, c run.Conver
 
 // deserted is a journal whose caller leaves when something is appended.
 type deserted struct {
-	run.Journal
+	journal.Journal
 	leave context.CancelFunc
 }
 
-func (l deserted) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+func (l deserted) Append(ctx context.Context, lease journal.Lease, after int64, b journal.Batch) error {
 	err := l.Journal.Append(ctx, lease, after, b)
 	l.leave()
 	return err
@@ -72,7 +73,7 @@ func TestADecisionGetsItsResponseAlthoughItsCallerLeaves(t *testing.T) { // L05
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{}
 		w.waiting(t, 0)
-		if err := w.conversations.Save(t.Context(), "o", "", run.Conversation{RunID: "run_old"}, time.Hour, run.ConversationKey{Kind: run.ResponseID, ID: "resp_old"}); err != nil {
+		if err := w.conversations.Save(t.Context(), "o", "", journal.Conversation{RunID: "run_old"}, time.Hour, journal.ConversationKey{Kind: journal.ResponseID, ID: "resp_old"}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, leave := context.WithCancel(t.Context())
@@ -81,8 +82,8 @@ func TestADecisionGetsItsResponseAlthoughItsCallerLeaves(t *testing.T) { // L05
 		})
 		req := w.wants("p", "", "")
 		req.Key, req.Items, req.Keep = nil, nil, &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
-		req.Answers = []run.Answer{{ID: "wait_a", Decision: run.Decision{Approved: true}}}
-		req.MayDecide = func(run.Approval) error { return nil }
+		req.Answers = []run.Answer{{ID: "wait_a", Decision: journal.Decision{Approved: true}}}
+		req.MayDecide = func(journal.Approval) error { return nil }
 		var told diary
 		if err := r.Run(ctx, req, &told); err != nil {
 			t.Fatal(err)
@@ -122,16 +123,16 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		begin := time.Now()
 		for _, c := range []struct {
 			org, wait string
-			d         run.Decision
+			d         journal.Decision
 			reason    string // of the refusal; "" = none
 		}{
-			{"o", "wait_c", run.Decision{Approved: true}, "unknown"},
-			{"o", "", run.Decision{Approved: true}, "unknown"},
-			{"bb", "wait_a", run.Decision{Approved: true}, "unknown"},
-			{"o", "wait_a", run.Decision{Message: "too much"}, ""},
-			{"o", "wait_a", run.Decision{Message: "again"}, ""},
-			{"o", "wait_a", run.Decision{Approved: true}, "already_decided"},
-			{"o", "wait_b", run.Decision{Approved: true}, ""},
+			{"o", "wait_c", journal.Decision{Approved: true}, "unknown"},
+			{"o", "", journal.Decision{Approved: true}, "unknown"},
+			{"bb", "wait_a", journal.Decision{Approved: true}, "unknown"},
+			{"o", "wait_a", journal.Decision{Message: "too much"}, ""},
+			{"o", "wait_a", journal.Decision{Message: "again"}, ""},
+			{"o", "wait_a", journal.Decision{Approved: true}, "already_decided"},
+			{"o", "wait_b", journal.Decision{Approved: true}, ""},
 		} {
 			_, err := r.Decide(t.Context(), c.org, c.wait, c.d, by)
 			switch {
@@ -172,7 +173,7 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		if diff := cmp.Diff(whole.encoded(t), again.encoded(t)); diff != "" {
 			t.Errorf("followed live (-) and from the store (+):\n%s", diff)
 		}
-		if _, err := r.Decide(t.Context(), "o", "wait_b", run.Decision{}, by); fault.From(err).Reason != "already_decided" {
+		if _, err := r.Decide(t.Context(), "o", "wait_b", journal.Decision{}, by); fault.From(err).Reason != "already_decided" {
 			t.Errorf("the decision of a run that has ended was changed: %v", err)
 		}
 	})
@@ -185,11 +186,11 @@ func TestADecisionThatIsTooLateIsADenial(t *testing.T) {
 		w.waiting(t, time.Now().Add(time.Minute).UnixMilli())
 		time.Sleep(time.Minute)
 		r := w.gateway(t) // it has not begun to look for approvals that end
-		_, err := r.Decide(t.Context(), "o", "wait_a", run.Decision{Approved: true}, org.Author{Principal: "human", At: time.Now().UnixMilli()})
+		_, err := r.Decide(t.Context(), "o", "wait_a", journal.Decision{Approved: true}, org.Author{Principal: "human", At: time.Now().UnixMilli()})
 		if f := fault.From(err); err == nil || f.Reason != "approval_expired" {
 			t.Errorf("%v", err)
 		}
-		if a, err := w.journal.Approval(t.Context(), "o", "wait_a"); err != nil || a.Status != run.ApprovalExpired || a.DecidedBy != "" {
+		if a, err := w.journal.Approval(t.Context(), "o", "wait_a"); err != nil || a.Status != journal.ApprovalExpired || a.DecidedBy != "" {
 			t.Errorf("%+v %v", a, err)
 		}
 		if err := r.Open(t.Context()); err != nil {
@@ -356,7 +357,7 @@ func TestAFollowerThatComesBackReadsOnlyTheRest(t *testing.T) { // P05
 
 // rowReads counts the rows that are asked for.
 type rowReads struct {
-	run.Archive
+	journal.Archive
 	rows int
 }
 
@@ -379,7 +380,7 @@ func TestARequestWithoutMemoryStartsNoRun(t *testing.T) {
 			}
 			err := r.Run(t.Context(), req, &diary{})
 			synctest.Wait()
-			found, _ := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+			found, _ := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 1})
 			if fault.From(err).Reason != "org_memory_exceeded" || len(found) != 0 || len(w.made()) != 0 {
 				t.Errorf("%s: %v; runs %+v; calls %v", grade, err, found, w.made())
 			}
@@ -404,7 +405,7 @@ func TestARequestWithoutRoomForItsModelCallStoresNothing(t *testing.T) {
 				return err
 			}
 			err := ask(2 << 20)
-			found, _ := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+			found, _ := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 1})
 			if fault.From(err).Reason != "run_memory_exceeded" || len(found) != 0 {
 				t.Errorf("%s: %v; runs %+v", grade, err, found)
 			}
@@ -426,15 +427,15 @@ func TestAnApprovalOfACancelledRunIsVoid(t *testing.T) { // J22
 		if err := r.Run(t.Context(), req, &d); err != nil {
 			t.Fatal(err)
 		}
-		found, err := w.journal.Approvals(t.Context(), "o", run.ApprovalQuery{Limit: 10})
-		if err != nil || len(found) != 1 || found[0].Status != run.ApprovalWaiting {
+		found, err := w.journal.Approvals(t.Context(), "o", journal.ApprovalQuery{Limit: 10})
+		if err != nil || len(found) != 1 || found[0].Status != journal.ApprovalWaiting {
 			t.Fatalf("%+v %v", found, err)
 		}
 		if err := r.Cancel(t.Context(), "o", found[0].RunID, org.Author{Principal: "p"}); err != nil {
 			t.Fatal(err)
 		}
-		a, err := r.Decide(t.Context(), "o", found[0].ID, run.Decision{Approved: true}, org.Author{Principal: "boss"})
-		if fault.From(err).Reason != "approval_void" || a.Status != run.ApprovalVoid || a.DecidedBy != "" {
+		a, err := r.Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"})
+		if fault.From(err).Reason != "approval_void" || a.Status != journal.ApprovalVoid || a.DecidedBy != "" {
 			t.Errorf("%+v %v", a, err)
 		}
 	})
@@ -462,8 +463,8 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		before := run.Conversation{RunID: "run_abc", Items: item.List{item.NewText(item.User, "hello")}, Full: map[string]string{"abc.0.0": "the whole text"}}
-		if err := w.conversations.Save(t.Context(), "o", "", before, time.Hour, run.ConversationKey{Kind: run.ResponseID, ID: "resp_abc"}); err != nil {
+		before := journal.Conversation{RunID: "run_abc", Items: item.List{item.NewText(item.User, "hello")}, Full: map[string]string{"abc.0.0": "the whole text"}}
+		if err := w.conversations.Save(t.Context(), "o", "", before, time.Hour, journal.ConversationKey{Kind: journal.ResponseID, ID: "resp_abc"}); err != nil {
 			t.Fatal(err)
 		}
 		req := w.wants("p", "k", "h")
@@ -472,11 +473,11 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 		if err := r.Run(t.Context(), req, &diary{}); err != nil {
 			t.Fatal(err)
 		}
-		found, err := w.journal.Approvals(t.Context(), "o", run.ApprovalQuery{Limit: 10})
+		found, err := w.journal.Approvals(t.Context(), "o", journal.ApprovalQuery{Limit: 10})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%+v %v", found, err)
 		}
-		if _, err := r.Decide(t.Context(), "o", found[0].ID, run.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
+		if _, err := r.Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: found[0].RunID}, &diary{}); err != nil {
@@ -490,11 +491,11 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 
 // slowLoad is an archive that takes its time to load a run.
 type slowLoad struct {
-	run.Archive
+	journal.Archive
 	loading chan struct{} // gets an element when a load begins
 }
 
-func (s slowLoad) Load(ctx context.Context, orgID, runID string) (*run.Story, error) {
+func (s slowLoad) Load(ctx context.Context, orgID, runID string) (*journal.Story, error) {
 	s.loading <- struct{}{}
 	select {
 	case <-time.After(time.Second):
@@ -510,8 +511,8 @@ func TestARunIsCancelledWhileItsNextOwnerReadsIt(t *testing.T) { // J22
 		var log bytes.Buffer
 		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
 		w.abandon(t)
-		time.Sleep(run.LeaseTTL)
-		found, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+		time.Sleep(journal.LeaseTTL)
+		found, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 1})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%+v %v", found, err)
 		}

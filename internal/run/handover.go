@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -22,16 +23,16 @@ const mintedPrefix = "call_tp_"
 // under them first; callIDs maps them to the provider's.
 func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, callIDs map[string]string, err error) {
 	run := &d.run
-	h := Conversation{RunID: run.lease.RunID, CallIDs: map[string]string{}}
+	h := journal.Conversation{RunID: run.lease.RunID, CallIDs: map[string]string{}}
 	hides := run.state().HidesItems()
-	var ids []ConversationKey
+	var ids []journal.ConversationKey
 	for _, key := range keys {
 		c, _ := run.state().Call(key)
 		id := c.ProviderID
 		if hides {
 			id = d.o.NewID(mintedPrefix)
 			h.CallIDs[id] = c.ProviderID
-			ids = append(ids, ConversationKey{CallID, id})
+			ids = append(ids, journal.ConversationKey{Kind: journal.CallID, ID: id})
 		}
 		calls = append(calls, loop.HandedOverCall{Key: c.Key, ID: id})
 	}
@@ -42,7 +43,7 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 	h.Items = run.projection.transcript(run.state().HiddenRefs())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, HandoverTTL, ids...); err != nil {
+	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, journal.HandoverTTL, ids...); err != nil {
 		run.storeFailed(err)
 		return nil, nil, unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
 	}
@@ -59,7 +60,7 @@ type beginning struct {
 // the turn that the caller got, and the provider's call ids in place of the gateway's. Ids
 // without a handover for this principal are unchanged. In front are the items of System, and
 // those of the conversation that the request continues, with which memory is charged.
-func splice(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) (beginning, error) {
+func splice(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) (beginning, error) {
 	w := beginning{before: len(req.System)}
 	if req.continued() != "" {
 		var err error
@@ -152,12 +153,12 @@ func inCallOrder(items []item.Item) {
 }
 
 // handoverOf returns the handover of a turn, or nil.
-func handoverOf(ctx context.Context, kept Conversations, req *Request, answer []item.Item) (*Conversation, error) {
+func handoverOf(ctx context.Context, kept journal.Conversations, req *Request, answer []item.Item) (*journal.Conversation, error) {
 	for _, c := range answer {
 		if !minted(c) {
 			continue
 		}
-		h, err := kept.Find(ctx, req.Org, req.Principal, ConversationKey{CallID, c.CallID})
+		h, err := kept.Find(ctx, req.Org, req.Principal, journal.ConversationKey{Kind: journal.CallID, ID: c.CallID})
 		if err != nil {
 			return nil, fmt.Errorf("handover of call %s: %w", c.CallID, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -39,7 +40,7 @@ func (prophecy) Kind() loop.Kind { return "prophecy" }
 func (w *town) interrupted(t *testing.T, bodies ...loop.Body) {
 	t.Helper()
 	w.leave(t, "run_old", "k", bodies...)
-	time.Sleep(run.LeaseTTL)
+	time.Sleep(journal.LeaseTTL)
 }
 
 func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
@@ -52,7 +53,7 @@ func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
 		loop.InputAdded{ItemsRef: "input", By: "client"},
 		loop.Catalogued{CatalogRef: "catalog"},
 	}
-	batch := run.Batch{Sync: true, Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: key, Hash: "h"}}, Rows: []run.Row{
+	batch := journal.Batch{Sync: true, Opening: &journal.Opening{Key: &journal.SubmitKey{Principal: "p", Key: key, Hash: "h"}}, Rows: []journal.Row{
 		{Ref: "input", Value: item.List{item.NewText(item.User, "go")}}, {Ref: "catalog", Value: sealed("once_a", "once_b", "once_c", "keyed_b")},
 	}}
 	for i, body := range append(head, bodies...) {
@@ -63,18 +64,18 @@ func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
 			for _, c := range b.Calls {
 				said = append(said, item.NewCall(c.ProviderID, c.Name, c.Arguments))
 			}
-			batch.Rows = append(batch.Rows, run.Row{Ref: b.ItemsRef, Value: said})
+			batch.Rows = append(batch.Rows, journal.Row{Ref: b.ItemsRef, Value: said})
 		case loop.CallPrepared:
 			if b.ArgsRef != "gone" {
-				batch.Rows = append(batch.Rows, run.Row{Ref: b.ArgsRef, Value: json.RawMessage("{}")})
+				batch.Rows = append(batch.Rows, journal.Row{Ref: b.ArgsRef, Value: json.RawMessage("{}")})
 			}
 		case loop.TurnFailed:
-			batch.Rows = append(batch.Rows, run.Row{Ref: b.ErrorRef, Value: map[string]string{"class": string(b.Class), "error": "down"}})
+			batch.Rows = append(batch.Rows, journal.Row{Ref: b.ErrorRef, Value: map[string]string{"class": string(b.Class), "error": "down"}})
 		case loop.CallDone:
-			batch.Rows = append(batch.Rows, run.Row{Ref: b.ResultRef, Value: item.List{item.NewResult("p", "old", false)}})
+			batch.Rows = append(batch.Rows, journal.Row{Ref: b.ResultRef, Value: item.List{item.NewResult("p", "old", false)}})
 		}
 	}
-	if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: runID, Epoch: 1, Owner: "gone"}, 0, batch); err != nil {
+	if err := w.journal.Append(t.Context(), journal.Lease{Org: "o", RunID: runID, Epoch: 1, Owner: "gone"}, 0, batch); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,7 +121,7 @@ func ended(key loop.CallKey, attempt int) loop.Body {
 
 // accounts fails the test unless every call that the journal starts is ended
 // after its last start, and no call that must not be repeated starts twice.
-func accounts(t *testing.T, story *run.Story) {
+func accounts(t *testing.T, story *journal.Story) {
 	t.Helper()
 	open, class := map[loop.CallKey]bool{}, map[loop.CallKey]tool.Class{}
 	for _, f := range story.Facts {
@@ -142,7 +143,7 @@ func accounts(t *testing.T, story *run.Story) {
 }
 
 // resumed starts a gateway and returns the journal of the run when it is over.
-func (w *town) resumed(t *testing.T) *run.Story {
+func (w *town) resumed(t *testing.T) *journal.Story {
 	t.Helper()
 	w.restarted(t)
 	story, err := w.journal.Load(t.Context(), "o", "run_old")
@@ -274,8 +275,8 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 				if n := strings.Count(log.String(), "\n"); n != 1+strings.Count(log.String(), "run taken over") || !strings.Contains(log.String(), "run set aside") {
 					t.Errorf("%d lines in the log:\n%s", n, &log)
 				}
-				runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
-				if err != nil || runs[0].Status != run.IsAside || !strings.Contains(runs[0].Aside.Reason, tt.want) {
+				runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10})
+				if err != nil || runs[0].Status != journal.IsAside || !strings.Contains(runs[0].Aside.Reason, tt.want) {
 					t.Fatalf("%+v, %v; want one that is set aside because %q", runs, err, tt.want)
 				}
 				told := refusal(t, r.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "journal_unreadable")
@@ -286,11 +287,11 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(10 * time.Second)
-				if runs, err = w.journal.Runs(t.Context(), "o", run.Query{Limit: 10}); err != nil || runs[0].Reason != event.Cancelled {
+				if runs, err = w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10}); err != nil || runs[0].Reason != event.Cancelled {
 					t.Fatalf("%+v, %v; want one that is cancelled", runs, err)
 				}
 				story, err := w.journal.Load(t.Context(), "o", "run_old")
-				var bad *run.Unreadable
+				var bad *journal.Unreadable
 				if errors.As(err, &bad) {
 					story = bad.Story
 				}
@@ -309,13 +310,13 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 
 // unread are conversations of which one cannot be decoded, after it was found a few times.
 type unread struct {
-	run.Conversations
-	key   run.ConversationKey
+	journal.Conversations
+	key   journal.ConversationKey
 	finds int
 	then  func() // called before it is not decoded; nil = nothing is
 }
 
-func (u *unread) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+func (u *unread) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
 	if key != u.key {
 		return u.Conversations.Find(ctx, orgID, principal, key)
 	}
@@ -326,14 +327,14 @@ func (u *unread) Find(ctx context.Context, orgID, principal string, key run.Conv
 		u.then = nil
 		then()
 	}
-	return run.DecodeConversation(key, []byte(`{"v":2}`))
+	return journal.DecodeConversation(key, []byte(`{"v":2}`))
 }
 
 // inSession returns a request that continues a conversation, which it stores.
-func (w *town) inSession(t *testing.T) (*run.Request, run.ConversationKey) {
+func (w *town) inSession(t *testing.T) (*run.Request, journal.ConversationKey) {
 	t.Helper()
-	key := run.ConversationKey{Kind: run.SessionID, ID: "conv_1"}
-	if err := w.conversations.Save(t.Context(), "o", "", run.Conversation{}, 24*time.Hour, key); err != nil {
+	key := journal.ConversationKey{Kind: journal.SessionID, ID: "conv_1"}
+	if err := w.conversations.Save(t.Context(), "o", "", journal.Conversation{}, 24*time.Hour, key); err != nil {
 		t.Fatal(err)
 	}
 	req := w.wants("p", "k", "h")
@@ -378,7 +379,7 @@ func TestARunThatLearnsOfAnUnknownFactIsSetAside(t *testing.T) { // C07
 				t.Fatal(err)
 			}
 			fact := loop.Fact{Seq: head.Seq + 1, At: time.Now().UnixMilli(), Version: loop.Version, Body: prophecy{}}
-			if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: s.RunID}, head.Seq, run.Batch{Sync: true, Facts: []loop.Fact{fact}}); err != nil {
+			if err := w.journal.Append(t.Context(), journal.Lease{Org: "o", RunID: s.RunID}, head.Seq, journal.Batch{Sync: true, Facts: []loop.Fact{fact}}); err != nil {
 				t.Error(err)
 			}
 			return says("over"), nil
@@ -389,8 +390,8 @@ func TestARunThatLearnsOfAnUnknownFactIsSetAside(t *testing.T) { // C07
 		}
 		_ = refusal(t, r.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "run_handed_over")
 		time.Sleep(5 * time.Second)
-		runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
-		if err != nil || runs[0].Status != run.IsAside || !strings.Contains(runs[0].Aside.Reason, "prophecy") {
+		runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10})
+		if err != nil || runs[0].Status != journal.IsAside || !strings.Contains(runs[0].Aside.Reason, "prophecy") {
 			t.Errorf("%+v, %v", runs, err)
 		}
 		synctest.Wait()
@@ -407,7 +408,7 @@ func TestAFencedOwnerSetsNothingAside(t *testing.T) { // R13
 		req, key := w.inSession(t)
 		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
 		kept := &unread{Conversations: &w.conversations, key: key, finds: 1, then: func() {
-			time.Sleep(run.LeaseTTL + time.Second) // it renews no lease
+			time.Sleep(journal.LeaseTTL + time.Second) // it renews no lease
 			if err := w.gateway(t).Open(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -451,7 +452,7 @@ func TestAnApprovalOfALargeRunExpires(t *testing.T) { // P40
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if a, err := w.journal.Approval(t.Context(), "o", "wait_a"); err != nil || a.Status != run.ApprovalExpired {
+		if a, err := w.journal.Approval(t.Context(), "o", "wait_a"); err != nil || a.Status != journal.ApprovalExpired {
 			t.Errorf("the approval is %+v, %v", a, err)
 		}
 	})
@@ -499,8 +500,8 @@ func TestARunWhoseConversationCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)
-				runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
-				if err != nil || len(runs) != 1 || runs[0].Status != run.IsAside || !strings.Contains(runs[0].Aside.Reason, "conversation conv_1 cannot be decoded") {
+				runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10})
+				if err != nil || len(runs) != 1 || runs[0].Status != journal.IsAside || !strings.Contains(runs[0].Aside.Reason, "conversation conv_1 cannot be decoded") {
 					t.Fatalf("%+v, %v; want one that is set aside", runs, err)
 				}
 				resumed := 0
@@ -515,7 +516,7 @@ func TestARunWhoseConversationCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 				}
 				_ = refusal(t, old.Run(t.Context(), w.wants("p", "k", "h"), &diary{}), "journal_unreadable")
 				again := *req
-				again.Key = &run.SubmitKey{Principal: "p", Key: "another", Hash: "h"}
+				again.Key = &journal.SubmitKey{Principal: "p", Key: "another", Hash: "h"}
 				_ = refusal(t, old.Run(t.Context(), &again, &diary{}), "conversation_unreadable")
 
 				after.rest(t, w, old)
@@ -543,12 +544,12 @@ func TestARunThatIsSetAsideCanBeLost(t *testing.T) { // P01
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
+		runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10})
 		if err != nil || runs[0].Reason != event.Lost {
 			t.Fatalf("%+v, %v; want one that is lost", runs, err)
 		}
 		story, err := w.journal.Load(t.Context(), "o", "run_old")
-		var bad *run.Unreadable
+		var bad *journal.Unreadable
 		if errors.As(err, &bad) {
 			story = bad.Story
 		}
@@ -573,7 +574,7 @@ func TestManyRunsThatCannotBeDecodedAreQuiet(t *testing.T) {
 		for i := range n {
 			w.leave(t, fmt.Sprint("run_", i), fmt.Sprint(i), asked(0, 1), prophecy{})
 		}
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		w.restarted(t)
 		w.restarted(t)
 		synctest.Wait() // for what still writes to the log
@@ -586,15 +587,15 @@ func TestManyRunsThatCannotBeDecodedAreQuiet(t *testing.T) {
 // C07: a build that may be able to decode the journal tries once.
 func TestARunThatWasSetAsideIsTriedByABuildThatKnowsMore(t *testing.T) {
 	for _, tt := range []struct {
-		aside run.Aside
+		aside journal.Aside
 		build string
 		want  bool
 	}{
-		{run.Aside{Build: "b1", Kind: "prophecy", Version: loop.Version}, "b2", false},
-		{run.Aside{Build: "b1", Kind: loop.KindTurn, Version: loop.Version + 1}, "b2", false},
-		{run.Aside{Build: "b1", Kind: loop.KindTurn, Version: loop.Version}, "b1", true},
-		{run.Aside{Build: "b1"}, "b1", false},
-		{run.Aside{Build: "b1"}, "b2", true},
+		{journal.Aside{Build: "b1", Kind: "prophecy", Version: loop.Version}, "b2", false},
+		{journal.Aside{Build: "b1", Kind: loop.KindTurn, Version: loop.Version + 1}, "b2", false},
+		{journal.Aside{Build: "b1", Kind: loop.KindTurn, Version: loop.Version}, "b1", true},
+		{journal.Aside{Build: "b1"}, "b1", false},
+		{journal.Aside{Build: "b1"}, "b2", true},
 	} {
 		if got := tt.aside.Again(tt.build); got != tt.want {
 			t.Errorf("%+v by %s: %v", tt.aside, tt.build, got)
@@ -624,8 +625,8 @@ func TestAStoredFailureKeepsTheDialectOfItsBody(t *testing.T) {
 		"no body, no dialect":          {`{"class":"transient","status":503,"error":"e"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story := &run.Story{
-				Summary: run.Summary{Reason: event.ModelError},
+			story := &journal.Story{
+				Summary: journal.Summary{Reason: event.ModelError},
 				Rows:    map[string]json.RawMessage{"failure:0.1": json.RawMessage(tt.row)},
 			}
 			for i, body := range []loop.Body{
@@ -634,7 +635,7 @@ func TestAStoredFailureKeepsTheDialectOfItsBody(t *testing.T) {
 			} {
 				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})
 			}
-			failure := story.Detail().Failure
+			failure := run.DetailOf(story).Failure
 			if failure == nil || failure.Upstream == nil || failure.Upstream.Dialect != tt.dialect {
 				t.Errorf("%+v", failure)
 			}
@@ -657,7 +658,7 @@ func TestAStoredFailureKeepsThePlaceThatWasRefused(t *testing.T) { // P22
 			event.Failure{Code: "outbound_ssrf_blocked", Message: "ssrf_blocked:private", Address: "10.0.0.1", Setting: "s", Param: "messages[0].content[1].image_url"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story := &run.Story{Summary: run.Summary{Reason: tt.reason}, Rows: map[string]json.RawMessage{"failure:0.1": json.RawMessage(row)}}
+			story := &journal.Story{Summary: journal.Summary{Reason: tt.reason}, Rows: map[string]json.RawMessage{"failure:0.1": json.RawMessage(row)}}
 			facts := []loop.Body{
 				loop.Accepted{RunID: "r", Targets: []loop.Target{{Provider: "up", Model: "m"}}, Policy: loop.Policy{Limits: budget.Limits{Rounds: 1}}},
 				loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}, asked(0, 1), refused,
@@ -665,7 +666,7 @@ func TestAStoredFailureKeepsThePlaceThatWasRefused(t *testing.T) { // P22
 			for i, body := range append(append(facts, tt.before...), loop.Finished{Reason: tt.reason}) {
 				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})
 			}
-			if diff := cmp.Diff(&tt.want, story.Detail().Failure); diff != "" {
+			if diff := cmp.Diff(&tt.want, run.DetailOf(story).Failure); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // How leases are kept. An owner whose renewals fail stops one period
@@ -24,23 +25,23 @@ import (
 const (
 	renewEvery    = 5 * time.Second
 	claimEvery    = time.Second
-	doubtAfter    = LeaseTTL - renewEvery   // a run that was not renewed for this long sends nothing more
-	claimAgain    = 43 * time.Millisecond   // after a claim that has found runs
-	claimAtOnce   = 64                      // runs
-	expireTimeout = 3300 * time.Millisecond // of the approvals whose time is over; runs are claimed after it
-	retryFailed   = 5 * time.Second         // a run that an error has stopped is claimed after it at the earliest
-	lastReleases  = time.Second             // of what has no run, when the process stops
-	storeTimeout  = 9900 * time.Millisecond // no multiple of claimEvery: what times out never coincides with a tick
+	doubtAfter    = journal.LeaseTTL - renewEvery // a run that was not renewed for this long sends nothing more
+	claimAgain    = 43 * time.Millisecond         // after a claim that has found runs
+	claimAtOnce   = 64                            // runs
+	expireTimeout = 3300 * time.Millisecond       // of the approvals whose time is over; runs are claimed after it
+	retryFailed   = 5 * time.Second               // a run that an error has stopped is claimed after it at the earliest
+	lastReleases  = time.Second                   // of what has no run, when the process stops
+	storeTimeout  = 9900 * time.Millisecond       // no multiple of claimEvery: what times out never coincides with a tick
 )
 
 // leaseKeeper keeps the leases of the runs that are performed in this process: it renews
 // them, stops runs whose lease another owner has, claims runs whose owner is gone, and
 // releases leases that have no run. It is safe for concurrent use.
 type leaseKeeper struct {
-	leases   Leases // nil = there are no durable runs
-	owner    string // this process
+	leases   journal.Leases // nil = there are no durable runs
+	owner    string         // this process
 	health   *storeHealth
-	takeOver func(Lease) // performs a run that was claimed
+	takeOver func(journal.Lease) // performs a run that was claimed
 
 	expire func(context.Context) error // ends approvals that nobody has decided in time
 
@@ -66,7 +67,7 @@ type leaseKeeper struct {
 // orphan is a lease of this process that has no run here. It is released at a time, so
 // that another owner, or this process, can claim the run; the zero time = at once.
 type orphan struct {
-	lease Lease
+	lease journal.Lease
 	at    time.Time // monotonic
 }
 
@@ -78,7 +79,7 @@ func (k runKey) compare(other runKey) int {
 
 // liveRun is a run that is performed in this process, as the lease keeper knows it.
 type liveRun struct {
-	lease  Lease
+	lease  journal.Lease
 	cancel context.CancelCauseFunc
 	feed   *feed       // of a durable run; nil = it has none
 	leased bool        // this process has got the lease; guarded by leaseKeeper.mu
@@ -87,7 +88,7 @@ type liveRun struct {
 
 func (l *liveRun) key() runKey { return runKey{l.lease.Org, l.lease.RunID} }
 
-func newLeaseKeeper(leases Leases, owner string, health *storeHealth, takeOver func(Lease), expire func(context.Context) error) *leaseKeeper {
+func newLeaseKeeper(leases journal.Leases, owner string, health *storeHealth, takeOver func(journal.Lease), expire func(context.Context) error) *leaseKeeper {
 	k := &leaseKeeper{
 		leases: leases, owner: owner, health: health, takeOver: takeOver, expire: expire,
 		closing: make(chan struct{}), woken: make(chan struct{}, 1), live: map[runKey]*liveRun{},
@@ -246,7 +247,7 @@ func (k *leaseKeeper) renew() error {
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(others), runKey.compare) { // so that a simulation can be repeated
-		others[key].cancel(ErrFenced)
+		others[key].cancel(journal.ErrFenced)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -301,7 +302,7 @@ func (k *leaseKeeper) adopt(run *liveRun, leased bool) error {
 	}
 	k.tasks.Add(1)
 	if old := k.live[run.key()]; old != nil { // its lease has expired
-		old.cancel(ErrFenced)
+		old.cancel(journal.ErrFenced)
 	}
 	k.live[run.key()] = run
 	run.leased = leased
@@ -362,7 +363,7 @@ func (k *leaseKeeper) releaseOrphans(ctx context.Context) {
 }
 
 // release releases a lease. If that fails, releaseOrphans tries again.
-func (k *leaseKeeper) release(ctx context.Context, lease Lease) {
+func (k *leaseKeeper) release(ctx context.Context, lease journal.Lease) {
 	if k.leases.Release(ctx, lease) != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -371,7 +372,7 @@ func (k *leaseKeeper) release(ctx context.Context, lease Lease) {
 }
 
 // working reports whether a run of this process has the lease. It is called with mu held.
-func (k *leaseKeeper) working(l Lease) bool {
+func (k *leaseKeeper) working(l journal.Lease) bool {
 	run := k.live[runKey{l.Org, l.RunID}]
 	return run != nil && run.lease.Epoch == l.Epoch
 }

@@ -8,17 +8,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // slowLeases are leases whose renewals take some time.
 type slowLeases struct {
-	Leases
+	journal.Leases
 	take     []time.Duration // of the first, the second …
 	fails    error
 	renewals int
 }
 
-func (l *slowLeases) Renew(context.Context, string) ([]Lease, error) {
+func (l *slowLeases) Renew(context.Context, string) ([]journal.Lease, error) {
 	n := l.renewals
 	l.renewals++
 	time.Sleep(l.take[n])

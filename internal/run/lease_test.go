@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
@@ -32,7 +33,7 @@ type leases struct {
 	renewals int
 }
 
-func (l *leases) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
+func (l *leases) Claim(ctx context.Context, owner string, limit int) ([]journal.Lease, error) {
 	claimed, err := l.Journal.Claim(ctx, owner, limit)
 	if len(claimed) > 0 && l.claim != nil {
 		if err := l.claim(); err != nil {
@@ -42,7 +43,7 @@ func (l *leases) Claim(ctx context.Context, owner string, limit int) ([]run.Leas
 	return claimed, err
 }
 
-func (l *leases) Release(ctx context.Context, lease run.Lease) error {
+func (l *leases) Release(ctx context.Context, lease journal.Lease) error {
 	if l.release != nil {
 		if err := l.release(); err != nil {
 			return err
@@ -51,7 +52,7 @@ func (l *leases) Release(ctx context.Context, lease run.Lease) error {
 	return l.Journal.Release(ctx, lease)
 }
 
-func (l *leases) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
+func (l *leases) Renew(ctx context.Context, owner string) ([]journal.Lease, error) {
 	l.mu.Lock()
 	l.renewals++
 	l.mu.Unlock()
@@ -103,7 +104,7 @@ type tools = map[string]func(context.Context, tool.Call) (tool.Result, error)
 func TestALeaseIsRenewedWithinItsLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("once_slow"), tools: tools{"once_slow": func(context.Context, tool.Call) (tool.Result, error) {
-			time.Sleep(5 * run.LeaseTTL)
+			time.Sleep(5 * journal.LeaseTTL)
 			return tool.Text("done"), nil
 		}}}
 		first, second := w.gateway(t), w.gateway(t)
@@ -138,7 +139,7 @@ type late struct {
 	by time.Duration
 }
 
-func (l late) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+func (l late) Append(ctx context.Context, lease journal.Lease, after int64, b journal.Batch) error {
 	err := l.Journal.Append(ctx, lease, after, b)
 	for _, f := range b.Facts {
 		if f.Body.Kind() == loop.KindTurn {
@@ -162,7 +163,7 @@ func TestAGatewayThatDoubtsItsLeaseRenewsItBeforeTheNextEffect(t *testing.T) {
 					return tool.Text("paid"), nil
 				}}}
 				store.Journal = &w.journal
-				r := w.gatewayWith(t, func(o *run.Options) { o.Journal, o.Leases = late{&w.journal, run.LeaseTTL - time.Second}, store })
+				r := w.gatewayWith(t, func(o *run.Options) { o.Journal, o.Leases = late{&w.journal, journal.LeaseTTL - time.Second}, store })
 				var d diary
 				err := r.Run(t.Context(), w.wants("p", "k", "h"), &d) // it was not started: nothing renews in the background
 				if renew != nil {
@@ -184,7 +185,7 @@ func TestARunIsClaimedBeforeOpenReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
 		w.abandon(t)
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
 		second := w.gateway(t)
 		if err := second.Open(t.Context()); err != nil {
@@ -206,7 +207,7 @@ func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
 		w.abandon(t)
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		w.offer("read_a", func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("read"), nil })
 		lost, failed := 0, 0
 		store := &leases{Journal: &w.journal}
@@ -243,7 +244,7 @@ func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
 		for !w.done(t) {
 			time.Sleep(100 * time.Millisecond)
 		}
-		if took := time.Since(begin); lost != 2 || failed != 3 || took > run.LeaseTTL+9*time.Second {
+		if took := time.Since(begin); lost != 2 || failed != 3 || took > journal.LeaseTTL+9*time.Second {
 			t.Errorf("%d claims, %d releases, and the run took %v", lost, failed, took)
 		}
 	})
@@ -251,18 +252,18 @@ func TestAReleaseThatFailedIsTriedAgain(t *testing.T) {
 
 // broken are ports of which one fails.
 type broken struct {
-	run.Archive
-	run.Journal
-	run.Conversations
+	journal.Archive
+	journal.Journal
+	journal.Conversations
 }
 
 var errSector = errors.New("the disk has a bad sector")
 
-func (broken) Load(context.Context, string, string) (*run.Story, error) { return nil, errSector }
+func (broken) Load(context.Context, string, string) (*journal.Story, error) { return nil, errSector }
 
-func (broken) Append(context.Context, run.Lease, int64, run.Batch) error { return errSector }
+func (broken) Append(context.Context, journal.Lease, int64, journal.Batch) error { return errSector }
 
-func (broken) Save(context.Context, string, string, run.Conversation, time.Duration, ...run.ConversationKey) error {
+func (broken) Save(context.Context, string, string, journal.Conversation, time.Duration, ...journal.ConversationKey) error {
 	return errSector
 }
 
@@ -291,7 +292,7 @@ func TestARunThatFailsIsClaimedLater(t *testing.T) { // P24
 				if err := r.Open(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Minute + run.LeaseTTL)
+				time.Sleep(time.Minute + journal.LeaseTTL)
 				if n := claims.Load(); n < 8 || n > 16 {
 					t.Errorf("in a minute the run was claimed %d times", n)
 				}
@@ -316,12 +317,12 @@ func TestARunThatFailsIsClaimedLater(t *testing.T) { // P24
 // done reports whether every run is over.
 func (w *town) done(t *testing.T) bool {
 	t.Helper()
-	runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 100})
+	runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range runs {
-		if s.Status != run.Done {
+		if s.Status != journal.Done {
 			return false
 		}
 	}
@@ -334,7 +335,7 @@ func TestAGatewayThatStopsClaimsNothing(t *testing.T) {
 		w := &town{tools: tools{"read_a": hangs}}
 		w.think = func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
 			if strings.Contains(fmt.Sprint(transcript), "patience") {
-				time.Sleep(run.LeaseTTL + 5*time.Second)
+				time.Sleep(journal.LeaseTTL + 5*time.Second)
 				return says("slowly"), nil
 			}
 			return script("read_a")(t.Context(), transcript)
@@ -376,7 +377,7 @@ func TestARunThatWasTakenOverHasItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
 		w.abandon(t)
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		second := w.gateway(t)
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -117,14 +118,14 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	if (a.MaxCost == budget.Amount{}) {
 		return m.run.append(nil, started)
 	}
-	var batch Batch
+	var batch journal.Batch
 	scopes := []string{"run"}
 	for _, b := range m.run.state().Accepted.Budgets {
-		batch.Holds = append(batch.Holds, Hold{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.MaxCost})
+		batch.Holds = append(batch.Holds, journal.Hold{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.MaxCost})
 		scopes = append(scopes, b.Scope)
 	}
 	err := m.run.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)
-	var over *OverBudget
+	var over *journal.OverBudget
 	if !errors.As(err, &over) {
 		return err
 	}
@@ -132,12 +133,12 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 }
 
 // settled returns the cost of the model call that ends with the fact.
-func (m *modelCaller) settled(end loop.Body) []Settled {
+func (m *modelCaller) settled(end loop.Body) []journal.Settled {
 	r := m.run.state().Reserved
 	if r == nil || len(m.run.state().Accepted.Budgets) == 0 {
 		return nil
 	}
-	return []Settled{{attemptID(r.Round, r.Attempt), m.run.state().Cost(end)}}
+	return []journal.Settled{{ID: attemptID(r.Round, r.Attempt), Amount: m.run.state().Cost(end)}}
 }
 
 func attemptID(round, attempt int) string { return fmt.Sprintf("%d.%d", round, attempt) }
@@ -230,7 +231,7 @@ func (m *modelCaller) record(a loop.CallModel, turn *model.Turn) error {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}
 	crash.At(crash.BeforeTurn)
-	return m.run.commit(Batch{Rows: m.run.projection.store(ref, items), Settled: m.settled(body)}, body)
+	return m.run.commit(journal.Batch{Rows: m.run.projection.store(ref, items), Settled: m.settled(body)}, body)
 }
 
 // signed returns the items of a turn, with the name of the provider where it is needed to
@@ -276,13 +277,13 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded,
 		RetryAt: m.retryAt(a, failure), Credential: m.run.projection.failed.Credential, Param: failure.Param,
 	}
-	rows := []Row{{ref, stored}}
+	rows := []journal.Row{{Ref: ref, Value: stored}}
 	if turn != nil {
 		body.Usage = turn.Usage
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
-		rows = append(rows, Row{body.PartialRef, item.List(m.signed(a, turn))})
+		rows = append(rows, journal.Row{Ref: body.PartialRef, Value: item.List(m.signed(a, turn))})
 	}
-	return m.run.commit(Batch{Rows: rows, Settled: m.settled(body)}, body)
+	return m.run.commit(journal.Batch{Rows: rows, Settled: m.settled(body)}, body)
 }
 
 // providerLog returns a log that names the org and the provider of the call. The log

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
@@ -119,11 +120,11 @@ func (o *runObserver) recallTrace(rows map[string]json.RawMessage) {
 
 // traceRows returns the row of the trace context, if it has to be stored now: durable says
 // that the run is durable after the batch.
-func (o *runObserver) traceRows(durable bool) []Row {
+func (o *runObserver) traceRows(durable bool) []journal.Row {
 	if len(o.trace) == 0 || o.traceStored || !durable {
 		return nil
 	}
-	return []Row{{traceRef, o.trace}}
+	return []journal.Row{{Ref: traceRef, Value: o.trace}}
 }
 
 // inRound returns the context of round n of a run with ctx. It opens the round and closes
@@ -199,7 +200,7 @@ func endOf(s *loop.State, m *modelCaller) End {
 	case s.Finished != nil:
 		end.Reason = s.Finished.Reason
 	case s.ActiveSince == 0:
-		end.Reason = event.Reason(Waiting)
+		end.Reason = event.Reason(journal.Waiting)
 	}
 	return end
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -167,7 +168,7 @@ func TestAnObserverSeesEveryBeginningAndItsEnd(t *testing.T) {
 		caller, leave := context.WithTimeout(context.WithValue(t.Context(), callerKey{}, "ann"), time.Second)
 		defer leave()
 		_ = first.Run(caller, w.wants("p", "k", "h"), &diary{})
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +235,7 @@ func TestARunThatChangesItsOwnerStaysInItsTrace(t *testing.T) {
 				defer leave()
 				_ = first.Run(caller, w.wants("p", "k", "h"), &diary{})
 				if c.stored != nil {
-					runs, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 1})
+					runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 1})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -242,8 +243,8 @@ func TestARunThatChangesItsOwnerStaysInItsTrace(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					row := run.Batch{Rows: []run.Row{{Ref: "trace", Value: c.stored}}}
-					if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: runs[0].RunID}, head.Seq, row); err != nil {
+					row := journal.Batch{Rows: []journal.Row{{Ref: "trace", Value: c.stored}}}
+					if err := w.journal.Append(t.Context(), journal.Lease{Org: "o", RunID: runs[0].RunID}, head.Seq, row); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -60,8 +61,8 @@ func (p *projection) emit(at event.Position, e event.Event) {
 
 // recover folds a journal for its next owner, without events: they were
 // emitted when the facts were stored. The error wraps [loop.ErrUnsafe] for a journal that
-// is not safe, and is an *[Unreadable] for one that refers to what cannot be decoded.
-func (p *projection) recover(story *Story) (err error) {
+// is not safe, and is an *[journal.Unreadable] for one that refers to what cannot be decoded.
+func (p *projection) recover(story *journal.Story) (err error) {
 	if p.texts, err = recallTexts(story.Rows[textsRef]); err != nil {
 		return err
 	}
@@ -76,11 +77,11 @@ func (p *projection) recover(story *Story) (err error) {
 		p.state = loop.Apply(p.state, f)
 		p.last = f.Seq
 		if err := p.recall(f, story.Rows); err != nil {
-			var bad *Unreadable
+			var bad *journal.Unreadable
 			if errors.As(err, &bad) {
 				return err
 			}
-			return &Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err}
+			return &journal.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err}
 		}
 	}
 	return nil
@@ -111,7 +112,7 @@ func (p *projection) recall(f loop.Fact, rows map[string]json.RawMessage) error 
 	case loop.CallPrepared:
 		if b.ArgsRef != "" {
 			if !json.Valid(rows[b.ArgsRef]) {
-				return damaged(b.ArgsRef, errors.New("no JSON"))
+				return journal.Damaged(b.ArgsRef, errors.New("no JSON"))
 			}
 			p.keepArguments(b.Key, prepared{arguments: rows[b.ArgsRef]})
 		}
@@ -119,7 +120,7 @@ func (p *projection) recall(f loop.Fact, rows map[string]json.RawMessage) error 
 		if b.FullRef != "" {
 			var text string
 			if err := json.Unmarshal(rows[b.FullRef], &text); err != nil {
-				return damaged(b.FullRef, err)
+				return journal.Damaged(b.FullRef, err)
 			}
 			p.keepFull(map[string]string{rereadID(p.state.Accepted.RunID, b.Key): text})
 		}
@@ -149,7 +150,7 @@ func (p *projection) itemsOf(ref string) ([]item.Item, error) {
 	}
 	var items item.List
 	if err := json.Unmarshal(raw, &items); err != nil {
-		return nil, damaged(ref, err)
+		return nil, journal.Damaged(ref, err)
 	}
 	return items, nil
 }
@@ -161,7 +162,7 @@ func (p *projection) argumentsOf(c loop.Call) (json.RawMessage, error) {
 	}
 	raw, err := p.rows(c.Prepared.ArgsRef)
 	if err == nil && !json.Valid(raw) {
-		err = damaged(c.Prepared.ArgsRef, errors.New("no JSON"))
+		err = journal.Damaged(c.Prepared.ArgsRef, errors.New("no JSON"))
 	}
 	return raw, err
 }
@@ -187,7 +188,7 @@ func (p *projection) recallItems(ref string, rows map[string]json.RawMessage) er
 	}
 	var items item.List
 	if err := json.Unmarshal(rows[ref], &items); err != nil {
-		return damaged(ref, err)
+		return journal.Damaged(ref, err)
 	}
 	p.store(ref, items)
 	return nil
@@ -200,14 +201,14 @@ func (p *projection) recallFull(rows map[string]json.RawMessage) error {
 	}
 	var full map[string]string
 	if err := json.Unmarshal(raw, &full); err != nil {
-		return damaged(inputFull, err)
+		return journal.Damaged(inputFull, err)
 	}
 	p.keepFull(full)
 	return nil
 }
 
 // tell emits the event of a fact that was just folded. A fact has at most one event
-// beside the deltas. The error is an *[Unreadable] for a row that cannot be decoded, or
+// beside the deltas. The error is an *[journal.Unreadable] for a row that cannot be decoded, or
 // that of the store.
 func (p *projection) tell(f loop.Fact) error {
 	at := event.Position{Seq: f.Seq}
@@ -264,18 +265,18 @@ func (p *projection) tell(f loop.Fact) error {
 		}
 		p.emit(at, e)
 	case loop.CallResolved:
-		status := ApprovalDenied
+		status := journal.ApprovalDenied
 		if b.Approved {
-			status = ApprovalApproved
+			status = journal.ApprovalApproved
 		}
 		p.emit(at, decisionEvent(&p.state, b.WaitID, b.By, b.Message, status, f.At))
 	case loop.Expired:
 		if b.WaitID != "" {
-			p.emit(at, decisionEvent(&p.state, b.WaitID, "", "", ApprovalExpired, f.At))
+			p.emit(at, decisionEvent(&p.state, b.WaitID, "", "", journal.ApprovalExpired, f.At))
 		}
 	case loop.Finished:
 		if err := p.checkEnd(b); err != nil {
-			return &Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
+			return &journal.Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
 		}
 		p.emit(at, p.ending(b, f.At))
 	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.InputAdded,
@@ -325,7 +326,7 @@ func (p *projection) tellCallDone(at event.Position, b loop.CallDone) error {
 		return err
 	}
 	if len(result) == 0 {
-		return damaged(b.ResultRef, errors.New("it holds no result"))
+		return journal.Damaged(b.ResultRef, errors.New("it holds no result"))
 	}
 	e := event.ToolDone{
 		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: b.Outcome,
@@ -363,7 +364,7 @@ func recallListed(ref string, rows func(string) (json.RawMessage, error)) ([]eve
 	}
 	var list []event.ListedServer
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, damaged(ref, err)
+		return nil, journal.Damaged(ref, err)
 	}
 	return list, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -154,11 +155,11 @@ func TestAModelCallThatLostItsOwnerIsDeliveredOnce(t *testing.T) { // P01 L05
 		w := &town{}
 		w.leave(t, "run_old", "k", asked(0, 1))
 		const seq = 4
-		row := run.Row{Ref: "deltas:4:1", Value: json.RawMessage(`{"v":1,"deltas":[{"kind":"text","text":"half"}]}`)}
-		if err := w.journal.Append(t.Context(), run.Lease{Org: "o", RunID: "run_old", Epoch: 1, Owner: "gone"}, seq, run.Batch{Rows: []run.Row{row}, Sync: true}); err != nil {
+		row := journal.Row{Ref: "deltas:4:1", Value: json.RawMessage(`{"v":1,"deltas":[{"kind":"text","text":"half"}]}`)}
+		if err := w.journal.Append(t.Context(), journal.Lease{Org: "o", RunID: "run_old", Epoch: 1, Owner: "gone"}, seq, journal.Batch{Rows: []journal.Row{row}, Sync: true}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		r := w.restarted(t)
 		var d diary
 		if err := r.Run(t.Context(), w.wants("p", "k", "h"), &d); err != nil {
@@ -219,9 +220,9 @@ func TestEndsOfItems(t *testing.T) { // L05 O08
 }
 
 // theRun returns the journal of the only run.
-func (w *town) theRun(t *testing.T) *run.Story {
+func (w *town) theRun(t *testing.T) *journal.Story {
 	t.Helper()
-	list, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 2})
+	list, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 2})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d runs, %v", len(list), err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -60,12 +61,12 @@ func (s *shop) ask(t *testing.T, r *run.Runner, change func(*loop.Policy)) (runI
 // decide decides all approvals that wait, and returns how many.
 func (s *shop) decide(t *testing.T, r *run.Runner, approved bool) int {
 	t.Helper()
-	found, err := s.journal.Approvals(t.Context(), "o", run.ApprovalQuery{Statuses: []run.ApprovalStatus{run.ApprovalWaiting}, Limit: 10})
+	found, err := s.journal.Approvals(t.Context(), "o", journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range found {
-		if _, err := r.Decide(t.Context(), "o", a.ID, run.Decision{Approved: approved}, org.Author{Principal: "boss"}); err != nil {
+		if _, err := r.Decide(t.Context(), "o", a.ID, journal.Decision{Approved: approved}, org.Author{Principal: "boss"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +76,7 @@ func (s *shop) decide(t *testing.T, r *run.Runner, approved bool) int {
 // statuses returns the statuses of the approvals, sorted.
 func (s *shop) statuses(t *testing.T) string {
 	t.Helper()
-	found, err := s.journal.Approvals(t.Context(), "o", run.ApprovalQuery{Limit: 10})
+	found, err := s.journal.Approvals(t.Context(), "o", journal.ApprovalQuery{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -36,7 +37,7 @@ type Request struct {
 
 	// Key is the caller's Idempotency-Key. All requests with the same key are for one
 	// durable run. Nil = none.
-	Key *SubmitKey
+	Key *journal.SubmitKey
 
 	// Attach is true if a repeat of Key may follow the run while it is in progress.
 	// Otherwise the repeat is refused until the run has ended.
@@ -47,7 +48,7 @@ type Request struct {
 	// returns an error if the caller may not decide an approval; it is required with Answers.
 	Answers   []Answer
 	Late      []item.Item
-	MayDecide func(Approval) error
+	MayDecide func(journal.Approval) error
 
 	// Places say where the request has each of Items, such as input[0], for errors.
 	Places []string

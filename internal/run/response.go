@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -45,15 +46,17 @@ type Keep struct {
 
 // responseKey is the key of a stored response. Responses belong to their org: every key of
 // the org can continue them.
-func responseKey(id string) ConversationKey { return ConversationKey{ResponseID, id} }
+func responseKey(id string) journal.ConversationKey {
+	return journal.ConversationKey{Kind: journal.ResponseID, ID: id}
+}
 
 // FindResponse returns a stored response of the org, or nil.
-func FindResponse(ctx context.Context, kept Conversations, orgID, id string) (*Conversation, error) {
+func FindResponse(ctx context.Context, kept journal.Conversations, orgID, id string) (*journal.Conversation, error) {
 	return kept.Find(ctx, orgID, "", responseKey(id))
 }
 
 // isAlone reports whether no other part of the response's run is stored.
-func isAlone(ctx context.Context, kept Conversations, orgID string, c *Conversation) (bool, error) {
+func isAlone(ctx context.Context, kept journal.Conversations, orgID string, c *journal.Conversation) (bool, error) {
 	self := max(c.Part, 1) - 1
 	for part := range self + 2 {
 		if part == self && c.Waiting == nil {
@@ -87,7 +90,7 @@ type conversationSize struct {
 
 // add counts a part, of which the caller keeps the items. It returns an error if the
 // conversation is now too long, or too large for the memory of the request.
-func (s *conversationSize) add(c *Conversation) error {
+func (s *conversationSize) add(c *journal.Conversation) error {
 	s.items += len(c.Items)
 	s.parts++
 	if s.items > maxHistoryItems || s.parts > maxHistoryResponses {
@@ -108,9 +111,9 @@ func (s *conversationSize) tooLong() error {
 
 // readHistory reads the conversation that the request continues, from its begin. Its account is
 // charged with the conversation.
-func readHistory(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) (history, error) {
+func readHistory(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
-	var found []*Conversation
+	var found []*journal.Conversation
 	var err error
 	if req.Session != "" {
 		h.parts, found, err = readSession(ctx, kept, req, memory)
@@ -122,7 +125,7 @@ func readHistory(ctx context.Context, kept Conversations, req *Request, memory *
 	}
 	var all transcript
 	for i, c := range found {
-		if slices.ContainsFunc(found[i+1:], func(later *Conversation) bool { return later.RunID == c.RunID && c.RunID != "" && c.Part > 0 }) {
+		if slices.ContainsFunc(found[i+1:], func(later *journal.Conversation) bool { return later.RunID == c.RunID && c.RunID != "" && c.Part > 0 }) {
 			continue // a later part of the run has all items
 		}
 		all.add(c.Items)
@@ -143,11 +146,11 @@ func readHistory(ctx context.Context, kept Conversations, req *Request, memory *
 }
 
 // readResponses reads a response with those that it follows, the first one first.
-func readResponses(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) ([]*Conversation, error) {
+func readResponses(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) ([]*journal.Conversation, error) {
 	const member = "previous_response_id"
 	size := &conversationSize{member: member, remedy: "send a shorter one as input", memory: memory}
 	last := req.Previous
-	var found []*Conversation
+	var found []*journal.Conversation
 	for id := last; id != ""; {
 		c, err := FindResponse(ctx, kept, req.Org, id)
 		switch {
@@ -179,18 +182,18 @@ func readResponses(ctx context.Context, kept Conversations, req *Request, memory
 // keepResponse stores the conversation of the response before the run ends or waits. callIDs
 // are the ids of the calls that the client executes.
 //
-// The error wraps an *[Unreadable] if the session of a durable run cannot be decoded. A light
+// The error wraps an *[journal.Unreadable] if the session of a durable run cannot be decoded. A light
 // run, which nobody could go on with, ends nevertheless, without its response in the session. So
 // does a run that is ended from outside or by a limit.
 func (d *driver) keepResponse(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Keep
-	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && goneReason(*c) == loop.Deleted {
+	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && journal.GoneReason(*c) == loop.Deleted {
 		return nil
 	}
 	input := run.projection.items["input"]
 	input = input[min(run.req.notOwn, len(input)):]
-	c := Conversation{
+	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.projection.transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
 		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
 	}
@@ -210,7 +213,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
 		err = appendToSession(ctx, d.o.Conversations, run.req, id)
 	}
-	var bad *Unreadable
+	var bad *journal.Unreadable
 	switch {
 	case err == nil:
 		return nil
@@ -270,7 +273,7 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 	runID := "run_" + strings.TrimPrefix(id, responsePrefix)
 	head, err := r.o.Archive.Head(ctx, orgID, runID)
 	switch {
-	case errors.Is(err, org.ErrNotFound), err == nil && (head.Summary.Status == Done || head.Summary.Grade != loop.Durable || id != ResponseOf(runID, "")):
+	case errors.Is(err, org.ErrNotFound), err == nil && (head.Summary.Status == journal.Done || head.Summary.Grade != loop.Durable || id != ResponseOf(runID, "")):
 		return nil, nil
 	case err != nil:
 		return nil, storeError(runID, err)
@@ -285,7 +288,7 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 	}
 	var q storedRequest
 	if err := json.Unmarshal(rows[0], &q); err != nil {
-		return nil, unreadable(runID, damaged(requestRef, err).Error())
+		return nil, unreadable(runID, journal.Damaged(requestRef, err).Error())
 	}
 	if q.Keep == nil {
 		return nil, nil

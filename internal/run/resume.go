@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -43,15 +44,15 @@ type storedRequest struct {
 }
 
 // requestRows returns the rows from which requestOf restores the request.
-func (s *runState) requestRows() []Row {
+func (s *runState) requestRows() []journal.Row {
 	q := s.req
-	rows := []Row{{requestRef, storedRequest{
+	rows := []journal.Row{{Ref: requestRef, Value: storedRequest{
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
 		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 	}}}
 	if len(s.projection.full) > 0 { // of a run that waits now, its own as well
-		rows = append(rows, Row{inputFull, s.projection.full})
+		rows = append(rows, journal.Row{Ref: inputFull, Value: s.projection.full})
 	}
 	return rows
 }
@@ -64,7 +65,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 	var q storedRequest
 	if raw, ok := rows[requestRef]; ok {
 		if err := json.Unmarshal(raw, &q); err != nil {
-			return nil, damaged(requestRef, err)
+			return nil, journal.Damaged(requestRef, err)
 		}
 	}
 	for n := 1; n <= parks; n++ { // what the requests brought that have continued the run
@@ -74,7 +75,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		}
 		var part storedPart
 		if err := json.Unmarshal(raw, &part); err != nil {
-			return nil, damaged(partRef(n), err)
+			return nil, journal.Damaged(partRef(n), err)
 		}
 		q.take(part)
 	}
@@ -99,7 +100,7 @@ func (q *storedRequest) take(part storedPart) {
 }
 
 // takeOver performs a run that was claimed. Callers can follow it when takeOver returns.
-func (r *Runner) takeOver(lease Lease) {
+func (r *Runner) takeOver(lease journal.Lease) {
 	account := r.o.Ledger.Open(lease.Org)
 	d := r.newDriver(r.leases.base, &Request{Org: lease.Org, Account: account}, lease, nil)
 	d.report(newFeed(account, false, func() { r.followers.ring(d.live.key()) }))
@@ -110,7 +111,7 @@ func (r *Runner) takeOver(lease Lease) {
 	go d.lead(d.resume)
 }
 
-// resume folds the journal, appends Resumed and continues the run. It returns an *[Unreadable] if
+// resume folds the journal, appends Resumed and continues the run. It returns an *[journal.Unreadable] if
 // the journal cannot be decoded, unless the run was cancelled. A journal that is not safe ends
 // the run.
 func (d *driver) resume() error {
@@ -118,15 +119,15 @@ func (d *driver) resume() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), storeTimeout)
 	defer cancel()
 	story, err := d.o.Archive.Load(ctx, d.run.lease.Org, d.run.lease.RunID)
-	var bad *Unreadable
+	var bad *journal.Unreadable
 	if err != nil && !errors.As(err, &bad) {
 		return unavailable(fmt.Errorf("run %s: %w", d.run.lease.RunID, err))
 	}
 	if err == nil {
 		d.observer.recallTrace(story.Rows)
-		d.run.projection.account.Add(story.size()) // also beyond the limit: the run was accepted
+		d.run.projection.account.Add(story.Size()) // also beyond the limit: the run was accepted
 		if err = d.read(story); errors.As(err, &bad) {
-			bad.Story, bad.Last = story, story.last()
+			bad.Story, bad.Last = story, story.Last()
 		}
 	}
 	switch {
@@ -136,7 +137,7 @@ func (d *driver) resume() error {
 	case bad != nil:
 		return bad
 	case err != nil:
-		return d.giveUp(story, story.last(), err)
+		return d.giveUp(story, story.Last(), err)
 	}
 	if err := d.awaitTurn(); err != nil {
 		return err
@@ -150,8 +151,8 @@ func (d *driver) resume() error {
 }
 
 // read folds the journal of a claimed run and restores its request. The error wraps
-// [loop.ErrUnsafe], or it is an *[Unreadable].
-func (d *driver) read(story *Story) error {
+// [loop.ErrUnsafe], or it is an *[journal.Unreadable].
+func (d *driver) read(story *journal.Story) error {
 	err := d.run.projection.recover(story)
 	if err == nil {
 		d.run.req, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
@@ -159,12 +160,9 @@ func (d *driver) read(story *Story) error {
 	return err
 }
 
-// damaged returns the error for a row that cannot be decoded.
-func damaged(ref string, err error) error { return &Unreadable{Ref: ref, Err: err} }
-
 // playRest plays the rest of a claimed run. A run whose models or tools are not available any
 // more is lost.
-func (d *driver) playRest(story *Story) error {
+func (d *driver) playRest(story *journal.Story) error {
 	stop := d.startDeadline()
 	defer stop()
 	if d.run.state().Ended == "" && executesApproved(d.run.state()) {
@@ -174,8 +172,8 @@ func (d *driver) playRest(story *Story) error {
 	}
 	if d.run.state().Ended == "" {
 		now, err := d.restoreResources(d.run.ctx, story.Rows)
-		d.run.projection.account.Release(story.size()) // the rows are not needed any more
-		var bad *Unreadable
+		d.run.projection.account.Release(story.Size()) // the rows are not needed any more
+		var bad *journal.Unreadable
 		if errors.As(err, &bad) {
 			return bad
 		}
@@ -196,7 +194,7 @@ func (d *driver) playRest(story *Story) error {
 
 // giveUp ends a run that cannot be continued safely with its journal. Every call that was
 // started gets an outcome first.
-func (d *driver) giveUp(story *Story, last int64, why error) error {
+func (d *driver) giveUp(story *journal.Story, last int64, why error) error {
 	d.run.log.Error("the run is given up", "error", why)
 	d.givenUp = why
 	d.run.projection.state = loop.Abandon(story.Facts, last)
@@ -220,7 +218,7 @@ func (d *driver) giveUp(story *Story, last int64, why error) error {
 
 // restoreResources finds the run's models and servers, and restores its tools as they were
 // when it began. It returns the tools as the servers have them now; nil if the run has not
-// listed them yet. The error is an *[Unreadable] if its journal cannot be decoded.
+// listed them yet. The error is an *[journal.Unreadable] if its journal cannot be decoded.
 func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawMessage) (now *catalog.Set, err error) {
 	if d.run.req.Targets, d.run.req.Servers, err = d.o.Resources.For(ctx, d.run.state().Accepted); err != nil {
 		return nil, err
@@ -234,25 +232,25 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 	}
 	var sealed []catalog.Sealed
 	if err := json.Unmarshal(rows[catalogRef], &sealed); err != nil {
-		return nil, damaged(catalogRef, err)
+		return nil, journal.Damaged(catalogRef, err)
 	}
 	if now, err = d.o.Catalog.For(ctx, d.run.req.Org, d.run.req.Servers, d.run.listAge()); err != nil {
 		return nil, err
 	}
 	if d.tools.catalog, err = now.Recall(sealed, d.run.accepted()); err != nil {
-		return nil, damaged(catalogRef, err)
+		return nil, journal.Damaged(catalogRef, err)
 	}
 	d.tools.choose()
 	for _, c := range d.run.state().Calls {
 		p, ok := d.run.projection.args[c.Key]
 		if !ok {
 			if c.Runnable() {
-				return nil, damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
+				return nil, journal.Damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
 			}
 			continue
 		}
 		if p.entry = d.tools.visible().Lookup(c.Name); p.entry == nil {
-			return nil, damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
+			return nil, journal.Damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
 		}
 		d.run.projection.keepArguments(c.Key, p)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -22,15 +23,15 @@ import (
 // without Leases, Archive and Resources there are no durable runs.
 type Options struct {
 	Catalog       *catalog.Catalog
-	Journal       Journal
-	Conversations Conversations
-	Leases        Leases
-	Archive       Archive
-	Forgetter     Forgetter // nil = no responses are deleted
+	Journal       journal.Journal
+	Conversations journal.Conversations
+	Leases        journal.Leases
+	Archive       journal.Archive
+	Forgetter     journal.Forgetter // nil = no responses are deleted
 	Resources     Resources
-	Dialer        Dialer   // nil = requests declare no servers
-	Cache         Cache    // nil = results of tools are not cached
-	Recorder      Recorder // nil = relays are not audited
+	Dialer        Dialer           // nil = requests declare no servers
+	Cache         Cache            // nil = results of tools are not cached
+	Recorder      journal.Recorder // nil = relays are not audited
 
 	// Keys seal the addresses and the credentials of the servers that requests declare, in
 	// the stored requests of durable runs. Nil = they are not stored: the next owner of such
@@ -196,7 +197,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 	}
 	waiting, err := r.runLight(ctx, req, lease, sink)
 	switch {
-	case errors.Is(err, ErrFenced) || errors.Is(err, errHandOver):
+	case errors.Is(err, journal.ErrFenced) || errors.Is(err, errHandOver):
 		return &fault.Error{Code: fault.Internal, Reason: "run_lost", Message: "the run was lost: another process has ended it", Err: err}
 	case err == nil && waiting.Seq > 0 && req.Hold > 0:
 		return r.hold(ctx, req, lease, waiting, sink)
@@ -206,7 +207,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 
 // runLight performs a light run until it ends or waits. It returns the position of the last
 // event of a run that waits.
-func (r *Runner) runLight(ctx context.Context, req *Request, lease Lease, sink Sink) (waiting event.Position, err error) {
+func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease, sink Sink) (waiting event.Position, err error) {
 	d := r.newDriver(ctx, req, lease, sink)
 	defer d.run.cancel(errDiscarded)
 	if err := r.leases.adopt(&d.live, false); err != nil {
@@ -223,7 +224,7 @@ func (r *Runner) runLight(ctx context.Context, req *Request, lease Lease, sink S
 // hold reports the rest of a light run that waits for approvals, and is durable now, to the
 // caller of its request: until the run ends, and for as long as its approvals wait. If the caller
 // leaves, the run ends. The account is charged with a follower already.
-func (r *Runner) hold(ctx context.Context, req *Request, lease Lease, waiting event.Position, sink Sink) error {
+func (r *Runner) hold(ctx context.Context, req *Request, lease journal.Lease, waiting event.Position, sink Sink) error {
 	r.leases.claimSoon() // somebody may have decided already
 	end := &endSink{Sink: sink}
 	err := r.follow(ctx, Follow{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 )
 
@@ -37,9 +38,11 @@ func SuffixOfPart(id string) string {
 }
 
 // Sessions and their parts belong to their org, as responses do.
-func sessionKey(id string) ConversationKey { return ConversationKey{SessionID, id} }
+func sessionKey(id string) journal.ConversationKey {
+	return journal.ConversationKey{Kind: journal.SessionID, ID: id}
+}
 
-func partKey(id string) ConversationKey {
+func partKey(id string) journal.ConversationKey {
 	if strings.HasPrefix(id, itemsPrefix) {
 		return sessionKey(id)
 	}
@@ -48,7 +51,7 @@ func partKey(id string) ConversationKey {
 
 // FindSession returns a session of the org, or nil. Its id must begin with prefix, which the
 // ids of parts do not.
-func FindSession(ctx context.Context, kept Conversations, orgID, prefix, id string) (*Conversation, error) {
+func FindSession(ctx context.Context, kept journal.Conversations, orgID, prefix, id string) (*journal.Conversation, error) {
 	if !strings.HasPrefix(id, prefix) {
 		return nil, nil
 	}
@@ -56,26 +59,26 @@ func FindSession(ctx context.Context, kept Conversations, orgID, prefix, id stri
 }
 
 // FindPart returns a part of a session of the org, or nil.
-func FindPart(ctx context.Context, kept Conversations, orgID, id string) (*Conversation, error) {
+func FindPart(ctx context.Context, kept journal.Conversations, orgID, id string) (*journal.Conversation, error) {
 	return kept.Find(ctx, orgID, "", partKey(id))
 }
 
 // SaveSession stores a session or a part that is new.
-func SaveSession(ctx context.Context, kept Conversations, orgID, id string, c Conversation, ttl time.Duration) error {
+func SaveSession(ctx context.Context, kept journal.Conversations, orgID, id string, c journal.Conversation, ttl time.Duration) error {
 	return kept.Save(ctx, orgID, "", c, ttl, sessionKey(id))
 }
 
 // ChangeSession replaces a session by what change makes of it, and stores it for ttl from
 // now on. It returns the new session, or nil if there is none. change is called again if
 // somebody else has changed the session meanwhile; if it returns false, nothing is stored.
-func ChangeSession(ctx context.Context, kept Conversations, orgID, id string, ttl time.Duration, change func(*Conversation) bool) (*Conversation, error) {
+func ChangeSession(ctx context.Context, kept journal.Conversations, orgID, id string, ttl time.Duration, change func(*journal.Conversation) bool) (*journal.Conversation, error) {
 	for {
 		c, err := kept.Find(ctx, orgID, "", sessionKey(id))
 		if err != nil || c == nil || !change(c) {
 			return c, err
 		}
 		err = kept.Save(ctx, orgID, "", *c, ttl, sessionKey(id))
-		if err == nil || !errors.Is(err, ErrChanged) || ctx.Err() != nil {
+		if err == nil || !errors.Is(err, journal.ErrChanged) || ctx.Err() != nil {
 			return c, err
 		}
 	}
@@ -84,7 +87,7 @@ func ChangeSession(ctx context.Context, kept Conversations, orgID, id string, tt
 // DeleteSession deletes a session of the org with the items that the caller has added. Its
 // responses stay. It reports whether there was one. The session is deleted last: after an
 // error it can be deleted again.
-func DeleteSession(ctx context.Context, kept Conversations, orgID, id string) (bool, error) {
+func DeleteSession(ctx context.Context, kept journal.Conversations, orgID, id string) (bool, error) {
 	c, err := kept.Find(ctx, orgID, "", sessionKey(id))
 	if err != nil || c == nil {
 		return false, err
@@ -98,7 +101,7 @@ func DeleteSession(ctx context.Context, kept Conversations, orgID, id string) (b
 }
 
 // readSession reads the session of a request: the ids of its parts, and those that are stored.
-func readSession(ctx context.Context, kept Conversations, req *Request, memory *ledger.Part) (parts []string, found []*Conversation, err error) {
+func readSession(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) (parts []string, found []*journal.Conversation, err error) {
 	session, err := kept.Find(ctx, req.Org, "", sessionKey(req.Session))
 	switch {
 	case err != nil:
@@ -111,8 +114,8 @@ func readSession(ctx context.Context, kept Conversations, req *Request, memory *
 }
 
 // readParts reads parts of a session.
-func readParts(ctx context.Context, kept Conversations, orgID string, parts []string, size *conversationSize) ([]*Conversation, error) {
-	var found []*Conversation
+func readParts(ctx context.Context, kept journal.Conversations, orgID string, parts []string, size *conversationSize) ([]*journal.Conversation, error) {
+	var found []*journal.Conversation
 	for _, part := range parts {
 		c, err := FindPart(ctx, kept, orgID, part)
 		if err != nil {
@@ -131,11 +134,11 @@ func readParts(ctx context.Context, kept Conversations, orgID string, parts []st
 
 // appendToSession adds a response to the session of its request, unless the session was
 // deleted meanwhile. An owner of the run before this one may have added it.
-func appendToSession(ctx context.Context, kept Conversations, req *Request, response string) error {
+func appendToSession(ctx context.Context, kept journal.Conversations, req *Request, response string) error {
 	if req.Session == "" {
 		return nil
 	}
-	_, err := ChangeSession(ctx, kept, req.Org, req.Session, req.Keep.For, func(c *Conversation) bool {
+	_, err := ChangeSession(ctx, kept, req.Org, req.Session, req.Keep.For, func(c *journal.Conversation) bool {
 		if slices.Contains(c.Parts, response) {
 			return false
 		}
@@ -147,7 +150,7 @@ func appendToSession(ctx context.Context, kept Conversations, req *Request, resp
 
 // StoredParts returns the parts of a session without those that are not stored any more. It
 // looks for them only if there are MaxParts or more.
-func StoredParts(ctx context.Context, kept Conversations, orgID string, parts []string) []string {
+func StoredParts(ctx context.Context, kept journal.Conversations, orgID string, parts []string) []string {
 	if len(parts) < MaxParts {
 		return parts
 	}
@@ -158,7 +161,7 @@ func StoredParts(ctx context.Context, kept Conversations, orgID string, parts []
 }
 
 // DeleteAdded deletes a part of a session if the caller has added it. A response stays.
-func DeleteAdded(ctx context.Context, kept Conversations, orgID, part string) error {
+func DeleteAdded(ctx context.Context, kept journal.Conversations, orgID, part string) error {
 	if !strings.HasPrefix(part, itemsPrefix) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -31,7 +32,7 @@ const appendTimeout = 30 * time.Second
 // and append facts to it.
 type runState struct {
 	req        *Request
-	lease      Lease
+	lease      journal.Lease
 	projection projection // of the facts that are stored
 
 	ctx    context.Context // of model and tool calls: ends with the caller, the deadline or the sink
@@ -39,7 +40,7 @@ type runState struct {
 
 	keys        *secret.Keyring // nil = nothing can be sealed
 	relay       bool            // one model call, of which nothing is stored
-	journal     Journal
+	journal     journal.Journal
 	storeFailed func(error) // called when the store fails
 	onCommit    func()      // called after each commit; nil = nothing is
 	observer    *runObserver
@@ -85,20 +86,20 @@ func (s *runState) date() {
 // The calls in progress are then not recorded.
 func (s *runState) abandoned() bool {
 	cause := context.Cause(s.ctx)
-	return errors.Is(cause, ErrFenced) || errors.Is(cause, errStopped) && s.durable()
+	return errors.Is(cause, journal.ErrFenced) || errors.Is(cause, errStopped) && s.durable()
 }
 
 // append stores the bodies as the next facts, together with rows, and applies them to the
 // state.
-func (s *runState) append(rows []Row, bodies ...loop.Body) error {
-	return s.commit(Batch{Rows: rows}, bodies...)
+func (s *runState) append(rows []journal.Row, bodies ...loop.Body) error {
+	return s.commit(journal.Batch{Rows: rows}, bodies...)
 }
 
 // commit stores the bodies as the next facts, together with the rest of the batch, and
 // applies them to the state. Every fact must be allowed by the rules (loop.Allowed). If
 // another writer has appended facts, these are applied first, and the bodies follow if
 // they are still allowed; otherwise commit returns errDecideAgain.
-func (s *runState) commit(batch Batch, bodies ...loop.Body) error {
+func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 	trace := s.observer.traceRows(s.willBeDurable(bodies))
 	batch.Rows = append(batch.Rows, trace...)
 	if s.groups != nil { // this ends the model call
@@ -119,7 +120,7 @@ func (s *runState) commit(batch Batch, bodies ...loop.Body) error {
 			s.committed(batch.Facts, next)
 			return nil
 		}
-		b, ok := errors.AsType[*Behind](err)
+		b, ok := errors.AsType[*journal.Behind](err)
 		if !ok {
 			return s.appendError(err)
 		}
@@ -135,10 +136,10 @@ func (s *runState) commit(batch Batch, bodies ...loop.Body) error {
 // appendError returns a refusal by the journal unchanged. Any other error is a failure of the
 // store: the run is not continued here, and the error asks the caller to retry.
 func (s *runState) appendError(err error) error {
-	var known *Submitted
-	var over *OverBudget
+	var known *journal.Submitted
+	var over *journal.OverBudget
 	switch {
-	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.As(err, new(*Unreadable)), errors.Is(err, ErrNoSlot), errors.Is(err, ErrFenced), errors.Is(err, org.ErrExists):
+	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.As(err, new(*journal.Unreadable)), errors.Is(err, journal.ErrNoSlot), errors.Is(err, journal.ErrFenced), errors.Is(err, org.ErrExists):
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
 	}
 	s.storeFailed(err)
@@ -196,7 +197,7 @@ func afterFact(body loop.Body) crash.Point {
 
 // number makes facts of the bodies, with their audit entries, and returns the state after
 // them. It returns an error if the rules do not allow a fact.
-func (s *runState) number(b *Batch, bodies []loop.Body) (loop.State, error) {
+func (s *runState) number(b *journal.Batch, bodies []loop.Body) (loop.State, error) {
 	b.Facts, b.Sync, b.Audit = make([]loop.Fact, len(bodies)), s.mustSync(*b, bodies), nil
 	next, at := *s.state(), s.now()
 	audited := auditor{runID: s.lease.RunID, principal: s.req.Principal, timing: *s.timing}
@@ -221,7 +222,7 @@ func (s *runState) willBeDurable(bodies []loop.Body) bool {
 // durable run this is every batch. For a light run it is its first and last fact, a fact
 // for which it waits, the start of every call that must not be executed twice, and holds:
 // no model is called before all budgets have room.
-func (s *runState) mustSync(batch Batch, bodies []loop.Body) bool {
+func (s *runState) mustSync(batch journal.Batch, bodies []loop.Body) bool {
 	if s.durable() || len(batch.Holds) > 0 {
 		return true
 	}
@@ -242,7 +243,7 @@ func (s *runState) mustSync(batch Batch, bodies []loop.Body) bool {
 }
 
 // write stores the batch. A relay has no stored run.
-func (s *runState) write(b Batch) error {
+func (s *runState) write(b journal.Batch) error {
 	if s.relay {
 		return nil
 	}
@@ -252,7 +253,7 @@ func (s *runState) write(b Batch) error {
 	case forgets && parking:
 		b.Rows = append(s.withheld.all(), b.Rows...)
 	case forgets:
-		b, more = b.withoutBodies()
+		b, more = withoutBodies(b)
 	}
 	if account := s.projection.account; !b.Sync && account != nil {
 		b.Retain = func(bytes int) { retain(account, bytes) }
@@ -308,13 +309,13 @@ func (s *runState) storesNothing() bool {
 }
 
 // store keeps items for the rest of the run, and returns the row for the journal.
-func (p *projection) store(ref string, items []item.Item) []Row {
+func (p *projection) store(ref string, items []item.Item) []journal.Row {
 	if p.items == nil {
 		p.items = map[string][]item.Item{}
 	}
 	p.items[ref] = items
 	p.account.Add(heldBytes(items))
-	return []Row{{ref, item.List(items)}}
+	return []journal.Row{{Ref: ref, Value: item.List(items)}}
 }
 
 // transcript returns the items of the refs.

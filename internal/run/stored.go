@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -15,7 +16,7 @@ import (
 
 // storedRun reads a run from the store, a batch at a time, and emits its events.
 type storedRun struct {
-	archive Archive
+	archive journal.Archive
 	org, id string
 	final   bool // see Follow.Final
 	account *ledger.Account
@@ -34,7 +35,7 @@ type storedRun struct {
 	failed     error       // of the sink
 }
 
-func newStoredRun(archive Archive, f Follow, sink *teller) *storedRun {
+func newStoredRun(archive journal.Archive, f Follow, sink *teller) *storedRun {
 	s := &storedRun{archive: archive, org: f.Org, id: f.RunID, final: f.Final, account: f.Account, sink: sink}
 	s.withheld = f.Account.Part()
 	s.projection.sink, s.projection.stop = sink, func(err error) { s.failed = err }
@@ -54,7 +55,7 @@ func (s *storedRun) advance(ctx context.Context) (bool, error) {
 	defer s.memory.Close()
 	s.projection.rows = func(ref string) (json.RawMessage, error) { return s.row(ctx, ref) }
 	progress, err := s.read(ctx)
-	var bad *Unreadable
+	var bad *journal.Unreadable
 	if errors.As(err, &bad) || errors.Is(err, loop.ErrUnsafe) {
 		return s.giveUp(ctx, err)
 	}
@@ -273,14 +274,14 @@ func (s *storedRun) giveUp(ctx context.Context, why error) (bool, error) {
 	switch {
 	case err != nil:
 		return false, storeError(s.id, err)
-	case head.Summary.Status == IsAside:
+	case head.Summary.Status == journal.IsAside:
 		return false, unreadable(s.id, head.Summary.Aside.Reason)
-	case head.Summary.Status == Done:
+	case head.Summary.Status == journal.Done:
 		if err := s.memory.Charge(int(head.Bytes)); err != nil {
 			return false, err
 		}
 		story, err := s.archive.Load(ctx, s.org, s.id)
-		var bad *Unreadable
+		var bad *journal.Unreadable
 		if errors.As(err, &bad) {
 			story, err = bad.Story, nil
 		}
@@ -301,7 +302,7 @@ func (s *storedRun) giveUp(ctx context.Context, why error) (bool, error) {
 // storeError is what a follower is told when the store fails. An unknown run and a fault
 // stay what they are.
 func storeError(runID string, err error) error {
-	var bad *Unreadable
+	var bad *journal.Unreadable
 	var known *fault.Error
 	if err == nil || errors.Is(err, org.ErrNotFound) || errors.As(err, &bad) || errors.As(err, new(*ledger.Refused)) || errors.As(err, &known) {
 		return err
@@ -314,7 +315,7 @@ const codeRefused = "journal_refused"
 
 // replayEnd emits the end of a run that was given up because of its journal, and
 // reports whether it was.
-func (p *projection) replayEnd(story *Story) bool {
+func (p *projection) replayEnd(story *journal.Story) bool {
 	if len(story.Facts) == 0 {
 		return false
 	}
@@ -323,7 +324,7 @@ func (p *projection) replayEnd(story *Story) bool {
 	if end.Code != codeRefused {
 		return false
 	}
-	p.state = loop.Abandon(story.Facts, story.last())
+	p.state = loop.Abandon(story.Facts, story.Last())
 	p.emit(event.Position{Seq: last.Seq}, p.ending(end, last.At))
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -97,7 +98,7 @@ func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error)
 	d.unregister()
 	d.run.cancel(errDiscarded)
 	feed.account.Close()
-	var known *Submitted
+	var known *journal.Submitted
 	if !errors.As(err, &known) {
 		return nil, "", err
 	}
@@ -115,10 +116,10 @@ func (o *Options) checkOver(ctx context.Context, orgID, runID string) error {
 	if err != nil {
 		return unavailable(fmt.Errorf("run %s: %w", runID, err))
 	}
-	if s := head.Summary.Status; s == Done || s == IsAside || s == Waiting {
+	if s := head.Summary.Status; s == journal.Done || s == journal.IsAside || s == journal.Waiting {
 		return nil
 	}
-	asked, err := o.Archive.Approvals(ctx, orgID, ApprovalQuery{RunID: runID, Limit: 1})
+	asked, err := o.Archive.Approvals(ctx, orgID, journal.ApprovalQuery{RunID: runID, Limit: 1})
 	if err != nil {
 		return unavailable(fmt.Errorf("run %s: %w", runID, err))
 	}
@@ -136,11 +137,11 @@ func (d *driver) lead(perform func() error) {
 	defer d.run.projection.account.Close()
 	defer d.run.cancel(errDiscarded)
 	err := perform()
-	var bad *Unreadable
+	var bad *journal.Unreadable
 	if errors.As(err, &bad) {
 		err = d.setAside(bad)
 	}
-	if errors.Is(err, errHandOver) || errors.Is(err, ErrFenced) {
+	if errors.Is(err, errHandOver) || errors.Is(err, journal.ErrFenced) {
 		err = elsewhere(err)
 	} else if err != nil && !d.aside {
 		d.failed = true
@@ -180,7 +181,7 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 // auditors. Every fact that is not written by a run's owner goes through it. The error
 // wraps org.ErrNotFound if the org has no such run, and is a [fault.Error] if the run has
 // ended or its state does not allow the fact. It needs the journal only for a fact for
-// which the state of the run matters: see [Head.Allow]. account is charged with what is read
+// which the state of the run matters: see [journal.Head.Allow]. account is charged with what is read
 // then; nil = nothing is charged.
 func (r *Runner) appendForeign(ctx context.Context, account *ledger.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error {
 	var state loop.State // of the run, if the fact depends on it
@@ -189,7 +190,7 @@ func (r *Runner) appendForeign(ctx context.Context, account *ledger.Account, org
 		if err != nil {
 			return err
 		}
-		if head.Summary.Status == Done {
+		if head.Summary.Status == journal.Done {
 			return fault.New(fault.Conflict, "run_finished", "run %s has already ended (%s)", runID, head.Summary.Reason)
 		}
 		at := max(r.o.Now().UnixMilli(), head.At) // the wall clock may have been set back since
@@ -205,9 +206,9 @@ func (r *Runner) appendForeign(ctx context.Context, account *ledger.Account, org
 		if err != nil {
 			return fmt.Errorf("run %s: %w", runID, err)
 		}
-		err = r.o.Journal.Append(ctx, Lease{Org: orgID, RunID: runID}, fact.Seq-1, Batch{Sync: true, Audit: rows, Facts: []loop.Fact{fact}})
-		var behind *Behind
-		if errors.As(err, &behind) || errors.As(err, new(*Unreadable)) { // somebody else has written
+		err = r.o.Journal.Append(ctx, journal.Lease{Org: orgID, RunID: runID}, fact.Seq-1, journal.Batch{Sync: true, Audit: rows, Facts: []loop.Fact{fact}})
+		var behind *journal.Behind
+		if errors.As(err, &behind) || errors.As(err, new(*journal.Unreadable)) { // somebody else has written
 			continue // the run may have finished since
 		} else if err != nil {
 			return fmt.Errorf("run %s: append %s: %w", runID, body.Kind(), err)
@@ -223,11 +224,11 @@ func (r *Runner) appendForeign(ctx context.Context, account *ledger.Account, org
 }
 
 // foldMore folds the facts of a run that follow s, which it reads in batches. The error
-// wraps [loop.ErrUnsafe] if the journal is not safe, and is an *[Unreadable] if a fact cannot
+// wraps [loop.ErrUnsafe] if the journal is not safe, and is an *[journal.Unreadable] if a fact cannot
 // be decoded. account is charged with a fact that is larger than a batch while it is folded.
 //
 // each is called with every fact, and the state before it; nil = nothing is.
-func foldMore(ctx context.Context, archive Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
+func foldMore(ctx context.Context, archive journal.Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
 	for {
 		next, err := foldBatch(ctx, archive, account, orgID, runID, s, each)
 		if err != nil || next.Seq == s.Seq {
@@ -238,7 +239,7 @@ func foldMore(ctx context.Context, archive Archive, account *ledger.Account, org
 }
 
 // foldBatch is foldMore for one batch.
-func foldBatch(ctx context.Context, archive Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
+func foldBatch(ctx context.Context, archive journal.Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
 	memory := account.Part()
 	defer memory.Close()
 	var facts []loop.Fact

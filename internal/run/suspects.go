@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // suspectTime is how long a suspect is resumed alone. After it the next one is resumed too.
@@ -90,8 +92,8 @@ func (s *suspects) await(ctx context.Context, run *liveRun) error {
 	case <-ctx.Done():
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, ErrFenced):
-		return ErrFenced
+	case errors.Is(cause, journal.ErrFenced):
+		return journal.ErrFenced
 	case errors.Is(cause, errStopped):
 		return errHandOver
 	}

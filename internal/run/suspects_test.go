@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -25,7 +25,7 @@ func (w *town) suspicious(t *testing.T, runs, deaths int) {
 		leave()
 	}
 	for n := range deaths {
-		time.Sleep(run.LeaseTTL)
+		time.Sleep(journal.LeaseTTL)
 		leases, err := w.journal.Claim(t.Context(), fmt.Sprint("dies ", n), runs)
 		if err != nil || len(leases) != runs {
 			t.Fatalf("%d leases, %v", len(leases), err)
@@ -40,12 +40,12 @@ func (w *town) suspicious(t *testing.T, runs, deaths int) {
 			s = loop.Apply(s, resumed)
 			call := loop.CallStarted{Key: "0.0", Attempt: s.Calls[0].Attempt + 1}
 			made := loop.Fact{Seq: s.Seq + 1, Epoch: l.Epoch, At: s.At, Version: loop.Version, Body: call}
-			if err := w.journal.Append(t.Context(), l, s.Seq-1, run.Batch{Facts: []loop.Fact{resumed, made}, Sync: true}); err != nil {
+			if err := w.journal.Append(t.Context(), l, s.Seq-1, journal.Batch{Facts: []loop.Fact{resumed, made}, Sync: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	time.Sleep(run.LeaseTTL)
+	time.Sleep(journal.LeaseTTL)
 }
 
 // R14: runs whose owners died again and again are gone on with one after the other.
@@ -90,7 +90,7 @@ func TestSuspectsAreGoneOnWithOneAfterTheOther(t *testing.T) {
 // wantEnds fails the test unless so many runs have ended for the reason.
 func (w *town) wantEnds(t *testing.T, want int, reason event.Reason) {
 	t.Helper()
-	list, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 100})
+	list, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestACallDuringWhichItsOwnersDiedEndsItsRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		list, err := w.journal.Runs(t.Context(), "o", run.Query{Limit: 10})
+		list, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10})
 		if err != nil || len(list) != 1 || list[0].Reason != event.Lost {
 			t.Fatalf("%+v %v", list, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
@@ -42,13 +43,13 @@ type toolCaller struct {
 func (t *toolCaller) prepare(a loop.PrepareTools) error {
 	rules := t.rules()
 	bodies := make([]loop.Body, len(a.Calls))
-	var rows []Row
+	var rows []journal.Row
 	for i, key := range a.Calls {
 		c, _ := t.run.state().Call(key)
 		p := toolexec.Prepare(t.tools.visible(), rules, key, c.Name, t.run.projection.rawArguments(c))
 		if p.Verdict == loop.Run || p.Verdict == loop.Ask {
 			p.ArgsRef = "args:" + string(key)
-			rows = append(rows, Row{p.ArgsRef, p.Arguments})
+			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
 			t.run.projection.keepArguments(key, prepared{p.Entry, p.Arguments})
 		}
 		bodies[i] = p.CallPrepared
@@ -102,7 +103,7 @@ func approvedToRun(c loop.Call) bool { return c.Wait != nil && c.Runnable() }
 // approved: they must be approved again. now are the tools as their servers have them now.
 func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 	var bodies []loop.Body
-	var rows []Row
+	var rows []journal.Row
 	for _, c := range t.run.state().Calls {
 		if !approvedToRun(c) || c.Attempt > 0 {
 			continue
@@ -121,7 +122,7 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		}
 		if p.Verdict == loop.Ask {
 			p.ArgsRef = fmt.Sprintf("args:%s.%d", c.Key, p.Again)
-			rows = append(rows, Row{p.ArgsRef, p.Arguments})
+			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
 			t.run.projection.keepArguments(c.Key, prepared{p.Entry, p.Arguments})
 		}
 		t.run.log.Warn("approval_void", "approval", c.WaitID(), "call", c.Key, "server", c.Prepared.Server, "tool", c.Prepared.Tool,
@@ -136,7 +137,7 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 
 // answer appends the results of calls that are answered without being executed.
 func (t *toolCaller) answer(a loop.AnswerCalls) error {
-	var rows []Row
+	var rows []journal.Row
 	bodies := make([]loop.Body, len(a.Calls))
 	for i, key := range a.Calls {
 		c, _ := t.run.state().Call(key)
@@ -154,7 +155,7 @@ func (t *toolCaller) answer(a loop.AnswerCalls) error {
 }
 
 // done returns the fact that ends a call and the rows that hold its result.
-func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
+func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []journal.Row) {
 	ref := "result:" + string(c.Key)
 	if _, taken := t.run.projection.items[ref]; taken { // only in a run that is given up
 		ref += fmt.Sprintf(".%d", attempt)
@@ -182,11 +183,11 @@ func (t *toolCaller) affordable(r toolexec.Done) toolexec.Done {
 
 // ended is done for the result of an execution. If the result was truncated, its full text
 // is kept for read_result.
-func (t *toolCaller) ended(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []Row) {
+func (t *toolCaller) ended(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []journal.Row) {
 	body, rows := t.done(c, attempt, r, took)
 	if r.Full != "" {
 		body.FullRef = "full:" + string(c.Key)
-		rows = append(rows, Row{body.FullRef, r.Full})
+		rows = append(rows, journal.Row{Ref: body.FullRef, Value: r.Full})
 		t.run.projection.keepFull(map[string]string{rereadID(t.run.lease.RunID, c.Key): r.Full})
 	}
 	return body, rows

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -119,7 +120,7 @@ func (t *toolSet) offered(reread bool) []model.Tool {
 
 // listed returns the row with the tools that the run lists for its caller, and sets the
 // fact's reference to it. It is charged to memory.
-func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]Row, error) {
+func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]journal.Row, error) {
 	var list []event.ListedServer
 	for _, server := range body.Servers {
 		if server.Announced {
@@ -131,8 +132,8 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]Row, err
 	}
 	body.ListedRef = listedRef
 	t.run.projection.listed = list
-	return []Row{{listedRef, list}}, memory.Charge(event.Size(event.ToolsListed{Servers: list}))
+	return []journal.Row{{Ref: listedRef, Value: list}}, memory.Charge(event.Size(event.ToolsListed{Servers: list}))
 }
 
 // row returns the row from which the next owner of the run restores the tools.
-func (t *toolSet) row() Row { return Row{catalogRef, t.catalog.Seal()} }
+func (t *toolSet) row() journal.Row { return journal.Row{Ref: catalogRef, Value: t.catalog.Seal()} }

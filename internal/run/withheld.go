@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -15,7 +16,7 @@ import (
 // it in memory. It is stored with the fact that parks the run, and not before: the next owner needs
 // it.
 type withheld struct {
-	rows  []Row
+	rows  []journal.Row
 	texts []withheldTexts
 	bytes int // that the run is charged with
 }
@@ -48,7 +49,7 @@ func (w *withheld) add(more withheld, account *ledger.Account) {
 }
 
 // rowBytes returns the memory that a row occupies beside what the run keeps for itself.
-func rowBytes(r Row) int {
+func rowBytes(r journal.Row) int {
 	switch v := r.Value.(type) {
 	case item.List: // charged by projection.store
 		return 0
@@ -64,11 +65,11 @@ func rowBytes(r Row) int {
 }
 
 // all returns the rows, with one for the texts.
-func (w *withheld) all() []Row {
+func (w *withheld) all() []journal.Row {
 	if len(w.texts) == 0 {
 		return slices.Clip(w.rows)
 	}
-	return append(slices.Clip(w.rows), Row{textsRef, w.texts})
+	return append(slices.Clip(w.rows), journal.Row{Ref: textsRef, Value: w.texts})
 }
 
 // factTexts are the texts that were withheld from facts, by the number of the fact.
@@ -81,7 +82,7 @@ func recallTexts(row json.RawMessage) (factTexts, error) {
 	}
 	var list []withheldTexts
 	if err := json.Unmarshal(row, &list); err != nil {
-		return nil, damaged(textsRef, err)
+		return nil, journal.Damaged(textsRef, err)
 	}
 	all := factTexts{}
 	for _, one := range list {
@@ -93,4 +94,19 @@ func recallTexts(row json.RawMessage) (factTexts, error) {
 // parks reports whether the run waits after the facts.
 func parks(facts []loop.Fact) bool {
 	return slices.ContainsFunc(facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindParked })
+}
+
+// withoutBodies returns the batch without rows, and without the texts of a model or a tool
+// in its facts, and what is withheld.
+func withoutBodies(b journal.Batch) (journal.Batch, withheld) {
+	w := withheld{rows: b.Rows}
+	b.Rows = nil
+	b.Facts = slices.Clone(b.Facts)
+	for i, f := range b.Facts {
+		var texts *loop.Texts
+		if b.Facts[i].Body, texts = loop.WithoutTexts(f.Body); texts != nil {
+			w.texts = append(w.texts, withheldTexts{f.Seq, texts})
+		}
+	}
+	return b, w
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -76,11 +77,11 @@ func TestARunThatIsToBeForgottenIsWholeWhenItWaits(t *testing.T) {
 		if diff := cmp.Diff(text(live.events), text(stored.events)); diff != "" {
 			t.Errorf("live (-) and stored (+):\n%s", diff)
 		}
-		found, err := w.journal.Approvals(t.Context(), "o", run.ApprovalQuery{Limit: 10})
+		found, err := w.journal.Approvals(t.Context(), "o", journal.ApprovalQuery{Limit: 10})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%+v %v", found, err)
 		}
-		if _, err := r.Decide(t.Context(), "o", found[0].ID, run.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
+		if _, err := r.Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
 			t.Fatal(err)
 		}
 		var whole diary

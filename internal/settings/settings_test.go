@@ -114,7 +114,7 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 	for i, kind := 0, reflect.TypeFor[org.Runtime](); i < kind.NumField(); i++ {
 		name := kind.Field(i).Name
 		switch name {
-		case "Approvers": // when somebody decides: see run.Approval.MayDecide
+		case "Approvers": // when somebody decides: see journal.Approval.MayDecide
 			continue
 		case "Rate": // of requests, before there is a run: see internal/httpd
 			continue

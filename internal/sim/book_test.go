@@ -10,8 +10,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -30,13 +30,13 @@ type book struct {
 	order []runKey
 	keyed map[string]runKey // by org and key
 
-	decisions map[string]run.Decision // that people were told of, by org and approval
+	decisions map[string]journal.Decision // that people were told of, by org and approval
 }
 
 // history is what the observer knows of a run.
 type history struct {
 	state     loop.State
-	head      run.Head         // as the store has to have it
+	head      journal.Head     // as the store has to have it
 	begin     time.Time        // as its first process saw it
 	shift     shift            // of the present owner
 	extended  time.Time        // when the lease was last extended; zero = it was released
@@ -66,7 +66,7 @@ type effects struct {
 }
 
 func newBook(w *world) *book {
-	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}, decisions: map[string]run.Decision{}}
+	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}, decisions: map[string]journal.Decision{}}
 }
 
 // of returns the history of a run.
@@ -113,7 +113,7 @@ func (b *book) wrote(p *process, wr writing) bool {
 		}
 		b.checkDate(p, key, h, f)
 		h.state = loop.Apply(h.state, f)
-		h.head = h.head.After(wr.lease, run.Batch{Facts: []loop.Fact{f}}, time.Time{})
+		h.head = h.head.After(wr.lease, journal.Batch{Facts: []loop.Fact{f}}, time.Time{})
 		b.checkHead(key, h)
 		_, deadly := h.state.FatalCall()
 		rules := h.state.Accepted.Rules
@@ -150,17 +150,17 @@ func (b *book) checkDate(p *process, key runKey, h *history, f loop.Fact) {
 }
 
 // extended enters that the owner of a run has got its lease, or has extended it.
-func (b *book) extended(l run.Lease) { b.of(runKey{l.Org, l.RunID}).extended = time.Now() }
+func (b *book) extended(l journal.Lease) { b.of(runKey{l.Org, l.RunID}).extended = time.Now() }
 
 // released enters that the owner of a run has given its lease back.
-func (b *book) released(l run.Lease) {
+func (b *book) released(l journal.Lease) {
 	if h := b.of(runKey{l.Org, l.RunID}); h.epoch == l.Epoch && h.owners[l.Epoch] == l.Owner {
 		h.extended = time.Time{}
 	}
 }
 
 // checkOwner keeps an epoch to one owner.
-func (b *book) checkOwner(key runKey, h *history, l run.Lease) {
+func (b *book) checkOwner(key runKey, h *history, l journal.Lease) {
 	if l.Epoch == 0 {
 		return
 	}
@@ -172,13 +172,13 @@ func (b *book) checkOwner(key runKey, h *history, l run.Lease) {
 }
 
 // claimed enters a lease that was given away.
-func (b *book) claimed(l run.Lease) {
+func (b *book) claimed(l journal.Lease) {
 	key := runKey{l.Org, l.RunID}
 	h := b.of(key)
 	if l.Epoch <= h.epoch {
 		b.w.violate("I1: %s claims run %s with epoch %d, and epoch %d was given away", l.Owner, key.run, l.Epoch, h.epoch)
 	}
-	if held := time.Since(h.extended); held < run.LeaseTTL-2*time.Millisecond { // leases are kept in whole ms
+	if held := time.Since(h.extended); held < journal.LeaseTTL-2*time.Millisecond { // leases are kept in whole ms
 		b.w.violate("I7: %s takes run %s from %s, whose lease was extended %v ago", l.Owner, key.run, h.owners[h.epoch], held)
 	}
 	b.checkOwner(key, h, l)
@@ -186,7 +186,7 @@ func (b *book) claimed(l run.Lease) {
 }
 
 // opened enters the run of a key.
-func (b *book) opened(key runKey, k run.SubmitKey) {
+func (b *book) opened(key runKey, k journal.SubmitKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	name := key.org + "/" + k.Principal + "/" + k.Key
@@ -409,9 +409,9 @@ func (b *book) checkSlots() {
 			continue
 		}
 		for n := range c.like.Policy.Slots {
-			l := run.Lease{Org: c.org, RunID: fmt.Sprintf("probe_%d", n), Epoch: 1, Owner: "probe"}
+			l := journal.Lease{Org: c.org, RunID: fmt.Sprintf("probe_%d", n), Epoch: 1, Owner: "probe"}
 			body := loop.Accepted{RunID: l.RunID, Org: c.org, Policy: loop.Policy{Grade: loop.Durable}}
-			batch := run.Batch{Facts: []loop.Fact{{Seq: 1, Epoch: 1, Version: loop.Version, Body: body}}, Opening: &run.Opening{Slots: c.like.Policy.Slots}}
+			batch := journal.Batch{Facts: []loop.Fact{{Seq: 1, Epoch: 1, Version: loop.Version, Body: body}}, Opening: &journal.Opening{Slots: c.like.Policy.Slots}}
 			wr := writing{l, 0, batch}
 			err := b.w.store.count(nil, wr)
 			if err == nil {
@@ -427,7 +427,7 @@ func (b *book) checkSlots() {
 // checkRun checks a run that is over.
 func (b *book) checkRun(key runKey, h *history) {
 	story, err := b.w.store.journal.Load(context.Background(), key.org, key.run)
-	if err != nil || int64(len(story.Facts)) != h.state.Seq || story.Summary.Status != run.Done {
+	if err != nil || int64(len(story.Facts)) != h.state.Seq || story.Summary.Status != journal.Done {
 		b.w.violate("I1: the journal of run %s is not what was written: %v", key.run, err)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -24,9 +25,9 @@ import (
 type client struct {
 	w       *world
 	id, org string
-	key     *run.SubmitKey // nil = a light run
-	script  [][]string     // the tools that the model asks for in each round
-	like    run.Request    // what every request of the client says
+	key     *journal.SubmitKey // nil = a light run
+	script  [][]string         // the tools that the model asks for in each round
+	like    run.Request        // what every request of the client says
 	conns   []*conn
 }
 
@@ -73,7 +74,7 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 	c.like.Policy.CatalogTTLNS = []int64{0, int64(10 * time.Second)}[r.IntN(2)]
 	c.gate()
 	if durable {
-		c.key = &run.SubmitKey{Principal: "p", Key: fmt.Sprint("k", n), Hash: "h" + c.id}
+		c.key = &journal.SubmitKey{Principal: "p", Key: fmt.Sprint("k", n), Hash: "h" + c.id}
 		c.like.Policy.Grade, c.like.Key = loop.Durable, c.key
 	}
 	return c

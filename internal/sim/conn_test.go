@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -58,7 +58,7 @@ func (b *book) checkConns(c *client) {
 	}
 }
 
-func tell(story *run.Story) told {
+func tell(story *journal.Story) told {
 	t := told{texts: map[int]string{}, results: map[string]string{}}
 	text := func(ref string) string {
 		var items item.List

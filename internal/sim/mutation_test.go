@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -47,15 +47,15 @@ func (m mutation) shows(violation string) bool {
 }
 
 // drop leaves facts of calls out of the journal of a run that is under way.
-func (m mutation) drop(story *run.Story) {
+func (m mutation) drop(story *journal.Story) {
 	started := func(f loop.Fact) bool { return f.Body.Kind() == loop.KindCallStarted } // and so there is a gap before it
-	if m == lostFacts && story.Summary.Status == run.Running && slices.ContainsFunc(story.Facts, started) {
+	if m == lostFacts && story.Summary.Status == journal.Running && slices.ContainsFunc(story.Facts, started) {
 		story.Facts = slices.DeleteFunc(story.Facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindCallPrepared })
 	}
 }
 
 // rule makes the numbers of a run those of the process that loads its journal.
-func (p *process) rule(story *run.Story) {
+func (p *process) rule(story *journal.Story) {
 	if p.w.mutation != ownRules || p.build == (loop.Rules{}) {
 		return
 	}
@@ -66,7 +66,7 @@ func (p *process) rule(story *run.Story) {
 }
 
 // dated returns the batch as the mutation has its process date it.
-func (p *process) dated(b run.Batch) run.Batch {
+func (p *process) dated(b journal.Batch) journal.Batch {
 	if p.w.mutation != setDates {
 		return b
 	}
@@ -102,7 +102,7 @@ func (s *store) mutate(wr writing) writing {
 		}
 	}
 	if s.w.mutation == refunds {
-		wr.batch.Holds = append([]run.Hold(nil), wr.batch.Holds...)
+		wr.batch.Holds = append([]journal.Hold(nil), wr.batch.Holds...)
 		for i := range wr.batch.Holds {
 			h := &wr.batch.Holds[i]
 			h.Budget.Limit.Tokens += s.refunded[budgetKey{wr.lease.Org, h.Budget.Scope}]
@@ -117,7 +117,7 @@ func (s *store) count(p *process, wr writing) error {
 		return nil
 	}
 	if wr.batch.Opening.Slots > 0 && s.running[wr.lease.Org] >= wr.batch.Opening.Slots {
-		return run.ErrNoSlot
+		return journal.ErrNoSlot
 	}
 	s.running[wr.lease.Org]++
 	s.counted[runKey{wr.lease.Org, wr.lease.RunID}] = p
@@ -139,15 +139,15 @@ func (s *store) room(wr writing) error {
 	for _, h := range wr.batch.Holds {
 		u := s.used(budgetKey{wr.lease.Org, h.Budget.Scope})
 		if !h.Budget.Fits(u.Spent.Add(u.Held), h.Amount) {
-			return &run.OverBudget{Scope: h.Budget.Scope}
+			return &journal.OverBudget{Scope: h.Budget.Scope}
 		}
 	}
 	return nil
 }
 
 // unlimited returns the batch as one whose budgets were checked.
-func unlimited(b run.Batch) run.Batch {
-	b.Holds = append([]run.Hold(nil), b.Holds...)
+func unlimited(b journal.Batch) journal.Batch {
+	b.Holds = append([]journal.Hold(nil), b.Holds...)
 	for i := range b.Holds {
 		b.Holds[i].Budget.Limit.Tokens = 0
 	}
@@ -171,7 +171,7 @@ func (m mutation) key(c tool.Call, name string) string {
 }
 
 // kinds names what a batch holds.
-func kinds(b run.Batch) string {
+func kinds(b journal.Batch) string {
 	names := make([]string, len(b.Facts))
 	for i, f := range b.Facts {
 		names[i] = string(f.Body.Kind())

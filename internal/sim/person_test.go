@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // longest is how long a request stays open while its run waits for a person.
@@ -56,10 +56,10 @@ func (p person) live() {
 	r := p.w.chance("decides", p.name)
 	for {
 		var at *process
-		var asked []run.Approval
+		var asked []journal.Approval
 		goesOn := p.w.wait(context.Background(), p.name+" looks at what waits", between(r, time.Second, 40*time.Second), func(chance *rand.Rand) {
 			at = p.w.replicas[chance.IntN(replicas)].serving()
-			asked, _ = p.w.store.journal.Approvals(context.Background(), p.org, run.ApprovalQuery{Statuses: []run.ApprovalStatus{run.ApprovalWaiting}, Limit: 100})
+			asked, _ = p.w.store.journal.Approvals(context.Background(), p.org, journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, Limit: 100})
 		})
 		if !goesOn {
 			return
@@ -67,12 +67,12 @@ func (p person) live() {
 		if at == nil || len(asked) == 0 {
 			continue
 		}
-		p.decide(at, asked[r.IntN(len(asked))].ID, run.Decision{Approved: r.IntN(3) > 0, Message: "org=" + p.org})
+		p.decide(at, asked[r.IntN(len(asked))].ID, journal.Decision{Approved: r.IntN(3) > 0, Message: "org=" + p.org})
 	}
 }
 
 // decide makes a decision, and tries to make it for another org.
-func (p person) decide(at *process, id string, d run.Decision) {
+func (p person) decide(at *process, id string, d journal.Decision) {
 	by := org.Author{Principal: p.name, At: at.now().UnixMilli()}
 	for _, other := range orgs() {
 		if _, err := at.runner.Decide(context.Background(), other, id, d, by); other != p.org && !at.isDead() && err == nil {
@@ -83,7 +83,7 @@ func (p person) decide(at *process, id string, d run.Decision) {
 	}
 }
 
-func (p person) understand(id string, d run.Decision, err error) {
+func (p person) understand(id string, d journal.Decision, err error) {
 	var f *fault.Error
 	switch {
 	case err == nil:
@@ -98,7 +98,7 @@ func (p person) understand(id string, d run.Decision, err error) {
 }
 
 // told enters that a person was told that a decision counts.
-func (b *book) told(org, id string, d run.Decision) {
+func (b *book) told(org, id string, d journal.Decision) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.decisions[org+"/"+id] = d

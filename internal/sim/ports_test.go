@@ -11,16 +11,16 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // none is what a port returns that has only an error.
 type none struct{}
 
-// Append implements run.Journal.
-func (p *process) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+// Append implements journal.Journal.
+func (p *process) Append(ctx context.Context, lease journal.Lease, after int64, b journal.Batch) error {
 	about, what := lease.Org+"/"+lease.RunID, "appends "+kinds(b)+" to"
 	wr := writing{lease, after, p.dated(b)}
 	if p.w.mutation == checkThenAct && len(b.Holds) > 0 {
@@ -40,16 +40,16 @@ func (p *process) Append(ctx context.Context, lease run.Lease, after int64, b ru
 	return err
 }
 
-// Claim implements run.Leases.
-func (p *process) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
-	return ask(ctx, p, "claims", "runs", p.w.swarm.store, func(*rand.Rand) ([]run.Lease, error) { return p.w.store.claim(owner, limit) })
+// Claim implements journal.Leases.
+func (p *process) Claim(ctx context.Context, owner string, limit int) ([]journal.Lease, error) {
+	return ask(ctx, p, "claims", "runs", p.w.swarm.store, func(*rand.Rand) ([]journal.Lease, error) { return p.w.store.claim(owner, limit) })
 }
 
-// Renew implements run.Leases.
-func (p *process) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
-	return ask(ctx, p, "renews", "its leases", p.w.swarm.store, func(*rand.Rand) ([]run.Lease, error) {
+// Renew implements journal.Leases.
+func (p *process) Renew(ctx context.Context, owner string) ([]journal.Lease, error) {
+	return ask(ctx, p, "renews", "its leases", p.w.swarm.store, func(*rand.Rand) ([]journal.Lease, error) {
 		leases, err := p.w.store.journal.Renew(ctx, owner)
-		slices.SortFunc(leases, func(a, b run.Lease) int { return cmp.Compare(a.RunID, b.RunID) })
+		slices.SortFunc(leases, func(a, b journal.Lease) int { return cmp.Compare(a.RunID, b.RunID) })
 		for _, l := range leases {
 			p.w.book.extended(l)
 		}
@@ -57,8 +57,8 @@ func (p *process) Renew(ctx context.Context, owner string) ([]run.Lease, error) 
 	})
 }
 
-// Release implements run.Leases.
-func (p *process) Release(ctx context.Context, lease run.Lease) error {
+// Release implements journal.Leases.
+func (p *process) Release(ctx context.Context, lease journal.Lease) error {
 	_, err := ask(ctx, p, "releases", lease.Org+"/"+lease.RunID, p.w.swarm.store, func(*rand.Rand) (none, error) {
 		p.w.store.uncount(p, writing{lease: lease})
 		p.w.book.released(lease)
@@ -67,25 +67,25 @@ func (p *process) Release(ctx context.Context, lease run.Lease) error {
 	return err
 }
 
-// SetAside implements run.Leases.
-func (p *process) SetAside(ctx context.Context, lease run.Lease, last int64, why run.Aside) (bool, error) {
+// SetAside implements journal.Leases.
+func (p *process) SetAside(ctx context.Context, lease journal.Lease, last int64, why journal.Aside) (bool, error) {
 	return ask(ctx, p, "sets aside", lease.Org+"/"+lease.RunID, p.w.swarm.store, func(*rand.Rand) (bool, error) {
 		p.w.violate("I7: run %s is set aside: %s", lease.RunID, why.Reason)
 		return p.w.store.journal.SetAside(ctx, lease, last, why)
 	})
 }
 
-// Restore implements run.Leases.
-func (p *process) Restore(ctx context.Context, again func(run.Aside) bool) (int, error) {
+// Restore implements journal.Leases.
+func (p *process) Restore(ctx context.Context, again func(journal.Aside) bool) (int, error) {
 	return ask(ctx, p, "restores", "runs", p.w.swarm.store, func(*rand.Rand) (int, error) { return p.w.store.journal.Restore(ctx, again) })
 }
 
-// Alive implements run.Leases.
+// Alive implements journal.Leases.
 func (p *process) Alive(ctx context.Context, owner string) (bool, error) {
 	return ask(ctx, p, "asks for", owner, p.w.swarm.store, func(*rand.Rand) (bool, error) { return p.w.store.journal.Alive(ctx, owner) })
 }
 
-// Probe implements run.Leases.
+// Probe implements journal.Leases.
 func (p *process) Probe(ctx context.Context) error {
 	_, err := ask(ctx, p, "probes", "the store", p.w.swarm.store, func(*rand.Rand) (none, error) {
 		p.w.saw("a store in trouble was probed")
@@ -94,9 +94,9 @@ func (p *process) Probe(ctx context.Context) error {
 	return err
 }
 
-// Head implements run.Archive.
-func (p *process) Head(ctx context.Context, org, runID string) (run.Head, error) {
-	return ask(ctx, p, "reads the head of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) (run.Head, error) {
+// Head implements journal.Archive.
+func (p *process) Head(ctx context.Context, org, runID string) (journal.Head, error) {
+	return ask(ctx, p, "reads the head of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) (journal.Head, error) {
 		h, err := p.w.store.head(runKey{org, runID})
 		if err == nil && h.Summary.Org != org {
 			p.w.violate("I11: org %s read the head of run %s of org %s", org, runID, h.Summary.Org)
@@ -105,9 +105,9 @@ func (p *process) Head(ctx context.Context, org, runID string) (run.Head, error)
 	})
 }
 
-// Load implements run.Archive.
-func (p *process) Load(ctx context.Context, org, runID string) (*run.Story, error) {
-	return ask(ctx, p, "loads", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) (*run.Story, error) {
+// Load implements journal.Archive.
+func (p *process) Load(ctx context.Context, org, runID string) (*journal.Story, error) {
+	return ask(ctx, p, "loads", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) (*journal.Story, error) {
 		story, err := p.w.store.load(runKey{org, runID})
 		if err == nil && (story.Summary.Org != org || story.Facts[0].Body.(loop.Accepted).Org != org) {
 			p.w.violate("I11: org %s read run %s of org %s", org, runID, story.Summary.Org)
@@ -119,65 +119,65 @@ func (p *process) Load(ctx context.Context, org, runID string) (*run.Story, erro
 	})
 }
 
-// Facts implements run.Archive.
+// Facts implements journal.Archive.
 func (p *process) Facts(ctx context.Context, org, runID string, after int64, limit int) ([]loop.Fact, error) {
 	return ask(ctx, p, "reads facts of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) ([]loop.Fact, error) {
 		return p.w.store.journal.Facts(ctx, org, runID, after, limit)
 	})
 }
 
-// Rows implements run.Archive.
+// Rows implements journal.Archive.
 func (p *process) Rows(ctx context.Context, org, runID string, refs []string, limit int) ([]json.RawMessage, error) {
 	return ask(ctx, p, "reads rows of", org+"/"+runID, p.w.swarm.store, func(*rand.Rand) ([]json.RawMessage, error) {
 		return p.w.store.journal.Rows(ctx, org, runID, refs, limit)
 	})
 }
 
-// Runs implements run.Archive.
-func (p *process) Runs(ctx context.Context, org string, q run.Query) ([]run.Summary, error) {
-	return ask(ctx, p, "lists", org, p.w.swarm.store, func(*rand.Rand) ([]run.Summary, error) {
+// Runs implements journal.Archive.
+func (p *process) Runs(ctx context.Context, org string, q journal.Query) ([]journal.Summary, error) {
+	return ask(ctx, p, "lists", org, p.w.swarm.store, func(*rand.Rand) ([]journal.Summary, error) {
 		return p.w.store.journal.Runs(ctx, org, q)
 	})
 }
 
-// AuditRows implements run.Archive.
+// AuditRows implements journal.Archive.
 func (p *process) AuditRows(ctx context.Context, org string, q audit.Query) ([]audit.Row, error) {
 	return ask(ctx, p, "reads the audit of", org+"/"+q.RunID, p.w.swarm.store, func(*rand.Rand) ([]audit.Row, error) {
 		return p.w.store.journal.AuditRows(ctx, org, q)
 	})
 }
 
-// Used implements run.Archive.
-func (p *process) Used(ctx context.Context, org, scope string) (run.Used, error) {
-	return ask(ctx, p, "reads budget", org+"/"+scope, p.w.swarm.store, func(*rand.Rand) (run.Used, error) {
+// Used implements journal.Archive.
+func (p *process) Used(ctx context.Context, org, scope string) (journal.Used, error) {
+	return ask(ctx, p, "reads budget", org+"/"+scope, p.w.swarm.store, func(*rand.Rand) (journal.Used, error) {
 		return p.w.store.journal.Used(ctx, org, scope)
 	})
 }
 
-// Approval implements run.Archive.
-func (p *process) Approval(ctx context.Context, org, id string) (run.Approval, error) {
-	return ask(ctx, p, "reads approval", org+"/"+id, p.w.swarm.store, func(*rand.Rand) (run.Approval, error) {
+// Approval implements journal.Archive.
+func (p *process) Approval(ctx context.Context, org, id string) (journal.Approval, error) {
+	return ask(ctx, p, "reads approval", org+"/"+id, p.w.swarm.store, func(*rand.Rand) (journal.Approval, error) {
 		return p.w.store.journal.Approval(ctx, org, id)
 	})
 }
 
-// Approvals implements run.Archive.
-func (p *process) Approvals(ctx context.Context, org string, q run.ApprovalQuery) ([]run.Approval, error) {
-	return ask(ctx, p, "lists approvals of", org, p.w.swarm.store, func(*rand.Rand) ([]run.Approval, error) {
+// Approvals implements journal.Archive.
+func (p *process) Approvals(ctx context.Context, org string, q journal.ApprovalQuery) ([]journal.Approval, error) {
+	return ask(ctx, p, "lists approvals of", org, p.w.swarm.store, func(*rand.Rand) ([]journal.Approval, error) {
 		return p.w.store.journal.Approvals(ctx, org, q)
 	})
 }
 
-// DueApprovals implements run.Archive.
-func (p *process) DueApprovals(ctx context.Context, now int64, limit int) ([]run.Approval, error) {
-	return ask(ctx, p, "looks for expired approvals", "", p.w.swarm.store, func(*rand.Rand) ([]run.Approval, error) {
+// DueApprovals implements journal.Archive.
+func (p *process) DueApprovals(ctx context.Context, now int64, limit int) ([]journal.Approval, error) {
+	return ask(ctx, p, "looks for expired approvals", "", p.w.swarm.store, func(*rand.Rand) ([]journal.Approval, error) {
 		return p.w.store.journal.DueApprovals(ctx, now, limit)
 	})
 }
 
-// WaitingRuns implements run.Archive.
-func (p *process) WaitingRuns(ctx context.Context) ([]run.WaitingRun, error) {
-	return ask(ctx, p, "lists what waits", "", p.w.swarm.store, func(*rand.Rand) ([]run.WaitingRun, error) {
+// WaitingRuns implements journal.Archive.
+func (p *process) WaitingRuns(ctx context.Context) ([]journal.WaitingRun, error) {
+	return ask(ctx, p, "lists what waits", "", p.w.swarm.store, func(*rand.Rand) ([]journal.WaitingRun, error) {
 		return p.w.store.journal.WaitingRuns(ctx)
 	})
 }

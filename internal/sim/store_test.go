@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 )
 
@@ -49,9 +49,9 @@ type queue struct {
 
 // writing is one Append.
 type writing struct {
-	lease run.Lease
+	lease journal.Lease
 	after int64
-	batch run.Batch
+	batch journal.Batch
 }
 
 func newStore(w *world) *store {
@@ -85,7 +85,7 @@ func (s *store) append(p *process, wr writing) error {
 }
 
 // behind reports whether the batch is written later.
-func (s *store) behind(b run.Batch) bool {
+func (s *store) behind(b journal.Batch) bool {
 	switch s.w.mutation {
 	case noIntent:
 		return !slices.ContainsFunc(b.Facts, func(f loop.Fact) bool { return f.Body.Kind() != loop.KindCallStarted })
@@ -154,13 +154,13 @@ func (s *store) hold(wr writing) {
 
 // notice counts the verdicts that are worth reaching.
 func (s *store) notice(err error) {
-	var behind *run.Behind
-	var over *run.OverBudget
-	var known *run.Submitted
+	var behind *journal.Behind
+	var over *journal.OverBudget
+	var known *journal.Submitted
 	switch {
-	case errors.Is(err, run.ErrFenced):
+	case errors.Is(err, journal.ErrFenced):
 		s.w.saw("a zombie was fenced off")
-	case errors.Is(err, run.ErrNoSlot):
+	case errors.Is(err, journal.ErrNoSlot):
 		s.w.saw("no slot was free")
 	case errors.As(err, &behind):
 		s.w.saw("somebody else wrote in between")
@@ -172,7 +172,7 @@ func (s *store) notice(err error) {
 }
 
 // claim is Claim.
-func (s *store) claim(owner string, limit int) ([]run.Lease, error) {
+func (s *store) claim(owner string, limit int) ([]journal.Lease, error) {
 	leases, err := s.journal.Claim(context.Background(), owner, limit)
 	for _, l := range leases {
 		key := runKey{l.Org, l.RunID}
@@ -202,13 +202,13 @@ func (s *store) found(key runKey) runKey {
 }
 
 // head is Head.
-func (s *store) head(key runKey) (run.Head, error) {
+func (s *store) head(key runKey) (journal.Head, error) {
 	key = s.found(key)
 	return s.journal.Head(context.Background(), key.org, key.run)
 }
 
 // load is Load.
-func (s *store) load(key runKey) (*run.Story, error) {
+func (s *store) load(key runKey) (*journal.Story, error) {
 	key = s.found(key)
 	story, err := s.journal.Load(context.Background(), key.org, key.run)
 	if err == nil {
@@ -218,7 +218,7 @@ func (s *store) load(key runKey) (*run.Story, error) {
 }
 
 // used returns what a budget was charged with.
-func (s *store) used(key budgetKey) run.Used {
+func (s *store) used(key budgetKey) journal.Used {
 	u, _ := s.journal.Used(context.Background(), key.org, key.scope)
 	u.Spent = u.Spent.Sub(budget.Amount{Tokens: s.refunded[key]})
 	return u

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // keyHeader is the request header that makes a request one run, however often
@@ -20,7 +20,7 @@ const keyHeader = "Idempotency-Key"
 const maxKey = 255
 
 // submitKey reads the client's key for a request to the named surface; nil without one.
-func submitKey(header http.Header, principal, surface string, body []byte) (*run.SubmitKey, error) {
+func submitKey(header http.Header, principal, surface string, body []byte) (*journal.SubmitKey, error) {
 	values := header.Values(keyHeader)
 	if len(values) == 0 {
 		return nil, nil
@@ -29,7 +29,7 @@ func submitKey(header http.Header, principal, surface string, body []byte) (*run
 		return nil, fault.New(fault.Invalid, "invalid_idempotency_key",
 			"send one %s of 1 to %d printable ASCII characters", keyHeader, maxKey).In(keyHeader)
 	}
-	return &run.SubmitKey{Principal: principal, Key: values[0], Hash: requestHash(surface, body)}, nil
+	return &journal.SubmitKey{Principal: principal, Key: values[0], Hash: requestHash(surface, body)}, nil
 }
 
 func validKey(key string) bool {

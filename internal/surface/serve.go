@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -238,7 +239,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err != nil {
 		return err
 	}
-	req.MayDecide = func(a run.Approval) error { return a.MayDecide(caller.Org, caller.Principal) }
+	req.MayDecide = func(a journal.Approval) error { return a.MayDecide(caller.Org, caller.Principal) }
 	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}

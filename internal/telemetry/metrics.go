@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -257,8 +258,8 @@ func (m *metrics) record(org string, e audit.Entry) {
 		}
 	case audit.Approval:
 		m.orgs.get(series{org: org}, true).approvals.inc(b.Action, b.Action)
-		switch run.ApprovalStatus(b.Action) {
-		case run.ApprovalApproved, run.ApprovalDenied, run.ApprovalExpired:
+		switch journal.ApprovalStatus(b.Action) {
+		case journal.ApprovalApproved, journal.ApprovalDenied, journal.ApprovalExpired:
 			m.decisions.WithLabelValues(b.Action).Observe(toSeconds(float64(b.WaitedMS)))
 		}
 	case audit.BudgetExhausted:

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// Approval implements run.Archive.
-func (j *Journal) Approval(_ context.Context, orgID, id string) (run.Approval, error) {
+// Approval implements journal.Archive.
+func (j *Journal) Approval(_ context.Context, orgID, id string) (journal.Approval, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for key, r := range j.runs {
@@ -25,68 +25,68 @@ func (j *Journal) Approval(_ context.Context, orgID, id string) (run.Approval, e
 			}
 		}
 	}
-	return run.Approval{}, fmt.Errorf("approval %s: %w", id, org.ErrNotFound)
+	return journal.Approval{}, fmt.Errorf("approval %s: %w", id, org.ErrNotFound)
 }
 
-// Approvals implements run.Archive.
-func (j *Journal) Approvals(_ context.Context, orgID string, q run.ApprovalQuery) ([]run.Approval, error) {
+// Approvals implements journal.Archive.
+func (j *Journal) Approvals(_ context.Context, orgID string, q journal.ApprovalQuery) ([]journal.Approval, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var all []run.Approval
+	var all []journal.Approval
 	for key, r := range j.runs {
 		if key.org == orgID {
 			all = append(all, r.approvals...)
 		}
 	}
-	slices.SortFunc(all, func(a, b run.Approval) int {
+	slices.SortFunc(all, func(a, b journal.Approval) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
 	})
 	if q.Before != "" {
-		i := slices.IndexFunc(all, func(a run.Approval) bool { return a.ID == q.Before })
+		i := slices.IndexFunc(all, func(a journal.Approval) bool { return a.ID == q.Before })
 		if i < 0 {
 			return nil, fmt.Errorf("approval %s: %w", q.Before, org.ErrNotFound)
 		}
 		all = all[i+1:]
 	}
-	all = slices.DeleteFunc(all, func(a run.Approval) bool { return !q.Chooses(a) })
+	all = slices.DeleteFunc(all, func(a journal.Approval) bool { return !q.Chooses(a) })
 	return all[:min(len(all), max(q.Limit, 0))], nil
 }
 
-// DueApprovals implements run.Archive.
-func (j *Journal) DueApprovals(_ context.Context, now int64, limit int) ([]run.Approval, error) {
+// DueApprovals implements journal.Archive.
+func (j *Journal) DueApprovals(_ context.Context, now int64, limit int) ([]journal.Approval, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var due []run.Approval
+	var due []journal.Approval
 	for _, r := range j.runs {
 		for _, a := range r.approvals {
-			if a.Status == run.ApprovalWaiting && a.ExpiresAt > 0 && a.ExpiresAt <= now {
+			if a.Status == journal.ApprovalWaiting && a.ExpiresAt > 0 && a.ExpiresAt <= now {
 				due = append(due, a)
 			}
 		}
 	}
-	slices.SortFunc(due, func(a, b run.Approval) int { return cmp.Compare(a.ExpiresAt, b.ExpiresAt) })
+	slices.SortFunc(due, func(a, b journal.Approval) int { return cmp.Compare(a.ExpiresAt, b.ExpiresAt) })
 	return due[:min(len(due), max(limit, 0))], nil
 }
 
-// WaitingRuns implements run.Archive.
-func (j *Journal) WaitingRuns(context.Context) ([]run.WaitingRun, error) {
+// WaitingRuns implements journal.Archive.
+func (j *Journal) WaitingRuns(context.Context) ([]journal.WaitingRun, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var out []run.WaitingRun
+	var out []journal.WaitingRun
 	for _, r := range j.runs {
-		if i := slices.IndexFunc(r.approvals, func(a run.Approval) bool { return a.Status == run.ApprovalWaiting }); i >= 0 {
+		if i := slices.IndexFunc(r.approvals, func(a journal.Approval) bool { return a.Status == journal.ApprovalWaiting }); i >= 0 {
 			a := r.approvals[i]
-			out = append(out, run.WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt})
+			out = append(out, journal.WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt})
 		}
 	}
-	slices.SortFunc(out, func(a, b run.WaitingRun) int {
+	slices.SortFunc(out, func(a, b journal.WaitingRun) int {
 		return cmp.Or(strings.Compare(a.Org, b.Org), strings.Compare(a.RunID, b.RunID))
 	})
 	return out, nil
 }
 
 // change applies what a batch changes in the approvals of the run.
-func (r *runRecord) change(changes []run.ApprovalChange) {
+func (r *runRecord) change(changes []journal.ApprovalChange) {
 	for _, c := range changes {
 		if c.Asked != nil {
 			r.approvals = append(r.approvals, *c.Asked)
@@ -101,7 +101,7 @@ func (r *runRecord) change(changes []run.ApprovalChange) {
 
 // checkApprovals returns an error if a batch asks for an approval that the org, or the key whose run
 // asks, cannot have.
-func (j *Journal) checkApprovals(orgID string, changes []run.ApprovalChange) error {
+func (j *Journal) checkApprovals(orgID string, changes []journal.ApprovalChange) error {
 	asked, principal := 0, ""
 	for _, c := range changes {
 		if c.Asked == nil {
@@ -110,7 +110,7 @@ func (j *Journal) checkApprovals(orgID string, changes []run.ApprovalChange) err
 		asked++
 		principal = c.Asked.Principal // of all: a batch is of one run
 		for key, r := range j.runs {
-			if key.org == orgID && slices.ContainsFunc(r.approvals, func(a run.Approval) bool { return a.ID == c.Asked.ID }) {
+			if key.org == orgID && slices.ContainsFunc(r.approvals, func(a journal.Approval) bool { return a.ID == c.Asked.ID }) {
 				return fmt.Errorf("approval %s: %w", c.Asked.ID, org.ErrExists)
 			}
 		}
@@ -124,7 +124,7 @@ func (j *Journal) checkApprovals(orgID string, changes []run.ApprovalChange) err
 			continue
 		}
 		for _, a := range r.approvals {
-			if a.Status == run.ApprovalWaiting {
+			if a.Status == journal.ApprovalWaiting {
 				asked++
 				if a.Principal == principal {
 					ofKey++

@@ -9,61 +9,61 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// Runs implements run.Archive.
-func (j *Journal) Runs(_ context.Context, orgID string, q run.Query) ([]run.Summary, error) {
+// Runs implements journal.Archive.
+func (j *Journal) Runs(_ context.Context, orgID string, q journal.Query) ([]journal.Summary, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var all []run.Summary
+	var all []journal.Summary
 	for key, r := range j.runs {
 		if key.org == orgID {
 			all = append(all, r.head.Summary)
 		}
 	}
-	slices.SortFunc(all, func(a, b run.Summary) int {
+	slices.SortFunc(all, func(a, b journal.Summary) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.RunID, a.RunID))
 	})
 	if q.Before != "" {
-		i := slices.IndexFunc(all, func(s run.Summary) bool { return s.RunID == q.Before })
+		i := slices.IndexFunc(all, func(s journal.Summary) bool { return s.RunID == q.Before })
 		if i < 0 {
 			return nil, fmt.Errorf("run %s: %w", q.Before, org.ErrNotFound)
 		}
 		all = all[i+1:]
 	}
-	all = slices.DeleteFunc(all, func(s run.Summary) bool { return !q.Chooses(s) })
+	all = slices.DeleteFunc(all, func(s journal.Summary) bool { return !q.Chooses(s) })
 	return all[:min(len(all), max(q.Limit, 0))], nil
 }
 
-// Head implements run.Archive. Facts are stored decoded and do not count as bytes.
-func (j *Journal) Head(_ context.Context, orgID, runID string) (run.Head, error) {
+// Head implements journal.Archive. Facts are stored decoded and do not count as bytes.
+func (j *Journal) Head(_ context.Context, orgID, runID string) (journal.Head, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r, ok := j.runs[runKey{orgID, runID}]
 	if !ok {
-		return run.Head{}, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
+		return journal.Head{}, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
 	return r.head, nil
 }
 
-// Load implements run.Archive.
-func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, error) {
+// Load implements journal.Archive.
+func (j *Journal) Load(_ context.Context, orgID, runID string) (*journal.Story, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r, ok := j.runs[runKey{orgID, runID}]
 	if !ok {
 		return nil, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
-	story := &run.Story{Summary: r.head.Summary, Rows: maps.Clone(r.rows)}
-	var bad *run.Unreadable
+	story := &journal.Story{Summary: r.head.Summary, Rows: maps.Clone(r.rows)}
+	var bad *journal.Unreadable
 	for _, f := range r.facts {
 		if err := loop.CanDecode(f.Version, f.Body.Kind()); err == nil {
 			story.Facts = append(story.Facts, f)
 		} else if bad == nil {
-			bad = &run.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Story: story, Last: int64(len(r.facts))}
+			bad = &journal.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Story: story, Last: int64(len(r.facts))}
 		}
 	}
 	if bad != nil {
@@ -72,7 +72,7 @@ func (j *Journal) Load(_ context.Context, orgID, runID string) (*run.Story, erro
 	return story, nil
 }
 
-// Facts implements run.Archive.
+// Facts implements journal.Archive.
 func (j *Journal) Facts(_ context.Context, orgID, runID string, after int64, limit int) ([]loop.Fact, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -93,16 +93,16 @@ func (j *Journal) Facts(_ context.Context, orgID, runID string, after int64, lim
 		case len(out) > 0 && (size > limit || err != nil):
 			return out, nil
 		case size > limit:
-			return nil, fmt.Errorf("run %s: fact %d: %w", runID, f.Seq, &run.TooLarge{Bytes: size})
+			return nil, fmt.Errorf("run %s: fact %d: %w", runID, f.Seq, &journal.TooLarge{Bytes: size})
 		case err != nil:
-			return nil, fmt.Errorf("run %s: %w", runID, &run.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Last: int64(len(r.facts))})
+			return nil, fmt.Errorf("run %s: %w", runID, &journal.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Last: int64(len(r.facts))})
 		}
 		out = append(out, f)
 	}
 	return out, nil
 }
 
-// Rows implements run.Archive.
+// Rows implements journal.Archive.
 func (j *Journal) Rows(_ context.Context, orgID, runID string, refs []string, limit int) ([]json.RawMessage, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -119,7 +119,7 @@ func (j *Journal) Rows(_ context.Context, orgID, runID string, refs []string, li
 		case !ok, len(out) > 0 && size > limit:
 			return out, nil
 		case size > limit:
-			return nil, fmt.Errorf("run %s: row %s: %w", runID, ref, &run.TooLarge{Bytes: size})
+			return nil, fmt.Errorf("run %s: row %s: %w", runID, ref, &journal.TooLarge{Bytes: size})
 		}
 		out = append(out, slices.Clone(row))
 	}

@@ -45,7 +45,7 @@ func (l *auditLog) add(rows []audit.Row) {
 	}
 }
 
-// Record implements run.Recorder.
+// Record implements journal.Recorder.
 func (j *Journal) Record(_ context.Context, org string, e audit.Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -57,7 +57,7 @@ func (j *Journal) Record(_ context.Context, org string, e audit.Entry) error {
 // SyncAudit implements audit.Log: there is no disk.
 func (j *Journal) SyncAudit(context.Context) error { return nil }
 
-// AuditRows implements run.Archive.
+// AuditRows implements journal.Archive.
 func (j *Journal) AuditRows(_ context.Context, org string, q audit.Query) ([]audit.Row, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

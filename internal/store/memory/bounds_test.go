@@ -10,9 +10,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 )
 
@@ -23,8 +23,8 @@ func storeRun(t *testing.T, j *memory.Journal, runID string, ended bool, body in
 	if ended {
 		facts = append(facts, loop.Fact{Seq: 2, Body: loop.Finished{Reason: event.Complete}})
 	}
-	batch := run.Batch{Facts: facts, Rows: []run.Row{{Ref: "body", Value: strings.Repeat("x", body)}}}
-	if err := j.Append(t.Context(), run.Lease{Org: "a", RunID: runID}, 0, batch); err != nil {
+	batch := journal.Batch{Facts: facts, Rows: []journal.Row{{Ref: "body", Value: strings.Repeat("x", body)}}}
+	if err := j.Append(t.Context(), journal.Lease{Org: "a", RunID: runID}, 0, batch); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -44,7 +44,7 @@ func TestAJournalKeepsTheLatestRunsAndAllRunningOnes(t *testing.T) {
 	for i := range memory.MaxRuns + 5 {
 		storeRun(t, &j, fmt.Sprint(i), true, 0)
 	}
-	runs, err := j.Runs(t.Context(), "a", run.Query{Limit: 2 * memory.MaxRuns})
+	runs, err := j.Runs(t.Context(), "a", journal.Query{Limit: 2 * memory.MaxRuns})
 	if err != nil || len(runs) != memory.MaxRuns {
 		t.Errorf("%d runs are kept, want %d: %v", len(runs), memory.MaxRuns, err)
 	}
@@ -69,12 +69,12 @@ func TestAJournalLimitsItsBytes(t *testing.T) {
 func TestConversationsKeepsTheLatest(t *testing.T) {
 	var c memory.Conversations
 	for i := range memory.MaxConversations + 1 {
-		if err := c.Save(t.Context(), fmt.Sprint("org ", i%2), "p", run.Conversation{}, time.Hour, run.ConversationKey{Kind: run.CallID, ID: fmt.Sprint(i)}); err != nil {
+		if err := c.Save(t.Context(), fmt.Sprint("org ", i%2), "p", journal.Conversation{}, time.Hour, journal.ConversationKey{Kind: journal.CallID, ID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, want := range map[int]bool{0: false, 1: true, memory.MaxConversations: true} {
-		got, err := c.Find(t.Context(), fmt.Sprint("org ", i%2), "p", run.ConversationKey{Kind: run.CallID, ID: fmt.Sprint(i)})
+		got, err := c.Find(t.Context(), fmt.Sprint("org ", i%2), "p", journal.ConversationKey{Kind: journal.CallID, ID: fmt.Sprint(i)})
 		if err != nil || (got != nil) != want {
 			t.Errorf("conversation %d: found is %v, want %v: %v", i, got != nil, want, err)
 		}
@@ -85,9 +85,9 @@ func TestAJournalDropsTheOldestKeysAndAuditRows(t *testing.T) {
 	var j memory.Journal
 	open := func(n int) error {
 		runID := fmt.Sprint("run ", n)
-		return j.Append(t.Context(), run.Lease{Org: "a", RunID: runID}, 0, run.Batch{
+		return j.Append(t.Context(), journal.Lease{Org: "a", RunID: runID}, 0, journal.Batch{
 			Facts:   []loop.Fact{{Seq: 1, Body: loop.Accepted{Org: "a", RunID: runID}}, {Seq: 2, Body: loop.Finished{}}},
-			Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: fmt.Sprint(n % (memory.MaxSubmitKeys + 1))}},
+			Opening: &journal.Opening{Key: &journal.SubmitKey{Principal: "p", Key: fmt.Sprint(n % (memory.MaxSubmitKeys + 1))}},
 			Audit:   []audit.Entry{{Kind: "k"}},
 		})
 	}
@@ -99,8 +99,8 @@ func TestAJournalDropsTheOldestKeysAndAuditRows(t *testing.T) {
 	if err := open(memory.MaxSubmitKeys + 1); err != nil {
 		t.Errorf("the oldest key was not dropped: %v", err)
 	}
-	if err := open(memory.MaxSubmitKeys + 3); !errors.As(err, new(*run.Submitted)) {
-		t.Errorf("got %v for a key that is not the oldest, want a *run.Submitted", err)
+	if err := open(memory.MaxSubmitKeys + 3); !errors.As(err, new(*journal.Submitted)) {
+		t.Errorf("got %v for a key that is not the oldest, want a *journal.Submitted", err)
 	}
 	last := memory.MaxSubmitKeys + 2
 	for n, want := range map[int]int{last - memory.MaxAuditRows - 1: 0, last - memory.MaxAuditRows: 1, last - 1: 1} {
@@ -113,20 +113,20 @@ func TestAJournalDropsTheOldestKeysAndAuditRows(t *testing.T) {
 
 func TestADroppedRunSettlesItsHolds(t *testing.T) {
 	var j memory.Journal
-	hold := run.Hold{ID: "0.1", Budget: budget.Shared{Scope: "s"}, Amount: budget.Amount{Tokens: 5}}
-	lease := run.Lease{Org: "a", RunID: "aside", Epoch: 1, Owner: "me"}
+	hold := journal.Hold{ID: "0.1", Budget: budget.Shared{Scope: "s"}, Amount: budget.Amount{Tokens: 5}}
+	lease := journal.Lease{Org: "a", RunID: "aside", Epoch: 1, Owner: "me"}
 	facts := []loop.Fact{{Seq: 1, Epoch: 1, Body: loop.Accepted{Org: "a", RunID: "aside"}}}
-	if err := j.Append(t.Context(), lease, 0, run.Batch{Facts: facts, Holds: []run.Hold{hold}}); err != nil {
+	if err := j.Append(t.Context(), lease, 0, journal.Batch{Facts: facts, Holds: []journal.Hold{hold}}); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := j.SetAside(t.Context(), lease, 1, run.Aside{Reason: "damaged"}); err != nil || !done {
+	if done, err := j.SetAside(t.Context(), lease, 1, journal.Aside{Reason: "damaged"}); err != nil || !done {
 		t.Fatal(done, err)
 	}
 	for i := range memory.MaxRuns {
 		storeRun(t, &j, fmt.Sprint(i), true, 0)
 	}
 	used, err := j.Used(t.Context(), "a", "s")
-	if want := (run.Used{Spent: hold.Amount}); err != nil || has(t, &j, "aside") || used != want {
+	if want := (journal.Used{Spent: hold.Amount}); err != nil || has(t, &j, "aside") || used != want {
 		t.Errorf("got %+v, %v, want %+v", used, err, want)
 	}
 }

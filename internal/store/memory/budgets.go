@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 type budgetKey struct{ org, scope string }
@@ -16,23 +16,23 @@ type holdKey struct{ id, scope string }
 // charge is the effect of a batch on the budgets of its org and the holds of its
 // run.
 type charge struct {
-	budgets map[budgetKey]run.Used // the new values
+	budgets map[budgetKey]journal.Used // the new values
 	settled map[holdKey]bool
 	holds   map[holdKey]budget.Amount // the new holds
 }
 
-// Used implements run.Archive.
-func (j *Journal) Used(_ context.Context, orgID, scope string) (run.Used, error) {
+// Used implements journal.Archive.
+func (j *Journal) Used(_ context.Context, orgID, scope string) (journal.Used, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.budgets[budgetKey{orgID, scope}], nil
 }
 
 // planCharge computes the charge of a batch without applying it. It returns a
-// *run.OverBudget if a hold does not fit.
-func (j *Journal) planCharge(key runKey, r *runRecord, b run.Batch) (charge, error) {
-	c := charge{budgets: map[budgetKey]run.Used{}, settled: map[holdKey]bool{}, holds: map[holdKey]budget.Amount{}}
-	used := func(scope string) (budgetKey, run.Used) {
+// *journal.OverBudget if a hold does not fit.
+func (j *Journal) planCharge(key runKey, r *runRecord, b journal.Batch) (charge, error) {
+	c := charge{budgets: map[budgetKey]journal.Used{}, settled: map[holdKey]bool{}, holds: map[holdKey]budget.Amount{}}
+	used := func(scope string) (budgetKey, journal.Used) {
 		k := budgetKey{key.org, scope}
 		if u, ok := c.budgets[k]; ok {
 			return k, u
@@ -88,9 +88,9 @@ func (j *Journal) settleAll(orgID string, r *runRecord) {
 	clear(r.holds)
 }
 
-func (j *Journal) setUsed(k budgetKey, u run.Used) {
+func (j *Journal) setUsed(k budgetKey, u journal.Used) {
 	if j.budgets == nil {
-		j.budgets = map[budgetKey]run.Used{}
+		j.budgets = map[budgetKey]journal.Used{}
 	}
 	j.budgets[k] = u
 }

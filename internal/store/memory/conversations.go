@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // MaxConversations is the most conversations that a Conversations stores.
 const MaxConversations = 4096
 
-// Conversations implements run.Conversations. The zero value is ready to use.
+// Conversations implements journal.Conversations. The zero value is ready to use.
 type Conversations struct {
 	Now  func() time.Time // nil = clock.Wall
 	Caps org.Caps         // apply to every org; the zero value is no limit
@@ -28,17 +28,17 @@ type Conversations struct {
 
 type conversationKey struct {
 	org, principal string
-	run.ConversationKey
+	journal.ConversationKey
 }
 
 type storedConversation struct {
-	run.Conversation
+	journal.Conversation
 	keys    []conversationKey
 	expires time.Time
 }
 
-// Save implements run.Conversations.
-func (c *Conversations) Save(_ context.Context, orgID, principal string, one run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+// Save implements journal.Conversations.
+func (c *Conversations) Save(_ context.Context, orgID, principal string, one journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
 	if err := one.Check(ttl, keys); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (c *Conversations) Save(_ context.Context, orgID, principal string, one run
 		case one.Version == 0 && old != nil:
 			return fmt.Errorf("conversation %s: %w", k, org.ErrExists)
 		case one.Version != 0 && (old == nil || old.Version != one.Version):
-			return fmt.Errorf("conversation %s: %w", k, run.ErrChanged)
+			return fmt.Errorf("conversation %s: %w", k, journal.ErrChanged)
 		}
 		s.keys = append(s.keys, key)
 	}
@@ -84,7 +84,7 @@ func (c *Conversations) applyCaps(orgID string) {
 }
 
 // isHandover reports whether a client is expected to answer the tool calls of s.
-func (s *storedConversation) isHandover() bool { return s.keys[0].Kind == run.CallID }
+func (s *storedConversation) isHandover() bool { return s.keys[0].Kind == journal.CallID }
 
 // applyCap drops conversations of the org until it has no more than limit of those that which
 // selects; 0 = no limit.
@@ -121,8 +121,8 @@ func (c *Conversations) drop(which func(*storedConversation) bool) {
 	})
 }
 
-// Find implements run.Conversations.
-func (c *Conversations) Find(_ context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+// Find implements journal.Conversations.
+func (c *Conversations) Find(_ context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.byKey[conversationKey{orgID, principal, key}]
@@ -143,8 +143,8 @@ func (c *Conversations) hasAny(orgID string) bool {
 	})
 }
 
-// Delete implements run.Conversations.
-func (c *Conversations) Delete(_ context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
+// Delete implements journal.Conversations.
+func (c *Conversations) Delete(_ context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.byKey[conversationKey{orgID, principal, key}]
@@ -165,7 +165,7 @@ func (c *Conversations) now() time.Time {
 func (s *storedConversation) expired(now time.Time) bool { return !now.Before(s.expires) }
 
 // clone copies the parts that the caller may modify. Items are never modified.
-func clone(c run.Conversation) run.Conversation {
+func clone(c journal.Conversation) journal.Conversation {
 	c.Items, c.CallIDs, c.Full = slices.Clone(c.Items), maps.Clone(c.CallIDs), maps.Clone(c.Full)
 	return c
 }

@@ -1,10 +1,10 @@
 // Package memory implements the store's ports in memory. Everything is lost when the
 // process ends. Sizes are limited; the oldest entries are dropped first.
 //
-//	run.Journal, run.Archive   Journal     the last MaxRuns runs, the last MaxSubmitKeys
-//	run.Leases                             keys and MaxAuditRows audit rows, and what was
+//	journal.Journal, journal.Archive   Journal     the last MaxRuns runs, the last MaxSubmitKeys
+//	journal.Leases                             keys and MaxAuditRows audit rows, and what was
 //	                                       spent of each budget
-//	run.Conversations          Conversations   the last MaxConversations
+//	journal.Conversations          Conversations   the last MaxConversations
 //	org.Store                  Orgs        everything
 //	toolcache.Store            Orgs        within the bounds that the caller passes
 //

@@ -13,9 +13,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // Limits of a Journal. Runs that run or wait are never dropped.
@@ -26,7 +26,7 @@ const (
 	MaxAuditRows  = 16_384   // of all orgs together; the numbering continues
 )
 
-// Journal implements run.Journal, run.Archive, run.Leases, run.Forgetter, run.Recorder
+// Journal implements journal.Journal, journal.Archive, journal.Leases, journal.Forgetter, journal.Recorder
 // and audit.Log. The zero value is ready to use. What was spent of a budget is never
 // dropped.
 type Journal struct {
@@ -47,20 +47,20 @@ type Journal struct {
 	lastOrg string           // the org that got the last lease, for fairness
 	owners  map[string]int64 // until when an owner is alive, by the clock of leases, in Unix milliseconds
 	keys    submitKeys
-	budgets map[budgetKey]run.Used
+	budgets map[budgetKey]journal.Used
 	audit   auditLog
 }
 
 type runKey struct{ org, run string }
 
 type runRecord struct {
-	head  run.Head // Bytes are those of the rows
+	head  journal.Head // Bytes are those of the rows
 	facts []loop.Fact
 	calls map[callFact]bool
 	rows  map[string]json.RawMessage
 	holds map[holdKey]budget.Amount
 
-	approvals []run.Approval // in the order in which they were asked for
+	approvals []journal.Approval // in the order in which they were asked for
 }
 
 // callFact identifies a fact about a call. A journal holds each at most once.
@@ -70,8 +70,8 @@ type callFact struct {
 	attempt int
 }
 
-// Append implements run.Journal.
-func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.Batch) error {
+// Append implements journal.Journal.
+func (j *Journal) Append(_ context.Context, lease journal.Lease, after int64, b journal.Batch) error {
 	if err := b.Check(lease, after); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
@@ -87,12 +87,12 @@ func (j *Journal) Append(_ context.Context, lease run.Lease, after int64, b run.
 		r = &runRecord{calls: map[callFact]bool{}, rows: map[string]json.RawMessage{}, holds: map[holdKey]budget.Amount{}}
 	}
 	if err := r.head.Admit(lease, after); err != nil {
-		var behind *run.Behind
+		var behind *journal.Behind
 		if errors.As(err, &behind) {
 			behind.Facts = slices.Clone(r.facts[after:])
 			for _, f := range behind.Facts {
 				if err := loop.CanDecode(f.Version, f.Body.Kind()); err != nil {
-					return fmt.Errorf("run %s: %w", lease.RunID, &run.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err})
+					return fmt.Errorf("run %s: %w", lease.RunID, &journal.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err})
 				}
 			}
 			return behind
@@ -119,7 +119,7 @@ type checkedBatch struct {
 
 // check returns why the batch cannot be stored, or completes add. It modifies
 // nothing else.
-func (j *Journal) check(key runKey, r *runRecord, lease run.Lease, b run.Batch, add *checkedBatch) error {
+func (j *Journal) check(key runKey, r *runRecord, lease journal.Lease, b journal.Batch, add *checkedBatch) error {
 	if r.head.Seq == 0 && b.Opening != nil {
 		if err := b.Opening.Admit(j.Caps, orgState{j, key.org}); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (j *Journal) check(key runKey, r *runRecord, lease run.Lease, b run.Batch, 
 }
 
 // store stores a batch that check has accepted. It cannot fail.
-func (j *Journal) store(key runKey, r *runRecord, lease run.Lease, b run.Batch, add checkedBatch) {
+func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal.Batch, add checkedBatch) {
 	if r.head.Seq == 0 && b.Opening != nil && b.Opening.Key != nil {
 		j.keys.add(key, *b.Opening.Key, j.now())
 	}
@@ -152,7 +152,7 @@ func (j *Journal) store(key runKey, r *runRecord, lease run.Lease, b run.Batch, 
 	maps.Copy(r.calls, add.calls)
 	maps.Copy(r.rows, add.rows)
 	j.applyCharge(r, add.charge)
-	if r.head.Summary.Status == run.Done {
+	if r.head.Summary.Status == journal.Done {
 		j.settleAll(key.org, r)
 	}
 	j.audit.add(add.audit)
@@ -166,10 +166,10 @@ func (j *Journal) store(key runKey, r *runRecord, lease run.Lease, b run.Batch, 
 
 // newCalls returns the call facts of the batch. It returns an error if one of them, or a
 // row, is in the journal already or twice in the batch.
-func (r *runRecord) newCalls(b run.Batch) (map[callFact]bool, error) {
+func (r *runRecord) newCalls(b journal.Batch) (map[callFact]bool, error) {
 	calls := map[callFact]bool{}
 	for _, f := range b.Facts {
-		key, attempt := run.CallOf(f.Body)
+		key, attempt := journal.CallOf(f.Body)
 		c := callFact{f.Body.Kind(), key, attempt}
 		if key == "" {
 			continue
@@ -198,7 +198,7 @@ func (j *Journal) add(key runKey, r *runRecord) {
 	j.dropForgotten()
 }
 
-// Forget implements run.Forgetter.
+// Forget implements journal.Forgetter.
 func (j *Journal) Forget(_ context.Context, orgID, runID string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -221,7 +221,7 @@ func (j *Journal) dropForgotten() {
 	now := j.now()
 	for key := range j.forget {
 		r := j.runs[key]
-		if r != nil && (r.head.Summary.Status != run.Done || now.Sub(time.UnixMilli(r.head.Summary.FinishedAt)) <= run.ForgetAfter || j.keys.has(key, now)) {
+		if r != nil && (r.head.Summary.Status != journal.Done || now.Sub(time.UnixMilli(r.head.Summary.FinishedAt)) <= journal.ForgetAfter || j.keys.has(key, now)) {
 			continue
 		}
 		delete(j.forget, key)
@@ -242,7 +242,7 @@ func (j *Journal) evict(grown int64) {
 	}
 	j.order = slices.DeleteFunc(j.order, func(key runKey) bool {
 		r := j.runs[key]
-		if s := r.head.Summary.Status; s == run.Running || s == run.Waiting || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
+		if s := r.head.Summary.Status; s == journal.Running || s == journal.Waiting || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
 			return false
 		}
 		j.settleAll(key.org, r)
@@ -270,7 +270,7 @@ func (j *Journal) hasAudit(orgID string) bool {
 func (j *Journal) dropBudgets(orgID string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	maps.DeleteFunc(j.budgets, func(k budgetKey, _ run.Used) bool { return k.org == orgID })
+	maps.DeleteFunc(j.budgets, func(k budgetKey, _ journal.Used) bool { return k.org == orgID })
 }
 
 func (j *Journal) now() time.Time {
@@ -288,7 +288,7 @@ func (j *Journal) leaseNow() time.Time {
 	return j.LeaseNow()
 }
 
-func encode(b run.Batch) (checkedBatch, error) {
+func encode(b journal.Batch) (checkedBatch, error) {
 	out := checkedBatch{rows: make(map[string]json.RawMessage, len(b.Rows))}
 	for _, row := range b.Rows {
 		data, err := row.JSON()

@@ -8,21 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
-// orgState implements run.OrgState. It is used with the journal's mu held.
+// orgState implements journal.OrgState. It is used with the journal's mu held.
 type orgState struct {
 	j   *Journal
 	org string
 }
 
-// RunOf implements run.OrgState.
-func (s orgState) RunOf(key run.SubmitKey) (*run.Submitted, error) {
+// RunOf implements journal.OrgState.
+func (s orgState) RunOf(key journal.SubmitKey) (*journal.Submitted, error) {
 	return s.j.keys.find(s.org, key, s.j.now()), nil
 }
 
-// StoredBytes implements run.OrgState.
+// StoredBytes implements journal.OrgState.
 func (s orgState) StoredBytes() (int64, error) {
 	n := int64(0)
 	for key, r := range s.j.runs {
@@ -33,7 +33,7 @@ func (s orgState) StoredBytes() (int64, error) {
 	return n, nil
 }
 
-// LeasedRuns implements run.OrgState.
+// LeasedRuns implements journal.OrgState.
 func (s orgState) LeasedRuns() (int, error) {
 	n, now := 0, s.j.leaseNow()
 	for key, r := range s.j.runs {
@@ -44,19 +44,19 @@ func (s orgState) LeasedRuns() (int, error) {
 	return n, nil
 }
 
-// Claim implements run.Leases. The round robin over orgs continues after the org
+// Claim implements journal.Leases. The round robin over orgs continues after the org
 // that got the last lease, also across calls.
-func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]run.Lease, error) {
+func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]journal.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.leaseNow()
 	j.seen(owner, now)
-	var leases []run.Lease
+	var leases []journal.Lease
 	for _, r := range j.claimable(owner, now) {
 		if len(leases) >= limit {
 			break
 		}
-		var lease run.Lease
+		var lease journal.Lease
 		r.head, lease = r.head.Claim(owner, now)
 		j.settleAll(lease.Org, r)
 		j.lastOrg = lease.Org
@@ -108,13 +108,13 @@ func (j *Journal) compareOrgs(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// Renew implements run.Leases.
-func (j *Journal) Renew(_ context.Context, owner string) ([]run.Lease, error) {
+// Renew implements journal.Leases.
+func (j *Journal) Renew(_ context.Context, owner string) ([]journal.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.leaseNow()
 	j.seen(owner, now)
-	var leases []run.Lease
+	var leases []journal.Lease
 	for _, r := range j.runs {
 		if r.head.Renewable(owner) {
 			r.head = r.head.Renew(now)
@@ -130,30 +130,30 @@ func (j *Journal) seen(owner string, now time.Time) {
 		j.owners = map[string]int64{}
 	}
 	maps.DeleteFunc(j.owners, func(_ string, until int64) bool { return until <= now.UnixMilli() })
-	j.owners[owner] = run.LeaseEnd(now)
+	j.owners[owner] = journal.LeaseEnd(now)
 }
 
-// Alive implements run.Leases.
+// Alive implements journal.Leases.
 func (j *Journal) Alive(_ context.Context, owner string) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.owners[owner] > j.leaseNow().UnixMilli(), nil
 }
 
-// Release implements run.Leases.
-func (j *Journal) Release(_ context.Context, lease run.Lease) error {
-	j.change(lease, func(h run.Head) (run.Head, bool) { return h.Release(lease) })
+// Release implements journal.Leases.
+func (j *Journal) Release(_ context.Context, lease journal.Lease) error {
+	j.change(lease, func(h journal.Head) (journal.Head, bool) { return h.Release(lease) })
 	return nil
 }
 
-// SetAside implements run.Leases.
-func (j *Journal) SetAside(_ context.Context, lease run.Lease, last int64, why run.Aside) (bool, error) {
-	return j.change(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, last, why) }), nil
+// SetAside implements journal.Leases.
+func (j *Journal) SetAside(_ context.Context, lease journal.Lease, last int64, why journal.Aside) (bool, error) {
+	return j.change(lease, func(h journal.Head) (journal.Head, bool) { return h.SetAside(lease, last, why) }), nil
 }
 
 // change changes the head of the lease's run, if there is one and change returns true. It
 // returns whether it did.
-func (j *Journal) change(lease run.Lease, change func(run.Head) (run.Head, bool)) bool {
+func (j *Journal) change(lease journal.Lease, change func(journal.Head) (journal.Head, bool)) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r, ok := j.runs[runKey{lease.Org, lease.RunID}]
@@ -167,8 +167,8 @@ func (j *Journal) change(lease run.Lease, change func(run.Head) (run.Head, bool)
 	return ok
 }
 
-// Restore implements run.Leases.
-func (j *Journal) Restore(_ context.Context, again func(run.Aside) bool) (int, error) {
+// Restore implements journal.Leases.
+func (j *Journal) Restore(_ context.Context, again func(journal.Aside) bool) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := 0
@@ -181,7 +181,7 @@ func (j *Journal) Restore(_ context.Context, again func(run.Aside) bool) (int, e
 	return n, nil
 }
 
-// Probe implements run.Leases. Memory is always writable.
+// Probe implements journal.Leases. Memory is always writable.
 func (j *Journal) Probe(context.Context) error { return nil }
 
 // submitKeys maps idempotency keys to runs. The zero value is empty. The owner's
@@ -194,13 +194,13 @@ type submitKeys struct {
 type submitKey struct{ org, principal, key string }
 
 type submitted struct {
-	run.Submitted
+	journal.Submitted
 	key submitKey
 	at  time.Time
 }
 
 // find returns the run of the key, or nil if the key is unknown or expired.
-func (k *submitKeys) find(orgID string, key run.SubmitKey, now time.Time) *run.Submitted {
+func (k *submitKeys) find(orgID string, key journal.SubmitKey, now time.Time) *journal.Submitted {
 	s, ok := k.byKey[submitKey{orgID, key.Principal, key.Key}]
 	if !ok || s.expired(now) {
 		return nil
@@ -216,11 +216,11 @@ func (k *submitKeys) has(of runKey, now time.Time) bool {
 	})
 }
 
-func (s *submitted) expired(now time.Time) bool { return now.Sub(s.at) >= run.SubmitKeyTTL }
+func (s *submitted) expired(now time.Time) bool { return now.Sub(s.at) >= journal.SubmitKeyTTL }
 
 // add maps the key to the run. It first drops expired keys, and the oldest until one
 // more fits.
-func (k *submitKeys) add(r runKey, key run.SubmitKey, now time.Time) {
+func (k *submitKeys) add(r runKey, key journal.SubmitKey, now time.Time) {
 	for len(k.order) > 0 && (len(k.order) >= MaxSubmitKeys || k.order[0].expired(now)) {
 		delete(k.byKey, k.order[0].key)
 		k.order[0] = nil
@@ -230,7 +230,7 @@ func (k *submitKeys) add(r runKey, key run.SubmitKey, now time.Time) {
 		k.byKey = map[submitKey]*submitted{}
 	}
 	s := &submitted{
-		Submitted: run.Submitted{RunID: r.run, Hash: key.Hash},
+		Submitted: journal.Submitted{RunID: r.run, Hash: key.Hash},
 		key:       submitKey{r.org, key.Principal, key.Key}, at: now,
 	}
 	k.byKey[s.key] = s

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// Append implements run.Journal.
-func (s *Store) Append(ctx context.Context, lease run.Lease, after int64, b run.Batch) error {
+// Append implements journal.Journal.
+func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b journal.Batch) error {
 	if err := b.Check(lease, after); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
@@ -26,7 +26,7 @@ func (s *Store) Append(ctx context.Context, lease run.Lease, after int64, b run.
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, new(*run.Behind)):
+	case errors.As(err, new(*journal.Behind)):
 		return err
 	case isRefusal(err):
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
@@ -40,7 +40,7 @@ var errOpened = errors.New("the run exists")
 // appendBatch queues the batch or, unless Sync is set, holds it back, and waits for
 // the disk if Sync is set. With opens, a run whose head is not in memory is assumed to
 // be new, which saves a query; the error wraps errOpened if it is not.
-func (s *Store) appendBatch(ctx context.Context, lease run.Lease, after int64, b run.Batch, stored batch, opens bool) error {
+func (s *Store) appendBatch(ctx context.Context, lease journal.Lease, after int64, b journal.Batch, stored batch, opens bool) error {
 	h := s.heads.lock(stored.key)
 	if opens {
 		h.assumeNew()
@@ -55,19 +55,19 @@ func (s *Store) appendBatch(ctx context.Context, lease run.Lease, after int64, b
 
 // isRefusal reports whether err is a refusal of the batch, not a failure of the file.
 func isRefusal(err error) bool {
-	return errors.Is(err, run.ErrFenced) || errors.Is(err, run.ErrAhead) || errors.Is(err, run.ErrNoSlot) ||
-		errors.As(err, new(*run.Unreadable)) || errors.As(err, new(*org.CapError)) || errors.As(err, new(*run.Submitted)) || errors.As(err, new(*run.OverBudget))
+	return errors.Is(err, journal.ErrFenced) || errors.Is(err, journal.ErrAhead) || errors.Is(err, journal.ErrNoSlot) ||
+		errors.As(err, new(*journal.Unreadable)) || errors.As(err, new(*org.CapError)) || errors.As(err, new(*journal.Submitted)) || errors.As(err, new(*journal.OverBudget))
 }
 
 // enqueue submits the batch if the head of the run admits it. A batch without Sync is
 // held back, to be written together with the next ones: enqueue returns nil. It is called
 // with h locked.
-func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int64, b run.Batch, stored batch) (*write, error) {
+func (s *Store) enqueue(ctx context.Context, h *head, lease journal.Lease, after int64, b journal.Batch, stored batch) (*write, error) {
 	if err := s.catchUp(ctx, h, lease, after); err != nil {
 		return nil, err
 	}
 	if err := h.Admit(lease, after); err != nil {
-		var behind *run.Behind
+		var behind *journal.Behind
 		if errors.As(err, &behind) {
 			facts, err := readFacts(ctx, s.db, stored.key, after)
 			if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int
 	if !packs(c.to.Summary.Grade) {
 		names = nil // the indexes of the file know them
 	}
-	asks := slices.ContainsFunc(stored.approvals, func(a run.ApprovalChange) bool { return a.Asked != nil })
+	asks := slices.ContainsFunc(stored.approvals, func(a journal.ApprovalChange) bool { return a.Asked != nil })
 	if len(b.Holds) > 0 || asks { // which may be refused, unlike what is held back
 		if err := h.flush(ctx); err != nil {
 			return nil, err
@@ -115,7 +115,7 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease run.Lease, after int
 // catchUp loads the head if needed. If the writer is behind, or has another epoch
 // than the last batch, it waits until all earlier batches of the run are written: an
 // error of the previous owner's writes must not reach the new owner.
-func (s *Store) catchUp(ctx context.Context, h *head, lease run.Lease, after int64) error {
+func (s *Store) catchUp(ctx context.Context, h *head, lease journal.Lease, after int64) error {
 	key := runKey{lease.Org, lease.RunID}
 	if err := h.load(ctx, s.db, key); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (s *Store) awaitDisk(ctx context.Context, key runKey, h *head, one *write) 
 	case err != nil && one.ended():
 		_ = h.reset(ctx) // err includes the error of an earlier write
 		s.heads.remove(key, h)
-	case err == nil && h.Summary.Status != run.Running:
+	case err == nil && h.Summary.Status != journal.Running:
 		s.heads.remove(key, h)
 	}
 	return err

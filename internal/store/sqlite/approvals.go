@@ -7,21 +7,21 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 const approvalColumns = `org, id, run_id, call_key, principal, surface, name, server, tool, asker, tool_digest, args_ref, args_digest, policy,
 	status, created_at, expires_at, decided_at, decided_by, reason, caller_at`
 
-func scanApproval(row scanner) (a run.Approval, err error) {
+func scanApproval(row scanner) (a journal.Approval, err error) {
 	err = row.Scan(&a.Org, &a.ID, &a.RunID, &a.Call, &a.Principal, &a.Surface, &a.Name, &a.Server, &a.Tool, &a.Asker, &a.ToolDigest, &a.ArgsRef, &a.ArgsDigest, &a.Policy,
 		&a.Status, &a.CreatedAt, &a.ExpiresAt, &a.DecidedAt, &a.DecidedBy, &a.Reason, &a.CallerAt)
 	return a, err
 }
 
-// Approval implements run.Archive.
-func (r *Reader) Approval(ctx context.Context, orgID, id string) (run.Approval, error) {
+// Approval implements journal.Archive.
+func (r *Reader) Approval(ctx context.Context, orgID, id string) (journal.Approval, error) {
 	a, err := scanApproval(r.db.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE org = ? AND id = ?`, orgID, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("approval %s: %w", id, org.ErrNotFound)
@@ -29,8 +29,8 @@ func (r *Reader) Approval(ctx context.Context, orgID, id string) (run.Approval, 
 	return a, r.wrap("read an approval", err)
 }
 
-// Approvals implements run.Archive.
-func (r *Reader) Approvals(ctx context.Context, orgID string, q run.ApprovalQuery) ([]run.Approval, error) {
+// Approvals implements journal.Archive.
+func (r *Reader) Approvals(ctx context.Context, orgID string, q journal.ApprovalQuery) ([]journal.Approval, error) {
 	at := int64(1<<63 - 1)
 	if q.Before != "" {
 		before, err := r.Approval(ctx, orgID, q.Before)
@@ -41,7 +41,7 @@ func (r *Reader) Approvals(ctx context.Context, orgID string, q run.ApprovalQuer
 	}
 	// The partial index of those that wait is used only for a condition without a parameter.
 	waiting := ""
-	if len(q.Statuses) == 1 && q.Statuses[0] == run.ApprovalWaiting {
+	if len(q.Statuses) == 1 && q.Statuses[0] == journal.ApprovalWaiting {
 		waiting = ` AND status = 'waiting'`
 	}
 	statuses, err := json.Marshal(q.Statuses)
@@ -56,16 +56,16 @@ func (r *Reader) Approvals(ctx context.Context, orgID string, q run.ApprovalQuer
 	return found, r.wrap("list approvals", err)
 }
 
-// DueApprovals implements run.Archive.
-func (r *Reader) DueApprovals(ctx context.Context, now int64, limit int) ([]run.Approval, error) {
+// DueApprovals implements journal.Archive.
+func (r *Reader) DueApprovals(ctx context.Context, now int64, limit int) ([]journal.Approval, error) {
 	found, err := list(ctx, r.db, scanApproval, `SELECT `+approvalColumns+` FROM approvals INDEXED BY approvals_due
 		WHERE status = 'waiting' AND expires_at > 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?`, now, max(limit, 0))
 	return found, r.wrap("find expired approvals", err)
 }
 
-// WaitingRuns implements run.Archive.
-func (r *Reader) WaitingRuns(ctx context.Context) ([]run.WaitingRun, error) {
-	found, err := list(ctx, r.db, func(row scanner) (w run.WaitingRun, err error) {
+// WaitingRuns implements journal.Archive.
+func (r *Reader) WaitingRuns(ctx context.Context) ([]journal.WaitingRun, error) {
+	found, err := list(ctx, r.db, func(row scanner) (w journal.WaitingRun, err error) {
 		err = row.Scan(&w.Org, &w.RunID, &w.Principal, &w.CallerAt)
 		return w, err
 	}, `SELECT DISTINCT org, run_id, principal, caller_at FROM approvals INDEXED BY approvals_waiting WHERE status = 'waiting' ORDER BY org, run_id`)
@@ -80,7 +80,7 @@ func (r *Reader) WaitingApprovals(ctx context.Context) (n int, oldest int64, err
 }
 
 // writeApprovals applies what the batch changes in the approvals of its run: see
-// run.Approval.After.
+// journal.Approval.After.
 func (b batch) writeApprovals(t *tx) error {
 	for _, c := range b.approvals {
 		var err error
@@ -105,7 +105,7 @@ func (b batch) writeApprovals(t *tx) error {
 
 // checkApprovals returns an error if too many approvals wait for one more: of the org, or of the key
 // whose run asks. Those of the key are counted, which no index does, only if the org has that many.
-func (t *tx) checkApprovals(a run.Approval) error {
+func (t *tx) checkApprovals(a journal.Approval) error {
 	if t.caps.Approvals == 0 {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (t *tx) checkApprovals(a run.Approval) error {
 }
 
 // addApproval stores an approval that waits, unless too many wait.
-func (t *tx) addApproval(a run.Approval) error {
+func (t *tx) addApproval(a journal.Approval) error {
 	if err := t.checkApprovals(a); err != nil {
 		return err
 	}

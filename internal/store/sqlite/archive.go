@@ -7,17 +7,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 const summaryColumns = `org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, created_at, finished_at, waits, slots, aside`
 
 const headColumns = `next_seq - 1, updated_at, epoch, owner, lease_until, ` + summaryColumns
 
-// Runs implements run.Archive.
-func (r *Reader) Runs(ctx context.Context, orgID string, q run.Query) ([]run.Summary, error) {
+// Runs implements journal.Archive.
+func (r *Reader) Runs(ctx context.Context, orgID string, q journal.Query) ([]journal.Summary, error) {
 	at := int64(1<<63 - 1)
 	if q.Before != "" {
 		err := r.db.QueryRowContext(ctx, `SELECT created_at FROM runs WHERE org = ? AND run_id = ?`, orgID, q.Before).Scan(&at)
@@ -40,8 +40,8 @@ func (r *Reader) Runs(ctx context.Context, orgID string, q run.Query) ([]run.Sum
 	return runs, r.wrap("list runs", err)
 }
 
-// Head implements run.Archive.
-func (r *Reader) Head(ctx context.Context, orgID, runID string) (run.Head, error) {
+// Head implements journal.Archive.
+func (r *Reader) Head(ctx context.Context, orgID, runID string) (journal.Head, error) {
 	row := r.db.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_rows w WHERE w.org = r.org AND w.run_id = r.run_id), `+
@@ -55,8 +55,8 @@ func (r *Reader) Head(ctx context.Context, orgID, runID string) (run.Head, error
 	return h, r.wrap("read the head of a run", err)
 }
 
-// Load implements run.Archive.
-func (r *Reader) Load(ctx context.Context, orgID, runID string) (*run.Story, error) {
+// Load implements journal.Archive.
+func (r *Reader) Load(ctx context.Context, orgID, runID string) (*journal.Story, error) {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all queries see one snapshot
 	if err != nil {
 		return nil, r.wrap("load a run", err)
@@ -69,7 +69,7 @@ func (r *Reader) Load(ctx context.Context, orgID, runID string) (*run.Story, err
 	return story, r.wrap("load a run", err)
 }
 
-func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
+func load(ctx context.Context, tx querier, key runKey) (*journal.Story, error) {
 	summary, err := scanSummary(tx.QueryRowContext(ctx, `SELECT `+summaryColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run))
 	if err != nil {
 		return nil, err
@@ -82,20 +82,20 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	story := &run.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows)+len(packedRows))}
+	story := &journal.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows)+len(packedRows))}
 	for _, r := range rows {
 		story.Rows[r.ref] = r.body
 	}
 	for _, r := range packedRows {
 		story.Rows[r.Ref] = r.Body
 	}
-	var bad *run.Unreadable
+	var bad *journal.Unreadable
 	for _, one := range stored {
 		f, err := one.decode()
 		if err == nil {
 			story.Facts = append(story.Facts, f)
 		} else if bad == nil {
-			bad = &run.Unreadable{Seq: f.Seq, Kind: one.kind, Version: f.Version, Err: err, Story: story, Last: stored[len(stored)-1].Seq}
+			bad = &journal.Unreadable{Seq: f.Seq, Kind: one.kind, Version: f.Version, Err: err, Story: story, Last: stored[len(stored)-1].Seq}
 		}
 	}
 	if bad != nil {
@@ -104,7 +104,7 @@ func load(ctx context.Context, tx querier, key runKey) (*run.Story, error) {
 	return story, nil
 }
 
-// Facts implements run.Archive. A body that is too large is not read.
+// Facts implements journal.Archive. A body that is too large is not read.
 func (r *Reader) Facts(ctx context.Context, orgID, runID string, after int64, limit int) ([]loop.Fact, error) {
 	facts, err := r.facts(ctx, runKey{orgID, runID}, after, limit)
 	if len(facts) == 0 && err == nil {
@@ -135,7 +135,7 @@ func (r *Reader) facts(ctx context.Context, key runKey, after int64, limit int) 
 			if size > limit && len(out) > 0 {
 				return out, nil
 			} else if size > limit {
-				return nil, fmt.Errorf("fact %d: %w", one.Seq, &run.TooLarge{Bytes: size})
+				return nil, fmt.Errorf("fact %d: %w", one.Seq, &journal.TooLarge{Bytes: size})
 			}
 			f, err := one.decode()
 			if err != nil && len(out) > 0 {
@@ -144,7 +144,7 @@ func (r *Reader) facts(ctx context.Context, key runKey, after int64, limit int) 
 				if err := rows.Close(); err != nil { // its connection may be the last one
 					return nil, err
 				}
-				bad := &run.Unreadable{Seq: f.Seq, Kind: one.kind, Version: f.Version, Err: err}
+				bad := &journal.Unreadable{Seq: f.Seq, Kind: one.kind, Version: f.Version, Err: err}
 				lastSeq := r.db.QueryRowContext(ctx, `SELECT next_seq - 1 FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
 				if err := lastSeq.Scan(&bad.Last); err != nil {
 					return nil, err
@@ -157,7 +157,7 @@ func (r *Reader) facts(ctx context.Context, key runKey, after int64, limit int) 
 	return out, rows.Err()
 }
 
-// Rows implements run.Archive. A body that is too large is not read.
+// Rows implements journal.Archive. A body that is too large is not read.
 func (r *Reader) Rows(ctx context.Context, orgID, runID string, refs []string, limit int) ([]json.RawMessage, error) {
 	rows, err := r.rows(ctx, runKey{orgID, runID}, refs, limit)
 	if len(rows) == 0 && err == nil {
@@ -178,7 +178,7 @@ func (r *Reader) rows(ctx context.Context, key runKey, refs []string, limit int)
 		case !one.stored, size > limit && len(out) > 0:
 			return out, nil
 		case size > limit:
-			return nil, fmt.Errorf("row %s: %w", refs[i], &run.TooLarge{Bytes: size})
+			return nil, fmt.Errorf("row %s: %w", refs[i], &journal.TooLarge{Bytes: size})
 		}
 		out = append(out, one.body)
 	}
@@ -260,20 +260,20 @@ func (r *Reader) exists(ctx context.Context, key runKey) error {
 
 // wrapPage is wrap for Facts and Rows: what is not an error of the file stays what it is.
 func (r *Reader) wrapPage(op, runID string, err error) error {
-	var bad *run.Unreadable
+	var bad *journal.Unreadable
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
-	case errors.As(err, &bad), errors.As(err, new(*run.TooLarge)):
+	case errors.As(err, &bad), errors.As(err, new(*journal.TooLarge)):
 		return fmt.Errorf("run %s: %w", runID, err)
 	}
 	return r.wrap(op, err)
 }
 
 // readHead returns the head of a run without Bytes, or sql.ErrNoRows.
-func readHead(ctx context.Context, db querier, key runKey) (run.Head, error) {
+func readHead(ctx context.Context, db querier, key runKey) (journal.Head, error) {
 	return scanHead(db.QueryRowContext(ctx, `SELECT `+headColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run))
 }
 
@@ -286,7 +286,7 @@ func readFacts(ctx context.Context, db querier, key runKey, after int64) ([]loop
 	facts := make([]loop.Fact, len(stored))
 	for i, one := range stored {
 		if facts[i], err = one.decode(); err != nil {
-			return nil, &run.Unreadable{Seq: one.Seq, Kind: one.kind, Version: one.Version, Err: err}
+			return nil, &journal.Unreadable{Seq: one.Seq, Kind: one.kind, Version: one.Version, Err: err}
 		}
 	}
 	return facts, nil
@@ -326,15 +326,15 @@ func (f storedFact) decode() (loop.Fact, error) {
 	return f.Fact, err
 }
 
-func scanSummary(row scanner) (run.Summary, error) {
-	var s run.Summary
+func scanSummary(row scanner) (journal.Summary, error) {
+	var s journal.Summary
 	err := row.Scan(&s.Org, &s.RunID, &s.Principal, &s.Surface, &s.Grade, &s.Model, &s.Status, &s.Reason,
 		&s.Rounds, &s.Calls, &s.Tokens, &s.CreatedAt, &s.FinishedAt, &s.Waits, &s.Slots, asJSON{&s.Aside})
 	return s, err
 }
 
 // scanHead scans headColumns.
-func scanHead(row scanner) (h run.Head, err error) {
+func scanHead(row scanner) (h journal.Head, err error) {
 	h.Summary, err = scanSummary(prefixedRow{row, []any{&h.Seq, &h.At, &h.Epoch, &h.Owner, &h.LeaseUntil}})
 	return h, err
 }

@@ -118,7 +118,7 @@ func (t *tx) chainEnd(orgID string) (chainEnd, error) {
 	return last, err
 }
 
-// AuditRows implements run.Archive.
+// AuditRows implements journal.Archive.
 func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]audit.Row, error) {
 	q = q.Bounded()
 	table, where, args := `audit_log`, []string{"org = ?", "n > ?"}, []any{orgID, q.After}

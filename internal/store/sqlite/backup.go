@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // Size returns the size of the database in bytes. A copy is at most as large.
@@ -55,7 +55,7 @@ func CheckCopy(ctx context.Context, path string) error {
 }
 
 // Unfinished returns the runs of all orgs that have not ended, the oldest first.
-func (r *Reader) Unfinished(ctx context.Context) ([]run.Summary, error) {
+func (r *Reader) Unfinished(ctx context.Context) ([]journal.Summary, error) {
 	runs, err := list(ctx, r.db, scanSummary, `SELECT `+summaryColumns+` FROM runs WHERE status <> 'done' ORDER BY created_at, org, run_id`)
 	return runs, r.wrap("list unfinished runs", err)
 }

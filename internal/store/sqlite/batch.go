@@ -7,22 +7,22 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// batch is a run.Batch in its stored form.
+// batch is a journal.Batch in its stored form.
 type batch struct {
 	key     runKey
 	facts   []fact
 	rows    []row
-	opening *run.Opening
-	holds   []run.Hold
-	settled []run.Settled
+	opening *journal.Opening
+	holds   []journal.Hold
+	settled []journal.Settled
 	audit   []audit.Entry
 
-	approvals []run.ApprovalChange
-	retain    func(bytes int) // run.Batch.Retain; may be nil
+	approvals []journal.ApprovalChange
+	retain    func(bytes int) // journal.Batch.Retain; may be nil
 }
 
 // fact is a row of run_facts.
@@ -40,7 +40,7 @@ type row struct {
 	body []byte
 }
 
-func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
+func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 	out := batch{
 		key:   runKey{lease.Org, lease.RunID},
 		facts: make([]fact, len(b.Facts)), rows: make([]row, len(b.Rows)),
@@ -51,7 +51,7 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 		if err != nil {
 			return out, fmt.Errorf("fact %d: %w", f.Seq, err)
 		}
-		key, attempt := run.CallOf(f.Body)
+		key, attempt := journal.CallOf(f.Body)
 		out.facts[i] = fact{f, string(f.Body.Kind()), key, attempt, body}
 	}
 	for i, r := range b.Rows {
@@ -66,8 +66,8 @@ func encodeBatch(lease run.Lease, b run.Batch) (batch, error) {
 
 // headChange is the effect of a batch on the head of its run.
 type headChange struct {
-	lease    run.Lease
-	from, to run.Head
+	lease    journal.Lease
+	from, to journal.Head
 	now      time.Time // wall clock
 	leaseNow time.Time // clock of leases
 	mayHold  bool      // the run may have holds
@@ -135,7 +135,7 @@ const (
 			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
 	updateStatus = updateCounters + `, status = ?14, grade = ?15, finish_reason = ?16, finished_at = ?17, aside = '{}'`
 
-	// admitted is run.Head.Admit: the run may have been claimed while the batch was in
+	// admitted is journal.Head.Admit: the run may have been claimed while the batch was in
 	// the queue.
 	admitted = ` WHERE org = ?1 AND run_id = ?2 AND next_seq = ?3 AND (epoch <= ?4 OR ?4 = 0)`
 )
@@ -204,7 +204,7 @@ func (b batch) mismatch(t *tx, c headChange) error {
 	return err
 }
 
-// orgState implements run.OrgState within the transaction of an opening.
+// orgState implements journal.OrgState within the transaction of an opening.
 type orgState struct {
 	t   *tx
 	org string
@@ -215,9 +215,9 @@ type orgState struct {
 	leased int
 }
 
-// RunOf implements run.OrgState.
-func (s *orgState) RunOf(k run.SubmitKey) (*run.Submitted, error) {
-	var found run.Submitted
+// RunOf implements journal.OrgState.
+func (s *orgState) RunOf(k journal.SubmitKey) (*journal.Submitted, error) {
+	var found journal.Submitted
 	err := s.t.queryRow(`SELECT run_id, hash FROM submit_keys WHERE org = ? AND principal = ? AND key = ? AND expires_at > ?`,
 		[]any{s.org, k.Principal, k.Key, s.c.now.UnixMilli()}, &found.RunID, &found.Hash)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -226,13 +226,13 @@ func (s *orgState) RunOf(k run.SubmitKey) (*run.Submitted, error) {
 	return &found, err
 }
 
-// StoredBytes implements run.OrgState.
+// StoredBytes implements journal.OrgState.
 func (s *orgState) StoredBytes() (int64, error) {
 	err := s.read()
 	return s.bytes, err
 }
 
-// LeasedRuns implements run.OrgState.
+// LeasedRuns implements journal.OrgState.
 func (s *orgState) LeasedRuns() (int, error) {
 	err := s.read()
 	return s.leased, err
@@ -252,12 +252,12 @@ func (s *orgState) read() error {
 }
 
 // addSubmitKey stores the key of a run. It also deletes some expired keys.
-func (t *tx) addSubmitKey(key runKey, k run.SubmitKey, now time.Time) error {
+func (t *tx) addSubmitKey(key runKey, k journal.SubmitKey, now time.Time) error {
 	_, err := t.exec(`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now.UnixMilli(), sweepBatch)
 	if err != nil {
 		return err
 	}
 	_, err = t.exec(`INSERT OR REPLACE INTO submit_keys (org, principal, key, hash, run_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
-		key.org, k.Principal, k.Key, k.Hash, key.run, now.Add(run.SubmitKeyTTL).UnixMilli())
+		key.org, k.Principal, k.Key, k.Hash, key.run, now.Add(journal.SubmitKeyTTL).UnixMilli())
 	return err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -35,12 +35,12 @@ func BenchmarkSyncedAppend(b *testing.B) {
 			b.ResetTimer()
 			var group errgroup.Group
 			for i := range writers {
-				lease := run.Lease{Org: "a", RunID: fmt.Sprint(i), Epoch: 1}
+				lease := journal.Lease{Org: "a", RunID: fmt.Sprint(i), Epoch: 1}
 				group.Go(func() error {
 					for seq := int64(2); left.Add(-1) >= 0; seq++ {
 						ref := fmt.Sprint(seq)
-						batch := run.Batch{
-							Sync: true, Rows: []run.Row{{Ref: ref, Value: body}},
+						batch := journal.Batch{
+							Sync: true, Rows: []journal.Row{{Ref: ref, Value: body}},
 							Facts: []loop.Fact{{Seq: seq, Epoch: 1, At: seq, Version: 1, Body: loop.InputAdded{ItemsRef: ref}}},
 						}
 						if err := s.Append(b.Context(), lease, seq-1, batch); err != nil {
@@ -85,7 +85,7 @@ func BenchmarkLightRun(b *testing.B) {
 }
 
 func lightRun(b *testing.B, s *Store, runID string) error {
-	lease := run.Lease{Org: "a", RunID: runID, Epoch: 1}
+	lease := journal.Lease{Org: "a", RunID: runID, Epoch: 1}
 	text := []item.Item{item.NewText(item.Assistant, strings.Repeat("word ", 60))}
 	usage := model.Usage{Input: 100, Output: 20, Total: 120}
 	steps := []struct {
@@ -106,12 +106,12 @@ func lightRun(b *testing.B, s *Store, runID string) error {
 	}
 	after := int64(0)
 	for _, step := range steps {
-		batch := run.Batch{Sync: step.sync}
+		batch := journal.Batch{Sync: step.sync}
 		for i, body := range step.bodies {
 			batch.Facts = append(batch.Facts, loop.Fact{Seq: after + 1 + int64(i), Epoch: 1, At: after, Version: 1, Body: body})
 		}
 		if step.ref != "" {
-			batch.Rows = []run.Row{{Ref: step.ref, Value: text}}
+			batch.Rows = []journal.Row{{Ref: step.ref, Value: text}}
 		}
 		if err := s.Append(b.Context(), lease, after, batch); err != nil {
 			return err

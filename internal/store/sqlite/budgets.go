@@ -6,23 +6,23 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 const usedColumns = `spent_tokens, spent_nano_usd, held_tokens, held_nano_usd`
 
-// Used implements run.Archive.
-func (r *Reader) Used(ctx context.Context, orgID, scope string) (run.Used, error) {
+// Used implements journal.Archive.
+func (r *Reader) Used(ctx context.Context, orgID, scope string) (journal.Used, error) {
 	used, err := scanUsed(r.db.QueryRowContext(ctx, `SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, orgID, scope))
 	if errors.Is(err, sql.ErrNoRows) {
-		return run.Used{}, nil
+		return journal.Used{}, nil
 	}
 	return used, r.wrap("read a budget", err)
 }
 
-func scanUsed(row scanner) (run.Used, error) {
-	var u run.Used
+func scanUsed(row scanner) (journal.Used, error) {
+	var u journal.Used
 	err := row.Scan(&u.Spent.Tokens, &u.Spent.NanoUSD, &u.Held.Tokens, &u.Held.NanoUSD)
 	return u, err
 }
@@ -40,14 +40,14 @@ func (b batch) charge(t *tx, c headChange) error {
 			return err
 		}
 	}
-	if c.to.Summary.Status == run.Done && c.mayHold {
+	if c.to.Summary.Status == journal.Done && c.mayHold {
 		return t.settleAll(b.key)
 	}
 	return nil
 }
 
-func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
-	var used run.Used
+func (b batch) hold(t *tx, epoch int64, h journal.Hold) error {
+	var used journal.Used
 	err := t.queryRow(`SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, []any{b.key.org, h.Budget.Scope},
 		&used.Spent.Tokens, &used.Spent.NanoUSD, &used.Held.Tokens, &used.Held.NanoUSD)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -70,8 +70,8 @@ func (b batch) hold(t *tx, epoch int64, h run.Hold) error {
 	return err
 }
 
-// settle applies run.Used.Settle to the budgets of a hold, and removes it.
-func (b batch) settle(t *tx, s run.Settled) error {
+// settle applies journal.Used.Settle to the budgets of a hold, and removes it.
+func (b batch) settle(t *tx, s journal.Settled) error {
 	_, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + ?4, spent_nano_usd = spent_nano_usd + ?5,
 			held_tokens = held_tokens - h.tokens, held_nano_usd = held_nano_usd - h.nano_usd
 		FROM holds h WHERE h.org = ?1 AND h.run_id = ?2 AND h.id = ?3 AND budgets.org = h.org AND budgets.scope = h.scope`,

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// conversation is a run.Conversation in its stored form.
+// conversation is a journal.Conversation in its stored form.
 type conversation struct {
 	org, principal string
 	keys           []string // the least first
@@ -23,8 +23,8 @@ type conversation struct {
 	expiresAt      int64 // Unix milliseconds
 }
 
-// Save implements run.Conversations.
-func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+// Save implements journal.Conversations.
+func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
 	if err := c.Check(ttl, keys); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c run.Convers
 		one.keys = append(one.keys, k.String())
 	}
 	slices.Sort(one.keys)
-	added := one.version == 0 && keys[0].Kind == run.SessionID // by a request that can be refused
+	added := one.version == 0 && keys[0].Kind == journal.SessionID // by a request that can be refused
 	var dropped int64
 	err = s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: len(body), do: func(t *tx) error {
 		err := t.dropExpired(one)
@@ -126,7 +126,7 @@ func (c conversation) replace(t *tx) error {
 	case err != nil:
 		return err
 	case n == 0:
-		return fmt.Errorf("conversation %s: %w", c.keys[0], run.ErrChanged)
+		return fmt.Errorf("conversation %s: %w", c.keys[0], journal.ErrChanged)
 	}
 	return t.addUsage(c.org, len(c.body), 0, 0)
 }
@@ -143,7 +143,9 @@ func (s *Store) reportEvicted(orgID string) {
 
 // isHandover reports whether a client is expected to answer the tool calls of c. The schema has
 // the same test.
-func (c conversation) isHandover() bool { return strings.HasPrefix(c.keys[0], string(run.CallID)+":") }
+func (c conversation) isHandover() bool {
+	return strings.HasPrefix(c.keys[0], string(journal.CallID)+":")
+}
 
 // evictConversations deletes the handovers of an org above their cap that were saved first, the
 // same with its other conversations, and returns how many. The new one is not refused, because
@@ -172,8 +174,8 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 		ORDER BY saved_at, rowid LIMIT ?)`, orgID, handovers, min(excess, sweepBatch))
 }
 
-// Find implements run.Conversations.
-func (s *Store) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+// Find implements journal.Conversations.
+func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
 	var body []byte
 	var version int64
 	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body FROM conversation_keys k
@@ -185,7 +187,7 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key run.Conve
 	} else if err != nil {
 		return nil, s.wrap("find a conversation", err)
 	}
-	c, err := run.DecodeConversation(key, body)
+	c, err := journal.DecodeConversation(key, body)
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +195,8 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key run.Conve
 	return c, nil
 }
 
-// Delete implements run.Conversations.
-func (s *Store) Delete(ctx context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
+// Delete implements journal.Conversations.
+func (s *Store) Delete(ctx context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	var n int64
 	now := s.now().UnixMilli()
 	err := s.writer.perform(ctx, func(t *tx) (err error) {

@@ -2,7 +2,7 @@
 // servers and secrets; the journals of runs with their leases, budgets and audit
 // rows; conversations; and cached tool results.
 //
-//	Append ──┐  head of the run: run.Head.Admit
+//	Append ──┐  head of the run: journal.Head.Admit
 //	Claim  ──┼─► queue ─► writer: at most 100 writes or 20 ms
 //	Save   ──┘              BEGIN · the writes · COMMIT, one fsync
 //	                          a slot? the key? room in the budget?
@@ -17,8 +17,8 @@
 // Sync unset does not wait: it is held back for up to 50 ms and written together with the next
 // batches of its run. Its error is returned by the next append to the run.
 //
-// The rules for heads, leases, openings and budgets are those of package run (run.Head,
-// run.Opening, run.Used); this package stores the results. Where an UPDATE applies a rule
+// The rules for heads, leases, openings and budgets are those of package run (journal.Head,
+// journal.Opening, journal.Used); this package stores the results. Where an UPDATE applies a rule
 // to many rows or without reading them, a comment names the rule.
 //
 // Conditions that concurrent runs compete for (the last slot, a key, the rest of a

@@ -8,8 +8,8 @@ import (
 	modernc "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // Errors of this package. They are returned wrapped.
@@ -71,7 +71,7 @@ func wrap(op string, err error) error {
 	var capped *org.CapError
 	switch {
 	case errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists),
-		errors.Is(err, run.ErrChanged):
+		errors.Is(err, journal.ErrChanged):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return fmt.Errorf("store: %s: %w", op, err)

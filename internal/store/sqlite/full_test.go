@@ -13,9 +13,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // fullError is SQLite's error for a full disk.
@@ -52,7 +52,7 @@ func newFullStore(t *testing.T) *fullStore {
 	return f
 }
 
-func (f *fullStore) append(ctx context.Context, lease run.Lease, seq int64, sync bool) error {
+func (f *fullStore) append(ctx context.Context, lease journal.Lease, seq int64, sync bool) error {
 	b := unsyncedBatch(seq, loop.InputAdded{ItemsRef: "x"})
 	b.Sync = sync
 	if !sync {
@@ -210,7 +210,7 @@ func TestANewOwnerGetsNothingThatWaitsForSpace(t *testing.T) {
 	next.Epoch, next.Owner = 2, "other"
 	b := unsyncedBatch(2, loop.InputAdded{ItemsRef: "x"})
 	b.Sync = true
-	var behind *run.Behind
+	var behind *journal.Behind
 	if err := f.Append(t.Context(), next, 1, b); err != nil && !errors.As(err, &behind) {
 		t.Errorf("got %v", err)
 	}

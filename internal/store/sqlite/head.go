@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // maxHeads is how many heads a store keeps, not counting those with queued writes.
@@ -21,16 +21,16 @@ type runKey struct{ org, run string }
 // a batch to be refused at once, before it is written. It stays correct because only
 // this process writes to the file.
 type head struct {
-	mu       sync.Mutex        // guards the fields below
-	removed  bool              // removed from the table; get a new head
-	loaded   bool              // the fields below are valid
-	run.Head                   // except Owner, LeaseUntil and Bytes, which other statements change
-	mayHold  bool              // the run may have holds
-	names    map[name]struct{} // see checkNames; nil = not loaded
-	assumed  bool              // the run was not looked up, because it should be new
-	pending  []*write          // queued writes in order; some may have ended
-	held     *held             // batches that are not queued yet, after pending; nil = none
-	writer   *writer           // of held
+	mu           sync.Mutex        // guards the fields below
+	removed      bool              // removed from the table; get a new head
+	loaded       bool              // the fields below are valid
+	journal.Head                   // except Owner, LeaseUntil and Bytes, which other statements change
+	mayHold      bool              // the run may have holds
+	names        map[name]struct{} // see checkNames; nil = not loaded
+	assumed      bool              // the run was not looked up, because it should be new
+	pending      []*write          // queued writes in order; some may have ended
+	held         *held             // batches that are not queued yet, after pending; nil = none
+	writer       *writer           // of held
 }
 
 // heads are the heads by run. The zero value is empty. Lock order: a head's mu may be
@@ -193,7 +193,7 @@ func (h *head) idle() bool { return len(h.pending) == 0 && h.held == nil }
 // called with h locked.
 func (h *head) assumeNew() {
 	if !h.loaded && h.idle() {
-		h.Head, h.mayHold, h.names, h.assumed, h.loaded = run.Head{}, false, nil, true, true
+		h.Head, h.mayHold, h.names, h.assumed, h.loaded = journal.Head{}, false, nil, true, true
 	}
 }
 
@@ -247,7 +247,7 @@ func (h *head) reset(ctx context.Context) error {
 	}
 	var first error
 	for _, one := range h.pending {
-		if one.err != nil && !one.awaited && first == nil && !errors.Is(one.err, run.ErrFenced) {
+		if one.err != nil && !one.awaited && first == nil && !errors.Is(one.err, journal.ErrFenced) {
 			first = fmt.Errorf("an earlier append: %w", one.err)
 		}
 	}

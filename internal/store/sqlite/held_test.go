@@ -7,31 +7,31 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // unsyncedBatch is a batch without Sync: a fact, a row and an audit row.
-func unsyncedBatch(seq int64, body loop.Body) run.Batch {
-	return run.Batch{
+func unsyncedBatch(seq int64, body loop.Body) journal.Batch {
+	return journal.Batch{
 		Facts: []loop.Fact{{Seq: seq, Epoch: 1, At: 1, Version: 1, Body: body}},
-		Rows:  []run.Row{{Ref: fmt.Sprint("row ", seq), Value: "x"}},
+		Rows:  []journal.Row{{Ref: fmt.Sprint("row ", seq), Value: "x"}},
 		Audit: []audit.Entry{{Kind: "k", At: 1, Body: seq}},
 	}
 }
 
 // beginHeld begins a run whose head says that its lease was just extended.
-func beginHeld(t *testing.T, s *Store) run.Lease {
+func beginHeld(t *testing.T, s *Store) journal.Lease {
 	t.Helper()
 	return beginHeldAs(t, s, loop.Light)
 }
 
-func beginHeldAs(t *testing.T, s *Store, grade loop.Grade) run.Lease {
+func beginHeldAs(t *testing.T, s *Store, grade loop.Grade) journal.Lease {
 	t.Helper()
-	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1, Owner: "o"}
+	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1, Owner: "o"}
 	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: "a", RunID: "r", Policy: loop.Policy{Grade: grade}}}
-	if err := s.Append(t.Context(), lease, 0, run.Batch{Sync: true, Facts: []loop.Fact{accepted}}); err != nil {
+	if err := s.Append(t.Context(), lease, 0, journal.Batch{Sync: true, Facts: []loop.Fact{accepted}}); err != nil {
 		t.Fatal(err)
 	}
 	return lease
@@ -78,7 +78,7 @@ func TestBatchesWithoutSyncAreWrittenWithTheNext(t *testing.T) {
 		}
 	}
 	release()
-	if err := s.Append(t.Context(), lease, 29, run.Batch{Sync: true}); err != nil {
+	if err := s.Append(t.Context(), lease, 29, journal.Batch{Sync: true}); err != nil {
 		t.Fatal(err)
 	}
 	checkHeld(t, s, 0)
@@ -87,15 +87,18 @@ func TestBatchesWithoutSyncAreWrittenWithTheNext(t *testing.T) {
 
 // Other operations on a run keep their place after its batches.
 func TestWhatIsHeldBackIsWrittenBeforeOtherOperations(t *testing.T) {
-	for name, operation := range map[string]func(*Store, run.Lease) error{
-		"release":  func(s *Store, l run.Lease) error { return s.Release(t.Context(), l) },
-		"claim":    func(s *Store, _ run.Lease) error { _, err := s.Claim(t.Context(), "other", 1); return err },
-		"renew":    func(s *Store, _ run.Lease) error { _, err := s.Renew(t.Context(), "o"); return err },
-		"aside":    func(s *Store, l run.Lease) error { _, err := s.SetAside(t.Context(), l, 3, run.Aside{}); return err },
-		"auditing": func(s *Store, _ run.Lease) error { return s.SyncAudit(t.Context()) },
-		"a writer that is behind": func(s *Store, _ run.Lease) error {
-			var behind *run.Behind
-			err := s.Append(t.Context(), run.Lease{Org: "a", RunID: "r"}, 1, run.Batch{Sync: true})
+	for name, operation := range map[string]func(*Store, journal.Lease) error{
+		"release": func(s *Store, l journal.Lease) error { return s.Release(t.Context(), l) },
+		"claim":   func(s *Store, _ journal.Lease) error { _, err := s.Claim(t.Context(), "other", 1); return err },
+		"renew":   func(s *Store, _ journal.Lease) error { _, err := s.Renew(t.Context(), "o"); return err },
+		"aside": func(s *Store, l journal.Lease) error {
+			_, err := s.SetAside(t.Context(), l, 3, journal.Aside{})
+			return err
+		},
+		"auditing": func(s *Store, _ journal.Lease) error { return s.SyncAudit(t.Context()) },
+		"a writer that is behind": func(s *Store, _ journal.Lease) error {
+			var behind *journal.Behind
+			err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: "r"}, 1, journal.Batch{Sync: true})
 			if errors.As(err, &behind) && len(behind.Facts) == 2 {
 				return nil
 			}
@@ -155,11 +158,11 @@ func TestARefusedBatchDoesNotUndoWhatWasHeldBack(t *testing.T) {
 				}
 			}
 			if !atOnce {
-				if err := s.Append(t.Context(), lease, 4, run.Batch{Sync: true}); !errors.Is(err, org.ErrExists) {
+				if err := s.Append(t.Context(), lease, 4, journal.Batch{Sync: true}); !errors.Is(err, org.ErrExists) {
 					t.Errorf("got %v, want ErrExists of the third batch", err)
 				}
 			}
-			if err := s.Append(t.Context(), lease, 3, run.Batch{Sync: true}); err != nil {
+			if err := s.Append(t.Context(), lease, 3, journal.Batch{Sync: true}); err != nil {
 				t.Errorf("the run cannot continue: %v", err)
 			}
 			checkStory(t, s, 3, 2)
@@ -173,8 +176,8 @@ func TestASecondOpeningOfARunIsBehind(t *testing.T) {
 	lease := beginHeld(t, s)
 	s.heads.forget(runKey{"a", "r"})
 	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: "a", RunID: "r"}}
-	err := s.Append(t.Context(), lease, 0, run.Batch{Sync: true, Facts: []loop.Fact{accepted}, Opening: &run.Opening{Slots: 1}})
-	var behind *run.Behind
+	err := s.Append(t.Context(), lease, 0, journal.Batch{Sync: true, Facts: []loop.Fact{accepted}, Opening: &journal.Opening{Slots: 1}})
+	var behind *journal.Behind
 	if !errors.As(err, &behind) || len(behind.Facts) != 1 {
 		t.Errorf("got %v, want *Behind with the first fact", err)
 	}

@@ -6,17 +6,17 @@ import (
 	"maps"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
-// Claim implements run.Leases. The round robin over orgs continues after the org
+// Claim implements journal.Leases. The round robin over orgs continues after the org
 // that got the last lease, also across calls.
-func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease, error) {
+func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]journal.Lease, error) {
 	if err := s.heads.flushAll(ctx); err != nil { // a run's batches keep their place before a new lease
 		return nil, s.wrap("claim runs", err)
 	}
-	var claimed []run.Lease
+	var claimed []journal.Lease
 	now := s.leaseNow()
 	s.seen(owner, now)
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
@@ -35,9 +35,9 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]run.Lease
 	return claimed, nil
 }
 
-// claim gives up to limit runs that owner may claim (run.Head.Claimable) to owner,
+// claim gives up to limit runs that owner may claim (journal.Head.Claimable) to owner,
 // starting with the org after the given one.
-func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, error) {
+func (t *tx) claim(owner, after string, limit int, now time.Time) ([]journal.Lease, error) {
 	free, err := t.heads(`SELECT `+headColumns+` FROM (
 			SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
 			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1) AS free
@@ -47,7 +47,7 @@ func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, 
 	if err != nil {
 		return nil, err
 	}
-	leases := make([]run.Lease, len(free))
+	leases := make([]journal.Lease, len(free))
 	for i, h := range free {
 		h, leases[i] = h.Claim(owner, now)
 		if err := t.writeLease(h); err != nil {
@@ -61,17 +61,17 @@ func (t *tx) claim(owner, after string, limit int, now time.Time) ([]run.Lease, 
 }
 
 // head returns the head of a run, without Bytes, or org.ErrNotFound.
-func (t *tx) head(key runKey) (run.Head, error) {
+func (t *tx) head(key runKey) (journal.Head, error) {
 	return queryOne(t, scanHead, `SELECT `+headColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)
 }
 
 // heads runs a query for headColumns.
-func (t *tx) heads(text string, args ...any) ([]run.Head, error) {
+func (t *tx) heads(text string, args ...any) ([]journal.Head, error) {
 	return queryAll(t, scanHead, text, args...)
 }
 
 // writeLease stores the lease and the status of a head.
-func (t *tx) writeLease(h run.Head) error {
+func (t *tx) writeLease(h journal.Head) error {
 	aside, err := encode(h.Summary.Aside)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (t *tx) writeLease(h run.Head) error {
 
 // changeLease applies change to the head of the lease's run, if there is one, and stores
 // the result if change returns true. It returns whether it did.
-func (t *tx) changeLease(lease run.Lease, change func(run.Head) (run.Head, bool)) (changed bool, err error) {
+func (t *tx) changeLease(lease journal.Lease, change func(journal.Head) (journal.Head, bool)) (changed bool, err error) {
 	h, err := t.head(runKey{lease.Org, lease.RunID})
 	if errors.Is(err, org.ErrNotFound) {
 		return false, nil
@@ -98,17 +98,17 @@ func (t *tx) changeLease(lease run.Lease, change func(run.Head) (run.Head, bool)
 	return changed, err
 }
 
-// Renew implements run.Leases.
-func (s *Store) Renew(ctx context.Context, owner string) ([]run.Lease, error) {
+// Renew implements journal.Leases.
+func (s *Store) Renew(ctx context.Context, owner string) ([]journal.Lease, error) {
 	if err := s.heads.flushAll(ctx); err != nil { // they carry an earlier end of their lease
 		return nil, s.wrap("renew leases", err)
 	}
-	var renewed []run.Lease
+	var renewed []journal.Lease
 	now := s.leaseNow()
 	s.seen(owner, now)
-	err := s.writer.perform(ctx, func(t *tx) (err error) { // run.Head.Renewable and Renew, for all runs at once
+	err := s.writer.perform(ctx, func(t *tx) (err error) { // journal.Head.Renewable and Renew, for all runs at once
 		renewed, err = queryAll(t, scanLease, `UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
-			RETURNING org, run_id, epoch, owner`, owner, run.LeaseEnd(now))
+			RETURNING org, run_id, epoch, owner`, owner, journal.LeaseEnd(now))
 		return err
 	})
 	if err != nil {
@@ -126,35 +126,35 @@ func (s *Store) seen(owner string, now time.Time) {
 		s.owners = map[string]int64{}
 	}
 	maps.DeleteFunc(s.owners, func(_ string, until int64) bool { return until <= now.UnixMilli() })
-	s.owners[owner] = run.LeaseEnd(now)
+	s.owners[owner] = journal.LeaseEnd(now)
 }
 
-// Alive implements run.Leases.
+// Alive implements journal.Leases.
 func (s *Store) Alive(_ context.Context, owner string) (bool, error) {
 	s.ownersMu.Lock()
 	defer s.ownersMu.Unlock()
 	return s.owners[owner] > s.leaseNow().UnixMilli(), nil
 }
 
-func scanLease(row scanner) (l run.Lease, err error) {
+func scanLease(row scanner) (l journal.Lease, err error) {
 	err = row.Scan(&l.Org, &l.RunID, &l.Epoch, &l.Owner)
 	return l, err
 }
 
-// Release implements run.Leases.
-func (s *Store) Release(ctx context.Context, lease run.Lease) error {
+// Release implements journal.Leases.
+func (s *Store) Release(ctx context.Context, lease journal.Lease) error {
 	if err := s.heads.flush(ctx, runKey{lease.Org, lease.RunID}); err != nil { // it extends the lease
 		return s.wrap("release a lease", err)
 	}
 	err := s.writer.perform(ctx, func(t *tx) error {
-		_, err := t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.Release(lease) })
+		_, err := t.changeLease(lease, func(h journal.Head) (journal.Head, bool) { return h.Release(lease) })
 		return err
 	})
 	return s.wrap("release a lease", err)
 }
 
-// SetAside implements run.Leases.
-func (s *Store) SetAside(ctx context.Context, lease run.Lease, last int64, why run.Aside) (bool, error) {
+// SetAside implements journal.Leases.
+func (s *Store) SetAside(ctx context.Context, lease journal.Lease, last int64, why journal.Aside) (bool, error) {
 	key := runKey{lease.Org, lease.RunID}
 	h := s.heads.lock(key)
 	defer h.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *Store) SetAside(ctx context.Context, lease run.Lease, last int64, why r
 	}
 	var done bool
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
-		done, err = t.changeLease(lease, func(h run.Head) (run.Head, bool) { return h.SetAside(lease, last, why) })
+		done, err = t.changeLease(lease, func(h journal.Head) (journal.Head, bool) { return h.SetAside(lease, last, why) })
 		return err
 	})
 	h.loaded = false
@@ -171,8 +171,8 @@ func (s *Store) SetAside(ctx context.Context, lease run.Lease, last int64, why r
 	return done && err == nil, s.wrap("set a run aside", err)
 }
 
-// Restore implements run.Leases.
-func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, error) {
+// Restore implements journal.Leases.
+func (s *Store) Restore(ctx context.Context, again func(journal.Aside) bool) (int, error) {
 	var restored []runKey
 	err := s.writer.perform(ctx, func(t *tx) error {
 		restored = nil
@@ -198,7 +198,7 @@ func (s *Store) Restore(ctx context.Context, again func(run.Aside) bool) (int, e
 // probeSize is how many bytes a probe writes: about one round of a run.
 const probeSize = 16 << 10
 
-// Probe implements run.Leases. What a full disk has left unstored is written first: when Probe
+// Probe implements journal.Leases. What a full disk has left unstored is written first: when Probe
 // succeeds, there is no error of an earlier write to report.
 func (s *Store) Probe(ctx context.Context) error {
 	if err := s.flush(ctx); err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // R17: a store without LeaseNow does not measure leases by the wall clock.
@@ -35,21 +35,21 @@ func TestAnOwnerDoesNotClaimItsOwnRun(t *testing.T) {
 		LeaseNow: func() time.Time { return time.UnixMilli(passed.Load()) },
 	})
 	beginLight(t, s)
-	passed.Store((2 * run.LeaseTTL).Milliseconds())
+	passed.Store((2 * journal.LeaseTTL).Milliseconds())
 	for want, owner := range []string{"owner", "another"} {
 		if leases, err := s.Claim(t.Context(), owner, 10); err != nil || len(leases) != want {
 			t.Errorf("%s claimed %+v, %v; want %d runs", owner, leases, err, want)
 		}
-		passed.Add((2 * run.LeaseTTL).Milliseconds())
+		passed.Add((2 * journal.LeaseTTL).Milliseconds())
 	}
 }
 
 // beginLight stores the start of a light run with a lease of owner.
 func beginLight(t *testing.T, s *Store) {
 	t.Helper()
-	lease := run.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "owner"}
+	lease := journal.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "owner"}
 	accepted := loop.Fact{Seq: 1, Epoch: 1, At: 1, Version: loop.Version, Body: loop.Accepted{Org: "o", RunID: "r", Policy: loop.Policy{Grade: loop.Light}}}
-	if err := s.Append(t.Context(), lease, 0, run.Batch{Facts: []loop.Fact{accepted}, Sync: true}); err != nil {
+	if err := s.Append(t.Context(), lease, 0, journal.Batch{Facts: []loop.Fact{accepted}, Sync: true}); err != nil {
 		t.Fatal(err)
 	}
 }

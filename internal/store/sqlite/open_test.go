@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func TestOpenCreatesAFileForItsOwnerOnly(t *testing.T) {
@@ -132,11 +132,11 @@ func TestAReaderReadsWhileTheGatewayRuns(t *testing.T) {
 	beginRun(t, s, "a", "r")
 	r := openReader(t, path)
 	story, err := r.Load(t.Context(), "a", "r")
-	if err != nil || story.Summary.Status != run.Running || len(story.Facts) != 1 {
+	if err != nil || story.Summary.Status != journal.Running || len(story.Facts) != 1 {
 		t.Fatalf("got %+v, %v", story, err)
 	}
-	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
-	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
+	batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
 		t.Fatal(err)
 	}
 	if story, err = r.Load(t.Context(), "a", "r"); err != nil || len(story.Facts) != 2 {
@@ -155,7 +155,7 @@ func TestAReaderReadsTheFileOfAStoppedGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := openReader(t, path)
-	runs, err := r.Runs(t.Context(), "a", run.Query{Limit: 10})
+	runs, err := r.Runs(t.Context(), "a", journal.Query{Limit: 10})
 	if err != nil || len(runs) != 1 {
 		t.Errorf("got %+v, %v", runs, err)
 	}
@@ -170,8 +170,8 @@ func TestAReaderReadsInPages(t *testing.T) { // P05
 	s := openStore(t, Options{Path: path})
 	beginRun(t, s, "a", "r")
 	r := openReader(t, path)
-	batch := run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
-	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
+	batch := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: 1}}, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
 		t.Fatal(err)
 	}
 	for after := range int64(3) {
@@ -194,8 +194,8 @@ func TestALargeBodyIsNotReadUnlessItIsReturned(t *testing.T) {
 	s := openStore(t, Options{Path: path})
 	beginRun(t, s, "a", "r")
 	large := strings.Repeat("x", size)
-	batch := run.Batch{Sync: true, Rows: []run.Row{{Ref: "small", Value: 1}, {Ref: "large", Value: large}}, Facts: []loop.Fact{{Seq: 2, Version: 1, Body: loop.InputAdded{ItemsRef: large}}}}
-	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
+	batch := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "small", Value: 1}, {Ref: "large", Value: large}}, Facts: []loop.Fact{{Seq: 2, Version: 1, Body: loop.InputAdded{ItemsRef: large}}}}
+	if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -227,8 +227,8 @@ func TestALargeBodyIsNotReadUnlessItIsReturned(t *testing.T) {
 	if err != nil || len(facts) != 1 {
 		t.Errorf("got %d facts, %v", len(facts), err)
 	}
-	if _, err := r.Rows(t.Context(), "a", "r", []string{"large"}, 1000); !errors.As(err, new(*run.TooLarge)) {
-		t.Errorf("got %v, want a *run.TooLarge", err)
+	if _, err := r.Rows(t.Context(), "a", "r", []string{"large"}, 1000); !errors.As(err, new(*journal.TooLarge)) {
+		t.Errorf("got %v, want a *journal.TooLarge", err)
 	}
 	if _, err := r.Rows(t.Context(), "a", "r", []string{"large"}, 2*size); err == nil || !strings.Contains(err.Error(), "malformed") {
 		t.Errorf("got %v, want the error of a damaged file", err)
@@ -310,8 +310,8 @@ func openReader(t *testing.T, path string) *Reader {
 // beginRun opens a run's journal.
 func beginRun(t testing.TB, s *Store, orgID, runID string) {
 	t.Helper()
-	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: orgID, RunID: runID}}}}
-	if err := s.Append(t.Context(), run.Lease{Org: orgID, RunID: runID, Epoch: 1}, 0, batch); err != nil {
+	batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: orgID, RunID: runID}}}}
+	if err := s.Append(t.Context(), journal.Lease{Org: orgID, RunID: runID, Epoch: 1}, 0, batch); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -23,11 +23,11 @@ import (
 // packs, and returns what was stored.
 func storePacked(t *testing.T, s *Store, grade loop.Grade) (facts []loop.Fact, rows map[string]json.RawMessage) {
 	t.Helper()
-	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
+	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
 	rows = map[string]json.RawMessage{}
 	write := func(texts []any, bodies ...loop.Body) {
 		t.Helper()
-		batch := run.Batch{Sync: true}
+		batch := journal.Batch{Sync: true}
 		after := int64(len(facts))
 		for _, body := range bodies {
 			f := loop.Fact{Seq: int64(len(facts) + 1), Epoch: 1, At: int64(100 + len(facts)), Version: loop.Version, Body: body}
@@ -40,7 +40,7 @@ func storePacked(t *testing.T, s *Store, grade loop.Grade) (facts []loop.Fact, r
 				t.Fatal(err)
 			}
 			rows[ref] = stored
-			batch.Rows = append(batch.Rows, run.Row{Ref: ref, Value: json.RawMessage(stored)})
+			batch.Rows = append(batch.Rows, journal.Row{Ref: ref, Value: json.RawMessage(stored)})
 		}
 		if err := s.Append(t.Context(), lease, after, batch); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func readBack(t *testing.T, s *Store, facts []loop.Fact, rows map[string]json.Ra
 			}
 		}
 	}
-	if _, err := s.Facts(t.Context(), "a", "r", 0, 10); !errors.As(err, new(*run.TooLarge)) {
+	if _, err := s.Facts(t.Context(), "a", "r", 0, 10); !errors.As(err, new(*journal.TooLarge)) {
 		t.Errorf("facts of more than 10 bytes: got %v, want *TooLarge", err)
 	}
 	var refs []string
@@ -110,7 +110,7 @@ func readBack(t *testing.T, s *Store, facts []loop.Fact, rows map[string]json.Ra
 			t.Errorf("row %s is %.100s, want %.100s", refs[i], body, rows[refs[i]])
 		}
 	}
-	if _, err := s.Rows(t.Context(), "a", "r", []string{`row "0"`}, 3); !errors.As(err, new(*run.TooLarge)) {
+	if _, err := s.Rows(t.Context(), "a", "r", []string{`row "0"`}, 3); !errors.As(err, new(*journal.TooLarge)) {
 		t.Errorf("a row of more than 3 bytes: got %v, want *TooLarge", err)
 	}
 	checkUsage(t, s, "a")
@@ -146,15 +146,15 @@ func TestPacksAreReadAsTheirFactsAndRows(t *testing.T) {
 func TestNamesInPacksAreNotRepeated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
-	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
+	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
 	last := int64(0)
 	write := func(ref string, bodies ...loop.Body) error {
-		batch := run.Batch{Sync: true}
+		batch := journal.Batch{Sync: true}
 		for i, body := range bodies {
 			batch.Facts = append(batch.Facts, loop.Fact{Seq: last + 1 + int64(i), Epoch: 1, At: 1, Version: 1, Body: body})
 		}
 		if ref != "" {
-			batch.Rows = []run.Row{{Ref: ref, Value: 1}}
+			batch.Rows = []journal.Row{{Ref: ref, Value: 1}}
 		}
 		err := s.Append(t.Context(), lease, last, batch)
 		if err == nil {
@@ -222,7 +222,7 @@ func TestAnUnreadablePackIsReported(t *testing.T) {
 			_, err := x.exec(`UPDATE run_facts SET ` + change + ` WHERE seq = 5 AND kind = 'pack'`)
 			return err
 		})
-		var bad *run.Unreadable
+		var bad *journal.Unreadable
 		if _, err := s.Load(t.Context(), "a", "r"); !errors.As(err, &bad) || bad.Seq != 5 || bad.Last != facts[len(facts)-1].Seq || len(bad.Story.Facts) == 0 {
 			t.Errorf("%s: Load: got %v, want *Unreadable of fact 5", change, err)
 		}
@@ -243,15 +243,15 @@ func TestARefusedAppendDoesNotAffectItsGroup(t *testing.T) { // P17
 	results := make(map[string]chan error)
 	for i, orgID := range []string{"a", "b", "c", "c", "a"} { // each org has one slot
 		runID := fmt.Sprint(i)
-		batch := run.Batch{
-			Sync: true, Opening: &run.Opening{Slots: 1}, Rows: []run.Row{{Ref: "x", Value: 1}}, Audit: []audit.Entry{{Kind: "k", At: 1, Body: i}},
+		batch := journal.Batch{
+			Sync: true, Opening: &journal.Opening{Slots: 1}, Rows: []journal.Row{{Ref: "x", Value: 1}}, Audit: []audit.Entry{{Kind: "k", At: 1, Body: i}},
 			Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: 1, Version: 1, Body: loop.Accepted{Org: orgID, RunID: runID, Policy: loop.Policy{Grade: loop.Light}}}},
 		}
 		done := make(chan error, 1)
 		results[runID] = done
 		queued := s.QueueLength()
 		go func() {
-			done <- s.Append(t.Context(), run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "o"}, 0, batch)
+			done <- s.Append(t.Context(), journal.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "o"}, 0, batch)
 		}()
 		for s.QueueLength() == queued {
 			runtime.Gosched()
@@ -259,13 +259,13 @@ func TestARefusedAppendDoesNotAffectItsGroup(t *testing.T) { // P17
 	}
 	release()
 	for runID, refused := range map[string]bool{"0": false, "1": false, "2": false, "3": true, "4": true} {
-		if err := <-results[runID]; errors.Is(err, run.ErrNoSlot) != refused || !refused && err != nil {
+		if err := <-results[runID]; errors.Is(err, journal.ErrNoSlot) != refused || !refused && err != nil {
 			t.Errorf("run %s: got %v, want it refused: %v", runID, err, refused)
 		}
 	}
 	for _, orgID := range []string{"a", "b", "c"} {
 		checkUsage(t, s, orgID)
-		runs, err := s.Runs(t.Context(), orgID, run.Query{Limit: 10})
+		runs, err := s.Runs(t.Context(), orgID, journal.Query{Limit: 10})
 		if err != nil || len(runs) != 1 {
 			t.Errorf("org %s has %d runs, %v, want one", orgID, len(runs), err)
 		}

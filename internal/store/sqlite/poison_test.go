@@ -8,9 +8,9 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // codeError is an error with a code of SQLite.
@@ -81,11 +81,13 @@ func TestAFailedSyncPoisonsTheStore(t *testing.T) {
 func refusesWrites(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
-	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
+	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
 	facts := []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x"}}}
 	for name, write := range map[string]func(context.Context) error{
-		"append":          func(ctx context.Context) error { return s.Append(ctx, lease, 1, run.Batch{Sync: true, Facts: facts}) },
-		"unsynced append": func(ctx context.Context) error { return s.Append(ctx, lease, 1, run.Batch{Facts: facts}) },
+		"append": func(ctx context.Context) error {
+			return s.Append(ctx, lease, 1, journal.Batch{Sync: true, Facts: facts})
+		},
+		"unsynced append": func(ctx context.Context) error { return s.Append(ctx, lease, 1, journal.Batch{Facts: facts}) },
 		"create":          func(ctx context.Context) error { return s.CreateOrg(ctx, org.Record{ID: "a"}, org.Author{}) },
 		"claim":           func(ctx context.Context) error { _, err := s.Claim(ctx, "o", 1); return err },
 		"renew":           func(ctx context.Context) error { _, err := s.Renew(ctx, "o"); return err },
@@ -118,8 +120,8 @@ func TestOtherFailuresOfACommitAreTemporary(t *testing.T) {
 			s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Fatal: func(err error) { t.Errorf("Fatal: %v", err) }})
 			beginRun(t, s, "a", "r")
 			failCommits(t, s, codeError(code))
-			lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
-			batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+			lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
+			batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
 			var failed *Error
 			if err := s.Append(t.Context(), lease, 1, batch); !errors.As(err, &failed) || errors.Is(err, ErrPoisoned) {
 				t.Errorf("got %v, want an *Error", err)

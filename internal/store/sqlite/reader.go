@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Reader reads a store's file. It implements run.Archive, and the reading methods of
+// Reader reads a store's file. It implements journal.Archive, and the reading methods of
 // org.Store and audit.Log. It is safe for concurrent use.
 type Reader struct {
 	db     *sql.DB

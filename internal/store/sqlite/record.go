@@ -29,7 +29,7 @@ type recordedEntry struct {
 	entry audit.Entry
 }
 
-// Record implements run.Recorder.
+// Record implements journal.Recorder.
 func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	e, err := e.Encoded()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // Limits of one write of retention. Other writes wait for it.
@@ -31,14 +31,14 @@ func (r *Reader) FinishedBefore(ctx context.Context, before time.Time) (n int, e
 // DeleteFinished deletes the runs that ended before the given time, with their facts
 // and rows, and returns the freed pages to the file system. It also deletes expired
 // idempotency keys and conversations, and it does so first: no key may refer to a deleted
-// run. For the same reason it keeps runs that are younger than run.SubmitKeyTTL. Audit
+// run. For the same reason it keeps runs that are younger than journal.SubmitKeyTTL. Audit
 // rows are not deleted.
 //
 // It uses many small transactions, so that other writes can run in between. After an
 // error, what was deleted stays deleted.
 func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted int, err error) {
 	now := s.now()
-	if youngest := now.Add(-run.SubmitKeyTTL); before.After(youngest) {
+	if youngest := now.Add(-journal.SubmitKeyTTL); before.After(youngest) {
 		before = youngest
 	}
 	for _, text := range []string{
@@ -51,7 +51,7 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		}
 	}
 	err = s.repeatWrite(ctx, func(t *tx) (int64, error) {
-		n, err := t.deleteFinished(before.UnixMilli(), now.Add(-run.SubmitKeyTTL).UnixMilli())
+		n, err := t.deleteFinished(before.UnixMilli(), now.Add(-journal.SubmitKeyTTL).UnixMilli())
 		deleted += int(n)
 		return n, err
 	})
@@ -116,7 +116,7 @@ func (t *tx) deleteSome(text string, args ...any) (deleted int64, err error) {
 	return deleted, nil
 }
 
-// Forget implements run.Forgetter.
+// Forget implements journal.Forgetter.
 func (s *Store) Forget(ctx context.Context, orgID, runID string) error {
 	return s.wrap("forget a run", s.writer.perform(ctx, func(t *tx) error {
 		_, err := t.exec(insertForgotten, orgID, runID)
@@ -162,7 +162,7 @@ func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT r.org, r.run_id FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
 		WHERE r.status = 'done' AND r.finished_at < ?
 		AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?) LIMIT ?`,
-		now.Add(-run.ForgetAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
+		now.Add(-journal.ForgetAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
 	if err != nil {
 		return nil, s.wrap("find forgotten runs", err)
 	}

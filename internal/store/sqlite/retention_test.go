@@ -12,9 +12,9 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 const aDay = 24 * time.Hour
@@ -23,16 +23,16 @@ const aDay = 24 * time.Hour
 // later.
 func storePastRun(t testing.TB, s *Store, id string, at time.Time, ended bool, bytes int) {
 	t.Helper()
-	batch := run.Batch{
-		Sync: true, Opening: &run.Opening{Key: &run.SubmitKey{Principal: "p", Key: id, Hash: "h"}},
+	batch := journal.Batch{
+		Sync: true, Opening: &journal.Opening{Key: &journal.SubmitKey{Principal: "p", Key: id, Hash: "h"}},
 		Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: at.UnixMilli(), Version: 1, Body: loop.Accepted{Org: "a", RunID: id}}},
-		Rows:  []run.Row{{Ref: "input", Value: strings.Repeat("x", bytes)}},
+		Rows:  []journal.Row{{Ref: "input", Value: strings.Repeat("x", bytes)}},
 		Audit: []audit.Entry{{Kind: audit.KindRequest, Body: audit.Request{}}},
 	}
 	if ended {
 		batch.Facts = append(batch.Facts, loop.Fact{Seq: 2, Epoch: 1, At: at.Add(time.Minute).UnixMilli(), Version: 1, Body: loop.Finished{Reason: event.Complete}})
 	}
-	if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: id, Epoch: 1}, 0, batch); err != nil {
+	if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: id, Epoch: 1}, 0, batch); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -158,15 +158,15 @@ func TestDeletedTextsAreNotLeftInTheFile(t *testing.T) {
 			if ended {
 				text = strings.Repeat(mark, size/len(mark))
 			}
-			batch := run.Batch{
+			batch := journal.Batch{
 				Sync:  true,
 				Facts: []loop.Fact{{Seq: 1, Epoch: 1, At: clock.UnixMilli(), Version: 1, Body: loop.Accepted{Org: "a", RunID: id}}},
-				Rows:  []run.Row{{Ref: "input", Value: text}},
+				Rows:  []journal.Row{{Ref: "input", Value: text}},
 			}
 			if ended {
 				batch.Facts = append(batch.Facts, loop.Fact{Seq: 2, Epoch: 1, At: clock.UnixMilli(), Version: 1, Body: loop.Finished{Reason: event.Complete}})
 			}
-			if err := s.Append(t.Context(), run.Lease{Org: "a", RunID: id, Epoch: 1}, 0, batch); err != nil {
+			if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: id, Epoch: 1}, 0, batch); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -204,14 +204,14 @@ func TestRetentionDeletesTheDataOfDeletedOrgs(t *testing.T) {
 	}
 	save := func(orgID string) {
 		t.Helper()
-		ok(s.Save(t.Context(), orgID, "p", run.Conversation{RunID: "r"}, 400*aDay, run.ConversationKey{Kind: run.CallID, ID: "c"}))
+		ok(s.Save(t.Context(), orgID, "p", journal.Conversation{RunID: "r"}, 400*aDay, journal.ConversationKey{Kind: journal.CallID, ID: "c"}))
 	}
 	ok(s.AddOrgs(t.Context(), []org.Record{{ID: "a"}, {ID: "b"}, {ID: "c"}}))
 	for i := range 250 {
 		storePastRun(t, s, fmt.Sprint("old ", i), clock, true, maxPacked)
 	}
 	storePastRun(t, s, "set aside", clock, false, maxPacked)
-	if _, err := s.SetAside(t.Context(), run.Lease{Org: "a", RunID: "set aside", Epoch: 1}, 1, run.Aside{}); err != nil {
+	if _, err := s.SetAside(t.Context(), journal.Lease{Org: "a", RunID: "set aside", Epoch: 1}, 1, journal.Aside{}); err != nil {
 		t.Fatal(err)
 	}
 	storePastRun(t, s, "running", clock, false, maxPacked)
@@ -243,7 +243,7 @@ func TestRetentionDeletesTheDataOfDeletedOrgs(t *testing.T) {
 		t.Errorf("the id is refused with %v, want that runs and audit rows are left", err)
 	}
 	ended := loop.Fact{Seq: 2, Epoch: 1, At: now.UnixMilli(), Version: 1, Body: loop.Finished{Reason: event.Cancelled}}
-	ok(s.Append(t.Context(), run.Lease{Org: "a", RunID: "running", Epoch: 1}, 1, run.Batch{Sync: true, Facts: []loop.Fact{ended}}))
+	ok(s.Append(t.Context(), journal.Lease{Org: "a", RunID: "running", Epoch: 1}, 1, journal.Batch{Sync: true, Facts: []loop.Fact{ended}}))
 	purge()
 	if runs, deleted := rowsOf(t, s, "runs"), rowsOf(t, s, "deleted_orgs"); runs != 0 || deleted != 1 {
 		t.Errorf("%d runs and %d deleted orgs are left, want 0 and 1", runs, deleted)

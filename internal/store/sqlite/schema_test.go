@@ -12,8 +12,8 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // goose takes 4 MiB of memory for each line that it searches for the end of a
@@ -97,8 +97,8 @@ func execute(t *testing.T, db *sql.DB, text string, args ...any) {
 
 func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
-	key := run.ConversationKey{Kind: run.CallID, ID: "x"}
-	if err := s.Save(t.Context(), "a", "p", run.Conversation{}, run.HandoverTTL, key); err != nil {
+	key := journal.ConversationKey{Kind: journal.CallID, ID: "x"}
+	if err := s.Save(t.Context(), "a", "p", journal.Conversation{}, journal.HandoverTTL, key); err != nil {
 		t.Fatal(err)
 	}
 	err := s.writer.perform(t.Context(), func(t *tx) error {
@@ -109,7 +109,7 @@ func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := s.Find(t.Context(), "a", "p", key)
-	var bad *run.Unreadable
+	var bad *journal.Unreadable
 	if !errors.As(err, &bad) || bad.Key != key || !strings.Contains(err.Error(), "stored in version 2, and this build reads versions up to 1") {
 		t.Errorf("got %+v, %v", c, err)
 	}

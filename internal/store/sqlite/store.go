@@ -40,8 +40,8 @@ type Options struct {
 	Fatal func(error)
 }
 
-// Store implements org.Store, run.Journal, run.Archive, run.Leases, run.Forgetter,
-// run.Conversations, run.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
+// Store implements org.Store, journal.Journal, journal.Archive, journal.Leases, journal.Forgetter,
+// journal.Conversations, journal.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
 // concurrent use.
 type Store struct {
 	Reader

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // recount computes the org's usage from all its rows.
@@ -53,14 +53,14 @@ func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
 		for f := range facts {
 			ref := fmt.Sprintf("round.%d", f)
 			one := loop.Fact{Seq: int64(2 + f), Epoch: 1, At: 1, Version: 1, Body: loop.InputAdded{ItemsRef: ref, By: "client"}}
-			batch := run.Batch{Facts: []loop.Fact{one}, Rows: []run.Row{{Ref: ref, Value: text}}}
-			if err := s.Append(t.Context(), run.Lease{Org: orgID, RunID: runID, Epoch: 1}, int64(1+f), batch); err != nil {
+			batch := journal.Batch{Facts: []loop.Fact{one}, Rows: []journal.Row{{Ref: ref, Value: text}}}
+			if err := s.Append(t.Context(), journal.Lease{Org: orgID, RunID: runID, Epoch: 1}, int64(1+f), batch); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c := run.Conversation{RunID: runID, CallIDs: map[string]string{runID + ".1": "call_1", runID + ".2": "call_2"}, Full: map[string]string{"x": text}}
-		keys := []run.ConversationKey{{Kind: run.CallID, ID: runID + ".1"}, {Kind: run.CallID, ID: runID + ".2"}}
-		if err := s.Save(t.Context(), orgID, "key_abcdefghijklmnopqrstuvwxyz", c, run.HandoverTTL, keys...); err != nil {
+		c := journal.Conversation{RunID: runID, CallIDs: map[string]string{runID + ".1": "call_1", runID + ".2": "call_2"}, Full: map[string]string{"x": text}}
+		keys := []journal.ConversationKey{{Kind: journal.CallID, ID: runID + ".1"}, {Kind: journal.CallID, ID: runID + ".2"}}
+		if err := s.Save(t.Context(), orgID, "key_abcdefghijklmnopqrstuvwxyz", c, journal.HandoverTTL, keys...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,10 +85,10 @@ func TestUsageFollowsWritesAndDeletes(t *testing.T) { // P40
 	if after := checkUsage(t, s, "a"); after > before-4000 {
 		t.Errorf("deleting a run freed %d bytes", before-after)
 	}
-	session := run.ConversationKey{Kind: run.SessionID, ID: "s"}
+	session := journal.ConversationKey{Kind: journal.SessionID, ID: "s"}
 	for version, text := range []string{strings.Repeat("x", 1000), strings.Repeat("x", 9000), "short"} {
-		c := run.Conversation{Version: int64(version), Full: map[string]string{"x": text}}
-		if err := s.Save(t.Context(), "a", "p", c, run.HandoverTTL, session); err != nil {
+		c := journal.Conversation{Version: int64(version), Full: map[string]string{"x": text}}
+		if err := s.Save(t.Context(), "a", "p", c, journal.HandoverTTL, session); err != nil {
 			t.Fatal(err)
 		}
 		checkUsage(t, s, "a")

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func TestCollectReturnsTheQueuedWrites(t *testing.T) {
@@ -119,8 +119,8 @@ func TestACallerWhoseContextEndsDoesNotWaitForTheDisk(t *testing.T) {
 	release := blockWriter(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	batch := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
-	if err := s.Append(ctx, run.Lease{Org: "a", RunID: "r"}, 1, batch); !errors.Is(err, context.Canceled) {
+	batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	if err := s.Append(ctx, journal.Lease{Org: "a", RunID: "r"}, 1, batch); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the end of the context", err)
 	}
 	release()
@@ -153,15 +153,15 @@ func TestAFullDiskIsAnErrorAndNothingIsHalfStored(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Log: slog.New(slog.DiscardHandler)})
 	beginRun(t, s, "a", "r")
 	setMaxPages(t, s, "1")
-	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
-	big := run.Batch{
+	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
+	big := journal.Batch{
 		Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "big"}}},
-		Rows:  []run.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
+		Rows:  []journal.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
 	}
 	if err := s.Append(t.Context(), lease, 1, big); err != nil {
 		t.Fatal(err) // unsynced, so the error comes later
 	}
-	next := run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, At: 3, Body: loop.InputAdded{ItemsRef: "next"}}}}
+	next := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, At: 3, Body: loop.InputAdded{ItemsRef: "next"}}}}
 	var failure *Error
 	if err := s.Append(t.Context(), lease, 2, next); !errors.As(err, &failure) || failure.Op != "append" {
 		t.Fatalf("got %v, want an *Error of append", err)
@@ -185,13 +185,13 @@ func TestAFullDiskRefusesEveryWriterAndIsNotFatal(t *testing.T) {
 	if err := s.Probe(t.Context()); !errors.As(err, &failure) {
 		t.Errorf("a probe got %v, want an *Error", err)
 	}
-	batch := run.Batch{
-		Sync: true, Opening: &run.Opening{Slots: 2, Key: &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}},
+	batch := journal.Batch{
+		Sync: true, Opening: &journal.Opening{Slots: 2, Key: &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}},
 		Facts: []loop.Fact{{Seq: 1, At: 1, Body: loop.Accepted{Org: "a", RunID: "next"}}},
-		Rows:  []run.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
+		Rows:  []journal.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
 		Audit: []audit.Entry{{Kind: "k", Body: "x"}},
 	}
-	lease := run.Lease{Org: "a", RunID: "next", Epoch: 1, Owner: "o"}
+	lease := journal.Lease{Org: "a", RunID: "next", Epoch: 1, Owner: "o"}
 	for range 3 {
 		if err := s.Append(t.Context(), lease, 0, batch); !errors.As(err, &failure) {
 			t.Errorf("an opening got %v, want an *Error", err)
@@ -250,14 +250,14 @@ func TestTheHeadOfAFinishedRunIsRemovedAndReloaded(t *testing.T) {
 	if len(s.heads.byRun) != 1 {
 		t.Fatalf("%d heads, want that of the run", len(s.heads.byRun))
 	}
-	lease := run.Lease{Org: "a", RunID: "r", Epoch: 1}
-	if err := s.Append(t.Context(), lease, 1, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.Parked{}}}}); err != nil {
+	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
+	if err := s.Append(t.Context(), lease, 1, journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.Parked{}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.heads.byRun) != 0 {
 		t.Errorf("%d heads, want none for a parked run", len(s.heads.byRun))
 	}
-	if err := s.Append(t.Context(), lease, 2, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, Body: loop.Resumed{}}}}); err != nil {
+	if err := s.Append(t.Context(), lease, 2, journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, Body: loop.Resumed{}}}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func approvalCases() []rule {
@@ -37,9 +37,9 @@ func asked(id string, call int, server string, expires int64) loop.CallWaiting {
 
 // runWith stores a run with these facts after its beginning, and returns its lease and the
 // number of its last fact.
-func (b *testBench) runWith(orgID, runID string, bodies ...loop.Body) (run.Lease, int64) {
+func (b *testBench) runWith(orgID, runID string, bodies ...loop.Body) (journal.Lease, int64) {
 	b.Helper()
-	lease := run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}
+	lease := journal.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}
 	all := append([]loop.Body{loop.Accepted{
 		RunID: runID, Org: orgID, Principal: "ann", Surface: "chat", Policy: loop.Policy{Grade: loop.Durable}, Model: "m", Targets: []loop.Target{{Provider: "up"}},
 	}}, bodies...)
@@ -48,17 +48,17 @@ func (b *testBench) runWith(orgID, runID string, bodies ...loop.Body) (run.Lease
 }
 
 // write appends facts after the one with a number.
-func (b *testBench) write(lease run.Lease, after int64, bodies ...loop.Body) error {
+func (b *testBench) write(lease journal.Lease, after int64, bodies ...loop.Body) error {
 	b.Helper()
 	facts := make([]loop.Fact, len(bodies))
 	for i, body := range bodies {
 		facts[i] = loop.Fact{Seq: after + int64(i) + 1, Epoch: lease.Epoch, At: b.now().UnixMilli(), Version: loop.Version, Body: body}
 	}
-	return b.Journal.Append(b.Context(), lease, after, run.Batch{Facts: facts, Sync: true})
+	return b.Journal.Append(b.Context(), lease, after, journal.Batch{Facts: facts, Sync: true})
 }
 
 // approval returns an approval that must exist.
-func (b *testBench) approval(orgID, id string) run.Approval {
+func (b *testBench) approval(orgID, id string) journal.Approval {
 	b.Helper()
 	a, err := b.Archive.Approval(b.Context(), orgID, id)
 	b.ok(err)
@@ -66,7 +66,7 @@ func (b *testBench) approval(orgID, id string) run.Approval {
 }
 
 // status fails the case unless the approval has the status.
-func (b *testBench) status(orgID, id string, want run.ApprovalStatus) {
+func (b *testBench) status(orgID, id string, want journal.ApprovalStatus) {
 	b.Helper()
 	if got := b.approval(orgID, id).Status; got != want {
 		b.Errorf("%s is %s, want %s", id, got, want)
@@ -74,14 +74,14 @@ func (b *testBench) status(orgID, id string, want run.ApprovalStatus) {
 }
 
 // selected returns the ids that a query selects.
-func (b *testBench) selected(orgID string, q run.ApprovalQuery) string {
+func (b *testBench) selected(orgID string, q journal.ApprovalQuery) string {
 	b.Helper()
 	found, err := b.Archive.Approvals(b.Context(), orgID, q)
 	b.ok(err)
 	return idsOf(found)
 }
 
-func idsOf(found []run.Approval) (out string) {
+func idsOf(found []journal.Approval) (out string) {
 	for _, a := range found {
 		out += a.ID + " "
 	}
@@ -91,9 +91,9 @@ func idsOf(found []run.Approval) (out string) {
 func approvalAsked(b *testBench) {
 	at := b.now().UnixMilli()
 	b.runWith("a", "run_1", asked("w1", 0, "s", at+1000), loop.Parked{})
-	want := run.Approval{
+	want := journal.Approval{
 		ID: "w1", Org: "a", RunID: "run_1", Call: "0.0", Principal: "ann", Surface: "chat", Name: "n_s", Server: "s", Tool: "t", Asker: loop.AskedByServer,
-		ToolDigest: "td", ArgsRef: "args:0.0", ArgsDigest: "ad", Policy: "p", CallerAt: "gw", Status: run.ApprovalWaiting, CreatedAt: at, ExpiresAt: at + 1000,
+		ToolDigest: "td", ArgsRef: "args:0.0", ArgsDigest: "ad", Policy: "p", CallerAt: "gw", Status: journal.ApprovalWaiting, CreatedAt: at, ExpiresAt: at + 1000,
 	}
 	b.equal(b.approval("a", "w1"), want)
 	_, err := b.Archive.Approval(b.Context(), "a", "w2")
@@ -104,21 +104,21 @@ func approvalDecidedOnce(b *testBench) {
 	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), asked("w3", 2, "s", 0), loop.Parked{})
 	b.clock.Add(5000)
 	at := b.now().UnixMilli()
-	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID}, last, loop.CallResolved{WaitID: "w1", Approved: true, By: "bob", Message: "fine"}))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID}, last, loop.CallResolved{WaitID: "w1", Approved: true, By: "bob", Message: "fine"}))
 	a := b.approval("a", "w1")
-	if a.Status != run.ApprovalApproved || a.DecidedAt != at || a.DecidedBy != "bob" || a.Reason != "fine" {
+	if a.Status != journal.ApprovalApproved || a.DecidedAt != at || a.DecidedBy != "bob" || a.Reason != "fine" {
 		b.Errorf("%+v", a)
 	}
-	b.status("a", "w2", run.ApprovalWaiting)
+	b.status("a", "w2", journal.ApprovalWaiting)
 	b.clock.Add(5000)
-	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID}, last+1, loop.CallResolved{WaitID: "w2", By: "bob"}))
-	b.status("a", "w2", run.ApprovalDenied)
-	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID}, last+2, loop.Expired{WaitID: "w3"}))
-	if a := b.approval("a", "w3"); a.Status != run.ApprovalExpired || a.DecidedBy != "" {
+	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID}, last+1, loop.CallResolved{WaitID: "w2", By: "bob"}))
+	b.status("a", "w2", journal.ApprovalDenied)
+	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID}, last+2, loop.Expired{WaitID: "w3"}))
+	if a := b.approval("a", "w3"); a.Status != journal.ApprovalExpired || a.DecidedBy != "" {
 		b.Errorf("%+v", a)
 	}
 	// The rules refuse a second decision; a store that gets one changes nothing.
-	_ = b.write(run.Lease{Org: "a", RunID: lease.RunID}, last+3, loop.CallResolved{WaitID: "w1", By: "eve"})
+	_ = b.write(journal.Lease{Org: "a", RunID: lease.RunID}, last+3, loop.CallResolved{WaitID: "w1", By: "eve"})
 	if again := b.approval("a", "w1"); again != a {
 		b.Errorf("decided twice: %+v", again)
 	}
@@ -128,14 +128,14 @@ func approvalVoid(b *testBench) {
 	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w1", Approved: true})
 	b.runWith("a", "run_2", asked("w3", 0, "s", 0), loop.Parked{})
 	cancelled, end := b.runWith("a", "run_3", asked("w4", 0, "s", 0), loop.Parked{})
-	b.ok(b.write(run.Lease{Org: "a", RunID: cancelled.RunID}, end, loop.CancelRequested{By: "bob", Cause: event.Cancelled, Code: loop.KeyRevoked}))
-	if a := b.approval("a", "w4"); a.Status != run.ApprovalVoid || a.Reason != loop.KeyRevoked || a.DecidedAt != 0 {
+	b.ok(b.write(journal.Lease{Org: "a", RunID: cancelled.RunID}, end, loop.CancelRequested{By: "bob", Cause: event.Cancelled, Code: loop.KeyRevoked}))
+	if a := b.approval("a", "w4"); a.Status != journal.ApprovalVoid || a.Reason != loop.KeyRevoked || a.DecidedAt != 0 {
 		b.Errorf("%+v", a)
 	}
-	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.Finished{Reason: event.Cancelled}))
-	b.status("a", "w1", run.ApprovalApproved)
-	b.status("a", "w2", run.ApprovalVoid)
-	b.status("a", "w3", run.ApprovalWaiting)
+	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.Finished{Reason: event.Cancelled}))
+	b.status("a", "w1", journal.ApprovalApproved)
+	b.status("a", "w2", journal.ApprovalVoid)
+	b.status("a", "w3", journal.ApprovalWaiting)
 }
 
 func runsThatWait(b *testBench) {
@@ -146,11 +146,11 @@ func runsThatWait(b *testBench) {
 	b.runWith("a", "run_3", nobody, loop.Parked{})
 	got, err := b.Archive.WaitingRuns(b.Context())
 	b.ok(err)
-	b.equal(got, []run.WaitingRun{
+	b.equal(got, []journal.WaitingRun{
 		{Org: "a", RunID: "run_3", Principal: "ann"},
 		{Org: "b", RunID: "run_1", Principal: "ann", CallerAt: "gw"}, {Org: "b", RunID: "run_2", Principal: "ann", CallerAt: "gw"},
 	})
-	b.ok(b.write(run.Lease{Org: "b", RunID: lease.RunID}, last, loop.CallResolved{WaitID: "w3"}))
+	b.ok(b.write(journal.Lease{Org: "b", RunID: lease.RunID}, last, loop.CallResolved{WaitID: "w3"}))
 	if got, err = b.Archive.WaitingRuns(b.Context()); err != nil || len(got) != 2 {
 		b.Errorf("%+v, %v", got, err)
 	}
@@ -158,9 +158,9 @@ func runsThatWait(b *testBench) {
 
 func approvalAgain(b *testBench) {
 	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w1", Approved: true})
-	b.ok(b.write(run.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.CallPrepared{Key: "0.0", Again: 1, Verdict: loop.Ask}))
-	b.status("a", "w1", run.ApprovalVoid)
-	b.status("a", "w2", run.ApprovalWaiting)
+	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.CallPrepared{Key: "0.0", Again: 1, Verdict: loop.Ask}))
+	b.status("a", "w1", journal.ApprovalVoid)
+	b.status("a", "w2", journal.ApprovalWaiting)
 }
 
 func approvalQueries(b *testBench) {
@@ -170,26 +170,26 @@ func approvalQueries(b *testBench) {
 		}
 		b.runWith("a", fmt.Sprint("run_", i), asked(fmt.Sprint("w", i), 0, []string{"s", "t"}[i%2], 0), loop.Parked{})
 	}
-	b.ok(b.write(run.Lease{Org: "a", RunID: "run_4"}, 3, loop.CallResolved{WaitID: "w4", Approved: true}))
-	b.ok(b.write(run.Lease{Org: "a", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1"}))
-	for want, q := range map[string]run.ApprovalQuery{
+	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_4"}, 3, loop.CallResolved{WaitID: "w4", Approved: true}))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1"}))
+	for want, q := range map[string]journal.ApprovalQuery{
 		"w5 w4 w3 w2 w1 w0 ": {Limit: 10},
 		"w5 w4 ":             {Limit: 2},
 		"":                   {},
 		"w2 w1 w0 ":          {Limit: 10, Before: "w3"},
 		"w3 w2 ":             {Limit: 2, Before: "w4"},
-		"w5 w3 w2 w0 ":       {Limit: 10, Statuses: []run.ApprovalStatus{run.ApprovalWaiting}},
-		"w4 w1 ":             {Limit: 10, Statuses: []run.ApprovalStatus{run.ApprovalApproved, run.ApprovalDenied}},
-		"w2 w0 ":             {Limit: 10, Statuses: []run.ApprovalStatus{run.ApprovalWaiting}, Server: "s"},
+		"w5 w3 w2 w0 ":       {Limit: 10, Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}},
+		"w4 w1 ":             {Limit: 10, Statuses: []journal.ApprovalStatus{journal.ApprovalApproved, journal.ApprovalDenied}},
+		"w2 w0 ":             {Limit: 10, Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, Server: "s"},
 		"w5 w3 w1 ":          {Limit: 10, Server: "t"},
 		"w3 ":                {Limit: 10, RunID: "run_3"},
-		"w0 ":                {Limit: 10, Before: "w1", Statuses: []run.ApprovalStatus{run.ApprovalWaiting}},
+		"w0 ":                {Limit: 10, Before: "w1", Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}},
 	} {
 		if got := b.selected("a", q); got != want {
 			b.Errorf("%+v: %q, want %q", q, got, want)
 		}
 	}
-	_, err := b.Archive.Approvals(b.Context(), "a", run.ApprovalQuery{Limit: 1, Before: "w9"})
+	_, err := b.Archive.Approvals(b.Context(), "a", journal.ApprovalQuery{Limit: 1, Before: "w9"})
 	b.checkError(err, org.ErrNotFound)
 }
 
@@ -198,7 +198,7 @@ func approvalsDue(b *testBench) {
 	for i, expires := range []int64{at + 300, at + 100, 0, at + 200, at + 101} {
 		b.runWith([]string{"a", "b"}[i%2], fmt.Sprint("run_", i), asked(fmt.Sprint("w", i), 0, "s", expires), loop.Parked{})
 	}
-	b.ok(b.write(run.Lease{Org: "a", RunID: "run_4"}, 3, loop.CallResolved{WaitID: "w4"}))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_4"}, 3, loop.CallResolved{WaitID: "w4"}))
 	for _, c := range []struct {
 		now   int64
 		limit int
@@ -217,33 +217,33 @@ func approvalIsolation(b *testBench) {
 	b.runWith("b", "run_1", asked("w2", 0, "s", 0), loop.Parked{})
 	_, err := b.Archive.Approval(b.Context(), "b", "w1")
 	b.checkError(err, org.ErrNotFound)
-	_, err = b.Archive.Approvals(b.Context(), "b", run.ApprovalQuery{Limit: 1, Before: "w1"})
+	_, err = b.Archive.Approvals(b.Context(), "b", journal.ApprovalQuery{Limit: 1, Before: "w1"})
 	b.checkError(err, org.ErrNotFound)
-	if got := b.selected("b", run.ApprovalQuery{Limit: 9}); got != "w2 " {
+	if got := b.selected("b", journal.ApprovalQuery{Limit: 9}); got != "w2 " {
 		b.Errorf("b has %q", got)
 	}
-	if got := b.selected("c", run.ApprovalQuery{Limit: 9}); got != "" {
+	if got := b.selected("c", journal.ApprovalQuery{Limit: 9}); got != "" {
 		b.Errorf("c has %q", got)
 	}
-	_ = b.write(run.Lease{Org: "b", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1", Approved: true})
-	b.status("a", "w1", run.ApprovalWaiting)
+	_ = b.write(journal.Lease{Org: "b", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1", Approved: true})
+	b.status("a", "w1", journal.ApprovalWaiting)
 	// Ids are of an org: the same id may exist in two, and twice in none.
 	b.runWith("b", "run_2", asked("w1", 0, "s", 0), loop.Parked{})
-	err = b.write(run.Lease{Org: "a", RunID: "run_2", Epoch: 1, Owner: "x"}, 0, loop.Accepted{RunID: "run_2", Org: "a", Policy: loop.Policy{Grade: loop.Durable}, Targets: []loop.Target{{}}}, asked("w1", 0, "s", 0))
+	err = b.write(journal.Lease{Org: "a", RunID: "run_2", Epoch: 1, Owner: "x"}, 0, loop.Accepted{RunID: "run_2", Org: "a", Policy: loop.Policy{Grade: loop.Durable}, Targets: []loop.Target{{}}}, asked("w1", 0, "s", 0))
 	b.checkError(err, org.ErrExists)
 }
 
 func approvalsCapped(b *testBench) {
 	b.capped(org.Caps{Approvals: 2})
 	b.checkCapError(b.ask("a", "run_0", "ann", "v1", "v2"), "org_caps.approvals", 1)
-	if got := b.selected("a", run.ApprovalQuery{Limit: 9}); got != "" {
+	if got := b.selected("a", journal.ApprovalQuery{Limit: 9}); got != "" {
 		b.Errorf("a refused batch has stored %q", got)
 	}
 	b.ok(b.ask("a", "run_1", "ann", "w1"))
 	b.ok(b.ask("a", "run_2", "ben", "w2"))
 	b.checkCapError(b.ask("a", "run_3", "cid", "w3"), "org_caps.approvals", 2)
 	b.ok(b.ask("b", "run_1", "ann", "w1"))
-	b.ok(b.write(run.Lease{Org: "a", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1"}))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1"}))
 	b.ok(b.ask("a", "run_3", "cid", "w3"))
 }
 
@@ -255,7 +255,7 @@ func approvalsOfAKeyCapped(b *testBench) { // H02
 	b.checkCapError(b.ask("a", "run_3", "ann", "w4"), "org_caps.approvals", 3)
 	b.ok(b.ask("a", "run_3", "ben", "w4", "w5"))
 	b.checkCapError(b.ask("a", "run_4", "ben", "w6"), "org_caps.approvals", 5)
-	b.ok(b.write(run.Lease{Org: "a", RunID: "run_1"}, 4, loop.CallResolved{WaitID: "w1"}))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_1"}, 4, loop.CallResolved{WaitID: "w1"}))
 	b.ok(b.ask("a", "run_4", "ann", "w6"))
 }
 
@@ -266,7 +266,7 @@ func (b *testBench) ask(orgID, runID, principal string, ids ...string) error {
 	for i, id := range ids {
 		bodies = append(bodies, asked(id, i, "s", 0))
 	}
-	return b.write(run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}, 0, append(bodies, loop.Parked{})...)
+	return b.write(journal.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: "x"}, 0, append(bodies, loop.Parked{})...)
 }
 
 func approvalTwoWriters(b *testBench) {
@@ -275,17 +275,17 @@ func approvalTwoWriters(b *testBench) {
 	errs := make([]error, 8)
 	for i := range errs {
 		all.Go(func() {
-			errs[i] = b.write(run.Lease{Org: "a", RunID: "run_1"}, last, loop.CallResolved{WaitID: "w1", Approved: i%2 == 0, By: fmt.Sprint(i)})
+			errs[i] = b.write(journal.Lease{Org: "a", RunID: "run_1"}, last, loop.CallResolved{WaitID: "w1", Approved: i%2 == 0, By: fmt.Sprint(i)})
 		})
 	}
 	all.Wait()
 	a, won := b.approval("a", "w1"), 0
 	for i, err := range errs {
-		var behind *run.Behind
+		var behind *journal.Behind
 		switch {
 		case err == nil:
 			won++
-			if a.DecidedBy != fmt.Sprint(i) || (a.Status == run.ApprovalApproved) != (i%2 == 0) {
+			if a.DecidedBy != fmt.Sprint(i) || (a.Status == journal.ApprovalApproved) != (i%2 == 0) {
 				b.Errorf("writer %d has won, and the approval is %+v", i, a)
 			}
 		case !errors.As(err, &behind) || len(behind.Facts) == 0:

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -26,9 +26,9 @@ func archiveCases() []rule {
 		{"a missing run is not found", "Load returns ErrNotFound; Runs of an unknown org is empty", func(b *testBench) {
 			_, err := b.Archive.Load(b.Context(), "a", "r")
 			b.checkError(err, org.ErrNotFound)
-			runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
+			runs, err := b.Archive.Runs(b.Context(), "a", journal.Query{Limit: 10})
 			checkEmpty(b, runs, err)
-			_, err = b.Archive.Runs(b.Context(), "a", run.Query{Before: "r", Limit: 10})
+			_, err = b.Archive.Runs(b.Context(), "a", journal.Query{Before: "r", Limit: 10})
 			b.checkError(err, org.ErrNotFound)
 		}},
 		{"a summary is the sum of the facts", "after every fact, in Runs and in Load", summary},
@@ -37,7 +37,7 @@ func archiveCases() []rule {
 		{"a running run can be read", "Load returns the journal so far", func(b *testBench) {
 			a := b.begin("a", "r")
 			story := a.checkStored()
-			if story.Summary.Status != run.Running || story.Summary.FinishedAt != 0 {
+			if story.Summary.Status != journal.Running || story.Summary.FinishedAt != 0 {
 				b.Errorf("the summary of a running run: %+v", story.Summary)
 			}
 		}},
@@ -49,9 +49,9 @@ func archiveCases() []rule {
 			b.ok(err)
 			b.equal(before.Summary, a.checkStored().Summary)
 			b.equal(before.Lease(), a.lease)
-			b.equal(before.LeaseUntil, run.LeaseEnd(b.clocks().Leases()))
+			b.equal(before.LeaseUntil, journal.LeaseEnd(b.clocks().Leases()))
 			text := strings.Repeat("ü", 1000)
-			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: text}}}, input("x")))
+			b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: text}}}, input("x")))
 			after, err := b.Archive.Head(b.Context(), "a", "r")
 			b.ok(err)
 			b.equal(after.Seq, before.Seq+1)
@@ -71,7 +71,7 @@ func archiveCases() []rule {
 		{"rows remain after the run has ended", "a finished run is still shown", rowsStay},
 		{"a caller may modify a story", "Load returns copies", func(b *testBench) {
 			a := b.begin("a", "r")
-			b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}}, input("x")))
+			b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: 1}}}, input("x")))
 			story := a.checkStored()
 			story.Facts[0].Body = loop.Resumed{}
 			delete(story.Rows, "x")
@@ -83,9 +83,9 @@ func archiveCases() []rule {
 func summary(b *testBench) {
 	a := b.author("a", "r")
 	usage := model.Usage{Input: 10, Output: 5, Total: 15}
-	want := run.Summary{
+	want := journal.Summary{
 		Org: "a", RunID: "r", Principal: "key of a", Surface: "chat", Grade: loop.Light, Model: "m",
-		Status: run.Running, CreatedAt: a.clock.Load(),
+		Status: journal.Running, CreatedAt: a.clock.Load(),
 	}
 	turn := loop.Turn{Purpose: loop.PurposeTurn, Stop: model.StopCalls, Usage: usage}
 	steps := []struct {
@@ -99,21 +99,21 @@ func summary(b *testBench) {
 		{started("0.0", 2), func() {}},
 		{started("0.1", 1), func() { want.Calls = 2 }},
 		{loop.CallDone{Key: "0.2", Outcome: loop.Denied}, func() {}},
-		{loop.Parked{}, func() { want.Status, want.Grade = run.Waiting, loop.Durable }},
-		{loop.Resumed{}, func() { want.Status = run.Running }},
+		{loop.Parked{}, func() { want.Status, want.Grade = journal.Waiting, loop.Durable }},
+		{loop.Resumed{}, func() { want.Status = journal.Running }},
 		{loop.Turn{Purpose: "compact", Usage: usage}, func() { want.Tokens = 45 }},
 		{turn, func() { want.Tokens, want.Rounds = 60, 2 }},
 		{loop.Finished{Reason: event.MaxRounds}, func() {
-			want.Status, want.Reason, want.FinishedAt = run.Done, event.MaxRounds, a.clock.Load()
+			want.Status, want.Reason, want.FinishedAt = journal.Done, event.MaxRounds, a.clock.Load()
 		}},
 	}
 	for _, step := range steps {
 		a.write(step.body)
 		step.then()
 		b.equal(a.checkStored().Summary, want)
-		runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
+		runs, err := b.Archive.Runs(b.Context(), "a", journal.Query{Limit: 10})
 		b.ok(err)
-		b.equal(runs, []run.Summary{want})
+		b.equal(runs, []journal.Summary{want})
 		a.clock.Add(7)
 	}
 }
@@ -131,7 +131,7 @@ func pages(b *testBench) {
 	for _, size := range []int{1, 4, 25, 100} {
 		var got []string
 		for before := ""; ; before = got[len(got)-1] {
-			page, err := b.Archive.Runs(b.Context(), "a", run.Query{Before: before, Limit: size})
+			page, err := b.Archive.Runs(b.Context(), "a", journal.Query{Before: before, Limit: size})
 			b.ok(err)
 			for _, s := range page {
 				if s.Org != "a" {
@@ -146,14 +146,14 @@ func pages(b *testBench) {
 		b.equal(got, want)
 	}
 	for _, limit := range []int{0, -1} {
-		page, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: limit})
+		page, err := b.Archive.Runs(b.Context(), "a", journal.Query{Limit: limit})
 		checkEmpty(b, page, err)
 	}
 }
 
 // chosenRuns makes 60 runs, one each 10 ms, of two keys and six states.
 func chosenRuns(b *testBench) {
-	var all []run.Summary
+	var all []journal.Summary
 	for i := range 60 {
 		b.clock.Add(10)
 		opening := accepted("a", fmt.Sprintf("run %02d", i))
@@ -171,9 +171,9 @@ func chosenRuns(b *testBench) {
 			a.write(loop.Finished{Reason: event.Cancelled})
 		}
 		b.begin("b", fmt.Sprintf("run %02d", i))
-		all = append([]run.Summary{a.checkStored().Summary}, all...)
+		all = append([]journal.Summary{a.checkStored().Summary}, all...)
 	}
-	for _, q := range []run.Query{
+	for _, q := range []journal.Query{
 		{},
 		{States: []string{"complete"}},
 		{States: []string{"running", "waiting"}},
@@ -188,7 +188,7 @@ func chosenRuns(b *testBench) {
 		{Before: all[10].RunID, Since: all[40].CreatedAt, States: []string{all[10].State(), "running"}, Principal: all[10].Principal},
 	} {
 		for _, q.Limit = range []int{0, 1, 3, 100} {
-			var want []run.Summary
+			var want []journal.Summary
 			for _, s := range all {
 				if (q.Before == "" || s.RunID < q.Before) && s.CreatedAt >= q.Since &&
 					(q.Principal == "" || s.Principal == q.Principal) && len(want) < q.Limit &&
@@ -210,7 +210,7 @@ func rowsStay(b *testBench) {
 	long := strings.Repeat("long ", 600_000) // 3 MB
 	items := item.List{item.NewText(item.User, "<b>Grüße</b> & \u2028"), item.NewText(item.Assistant, long)}
 	items[0].Native = item.Native{Dialect: "d", JSON: json.RawMessage(`{"a":"<&>","n":12345678901234567890}`)}
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "input", Value: items}}}, input("input")))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "input", Value: items}}}, input("input")))
 	a.write(loop.Finished{Reason: event.Complete})
 	var got item.List
 	b.ok(json.Unmarshal(a.checkStored().Rows["input"], &got))
@@ -245,7 +245,7 @@ func factPages(b *testBench) {
 		b.ok(err)
 		b.equal(facts, want)
 	}
-	var large *run.TooLarge
+	var large *journal.TooLarge
 	_, err = b.Archive.Facts(b.Context(), "a", "r", 3, 5000)
 	if !errors.As(err, &large) || large.Bytes < 5000 || large.Bytes > 6000 {
 		b.Fatalf("a fact of more than 5000 bytes: %v", err)
@@ -259,8 +259,8 @@ func rowPages(b *testBench) {
 	_, err := b.Archive.Rows(b.Context(), "a", "r", []string{"x"}, noLimit)
 	b.checkError(err, org.ErrNotFound)
 	a := b.begin("a", "r")
-	rows := []run.Row{{Ref: "x", Value: 1}, {Ref: "long", Value: strings.Repeat("ü", 50)}, {Ref: "z", Value: "<é>"}}
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x")))
+	rows := []journal.Row{{Ref: "x", Value: 1}, {Ref: "long", Value: strings.Repeat("ü", 50)}, {Ref: "z", Value: "<é>"}}
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: rows}, input("x")))
 	_, err = b.Archive.Rows(b.Context(), "bb", "r", []string{"x"}, noLimit)
 	b.checkError(err, org.ErrNotFound)
 	one, long, z := json.RawMessage(`1`), json.RawMessage(`"`+strings.Repeat("ü", 50)+`"`), json.RawMessage(`"<é>"`)
@@ -282,7 +282,7 @@ func rowPages(b *testBench) {
 		b.ok(err)
 		b.equal(got, c.want)
 	}
-	var large *run.TooLarge
+	var large *journal.TooLarge
 	if _, err = b.Archive.Rows(b.Context(), "a", "r", []string{"long", "x"}, 101); !errors.As(err, &large) || large.Bytes != 102 {
 		b.Errorf("a row of 102 bytes: %v", err)
 	}
@@ -296,7 +296,7 @@ func unreadablePages(b *testBench) {
 	b.equal(facts, a.facts[:2])
 	_, err = b.Archive.Facts(b.Context(), "a", "r", 2, noLimit)
 	b.checkError(err, loop.ErrUnknownKind)
-	var bad *run.Unreadable
+	var bad *journal.Unreadable
 	if !errors.As(err, &bad) || bad.Seq != 3 || bad.Kind != "prophecy" || bad.Version != loop.Version || bad.Last != 4 || bad.Story != nil {
 		b.Errorf("got %+v", bad)
 	}
@@ -324,7 +324,7 @@ func growingRun(b *testBench) {
 	written := make(chan error, 1)
 	go func() {
 		for i := a.after(); i < facts; i++ {
-			if err := a.append(b.Context(), run.Batch{Sync: i%50 == 0}, input(strings.Repeat("x", int(i)))); err != nil {
+			if err := a.append(b.Context(), journal.Batch{Sync: i%50 == 0}, input(strings.Repeat("x", int(i)))); err != nil {
 				written <- err
 				return
 			}
@@ -346,7 +346,7 @@ func growingRun(b *testBench) {
 
 func soonRead(b *testBench) {
 	a := b.begin("a", "r")
-	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
+	b.ok(a.append(b.Context(), journal.Batch{}, input("x")))
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		facts, err := b.Archive.Facts(b.Context(), "a", "r", 1, noLimit)
 		b.ok(err)

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func asideCases() []rule {
@@ -35,13 +35,13 @@ type futureFact struct {
 // Kind implements loop.Body.
 func (futureFact) Kind() loop.Kind { return "prophecy" }
 
-// checkUnreadable fails the case unless loading returns a *run.Unreadable, and returns it.
-func (a *author) checkUnreadable() *run.Unreadable {
+// checkUnreadable fails the case unless loading returns a *journal.Unreadable, and returns it.
+func (a *author) checkUnreadable() *journal.Unreadable {
 	a.Helper()
 	_, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
-	var bad *run.Unreadable
+	var bad *journal.Unreadable
 	if !errors.As(err, &bad) {
-		a.Fatalf("got error %v, want a *run.Unreadable", err)
+		a.Fatalf("got error %v, want a *journal.Unreadable", err)
 	}
 	return bad
 }
@@ -55,7 +55,7 @@ func unknownKind(b *testBench) {
 		b.Errorf("got fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
 	}
 	b.equal(bad.Story.Facts, []loop.Fact{a.facts[0], a.facts[1], a.facts[3]})
-	if bad.Story.Summary.RunID != "r" || bad.Story.Summary.Status != run.Running || bad.Story.Summary.Calls != 1 {
+	if bad.Story.Summary.RunID != "r" || bad.Story.Summary.Status != journal.Running || bad.Story.Summary.Calls != 1 {
 		b.Errorf("the summary is %+v", bad.Story.Summary)
 	}
 }
@@ -64,7 +64,7 @@ func unknownVersion(b *testBench) {
 	a := b.begin("a", "r")
 	next := a.number(input("x"))
 	next[0].Version = loop.Version + 1
-	b.ok(b.Journal.Append(b.Context(), a.lease, 1, run.Batch{Sync: true, Facts: next}))
+	b.ok(b.Journal.Append(b.Context(), a.lease, 1, journal.Batch{Sync: true, Facts: next}))
 	bad := a.checkUnreadable()
 	b.checkError(bad, loop.ErrUnknownVersion)
 	if bad.Seq != 2 || bad.Kind != loop.KindInputAdded || bad.Version != loop.Version+1 || bad.Last != 2 {
@@ -76,22 +76,22 @@ func unknownMissed(b *testBench) {
 	a := b.begin("a", "r")
 	late := *a
 	a.write(input("x"), futureFact{Text: "soon"})
-	err := late.append(b.Context(), run.Batch{Sync: true}, input("late"))
-	var bad *run.Unreadable
+	err := late.append(b.Context(), journal.Batch{Sync: true}, input("late"))
+	var bad *journal.Unreadable
 	if !errors.As(err, &bad) || bad.Seq != 3 || bad.Kind != "prophecy" || errors.Is(err, org.ErrUnavailable) {
-		b.Errorf("got error %v, want a *run.Unreadable of fact 3", err)
+		b.Errorf("got error %v, want a *journal.Unreadable of fact 3", err)
 	}
 	if last := a.checkUnreadable().Last; last != 3 {
 		b.Errorf("the journal ends at %d", last)
 	}
 }
 
-func (b *testBench) asideReason(build string) run.Aside {
-	return run.Aside{Reason: "fact 2 cannot be decoded", Build: build, At: b.clock.Load(), Kind: "prophecy", Version: 1}
+func (b *testBench) asideReason(build string) journal.Aside {
+	return journal.Aside{Reason: "fact 2 cannot be decoded", Build: build, At: b.clock.Load(), Kind: "prophecy", Version: 1}
 }
 
 // setsAside fails the case unless the run is set aside, or is not.
-func (b *testBench) setsAside(l run.Lease, last int64, want bool) {
+func (b *testBench) setsAside(l journal.Lease, last int64, want bool) {
 	b.Helper()
 	done, err := b.Leases.SetAside(b.Context(), l, last, b.asideReason(l.Org))
 	b.ok(err)
@@ -105,7 +105,7 @@ func (b *testBench) setAside(orgID, runID string) *author {
 	b.Helper()
 	a := b.begin(orgID, runID)
 	a.write(futureFact{Text: "soon"})
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	next := a.with(b.claim("new", 1)[0])
 	b.setsAside(next.lease, 2, true)
 	return next
@@ -115,7 +115,7 @@ func asideNotClaimed(b *testBench) {
 	b.setAside("a", "r")
 	for range 3 {
 		b.checkLeases(b.claim("newer", 10))
-		b.advance(run.LeaseTTL)
+		b.advance(journal.LeaseTTL)
 	}
 }
 
@@ -123,19 +123,19 @@ func asideHoldsNothing(b *testBench) {
 	a := b.setAside("a", "r")
 	leases, err := b.Leases.Renew(b.Context(), "new")
 	checkEmpty(b, leases, err)
-	b.ok(b.author("a", "next").append(b.Context(), run.Batch{Sync: true, Opening: &run.Opening{Slots: 1}}, accepted("a", "next")))
+	b.ok(b.author("a", "next").append(b.Context(), journal.Batch{Sync: true, Opening: &journal.Opening{Slots: 1}}, accepted("a", "next")))
 	b.ok(b.Leases.Release(b.Context(), a.lease)) // no effect
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("newer", 10), "a/next@2")
 }
 
 func asideSaysWhy(b *testBench) {
 	a := b.setAside("a", "r")
 	why := b.asideReason("a")
-	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 10})
+	runs, err := b.Archive.Runs(b.Context(), "a", journal.Query{Limit: 10})
 	b.ok(err)
-	for _, s := range []run.Summary{runs[0], a.checkUnreadable().Story.Summary} {
-		if s.Status != run.IsAside || s.Aside != why || s.Reason != "" || s.FinishedAt != 0 {
+	for _, s := range []journal.Summary{runs[0], a.checkUnreadable().Story.Summary} {
+		if s.Status != journal.IsAside || s.Aside != why || s.Reason != "" || s.FinishedAt != 0 {
 			b.Errorf("the summary is %+v", s)
 		}
 	}
@@ -143,19 +143,19 @@ func asideSaysWhy(b *testBench) {
 
 func asideNeedsLease(b *testBench) {
 	old := b.begin("a", "r")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	lease := b.claim("new", 1)[0]
 	other := lease
 	other.Owner = "other"
-	for _, l := range []run.Lease{old.lease, other, {Org: "a", RunID: "none", Epoch: 1, Owner: "new"}} {
+	for _, l := range []journal.Lease{old.lease, other, {Org: "a", RunID: "none", Epoch: 1, Owner: "new"}} {
 		b.setsAside(l, 1, false)
 	}
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("newer", 10), "a/r@3")
 	over := b.begin("a", "over")
 	over.write(loop.Finished{Reason: event.Complete})
 	b.setsAside(over.lease, 2, false)
-	if s := over.checkStored().Summary; s.Status != run.Done || s.Aside != (run.Aside{}) {
+	if s := over.checkStored().Summary; s.Status != journal.Done || s.Aside != (journal.Aside{}) {
 		b.Errorf("the summary is %+v", s)
 	}
 }
@@ -163,16 +163,16 @@ func asideNeedsLease(b *testBench) {
 func asideNeedsLast(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(futureFact{Text: "soon"})
-	a.with(run.Lease{Org: "a", RunID: "r"}).write(loop.CancelRequested{By: "admin", Cause: event.Cancelled})
+	a.with(journal.Lease{Org: "a", RunID: "r"}).write(loop.CancelRequested{By: "admin", Cause: event.Cancelled})
 	b.setsAside(a.lease, 2, false)
 	b.setsAside(a.lease, 3, true)
 }
 
 func asideWoken(b *testBench) {
 	a := b.setAside("a", "r")
-	a.with(run.Lease{Org: "a", RunID: "r"}).write(loop.CancelRequested{By: "admin", Cause: event.Cancelled})
+	a.with(journal.Lease{Org: "a", RunID: "r"}).write(loop.CancelRequested{By: "admin", Cause: event.Cancelled})
 	b.checkLeases(b.claim("newer", 10), "a/r@3")
-	if s := a.checkUnreadable().Story.Summary; s.Status != run.Running || s.Aside != (run.Aside{}) {
+	if s := a.checkUnreadable().Story.Summary; s.Status != journal.Running || s.Aside != (journal.Aside{}) {
 		b.Errorf("the summary is %+v", s)
 	}
 }
@@ -180,7 +180,7 @@ func asideWoken(b *testBench) {
 func asideRestored(b *testBench) {
 	b.setAside("a", "r")
 	b.setAside("b", "s")
-	restore := func(want int, again func(run.Aside) bool) {
+	restore := func(want int, again func(journal.Aside) bool) {
 		b.Helper()
 		n, err := b.Leases.Restore(b.Context(), again)
 		b.ok(err)
@@ -188,12 +188,12 @@ func asideRestored(b *testBench) {
 			b.Errorf("%d runs were restored, want %d", n, want)
 		}
 	}
-	restore(0, func(run.Aside) bool { return false })
+	restore(0, func(journal.Aside) bool { return false })
 	b.advance(time.Second)
 	b.checkLeases(b.claim("newer", 10))
-	restore(1, func(why run.Aside) bool { return why.Kind == "prophecy" && why.Build == "a" })
+	restore(1, func(why journal.Aside) bool { return why.Kind == "prophecy" && why.Build == "a" })
 	b.checkLeases(b.claim("newer", 10), "a/r@3")
-	restore(1, func(run.Aside) bool { return true })
-	restore(0, func(run.Aside) bool { return true })
+	restore(1, func(journal.Aside) bool { return true })
+	restore(0, func(journal.Aside) bool { return true })
 	b.checkLeases(b.claim("last", 10), "b/s@3")
 }

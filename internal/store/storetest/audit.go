@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func auditCases() []rule { // B06
@@ -44,10 +44,10 @@ func (b *testBench) auditRows(orgID, runID string, want ...int64) []audit.Row {
 func auditRows(b *testBench) {
 	a, other := b.begin("a", "r"), b.begin("a", "other")
 	b.auditRows("a", "r")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry("one", 5, 1), auditEntry("two", 4, 2)}}, input("x")))
-	b.ok(other.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry("three", 6, 3)}}))
-	b.ok(a.append(b.Context(), run.Batch{Audit: []audit.Entry{auditEntry("four", 7, 4)}}))
-	b.ok(a.append(b.Context(), run.Batch{Sync: true}))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Audit: []audit.Entry{auditEntry("one", 5, 1), auditEntry("two", 4, 2)}}, input("x")))
+	b.ok(other.append(b.Context(), journal.Batch{Sync: true, Audit: []audit.Entry{auditEntry("three", 6, 3)}}))
+	b.ok(a.append(b.Context(), journal.Batch{Audit: []audit.Entry{auditEntry("four", 7, 4)}}))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true}))
 	rows := b.auditRows("a", "r", 1, 2, 4)
 	b.auditRows("a", "other", 3)
 	var body struct {
@@ -66,24 +66,24 @@ func auditOfRefused(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1))
 	rows := []audit.Entry{auditEntry("one", 1, 1)}
-	b.checkError(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, started("0.0", 1)), org.ErrExists)
-	over := run.Batch{Sync: true, Audit: rows, Holds: []run.Hold{hold("0.1", "s", tokens(1), tokens(2))}}
+	b.checkError(a.append(b.Context(), journal.Batch{Sync: true, Audit: rows}, started("0.0", 1)), org.ErrExists)
+	over := journal.Batch{Sync: true, Audit: rows, Holds: []journal.Hold{hold("0.1", "s", tokens(1), tokens(2))}}
 	b.checkOverBudget(a.append(b.Context(), over, input("x")), "s")
 	late := *a
 	late.facts = a.facts[:1]
-	b.checkBehind(late.append(b.Context(), run.Batch{Sync: true, Audit: rows}, input("x")), a.facts[1:]...)
-	full := run.Batch{Sync: true, Audit: rows, Opening: &run.Opening{Slots: 1}}
-	b.checkError(b.author("a", "other").append(b.Context(), full, accepted("a", "other")), run.ErrNoSlot)
+	b.checkBehind(late.append(b.Context(), journal.Batch{Sync: true, Audit: rows}, input("x")), a.facts[1:]...)
+	full := journal.Batch{Sync: true, Audit: rows, Opening: &journal.Opening{Slots: 1}}
+	b.checkError(b.author("a", "other").append(b.Context(), full, accepted("a", "other")), journal.ErrNoSlot)
 	b.auditRows("a", "r")
 	b.auditRows("a", "other")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: rows}, input("x")))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Audit: rows}, input("x")))
 	b.auditRows("a", "r", 1)
 }
 
 func foreignAudit(b *testBench) {
 	for _, orgID := range []string{"a", "b"} {
 		a := b.begin(orgID, "r")
-		b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry(audit.Kind(orgID), 1, 1)}}))
+		b.ok(a.append(b.Context(), journal.Batch{Sync: true, Audit: []audit.Entry{auditEntry(audit.Kind(orgID), 1, 1)}}))
 	}
 	for _, orgID := range []string{"a", "b"} {
 		if rows := b.auditRows(orgID, "r", 1); rows[0].Kind != audit.Kind(orgID) {
@@ -101,7 +101,7 @@ func auditRace(b *testBench) {
 		a := b.begin("a", fmt.Sprint("run ", i))
 		group.Go(func() error {
 			for n := range rounds {
-				batch := run.Batch{Sync: n%2 == 0, Audit: []audit.Entry{auditEntry("k", 1, n)}}
+				batch := journal.Batch{Sync: n%2 == 0, Audit: []audit.Entry{auditEntry("k", 1, n)}}
 				if err := a.append(b.Context(), batch, started("0.0", n+1)); err != nil {
 					return err
 				}
@@ -110,7 +110,7 @@ func auditRace(b *testBench) {
 					return fmt.Errorf("a repeated start of a call was accepted")
 				}
 			}
-			return a.append(b.Context(), run.Batch{Sync: true})
+			return a.append(b.Context(), journal.Batch{Sync: true})
 		})
 	}
 	b.ok(group.Wait())
@@ -136,7 +136,7 @@ func auditRace(b *testBench) {
 func auditNoJSON(b *testBench) {
 	a := b.begin("a", "r")
 	bad := audit.Entry{Kind: "k", Body: func() {}}
-	if a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry("k", 1, 1), bad}}, input("x")) == nil {
+	if a.append(b.Context(), journal.Batch{Sync: true, Audit: []audit.Entry{auditEntry("k", 1, 1), bad}}, input("x")) == nil {
 		b.Error("the batch was accepted")
 	}
 	b.auditRows("a", "r")

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // AuditLog is the part of a store that only the audit log uses.
 type AuditLog interface {
 	audit.Log
-	run.Recorder
+	journal.Recorder
 }
 
 func auditLogCases() []rule { // P09 L11 L13
@@ -70,7 +70,7 @@ func chainHolds(b *testBench) {
 		a := b.begin("a", fmt.Sprint("run ", i))
 		group.Go(func() error {
 			for n := range each {
-				batch := run.Batch{Sync: n%3 == 0, Audit: []audit.Entry{auditEntry("k", int64(n), n), auditEntry("l", int64(n), n)}}
+				batch := journal.Batch{Sync: n%3 == 0, Audit: []audit.Entry{auditEntry("k", int64(n), n), auditEntry("l", int64(n), n)}}
 				if err := a.append(b.Context(), batch, started("0.0", n+1)); err != nil {
 					return err
 				}
@@ -101,7 +101,7 @@ func findRows(b *testBench) {
 		{Kind: "l", At: 20, Principal: "p", RequestID: "r.1", Body: 2},
 		{Kind: "k", At: 30, Principal: "q", RequestID: "r.1", Body: 3},
 	}
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: entries}))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Audit: entries}))
 	b.record("a", audit.Entry{Kind: "k", At: 40, Principal: "p", RequestID: "req", Body: 4})
 	b.record("b", audit.Entry{Kind: "k", At: 40, Principal: "p", RequestID: "req", Body: 5})
 	b.rows("b", audit.Query{}, 1)

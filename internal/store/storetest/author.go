@@ -5,14 +5,14 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // author writes the journal of one run, as its owner.
 type author struct {
 	*testBench
-	lease run.Lease
+	lease journal.Lease
 	facts []loop.Fact // the facts that were appended
 }
 
@@ -29,7 +29,7 @@ const owner = "owner"
 
 // author returns the author of a run that has no journal yet.
 func (b *testBench) author(orgID, runID string) *author {
-	return &author{testBench: b, lease: run.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: owner}}
+	return &author{testBench: b, lease: journal.Lease{Org: orgID, RunID: runID, Epoch: 1, Owner: owner}}
 }
 
 func accepted(orgID, runID string) loop.Accepted {
@@ -52,7 +52,7 @@ func (a *author) number(bodies ...loop.Body) []loop.Fact {
 }
 
 // append appends a batch with the bodies. It remembers the facts if there is no error.
-func (a *author) append(ctx context.Context, b run.Batch, bodies ...loop.Body) error {
+func (a *author) append(ctx context.Context, b journal.Batch, bodies ...loop.Body) error {
 	b.Facts = a.number(bodies...)
 	err := a.Journal.Append(ctx, a.lease, a.after(), b)
 	if err == nil {
@@ -64,11 +64,11 @@ func (a *author) append(ctx context.Context, b run.Batch, bodies ...loop.Body) e
 // write appends the bodies and waits until they are on disk.
 func (a *author) write(bodies ...loop.Body) {
 	a.Helper()
-	a.ok(a.append(a.Context(), run.Batch{Sync: true}, bodies...))
+	a.ok(a.append(a.Context(), journal.Batch{Sync: true}, bodies...))
 }
 
 // checkStored fails the case unless the journal contains exactly what was written.
-func (a *author) checkStored() *run.Story {
+func (a *author) checkStored() *journal.Story {
 	a.Helper()
 	story, err := a.Archive.Load(a.Context(), a.lease.Org, a.lease.RunID)
 	a.ok(err)
@@ -76,12 +76,12 @@ func (a *author) checkStored() *run.Story {
 	return story
 }
 
-// checkBehind fails the case unless err is a *run.Behind with these facts.
+// checkBehind fails the case unless err is a *journal.Behind with these facts.
 func (b *testBench) checkBehind(err error, want ...loop.Fact) {
 	b.Helper()
-	var behind *run.Behind
+	var behind *journal.Behind
 	if !errors.As(err, &behind) {
-		b.Fatalf("got error %v, want a *run.Behind", err)
+		b.Fatalf("got error %v, want a *journal.Behind", err)
 	}
 	b.equal(behind.Facts, want)
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func budgetCases() []rule {
@@ -34,17 +34,17 @@ func budgetCases() []rule {
 func tokens(n int64) budget.Amount { return budget.Amount{Tokens: n} }
 
 // hold returns a hold in the budget with this scope and limit.
-func hold(id, scope string, limit, amount budget.Amount) run.Hold {
-	return run.Hold{ID: id, Budget: budget.Shared{Scope: scope, Limit: limit}, Amount: amount}
+func hold(id, scope string, limit, amount budget.Amount) journal.Hold {
+	return journal.Hold{ID: id, Budget: budget.Shared{Scope: scope, Limit: limit}, Amount: amount}
 }
 
-func (a *author) hold(holds ...run.Hold) error {
-	return a.append(a.Context(), run.Batch{Sync: true, Holds: holds})
+func (a *author) hold(holds ...journal.Hold) error {
+	return a.append(a.Context(), journal.Batch{Sync: true, Holds: holds})
 }
 
 func (a *author) settle(id string, amount budget.Amount) {
 	a.Helper()
-	a.ok(a.append(a.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: id, Amount: amount}}}))
+	a.ok(a.append(a.Context(), journal.Batch{Sync: true, Settled: []journal.Settled{{ID: id, Amount: amount}}}))
 }
 
 // checkUsed fails the case unless the budget has these values.
@@ -52,15 +52,15 @@ func (b *testBench) checkUsed(orgID, scope string, spent, held budget.Amount) {
 	b.Helper()
 	got, err := b.Archive.Used(b.Context(), orgID, scope)
 	b.ok(err)
-	b.equal(got, run.Used{Spent: spent, Held: held})
+	b.equal(got, journal.Used{Spent: spent, Held: held})
 }
 
-// checkOverBudget fails the case unless err is a *run.OverBudget for the scope.
+// checkOverBudget fails the case unless err is a *journal.OverBudget for the scope.
 func (b *testBench) checkOverBudget(err error, scope string) {
 	b.Helper()
-	var over *run.OverBudget
+	var over *journal.OverBudget
 	if !errors.As(err, &over) || over.Scope != scope {
-		b.Errorf("got error %v, want a *run.OverBudget of %s", err, scope)
+		b.Errorf("got error %v, want a *journal.OverBudget of %s", err, scope)
 	}
 }
 
@@ -81,7 +81,7 @@ func holdAndSettle(b *testBench) {
 func overBudget(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(60))))
-	batch := run.Batch{Sync: true, Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(41))}, Rows: []run.Row{{Ref: "x", Value: 1}}}
+	batch := journal.Batch{Sync: true, Holds: []journal.Hold{hold("1.1", "s", tokens(100), tokens(41))}, Rows: []journal.Row{{Ref: "x", Value: 1}}}
 	b.checkOverBudget(a.append(b.Context(), batch, input("x")), "s")
 	if story := a.checkStored(); len(story.Rows) > 0 {
 		b.Errorf("rows of a refused batch: %s", story.Rows)
@@ -92,7 +92,7 @@ func overBudget(b *testBench) {
 	money := budget.Amount{NanoUSD: 10}
 	b.ok(a.hold(hold("2.1", "money", money, budget.Amount{Tokens: 1e6, NanoUSD: 10})))
 	b.checkOverBudget(a.hold(hold("3.1", "money", money, budget.Amount{NanoUSD: 1})), "money")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true}, input("x"))) // the run can continue
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true}, input("x"))) // the run can continue
 	a.checkStored()
 }
 
@@ -117,9 +117,9 @@ func severalBudgets(b *testBench) {
 func settleFirst(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(100))))
-	next := run.Batch{
-		Sync: true, Settled: []run.Settled{{ID: "0.1", Amount: tokens(30)}},
-		Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(70))},
+	next := journal.Batch{
+		Sync: true, Settled: []journal.Settled{{ID: "0.1", Amount: tokens(30)}},
+		Holds: []journal.Hold{hold("1.1", "s", tokens(100), tokens(70))},
 	}
 	b.ok(a.append(b.Context(), next, input("x")))
 	b.checkUsed("a", "s", tokens(30), tokens(70))
@@ -138,8 +138,8 @@ func settledTwice(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(50))))
 	a.settle("nobody's", tokens(40))
-	twice := []run.Settled{{ID: "0.1", Amount: tokens(10)}, {ID: "0.1", Amount: tokens(20)}}
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Settled: twice}))
+	twice := []journal.Settled{{ID: "0.1", Amount: tokens(10)}, {ID: "0.1", Amount: tokens(20)}}
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Settled: twice}))
 	a.settle("0.1", tokens(10))
 	b.checkUsed("a", "s", tokens(10), tokens(0))
 }
@@ -170,14 +170,14 @@ func claimSettles(b *testBench) {
 	b.ok(old.hold(hold("0.1", "s", tokens(100), tokens(20)), hold("0.1", "t", tokens(100), tokens(20))))
 	other := b.begin("a", "other")
 	b.ok(other.hold(hold("0.1", "s", tokens(100), tokens(9))))
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.renew("nobody")
 	other.write(input("still here"))
 	b.checkLeases(b.claim("new", 10), "a/r@2")
 	b.checkUsed("a", "s", tokens(20), tokens(9))
 	b.checkUsed("a", "t", tokens(20), tokens(0))
-	b.checkError(old.append(b.Context(), run.Batch{Sync: true, Settled: []run.Settled{{ID: "0.1", Amount: tokens(1)}}}), run.ErrFenced)
-	next := old.with(run.Lease{Org: "a", RunID: "r", Epoch: 2, Owner: "new"})
+	b.checkError(old.append(b.Context(), journal.Batch{Sync: true, Settled: []journal.Settled{{ID: "0.1", Amount: tokens(1)}}}), journal.ErrFenced)
+	next := old.with(journal.Lease{Org: "a", RunID: "r", Epoch: 2, Owner: "new"})
 	next.settle("0.1", tokens(1)) // already settled by the claim: no effect
 	b.checkUsed("a", "s", tokens(20), tokens(9))
 	b.ok(next.hold(hold("0.1", "s", tokens(100), tokens(3)))) // the new owner repeats the call
@@ -216,7 +216,7 @@ func budgetRace(b *testBench) {
 			for round := range 4 {
 				id := fmt.Sprint(round, ".1")
 				err := a.hold(hold(id, "s", tokens(limit), tokens(each)))
-				if errors.As(err, new(*run.OverBudget)) {
+				if errors.As(err, new(*journal.OverBudget)) {
 					refused.Add(1)
 					continue
 				} else if err != nil {
@@ -227,12 +227,12 @@ func budgetRace(b *testBench) {
 					return fmt.Errorf("used %+v of %d: %w", used, limit, err)
 				}
 				cost := int64(10 + i%each/2)
-				if err := a.append(b.Context(), run.Batch{Settled: []run.Settled{{ID: id, Amount: tokens(cost)}}}); err != nil {
+				if err := a.append(b.Context(), journal.Batch{Settled: []journal.Settled{{ID: id, Amount: tokens(cost)}}}); err != nil {
 					return err
 				}
 				spent.Add(cost)
 			}
-			return a.append(b.Context(), run.Batch{Sync: true}, loop.Finished{Reason: event.Complete})
+			return a.append(b.Context(), journal.Batch{Sync: true}, loop.Finished{Reason: event.Complete})
 		})
 	}
 	b.ok(group.Wait())

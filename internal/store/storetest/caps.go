@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func capCases() []rule {
@@ -98,7 +98,7 @@ func conversationsCapped(b *testBench) {
 	other := conversation("other", "id")
 	b.ok(b.save("b", "p", other, call("id")))
 	principal := func(i int) string { return fmt.Sprintf("p%d", i%2) } // all principals of an org share its cap
-	var saved []run.Conversation
+	var saved []journal.Conversation
 	for i := range 4 {
 		ids := []string{fmt.Sprintf("id %d", i), fmt.Sprintf("second id %d", i)}
 		saved = append(saved, conversation(fmt.Sprint(i), ids...))
@@ -139,23 +139,23 @@ func conversationsCapped(b *testBench) {
 
 func storedCapped(b *testBench) {
 	b.capped(org.Caps{Stored: 1 << 20})
-	keyed := run.Opening{Key: &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}}
+	keyed := journal.Opening{Key: &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}}
 	first := b.author("a", "first")
 	b.ok(first.open(keyed))
-	small := run.Row{Ref: "small", Value: "x"}
-	b.ok(first.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{small}}, loop.InputAdded{ItemsRef: "small"}))
+	small := journal.Row{Ref: "small", Value: "x"}
+	b.ok(first.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{small}}, loop.InputAdded{ItemsRef: "small"}))
 	second := b.author("a", "second")
-	b.ok(second.open(run.Opening{}))
-	large := run.Row{Ref: "large", Value: strings.Repeat("x", 1<<20)}
-	b.ok(second.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{large}}, loop.InputAdded{ItemsRef: "large"}))
+	b.ok(second.open(journal.Opening{}))
+	large := journal.Row{Ref: "large", Value: strings.Repeat("x", 1<<20)}
+	b.ok(second.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{large}}, loop.InputAdded{ItemsRef: "large"}))
 
-	b.checkCapError(b.author("a", "third").open(run.Opening{}), "org_caps.stored_mib", 1)
+	b.checkCapError(b.author("a", "third").open(journal.Opening{}), "org_caps.stored_mib", 1)
 	b.checkMissing("a", "third")
-	var known *run.Submitted
+	var known *journal.Submitted
 	if err := b.author("a", "again").open(keyed); !errors.As(err, &known) || known.RunID != "first" {
 		b.Errorf("a repeated key got %v, want its run", err)
 	}
-	b.ok(second.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "more", Value: "x"}}}, loop.InputAdded{ItemsRef: "more"}))
+	b.ok(second.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "more", Value: "x"}}}, loop.InputAdded{ItemsRef: "more"}))
 	second.write(loop.Finished{Reason: "complete"})
-	b.ok(b.author("b", "first").open(run.Opening{}))
+	b.ok(b.author("b", "first").open(journal.Opening{}))
 }

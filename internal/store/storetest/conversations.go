@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -36,15 +36,15 @@ func conversationCases() []rule {
 		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
 			c := conversation("r", "id 1", "id 2")
 			b.ok(b.save("a", "p", c, call("id 1"), call("id 2"), response("id 3")))
-			for _, key := range []run.ConversationKey{call("id 1"), call("id 2"), response("id 3")} {
+			for _, key := range []journal.ConversationKey{call("id 1"), call("id 2"), response("id 3")} {
 				b.conversation("a", "p", key, c)
 			}
-			for _, key := range []run.ConversationKey{call("id 3"), call("provider's id 1"), response("id 1"), session("id 3"), {}} {
+			for _, key := range []journal.ConversationKey{call("id 3"), call("provider's id 1"), response("id 1"), session("id 3"), {}} {
 				b.noConversation("a", "p", key)
 			}
 		}},
 		{"every field of a conversation is stored", "what a build forgets, a caller gets wrong answers for", func(b *testBench) {
-			var c run.Conversation
+			var c journal.Conversation
 			fill(&c, "Version", "Items", "Echo")
 			c.Items = item.List{item.NewText(item.User, "x")}
 			c.Echo = json.RawMessage(`{"x":1}`)
@@ -52,7 +52,7 @@ func conversationCases() []rule {
 			b.conversation("a", "p", response("id"), c)
 		}},
 		{"a conversation belongs to its principal", "for another key of the org, its ids are unknown", func(b *testBench) {
-			for _, key := range []run.ConversationKey{call("id"), response("id"), session("id")} {
+			for _, key := range []journal.ConversationKey{call("id"), response("id"), session("id")} {
 				b.ok(b.save("a", "p", conversation("r"), key))
 				b.noConversation("a", "q", key)
 				b.noConversation("b", "p", key)
@@ -60,12 +60,12 @@ func conversationCases() []rule {
 			}
 			changed := conversation("changed")
 			changed.Version = 1
-			b.checkError(b.save("a", "q", changed, session("id")), run.ErrChanged)
+			b.checkError(b.save("a", "q", changed, session("id")), journal.ErrChanged)
 			b.conversation("a", "p", session("id"), conversation("r"))
 		}},
 		{"an id may be used by several principals and kinds", "each finds its own conversation", func(b *testBench) { // K07
 			owners := [][2]string{{"a", "p"}, {"a", "q"}, {"b", "p"}}
-			keys := []run.ConversationKey{call("id"), response("id"), session("id")}
+			keys := []journal.ConversationKey{call("id"), response("id"), session("id")}
 			for _, o := range owners {
 				for _, key := range keys {
 					b.ok(b.save(o[0], o[1], conversation(o[0]+o[1]+key.String()), key))
@@ -91,7 +91,7 @@ func conversationCases() []rule {
 			b.conversation("a", "p", session("s"), first)
 		}},
 		{"calls and responses are never replaced", "a caller can continue from each of them, more than once", func(b *testBench) {
-			for _, keys := range [][]run.ConversationKey{{call("id")}, {response("id")}} {
+			for _, keys := range [][]journal.ConversationKey{{call("id")}, {response("id")}} {
 				first := conversation("first")
 				b.ok(b.save("a", "p", first, keys...))
 				next := conversation("next")
@@ -103,7 +103,7 @@ func conversationCases() []rule {
 		{"the session of a conversation is replaced", "with the version that was read, and no other", replaced},
 		{"two writers of a session cannot lose a change", "of those who read the same version, one can save", twoWriters},
 		{"only a valid conversation is saved", "it has keys, each once, and an end; a session has no second key", func(b *testBench) {
-			for _, keys := range [][]run.ConversationKey{{}, {{}}, {{Kind: "thread", ID: "id"}}, {call("")}, {call("x"), call("x")}, {session("x"), call("x")}} {
+			for _, keys := range [][]journal.ConversationKey{{}, {{}}, {{Kind: "thread", ID: "id"}}, {call("")}, {call("x"), call("x")}, {session("x"), call("x")}} {
 				b.checkRefused(b.save("a", "p", conversation("r"), keys...))
 			}
 			b.checkRefused(b.Conversations.Save(b.Context(), "a", "p", conversation("r"), 0, call("x")))
@@ -131,7 +131,7 @@ func replaced(b *testBench) {
 			}
 			c := conversation("other")
 			c.Version = version
-			want := run.ErrChanged
+			want := journal.ErrChanged
 			if version == 0 {
 				want = org.ErrExists
 			}
@@ -143,10 +143,10 @@ func replaced(b *testBench) {
 		c.Version++
 		b.conversation("a", "p", session("s"), c)
 	}
-	b.advance(run.HandoverTTL)
+	b.advance(journal.HandoverTTL)
 	c := conversation("too late")
 	c.Version = int64(len(texts))
-	b.checkError(b.save("a", "p", c, session("s")), run.ErrChanged)
+	b.checkError(b.save("a", "p", c, session("s")), journal.ErrChanged)
 	b.noConversation("a", "p", session("s"))
 }
 
@@ -173,13 +173,13 @@ func twoWriters(b *testBench) {
 func (b *testBench) addTurn(id string) bool {
 	c, err := b.Conversations.Find(b.Context(), "a", "p", session(id))
 	if c == nil {
-		c = &run.Conversation{}
+		c = &journal.Conversation{}
 	}
 	c.Items = append(c.Items, item.NewText(item.User, "x"))
 	if err == nil {
 		err = b.save("a", "p", *c, session(id))
 	}
-	if errors.Is(err, run.ErrChanged) || errors.Is(err, org.ErrExists) {
+	if errors.Is(err, journal.ErrChanged) || errors.Is(err, org.ErrExists) {
 		return false
 	}
 	if err != nil {
@@ -214,15 +214,19 @@ func expiry(b *testBench) {
 }
 
 // Constructors of keys.
-func call(id string) run.ConversationKey { return run.ConversationKey{Kind: run.CallID, ID: id} }
-func response(id string) run.ConversationKey {
-	return run.ConversationKey{Kind: run.ResponseID, ID: id}
+func call(id string) journal.ConversationKey {
+	return journal.ConversationKey{Kind: journal.CallID, ID: id}
 }
-func session(id string) run.ConversationKey { return run.ConversationKey{Kind: run.SessionID, ID: id} }
+func response(id string) journal.ConversationKey {
+	return journal.ConversationKey{Kind: journal.ResponseID, ID: id}
+}
+func session(id string) journal.ConversationKey {
+	return journal.ConversationKey{Kind: journal.SessionID, ID: id}
+}
 
 // conversation returns a new conversation with calls that have these ids.
-func conversation(runID string, ids ...string) run.Conversation {
-	c := run.Conversation{RunID: runID, CallIDs: map[string]string{}}
+func conversation(runID string, ids ...string) journal.Conversation {
+	c := journal.Conversation{RunID: runID, CallIDs: map[string]string{}}
 	c.Items = item.List{{Kind: item.Message, Turn: 1, Role: item.Assistant, Native: item.Native{Dialect: "d", JSON: json.RawMessage(`{"signature":"<&>=="}`)}}}
 	for _, id := range ids {
 		c.CallIDs[id] = "provider's " + id
@@ -234,13 +238,13 @@ func conversation(runID string, ids ...string) run.Conversation {
 	return c
 }
 
-// save saves the conversation for run.HandoverTTL.
-func (b *testBench) save(orgID, principal string, c run.Conversation, keys ...run.ConversationKey) error {
-	return b.Conversations.Save(b.Context(), orgID, principal, c, run.HandoverTTL, keys...)
+// save saves the conversation for journal.HandoverTTL.
+func (b *testBench) save(orgID, principal string, c journal.Conversation, keys ...journal.ConversationKey) error {
+	return b.Conversations.Save(b.Context(), orgID, principal, c, journal.HandoverTTL, keys...)
 }
 
 // conversation fails the case unless Find returns want, whose Version 0 means 1.
-func (b *testBench) conversation(orgID, principal string, key run.ConversationKey, want run.Conversation) {
+func (b *testBench) conversation(orgID, principal string, key journal.ConversationKey, want journal.Conversation) {
 	b.Helper()
 	got, err := b.Conversations.Find(b.Context(), orgID, principal, key)
 	b.ok(err)
@@ -249,7 +253,7 @@ func (b *testBench) conversation(orgID, principal string, key run.ConversationKe
 }
 
 // noConversation fails the case unless Find returns nothing.
-func (b *testBench) noConversation(orgID, principal string, key run.ConversationKey) {
+func (b *testBench) noConversation(orgID, principal string, key journal.ConversationKey) {
 	b.Helper()
 	got, err := b.Conversations.Find(b.Context(), orgID, principal, key)
 	b.ok(err)
@@ -259,7 +263,7 @@ func (b *testBench) noConversation(orgID, principal string, key run.Conversation
 }
 
 // deleted deletes a conversation, and fails the case unless it was there or not.
-func (b *testBench) deleted(orgID, principal string, key run.ConversationKey, want bool) {
+func (b *testBench) deleted(orgID, principal string, key journal.ConversationKey, want bool) {
 	b.Helper()
 	got, err := b.Conversations.Delete(b.Context(), orgID, principal, key)
 	b.ok(err)
@@ -271,7 +275,7 @@ func (b *testBench) deleted(orgID, principal string, key run.ConversationKey, wa
 // checkRefused fails the case unless err is an error that the store makes before it reads.
 func (b *testBench) checkRefused(err error) {
 	b.Helper()
-	if err == nil || errors.Is(err, org.ErrExists) || errors.Is(err, run.ErrChanged) || errors.Is(err, org.ErrUnavailable) {
+	if err == nil || errors.Is(err, org.ErrExists) || errors.Is(err, journal.ErrChanged) || errors.Is(err, org.ErrUnavailable) {
 		b.Errorf("got %v, want the error of an invalid conversation", err)
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func forgetCases() []rule {
@@ -19,12 +19,12 @@ func forgetCases() []rule {
 			later, others := b.begin("a", "later"), b.begin("b", "later")
 			b.ok(b.Forgetter.Forget(b.Context(), "a", "later"))
 			b.ok(b.Forgetter.Forget(b.Context(), "a", "none"))
-			b.advance(2 * run.ForgetAfter)
+			b.advance(2 * journal.ForgetAfter)
 			b.stored(true, asked, later, others) // they run
 			for _, a := range []*author{asked, later, others} {
 				a.write(loop.Finished{Reason: event.Complete})
 			}
-			b.advance(run.ForgetAfter)
+			b.advance(journal.ForgetAfter)
 			b.stored(true, asked, later, others)
 			b.advance(time.Millisecond)
 			b.stored(false, asked, later)
@@ -35,7 +35,7 @@ func forgetCases() []rule {
 			b.ok(keyed.open(terms("p", "k", "h")))
 			keyed.write(loop.Finished{Reason: event.Complete})
 			b.ok(b.Forgetter.Forget(b.Context(), "a", "keyed"))
-			b.advance(run.SubmitKeyTTL - time.Millisecond)
+			b.advance(journal.SubmitKeyTTL - time.Millisecond)
 			b.stored(true, keyed)
 			b.advance(time.Millisecond)
 			b.stored(false, keyed)

@@ -2,9 +2,9 @@ package storetest
 
 import (
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func isolationCases() []rule {
@@ -23,7 +23,7 @@ func (b *testBench) populate(orgID string) {
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID}, org.Author{}))
 	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)}, org.Author{}))
 	a := b.author(orgID, "run")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
 	b.ok(b.save(orgID, "key", conversation(orgID, "call"), call("call")))
 	b.keepResult(orgID, b.entry("result", orgID))
 }
@@ -40,7 +40,7 @@ func (b *testBench) checkPopulated(orgID string) {
 	if got := string(story.Rows["row"]); got != `"`+orgID+`"` || len(story.Facts) != 2 || story.Summary.Principal != "key of "+orgID {
 		b.Errorf("org %s has the run %+v", orgID, story)
 	}
-	runs, err := b.Archive.Runs(b.Context(), orgID, run.Query{Limit: 10})
+	runs, err := b.Archive.Runs(b.Context(), orgID, journal.Query{Limit: 10})
 	b.ok(err)
 	if len(runs) != 1 || runs[0].Org != orgID {
 		b.Errorf("org %s has the runs %+v", orgID, runs)
@@ -69,7 +69,7 @@ func changesStayInOrg(b *testBench) {
 	theirs := b.author("bb", "run")
 	theirs.facts = theirs.number(accepted("bb", "run"), started("0.0", 1))
 	theirs.lease.Epoch = 9
-	b.ok(theirs.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "more", Value: 1}}}, started("0.1", 1), loop.Finished{Reason: event.Complete}))
+	b.ok(theirs.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "more", Value: 1}}}, started("0.1", 1), loop.Finished{Reason: event.Complete}))
 	b.checkPopulated("a")
 	b.ok(b.Orgs.DeleteOrg(b.Context(), "bb", org.Author{}))
 	b.checkPopulated("a")
@@ -85,7 +85,7 @@ func idsOfAnotherOrg(b *testBench) {
 	for _, id := range []string{"run", "nobody's"} {
 		_, err := b.Archive.Load(b.Context(), "bb", id)
 		b.checkNotFound(err, "run "+id)
-		_, err = b.Archive.Runs(b.Context(), "bb", run.Query{Before: id, Limit: 10})
+		_, err = b.Archive.Runs(b.Context(), "bb", journal.Query{Before: id, Limit: 10})
 		b.checkNotFound(err, "run "+id)
 	}
 	for _, id := range []string{"key", "nobody's"} {

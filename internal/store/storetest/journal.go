@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -74,12 +74,12 @@ func gapless(b *testBench) {
 		{{Seq: 2, Body: input("x")}, {Seq: 2, Body: input("y")}},
 		{{Seq: 2}},
 	} {
-		if err := b.Journal.Append(b.Context(), a.lease, 1, run.Batch{Sync: true, Facts: facts}); err == nil {
+		if err := b.Journal.Append(b.Context(), a.lease, 1, journal.Batch{Sync: true, Facts: facts}); err == nil {
 			b.Errorf("accepted after fact 1: %+v", facts)
 		}
 	}
-	err := b.Journal.Append(b.Context(), a.lease, 5, run.Batch{Sync: true, Facts: []loop.Fact{{Seq: 6, Body: input("x")}}})
-	if err == nil || errors.As(err, new(*run.Behind)) {
+	err := b.Journal.Append(b.Context(), a.lease, 5, journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 6, Body: input("x")}}})
+	if err == nil || errors.As(err, new(*journal.Behind)) {
 		b.Errorf("a batch after the end of the journal got %v", err)
 	}
 	a.write(input("x"), input("y"))
@@ -88,21 +88,21 @@ func gapless(b *testBench) {
 
 func opening(b *testBench) {
 	a := b.author("a", "r")
-	refusedAsOpening := func(batch run.Batch, bodies ...loop.Body) {
+	refusedAsOpening := func(batch journal.Batch, bodies ...loop.Body) {
 		b.Helper()
 		if a.append(b.Context(), batch, bodies...) == nil {
 			b.Fatalf("accepted as the start of a journal: %+v", bodies)
 		}
 	}
-	refusedAsOpening(run.Batch{Sync: true}, input("x"))
-	refusedAsOpening(run.Batch{Sync: true}, accepted("b", "r"))
-	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "other"))
-	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "r"), accepted("a", "r"))
-	refusedAsOpening(run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}})
+	refusedAsOpening(journal.Batch{Sync: true}, input("x"))
+	refusedAsOpening(journal.Batch{Sync: true}, accepted("b", "r"))
+	refusedAsOpening(journal.Batch{Sync: true}, accepted("a", "other"))
+	refusedAsOpening(journal.Batch{Sync: true}, accepted("a", "r"), accepted("a", "r"))
+	refusedAsOpening(journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: 1}}})
 	_, err := b.Archive.Load(b.Context(), "a", "r")
 	b.checkError(err, org.ErrNotFound)
 	a.write(accepted("a", "r"), input("x"))
-	refusedAsOpening(run.Batch{Sync: true}, accepted("a", "r"))
+	refusedAsOpening(journal.Batch{Sync: true}, accepted("a", "r"))
 	a.checkStored()
 }
 
@@ -111,8 +111,8 @@ func fencing(b *testBench) {
 	next := *old
 	next.lease.Epoch = 2
 	next.write(input("x"))
-	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
-	b.checkError(old.append(b.Context(), run.Batch{}, input("y")), run.ErrFenced)
+	b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("y")), journal.ErrFenced)
+	b.checkError(old.append(b.Context(), journal.Batch{}, input("y")), journal.ErrFenced)
 
 	without := next
 	without.lease.Epoch = 0
@@ -120,7 +120,7 @@ func fencing(b *testBench) {
 	without.checkStored()
 	next.facts = without.facts
 	next.write(input("z"))
-	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("y")), journal.ErrFenced)
 	next.checkStored()
 }
 
@@ -130,11 +130,11 @@ func behindWriter(b *testBench) {
 	a.write(input("x"))
 	a.write(input("y"), input("z"))
 	for _, sync := range []bool{true, false} {
-		batch := run.Batch{Sync: sync, Rows: []run.Row{{Ref: "late", Value: 1}}}
+		batch := journal.Batch{Sync: sync, Rows: []journal.Row{{Ref: "late", Value: 1}}}
 		b.checkBehind(late.append(b.Context(), batch, input("late")), a.facts[1:]...)
 	}
 	late.facts = a.facts[:3]
-	b.checkBehind(late.append(b.Context(), run.Batch{Sync: true}, input("late")), a.facts[3:]...)
+	b.checkBehind(late.append(b.Context(), journal.Batch{Sync: true}, input("late")), a.facts[3:]...)
 	if story := a.checkStored(); len(story.Rows) > 0 {
 		b.Errorf("rows of a refused batch are stored: %s", story.Rows)
 	}
@@ -146,18 +146,18 @@ func behindWriter(b *testBench) {
 func behindUnsynced(b *testBench) {
 	a := b.begin("a", "r")
 	late := *a
-	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
-	b.ok(a.append(b.Context(), run.Batch{}, input("y")))
-	b.checkBehind(late.append(b.Context(), run.Batch{}, input("late")), a.facts[1:]...)
+	b.ok(a.append(b.Context(), journal.Batch{}, input("x")))
+	b.ok(a.append(b.Context(), journal.Batch{}, input("y")))
+	b.checkBehind(late.append(b.Context(), journal.Batch{}, input("late")), a.facts[1:]...)
 	a.checkStored()
 }
 
 func repeated(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1), started("0.1", 1), done("0.0", 1))
-	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
-	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, input("x"), done("0.0", 1)), org.ErrExists)
-	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, started("0.2", 1), started("0.2", 1)), org.ErrExists)
+	b.checkError(a.append(b.Context(), journal.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
+	b.checkError(a.append(b.Context(), journal.Batch{Sync: true}, input("x"), done("0.0", 1)), org.ErrExists)
+	b.checkError(a.append(b.Context(), journal.Batch{Sync: true}, started("0.2", 1), started("0.2", 1)), org.ErrExists)
 	a.write(started("0.1", 2), done("0.1", 2), started("0.2", 1), input("x"), input("x"))
 	a.checkStored()
 	b.begin("a", "other").write(started("0.0", 1))
@@ -167,25 +167,25 @@ func repeated(b *testBench) {
 func atomicBatch(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1))
-	rows := []run.Row{{Ref: "x", Value: "x"}}
-	b.checkError(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x"), started("0.0", 1)), org.ErrExists)
-	bad := []run.Row{rows[0], {Ref: "bad", Value: func() {}}}
-	if a.append(b.Context(), run.Batch{Sync: true, Rows: bad}, input("x")) == nil {
+	rows := []journal.Row{{Ref: "x", Value: "x"}}
+	b.checkError(a.append(b.Context(), journal.Batch{Sync: true, Rows: rows}, input("x"), started("0.0", 1)), org.ErrExists)
+	bad := []journal.Row{rows[0], {Ref: "bad", Value: func() {}}}
+	if a.append(b.Context(), journal.Batch{Sync: true, Rows: bad}, input("x")) == nil {
 		b.Error("a row that is not JSON was accepted")
 	}
 	if story := a.checkStored(); len(story.Rows) > 0 || story.Summary.Calls != 1 {
 		b.Errorf("a part of a batch is stored: %+v", story)
 	}
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: rows}, input("x")))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: rows}, input("x")))
 	b.equal(a.checkStored().Rows, map[string]json.RawMessage{"x": json.RawMessage(`"x"`)})
 }
 
 func refReused(b *testBench) {
 	a := b.begin("a", "r")
-	b.ok(a.append(b.Context(), run.Batch{Sync: true, Rows: []run.Row{{Ref: "x", Value: 1}}}, input("x")))
-	again := run.Batch{Sync: true, Rows: []run.Row{{Ref: "y", Value: 2}, {Ref: "x", Value: 3}}}
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: 1}}}, input("x")))
+	again := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "y", Value: 2}, {Ref: "x", Value: 3}}}
 	b.checkError(a.append(b.Context(), again, input("y")), org.ErrExists)
-	twice := run.Batch{Sync: true, Rows: []run.Row{{Ref: "y", Value: 2}, {Ref: "y", Value: 3}}}
+	twice := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "y", Value: 2}, {Ref: "y", Value: 3}}}
 	b.checkError(a.append(b.Context(), twice, input("y")), org.ErrExists)
 	b.equal(a.checkStored().Rows, map[string]json.RawMessage{"x": json.RawMessage("1")})
 }
@@ -196,7 +196,7 @@ func unsynced(b *testBench) {
 	for i := range 250 {
 		ref := fmt.Sprint("row ", i)
 		want[ref] = json.RawMessage(fmt.Sprint(i))
-		b.ok(a.append(b.Context(), run.Batch{Rows: []run.Row{{Ref: ref, Value: i}}}, input(ref)))
+		b.ok(a.append(b.Context(), journal.Batch{Rows: []journal.Row{{Ref: ref, Value: i}}}, input(ref)))
 	}
 	story, err := b.Archive.Load(b.Context(), "a", "r")
 	b.ok(err)
@@ -209,8 +209,8 @@ func lateFailure(b *testBench) {
 	a := b.begin("a", "r")
 	a.write(started("0.0", 1))
 	honest := *a
-	early := a.append(b.Context(), run.Batch{}, started("0.0", 1))
-	late := a.append(b.Context(), run.Batch{Sync: true}, input("x"))
+	early := a.append(b.Context(), journal.Batch{}, started("0.0", 1))
+	late := a.append(b.Context(), journal.Batch{Sync: true}, input("x"))
 	if early == nil {
 		b.checkError(late, org.ErrExists)
 	} else {
@@ -224,8 +224,8 @@ func lateFailure(b *testBench) {
 
 func emptyBatch(b *testBench) {
 	a := b.begin("a", "r")
-	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
-	b.ok(a.append(b.Context(), run.Batch{Sync: true}))
+	b.ok(a.append(b.Context(), journal.Batch{}, input("x")))
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true}))
 	a.checkStored()
 }
 
@@ -245,7 +245,7 @@ func concurrentWriters(b *testBench) {
 			b.Errorf("%s has %d rows, want %d", a.lease.RunID, got, rounds)
 		}
 	}
-	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 100})
+	runs, err := b.Archive.Runs(b.Context(), "a", journal.Query{Limit: 100})
 	b.ok(err)
 	if len(runs) != writers {
 		b.Errorf("%d runs, want %d", len(runs), writers)
@@ -254,32 +254,32 @@ func concurrentWriters(b *testBench) {
 
 // writeRun writes a run. If clumsy is set, it also tries to repeat each call's start.
 func (a *author) writeRun(ctx context.Context, rounds int, clumsy bool) error {
-	if err := a.append(ctx, run.Batch{Sync: true}, accepted(a.lease.Org, a.lease.RunID)); err != nil {
+	if err := a.append(ctx, journal.Batch{Sync: true}, accepted(a.lease.Org, a.lease.RunID)); err != nil {
 		return err
 	}
 	for i := range rounds {
 		key := loop.Key(i, 0)
-		row := run.Row{Ref: string(key), Value: i}
-		if err := a.append(ctx, run.Batch{Rows: []run.Row{row}}, started(key, 1)); err != nil {
+		row := journal.Row{Ref: string(key), Value: i}
+		if err := a.append(ctx, journal.Batch{Rows: []journal.Row{row}}, started(key, 1)); err != nil {
 			return err
 		}
 		if clumsy {
-			if err := a.append(ctx, run.Batch{Sync: true}, started(key, 1)); !errors.Is(err, org.ErrExists) {
+			if err := a.append(ctx, journal.Batch{Sync: true}, started(key, 1)); !errors.Is(err, org.ErrExists) {
 				return fmt.Errorf("repeated call: %w", err)
 			}
 		}
-		if err := a.append(ctx, run.Batch{Sync: i%2 == 0}, done(key, 1)); err != nil {
+		if err := a.append(ctx, journal.Batch{Sync: i%2 == 0}, done(key, 1)); err != nil {
 			return err
 		}
 	}
-	return a.append(ctx, run.Batch{Sync: true}, loop.Finished{Reason: event.Complete})
+	return a.append(ctx, journal.Batch{Sync: true}, loop.Finished{Reason: event.Complete})
 }
 
 func cancelledAppend(b *testBench) {
 	a := b.begin("a", "r")
 	ctx, cancel := context.WithCancel(b.Context())
 	cancel()
-	err := a.append(ctx, run.Batch{Sync: true}, input("x"))
+	err := a.append(ctx, journal.Batch{Sync: true}, input("x"))
 	story, loadErr := b.Archive.Load(b.Context(), "a", "r")
 	b.ok(loadErr)
 	if err != nil && !errors.Is(err, context.Canceled) {

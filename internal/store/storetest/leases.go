@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func leaseCases() []rule {
@@ -38,7 +38,7 @@ func leaseCases() []rule {
 	}
 }
 
-func (b *testBench) claim(owner string, limit int) []run.Lease {
+func (b *testBench) claim(owner string, limit int) []journal.Lease {
 	b.Helper()
 	leases, err := b.Leases.Claim(b.Context(), owner, limit)
 	b.ok(err)
@@ -51,7 +51,7 @@ func (b *testBench) claim(owner string, limit int) []run.Lease {
 }
 
 // checkLeases fails the case unless got are these leases, in the form org/run@epoch.
-func (b *testBench) checkLeases(got []run.Lease, want ...string) {
+func (b *testBench) checkLeases(got []journal.Lease, want ...string) {
 	b.Helper()
 	var names []string
 	for _, l := range got {
@@ -63,7 +63,7 @@ func (b *testBench) checkLeases(got []run.Lease, want ...string) {
 }
 
 // with returns the author with another lease of the run.
-func (a *author) with(l run.Lease) *author {
+func (a *author) with(l journal.Lease) *author {
 	next := *a
 	next.lease = l
 	return &next
@@ -72,48 +72,48 @@ func (a *author) with(l run.Lease) *author {
 func claimEnded(b *testBench) {
 	b.begin("a", "r")
 	b.checkLeases(b.claim("new", 10))
-	b.advance(run.LeaseTTL - time.Millisecond)
+	b.advance(journal.LeaseTTL - time.Millisecond)
 	b.checkLeases(b.claim("new", 10))
 	b.advance(time.Millisecond)
 	b.checkLeases(b.claim("new", 10), "a/r@2")
 	b.checkLeases(b.claim("newer", 10))
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("newer", 10), "a/r@3")
 }
 
 func leaseSteps(b *testBench) {
 	for _, d := range []time.Duration{time.Minute, -10 * time.Minute, time.Hour, -24 * time.Hour} {
 		a := b.author("a", "stepped by "+d.String())
-		b.ok(a.open(run.Opening{Slots: 1}))
+		b.ok(a.open(journal.Opening{Slots: 1}))
 		b.step(d)
 		b.checkLeases(b.claim("new", 10))
-		b.checkError(b.author("a", "one more").open(run.Opening{Slots: 1}), run.ErrNoSlot)
+		b.checkError(b.author("a", "one more").open(journal.Opening{Slots: 1}), journal.ErrNoSlot)
 		b.checkLeases(b.renew(owner), "a/"+a.lease.RunID+"@1")
 		b.step(d)
-		b.advance(run.LeaseTTL - time.Millisecond)
+		b.advance(journal.LeaseTTL - time.Millisecond)
 		b.checkLeases(b.claim("new", 10))
 		b.advance(time.Millisecond)
 		b.checkLeases(b.claim("new", 10), "a/"+a.lease.RunID+"@2")
 		b.step(d)
-		next := a.with(run.Lease{Org: "a", RunID: a.lease.RunID, Epoch: 2, Owner: "new"})
+		next := a.with(journal.Lease{Org: "a", RunID: a.lease.RunID, Epoch: 2, Owner: "new"})
 		next.write(loop.Finished{Reason: event.Complete})
 	}
 }
 
 func notFromItself(b *testBench) {
 	a := b.begin("a", "r")
-	b.advance(2 * run.LeaseTTL)
+	b.advance(2 * journal.LeaseTTL)
 	b.checkLeases(b.claim(owner, 10))
 	a.write(input("x"))
-	b.advance(2 * run.LeaseTTL)
+	b.advance(2 * journal.LeaseTTL)
 	b.checkLeases(b.renew(owner), "a/r@1")
 	b.checkLeases(b.claim("new", 10))
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("new", 10), "a/r@2")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("new", 10))
 	b.checkLeases(b.claim(owner, 10), "a/r@3")
-	b.ok(b.Leases.Release(b.Context(), run.Lease{Org: "a", RunID: "r", Epoch: 3, Owner: owner}))
+	b.ok(b.Leases.Release(b.Context(), journal.Lease{Org: "a", RunID: "r", Epoch: 3, Owner: owner}))
 	b.checkLeases(b.claim(owner, 10), "a/r@4")
 }
 
@@ -121,7 +121,7 @@ func claimHanded(b *testBench) {
 	b.begin("a", "ended")
 	given := b.begin("a", "given")
 	b.ok(b.Leases.Release(b.Context(), given.lease))
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	handed := map[string]bool{}
 	for _, l := range b.claim("new", 10) {
 		handed[l.RunID] = l.Handed
@@ -132,7 +132,7 @@ func claimHanded(b *testBench) {
 			b.Errorf("Handed is set for %s, which was renewed", l.RunID)
 		}
 	}
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	for _, l := range b.claim("newer", 10) {
 		if l.Handed {
 			b.Errorf("Handed is set for %s, which was not released", l.RunID)
@@ -143,37 +143,37 @@ func claimHanded(b *testBench) {
 func claimFences(b *testBench) {
 	old := b.begin("a", "r")
 	old.write(started("0.0", 1))
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	next := old.with(b.claim("new", 10)[0])
 	for _, sync := range []bool{true, false} {
-		b.checkError(old.append(b.Context(), run.Batch{Sync: sync}, input("old")), run.ErrFenced)
-		b.checkError(old.append(b.Context(), run.Batch{Sync: sync}), run.ErrFenced)
+		b.checkError(old.append(b.Context(), journal.Batch{Sync: sync}, input("old")), journal.ErrFenced)
+		b.checkError(old.append(b.Context(), journal.Batch{Sync: sync}), journal.ErrFenced)
 	}
 	next.write(input("new"))
-	b.ok(next.append(b.Context(), run.Batch{}, input("newer")))
-	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
+	b.ok(next.append(b.Context(), journal.Batch{}, input("newer")))
+	b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("old")), journal.ErrFenced)
 	next.write(loop.Finished{Reason: event.Complete})
-	b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("old")), run.ErrFenced)
+	b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("old")), journal.ErrFenced)
 	next.checkStored()
 }
 
 func claimOnItsWay(b *testBench) {
 	for i := range 20 {
 		old := b.begin("a", fmt.Sprint("run ", i))
-		b.advance(run.LeaseTTL)
-		b.ok(old.append(b.Context(), run.Batch{}, input("before")))
-		b.advance(run.LeaseTTL)
+		b.advance(journal.LeaseTTL)
+		b.ok(old.append(b.Context(), journal.Batch{}, input("before")))
+		b.advance(journal.LeaseTTL)
 		var late errgroup.Group
 		late.Go(func() error {
 			for n := range 5 {
-				_ = old.append(b.Context(), run.Batch{}, input(fmt.Sprint("late ", n)))
-				_ = old.append(b.Context(), run.Batch{Rows: []run.Row{{Ref: fmt.Sprint("late ", n), Value: n}}})
+				_ = old.append(b.Context(), journal.Batch{}, input(fmt.Sprint("late ", n)))
+				_ = old.append(b.Context(), journal.Batch{Rows: []journal.Row{{Ref: fmt.Sprint("late ", n), Value: n}}})
 			}
 			return nil
 		})
-		var claimed []run.Lease
+		var claimed []journal.Lease
 		for len(claimed) == 0 { // a late append may have renewed the lease
-			b.advance(run.LeaseTTL)
+			b.advance(journal.LeaseTTL)
 			claimed = b.claim("new", 1)
 		}
 		b.checkLeases(claimed, fmt.Sprintf("a/run %d@2", i))
@@ -192,7 +192,7 @@ func claimRunning(b *testBench) {
 	b.begin("a", "waits").write(loop.Parked{})
 	b.begin("a", "done").write(loop.Finished{Reason: event.Complete})
 	b.begin("a", "running")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("new", 10), "a/running@2")
 }
 
@@ -204,12 +204,12 @@ func claimFair(b *testBench) {
 	b.begin("b", "one")
 	b.begin("b", "two")
 	b.begin("c", "one")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("new", 7), "a/run 0@2", "b/one@2", "c/one@2", "a/run 1@2", "b/two@2", "a/run 2@2", "a/run 3@2")
 	b.begin("b", "three")
 	b.begin("c", "two")
 	b.begin("c", "three")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	seen := map[string]int{}
 	for range 6 {
 		seen[b.claim("newer", 1)[0].Org]++
@@ -224,7 +224,7 @@ func claimOldest(b *testBench) {
 			b.advance(time.Millisecond)
 		}
 	}
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("new", 0))
 	b.checkLeases(b.claim("new", -1))
 	b.checkLeases(b.claim("new", 3), "o/c@2", "o/d@2", "o/a@2")
@@ -236,7 +236,7 @@ func claimRace(b *testBench) {
 	for i := range runs {
 		b.begin(string(rune('a'+i%3)), fmt.Sprint("run ", i))
 	}
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	var group errgroup.Group
 	var mu sync.Mutex
 	owner := map[string]string{}
@@ -266,11 +266,11 @@ func claimRace(b *testBench) {
 }
 
 // renew renews the owner's leases and returns them in the order of org and run.
-func (b *testBench) renew(owner string) []run.Lease {
+func (b *testBench) renew(owner string) []journal.Lease {
 	b.Helper()
 	leases, err := b.Leases.Renew(b.Context(), owner)
 	b.ok(err)
-	slices.SortFunc(leases, func(x, y run.Lease) int { return strings.Compare(x.Org+"/"+x.RunID, y.Org+"/"+y.RunID) })
+	slices.SortFunc(leases, func(x, y journal.Lease) int { return strings.Compare(x.Org+"/"+x.RunID, y.Org+"/"+y.RunID) })
 	return leases
 }
 
@@ -282,18 +282,18 @@ func renewedLeases(b *testBench) {
 	other.write(accepted("a", "other"))
 	b.checkLeases(b.renew("nobody"))
 	b.checkLeases(b.renew(""))
-	b.advance(run.LeaseTTL - time.Millisecond)
+	b.advance(journal.LeaseTTL - time.Millisecond)
 	b.checkLeases(b.renew(owner), "a/r@1", "b/r@1")
-	b.advance(run.LeaseTTL - time.Millisecond)
+	b.advance(journal.LeaseTTL - time.Millisecond)
 	b.checkLeases(b.claim("new", 10), "a/other@2")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.renew(owner), "a/r@1", "b/r@1") // expired and not claimed
 	b.checkLeases(b.claim("newer", 10), "a/other@3")
 }
 
 func lostLeases(b *testBench) {
 	b.begin("a", "claimed")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	b.claim("new", 1)
 	released := b.begin("a", "released")
 	b.ok(b.Leases.Release(b.Context(), released.lease))
@@ -306,17 +306,17 @@ func lostLeases(b *testBench) {
 
 func releasedLease(b *testBench) {
 	a := b.begin("a", "r")
-	b.ok(a.append(b.Context(), run.Batch{}, input("x")))
+	b.ok(a.append(b.Context(), journal.Batch{}, input("x")))
 	b.ok(b.Leases.Release(b.Context(), a.lease))
 	next := a.with(b.claim("new", 10)[0])
-	b.checkError(a.append(b.Context(), run.Batch{Sync: true}, input("y")), run.ErrFenced)
+	b.checkError(a.append(b.Context(), journal.Batch{Sync: true}, input("y")), journal.ErrFenced)
 	next.write(input("y"))
 	next.checkStored()
 }
 
 func staleRelease(b *testBench) {
 	a := b.begin("a", "r")
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	next := b.claim("new", 10)[0]
 	b.ok(b.Leases.Release(b.Context(), a.lease))
 	stranger := next
@@ -328,7 +328,7 @@ func staleRelease(b *testBench) {
 	b.checkLeases(b.claim("newer", 10))
 	b.ok(b.Leases.Release(b.Context(), next))
 	b.checkLeases(b.claim("newer", 10), "a/r@3")
-	b.ok(b.Leases.Release(b.Context(), run.Lease{Org: "a", RunID: "nobody's", Epoch: 1, Owner: owner}))
+	b.ok(b.Leases.Release(b.Context(), journal.Lease{Org: "a", RunID: "nobody's", Epoch: 1, Owner: owner}))
 }
 
 func wokenRun(b *testBench) {
@@ -338,7 +338,7 @@ func wokenRun(b *testBench) {
 		a := b.begin("a", fmt.Sprint("run ", i))
 		a.write(loop.Parked{})
 		b.checkLeases(b.claim("new", 10))
-		foreign := a.with(run.Lease{Org: "a", RunID: a.lease.RunID})
+		foreign := a.with(journal.Lease{Org: "a", RunID: a.lease.RunID})
 		foreign.write(body)
 		claimed := b.claim("new", 10)
 		b.checkLeases(claimed, fmt.Sprintf("a/run %d@2", i))
@@ -350,30 +350,30 @@ func wokenRun(b *testBench) {
 
 func foreignWriter(b *testBench) {
 	a := b.begin("a", "r")
-	b.advance(run.LeaseTTL - time.Millisecond)
-	foreign := a.with(run.Lease{Org: "a", RunID: "r"})
+	b.advance(journal.LeaseTTL - time.Millisecond)
+	foreign := a.with(journal.Lease{Org: "a", RunID: "r"})
 	foreign.write(loop.CancelRequested{By: "somebody", Cause: event.Cancelled})
 	b.checkLeases(b.claim("new", 10))
 	b.checkLeases(b.renew(owner), "a/r@1")
-	b.advance(run.LeaseTTL - time.Millisecond)
+	b.advance(journal.LeaseTTL - time.Millisecond)
 	foreign.write(input("x"))
 	b.advance(time.Millisecond)
 	b.checkLeases(b.claim("new", 10), "a/r@2")
 
 	nobody := b.author("a", "nobody's")
-	nobody.lease = run.Lease{Org: "a", RunID: "nobody's"}
+	nobody.lease = journal.Lease{Org: "a", RunID: "nobody's"}
 	nobody.write(accepted("a", "nobody's"))
 	b.checkLeases(b.claim("new", 10), "a/nobody's@1")
 }
 
 func foreignAfterClaim(b *testBench) {
 	a := b.begin("a", "r")
-	foreign := a.with(run.Lease{Org: "a", RunID: "r"})
+	foreign := a.with(journal.Lease{Org: "a", RunID: "r"})
 	foreign.write(input("x"))
-	b.advance(run.LeaseTTL)
+	b.advance(journal.LeaseTTL)
 	next := foreign.with(b.claim("new", 10)[0])
 	foreign.write(input("y"))
-	b.checkBehind(next.append(b.Context(), run.Batch{}, input("z")), foreign.facts[2:]...)
+	b.checkBehind(next.append(b.Context(), journal.Batch{}, input("z")), foreign.facts[2:]...)
 	next.facts = foreign.facts
 	next.write(input("z"))
 	next.checkStored()
@@ -402,7 +402,7 @@ func aliveOwners(b *testBench) {
 	_, err = b.Leases.Renew(b.Context(), "y")
 	b.ok(err)
 	b.step(time.Hour)
-	b.advance(run.LeaseTTL - time.Millisecond)
+	b.advance(journal.LeaseTTL - time.Millisecond)
 	if !alive("x") || !alive("y") {
 		b.Error("an owner is gone too early")
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func persistenceCases() []rule {
@@ -26,13 +26,13 @@ func persistenceCases() []rule {
 			a.lease.Epoch = 2
 			a.write(started("0.0", 1))
 			b.Store = b.maker.Reopen(b.T, b.Store)
-			b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("x")), run.ErrFenced)
+			b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("x")), journal.ErrFenced)
 			stale := a
 			stale.facts = a.facts[:1]
-			b.checkBehind(stale.append(b.Context(), run.Batch{}, input("x")), a.facts[1:]...)
-			b.checkError(a.append(b.Context(), run.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
+			b.checkBehind(stale.append(b.Context(), journal.Batch{}, input("x")), a.facts[1:]...)
+			b.checkError(a.append(b.Context(), journal.Batch{Sync: true}, started("0.0", 1)), org.ErrExists)
 			a.write(loop.Finished{Reason: event.Complete})
-			if s := a.checkStored().Summary; s.Calls != 1 || s.Status != run.Done {
+			if s := a.checkStored().Summary; s.Calls != 1 || s.Status != journal.Done {
 				b.Errorf("the summary is %+v", s)
 			}
 		}},
@@ -41,10 +41,10 @@ func persistenceCases() []rule {
 			b.Store = b.maker.Reopen(b.T, b.Store)
 			a.testBench = b
 			b.checkLeases(b.claim("newer", 10))
-			if s := a.checkUnreadable().Story.Summary; s.Status != run.IsAside || s.Aside.Build != "a" {
+			if s := a.checkUnreadable().Story.Summary; s.Status != journal.IsAside || s.Aside.Build != "a" {
 				b.Errorf("the summary is %+v", s)
 			}
-			n, err := b.Leases.Restore(b.Context(), func(why run.Aside) bool { return why.Kind == "prophecy" })
+			n, err := b.Leases.Restore(b.Context(), func(why journal.Aside) bool { return why.Kind == "prophecy" })
 			b.ok(err)
 			b.checkLeases(b.claim("newest", 10), "a/r@3")
 			if n != 1 {
@@ -54,7 +54,7 @@ func persistenceCases() []rule {
 		{"closing loses nothing", "queued unsynced batches are stored first", func(b *testBench) {
 			a := b.begin("a", "r")
 			for i := range 300 {
-				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
+				b.ok(a.append(b.Context(), journal.Batch{}, input(fmt.Sprint(i))))
 			}
 			b.Store = b.maker.Reopen(b.T, b.Store)
 			a.checkStored()
@@ -62,7 +62,7 @@ func persistenceCases() []rule {
 		{"a synced append survives a crash", "it is on disk when Append returns, with everything before it", func(b *testBench) {
 			a := b.begin("a", "r")
 			for i := range 20 {
-				b.ok(a.append(b.Context(), run.Batch{Rows: []run.Row{{Ref: fmt.Sprint(i), Value: i}}}, input(fmt.Sprint(i))))
+				b.ok(a.append(b.Context(), journal.Batch{Rows: []journal.Row{{Ref: fmt.Sprint(i), Value: i}}}, input(fmt.Sprint(i))))
 			}
 			a.write(started("0.0", 1))
 			left := b.maker.Crash(b.T, b.Store)
@@ -76,7 +76,7 @@ func persistenceCases() []rule {
 		{"a crash keeps a prefix of the unsynced batches", "none is missing in between", func(b *testBench) {
 			a := b.begin("a", "r")
 			for i := range 50 {
-				b.ok(a.append(b.Context(), run.Batch{}, input(fmt.Sprint(i))))
+				b.ok(a.append(b.Context(), journal.Batch{}, input(fmt.Sprint(i))))
 			}
 			left := b.maker.Crash(b.T, b.Store)
 			story, err := left.Archive.Load(b.Context(), "a", "r")

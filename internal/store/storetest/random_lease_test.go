@@ -8,7 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
@@ -17,7 +17,7 @@ func (p *randomOps) scope() string { return fmt.Sprint("s", p.fresh/400, p.rand.
 
 // epoch returns an epoch to write a run with: mostly the current one, sometimes 0 (no
 // lease) or a wrong one.
-func (p *randomOps) epoch(key run.Lease) int64 {
+func (p *randomOps) epoch(key journal.Lease) int64 {
 	now := max(p.epochs[key], 1)
 	switch n := p.rand.IntN(20); {
 	case n < 4:
@@ -34,62 +34,62 @@ func (p *randomOps) epoch(key run.Lease) int64 {
 func (p *randomOps) lease() (string, [2]answer) {
 	ctx := p.t.Context()
 	if p.rand.IntN(3) == 0 {
-		p.now = p.now.Add(run.LeaseTTL / 2)
+		p.now = p.now.Add(journal.LeaseTTL / 2)
 	}
 	owner := p.owner()
 	switch p.rand.IntN(6) {
 	case 0:
 		return "renew", p.both(func(s storetest.Store) (any, error) {
 			leases, err := s.Leases.Renew(ctx, owner)
-			slices.SortFunc(leases, func(a, b run.Lease) int { return strings.Compare(a.Org+a.RunID, b.Org+b.RunID) })
+			slices.SortFunc(leases, func(a, b journal.Lease) int { return strings.Compare(a.Org+a.RunID, b.Org+b.RunID) })
 			return leases, err
 		})
 	case 1:
-		key := run.Lease{Org: p.org(), RunID: p.run()}
-		l := run.Lease{Org: key.Org, RunID: key.RunID, Epoch: p.epoch(key), Owner: owner}
+		key := journal.Lease{Org: p.org(), RunID: p.run()}
+		l := journal.Lease{Org: key.Org, RunID: key.RunID, Epoch: p.epoch(key), Owner: owner}
 		return "release", p.only(func(s storetest.Store) error { return s.Leases.Release(ctx, l) })
 	case 2:
 		if p.rand.IntN(4) == 0 {
 			reason := fmt.Sprint(p.rand.IntN(3))
 			return "restore", p.both(func(s storetest.Store) (any, error) {
-				return s.Leases.Restore(ctx, func(a run.Aside) bool { return a.Reason != reason })
+				return s.Leases.Restore(ctx, func(a journal.Aside) bool { return a.Reason != reason })
 			})
 		}
-		key := run.Lease{Org: p.org(), RunID: p.run()}
-		l := run.Lease{Org: key.Org, RunID: key.RunID, Epoch: p.epoch(key), Owner: owner}
-		why := run.Aside{Reason: fmt.Sprint(p.rand.IntN(3)), Build: "b", At: p.now.UnixMilli()}
+		key := journal.Lease{Org: p.org(), RunID: p.run()}
+		l := journal.Lease{Org: key.Org, RunID: key.RunID, Epoch: p.epoch(key), Owner: owner}
+		why := journal.Aside{Reason: fmt.Sprint(p.rand.IntN(3)), Build: "b", At: p.now.UnixMilli()}
 		head, _ := p.stores[0].Archive.Head(ctx, l.Org, l.RunID) // the zero head if there is none
 		last := head.Seq - int64(p.rand.IntN(5)/4)
 		return "set aside", p.both(func(s storetest.Store) (any, error) { return s.Leases.SetAside(ctx, l, last, why) })
 	}
 	limit := p.rand.IntN(5)
 	answers := p.both(func(s storetest.Store) (any, error) { return s.Leases.Claim(ctx, owner, limit) })
-	for _, l := range answers[0].value.([]run.Lease) {
-		p.epochs[run.Lease{Org: l.Org, RunID: l.RunID}] = l.Epoch
+	for _, l := range answers[0].value.([]journal.Lease) {
+		p.epochs[journal.Lease{Org: l.Org, RunID: l.RunID}] = l.Epoch
 	}
 	return "claim", answers
 }
 
 // addConditions adds an opening, holds, settlements and audit entries to a batch. It reports
 // whether the batch may be refused because of them.
-func (p *randomOps) addConditions(b *run.Batch, opens bool) (risky bool) {
+func (p *randomOps) addConditions(b *journal.Batch, opens bool) (risky bool) {
 	if opens && p.coin() {
-		b.Opening = &run.Opening{Slots: p.rand.IntN(6)}
+		b.Opening = &journal.Opening{Slots: p.rand.IntN(6)}
 		if p.coin() {
-			b.Opening.Key = &run.SubmitKey{Principal: p.principal(), Key: fmt.Sprint("k", p.rand.IntN(2)), Hash: fmt.Sprint(p.fresh)}
+			b.Opening.Key = &journal.SubmitKey{Principal: p.principal(), Key: fmt.Sprint("k", p.rand.IntN(2)), Hash: fmt.Sprint(p.fresh)}
 		}
 		risky = true
 	}
 	for p.rand.IntN(4) == 0 {
 		risky = true
-		b.Holds = append(b.Holds, run.Hold{
+		b.Holds = append(b.Holds, journal.Hold{
 			ID:     fmt.Sprint("h", p.rand.IntN(6)),
 			Budget: budget.Shared{Scope: p.scope(), Limit: budget.Amount{Tokens: 300, NanoUSD: int64(p.rand.IntN(2) * 200)}},
 			Amount: budget.Amount{Tokens: int64(p.rand.IntN(60)), NanoUSD: int64(p.rand.IntN(60))},
 		})
 	}
 	for p.rand.IntN(4) == 0 {
-		b.Settled = append(b.Settled, run.Settled{
+		b.Settled = append(b.Settled, journal.Settled{
 			ID: fmt.Sprint("h", p.rand.IntN(6)), Amount: budget.Amount{Tokens: int64(p.rand.IntN(60)), NanoUSD: int64(p.rand.IntN(60))},
 		})
 	}

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
@@ -72,9 +72,9 @@ type answer struct {
 
 // plain returns the answer without the text of its error.
 func (a answer) plain() []any {
-	var behind *run.Behind
-	var submitted *run.Submitted
-	var over *run.OverBudget
+	var behind *journal.Behind
+	var submitted *journal.Submitted
+	var over *journal.OverBudget
 	switch {
 	case errors.As(a.err, &behind):
 		return []any{a.value, outcome(a.err), behind.Facts}
@@ -94,17 +94,17 @@ func outcome(err error) string {
 		return "not found"
 	case errors.Is(err, org.ErrExists):
 		return "exists already"
-	case errors.Is(err, run.ErrChanged):
+	case errors.Is(err, journal.ErrChanged):
 		return "changed"
-	case errors.Is(err, run.ErrFenced):
+	case errors.Is(err, journal.ErrFenced):
 		return "fenced"
-	case errors.Is(err, run.ErrNoSlot):
+	case errors.Is(err, journal.ErrNoSlot):
 		return "no slot"
-	case errors.As(err, new(*run.Submitted)):
+	case errors.As(err, new(*journal.Submitted)):
 		return "submitted"
-	case errors.As(err, new(*run.OverBudget)):
+	case errors.As(err, new(*journal.OverBudget)):
 		return "over budget"
-	case errors.As(err, new(*run.Behind)):
+	case errors.As(err, new(*journal.Behind)):
 		return "behind"
 	}
 	return "other"
@@ -117,15 +117,15 @@ type randomOps struct {
 	stores   [2]storetest.Store
 	now      time.Time
 	fresh    int // for values that must be unique
-	ends     map[run.Lease]int64
-	epochs   map[run.Lease]int64 // the current epochs
-	unsynced map[run.Lease]bool  // runs with unsynced appends
+	ends     map[journal.Lease]int64
+	epochs   map[journal.Lease]int64 // the current epochs
+	unsynced map[journal.Lease]bool  // runs with unsynced appends
 }
 
 func newPlayer(t *testing.T, seed uint64) *randomOps {
 	p := &randomOps{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
-		ends: map[run.Lease]int64{}, epochs: map[run.Lease]int64{}, unsynced: map[run.Lease]bool{},
+		ends: map[journal.Lease]int64{}, epochs: map[journal.Lease]int64{}, unsynced: map[journal.Lease]bool{},
 	}
 	clock := func() time.Time { return p.now }
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock, LeaseNow: clock})
@@ -236,7 +236,7 @@ func (p *randomOps) manage() (string, [2]answer) {
 // that ends, parks or resumes a run, as by every driver: until it is written, SQLite counts the
 // slot of the run as before.
 func (p *randomOps) journal() (string, [2]answer) {
-	lease := run.Lease{Org: p.org(), RunID: p.run()}
+	lease := journal.Lease{Org: p.org(), RunID: p.run()}
 	after := p.ends[lease]
 	batch, risky := p.batch(lease, &after)
 	batch.Sync = risky || p.coin()
@@ -253,7 +253,7 @@ func (p *randomOps) journal() (string, [2]answer) {
 	return "append", answers
 }
 
-func (p *randomOps) batch(lease run.Lease, after *int64) (b run.Batch, risky bool) {
+func (p *randomOps) batch(lease journal.Lease, after *int64) (b journal.Batch, risky bool) {
 	if *after > 0 && p.rand.IntN(10) == 0 {
 		*after -= int64(p.rand.IntN(2) + 1)
 		*after = max(*after, 1)
@@ -278,7 +278,7 @@ func (p *randomOps) batch(lease run.Lease, after *int64) (b run.Batch, risky boo
 		if p.rand.IntN(20) == 0 {
 			ref, risky = p.name(), true
 		}
-		b.Rows = append(b.Rows, run.Row{Ref: ref, Value: map[string]any{"n": p.fresh, "text": "<é>"}})
+		b.Rows = append(b.Rows, journal.Row{Ref: ref, Value: map[string]any{"n": p.fresh, "text": "<é>"}})
 	}
 	if risky { // a batch that is refused for two reasons gets one of them
 		return b, true
@@ -320,14 +320,14 @@ func (p *randomOps) conversation() (string, [2]answer) {
 	if p.rand.IntN(20) == 0 {
 		p.advanceHours()
 	}
-	kinds := []run.KeyKind{run.CallID, run.ResponseID, run.SessionID}
-	keys := []run.ConversationKey{{Kind: kinds[p.rand.IntN(3)], ID: fmt.Sprint("id ", p.rand.IntN(10))}}
+	kinds := []journal.KeyKind{journal.CallID, journal.ResponseID, journal.SessionID}
+	keys := []journal.ConversationKey{{Kind: kinds[p.rand.IntN(3)], ID: fmt.Sprint("id ", p.rand.IntN(10))}}
 	if p.coin() {
 		return "find", p.both(func(s storetest.Store) (any, error) { return s.Conversations.Find(ctx, orgID, principal, keys[0]) })
 	}
 	p.fresh++
-	c := run.Conversation{RunID: fmt.Sprint(p.fresh), Items: item.List{item.NewText(item.User, "x")}}
-	if second := (run.ConversationKey{Kind: kinds[p.rand.IntN(2)], ID: fmt.Sprint("id ", p.rand.IntN(10))}); keys[0].Kind == run.SessionID {
+	c := journal.Conversation{RunID: fmt.Sprint(p.fresh), Items: item.List{item.NewText(item.User, "x")}}
+	if second := (journal.ConversationKey{Kind: kinds[p.rand.IntN(2)], ID: fmt.Sprint("id ", p.rand.IntN(10))}); keys[0].Kind == journal.SessionID {
 		c.Version = int64(p.rand.IntN(4))
 	} else if second != keys[0] {
 		keys = append(keys, second)
@@ -344,7 +344,7 @@ func (p *randomOps) read() (string, [2]answer) {
 			continue
 		}
 		for _, s := range p.stores {
-			if err := s.Journal.Append(ctx, lease, p.ends[lease], run.Batch{Sync: true}); err != nil {
+			if err := s.Journal.Append(ctx, lease, p.ends[lease], journal.Batch{Sync: true}); err != nil {
 				p.t.Fatalf("sync of unsynced appends: %v", err)
 			}
 		}
@@ -371,7 +371,7 @@ func (p *randomOps) read() (string, [2]answer) {
 	if p.coin() {
 		runID = ""
 	}
-	q := run.Query{Before: runID, Limit: p.rand.IntN(12)}
+	q := journal.Query{Before: runID, Limit: p.rand.IntN(12)}
 	if p.coin() {
 		q.Since = p.now.UnixMilli() - int64(p.rand.IntN(5000))
 	}

@@ -3,8 +3,8 @@ package storetest
 import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func promiseCases() []rule { // P01
@@ -14,10 +14,10 @@ func promiseCases() []rule { // P01
 			b.begin("b", "r")
 			b.begin("a", "waits").write(loop.Parked{})
 			b.Store = b.maker.Reopen(b.T, b.Store)
-			b.ok(b.author("a", "other").open(run.Opening{Slots: 1}))
+			b.ok(b.author("a", "other").open(journal.Opening{Slots: 1}))
 			claimed := b.claim("new", 10)
 			b.checkLeases(claimed, "a/r@2", "b/r@2")
-			b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("x")), run.ErrFenced)
+			b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("x")), journal.ErrFenced)
 			old.with(claimed[0]).write(input("x"))
 		}},
 		{"keys, budgets, holds and audit rows survive a restart", "a client relies on them across processes", func(b *testBench) {
@@ -25,7 +25,7 @@ func promiseCases() []rule { // P01
 			b.Store = b.maker.Reopen(b.T, b.Store)
 			b.checkHold("a", "r")
 			a.testBench = b
-			b.ok(a.append(b.Context(), run.Batch{Sync: true, Audit: []audit.Entry{auditEntry("k", 1, 2)}}, loop.Finished{Reason: event.Complete}))
+			b.ok(a.append(b.Context(), journal.Batch{Sync: true, Audit: []audit.Entry{auditEntry("k", 1, 2)}}, loop.Finished{Reason: event.Complete}))
 			b.checkUsed("a", "s", tokens(45), tokens(0)) // the hold of the previous process
 			b.auditRows("a", "r", 1, 2)
 		}},
@@ -38,12 +38,12 @@ func promiseCases() []rule { // P01
 		}},
 		{"a claim survives a crash", "its owner may already act on it", func(b *testBench) {
 			old := b.begin("a", "r")
-			b.advance(run.LeaseTTL)
+			b.advance(journal.LeaseTTL)
 			b.claim("new", 1)
 			b.Store = b.maker.Crash(b.T, b.Store)
 			b.checkLeases(b.claim("newer", 1), "a/r@3")
 			old.testBench = b
-			b.checkError(old.append(b.Context(), run.Batch{Sync: true}, input("x")), run.ErrFenced)
+			b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("x")), journal.ErrFenced)
 		}},
 	}
 }
@@ -56,8 +56,8 @@ func (b *testBench) beginWithHold(orgID, runID string) *author {
 	b.ok(a.open(terms("p", "k", "h")))
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(20))))
 	a.settle("0.1", tokens(5))
-	b.ok(a.append(b.Context(), run.Batch{
-		Sync: true, Holds: []run.Hold{hold("1.1", "s", tokens(100), tokens(40))}, Audit: []audit.Entry{auditEntry("k", 1, 1)},
+	b.ok(a.append(b.Context(), journal.Batch{
+		Sync: true, Holds: []journal.Hold{hold("1.1", "s", tokens(100), tokens(40))}, Audit: []audit.Entry{auditEntry("k", 1, 1)},
 	}, input("x")))
 	return a
 }
@@ -65,7 +65,7 @@ func (b *testBench) beginWithHold(orgID, runID string) *author {
 // checkHold fails the case unless the run is as beginWithHold left it.
 func (b *testBench) checkHold(orgID, runID string) {
 	b.Helper()
-	b.checkSubmitted(b.author(orgID, "again").open(terms("p", "k", "h")), run.Submitted{RunID: runID, Hash: "h"})
+	b.checkSubmitted(b.author(orgID, "again").open(terms("p", "k", "h")), journal.Submitted{RunID: runID, Hash: "h"})
 	b.checkUsed(orgID, "s", tokens(5), tokens(40))
 	b.auditRows(orgID, runID, 1)
 }

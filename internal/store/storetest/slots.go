@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // slots is the number of slots per org in these cases.
@@ -29,8 +29,8 @@ func slotCases() []rule { // B07
 }
 
 // open opens the author's run with o.
-func (a *author) open(o run.Opening) error {
-	return a.append(a.Context(), run.Batch{Sync: true, Opening: &o}, accepted(a.lease.Org, a.lease.RunID))
+func (a *author) open(o journal.Opening) error {
+	return a.append(a.Context(), journal.Batch{Sync: true, Opening: &o}, accepted(a.lease.Org, a.lease.RunID))
 }
 
 // fillSlots opens as many runs as the org has slots.
@@ -39,7 +39,7 @@ func (b *testBench) fillSlots(orgID string) []*author {
 	authors := make([]*author, slots)
 	for i := range authors {
 		authors[i] = b.author(orgID, fmt.Sprintf("run %02d", i))
-		b.ok(authors[i].open(run.Opening{Slots: slots}))
+		b.ok(authors[i].open(journal.Opening{Slots: slots}))
 	}
 	return authors
 }
@@ -53,18 +53,18 @@ func (b *testBench) checkMissing(orgID, runID string) {
 
 func noFreeSlot(b *testBench) {
 	b.fillSlots("a")
-	err := b.author("a", "one more").open(run.Opening{Slots: slots})
-	b.checkError(err, run.ErrNoSlot)
+	err := b.author("a", "one more").open(journal.Opening{Slots: slots})
+	b.checkError(err, journal.ErrNoSlot)
 	b.checkMissing("a", "one more")
-	b.ok(b.author("b", "one more").open(run.Opening{Slots: slots}))
-	b.ok(b.author("a", "under other terms").open(run.Opening{Slots: slots + 1}))
+	b.ok(b.author("b", "one more").open(journal.Opening{Slots: slots}))
+	b.ok(b.author("a", "under other terms").open(journal.Opening{Slots: slots + 1}))
 }
 
 func openingWithoutSlots(b *testBench) {
 	b.fillSlots("a")
-	b.ok(b.author("a", "any number").open(run.Opening{}))
+	b.ok(b.author("a", "any number").open(journal.Opening{}))
 	b.begin("a", "no terms")
-	b.checkError(b.author("a", "one more").open(run.Opening{Slots: slots + 2}), run.ErrNoSlot)
+	b.checkError(b.author("a", "one more").open(journal.Opening{Slots: slots + 2}), journal.ErrNoSlot)
 }
 
 func slotFreed(b *testBench) {
@@ -73,10 +73,10 @@ func slotFreed(b *testBench) {
 	another := func(why string) {
 		b.Helper()
 		n++
-		if err := b.author("a", fmt.Sprint("another ", n)).open(run.Opening{Slots: slots}); err != nil {
+		if err := b.author("a", fmt.Sprint("another ", n)).open(journal.Opening{Slots: slots}); err != nil {
 			b.Errorf("%s: %v", why, err)
 		}
-		b.checkError(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
+		b.checkError(b.author("a", "one more").open(journal.Opening{Slots: slots}), journal.ErrNoSlot)
 	}
 	authors[0].write(loop.Finished{Reason: event.Complete})
 	another("a run has ended")
@@ -84,35 +84,35 @@ func slotFreed(b *testBench) {
 	another("a run has parked")
 	b.ok(b.Leases.Release(b.Context(), authors[2].lease))
 	another("a lease was released")
-	b.advance(run.LeaseTTL - time.Millisecond)
-	b.checkError(b.author("a", "one more").open(run.Opening{Slots: slots}), run.ErrNoSlot)
+	b.advance(journal.LeaseTTL - time.Millisecond)
+	b.checkError(b.author("a", "one more").open(journal.Opening{Slots: slots}), journal.ErrNoSlot)
 	b.advance(time.Millisecond)
 	b.fillSlots("b")
-	b.ok(b.author("a", "after all leases expired").open(run.Opening{Slots: 1}))
+	b.ok(b.author("a", "after all leases expired").open(journal.Opening{Slots: 1}))
 }
 
 func slotKept(b *testBench) {
 	a := b.author("a", "r")
-	b.ok(a.open(run.Opening{Slots: 1}))
-	for i, batch := range []run.Batch{{}, {Sync: true}, {Rows: []run.Row{{Ref: "x", Value: 1}}}} {
-		b.advance(run.LeaseTTL - time.Millisecond)
+	b.ok(a.open(journal.Opening{Slots: 1}))
+	for i, batch := range []journal.Batch{{}, {Sync: true}, {Rows: []journal.Row{{Ref: "x", Value: 1}}}} {
+		b.advance(journal.LeaseTTL - time.Millisecond)
 		b.ok(a.append(b.Context(), batch, input(fmt.Sprint(i))))
-		b.advance(run.LeaseTTL - time.Millisecond)
-		b.checkError(b.author("a", "other").open(run.Opening{Slots: 1}), run.ErrNoSlot)
-		b.ok(a.append(b.Context(), run.Batch{Sync: true}))
+		b.advance(journal.LeaseTTL - time.Millisecond)
+		b.checkError(b.author("a", "other").open(journal.Opening{Slots: 1}), journal.ErrNoSlot)
+		b.ok(a.append(b.Context(), journal.Batch{Sync: true}))
 	}
-	b.advance(run.LeaseTTL)
-	b.ok(b.author("a", "other").open(run.Opening{Slots: 1}))
+	b.advance(journal.LeaseTTL)
+	b.ok(b.author("a", "other").open(journal.Opening{Slots: 1}))
 }
 
 func openedLater(b *testBench) {
 	first, second := b.author("a", "first"), b.author("a", "second")
-	b.ok(first.open(run.Opening{Slots: 1}))
+	b.ok(first.open(journal.Opening{Slots: 1}))
 	for range 3 {
-		b.checkError(second.open(run.Opening{Slots: 1}), run.ErrNoSlot)
+		b.checkError(second.open(journal.Opening{Slots: 1}), journal.ErrNoSlot)
 	}
 	first.write(loop.Finished{Reason: event.Complete})
-	b.ok(second.open(run.Opening{Slots: 1}))
+	b.ok(second.open(journal.Opening{Slots: 1}))
 	second.write(input("x"))
 	second.checkStored()
 }
@@ -123,10 +123,10 @@ func slotRace(b *testBench) {
 	for i := range 4 * slots {
 		a := b.author("a", fmt.Sprint("run ", i))
 		group.Go(func() error {
-			switch err := a.open(run.Opening{Slots: slots}); {
+			switch err := a.open(journal.Opening{Slots: slots}); {
 			case err == nil:
 				opened.Add(1)
-			case errors.Is(err, run.ErrNoSlot):
+			case errors.Is(err, journal.ErrNoSlot):
 				refused.Add(1)
 			default:
 				return err
@@ -135,7 +135,7 @@ func slotRace(b *testBench) {
 		})
 	}
 	b.ok(group.Wait())
-	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 100})
+	runs, err := b.Archive.Runs(b.Context(), "a", journal.Query{Limit: 100})
 	b.ok(err)
 	if opened.Load() != slots || refused.Load() != 3*slots || len(runs) != slots {
 		b.Errorf("%d were opened, %d refused and %d stored, want %d, %d and %d", opened.Load(), refused.Load(), len(runs), slots, 3*slots, slots)

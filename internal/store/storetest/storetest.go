@@ -16,21 +16,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
 )
 
 // Store is one implementation of all the ports. One value may implement several.
 type Store struct {
 	Orgs          org.Store
-	Journal       run.Journal
-	Archive       run.Archive
-	Leases        run.Leases
-	Conversations run.Conversations
+	Journal       journal.Journal
+	Archive       journal.Archive
+	Leases        journal.Leases
+	Conversations journal.Conversations
 	Results       toolcache.Store
 	Audit         AuditLog
-	Forgetter     run.Forgetter
+	Forgetter     journal.Forgetter
 	Sweep         func(t *testing.T) // deletes the runs that are to be forgotten
 }
 

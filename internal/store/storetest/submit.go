@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 func submitCases() []rule { // P24
@@ -24,16 +24,16 @@ func submitCases() []rule { // P24
 	}
 }
 
-func terms(principal, key, hash string) run.Opening {
-	return run.Opening{Slots: slots, Key: &run.SubmitKey{Principal: principal, Key: key, Hash: hash}}
+func terms(principal, key, hash string) journal.Opening {
+	return journal.Opening{Slots: slots, Key: &journal.SubmitKey{Principal: principal, Key: key, Hash: hash}}
 }
 
-// checkSubmitted fails the case unless err is a *run.Submitted equal to want.
-func (b *testBench) checkSubmitted(err error, want run.Submitted) {
+// checkSubmitted fails the case unless err is a *journal.Submitted equal to want.
+func (b *testBench) checkSubmitted(err error, want journal.Submitted) {
 	b.Helper()
-	var got *run.Submitted
+	var got *journal.Submitted
 	if !errors.As(err, &got) {
-		b.Fatalf("got error %v, want a *run.Submitted", err)
+		b.Fatalf("got error %v, want a *journal.Submitted", err)
 	}
 	b.equal(*got, want)
 }
@@ -42,11 +42,11 @@ func repeatedKey(b *testBench) {
 	a := b.author("a", "first")
 	b.ok(a.open(terms("p", "k", "hash 1")))
 	for _, hash := range []string{"hash 1", "hash 2"} {
-		b.checkSubmitted(b.author("a", "second").open(terms("p", "k", hash)), run.Submitted{RunID: "first", Hash: "hash 1"})
+		b.checkSubmitted(b.author("a", "second").open(terms("p", "k", hash)), journal.Submitted{RunID: "first", Hash: "hash 1"})
 		b.checkMissing("a", "second")
 	}
 	a.write(loop.Finished{Reason: event.Complete})
-	b.checkSubmitted(b.author("a", "second").open(terms("p", "k", "hash 1")), run.Submitted{RunID: "first", Hash: "hash 1"})
+	b.checkSubmitted(b.author("a", "second").open(terms("p", "k", "hash 1")), journal.Submitted{RunID: "first", Hash: "hash 1"})
 	b.ok(b.author("a", "second").open(terms("p", "other", "hash 1")))
 }
 
@@ -54,14 +54,14 @@ func keyBeforeSlot(b *testBench) {
 	b.ok(b.author("a", "first").open(terms("p", "k", "h")))
 	full := terms("p", "k", "h")
 	full.Slots = 1
-	b.checkSubmitted(b.author("a", "second").open(full), run.Submitted{RunID: "first", Hash: "h"})
+	b.checkSubmitted(b.author("a", "second").open(full), journal.Submitted{RunID: "first", Hash: "h"})
 }
 
 func keyOfRefused(b *testBench) {
 	first := b.begin("a", "first")
 	full := terms("p", "k", "h")
 	full.Slots = 1
-	b.checkError(b.author("a", "second").open(full), run.ErrNoSlot)
+	b.checkError(b.author("a", "second").open(full), journal.ErrNoSlot)
 	first.write(loop.Finished{Reason: event.Complete})
 	b.ok(b.author("a", "third").open(full))
 }
@@ -70,21 +70,21 @@ func foreignKeys(b *testBench) {
 	b.ok(b.author("a", "p's").open(terms("p", "k", "1")))
 	b.ok(b.author("a", "q's").open(terms("q", "k", "2")))
 	b.ok(b.author("b", "theirs").open(terms("p", "k", "3")))
-	b.checkSubmitted(b.author("a", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "p's", Hash: "1"})
-	b.checkSubmitted(b.author("a", "x").open(terms("q", "k", "1")), run.Submitted{RunID: "q's", Hash: "2"})
-	b.checkSubmitted(b.author("b", "x").open(terms("p", "k", "1")), run.Submitted{RunID: "theirs", Hash: "3"})
+	b.checkSubmitted(b.author("a", "x").open(terms("p", "k", "1")), journal.Submitted{RunID: "p's", Hash: "1"})
+	b.checkSubmitted(b.author("a", "x").open(terms("q", "k", "1")), journal.Submitted{RunID: "q's", Hash: "2"})
+	b.checkSubmitted(b.author("b", "x").open(terms("p", "k", "1")), journal.Submitted{RunID: "theirs", Hash: "3"})
 }
 
 func keyExpires(b *testBench) {
 	b.ok(b.author("a", "first").open(terms("p", "k", "1")))
-	b.advance(run.SubmitKeyTTL / 2)
+	b.advance(journal.SubmitKeyTTL / 2)
 	b.ok(b.author("a", "young").open(terms("p", "young", "1")))
-	b.advance(run.SubmitKeyTTL/2 - time.Millisecond)
-	b.checkSubmitted(b.author("a", "second").open(terms("p", "k", "2")), run.Submitted{RunID: "first", Hash: "1"})
+	b.advance(journal.SubmitKeyTTL/2 - time.Millisecond)
+	b.checkSubmitted(b.author("a", "second").open(terms("p", "k", "2")), journal.Submitted{RunID: "first", Hash: "1"})
 	b.advance(time.Millisecond)
 	b.ok(b.author("a", "second").open(terms("p", "k", "2")))
-	b.checkSubmitted(b.author("a", "third").open(terms("p", "k", "3")), run.Submitted{RunID: "second", Hash: "2"})
-	b.checkSubmitted(b.author("a", "third").open(terms("p", "young", "3")), run.Submitted{RunID: "young", Hash: "1"})
+	b.checkSubmitted(b.author("a", "third").open(terms("p", "k", "3")), journal.Submitted{RunID: "second", Hash: "2"})
+	b.checkSubmitted(b.author("a", "third").open(terms("p", "young", "3")), journal.Submitted{RunID: "young", Hash: "1"})
 }
 
 func keyRace(b *testBench) {
@@ -95,7 +95,7 @@ func keyRace(b *testBench) {
 	for i := range callers {
 		a := b.author("a", fmt.Sprint("run ", i))
 		group.Go(func() error {
-			var s *run.Submitted
+			var s *journal.Submitted
 			switch err := a.open(terms("p", "k", "h")); {
 			case err == nil:
 				opened.Add(1)
@@ -109,7 +109,7 @@ func keyRace(b *testBench) {
 		})
 	}
 	b.ok(group.Wait())
-	runs, err := b.Archive.Runs(b.Context(), "a", run.Query{Limit: 2 * callers})
+	runs, err := b.Archive.Runs(b.Context(), "a", journal.Query{Limit: 2 * callers})
 	b.ok(err)
 	if opened.Load() != 1 || len(runs) != 1 {
 		b.Fatalf("%d callers opened a run and %d are stored, want one", opened.Load(), len(runs))

@@ -19,8 +19,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -284,7 +284,7 @@ func TestTheDocumentHasTheWordsOfRuns(t *testing.T) {
 	for _, r := range event.Reasons() {
 		reasons = append(reasons, string(r))
 	}
-	for name, want := range map[string][]string{"RunState": run.States(), "RunReason": reasons, "ApprovalStatus": run.ApprovalStatuses()} {
+	for name, want := range map[string][]string{"RunState": journal.States(), "RunReason": reasons, "ApprovalStatus": journal.ApprovalStatuses()} {
 		if got := schemas[name].Enum; !slices.Equal(got, want) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

@@ -1,8 +1,8 @@
 // Package approvals is the API of tool calls that wait for the decision of a person: list
 // them, show one, decide.
 //
-//	GET  /v1/approvals          List    run.Archive, run.Runner.AwaitApprovals
-//	GET  /v1/approvals/{id}     Get     run.Archive
+//	GET  /v1/approvals          List    journal.Archive, run.Runner.AwaitApprovals
+//	GET  /v1/approvals/{id}     Get     journal.Archive
 //	POST /v1/approvals/{id}     Decide  run.Runner.Decide
 //
 // Owners, admins and approvers see and decide all approvals of their org. Those of other orgs

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -36,16 +37,16 @@ const (
 
 // Runner waits for approvals and decides them. Implemented by *run.Runner.
 type Runner interface {
-	AwaitApprovals(ctx context.Context, orgID string, q run.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]run.Approval, error)
-	Decide(ctx context.Context, orgID, id string, d run.Decision, by org.Author) (run.Approval, error)
+	AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]journal.Approval, error)
+	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
 }
 
 // Options configure a Handler. All but Now are required.
 type Options struct {
-	Archive run.Archive
+	Archive journal.Archive
 	Runner  Runner
-	Client  func(ctx context.Context, a run.Approval) (run.Client, error) // run.ClientOf
-	KeyName func(orgID, id string) string                                 // name of a key of the org, also of a revoked one; "" = unknown
+	Client  func(ctx context.Context, a journal.Approval) (run.Client, error) // run.ClientOf
+	KeyName func(orgID, id string) string                                     // name of a key of the org, also of a revoked one; "" = unknown
 	Log     *slog.Logger
 	Now     func() time.Time // nil = time.Now
 }
@@ -76,7 +77,7 @@ func (h *Handler) List(inTurn func(surface.Endpoint) surface.Endpoint) surface.E
 		}
 		limit := q.Limit
 		q.Limit++ // one more shows whether there are older ones
-		var found []run.Approval
+		var found []journal.Approval
 		if wait > 0 {
 			if found, err = h.o.Runner.AwaitApprovals(r.Context(), caller.Org.ID, q, wait, caller.Account); err != nil {
 				return h.failedList(err)
@@ -93,10 +94,10 @@ func (h *Handler) List(inTurn func(surface.Endpoint) surface.Endpoint) surface.E
 	}
 }
 
-func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, found []run.Approval, limit int) error {
+func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, found []journal.Approval, limit int) error {
 	data := make([]Object, min(len(found), limit))
 	for i := range data {
-		arguments, err := run.ArgumentsOf(r.Context(), h.o.Archive, found[i], MaxListed)
+		arguments, err := journal.ArgumentsOf(r.Context(), h.o.Archive, found[i], MaxListed)
 		if err != nil {
 			return h.failed(err)
 		}
@@ -150,7 +151,7 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // write answers with an approval and all of its arguments: who decides must see them.
-func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller run.Caller, a run.Approval) error {
+func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller run.Caller, a journal.Approval) error {
 	arguments, err := allArguments(ctx, h.o.Archive, caller.Account, a)
 	if err != nil {
 		return h.failed(err)
@@ -166,7 +167,7 @@ func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller run.C
 }
 
 // object returns the object of an approval with these arguments.
-func (h *Handler) object(ctx context.Context, a run.Approval, arguments json.RawMessage) (o Object, err error) {
+func (h *Handler) object(ctx context.Context, a journal.Approval, arguments json.RawMessage) (o Object, err error) {
 	d := Details{Arguments: arguments, KeyName: func(id string) string { return h.o.KeyName(a.Org, id) }}
 	if d.Said, err = run.UserMessageOf(ctx, h.o.Archive, a); err != nil {
 		return o, err
@@ -179,9 +180,9 @@ func (h *Handler) object(ctx context.Context, a run.Approval, arguments json.Raw
 
 // allArguments returns the arguments of an approval, or nil if its run is deleted. The account
 // is charged with large ones before they are read.
-func allArguments(ctx context.Context, archive run.Archive, account *ledger.Account, a run.Approval) (json.RawMessage, error) {
+func allArguments(ctx context.Context, archive journal.Archive, account *ledger.Account, a journal.Approval) (json.RawMessage, error) {
 	rows, err := archive.Rows(ctx, a.Org, a.RunID, []string{a.ArgsRef}, MaxListed)
-	var large *run.TooLarge
+	var large *journal.TooLarge
 	if errors.As(err, &large) {
 		if err := account.Charge(large.Bytes); err != nil {
 			return nil, err
@@ -220,20 +221,20 @@ func (h *Handler) failedList(err error) error {
 }
 
 // query reads the parameters of a list, and how long it waits.
-func query(values url.Values) (q run.ApprovalQuery, wait time.Duration, err error) {
+func query(values url.Values) (q journal.ApprovalQuery, wait time.Duration, err error) {
 	if err := surface.CheckQuery(values, "status", "run_id", "server", "before", "limit", "wait"); err != nil {
 		return q, 0, err
 	}
-	q = run.ApprovalQuery{Server: values.Get("server"), Before: values.Get("before")}
+	q = journal.ApprovalQuery{Server: values.Get("server"), Before: values.Get("before")}
 	if text := values.Get("run_id"); text != "" {
 		q.RunID = audit.StoredRunID(text)
 	}
 	if text := values.Get("status"); text != "" {
 		for s := range strings.SplitSeq(text, ",") {
-			if !slices.Contains(run.ApprovalStatuses(), s) {
-				return q, 0, surface.InvalidValue("status", "unknown status %.80q; the statuses are %s", s, strings.Join(run.ApprovalStatuses(), ", "))
+			if !slices.Contains(journal.ApprovalStatuses(), s) {
+				return q, 0, surface.InvalidValue("status", "unknown status %.80q; the statuses are %s", s, strings.Join(journal.ApprovalStatuses(), ", "))
 			}
-			q.Statuses = append(q.Statuses, run.ApprovalStatus(s))
+			q.Statuses = append(q.Statuses, journal.ApprovalStatus(s))
 		}
 	}
 	if q.Limit, err = surface.QueryNumber(values, "limit", defaultApprovals, 1, maxApprovals); err != nil {
@@ -244,7 +245,7 @@ func query(values url.Values) (q run.ApprovalQuery, wait time.Duration, err erro
 }
 
 // decision reads the body of a decision.
-func decision(body map[string]json.RawMessage) (d run.Decision, err error) {
+func decision(body map[string]json.RawMessage) (d journal.Decision, err error) {
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		if name != "decision" && name != "reason" {
 			return d, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are decision, reason", name).In(name)

@@ -3,6 +3,7 @@ package approvals
 import (
 	"encoding/json"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -10,9 +11,9 @@ import (
 
 // Object is an approval as it is shown, here and on the command line.
 type Object struct {
-	ID     string             `json:"id"`
-	Type   string             `json:"object"` // approval
-	Status run.ApprovalStatus `json:"status"`
+	ID     string                 `json:"id"`
+	Type   string                 `json:"object"` // approval
+	Status journal.ApprovalStatus `json:"status"`
 
 	RunID   string       `json:"run_id"`
 	CallKey loop.CallKey `json:"call_key"`
@@ -57,7 +58,7 @@ type Details struct {
 }
 
 // NewObject returns the object of an approval.
-func NewObject(a run.Approval, d Details) Object {
+func NewObject(a journal.Approval, d Details) Object {
 	arguments := d.Arguments
 	if !json.Valid(arguments) {
 		arguments = nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -137,7 +138,7 @@ func (d *decoder) decideApprovals() error {
 			return fault.New(fault.Invalid, "approval_not_found", "%s: the input has no approval request %.100q; send it, or continue the response with previous_response_id or conversation", a.at, a.request).In(a.at + ".approval_request_id")
 		}
 		d.req.Answers = append(d.req.Answers, run.Answer{
-			ID: approvalID(a.request), Decision: run.Decision{Approved: a.approve, Message: a.reason}, Place: a.at + ".approval_request_id",
+			ID: approvalID(a.request), Decision: journal.Decision{Approved: a.approve, Message: a.reason}, Place: a.at + ".approval_request_id",
 		})
 	}
 	d.req.Late = d.lateItems(current, stateless)

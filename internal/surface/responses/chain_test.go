@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -50,11 +51,11 @@ var specifications struct {
 type watched struct {
 	memory.Conversations
 	finds    int
-	onFind   func(orgID string)        // called before each read; nil = nothing is
-	onChange func(run.ConversationKey) // called before each change; nil = nothing is
+	onFind   func(orgID string)            // called before each read; nil = nothing is
+	onChange func(journal.ConversationKey) // called before each change; nil = nothing is
 }
 
-func (w *watched) Find(ctx context.Context, orgID, principal string, key run.ConversationKey) (*run.Conversation, error) {
+func (w *watched) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
 	if w.onFind != nil {
 		w.onFind(orgID)
 	} else {
@@ -63,21 +64,21 @@ func (w *watched) Find(ctx context.Context, orgID, principal string, key run.Con
 	return w.Conversations.Find(ctx, orgID, principal, key)
 }
 
-func (w *watched) changes(ctx context.Context, key run.ConversationKey) error {
+func (w *watched) changes(ctx context.Context, key journal.ConversationKey) error {
 	if w.onChange != nil {
 		w.onChange(key)
 	}
 	return ctx.Err()
 }
 
-func (w *watched) Save(ctx context.Context, orgID, principal string, c run.Conversation, ttl time.Duration, keys ...run.ConversationKey) error {
+func (w *watched) Save(ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
 	if err := w.changes(ctx, keys[0]); err != nil {
 		return err
 	}
 	return w.Conversations.Save(ctx, orgID, principal, c, ttl, keys...)
 }
 
-func (w *watched) Delete(ctx context.Context, orgID, principal string, key run.ConversationKey) (bool, error) {
+func (w *watched) Delete(ctx context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	if err := w.changes(ctx, key); err != nil {
 		return false, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -39,7 +40,7 @@ type conversation struct {
 }
 
 // asObject returns the object of a stored conversation.
-func asObject(id string, c *run.Conversation) (*conversation, error) {
+func asObject(id string, c *journal.Conversation) (*conversation, error) {
 	object := &conversation{ID: id, Object: "conversation"}
 	if err := json.Unmarshal(c.Echo, &object.storedConversation); err != nil {
 		return nil, fmt.Errorf("stored conversation %s: %w", id, err)
@@ -51,7 +52,7 @@ func noConversation(id, param string) error {
 	return fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %.100q; it was deleted, or its time is over", id).In(param)
 }
 
-func (h *Handler) findConversation(ctx context.Context, caller run.Caller, id string) (*run.Conversation, error) {
+func (h *Handler) findConversation(ctx context.Context, caller run.Caller, id string) (*journal.Conversation, error) {
 	c, err := run.FindSession(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
 	if err != nil {
 		return nil, surface.Failed(h.o.Log, err)
@@ -94,7 +95,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 		return err
 	}
 	made := storedConversation{clock.Wall().Unix(), metadata}
-	c := run.Conversation{}
+	c := journal.Conversation{}
 	if c.Echo, err = surface.Marshal(made); err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.R
 	if d.native != "" {
 		return "", nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
 	}
-	c := run.Conversation{Items: d.req.Items, Listed: d.req.Listed}
+	c := journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}
 	if c.Echo, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
 		return "", nil, err
 	}
@@ -219,7 +220,7 @@ func (h *Handler) GetConversation(w http.ResponseWriter, r *http.Request, caller
 	return writeConversation(w, name, c)
 }
 
-func writeConversation(w http.ResponseWriter, id string, c *run.Conversation) error {
+func writeConversation(w http.ResponseWriter, id string, c *journal.Conversation) error {
 	object, err := asObject(id, c)
 	if err != nil {
 		return err
@@ -228,7 +229,7 @@ func writeConversation(w http.ResponseWriter, id string, c *run.Conversation) er
 }
 
 // changeConversation changes a stored conversation of the caller's org.
-func (h *Handler) changeConversation(ctx context.Context, caller run.Caller, id string, change func(*run.Conversation) bool) (*run.Conversation, error) {
+func (h *Handler) changeConversation(ctx context.Context, caller run.Caller, id string, change func(*journal.Conversation) bool) (*journal.Conversation, error) {
 	if !strings.HasPrefix(id, conversationPrefix) {
 		return nil, noConversation(id, "conversation_id")
 	}
@@ -260,7 +261,7 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 	}
 	name := r.PathValue("id")
 	var broken error
-	c, err := h.changeConversation(r.Context(), caller, name, func(c *run.Conversation) bool {
+	c, err := h.changeConversation(r.Context(), caller, name, func(c *journal.Conversation) bool {
 		var object *conversation
 		if object, broken = asObject(name, c); broken != nil {
 			return false
@@ -319,7 +320,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 	if err != nil {
 		return err
 	}
-	if _, err := h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
+	if _, err := h.changeConversation(ctx, caller, name, func(c *journal.Conversation) bool {
 		c.Parts = append(slices.Clip(run.StoredParts(ctx, h.o.Conversations, caller.Org.ID, c.Parts)), part)
 		return true
 	}); err != nil {
@@ -508,7 +509,7 @@ func partWith(parts []string, itemID string) int {
 // itemsOf returns the items of a part of a conversation, or of a response, in order; none if
 // it is not stored any more.
 func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) ([]map[string]any, error) {
-	var c *run.Conversation
+	var c *journal.Conversation
 	var s *stored
 	var items []map[string]any
 	err := h.reads.do(ctx, caller.Org.ID, func() (err error) {
@@ -541,7 +542,7 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 }
 
 // findItem returns an item of a conversation; nil if there is none.
-func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *run.Conversation, itemID string) (found map[string]any, err error) {
+func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *journal.Conversation, itemID string) (found map[string]any, err error) {
 	parts := c.Parts
 	if i := partWith(parts, itemID); i >= 0 {
 		parts = append([]string{parts[i]}, parts...)
@@ -642,7 +643,7 @@ func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.
 
 // deleteItem deletes an item, wherever the conversation has it, and returns the conversation
 // without it; nil if somebody has changed the item's parts meanwhile.
-func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemID string) (*run.Conversation, error) {
+func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemID string) (*journal.Conversation, error) {
 	c, err := h.findConversation(ctx, caller, name)
 	if err != nil {
 		return nil, err
@@ -653,7 +654,7 @@ func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemI
 	}
 	replaced := false
 	if err == nil {
-		c, err = h.changeConversation(ctx, caller, name, func(c *run.Conversation) bool {
+		c, err = h.changeConversation(ctx, caller, name, func(c *journal.Conversation) bool {
 			var parts []string
 			n := 0
 			for _, part := range c.Parts {

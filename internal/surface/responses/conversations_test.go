@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
@@ -92,7 +93,7 @@ func TestAConversationForgetsItsExpiredParts(t *testing.T) {
 	b := newBench(t, "text A.\n\ntext B.")
 	alice := b.caller("acme", "alice")
 	id := b.conversation(t, alice, "POST", "", "", "", `{}`).object.ID
-	if _, err := run.ChangeSession(t.Context(), b.kept, "acme", id, time.Hour, func(c *run.Conversation) bool {
+	if _, err := run.ChangeSession(t.Context(), b.kept, "acme", id, time.Hour, func(c *journal.Conversation) bool {
 		for i := range run.MaxParts {
 			c.Parts = append(c.Parts, run.PartOf(fmt.Sprint("gone", i), i%2 == 0))
 		}
@@ -246,7 +247,7 @@ func TestItemsAreDeletedAtTheSameTime(t *testing.T) {
 	b := newBench(t, "")
 	alice := b.caller("acme", "alice")
 	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","id":"msg_a","content":"1"},{"role":"user","id":"msg_b","content":"2"},{"role":"user","id":"msg_c","content":"3"}]}`).object.ID
-	b.kept.onChange = func(key run.ConversationKey) {
+	b.kept.onChange = func(key journal.ConversationKey) {
 		if key.ID == id {
 			b.kept.onChange = nil
 			b.conversation(t, alice, "DELETE item", id, "msg_b", "", "")
@@ -266,7 +267,7 @@ func TestAClientLeavesWhileItsConversationIsDeleted(t *testing.T) {
 	b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"2"}]}`)
 	ctx, leave := context.WithCancel(t.Context())
 	deleted := 0
-	b.kept.onChange = func(run.ConversationKey) { deleted++; leave() }
+	b.kept.onChange = func(journal.ConversationKey) { deleted++; leave() }
 	r := httptest.NewRequest(http.MethodDelete, "/x", nil).WithContext(ctx)
 	r.SetPathValue("id", id)
 	if err := b.DeleteConversation(httptest.NewRecorder(), r, alice); err != nil || deleted != 3 {
@@ -279,8 +280,8 @@ func TestItemsAreAddedToADeletedConversation(t *testing.T) {
 	b := newBench(t, "")
 	alice := b.caller("acme", "alice")
 	id := b.conversation(t, alice, "POST", "", "", "", "").object.ID
-	var part run.ConversationKey
-	b.kept.onChange = func(key run.ConversationKey) {
+	var part journal.ConversationKey
+	b.kept.onChange = func(key journal.ConversationKey) {
 		b.kept.onChange = nil
 		part = key
 		b.conversation(t, alice, "DELETE", id, "", "", "")
@@ -519,7 +520,7 @@ func pagingOfAnItemThatIsInFrontOfItsResponse(t *testing.T) {
 	b := newBench(t, "text A.")
 	alice := b.caller("acme", "alice")
 	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"1"}]}`).object.ID
-	b.kept.onChange = func(key run.ConversationKey) {
+	b.kept.onChange = func(key journal.ConversationKey) {
 		if said, is := strings.CutPrefix(key.ID, "resp_"); is {
 			b.kept.onChange = nil
 			time.Sleep(time.Millisecond) // ids that are made in one millisecond have no order
@@ -582,7 +583,7 @@ func TestReferencesCountAsTheItemsTheyName(t *testing.T) {
 		return "[" + strings.TrimSuffix(strings.Repeat(`{"type":"item_reference","id":"`+listed.object.Last+`"},`, times), ",") + "]"
 	}
 	stores := 0
-	b.kept.onChange = func(run.ConversationKey) { stores++ }
+	b.kept.onChange = func(journal.ConversationKey) { stores++ }
 	for _, times := range []int{12, 50} {
 		alice.Account = ledger.New(ledger.Options{}).Open("acme")
 		got := b.do(t, alice, b.Serve, http.MethodPost, "", "", `{"model":"m","input":`+refer(times)+`}`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -15,7 +16,7 @@ import (
 // Options are what a Handler needs; all are required.
 type Options struct {
 	surface.Options
-	Conversations run.Conversations // where responses are stored
+	Conversations journal.Conversations // where responses are stored
 	Runs          surface.StoredRuns
 }
 

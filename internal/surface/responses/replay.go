@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -76,7 +77,7 @@ func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
 // replay streams a stored response again, or one whose run has not ended.
 func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Caller, asked replay) error {
 	id := r.PathValue("id")
-	var kept *run.Conversation
+	var kept *journal.Conversation
 	var s *stored
 	err := h.reads.do(r.Context(), caller.Org.ID, func() (err error) {
 		if kept, _, err = h.findAny(r.Context(), caller, id); err == nil {
@@ -122,7 +123,7 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 
 // findAny returns a response of the caller's org that is stored, or will be when its run ends:
 // ended is then false.
-func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (kept *run.Conversation, ended bool, err error) {
+func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (kept *journal.Conversation, ended bool, err error) {
 	for range 2 { // a response is stored before its run ends: it may end between the two
 		kept, err := run.FindResponse(ctx, h.o.Conversations, caller.Org.ID, id)
 		if err != nil || kept != nil {
@@ -133,7 +134,7 @@ func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (ke
 			return nil, false, err
 		}
 		if unfinished != nil {
-			return &run.Conversation{RunID: unfinished.RunID, Part: 1, Echo: unfinished.Keep.Echo, FinalOnly: unfinished.Keep.FinalOnly}, false, nil
+			return &journal.Conversation{RunID: unfinished.RunID, Part: 1, Echo: unfinished.Keep.Echo, FinalOnly: unfinished.Keep.FinalOnly}, false, nil
 		}
 	}
 	return nil, false, notStored(id)

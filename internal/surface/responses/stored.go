@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -26,7 +27,7 @@ type stored struct {
 }
 
 // find returns a stored response of the caller's org, without its items and its input.
-func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept *run.Conversation, s *stored, err error) {
+func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept *journal.Conversation, s *stored, err error) {
 	err = h.reads.do(ctx, caller.Org.ID, func() (err error) {
 		if kept, s, err = h.findEnded(ctx, caller, id); err == nil {
 			s.dropInput(caller)
@@ -37,7 +38,7 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept 
 }
 
 // findEnded returns a stored response with its input. It is called within reads.
-func (h *Handler) findEnded(ctx context.Context, caller run.Caller, id string) (*run.Conversation, *stored, error) {
+func (h *Handler) findEnded(ctx context.Context, caller run.Caller, id string) (*journal.Conversation, *stored, error) {
 	kept, ended, err := h.findAny(ctx, caller, id)
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +63,7 @@ func (s *stored) dropInput(caller run.Caller) {
 
 // echoOf returns what the surface has stored of a response, or of items. It drops the items for
 // the model, and the stored form. It is called within reads.
-func (h *Handler) echoOf(caller run.Caller, id string, kept *run.Conversation) (*stored, error) {
+func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversation) (*stored, error) {
 	if err := caller.Account.Charge(len(kept.Echo)); err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *run.Conversation) (
 
 // render makes the response object again from the events of its run. The error wraps
 // org.ErrNotFound if the run was deleted.
-func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Extensions, kept *run.Conversation, s *stored) (*response, error) {
+func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Extensions, kept *journal.Conversation, s *stored) (*response, error) {
 	tools := s.clientTools()
 	tell := func(sink run.Sink) error {
 		return run.ShowPart(ctx, h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)

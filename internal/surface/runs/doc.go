@@ -1,7 +1,7 @@
 // Package runs is the API of stored runs: list them, show one, follow its events,
 // cancel it.
 //
-//	GET  /v1/runs               List     run.Archive
+//	GET  /v1/runs               List     journal.Archive
 //	GET  /v1/runs/{id}          Get      run.Show
 //	GET  /v1/runs/{id}/events   Events   run.Runner.Follow ─► server-sent events
 //	POST /v1/runs/{id}/cancel   Cancel   run.Runner.Cancel

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -36,7 +37,7 @@ type Runner interface {
 
 // Options configure a Handler. All but Now are required.
 type Options struct {
-	Archive    run.Archive
+	Archive    journal.Archive
 	Runner     Runner
 	Heartbeats *sse.Heartbeats
 	Log        *slog.Logger
@@ -140,7 +141,7 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // find returns the run with an id or UUID, if it exists for the caller.
-func (h *Handler) find(ctx context.Context, caller run.Caller, text string) (run.Summary, error) {
+func (h *Handler) find(ctx context.Context, caller run.Caller, text string) (journal.Summary, error) {
 	head, err := h.o.Archive.Head(ctx, caller.Org.ID, audit.StoredRunID(text))
 	if err == nil && !sees(caller, head.Summary) {
 		err = fmt.Errorf("run %s of another key: %w", text, org.ErrNotFound)
@@ -149,7 +150,7 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, text string) (run
 }
 
 // sees reports whether a run exists for the caller.
-func sees(caller run.Caller, s run.Summary) bool {
+func sees(caller run.Caller, s journal.Summary) bool {
 	return caller.Principal.Role.MayRead() || s.Principal == caller.Principal.ID
 }
 
@@ -168,17 +169,17 @@ func (h *Handler) failed(err error) error {
 }
 
 // query reads the parameters of a list.
-func (h *Handler) query(r *http.Request, caller run.Caller) (run.Query, error) {
+func (h *Handler) query(r *http.Request, caller run.Caller) (journal.Query, error) {
 	values := r.URL.Query()
-	q := run.Query{Principal: values.Get("key_id")}
+	q := journal.Query{Principal: values.Get("key_id")}
 	if err := surface.CheckQuery(values, "state", "since", "key_id", "before", "limit"); err != nil {
 		return q, err
 	}
 	if text := values.Get("state"); text != "" {
 		q.States = strings.Split(text, ",")
 		for _, s := range q.States {
-			if !slices.Contains(run.States(), s) {
-				return q, surface.InvalidValue("state", "unknown state %q; the states are %s", s, strings.Join(run.States(), ", "))
+			if !slices.Contains(journal.States(), s) {
+				return q, surface.InvalidValue("state", "unknown state %q; the states are %s", s, strings.Join(journal.States(), ", "))
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -64,7 +65,7 @@ func stored(t *testing.T, n int) *memory.Journal {
 		for seq, body := range bodies {
 			facts = append(facts, loop.Fact{Seq: int64(seq) + 1, Epoch: 1, At: int64(1000 * i), Version: loop.Version, Body: body})
 		}
-		if err := store.Append(t.Context(), run.Lease{Org: "o", RunID: id, Epoch: 1, Owner: "x"}, 0, run.Batch{Facts: facts, Sync: true}); err != nil {
+		if err := store.Append(t.Context(), journal.Lease{Org: "o", RunID: id, Epoch: 1, Owner: "x"}, 0, journal.Batch{Facts: facts, Sync: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +199,7 @@ func failure() *event.Failure {
 func TestOnlyOwnersAndAdminsGetAddresses(t *testing.T) {
 	hidden := []string{"10.0.0.7", "mcp", "req-header", "YXQgMTAuMC4wLjc"}
 	d := &run.Detail{
-		Summary: run.Summary{Reason: event.Blocked}, Failure: failure(),
+		Summary: journal.Summary{Reason: event.Blocked}, Failure: failure(),
 		ModelFailure: &run.ModelFailure{Message: "m", Cause: "dial 10.0.0.7", Body: []byte("at 10.0.0.7")},
 	}
 	for role, sees := range map[org.Role]bool{org.Owner: true, org.Admin: true, org.Member: false} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -30,7 +31,7 @@ type Object struct {
 }
 
 // NewObject returns the object of a run.
-func NewObject(s run.Summary) Object {
+func NewObject(s journal.Summary) Object {
 	out := Object{
 		ID: s.RunID, Org: s.Org, State: s.State(), Key: s.Principal, Surface: s.Surface, Grade: s.Grade, Model: s.Model,
 		Rounds: s.Rounds, ToolCalls: s.Calls, Tokens: s.Tokens, StartedAt: surface.Timestamp(s.CreatedAt),
@@ -144,7 +145,7 @@ type shownRun struct {
 }
 
 // newPage returns the page of up to limit runs. A further run shows that there is more.
-func newPage(found []run.Summary, limit int) page {
+func newPage(found []journal.Summary, limit int) page {
 	out := page{Object: "list", Data: []listedRun{}, HasMore: len(found) > limit}
 	for _, s := range found[:min(len(found), limit)] {
 		out.Data = append(out.Data, listedRun{"run", NewObject(s)})

@@ -127,7 +127,7 @@ CREATE TABLE forgotten_runs (
 ) STRICT;
 
 -- Tool calls that wait for the approval of a person, and those that were decided. The facts of
--- their runs say the same: see run.Head.ApprovalChanges.
+-- their runs say the same: see journal.Head.ApprovalChanges.
 CREATE TABLE approvals (
   org         TEXT    NOT NULL,
   id          TEXT    NOT NULL,

@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"bytes"
@@ -39,21 +39,6 @@ type Batch struct {
 	// Retain is called with the bytes of a batch without Sync that waits for space, and
 	// with the negative number when it no longer does. It must not block. Nil = not called.
 	Retain func(bytes int)
-}
-
-// withoutBodies returns the batch without rows, and without the texts of a model or a tool
-// in its facts, and what is withheld.
-func (b Batch) withoutBodies() (Batch, withheld) {
-	w := withheld{rows: b.Rows}
-	b.Rows = nil
-	b.Facts = slices.Clone(b.Facts)
-	for i, f := range b.Facts {
-		var texts *loop.Texts
-		if b.Facts[i].Body, texts = loop.WithoutTexts(f.Body); texts != nil {
-			w.texts = append(w.texts, withheldTexts{f.Seq, texts})
-		}
-	}
-	return b, w
 }
 
 // Check returns an error unless b can follow the fact with number after in the journal of

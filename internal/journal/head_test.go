@@ -1,4 +1,4 @@
-package run_test
+package journal_test
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -20,26 +20,26 @@ import (
 var leaseTime = time.UnixMilli(1_000_000).UTC()
 
 // leaseEnd is when a lease ends that is granted at leaseTime.
-var leaseEnd = leaseTime.Add(run.LeaseTTL).UnixMilli()
+var leaseEnd = leaseTime.Add(journal.LeaseTTL).UnixMilli()
 
 // headOf returns the head of a run with five facts and a lease of epoch 3.
-func headOf(status run.Status, owner string, until int64) run.Head {
-	return run.Head{
-		Summary: run.Summary{Org: "o", RunID: "r", Grade: loop.Light, Status: status, Counts: loop.Counts{Rounds: 1, Calls: 2, Tokens: 30}},
+func headOf(status journal.Status, owner string, until int64) journal.Head {
+	return journal.Head{
+		Summary: journal.Summary{Org: "o", RunID: "r", Grade: loop.Light, Status: status, Counts: loop.Counts{Rounds: 1, Calls: 2, Tokens: 30}},
 		Seq:     5, At: 500, Epoch: 3, Owner: owner, LeaseUntil: until, Bytes: 7,
 	}
 }
 
-func leaseOf(epoch int64, owner string) run.Lease {
-	return run.Lease{Org: "o", RunID: "r", Epoch: epoch, Owner: owner}
+func leaseOf(epoch int64, owner string) journal.Lease {
+	return journal.Lease{Org: "o", RunID: "r", Epoch: epoch, Owner: owner}
 }
 
 func TestWhoMayWrite(t *testing.T) {
-	head := headOf(run.Running, "me", leaseEnd)
+	head := headOf(journal.Running, "me", leaseEnd)
 	for _, c := range []struct {
 		name  string
-		head  run.Head
-		lease run.Lease
+		head  journal.Head
+		lease journal.Lease
 		after int64
 		want  string
 	}{
@@ -53,20 +53,20 @@ func TestWhoMayWrite(t *testing.T) {
 		{"a writer without a lease is not fenced", head, leaseOf(0, ""), 5, "ok"},
 		{"a writer without a lease must know the journal", head, leaseOf(0, ""), 4, "behind"},
 		{"a writer without a lease is ahead", head, leaseOf(0, ""), 6, "ahead"},
-		{"a writer without a lease wakes a run that waits", headOf(run.Waiting, "", 0), leaseOf(0, ""), 5, "ok"},
-		{"a journal begins", run.Head{}, leaseOf(1, "me"), 0, "ok"},
-		{"a journal begins without a lease", run.Head{}, leaseOf(0, ""), 0, "ok"},
-		{"a journal that does not exist is continued", run.Head{}, leaseOf(1, "me"), 1, "ahead"},
+		{"a writer without a lease wakes a run that waits", headOf(journal.Waiting, "", 0), leaseOf(0, ""), 5, "ok"},
+		{"a journal begins", journal.Head{}, leaseOf(1, "me"), 0, "ok"},
+		{"a journal begins without a lease", journal.Head{}, leaseOf(0, ""), 0, "ok"},
+		{"a journal that does not exist is continued", journal.Head{}, leaseOf(1, "me"), 1, "ahead"},
 		{"a journal begins again", head, leaseOf(3, "me"), 0, "behind"},
 	} {
 		err := c.head.Admit(c.lease, c.after)
 		got := "ok"
 		switch {
-		case errors.Is(err, run.ErrFenced):
+		case errors.Is(err, journal.ErrFenced):
 			got = "fenced"
-		case errors.As(err, new(*run.Behind)):
+		case errors.As(err, new(*journal.Behind)):
 			got = "behind"
-		case errors.Is(err, run.ErrAhead):
+		case errors.Is(err, journal.ErrAhead):
 			got = "ahead"
 		case err != nil:
 			got = err.Error()
@@ -79,36 +79,36 @@ func TestWhoMayWrite(t *testing.T) {
 
 func TestHowABatchChangesTheHead(t *testing.T) {
 	fact := func(seq, at int64, body loop.Body) loop.Fact { return loop.Fact{Seq: seq, At: at, Body: body} }
-	running := headOf(run.Running, "me", 1)
-	waiting, aside := headOf(run.Waiting, "", 0), headOf(run.IsAside, "", 0)
-	aside.Summary.Aside = run.Aside{Reason: "damaged"}
-	done := headOf(run.Done, "", 0)
+	running := headOf(journal.Running, "me", 1)
+	waiting, aside := headOf(journal.Waiting, "", 0), headOf(journal.IsAside, "", 0)
+	aside.Summary.Aside = journal.Aside{Reason: "damaged"}
+	done := headOf(journal.Done, "", 0)
 	done.Summary.Reason, done.Summary.FinishedAt = event.Complete, 500
 	for _, c := range []struct {
 		name  string
-		from  run.Head
-		lease run.Lease
+		from  journal.Head
+		lease journal.Lease
 		facts []loop.Fact
-		want  func(*run.Head)
+		want  func(*journal.Head)
 	}{
 		{
-			"the first batch of an owner gives it the lease", run.Head{}, leaseOf(1, "me"),
+			"the first batch of an owner gives it the lease", journal.Head{}, leaseOf(1, "me"),
 			[]loop.Fact{fact(1, 90, loop.Accepted{Org: "o", RunID: "r", Principal: "p", Surface: "chat", Policy: loop.Policy{Grade: loop.Durable}, Model: "m"})},
-			func(h *run.Head) {
-				*h = run.Head{
-					Summary: run.Summary{Org: "o", RunID: "r", Principal: "p", Surface: "chat", Grade: loop.Durable, Model: "m", Status: run.Running, CreatedAt: 90},
+			func(h *journal.Head) {
+				*h = journal.Head{
+					Summary: journal.Summary{Org: "o", RunID: "r", Principal: "p", Surface: "chat", Grade: loop.Durable, Model: "m", Status: journal.Running, CreatedAt: 90},
 					Seq:     1, At: 90, Epoch: 1, Owner: "me", LeaseUntil: leaseEnd,
 				}
 			},
 		},
 		{
-			"a run without a lease has no owner", run.Head{}, leaseOf(0, ""),
+			"a run without a lease has no owner", journal.Head{}, leaseOf(0, ""),
 			[]loop.Fact{fact(1, 90, loop.Accepted{Org: "o", RunID: "r"})},
-			func(h *run.Head) {
-				*h = run.Head{Summary: run.Summary{Org: "o", RunID: "r", Status: run.Running, CreatedAt: 90}, Seq: 1, At: 90}
+			func(h *journal.Head) {
+				*h = journal.Head{Summary: journal.Summary{Org: "o", RunID: "r", Status: journal.Running, CreatedAt: 90}, Seq: 1, At: 90}
 			},
 		},
-		{"an empty batch of the owner extends the lease", running, leaseOf(3, "me"), nil, func(h *run.Head) { h.LeaseUntil = leaseEnd }},
+		{"an empty batch of the owner extends the lease", running, leaseOf(3, "me"), nil, func(h *journal.Head) { h.LeaseUntil = leaseEnd }},
 		{
 			"counters and usage", running, leaseOf(3, "me"),
 			[]loop.Fact{
@@ -117,7 +117,7 @@ func TestHowABatchChangesTheHead(t *testing.T) {
 				fact(8, 620, loop.CallStarted{Attempt: 1}),
 				fact(9, 630, loop.CallStarted{Attempt: 2}), // the same call again
 			},
-			func(h *run.Head) {
+			func(h *journal.Head) {
 				h.Seq, h.At, h.LeaseUntil = 9, 630, leaseEnd
 				h.Summary.Rounds, h.Summary.Calls, h.Summary.Tokens = 2, 3, 40
 			},
@@ -125,68 +125,70 @@ func TestHowABatchChangesTheHead(t *testing.T) {
 		{
 			"a turn of another purpose is no round", running, leaseOf(3, "me"),
 			[]loop.Fact{fact(6, 600, loop.Turn{Purpose: loop.PurposeRaw, Usage: model.Usage{Input: 4}})},
-			func(h *run.Head) { h.Seq, h.At, h.LeaseUntil, h.Summary.Tokens = 6, 600, leaseEnd, 34 },
+			func(h *journal.Head) { h.Seq, h.At, h.LeaseUntil, h.Summary.Tokens = 6, 600, leaseEnd, 34 },
 		},
 		{
 			"the time of the latest fact is kept if the next owner's clock is behind", running, leaseOf(4, "next"),
 			[]loop.Fact{fact(6, 100, loop.Resumed{})},
-			func(h *run.Head) { h.Seq, h.Epoch, h.Owner, h.LeaseUntil = 6, 4, "next", leaseEnd },
+			func(h *journal.Head) { h.Seq, h.Epoch, h.Owner, h.LeaseUntil = 6, 4, "next", leaseEnd },
 		},
 		{
 			"a run that waits has no lease", running, leaseOf(3, "me"),
 			[]loop.Fact{fact(6, 600, loop.Parked{})},
-			func(h *run.Head) {
+			func(h *journal.Head) {
 				h.Seq, h.At, h.Owner, h.LeaseUntil = 6, 600, "", 0
-				h.Summary.Status, h.Summary.Grade = run.Waiting, loop.Durable
+				h.Summary.Status, h.Summary.Grade = journal.Waiting, loop.Durable
 			},
 		},
 		{
 			"a run that has ended has no lease", running, leaseOf(3, "me"),
 			[]loop.Fact{fact(6, 600, loop.Finished{Reason: event.Complete})},
-			func(h *run.Head) {
+			func(h *journal.Head) {
 				h.Seq, h.At, h.Owner, h.LeaseUntil = 6, 600, "", 0
-				h.Summary.Status, h.Summary.Reason, h.Summary.FinishedAt = run.Done, event.Complete, 600
+				h.Summary.Status, h.Summary.Reason, h.Summary.FinishedAt = journal.Done, event.Complete, 600
 			},
 		},
 		{
 			"nothing in the summary changes after the end", done, leaseOf(0, ""),
 			[]loop.Fact{fact(6, 600, loop.CancelRequested{}), fact(7, 600, loop.Turn{Purpose: loop.PurposeTurn})},
-			func(h *run.Head) { h.Seq, h.At = 7, 600 },
+			func(h *journal.Head) { h.Seq, h.At = 7, 600 },
 		},
 		{
 			"a writer without a lease changes neither owner nor expiry", running, leaseOf(0, ""),
 			[]loop.Fact{fact(6, 600, loop.CancelRequested{})},
-			func(h *run.Head) { h.Seq, h.At = 6, 600 },
+			func(h *journal.Head) { h.Seq, h.At = 6, 600 },
 		},
 		{
 			"a writer without a lease ends a lease with the run", running, leaseOf(0, ""),
 			[]loop.Fact{fact(6, 600, loop.Finished{Reason: event.Cancelled})},
-			func(h *run.Head) {
+			func(h *journal.Head) {
 				h.Seq, h.At, h.Owner, h.LeaseUntil = 6, 600, "", 0
-				h.Summary.Status, h.Summary.Reason, h.Summary.FinishedAt = run.Done, event.Cancelled, 600
+				h.Summary.Status, h.Summary.Reason, h.Summary.FinishedAt = journal.Done, event.Cancelled, 600
 			},
 		},
 		{
 			"a writer without a lease wakes a run, which has no owner then", waiting, leaseOf(0, ""),
 			[]loop.Fact{fact(6, 600, loop.CallResolved{})},
-			func(h *run.Head) { h.Seq, h.At, h.Summary.Status = 6, 600, run.Running },
+			func(h *journal.Head) { h.Seq, h.At, h.Summary.Status = 6, 600, journal.Running },
 		},
 		{
 			"a run that is set aside is woken", aside, leaseOf(0, ""),
 			[]loop.Fact{fact(6, 600, loop.CancelRequested{})},
-			func(h *run.Head) { h.Seq, h.At, h.Summary.Status, h.Summary.Aside = 6, 600, run.Running, run.Aside{} },
+			func(h *journal.Head) {
+				h.Seq, h.At, h.Summary.Status, h.Summary.Aside = 6, 600, journal.Running, journal.Aside{}
+			},
 		},
 		{
 			"a fact that wakes nobody", waiting, leaseOf(0, ""),
 			[]loop.Fact{fact(6, 600, loop.InputAdded{})},
-			func(h *run.Head) { h.Seq, h.At = 6, 600 },
+			func(h *journal.Head) { h.Seq, h.At = 6, 600 },
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := c.from
 			c.want(&want)
 			before := c.from
-			if diff := cmp.Diff(want, c.from.After(c.lease, run.Batch{Facts: c.facts}, leaseTime)); diff != "" {
+			if diff := cmp.Diff(want, c.from.After(c.lease, journal.Batch{Facts: c.facts}, leaseTime)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, c.from); diff != "" {
@@ -203,13 +205,13 @@ func TestKeepsLeaseAgreesWithAfter(t *testing.T) {
 		loop.InputAdded{}, loop.CallStarted{}, loop.Parked{}, loop.Resumed{}, loop.CallResolved{}, loop.CancelRequested{},
 		loop.Expired{}, loop.Finished{},
 	}
-	for _, status := range []run.Status{run.Running, run.Waiting, run.IsAside, run.Done} {
-		for _, lease := range []run.Lease{leaseOf(0, ""), leaseOf(3, "me"), leaseOf(4, "next")} {
+	for _, status := range []journal.Status{journal.Running, journal.Waiting, journal.IsAside, journal.Done} {
+		for _, lease := range []journal.Lease{leaseOf(0, ""), leaseOf(3, "me"), leaseOf(4, "next")} {
 			for _, body := range bodies {
 				known := headOf(status, "me", 77)
 				unknown := known
 				unknown.Owner, unknown.LeaseUntil = "", 0
-				b := run.Batch{Facts: []loop.Fact{{Seq: 6, At: 600, Body: body}}}
+				b := journal.Batch{Facts: []loop.Fact{{Seq: 6, At: 600, Body: body}}}
 				want, got := known.After(lease, b, leaseTime), unknown.After(lease, b, leaseTime)
 				if unknown.KeepsLease(lease, got) {
 					got.Owner, got.LeaseUntil = known.Owner, known.LeaseUntil
@@ -224,10 +226,10 @@ func TestKeepsLeaseAgreesWithAfter(t *testing.T) {
 
 func TestLeasesOfAHead(t *testing.T) {
 	before, at, after := leaseTime.Add(-time.Millisecond), leaseTime, leaseTime.Add(time.Millisecond)
-	head := headOf(run.Running, "me", leaseTime.UnixMilli())
+	head := headOf(journal.Running, "me", leaseTime.UnixMilli())
 	for _, c := range []struct {
 		name      string
-		head      run.Head
+		head      journal.Head
 		now       time.Time
 		leased    bool
 		claimable bool // by another owner
@@ -235,10 +237,10 @@ func TestLeasesOfAHead(t *testing.T) {
 		{"before the end", head, before, true, false},
 		{"at the end", head, at, false, true},
 		{"after the end", head, after, false, true},
-		{"released", headOf(run.Running, "", 0), at, false, true},
-		{"waiting", headOf(run.Waiting, "", 0), at, false, false},
-		{"set aside", headOf(run.IsAside, "", 0), at, false, false},
-		{"done", headOf(run.Done, "", 0), at, false, false},
+		{"released", headOf(journal.Running, "", 0), at, false, true},
+		{"waiting", headOf(journal.Waiting, "", 0), at, false, false},
+		{"set aside", headOf(journal.IsAside, "", 0), at, false, false},
+		{"done", headOf(journal.Done, "", 0), at, false, false},
 	} {
 		if got := c.head.Leased(c.now); got != c.leased {
 			t.Errorf("%s: Leased is %v", c.name, got)
@@ -250,7 +252,7 @@ func TestLeasesOfAHead(t *testing.T) {
 	if head.Claimable("me", after) {
 		t.Error("the last owner may claim its own run")
 	}
-	if !head.Renewable("me") || head.Renewable("other") || headOf(run.Done, "me", 1).Renewable("me") || headOf(run.Running, "", 0).Renewable("") {
+	if !head.Renewable("me") || head.Renewable("other") || headOf(journal.Done, "me", 1).Renewable("me") || headOf(journal.Running, "", 0).Renewable("") {
 		t.Error("a lease is renewable by its owner only, while the run is running")
 	}
 	if got := head.Renew(leaseTime).LeaseUntil; got != leaseEnd {
@@ -259,16 +261,16 @@ func TestLeasesOfAHead(t *testing.T) {
 }
 
 func TestClaimReleaseSetAsideRestore(t *testing.T) {
-	head := headOf(run.Running, "me", 1)
+	head := headOf(journal.Running, "me", 1)
 	claimed, lease := head.Claim("next", leaseTime)
 	want := head
 	want.Epoch, want.Owner, want.LeaseUntil = 4, "next", leaseEnd
 	if diff := cmp.Diff(want, claimed); diff != "" || lease != leaseOf(4, "next") {
 		t.Errorf("claimed %+v (-want +got):\n%s", lease, diff)
 	}
-	for _, stale := range []run.Lease{leaseOf(3, "me"), leaseOf(4, "me"), leaseOf(3, "next"), leaseOf(0, "")} {
+	for _, stale := range []journal.Lease{leaseOf(3, "me"), leaseOf(4, "me"), leaseOf(3, "next"), leaseOf(0, "")} {
 		_, released := claimed.Release(stale)
-		_, aside := claimed.SetAside(stale, claimed.Seq, run.Aside{})
+		_, aside := claimed.SetAside(stale, claimed.Seq, journal.Aside{})
 		if released || aside {
 			t.Errorf("the lease %+v released or set aside a run of %+v", stale, lease)
 		}
@@ -280,9 +282,9 @@ func TestClaimReleaseSetAsideRestore(t *testing.T) {
 	if _, lease := released.Claim("last", leaseTime); !lease.Handed {
 		t.Error("a run that was released is claimed without Handed")
 	}
-	why := run.Aside{Reason: "unknown fact"}
+	why := journal.Aside{Reason: "unknown fact"}
 	aside, ok := claimed.SetAside(lease, claimed.Seq, why)
-	if !ok || aside.Summary.Status != run.IsAside || aside.Summary.Aside != why || aside.Owner != "" {
+	if !ok || aside.Summary.Status != journal.IsAside || aside.Summary.Aside != why || aside.Owner != "" {
 		t.Errorf("set aside: %+v, %v", aside, ok)
 	}
 	if _, ok := claimed.SetAside(lease, claimed.Seq-1, why); ok {
@@ -297,21 +299,21 @@ func TestClaimReleaseSetAsideRestore(t *testing.T) {
 	if _, ok := claimed.Restore(); ok {
 		t.Error("a run that is not set aside is restored")
 	}
-	if _, ok := headOf(run.Done, "", 0).Release(leaseOf(3, "")); ok {
+	if _, ok := headOf(journal.Done, "", 0).Release(leaseOf(3, "")); ok {
 		t.Error("a run that has ended is released")
 	}
 }
 
 // orgState is an OrgState that remembers what was asked.
 type orgState struct {
-	known  *run.Submitted
+	known  *journal.Submitted
 	stored int64
 	leased int
 	fails  error
 	asked  []string
 }
 
-func (s *orgState) RunOf(run.SubmitKey) (*run.Submitted, error) {
+func (s *orgState) RunOf(journal.SubmitKey) (*journal.Submitted, error) {
 	s.asked = append(s.asked, "key")
 	return s.known, s.fails
 }
@@ -327,24 +329,24 @@ func (s *orgState) LeasedRuns() (int, error) {
 }
 
 func TestWhichRunsAreAccepted(t *testing.T) {
-	key, broken := &run.SubmitKey{Principal: "p", Key: "k", Hash: "h"}, errors.New("broken")
-	full := &orgState{known: &run.Submitted{RunID: "first"}, stored: 100, leased: 4}
+	key, broken := &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}, errors.New("broken")
+	full := &orgState{known: &journal.Submitted{RunID: "first"}, stored: 100, leased: 4}
 	for _, c := range []struct {
 		name    string
-		opening run.Opening
+		opening journal.Opening
 		caps    org.Caps
 		state   orgState
 		want    error
 		asked   []string
 	}{
-		{"no conditions", run.Opening{}, org.Caps{}, *full, nil, nil},
-		{"a key that has a run comes before everything else", run.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, *full, full.known, []string{"key"}},
-		{"space comes before slots", run.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 100, leased: 4}, org.Caps{Stored: 100}.StoredError(), []string{"key", "stored"}},
-		{"the last slot is taken", run.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 99, leased: 4}, run.ErrNoSlot, []string{"key", "stored", "leased"}},
-		{"one slot is free", run.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 99, leased: 3}, nil, []string{"key", "stored", "leased"}},
-		{"an error of the key", run.Opening{Key: key}, org.Caps{}, orgState{fails: broken}, broken, []string{"key"}},
-		{"an error of the space", run.Opening{}, org.Caps{Stored: 1}, orgState{fails: broken}, broken, []string{"stored"}},
-		{"an error of the slots", run.Opening{Slots: 1}, org.Caps{}, orgState{fails: broken}, broken, []string{"leased"}},
+		{"no conditions", journal.Opening{}, org.Caps{}, *full, nil, nil},
+		{"a key that has a run comes before everything else", journal.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, *full, full.known, []string{"key"}},
+		{"space comes before slots", journal.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 100, leased: 4}, org.Caps{Stored: 100}.StoredError(), []string{"key", "stored"}},
+		{"the last slot is taken", journal.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 99, leased: 4}, journal.ErrNoSlot, []string{"key", "stored", "leased"}},
+		{"one slot is free", journal.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 99, leased: 3}, nil, []string{"key", "stored", "leased"}},
+		{"an error of the key", journal.Opening{Key: key}, org.Caps{}, orgState{fails: broken}, broken, []string{"key"}},
+		{"an error of the space", journal.Opening{}, org.Caps{Stored: 1}, orgState{fails: broken}, broken, []string{"stored"}},
+		{"an error of the slots", journal.Opening{Slots: 1}, org.Caps{}, orgState{fails: broken}, broken, []string{"leased"}},
 	} {
 		err := c.opening.Admit(c.caps, &c.state)
 		if (err == nil) != (c.want == nil) || err != nil && err.Error() != c.want.Error() {
@@ -358,17 +360,17 @@ func TestWhichRunsAreAccepted(t *testing.T) {
 
 func TestWhatIsUsedOfABudget(t *testing.T) {
 	b := budget.Shared{Scope: "org", Limit: budget.Amount{Tokens: 10}}
-	used := run.Used{Spent: budget.Amount{Tokens: 4}}
-	held, err := used.Hold(run.Hold{Budget: b, Amount: budget.Amount{Tokens: 6}})
-	if err != nil || held != (run.Used{Spent: budget.Amount{Tokens: 4}, Held: budget.Amount{Tokens: 6}}) {
+	used := journal.Used{Spent: budget.Amount{Tokens: 4}}
+	held, err := used.Hold(journal.Hold{Budget: b, Amount: budget.Amount{Tokens: 6}})
+	if err != nil || held != (journal.Used{Spent: budget.Amount{Tokens: 4}, Held: budget.Amount{Tokens: 6}}) {
 		t.Fatalf("got %+v, %v", held, err)
 	}
-	var over *run.OverBudget
-	if same, err := held.Hold(run.Hold{Budget: b, Amount: budget.Amount{Tokens: 1}}); !errors.As(err, &over) || over.Scope != "org" || same != held {
+	var over *journal.OverBudget
+	if same, err := held.Hold(journal.Hold{Budget: b, Amount: budget.Amount{Tokens: 1}}); !errors.As(err, &over) || over.Scope != "org" || same != held {
 		t.Errorf("a hold beyond the limit: %+v, %v", same, err)
 	}
 	settled := held.Settle(budget.Amount{Tokens: 6}, budget.Amount{Tokens: 8})
-	if settled != (run.Used{Spent: budget.Amount{Tokens: 12}}) {
+	if settled != (journal.Used{Spent: budget.Amount{Tokens: 12}}) {
 		t.Errorf("settled at more than was held: %+v", settled)
 	}
 }
@@ -381,11 +383,11 @@ func TestHeadAllowsWhatTheRulesAllow(t *testing.T) {
 		loop.Accepted{}, loop.Catalogued{}, loop.Reserved{}, loop.ReserveRefused{}, loop.TurnStarted{}, loop.TurnFailed{}, loop.Turn{}, loop.CallPrepared{},
 		loop.CallStarted{}, loop.CallDone{}, loop.CallWaiting{}, loop.CallResolved{WaitID: "w"}, loop.Expired{WaitID: "w"}, loop.Parked{}, loop.Finished{},
 	}
-	journal := []loop.Body{
+	stored := []loop.Body{
 		loop.Accepted{Org: "o", RunID: "r", Targets: []loop.Target{{Provider: "up", Model: "m"}}, Policy: loop.Policy{Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds)}},
 		loop.CancelRequested{Cause: event.Cancelled}, loop.Finished{Reason: event.Cancelled},
 	}
-	var head run.Head
+	var head journal.Head
 	var state loop.State
 	for i := 0; ; i++ {
 		for _, body := range anytime {
@@ -399,13 +401,13 @@ func TestHeadAllowsWhatTheRulesAllow(t *testing.T) {
 				t.Errorf("%s is allowed after %d facts although it depends on the state", body.Kind(), i)
 			}
 		}
-		if i == len(journal) {
+		if i == len(stored) {
 			return
 		}
-		f := loop.Fact{Seq: int64(i + 1), Epoch: 1, At: int64(i + 1), Version: loop.Version, Body: journal[i]}
+		f := loop.Fact{Seq: int64(i + 1), Epoch: 1, At: int64(i + 1), Version: loop.Version, Body: stored[i]}
 		if err := loop.Allowed(state, f); err != nil {
 			t.Fatal(err)
 		}
-		state, head = loop.Apply(state, f), head.After(run.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "p"}, run.Batch{Facts: []loop.Fact{f}}, time.Time{})
+		state, head = loop.Apply(state, f), head.After(journal.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "p"}, journal.Batch{Facts: []loop.Fact{f}}, time.Time{})
 	}
 }

@@ -1,0 +1,220 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+)
+
+// The ports of a Runner. Journal, Archive, Leases, Forgetter, Recorder and Conversations are
+// implemented by store/memory and store/sqlite, which use the rules of [Head],
+// [Opening.Admit], [Used] and [Conversation]; store/storetest tests them.
+
+// Journal stores the facts of runs.
+type Journal interface {
+	// Append stores the batch after the fact with number after. A batch that
+	// [Batch.Check], [Head.Admit] or [Opening.Admit] refuses is not stored, and the
+	// error wraps theirs; a *[Behind] has the missing facts. A second fact of the same
+	// kind, call and attempt ([CallOf]), a row with a ref that the run has, and a second
+	// hold with the same ID in a budget are refused with an error that wraps
+	// org.ErrExists; a hold that does not fit, with an *[OverBudget]. If this build cannot
+	// decode a fact that the writer misses, the error wraps an *[Unreadable]. A nil error means
+	// that the batch is stored as safely as Batch.Sync says. The head of the run is
+	// afterwards as [Head.After] says.
+	Append(ctx context.Context, lease Lease, after int64, b Batch) error
+}
+
+// Behind reports that another writer has written to the journal.
+type Behind struct {
+	Facts []loop.Fact // all facts after those that the writer knows
+}
+
+func (b *Behind) Error() string { return fmt.Sprintf("behind by %d facts", len(b.Facts)) }
+
+// Archive reads what a Journal has stored.
+type Archive interface {
+	// Runs returns the runs of the org that the query selects, the latest first
+	// (within one millisecond, by descending id). If the org has no run Query.Before,
+	// the error wraps org.ErrNotFound.
+	Runs(ctx context.Context, org string, q Query) ([]Summary, error)
+
+	// Head returns the head of a run. The error wraps org.ErrNotFound if the org has
+	// no such run.
+	Head(ctx context.Context, org, runID string) (Head, error)
+
+	// Load returns the whole journal of a run. The error wraps org.ErrNotFound if the
+	// org has no such run, and an *[Unreadable] if this build cannot decode a fact.
+	Load(ctx context.Context, org, runID string) (*Story, error)
+
+	// Facts returns facts with a number above after, in order, as many as have limit
+	// bytes together when they are stored. It also stops before a fact that this build
+	// cannot decode. None means that the journal has no more at the moment. If the first
+	// one cannot be returned, the error is a *[TooLarge] or an *[Unreadable] without a
+	// Story; it wraps org.ErrNotFound if the org has no such run.
+	Facts(ctx context.Context, org, runID string, after int64, limit int) ([]loop.Fact, error)
+
+	// Rows returns the rows with these refs, in this order, as many as have limit bytes
+	// together. It also stops before a ref that the run does not have. If the first row
+	// has more than limit bytes, the error is a *[TooLarge]; it wraps org.ErrNotFound if
+	// the org has no such run.
+	Rows(ctx context.Context, org, runID string, refs []string, limit int) ([]json.RawMessage, error)
+
+	// AuditRows returns the audit rows of the org that the query selects, in the order
+	// of their numbers.
+	AuditRows(ctx context.Context, org string, q audit.Query) ([]audit.Row, error)
+
+	// Approval returns an approval of the org. The error wraps org.ErrNotFound if it has none
+	// with this id.
+	Approval(ctx context.Context, org, id string) (Approval, error)
+
+	// Approvals returns the approvals of the org that the query selects, the latest first
+	// (within one millisecond, by descending id). If the org has no approval Query.Before, the
+	// error wraps org.ErrNotFound.
+	Approvals(ctx context.Context, org string, q ApprovalQuery) ([]Approval, error)
+
+	// DueApprovals returns up to limit approvals of all orgs that wait and whose ExpiresAt is
+	// not after now, those first that expired first.
+	DueApprovals(ctx context.Context, now int64, limit int) ([]Approval, error)
+
+	// WaitingRuns returns the runs of all orgs of which approvals wait, ordered by org and id.
+	WaitingRuns(ctx context.Context) ([]WaitingRun, error)
+
+	// Used returns what a budget of the org has been charged with; the zero value if
+	// nothing was spent from it.
+	Used(ctx context.Context, org, scope string) (Used, error)
+}
+
+// WaitingRun is a run of which approvals wait. Principal is whose run it is, and CallerAt is that of
+// [Approval].
+type WaitingRun struct{ Org, RunID, Principal, CallerAt string }
+
+// TooLarge reports that a fact or row was not read because it is larger than the limit.
+type TooLarge struct {
+	Bytes int // its stored size
+}
+
+func (t *TooLarge) Error() string { return fmt.Sprintf("larger than the limit: %d bytes", t.Bytes) }
+
+// Query selects runs. The zero value selects none, because its limit is 0.
+type Query struct {
+	Before    string   // only runs older than the one with this id, whether or not that one is selected; "" = all
+	Since     int64    // only runs accepted at this time or later, in Unix milliseconds; 0 = all
+	States    []string // only runs in one of these states, see [Summary.State]; none = all
+	Principal string   // only runs of the key with this id; "" = all
+	Limit     int      // maximum number of selected runs; 0 or less = none
+}
+
+// Chooses reports whether the query selects s, apart from Before and Limit.
+func (q Query) Chooses(s Summary) bool {
+	return s.CreatedAt >= q.Since &&
+		(len(q.States) == 0 || slices.Contains(q.States, s.State())) &&
+		(q.Principal == "" || s.Principal == q.Principal)
+}
+
+// Story is a run's journal together with the bodies that its facts refer to.
+type Story struct {
+	Summary Summary
+	Facts   []loop.Fact
+	Rows    map[string]json.RawMessage // by ref
+}
+
+// Size returns the size of the rows in bytes.
+func (s *Story) Size() int {
+	n := 0
+	for _, row := range s.Rows {
+		n += len(row)
+	}
+	return n
+}
+
+// Last returns the number of the journal's last fact.
+func (s *Story) Last() int64 {
+	if s == nil || len(s.Facts) == 0 {
+		return 0
+	}
+	return s.Facts[len(s.Facts)-1].Seq
+}
+
+// Leases gives runs whose owner is gone to a new owner. Times are read from the store's
+// clock of leases, which never jumps: setting the wall clock neither ends nor extends a
+// lease.
+type Leases interface {
+	// Claim gives owner up to limit runs that are [Head.Claimable], as [Head.Claim]
+	// says: in a round robin over orgs, the oldest run of each first. An org gets no more
+	// leases than [Summary.Slots] of the run allows, those included that have not expired: a
+	// run that has waited takes a slot as a new one does. When Claim returns, this is on disk.
+	Claim(ctx context.Context, owner string, limit int) ([]Lease, error)
+
+	// Renew extends every lease that is [Head.Renewable] by owner, and returns these
+	// leases.
+	Renew(ctx context.Context, owner string) ([]Lease, error)
+
+	// Release ends the lease, so that the run can be claimed at once. It does nothing
+	// if the run does not have this lease any more.
+	Release(ctx context.Context, lease Lease) error
+
+	// SetAside ends the lease, and the run cannot be claimed until a fact wakes it or
+	// Restore restores it. It does nothing and returns false if the run does not have this
+	// lease any more, or if its journal does not end with the fact with number last: the
+	// other facts may say what is to be done with the run.
+	SetAside(ctx context.Context, lease Lease, last int64, why Aside) (bool, error)
+
+	// Restore makes the runs claimable that were set aside for a reason for which
+	// again returns true. It returns their number.
+	Restore(ctx context.Context, again func(Aside) bool) (int, error)
+
+	// Alive reports whether owner has called Claim or Renew within the last LeaseTTL: an owner
+	// that has not is gone, and the requests that it held open are gone with it.
+	Alive(ctx context.Context, owner string) (bool, error)
+
+	// Probe writes something that is never read. It returns an error if the store
+	// cannot be written at the moment.
+	Probe(ctx context.Context) error
+}
+
+// Conversations store what callers do not send again: the part of a run that the caller
+// of client tools does not see, and the transcripts of responses and sessions. A
+// conversation belongs to a principal of an org; for every other principal its keys are
+// unknown. Beyond the org's cap, those that were saved first are deleted early.
+type Conversations interface {
+	// Save stores c under each of the keys, for ttl. It is on disk when Save returns.
+	// With Version 0 the conversation is new: if one of the keys is in use, nothing is
+	// stored, and the error wraps org.ErrExists. With another Version it replaces what
+	// is stored under the key, which must have this version: otherwise, or if nothing is
+	// stored, the error wraps ErrChanged. What [Conversation.Check] refuses is not
+	// stored. A database refuses a new session with an *[org.CapError] if the org has stored
+	// as much as its caps allow.
+	Save(ctx context.Context, org, principal string, c Conversation, ttl time.Duration, keys ...ConversationKey) error
+
+	// Find returns what is stored under the key, or nil. The error wraps an *[Unreadable] if
+	// this build cannot decode it.
+	Find(ctx context.Context, org, principal string, key ConversationKey) (*Conversation, error)
+
+	// Delete deletes what is stored under the key, with its other keys. It returns false if
+	// nothing is. It is on disk when Delete returns.
+	Delete(ctx context.Context, org, principal string, key ConversationKey) (bool, error)
+}
+
+// Forgetter deletes single runs. Runs whose policy says Forget need no call of it.
+type Forgetter interface {
+	// Forget deletes a run when it has ended: ForgetAfter later, or when its Idempotency-Key
+	// expires, if it has one. It does nothing if the org has no such run. Audit rows stay.
+	Forget(ctx context.Context, org, runID string) error
+}
+
+// ForgetAfter is how long a run that is to be forgotten is stored after its end, so that
+// callers that are slow can read the rest of its events.
+const ForgetAfter = 10 * time.Minute
+
+// Recorder stores audit entries that belong to no journal.
+type Recorder interface {
+	// Record stores the entry a little later, in the order of the calls. It waits
+	// while too many entries are queued, for at most 30 seconds; none is dropped. An
+	// error may be that of an earlier entry, which could not be stored.
+	Record(ctx context.Context, org string, e audit.Entry) error
+}

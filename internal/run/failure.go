@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -151,7 +152,7 @@ type storedFailure struct {
 }
 
 func newStoredFailure(e *model.Error) storedFailure {
-	return storedFailure{e.Class, e.Status, e.Header, e.Body, e.Dialect, e.Code, e.Message, e.Param, e.Error(), e.Credential}
+	return storedFailure{e.Class, e.Status, e.Header, e.Body, e.Dialect, e.Code, e.Message, e.Param, e.Error(), refusesCredential(e)}
 }
 
 // recallFailure reads the row of the failed model call whose fact was folded last.
@@ -187,4 +188,10 @@ func ModelFailureOf(s *journal.Story, provider string, b loop.TurnFailed) ModelF
 		out.Cause = strings.TrimPrefix(f.Error, "provider call: ")
 	}
 	return out
+}
+
+// refusesCredential reports whether the provider refuses the gateway's credential. A model that
+// is no adapter of the gateway may say so by the status only.
+func refusesCredential(e *model.Error) bool {
+	return e.Credential || e.Status == http.StatusUnauthorized
 }

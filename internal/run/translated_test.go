@@ -51,7 +51,7 @@ func TestATranslatedRelayIsOneModelCall(t *testing.T) {
 		return turnOf("f"), &model.Error{Class: model.Transient, Status: 200, Message: "ended the stream"}
 	}
 	refused := func(context.Context, func(model.Delta) error) (*model.Turn, error) {
-		return nil, &model.Error{Class: model.Target, Status: 401, Message: "who are you", Credential: true}
+		return nil, &model.Error{Class: model.Target, Status: 401, Message: "who are you"}
 	}
 	for _, tt := range []struct {
 		name   string

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -89,7 +90,7 @@ func TestAnOrgReadsOneStoredResponseAtATime(t *testing.T) {
 				}
 			})
 		}
-		for range 10 {
+		for range run.DefaultFollowers / 2 { // the first two of the three below follow the run after their read
 			get("acme", "stream=true", b.Streamed(b.Get))
 			get("acme", "", b.Get)
 			get("acme", "", b.InputItems)

@@ -45,7 +45,7 @@ func TestAnAnswerThatCannotBeReadIsAskedForOnce(t *testing.T) {
 		asked := 0
 		up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
 			asked++
-			w.Write([]byte(body))
+			_, _ = w.Write([]byte(body))
 		})
 		g := MustRun(t, site{upstream: up.URL}.yaml())
 		a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"go"}`))

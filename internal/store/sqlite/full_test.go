@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -217,28 +218,118 @@ func TestANewOwnerGetsNothingThatWaitsForSpace(t *testing.T) {
 	f.checkNothingRetained(t)
 }
 
-// The rows of relays wait for space, too, and their error ends when they are stored.
-func TestTheRowsOfRelaysWaitForSpace(t *testing.T) { // R18
-	f := newFullStore(t)
+// relay records the row of a relay.
+func (f *fullStore) relay(t *testing.T, n int64) error {
+	t.Helper()
+	return f.Record(t.Context(), "a", audit.Entry{Kind: "k", At: n, Body: n})
+}
+
+// relayOnFullDisk records row 1 while the disk is full, and calls meanwhile in the middle of its
+// write, after which the disk has space again. It returns when the write has failed.
+func (f *fullStore) relayOnFullDisk(t *testing.T, meanwhile func()) {
+	t.Helper()
+	f.onFail = func() {
+		meanwhile()
+		f.full.Store(false)
+	}
 	f.full.Store(true)
-	failed := make(chan struct{}, 10)
-	f.onFail = func() { failed <- struct{}{} }
-	if err := f.Record(t.Context(), "a", audit.Entry{Kind: "k", At: 1, Body: 1}); err != nil {
+	if err := f.relay(t, 1); err != nil {
 		t.Fatal(err)
 	}
-	<-failed
-	f.full.Store(false)
-	if err := f.Probe(t.Context()); err != nil {
-		t.Fatal(err)
+	time.Sleep(2 * collectTime)
+	synctest.Wait()
+	if n := f.failed.Load(); n != 1 {
+		t.Fatalf("%d commits failed, want 1", n)
 	}
-	if err := f.Record(t.Context(), "a", audit.Entry{Kind: "k", At: 2, Body: 2}); err != nil {
+}
+
+// checkRelays records the row of another relay, which must see no error, and checks that all
+// rows are stored.
+func (f *fullStore) checkRelays(t *testing.T, n int) {
+	t.Helper()
+	if err := f.relay(t, int64(n)); err != nil {
 		t.Errorf("the store is healthy again, and says %v", err)
 	}
-	if err := f.SyncAudit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	time.Sleep(2 * collectTime)
+	synctest.Wait()
 	rows, err := f.AuditRows(t.Context(), "a", audit.Query{})
-	if err != nil || len(rows) != 2 {
-		t.Errorf("%d rows, %v, want both", len(rows), err)
+	if err != nil || len(rows) != n {
+		t.Errorf("%d rows, %v, want %d", len(rows), err, n)
 	}
+}
+
+// The rows of relays wait for space, too, and their error ends when the keeper of leases finds
+// that the store can be written, also if it looks while the write of the rows is about to fail.
+func TestTheRowsOfRelaysWaitForSpace(t *testing.T) { // R18
+	for name, during := range map[string]bool{"probed after the write": false, "probed during the write": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFullStore(t)
+				probed := make(chan error, 1)
+				probe := func() { probed <- f.Probe(t.Context()) }
+				f.relayOnFullDisk(t, func() {
+					if !during {
+						return
+					}
+					go probe()
+					for len(f.writer.queue) == 0 {
+						runtime.Gosched()
+					}
+				})
+				if !during {
+					probe()
+				}
+				if err := <-probed; err != nil {
+					t.Fatal(err)
+				}
+				f.checkRelays(t, 2)
+			})
+		})
+	}
+}
+
+// A relay whose row is stored although it follows one that was not ends the error of that.
+func TestARowThatIsStoredEndsTheErrorOfTheOneBefore(t *testing.T) { // R18
+	synctest.Test(t, func(t *testing.T) {
+		f := newFullStore(t)
+		f.relayOnFullDisk(t, func() {
+			if err := f.relay(t, 2); err != nil {
+				t.Error(err)
+			}
+			if err := f.recorder.flush(t.Context()); err != nil { // its write is queued behind the one that fails
+				t.Error(err)
+			}
+		})
+		f.checkRelays(t, 3)
+	})
+}
+
+// Rows that wait for space are stored without another relay: the next one, which may come hours
+// later, gets no error of this time.
+func TestRowsThatWaitForSpaceNeedNoOtherRelay(t *testing.T) { // R18
+	synctest.Test(t, func(t *testing.T) {
+		f := newFullStore(t)
+		f.relayOnFullDisk(t, func() {})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		f.checkRelays(t, 2)
+	})
+}
+
+// While the disk stays full, each failed write is reported once, to the next relay.
+func TestARelayLearnsThatTheDiskIsFull(t *testing.T) { // R18
+	synctest.Test(t, func(t *testing.T) {
+		f := newFullStore(t)
+		f.relayOnFullDisk(t, func() {})
+		f.full.Store(true)
+		if err := f.relay(t, 2); !errors.Is(err, org.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		if err := f.relay(t, 3); err != nil {
+			t.Errorf("the same error again: %v", err)
+		}
+		f.full.Store(false)
+		time.Sleep(2 * collectTime)
+		f.checkRelays(t, 4)
+	})
 }

@@ -198,9 +198,13 @@ func (s *Store) Restore(ctx context.Context, again func(journal.Aside) bool) (in
 // probeSize is how many bytes a probe writes: about one round of a run.
 const probeSize = 16 << 10
 
-// Probe implements journal.Leases. What a full disk has left unstored is written first: when Probe
-// succeeds, there is no error of an earlier write to report.
+// Probe implements journal.Leases. It waits for the writes that are queued, and then writes what a full
+// disk has left unstored of them: when Probe succeeds, there is no error of an earlier write to
+// report.
 func (s *Store) Probe(ctx context.Context) error {
+	if err := s.writer.perform(ctx, func(*tx) error { return nil }); err != nil {
+		return s.wrap("probe", err)
+	}
 	if err := s.flush(ctx); err != nil {
 		return s.wrap("probe", err)
 	}

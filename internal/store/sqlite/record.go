@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -18,8 +19,9 @@ type recorder struct {
 	entries []recordedEntry
 	spare   []recordedEntry // empty; its room is used for the next write
 	timer   *time.Timer     // runs while there are entries
-	err     error           // entries could not be stored, and no caller knows yet
-	left    []recordedEntry // entries that a full disk has left unstored, for the next write
+	err     error           // entries are lost, and no caller knows yet
+	full    error           // the disk had no space for left, and no caller knows yet
+	left    []recordedEntry // entries that wait for space, for the next write
 
 	rows []audit.Row // room for the rows of a write; owned by the writer's goroutine
 }
@@ -38,6 +40,10 @@ func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	return s.wrap("record", s.recorder.add(ctx, recordedEntry{orgID, e}))
 }
 
+// spaceRetry is how often the entries that wait for space are written again. Without it, they
+// would wait for the next relay, which would get an error of a time that is over.
+const spaceRetry = time.Second
+
 // recordTimeout limits how long a caller of add waits for room in the queue.
 const recordTimeout = 30 * time.Second
 
@@ -45,15 +51,15 @@ const recordTimeout = 30 * time.Second
 // and waits until the queue has room. A returned error is that of an earlier entry.
 func (r *recorder) add(ctx context.Context, e recordedEntry) error {
 	r.mu.Lock()
-	err := r.err
-	r.err = nil
+	err := cmp.Or(r.err, r.full)
+	r.err, r.full = nil, nil
 	if r.entries == nil {
 		r.entries, r.spare = r.spare, nil
 	}
 	r.entries = append(r.entries, e)
 	n := len(r.entries)
 	if n == 1 {
-		r.startTimer()
+		r.flushAfter(collectTime)
 	}
 	r.mu.Unlock()
 	if err == nil && n >= maxGroup {
@@ -64,14 +70,13 @@ func (r *recorder) add(ctx context.Context, e recordedEntry) error {
 	return err
 }
 
-// startTimer makes the collected entries be submitted after collectTime. It is called with
-// mu held.
-func (r *recorder) startTimer() {
+// flushAfter submits the entries after the delay. It is called with mu held.
+func (r *recorder) flushAfter(delay time.Duration) {
 	if r.timer == nil {
-		r.timer = time.AfterFunc(collectTime, func() { r.setError(r.flush(context.Background())) })
+		r.timer = time.AfterFunc(delay, func() { r.setError(r.flush(context.Background())) })
 		return
 	}
-	r.timer.Reset(collectTime)
+	r.timer.Reset(delay)
 }
 
 // flush submits the collected entries. It does not wait until they are stored.
@@ -113,22 +118,35 @@ func (r *recorder) store(t *tx, entries []recordedEntry) error {
 // there are few more than were under way.
 const maxLeft = maxQueue * maxGroup / 10
 
-// done keeps the error of a write, and the room of its entries. After a write for which the disk
-// had no space it keeps the entries; the next write includes them, and its success ends the error.
+// done takes the result of a write, and the room of its entries. After a write for which the disk
+// had no space it keeps the entries for the next one. A write that succeeds ends the error of
+// those before it: the disk has space again.
 func (r *recorder) done(entries []recordedEntry, err error) {
-	r.setError(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if isLackOfSpace(err) && len(r.left)+len(entries) <= maxLeft {
+	switch waits := isLackOfSpace(err) && len(r.left)+len(entries) <= maxLeft; {
+	case waits:
+		r.full = err
 		r.left = append(r.left, entries...)
+		r.writeLeft(spaceRetry)
 		return
-	}
-	if err == nil && len(r.left) == 0 && isLackOfSpace(r.err) {
-		r.err = nil
+	case err != nil:
+		r.err = err
+	default:
+		r.full = nil
+		r.writeLeft(collectTime)
 	}
 	clear(entries)
 	if r.spare == nil {
 		r.spare = entries[:0]
+	}
+}
+
+// writeLeft submits the entries that wait for space after the delay, unless new entries do so
+// earlier. It is called with mu held.
+func (r *recorder) writeLeft(delay time.Duration) {
+	if len(r.left) > 0 && len(r.entries) == 0 {
+		r.flushAfter(delay)
 	}
 }
 

@@ -28,7 +28,7 @@ func layers() []layer {
 		{"ground", "JSON is read in place by every package that must keep its bytes", []string{"internal/jsonscan"}},
 		{"ground", "what is managed is recorded without its secrets", []string{"internal/audit", "internal/secret"}},
 		{"ground", "the ground serves everybody above it and depends on none of them",
-			[]string{"internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/header", "internal/org", "internal/schema", "internal/sse", "internal/visible"}},
+			[]string{"internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/header", "internal/org", "internal/schema", "internal/spelling", "internal/sse", "internal/visible"}},
 
 		{"ground", "what was taken of a limit is kept for whoever lets requests in, by what an org says of its limits", []string{"internal/ratelimit"}},
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 )
 
@@ -19,5 +20,25 @@ func TestAMisspeltApprovalRuleIsLoggedAtDiscovery(t *testing.T) {
 	}
 	if text := log(); strings.Count(text, "mcp_approval_rule_unmatched") != 1 || !strings.Contains(text, "tools=[get_sum]") {
 		t.Errorf("logged:\n%s", text)
+	}
+}
+
+// P61: a name in another setting is logged once, with the setting and the tool that it probably
+// means. A tool that is left out has been logged for that.
+func TestAMisspeltToolNameIsLoggedAtDiscovery(t *testing.T) {
+	c, log := logged(t)
+	s := Server{Name: "s", Source: has(named("get-sum"), schemed("broken", `5`)), Tools: []string{"get-sum"},
+		Named: []org.ToolList{{Setting: "tools", Names: []string{"get_sum", "get-sum", "broken", "get_sum"}}, {Setting: "reads", Names: []string{"other"}}}}
+	for range 2 {
+		mustFind(t, c, s)
+	}
+	text := log()
+	if n := strings.Count(text, "mcp_tool_name_unmatched"); n != 2 {
+		t.Errorf("logged %d times:\n%s", n, text)
+	}
+	for _, want := range []string{"server=s tool=get_sum setting=tools nearest=get-sum", `server=s tool=other setting=reads nearest=""`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not logged: %s\n%s", want, text)
+		}
 	}
 }

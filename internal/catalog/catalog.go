@@ -47,6 +47,10 @@ type Server struct {
 	Polling  []string
 	Cache    org.Cache
 
+	// Named are the settings of an org's server that name tools, for the log: a name that
+	// the server has no tool for is probably misspelt.
+	Named []org.ToolList
+
 	// Hosted has the server's own names of the tools that answer hosted tools of requests, by
 	// the type of the hosted tool, such as web_search; nil = none.
 	Hosted map[string]string

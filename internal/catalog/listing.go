@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/spelling"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -17,7 +19,8 @@ type listing struct {
 	requested
 	number uint64 // a later listing has a higher one
 	tools  []usable
-	bytes  int // of their definitions
+	bytes  int      // of their definitions
+	unfit  []string // the names of the invalid tools, which are left out
 	err    error
 
 	// What was told of the sets with these tools. It is told once, also if sets are
@@ -25,6 +28,7 @@ type listing struct {
 	logged, recorded told
 	full             atomic.Bool // that a run has no room for all tools
 	unmatched        atomic.Bool // that the approval rules name a tool which is not there
+	misnamed         atomic.Bool // that another setting does
 }
 
 // requested says when a list was requested. The zero value is never out of date.
@@ -59,6 +63,25 @@ func (l *listing) checkApproval(server Server, log *slog.Logger) {
 	}
 }
 
+// checkNames logs once which names in the settings of the server none of its tools has.
+func (l *listing) checkNames(server Server, log *slog.Logger) {
+	listed := slices.Clone(l.unfit)
+	for _, u := range l.tools {
+		listed = append(listed, u.definition.Name)
+	}
+	unmatched := org.Unmatched(server.Named, func(name string) bool { return slices.Contains(listed, name) })
+	if len(unmatched) == 0 || l.misnamed.Swap(true) {
+		return
+	}
+	says := report{log: log}
+	for _, setting := range unmatched {
+		for _, name := range setting.Names {
+			says.tool("mcp_tool_name_unmatched", name, "setting", setting.Setting, "nearest", spelling.Nearest(name, listed))
+		}
+	}
+	says.end()
+}
+
 // examineAll returns the listing of the tools that a server listed, without the invalid
 // ones, and logs what was left out or changed.
 func examineAll(server Server, tools []tool.Tool, log *slog.Logger) *listing {
@@ -68,6 +91,7 @@ func examineAll(server Server, tools []tool.Tool, log *slog.Logger) *listing {
 		u, err := examine(t.Definition())
 		var refused *Refusal
 		if errors.As(err, &refused) {
+			l.unfit = append(l.unfit, t.Definition().Name)
 			says.tool(refused.Code, t.Definition().Name, "reason", refused.Reason)
 			continue
 		}

@@ -233,6 +233,7 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 	}
 	says.end()
 	list.checkApproval(server, log)
+	list.checkNames(server, log)
 	if beyond > 0 && !list.full.Swap(true) {
 		log.Warn("mcp_too_many_tools", "left_out", beyond, "limit", MaxTools, "limit_bytes", MaxBytes)
 	}

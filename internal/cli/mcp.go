@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/spelling"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -114,7 +114,7 @@ func checkMCP(p Process, from *readStore) *cobra.Command {
 		Long: `Connect to an MCP server as the gateway does, with the configured headers and the
 outbound policy, list its tools, and say which calls need approval. The exit status is
 1 if the server cannot be reached, has no usable tools, or lacks a tool that
-require_approval names.`,
+one of its settings names.`,
 		Args: oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, orgID, all, err := from.servers(cmd.Context(), p)
@@ -157,12 +157,11 @@ func checkServer(ctx context.Context, out io.Writer, pool *mcppool.Pool, s org.M
 	}
 	fmt.Fprintln(out)
 	offered := printTools(out, s, report)
+	if err := misnamedTools(s, report); err != nil {
+		return err
+	}
 	if offered == 0 {
 		return fmt.Errorf("server %s offers no tools", s.Name)
-	}
-	if names := mcppool.ApprovalRule(s.RequireApproval).Unmatched(lists(report)); len(names) > 0 {
-		return fmt.Errorf("server %s: require_approval names tools that the server does not have: %s. Until this is corrected, all tools that no rule names need approval, unless they are known to only read",
-			plain(s.Name), plain(strings.Join(names, ", ")))
 	}
 	return nil
 }
@@ -209,31 +208,33 @@ func printTools(out io.Writer, s org.MCPServer, report mcptool.Report) (offered 
 	for _, l := range report.LeftOut {
 		fmt.Fprintf(out, "  left out  %s: %s\n", plain(l.Name), plain(l.Reason))
 	}
-	for _, m := range misnamed(s, report) {
-		fmt.Fprintf(out, "  missing   %s\n", m)
+	for _, l := range misnamed(s, report) {
+		for _, name := range l.Names {
+			fmt.Fprintf(out, "  missing   %s: %s names it, and the server has no such tool%s\n", plain(name), l.Setting, plain(meant(name, report)))
+		}
 	}
 	fmt.Fprintf(out, "%d tools offered\n", offered)
 	return offered
 }
 
-// misnamed returns the names in the server's lists that it has no tool for: it
-// may not have them yet, or they are slips.
-func misnamed(s org.MCPServer, report mcptool.Report) (out []string) {
-	has := func(name string) bool {
-		return slices.ContainsFunc(report.Tools, func(t tool.Definition) bool { return t.Name == name }) ||
-			slices.ContainsFunc(report.LeftOut, func(l mcptool.LeftOut) bool { return l.Name == name })
+// misnamed returns the names in the server's settings that it has no tool for.
+func misnamed(s org.MCPServer, report mcptool.Report) []org.ToolList {
+	rule := s.RequireApproval
+	lists := append(s.ToolLists(), org.ToolList{Setting: "require_approval.always", Names: named(rule.Always)},
+		org.ToolList{Setting: "require_approval.never", Names: named(rule.Never)})
+	listed := listedNames(report)
+	return org.Unmatched(lists, func(name string) bool { return slices.Contains(listed, name) })
+}
+
+// listedNames returns the names of all tools that the server lists, also of those left out.
+func listedNames(report mcptool.Report) (names []string) {
+	for _, t := range report.Tools {
+		names = append(names, t.Name)
 	}
-	for _, list := range []struct {
-		key   string
-		names []string
-	}{{"tools", s.Tools}, {"polling", s.Polling}, {"reads", s.Reads}, {"keyed", s.Keyed}, {"hosted", slices.Sorted(maps.Values(s.HostedTools()))}, {"cache", s.Cache.Names}, {"require_approval.always", named(s.RequireApproval.Always)}, {"require_approval.never", named(s.RequireApproval.Never)}} {
-		for _, name := range list.names {
-			if !has(name) {
-				out = append(out, fmt.Sprintf("%s: %s names it, and the server has no such tool", plain(name), list.key))
-			}
-		}
+	for _, l := range report.LeftOut {
+		names = append(names, l.Name)
 	}
-	return out
+	return names
 }
 
 func named(f *org.ToolFilter) []string {
@@ -241,6 +242,39 @@ func named(f *org.ToolFilter) []string {
 		return nil
 	}
 	return f.ToolNames
+}
+
+// misnamedTools returns an error if a setting names a tool that the server does not have, or if a
+// rule for approvals names one that runs cannot use.
+func misnamedTools(s org.MCPServer, report mcptool.Report) error {
+	var slips []string
+	for _, l := range misnamed(s, report) {
+		names := make([]string, len(l.Names))
+		for i, name := range l.Names {
+			names[i] = plain(name + meant(name, report))
+		}
+		slips = append(slips, fmt.Sprintf("%s names tools that the server does not have: %s", l.Setting, strings.Join(names, ", ")))
+	}
+	names := mcppool.ApprovalRule(s.RequireApproval).Unmatched(lists(report))
+	if len(slips) == 0 && len(names) > 0 {
+		slips = []string{"require_approval names tools that cannot be used: " + plain(strings.Join(names, ", "))}
+	}
+	if len(slips) == 0 {
+		return nil
+	}
+	effect := ""
+	if len(names) > 0 {
+		effect = ". Until require_approval is corrected, all tools that no rule names need approval, unless they are known to only read"
+	}
+	return fmt.Errorf("server %s: %s%s", plain(s.Name), strings.Join(slips, "; "), effect)
+}
+
+// meant names the tool of the server that a misspelt name probably means; "" if none is similar.
+func meant(name string, report mcptool.Report) string {
+	if nearest := spelling.Nearest(name, listedNames(report)); nearest != "" {
+		return " (did you mean " + nearest + "?)"
+	}
+	return ""
 }
 
 func firstLine(text string) string {

@@ -19,7 +19,7 @@ func TestACheckNamesWhatAServerDoesNotHave(t *testing.T) {
 	const want = `  offered   find  
   left out  broken: it is
   missing   state: polling names it, and the server has no such tool
-  missing   fnid: reads names it, and the server has no such tool
+  missing   fnid: reads names it, and the server has no such tool (did you mean find?)
   missing   order: keyed names it, and the server has no such tool
 1 tools offered
 `
@@ -40,7 +40,7 @@ func TestACheckSaysWhichCallsNeedApproval(t *testing.T) {
 	}{
 		"misspelt": {org.Approval{Mode: org.ApproveRules, Always: &org.ToolFilter{ToolNames: []string{"get_sum"}}}, `  offered   get-sum  needs approval  
   offered   look  no approval     
-  missing   get_sum: require_approval.always names it, and the server has no such tool
+  missing   get_sum: require_approval.always names it, and the server has no such tool (did you mean get-sum?)
 2 tools offered
 `},
 		"right": {org.Approval{Mode: org.ApproveRules, Always: &org.ToolFilter{ToolNames: []string{"look"}}}, `  offered   get-sum  no approval     

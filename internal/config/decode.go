@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/turnpike-gateway/turnpike/internal/spelling"
 )
 
 // key is one line of the table that describes the file.
@@ -99,7 +101,7 @@ func reset(keys []key) {
 func (d *decoder) mapping(path string, n ast.Node, keys []key) {
 	entries, ok := entriesOf(n)
 	if !ok {
-		d.failNode(n, path, "found %s, want a map with %s", rawOf(n), names(keys))
+		d.failNode(n, path, "found %s, want a map with %s", rawOf(n), strings.Join(names(keys), ", "))
 		return
 	}
 	given := map[string]bool{}
@@ -202,12 +204,22 @@ func find(keys []key, name string) (key, bool) {
 	return key{}, false
 }
 
-func names(keys []key) string {
+func names(keys []key) []string {
 	all := make([]string, len(keys))
 	for i, k := range keys {
 		all[i] = k.name
 	}
-	return strings.Join(all, ", ")
+	return all
+}
+
+// suggestion helps with a key that is not known: the one that was probably
+// meant, or all that could be.
+func suggestion(name string, keys []key) string {
+	known := names(keys)
+	if nearest := spelling.Nearest(name, known); nearest != "" {
+		return "did you mean " + nearest + "?"
+	}
+	return "known here: " + strings.Join(known, ", ")
 }
 
 // join adds a key to a path; a key with odd characters is quoted.

@@ -178,7 +178,7 @@ func sameConnection(a, b org.MCPServer) bool {
 func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catalog.Server {
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
-		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Origin: origin, URL: s.URL,
+		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Named: s.ToolLists(), Origin: origin, URL: s.URL,
 		Approval: ApprovalRule(s.RequireApproval), ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust,
 	}
 }
@@ -365,6 +365,7 @@ func (p *Pool) Status(orgID, name string) org.ServerStatus {
 	if s.Names != nil {
 		has := func(name string) bool { return slices.Contains(s.Names, name) }
 		status.UnmatchedApprovals = ApprovalRule(server.RequireApproval).Unmatched(has)
+		status.UnmatchedTools = org.Unmatched(server.ToolLists(), has)
 	}
 	return status
 }

@@ -19,4 +19,8 @@ type ServerStatus struct {
 	// long as there is one, all tools that no rule names need approval, unless they are known
 	// to only read.
 	UnmatchedApprovals []string `json:"unmatched_approvals,omitempty"`
+
+	// UnmatchedTools are the names in the other settings, such as tools, that the server has no
+	// tool for. They have no effect.
+	UnmatchedTools []ToolList `json:"unmatched_tools,omitempty"`
 }

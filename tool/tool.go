@@ -155,9 +155,9 @@ type Call struct {
 // Memory bounds how many bytes a call may keep. It is safe for concurrent use.
 // What is charged is released when the call has ended and its result is stored.
 type Memory interface {
-	// Charge counts n bytes before they are read or made. After an error they
+	// Acquire counts n bytes before they are read or made. After an error they
 	// must not be kept.
-	Charge(n int) error
+	Acquire(n int) error
 	// Release takes n bytes back that were charged.
 	Release(n int)
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -147,7 +147,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	inUse := newMemory("/sys/fs/cgroup")
-	retained := newLedger(a.config, inUse)
+	retained := newLimiter(a.config, inUse)
 	router := route.New(providers)
 	if err := a.buildRunner(o, router, retained); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (a *App) startAudit(ctx context.Context) (err error) {
 }
 
 // buildRunner builds what performs runs.
-func (a *App) buildRunner(o Options, router *route.Router, retained *ledger.Ledger) error {
+func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Limiter) error {
 	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *ledger.Ledg
 	}
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, Forgetter: a.store,
-		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: keys, Ledger: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Resources: resources{a.directory, router}, Dialer: a.pool, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Recorder: a.store, Observer: a.shown.observer(),
 		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
@@ -204,10 +204,10 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *ledger.Ledg
 }
 
 // buildAPI builds the HTTP API with its surfaces.
-func (a *App) buildAPI(o Options, router *route.Router, retained *ledger.Ledger, inUse *memory) (err error) {
+func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limiter, inUse *memory) (err error) {
 	a.heartbeats = sse.NewHeartbeats(0)
 	a.heartbeats.Start()
-	a.models = route.NewListing(router, route.ListingOptions{Ledger: retained, Log: a.log})
+	a.models = route.NewListing(router, route.ListingOptions{Memory: retained, Log: a.log})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
@@ -216,7 +216,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *ledger.Ledger,
 	a.api, err = httpd.New(httpd.Options{
 		Directory: a.directory, Health: a.health, Refuse: a.disk.refusal,
 		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
-		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Ledger: retained, Log: a.log,
+		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Memory: retained, Log: a.log,
 		Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
 			Store: a.store, Audit: a.store, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/egress"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -37,8 +37,8 @@ func (a *App) fetch(ctx context.Context, url string, memory tool.Memory) ([]byte
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the URL could not be fetched: its server answered %d", resp.StatusCode)
 	}
-	data, err := ledger.ReadAll(io.LimitReader(resp.Body, maxFetchedFile+1), min(resp.ContentLength, maxFetchedFile), memory)
-	var refused *ledger.Refused
+	data, err := memlimit.ReadAll(io.LimitReader(resp.Body, maxFetchedFile+1), min(resp.ContentLength, maxFetchedFile), memory)
+	var refused *memlimit.Refused
 	switch {
 	case errors.As(err, &refused):
 		return nil, refused

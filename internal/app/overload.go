@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // slowStore is how long what is to be stored may wait before no more work is
@@ -79,15 +79,15 @@ func newMemory(cgroup string) *memory {
 	return m
 }
 
-// newLedger returns the ledger of what callers make the process retain. Without
+// newLimiter returns the limiter of what callers make the process retain. Without
 // a bound in the configuration it is half of what may be in use: the rest is for
 // stacks, connections and garbage.
-func newLedger(c *config.Config, m *memory) *ledger.Ledger {
+func newLimiter(c *config.Config, m *memory) *memlimit.Limiter {
 	process := int64(c.MaxRetainedMiB) << 20
 	if process == 0 {
 		process = int64(m.most / 2) //nolint:gosec // a half fits
 	}
-	return ledger.New(ledger.Options{Process: process, Run: int64(c.MaxRetainedRunMiB) << 20})
+	return memlimit.New(memlimit.Options{Process: process, Run: int64(c.MaxRetainedRunMiB) << 20})
 }
 
 // containerLimit returns what the container may use, in bytes; false if there is

@@ -32,7 +32,7 @@ func layers() []layer {
 
 		{"ground", "what was taken of a limit is kept for whoever lets requests in, by what an org says of its limits", []string{"internal/ratelimit"}},
 
-		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/ledger"}},
+		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/memlimit"}},
 
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},
@@ -133,7 +133,7 @@ func keptByTheKit() map[string]string {
 		"internal/catalog":  "which tools a run has is said by surface.Handler.Tools",
 		"internal/jsonscan": "bodies are read by surface.Scan and checked by surface.CheckJSON",
 		"internal/budget":   "the settings of a run are resolved by settings.Resolve",
-		"internal/ledger":   "bodies and texts are charged by the kit",
+		"internal/memlimit": "bodies and texts are charged by the kit",
 		"internal/sse":      "streams are written by surface.Stream",
 		"net/netip":         "what a blocked address is told as is decided in surface/failure.go",
 		"crypto/sha256":     "the hash of a request with a key is computed in surface/key.go",

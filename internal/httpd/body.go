@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // bodyStep is how many bytes of a body must arrive in each [Limits.BodyTimeout].
@@ -23,7 +23,7 @@ type body struct {
 	control     *http.ResponseController
 	limit       int64         // bytes
 	stepTimeout time.Duration // per step
-	account     *ledger.Account
+	account     *memlimit.Account
 
 	declared           int64 // Content-Length; -1 = unknown
 	received, extendAt int64 // bytes read so far; bytes at which the deadline moves
@@ -41,7 +41,7 @@ func (a *API) setBodyDeadline(w http.ResponseWriter, r *http.Request) {
 
 // limitBody gives r a limited body that is charged to account. r must not be the server's
 // own request: the server needs its own body when the handler returns.
-func (a *API) limitBody(w http.ResponseWriter, r *http.Request, most int64, account *ledger.Account) *body {
+func (a *API) limitBody(w http.ResponseWriter, r *http.Request, most int64, account *memlimit.Account) *body {
 	b := &body{ReadCloser: r.Body, w: w, control: http.NewResponseController(w), limit: most,
 		stepTimeout: a.o.Limits.BodyTimeout, account: account, declared: r.ContentLength, extendAt: bodyStep}
 	r.Body = b
@@ -88,7 +88,7 @@ func (b *body) chargeBuffer(buffer int64) error {
 	if buffer <= b.charged {
 		return nil
 	}
-	if err := b.account.Charge(int(buffer - b.charged)); err != nil {
+	if err := b.account.Acquire(int(buffer - b.charged)); err != nil {
 		b.w.Header().Set("Connection", "close")
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
@@ -59,9 +59,9 @@ type Options struct {
 
 	Limits Limits
 
-	// Ledger is charged for the memory that requests retain. Nil uses one with
+	// Memory is charged for the memory that requests retain. Nil uses one with
 	// default limits.
-	Ledger *ledger.Ledger
+	Memory *memlimit.Limiter
 
 	// Overload returns why no model request can be taken at the moment, in words
 	// for the client, or "". It is called for every model request. Nil means never.
@@ -104,8 +104,8 @@ func New(o Options) (*API, error) {
 	if o.Overload == nil {
 		o.Overload = func(string) string { return "" }
 	}
-	if o.Ledger == nil {
-		o.Ledger = ledger.New(ledger.Options{})
+	if o.Memory == nil {
+		o.Memory = memlimit.New(memlimit.Options{})
 	}
 	a := &API{o: o, logSource: logSource(), admission: newAdmission(o.Limits.Requests)}
 	for _, origin := range o.Origins {
@@ -289,7 +289,7 @@ func checkSettings(caller run.Caller) error {
 // serve calls the handler with a limited body and an open account.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve handler) {
 	caller.RequestID = w.Header().Get(requestIDHeader)
-	caller.Account = a.o.Ledger.Open(orgOf(caller))
+	caller.Account = a.o.Memory.Open(orgOf(caller))
 	defer caller.Account.Close()
 	body := a.limitBody(w, r, maxBody, caller.Account)
 	serve(w, r, caller)

@@ -25,8 +25,8 @@ type Batch struct {
 
 	// Settled is applied before Holds, so that the amount which it frees can be held
 	// again. When the run ends, its remaining holds are settled at their full amount.
-	Settled []Settled
-	Holds   []Hold
+	Settled      []Settled
+	Reservations []Reservation
 
 	Audit []audit.Entry // for the org's audit log; all get the id of the lease's run
 
@@ -121,44 +121,44 @@ func (r Row) JSON() (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// Hold reserves the maximum cost of a model call in a budget of the org before the call
+// Reservation reserves the maximum cost of a model call in a budget of the org before the call
 // is sent. It ends when it is settled: by a batch of the run, or at its full amount when
 // the run ends or gets a new owner first.
-type Hold struct {
+type Reservation struct {
 	ID     string // of the model call in its run: round.attempt
 	Budget budget.Shared
 	Amount budget.Amount
 }
 
-// Settled is the actual cost of a model call, which may be more than was held. It settles
-// the holds with this ID in every budget.
+// Settled is the actual cost of a model call, which may be more than was reserved. It settles
+// the reservations with this ID in every budget.
 type Settled struct {
 	ID     string
 	Amount budget.Amount
 }
 
-// OverBudget reports that a hold does not fit into its budget. Nothing was stored.
+// OverBudget reports that a reservation does not fit into its budget. Nothing was stored.
 type OverBudget struct{ Scope string }
 
 func (o *OverBudget) Error() string { return fmt.Sprintf("budget %s has no room", o.Scope) }
 
 // Used is what a budget of an org has been charged with.
 type Used struct {
-	Spent budget.Amount // settled
-	Held  budget.Amount // of holds that are not settled
+	Spent    budget.Amount // settled
+	Reserved budget.Amount // of reservations that are not settled
 }
 
-// Hold returns what is used after the hold, or an *[OverBudget].
-func (u Used) Hold(h Hold) (Used, error) {
-	if !h.Budget.Fits(u.Spent.Add(u.Held), h.Amount) {
+// Reserve returns what is used after the reservation, or an *[OverBudget].
+func (u Used) Reserve(h Reservation) (Used, error) {
+	if !h.Budget.Fits(u.Spent.Add(u.Reserved), h.Amount) {
 		return u, &OverBudget{Scope: h.Budget.Scope}
 	}
-	u.Held = u.Held.Add(h.Amount)
+	u.Reserved = u.Reserved.Add(h.Amount)
 	return u, nil
 }
 
-// Settle returns what is used after a hold of the amount held was settled at the amount
+// Settle returns what is used after a reservation of the amount reserved was settled at the amount
 // cost.
-func (u Used) Settle(held, cost budget.Amount) Used {
-	return Used{Spent: u.Spent.Add(cost), Held: u.Held.Sub(held)}
+func (u Used) Settle(reserved, cost budget.Amount) Used {
+	return Used{Spent: u.Spent.Add(cost), Reserved: u.Reserved.Sub(reserved)}
 }

@@ -361,12 +361,12 @@ func TestWhichRunsAreAccepted(t *testing.T) {
 func TestWhatIsUsedOfABudget(t *testing.T) {
 	b := budget.Shared{Scope: "org", Limit: budget.Amount{Tokens: 10}}
 	used := journal.Used{Spent: budget.Amount{Tokens: 4}}
-	held, err := used.Hold(journal.Hold{Budget: b, Amount: budget.Amount{Tokens: 6}})
-	if err != nil || held != (journal.Used{Spent: budget.Amount{Tokens: 4}, Held: budget.Amount{Tokens: 6}}) {
+	held, err := used.Reserve(journal.Reservation{Budget: b, Amount: budget.Amount{Tokens: 6}})
+	if err != nil || held != (journal.Used{Spent: budget.Amount{Tokens: 4}, Reserved: budget.Amount{Tokens: 6}}) {
 		t.Fatalf("got %+v, %v", held, err)
 	}
 	var over *journal.OverBudget
-	if same, err := held.Hold(journal.Hold{Budget: b, Amount: budget.Amount{Tokens: 1}}); !errors.As(err, &over) || over.Scope != "org" || same != held {
+	if same, err := held.Reserve(journal.Reservation{Budget: b, Amount: budget.Amount{Tokens: 1}}); !errors.As(err, &over) || over.Scope != "org" || same != held {
 		t.Errorf("a hold beyond the limit: %+v, %v", same, err)
 	}
 	settled := held.Settle(budget.Amount{Tokens: 6}, budget.Amount{Tokens: 8})

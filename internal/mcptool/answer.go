@@ -252,7 +252,7 @@ func charge(memory tool.Memory, n int) error {
 	if memory == nil {
 		return nil
 	}
-	if err := memory.Charge(n); err != nil {
+	if err := memory.Acquire(n); err != nil {
 		return fmt.Errorf("%w: %w", errTooLarge, err)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -161,7 +161,7 @@ func plain(err error) error {
 func (o outcome) reason() string {
 	var status *statusError
 	var exit *exitError
-	var refused *ledger.Refused
+	var refused *memlimit.Refused
 	switch {
 	case errors.As(o.err, &status):
 		return "the server answered with " + status.Error()

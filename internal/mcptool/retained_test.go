@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -16,9 +16,9 @@ func TestAnAnswerForWhichThereIsNoMemoryIsNotRead(t *testing.T) {
 			f := newFake(t)
 			f.override["large"], f.override["small"] = exactly(4<<20, how), exactly(1<<20, how)
 			c := f.client()
-			a := ledger.New(ledger.Options{Run: 3 << 20}).Open("o")
+			a := memlimit.New(memlimit.Options{Run: 3 << 20}).Open("o")
 			call := func(name string) tool.Result {
-				memory := a.Part()
+				memory := a.Share()
 				defer memory.Close()
 				r, err := unanswered(named(c, name).Call(t.Context(), tool.Call{Memory: memory}))
 				if err != nil {

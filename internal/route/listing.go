@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -44,9 +44,9 @@ type Known struct {
 
 // ListingOptions configure a Listing. The zero value is useful.
 type ListingOptions struct {
-	Ledger *ledger.Ledger   // nil = nothing is counted
-	Log    *slog.Logger     // nil = discard
-	Now    func() time.Time // nil = time.Now
+	Memory *memlimit.Limiter // nil = nothing is counted
+	Log    *slog.Logger      // nil = discard
+	Now    func() time.Time  // nil = time.Now
 }
 
 // Listing knows the names that can be asked for: the exact names of the
@@ -93,9 +93,9 @@ const (
 
 // list is what a provider lists, of the names that it serves.
 type list struct {
-	created map[string]int64 // by name
-	whole   bool             // nothing was left out for being too much
-	account *ledger.Account  // open for as long as the list is kept
+	created map[string]int64  // by name
+	whole   bool              // nothing was left out for being too much
+	account *memlimit.Account // open for as long as the list is kept
 }
 
 // NewListing returns the Listing of the router's providers. It asks none of them.
@@ -236,7 +236,7 @@ func (l *Listing) begin() []<-chan struct{} {
 func (l *Listing) fetch(s *source) {
 	ctx, cancel := context.WithTimeout(l.base, listTimeout)
 	defer cancel()
-	found, err := s.ask(ctx, l.o.Ledger)
+	found, err := s.ask(ctx, l.o.Memory)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() {
@@ -263,9 +263,9 @@ func (l *Listing) fetch(s *source) {
 }
 
 // ask fetches the list. The caller releases it or keeps it, also beside an error.
-func (s *source) ask(ctx context.Context, memory *ledger.Ledger) (*list, error) {
+func (s *source) ask(ctx context.Context, memory *memlimit.Limiter) (*list, error) {
 	found := &list{created: map[string]int64{}, whole: true, account: memory.Open("")}
-	reading := found.account.Part()
+	reading := found.account.Share()
 	defer reading.Close()
 	var refused error
 	err := s.lister.List(ctx, reading, func(m model.Listed) bool {
@@ -275,7 +275,7 @@ func (s *source) ask(ctx context.Context, memory *ledger.Ledger) (*list, error) 
 		if found.whole = len(found.created) < maxListed; !found.whole {
 			return false
 		}
-		if refused = found.account.Charge(len(m.Name) + listedBytes); refused != nil {
+		if refused = found.account.Acquire(len(m.Name) + listedBytes); refused != nil {
 			return false
 		}
 		found.created[m.Name] = m.Created

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -45,7 +45,7 @@ const readBytes = 8 << 20
 // List implements model.Lister.
 func (l *lister) List(ctx context.Context, memory tool.Memory, yield func(model.Listed) bool) error {
 	l.calls.Add(1)
-	if err := memory.Charge(readBytes); err != nil {
+	if err := memory.Acquire(readBytes); err != nil {
 		return err
 	}
 	if l.wait != nil {
@@ -283,8 +283,8 @@ func TestALongListIsCut(t *testing.T) {
 		long.list = append(long.list, model.Listed{Name: fmt.Sprintf("m-%06d", i)})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		memory := ledger.New(ledger.Options{})
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "p", Models: []string{"x", "m-*"}, Model: long})
+		memory := memlimit.New(memlimit.Options{})
+		l, log := listing(t, ListingOptions{Memory: memory}, Provider{Name: "p", Models: []string{"x", "m-*"}, Model: long})
 		for range 3 {
 			if got := len(l.Names(t.Context())); got != maxListed+1 {
 				t.Errorf("%d names", got)
@@ -324,12 +324,12 @@ func TestNamesThatAProviderDoesNotServeCountForNoBound(t *testing.T) {
 
 func TestAListForWhichThereIsNoMemoryIsAFailure(t *testing.T) {
 	for name, bound := range map[string]int64{"for reading it": readBytes - 1, "for keeping it": readBytes + 2<<10} {
-		memory := ledger.New(ledger.Options{Run: bound})
+		memory := memlimit.New(memlimit.Options{Run: bound})
 		p := &lister{}
 		for i := range 100 {
 			p.list = append(p.list, model.Listed{Name: fmt.Sprintf("m-%d", i)})
 		}
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "p", Models: []string{"x", "*"}, Model: p})
+		l, log := listing(t, ListingOptions{Memory: memory}, Provider{Name: "p", Models: []string{"x", "*"}, Model: p})
 		if got := said(l.Names(t.Context())); !slices.Equal(got, []string{"p=x"}) {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -343,8 +343,8 @@ func TestCloseEndsAFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := lists("a")
 		hangs.wait = func(ctx context.Context) { <-ctx.Done() }
-		memory := ledger.New(ledger.Options{})
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "p", Models: []string{"*"}, Model: hangs})
+		memory := memlimit.New(memlimit.Options{})
+		l, log := listing(t, ListingOptions{Memory: memory}, Provider{Name: "p", Models: []string{"*"}, Model: hangs})
 		var all sync.WaitGroup
 		all.Go(func() { l.Names(t.Context()) })
 		synctest.Wait()
@@ -364,8 +364,8 @@ func TestOtherProvidersHaveOtherNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, quick := lists("a"), lists("b")
 		slow.wait = func(context.Context) { time.Sleep(time.Second) }
-		memory := ledger.New(ledger.Options{})
-		l, log := listing(t, ListingOptions{Ledger: memory}, Provider{Name: "slow", Models: []string{"*"}, Model: slow}, Provider{Name: "quick", Models: []string{"b*"}, Model: quick})
+		memory := memlimit.New(memlimit.Options{})
+		l, log := listing(t, ListingOptions{Memory: memory}, Provider{Name: "slow", Models: []string{"*"}, Model: slow}, Provider{Name: "quick", Models: []string{"b*"}, Model: quick})
 		var all sync.WaitGroup
 		all.Go(func() { l.Names(t.Context()) })
 		synctest.Wait()

@@ -10,8 +10,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -30,7 +30,7 @@ func (d *driver) accept() error {
 	if err := d.declared.dial(); err != nil {
 		return err
 	}
-	memory := d.run.req.Account.Part()
+	memory := d.run.req.Account.Share()
 	defer memory.Close()
 	input, err := splice(d.run.ctx, d.o.Conversations, d.run.req, memory)
 	if err != nil {
@@ -62,10 +62,10 @@ func (d *driver) accept() error {
 // roomFor charges what the run needs at least, before anything of it is stored: the items, and
 // the request to the provider that is made of them, which is encoded in a buffer that grows. What
 // is stored needs the same room, earlier.
-func (s *runState) roomFor(items []item.Item) (*ledger.Part, error) {
+func (s *runState) roomFor(items []item.Item) (*memlimit.Share, error) {
 	n := heldBytes(items)
-	room := s.req.Account.Part()
-	if err := room.Charge(3 * n); err != nil {
+	room := s.req.Account.Share()
+	if err := room.Acquire(3 * n); err != nil {
 		return nil, err
 	}
 	room.Release(n) // projection.store counts it

@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -71,9 +71,9 @@ func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.De
 	case d.Approved:
 		row = a.Entry(by.At, by.Principal, journal.ApprovalApproved, d.Message)
 	}
-	var account *ledger.Account // nil for an approval that expires: that is never refused for lack of memory
+	var account *memlimit.Account // nil for an approval that expires: that is never refused for lack of memory
 	if body.Kind() == loop.KindCallResolved {
-		account = u.o.Ledger.Open(a.Org)
+		account = u.o.Memory.Open(a.Org)
 		defer account.Close()
 	}
 	err := u.append(ctx, account, a.Org, a.RunID, body, []audit.Entry{row})

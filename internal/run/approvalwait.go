@@ -7,7 +7,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 const (
@@ -28,13 +28,13 @@ const (
 //
 // It returns the cause of ctx when ctx ends, and a [fault.Error] if too many callers of the org
 // wait.
-func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]journal.Approval, error) {
+func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *memlimit.Account) ([]journal.Approval, error) {
 	if err := r.approvalWaits.enter(orgID); err != nil {
 		return nil, err
 	}
 	defer r.approvalWaits.leave(orgID)
 	if account != nil {
-		if err := account.Charge(approvalWaitBytes); err != nil {
+		if err := account.Acquire(approvalWaitBytes); err != nil {
 			return nil, err
 		}
 		defer account.Release(approvalWaitBytes)

@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -53,7 +53,7 @@ func (c *callers) has(key runKey) bool {
 // held reports whether the run of the request may wait for approval, and nobody can come back for
 // its answer when the client has left.
 func (r *Request) held() bool {
-	return r.Hold > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && r.Policy.MayWait()
+	return r.WaitFor > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && r.Policy.MayWait()
 }
 
 // audience knows who may have the answers of the runs that wait.
@@ -61,8 +61,8 @@ type audience struct {
 	o         *Options
 	followers *followers
 	leases    *leaseKeeper
-	append    func(ctx context.Context, account *ledger.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error // Runner.appendForeign
-	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error                // Runner.requestEnd
+	append    func(ctx context.Context, account *memlimit.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error // Runner.appendForeign
+	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error                  // Runner.requestEnd
 
 	callers callers
 	clients clients

@@ -16,8 +16,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -321,8 +321,8 @@ func TestImagesThatTheRunHasNoMemoryForAreLeftOut(t *testing.T) {
 		}
 		return asks("read_show"), nil
 	}
-	l := ledger.New(ledger.Options{Run: 3*size + size/2})
-	r := w.gatewayWith(t, func(o *run.Options) { o.Ledger = l })
+	l := memlimit.New(memlimit.Options{Run: 3*size + size/2})
+	r := w.gatewayWith(t, func(o *run.Options) { o.Memory = l })
 	req := w.wants("p", "k", "h")
 	req.Policy.Guard.Mode = "off"
 	var d diary

@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -166,7 +166,7 @@ func (c *continuation) checkContinues(ctx context.Context, a journal.Approval) e
 
 // storedRequestOf reads what is stored of the request of the approval's run.
 func (c *continuation) storedRequestOf(ctx context.Context, a journal.Approval) (q storedRequest, err error) {
-	memory := c.req.Account.Part()
+	memory := c.req.Account.Share()
 	defer memory.Close()
 	var rows []json.RawMessage
 	err = readCharged(memory, func(limit int) (err error) {
@@ -387,7 +387,7 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 		if err != nil {
 			return waiting, err
 		}
-		if err := c.req.Account.Charge(len(arguments)); err != nil {
+		if err := c.req.Account.Acquire(len(arguments)); err != nil {
 			return waiting, err
 		}
 		waiting.Approvals = append(waiting.Approvals, approvalEvent(w, arguments))
@@ -468,7 +468,7 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 // ShowPart reports the events of a stored response.
 func ShowPart(ctx context.Context, from interface {
 	Follow(context.Context, Follow, Sink) error
-}, c *journal.Conversation, orgID string, account *ledger.Account, model string, sink Sink) error {
+}, c *journal.Conversation, orgID string, account *memlimit.Account, model string, sink Sink) error {
 	if c.Waiting != nil {
 		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: PartSuffix(c.Part-1, c.Step)}
 		return tellStep(sink, begin, *c.Waiting)

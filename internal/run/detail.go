@@ -10,8 +10,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -63,14 +63,14 @@ func DetailOf(s *journal.Story) *Detail {
 
 // Show returns the detail of a run. What it has stays charged to the account (nil =
 // nothing is counted); the facts are charged while they are folded. The error wraps
-// org.ErrNotFound if the org has no such run, and is a *ledger.Refused if the account has
+// org.ErrNotFound if the org has no such run, and is a *memlimit.Refused if the account has
 // no room.
-func Show(ctx context.Context, a journal.Archive, orgID, runID string, account *ledger.Account) (*Detail, error) {
+func Show(ctx context.Context, a journal.Archive, orgID, runID string, account *memlimit.Account) (*Detail, error) {
 	head, err := a.Head(ctx, orgID, runID)
 	if err != nil {
 		return nil, err
 	}
-	if err := account.Charge(batchBytes); err != nil {
+	if err := account.Acquire(batchBytes); err != nil {
 		return nil, err
 	}
 	fold := newDetailFold(head.Summary, account, func(ref string) (row json.RawMessage, err error) {
@@ -97,7 +97,7 @@ func Show(ctx context.Context, a journal.Archive, orgID, runID string, account *
 // readPage folds some of the facts with numbers above after, but none above last, which
 // was appended later. It returns the number of the last one that it has read.
 func (d *detailFold) readPage(ctx context.Context, a journal.Archive, after, last int64) (int64, error) {
-	memory := d.account.Part()
+	memory := d.account.Share()
 	defer memory.Close()
 	var facts []loop.Fact
 	err := readCharged(memory, func(limit int) (err error) {
@@ -130,13 +130,13 @@ func (d *detailFold) readPage(ctx context.Context, a journal.Archive, after, las
 
 // readCharged reads a batch. A fact or row that is larger than a batch is charged before
 // it is read, twice, because it is decoded too.
-func readCharged(memory interface{ Charge(n int) error }, read func(limit int) error) error {
+func readCharged(memory interface{ Acquire(n int) error }, read func(limit int) error) error {
 	err := read(batchBytes)
 	var large *journal.TooLarge
 	if !errors.As(err, &large) {
 		return err
 	}
-	if err := memory.Charge(2 * large.Bytes); err != nil {
+	if err := memory.Acquire(2 * large.Bytes); err != nil {
 		return err
 	}
 	return read(large.Bytes)
@@ -146,7 +146,7 @@ func readCharged(memory interface{ Charge(n int) error }, read func(limit int) e
 // damaged: what cannot be told is left out.
 type detailFold struct {
 	Detail
-	account *ledger.Account // charged with the calls
+	account *memlimit.Account // charged with the calls
 	rows    func(ref string) (json.RawMessage, error)
 
 	state  loop.State
@@ -161,7 +161,7 @@ type detailFold struct {
 	finished *loop.Finished // nil = the run has not ended
 }
 
-func newDetailFold(s journal.Summary, account *ledger.Account, rows func(ref string) (json.RawMessage, error)) *detailFold {
+func newDetailFold(s journal.Summary, account *memlimit.Account, rows func(ref string) (json.RawMessage, error)) *detailFold {
 	return &detailFold{Detail: Detail{Summary: s}, account: account, rows: rows, calls: map[loop.CallKey]int{}}
 }
 
@@ -231,7 +231,7 @@ func (d *detailFold) addCalls(b loop.Turn) error {
 		if !c.Complete {
 			continue
 		}
-		if err := d.account.Charge(detailCallBytes + len(c.Name)); err != nil {
+		if err := d.account.Acquire(detailCallBytes + len(c.Name)); err != nil {
 			return err
 		}
 		key := loop.Key(b.Round, i)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
@@ -56,7 +56,7 @@ func TestTheDetailOfARun(t *testing.T) {
 		loop.CallStarted{Key: "0.0", Attempt: 1}, loop.CallStarted{Key: "0.0", Attempt: 2},
 		loop.CallDone{Key: "0.0", Attempt: 2, Outcome: loop.OK, ResultRef: "r", Micros: 1500},
 	)
-	account := ledger.New(ledger.Options{}).Open("o")
+	account := memlimit.New(memlimit.Options{}).Open("o")
 	defer account.Close()
 	got, err := run.Show(t.Context(), store, "o", "run_1", account)
 	if err != nil {
@@ -83,9 +83,9 @@ func TestTheDetailOfARun(t *testing.T) {
 	if used := account.Used(); used < 64<<10 || used > 70<<10 {
 		t.Errorf("%d bytes are charged", used)
 	}
-	small := ledger.New(ledger.Options{Run: 128 << 10}).Open("o")
+	small := memlimit.New(memlimit.Options{Run: 128 << 10}).Open("o")
 	defer small.Close()
-	var refused *ledger.Refused
+	var refused *memlimit.Refused
 	if _, err := run.Show(t.Context(), store, "o", "run_1", small); !errors.As(err, &refused) {
 		t.Errorf("with little memory: %v", err)
 	}

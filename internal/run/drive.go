@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // driver performs one run: it asks the rules what to do next, and does it with its parts.
@@ -188,7 +188,7 @@ func (d *driver) noticeEnd() error {
 	if d.run.ctx.Err() == nil || d.run.state().Ended != "" {
 		return nil
 	}
-	var refused *ledger.Refused
+	var refused *memlimit.Refused
 	switch cause := context.Cause(d.run.ctx); {
 	case errors.As(cause, &refused):
 		limit := fault.From(refused)

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // feedBytes is how much of the latest events a feed keeps. The latest event is kept
@@ -17,8 +17,8 @@ const feedBytes = 256 << 10
 // too far behind for the feed reads it there.
 type feed struct {
 	runID   string
-	account *ledger.Account // of the run; charged with the events that are kept
-	ring    func()          // wakes the followers of the run
+	account *memlimit.Account // of the run; charged with the events that are kept
+	ring    func()            // wakes the followers of the run
 
 	mu     sync.Mutex
 	from   event.Position // the events after it are kept
@@ -38,7 +38,7 @@ type placed struct {
 // newFeed returns the feed of the run. fresh says that the run begins: the feed then has its
 // events from the first one on. The feed of a run that was taken over has those after the
 // first event of its new owner.
-func newFeed(account *ledger.Account, fresh bool, ring func()) *feed {
+func newFeed(account *memlimit.Account, fresh bool, ring func()) *feed {
 	return &feed{account: account, ring: ring, begun: fresh}
 }
 
@@ -49,7 +49,7 @@ func (f *feed) Emit(at event.Position, e event.Event) error {
 	size := event.Size(e)
 	if _, last := e.(event.Finished); last {
 		f.account.Add(size)
-	} else if err := f.account.Charge(size); err != nil {
+	} else if err := f.account.Acquire(size); err != nil {
 		f.account.Release(f.drop(at))
 		f.ring()
 		return err

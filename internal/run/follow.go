@@ -8,7 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // Follow says which events of a run to report.
@@ -19,12 +19,12 @@ type Follow struct {
 	After event.Position
 
 	// Account is charged with what the follower holds; nil = nothing is counted.
-	Account *ledger.Account
+	Account *memlimit.Account
 
-	// ToWaiting ends the report at an event.Waiting that nothing follows for the time Hold.
+	// ToWaiting ends the report at an event.Waiting that nothing follows for the time WaitFor.
 	// Otherwise it goes on when the run is resumed.
 	ToWaiting bool
-	Hold      time.Duration
+	WaitFor   time.Duration
 
 	// Part reports only this part of the run, from 1, as if it were the whole: see
 	// [Request.Answers]. 0 = the whole run. After must be zero.
@@ -73,7 +73,7 @@ func (r *Runner) Follow(ctx context.Context, f Follow, sink Sink) error {
 	}
 	defer r.followers.leave(key)
 	if f.Account != nil {
-		if err := f.Account.Charge(followerBytes); err != nil {
+		if err := f.Account.Acquire(followerBytes); err != nil {
 			return err
 		}
 		defer f.Account.Release(followerBytes)
@@ -87,7 +87,7 @@ func (r *Runner) follow(ctx context.Context, f Follow, sink Sink, own *feed) err
 	key := runKey{f.Org, f.RunID}
 	next, done := r.followers.listen(key)
 	defer done()
-	if f.Hold > 0 {
+	if f.WaitFor > 0 {
 		defer r.audience.clients.enter(key)()
 	}
 	return follow(ctx, f, sink, source{
@@ -183,7 +183,7 @@ func (w *follower) step(ctx context.Context) (bool, error) {
 		return progress, err
 	case failed != nil:
 		return false, failed
-	case over && w.ToWaiting && w.sink.waiting && w.heldFor() >= w.Hold:
+	case over && w.ToWaiting && w.sink.waiting && w.heldFor() >= w.WaitFor:
 		w.sink.ended = true
 		return false, nil
 	case over && (w.asked.IsZero() || time.Since(w.asked) > asideEvery):
@@ -212,10 +212,10 @@ func (w *follower) readFeed() (events []placed, all, over bool, failed error) {
 // tell emits events of the feed. An event that is larger than a batch is charged: the run,
 // which is charged with it too, may end meanwhile.
 func (w *follower) tell(events []placed) error {
-	memory := w.Account.Part()
+	memory := w.Account.Share()
 	defer memory.Close()
 	if size := event.Size(events[0].event); size > batchBytes {
-		if err := memory.Charge(size); err != nil {
+		if err := memory.Acquire(size); err != nil {
 			return err
 		}
 	}
@@ -242,7 +242,7 @@ func (w *follower) heldFor() time.Duration {
 func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
 	w.patient = min(max(pollFirst, 2*w.patient), w.longest)
 	if !w.held.IsZero() {
-		w.patient = min(w.patient, max(time.Millisecond, w.Hold-w.heldFor()))
+		w.patient = min(w.patient, max(time.Millisecond, w.WaitFor-w.heldFor()))
 	}
 	timer := time.NewTimer(w.patient)
 	defer timer.Stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -42,12 +42,12 @@ func (c *counted) Load(ctx context.Context, org, runID string) (*journal.Story, 
 	return c.Archive.Load(ctx, org, runID)
 }
 
-// counting is a gateway with its ledger and an archive that counts.
-func (w *town) counting(t *testing.T, bounds ledger.Options) (*run.Runner, *ledger.Ledger, *counted) {
+// counting is a gateway with its limiter and an archive that counts.
+func (w *town) counting(t *testing.T, bounds memlimit.Options) (*run.Runner, *memlimit.Limiter, *counted) {
 	t.Helper()
-	c, l, archive := catalog.New(catalog.Options{}), ledger.New(bounds), &counted{Archive: &w.journal}
+	c, l, archive := catalog.New(catalog.Options{}), memlimit.New(bounds), &counted{Archive: &w.journal}
 	r := run.New(run.Options{
-		Catalog: c, Journal: &w.journal, Conversations: &w.conversations, Leases: &w.journal, Archive: archive, Resources: w, Ledger: l,
+		Catalog: c, Journal: &w.journal, Conversations: &w.conversations, Leases: &w.journal, Archive: archive, Resources: w, Memory: l,
 	})
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
@@ -90,7 +90,7 @@ func TestAFollowerOfAFinishedRunHoldsABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := strings.Repeat("0123456789abcdef", 1<<18)
 		w := &town{piece: 4 << 10, think: func(context.Context, []item.Item) (*model.Turn, error) { return says(text), nil }}
-		r, l, archive := w.counting(t, ledger.Options{})
+		r, l, archive := w.counting(t, memlimit.Options{})
 		if err := r.Run(t.Context(), w.wants("p", "k", "h"), &reader{}); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestAFollowerThatFallsBehindReadsTheStore(t *testing.T) { // P40 L05
 		w := &town{piece: len(text) / pieces, pace: time.Millisecond, think: func(context.Context, []item.Item) (*model.Turn, error) {
 			return says(text), nil
 		}}
-		r, l, _ := w.counting(t, ledger.Options{})
+		r, l, _ := w.counting(t, memlimit.Options{})
 		runID, err := r.Start(t.Context(), w.wants("p", "k", "h"))
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +174,7 @@ func (p *places) Emit(at event.Position, _ event.Event) error {
 func TestAFollowerReadsNoTurnThatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{piece: 4 << 10, think: func(context.Context, []item.Item) (*model.Turn, error) { return says(strings.Repeat("x", 1<<20)), nil }}
-		r, _, archive := w.counting(t, ledger.Options{})
+		r, _, archive := w.counting(t, memlimit.Options{})
 		var all places
 		if err := r.Run(t.Context(), w.wants("p", "k", "h"), &all); err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestAFollowerThatLeavesGivesItsPlaceBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { <-release; return says("done"), nil }}
-		r, _, _ := w.counting(t, ledger.Options{})
+		r, _, _ := w.counting(t, memlimit.Options{})
 		go func() { _ = r.Run(t.Context(), w.wants("p", "k", "h"), &reader{}) }()
 		synctest.Wait()
 		for range 3 * run.DefaultFollowers {
@@ -219,7 +219,7 @@ func TestTheNumberOfFollowersCanBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { <-release; return says("done"), nil }}
-		r, _, _ := w.counting(t, ledger.Options{})
+		r, _, _ := w.counting(t, memlimit.Options{})
 		follow := func() <-chan error {
 			req, ended := w.wants("p", "k", "h"), make(chan error, 1)
 			req.Attach = true
@@ -249,12 +249,12 @@ func TestTheNumberOfFollowersCanBeChanged(t *testing.T) {
 func TestARowThatIsTooLargeIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says(strings.Repeat("x", 1<<20)), nil }}
-		large, _, _ := w.counting(t, ledger.Options{})
+		large, _, _ := w.counting(t, memlimit.Options{})
 		if err := large.Run(t.Context(), w.wants("p", "k", "h"), &reader{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		small, _, _ := w.counting(t, ledger.Options{Run: 1 << 19})
+		small, _, _ := w.counting(t, memlimit.Options{Run: 1 << 19})
 		err := small.Run(t.Context(), w.wants("p", "k", "h"), &reader{})
 		if f := fault.From(err); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {
 			t.Errorf("%v", err)
@@ -268,15 +268,15 @@ func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }}
 		w.leave(t, "run_old", "k", largeWaiting(0)...)
-		decide := func(bounds ledger.Options) error {
+		decide := func(bounds memlimit.Options) error {
 			r, _, _ := w.counting(t, bounds)
 			_, err := r.Decide(t.Context(), "o", "wait_a", journal.Decision{}, org.Author{Principal: "human"})
 			return err
 		}
-		if f := fault.From(decide(ledger.Options{Run: 1 << 19})); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {
+		if f := fault.From(decide(memlimit.Options{Run: 1 << 19})); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {
 			t.Errorf("with too little memory: %+v", f)
 		}
-		if err := decide(ledger.Options{}); err != nil {
+		if err := decide(memlimit.Options{}); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -288,7 +288,7 @@ func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 func TestARunThatTellsTooMuchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says(strings.Repeat("x", 1<<20)), nil }}
-		r, _, _ := w.counting(t, ledger.Options{Run: 1 << 19})
+		r, _, _ := w.counting(t, memlimit.Options{Run: 1 << 19})
 		var told diary
 		err := r.Run(t.Context(), w.wants("p", "k", "h"), &told)
 		if f := fault.From(err); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {
@@ -324,9 +324,9 @@ func TestARunWhoseTurnDoesNotFitEnds(t *testing.T) {
 		asked := 0
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) {
 			asked++
-			return nil, &model.Error{Class: model.Target, Err: &ledger.Refused{Bound: ledger.Org, Owner: "o"}}
+			return nil, &model.Error{Class: model.Target, Err: &memlimit.Refused{Bound: memlimit.Org, Owner: "o"}}
 		}}
-		r, _, _ := w.counting(t, ledger.Options{})
+		r, _, _ := w.counting(t, memlimit.Options{})
 		end := &last{}
 		if err := r.Run(t.Context(), w.wants("p", "k", "h"), end); err != nil {
 			t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -371,11 +371,11 @@ func TestARequestWithoutMemoryStartsNoRun(t *testing.T) {
 	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
 		synctest.Test(t, func(t *testing.T) {
 			w := &town{think: script("once_pay"), tools: tools{"once_pay": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("paid"), nil }}}
-			r := w.gatewayWith(t, func(o *run.Options) { o.Ledger = ledger.New(ledger.Options{Process: 240 << 10}) })
+			r := w.gatewayWith(t, func(o *run.Options) { o.Memory = memlimit.New(memlimit.Options{Process: 240 << 10}) })
 			req := w.wants("p", "k", "h")
 			req.Key, req.Policy.Grade = nil, grade
 			if grade == loop.Light {
-				req.Hold = time.Minute
+				req.WaitFor = time.Minute
 				req.Policy.Approvals = []loop.ServerApproval{{Server: "s", WaitMS: 60_000, ByServer: policy.Approval{Rest: true}}}
 			}
 			err := r.Run(t.Context(), req, &diary{})
@@ -394,8 +394,8 @@ func TestARequestWithoutRoomForItsModelCallStoresNothing(t *testing.T) {
 	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
 		synctest.Test(t, func(t *testing.T) {
 			w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }}
-			l := ledger.New(ledger.Options{Run: 4 << 20})
-			r := w.gatewayWith(t, func(o *run.Options) { o.Ledger = l })
+			l := memlimit.New(memlimit.Options{Run: 4 << 20})
+			r := w.gatewayWith(t, func(o *run.Options) { o.Memory = l })
 			ask := func(size int) error {
 				req := w.wants("p", "k", "h")
 				req.Key, req.Policy.Grade = nil, grade

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -60,7 +60,7 @@ type beginning struct {
 // the turn that the caller got, and the provider's call ids in place of the gateway's. Ids
 // without a handover for this principal are unchanged. In front are the items of System, and
 // those of the conversation that the request continues, with which memory is charged.
-func splice(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) (beginning, error) {
+func splice(ctx context.Context, kept journal.Conversations, req *Request, memory *memlimit.Share) (beginning, error) {
 	w := beginning{before: len(req.System)}
 	if req.continued() != "" {
 		var err error

@@ -19,8 +19,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -447,7 +447,7 @@ func TestAnApprovalOfALargeRunExpires(t *testing.T) { // P40
 		w := &town{}
 		w.leave(t, "run_old", "k", largeWaiting(time.Now().Add(time.Second).UnixMilli())...)
 		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
-		r := w.gatewayWith(t, func(o *run.Options) { o.Ledger = ledger.New(ledger.Options{Run: 1 << 19}) })
+		r := w.gatewayWith(t, func(o *run.Options) { o.Memory = memlimit.New(memlimit.Options{Run: 1 << 19}) })
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

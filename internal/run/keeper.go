@@ -414,7 +414,7 @@ func (k *leaseKeeper) following(key runKey) (*feed, func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if run := k.live[key]; run != nil && run.feed != nil {
-		return run.feed, run.feed.account.Hold().Close
+		return run.feed, run.feed.account.Retain().Close
 	}
 	return nil, func() {}
 }

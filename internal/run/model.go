@@ -12,8 +12,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -46,7 +46,7 @@ func (m *modelCaller) call(a loop.CallModel) error {
 		return m.relay(a)
 	}
 	m.run.log.Debug("model call", "round", a.Round, "attempt", a.Attempt)
-	memory := m.run.projection.account.Part() // until the turn is stored
+	memory := m.run.projection.account.Share() // until the turn is stored
 	defer memory.Close()
 	if m.run.durable() {
 		m.run.groups = newDeltaGroups(m.run, a.Round)
@@ -58,7 +58,7 @@ func (m *modelCaller) call(a loop.CallModel) error {
 			return err
 		}
 	}
-	var refused *ledger.Refused
+	var refused *memlimit.Refused
 	if errors.As(err, &refused) {
 		m.run.cancel(refused)
 	}
@@ -79,7 +79,7 @@ func (m *modelCaller) call(a loop.CallModel) error {
 }
 
 // stream sends the request, and passes the deltas of its answer on as they arrive.
-func (m *modelCaller) stream(a loop.CallModel, memory *ledger.Part) (*model.Turn, error) {
+func (m *modelCaller) stream(a loop.CallModel, memory *memlimit.Share) (*model.Turn, error) {
 	req := m.request(a)
 	req.Memory = memory
 	ctx, called := m.observed(a, req)
@@ -121,7 +121,7 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	var batch journal.Batch
 	scopes := []string{"run"}
 	for _, b := range m.run.state().Accepted.Budgets {
-		batch.Holds = append(batch.Holds, journal.Hold{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.MaxCost})
+		batch.Reservations = append(batch.Reservations, journal.Reservation{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.MaxCost})
 		scopes = append(scopes, b.Scope)
 	}
 	err := m.run.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -24,7 +24,7 @@ type projection struct {
 	sink Sink
 	stop func(error) // called when the sink returns an error
 
-	account *ledger.Account // charged with the items that the run keeps
+	account *memlimit.Account // charged with the items that the run keeps
 
 	state  loop.State
 	call   event.Position         // of the latest piece of the latest model call

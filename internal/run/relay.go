@@ -11,8 +11,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -152,7 +152,7 @@ var (
 // relayBuffer is the buffer of one relay. A large one is charged to the account. The zero
 // value can be used and charges nothing. Call done at the end.
 type relayBuffer struct {
-	account *ledger.Account
+	account *memlimit.Account
 	data    *[]byte
 	pool    *sync.Pool
 }
@@ -166,7 +166,7 @@ func (b *relayBuffer) next(n int) []byte {
 	case n < smallRead && b.pool == &largeBuffers:
 		b.done()
 		b.take(&smallBuffers)
-	case n >= smallRead && b.pool == &smallBuffers && b.account.Charge(largeRead) == nil:
+	case n >= smallRead && b.pool == &smallBuffers && b.account.Acquire(largeRead) == nil:
 		b.done()
 		b.take(&largeBuffers)
 	}

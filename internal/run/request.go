@@ -12,8 +12,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -57,12 +57,12 @@ type Request struct {
 	// request that continues the run, by name.
 	Settings map[string]string
 
-	// Hold is how long Run stays while the run waits for approvals; 0 = it returns.
-	Hold time.Duration
+	// WaitFor is how long Run stays while the run waits for approvals; 0 = it returns.
+	WaitFor time.Duration
 
 	// Account is charged with the memory that the run retains; nil = one is opened for
 	// the run. The body of the request is already charged to it.
-	Account *ledger.Account
+	Account *memlimit.Account
 
 	Model   string         // as the caller named it
 	Targets []route.Target // at least one, in the order in which to try them
@@ -193,7 +193,7 @@ type Dropped struct {
 func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 	items := slices.Concat(req.System, req.Items)
 	if req.Policy.Grade != loop.Relay {
-		memory := req.Account.Part()
+		memory := req.Account.Share()
 		defer memory.Close()
 		whole, err := splice(ctx, r.o.Conversations, req, memory)
 		if err != nil {
@@ -243,7 +243,7 @@ func (r *Request) continued() string {
 // first target counts it, with the tools of the servers in Servers. If the provider cannot
 // count, it is an estimate, as for a limit on tokens: rather too high.
 func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, estimated bool, err error) {
-	memory := req.Account.Part()
+	memory := req.Account.Share()
 	defer memory.Close()
 	whole, err := splice(ctx, r.o.Conversations, req, memory)
 	if err != nil {
@@ -302,7 +302,7 @@ type Caller struct {
 	// Account is charged with the memory that the gateway retains for this request;
 	// nil = nothing is counted. It is closed when the request was answered, unless a
 	// run that continues also holds it.
-	Account *ledger.Account
+	Account *memlimit.Account
 }
 
 // LoopActive reports whether chat requests run the loop: the org has the feature, and at

@@ -110,7 +110,7 @@ func (p *projection) keepFull(results map[string]string) {
 		if len(text) > maxFull {
 			text = strings.ToValidUTF8(text[:maxFull], "")
 		}
-		if p.account.Charge(len(text)) != nil {
+		if p.account.Acquire(len(text)) != nil {
 			break
 		}
 		next[id] = text

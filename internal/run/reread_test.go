@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // A run keeps so much of its results for reading and no more, however many
 // large ones its servers send.
 func TestWhatIsKeptForReadingIsBounded(t *testing.T) {
-	l := ledger.New(ledger.Options{})
+	l := memlimit.New(memlimit.Options{})
 	d := &projection{account: l.Open("o")}
-	const maxFullAll = ledger.DefaultRun // P40
+	const maxFullAll = memlimit.DefaultRun // P40
 	text := strings.Repeat("x", maxFull)
 	for i := range 2 * maxFullAll / maxFull {
 		d.keepFull(map[string]string{fmt.Sprint(i): text + "more"})

@@ -11,8 +11,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -84,7 +84,7 @@ type history struct {
 // conversationSize counts what a conversation has.
 type conversationSize struct {
 	member, remedy string // of the request that names the conversation, and of one that is too long
-	memory         *ledger.Part
+	memory         *memlimit.Share
 	items, parts   int
 }
 
@@ -101,7 +101,7 @@ func (s *conversationSize) add(c *journal.Conversation) error {
 	for _, text := range c.Full {
 		n += len(text)
 	}
-	return s.memory.Charge(n)
+	return s.memory.Acquire(n)
 }
 
 func (s *conversationSize) tooLong() error {
@@ -111,7 +111,7 @@ func (s *conversationSize) tooLong() error {
 
 // readHistory reads the conversation that the request continues, from its begin. Its account is
 // charged with the conversation.
-func readHistory(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) (history, error) {
+func readHistory(ctx context.Context, kept journal.Conversations, req *Request, memory *memlimit.Share) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
 	var found []*journal.Conversation
 	var err error
@@ -146,7 +146,7 @@ func readHistory(ctx context.Context, kept journal.Conversations, req *Request, 
 }
 
 // readResponses reads a response with those that it follows, the first one first.
-func readResponses(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) ([]*journal.Conversation, error) {
+func readResponses(ctx context.Context, kept journal.Conversations, req *Request, memory *memlimit.Share) ([]*journal.Conversation, error) {
 	const member = "previous_response_id"
 	size := &conversationSize{member: member, remedy: "send a shorter one as input", memory: memory}
 	last := req.Previous

@@ -101,7 +101,7 @@ func (q *storedRequest) take(part storedPart) {
 
 // takeOver performs a run that was claimed. Callers can follow it when takeOver returns.
 func (r *Runner) takeOver(lease journal.Lease) {
-	account := r.o.Ledger.Open(lease.Org)
+	account := r.o.Memory.Open(lease.Org)
 	d := r.newDriver(r.leases.base, &Request{Org: lease.Org, Account: account}, lease, nil)
 	d.report(newFeed(account, false, func() { r.followers.ring(d.live.key()) }))
 	if err := r.leases.adopt(&d.live, true); err != nil {

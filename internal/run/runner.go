@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -38,9 +38,9 @@ type Options struct {
 	// a run does not have its servers.
 	Keys *secret.Keyring
 
-	// Ledger opens accounts for runs whose request brings none; nil = one with its
+	// Memory opens accounts for runs whose request brings none; nil = one with its
 	// default bounds.
-	Ledger *ledger.Ledger
+	Memory *memlimit.Limiter
 	// MaxFollowers is how many callers may follow a run at a time, beside the one that
 	// started it; 0 = DefaultFollowers.
 	MaxFollowers int
@@ -97,8 +97,8 @@ func New(o Options) *Runner {
 	if o.Owner == "" {
 		o.Owner = o.NewID("gw_")
 	}
-	if o.Ledger == nil {
-		o.Ledger = ledger.New(ledger.Options{})
+	if o.Memory == nil {
+		o.Memory = memlimit.New(memlimit.Options{})
 	}
 	r := &Runner{o: o, followers: newFollowers(o.MaxFollowers)}
 	r.audience = audience{o: &r.o, followers: r.followers, append: r.appendForeign, end: r.requestEnd}
@@ -161,7 +161,7 @@ var (
 // continues without its caller.
 func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 	if req.Account == nil {
-		req.Account = r.o.Ledger.Open(req.Org)
+		req.Account = r.o.Memory.Open(req.Org)
 		defer req.Account.Close()
 	}
 	if len(req.Answers) > 0 {
@@ -184,8 +184,8 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 		defer d.run.cancel(errDiscarded)
 		return d.relay()
 	}
-	if req.Hold > 0 && req.Policy.MayWait() { // before the run exists, for hold
-		if err := req.Account.Charge(followerBytes); err != nil {
+	if req.WaitFor > 0 && req.Policy.MayWait() { // before the run exists, for hold
+		if err := req.Account.Acquire(followerBytes); err != nil {
 			return err
 		}
 		defer req.Account.Release(followerBytes)
@@ -199,7 +199,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 	switch {
 	case errors.Is(err, journal.ErrFenced) || errors.Is(err, errHandOver):
 		return &fault.Error{Code: fault.Internal, Reason: "run_lost", Message: "the run was lost: another process has ended it", Err: err}
-	case err == nil && waiting.Seq > 0 && req.Hold > 0:
+	case err == nil && waiting.Seq > 0 && req.WaitFor > 0:
 		return r.hold(ctx, req, lease, waiting, sink)
 	}
 	return err
@@ -228,7 +228,7 @@ func (r *Runner) hold(ctx context.Context, req *Request, lease journal.Lease, wa
 	r.leases.claimSoon() // somebody may have decided already
 	end := &endSink{Sink: sink}
 	err := r.follow(ctx, Follow{
-		Org: lease.Org, RunID: lease.RunID, After: waiting, Account: req.Account, Final: true, ToWaiting: true, Hold: req.Hold + holdGrace,
+		Org: lease.Org, RunID: lease.RunID, After: waiting, Account: req.Account, Final: true, ToWaiting: true, WaitFor: req.WaitFor + holdGrace,
 	}, end, nil)
 	if !end.ended && req.callerAt != "" {
 		r.audience.callerLeft(ctx, req, lease.RunID)

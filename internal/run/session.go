@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // A session is a conversation that the caller has named. It is a list of parts, each stored
@@ -101,7 +101,7 @@ func DeleteSession(ctx context.Context, kept journal.Conversations, orgID, id st
 }
 
 // readSession reads the session of a request: the ids of its parts, and those that are stored.
-func readSession(ctx context.Context, kept journal.Conversations, req *Request, memory *ledger.Part) (parts []string, found []*journal.Conversation, err error) {
+func readSession(ctx context.Context, kept journal.Conversations, req *Request, memory *memlimit.Share) (parts []string, found []*journal.Conversation, err error) {
 	session, err := kept.Find(ctx, req.Org, "", sessionKey(req.Session))
 	switch {
 	case err != nil:

@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -223,7 +223,7 @@ func (s *runState) willBeDurable(bodies []loop.Body) bool {
 // for which it waits, the start of every call that must not be executed twice, and holds:
 // no model is called before all budgets have room.
 func (s *runState) mustSync(batch journal.Batch, bodies []loop.Body) bool {
-	if s.durable() || len(batch.Holds) > 0 {
+	if s.durable() || len(batch.Reservations) > 0 {
 		return true
 	}
 	for _, body := range bodies {
@@ -271,7 +271,7 @@ func (s *runState) write(b journal.Batch) error {
 }
 
 // retain charges a run with the bytes of batches that wait for space in the store.
-func retain(account *ledger.Account, bytes int) {
+func retain(account *memlimit.Account, bytes int) {
 	if bytes > 0 {
 		account.Add(bytes)
 	} else {

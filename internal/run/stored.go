@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -19,13 +19,13 @@ type storedRun struct {
 	archive journal.Archive
 	org, id string
 	final   bool // see Follow.Final
-	account *ledger.Account
+	account *memlimit.Account
 	sink    *teller
 
-	memory     *ledger.Part // of the present batch of rows
-	page       *ledger.Part // of facts
-	withheld   *ledger.Part // of the texts that were withheld from facts
-	turn       *ledger.Part // of the arguments of the latest turn's calls, which the state keeps
+	memory     *memlimit.Share // of the present batch of rows
+	page       *memlimit.Share // of facts
+	withheld   *memlimit.Share // of the texts that were withheld from facts
+	turn       *memlimit.Share // of the arguments of the latest turn's calls, which the state keeps
 	projection projection
 	facts      []loop.Fact // read and not yet folded
 	groups     int         // groups of deltas of the model call in progress that were told
@@ -37,7 +37,7 @@ type storedRun struct {
 
 func newStoredRun(archive journal.Archive, f Follow, sink *teller) *storedRun {
 	s := &storedRun{archive: archive, org: f.Org, id: f.RunID, final: f.Final, account: f.Account, sink: sink}
-	s.withheld = f.Account.Part()
+	s.withheld = f.Account.Share()
 	s.projection.sink, s.projection.stop = sink, func(err error) { s.failed = err }
 	return s
 }
@@ -51,7 +51,7 @@ func (s *storedRun) close() {
 // advance emits the events of the next batch. It returns false if the store has nothing
 // more at the moment.
 func (s *storedRun) advance(ctx context.Context) (bool, error) {
-	s.memory = s.account.Part()
+	s.memory = s.account.Share()
 	defer s.memory.Close()
 	s.projection.rows = func(ref string) (json.RawMessage, error) { return s.row(ctx, ref) }
 	progress, err := s.read(ctx)
@@ -68,7 +68,7 @@ func (s *storedRun) advance(ctx context.Context) (bool, error) {
 func (s *storedRun) read(ctx context.Context) (bool, error) {
 	if len(s.facts) == 0 {
 		s.page.Close()
-		s.page = s.account.Part()
+		s.page = s.account.Share()
 		if err := s.more(ctx); err != nil {
 			return false, err
 		}
@@ -137,8 +137,8 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 		s.groups, s.judged, s.replaced = 0, false, f.Seq < s.sink.told.Seq
 	case loop.Turn:
 		s.turn.Close()
-		s.turn = s.account.Part()
-		if err := s.turn.Charge(argumentBytes(b)); err != nil {
+		s.turn = s.account.Share()
+		if err := s.turn.Acquire(argumentBytes(b)); err != nil {
 			return err
 		}
 	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
@@ -168,7 +168,7 @@ func (s *storedRun) recallWithheld(ctx context.Context, a loop.Accepted) error {
 	if err != nil {
 		return err
 	}
-	if err := s.withheld.Charge(2 * len(row)); err != nil {
+	if err := s.withheld.Acquire(2 * len(row)); err != nil {
 		return err
 	}
 	s.projection.texts, err = recallTexts(row)
@@ -277,7 +277,7 @@ func (s *storedRun) giveUp(ctx context.Context, why error) (bool, error) {
 	case head.Summary.Status == journal.IsAside:
 		return false, unreadable(s.id, head.Summary.Aside.Reason)
 	case head.Summary.Status == journal.Done:
-		if err := s.memory.Charge(int(head.Bytes)); err != nil {
+		if err := s.memory.Acquire(int(head.Bytes)); err != nil {
 			return false, err
 		}
 		story, err := s.archive.Load(ctx, s.org, s.id)
@@ -304,7 +304,7 @@ func (s *storedRun) giveUp(ctx context.Context, why error) (bool, error) {
 func storeError(runID string, err error) error {
 	var bad *journal.Unreadable
 	var known *fault.Error
-	if err == nil || errors.Is(err, org.ErrNotFound) || errors.As(err, &bad) || errors.As(err, new(*ledger.Refused)) || errors.As(err, &known) {
+	if err == nil || errors.Is(err, org.ErrNotFound) || errors.As(err, &bad) || errors.As(err, new(*memlimit.Refused)) || errors.As(err, &known) {
 		return err
 	}
 	return unavailable(fmt.Errorf("run %s: %w", runID, err))

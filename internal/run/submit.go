@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -23,12 +23,12 @@ const attachRetry = time.Second
 // submit starts a durable run and follows it; where the request's key stands
 // for a run already, it follows that one.
 func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
-	f := Follow{Org: req.Org, Account: r.o.Ledger.Open(req.Org), ToWaiting: true, Hold: req.Hold, Final: true} // the run's account is not its reader's
+	f := Follow{Org: req.Org, Account: r.o.Memory.Open(req.Org), ToWaiting: true, WaitFor: req.WaitFor, Final: true} // the run's account is not its reader's
 	defer f.Account.Close()
-	if req.Hold == 0 {
+	if req.WaitFor == 0 {
 		f.Part = 1
 	}
-	if err := f.Account.Charge(followerBytes); err != nil { // before the run exists: a refused request may be sent again
+	if err := f.Account.Acquire(followerBytes); err != nil { // before the run exists: a refused request may be sent again
 		return err
 	}
 	feed, known, err := r.start(ctx, req)
@@ -63,7 +63,7 @@ func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
 		return "", fmt.Errorf("a run of the grade %s ends with its caller", req.Policy.Grade)
 	}
 	if req.Account == nil {
-		req.Account = r.o.Ledger.Open(req.Org)
+		req.Account = r.o.Memory.Open(req.Org)
 		defer req.Account.Close()
 	}
 	feed, known, err := r.start(ctx, req)
@@ -77,7 +77,7 @@ func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
 // the request's key stands already.
 func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error) {
 	d := r.newDriver(r.carried(ctx), req, r.o.newLease(req), nil)
-	feed := newFeed(req.Account.Hold(), true, func() { r.followers.ring(d.live.key()) }) // the run outlives the request
+	feed := newFeed(req.Account.Retain(), true, func() { r.followers.ring(d.live.key()) }) // the run outlives the request
 	feed.runID = d.run.lease.RunID
 	if req.callerAt != "" {
 		r.audience.callers.enter(d.live.key())
@@ -183,7 +183,7 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 // ended or its state does not allow the fact. It needs the journal only for a fact for
 // which the state of the run matters: see [journal.Head.Allow]. account is charged with what is read
 // then; nil = nothing is charged.
-func (r *Runner) appendForeign(ctx context.Context, account *ledger.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error {
+func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error {
 	var state loop.State // of the run, if the fact depends on it
 	for {
 		head, err := r.o.Archive.Head(ctx, orgID, runID)
@@ -228,7 +228,7 @@ func (r *Runner) appendForeign(ctx context.Context, account *ledger.Account, org
 // be decoded. account is charged with a fact that is larger than a batch while it is folded.
 //
 // each is called with every fact, and the state before it; nil = nothing is.
-func foldMore(ctx context.Context, archive journal.Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
+func foldMore(ctx context.Context, archive journal.Archive, account *memlimit.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
 	for {
 		next, err := foldBatch(ctx, archive, account, orgID, runID, s, each)
 		if err != nil || next.Seq == s.Seq {
@@ -239,8 +239,8 @@ func foldMore(ctx context.Context, archive journal.Archive, account *ledger.Acco
 }
 
 // foldBatch is foldMore for one batch.
-func foldBatch(ctx context.Context, archive journal.Archive, account *ledger.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
-	memory := account.Part()
+func foldBatch(ctx context.Context, archive journal.Archive, account *memlimit.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
+	memory := account.Share()
 	defer memory.Close()
 	var facts []loop.Fact
 	err := readCharged(memory, func(limit int) (err error) {

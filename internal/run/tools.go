@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -174,7 +174,7 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 // memory for it.
 func (t *toolCaller) affordable(r toolexec.Done) toolexec.Done {
 	n := dataBytes(r.Parts)
-	if err := t.run.projection.account.Charge(n); err != nil {
+	if err := t.run.projection.account.Acquire(n); err != nil {
 		return r.WithoutData("the run has no memory left for it")
 	}
 	t.run.projection.account.Release(n) // store counts it
@@ -196,7 +196,7 @@ func (t *toolCaller) ended(c loop.Call, attempt int, r toolexec.Done, took time.
 // outcome is how one execution ended.
 type outcome struct {
 	call   loop.Call
-	memory *ledger.Part // of the call, until its result is stored
+	memory *memlimit.Share // of the call, until its result is stored
 	done   toolexec.Done
 	err    error
 	took   time.Duration
@@ -301,7 +301,7 @@ func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
 func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, observed ToolCall, limit toolexec.Cap) outcome {
 	ctx, called := t.observer.toolCalled(ctx, observed)
 	begin := time.Now()
-	memory := t.run.projection.account.Part()
+	memory := t.run.projection.account.Share()
 	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
 		RunID: t.run.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: t.idempotencyKey(c), Memory: memory,

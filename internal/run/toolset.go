@@ -7,8 +7,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -120,7 +120,7 @@ func (t *toolSet) offered(reread bool) []model.Tool {
 
 // listed returns the row with the tools that the run lists for its caller, and sets the
 // fact's reference to it. It is charged to memory.
-func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]journal.Row, error) {
+func (t *toolSet) listed(body *loop.Catalogued, memory *memlimit.Share) ([]journal.Row, error) {
 	var list []event.ListedServer
 	for _, server := range body.Servers {
 		if server.Announced {
@@ -132,7 +132,7 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *ledger.Part) ([]journal.
 	}
 	body.ListedRef = listedRef
 	t.run.projection.listed = list
-	return []journal.Row{{Ref: listedRef, Value: list}}, memory.Charge(event.Size(event.ToolsListed{Servers: list}))
+	return []journal.Row{{Ref: listedRef, Value: list}}, memory.Acquire(event.Size(event.ToolsListed{Servers: list}))
 }
 
 // row returns the row from which the next owner of the run restores the tools.

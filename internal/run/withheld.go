@@ -6,8 +6,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -32,7 +32,7 @@ const textsRef = "texts"
 
 // add adds what another batch does not store. It is charged to the run, which keeps the items
 // themselves anyway.
-func (w *withheld) add(more withheld, account *ledger.Account) {
+func (w *withheld) add(more withheld, account *memlimit.Account) {
 	w.rows, w.texts = append(w.rows, more.rows...), append(w.texts, more.texts...)
 	n := 0
 	for _, r := range more.rows {

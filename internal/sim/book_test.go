@@ -293,7 +293,7 @@ func (b *book) checkStep() {
 	for _, org := range orgs() {
 		for _, s := range b.budgets {
 			u := b.w.store.used(budgetKey{org, s.Scope})
-			accounted := u.Spent.Tokens + u.Held.Tokens
+			accounted := u.Spent.Tokens + u.Reserved.Tokens
 			if used := b.billing[org]; used > accounted || accounted > s.Limit.Tokens {
 				b.w.violate("I4: budget %s of org %s: %d tokens were used, %d are accounted for, %d is the limit", s.Scope, org, used, accounted, s.Limit.Tokens)
 			}
@@ -388,8 +388,8 @@ func (b *book) checkEnd() {
 	}
 	for _, org := range orgs() {
 		for _, s := range b.budgets {
-			if u := b.w.store.used(budgetKey{org, s.Scope}); u.Held != (budget.Amount{}) {
-				b.w.violate("I5: %d tokens of budget %s of org %s are still set aside", u.Held.Tokens, s.Scope, org)
+			if u := b.w.store.used(budgetKey{org, s.Scope}); u.Reserved != (budget.Amount{}) {
+				b.w.violate("I5: %d tokens of budget %s of org %s are still set aside", u.Reserved.Tokens, s.Scope, org)
 			}
 		}
 	}

@@ -102,9 +102,9 @@ func (s *store) mutate(wr writing) writing {
 		}
 	}
 	if s.w.mutation == refunds {
-		wr.batch.Holds = append([]journal.Hold(nil), wr.batch.Holds...)
-		for i := range wr.batch.Holds {
-			h := &wr.batch.Holds[i]
+		wr.batch.Reservations = append([]journal.Reservation(nil), wr.batch.Reservations...)
+		for i := range wr.batch.Reservations {
+			h := &wr.batch.Reservations[i]
 			h.Budget.Limit.Tokens += s.refunded[budgetKey{wr.lease.Org, h.Budget.Scope}]
 		}
 	}
@@ -136,9 +136,9 @@ func (s *store) uncount(p *process, wr writing) {
 
 // room is the check of a budget that is checked first.
 func (s *store) room(wr writing) error {
-	for _, h := range wr.batch.Holds {
+	for _, h := range wr.batch.Reservations {
 		u := s.used(budgetKey{wr.lease.Org, h.Budget.Scope})
-		if !h.Budget.Fits(u.Spent.Add(u.Held), h.Amount) {
+		if !h.Budget.Fits(u.Spent.Add(u.Reserved), h.Amount) {
 			return &journal.OverBudget{Scope: h.Budget.Scope}
 		}
 	}
@@ -147,9 +147,9 @@ func (s *store) room(wr writing) error {
 
 // unlimited returns the batch as one whose budgets were checked.
 func unlimited(b journal.Batch) journal.Batch {
-	b.Holds = append([]journal.Hold(nil), b.Holds...)
-	for i := range b.Holds {
-		b.Holds[i].Budget.Limit.Tokens = 0
+	b.Reservations = append([]journal.Reservation(nil), b.Reservations...)
+	for i := range b.Reservations {
+		b.Reservations[i].Budget.Limit.Tokens = 0
 	}
 	return b
 }

@@ -23,7 +23,7 @@ type none struct{}
 func (p *process) Append(ctx context.Context, lease journal.Lease, after int64, b journal.Batch) error {
 	about, what := lease.Org+"/"+lease.RunID, "appends "+kinds(b)+" to"
 	wr := writing{lease, after, p.dated(b)}
-	if p.w.mutation == checkThenAct && len(b.Holds) > 0 {
+	if p.w.mutation == checkThenAct && len(b.Reservations) > 0 {
 		_, err := ask(ctx, p, "looks at the budgets for", about, faults{}, func(*rand.Rand) (none, error) { return none{}, p.w.store.room(wr) })
 		if err != nil {
 			return err

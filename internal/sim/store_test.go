@@ -90,7 +90,7 @@ func (s *store) behind(b journal.Batch) bool {
 	case noIntent:
 		return !slices.ContainsFunc(b.Facts, func(f loop.Fact) bool { return f.Body.Kind() != loop.KindCallStarted })
 	case lateHolds:
-		return len(b.Holds) > 0
+		return len(b.Reservations) > 0
 	}
 	return s.w.swarm.queues && !b.Sync
 }
@@ -147,7 +147,7 @@ func (s *store) hold(wr writing) {
 	for _, settled := range wr.batch.Settled {
 		s.holds[key] = slices.DeleteFunc(s.holds[key], func(h holding) bool { return h.id == settled.ID })
 	}
-	for _, h := range wr.batch.Holds {
+	for _, h := range wr.batch.Reservations {
 		s.holds[key] = append(s.holds[key], holding{h.ID, budgetKey{key.org, h.Budget.Scope}, h.Amount.Tokens})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -14,7 +14,7 @@ import (
 // account of the caller.
 type Answer struct {
 	// account is charged with what is kept of the texts.
-	account *ledger.Account
+	account *memlimit.Account
 	// passing says that texts leave as they come, or that the surface keeps them: Rounds
 	// has none.
 	passing bool
@@ -194,7 +194,7 @@ func (a *Answer) Keep(in *Text, text string) error {
 
 // Charge charges the account with n bytes that are told later, twice as [Answer.Keep] does.
 func (a *Answer) Charge(n int) error {
-	if err := a.account.Charge(2 * n); err != nil {
+	if err := a.account.Acquire(2 * n); err != nil {
 		return err
 	}
 	a.kept += n

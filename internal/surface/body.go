@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 // MaxBody is the most bytes of a model request: enough for long conversations with
@@ -46,18 +46,18 @@ func SaysNothing(m Member) bool {
 // readBody reads the whole body into a buffer that grows with what arrives. The
 // server charges the capacity of the buffer to the caller's account.
 func readBody(r *http.Request) ([]byte, error) {
-	return ledger.ReadAll(r.Body, min(r.ContentLength, MaxBody), nil)
+	return memlimit.ReadAll(r.Body, min(r.ContentLength, MaxBody), nil)
 }
 
 // Scan reads a body once: it checks that it is one JSON object and returns the
 // top-level members in order, repeated names included. Only the names are decoded, so
 // that bytes can be passed on unchanged. The error says where the JSON is broken, or is
 // that of the account, which is charged with the list of members before it grows.
-func Scan(account *ledger.Account, body []byte) ([]Member, error) {
+func Scan(account *memlimit.Account, body []byte) ([]Member, error) {
 	members := make([]Member, 0, 12)
 	err := jsonscan.Object(body, func(name string, value []byte, at int) error {
 		if len(members) == cap(members) {
-			if err := account.Charge(2 * memberBytes * cap(members)); err != nil {
+			if err := account.Acquire(2 * memberBytes * cap(members)); err != nil {
 				return err
 			}
 		}
@@ -78,7 +78,7 @@ func Scan(account *ledger.Account, body []byte) ([]Member, error) {
 
 // ReadObject reads a body that is a JSON object, for an endpoint that calls no model. An empty
 // body has no members.
-func ReadObject(r *http.Request, account *ledger.Account) (map[string]json.RawMessage, error) {
+func ReadObject(r *http.Request, account *memlimit.Account) (map[string]json.RawMessage, error) {
 	body, err := readBody(r)
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return nil, err
@@ -172,12 +172,12 @@ func CheckJSON(body []byte) error {
 
 // ChargeDecoded charges the account with about the memory that decoding the members
 // takes: their text again, and a few structures for each object in it.
-func ChargeDecoded(account *ledger.Account, members []Member) error {
+func ChargeDecoded(account *memlimit.Account, members []Member) error {
 	n := 0
 	for _, m := range members {
 		n += len(m.Value) + objectBytes*bytes.Count(m.Value, []byte("{"))
 	}
-	return account.Charge(n)
+	return account.Acquire(n)
 }
 
 // maxModel is the most bytes of a model's name, which is stored with the run and listed. The

@@ -113,7 +113,7 @@ func routed(req *run.Request, body []byte, members []Member) ([]byte, error) {
 	if &out[0] == &body[0] {
 		return body, nil
 	}
-	if err := req.Account.Charge(cap(out)); err != nil {
+	if err := req.Account.Acquire(cap(out)); err != nil {
 		return nil, err
 	}
 	req.Account.Release(cap(body))

@@ -287,7 +287,7 @@ func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked settings.
 	}
 	req.Policy = settings.Resolve(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
 	if h.s.Defaults.Hold {
-		req.Hold = settings.ApprovalHold(caller.Org.Runtime)
+		req.WaitFor = settings.ApprovalHold(caller.Org.Runtime)
 	}
 }
 

@@ -64,14 +64,14 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	if len(s.Missing) > 0 {
 		w.Header().Set(missingHeader, listOf(s.Missing))
 	}
-	if s.waiting && req.Hold > 0 {
+	if s.waiting && req.WaitFor > 0 {
 		return stillWaiting(req)
 	}
 	if s.End.Reason.Failed() {
 		h.s.Errors.writeEnd(w, s.End, caller.Principal.Role.MaySeeAddresses())
 		return nil
 	}
-	if err := caller.Account.Charge(s.kept); err != nil { // the object that is written
+	if err := caller.Account.Acquire(s.kept); err != nil { // the object that is written
 		return err
 	}
 	body, err := Marshal(s.object.Value())
@@ -115,7 +115,7 @@ func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell
 	if s.End.Reason.Failed() {
 		failure = x.endFrame(s.End, caller.Principal.Role.MaySeeAddresses())
 	}
-	return s.object, failure, caller.Account.Charge(s.kept)
+	return s.object, failure, caller.Account.Acquire(s.kept)
 }
 
 // Replay streams a stored run again, from its events, which tell reports while they happen and
@@ -223,9 +223,9 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	err := h.o.Runner.Run(r.Context(), req, s)
 	out.StopHeartbeats() // from here on no other goroutine begins the stream
 	switch begun := out.Started(); {
-	case err == nil && s.waiting && req.Hold > 0 && !begun:
+	case err == nil && s.waiting && req.WaitFor > 0 && !begun:
 		return stillWaiting(req)
-	case err == nil && s.waiting && req.Hold > 0:
+	case err == nil && s.waiting && req.WaitFor > 0:
 		s.encoder.Fail(h.s.Errors.Body(stillWaiting(req)))
 	case err == nil && s.waiting:
 		s.encoder.Finish()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -132,7 +132,7 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 			return []byte("<html>"), nil
 		}
 		data := []byte(pngHead)
-		return data, memory.Charge(cap(data))
+		return data, memory.Acquire(cap(data))
 	}
 	p := New(providertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		sent, _ = io.ReadAll(r.Body)
@@ -141,9 +141,9 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 	image := func(url string) item.Part { return item.Part{Kind: item.Image, URL: url} }
 
 	t.Run("they are fetched", func(t *testing.T) {
-		memory := ledger.New(ledger.Options{}).Open("")
+		memory := memlimit.New(memlimit.Options{}).Open("")
 		req := asked(item.Part{Kind: item.Text, Text: "?"}, image("http://x/i.png"), image("https://x/j.png"))
-		req.Memory = memory.Part()
+		req.Memory = memory.Share()
 		turn, err := p.Stream(t.Context(), req, (&providertest.Heard{}).Emit)
 		if err != nil || turn == nil || calls != 1 {
 			t.Fatal(err, calls)
@@ -154,7 +154,7 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 		if req.Items[1].Parts[1].URL != "http://x/i.png" {
 			t.Error("the request of the caller has changed")
 		}
-		req.Memory.(*ledger.Part).Close()
+		req.Memory.(*memlimit.Share).Close()
 		if memory.Used() != 0 {
 			t.Errorf("%d bytes stay charged", memory.Used())
 		}
@@ -171,8 +171,8 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 		{"forbidden by the policy", asked(image("http://x/blocked")), model.Error{Class: model.Invalid, Param: "messages[1].content[0].image_url", Message: "messages[1].content[0].image_url: the outbound policy refuses the URL"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			memory := ledger.New(ledger.Options{}).Open("")
-			tt.req.Memory = memory.Part()
+			memory := memlimit.New(memlimit.Options{}).Open("")
+			tt.req.Memory = memory.Share()
 			_, err := p.Stream(t.Context(), tt.req, nil)
 			var e *model.Error
 			if !errors.As(err, &e) || e.Class != tt.want.Class || e.Param != tt.want.Param || e.Message != tt.want.Message || sent != nil {
@@ -189,9 +189,9 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 	}
 	t.Run("too much for the run", func(t *testing.T) { // P40
 		req := asked(image("http://x/i.png"))
-		memory := ledger.New(ledger.Options{Run: 20}).Open("")
-		req.Memory = memory.Part()
-		var refused *ledger.Refused
+		memory := memlimit.New(memlimit.Options{Run: 20}).Open("")
+		req.Memory = memory.Share()
+		var refused *memlimit.Refused
 		if _, err := p.Stream(t.Context(), req, nil); !errors.As(err, &refused) || memory.Used() != 0 {
 			t.Errorf("%v, %d bytes", err, memory.Used())
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -161,7 +161,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %s", name, got.Err)
 		}
 	}
-	memory := ledger.New(ledger.Options{Run: 1 << 20}).Open("")
+	memory := memlimit.New(memlimit.Options{Run: 1 << 20}).Open("")
 	if _, err := decode(bytes.NewReader(bytes.Repeat(large, 3)), memory, func(model.Delta) error { return nil }); err == nil {
 		t.Error("an answer beyond the memory of the run is kept")
 	}

@@ -11,14 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // listed returns what the provider lists.
-func listed(ctx context.Context, p *Provider, memory *ledger.Part) (all []model.Listed, err error) {
+func listed(ctx context.Context, p *Provider, memory *memlimit.Share) (all []model.Listed, err error) {
 	err = p.List(ctx, memory, func(m model.Listed) bool {
 		all = append(all, m)
 		return true
@@ -39,8 +39,8 @@ func TestAListOfModelsHasAllPages(t *testing.T) {
 		e.BaseURL += "beta/?x=1"
 		e.APIKey = func(context.Context) (string, error) { return "AIza-key", nil }
 	})
-	memory := ledger.New(ledger.Options{}).Open("")
-	all, err := listed(t.Context(), p, memory.Part())
+	memory := memlimit.New(memlimit.Options{}).Open("")
+	all, err := listed(t.Context(), p, memory.Share())
 	if diff := cmp.Diff([]model.Listed{{Name: "gemini-b"}, {Name: "tunedModels/a"}, {Name: "x"}}, all); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
@@ -96,8 +96,8 @@ func TestListsOfModelsThatFail(t *testing.T) {
 				}
 				providertest.Answer(tt.status, nil, body)(w, r)
 			})
-			memory := ledger.New(ledger.Options{}).Open("")
-			_, err := listed(t.Context(), p, memory.Part())
+			memory := memlimit.New(memlimit.Options{}).Open("")
+			_, err := listed(t.Context(), p, memory.Share())
 			var e *model.Error
 			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message {
 				t.Errorf("%#v", err)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -147,8 +147,8 @@ func TestOtherMembersOfATurnAreCharged(t *testing.T) {
 		"a part":         `"content":[{"type":"image","image":"` + large + `"}]`,
 		"part of a call": `"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"},"extra":"` + large + `"}]`,
 	} {
-		account := ledger.New(ledger.Options{Run: 8 << 20}).Open("")
-		memory := account.Part()
+		account := memlimit.New(memlimit.Options{Run: 8 << 20}).Open("")
+		memory := account.Share()
 		_, err := decode(strings.NewReader(strings.Repeat(delta(piece), 12)+end("stop")+done), memory, func(model.Delta) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), "needs more memory than the run may retain") {
 			t.Errorf("%s: %v", name, err)

@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // listed returns what the provider lists.
-func listed(ctx context.Context, p *Provider, memory *ledger.Part) (all []model.Listed, err error) {
+func listed(ctx context.Context, p *Provider, memory *memlimit.Share) (all []model.Listed, err error) {
 	err = p.List(ctx, memory, func(m model.Listed) bool {
 		all = append(all, m)
 		return true
@@ -78,8 +78,8 @@ func TestAnswersThatAreNoListOfModels(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := serve(t, providertest.Answer(tt.status, tt.header, tt.body))
-			memory := ledger.New(ledger.Options{}).Open("")
-			got, err := listed(t.Context(), p, memory.Part())
+			memory := memlimit.New(memlimit.Options{}).Open("")
+			got, err := listed(t.Context(), p, memory.Share())
 			var e *model.Error
 			if !errors.As(err, &e) || got != nil {
 				t.Fatal(got, err)
@@ -123,9 +123,9 @@ func TestAListOfModelsIsChargedWhileItIsRead(t *testing.T) {
 	body := `{"data":[{"id":"` + strings.Repeat("x", 1<<20) + `"},{"id":"b"}]}`
 	p := serve(t, providertest.Answer(200, nil, body))
 	var used int64
-	memory := ledger.New(ledger.Options{}).Open("")
+	memory := memlimit.New(memlimit.Options{}).Open("")
 	n := 0
-	err := p.List(t.Context(), memory.Part(), func(model.Listed) bool {
+	err := p.List(t.Context(), memory.Share(), func(model.Listed) bool {
 		used = memory.Used()
 		n++
 		return false
@@ -133,9 +133,9 @@ func TestAListOfModelsIsChargedWhileItIsRead(t *testing.T) {
 	if err != nil || n != 1 || used < 1<<20 || memory.Used() != 0 {
 		t.Errorf("%v; %d models, %d bytes while it is read and %d afterwards", err, n, used, memory.Used())
 	}
-	memory = ledger.New(ledger.Options{Run: 1 << 20}).Open("")
-	var refused *ledger.Refused
-	if got, err := listed(t.Context(), p, memory.Part()); !errors.As(err, &refused) || got != nil || memory.Used() != 0 {
+	memory = memlimit.New(memlimit.Options{Run: 1 << 20}).Open("")
+	var refused *memlimit.Refused
+	if got, err := listed(t.Context(), p, memory.Share()); !errors.As(err, &refused) || got != nil || memory.Used() != 0 {
 		t.Errorf("%v with %d models", err, len(got))
 	}
 }

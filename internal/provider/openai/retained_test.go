@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -22,13 +22,13 @@ func TestATurnForWhichThereIsNoMemoryEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
 			for _, tt := range []struct {
-				bounds  ledger.Options
+				bounds  memlimit.Options
 				fails   bool
 				refused bool
-			}{{ledger.Options{Run: 1 << 20}, true, false}, {ledger.Options{Process: 2 << 20}, true, true}, {ledger.Options{Run: 16 << 20}, false, false}} {
-				memory := ledger.New(tt.bounds).Open("o").Part()
+			}{{memlimit.Options{Run: 1 << 20}, true, false}, {memlimit.Options{Process: 2 << 20}, true, true}, {memlimit.Options{Run: 16 << 20}, false, false}} {
+				memory := memlimit.New(tt.bounds).Open("o").Share()
 				_, err := p.Stream(t.Context(), &model.Request{Memory: memory}, (&providertest.Heard{}).Emit)
-				var refused *ledger.Refused
+				var refused *memlimit.Refused
 				if (err != nil) != tt.fails || errors.As(err, &refused) != tt.refused {
 					t.Errorf("with %+v: %v", tt.bounds, err)
 				}

@@ -377,7 +377,7 @@ type bound struct{ left int }
 
 var errFull = errors.New("full")
 
-func (b *bound) Charge(n int) error {
+func (b *bound) Acquire(n int) error {
 	if b.left -= n; b.left < 0 {
 		return errFull
 	}

@@ -8,7 +8,7 @@ import (
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -141,7 +141,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // readWhole reads an answer that is one JSON value, and returns it without white
 // space around it. It is charged to memory, if there is one.
 func readWhole(src io.Reader, memory tool.Memory) ([]byte, error) {
-	data, err := ledger.ReadAll(src, -1, memory)
+	data, err := memlimit.ReadAll(src, -1, memory)
 	if err != nil {
 		return nil, unkept(err)
 	}
@@ -178,7 +178,7 @@ func (s *size) check(content, others int) error {
 		return nil
 	}
 	more := 2*bytes - s.charged + turnGrain
-	if err := s.memory.Charge(more); err != nil {
+	if err := s.memory.Acquire(more); err != nil {
 		return unkept(err)
 	}
 	s.charged += more
@@ -192,7 +192,7 @@ func (s *size) checkEvent(bytes int) error {
 	if s.memory == nil || bytes <= turnGrain || buffers <= s.buffers {
 		return nil
 	}
-	if err := s.memory.Charge(buffers - s.buffers); err != nil {
+	if err := s.memory.Acquire(buffers - s.buffers); err != nil {
 		return unkept(err)
 	}
 	s.buffers = buffers
@@ -203,11 +203,11 @@ func (s *size) checkEvent(bytes int) error {
 // answer that exceeds the limit of a run is the provider's failure, as one beyond
 // MaxAnswer is. If the org or the process has no memory left, the run ends.
 func unkept(err error) error {
-	var refused *ledger.Refused
+	var refused *memlimit.Refused
 	if !errors.As(err, &refused) {
 		return err
 	}
-	if refused.Bound == ledger.Run {
+	if refused.Bound == memlimit.Run {
 		return Broken("the answer is too large: it needs more memory than the run may retain", nil)
 	}
 	return &model.Error{Class: model.Target, Status: http.StatusOK, Message: "the answer needs more memory than the gateway may use", Err: err}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 )
 
@@ -19,7 +19,7 @@ func (e *events) Event(sse.Event) (bool, error) { e.count++; return false, nil }
 // The buffers of a stream are charged by its largest event, once.
 func TestTheBuffersOfAStreamAreCharged(t *testing.T) {
 	event := func(n int) string { return "data: " + strings.Repeat("x", n) + "\n\n" }
-	account := ledger.New(ledger.Options{Run: 1 << 20}).Open("")
+	account := memlimit.New(memlimit.Options{Run: 1 << 20}).Open("")
 	defer account.Close()
 	for _, tt := range []struct {
 		name, body string
@@ -30,7 +30,7 @@ func TestTheBuffersOfAStreamAreCharged(t *testing.T) {
 		{"large events", strings.Repeat(event(300_000), 10) + event(200_000), "", 600_000},
 		{"one that the run has no room for", event(1000) + event(600_000), "needs more memory than the run may retain", 0},
 	} {
-		memory := account.Part()
+		memory := account.Share()
 		err := Decode(strings.NewReader(tt.body), memory, sse.ReaderOptions{}, &events{})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) || int(account.Used()) != tt.charged {
 			t.Errorf("%s: %v, %d bytes charged", tt.name, err, account.Used())

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -135,7 +135,7 @@ func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, bo
 	charged := 0
 	if memory != nil && len(body) > smallBody {
 		charged = cap(body)
-		if err := memory.Charge(charged); err != nil {
+		if err := memory.Acquire(charged); err != nil {
 			return &model.Error{Class: model.Target, Message: "the request needs more memory than the gateway may use", Err: err}
 		}
 	}
@@ -171,7 +171,7 @@ func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, bo
 // is an error.
 // It is charged to memory, if there is one, until read returns. The caller sets
 // the deadline. The error is that of read, an *[model.Error], or a
-// *[ledger.Refused].
+// *[memlimit.Refused].
 func (c *Client) Get(ctx context.Context, path string, most int64, memory tool.Memory, read func([]byte) error) error {
 	if c.err != nil {
 		return c.err
@@ -194,8 +194,8 @@ func (c *Client) Get(ctx context.Context, path string, most int64, memory tool.M
 	if err := encoded(resp); err != nil {
 		return err
 	}
-	data, err := ledger.ReadAll(io.LimitReader(resp.Body, most+1), min(resp.ContentLength, most), memory)
-	var refused *ledger.Refused
+	data, err := memlimit.ReadAll(io.LimitReader(resp.Body, most+1), min(resp.ContentLength, most), memory)
+	var refused *memlimit.Refused
 	switch {
 	case errors.As(err, &refused):
 		return refused

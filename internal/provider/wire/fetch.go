@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -88,7 +88,7 @@ func (f Fetch) fetched(ctx context.Context, url string, memory tool.Memory) (dat
 	}
 	if memory != nil {
 		defer memory.Release(cap(raw))
-		if err := memory.Charge(copies * base64.StdEncoding.EncodedLen(len(raw))); err != nil {
+		if err := memory.Acquire(copies * base64.StdEncoding.EncodedLen(len(raw))); err != nil {
 			return "", "", err
 		}
 	}
@@ -97,7 +97,7 @@ func (f Fetch) fetched(ctx context.Context, url string, memory tool.Memory) (dat
 
 // fetchError returns the error of a request with a URL that was not fetched.
 func fetchError(ctx context.Context, param string, err error) error {
-	var refused *ledger.Refused
+	var refused *memlimit.Refused
 	var fatal tool.Fatal
 	switch {
 	case errors.As(err, &refused):

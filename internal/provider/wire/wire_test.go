@@ -84,7 +84,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t
 // meter is a memory that has room for most bytes.
 type meter struct{ most, held int }
 
-func (m *meter) Charge(n int) error {
+func (m *meter) Acquire(n int) error {
 	if m.held+n > m.most {
 		return errors.New("no room")
 	}

@@ -113,10 +113,10 @@ func TestAJournalDropsTheOldestKeysAndAuditRows(t *testing.T) {
 
 func TestADroppedRunSettlesItsHolds(t *testing.T) {
 	var j memory.Journal
-	hold := journal.Hold{ID: "0.1", Budget: budget.Shared{Scope: "s"}, Amount: budget.Amount{Tokens: 5}}
+	hold := journal.Reservation{ID: "0.1", Budget: budget.Shared{Scope: "s"}, Amount: budget.Amount{Tokens: 5}}
 	lease := journal.Lease{Org: "a", RunID: "aside", Epoch: 1, Owner: "me"}
 	facts := []loop.Fact{{Seq: 1, Epoch: 1, Body: loop.Accepted{Org: "a", RunID: "aside"}}}
-	if err := j.Append(t.Context(), lease, 0, journal.Batch{Facts: facts, Holds: []journal.Hold{hold}}); err != nil {
+	if err := j.Append(t.Context(), lease, 0, journal.Batch{Facts: facts, Reservations: []journal.Reservation{hold}}); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := j.SetAside(t.Context(), lease, 1, journal.Aside{Reason: "damaged"}); err != nil || !done {

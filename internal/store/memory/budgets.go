@@ -48,9 +48,9 @@ func (j *Journal) planCharge(key runKey, r *runRecord, b journal.Batch) (charge,
 			}
 		}
 	}
-	for _, h := range b.Holds {
+	for _, h := range b.Reservations {
 		k, u := used(h.Budget.Scope)
-		u, err := u.Hold(h)
+		u, err := u.Reserve(h)
 		if err != nil {
 			return c, err
 		}

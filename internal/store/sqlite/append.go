@@ -81,7 +81,7 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease journal.Lease, after
 	stored.approvals = h.ApprovalChanges(b)
 	c := headChange{
 		lease: lease, from: h.Head, to: h.After(lease, b, now),
-		now: s.now(), leaseNow: now, mayHold: h.mayHold || len(b.Holds) > 0, assumed: h.assumed,
+		now: s.now(), leaseNow: now, mayReserve: h.mayReserve || len(b.Reservations) > 0, assumed: h.assumed,
 	}
 	names := stored.names()
 	if err := h.checkNames(ctx, s.db, stored.key, names); err != nil {
@@ -91,7 +91,7 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease journal.Lease, after
 		names = nil // the indexes of the file know them
 	}
 	asks := slices.ContainsFunc(stored.approvals, func(a journal.ApprovalChange) bool { return a.Asked != nil })
-	if len(b.Holds) > 0 || asks { // which may be refused, unlike what is held back
+	if len(b.Reservations) > 0 || asks { // which may be refused, unlike what is held back
 		if err := h.flush(ctx); err != nil {
 			return nil, err
 		}

@@ -13,13 +13,13 @@ import (
 
 // batch is a journal.Batch in its stored form.
 type batch struct {
-	key     runKey
-	facts   []fact
-	rows    []row
-	opening *journal.Opening
-	holds   []journal.Hold
-	settled []journal.Settled
-	audit   []audit.Entry
+	key          runKey
+	facts        []fact
+	rows         []row
+	opening      *journal.Opening
+	reservations []journal.Reservation
+	settled      []journal.Settled
+	audit        []audit.Entry
 
 	approvals []journal.ApprovalChange
 	retain    func(bytes int) // journal.Batch.Retain; may be nil
@@ -44,7 +44,7 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 	out := batch{
 		key:   runKey{lease.Org, lease.RunID},
 		facts: make([]fact, len(b.Facts)), rows: make([]row, len(b.Rows)),
-		opening: b.Opening, holds: b.Holds, settled: b.Settled, audit: b.Audited(lease), retain: b.Retain,
+		opening: b.Opening, reservations: b.Reservations, settled: b.Settled, audit: b.Audited(lease), retain: b.Retain,
 	}
 	for i, f := range b.Facts {
 		body, err := loop.Encode(f.Body)
@@ -66,12 +66,12 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 
 // headChange is the effect of a batch on the head of its run.
 type headChange struct {
-	lease    journal.Lease
-	from, to journal.Head
-	now      time.Time // wall clock
-	leaseNow time.Time // clock of leases
-	mayHold  bool      // the run may have holds
-	assumed  bool      // the run should be new, but was not looked up
+	lease      journal.Lease
+	from, to   journal.Head
+	now        time.Time // wall clock
+	leaseNow   time.Time // clock of leases
+	mayReserve bool      // the run may have reservations
+	assumed    bool      // the run should be new, but was not looked up
 }
 
 // write stores the batch. The opening is checked first, then the head, whose update

@@ -25,7 +25,7 @@ type head struct {
 	removed      bool              // removed from the table; get a new head
 	loaded       bool              // the fields below are valid
 	journal.Head                   // except Owner, LeaseUntil and Bytes, which other statements change
-	mayHold      bool              // the run may have holds
+	mayReserve   bool              // the run may have reservations
 	names        map[name]struct{} // see checkNames; nil = not loaded
 	assumed      bool              // the run was not looked up, because it should be new
 	pending      []*write          // queued writes in order; some may have ended
@@ -193,7 +193,7 @@ func (h *head) idle() bool { return len(h.pending) == 0 && h.held == nil }
 // called with h locked.
 func (h *head) assumeNew() {
 	if !h.loaded && h.idle() {
-		h.Head, h.mayHold, h.names, h.assumed, h.loaded = journal.Head{}, false, nil, true, true
+		h.Head, h.mayReserve, h.names, h.assumed, h.loaded = journal.Head{}, false, nil, true, true
 	}
 }
 
@@ -269,6 +269,6 @@ func (h *head) load(ctx context.Context, db querier, key runKey) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	h.Head, h.mayHold, h.names, h.assumed, h.loaded = stored, stored.Seq > 0, nil, false, true
+	h.Head, h.mayReserve, h.names, h.assumed, h.loaded = stored, stored.Seq > 0, nil, false, true
 	return nil
 }

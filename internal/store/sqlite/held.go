@@ -80,11 +80,11 @@ func join(parts []*part) *part {
 		facts, rows = facts+len(p.batch.facts), rows+len(p.batch.rows)
 	}
 	all.batch.facts, all.batch.rows = make([]fact, 0, facts), make([]row, 0, rows)
-	all.batch.holds, all.batch.settled, all.batch.audit, all.batch.approvals = nil, nil, nil, nil
+	all.batch.reservations, all.batch.settled, all.batch.audit, all.batch.approvals = nil, nil, nil, nil
 	for _, p := range parts {
 		all.batch.facts = append(all.batch.facts, p.batch.facts...)
 		all.batch.rows = append(all.batch.rows, p.batch.rows...)
-		all.batch.holds = append(all.batch.holds, p.batch.holds...)
+		all.batch.reservations = append(all.batch.reservations, p.batch.reservations...)
 		all.batch.settled = append(all.batch.settled, p.batch.settled...)
 		all.batch.audit = append(all.batch.audit, p.batch.audit...)
 		all.batch.approvals = append(all.batch.approvals, p.batch.approvals...)
@@ -189,4 +189,4 @@ func (h *head) unstored() []*part {
 }
 
 // follow makes the head what it is after the change.
-func (h *head) follow(c *headChange) { h.Head, h.mayHold, h.assumed = c.to, c.mayHold, false }
+func (h *head) follow(c *headChange) { h.Head, h.mayReserve, h.assumed = c.to, c.mayReserve, false }

@@ -209,7 +209,7 @@ func (t *tx) leftOf(id string, now int64) (left []string, err error) {
 // no run uses any more, and that it was deleted.
 func (t *tx) dropOrg(id string) error {
 	for _, text := range []string{
-		`DELETE FROM holds WHERE org = ?`,
+		`DELETE FROM reservations WHERE org = ?`,
 		`DELETE FROM budgets WHERE org = ?`,
 		`DELETE FROM submit_keys WHERE org = ?`,
 		`DELETE FROM deleted_orgs WHERE org = ?`,

@@ -67,7 +67,7 @@ func auditOfRefused(b *testBench) {
 	a.write(started("0.0", 1))
 	rows := []audit.Entry{auditEntry("one", 1, 1)}
 	b.checkError(a.append(b.Context(), journal.Batch{Sync: true, Audit: rows}, started("0.0", 1)), org.ErrExists)
-	over := journal.Batch{Sync: true, Audit: rows, Holds: []journal.Hold{hold("0.1", "s", tokens(1), tokens(2))}}
+	over := journal.Batch{Sync: true, Audit: rows, Reservations: []journal.Reservation{hold("0.1", "s", tokens(1), tokens(2))}}
 	b.checkOverBudget(a.append(b.Context(), over, input("x")), "s")
 	late := *a
 	late.facts = a.facts[:1]

@@ -34,12 +34,12 @@ func budgetCases() []rule {
 func tokens(n int64) budget.Amount { return budget.Amount{Tokens: n} }
 
 // hold returns a hold in the budget with this scope and limit.
-func hold(id, scope string, limit, amount budget.Amount) journal.Hold {
-	return journal.Hold{ID: id, Budget: budget.Shared{Scope: scope, Limit: limit}, Amount: amount}
+func hold(id, scope string, limit, amount budget.Amount) journal.Reservation {
+	return journal.Reservation{ID: id, Budget: budget.Shared{Scope: scope, Limit: limit}, Amount: amount}
 }
 
-func (a *author) hold(holds ...journal.Hold) error {
-	return a.append(a.Context(), journal.Batch{Sync: true, Holds: holds})
+func (a *author) hold(holds ...journal.Reservation) error {
+	return a.append(a.Context(), journal.Batch{Sync: true, Reservations: holds})
 }
 
 func (a *author) settle(id string, amount budget.Amount) {
@@ -52,7 +52,7 @@ func (b *testBench) checkUsed(orgID, scope string, spent, held budget.Amount) {
 	b.Helper()
 	got, err := b.Archive.Used(b.Context(), orgID, scope)
 	b.ok(err)
-	b.equal(got, journal.Used{Spent: spent, Held: held})
+	b.equal(got, journal.Used{Spent: spent, Reserved: held})
 }
 
 // checkOverBudget fails the case unless err is a *journal.OverBudget for the scope.
@@ -81,7 +81,7 @@ func holdAndSettle(b *testBench) {
 func overBudget(b *testBench) {
 	a := b.begin("a", "r")
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(60))))
-	batch := journal.Batch{Sync: true, Holds: []journal.Hold{hold("1.1", "s", tokens(100), tokens(41))}, Rows: []journal.Row{{Ref: "x", Value: 1}}}
+	batch := journal.Batch{Sync: true, Reservations: []journal.Reservation{hold("1.1", "s", tokens(100), tokens(41))}, Rows: []journal.Row{{Ref: "x", Value: 1}}}
 	b.checkOverBudget(a.append(b.Context(), batch, input("x")), "s")
 	if story := a.checkStored(); len(story.Rows) > 0 {
 		b.Errorf("rows of a refused batch: %s", story.Rows)
@@ -119,7 +119,7 @@ func settleFirst(b *testBench) {
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(100))))
 	next := journal.Batch{
 		Sync: true, Settled: []journal.Settled{{ID: "0.1", Amount: tokens(30)}},
-		Holds: []journal.Hold{hold("1.1", "s", tokens(100), tokens(70))},
+		Reservations: []journal.Reservation{hold("1.1", "s", tokens(100), tokens(70))},
 	}
 	b.ok(a.append(b.Context(), next, input("x")))
 	b.checkUsed("a", "s", tokens(30), tokens(70))
@@ -223,7 +223,7 @@ func budgetRace(b *testBench) {
 					return err
 				}
 				used, err := b.Archive.Used(b.Context(), "a", "s")
-				if err != nil || used.Spent.Add(used.Held).Tokens > limit {
+				if err != nil || used.Spent.Add(used.Reserved).Tokens > limit {
 					return fmt.Errorf("used %+v of %d: %w", used, limit, err)
 				}
 				cost := int64(10 + i%each/2)

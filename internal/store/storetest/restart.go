@@ -57,7 +57,7 @@ func (b *testBench) beginWithHold(orgID, runID string) *author {
 	b.ok(a.hold(hold("0.1", "s", tokens(100), tokens(20))))
 	a.settle("0.1", tokens(5))
 	b.ok(a.append(b.Context(), journal.Batch{
-		Sync: true, Holds: []journal.Hold{hold("1.1", "s", tokens(100), tokens(40))}, Audit: []audit.Entry{auditEntry("k", 1, 1)},
+		Sync: true, Reservations: []journal.Reservation{hold("1.1", "s", tokens(100), tokens(40))}, Audit: []audit.Entry{auditEntry("k", 1, 1)},
 	}, input("x")))
 	return a
 }

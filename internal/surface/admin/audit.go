@@ -59,7 +59,7 @@ func (h *Handler) ExportAudit() surface.Endpoint {
 		if err != nil {
 			return err
 		}
-		if err := caller.Account.Charge(exportBytes); err != nil {
+		if err := caller.Account.Acquire(exportBytes); err != nil {
 			return err
 		}
 		defer caller.Account.Release(exportBytes)

@@ -15,7 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -37,7 +37,7 @@ const (
 
 // Runner waits for approvals and decides them. Implemented by *run.Runner.
 type Runner interface {
-	AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *ledger.Account) ([]journal.Approval, error)
+	AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *memlimit.Account) ([]journal.Approval, error)
 	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
 }
 
@@ -72,7 +72,7 @@ func (h *Handler) List(inTurn func(surface.Endpoint) surface.Endpoint) surface.E
 		if err != nil {
 			return err
 		}
-		if err := caller.Account.Charge((q.Limit + 1) * listedBytes); err != nil {
+		if err := caller.Account.Acquire((q.Limit + 1) * listedBytes); err != nil {
 			return err
 		}
 		limit := q.Limit
@@ -156,7 +156,7 @@ func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller run.C
 	if err != nil {
 		return h.failed(err)
 	}
-	if err := caller.Account.Charge(listedBytes + 2*len(arguments)); err != nil {
+	if err := caller.Account.Acquire(listedBytes + 2*len(arguments)); err != nil {
 		return err
 	}
 	object, err := h.object(ctx, a, arguments)
@@ -180,11 +180,11 @@ func (h *Handler) object(ctx context.Context, a journal.Approval, arguments json
 
 // allArguments returns the arguments of an approval, or nil if its run is deleted. The account
 // is charged with large ones before they are read.
-func allArguments(ctx context.Context, archive journal.Archive, account *ledger.Account, a journal.Approval) (json.RawMessage, error) {
+func allArguments(ctx context.Context, archive journal.Archive, account *memlimit.Account, a journal.Approval) (json.RawMessage, error) {
 	rows, err := archive.Rows(ctx, a.Org, a.RunID, []string{a.ArgsRef}, MaxListed)
 	var large *journal.TooLarge
 	if errors.As(err, &large) {
-		if err := account.Charge(large.Bytes); err != nil {
+		if err := account.Acquire(large.Bytes); err != nil {
 			return nil, err
 		}
 		rows, err = archive.Rows(ctx, a.Org, a.RunID, []string{a.ArgsRef}, large.Bytes)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -27,7 +27,7 @@ func TestCraftedBodiesTakeWhatIsCharged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			raw := []byte(body)
 			before := live()
-			account := ledger.New(ledger.Options{Run: 1 << 40, Process: 1 << 40}).Open("o")
+			account := memlimit.New(memlimit.Options{Run: 1 << 40, Process: 1 << 40}).Open("o")
 			members, err := surface.Scan(account, raw)
 			if err != nil {
 				t.Fatal(err)

@@ -493,7 +493,7 @@ func (c *conversationItems) readIDs(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	return c.caller.Account.Charge(size)
+	return c.caller.Account.Acquire(size)
 }
 
 // mapEntryBytes is about the memory of an entry of a map from a string to a number, without the

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 )
@@ -175,7 +175,7 @@ func TestManyReferencesToAnItem(t *testing.T) {
 	alice := b.caller("acme", "alice")
 	item := b.do(t, alice, b.InputItems, "GET", first.object.ID, "", "").object.Data[0]["id"].(string)
 	many := strings.TrimSuffix(strings.Repeat(`{"type":"item_reference","id":"`+item+`"},`, 100), ",")
-	alice.Account = ledger.New(ledger.Options{Run: 4 << 20}).Open("acme")
+	alice.Account = memlimit.New(memlimit.Options{Run: 4 << 20}).Open("acme")
 	defer alice.Account.Close()
 	b.kept.finds = 0
 	a := b.do(t, alice, b.Serve, "POST", "", "", `{"model":"m","input":[`+many+`]}`)
@@ -196,7 +196,7 @@ func TestAConversationThatIsTooLarge(t *testing.T) {
 	for _, continues := range []string{`"conversation":"` + id + `"`, `"previous_response_id":"` + said.object.ID + `"`} {
 		for limit, want := range map[int64]int{350 << 10: 413, 8 << 20: 200} {
 			small := b.caller("acme", "alice")
-			small.Account = ledger.New(ledger.Options{Run: limit}).Open("acme")
+			small.Account = memlimit.New(memlimit.Options{Run: limit}).Open("acme")
 			b.kept.finds = 0
 			a := b.do(t, small, b.Serve, "POST", "", "", `{"model":"m","input":"x","store":false,`+continues+`}`)
 			if a.status != want || want == 413 && b.kept.finds > 6 {
@@ -573,7 +573,7 @@ func TestAConversationWithOneIDTwice(t *testing.T) {
 func TestReferencesCountAsTheItemsTheyName(t *testing.T) {
 	b := newBench(t, "text Fine.")
 	alice := b.caller("acme", "alice")
-	alice.Account = ledger.New(ledger.Options{}).Open("acme")
+	alice.Account = memlimit.New(memlimit.Options{}).Open("acme")
 	made := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"`+strings.Repeat("x", 900<<10)+`"}]}`)
 	listed := b.conversation(t, alice, "LIST", made.object.ID, "", "", "")
 	if made.status != 200 || listed.object.Last == "" {
@@ -585,13 +585,13 @@ func TestReferencesCountAsTheItemsTheyName(t *testing.T) {
 	stores := 0
 	b.kept.onChange = func(journal.ConversationKey) { stores++ }
 	for _, times := range []int{12, 50} {
-		alice.Account = ledger.New(ledger.Options{}).Open("acme")
+		alice.Account = memlimit.New(memlimit.Options{}).Open("acme")
 		got := b.do(t, alice, b.Serve, http.MethodPost, "", "", `{"model":"m","input":`+refer(times)+`}`)
 		if got.status != 413 || !strings.Contains(got.body, "request_too_large") || !strings.Contains(got.body, `"param":"input[11]"`) || stores > 0 {
 			t.Errorf("%d references: %d %.200s, %d changes of the store", times, got.status, got.body, stores)
 		}
 	}
-	alice.Account = ledger.New(ledger.Options{}).Open("acme")
+	alice.Account = memlimit.New(memlimit.Options{}).Open("acme")
 	if got := b.do(t, alice, b.Serve, http.MethodPost, "", "", `{"model":"m","input":`+refer(3)+`}`); got.status != 200 || strings.Count(b.prompt(), "message user xxx") != 3 {
 		t.Errorf("3 references: %d %.200s", got.status, got.body)
 	}

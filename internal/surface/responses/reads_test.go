@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -39,7 +39,7 @@ func TestAStalledReaderHoldsNoInput(t *testing.T) {
 				t.Fatalf("%d %.200s", made.status, made.body)
 			}
 			alice := b.caller("acme", "alice")
-			alice.Account = ledger.New(ledger.Options{}).Open("acme")
+			alice.Account = memlimit.New(memlimit.Options{}).Open("acme")
 			release := make(chan struct{})
 			w := &stalled{ResponseRecorder: httptest.NewRecorder(), release: release, begins: func() {
 				if n := alice.Account.Used(); n > 256<<10 {

@@ -64,7 +64,7 @@ func (s *stored) dropInput(caller run.Caller) {
 // echoOf returns what the surface has stored of a response, or of items. It drops the items for
 // the model, and the stored form. It is called within reads.
 func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversation) (*stored, error) {
-	if err := caller.Account.Charge(len(kept.Echo)); err != nil {
+	if err := caller.Account.Acquire(len(kept.Echo)); err != nil {
 		return nil, err
 	}
 	s := &stored{Response: newEcho()}

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -75,7 +75,7 @@ func position(r *http.Request) (event.Position, error) {
 // stream is the sink of an event stream.
 type stream struct {
 	out        *sse.Writer
-	account    *ledger.Account // charged with the event that is sent
+	account    *memlimit.Account // charged with the event that is sent
 	mayAddress bool
 }
 
@@ -86,7 +86,7 @@ func (s *stream) Emit(at event.Position, e event.Event) error {
 		return err
 	}
 	held := 2 * len(data) // the data, and the frame
-	if err := s.account.Charge(held); err != nil {
+	if err := s.account.Acquire(held); err != nil {
 		return err
 	}
 	defer s.account.Release(held)

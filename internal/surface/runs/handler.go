@@ -63,7 +63,7 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller
 		return h.failed(err)
 	}
 	limit := q.Limit
-	if err := caller.Account.Charge((limit + 1) * listedBytes); err != nil {
+	if err := caller.Account.Acquire((limit + 1) * listedBytes); err != nil {
 		return err
 	}
 	if !caller.Principal.Role.MayRead() {
@@ -97,7 +97,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 		return h.failed(err)
 	}
 	out := shownRun{"run", NewDetail(d, caller.Principal.Role.MaySeeAddresses())}
-	if err := caller.Account.Charge(shownBytes(d)); err != nil {
+	if err := caller.Account.Acquire(shownBytes(d)); err != nil {
 		return err
 	}
 	return h.failed(surface.WriteJSON(w, http.StatusOK, out))

@@ -18,8 +18,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -84,7 +84,7 @@ func ask(t *testing.T, o Options, serve func(*Handler) surface.Endpoint, role or
 		o.Heartbeats = sse.NewHeartbeats(0)
 	}
 	o.Log = slog.New(slog.DiscardHandler)
-	w, l := httptest.NewRecorder(), ledger.New(ledger.Options{Run: 1 << 20})
+	w, l := httptest.NewRecorder(), memlimit.New(memlimit.Options{Run: 1 << 20})
 	caller := run.Caller{Org: &org.Org{ID: "o"}, Principal: org.Principal{ID: key, Role: role}, RequestID: "req_1", Account: l.Open("o")}
 	r := httptest.NewRequest("GET", target, nil)
 	r.SetPathValue("id", "run_2")

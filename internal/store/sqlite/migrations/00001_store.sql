@@ -88,7 +88,7 @@ CREATE INDEX runs_running ON runs (org, created_at, run_id) WHERE status = 'runn
 CREATE INDEX runs_aside ON runs (org, run_id) WHERE status = 'set_aside';
 CREATE INDEX runs_finished ON runs (finished_at) WHERE status = 'done';
 
--- A row with the kind 'pack' holds several facts of a run, the last of which has its seq, and
+-- A row with the kind 'pack' reservations several facts of a run, the last of which has its seq, and
 -- rows that were stored with them.
 --
 -- With a rowid: bodies of a few KiB in a table without one cost twice the space and half the
@@ -196,25 +196,25 @@ CREATE TABLE conversation_keys (
 ) STRICT;
 CREATE INDEX conversation_keys_conversation ON conversation_keys (org, principal, conversation);
 
--- held_tokens and held_nano_usd are the sums of the holds in the scope that are open.
+-- reserved_tokens and reserved_nano_usd are the sums of the reservations in the scope that are open.
 CREATE TABLE budgets (
   org            TEXT    NOT NULL,
   scope          TEXT    NOT NULL,
   spent_tokens   INTEGER NOT NULL,
   spent_nano_usd INTEGER NOT NULL,
-  held_tokens    INTEGER NOT NULL,
-  held_nano_usd  INTEGER NOT NULL,
+  reserved_tokens    INTEGER NOT NULL,
+  reserved_nano_usd  INTEGER NOT NULL,
   PRIMARY KEY (org, scope)
 ) STRICT;
 
-CREATE TABLE holds (
+CREATE TABLE reservations (
   org      TEXT    NOT NULL,
   run_id   TEXT    NOT NULL,
   id       TEXT    NOT NULL,
   scope    TEXT    NOT NULL,
   tokens   INTEGER NOT NULL,
   nano_usd INTEGER NOT NULL,
-  epoch    INTEGER NOT NULL, -- of the lease under which it was set aside
+  epoch    INTEGER NOT NULL, -- of the lease under which it was made
   PRIMARY KEY (org, run_id, id, scope),
   FOREIGN KEY (org, scope) REFERENCES budgets (org, scope)
 ) STRICT;

@@ -1,4 +1,4 @@
-package ledger
+package memlimit
 
 import (
 	"errors"
@@ -22,13 +22,13 @@ const (
 // charged. Errors of r and c are returned unwrapped.
 func ReadAll(r io.Reader, size int64, c tool.Memory) ([]byte, error) {
 	if c == nil {
-		c = (*Part)(nil)
+		c = (*Share)(nil)
 	}
 	next := firstRead + slack
 	if 0 <= size && size < firstRead {
 		next = int(size) + slack
 	}
-	if err := c.Charge(next); err != nil {
+	if err := c.Acquire(next); err != nil {
 		return nil, err
 	}
 	data := make([]byte, 0, next)
@@ -61,7 +61,7 @@ func grow(data []byte, size int64, c tool.Memory) ([]byte, error) {
 	} else if old < secondRead && int64(old) < all {
 		next = secondRead + slack
 	}
-	if err := c.Charge(next); err != nil {
+	if err := c.Acquire(next); err != nil {
 		return data, err
 	}
 	grown := make([]byte, len(data), next)

@@ -1,4 +1,4 @@
-package ledger
+package memlimit
 
 import (
 	"errors"
@@ -27,23 +27,23 @@ func refusedBy(t *testing.T, err error) Bound {
 func TestRefusedNamesTheBound(t *testing.T) {
 	l := New(Options{Process: 100 * mib})
 	a := l.Open("a")
-	if err := a.Charge(DefaultRun + 1); refusedBy(t, err) != Run {
+	if err := a.Acquire(DefaultRun + 1); refusedBy(t, err) != Run {
 		t.Errorf("more than the limit of a run: %v", err)
 	}
-	if err := a.Charge(60 * mib); err != nil {
+	if err := a.Acquire(60 * mib); err != nil {
 		t.Error(err)
 	}
-	if err := a.Charge(5 * mib); refusedBy(t, err) != Run {
+	if err := a.Acquire(5 * mib); refusedBy(t, err) != Run {
 		t.Errorf("more than the limit of a run in two charges: %v", err)
 	}
-	if err := l.Open("a").Charge(10 * mib); refusedBy(t, err) != Org {
+	if err := l.Open("a").Acquire(10 * mib); refusedBy(t, err) != Org {
 		t.Errorf("more than two thirds for one org: %v", err)
 	}
 	b := l.Open("b")
-	if err := b.Charge(20 * mib); err != nil {
+	if err := b.Acquire(20 * mib); err != nil {
 		t.Errorf("another org is refused: %v", err)
 	}
-	if err := b.Charge(21 * mib); refusedBy(t, err) != Process {
+	if err := b.Acquire(21 * mib); refusedBy(t, err) != Process {
 		t.Errorf("more than the process has: %v", err)
 	}
 	a.Close()
@@ -66,9 +66,9 @@ func TestARefusedChargeCountsNothing(t *testing.T) {
 	l := New(Options{Process: 10 * mib})
 	a := l.Open("a")
 	defer a.Close()
-	_ = a.Charge(8 * mib)
+	_ = a.Acquire(8 * mib)
 	if a.Used() != 0 || l.Held() != 0 {
-		t.Errorf("the account has %d bytes, the ledger %d", a.Used(), l.Held())
+		t.Errorf("the account has %d bytes, the limiter %d", a.Used(), l.Held())
 	}
 }
 
@@ -76,31 +76,31 @@ func TestARefusedChargeCountsNothing(t *testing.T) {
 func TestOneOrgAloneGetsTwoThirdsOfTheBytes(t *testing.T) {
 	l := New(Options{Process: 90 * mib})
 	n := 0
-	for l.Open("greedy").Charge(mib) == nil {
+	for l.Open("greedy").Acquire(mib) == nil {
 		n++
 	}
 	if n != 60 {
 		t.Errorf("one org alone holds %d MiB of 90, want 60", n)
 	}
-	if err := l.Open("other").Charge(10 * mib); err != nil {
+	if err := l.Open("other").Acquire(10 * mib); err != nil {
 		t.Error(err)
 	}
 }
 
-// Small charges do not acquire the lock of the ledger.
+// Small charges do not acquire the lock of the limiter.
 func TestSmallChargesUseTheReserve(t *testing.T) {
 	l := New(Options{})
 	a := l.Open("a")
 	defer a.Close()
 	for range 8 {
-		if err := a.Charge(1 << 10); err != nil {
+		if err := a.Acquire(1 << 10); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if l.Held() != chunk {
 		t.Errorf("%d bytes are reserved for %d", l.Held(), a.Used())
 	}
-	if err := a.Charge(mib); err != nil {
+	if err := a.Acquire(mib); err != nil {
 		t.Fatal(err)
 	}
 	a.Release(mib)
@@ -112,14 +112,14 @@ func TestSmallChargesUseTheReserve(t *testing.T) {
 func TestAnAccountIsReleasedByItsLastHolder(t *testing.T) {
 	l := New(Options{})
 	a := l.Open("a")
-	b := a.Hold()
-	_ = a.Charge(mib)
+	b := a.Retain()
+	_ = a.Acquire(mib)
 	a.Close()
 	if b.Used() != mib {
 		t.Errorf("%d bytes are charged after the first Close, want %d", b.Used(), mib)
 	}
 	b.Close()
-	if err := b.Charge(1); refusedBy(t, err) != Run || l.Held() != 0 {
+	if err := b.Acquire(1); refusedBy(t, err) != Run || l.Held() != 0 {
 		t.Errorf("Charge of a closed account: %v, %d bytes held", err, l.Held())
 	}
 }
@@ -127,30 +127,30 @@ func TestAnAccountIsReleasedByItsLastHolder(t *testing.T) {
 func TestAPartReleasesWhatItHasCharged(t *testing.T) {
 	l := New(Options{})
 	a := l.Open("a")
-	_ = a.Charge(100)
-	p := a.Part()
-	_ = p.Charge(mib)
+	_ = a.Acquire(100)
+	p := a.Share()
+	_ = p.Acquire(mib)
 	p.Release(2 * mib)
-	_ = p.Charge(mib)
+	_ = p.Acquire(mib)
 	p.Close()
 	p.Close()
-	if a.Used() != 100 || p.Charge(1) == nil {
+	if a.Used() != 100 || p.Acquire(1) == nil {
 		t.Errorf("the account has %d bytes", a.Used())
 	}
 	a.Close()
 }
 
 func TestNilLedgerCountsNothing(t *testing.T) {
-	var l *Ledger
+	var l *Limiter
 	a := l.Open("a")
-	p := a.Part()
-	if a.Charge(1) != nil || p.Charge(1) != nil || a.Used() != 0 {
+	p := a.Share()
+	if a.Acquire(1) != nil || p.Acquire(1) != nil || a.Used() != 0 {
 		t.Error("a nil account counts bytes")
 	}
 	a.Add(1)
 	a.Release(1)
 	p.Close()
-	a.Hold().Close()
+	a.Retain().Close()
 	a.Close()
 }
 
@@ -162,13 +162,13 @@ func TestConcurrentAccountsAddUp(t *testing.T) {
 			chance := rand.New(rand.NewPCG(uint64(i), 1)) //nolint:gosec // a test
 			for range 200 {
 				a := l.Open([]string{"a", "b"}[i%2])
-				p := a.Part()
+				p := a.Share()
 				for range 20 {
 					n := chance.IntN(100 << 10)
-					if a.Charge(n) == nil && chance.IntN(2) == 0 {
+					if a.Acquire(n) == nil && chance.IntN(2) == 0 {
 						a.Release(n)
 					}
-					_ = p.Charge(chance.IntN(chunk))
+					_ = p.Acquire(chance.IntN(chunk))
 				}
 				if l.Held() > 8*mib {
 					t.Errorf("%d bytes are held", l.Held())
@@ -189,7 +189,7 @@ func BenchmarkChargeOfASmallBody(b *testing.B) {
 	b.ReportAllocs()
 	for range b.N {
 		a := l.Open("a")
-		_ = a.Charge(4 << 10)
+		_ = a.Acquire(4 << 10)
 		a.Close()
 	}
 }

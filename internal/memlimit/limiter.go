@@ -1,10 +1,10 @@
-// Package ledger limits the memory that the gateway retains for requests and runs.
+// Package memlimit limits the memory that the gateway retains for requests and runs.
 //
 // Request bodies, tool results, model turns, replayed journals and buffers are charged
 // before they are read or parsed, and released when they are freed. A charge that
 // exceeds a limit is refused with a *[Refused].
 //
-//	Ledger         the process: one limit for all charges
+//	Limiter         the process: one limit for all charges
 //	  └─ org       at most twice the bytes that the process has left
 //	       └─ Account   one request or run: a fixed limit
 //	            └─ Part one call or buffer of it, released as a whole
@@ -22,7 +22,7 @@
 // An account reserves bytes of its org in chunks, so most charges acquire only the
 // account's own lock. Stacks, connection buffers and garbage that is not collected are
 // not counted. max_connections, max_requests and the overload check limit those.
-package ledger
+package memlimit
 
 import (
 	"cmp"
@@ -40,15 +40,15 @@ const (
 	maxSpare = 8 * chunk // bytes that an account may keep reserved and unused
 )
 
-// Options are the limits of a Ledger.
+// Options are the limits of a Limiter.
 type Options struct {
 	Process int64 // bytes of all orgs together; 0 = DefaultProcess
 	Run     int64 // bytes of one account; 0 = DefaultRun
 }
 
-// Ledger counts the bytes of the process. It is safe for concurrent use. A nil Ledger
+// Limiter counts the bytes of the process. It is safe for concurrent use. A nil Ledger
 // opens nil accounts, which count nothing.
-type Ledger struct {
+type Limiter struct {
 	process, run int64
 
 	mu   sync.Mutex       // acquired after the lock of an Account
@@ -56,35 +56,35 @@ type Ledger struct {
 	orgs map[string]int64 // bytes by org, never 0
 }
 
-// New returns a Ledger without charges.
-func New(o Options) *Ledger {
-	return &Ledger{process: cmp.Or(o.Process, DefaultProcess), run: cmp.Or(o.Run, DefaultRun), orgs: map[string]int64{}}
+// New returns a Limiter without charges.
+func New(o Options) *Limiter {
+	return &Limiter{process: cmp.Or(o.Process, DefaultProcess), run: cmp.Or(o.Run, DefaultRun), orgs: map[string]int64{}}
 }
 
 // Open returns an account for one request or run of the org, with one holder.
-func (l *Ledger) Open(org string) *Account {
+func (l *Limiter) Open(org string) *Account {
 	if l == nil {
 		return nil
 	}
-	return &Account{ledger: l, org: org, holders: 1}
+	return &Account{limiter: l, org: org, holders: 1}
 }
 
 // Held returns the bytes reserved by all accounts.
-func (l *Ledger) Held() int64 {
+func (l *Limiter) Held() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
 // HeldBy returns the bytes reserved by the accounts of the org.
-func (l *Ledger) HeldBy(org string) int64 {
+func (l *Limiter) HeldBy(org string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.orgs[org]
 }
 
 // reserve reserves n bytes for the org. With force it is never refused.
-func (l *Ledger) reserve(org string, n int64, force bool) *Refused {
+func (l *Limiter) reserve(org string, n int64, force bool) *Refused {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	has, left := l.orgs[org], l.process-l.held-n
@@ -101,7 +101,7 @@ func (l *Ledger) reserve(org string, n int64, force bool) *Refused {
 }
 
 // release releases n reserved bytes of the org.
-func (l *Ledger) release(org string, n int64) {
+func (l *Limiter) release(org string, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held -= n

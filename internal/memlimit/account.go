@@ -1,12 +1,12 @@
-package ledger
+package memlimit
 
 import "sync"
 
 // Account counts the bytes of one request or run. It is safe for concurrent use. A nil
 // Account counts nothing and refuses nothing.
 type Account struct {
-	ledger *Ledger
-	org    string
+	limiter *Limiter
+	org     string
 
 	mu       sync.Mutex
 	holders  int   // 0 = closed
@@ -14,14 +14,14 @@ type Account struct {
 	reserved int64 // bytes reserved from the org; at least used
 }
 
-// Charge counts n bytes. It must be called before they are allocated. If it exceeds a
+// Acquire counts n bytes. It must be called before they are allocated. If it exceeds a
 // limit, it counts nothing and returns a *[Refused]. A closed account refuses every
 // charge.
-func (a *Account) Charge(n int) error {
+func (a *Account) Acquire(n int) error {
 	if a == nil {
 		return nil
 	}
-	if err := a.charge(int64(n), false); err != nil {
+	if err := a.acquire(int64(n), false); err != nil {
 		return err
 	}
 	return nil
@@ -31,20 +31,20 @@ func (a *Account) Charge(n int) error {
 // retained and are few, or limited elsewhere. It has no effect on a closed account.
 func (a *Account) Add(n int) {
 	if a != nil {
-		_ = a.charge(int64(n), true)
+		_ = a.acquire(int64(n), true)
 	}
 }
 
 // charge counts n bytes. With force it is refused only if the account is closed.
-func (a *Account) charge(n int64, force bool) *Refused {
+func (a *Account) acquire(n int64, force bool) *Refused {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch most := a.ledger.run; {
+	switch most := a.limiter.run; {
 	case a.holders == 0, !force && a.used+n > most:
 		return &Refused{Bound: Run, Owner: a.org, Bytes: n, Held: a.used, Limit: most}
 	case a.used+n > a.reserved:
 		more := (a.used + n - a.reserved + chunk - 1) / chunk * chunk
-		if refused := a.ledger.reserve(a.org, more, force); refused != nil {
+		if refused := a.limiter.reserve(a.org, more, force); refused != nil {
 			return refused
 		}
 		a.reserved += more
@@ -65,7 +65,7 @@ func (a *Account) Release(n int) {
 	}
 	a.used -= min(int64(n), a.used)
 	if spare := (a.reserved - a.used) / chunk * chunk; spare > maxSpare {
-		a.ledger.release(a.org, spare)
+		a.limiter.release(a.org, spare)
 		a.reserved -= spare
 	}
 }
@@ -80,16 +80,16 @@ func (a *Account) Used() int64 {
 	return a.used
 }
 
-// Hold adds a holder and returns the account. Each holder must call Close once. Hold
+// Retain adds a holder and returns the account. Each holder must call Close once. Retain
 // panics if the account is closed.
-func (a *Account) Hold() *Account {
+func (a *Account) Retain() *Account {
 	if a == nil {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.holders == 0 {
-		panic("ledger: Hold of a closed account")
+		panic("memlimit: Retain of a closed account")
 	}
 	a.holders++
 	return a
@@ -104,20 +104,20 @@ func (a *Account) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.holders == 0 {
-		panic("ledger: Close of a closed account")
+		panic("memlimit: Close of a closed account")
 	}
 	if a.holders--; a.holders == 0 && a.reserved > 0 {
-		a.ledger.release(a.org, a.reserved)
+		a.limiter.release(a.org, a.reserved)
 		a.used, a.reserved = 0, 0
 	}
 }
 
-// Part returns a new part of the account, without charges.
-func (a *Account) Part() *Part { return &Part{account: a} }
+// Share returns a new share of the account, without charges.
+func (a *Account) Share() *Share { return &Share{account: a} }
 
-// Part counts the bytes of one call or buffer of an account. It is safe for concurrent
+// Share counts the bytes of one call or buffer of an account. It is safe for concurrent
 // use. A nil Part, and a part of a nil account, counts nothing.
-type Part struct {
+type Share struct {
 	account *Account
 
 	mu     sync.Mutex
@@ -125,17 +125,17 @@ type Part struct {
 	closed bool
 }
 
-// Charge is [Account.Charge]. A closed part refuses every charge.
-func (p *Part) Charge(n int) error {
+// Acquire is [Account.Acquire]. A closed share refuses every charge.
+func (p *Share) Acquire(n int) error {
 	if p == nil || p.account == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return &Refused{Bound: Run, Owner: p.account.org, Bytes: int64(n), Limit: p.account.ledger.run}
+		return &Refused{Bound: Run, Owner: p.account.org, Bytes: int64(n), Limit: p.account.limiter.run}
 	}
-	if err := p.account.Charge(n); err != nil {
+	if err := p.account.Acquire(n); err != nil {
 		return err
 	}
 	p.used += n
@@ -143,7 +143,7 @@ func (p *Part) Charge(n int) error {
 }
 
 // Release is [Account.Release], limited to the bytes charged through the part.
-func (p *Part) Release(n int) {
+func (p *Share) Release(n int) {
 	if p == nil || p.account == nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (p *Part) Release(n int) {
 }
 
 // Close releases all bytes charged through the part. It may be called more than once.
-func (p *Part) Close() {
+func (p *Share) Close() {
 	if p == nil || p.account == nil {
 		return
 	}

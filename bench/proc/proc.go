@@ -112,6 +112,9 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // It may be called once, and only if the command speaks. It fails when the
 // process ends without one, after ten seconds, and when ctx ends.
 func (p *Process) ReadLine(ctx context.Context) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", p.describe(err)
+	}
 	if err := p.output.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return "", p.describe(err)
 	}

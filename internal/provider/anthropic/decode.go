@@ -111,6 +111,15 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
+// Ends implements wire.Decoder.
+func (a *answer) Ends(ev sse.Event) bool {
+	switch jsonscan.Text(jsonscan.Member(ev.Data, "type")) {
+	case "content_block_stop", "message_delta", "message_stop", "error":
+		return true
+	}
+	return false
+}
+
 // Ended implements wire.Decoder. After a stop reason only message_stop is missing.
 func (a *answer) Ended() bool { return a.ended }
 

@@ -152,6 +152,16 @@ type usage struct {
 	CacheWrite int64 `json:"cacheWriteInputTokens"`
 }
 
+// Ends implements wire.Decoder.
+func (a *answer) Ends(ev sse.Event) bool {
+	switch name := string(ev.Name); name {
+	case "contentBlockStop", "messageStop", "metadata":
+		return true
+	default:
+		return strings.HasPrefix(name, failedEvent)
+	}
+}
+
 // Ended implements wire.Decoder. After messageStop only the usage is missing.
 func (a *answer) Ended() bool { return a.ended }
 

@@ -132,6 +132,9 @@ type usage struct {
 	ToolUse    int64 `json:"toolUsePromptTokenCount"` // results of tools that the provider ran
 }
 
+// Ends implements wire.Decoder. The dialect has no last event.
+func (a *answer) Ends(sse.Event) bool { return false }
+
 // Ended implements wire.Decoder. The dialect has no last event: a stream is complete
 // once it has said why it ends.
 func (a *answer) Ended() bool { return a.ended }

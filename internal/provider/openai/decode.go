@@ -45,6 +45,10 @@ func (a *assembly) Event(ev sse.Event) (last bool, err error) {
 	return false, a.chunk(ev.Data)
 }
 
+// Ends implements wire.Decoder. Some providers send a finish reason with each chunk. The end is
+// [DONE], or that of the stream.
+func (a *assembly) Ends(sse.Event) bool { return false }
+
 // Ended implements wire.Decoder. After a finish reason only [DONE] and the usage may
 // be missing.
 func (a *assembly) Ended() bool { return a.ended && !a.late }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
@@ -141,6 +142,17 @@ func read(data []byte) event {
 		}
 	}
 	return e
+}
+
+// Ends implements wire.Decoder. The end of an item, or of a part of it, repeats it whole, and so
+// does the last event.
+func (a *answer) Ends(ev sse.Event) bool {
+	switch kind := jsonscan.Text(jsonscan.Member(ev.Data, "type")); kind {
+	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "error":
+		return true
+	default:
+		return strings.HasSuffix(kind, ".done")
+	}
 }
 
 // Ended implements wire.Decoder.

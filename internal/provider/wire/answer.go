@@ -24,6 +24,9 @@ type Decoder interface {
 	// Event takes an event of a stream, and reports whether it is the last one. The
 	// data is not empty and has no white space around it. It may be [Truncated].
 	Event(ev sse.Event) (last bool, err error)
+	// Ends reports whether an event is the end of what came before it, so that no later event
+	// continues a string of an earlier one. It is asked for few events. All of them are JSON.
+	Ends(ev sse.Event) bool
 	// Ended reports whether the turn is complete where a stream ends without its last
 	// event.
 	Ended() bool
@@ -72,31 +75,38 @@ func DecodeEvents(src io.Reader, memory tool.Memory, open func(io.Reader) Events
 func decodeStream(r Events, d Decoder, total *size) error {
 	var cut halves
 	for {
-		ev, err := r.Next()
+		ev, failed := r.Next()
+		var ready []sse.Event
+		if failed != nil {
+			ready = cut.rest()
+		} else {
+			if ev.Data = jsonscan.TrimSpace(ev.Data); len(ev.Data) == 0 {
+				continue
+			}
+			if err := total.checkEvent(len(ev.Data) + cut.bytes); err != nil {
+				return err
+			}
+			ready = cut.add(ev, d.Ends)
+		}
+		for _, ev := range ready {
+			last, err := d.Event(ev)
+			if err == nil {
+				err = total.check(d.Size())
+			}
+			if last || err != nil {
+				return err
+			}
+		}
 		switch {
-		case err == nil:
+		case failed == nil:
 		case d.Ended():
 			return nil
-		case errors.Is(err, io.EOF):
+		case errors.Is(failed, io.EOF):
 			return Cut()
-		case errors.As(err, new(*sse.LimitError)):
-			return Broken("sent a stream that is too large", err)
+		case errors.As(failed, new(*sse.LimitError)):
+			return Broken("sent a stream that is too large", failed)
 		default:
-			return err
-		}
-		if ev.Data = jsonscan.TrimSpace(ev.Data); len(ev.Data) == 0 {
-			continue
-		}
-		if err := total.checkEvent(len(ev.Data)); err != nil {
-			return err
-		}
-		ev.Data = cut.join(ev.Data)
-		last, err := d.Event(ev)
-		if err == nil {
-			err = total.check(d.Size())
-		}
-		if last || err != nil {
-			return err
+			return failed
 		}
 	}
 }

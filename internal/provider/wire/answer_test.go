@@ -12,6 +12,7 @@ import (
 type events struct{ count int }
 
 func (e *events) Whole([]byte) error            { return nil }
+func (*events) Ends(sse.Event) bool             { return false }
 func (e *events) Ended() bool                   { return true }
 func (e *events) Size() (content, others int)   { return 0, 0 }
 func (e *events) Event(sse.Event) (bool, error) { e.count++; return false, nil }

@@ -333,3 +333,25 @@ func TestARelayLearnsThatTheDiskIsFull(t *testing.T) { // R18
 		f.checkRelays(t, 4)
 	})
 }
+
+// The rows of relays wait for room in the queue as well: a caller whose time ends before loses none.
+func TestTheRowsOfRelaysWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFullStore(t)
+		for range maxQueue {
+			f.writer.slots <- struct{}{}
+		}
+		if err := f.relay(t, 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := f.SyncAudit(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		for range maxQueue {
+			<-f.writer.slots
+		}
+		f.checkRelays(t, 2)
+	})
+}

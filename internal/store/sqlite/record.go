@@ -20,8 +20,8 @@ type recorder struct {
 	spare   []recordedEntry // empty; its room is used for the next write
 	timer   *time.Timer     // runs while there are entries
 	err     error           // entries are lost, and no caller knows yet
-	full    error           // the disk had no space for left, and no caller knows yet
-	left    []recordedEntry // entries that wait for space, for the next write
+	full    error           // the disk had no space for entries of left, and no caller knows yet
+	left    []recordedEntry // entries that no write has stored, for the next one
 
 	rows []audit.Row // room for the rows of a write; owned by the writer's goroutine
 }
@@ -40,9 +40,9 @@ func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	return s.wrap("record", s.recorder.add(ctx, recordedEntry{orgID, e}))
 }
 
-// spaceRetry is how often the entries that wait for space are written again. Without it, they
-// would wait for the next relay, which would get an error of a time that is over.
-const spaceRetry = time.Second
+// leftRetry is how often entries that were left are written again. Without it, they would wait
+// for the next relay, which would get an error of a time that is over.
+const leftRetry = time.Second
 
 // recordTimeout limits how long a caller of add waits for room in the queue.
 const recordTimeout = 30 * time.Second
@@ -79,7 +79,8 @@ func (r *recorder) flushAfter(delay time.Duration) {
 	r.timer.Reset(delay)
 }
 
-// flush submits the collected entries. It does not wait until they are stored.
+// flush submits the collected entries. It does not wait until they are stored. If ctx ends first,
+// it keeps them for the next flush.
 func (r *recorder) flush(ctx context.Context) error {
 	r.mu.Lock()
 	entries := r.entries
@@ -96,7 +97,13 @@ func (r *recorder) flush(ctx context.Context) error {
 	}
 	one := &write{awaited: true, deferSync: true, plain: true, do: func(t *tx) error { return r.store(t, entries) }}
 	one.onDone = func(err error) { r.done(entries, err) }
-	return r.w.submit(ctx, one)
+	err := r.w.submit(ctx, one)
+	if err != nil && ctx.Err() != nil { // the queue had no room in time: they are written later
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.keep(entries)
+	}
+	return err
 }
 
 // store stores the entries, in the writer's goroutine.
@@ -114,8 +121,8 @@ func (r *recorder) store(t *tx, entries []recordedEntry) error {
 	return err
 }
 
-// maxLeft is how many entries wait for space on the disk. Relays are refused while it is full, so
-// there are few more than were under way.
+// maxLeft is how many entries wait for space on the disk, or for room in the queue. Relays are
+// refused while the disk is full, so there are few more than were under way.
 const maxLeft = maxQueue * maxGroup / 10
 
 // done takes the result of a write, and the room of its entries. After a write for which the disk
@@ -124,11 +131,9 @@ const maxLeft = maxQueue * maxGroup / 10
 func (r *recorder) done(entries []recordedEntry, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch waits := isLackOfSpace(err) && len(r.left)+len(entries) <= maxLeft; {
-	case waits:
+	switch {
+	case isLackOfSpace(err) && r.keep(entries):
 		r.full = err
-		r.left = append(r.left, entries...)
-		r.writeLeft(spaceRetry)
 		return
 	case err != nil:
 		r.err = err
@@ -142,8 +147,19 @@ func (r *recorder) done(entries []recordedEntry, err error) {
 	}
 }
 
-// writeLeft submits the entries that wait for space after the delay, unless new entries do so
-// earlier. It is called with mu held.
+// keep keeps the entries for the next write, or returns false if too many wait. It is called with
+// mu held.
+func (r *recorder) keep(entries []recordedEntry) bool {
+	if len(r.left)+len(entries) > maxLeft {
+		return false
+	}
+	r.left = append(r.left, entries...)
+	r.writeLeft(leftRetry)
+	return true
+}
+
+// writeLeft submits the entries of left after the delay, unless new entries do so earlier. It is
+// called with mu held.
 func (r *recorder) writeLeft(delay time.Duration) {
 	if len(r.left) > 0 && len(r.entries) == 0 {
 		r.flushAfter(delay)

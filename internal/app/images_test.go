@@ -3,6 +3,7 @@ package app_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -51,6 +52,30 @@ func TestAnAnswerThatCannotBeReadIsAskedForOnce(t *testing.T) {
 		a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"go"}`))
 		if asked != 1 || !strings.Contains(string(a.body), "not") {
 			t.Errorf("%q: asked %d times: %d %s", body, asked, a.status, a.body)
+		}
+	}
+}
+
+// Nor is one that is JSON and not an answer of the dialect. One that is an error is asked for again
+// as before. // M04
+func TestAnAnswerOfAnotherDialectIsAskedForOnce(t *testing.T) {
+	noLeaks(t)
+	for kind := range kinds {
+		for body, want := range map[string]int{`{"ok":true}`: 1, `[{"a":1}]`: 1, `{"error":{"type":"overloaded_error"}}`: 3} {
+			t.Run(kind+" "+body, func(t *testing.T) {
+				t.Parallel() // what fails is tried three times, with waits between
+				var asked atomic.Int32
+				up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+					asked.Add(1)
+					w.Write([]byte(body))
+				})
+				yaml, name := ofKind(site{upstream: up.URL}.yaml(), kind)
+				g := MustRun(t, yaml)
+				a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"`+name+`","input":"go"}`))
+				if int(asked.Load()) != want || a.status == 200 {
+					t.Errorf("asked %d times, want %d: %d %s", asked.Load(), want, a.status, a.body)
+				}
+			})
 		}
 	}
 }

@@ -190,11 +190,7 @@ func isLater(data []byte) bool {
 func (a *answer) Whole(data []byte) error {
 	var m envelope
 	if json.Unmarshal(data, &m) != nil || m.Type != "message" {
-		failed := wire.AnswerError(data)
-		if failed.Message == "" {
-			failed.Message = "the answer is not a message"
-		}
-		return failed
+		return wire.Foreign(data, "the answer is not a message")
 	}
 	blocks := m.Content
 	m.Content, a.unstreamed = nil, true

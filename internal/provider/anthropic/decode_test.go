@@ -133,7 +133,7 @@ func TestFailures(t *testing.T) { // G07
 		{"a broken request", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages: at least one"}}`, model.Invalid, "messages: at least one"},
 		{"a page", 200, "<html>", model.Target, "answered with text/html, not JSON. Is base_url right?"},
 		{"no end", 200, started, model.Transient, "ended the stream before the answer was complete"},
-		{"another object", 200, `{"choices":[]}`, model.Transient, "the answer is not a message"},
+		{"another object", 200, `{"choices":[]}`, model.Target, "the answer is not a message"},
 		{"a piece after its block", 200, started + block0(`{"type":"text","text":"x"}`) + `data: {"type":"content_block_stop","index":0}` + "\n\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}` + "\n\n", model.Transient, "sent a piece of a block that has ended"},
 		{"a piece without a block", 200, started + `data: {"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"x"}}` + "\n\n", model.Transient, "sent a piece of a block that has not begun"},
 	} {

@@ -205,11 +205,7 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 func (a *answer) Whole(data []byte) error {
 	var m wholeAnswer
 	if json.Unmarshal(data, &m) != nil || m.Output.Message == nil {
-		failed := wire.AnswerError(data)
-		if failed.Message == "" {
-			failed.Message = "the answer is not a message"
-		}
-		return failed
+		return wire.Foreign(data, "the answer is not a message")
 	}
 	for i, raw := range m.Output.Message.Content {
 		if err := a.take(i, bytes.Clone(raw)); err != nil {

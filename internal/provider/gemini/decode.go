@@ -164,7 +164,7 @@ func (a *answer) Whole(data []byte) error {
 		}
 	}
 	if !a.ended {
-		return wire.Broken("sent an answer without a finish reason", nil)
+		return wire.Foreign(data, "sent an answer without a finish reason")
 	}
 	return nil
 }

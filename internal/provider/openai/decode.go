@@ -66,15 +66,6 @@ func (a *assembly) done() {
 	}
 }
 
-// noChoices returns the error of a JSON answer without choices.
-func noChoices(data []byte) error {
-	err := wire.AnswerError(data)
-	if err.Message == "" {
-		err.Message = "the answer has no choices"
-	}
-	return err
-}
-
 // isEmpty reports whether a member is missing, null or an empty array.
 func isEmpty(value []byte) bool {
 	switch string(value) {
@@ -87,7 +78,7 @@ func isEmpty(value []byte) bool {
 // Whole implements wire.Decoder.
 func (a *assembly) Whole(data []byte) error {
 	if data[0] != '{' || isEmpty(jsonscan.Member(data, "choices")) {
-		return noChoices(data)
+		return wire.Foreign(data, "the answer has no choices")
 	}
 	a.unstreamed = true
 	if err := a.object(data); err != nil {

@@ -117,7 +117,7 @@ func TestDecodeFailures(t *testing.T) { // G07
 		{"garbage", callPiece(f) + callPiece(g) + "data: {oops\n\n", "|||1:f({}) 2:g({})?|", model.Target, `sent a chunk that is not valid: "{oops"`},
 		{"a page", "<html>no</html>", "no turn", model.Target, "answered with text/html, not JSON. Is base_url right?"},
 		{"a whole answer that was cut", `{"choices":[{"mess`, "no turn", model.Transient, `sent a chunk that is not valid: "{\"choices\":[{\"mess"`},
-		{"a whole answer without choices", `{"ok":true}`, "no turn", model.Transient, "the answer has no choices"},
+		{"a whole answer without choices", `{"ok":true}`, "no turn", model.Target, "the answer has no choices"},
 		{"a whole answer that is an error", `{"error":{"message":"no","code":"content_filter","status":400}}`, "no turn", model.Filtered, "no"},
 		{"an error in a list", `[{"error":{"message":"no","code":429}}]`, "no turn", model.Transient, "no"},
 		{"a line that is too long", delta(`"content":"a"`) + "data: " + strings.Repeat("x", 1<<20+1), "a||||", model.Transient, "sent a stream that is too large"},

@@ -216,11 +216,7 @@ func (a *answer) take(data []byte) error {
 // Whole implements wire.Decoder.
 func (a *answer) Whole(data []byte) error {
 	if !jsonscan.IsKind(jsonscan.Member(data, "output"), '[') {
-		failed := wire.AnswerError(data)
-		if failed.Message == "" {
-			failed.Message = "the answer is not a response"
-		}
-		return failed
+		return wire.Foreign(data, "the answer is not a response")
 	}
 	return a.end(data, "completed")
 }

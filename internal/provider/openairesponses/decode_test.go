@@ -328,7 +328,7 @@ func TestFailures(t *testing.T) { // G07
 		{"a page", 200, "<html>", model.Target, "answered with text/html, not JSON. Is base_url right?"},
 		{"no end", 200, events(created), model.Transient, "ended the stream before the answer was complete"},
 		{"no end but a mark", 200, events(created, "[DONE]"), model.Transient, "ended the stream before the answer was complete"},
-		{"another object", 200, `{"choices":[]}`, model.Transient, "the answer is not a response"},
+		{"another object", 200, `{"choices":[]}`, model.Target, "the answer is not a response"},
 		{"no JSON", 200, events("{"), model.Target, `sent a chunk that is not valid: "{"`},
 		{"too many calls", 200, events(ends("completed", "", strings.Split(strings.Repeat(`{"type":"function_call"} `, wire.MaxCalls+1), " ")[:wire.MaxCalls+1]...)), model.Transient, "sent a turn with more than 1024 tool calls"},
 		{"too many items", 200, events(ends("completed", "", strings.Split(strings.Repeat(`{"type":"x"} `, maxItems+1), " ")[:maxItems+1]...)), model.Transient, "sent a turn with more than 4096 items"},

@@ -113,6 +113,19 @@ func Garbage(data []byte) *model.Error {
 	return unreadable(fmt.Sprintf("sent a chunk that is not valid: %q", data[:min(len(data), maxQuoted)]))
 }
 
+// Foreign returns the error of an answer that is valid JSON of another form than the dialect's: the
+// error that it contains, or one with the message.
+func Foreign(data []byte, message string) *model.Error {
+	err := AnswerError(data)
+	if err.Message != "" {
+		return err
+	}
+	if err.Message = message; err.Code == "" { // it is not an error either
+		err.Class = unreadable(message).Class
+	}
+	return err
+}
+
 // page returns the error of an HTML page, such as that of a login or a proxy.
 func page() *model.Error {
 	return unreadable("answered with text/html, not JSON. Is base_url right?")

@@ -163,8 +163,12 @@ func (a *answer) Whole(data []byte) error {
 			return err
 		}
 	}
-	if !a.ended {
-		return wire.Foreign(data, "sent an answer without a finish reason")
+	switch {
+	case a.ended:
+	case a.content == 0:
+		return wire.Foreign(data, "the answer has no candidates")
+	default:
+		return wire.Broken("sent an answer without a finish reason", nil)
 	}
 	return nil
 }

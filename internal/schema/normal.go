@@ -67,7 +67,8 @@ func (n *normalizer) schema(dst, v []byte, depth int) []byte {
 	case depth > maxNormalDepth || !jsonscan.IsKind(v, '{'):
 		return append(dst, v...)
 	}
-	o := object{dst: dst, begin: len(dst)}
+	var room [6]string // most schemas have fewer keywords
+	o := object{dst: dst, begin: len(dst), names: room[:0]}
 	array := false
 	for raw, m := range jsonscan.Members(v) {
 		name, m := string(raw), jsonscan.TrimSpace(m)
@@ -129,7 +130,7 @@ func (n *normalizer) keyword(o *object, name string, v []byte, depth int) {
 		}
 		inner := object{dst: o.dst, begin: len(o.dst)}
 		for key, s := range jsonscan.Members(v) {
-			inner.member(string(key))
+			inner.begins(key)
 			inner.dst = n.schema(inner.dst, s, depth+1)
 		}
 		o.dst = inner.end()
@@ -265,6 +266,12 @@ func (o *object) member(name string) {
 	o.dst = append(o.dst, "{,"[min(len(o.dst)-o.begin, 1)])
 	o.dst = append(jsonscan.AppendString(o.dst, name), ':')
 	o.names = append(o.names, name)
+}
+
+// begins begins a member of an object whose names do not matter.
+func (o *object) begins(name []byte) {
+	o.dst = append(o.dst, "{,"[min(len(o.dst)-o.begin, 1)])
+	o.dst = append(jsonscan.AppendString(o.dst, name), ':')
 }
 
 func (o *object) value(name string, v []byte) {

@@ -67,7 +67,7 @@ func TestAnAnswerOfAnotherDialectIsAskedForOnce(t *testing.T) {
 				var asked atomic.Int32
 				up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
 					asked.Add(1)
-					w.Write([]byte(body))
+					_, _ = w.Write([]byte(body))
 				})
 				yaml, name := ofKind(site{upstream: up.URL}.yaml(), kind)
 				g := MustRun(t, yaml)

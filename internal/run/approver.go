@@ -31,8 +31,7 @@ type UserMessage struct {
 func userMessageRef(approval string) string { return "said:" + approval }
 
 // UserMessageOf returns the message that is stored with an approval; nil = none is: the user's last
-// message has no text, the request does not want its texts to be stored, the run is deleted, or an
-// earlier release has asked.
+// message has no text, the request does not want its texts to be stored, or the run is deleted.
 func UserMessageOf(ctx context.Context, archive journal.Archive, a journal.Approval) (*UserMessage, error) {
 	const escaped = 6 // bytes of a character in JSON, at most
 	rows, err := archive.Rows(ctx, a.Org, a.RunID, []string{userMessageRef(a.ID)}, escaped*MaxUserMessage+64)

@@ -59,8 +59,9 @@ func TestNothingOfAResponseThatIsNotStoredIsOnDisk(t *testing.T) {
 	}
 }
 
-// With "store": false, texts are written when a call has to wait for approval, and not before. They
-// are all there then, for whoever continues the run, and are deleted with the run. // G17 P02
+// With "store": false, texts are written when a call has to wait for approval, and not before. Then
+// all of them are stored, because another process may continue the run. They are deleted with the
+// run. // G17 P02
 func TestTextsOfAResponseThatIsNotStoredAreOnDiskOnlyIfItWaits(t *testing.T) {
 	noLeaks(t)
 	for _, c := range []struct {

@@ -257,7 +257,7 @@ func (q Query) Bounded() Query {
 // Size returns about how many bytes of memory the row needs.
 func (r Row) Size() int { return 256 + len(r.Body) }
 
-// Full reports whether no further row follows n rows of so many bytes.
+// Full reports whether no further row follows n rows with the given number of bytes.
 func (q Query) Full(n, bytes int) bool { return n >= q.Limit || q.Bytes > 0 && bytes >= q.Bytes }
 
 // Matches reports whether the query selects the row. It ignores Limit and Bytes.

@@ -212,7 +212,7 @@ func GoneWords(code string) string {
 }
 
 // Entry returns the audit entry for something that has happened to the approval. by is the
-// principal; "" = nobody's doing.
+// principal; "" = it happened without a person.
 func (a Approval) Entry(at int64, by string, action ApprovalStatus, reason string) audit.Entry {
 	return audit.Entry{Kind: audit.KindApproval, At: at, Principal: by, RunID: a.RunID, RequestID: a.RunID, Body: audit.Approval{
 		ID: a.ID, RunID: a.RunID, Action: string(action), Server: a.Server, Tool: a.Tool, Principal: a.Principal, Asker: string(a.Asker),

@@ -16,8 +16,8 @@ var (
 	ErrChanged     = errors.New("changed since it was read")
 )
 
-// LeftError says that an id belonged to an org that was deleted, and that something of
-// that org is still stored: whoever had the id would get it. It wraps ErrExists.
+// LeftError says that an id belonged to a deleted org whose data is still stored. A new org
+// with the id could read that data. It wraps ErrExists.
 type LeftError struct {
 	Org  string
 	Left []string // what is stored, such as "runs"

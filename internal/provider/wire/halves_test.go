@@ -64,7 +64,7 @@ func joined(h *halves, events ...string) (out []string) {
 	return out
 }
 
-// Events are not kept for ever for a half that does not come.
+// The number of events that wait for the second half of a character is limited.
 func TestFewEventsWaitForAHalf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		next string

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // gatedQuestion is a chat request with which askGated calls the tool delete.
@@ -463,7 +465,11 @@ func TestAToolThatChangesDuringAnApprovedBatchIsAskedForAgain(t *testing.T) {
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			up := newUpstream(t, askGated(call{"delete", `{"n":1}`}, call{"pay", `{"n":2}`}))
-			tools := newMCP(t, map[string]handler{"look": echo, "pay": echo})
+			tools := newMCP(t, nil)
+			// Only the announcement of a case is sent: the SDK would send its own one 10 ms after a change.
+			tools.sdk = mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
+			tools.add("look", echo, false)
+			tools.add("pay", echo, false)
 			changed, decided := 0, make(chan struct{})
 			tools.add("delete", func(_ context.Context, arguments string) (string, error) {
 				<-decided

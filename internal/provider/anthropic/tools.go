@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -38,7 +38,7 @@ func (t *translation) tools() {
 		}
 		d := toolDefinition{Name: offered.Name, Description: offered.Description, CacheControl: t.mark(offered.Cache)}
 		var rest json.RawMessage
-		d.InputSchema, d.Description, rest = wire.DescribedSchema(offered.InputSchema, offered.Description)
+		d.InputSchema, d.Description, rest = schema.Arguments(offered.InputSchema, offered.Description)
 		if !claude.TakesNames(d.InputSchema) {
 			t.LeaveOut(t.req, i)
 			continue

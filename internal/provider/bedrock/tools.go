@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -118,7 +118,7 @@ func (t *translation) markTool(c *item.Cache) *block {
 func (t *translation) spec(one model.Tool) *toolSpec {
 	d := &toolSpec{Name: one.Name}
 	var rest json.RawMessage
-	d.InputSchema.JSON, d.Description, rest = wire.DescribedSchema(one.InputSchema, one.Description)
+	d.InputSchema.JSON, d.Description, rest = schema.Arguments(one.InputSchema, one.Description)
 	if one.Strict == nil || !*one.Strict {
 		return d
 	}

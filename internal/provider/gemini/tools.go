@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -43,9 +43,9 @@ func (t *translation) tools() {
 			continue
 		}
 		d := functionDeclaration{Name: alias(offered.Name)}
-		schema, description, _ := wire.DescribedSchema(offered.InputSchema, offered.Description)
+		parameters, description, _ := schema.Arguments(offered.InputSchema, offered.Description)
 		d.Description = description
-		d.Parameters, _ = subset(schema) // the gateway, or the client, checks arguments against all of it
+		d.Parameters, _ = subset(parameters) // the gateway, or the client, checks arguments against all of it
 		t.Drop(t.req.NameOf(model.MemberToolStrict), offered.Strict != nil && *offered.Strict)
 		declared = append(declared, d)
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -86,11 +86,11 @@ func appendTools(dst []byte, dialect string, tools []model.Tool) []byte {
 			continue
 		}
 		dst = jsonscan.AppendString(append(dst, `{"type":"function","function":{"name":`...), t.Name)
-		schema, description, _ := wire.DescribedSchema(t.InputSchema, t.Description)
+		parameters, description, _ := schema.Arguments(t.InputSchema, t.Description)
 		if description != "" {
 			dst = jsonscan.AppendString(append(dst, `,"description":`...), description)
 		}
-		dst = append(append(dst, `,"parameters":`...), schema...)
+		dst = append(append(dst, `,"parameters":`...), parameters...)
 		if t.Strict != nil {
 			dst = strconv.AppendBool(appendName(dst, "strict"), *t.Strict)
 		}

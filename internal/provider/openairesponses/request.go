@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -303,11 +303,11 @@ func appendTools(dst []byte, req *model.Request) []byte {
 			continue
 		}
 		dst = jsonscan.AppendString(append(dst, `{"type":"function","name":`...), t.Name)
-		schema, description, _ := wire.DescribedSchema(t.InputSchema, t.Description)
+		parameters, description, _ := schema.Arguments(t.InputSchema, t.Description)
 		if description != "" {
 			dst = jsonscan.AppendString(append(dst, `,"description":`...), description)
 		}
-		dst = append(append(dst, `,"parameters":`...), schema...)
+		dst = append(append(dst, `,"parameters":`...), parameters...)
 		dst = strconv.AppendBool(append(dst, `,"strict":`...), t.Strict != nil && *t.Strict)
 		dst = append(dst, "},"...)
 	}

@@ -26,14 +26,6 @@ func (arguments Input) Object() json.RawMessage {
 	return AsJSON(map[string]string{"invalid_json": string(arguments)})
 }
 
-// Joined returns a description with a text after it.
-func Joined(description, more string) string {
-	if description == "" {
-		return more
-	}
-	return description + "\n\n" + more
-}
-
 // AsJSON returns v as JSON without escapes for HTML.
 func AsJSON(v any) json.RawMessage {
 	var b strings.Builder

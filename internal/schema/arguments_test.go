@@ -1,4 +1,4 @@
-package wire
+package schema
 
 import (
 	"encoding/json"
@@ -34,7 +34,7 @@ func TestSchemasOfArguments(t *testing.T) {
 			`{"$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"},{"$ref":"#/$defs/A"}]}},"anyOf":[{"$ref":"#/$defs/A"}],"type":"object","properties":{}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, rest := ArgumentSchema([]byte(tt.schema))
+			got, rest := objectArguments([]byte(tt.schema))
 			if string(got) != tt.want || string(rest) != tt.rest {
 				t.Errorf("%s\nwithout %s", got, rest)
 			}
@@ -58,7 +58,7 @@ func TestALargeSchemaIsReducedSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			got, _ := ArgumentSchema([]byte(schema))
+			got, _ := objectArguments([]byte(schema))
 			if took := time.Since(start); took > 15*time.Second || !json.Valid(got) {
 				t.Errorf("%v for %d bytes: %.80s", took, len(schema), got)
 			}
@@ -66,13 +66,13 @@ func TestALargeSchemaIsReducedSoon(t *testing.T) {
 	}
 }
 
-// FuzzArgumentSchema: whatever a schema is, what is sent is an object schema that no
+// FuzzArguments: whatever a schema is, what is sent is an object schema that no
 // dialect refuses for its top level, and reducing it again changes nothing.
-func FuzzArgumentSchema(f *testing.F) {
+func FuzzArguments(f *testing.F) {
 	f.Add(`{"$schema":"s","anyOf":[{"properties":{"a":{}},"required":["a"]},{"$ref":"#/$defs/x"}],"$defs":{"x":{"allOf":[{"required":["b"]}]}}}`)
 	f.Add(`{"type":"object","type":"string","oneOf":[],"required":{},"properties":[1]}`)
 	f.Fuzz(func(t *testing.T, schema string) {
-		got, rest := ArgumentSchema([]byte(schema))
+		got, rest := objectArguments([]byte(schema))
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(got, &members); err != nil {
 			if strings.ToValidUTF8(schema, "") != schema {
@@ -88,7 +88,7 @@ func FuzzArgumentSchema(f *testing.F) {
 		if string(members["type"]) != `"object"` || rest != nil && !json.Valid(rest) {
 			t.Fatalf("%q: %s without %s", schema, got, rest)
 		}
-		if again, more := ArgumentSchema(got); fmt.Sprint(string(again), more) != fmt.Sprint(string(got), json.RawMessage(nil)) {
+		if again, more := objectArguments(got); fmt.Sprint(string(again), more) != fmt.Sprint(string(got), json.RawMessage(nil)) {
 			t.Fatalf("%q: %s, then %s", schema, got, again)
 		}
 	})

@@ -1,4 +1,4 @@
-package wire
+package schema
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	schemas "github.com/turnpike-gateway/turnpike/internal/schema"
 )
 
 // The limits on merging one schema. Its references can repeat a branch many times.
@@ -22,17 +21,17 @@ const anyArguments = `{"type":"object","properties":{}}`
 // folded are the keywords that no schema of arguments has at its top level.
 var folded = []string{"$ref", "oneOf", "anyOf", "allOf", "not", "enum"}
 
-// ArgumentSchema returns the normal form of the schema of a tool's arguments, as an
+// objectArguments returns the normal form of the schema of a tool's arguments, as an
 // object at the top: with type object, and without $ref, oneOf, anyOf, allOf, not and enum
 // at the top level. The properties of all branches, and of the target of $ref, become
 // properties, and required is what every branch demands. rest is an object with the other
 // removed keywords, to be told to the model in another way; nil = there are none.
-func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
+func objectArguments(schema []byte) (reduced, rest json.RawMessage) {
 	schema = jsonscan.TrimSpace(schema)
 	if !jsonscan.IsKind(schema, '{') || !jsonscan.Valid(schema) {
 		return json.RawMessage(anyArguments), nil
 	}
-	schema = jsonscan.TrimSpace(schemas.NormalArguments(schema))
+	schema = jsonscan.TrimSpace(NormalArguments(schema))
 	if !slices.ContainsFunc(folded, func(name string) bool { return jsonscan.Member(schema, name) != nil }) &&
 		jsonscan.Text(jsonscan.Member(schema, "type")) == "object" {
 		return schema, nil
@@ -82,14 +81,21 @@ func ArgumentSchema(schema []byte) (reduced, rest json.RawMessage) {
 // tool wants.
 const maxToldSchema = 4 << 10
 
-// DescribedSchema returns what [ArgumentSchema] returns, with the rest as a part of the
-// tool's description.
-func DescribedSchema(schema []byte, description string) (reduced json.RawMessage, described string, rest json.RawMessage) {
-	reduced, rest = ArgumentSchema(schema)
-	if len(rest) > 0 && len(rest) <= maxToldSchema {
-		description = Joined(description, "The arguments must also match this JSON Schema: "+string(rest))
+// Arguments returns the schema of a tool's arguments as every provider takes it at its top
+// level: in the normal form, an object, and without $ref, oneOf, anyOf, allOf, not and enum
+// there. What these said is told to the model in described, the description of the tool with
+// a sentence after it, and returned in rest as an object; nil = nothing was removed. A
+// provider that does not take all keywords below the top level gets reduced through
+// [Dialect.Reduce].
+func Arguments(schema json.RawMessage, description string) (reduced json.RawMessage, described string, rest json.RawMessage) {
+	reduced, rest = objectArguments(schema)
+	if len(rest) == 0 || len(rest) > maxToldSchema {
+		return reduced, description, rest
 	}
-	return reduced, description, rest
+	if description != "" {
+		description += "\n\n"
+	}
+	return reduced, description + "The arguments must also match this JSON Schema: " + string(rest), rest
 }
 
 // appendMember appends a member to an object that has no end yet.

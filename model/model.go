@@ -405,21 +405,60 @@ type Usage struct {
 	Input       int64 `json:"input"`  // including CachedInput and CacheWrite
 	Output      int64 `json:"output"` // including Reasoning
 	Total       int64 `json:"total"`
-	CachedInput int64 `json:"cached_input,omitempty"`
-	CacheWrite  int64 `json:"cache_write,omitempty"`
+	CachedInput int64 `json:"cached_input,omitempty"` // read from the provider's cache
+	CacheWrite  int64 `json:"cache_write,omitempty"`  // written to the provider's cache, including CacheWrite1h
 	Reasoning   int64 `json:"reasoning,omitempty"`
+
+	// CacheWrite1h is the part of CacheWrite that the provider keeps for an hour.
+	CacheWrite1h int64 `json:"cache_write_1h,omitempty"`
+
+	// GPUMS is the time for which the call is billed, in milliseconds, for models that
+	// are billed by time; 0 for all others.
+	GPUMS int64 `json:"gpu_ms,omitempty"`
+
+	// ServiceTier is TierFlex or TierPriority if the provider billed the call by that
+	// tier; "" = neither. Of a sum it is that of all summands, if they agree.
+	ServiceTier string `json:"service_tier,omitempty"`
+}
+
+// The service tiers that have prices of their own.
+const (
+	TierFlex     = "flex"     // slower and cheaper
+	TierPriority = "priority" // faster and dearer
+)
+
+// Tier returns the service tier that a provider names in its own words, as Usage has it.
+func Tier(name string) string {
+	switch name {
+	case TierFlex, TierPriority:
+		return name
+	}
+	return ""
 }
 
 // Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
+	tier := u.ServiceTier
+	switch {
+	case u == Usage{}:
+		tier = v.ServiceTier
+	case v != Usage{} && v.ServiceTier != tier:
+		tier = ""
+	}
 	return Usage{
 		Input: u.Input + v.Input, Output: u.Output + v.Output, Total: u.Total + v.Total,
 		CachedInput: u.CachedInput + v.CachedInput, CacheWrite: u.CacheWrite + v.CacheWrite,
-		Reasoning: u.Reasoning + v.Reasoning,
+		Reasoning: u.Reasoning + v.Reasoning, CacheWrite1h: u.CacheWrite1h + v.CacheWrite1h,
+		GPUMS: u.GPUMS + v.GPUMS, ServiceTier: tier,
 	}
 }
 
 // Sub returns u without v, which is a part of it.
 func (u Usage) Sub(v Usage) Usage {
-	return u.Add(Usage{-v.Input, -v.Output, -v.Total, -v.CachedInput, -v.CacheWrite, -v.Reasoning})
+	return Usage{
+		Input: u.Input - v.Input, Output: u.Output - v.Output, Total: u.Total - v.Total,
+		CachedInput: u.CachedInput - v.CachedInput, CacheWrite: u.CacheWrite - v.CacheWrite,
+		Reasoning: u.Reasoning - v.Reasoning, CacheWrite1h: u.CacheWrite1h - v.CacheWrite1h,
+		GPUMS: u.GPUMS - v.GPUMS, ServiceTier: u.ServiceTier,
+	}
 }

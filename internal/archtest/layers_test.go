@@ -34,6 +34,7 @@ func layers() []layer {
 
 		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/memlimit"}},
 
+		{"rules", "what a call costs follows from its usage and its price alone, and budgets are made of it", []string{"internal/money"}},
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},
 		{"the loop", "the settings of a run are one policy of the loop, resolved from what is plain data", []string{"internal/settings"}},

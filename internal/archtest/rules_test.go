@@ -17,7 +17,7 @@ import (
 
 // pure are the packages that know the rules of a run.
 func pure() []string {
-	return []string{"internal/budget", "internal/policy", "internal/window", "internal/loop"}
+	return []string{"internal/money", "internal/budget", "internal/policy", "internal/window", "internal/loop"}
 }
 
 // harmless are the standard packages that the rules may import: they compute.

@@ -176,12 +176,12 @@ func journalMutations() []mutation {
 	return []mutation{
 		{
 			Name: "the safety check on resume is switched off", Why: "a run whose journal has a gap goes on, and makes a call again that must not be repeated",
-			In: "projection.recover", From: "err := loop.CheckSafety(p.state, f); err != nil", To: "err := loop.CheckSafety(p.state, f); false && err != nil",
+			In: "Writer.Recover", From: "err := loop.CheckSafety(p.state, f); err != nil", To: "err := loop.CheckSafety(p.state, f); false && err != nil",
 			Test: "TestARunThatIsGivenUpAccountsForItsCalls",
 		},
 		{
 			Name: "stored journals are held to the present rules", Why: "a build with another limit ends the runs that it finds",
-			In: "projection.recover", From: "err := loop.CheckSafety(p.state, f)", To: "err := loop.Allowed(p.state, f)",
+			In: "Writer.Recover", From: "err := loop.CheckSafety(p.state, f)", To: "err := loop.Allowed(p.state, f)",
 			Test: "TestARunThatOtherRulesBeganIsNotLost",
 		},
 		{

@@ -44,14 +44,14 @@ func (d *driver) accept() error {
 		return err
 	}
 	defer room.Close()
-	rows := d.run.projection.store("input", items) // which counts all items
+	rows := d.run.events.Store("input", items) // which counts all items
 	batch := journal.Batch{Rows: rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key}}
 	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
 	}
 	crash.At(crash.BeforeAccept)
-	added := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.run.projection.full) > 0, Bytes: textBytes(items)}
+	added := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.run.results.full) > 0, Bytes: textBytes(items)}
 	if err := d.run.commit(batch, body, added); err != nil {
 		return d.refused(err)
 	}
@@ -68,13 +68,13 @@ func (s *runState) roomFor(items []item.Item) (*memlimit.Share, error) {
 	if err := room.Acquire(3 * n); err != nil {
 		return nil, err
 	}
-	room.Release(n) // projection.store counts it
+	room.Release(n) // Writer.Store counts it
 	return room, nil
 }
 
 // begins takes what the transcript of the request begins with.
 func (s *runState) begins(input beginning) {
-	s.projection.keepFull(input.full)
+	s.results.keep(input.full)
 	if input.before == 0 {
 		return
 	}
@@ -100,7 +100,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 		return fault.New(fault.Invalid, loop.CodeToolChoice, "tool_choice requires a call of %s, but the request has no such tool", missing).In("tool_choice")
 	}
 	items := slices.Concat(d.run.req.System, d.run.req.Items)
-	d.run.projection.store("input", items)
+	d.run.events.Store("input", items)
 	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: "client", Bytes: textBytes(items)})
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -191,34 +190,4 @@ func (t *toolCaller) refuseToAsk(calls []loop.CallKey, why error) error {
 		return err
 	}
 	return errDecideAgain
-}
-
-// waitingEvent returns the event of a run that waits, with the approvals that are not decided.
-func waitingEvent(p *projection, at int64) (event.Waiting, error) {
-	s := &p.state
-	e := event.Waiting{
-		Usage: s.Usage, Rounds: s.Counts.Rounds, ToolCalls: s.Counts.Calls, SideEffects: s.SideEffects, At: time.UnixMilli(at).UTC(),
-	}
-	for _, c := range s.Calls {
-		if c.Wait == nil || c.Resolved || c.Done {
-			continue
-		}
-		arguments, err := p.argumentsOf(c)
-		if err != nil {
-			return e, err
-		}
-		e.Approvals = append(e.Approvals, approvalEvent(*c.Wait, arguments))
-	}
-	return e, nil
-}
-
-// decisionEvent returns the event of a decided approval.
-func decisionEvent(s *loop.State, waitID, by, reason string, status journal.ApprovalStatus, at int64) event.ApprovalDecided {
-	e := event.ApprovalDecided{ID: waitID, Decision: string(status), By: by, Reason: reason, At: time.UnixMilli(at).UTC()}
-	for _, c := range s.Calls {
-		if c.WaitID() == waitID {
-			e.Key = string(c.Key)
-		}
-	}
-	return e
 }

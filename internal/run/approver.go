@@ -54,7 +54,7 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 	if s.policy().Forget {
 		return nil
 	}
-	said, ok := lastUserMessage(&s.projection)
+	said, ok := s.lastUserMessage()
 	if !ok {
 		return nil
 	}
@@ -67,10 +67,10 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 }
 
 // lastUserMessage returns the text of the transcript's last message of a user, or false if it has
-// none. It is for the owner of the run.
-func lastUserMessage(p *projection) (UserMessage, bool) {
-	for _, ref := range slices.Backward(p.state.Transcript) {
-		for _, it := range slices.Backward(p.items[ref]) {
+// none.
+func (s *runState) lastUserMessage() (UserMessage, bool) {
+	for _, ref := range slices.Backward(s.state().Transcript) {
+		for _, it := range slices.Backward(s.events.Items(ref)) {
 			if it.Kind == item.Message && it.Role == item.User {
 				return newUserMessage(it.Parts)
 			}

@@ -99,7 +99,7 @@ func (t *toolCaller) earlierResult(name CacheKey) (tool.Result, bool) {
 
 // cacheKey returns the key of a call, or false if its result must not be cached.
 func (t *toolCaller) cacheKey(c loop.Call) (CacheKey, bool) {
-	p := t.run.projection.args[c.Key]
+	p := t.prepared(c.Key)
 	if p.entry == nil || !p.entry.Cacheable {
 		return CacheKey{}, false
 	}

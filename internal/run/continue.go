@@ -476,15 +476,6 @@ func ShowPart(ctx context.Context, from interface {
 	return from.Follow(ctx, Follow{Org: orgID, RunID: c.RunID, Account: account, Final: true, ToWaiting: true, Part: c.Part}, sink)
 }
 
-// approvalEvent returns what is asked for, as events have it.
-func approvalEvent(w loop.CallWaiting, arguments json.RawMessage) event.Approval {
-	a := event.Approval{ID: w.WaitID, Key: string(w.Key), Name: w.Name, Server: loop.LabelOf(w.Server), Tool: w.Tool, Arguments: arguments}
-	if w.ExpiresAt > 0 {
-		a.ExpiresAt = time.UnixMilli(w.ExpiresAt).UTC()
-	}
-	return a
-}
-
 // responseID returns the id of the response that tells a part of a run, from 0.
 func responseID(runID string, part int, step int64) string {
 	return ResponseOf(runID, PartSuffix(part, step))

@@ -144,7 +144,7 @@ func (g *deltaGroups) rows() []journal.Row {
 // emit emits the events of the pending deltas, which are stored.
 func (g *deltaGroups) emit() {
 	for _, p := range g.pending {
-		g.run.projection.delta(g.round, p)
+		g.run.events.Delta(g.round, p)
 	}
 	if len(g.pending) > 0 {
 		g.stored++

@@ -147,7 +147,7 @@ func readCharged(memory interface{ Acquire(n int) error }, read func(limit int) 
 type detailFold struct {
 	Detail
 	account *memlimit.Account // charged with the calls
-	rows    func(ref string) (json.RawMessage, error)
+	rows    storedContent
 
 	state  loop.State
 	unsafe bool // the facts do not fit together: state is not folded further
@@ -205,7 +205,7 @@ func (d *detailFold) add(f loop.Fact) error {
 
 // end completes the detail after the last fact. The error is that of the store.
 func (d *detailFold) end() error {
-	p := projection{state: d.state, rows: d.rows}
+	p := fold{state: d.state, content: d.rows}
 	damaged := d.unsafe
 	if d.failed != nil {
 		row, err := d.rows(d.failed.ErrorRef)
@@ -214,7 +214,9 @@ func (d *detailFold) end() error {
 		}
 		failure := ModelFailureOf(&journal.Story{Rows: map[string]json.RawMessage{d.failed.ErrorRef: row}}, d.provider, *d.failed)
 		d.ModelFailure = &failure
-		damaged = damaged || p.recallFailure(d.failed.ErrorRef, row) != nil
+		if p.failed, err = recallFailure(d.failed.ErrorRef, row); err != nil {
+			damaged = true
+		}
 	}
 	if d.finished == nil {
 		return nil

@@ -27,7 +27,7 @@ func (d *driver) discover() error {
 	for _, t := range set.Offered() {
 		body.Bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}
-	memory := run.projection.account.Share()
+	memory := run.account.Share()
 	defer memory.Close()
 	rows, err := d.tools.listed(&body, memory)
 	if err != nil {

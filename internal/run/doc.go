@@ -16,7 +16,7 @@
 //	Runner       runner.go       the public API: run, start, follow, resolve, cancel
 //	driver       drive.go        asks the rules and performs their actions; one for each run
 //	runState     state.go        the state of a run; numbers, stores and applies its facts
-//	projection   projection.go   makes events of facts and deltas, and gives them positions
+//	Writer       writer.go       the event log of a run for its owner; fold.go makes events of facts
 //	modelCaller  model.go        model calls; relay.go has those of a raw relay
 //	toolCaller   tools.go        tool calls; cached.go has the result cache
 //	toolSet      toolset.go      the tools that the model sees
@@ -48,5 +48,5 @@
 //   - A tool result is truncated: executeOne in tools.go gives the limit, Done.truncate in
 //     toolexec/execute.go decides, and toolexec/truncate.go cuts.
 //   - An event gets its position: number in state.go numbers the facts, tell and nextDelta
-//     in projection.go make positions of the numbers.
+//     in fold.go make positions of the numbers.
 package run

@@ -37,8 +37,9 @@ type driver struct {
 	unsure  bool  // it is unknown whether the journal was opened
 }
 
-// newDriver returns the driver of a run under the lease. Its parts share one run state.
-func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Lease, sink Sink) *driver {
+// newDriver returns the driver of a run under the lease. Its parts share one run state. account is
+// charged with what the run keeps.
+func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Lease, account *memlimit.Account, sink Sink) *driver {
 	d := &driver{o: &r.o, leases: r.leases}
 	d.observer.observer = r.o.Observer
 	d.run = runState{
@@ -49,7 +50,9 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Leas
 		d.run.log = d.run.log.With("run", lease.RunID, "org", lease.Org)
 	}
 	d.run.ctx, d.run.cancel = context.WithCancelCause(ctx)
-	d.run.projection = projection{sink: sink, stop: d.run.cancel, account: req.Account}
+	d.run.account = account
+	d.run.events = NewWriter(sink, account, d.run.cancel)
+	d.run.results = &results{account: account}
 	d.tools = toolSet{run: &d.run}
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
@@ -73,12 +76,6 @@ func (o *Options) newLease(req *Request) journal.Lease {
 		lease.RunID = o.NewID("req_")
 	}
 	return lease
-}
-
-// report makes the feed the sink of the run, and its account the account of the run.
-func (d *driver) report(f *feed) {
-	d.live.feed = f
-	d.run.projection.sink, d.run.projection.account = f, f.account
 }
 
 // perform opens the journal and plays the run. It returns nil after Finished or Parked.

@@ -16,11 +16,12 @@ import (
 )
 
 // ending returns the last event of the run.
-func (p *projection) ending(body loop.Finished, at int64) event.Finished {
+func (p *fold) ending(body loop.Finished, at int64) event.Finished {
 	cause := p.state.Cause()
 	end := event.Finished{
-		Reason: body.Reason, At: time.UnixMilli(at).UTC(), Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls, SideEffects: p.state.SideEffects,
-		GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
+		Reason: body.Reason, At: time.UnixMilli(at).UTC(),
+		Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls,
+		SideEffects: p.state.SideEffects, GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
 	}
 	for _, h := range body.HandedOver {
 		c, _ := p.state.Call(h.Key)
@@ -31,7 +32,7 @@ func (p *projection) ending(body loop.Finished, at int64) event.Finished {
 
 // failure returns what went wrong, in words that are safe to show; nil for reasons that are
 // not failures.
-func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure {
+func (p *fold) failure(cause loop.Cause, end loop.Finished) *event.Failure {
 	f := &event.Failure{Code: cause.Code(end.Reason)}
 	if f.Code == "" {
 		return nil
@@ -67,7 +68,7 @@ func (p *projection) failure(cause loop.Cause, end loop.Finished) *event.Failure
 }
 
 // describeModelError completes the failure of a run whose model call failed.
-func (p *projection) describeModelError(f *event.Failure, cause loop.Cause) {
+func (p *fold) describeModelError(f *event.Failure, cause loop.Cause) {
 	switch {
 	case p.failed == nil: // the journal is damaged
 		f.Message = modelMessage(cause.Provider, nil)
@@ -117,9 +118,9 @@ func missingServer(cause loop.Cause) string {
 	return fmt.Sprintf("the required MCP server %q is not available; \"turnpike mcp check\" shows the cause", cause.Server)
 }
 
-func (p *projection) failedTool(cause loop.Cause) string {
+func (p *fold) failedTool(cause loop.Cause) string {
 	c, _ := p.state.Call(cause.Call)
-	result, err := p.itemsOf(c.ResultRef)
+	result, err := p.content.itemsOf(c.ResultRef)
 	if err != nil || len(result) == 0 {
 		return "a tool failed"
 	}
@@ -155,14 +156,13 @@ func newStoredFailure(e *model.Error) storedFailure {
 	return storedFailure{e.Class, e.Status, e.Header, e.Body, e.Dialect, e.Code, e.Message, e.Param, e.Error(), refusesCredential(e)}
 }
 
-// recallFailure reads the row of the failed model call whose fact was folded last.
-func (p *projection) recallFailure(ref string, row json.RawMessage) error {
+// recallFailure reads the row of a failed model call.
+func recallFailure(ref string, row json.RawMessage) (*model.Error, error) {
 	var f storedFailure
 	if err := json.Unmarshal(row, &f); err != nil {
-		return journal.Damaged(ref, err)
+		return nil, journal.Damaged(ref, err)
 	}
-	p.failed = f.error()
-	return nil
+	return f.error(), nil
 }
 
 func (f storedFailure) error() *model.Error {

@@ -35,13 +35,6 @@ type placed struct {
 	event event.Event
 }
 
-// newFeed returns the feed of the run. fresh says that the run begins: the feed then has its
-// events from the first one on. The feed of a run that was taken over has those after the
-// first event of its new owner.
-func newFeed(account *memlimit.Account, fresh bool, ring func()) *feed {
-	return &feed{account: account, ring: ring, begun: fresh}
-}
-
 // Emit implements Sink. It does not wait for anybody. The error is that of the run's
 // account, which has no room for the event: followers then read the store. The end is
 // always kept.

@@ -127,7 +127,7 @@ type follower struct {
 	Follow
 	source
 	sink    teller
-	stored  *storedRun    // as far as it was read; nil = not at all
+	stored  *reader       // as far as it was read; nil = not at all
 	here    bool          // the run is performed in this process
 	patient time.Duration // the last wait; 0 = there was something new
 	asked   time.Time     // when it was last asked whether the run is set aside; monotonic
@@ -265,7 +265,7 @@ func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
 // readStore reports what the store has, or a batch of it.
 func (w *follower) readStore(ctx context.Context) (bool, error) {
 	if w.stored == nil {
-		w.stored = newStoredRun(w.archive, w.Follow, &w.sink)
+		w.stored = newReader(w.archive, w.Follow, &w.sink)
 		w.stored.owned = func() bool {
 			feed, release := w.feed()
 			defer release()

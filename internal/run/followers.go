@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 const (
@@ -112,6 +113,13 @@ func (f *followers) ring(key runKey) {
 		close(b.rang)
 		b.rang = make(chan struct{})
 	}
+}
+
+// newFeed returns the feed of a run, which wakes the run's followers and is charged to the account.
+// fresh says that the run begins: the feed then has its events from the first one on. The feed of a
+// run that was taken over has those after the first event of its new owner.
+func (f *followers) newFeed(key runKey, account *memlimit.Account, fresh bool) *feed {
+	return &feed{runID: key.run, account: account, ring: func() { f.ring(key) }, begun: fresh}
 }
 
 // ringingSink is the sink of a light run. It wakes the run's followers, who read the store,

@@ -72,17 +72,17 @@ turn {"round":2,"purpose":"turn","items_ref":"t0","stop":"stop"}`)
 // retold returns what a story tells.
 func retold(t testing.TB, story *journal.Story) ([]event.Event, error) {
 	told := &notes{}
-	s := newStoredRun(storyArchive{Archive: nil, story: story}, Follow{}, &teller{sink: told})
+	s := newReader(storyArchive{Archive: nil, story: story}, Follow{}, &teller{sink: told})
 	var err error
 	for more := true; more && err == nil; {
 		more, err = s.advance(t.Context())
 	}
-	var d projection
+	w := NewWriter(told, nil, nil)
 	if err == nil {
-		err = d.recover(story)
+		err = w.Recover(story, func(body loop.Body) error { return new(results).recall("run_1", body, story.Rows) })
 	}
-	if err == nil && d.state.Accepted != nil {
-		_, err = requestOf(d.state.Accepted, d.state.Parks, story.Rows)
+	if s := w.State(); err == nil && s.Accepted != nil {
+		_, err = requestOf(s.Accepted, s.Parks, story.Rows)
 	}
 	for i, at := range told.at[min(1, len(told.at)):] {
 		if at.Compare(told.at[i]) <= 0 {

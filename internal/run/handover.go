@@ -39,8 +39,8 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 	if !hides {
 		return calls, nil, nil
 	}
-	h.Full = run.projection.full
-	h.Items = run.projection.transcript(run.state().HiddenRefs())
+	h.Full = run.results.full
+	h.Items = run.events.Transcript(run.state().HiddenRefs())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
 	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, journal.HandoverTTL, ids...); err != nil {

@@ -46,7 +46,7 @@ func (m *modelCaller) call(a loop.CallModel) error {
 		return m.relay(a)
 	}
 	m.run.log.Debug("model call", "round", a.Round, "attempt", a.Attempt)
-	memory := m.run.projection.account.Share() // until the turn is stored
+	memory := m.run.account.Share() // until the turn is stored
 	defer memory.Close()
 	if m.run.durable() {
 		m.run.groups = newDeltaGroups(m.run, a.Round)
@@ -107,7 +107,7 @@ func (m *modelCaller) refusedURL(a loop.CallModel, err error, b loop.Blocked) er
 	if err := m.fail(a, nil, err); err != nil || m.run.state().Ended != "" {
 		return err
 	}
-	m.run.log.Warn("the outbound policy refuses a URL of the request", "param", m.run.projection.failed.Param, "reason", b.Reason, "address", b.Address, "setting", b.Setting)
+	m.run.log.Warn("the outbound policy refuses a URL of the request", "param", m.run.events.Failed().Param, "reason", b.Reason, "address", b.Address, "setting", b.Setting)
 	return m.run.append(nil, b)
 }
 
@@ -162,7 +162,7 @@ func (m *modelCaller) waitUntil(at int64) bool {
 
 // request returns the request of the call.
 func (m *modelCaller) request(a loop.CallModel) *model.Request {
-	req := m.run.req.modelRequest(a.Target, m.run.projection.transcript(m.run.state().Transcript))
+	req := m.run.req.modelRequest(a.Target, m.run.events.Transcript(m.run.state().Transcript))
 	req.MaxTokens = int(m.run.policy().MaxTokens)
 	if a.MaxOutput > 0 {
 		req.MaxTokens = int(a.MaxOutput)
@@ -199,7 +199,7 @@ func (m *modelCaller) pass(round int, delta model.Delta) error {
 			return err
 		}
 	default:
-		m.run.projection.delta(round, delta)
+		m.run.events.Delta(round, delta)
 		if delta.Kind == model.TextDelta {
 			crash.At(crash.AfterDelta)
 		}
@@ -212,7 +212,7 @@ func (m *modelCaller) wanted(delta model.Delta) bool {
 	p := m.run.policy()
 	switch delta.Kind {
 	case model.CallDelta:
-		return m.run.projection.callDeltas()
+		return m.run.events.CallDeltas()
 	case model.NativeDelta, model.ProgressDelta:
 		return p.Native != ""
 	case model.DoneDelta:
@@ -231,7 +231,7 @@ func (m *modelCaller) record(a loop.CallModel, turn *model.Turn) error {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}
 	crash.At(crash.BeforeTurn)
-	return m.run.commit(journal.Batch{Rows: m.run.projection.store(ref, items), Settled: m.settled(body)}, body)
+	return m.run.commit(journal.Batch{Rows: m.run.events.Store(ref, items), Settled: m.settled(body)}, body)
 }
 
 // signed returns the items of a turn, with the name of the provider where it is needed to
@@ -262,22 +262,21 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 	if m.run.ctx.Err() != nil {
 		failure = &model.Error{Class: model.Gone, Err: context.Cause(m.run.ctx)}
 	}
-	stored := newStoredFailure(failure)
-	m.run.projection.failed = stored.error() // the same as after a restart
+	ref := fmt.Sprintf("failure:%d.%d", a.Round, a.Attempt)
+	rows := []journal.Row{m.run.events.CallFailed(ref, failure)}
+	credential := m.run.events.Failed().Credential
 	if m.run.relay {
 		m.relayed.status = max(m.relayed.status, failure.Status)
 	}
 	log := m.providerLog(a)
 	log.Warn("model call failed", "round", a.Round, "attempt", a.Attempt, "class", failure.Class, "error", failure.Error())
-	if m.run.projection.failed.Credential {
+	if credential {
 		warnOfCredential(log, failure.Status)
 	}
-	ref := fmt.Sprintf("failure:%d.%d", a.Round, a.Attempt)
 	body := loop.TurnFailed{
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded,
-		RetryAt: m.retryAt(a, failure), Credential: m.run.projection.failed.Credential, Param: failure.Param,
+		RetryAt: m.retryAt(a, failure), Credential: credential, Param: failure.Param,
 	}
-	rows := []journal.Row{{Ref: ref, Value: stored}}
 	if turn != nil {
 		body.Usage = turn.Usage
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)

@@ -56,7 +56,7 @@ func (d *driver) relayEntry() audit.Entry {
 	if d.model.relayed.status >= 400 {
 		r.Status = audit.Failed
 	}
-	if failed := d.run.projection.failed; failed != nil {
+	if failed := d.run.events.Failed(); failed != nil {
 		r.Status, r.Class = audit.Failed, string(failed.Class)
 	}
 	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RequestID: d.run.lease.RunID, Body: r}
@@ -84,7 +84,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	m.freeBody()
 	m.relayed.status = answer.Status
 	m.warnOfRelay(a, answer)
-	m.run.projection.emit(event.Position{}, event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
+	m.run.events.Relay(event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	m.forwarded = true
 	if err := m.pump(answer.Body); err != nil {
 		return m.fail(a, nil, err)
@@ -94,13 +94,13 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 
 // freeBody frees the body of the request, because the answer may take much longer.
 func (m *modelCaller) freeBody() {
-	m.run.projection.account.Release(cap(m.run.req.Raw.Body))
+	m.run.account.Release(cap(m.run.req.Raw.Body))
 	m.run.req.Raw.Body = nil
 }
 
 // pump emits the bytes of the answer as they arrive, one event for each read.
 func (m *modelCaller) pump(body io.Reader) error {
-	lent := relayBuffer{account: m.run.projection.account}
+	lent := relayBuffer{account: m.run.account}
 	defer lent.done()
 	for n := 0; ; {
 		var err error
@@ -111,7 +111,7 @@ func (m *modelCaller) pump(body io.Reader) error {
 				m.timing.received(time.Now())
 			}
 			m.relayed.bytes += int64(n)
-			m.run.projection.emit(event.Position{}, event.RelayBody{Data: buf[:n]})
+			m.run.events.Relay(event.RelayBody{Data: buf[:n]})
 			if cause := context.Cause(m.run.ctx); cause != nil {
 				return cause
 			}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -96,24 +98,49 @@ func rereadID(runID string, key loop.CallKey) string {
 	return run[:min(len(run), 6)] + "." + string(key)
 }
 
-// keepFull keeps the full text of truncated results, by id. The run's goroutine calls it while
+// results are the truncated results of a run, whole.
+type results struct {
+	account *memlimit.Account // charged with them
+	full    map[string]string // by the id that the model knows
+}
+
+// keep keeps the full text of truncated results, by id. The run's goroutine calls it while
 // no tool of the run reads them.
-func (p *projection) keepFull(results map[string]string) {
-	if len(results) == 0 {
+func (r *results) keep(full map[string]string) {
+	if len(full) == 0 {
 		return
 	}
-	next := maps.Clone(p.full)
+	next := maps.Clone(r.full)
 	if next == nil {
 		next = map[string]string{}
 	}
-	for id, text := range results {
+	for id, text := range full {
 		if len(text) > maxFull {
 			text = strings.ToValidUTF8(text[:maxFull], "")
 		}
-		if p.account.Acquire(len(text)) != nil {
+		if r.account.Acquire(len(text)) != nil {
 			break
 		}
 		next[id] = text
 	}
-	p.full = next
+	r.full = next
+}
+
+// recall keeps the results to which a fact refers.
+func (r *results) recall(runID string, body loop.Body, rows map[string]json.RawMessage) error {
+	if _, ok := body.(loop.InputAdded); ok && rows[inputFull] != nil {
+		var full map[string]string
+		if err := json.Unmarshal(rows[inputFull], &full); err != nil {
+			return journal.Damaged(inputFull, err)
+		}
+		r.keep(full)
+	}
+	if done, ok := body.(loop.CallDone); ok && done.FullRef != "" {
+		var text string
+		if err := json.Unmarshal(rows[done.FullRef], &text); err != nil {
+			return journal.Damaged(done.FullRef, err)
+		}
+		r.keep(map[string]string{rereadID(runID, done.Key): text})
+	}
+	return nil
 }

@@ -12,11 +12,11 @@ import (
 // large ones its servers send.
 func TestWhatIsKeptForReadingIsBounded(t *testing.T) {
 	l := memlimit.New(memlimit.Options{})
-	d := &projection{account: l.Open("o")}
+	d := &results{account: l.Open("o")}
 	const maxFullAll = memlimit.DefaultRun // P40
 	text := strings.Repeat("x", maxFull)
 	for i := range 2 * maxFullAll / maxFull {
-		d.keepFull(map[string]string{fmt.Sprint(i): text + "more"})
+		d.keep(map[string]string{fmt.Sprint(i): text + "more"})
 	}
 	total := 0
 	for id, kept := range d.full {

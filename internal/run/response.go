@@ -191,14 +191,14 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && journal.GoneReason(*c) == loop.Deleted {
 		return nil
 	}
-	input := run.projection.items["input"]
+	input := run.events.Items("input")
 	input = input[min(run.req.notOwn, len(input)):]
 	c := journal.Conversation{
-		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.projection.transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
+		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
 		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
-	for id, text := range run.projection.full {
+	for id, text := range run.results.full {
 		if !run.req.inherited[id] {
 			c.Full[id] = text
 		}
@@ -250,7 +250,7 @@ func (s *runState) unansweredCalls() (out []item.Item) {
 	}
 	for _, c := range s.state().Calls {
 		if c.Done {
-			out = append(out, s.projection.items[c.ResultRef]...)
+			out = append(out, s.events.Items(c.ResultRef)...)
 			continue
 		}
 		out = append(out, item.NewResult(c.ProviderID, "Not run: nobody has approved the call.", true))

@@ -51,8 +51,8 @@ func (s *runState) requestRows() []journal.Row {
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
 		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 	}}}
-	if len(s.projection.full) > 0 { // of a run that waits now, its own as well
-		rows = append(rows, journal.Row{Ref: inputFull, Value: s.projection.full})
+	if len(s.results.full) > 0 { // of a run that waits now, its own as well
+		rows = append(rows, journal.Row{Ref: inputFull, Value: s.results.full})
 	}
 	return rows
 }
@@ -102,8 +102,9 @@ func (q *storedRequest) take(part storedPart) {
 // takeOver performs a run that was claimed. Callers can follow it when takeOver returns.
 func (r *Runner) takeOver(lease journal.Lease) {
 	account := r.o.Memory.Open(lease.Org)
-	d := r.newDriver(r.leases.base, &Request{Org: lease.Org, Account: account}, lease, nil)
-	d.report(newFeed(account, false, func() { r.followers.ring(d.live.key()) }))
+	feed := r.followers.newFeed(runKey{lease.Org, lease.RunID}, account, false)
+	d := r.newDriver(r.leases.base, &Request{Org: lease.Org, Account: account}, lease, account, feed)
+	d.live.feed = feed
 	if err := r.leases.adopt(&d.live, true); err != nil {
 		account.Close()
 		return // the lease expires
@@ -125,7 +126,7 @@ func (d *driver) resume() error {
 	}
 	if err == nil {
 		d.observer.recallTrace(story.Rows)
-		d.run.projection.account.Add(story.Size()) // also beyond the limit: the run was accepted
+		d.run.account.Add(story.Size()) // also beyond the limit: the run was accepted
 		if err = d.read(story); errors.As(err, &bad) {
 			bad.Story, bad.Last = story, story.Last()
 		}
@@ -153,7 +154,7 @@ func (d *driver) resume() error {
 // read folds the journal of a claimed run and restores its request. The error wraps
 // [loop.ErrUnsafe], or it is an *[journal.Unreadable].
 func (d *driver) read(story *journal.Story) error {
-	err := d.run.projection.recover(story)
+	err := d.run.events.Recover(story, func(b loop.Body) error { return d.run.results.recall(d.run.lease.RunID, b, story.Rows) })
 	if err == nil {
 		d.run.req, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
 	}
@@ -172,7 +173,7 @@ func (d *driver) playRest(story *journal.Story) error {
 	}
 	if d.run.state().Ended == "" {
 		now, err := d.restoreResources(d.run.ctx, story.Rows)
-		d.run.projection.account.Release(story.Size()) // the rows are not needed any more
+		d.run.account.Release(story.Size()) // the rows are not needed any more
 		var bad *journal.Unreadable
 		if errors.As(err, &bad) {
 			return bad
@@ -197,15 +198,10 @@ func (d *driver) playRest(story *journal.Story) error {
 func (d *driver) giveUp(story *journal.Story, last int64, why error) error {
 	d.run.log.Error("the run is given up", "error", why)
 	d.givenUp = why
-	d.run.projection.state = loop.Abandon(story.Facts, last)
+	d.run.events.Abandon(story, last)
 	d.run.date()
 	d.run.req, _ = requestOf(d.run.state().Accepted, 0, nil) // without rows there is nothing to be decoded
 	d.run.req.Org = d.run.lease.Org
-	for ref := range story.Rows { // a row is stored once
-		if d.run.projection.items[ref] == nil {
-			d.run.projection.store(ref, nil)
-		}
-	}
 	return d.observed(true, func() error {
 		if d.run.state().Ended == "" {
 			if err := d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
@@ -242,17 +238,18 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 	}
 	d.tools.choose()
 	for _, c := range d.run.state().Calls {
-		p, ok := d.run.projection.args[c.Key]
+		arguments, ok := d.run.events.Arguments(c.Key)
 		if !ok {
 			if c.Runnable() {
 				return nil, journal.Damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
 			}
 			continue
 		}
-		if p.entry = d.tools.visible().Lookup(c.Name); p.entry == nil {
+		entry := d.tools.visible().Lookup(c.Name)
+		if entry == nil {
 			return nil, journal.Damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
 		}
-		d.run.projection.keepArguments(c.Key, p)
+		d.calls.keep(c.Key, prepared{entry, arguments})
 	}
 	return now, nil
 }

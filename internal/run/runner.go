@@ -180,7 +180,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 		sink = ringingSink{sink, r.followers, runKey{lease.Org, lease.RunID}}
 	}
 	if req.Policy.Grade == loop.Relay {
-		d := r.newDriver(ctx, req, lease, sink)
+		d := r.newDriver(ctx, req, lease, req.Account, sink)
 		defer d.run.cancel(errDiscarded)
 		return d.relay()
 	}
@@ -208,7 +208,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 // runLight performs a light run until it ends or waits. It returns the position of the last
 // event of a run that waits.
 func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease, sink Sink) (waiting event.Position, err error) {
-	d := r.newDriver(ctx, req, lease, sink)
+	d := r.newDriver(ctx, req, lease, req.Account, sink)
 	defer d.run.cancel(errDiscarded)
 	if err := r.leases.adopt(&d.live, false); err != nil {
 		return waiting, err
@@ -216,7 +216,7 @@ func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease
 	defer d.unregister()
 	err = d.perform()
 	if s := d.run.state(); s.Finished == nil && s.Accepted != nil && s.ActiveSince == 0 {
-		waiting.Seq = d.run.projection.last
+		waiting.Seq = d.run.events.Last()
 	}
 	return waiting, err
 }

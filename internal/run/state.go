@@ -15,7 +15,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -31,9 +30,11 @@ const appendTimeout = 30 * time.Second
 // goroutine that performs the run owns it. The other parts of a driver read the state here,
 // and append facts to it.
 type runState struct {
-	req        *Request
-	lease      journal.Lease
-	projection projection // of the facts that are stored
+	req     *Request
+	lease   journal.Lease
+	events  *Writer           // of the facts that are stored
+	results *results          // that were truncated
+	account *memlimit.Account // charged with what the run keeps; nil = nothing is counted
 
 	ctx    context.Context // of model and tool calls: ends with the caller, the deadline or the sink
 	cancel context.CancelCauseFunc
@@ -60,7 +61,7 @@ type runState struct {
 
 // state returns the state after the last fact. The caller must not change it; it changes
 // with the next commit.
-func (s *runState) state() *loop.State { return &s.projection.state }
+func (s *runState) state() *loop.State { return s.events.State() }
 
 // policy returns the settings of the run as its journal has them. It must be called after
 // Accepted, and the caller must not change them.
@@ -125,7 +126,7 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 			return s.appendError(err)
 		}
 		for _, f := range b.Facts {
-			s.projection.add(f, loop.Apply(*s.state(), f))
+			s.events.Add(f, loop.Apply(*s.state(), f))
 		}
 		if s.state().Ended != "" {
 			s.cancel(errNobody)
@@ -160,9 +161,9 @@ func (s *runState) committed(facts []loop.Fact, next loop.State) {
 		s.groups.emit()
 	}
 	for _, f := range facts[:last] {
-		s.projection.add(f, loop.Apply(*s.state(), f))
+		s.events.Add(f, loop.Apply(*s.state(), f))
 	}
-	s.projection.add(facts[last], next)
+	s.events.Add(facts[last], next)
 	if s.onCommit != nil {
 		s.onCommit()
 	}
@@ -255,17 +256,17 @@ func (s *runState) write(b journal.Batch) error {
 	case forgets:
 		b, more = withoutBodies(b)
 	}
-	if account := s.projection.account; !b.Sync && account != nil {
+	if account := s.account; !b.Sync && account != nil {
 		b.Retain = func(bytes int) { retain(account, bytes) }
 	}
 	err := s.journal.Append(s.appendContext(), s.lease, s.state().Seq, b)
 	switch {
 	case err != nil || !forgets:
 	case parking:
-		s.projection.account.Release(s.withheld.bytes)
+		s.account.Release(s.withheld.bytes)
 		s.withheld = withheld{}
 	case s.req.Policy.MayWait():
-		s.withheld.add(more, s.projection.account)
+		s.withheld.add(more, s.account)
 	}
 	return err
 }
@@ -306,45 +307,4 @@ func (s *runState) storesNothing() bool {
 		p = &a.Policy
 	}
 	return p.ForgetsTexts() && !s.durable()
-}
-
-// store keeps items for the rest of the run, and returns the row for the journal.
-func (p *projection) store(ref string, items []item.Item) []journal.Row {
-	if p.items == nil {
-		p.items = map[string][]item.Item{}
-	}
-	p.items[ref] = items
-	p.account.Add(heldBytes(items))
-	return []journal.Row{{Ref: ref, Value: item.List(items)}}
-}
-
-// transcript returns the items of the refs.
-func (p *projection) transcript(refs []string) []item.Item {
-	n := 0
-	for _, ref := range refs {
-		n += len(p.items[ref])
-	}
-	out := slices.Grow([]item.Item(nil), n)
-	for _, ref := range refs {
-		out = append(out, p.items[ref]...)
-	}
-	return out
-}
-
-// keepArguments keeps what a call that is to be executed needs.
-func (p *projection) keepArguments(key loop.CallKey, call prepared) {
-	if p.args == nil {
-		p.args = map[loop.CallKey]prepared{}
-	}
-	p.args[key] = call
-}
-
-// rawArguments returns the arguments of a call as the model wrote them.
-func (p *projection) rawArguments(c loop.Call) string {
-	for i, tc := range p.state.Turn.Calls {
-		if loop.Key(p.state.Turn.Round, i) == c.Key {
-			return tc.Arguments
-		}
-	}
-	return ""
 }

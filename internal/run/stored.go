@@ -12,37 +12,92 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// storedRun reads a run from the store, a batch at a time, and emits its events.
-type storedRun struct {
+// reader reads a run from the store, a batch at a time, and emits its events.
+type reader struct {
 	archive journal.Archive
 	org, id string
 	final   bool // see Follow.Final
 	account *memlimit.Account
 	sink    *teller
 
-	memory     *memlimit.Share // of the present batch of rows
-	page       *memlimit.Share // of facts
-	withheld   *memlimit.Share // of the texts that were withheld from facts
-	turn       *memlimit.Share // of the arguments of the latest turn's calls, which the state keeps
-	projection projection
-	facts      []loop.Fact // read and not yet folded
-	groups     int         // groups of deltas of the model call in progress that were told
-	replaced   bool        // the pieces of the model call in progress are not wanted
-	judged     bool        // it is known that they are not replaced, see lostItsOwner
-	owned      func() bool // whether the run's owner is in this process and has read its journal
-	failed     error       // of the sink
+	memory   *memlimit.Share // of the present batch of rows
+	page     *memlimit.Share // of facts
+	withheld *memlimit.Share // of the texts that were withheld from facts
+	turn     *memlimit.Share // of the arguments of the latest turn's calls, which the state keeps
+	log      fold
+	facts    []loop.Fact // read and not yet folded
+	groups   int         // groups of deltas of the model call in progress that were told
+	replaced bool        // the pieces of the model call in progress are not wanted
+	judged   bool        // it is known that they are not replaced, see lostItsOwner
+	owned    func() bool // whether the run's owner is in this process and has read its journal
+	failed   error       // of the sink
 }
 
-func newStoredRun(archive journal.Archive, f Follow, sink *teller) *storedRun {
-	s := &storedRun{archive: archive, org: f.Org, id: f.RunID, final: f.Final, account: f.Account, sink: sink}
+// storedContent is the content of a run in the store, by the ref of its row; nil for a row that the
+// run does not have.
+type storedContent func(ref string) (json.RawMessage, error)
+
+func (c storedContent) itemsOf(ref string) ([]item.Item, error) {
+	if ref == "" {
+		return nil, nil
+	}
+	raw, err := c(ref)
+	if err != nil {
+		return nil, err
+	}
+	var items item.List
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return nil, journal.Damaged(ref, err)
+	}
+	return items, nil
+}
+
+func (c storedContent) argumentsOf(call loop.Call) (json.RawMessage, error) {
+	ref := call.Prepared.ArgsRef
+	if ref == "" {
+		return nil, nil
+	}
+	raw, err := c(ref)
+	if err == nil && !json.Valid(raw) {
+		err = journal.Damaged(ref, errors.New("no JSON"))
+	}
+	return raw, err
+}
+
+func (c storedContent) listedOf(ref string) ([]event.ListedServer, error) {
+	raw, err := c(ref)
+	if err != nil {
+		return nil, err
+	}
+	var list []event.ListedServer
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, journal.Damaged(ref, err)
+	}
+	return list, nil
+}
+
+func (c storedContent) failureOf(ref string) (*model.Error, error) {
+	raw, err := c(ref)
+	if err != nil {
+		return nil, err
+	}
+	return recallFailure(ref, raw)
+}
+
+func (c storedContent) live() bool { return false }
+
+func newReader(archive journal.Archive, f Follow, sink *teller) *reader {
+	s := &reader{archive: archive, org: f.Org, id: f.RunID, final: f.Final, account: f.Account, sink: sink}
 	s.withheld = f.Account.Share()
-	s.projection.sink, s.projection.stop = sink, func(err error) { s.failed = err }
+	s.log.sink, s.log.stop = sink, func(err error) { s.failed = err }
 	return s
 }
 
-func (s *storedRun) close() {
+func (s *reader) close() {
 	s.page.Close()
 	s.turn.Close()
 	s.withheld.Close()
@@ -50,10 +105,10 @@ func (s *storedRun) close() {
 
 // advance emits the events of the next batch. It returns false if the store has nothing
 // more at the moment.
-func (s *storedRun) advance(ctx context.Context) (bool, error) {
+func (s *reader) advance(ctx context.Context) (bool, error) {
 	s.memory = s.account.Share()
 	defer s.memory.Close()
-	s.projection.rows = func(ref string) (json.RawMessage, error) { return s.row(ctx, ref) }
+	s.log.content = storedContent(func(ref string) (json.RawMessage, error) { return s.row(ctx, ref) })
 	progress, err := s.read(ctx)
 	var bad *journal.Unreadable
 	if errors.As(err, &bad) || errors.Is(err, loop.ErrUnsafe) {
@@ -65,7 +120,7 @@ func (s *storedRun) advance(ctx context.Context) (bool, error) {
 	return progress, err
 }
 
-func (s *storedRun) read(ctx context.Context) (bool, error) {
+func (s *reader) read(ctx context.Context) (bool, error) {
 	if len(s.facts) == 0 {
 		s.page.Close()
 		s.page = s.account.Share()
@@ -85,8 +140,8 @@ func (s *storedRun) read(ctx context.Context) (bool, error) {
 }
 
 // more reads the facts that follow.
-func (s *storedRun) more(ctx context.Context) error {
-	last := s.projection.state.Seq
+func (s *reader) more(ctx context.Context) error {
+	last := s.log.state.Seq
 	if n := len(s.facts); n > 0 {
 		last = s.facts[n-1].Seq
 	}
@@ -103,7 +158,7 @@ func (s *storedRun) more(ctx context.Context) error {
 }
 
 // row reads a row.
-func (s *storedRun) row(ctx context.Context, ref string) (json.RawMessage, error) {
+func (s *reader) row(ctx context.Context, ref string) (json.RawMessage, error) {
 	rows, err := s.rowsOf(ctx, []string{ref})
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -111,7 +166,7 @@ func (s *storedRun) row(ctx context.Context, ref string) (json.RawMessage, error
 	return rows[0], nil
 }
 
-func (s *storedRun) rowsOf(ctx context.Context, refs []string) (rows []json.RawMessage, err error) {
+func (s *reader) rowsOf(ctx context.Context, refs []string) (rows []json.RawMessage, err error) {
 	err = readCharged(s.memory, func(limit int) (err error) {
 		rows, err = s.archive.Rows(ctx, s.org, s.id, refs, limit)
 		return err
@@ -120,8 +175,8 @@ func (s *storedRun) rowsOf(ctx context.Context, refs []string) (rows []json.RawM
 }
 
 // fold folds a fact and emits its event.
-func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
-	p := &s.projection
+func (s *reader) fold(ctx context.Context, f loop.Fact) error {
+	p := &s.log
 	if err := loop.CheckSafety(p.state, f); err != nil {
 		return err
 	}
@@ -153,7 +208,7 @@ func (s *storedRun) fold(ctx context.Context, f loop.Fact) error {
 
 // recallWithheld reads what was withheld from the facts of a run that has waited. It returns an
 // error if the texts of the run are not stored.
-func (s *storedRun) recallWithheld(ctx context.Context, a loop.Accepted) error {
+func (s *reader) recallWithheld(ctx context.Context, a loop.Accepted) error {
 	if !a.ForgetsTexts() {
 		return nil
 	}
@@ -171,13 +226,13 @@ func (s *storedRun) recallWithheld(ctx context.Context, a loop.Accepted) error {
 	if err := s.withheld.Acquire(2 * len(row)); err != nil {
 		return err
 	}
-	s.projection.texts, err = recallTexts(row)
+	s.log.texts, err = recallTexts(row)
 	return err
 }
 
 // toldBefore reports whether the follower has all events of the fact, and needs none of them
 // to know whether the run waits. The rows of such a fact, which may be large, are not read.
-func (s *storedRun) toldBefore(f loop.Fact) bool {
+func (s *reader) toldBefore(f loop.Fact) bool {
 	switch f.Body.Kind() {
 	case loop.KindParked, loop.KindCallResolved, loop.KindExpired:
 		return f.Seq < s.sink.told.Seq
@@ -197,7 +252,7 @@ func argumentBytes(t loop.Turn) int {
 
 // lostItsOwner reports whether the model call that has just begun was made again because
 // its owner died, or will be, and its pieces are not wanted.
-func (s *storedRun) lostItsOwner(ctx context.Context) (bool, error) {
+func (s *reader) lostItsOwner(ctx context.Context) (bool, error) {
 	lost, ends := false, false
 	for i := 0; ; i++ {
 		if i == len(s.facts) {
@@ -230,8 +285,8 @@ const groupsAtOnce = 64
 
 // tellGroups emits stored deltas of the model call in progress, and returns false if there
 // are no more at the moment.
-func (s *storedRun) tellGroups(ctx context.Context) (bool, error) {
-	p := &s.projection
+func (s *reader) tellGroups(ctx context.Context) (bool, error) {
+	p := &s.log
 	if p.state.Grade != loop.Durable || !p.state.Attempt.Open || s.replaced {
 		return false, nil
 	}
@@ -269,7 +324,7 @@ func (s *storedRun) tellGroups(ctx context.Context) (bool, error) {
 
 // giveUp ends the report of a run whose journal cannot be read on. The end of a run that was
 // given up because of its journal is in it.
-func (s *storedRun) giveUp(ctx context.Context, why error) (bool, error) {
+func (s *reader) giveUp(ctx context.Context, why error) (bool, error) {
 	head, err := s.archive.Head(ctx, s.org, s.id)
 	switch {
 	case err != nil:
@@ -288,8 +343,8 @@ func (s *storedRun) giveUp(ctx context.Context, why error) (bool, error) {
 		if err != nil {
 			return false, storeError(s.id, err)
 		}
-		s.projection.rows = nil
-		if s.projection.replayEnd(story) {
+		s.log.content = storedContent(func(string) (json.RawMessage, error) { return nil, nil })
+		if s.log.replayEnd(story) {
 			return true, s.failed
 		}
 	}
@@ -315,7 +370,7 @@ const codeRefused = "journal_refused"
 
 // replayEnd emits the end of a run that was given up because of its journal, and
 // reports whether it was.
-func (p *projection) replayEnd(story *journal.Story) bool {
+func (p *fold) replayEnd(story *journal.Story) bool {
 	if len(story.Facts) == 0 {
 		return false
 	}

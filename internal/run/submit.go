@@ -76,13 +76,13 @@ func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
 // start starts a durable run and returns its feed, or returns the id of the run for which
 // the request's key stands already.
 func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error) {
-	d := r.newDriver(r.carried(ctx), req, r.o.newLease(req), nil)
-	feed := newFeed(req.Account.Retain(), true, func() { r.followers.ring(d.live.key()) }) // the run outlives the request
-	feed.runID = d.run.lease.RunID
+	lease := r.o.newLease(req)
+	feed := r.followers.newFeed(runKey{lease.Org, lease.RunID}, req.Account.Retain(), true) // the run outlives the request
+	d := r.newDriver(r.carried(ctx), req, lease, feed.account, feed)
+	d.live.feed = feed
 	if req.callerAt != "" {
 		r.audience.callers.enter(d.live.key())
 	}
-	d.report(feed)
 	if err := r.leases.adopt(&d.live, false); err != nil {
 		r.audience.callers.leave(d.live.key())
 		feed.account.Close()
@@ -134,7 +134,7 @@ func (o *Options) checkOver(ctx context.Context, orgID, runID string) error {
 
 // lead performs a durable run in a goroutine of its own, which Close waits for.
 func (d *driver) lead(perform func() error) {
-	defer d.run.projection.account.Close()
+	defer d.run.account.Close()
 	defer d.run.cancel(errDiscarded)
 	err := perform()
 	var bad *journal.Unreadable

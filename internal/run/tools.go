@@ -35,8 +35,24 @@ type toolCaller struct {
 	latest    *catalog.Set // the tools as their servers listed them last, for approved calls; nil = the run has not waited here
 	cache     Cache        // nil = results are not cached
 	observer  *runObserver
-	yields    func() bool                    // reports whether the run is to be handed over to its next owner
-	cancelled map[loop.CallKey]time.Duration // duration of the calls that the end of the run cancelled
+	yields    func() bool                     // reports whether the run is to be handed over to its next owner
+	cancelled map[loop.CallKey]time.Duration  // duration of the calls that the end of the run cancelled
+	entries   map[loop.CallKey]*catalog.Entry // of the calls that are to be executed
+}
+
+// keep keeps what a call that is to be executed needs.
+func (t *toolCaller) keep(key loop.CallKey, p prepared) {
+	if t.entries == nil {
+		t.entries = map[loop.CallKey]*catalog.Entry{}
+	}
+	t.entries[key] = p.entry
+	t.run.events.KeepArguments(key, p.arguments)
+}
+
+// prepared returns what keep has kept; its zero value if nothing.
+func (t *toolCaller) prepared(key loop.CallKey) prepared {
+	arguments, _ := t.run.events.Arguments(key)
+	return prepared{t.entries[key], arguments}
 }
 
 // prepare finds the tools of the calls, and parses and validates the arguments.
@@ -46,11 +62,11 @@ func (t *toolCaller) prepare(a loop.PrepareTools) error {
 	var rows []journal.Row
 	for i, key := range a.Calls {
 		c, _ := t.run.state().Call(key)
-		p := toolexec.Prepare(t.tools.visible(), rules, key, c.Name, t.run.projection.rawArguments(c))
+		p := toolexec.Prepare(t.tools.visible(), rules, key, c.Name, t.run.events.RawArguments(c))
 		if p.Verdict == loop.Run || p.Verdict == loop.Ask {
 			p.ArgsRef = "args:" + string(key)
 			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
-			t.run.projection.keepArguments(key, prepared{p.Entry, p.Arguments})
+			t.keep(key, prepared{p.Entry, p.Arguments})
 		}
 		bodies[i] = p.CallPrepared
 	}
@@ -90,7 +106,7 @@ func (t *toolCaller) recheck(ctx context.Context) error {
 	t.latest = now
 	for _, c := range t.run.state().Calls {
 		if entry := recalled.Lookup(c.Name); approvedToRun(c) && entry != nil {
-			t.run.projection.keepArguments(c.Key, prepared{entry, t.run.projection.args[c.Key].arguments})
+			t.keep(c.Key, prepared{entry, t.prepared(c.Key).arguments})
 		}
 	}
 	return t.prepareAgain(now)
@@ -112,10 +128,10 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		if entry == nil || entry.Server != c.Prepared.Server { // it is gone, and is answered so
 			continue
 		}
-		if entry.Digest == c.Prepared.ToolDigest && toolexec.ArgumentsDigest(t.run.projection.args[c.Key].arguments) == c.Prepared.ArgsDigest {
+		if entry.Digest == c.Prepared.ToolDigest && toolexec.ArgumentsDigest(t.prepared(c.Key).arguments) == c.Prepared.ArgsDigest {
 			continue
 		}
-		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.run.projection.rawArguments(c))
+		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.run.events.RawArguments(c))
 		p.Again = c.Prepared.Again + 1
 		if p.Verdict == loop.Run { // it was asked for, and stays so
 			p.Verdict, p.Asker = loop.Ask, c.Prepared.Asker
@@ -123,7 +139,7 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		if p.Verdict == loop.Ask {
 			p.ArgsRef = fmt.Sprintf("args:%s.%d", c.Key, p.Again)
 			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
-			t.run.projection.keepArguments(c.Key, prepared{p.Entry, p.Arguments})
+			t.keep(c.Key, prepared{p.Entry, p.Arguments})
 		}
 		t.run.log.Warn("approval_void", "approval", c.WaitID(), "call", c.Key, "server", c.Prepared.Server, "tool", c.Prepared.Tool,
 			"reason", "the tool has changed since the approval was asked for")
@@ -149,7 +165,7 @@ func (t *toolCaller) answer(a loop.AnswerCalls) error {
 	}
 	for _, key := range a.Calls {
 		c, _ := t.run.state().Call(key)
-		t.answered(c, a.Outcome, item.PlainText(t.run.projection.items[c.ResultRef][0].Parts))
+		t.answered(c, a.Outcome, item.PlainText(t.run.events.Items(c.ResultRef)[0].Parts))
 	}
 	return nil
 }
@@ -157,7 +173,7 @@ func (t *toolCaller) answer(a loop.AnswerCalls) error {
 // done returns the fact that ends a call and the rows that hold its result.
 func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []journal.Row) {
 	ref := "result:" + string(c.Key)
-	if _, taken := t.run.projection.items[ref]; taken { // only in a run that is given up
+	if t.run.events.Stored(ref) { // only in a run that is given up
 		ref += fmt.Sprintf(".%d", attempt)
 	}
 	result := item.Item{
@@ -167,17 +183,17 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
 		Bytes: int64(promptBytes(r.Parts)), Micros: took.Microseconds(),
-	}, t.run.projection.store(ref, []item.Item{result})
+	}, t.run.events.Store(ref, []item.Item{result})
 }
 
 // affordable returns the result without its binary content if the run has no
 // memory for it.
 func (t *toolCaller) affordable(r toolexec.Done) toolexec.Done {
 	n := dataBytes(r.Parts)
-	if err := t.run.projection.account.Acquire(n); err != nil {
+	if err := t.run.account.Acquire(n); err != nil {
 		return r.WithoutData("the run has no memory left for it")
 	}
-	t.run.projection.account.Release(n) // store counts it
+	t.run.account.Release(n) // store counts it
 	return r
 }
 
@@ -188,7 +204,7 @@ func (t *toolCaller) ended(c loop.Call, attempt int, r toolexec.Done, took time.
 	if r.Full != "" {
 		body.FullRef = "full:" + string(c.Key)
 		rows = append(rows, journal.Row{Ref: body.FullRef, Value: r.Full})
-		t.run.projection.keepFull(map[string]string{rereadID(t.run.lease.RunID, c.Key): r.Full})
+		t.run.results.keep(map[string]string{rereadID(t.run.lease.RunID, c.Key): r.Full})
 	}
 	return body, rows
 }
@@ -266,7 +282,7 @@ func (t *toolCaller) start(e *execution) error {
 		e.inFlight = append(e.inFlight, c.Key)
 		// Read here: results of other calls change the state while this one is executed.
 		limit := toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(c.Key)}
-		p, observed := t.run.projection.args[c.Key], t.observed(e.round, c, c.Attempt)
+		p, observed := t.prepared(c.Key), t.observed(e.round, c, c.Attempt)
 		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit) }
 		if len(e.inFlight) == 1 && len(calls) == 1 { // nothing else can happen meanwhile: no goroutine whose stack must grow
 			call()
@@ -301,7 +317,7 @@ func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
 func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, observed ToolCall, limit toolexec.Cap) outcome {
 	ctx, called := t.observer.toolCalled(ctx, observed)
 	begin := time.Now()
-	memory := t.run.projection.account.Share()
+	memory := t.run.account.Share()
 	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
 		RunID: t.run.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: t.idempotencyKey(c), Memory: memory,
@@ -366,7 +382,7 @@ func (t *toolCaller) answered(c loop.Call, o loop.Outcome, text string) {
 
 // observed returns an attempt at a call as the observer gets it.
 func (t *toolCaller) observed(round int, c loop.Call, attempt int) ToolCall {
-	call := ToolCall{Round: round, Index: c.Index, Attempt: attempt, ID: c.ProviderID, Name: c.Name, Arguments: t.run.projection.args[c.Key].arguments}
+	call := ToolCall{Round: round, Index: c.Index, Attempt: attempt, ID: c.ProviderID, Name: c.Name, Arguments: t.prepared(c.Key).arguments}
 	if c.Prepared != nil {
 		call.Server = c.Prepared.Server
 	}

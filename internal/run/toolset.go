@@ -100,7 +100,7 @@ func (t *toolSet) visible() *catalog.Set {
 	if !t.run.state().Truncated || t.clientNames()[rereadName] {
 		return t.catalog
 	}
-	entry, err := catalog.NewEntry(reread{t.run.projection.full, t.run.policy().ResultMaxBytes})
+	entry, err := catalog.NewEntry(reread{t.run.results.full, t.run.policy().ResultMaxBytes})
 	if err != nil {
 		panic(err) // our own schema, a constant
 	}
@@ -130,9 +130,9 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *memlimit.Share) ([]journ
 	if list == nil {
 		return nil, nil
 	}
-	body.ListedRef = listedRef
-	t.run.projection.listed = list
-	return []journal.Row{{Ref: listedRef, Value: list}}, memory.Acquire(event.Size(event.ToolsListed{Servers: list}))
+	row := t.run.events.List(list)
+	body.ListedRef = row.Ref
+	return []journal.Row{row}, memory.Acquire(event.Size(event.ToolsListed{Servers: list}))
 }
 
 // row returns the row from which the next owner of the run restores the tools.

@@ -51,7 +51,7 @@ func (w *withheld) add(more withheld, account *memlimit.Account) {
 // rowBytes returns the memory that a row occupies beside what the run keeps for itself.
 func rowBytes(r journal.Row) int {
 	switch v := r.Value.(type) {
-	case item.List: // charged by projection.store
+	case item.List: // charged by Writer.Store
 		return 0
 	case string:
 		return len(v)

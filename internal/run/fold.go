@@ -1,0 +1,376 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// fold folds the facts of a run into the run's state and its events. Every event of a run
+// comes from here, except the head and body of a raw relay. The owner of a run ([Writer]) adds
+// each fact when the store has taken it, and each delta of a model call when it arrives. A
+// follower ([reader]) adds what is stored.
+type fold struct {
+	sink    Sink
+	stop    func(error) // called when the sink returns an error
+	content content
+
+	state  loop.State
+	call   event.Position // of the latest piece of the latest model call
+	round  int            // of the latest model call
+	last   int64          // Seq of the last event's position
+	failed *model.Error   // the last failed model call
+	texts  factTexts      // that are not in the facts, because they were withheld at first
+}
+
+// content has what the facts of a run refer to. An error is an *[journal.Unreadable] for what
+// cannot be decoded, or that of the store.
+type content interface {
+	itemsOf(ref string) ([]item.Item, error)
+	argumentsOf(c loop.Call) (json.RawMessage, error)
+	listedOf(ref string) ([]event.ListedServer, error) // what the run lists for its caller
+	failureOf(ref string) (*model.Error, error)        // a failed model call
+
+	// live reports whether every delta of a model call is emitted when it arrives.
+	live() bool
+}
+
+// emit passes e to the sink.
+func (p *fold) emit(at event.Position, e event.Event) {
+	p.last = at.Seq
+	if err := p.sink.Emit(at, e); err != nil {
+		p.stop(fmt.Errorf("%w: %w", errNobody, err))
+	}
+}
+
+// tell emits the event of a fact that was just folded. A fact has at most one event
+// beside the deltas. The error is an *[journal.Unreadable] for a row that cannot be decoded, or
+// that of the store.
+func (p *fold) tell(f loop.Fact) error {
+	at := event.Position{Seq: f.Seq}
+	switch b := f.Body.(type) {
+	case loop.Accepted:
+		p.emit(at, event.Started{RunID: b.RunID, Model: b.Model, At: time.UnixMilli(f.At).UTC()})
+	case loop.TurnStarted:
+		p.call, p.round = at, b.Round
+		if b.Purpose != loop.PurposeRaw {
+			p.emit(at, event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers()})
+		}
+	case loop.TurnFailed:
+		return p.tellFailedCall(f.Seq, b)
+	case loop.Turn:
+		if b.Purpose == loop.PurposeRaw {
+			return nil
+		}
+		if err := p.tellItems(f.Seq, b.Round, b.ItemsRef, b.Calls, true); err != nil {
+			return err
+		}
+		p.emit(at, event.RoundDone{Round: b.Round, Stop: b.Stop, Usage: b.Usage})
+	case loop.Catalogued:
+		if b.ListedRef == "" {
+			return nil
+		}
+		list, err := p.content.listedOf(b.ListedRef)
+		if err != nil {
+			return err
+		}
+		p.emit(at, event.ToolsListed{Servers: list})
+	case loop.CallStarted:
+		if c, ok := p.state.Call(b.Key); ok && c.Prepared != nil {
+			arguments, err := p.content.argumentsOf(c)
+			if err != nil {
+				return err
+			}
+			e := event.ToolStarted{
+				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name,
+				Server: loop.LabelOf(c.Prepared.Server), Arguments: arguments,
+			}
+			e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c)
+			e.Approval = c.WaitID()
+			p.emit(at, e)
+		}
+	case loop.CallDone:
+		return p.tellCallDone(at, b)
+	case loop.Parked:
+		e, err := p.waiting(f.At)
+		if err != nil {
+			return err
+		}
+		p.emit(at, e)
+	case loop.CallResolved:
+		status := journal.ApprovalDenied
+		if b.Approved {
+			status = journal.ApprovalApproved
+		}
+		p.emit(at, p.decision(b.WaitID, b.By, b.Message, status, f.At))
+	case loop.Expired:
+		if b.WaitID != "" {
+			p.emit(at, p.decision(b.WaitID, "", "", journal.ApprovalExpired, f.At))
+		}
+	case loop.Finished:
+		if err := p.checkEnd(b); err != nil {
+			return &journal.Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
+		}
+		p.emit(at, p.ending(b, f.At))
+	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.InputAdded,
+		loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
+	}
+	return nil
+}
+
+// skip does what tell does, without events and without reading rows, for a fact whose events
+// are not wanted. It returns false if tell is needed all the same.
+func (p *fold) skip(f loop.Fact) bool {
+	switch b := f.Body.(type) {
+	case loop.TurnFailed, loop.Finished: // the end is told from them
+		return false
+	case loop.TurnStarted:
+		p.call, p.round = event.Position{Seq: f.Seq}, b.Round
+	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
+		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Expired, loop.InputAdded, loop.Parked,
+		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn: // no deltas belong to them
+	}
+	p.last = f.Seq
+	return true
+}
+
+// tellFailedCall emits what the model said before its call failed.
+func (p *fold) tellFailedCall(seq int64, b loop.TurnFailed) error {
+	var err error
+	if p.failed, err = p.content.failureOf(b.ErrorRef); err != nil {
+		return err
+	}
+	return p.tellItems(seq, p.state.Spent.Rounds, b.PartialRef, nil, false)
+}
+
+func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
+	c, ok := p.state.Call(b.Key)
+	if !ok {
+		return nil
+	}
+	result, err := p.content.itemsOf(b.ResultRef)
+	if err != nil {
+		return err
+	}
+	if len(result) == 0 {
+		return journal.Damaged(b.ResultRef, errors.New("it holds no result"))
+	}
+	e := event.ToolDone{
+		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: b.Outcome,
+		Text: item.PlainText(result[0].Parts), Duration: time.Duration(b.Micros) * time.Microsecond,
+	}
+	if c.Prepared != nil {
+		e.Server = loop.LabelOf(c.Prepared.Server)
+	}
+	e.Approval = c.WaitID()
+	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); e.Tool != "" && c.Attempt == 0 {
+		e.Arguments = p.rawArguments(c)
+	}
+	if e.Hosted == "image_generation" {
+		e.Image = firstImage(result[0].Parts)
+	}
+	p.emit(at, e)
+	return nil
+}
+
+// firstImage returns the base64 of the first image; "" = there is none.
+func firstImage(parts []item.Part) string {
+	for _, part := range parts {
+		if part.Kind == item.Image && part.Data != "" {
+			return part.Data
+		}
+	}
+	return ""
+}
+
+// waiting returns the event of a run that waits, with the approvals that are not decided.
+func (p *fold) waiting(at int64) (event.Waiting, error) {
+	s := &p.state
+	e := event.Waiting{
+		Usage: s.Usage, Rounds: s.Counts.Rounds, ToolCalls: s.Counts.Calls, SideEffects: s.SideEffects,
+		At: time.UnixMilli(at).UTC(),
+	}
+	for _, c := range s.Calls {
+		if c.Wait == nil || c.Resolved || c.Done {
+			continue
+		}
+		arguments, err := p.content.argumentsOf(c)
+		if err != nil {
+			return e, err
+		}
+		e.Approvals = append(e.Approvals, approvalEvent(*c.Wait, arguments))
+	}
+	return e, nil
+}
+
+// decision returns the event of a decided approval.
+func (p *fold) decision(waitID, by, reason string, status journal.ApprovalStatus, at int64) event.ApprovalDecided {
+	e := event.ApprovalDecided{ID: waitID, Decision: string(status), By: by, Reason: reason, At: time.UnixMilli(at).UTC()}
+	for _, c := range p.state.Calls {
+		if c.WaitID() == waitID {
+			e.Key = string(c.Key)
+		}
+	}
+	return e
+}
+
+// approvalEvent returns what is asked for, as events have it.
+func approvalEvent(w loop.CallWaiting, arguments json.RawMessage) event.Approval {
+	a := event.Approval{ID: w.WaitID, Key: string(w.Key), Name: w.Name, Server: loop.LabelOf(w.Server), Tool: w.Tool, Arguments: arguments}
+	if w.ExpiresAt > 0 {
+		a.ExpiresAt = time.UnixMilli(w.ExpiresAt).UTC()
+	}
+	return a
+}
+
+// nextDelta returns the position of the next piece of the model call.
+func (p *fold) nextDelta() event.Position {
+	p.call.Delta++
+	return p.call
+}
+
+// callDeltas reports whether pieces of tool calls are events. A durable run has them only
+// if its surface sends them, because it stores its events.
+func (p *fold) callDeltas() bool {
+	return p.content.live() && p.state.Grade != loop.Durable || slices.Contains(p.state.Accepted.Live, model.CallDelta)
+}
+
+// delta emits the event of a delta of the model call that is under way.
+func (p *fold) delta(round int, d model.Delta) {
+	switch d.Kind {
+	case model.TextDelta:
+		p.emit(p.nextDelta(), event.TextDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+	case model.ReasoningDelta:
+		p.emit(p.nextDelta(), event.ReasoningDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+	case model.RefusalDelta:
+		p.emit(p.nextDelta(), event.RefusalDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+	case model.CallDelta:
+		if p.callDeltas() {
+			p.emit(p.nextDelta(), event.CallDelta{
+				Round: round, Item: d.Item, CallID: d.CallID, Name: d.Name, Arguments: d.Text,
+			})
+		}
+	case model.NativeDelta:
+		if p.state.Accepted.Native != "" {
+			p.emit(p.nextDelta(), event.NativeItem{Round: round, Item: d.Item, JSON: json.RawMessage(d.Text)})
+		}
+	case model.ProgressDelta:
+		if p.state.Accepted.Native != "" {
+			p.emit(p.nextDelta(), event.NativeProgress{Round: round, Item: d.Item, JSON: json.RawMessage(d.Text)})
+		}
+	case model.CitationDelta:
+		var c item.Citation
+		if json.Unmarshal([]byte(d.Text), &c) == nil { // what an adapter wrote
+			p.emit(p.nextDelta(), event.Citation{Round: round, Item: d.Item, Citation: c})
+		}
+	case model.DoneDelta:
+		if p.state.Accepted.ItemEnds {
+			p.emit(p.nextDelta(), event.ItemDone{Round: round, Item: d.Item})
+		}
+	}
+}
+
+// tellItems emits what the model said, with one delta for each part and call, for the fact
+// seq that ends the model call. The items have the numbers that they had when they arrived.
+// calls are all calls of the turn: those that were cut off are not among the items, but
+// had a number. whole says that all items have come to their end. It emits nothing if the
+// deltas were emitted as they arrived.
+func (p *fold) tellItems(seq int64, round int, ref string, calls []loop.TurnCall, whole bool) error {
+	if p.content.live() || p.call.Delta > 0 && p.last == p.call.Seq {
+		return nil
+	}
+	items, err := p.content.itemsOf(ref)
+	if err != nil {
+		return err
+	}
+	if p.last > p.call.Seq { // a fact with an event came between, which no release writes
+		p.call = event.Position{Seq: seq - 1}
+	}
+	n := 0
+	tellCall := func() {
+		c := calls[0]
+		calls = calls[1:]
+		p.delta(round, model.Delta{Kind: model.CallDelta, Item: n, CallID: c.ProviderID, Name: c.Name, Text: c.Arguments})
+		n++
+	}
+	for _, it := range items {
+		switch {
+		case it.Kind == item.ToolCall:
+			for len(calls) > 0 && !calls[0].Complete {
+				tellCall()
+			}
+			if len(calls) > 0 {
+				tellCall()
+			}
+		case it.Kind == item.Message && len(it.Parts) == 0: // a turn without items
+		default:
+			before := p.call.Delta
+			p.tellParts(round, n, it)
+			native := it.Native.Opaque && (it.Kind == item.Reasoning || it.Kind == item.Other)
+			if native && it.Native.Dialect == p.state.Accepted.Native {
+				p.delta(round, model.Delta{Kind: model.NativeDelta, Item: n, Text: string(it.Native.JSON)})
+			}
+			if whole && p.call.Delta > before && it.Kind != item.Other {
+				p.delta(round, model.Delta{Kind: model.DoneDelta, Item: n})
+			}
+			n++
+		}
+	}
+	for len(calls) > 0 {
+		tellCall()
+	}
+	return nil
+}
+
+func (p *fold) tellParts(round, n int, it item.Item) {
+	for i, part := range it.Parts {
+		d := model.Delta{Kind: model.TextDelta, Item: n, Part: i, Text: part.Text}
+		switch {
+		case part.Text == "": // was not reported either
+			continue
+		case it.Kind == item.Reasoning:
+			d.Kind = model.ReasoningDelta
+		case part.Kind == item.Refusal:
+			d.Kind = model.RefusalDelta
+		case part.Kind != item.Text:
+			continue
+		}
+		p.delta(round, d)
+	}
+	for _, c := range it.Citations {
+		p.emit(p.nextDelta(), event.Citation{Round: round, Item: n, Citation: c})
+	}
+}
+
+// checkEnd refuses an end that is told from a fact which is not there.
+func (p *fold) checkEnd(b loop.Finished) error {
+	switch {
+	case b.Reason == event.Blocked && p.state.Blocked == nil,
+		(b.Reason == event.Invalid || b.Reason == event.ServerUnavailable) && p.state.Catalogued == nil:
+		return fmt.Errorf("nothing before it says why it ended (%s)", b.Reason)
+	}
+	for _, h := range b.HandedOver {
+		if _, ok := p.state.Call(h.Key); !ok {
+			return fmt.Errorf("there is no call %s to be handed over", h.Key)
+		}
+	}
+	return nil
+}
+
+// rawArguments returns the arguments of a call as the model wrote them.
+func (p *fold) rawArguments(c loop.Call) string {
+	for i, tc := range p.state.Turn.Calls {
+		if loop.Key(p.state.Turn.Round, i) == c.Key {
+			return tc.Arguments
+		}
+	}
+	return ""
+}

@@ -26,6 +26,8 @@ const (
 	KindRequest         Kind = "audit_log.request"                   // Body is a Request
 	KindToolCall        Kind = "audit_log.agent.tool_call"           // Body is a ToolCall
 	KindBudgetExhausted Kind = "audit_log.agent.budget_exhausted"    // Body is a BudgetExhausted
+	KindBudgetThreshold Kind = "audit_log.budget.threshold"          // Body is a Budget
+	KindBudgetExceeded  Kind = "audit_log.budget.exceeded"           // Body is a Budget
 	KindCollision       Kind = "audit_log.agent.tool_name_collision" // Body is a Collision
 	KindDataLoss        Kind = "audit_log.data_loss"                 // Body is a DataLoss
 	KindRestore         Kind = "audit_log.restore"                   // Body is a Restore
@@ -37,7 +39,7 @@ const (
 
 // Kinds returns all kinds of entry.
 func Kinds() []Kind {
-	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindCollision, KindApproval, KindManagement, KindDataLoss, KindRestore}
+	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindApproval, KindManagement, KindDataLoss, KindRestore}
 }
 
 // kindPrefix begins every kind. Lists on a terminal leave it out.
@@ -215,6 +217,23 @@ type BudgetExhausted struct {
 	Rounds int    `json:"rounds"`
 	Calls  int    `json:"calls"`
 	Tokens int64  `json:"tokens"`
+}
+
+// Budget records that 80 percent of a budget are spent, or that all of it is. Of each window of a
+// budget it is recorded once. A budget of which all is spent, or that has refused a model call, is
+// exceeded. Money is in 10⁻⁹ US dollars.
+type Budget struct {
+	Budget          string `json:"budget"` // scope, period and window, such as key/key_1/day/2026-11-25
+	Percent         int    `json:"percent"`
+	EndsAt          int64  `json:"ends_at,omitempty"`        // of the window, in Unix milliseconds; 0 = never
+	LimitTokens     int64  `json:"limit_tokens,omitempty"`   // 0 = no limit
+	LimitNanoUSD    int64  `json:"limit_nano_usd,omitempty"` // 0 = no limit
+	SpentTokens     int64  `json:"spent_tokens"`
+	SpentNanoUSD    int64  `json:"spent_nano_usd"`
+	ReservedTokens  int64  `json:"reserved_tokens"`
+	ReservedNanoUSD int64  `json:"reserved_nano_usd"`
+	OverrunTokens   int64  `json:"overrun_tokens,omitempty"`   // part of spent that exceeded its reservations
+	OverrunNanoUSD  int64  `json:"overrun_nano_usd,omitempty"` // part of spent that exceeded its reservations
 }
 
 // Query selects rows of an org. A zero field does not restrict the selection.

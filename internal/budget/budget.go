@@ -95,19 +95,6 @@ func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.Nano
 // Sub returns the difference.
 func (a Amount) Sub(b Amount) Amount { return Amount{a.Tokens - b.Tokens, a.NanoUSD - b.NanoUSD} }
 
-// Shared is a budget of several runs. Each model call reserves its maximum cost before
-// it is sent, so concurrent calls cannot overspend it.
-type Shared struct {
-	Scope string `json:"scope"` // unique in its org and period, such as "org:2026-11-21"
-	Limit Amount `json:"limit"` // a field of 0 = no limit
-}
-
-// Fits reports whether amount can be reserved. used is the sum of what is spent and
-// what is reserved.
-func (s Shared) Fits(used, amount Amount) bool {
-	return fits(used.Tokens, amount.Tokens, s.Limit.Tokens) && fits(used.NanoUSD, amount.NanoUSD, s.Limit.NanoUSD)
-}
-
 func fits(used, amount, limit int64) bool { return limit == 0 || amount <= limit-used }
 
 // The constants of [DefaultEstimate] and its bounds. Text rarely has fewer than three

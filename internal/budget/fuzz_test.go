@@ -36,7 +36,7 @@ func FuzzPlan(f *testing.F) {
 		case limit > 0 && most.Tokens > limit-spent:
 			t.Fatalf("maximum cost %d, %d left", most.Tokens, limit-spent)
 		}
-		s := Shared{Limit: Amount{Tokens: room}}
+		s := Window{Limit: Amount{Tokens: room}}
 		for _, used := range []int64{0, 1, room - 1, room} {
 			if s.Fits(Amount{Tokens: used}, most) && (most.Tokens > room || used > room-most.Tokens) {
 				t.Fatalf("%d fits into a limit of %d with %d used", most.Tokens, room, used)

@@ -126,7 +126,7 @@ func (r Row) JSON() (json.RawMessage, error) {
 // the run ends or gets a new owner first.
 type Reservation struct {
 	ID     string // of the model call in its run: round.attempt
-	Budget budget.Shared
+	Budget budget.Window
 	Amount budget.Amount
 }
 
@@ -138,27 +138,108 @@ type Settled struct {
 }
 
 // OverBudget reports that a reservation does not fit into its budget. Nothing was stored.
-type OverBudget struct{ Scope string }
+type OverBudget struct {
+	Budget budget.Window
+	Used   Used          // before
+	Amount budget.Amount // that does not fit
+}
 
-func (o *OverBudget) Error() string { return fmt.Sprintf("budget %s has no room", o.Scope) }
+func (o *OverBudget) Error() string {
+	return fmt.Sprintf("budget %s has no room: of %v, %v is spent and %v reserved, and the model call may cost %v",
+		o.Budget.Scope, o.Budget.Limit, o.Used.Spent, o.Used.Reserved, o.Amount)
+}
 
-// Used is what a budget of an org has been charged with.
+// Used is what a budget of an org has been charged with in one of its windows.
 type Used struct {
 	Spent    budget.Amount // settled
-	Reserved budget.Amount // of reservations that are not settled
+	Reserved budget.Amount // of reservations that are not settled, and of slices
+	Overrun  budget.Amount // the part of Spent that exceeded its reservations
+	Budget   budget.Window // as it was when something was last reserved
+	Told     int           // the highest of the percentages 80 and 100 of which the audit log says that it was reached; 0 = none
 }
 
 // Reserve returns what is used after the reservation, or an *[OverBudget].
 func (u Used) Reserve(h Reservation) (Used, error) {
 	if !h.Budget.Fits(u.Spent.Add(u.Reserved), h.Amount) {
-		return u, &OverBudget{Scope: h.Budget.Scope}
+		return u, &OverBudget{Budget: h.Budget, Used: u, Amount: h.Amount}
 	}
-	u.Reserved = u.Reserved.Add(h.Amount)
+	u.Reserved, u.Budget = u.Reserved.Add(h.Amount), h.Budget
 	return u, nil
 }
 
 // Settle returns what is used after a reservation of the amount reserved was settled at the amount
 // cost.
 func (u Used) Settle(reserved, cost budget.Amount) Used {
-	return Used{Spent: u.Spent.Add(cost), Reserved: u.Reserved.Sub(reserved)}
+	u.Spent, u.Reserved = u.Spent.Add(cost), u.Reserved.Sub(reserved)
+	u.Overrun = u.Overrun.Add(cost.Max(reserved).Sub(reserved))
+	return u
+}
+
+// Tell returns the percentage of the limit of which the audit log must say that it was reached,
+// and what is used with this noted; 0 = none. refused says that a model call was refused because
+// of the budget, which is as if all of it were spent.
+func (u Used) Tell(refused bool) (percent int, told Used) {
+	percent = u.Budget.Reached(u.Spent)
+	if refused {
+		percent = 100
+	}
+	if percent <= u.Told {
+		return 0, u
+	}
+	u.Told = percent
+	return percent, u
+}
+
+// TellEntry returns the entry of the audit log that says that percent of a budget are spent.
+func (u Used) TellEntry(percent int, at int64) audit.Entry {
+	kind := audit.KindBudgetThreshold
+	if percent >= 100 {
+		kind = audit.KindBudgetExceeded
+	}
+	return audit.Entry{Kind: kind, At: at, Body: audit.Budget{
+		Budget: u.Budget.Scope, Percent: percent, EndsAt: u.Budget.EndsAt,
+		LimitTokens: u.Budget.Limit.Tokens, LimitNanoUSD: u.Budget.Limit.NanoUSD,
+		SpentTokens: u.Spent.Tokens, SpentNanoUSD: u.Spent.NanoUSD,
+		ReservedTokens: u.Reserved.Tokens, ReservedNanoUSD: u.Reserved.NanoUSD,
+		OverrunTokens: u.Overrun.Tokens, OverrunNanoUSD: u.Overrun.NanoUSD,
+	}}
+}
+
+// Slice is the part of a budget that a process has drawn, so that relays and light runs
+// need no write for each model call. It counts as reserved.
+type Slice struct {
+	Drawn budget.Amount // and not spent yet
+	Spent budget.Amount // since the slice was made
+}
+
+// SliceUse says what a process has done with its slice of a budget, and what it needs. All of it
+// is absolute, so that a use whose outcome the process does not know can be repeated.
+type SliceUse struct {
+	Budget budget.Window
+	Spent  budget.Amount // since the slice was made
+	Need   budget.Amount // of Drawn afterwards
+	Want   budget.Amount // to draw at once, see budget.Window.Draw
+	Return bool          // what is drawn beyond Need is returned
+}
+
+// Exchange returns what is used of the budget, and the slice, after the use; or an *[OverBudget].
+func (u Used) Exchange(s Slice, use SliceUse) (Used, Slice, error) {
+	spent := use.Spent.Sub(s.Spent)
+	covered := spent.Min(s.Drawn)
+	u.Spent, u.Reserved, u.Overrun = u.Spent.Add(spent), u.Reserved.Sub(covered), u.Overrun.Add(use.Budget.Limited(spent.Sub(covered)))
+	s = Slice{Drawn: s.Drawn.Sub(covered), Spent: use.Spent}
+	need := use.Budget.Limited(use.Need)
+	if missing := need.Sub(s.Drawn).Max(budget.Amount{}); missing != (budget.Amount{}) {
+		drawn, ok := use.Budget.Draw(u.Spent.Add(u.Reserved), missing, use.Want)
+		if !ok {
+			return u, s, &OverBudget{Budget: use.Budget, Used: u, Amount: missing}
+		}
+		u.Reserved, s.Drawn = u.Reserved.Add(drawn), s.Drawn.Add(drawn)
+		u.Budget = use.Budget
+	}
+	if use.Return {
+		rest := s.Drawn.Sub(need).Max(budget.Amount{})
+		u.Reserved, s.Drawn = u.Reserved.Sub(rest), s.Drawn.Sub(rest)
+	}
+	return u, s, nil
 }

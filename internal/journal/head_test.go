@@ -359,18 +359,18 @@ func TestWhichRunsAreAccepted(t *testing.T) {
 }
 
 func TestWhatIsUsedOfABudget(t *testing.T) {
-	b := budget.Shared{Scope: "org", Limit: budget.Amount{Tokens: 10}}
+	b := budget.Window{Scope: "org", Limit: budget.Amount{Tokens: 10}}
 	used := journal.Used{Spent: budget.Amount{Tokens: 4}}
 	held, err := used.Reserve(journal.Reservation{Budget: b, Amount: budget.Amount{Tokens: 6}})
-	if err != nil || held != (journal.Used{Spent: budget.Amount{Tokens: 4}, Reserved: budget.Amount{Tokens: 6}}) {
+	if err != nil || held != (journal.Used{Spent: budget.Amount{Tokens: 4}, Reserved: budget.Amount{Tokens: 6}, Budget: b}) {
 		t.Fatalf("got %+v, %v", held, err)
 	}
 	var over *journal.OverBudget
-	if same, err := held.Reserve(journal.Reservation{Budget: b, Amount: budget.Amount{Tokens: 1}}); !errors.As(err, &over) || over.Scope != "org" || same != held {
+	if same, err := held.Reserve(journal.Reservation{Budget: b, Amount: budget.Amount{Tokens: 1}}); !errors.As(err, &over) || over.Budget.Scope != "org" || same != held {
 		t.Errorf("a hold beyond the limit: %+v, %v", same, err)
 	}
 	settled := held.Settle(budget.Amount{Tokens: 6}, budget.Amount{Tokens: 8})
-	if settled != (journal.Used{Spent: budget.Amount{Tokens: 12}}) {
+	if settled != (journal.Used{Spent: budget.Amount{Tokens: 12}, Overrun: budget.Amount{Tokens: 2}, Budget: b}) {
 		t.Errorf("settled at more than was held: %+v", settled)
 	}
 }

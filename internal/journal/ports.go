@@ -84,9 +84,13 @@ type Archive interface {
 	// WaitingRuns returns the runs of all orgs of which approvals wait, ordered by org and id.
 	WaitingRuns(ctx context.Context) ([]WaitingRun, error)
 
-	// Used returns what a budget of the org has been charged with; the zero value if
-	// nothing was spent from it.
+	// Used returns what a window of a budget of the org has been charged with; the zero value
+	// if nothing was spent from it.
 	Used(ctx context.Context, org, scope string) (Used, error)
+
+	// UsedAll returns what the windows of the org's budgets have been charged with, by scope:
+	// up to limit of those whose scope begins with prefix and is after the scope after.
+	UsedAll(ctx context.Context, org, prefix, after string, limit int) ([]Used, error)
 }
 
 // WaitingRun is a run of which approvals wait. Principal is whose run it is, and CallerAt is that of
@@ -138,6 +142,15 @@ func (s *Story) Last() int64 {
 		return 0
 	}
 	return s.Facts[len(s.Facts)-1].Seq
+}
+
+// Slices keeps which part of its budgets a process has drawn.
+type Slices interface {
+	// Exchange changes the owner's slices of the org's budgets as [Used.Exchange] says, all
+	// or none: if one does not fit, the error wraps an *[OverBudget]. It returns the slices
+	// afterwards, which are on disk, and removes those of which nothing is drawn, if the use
+	// returns. When the owner is gone, what it had drawn counts as spent.
+	Exchange(ctx context.Context, org, owner string, uses []SliceUse) ([]Slice, error)
 }
 
 // Leases gives runs whose owner is gone to a new owner. Times are read from the store's

@@ -121,7 +121,7 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	var batch journal.Batch
 	scopes := []string{"run"}
 	for _, b := range m.run.state().Accepted.Budgets {
-		batch.Reservations = append(batch.Reservations, journal.Reservation{ID: attemptID(a.Round, a.Attempt), Budget: b, Amount: a.MaxCost})
+		batch.Reservations = append(batch.Reservations, journal.Reservation{ID: attemptID(a.Round, a.Attempt), Budget: b.At(m.run.now()), Amount: a.MaxCost})
 		scopes = append(scopes, b.Scope)
 	}
 	err := m.run.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)
@@ -129,7 +129,7 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	if !errors.As(err, &over) {
 		return err
 	}
-	return m.run.append(nil, a.Refused(over.Scope))
+	return m.run.append(nil, a.Refused(over.Budget.Scope))
 }
 
 // settled returns the cost of the model call that ends with the fact.

@@ -139,7 +139,7 @@ func (s *store) room(wr writing) error {
 	for _, h := range wr.batch.Reservations {
 		u := s.used(budgetKey{wr.lease.Org, h.Budget.Scope})
 		if !h.Budget.Fits(u.Spent.Add(u.Reserved), h.Amount) {
-			return &journal.OverBudget{Scope: h.Budget.Scope}
+			return &journal.OverBudget{Budget: h.Budget}
 		}
 	}
 	return nil

@@ -154,6 +154,13 @@ func (p *process) Used(ctx context.Context, org, scope string) (journal.Used, er
 	})
 }
 
+// UsedAll implements journal.Archive.
+func (p *process) UsedAll(ctx context.Context, org, prefix, after string, limit int) ([]journal.Used, error) {
+	return ask(ctx, p, "lists budgets", org+"/"+prefix, p.w.swarm.store, func(*rand.Rand) ([]journal.Used, error) {
+		return p.w.store.journal.UsedAll(ctx, org, prefix, after, limit)
+	})
+}
+
 // Approval implements journal.Archive.
 func (p *process) Approval(ctx context.Context, org, id string) (journal.Approval, error) {
 	return ask(ctx, p, "reads approval", org+"/"+id, p.w.swarm.store, func(*rand.Rand) (journal.Approval, error) {

@@ -1,9 +1,15 @@
 package memory
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -12,6 +18,12 @@ import (
 type budgetKey struct{ org, scope string }
 
 type holdKey struct{ id, scope string }
+
+// sliceKey is whose slice of a budget it is.
+type sliceKey struct {
+	budgetKey
+	owner string
+}
 
 // charge is the effect of a batch on the budgets of its org and the holds of its
 // run.
@@ -26,6 +38,59 @@ func (j *Journal) Used(_ context.Context, orgID, scope string) (journal.Used, er
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.budgets[budgetKey{orgID, scope}], nil
+}
+
+// UsedAll implements journal.Archive.
+func (j *Journal) UsedAll(_ context.Context, orgID, prefix, after string, limit int) ([]journal.Used, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []journal.Used
+	for k, u := range j.budgets {
+		if k.org == orgID && k.scope > after && strings.HasPrefix(k.scope, prefix) {
+			out = append(out, u)
+		}
+	}
+	slices.SortFunc(out, func(a, b journal.Used) int { return cmp.Compare(a.Budget.Scope, b.Budget.Scope) })
+	return out[:min(limit, len(out))], nil
+}
+
+// Exchange implements journal.Slices.
+func (j *Journal) Exchange(_ context.Context, orgID, owner string, uses []journal.SliceUse) ([]journal.Slice, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	budgets, next, out := map[budgetKey]journal.Used{}, map[sliceKey]journal.Slice{}, make([]journal.Slice, len(uses))
+	for i, use := range uses {
+		key := sliceKey{budgetKey{orgID, use.Budget.Scope}, owner}
+		slice, known := next[key]
+		if !known {
+			slice = j.slices[key]
+		}
+		used, known := budgets[key.budgetKey]
+		if !known {
+			used = j.budgets[key.budgetKey]
+		}
+		used, slice, err := used.Exchange(slice, use)
+		if err != nil {
+			if over, ok := errors.AsType[*journal.OverBudget](err); ok {
+				j.tellRefused(orgID, over)
+			}
+			return nil, err
+		}
+		budgets[key.budgetKey], next[key], out[i] = used, slice, slice
+	}
+	for k, u := range budgets {
+		j.setUsed(k, u, false)
+	}
+	if j.slices == nil {
+		j.slices = map[sliceKey]journal.Slice{}
+	}
+	maps.Copy(j.slices, next)
+	for i, use := range uses {
+		if use.Return && out[i].Drawn == (budget.Amount{}) {
+			delete(j.slices, sliceKey{budgetKey{orgID, use.Budget.Scope}, owner})
+		}
+	}
+	return out, nil
 }
 
 // planCharge computes the charge of a batch without applying it. It returns a
@@ -51,8 +116,9 @@ func (j *Journal) planCharge(key runKey, r *runRecord, b journal.Batch) (charge,
 	for _, h := range b.Reservations {
 		k, u := used(h.Budget.Scope)
 		u, err := u.Reserve(h)
-		if err != nil {
-			return c, err
+		if over, ok := errors.AsType[*journal.OverBudget](err); ok {
+			j.tellRefused(key.org, over)
+			return c, over
 		}
 		id := holdKey{h.ID, h.Budget.Scope}
 		_, twice := c.holds[id]
@@ -67,30 +133,45 @@ func (j *Journal) planCharge(key runKey, r *runRecord, b journal.Batch) (charge,
 
 // applyCharge applies a planned charge.
 func (j *Journal) applyCharge(r *runRecord, c charge) {
-	for k, u := range c.budgets {
-		j.setUsed(k, u)
+	for _, k := range slices.SortedFunc(maps.Keys(c.budgets), func(a, b budgetKey) int { return cmp.Compare(a.scope, b.scope) }) {
+		j.setUsed(k, c.budgets[k], false)
 	}
 	for h := range c.settled {
 		delete(r.holds, h)
 	}
-	for h, amount := range c.holds {
-		r.holds[h] = amount
-	}
+	maps.Copy(r.holds, c.holds)
 }
 
 // settleAll settles all holds of the run at their full amount.
 func (j *Journal) settleAll(orgID string, r *runRecord) {
 	for h, amount := range r.holds {
 		k := budgetKey{orgID, h.scope}
-		u := j.budgets[k]
-		j.setUsed(k, u.Settle(amount, amount))
+		j.setUsed(k, j.budgets[k].Settle(amount, amount), false)
 	}
 	clear(r.holds)
 }
 
-func (j *Journal) setUsed(k budgetKey, u journal.Used) {
+// setUsed stores what is used of a budget, and tells the audit log what of its limit is reached.
+func (j *Journal) setUsed(k budgetKey, u journal.Used, refused bool) {
 	if j.budgets == nil {
 		j.budgets = map[budgetKey]journal.Used{}
 	}
+	if u.Budget.Scope == "" {
+		u.Budget.Scope = k.scope
+	}
+	percent, u := u.Tell(refused)
 	j.budgets[k] = u
+	if percent == 0 {
+		return
+	}
+	rows, _ := j.audit.nextRows(k.org, []audit.Entry{u.TellEntry(percent, j.now().UnixMilli())}) // numbers and a text: cannot fail
+	j.audit.add(rows)
+}
+
+// tellRefused tells the audit log that a budget has refused a model call.
+func (j *Journal) tellRefused(orgID string, over *journal.OverBudget) {
+	k := budgetKey{orgID, over.Budget.Scope}
+	used := j.budgets[k]
+	used.Budget = over.Budget
+	j.setUsed(k, used, true)
 }

@@ -48,6 +48,7 @@ type Journal struct {
 	owners  map[string]int64 // until when an owner is alive, by the clock of leases, in Unix milliseconds
 	keys    submitKeys
 	budgets map[budgetKey]journal.Used
+	slices  map[sliceKey]journal.Slice
 	audit   auditLog
 }
 
@@ -151,11 +152,11 @@ func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal
 	r.facts = append(r.facts, b.Facts...)
 	maps.Copy(r.calls, add.calls)
 	maps.Copy(r.rows, add.rows)
+	j.audit.add(add.audit)
 	j.applyCharge(r, add.charge)
 	if r.head.Summary.Status == journal.Done {
 		j.settleAll(key.org, r)
 	}
-	j.audit.add(add.audit)
 	if len(b.Facts) > 0 {
 		if a, opens := b.Facts[0].Body.(loop.Accepted); opens && a.Forget {
 			j.markForgotten(key)

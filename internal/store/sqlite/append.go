@@ -29,6 +29,9 @@ func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b 
 	case errors.As(err, new(*journal.Behind)):
 		return err
 	case isRefusal(err):
+		if over, ok := errors.AsType[*journal.OverBudget](err); ok {
+			err = errors.Join(err, s.wrap("record that a budget is exceeded", s.tellRefused(ctx, lease.Org, over)))
+		}
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
 	return fmt.Errorf("run %s: %w", lease.RunID, s.wrap("append", err))

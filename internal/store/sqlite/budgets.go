@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-const usedColumns = `spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd`
+const usedColumns = `scope, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd,
+	overrun_tokens, overrun_nano_usd, limit_tokens, limit_nano_usd, ends_at, told`
 
 // Used implements journal.Archive.
 func (r *Reader) Used(ctx context.Context, orgID, scope string) (journal.Used, error) {
@@ -21,45 +24,84 @@ func (r *Reader) Used(ctx context.Context, orgID, scope string) (journal.Used, e
 	return used, r.wrap("read a budget", err)
 }
 
-func scanUsed(row scanner) (journal.Used, error) {
-	var u journal.Used
-	err := row.Scan(&u.Spent.Tokens, &u.Spent.NanoUSD, &u.Reserved.Tokens, &u.Reserved.NanoUSD)
+// UsedAll implements journal.Archive.
+func (r *Reader) UsedAll(ctx context.Context, orgID, prefix, after string, limit int) ([]journal.Used, error) {
+	used, err := list(ctx, r.db, scanUsed, `SELECT `+usedColumns+` FROM budgets
+		WHERE org = ?1 AND scope > ?2 AND substr(scope, 1, length(?3)) = ?3 ORDER BY scope LIMIT ?4`, orgID, after, prefix, limit)
+	return used, r.wrap("read budgets", err)
+}
+
+func scanUsed(row scanner) (u journal.Used, err error) {
+	return u, row.Scan(usedFields(&u)...)
+}
+
+// usedFields returns where the values of usedColumns go.
+func usedFields(u *journal.Used) []any {
+	return []any{
+		&u.Budget.Scope, &u.Spent.Tokens, &u.Spent.NanoUSD, &u.Reserved.Tokens, &u.Reserved.NanoUSD,
+		&u.Overrun.Tokens, &u.Overrun.NanoUSD, &u.Budget.Limit.Tokens, &u.Budget.Limit.NanoUSD, &u.Budget.EndsAt, &u.Told,
+	}
+}
+
+// used returns what is used of a budget, in the transaction.
+func (t *tx) used(orgID, scope string) (u journal.Used, err error) {
+	err = t.queryRow(`SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, []any{orgID, scope}, usedFields(&u)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.Used{}, nil
+	}
 	return u, err
+}
+
+// setUsed stores what is used of a budget, and tells the audit log what of its limit is reached.
+func (t *tx) setUsed(orgID, scope string, u journal.Used, refused bool, now int64) error {
+	if u.Budget.Scope == "" { // one of which nothing was ever reserved
+		u.Budget.Scope = scope
+	}
+	if percent, told := u.Tell(refused); percent > 0 {
+		u = told
+		if err := t.addAudit(orgID, []audit.Entry{u.TellEntry(percent, now)}); err != nil {
+			return err
+		}
+	}
+	_, err := t.exec(`INSERT INTO budgets (org, `+usedColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET spent_tokens = excluded.spent_tokens, spent_nano_usd = excluded.spent_nano_usd,
+			reserved_tokens = excluded.reserved_tokens, reserved_nano_usd = excluded.reserved_nano_usd,
+			overrun_tokens = excluded.overrun_tokens, overrun_nano_usd = excluded.overrun_nano_usd,
+			limit_tokens = excluded.limit_tokens, limit_nano_usd = excluded.limit_nano_usd,
+			ends_at = excluded.ends_at, told = excluded.told`,
+		orgID, scope, u.Spent.Tokens, u.Spent.NanoUSD, u.Reserved.Tokens, u.Reserved.NanoUSD,
+		u.Overrun.Tokens, u.Overrun.NanoUSD, u.Budget.Limit.Tokens, u.Budget.Limit.NanoUSD, u.Budget.EndsAt, u.Told)
+	return err
 }
 
 // charge settles reservations and makes new ones. If the run has ended, it settles the
 // remaining reservations.
 func (b batch) charge(t *tx, c headChange) error {
 	for _, s := range b.settled {
-		if err := b.settle(t, s); err != nil {
+		if err := t.settle(b.key, s, c.now.UnixMilli()); err != nil {
 			return err
 		}
 	}
 	for _, h := range b.reservations {
-		if err := b.reserve(t, c.lease.Epoch, h); err != nil {
+		if err := b.reserve(t, c.lease.Epoch, h, c.now.UnixMilli()); err != nil {
 			return err
 		}
 	}
 	if c.to.Summary.Status == journal.Done && c.mayReserve {
-		return t.settleAll(b.key)
+		return t.settleAll(b.key, c.now.UnixMilli())
 	}
 	return nil
 }
 
-func (b batch) reserve(t *tx, epoch int64, h journal.Reservation) error {
-	var used journal.Used
-	err := t.queryRow(`SELECT `+usedColumns+` FROM budgets WHERE org = ? AND scope = ?`, []any{b.key.org, h.Budget.Scope},
-		&used.Spent.Tokens, &used.Spent.NanoUSD, &used.Reserved.Tokens, &used.Reserved.NanoUSD)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	if _, err := used.Reserve(h); err != nil {
-		return err
-	}
-	_, err = t.exec(`INSERT INTO budgets (org, scope, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd) VALUES (?, ?, 0, 0, ?, ?)
-		ON CONFLICT DO UPDATE SET reserved_tokens = reserved_tokens + excluded.reserved_tokens, reserved_nano_usd = reserved_nano_usd + excluded.reserved_nano_usd`,
-		b.key.org, h.Budget.Scope, h.Amount.Tokens, h.Amount.NanoUSD)
+func (b batch) reserve(t *tx, epoch int64, h journal.Reservation, now int64) error {
+	used, err := t.used(b.key.org, h.Budget.Scope)
 	if err != nil {
+		return err
+	}
+	if used, err = used.Reserve(h); err != nil {
+		return err
+	}
+	if err := t.setUsed(b.key.org, h.Budget.Scope, used, false, now); err != nil {
 		return err
 	}
 	_, err = t.exec(`INSERT INTO reservations (org, run_id, id, scope, tokens, nano_usd, epoch) VALUES (?, ?, ?, ?, ?, ?, ?)`,
@@ -70,28 +112,128 @@ func (b batch) reserve(t *tx, epoch int64, h journal.Reservation) error {
 	return err
 }
 
+// reserved is an open reservation.
+type reserved struct {
+	scope  string
+	amount budget.Amount
+}
+
+func scanReserved(row scanner) (r reserved, err error) {
+	return r, row.Scan(&r.scope, &r.amount.Tokens, &r.amount.NanoUSD)
+}
+
 // settle applies journal.Used.Settle to the budgets of a reservation, and removes it.
-func (b batch) settle(t *tx, s journal.Settled) error {
-	_, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + ?4, spent_nano_usd = spent_nano_usd + ?5,
-			reserved_tokens = reserved_tokens - h.tokens, reserved_nano_usd = reserved_nano_usd - h.nano_usd
-		FROM reservations h WHERE h.org = ?1 AND h.run_id = ?2 AND h.id = ?3 AND budgets.org = h.org AND budgets.scope = h.scope`,
-		b.key.org, b.key.run, s.ID, s.Amount.Tokens, s.Amount.NanoUSD)
-	if err != nil {
+func (t *tx) settle(key runKey, s journal.Settled, now int64) error {
+	open, err := queryAll(t, scanReserved, `SELECT scope, tokens, nano_usd FROM reservations WHERE org = ? AND run_id = ? AND id = ?`, key.org, key.run, s.ID)
+	if err != nil || len(open) == 0 {
 		return err
 	}
-	_, err = t.exec(`DELETE FROM reservations WHERE org = ? AND run_id = ? AND id = ?`, b.key.org, b.key.run, s.ID)
+	for _, r := range open {
+		if err := t.settleOne(key.org, r, s.Amount, now); err != nil {
+			return err
+		}
+	}
+	_, err = t.exec(`DELETE FROM reservations WHERE org = ? AND run_id = ? AND id = ?`, key.org, key.run, s.ID)
 	return err
 }
 
-// settleAll settles all reservations of the run at their full amount.
-func (t *tx) settleAll(key runKey) error {
-	n, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + h.tokens, spent_nano_usd = spent_nano_usd + h.nano_usd,
-			reserved_tokens = reserved_tokens - h.tokens, reserved_nano_usd = reserved_nano_usd - h.nano_usd
-		FROM (SELECT scope, sum(tokens) AS tokens, sum(nano_usd) AS nano_usd FROM reservations WHERE org = ?1 AND run_id = ?2 GROUP BY scope) h
-		WHERE budgets.org = ?1 AND budgets.scope = h.scope`, key.org, key.run)
-	if err != nil || n == 0 {
+func (t *tx) settleOne(orgID string, r reserved, cost budget.Amount, now int64) error {
+	used, err := t.used(orgID, r.scope)
+	if err != nil {
 		return err
+	}
+	return t.setUsed(orgID, r.scope, used.Settle(r.amount, cost), false, now)
+}
+
+// settleAll settles all reservations of the run at their full amount.
+func (t *tx) settleAll(key runKey, now int64) error {
+	open, err := queryAll(t, scanReserved, `SELECT scope, sum(tokens), sum(nano_usd) FROM reservations WHERE org = ? AND run_id = ? GROUP BY scope`, key.org, key.run)
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	for _, r := range open {
+		if err := t.settleOne(key.org, r, r.amount, now); err != nil {
+			return err
+		}
 	}
 	_, err = t.exec(`DELETE FROM reservations WHERE org = ? AND run_id = ?`, key.org, key.run)
 	return err
+}
+
+// tellRefused tells the audit log that a budget has refused a model call, unless the log says so
+// already.
+func (s *Store) tellRefused(ctx context.Context, orgID string, over *journal.OverBudget) error {
+	if percent, _ := over.Used.Tell(true); percent == 0 {
+		return nil
+	}
+	return s.writer.perform(ctx, func(t *tx) error {
+		used, err := t.used(orgID, over.Budget.Scope)
+		if err != nil {
+			return err
+		}
+		used.Budget = over.Budget
+		return t.setUsed(orgID, over.Budget.Scope, used, true, s.now().UnixMilli())
+	})
+}
+
+// Exchange implements journal.Slices.
+func (s *Store) Exchange(ctx context.Context, orgID, owner string, uses []journal.SliceUse) ([]journal.Slice, error) {
+	out := make([]journal.Slice, len(uses))
+	err := s.writer.perform(ctx, func(t *tx) error {
+		for i, use := range uses {
+			var err error
+			if out[i], err = t.exchange(orgID, owner, use, s.now().UnixMilli()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if over, ok := errors.AsType[*journal.OverBudget](err); ok {
+		return nil, errors.Join(over, s.wrap("record that a budget is exceeded", s.tellRefused(ctx, orgID, over)))
+	}
+	if err != nil {
+		return nil, s.wrap("exchange slices of budgets", err)
+	}
+	return out, nil
+}
+
+func (t *tx) exchange(orgID, owner string, use journal.SliceUse, now int64) (journal.Slice, error) {
+	var slice journal.Slice
+	err := t.queryRow(`SELECT drawn_tokens, drawn_nano_usd, spent_tokens, spent_nano_usd FROM slices WHERE org = ? AND scope = ? AND owner = ?`,
+		[]any{orgID, use.Budget.Scope, owner}, &slice.Drawn.Tokens, &slice.Drawn.NanoUSD, &slice.Spent.Tokens, &slice.Spent.NanoUSD)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return slice, err
+	}
+	used, err := t.used(orgID, use.Budget.Scope)
+	if err != nil {
+		return slice, err
+	}
+	if used, slice, err = used.Exchange(slice, use); err != nil {
+		return slice, err
+	}
+	if err := t.setUsed(orgID, use.Budget.Scope, used, false, now); err != nil {
+		return slice, err
+	}
+	if use.Return && slice.Drawn == (budget.Amount{}) {
+		_, err = t.exec(`DELETE FROM slices WHERE org = ? AND scope = ? AND owner = ?`, orgID, use.Budget.Scope, owner)
+		return slice, err
+	}
+	_, err = t.exec(`INSERT OR REPLACE INTO slices (org, scope, owner, drawn_tokens, drawn_nano_usd, spent_tokens, spent_nano_usd) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		orgID, use.Budget.Scope, owner, slice.Drawn.Tokens, slice.Drawn.NanoUSD, slice.Spent.Tokens, slice.Spent.NanoUSD)
+	return slice, err
+}
+
+// forfeitSlices counts all slices as spent. It is called on opening: this process has the lock of
+// the file, so their owners are gone, and what they spent since they last wrote is not known.
+func (s *Store) forfeitSlices(ctx context.Context) error {
+	return s.writer.perform(ctx, func(t *tx) error {
+		if _, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + s.tokens, spent_nano_usd = spent_nano_usd + s.nano_usd,
+				reserved_tokens = reserved_tokens - s.tokens, reserved_nano_usd = reserved_nano_usd - s.nano_usd
+			FROM (SELECT org, scope, sum(drawn_tokens) AS tokens, sum(drawn_nano_usd) AS nano_usd FROM slices GROUP BY org, scope) s
+			WHERE budgets.org = s.org AND budgets.scope = s.scope`); err != nil {
+			return err
+		}
+		_, err := t.exec(`DELETE FROM slices`)
+		return err
+	})
 }

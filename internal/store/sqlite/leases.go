@@ -20,7 +20,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]journal.L
 	now := s.leaseNow()
 	s.seen(owner, now)
 	err := s.writer.perform(ctx, func(t *tx) (err error) {
-		claimed, err = t.claim(owner, s.lastOrg, limit, now)
+		claimed, err = t.claim(owner, s.lastOrg, limit, now, s.now())
 		if n := len(claimed); n > 0 {
 			s.lastOrg = claimed[n-1].Org
 		}
@@ -37,7 +37,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]journal.L
 
 // claim gives up to limit runs that owner may claim (journal.Head.Claimable) to owner,
 // starting with the org after the given one.
-func (t *tx) claim(owner, after string, limit int, now time.Time) ([]journal.Lease, error) {
+func (t *tx) claim(owner, after string, limit int, now, wall time.Time) ([]journal.Lease, error) {
 	free, err := t.heads(`SELECT `+headColumns+` FROM (
 			SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
 			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1) AS free
@@ -53,7 +53,7 @@ func (t *tx) claim(owner, after string, limit int, now time.Time) ([]journal.Lea
 		if err := t.writeLease(h); err != nil {
 			return nil, err
 		}
-		if err := t.settleAll(runKey{h.Summary.Org, h.Summary.RunID}); err != nil {
+		if err := t.settleAll(runKey{h.Summary.Org, h.Summary.RunID}, wall.UnixMilli()); err != nil {
 			return nil, err
 		}
 	}

@@ -210,6 +210,7 @@ func (t *tx) leftOf(id string, now int64) (left []string, err error) {
 func (t *tx) dropOrg(id string) error {
 	for _, text := range []string{
 		`DELETE FROM reservations WHERE org = ?`,
+		`DELETE FROM slices WHERE org = ?`,
 		`DELETE FROM budgets WHERE org = ?`,
 		`DELETE FROM submit_keys WHERE org = ?`,
 		`DELETE FROM deleted_orgs WHERE org = ?`,

@@ -30,7 +30,7 @@ func (r *Reader) FinishedBefore(ctx context.Context, before time.Time) (n int, e
 
 // DeleteFinished deletes the runs that ended before the given time, with their facts
 // and rows, and returns the freed pages to the file system. It also deletes expired
-// idempotency keys and conversations, and it does so first: no key may refer to a deleted
+// idempotency keys and conversations, and windows of budgets that ended before that time, and it does so first: no key may refer to a deleted
 // run. For the same reason it keeps runs that are younger than journal.SubmitKeyTTL. Audit
 // rows are not deleted.
 //
@@ -49,6 +49,13 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		if err != nil {
 			return 0, s.wrap("delete what has expired", err)
 		}
+	}
+	if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {
+		return t.exec(`DELETE FROM budgets WHERE rowid IN (SELECT rowid FROM budgets INDEXED BY budgets_ended
+			WHERE ends_at > 0 AND ends_at <= ? AND reserved_tokens = 0 AND reserved_nano_usd = 0 LIMIT ?)
+			AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.org = budgets.org AND r.scope = budgets.scope)`, before.UnixMilli(), sweepBatch)
+	}); err != nil {
+		return 0, s.wrap("delete windows of budgets", err)
 	}
 	err = s.repeatWrite(ctx, func(t *tx) (int64, error) {
 		n, err := t.deleteFinished(before.UnixMilli(), now.Add(-journal.SubmitKeyTTL).UnixMilli())

@@ -98,6 +98,9 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.expireLeases(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if err := s.forfeitSlices(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	if s.files, err = watch(o.Path, s.onReplaced); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

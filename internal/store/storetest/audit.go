@@ -77,7 +77,7 @@ func auditOfRefused(b *testBench) {
 	b.auditRows("a", "r")
 	b.auditRows("a", "other")
 	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Audit: rows}, input("x")))
-	b.auditRows("a", "r", 1)
+	b.auditRows("a", "r", 2) // row 1 says that the budget is exceeded
 }
 
 func foreignAudit(b *testBench) {

@@ -35,7 +35,7 @@ func tokens(n int64) budget.Amount { return budget.Amount{Tokens: n} }
 
 // hold returns a hold in the budget with this scope and limit.
 func hold(id, scope string, limit, amount budget.Amount) journal.Reservation {
-	return journal.Reservation{ID: id, Budget: budget.Shared{Scope: scope, Limit: limit}, Amount: amount}
+	return journal.Reservation{ID: id, Budget: budget.Window{Scope: scope, Limit: limit}, Amount: amount}
 }
 
 func (a *author) hold(holds ...journal.Reservation) error {
@@ -52,14 +52,14 @@ func (b *testBench) checkUsed(orgID, scope string, spent, held budget.Amount) {
 	b.Helper()
 	got, err := b.Archive.Used(b.Context(), orgID, scope)
 	b.ok(err)
-	b.equal(got, journal.Used{Spent: spent, Reserved: held})
+	b.equal([]budget.Amount{got.Spent, got.Reserved}, []budget.Amount{spent, held})
 }
 
 // checkOverBudget fails the case unless err is a *journal.OverBudget for the scope.
 func (b *testBench) checkOverBudget(err error, scope string) {
 	b.Helper()
 	var over *journal.OverBudget
-	if !errors.As(err, &over) || over.Scope != scope {
+	if !errors.As(err, &over) || over.Budget.Scope != scope {
 		b.Errorf("got error %v, want a *journal.OverBudget of %s", err, scope)
 	}
 }

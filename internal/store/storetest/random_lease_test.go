@@ -84,7 +84,7 @@ func (p *randomOps) addConditions(b *journal.Batch, opens bool) (risky bool) {
 		risky = true
 		b.Reservations = append(b.Reservations, journal.Reservation{
 			ID:     fmt.Sprint("h", p.rand.IntN(6)),
-			Budget: budget.Shared{Scope: p.scope(), Limit: budget.Amount{Tokens: 300, NanoUSD: int64(p.rand.IntN(2) * 200)}},
+			Budget: budget.Window{Scope: p.scope(), Limit: budget.Amount{Tokens: 300, NanoUSD: int64(p.rand.IntN(2) * 200)}},
 			Amount: budget.Amount{Tokens: int64(p.rand.IntN(60)), NanoUSD: int64(p.rand.IntN(60))},
 		})
 	}

@@ -139,8 +139,8 @@ func newPlayer(t *testing.T, seed uint64) *randomOps {
 	})
 	j := &memory.Journal{Now: clock, LeaseNow: clock}
 	conversations := &memory.Conversations{Now: clock}
-	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j, Conversations: conversations}, Journal: j, Archive: j, Leases: j, Conversations: conversations}
-	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Leases: s, Conversations: s}
+	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j, Conversations: conversations}, Journal: j, Archive: j, Slices: j, Leases: j, Conversations: conversations}
+	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s}
 	for _, store := range p.stores { // later there are runs of an org, and it cannot be created
 		if err := store.Orgs.AddOrgs(t.Context(), []org.Record{{ID: "a"}, {ID: "b"}, {ID: "c"}}); err != nil {
 			t.Fatal(err)

@@ -36,6 +36,13 @@ func promiseCases() []rule { // P01
 			b.checkLeases(b.claim("new", 10), "a/r@2")
 			b.checkUsed("a", "s", tokens(45), tokens(0))
 		}},
+		{"what a process had drawn counts as spent after a crash", "it may have spent it", func(b *testBench) {
+			b.exchange("p", journal.SliceUse{Budget: window("s", 1000), Spent: tokens(0), Need: tokens(100)})
+			b.exchange("p", journal.SliceUse{Budget: window("s", 1000), Spent: tokens(30), Need: tokens(100)})
+			b.Store = b.maker.Crash(b.T, b.Store)
+			b.checkUsed("a", "s", tokens(130), tokens(0))
+			b.equal(b.exchange("q", journal.SliceUse{Budget: window("s", 1000), Need: tokens(7)}), tokens(7))
+		}},
 		{"a claim survives a crash", "its owner may already act on it", func(b *testBench) {
 			old := b.begin("a", "r")
 			b.advance(journal.LeaseTTL)

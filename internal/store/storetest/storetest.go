@@ -26,6 +26,7 @@ type Store struct {
 	Orgs          org.Store
 	Journal       journal.Journal
 	Archive       journal.Archive
+	Slices        journal.Slices
 	Leases        journal.Leases
 	Conversations journal.Conversations
 	Results       toolcache.Store
@@ -63,7 +64,7 @@ type Clocks struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
-		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(),
+		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(),
 	) {
 		c.test(t, m)
 	}

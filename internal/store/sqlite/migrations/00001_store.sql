@@ -197,14 +197,37 @@ CREATE TABLE conversation_keys (
 CREATE INDEX conversation_keys_conversation ON conversation_keys (org, principal, conversation);
 
 -- reserved_tokens and reserved_nano_usd are the sums of the reservations in the scope that are open.
+-- What the windows of budgets (a day, a month, or all time) have been charged with. Amounts are
+-- tokens and 10⁻⁹ US dollars.
 CREATE TABLE budgets (
+  org               TEXT    NOT NULL,
+  scope             TEXT    NOT NULL, -- whose, the period, and the day or month
+  spent_tokens      INTEGER NOT NULL,
+  spent_nano_usd    INTEGER NOT NULL,
+  reserved_tokens   INTEGER NOT NULL,
+  reserved_nano_usd INTEGER NOT NULL,
+  overrun_tokens    INTEGER NOT NULL, -- the part of what is spent that exceeded its reservations
+  overrun_nano_usd  INTEGER NOT NULL,
+  limit_tokens      INTEGER NOT NULL, -- when something was last reserved; 0 = no limit
+  limit_nano_usd    INTEGER NOT NULL,
+  ends_at           INTEGER NOT NULL, -- of the window; 0 = never
+  told              INTEGER NOT NULL, -- percent of which the audit log says that it was reached
+  PRIMARY KEY (org, scope)
+) STRICT;
+CREATE INDEX budgets_ended ON budgets (ends_at) WHERE ends_at > 0;
+
+-- What processes have drawn of budgets and not spent. It counts as reserved. The column spent is
+-- what was spent of the slice since it was made.
+CREATE TABLE slices (
   org            TEXT    NOT NULL,
   scope          TEXT    NOT NULL,
+  owner          TEXT    NOT NULL,
+  drawn_tokens   INTEGER NOT NULL,
+  drawn_nano_usd INTEGER NOT NULL,
   spent_tokens   INTEGER NOT NULL,
   spent_nano_usd INTEGER NOT NULL,
-  reserved_tokens    INTEGER NOT NULL,
-  reserved_nano_usd  INTEGER NOT NULL,
-  PRIMARY KEY (org, scope)
+  PRIMARY KEY (org, scope, owner),
+  FOREIGN KEY (org, scope) REFERENCES budgets (org, scope) ON DELETE CASCADE
 ) STRICT;
 
 CREATE TABLE reservations (

@@ -13,7 +13,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(gatewayMutations(), callMutations(), approvalMutations(), storeMutations(), journalMutations())
+	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), storeMutations(), journalMutations())
 }
 
 // gatewayMutations are mistakes with leases, deadlines and clocks.
@@ -53,6 +53,32 @@ func gatewayMutations() []mutation {
 			Name: "a cancel does not wake the owner", Why: "a cancelled run waits for its model or tool until that answers",
 			In: "Runner.requestEnd", From: "r.leases.wake(runKey{orgID, runID})", To: "_ = runKey{orgID, runID}",
 			Test: "TestACancelledRunEndsAtOnceAndAccountsForItsCalls",
+		},
+	}
+}
+
+// moneyMutations are mistakes in what calls cost.
+func moneyMutations() []mutation {
+	return []mutation{
+		{
+			Name: "cached tokens are billed twice", Why: "a conversation whose prompt is cached costs more than one whose prompt is not",
+			In: "Cost", From: "fresh := max(input-cached-write-hour, 0)", To: "fresh := max(input-write-hour, 0)",
+			Test: "TestCost",
+		},
+		{
+			Name: "cache writes are dropped", Why: "the dearest tokens of a prompt cost nothing",
+			In: "Cost", From: "t.add(write, int64(r.CacheWrite))", To: "",
+			Test: "TestCost",
+		},
+		{
+			Name: "a reservation has the rates of short prompts", Why: "a long prompt costs twice its reservation, and exceeds the cap",
+			In: "fixedCost", From: "r := p.rates(prompt.Tier, tokens)", To: "r := p.rates(prompt.Tier, 0)",
+			Test: "TestMaxCost",
+		},
+		{
+			Name: "written tokens are missing in the usage", Why: "cache writes of Claude models cost nothing",
+			In: "usage.sum", From: "CachedInput: n(u.CacheRead), CacheWrite: write,", To: "CachedInput: n(u.CacheRead),",
+			Test: "TestUsageHasEachTokenOnce",
 		},
 	}
 }

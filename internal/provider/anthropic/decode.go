@@ -102,11 +102,16 @@ type envelope struct {
 // usage counts tokens as the provider reports them. Later events repeat what has
 // grown.
 type usage struct {
-	Input      *int64 `json:"input_tokens"`
-	Output     *int64 `json:"output_tokens"`
-	CacheRead  *int64 `json:"cache_read_input_tokens"`
-	CacheWrite *int64 `json:"cache_creation_input_tokens"`
-	Details    struct {
+	Input      *int64   `json:"input_tokens"`
+	Output     *int64   `json:"output_tokens"`
+	CacheRead  *int64   `json:"cache_read_input_tokens"`
+	CacheWrite *int64   `json:"cache_creation_input_tokens"`
+	Writes     struct { // parts of CacheWrite, by how long they are cached
+		Minutes *int64 `json:"ephemeral_5m_input_tokens"`
+		Hour    *int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Tier    *string `json:"service_tier"`
+	Details struct {
 		Thinking *int64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }

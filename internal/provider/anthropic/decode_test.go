@@ -179,3 +179,29 @@ func TestBlocksAreLimited(t *testing.T) {
 		}
 	}
 }
+
+// The dialect counts cached and written tokens beside the input. Each is counted once, and writes are not dropped.
+func TestUsageHasEachTokenOnce(t *testing.T) { // M06 P41
+	for said, want := range map[string]model.Usage{
+		`"input_tokens":10,"cache_read_input_tokens":900,"output_tokens":5,"service_tier":"standard"`: {Input: 910, CachedInput: 900, Output: 5, Total: 915},
+		`"input_tokens":10,"cache_creation_input_tokens":700,"output_tokens":5,"cache_creation":{"ephemeral_5m_input_tokens":300,"ephemeral_1h_input_tokens":400}`: {
+			Input: 710, CacheWrite: 700, CacheWrite1h: 400, Output: 5, Total: 715},
+		`"input_tokens":10,"output_tokens":5,"cache_creation":{"ephemeral_5m_input_tokens":300,"ephemeral_1h_input_tokens":400}`: {
+			Input: 710, CacheWrite: 700, CacheWrite1h: 400, Output: 5, Total: 715},
+		`"input_tokens":10,"output_tokens":5,"output_tokens_details":{"thinking_tokens":4},"service_tier":"priority"`: {
+			Input: 10, Output: 5, Total: 15, Reasoning: 4, ServiceTier: model.TierPriority},
+		`"input_tokens":10,"output_tokens":5,"cache_creation":null,"service_tier":null`: {Input: 10, Output: 5, Total: 15},
+	} {
+		whole := `{"type":"message","id":"m","model":"claude","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{` + said + `}}`
+		streamed := `data: {"type":"message_start","message":{"id":"m","model":"claude","usage":{` + said + `}}}` + "\n\n" + block0(`{"type":"text","text":"x"}`) + stopped("end_turn")
+		for _, body := range []string{whole, streamed} {
+			got := decodeAll(strings.NewReader(body))
+			if got.Err != "<nil>" {
+				t.Fatal(body, got.Err)
+			}
+			if diff := cmp.Diff(want, got.Turn.Usage); diff != "" {
+				t.Error(body, diff)
+			}
+		}
+	}
+}

@@ -129,7 +129,7 @@ func stopOf(raw string) model.Stop {
 	return model.StopEnd
 }
 
-// sum returns the usage with cached input as a part of the input, which the
+// sum returns the usage with cached and written input as parts of the input, which the
 // dialect counts beside it.
 func (u usage) sum() model.Usage {
 	n := func(v *int64) int64 {
@@ -138,9 +138,13 @@ func (u usage) sum() model.Usage {
 		}
 		return min(max(*v, 0), wire.MaxUsage)
 	}
+	write := max(n(u.CacheWrite), n(u.Writes.Minutes)+n(u.Writes.Hour))
 	out := model.Usage{
-		Input: n(u.Input) + n(u.CacheRead) + n(u.CacheWrite), Output: n(u.Output),
-		CachedInput: n(u.CacheRead), CacheWrite: n(u.CacheWrite), Reasoning: n(u.Details.Thinking),
+		Input: n(u.Input) + n(u.CacheRead) + write, Output: n(u.Output),
+		CachedInput: n(u.CacheRead), CacheWrite: write, CacheWrite1h: n(u.Writes.Hour), Reasoning: n(u.Details.Thinking),
+	}
+	if u.Tier != nil {
+		out.ServiceTier = model.Tier(*u.Tier)
 	}
 	out.Total = out.Input + out.Output
 	return out

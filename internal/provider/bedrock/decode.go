@@ -49,6 +49,7 @@ type answer struct {
 	calls   int
 	words   int // bytes of text, reasoning and arguments
 	usage   usage
+	tier    serviceTier
 	counted bool   // the usage has come
 	raw     string // the stop reason
 	ended   bool
@@ -114,6 +115,7 @@ type event struct {
 	Delta json.RawMessage `json:"delta"`
 	Stop  string          `json:"stopReason"`
 	Usage json.RawMessage `json:"usage"`
+	Tier  json.RawMessage `json:"serviceTier"`
 }
 
 // delta is a piece of a block. It has one member.
@@ -142,14 +144,24 @@ type wholeAnswer struct {
 	} `json:"output"`
 	Stop  string          `json:"stopReason"`
 	Usage json.RawMessage `json:"usage"`
+	Tier  json.RawMessage `json:"serviceTier"`
 }
 
 // usage counts tokens as the provider reports them.
 type usage struct {
-	Input      int64 `json:"inputTokens"`
-	Output     int64 `json:"outputTokens"`
-	CacheRead  int64 `json:"cacheReadInputTokens"`
-	CacheWrite int64 `json:"cacheWriteInputTokens"`
+	Input      int64      `json:"inputTokens"`
+	Output     int64      `json:"outputTokens"`
+	CacheRead  int64      `json:"cacheReadInputTokens"`
+	CacheWrite int64      `json:"cacheWriteInputTokens"`
+	Writes     []struct { // parts of CacheWrite
+		TTL    string `json:"ttl"` // 5m or 1h
+		Tokens int64  `json:"inputTokens"`
+	} `json:"cacheDetails"`
+}
+
+// serviceTier is the tier that served the request.
+type serviceTier struct {
+	Type string `json:"type"`
 }
 
 // Ends implements wire.Decoder.
@@ -196,7 +208,7 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		a.raw, a.ended = e.Stop, true
 		err = a.endCalls()
 	case "metadata":
-		a.addUsage(e.Usage)
+		a.addUsage(e.Usage, e.Tier)
 	}
 	return a.ended && a.counted, err
 }
@@ -212,7 +224,7 @@ func (a *answer) Whole(data []byte) error {
 			return err
 		}
 	}
-	a.addUsage(m.Usage)
+	a.addUsage(m.Usage, m.Tier)
 	a.raw, a.ended = m.Stop, true
 	return nil
 }
@@ -447,8 +459,9 @@ func (a *answer) report(d model.Delta) error {
 	return nil
 }
 
-func (a *answer) addUsage(raw json.RawMessage) {
+func (a *answer) addUsage(raw, tier json.RawMessage) {
 	if json.Unmarshal(raw, &a.usage) == nil { // what cannot be read was not reported
 		a.counted = true
 	}
+	_ = json.Unmarshal(tier, &a.tier)
 }

@@ -207,3 +207,27 @@ func FuzzEvents(f *testing.F) {
 		dialect().CheckAnyAnswer(t, string(stream))
 	})
 }
+
+// The dialect counts cached and written tokens beside the input. Each is counted once, and writes are not dropped.
+func TestUsage(t *testing.T) { // M04 M06 P41
+	for said, want := range map[string]model.Usage{
+		`"usage":{"inputTokens":10,"outputTokens":5,"totalTokens":915,"cacheReadInputTokens":900}`: {Input: 910, CachedInput: 900, Output: 5, Total: 915},
+		`"usage":{"inputTokens":10,"outputTokens":5,"cacheWriteInputTokens":700,"cacheDetails":[{"ttl":"5m","inputTokens":300},{"ttl":"1h","inputTokens":400}]}`: {
+			Input: 710, CacheWrite: 700, CacheWrite1h: 400, Output: 5, Total: 715},
+		`"usage":{"inputTokens":10,"outputTokens":5,"cacheDetails":[{"ttl":"1h","inputTokens":400}]}`: {Input: 10, Output: 5, Total: 15},
+		`"usage":{"inputTokens":10,"outputTokens":5},"serviceTier":{"type":"flex"}`:                   {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierFlex},
+		`"usage":{"inputTokens":10,"outputTokens":5},"serviceTier":{"type":"default"}`:                {Input: 10, Output: 5, Total: 15},
+	} {
+		whole := []byte(`{"output":{"message":{"role":"assistant","content":[{"text":"So"}]}},"stopReason":"end_turn",` + said + `}`)
+		streamed := answered(frame("contentBlockStop", `{"contentBlockIndex":0}`), frame("messageStop", `{"stopReason":"end_turn"}`), frame("metadata", "{"+said+"}"))
+		for _, body := range [][]byte{whole, streamed} {
+			got := decoding().Run(bytes.NewReader(body))
+			if got.Err != "<nil>" {
+				t.Fatal(said, got.Err)
+			}
+			if got.Turn.Usage != want {
+				t.Errorf("%s: %+v, want %+v", said, got.Turn.Usage, want)
+			}
+		}
+	}
+}

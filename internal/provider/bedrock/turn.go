@@ -14,6 +14,7 @@ import (
 // dialect has no id of an answer, and no name of the model that answered.
 func (a *answer) turn() *model.Turn {
 	t := &model.Turn{RawStop: a.raw, Usage: a.usage.sum()}
+	t.Usage.ServiceTier = model.Tier(a.tier.Type)
 	for _, b := range a.blocks {
 		if b.ours() {
 			c := model.Call{ID: b.call.ID, Name: b.call.Name, Arguments: b.arguments(), Complete: b.complete && a.uncut(b)}
@@ -178,13 +179,18 @@ func stopOf(raw string) model.Stop {
 	return model.StopEnd
 }
 
-// sum returns the usage with cached input as a part of the input, which the dialect counts
-// beside it.
+// sum returns the usage with cached and written input as parts of the input, which the
+// dialect counts beside it.
 func (u usage) sum() model.Usage {
 	n := func(v int64) int64 { return min(max(v, 0), wire.MaxUsage) }
 	out := model.Usage{
 		Input: n(u.Input) + n(u.CacheRead) + n(u.CacheWrite), Output: n(u.Output),
 		CachedInput: n(u.CacheRead), CacheWrite: n(u.CacheWrite),
+	}
+	for _, w := range u.Writes {
+		if w.TTL == "1h" {
+			out.CacheWrite1h = min(out.CacheWrite1h+n(w.Tokens), out.CacheWrite)
+		}
 	}
 	out.Total = out.Input + out.Output
 	return out

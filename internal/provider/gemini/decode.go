@@ -130,6 +130,9 @@ type usage struct {
 	Thoughts   int64 `json:"thoughtsTokenCount"`
 	Cached     int64 `json:"cachedContentTokenCount"`
 	ToolUse    int64 `json:"toolUsePromptTokenCount"` // results of tools that the provider ran
+
+	Tier    string `json:"serviceTier"` // of the Gemini API
+	Traffic string `json:"trafficType"` // of Vertex AI
 }
 
 // Ends implements wire.Decoder. The dialect has no last event.

@@ -294,3 +294,24 @@ func TestIDsThatTheGatewayMakes(t *testing.T) {
 		}
 	}
 }
+
+// The dialect counts cached tokens within the prompt, and thoughts beside the output.
+func TestUsage(t *testing.T) { // M03 M06 P41
+	for said, want := range map[string]model.Usage{
+		`"promptTokenCount":1000,"cachedContentTokenCount":900,"candidatesTokenCount":5,"thoughtsTokenCount":7,"totalTokenCount":1012,"trafficType":"ON_DEMAND"`: {
+			Input: 1000, CachedInput: 900, Output: 12, Reasoning: 7, Total: 1012},
+		`"promptTokenCount":10,"toolUsePromptTokenCount":20,"candidatesTokenCount":5,"serviceTier":"standard"`: {Input: 30, Output: 5, Total: 35},
+		`"promptTokenCount":10,"candidatesTokenCount":5,"serviceTier":"flex"`:                                  {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierFlex},
+		`"promptTokenCount":10,"candidatesTokenCount":5,"serviceTier":"PRIORITY"`:                              {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierPriority},
+		`"promptTokenCount":10,"candidatesTokenCount":5,"trafficType":"ON_DEMAND_PRIORITY"`:                    {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierPriority},
+		`"promptTokenCount":10,"candidatesTokenCount":5,"trafficType":"ON_DEMAND_FLEX"`:                        {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierFlex},
+	} {
+		got := decodeAll(strings.NewReader(said1(`{"text":"x"}`, "STOP") + `data: {"usageMetadata":{` + said + "}}\n\n"))
+		if got.Err != "<nil>" {
+			t.Fatal(said, got.Err)
+		}
+		if diff := cmp.Diff(want, got.Turn.Usage); diff != "" {
+			t.Error(said, diff)
+		}
+	}
+}

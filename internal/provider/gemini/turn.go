@@ -2,8 +2,10 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
@@ -160,6 +162,12 @@ func stopOf(raw string) model.Stop {
 func (u usage) sum() model.Usage {
 	n := func(v int64) int64 { return min(max(v, 0), wire.MaxUsage) }
 	out := model.Usage{Input: n(u.Prompt) + n(u.ToolUse), Output: n(u.Candidates) + n(u.Thoughts), CachedInput: n(u.Cached), Reasoning: n(u.Thoughts)}
+	out.ServiceTier = model.Tier(cmp.Or(strings.ToLower(u.Tier), trafficTiers()[u.Traffic]))
 	out.Total = out.Input + out.Output
 	return out
+}
+
+// trafficTiers are the service tiers that Vertex AI has names of its own for.
+func trafficTiers() map[string]string {
+	return map[string]string{"ON_DEMAND_FLEX": model.TierFlex, "ON_DEMAND_PRIORITY": model.TierPriority}
 }

@@ -27,6 +27,7 @@ type assembly struct {
 	cited     int                    // how many citations were reported
 	citing    map[item.Citation]bool // those of citations, without their part
 	usage     model.Usage
+	tier      string // the service tier, in the provider's words
 	raw       string // the finish reason
 
 	begun int // how many items have begun
@@ -130,6 +131,8 @@ func (a *assembly) object(data []byte) error {
 			a.id = latest(a.id, v)
 		case "model":
 			a.model = latest(a.model, v)
+		case "service_tier":
+			a.tier = latest(a.tier, v)
 		case "usage":
 			a.addUsage(v)
 		case "x_groq":

@@ -381,3 +381,37 @@ func TestAnAnswerThatIsCompressedIsRefusedUnread(t *testing.T) { // P06
 		t.Error(err)
 	}
 }
+
+// The dialect counts cached and written tokens within the input. Providers have several names for them.
+func TestUsageKeepsCachedAndWrittenTokensApart(t *testing.T) { // M06 P41
+	for said, want := range map[string]model.Usage{
+		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_tokens_details":{"cached_tokens":900}`:                        {Input: 1000, CachedInput: 900, Output: 5, Total: 1005},
+		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_tokens_details":{"cached_tokens":0},"cached_tokens":900`:      {Input: 1000, CachedInput: 900, Output: 5, Total: 1005},
+		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_cache_hit_tokens":900,"prompt_cache_miss_tokens":100`:         {Input: 1000, CachedInput: 900, Output: 5, Total: 1005},
+		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_tokens_details":{"cached_tokens":200,"cache_write_tokens":7}`: {Input: 1000, CachedInput: 200, CacheWrite: 7, Output: 5, Total: 1005},
+		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"cache_creation_input_tokens":700,"prompt_tokens_details":` +
+			`{"cache_creation_tokens":700,"cache_creation_token_details":{"ephemeral_5m_input_tokens":300,"ephemeral_1h_input_tokens":400}}`: {
+			Input: 1000, CacheWrite: 700, CacheWrite1h: 400, Output: 5, Total: 1005},
+		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_tokens_details":{"cache_creation_token_details":{"ephemeral_1h_input_tokens":400}}`: {
+			Input: 1000, CacheWrite: 400, CacheWrite1h: 400, Output: 5, Total: 1005},
+	} {
+		in := end("stop") + `data: {"choices":[],"usage":{` + said + "}}\n\n" + done
+		if diff := cmp.Diff(want, decodeAll(strings.NewReader(in)).Turn.Usage); diff != "" {
+			t.Error(said, diff)
+		}
+	}
+}
+
+func TestUsageSaysTheServiceTierThatHasPricesOfItsOwn(t *testing.T) { // P41
+	for named, want := range map[string]string{"auto": "", "default": "", "flex": model.TierFlex, "priority": model.TierPriority, "scale": "", "": ""} {
+		in := `data: {"service_tier":"auto","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
+			`data: {"service_tier":"` + named + `","choices":[],"usage":{"prompt_tokens":5}}` + "\n\n" + done
+		if got := decodeAll(strings.NewReader(in)).Turn.Usage; got.ServiceTier != want || got.Input != 5 {
+			t.Errorf("%q: %+v", named, got)
+		}
+	}
+	in := end("stop") + `data: {"service_tier":"priority","choices":[]}` + "\n\n" + done
+	if got := decodeAll(strings.NewReader(in)).Turn.Usage; got != (model.Usage{}) {
+		t.Errorf("no usage was reported: %+v", got)
+	}
+}

@@ -13,6 +13,9 @@ import (
 // turn returns the turn so far. It is partial until the provider has ended it.
 func (a *assembly) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, Calls: a.calls.all(), RawStop: a.raw, Usage: a.usage}
+	if t.Usage != (model.Usage{}) {
+		t.Usage.ServiceTier = model.Tier(a.tier)
+	}
 	t.Items = a.items(t.Calls)
 	if a.ended {
 		t.Stop = wire.Settled(stopOf(a.raw), len(a.calls.list))
@@ -119,7 +122,10 @@ func (a *assembly) addUsage(v []byte) {
 		case "prompt_tokens_details":
 			u.CachedInput = tokens(jsonscan.Member(v, "cached_tokens"), u.CachedInput)
 			u.CacheWrite = tokens(jsonscan.Member(v, "cache_write_tokens"), u.CacheWrite)
-		case "prompt_cache_hit_tokens": // DeepSeek
+			u.CacheWrite = max(u.CacheWrite, tokens(jsonscan.Member(v, "cache_creation_tokens"), 0)) // LiteLLM
+			hour := jsonscan.Member(jsonscan.Member(v, "cache_creation_token_details"), "ephemeral_1h_input_tokens")
+			u.CacheWrite1h = tokens(hour, u.CacheWrite1h)
+		case "cached_tokens", "prompt_cache_hit_tokens": // Moonshot; DeepSeek
 			u.CachedInput = max(u.CachedInput, tokens(v, 0))
 		case "cache_creation_input_tokens": // gateways to Anthropic
 			u.CacheWrite = max(u.CacheWrite, tokens(v, 0))
@@ -127,6 +133,7 @@ func (a *assembly) addUsage(v []byte) {
 			u.Reasoning = tokens(jsonscan.Member(v, "reasoning_tokens"), 0)
 		}
 	}
+	u.CacheWrite = max(u.CacheWrite, u.CacheWrite1h)
 	if u.Reasoning > u.Output || u.Total == u.Input+u.Output+u.Reasoning { // xAI; gateways to Gemini
 		u.Output = min(u.Output+u.Reasoning, wire.MaxUsage)
 		if u.Total > 0 {

@@ -53,6 +53,7 @@ type answer struct {
 	citations int
 	words     int // bytes of what the model said
 	usage     model.Usage
+	tier      string // the service tier, in the provider's words
 	raw       string // the status, or why the answer is incomplete
 	ended     bool
 	cut       bool // the status is incomplete
@@ -229,6 +230,8 @@ func (a *answer) open(response []byte) {
 			a.id = jsonscan.Text(v)
 		case "model":
 			a.model = jsonscan.Text(v)
+		case "service_tier":
+			a.tier = jsonscan.Text(v)
 		case "usage":
 			if jsonscan.IsKind(v, '{') {
 				a.usage = usageOf(v)

@@ -288,6 +288,7 @@ func TestUsage(t *testing.T) { // M06
 	for body, want := range map[string]model.Usage{
 		`{"input_tokens":10,"output_tokens":7,"total_tokens":17,"input_tokens_details":{"cached_tokens":4,"cache_write_tokens":2},"output_tokens_details":{"reasoning_tokens":3}}`: {Input: 10, Output: 7, Total: 17, CachedInput: 4, CacheWrite: 2, Reasoning: 3},
 		`{"input_tokens":10,"output_tokens":7,"total_tokens":20,"output_tokens_details":{"reasoning_tokens":3}}`:                                                                   {Input: 10, Output: 10, Total: 20, Reasoning: 3},
+		`{"input_tokens":9,"output_tokens":52,"total_tokens":61,"output_tokens_details":{"reasoning_tokens":232}}`:                                                                 {Input: 9, Output: 284, Total: 293, Reasoning: 232},
 		`{"input_tokens":-1,"output_tokens":7,"input_tokens_details":null}`:                                                                                                        {Output: 7, Total: 7},
 		`{"input_tokens":1e15}`: {Input: wire.MaxUsage, Total: wire.MaxUsage},
 	} {
@@ -504,4 +505,15 @@ func FuzzDecode(f *testing.F) {
 	f.Add(events(done("9", `{"type":"message","content":[7,null,{"type":"output_text"}]}`), done("-1", `{}`), `{"type":"error","message":"x"}`))
 	f.Add(`{"output":[{"content":[{"type":"output_text","text":"0"}]}]}`) // an item without a type
 	f.Fuzz(func(t *testing.T, body string) { dialect().CheckAnyAnswer(t, body) })
+}
+
+// The last response says which tier served the request; before it there is what the request asked for.
+func TestUsageSaysTheServiceTierThatHasPricesOfItsOwn(t *testing.T) { // P41
+	for named, want := range map[string]string{"default": "", "flex": model.TierFlex, "priority": model.TierPriority} {
+		first := strings.Replace(created, `"usage":null`, `"usage":null,"service_tier":"auto"`, 1)
+		in := events(first, ends("completed", `,"service_tier":"`+named+`","usage":{"input_tokens":5,"output_tokens":1,"total_tokens":6}`, message))
+		if got := decodeAll(strings.NewReader(in)).Turn.Usage; (got != model.Usage{Input: 5, Output: 1, Total: 6, ServiceTier: want}) {
+			t.Errorf("%q: %+v", named, got)
+		}
+	}
 }

@@ -21,6 +21,9 @@ func (a *answer) sorted() []*output {
 // turn returns what has been put together. Without an end it is a partial turn.
 func (a *answer) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, RawStop: a.raw, Usage: a.usage}
+	if t.Usage != (model.Usage{}) {
+		t.Usage.ServiceTier = model.Tier(a.tier)
+	}
 	all := a.sorted()
 	for i, o := range all {
 		if o.kind == "function_call" {
@@ -149,8 +152,9 @@ func usageOf(object []byte) model.Usage {
 		Input: n(jsonscan.Member(object, "input_tokens")), Output: n(jsonscan.Member(object, "output_tokens")), Total: n(jsonscan.Member(object, "total_tokens")),
 		CachedInput: n(jsonscan.Member(in, "cached_tokens")), CacheWrite: n(jsonscan.Member(in, "cache_write_tokens")), Reasoning: n(jsonscan.Member(out, "reasoning_tokens")),
 	}
-	if u.Reasoning > 0 && u.Total == u.Input+u.Output+u.Reasoning {
-		u.Output += u.Reasoning
+	if u.Reasoning > u.Output || u.Total == u.Input+u.Output+u.Reasoning {
+		u.Output = min(u.Output+u.Reasoning, wire.MaxUsage)
+		u.Total = max(u.Total, u.Input+u.Output)
 	}
 	if u.Total == 0 {
 		u.Total = u.Input + u.Output

@@ -12,6 +12,7 @@ const (
 	DefaultRounds       = 10
 	MaxRounds           = 50 // the hard cap; Clamp applies it to stored values as well
 	DefaultCalls        = 128
+	maxCalls            = 10_000
 	DefaultCallsPerTurn = 32
 	DefaultActiveMS     = 120_000 // 2 minutes
 )
@@ -22,8 +23,8 @@ const (
 	Answer = "answer" // the model is offered no tools, so it must answer
 )
 
-// Limits are the limits of one run. They are recorded when the run is accepted and do
-// not change afterwards.
+// Limits are the limits of one run. They are recorded when the run is accepted; afterwards
+// they can only be raised.
 type Limits struct {
 	Rounds       int    `json:"rounds"`             // rounds of the run; at least 1
 	Calls        int    `json:"calls"`              // gateway-owned tool calls of the run
@@ -39,7 +40,7 @@ type Limits struct {
 // be applied to stored limits, so that a modified row cannot raise them.
 func (l Limits) Clamp(maxRounds int) Limits {
 	l.Rounds = clamp(l.Rounds, 1, maxRounds, DefaultRounds)
-	l.Calls = clamp(l.Calls, 1, 10_000, DefaultCalls)
+	l.Calls = clamp(l.Calls, 1, maxCalls, DefaultCalls)
 	l.CallsPerTurn = clamp(l.CallsPerTurn, 1, 1_000, DefaultCallsPerTurn)
 	if l.ActiveMS <= 0 {
 		l.ActiveMS = DefaultActiveMS
@@ -53,6 +54,52 @@ func clamp(v, lo, hi, def int) int {
 		v = def
 	}
 	return min(max(v, lo), hi)
+}
+
+// Raise is by how much limits of a run are raised. A field of 0 = not at all.
+type Raise struct {
+	Rounds   int   `json:"rounds,omitempty"`
+	Calls    int   `json:"calls,omitempty"`
+	Tokens   int64 `json:"tokens,omitempty"`
+	NanoUSD  int64 `json:"nano_usd,omitempty"`
+	ActiveMS int64 `json:"active_ms,omitempty"`
+}
+
+// Negative reports whether r would lower a limit.
+func (r Raise) Negative() bool {
+	return r.Rounds < 0 || r.Calls < 0 || r.Tokens < 0 || r.NanoUSD < 0 || r.ActiveMS < 0
+}
+
+// Raised returns l after r, within the hard bounds of [Limits.Clamp]. A limit that l does not
+// have stays away, and no limit becomes lower.
+func (l Limits) Raised(r Raise) Limits {
+	l.Rounds = max(l.Rounds, min(raised(l.Rounds, r.Rounds), MaxRounds))
+	l.Calls = max(l.Calls, min(raised(l.Calls, r.Calls), maxCalls))
+	l.ActiveMS = raised(l.ActiveMS, r.ActiveMS)
+	if l.Tokens > 0 {
+		l.Tokens = raised(l.Tokens, r.Tokens)
+	}
+	if l.NanoUSD != nil {
+		usd := raised(*l.NanoUSD, r.NanoUSD)
+		l.NanoUSD = &usd
+	}
+	return l
+}
+
+// raised returns the sum of a limit and what is added to it, without overflow.
+func raised[T int | int64](limit, by T) T {
+	if sum := limit + max(by, 0); sum >= limit {
+		return sum
+	}
+	return limit
+}
+
+// Equal reports whether the limits are the same.
+func (l Limits) Equal(other Limits) bool {
+	a, b := l.NanoUSD, other.NanoUSD
+	same := a == b || a != nil && b != nil && *a == *b
+	l.NanoUSD, other.NanoUSD = nil, nil
+	return same && l == other
 }
 
 // Spent is what a run has used.

@@ -47,6 +47,12 @@ func (p *factPrinter) print(f loop.Fact) {
 			b.Limits.Rounds, b.Limits.Calls, time.Duration(b.Limits.ActiveMS)*time.Millisecond)
 	case loop.InputAdded:
 		p.input(b)
+	case loop.HookRan:
+		p.hookRan(b)
+	case loop.Compacted:
+		p.compacted(b)
+	case loop.LimitsRaised:
+		p.limitsRaised(b)
 	case loop.Catalogued:
 		p.catalogued(b, f.At)
 	case loop.Blocked:
@@ -71,7 +77,11 @@ func (p *factPrinter) print(f loop.Fact) {
 		p.callDone(b)
 	case loop.CallWaiting:
 		p.waiting[b.WaitID] = b.Key
-		p.waits(string(b.Key), b.WaitID)
+		if b.On == loop.OnChild {
+			p.line("", string(b.Key), "waits for the run that it has started: %s", b.WaitID)
+		} else {
+			p.waits(string(b.Key), b.WaitID)
+		}
 	case loop.CallResolved:
 		decision := "denied"
 		if b.Approved {
@@ -158,7 +168,43 @@ func (p *factPrinter) input(b loop.InputAdded) {
 	if last.Kind == item.ToolResult {
 		who = "tool"
 	}
-	p.line("input", who, "%s   (%s)", p.short(last.Text()), counted(len(items), "item"))
+	from := ""
+	if b.Who != "" {
+		from = fmt.Sprintf(", from the %s %s", b.By, b.Who)
+	}
+	p.line("input", who, "%s   (%s%s)", p.short(last.Text()), counted(len(items), "item"), from)
+}
+
+func (p *factPrinter) hookRan(b loop.HookRan) {
+	failed := ""
+	if b.Failed {
+		failed = ", because it has failed"
+	}
+	p.line("", string(b.Key), "hook %s at %s: %s%s", b.Hook, b.Point, b.Verdict, failed)
+}
+
+func (p *factPrinter) compacted(b loop.Compacted) {
+	cost := usage(b.Usage.Input, b.Usage.Output, -1)
+	if b.Failed {
+		p.line("compacted", "", "not: the attempt has failed%s", cost)
+		return
+	}
+	p.line("compacted", "", "the prompt from %d to %d tokens%s", b.Before, b.After, cost)
+}
+
+func (p *factPrinter) limitsRaised(b loop.LimitsRaised) {
+	var by []string
+	add := func(n int64, what string) {
+		if n > 0 {
+			by = append(by, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(int64(b.Raise.Rounds), "rounds")
+	add(int64(b.Raise.Calls), "calls")
+	add(b.Raise.Tokens, "tokens")
+	add(b.Raise.NanoUSD, "nano-USD")
+	add(b.Raise.ActiveMS, "ms")
+	p.line("limits", "", "raised by %s: %s more", b.By, strings.Join(by, ", "))
 }
 
 func (p *factPrinter) catalogued(b loop.Catalogued, at int64) {

@@ -82,6 +82,9 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 		s = s.After(f)
 		switch body := f.Body.(type) {
 		case loop.CallWaiting:
+			if body.On != loop.OnApproval {
+				continue
+			}
 			out = append(out, ApprovalChange{Status: ApprovalWaiting, At: f.At, Asked: &Approval{
 				ID: body.WaitID, Org: s.Org, RunID: s.RunID, Call: body.Key, Principal: s.Principal, Surface: s.Surface,
 				Name: body.Name, Server: body.Server, Tool: body.Tool, Asker: body.Asker,
@@ -110,8 +113,8 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 			if h.Summary.Waits > 0 {
 				out = append(out, ApprovalChange{All: true, Status: ApprovalVoid, At: f.At})
 			}
-		case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallStarted, loop.Catalogued, loop.InputAdded,
-			loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn, loop.TurnFailed,
+		case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallStarted, loop.Catalogued, loop.Compacted,
+			loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn, loop.TurnFailed,
 			loop.TurnStarted: // no change of an approval
 		}
 	}

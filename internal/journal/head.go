@@ -203,7 +203,7 @@ type Summary struct {
 	CreatedAt  int64        // Unix milliseconds
 	FinishedAt int64        // Unix milliseconds; 0 before
 	Aside      Aside        // why it is set aside
-	Waits      int          // approvals that are not decided
+	Waits      int          // approvals, and other things that calls wait for, that are not decided
 	Slots      int          // runs of the org that may have a lease at a time, when it was accepted; 0 = no limit
 
 	loop.Counts
@@ -255,7 +255,8 @@ func (s Summary) After(f loop.Fact) Summary {
 		s.Status, s.Aside = Running, Aside{}
 	case loop.Finished:
 		s.Status, s.Reason, s.FinishedAt, s.Aside, s.Waits = Done, b.Reason, f.At, Aside{}, 0
-	case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallStarted, loop.Catalogued, loop.InputAdded,
+	case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallStarted, loop.Catalogued, loop.Compacted,
+		loop.HookRan, loop.InputAdded, loop.LimitsRaised,
 		loop.ReserveRefused, loop.Reserved, loop.Turn, loop.TurnFailed, loop.TurnStarted: // the summary stays
 	}
 	return s

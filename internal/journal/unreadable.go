@@ -36,7 +36,8 @@ func (u *Unreadable) Error() string {
 // Unwrap returns Err.
 func (u *Unreadable) Unwrap() error { return u.Err }
 
-// Newer reports whether a newer build has written the fact.
+// Newer reports whether a newer build has written the fact: its kind or its version is unknown. What
+// this build must learn of a fact with an unknown value does not follow from these two.
 func (u *Unreadable) Newer() bool {
 	return errors.Is(u.Err, loop.ErrUnknownKind) || errors.Is(u.Err, loop.ErrUnknownVersion) || errors.Is(u.Err, item.ErrUnknownVersion)
 }

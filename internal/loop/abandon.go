@@ -33,7 +33,7 @@ func Abandon(facts []Fact, last int64) State {
 		switch b := f.Body.(type) {
 		case Accepted:
 			b.Policy = b.Policy.withDefaults(missingDefaults())
-			s.Accepted = &b
+			s.Accepted, s.Limits = &b, b.Limits
 		case Turn:
 			s.Turn, missing = &b, false
 			s.Usage = s.Usage.Add(b.Usage)
@@ -65,7 +65,7 @@ func Abandon(facts []Fact, last int64) State {
 			}
 		case Finished:
 			s.Finished = &b
-		case Blocked, CallResolved, CallWaiting, Catalogued, InputAdded, Parked, ReserveRefused, Reserved,
+		case Blocked, CallResolved, CallWaiting, Catalogued, Compacted, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved,
 			Resumed: // no call or end is in them
 		}
 	}

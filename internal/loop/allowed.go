@@ -48,6 +48,9 @@ func allowed(s *State, body Body) error {
 	case Turn:
 		return s.expects(CallModel{}, s.Attempt.Open && b.Round == s.Spent.Rounds && (b.Purpose == PurposeRaw) == s.Accepted.Raw)
 	case CallPrepared:
+		if err := s.allowPreparedByHooks(b); err != nil {
+			return err
+		}
 		if b.Again > 0 {
 			return s.allowPreparedAgain(b)
 		}
@@ -62,6 +65,12 @@ func allowed(s *State, body Body) error {
 	case Parked:
 		_, waits := Decide(*s).(Interrupt)
 		return s.expects(Interrupt{}, waits && s.ActiveSince != 0 && s.allAsked())
+	case HookRan:
+		return s.allowHook(b)
+	case Compacted:
+		return s.allowCompacted(b)
+	case LimitsRaised:
+		return s.allowRaised(b)
 	case Reserved:
 		return s.allowReserved(b.Round, b.Attempt)
 	case ReserveRefused:
@@ -85,7 +94,7 @@ func AllowedAnytime(body Body) bool {
 		return true
 	case Expired:
 		return b.WaitID == "" // the deadline of the run
-	case Accepted, CallDone, CallPrepared, CallResolved, CallStarted, CallWaiting, Catalogued, Finished, Parked,
+	case Accepted, CallDone, CallPrepared, CallResolved, CallStarted, CallWaiting, Catalogued, Compacted, Finished, HookRan, LimitsRaised, Parked,
 		ReserveRefused, Reserved, Turn, TurnFailed, TurnStarted: // only at their place
 	}
 	return false
@@ -179,10 +188,21 @@ func (s *State) allowCallDone(b CallDone) error {
 // still to be decided.
 func (s *State) allowPreparedAgain(b CallPrepared) error {
 	c, ok := s.Call(b.Key)
-	again := ok && s.Ended == "" && c.Prepared != nil && c.Prepared.Verdict == Ask && b.Owner == c.Prepared.Owner && b.Again == c.Prepared.Again+1 &&
-		c.Attempt == 0 && !c.Done && (c.Wait == nil || c.approved())
-	if !again {
+	if !ok || s.Ended != "" || !c.mayBePreparedAgain() || b.Owner != c.Prepared.Owner || b.Again != c.Prepared.Again+1 {
 		return fmt.Errorf("call %s cannot be prepared again", b.Key)
+	}
+	return nil
+}
+
+// allowRaised allows it for a run that goes on and has one of these limits.
+func (s *State) allowRaised(b LimitsRaised) error {
+	switch {
+	case s.Ended != "" || s.relays():
+		return fmt.Errorf("the run ends, or is a relay: its limits do not change")
+	case b.Raise.Negative():
+		return fmt.Errorf("limits are raised only, and %+v lowers one", b.Raise)
+	case s.Limits.Equal(s.Limits.Raised(b.Raise)):
+		return fmt.Errorf("%+v raises no limit that the run has", b.Raise)
 	}
 	return nil
 }
@@ -191,7 +211,7 @@ func (s *State) allowPreparedAgain(b CallPrepared) error {
 func (s *State) allowWaiting(b CallWaiting) error {
 	c, ok := s.Call(b.Key)
 	_, interrupts := Decide(*s).(Interrupt)
-	asks := ok && interrupts && c.Wait == nil && b.WaitID != "" && slices.Contains(s.undecided(), b.Key)
+	asks := ok && interrupts && b.On == OnApproval && c.Wait == nil && b.WaitID != "" && slices.Contains(s.undecided(), b.Key)
 	if asks {
 		p := c.Prepared
 		asks = b.Again == p.Again && b.Server == p.Server && b.Tool == p.Tool && b.ToolDigest == p.ToolDigest && b.ArgsDigest == p.ArgsDigest && b.Asker == p.Asker

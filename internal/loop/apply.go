@@ -31,6 +31,7 @@ func Apply(s State, f Fact) State {
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
 			b.Policy = b.Policy.withDefaults(missingDefaults())
+			s.Limits = b.Limits
 			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
 		}
 		return s
@@ -46,6 +47,13 @@ func Apply(s State, f Fact) State {
 		s.Blocked, s.Ended = &b, event.Blocked
 	case InputAdded:
 		s.addInput(b)
+	case HookRan:
+		s.hookRan(b)
+	case Compacted:
+		s.compact(b)
+		s.madeProgress(f.At)
+	case LimitsRaised:
+		s.raise(b)
 	case Reserved:
 		s.Reserved = &b
 	case ReserveRefused:
@@ -66,7 +74,9 @@ func Apply(s State, f Fact) State {
 		s.finishCall(b)
 		s.madeProgress(f.At)
 	case CallWaiting:
-		s.setCall(b.Key, func(c *Call) { c.Wait, c.Asked = &b, f.At })
+		if b.On == OnApproval {
+			s.setCall(b.Key, func(c *Call) { c.Wait, c.Asked = &b, f.At })
+		}
 	case CallResolved:
 		s.resolve(b.WaitID, b.Approved, b.Message, f.At)
 	case CancelRequested:
@@ -129,16 +139,12 @@ func (s *State) ownerDied() {
 	}
 }
 
-func (s *State) addInput(b InputAdded) {
-	s.UncountedBytes += b.Bytes
-	if s.Turn != nil && len(s.Calls) > 0 && !s.resultsAppended {
-		s.late = append(slices.Clip(s.late), b.ItemsRef)
-		return
-	}
-	s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
-	s.Truncated = s.Truncated || b.Truncated
-	if s.Turn == nil {
-		s.InputRefs = len(s.Transcript)
+// raise raises limits. The run goes on if a call was skipped for the limit that is raised.
+func (s *State) raise(b LimitsRaised) {
+	before := s.Limits
+	s.Limits = s.Limits.Raised(b.Raise)
+	if s.Limits.Calls > before.Calls {
+		s.Spent.CallsSkipped = false
 	}
 }
 
@@ -147,6 +153,10 @@ func (s *State) startAttempt(b TurnStarted) {
 	onTarget := 1
 	if s.Attempt.Number > 0 && s.Attempt.Target == b.Target {
 		onTarget = s.Attempt.AttemptsOnTarget + 1
+	}
+	if !s.callsOpen() { // the model sees the input that came during an earlier attempt
+		s.Unanswered = false
+		s.admitLate()
 	}
 	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Open: true}
 }
@@ -167,18 +177,22 @@ func (s *State) addTurn(b Turn) {
 	s.Reserved = nil
 	s.UncountedBytes += b.Bytes
 	if known := b.Usage.Input + b.Usage.Output; known > 0 {
-		s.CountedTokens, s.UncountedBytes = known, 0
+		s.CountedTokens, s.UncountedBytes = known, s.lateBytes()
 	}
 	s.Attempt = Attempt{Target: s.Attempt.Target}
 	s.Usage = s.Usage.Add(b.Usage)
 	if b.ItemsRef != "" {
-		s.Transcript = append(slices.Clip(s.Transcript), b.ItemsRef)
+		s.extend(Segment{Kind: Own, Ref: b.ItemsRef, Bytes: b.Bytes})
 	}
-	s.Calls, s.resultsAppended = nil, false
+	s.Calls, s.resultsAppended, s.Unanswered, s.hooksBefore = nil, false, false, len(s.Hooks)
 	for i, c := range b.Calls {
 		if c.Complete {
 			s.Calls = append(s.Calls, Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name})
 		}
+	}
+	if len(s.Calls) == 0 {
+		s.Unanswered = len(s.late) > 0
+		s.admitLate()
 	}
 	if n := len(s.History) - s.Accepted.Guard.Window; n > 0 {
 		s.History = slices.Clone(s.History[n:])
@@ -194,12 +208,12 @@ func (s *State) prepare(b CallPrepared) {
 		return
 	case b.Again > 0: // the guard has seen the call
 		s.setCall(b.Key, func(c *Call) {
-			c.Prepared, c.Wait = &b, nil
+			c.Prepared, c.Wait, c.hooksBefore = &b, nil, len(c.Hooks)
 			c.Resolved, c.Approved, c.TimedOut, c.Message, c.Decided = false, false, false, "", 0
 		})
 		return
 	}
-	c.Prepared = &b
+	c.Prepared, c.hooksBefore = &b, len(c.Hooks)
 	if b.Owner != tool.Client {
 		next := policy.PastCall{
 			Turn: s.Turn.Round, Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Tell,
@@ -229,7 +243,7 @@ func (s *State) start(b CallStarted) {
 		return
 	}
 	s.Halted = false // as in startAttempt: current rules would not have started the call
-	s.setCall(b.Key, func(c *Call) { c.Attempt, c.Guard, c.Advice = b.Attempt, policy.Allow, "" })
+	s.setCall(b.Key, func(c *Call) { c.Attempt, c.Guard, c.Advice, c.hooksBefore = b.Attempt, policy.Allow, "", len(c.Hooks) })
 }
 
 func (s *State) finishCall(b CallDone) {
@@ -237,7 +251,7 @@ func (s *State) finishCall(b CallDone) {
 	if !ok || c.Done {
 		return
 	}
-	if b.Outcome == SkippedLimit && s.gatewayCallsBefore(c) < s.Accepted.Limits.CallsPerTurn {
+	if b.Outcome == SkippedLimit && s.gatewayCallsBefore(c) < s.Limits.CallsPerTurn {
 		s.Spent.CallsSkipped = true // skipped by the run's limit; after the turn's limit the model may ask again
 	}
 	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil && c.Prepared.Class != tool.Read {
@@ -250,7 +264,7 @@ func (s *State) finishCall(b CallDone) {
 	}
 	s.Truncated = s.Truncated || b.FullRef != ""
 	s.UncountedBytes += b.Bytes
-	s.setCall(b.Key, func(c *Call) { c.Done, c.Outcome, c.ResultRef = true, b.Outcome, b.ResultRef })
+	s.setCall(b.Key, func(c *Call) { c.Done, c.Outcome, c.ResultRef, c.resultBytes = true, b.Outcome, b.ResultRef, b.Bytes })
 }
 
 // gatewayCallsBefore returns how many of the turn's gateway calls come before c.
@@ -306,18 +320,18 @@ func (s *State) appendResults() {
 	if s.resultsAppended || len(s.Calls) == 0 {
 		return
 	}
-	var refs []string
+	var results []Segment
 	for _, c := range s.Calls {
 		switch {
 		case c.Done:
-			refs = append(refs, c.ResultRef)
+			results = append(results, Segment{Kind: Own, Ref: c.ResultRef, Bytes: c.resultBytes})
 		case c.owner() != tool.Client, s.Accepted.NoTools:
 			return
 		}
 	}
 	s.resultsAppended = true
-	s.Transcript = append(append(slices.Clip(s.Transcript), refs...), s.late...)
-	s.late = nil
+	s.extend(results...)
+	s.admitLate()
 }
 
 // setCall applies change to one call, in a copy of Calls.

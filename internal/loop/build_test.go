@@ -95,7 +95,7 @@ func same(b *CallPrepared)    { b.ArgsDigest = "same" }
 
 // waiting asks for approval of a call that prepared has made.
 func waiting(key CallKey, waitID string) Body {
-	return CallWaiting{Key: key, WaitID: waitID, ArgsDigest: string(key)}
+	return CallWaiting{Key: key, WaitID: waitID, On: OnApproval, ArgsDigest: string(key)}
 }
 
 // preparedAgain makes it a later preparation of the call.

@@ -15,10 +15,12 @@ import (
 func TestFactsRoundTrip(t *testing.T) {
 	bodies := []Body{
 		accepted(answerLast, tokens(5)), catalogued(Server{Label: "s", Tools: 2}), Blocked{Reason: "loopback", Address: "127.0.0.1", Server: "s"},
-		InputAdded{"i", "client", true, 7}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
-		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", 7, 1, "n", "s", "t", "td", "args:0.0", "ad", AskedByServer, "pd", "gw"}, CallResolved{"w", true, "me", "ok"},
+		InputAdded{"i", ByHook, "h", true, 7}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
+		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", OnChild, 7, 1, "n", "s", "t", "td", "args:0.0", "ad", AskedByServer, "pd", "gw"}, CallResolved{"w", true, "me", "ok"},
 		CancelRequested{"me", event.Memory, "c", "why"}, Expired{"w"}, Parked{5}, Resumed{"w", true}, Reserved{1, 2, []string{"run"}, budget.Amount{Tokens: 3}},
 		ReserveRefused{1, 2, "org", budget.Amount{Tokens: 3}, event.Tokens}, Finished{event.Complete, "c", "why", []HandedOverCall{{"0.0", "call_1"}}},
+		HookRan{PreToolUse, "h", "0.0", HookModify, "patch", true, 7}, Compacted{3, []string{"input", "sum"}, 900, 80, model.Usage{Input: 9, Output: 1}, true},
+		LimitsRaised{"me", budget.Raise{Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5}},
 	}
 	seen := map[Kind]bool{}
 	for _, b := range bodies {
@@ -35,8 +37,8 @@ func TestFactsRoundTrip(t *testing.T) {
 		}
 		seen[b.Kind()] = true
 	}
-	if len(seen) != 19 {
-		t.Errorf("%d kinds tested, want 19", len(seen))
+	if len(seen) != 22 {
+		t.Errorf("%d kinds tested, want 22", len(seen))
 	}
 }
 
@@ -62,6 +64,16 @@ func TestTextsAreTakenOutAndPutBack(t *testing.T) { // G17
 }
 
 func TestDecodeErrors(t *testing.T) {
+	for kind, body := range map[Kind]string{
+		KindCallWaiting: `{"call_key":"0.0","wait_id":"w","on":"the stars"}`, KindInputAdded: `{"items_ref":"i","by":"nobody"}`, KindHookRan: `{"point":"pre_tool_use","verdict":"maybe"}`,
+	} {
+		if _, err := Decode(Version, kind, []byte(body)); !errors.Is(err, ErrUnknownValue) || errors.Is(err, ErrUnknownKind) {
+			t.Errorf("%s: err = %v", kind, err)
+		}
+		if err := CanDecode(Version, kind); err != nil {
+			t.Errorf("%s: err = %v", kind, err)
+		}
+	}
 	if _, err := Decode(Version, "no_such_kind", []byte("{}")); !errors.Is(err, ErrUnknownKind) {
 		t.Errorf("err = %v", err)
 	}

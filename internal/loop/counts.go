@@ -16,6 +16,8 @@ func (c Counts) After(body Body) Counts {
 			c.Rounds++
 		}
 		c.Tokens += b.Usage.Input + b.Usage.Output
+	case Compacted:
+		c.Tokens += b.Usage.Input + b.Usage.Output
 	case TurnFailed:
 		c.Tokens += b.Usage.Input + b.Usage.Output
 	case CallStarted:
@@ -23,7 +25,7 @@ func (c Counts) After(body Body) Counts {
 			c.Calls++
 		}
 	case Accepted, Blocked, CallDone, CallPrepared, CallResolved, CallWaiting, CancelRequested, Catalogued,
-		Expired, Finished, InputAdded, Parked, ReserveRefused, Reserved, Resumed, TurnStarted: // not counted
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, TurnStarted: // not counted
 	}
 	return c
 }

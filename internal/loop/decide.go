@@ -51,8 +51,8 @@ func Decide(s State) Action {
 		return s.finish(event.ClientCalls)
 	case s.answered():
 		return s.finish(s.answerReason())
-	case s.Accepted.Limits.Exhausted(s.Spent) != "":
-		return s.finish(s.Accepted.Limits.Exhausted(s.Spent))
+	case s.Limits.Exhausted(s.Spent) != "":
+		return s.finish(s.Limits.Exhausted(s.Spent))
 	default:
 		return s.callModel(1, s.Attempt.Target, 0)
 	}
@@ -162,9 +162,9 @@ type answer struct {
 // answers returns the answers of all calls that must not be executed, in order.
 func (s *State) answers() []answer {
 	var out []answer
-	nth := 0                                         // gateway calls before c in this turn
-	before := 0                                      // of those, the ones to execute
-	left := s.Accepted.Limits.Calls - s.Counts.Calls // calls that may still start in this run
+	nth := 0                                // gateway calls before c in this turn
+	before := 0                             // of those, the ones to execute
+	left := s.Limits.Calls - s.Counts.Calls // calls that may still start in this run
 	for _, c := range s.Calls {
 		if outcome, text := s.answerFor(c, nth, before, left); outcome != "" {
 			out = append(out, answer{c.Key, outcome, text})
@@ -201,7 +201,7 @@ func (s *State) answerable() AnswerCalls {
 // before is how many of those are to execute, left is how many calls the run may
 // still start.
 func (s *State) answerFor(c Call, nth, before, left int) (Outcome, string) {
-	limits := s.Accepted.Limits
+	limits := s.Limits
 	switch {
 	case c.Done || c.Prepared == nil:
 		return "", ""
@@ -302,8 +302,9 @@ func (s *State) undecided() []CallKey {
 	return keys
 }
 
-// answered reports whether the latest turn has no complete tool call.
-func (s *State) answered() bool { return s.Turn != nil && len(s.Calls) == 0 }
+// answered reports whether the latest turn has no complete tool call,
+// and no input came that the model has not seen.
+func (s *State) answered() bool { return s.Turn != nil && len(s.Calls) == 0 && !s.Unanswered }
 
 // answerReason maps the stop reason of the last turn to the reason of the run's end.
 func (s *State) answerReason() event.Reason {
@@ -317,7 +318,7 @@ func (s *State) answerReason() event.Reason {
 }
 
 func (s *State) callModel(attempt, target int, notBefore int64) Action {
-	limits := s.Accepted.Limits
+	limits := s.Limits
 	next := budget.Call{CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes, AskedOutput: s.Accepted.MaxTokens, Estimate: s.Accepted.Rules.Estimate}
 	most, output, ok := limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)
 	if !ok {

@@ -208,7 +208,7 @@ func TestResultsAreInCallOrder(t *testing.T) { // C05
 	s := play(t, with(oneTurn("a", "b", "c"), prepared("0.0"), prepared("0.1"), prepared("0.2"),
 		started("0.0"), started("0.1"), started("0.2"), done("0.2"), done("0.0"), done("0.1"))...)
 	want := []string{"t0.0", "r0.0", "r0.1", "r0.2"}
-	if diff := cmp.Diff(want, s.Transcript); diff != "" {
+	if diff := cmp.Diff(want, s.Seen()); diff != "" {
 		t.Errorf("transcript (-want +got):\n%s", diff)
 	}
 }
@@ -226,7 +226,7 @@ func TestWithoutToolsEveryCallHasAResultInTheTranscript(t *testing.T) { // C18
 			for _, c := range s.Calls {
 				want = append(want, c.ResultRef)
 			}
-			if diff := cmp.Diff(want, s.Transcript); diff != "" {
+			if diff := cmp.Diff(want, s.Seen()); diff != "" {
 				t.Errorf("transcript (-want +got):\n%s", diff)
 			}
 		})
@@ -234,7 +234,7 @@ func TestWithoutToolsEveryCallHasAResultInTheTranscript(t *testing.T) { // C18
 }
 
 func TestMixedTurnHidesGatewayResults(t *testing.T) { // A08
-	s := play(t, accepted(), InputAdded{ItemsRef: "in", By: "client"}, catalogued(), asked(0, 1),
+	s := play(t, accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1),
 		turn(0, model.StopCalls, "yours", "mine"), prepared("0.0", clients), prepared("0.1"), started("0.1"), done("0.1"))
 	if diff := cmp.Diff([]string{"t0.0", "r0.1"}, s.HiddenRefs()); diff != "" {
 		t.Errorf("hidden items (-want +got):\n%s", diff)
@@ -298,7 +298,7 @@ func TestApplyDoesNotModifyItsInput(t *testing.T) {
 	bodies := with(oneTurn("a", "b"), prepared("0.0"), prepared("0.1"))
 	before := play(t, bodies...)
 	shadow := fmt.Sprintf("%+v", before)
-	for _, b := range []Body{started("0.0"), done("0.0"), answered("0.1", NotRun), InputAdded{ItemsRef: "x"}, turn(0, model.StopCalls, "z")} {
+	for _, b := range []Body{started("0.0"), done("0.0"), answered("0.1", NotRun), InputAdded{ItemsRef: "x", By: ByClient}, turn(0, model.StopCalls, "z")} {
 		Apply(before, Fact{Seq: 99, Body: b})
 		if got := fmt.Sprintf("%+v", before); got != shadow {
 			t.Fatalf("Apply of %s modified its input:\n%s\n%s", b.Kind(), shadow, got)

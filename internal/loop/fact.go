@@ -148,12 +148,43 @@ type Blocked struct {
 	Setting string `json:"setting,omitempty"`
 }
 
-// InputAdded appends items to the transcript.
+// InputAdded appends items to the transcript. The model sees them in its next turn: a run
+// whose answer came before they were seen makes another model call.
 type InputAdded struct {
 	ItemsRef  string `json:"items_ref"`
-	By        string `json:"by"`            // client, splice
+	By        Adder  `json:"by"`
+	Who       string `json:"who,omitempty"` // id of the hook or of the principal; "" for the client
 	Truncated bool   `json:"cut,omitempty"` // the items have truncated results whose rest can be read
 	Bytes     int64  `json:"bytes,omitempty"`
+}
+
+// HookRan records what a hook decided. See [HookPoint] for where it runs.
+type HookRan struct {
+	Point    HookPoint   `json:"point"`
+	Hook     string      `json:"hook"`                // its id
+	Key      CallKey     `json:"call_key,omitempty"`  // the call that it is about; "" = it is about the run
+	Verdict  HookVerdict `json:"verdict"`             // what takes effect
+	PatchRef string      `json:"patch_ref,omitempty"` // row with what HookModify puts in place; "" for another verdict
+	Failed   bool        `json:"failed,omitempty"`    // the hook has failed; Verdict is what its settings say for that case
+	Micros   int64       `json:"us,omitempty"`        // duration in microseconds; 0 = not known
+}
+
+// Compacted records that the model sees less of the transcript from now on, or that an attempt
+// at that has failed. No item is deleted. It settles the reservation of its model call.
+type Compacted struct {
+	Until  int      `json:"until,omitempty"`      // the model sees Refs instead of the first Until segments of [State.Transcript]
+	Refs   []string `json:"items_refs,omitempty"` // of rows: a summary, items with placeholders for old results, or rows of these segments that it still sees
+	Before int64    `json:"before,omitempty"`     // size of the prompt, in tokens
+	After  int64    `json:"after,omitempty"`      // estimated size of the prompt, in tokens
+
+	Usage  model.Usage `json:"usage,omitzero"` // of the model call that wrote the summary; zero = there was none
+	Failed bool        `json:"failed,omitempty"`
+}
+
+// LimitsRaised records that somebody has raised limits of the run.
+type LimitsRaised struct {
+	By    string       `json:"by"` // principal
+	Raise budget.Raise `json:"raise"`
 }
 
 // Reserved records that the maximum cost of a model call is reserved in every budget
@@ -336,8 +367,8 @@ func WithoutTexts(b Body) (Body, *Texts) {
 		texts := &Texts{Answer: b.Answer}
 		b.Answer = ""
 		return b, texts
-	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued,
-		Expired, Finished, InputAdded, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts
+	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts
 	}
 	return b, nil
 }
@@ -357,17 +388,28 @@ func WithTexts(b Body, t *Texts) Body {
 	case CallPrepared:
 		b.Answer = t.Answer
 		return b
-	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued,
-		Expired, Finished, InputAdded, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts
+	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts
 	}
 	return b
 }
 
-// CallWaiting records that a call waits for approval, and what exactly is to be approved: the
-// call as it was prepared last.
+// WaitOn is what a call waits for.
+type WaitOn string
+
+// What calls wait for. This build asks for approvals only.
+const (
+	OnApproval WaitOn = "approval" // of the call, before it is executed
+	OnQuestion WaitOn = "question" // the answer of a person, which the call needs to go on
+	OnChild    WaitOn = "child"    // the end of the run that the call has started
+)
+
+// CallWaiting records that a call waits, and for what. For an approval it says what exactly is to be
+// approved: the call as it was prepared last.
 type CallWaiting struct {
 	Key       CallKey `json:"call_key"`
 	WaitID    string  `json:"wait_id"`
+	On        WaitOn  `json:"on"`
 	ExpiresAt int64   `json:"expires_at,omitempty"` // Unix milliseconds; 0 = never
 
 	Again      int    `json:"again,omitempty"` // that of its CallPrepared
@@ -455,6 +497,9 @@ const (
 	KindCatalogued      Kind = "catalogued"
 	KindBlocked         Kind = "blocked"
 	KindInputAdded      Kind = "input_added"
+	KindHookRan         Kind = "hook_ran"
+	KindCompacted       Kind = "compacted"
+	KindLimitsRaised    Kind = "limits_raised"
 	KindReserved        Kind = "reserved"
 	KindReserveRefused  Kind = "reserve_refused"
 	KindTurnStarted     Kind = "turn_started"
@@ -477,6 +522,9 @@ func (Accepted) Kind() Kind        { return KindAccepted }
 func (Catalogued) Kind() Kind      { return KindCatalogued }
 func (Blocked) Kind() Kind         { return KindBlocked }
 func (InputAdded) Kind() Kind      { return KindInputAdded }
+func (HookRan) Kind() Kind         { return KindHookRan }
+func (Compacted) Kind() Kind       { return KindCompacted }
+func (LimitsRaised) Kind() Kind    { return KindLimitsRaised }
 func (Reserved) Kind() Kind        { return KindReserved }
 func (ReserveRefused) Kind() Kind  { return KindReserveRefused }
 func (TurnStarted) Kind() Kind     { return KindTurnStarted }
@@ -497,6 +545,9 @@ func (Accepted) body()        {}
 func (Catalogued) body()      {}
 func (Blocked) body()         {}
 func (InputAdded) body()      {}
+func (HookRan) body()         {}
+func (Compacted) body()       {}
+func (LimitsRaised) body()    {}
 func (Reserved) body()        {}
 func (ReserveRefused) body()  {}
 func (TurnStarted) body()     {}

@@ -29,7 +29,7 @@ func pick[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
 // anyFact returns an arbitrary fact, which may not be allowed.
 func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
-	switch d.roll(19) {
+	switch d.roll(22) {
 	case 0:
 		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
 			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1,
@@ -39,7 +39,7 @@ func (d *dice) anyFact() Body {
 	case 2:
 		return Blocked{Reason: "loopback"}
 	case 3:
-		return InputAdded{ItemsRef: "i"}
+		return InputAdded{ItemsRef: "i", By: pick(d, ByClient, ByHook, ByOther), Bytes: int64(d.roll(9))}
 	case 4:
 		return TurnStarted{Round: d.roll(4), Attempt: d.roll(5), Target: d.roll(2), Purpose: pick(d, PurposeTurn, PurposeRaw)}
 	case 5:
@@ -53,7 +53,7 @@ func (d *dice) anyFact() Body {
 	case 9:
 		return CallDone{Key: key, Attempt: d.roll(3), Outcome: pick(d, OK, Error, Unknown, Cached, Denied, SkippedLimit, NotRun), ResultRef: "r"}
 	case 10:
-		return CallWaiting{Key: key, WaitID: string(key), ArgsDigest: pick(d, "", "d"), Again: d.roll(2)}
+		return CallWaiting{Key: key, WaitID: string(key), On: pick(d, OnApproval, OnApproval, OnChild), ArgsDigest: pick(d, "", "d"), Again: d.roll(2)}
 	case 11:
 		return CallResolved{WaitID: string(key), Approved: d.roll(2) == 1}
 	case 12:
@@ -68,6 +68,12 @@ func (d *dice) anyFact() Body {
 		return Reserved{Round: d.roll(4), Attempt: d.roll(5), Amount: budget.Amount{Tokens: int64(d.roll(60))}}
 	case 17:
 		return ReserveRefused{Round: d.roll(4), Attempt: d.roll(5), Reason: event.Tokens}
+	case 18:
+		return d.hook(pick(d, "", key))
+	case 19:
+		return Compacted{Until: d.roll(9) - 1, Refs: pick(d, nil, []string{"sum"}), After: int64(d.roll(9)) - 1, Failed: d.roll(4) == 1, Usage: model.Usage{Output: int64(d.roll(9))}}
+	case 20:
+		return LimitsRaised{Raise: d.raise()}
 	}
 	return Finished{Reason: pick(d, event.Complete, event.Lost, event.MaxRounds)}
 }
@@ -78,6 +84,21 @@ func (d *dice) turn(round int, purpose Purpose) Turn {
 		b.Calls = append(b.Calls, TurnCall{Name: pick(d, "a", "b"), Complete: d.roll(4) != 1})
 	}
 	return b
+}
+
+func (d *dice) hook(key CallKey) HookRan {
+	b := HookRan{
+		Point: pick(d, OnRunStart, PreToolUse, OnDelegation, PostToolUse, PreResponse), Hook: pick(d, "h", "i"), Key: key,
+		Verdict: pick(d, HookAllow, HookDeny, HookModify, HookAsk),
+	}
+	if b.Verdict == HookModify {
+		b.PatchRef = "p"
+	}
+	return b
+}
+
+func (d *dice) raise() budget.Raise {
+	return budget.Raise{Rounds: d.roll(3), Calls: d.roll(3), Tokens: int64(d.roll(3)) * 100, ActiveMS: int64(d.roll(3)) - 1}
 }
 
 func (d *dice) prepared(key CallKey) CallPrepared {
@@ -101,8 +122,43 @@ func FuzzArbitraryFacts(f *testing.F) {
 			if Decide(s) == nil {
 				t.Fatalf("no action in %+v", s)
 			}
+			checkTranscript(t, &s)
 		}
 	})
+}
+
+// checkTranscript checks that the model sees rows of the latest compaction and then everything
+// after it, and that what the caller does not see stays whole.
+func checkTranscript(t *testing.T, s *State) {
+	t.Helper()
+	replaced, instead, own, input := 0, 0, 0, 0
+	for i, seg := range s.Transcript {
+		switch seg.Kind {
+		case Replacement:
+			if seg.Until <= replaced || seg.Until > i || len(seg.Refs) == 0 {
+				t.Fatalf("segment %d replaces %d by %d rows, after %d were replaced", i, seg.Until, len(seg.Refs), replaced)
+			}
+			replaced, instead = seg.Until, len(seg.Refs)
+		case Own, Added:
+			own++
+		case Input:
+			input++
+		default:
+			t.Fatalf("segment %d is of kind %q", i, seg.Kind)
+		}
+	}
+	after := 0
+	for _, seg := range s.Transcript[replaced:] {
+		if seg.Kind != Replacement {
+			after++
+		}
+	}
+	if got := len(s.Seen()); got != instead+after {
+		t.Fatalf("the model sees %d rows, want %d and %d: %+v", got, instead, after, s.Transcript)
+	}
+	if got := len(s.HiddenRefs()); got != own {
+		t.Fatalf("%d rows are hidden, want %d", got, own)
+	}
 }
 
 // FuzzPlay is a driver with arbitrary models and tools. Other writers append facts at
@@ -156,6 +212,7 @@ func (w *world) append(b Body) {
 		w.t.Fatalf("allowed but not safe: %v\nstate %+v", err, w.state)
 	}
 	w.state = Apply(w.state, fact)
+	checkTranscript(w.t, &w.state)
 }
 
 // injectFact appends a fact of another writer, at most five times per run.
@@ -164,13 +221,30 @@ func (w *world) injectFact() {
 		return
 	}
 	w.injected++
-	switch w.roll(3) {
+	switch w.roll(6) {
 	case 0:
 		w.append(CancelRequested{Cause: event.Cancelled})
 	case 1:
 		w.append(Expired{})
 	case 2:
-		w.append(InputAdded{ItemsRef: "i"})
+		w.append(InputAdded{ItemsRef: "i", By: pick(&w.dice, ByClient, ByOther)})
+	case 3:
+		w.appendIfAllowed(LimitsRaised{By: "p", Raise: w.raise()})
+	case 4:
+		w.appendIfAllowed(Compacted{Until: w.roll(9), Refs: []string{"sum"}, After: int64(w.roll(99))})
+	case 5:
+		var key CallKey
+		if len(w.state.Calls) > 0 {
+			key = w.state.Calls[w.roll(len(w.state.Calls))].Key
+		}
+		w.appendIfAllowed(w.hook(pick(&w.dice, "", key)))
+	}
+}
+
+// appendIfAllowed appends a fact whose writer folds the journal first.
+func (w *world) appendIfAllowed(b Body) {
+	if Allowed(w.state, Fact{Seq: w.seq + 1, Body: b}) == nil {
+		w.append(b)
 	}
 }
 
@@ -193,7 +267,11 @@ func (w *world) perform(a Action) {
 		}
 	case PrepareTools:
 		for _, key := range a.Calls {
-			w.append(w.prepared(key))
+			b := w.prepared(key)
+			if w.state.allowPreparedByHooks(b) != nil {
+				b.Verdict = Tell
+			}
+			w.append(b)
 		}
 	case AnswerCalls:
 		for _, key := range a.Calls {
@@ -219,6 +297,9 @@ func (w *world) perform(a Action) {
 			if c, _ := w.state.Call(key); c.approved() && w.roll(4) == 1 { // the tool has changed
 				p := *c.Prepared
 				p.Again, p.ToolDigest, p.Verdict = p.Again+1, "other", pick(&w.dice, Ask, Tell)
+				if w.state.allowPreparedByHooks(p) != nil {
+					p.Verdict = Tell
+				}
 				w.append(p)
 			}
 		}

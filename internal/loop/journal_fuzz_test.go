@@ -54,6 +54,7 @@ func everyBody() []Body {
 	return []Body{
 		Accepted{}, Catalogued{}, Blocked{}, InputAdded{}, Reserved{}, ReserveRefused{}, TurnStarted{}, TurnFailed{}, Turn{}, CallPrepared{},
 		CallStarted{}, CallDone{}, CallWaiting{}, CallResolved{}, CancelRequested{}, Expired{}, Parked{}, Resumed{}, Finished{},
+		HookRan{}, Compacted{}, LimitsRaised{},
 	}
 }
 
@@ -62,7 +63,7 @@ func everyBody() []Body {
 func FuzzJournal(f *testing.F) {
 	const head = `accepted {"run_id":"run_1","grade":"durable","parallelism":"parallel","targets":[{},{}],"limits":{"rounds":3,"calls":9,"calls_per_turn":4,"active_ms":60000}}
 catalogued {}
-input_added {"items_ref":"input"}
+input_added {"items_ref":"input","by":"client"}
 turn_started {"round":0,"attempt":1,"purpose":"turn"}
 `
 	f.Add(head + `turn {"purpose":"turn","items_ref":"t","calls":[{"name":"a","complete":true},{"name":"b","complete":true}],"stop":"calls"}
@@ -70,7 +71,7 @@ call_prepared {"call_key":"0.0","owner":"gateway","class":"once","verdict":"run"
 call_prepared {"call_key":"0.1","owner":"gateway","class":"read","verdict":"ask"}
 call_started {"call_key":"0.0","attempt":1}
 call_done {"call_key":"0.0","attempt":1,"outcome":"ok","result_ref":"r"}
-call_waiting {"call_key":"0.1","wait_id":"w"}
+call_waiting {"call_key":"0.1","wait_id":"w","on":"approval"}
 parked {"active_ms":5}
 call_resolved {"wait_id":"w","approved":true}
 resumed {"by":"me"}`)
@@ -79,6 +80,12 @@ turn_started {"round":-1,"attempt":-9223372036854775808,"target":99,"purpose":"r
 reserved {"round":0,"attempt":2,"amount":{"tokens":-9223372036854775808}}
 resumed {}
 finished {"reason":"complete"}`)
+	f.Add(head + `turn_failed {"attempt":1,"class":"too_long"}
+compacted {"until":1,"items_refs":["input","sum"],"before":9,"after":3,"usage":{"output":2}}
+hook_ran {"point":"run_start","hook":"h","verdict":"deny","patch_ref":"p","failed":true}
+input_added {"items_ref":"late","by":"other","who":"p"}
+limits_raised {"by":"p","raise":{"rounds":9223372036854775807,"nano_usd":-1}}
+call_waiting {"call_key":"0.0","wait_id":"w","on":"child"}`)
 	f.Add("catalogued {}") // no accepted fact
 	f.Fuzz(func(t *testing.T, journal string) {
 		var s State
@@ -104,7 +111,7 @@ finished {"reason":"complete"}`)
 			if Decide(s) == nil {
 				t.Fatalf("no action in %+v", s)
 			}
-			_, _, _, _ = s.HiddenRefs(), s.HidesItems(), s.ClientCalls(), s.DeadlineAt()
+			_, _, _, _ = s.HiddenRefs(), s.Seen(), s.HidesItems(), s.DeadlineAt()
 		}
 	})
 }

@@ -19,6 +19,8 @@ func (s *State) recover() Action {
 		return s.callModel(a.Number+1, a.Target, 0)
 	case f.Class == model.Gone:
 		return s.conclude(event.Cancelled)
+	case f.Class == model.TooLong && a.Compacted: // the context is shorter now
+		return s.callModel(a.Number+1, a.Target, 0)
 	case f.Class == model.TooLong:
 		return s.finish(event.TooLong)
 	case f.Class == model.Filtered && f.Status < 300: // the provider's filter answered successfully

@@ -21,6 +21,7 @@ var ErrUnsafe = errors.New("the journal cannot be continued safely")
 //   - A call that must not be repeated starts once. A call that is done does not
 //     start again and is not done twice.
 //   - A call that needs an approval starts only as it was approved.
+//   - A compaction replaces what the model has seen, and more than the one before it.
 //   - A new turn does not replace calls that have started and not ended.
 //
 // Every fact that is Allowed is safe.
@@ -61,7 +62,11 @@ func checkFact(s *State, f Fact) error {
 		if _, ok := s.Call(b.Key); !ok {
 			return fmt.Errorf("call %s belongs to no turn", b.Key)
 		}
-	case Accepted, Blocked, CallResolved, CancelRequested, Catalogued, Expired, Finished, InputAdded, Parked,
+	case Compacted:
+		if !b.Failed && !s.replaces(b) {
+			return fmt.Errorf("it replaces %d segments of %d", b.Until, len(s.Transcript))
+		}
+	case Accepted, Blocked, CallResolved, CancelRequested, Catalogued, Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked,
 		ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // safe at any place
 	}
 	return nil

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -23,6 +24,7 @@ type State struct {
 	Grade Grade // as accepted; Durable once the run has parked
 
 	Accepted   *Accepted
+	Limits     budget.Limits // those of Accepted, and by how much they were raised since
 	Catalogued *Catalogued
 	Blocked    *Blocked
 	Finished   *Finished
@@ -49,12 +51,12 @@ type State struct {
 	UncountedBytes int64     // bytes of the transcript after those tokens
 	Reserved       *Reserved // the reservation of the model call in flight; nil once its cost is known
 
-	// Transcript holds the references of the items that the model sees, in order.
-	// The caller sent the first InputRefs of them.
-	Transcript []string
-	InputRefs  int
+	Transcript []Segment // all items of the run, in order; see Seen and HiddenRefs
+	Unanswered bool      // input has come after the latest turn
+	late       []Segment // input that follows the turn in progress and its results
 
-	late []string // input that follows the results of the latest turn
+	Hooks       []HookRan // those that were not about a call
+	hooksBefore int       // how many of Hooks ran before the latest turn
 
 	Parks int // how often the run has waited for approvals
 
@@ -72,6 +74,7 @@ type Attempt struct {
 	AttemptsOnTarget int         // consecutive attempts on Target
 	Open             bool        // a TurnStarted without its Turn or TurnFailed
 	Failed           *TurnFailed // nil unless the attempt failed
+	Compacted        bool        // the transcript was compacted since it failed
 	FailedAt         int64       // At of Failed, in Unix milliseconds
 }
 
@@ -87,11 +90,16 @@ type Call struct {
 	Advice       string         // for the model, where Guard is Advise
 	historyIndex int            // index into State.History
 
+	Hooks       []HookRan // those that were about the call
+	hooksBefore int       // how many of Hooks ran before the latest preparation, or attempt
+
 	Attempt    int // 1 is the first; 0 = not started
 	DeadOwners int // owners that died while it was in flight
 	Done       bool
 	Outcome    Outcome
 	ResultRef  string
+
+	resultBytes int64
 
 	Wait     *CallWaiting // what is asked for; nil = nothing, or the call was prepared again since
 	Resolved bool         // the approval is decided or has expired
@@ -118,6 +126,12 @@ func (c Call) approved() bool {
 	return c.Wait.Again == c.Prepared.Again && c.Wait.ToolDigest == c.Prepared.ToolDigest && c.Wait.ArgsDigest == c.Prepared.ArgsDigest
 }
 
+// mayBePreparedAgain reports whether the call is not started and has no approval that is still to be
+// decided.
+func (c Call) mayBePreparedAgain() bool {
+	return c.Prepared != nil && c.Prepared.Verdict == Ask && c.Attempt == 0 && !c.Done && (c.Wait == nil || c.approved())
+}
+
 // Key returns the key of a call: its round and its index in Turn.Calls.
 func Key(round, index int) CallKey {
 	return CallKey(strconv.Itoa(round) + "." + strconv.Itoa(index))
@@ -129,21 +143,19 @@ func (s *State) DeadlineAt() int64 {
 	if s.Accepted == nil || s.ActiveSince == 0 {
 		return 0
 	}
-	return s.ActiveSince + s.Accepted.Limits.ActiveMS - s.ActiveMS
+	return s.ActiveSince + s.Limits.ActiveMS - s.ActiveMS
 }
 
-// HiddenRefs returns the references of the items that the caller did not send and
-// does not see.
-func (s *State) HiddenRefs() []string { return s.Transcript[s.InputRefs:] }
-
 // HidesItems reports whether the transcript has items that the caller cannot send
-// back: earlier rounds, calls that the gateway executed, or reasoning in a form that
+// back: earlier rounds, input that it did not send, calls that the gateway executed, or reasoning in a form that
 // only the provider's dialect has.
 func (s *State) HidesItems() bool {
 	switch {
 	case s.relays():
 		return false
 	case s.Spent.Rounds > 1, s.Turn != nil && s.Turn.Unsendable:
+		return true
+	case slices.ContainsFunc(s.Transcript, func(seg Segment) bool { return seg.Kind == Added }):
 		return true
 	}
 	for _, c := range s.Calls {
@@ -206,7 +218,7 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 	p := c.Prepared
 	a := s.Accepted.approval(p.Server)
 	w := CallWaiting{
-		Key: key, WaitID: waitID, Again: p.Again, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
+		Key: key, WaitID: waitID, On: OnApproval, Again: p.Again, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
 		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
 	}
 	if a.WaitMS > 0 {
@@ -271,8 +283,8 @@ func (c Call) lost() bool {
 	return c.Attempt > 0 && !c.Done && !c.Prepared.Class.Repeatable()
 }
 
-// Cost returns the cost of the model call that ended with the fact end, a Turn or a
-// TurnFailed: what the provider counted. Without a count it is the whole
+// Cost returns the cost of the model call that ended with the fact end, a Turn, a
+// TurnFailed or a Compacted: what the provider counted. Without a count it is the whole
 // reservation, or zero if the provider refused the call with a status from 400. It
 // must be called with the state before the fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
@@ -281,6 +293,9 @@ func (s *State) Cost(end Body) budget.Amount {
 	}
 	if b, ok := end.(TurnFailed); ok {
 		return s.cost(b.Usage, b.Status >= 400)
+	}
+	if b, ok := end.(Compacted); ok {
+		return s.cost(b.Usage, false)
 	}
 	return budget.Amount{}
 }

@@ -46,7 +46,7 @@ func gatewayMutations() []mutation {
 		},
 		{
 			Name: "a run that was taken over has no deadline", Why: "the run never ends if its model or a tool does not answer",
-			In: "driver.playRest", From: "stop := d.startDeadline(); defer stop()", To: "",
+			In: "driver.playRest", From: "stop := d.deadline.start(&d.run); defer stop()", To: "",
 			Test: "TestARunThatWasTakenOverHasItsDeadline",
 		},
 		{

@@ -51,7 +51,7 @@ func (d *driver) accept() error {
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
 	}
 	crash.At(crash.BeforeAccept)
-	added := loop.InputAdded{ItemsRef: "input", By: "client", Truncated: len(d.run.results.full) > 0, Bytes: textBytes(items)}
+	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: textBytes(items)}
 	if err := d.run.commit(batch, body, added); err != nil {
 		return d.refused(err)
 	}
@@ -101,7 +101,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 	}
 	items := slices.Concat(d.run.req.System, d.run.req.Items)
 	d.run.events.Store("input", items)
-	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: "client", Bytes: textBytes(items)})
+	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: textBytes(items)})
 }
 
 // accepted returns the fact that opens the journal of a run for the request.

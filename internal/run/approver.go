@@ -69,8 +69,8 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 // lastUserMessage returns the text of the transcript's last message of a user, or false if it has
 // none.
 func (s *runState) lastUserMessage() (UserMessage, bool) {
-	for _, ref := range slices.Backward(s.state().Transcript) {
-		for _, it := range slices.Backward(s.events.Items(ref)) {
+	for _, seg := range slices.Backward(s.state().Transcript) {
+		for _, it := range slices.Backward(s.events.Items(seg.Ref)) {
 			if it.Kind == item.Message && it.Role == item.User {
 				return newUserMessage(it.Parts)
 			}

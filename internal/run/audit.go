@@ -72,8 +72,8 @@ func (a auditor) entries(before *loop.State, f loop.Fact) []audit.Entry {
 		}
 	case loop.Finished:
 		return a.closing(before, b, f.At)
-	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Expired, loop.InputAdded,
-		loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnFailed, loop.TurnStarted: // not in the audit log
+	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Compacted, loop.Expired,
+		loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnFailed, loop.TurnStarted: // not in the audit log
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
 		run := s.Accepted
 		out = append(out, a.entry(audit.KindBudgetExhausted, 0, at, audit.BudgetExhausted{
-			Budget: string(end.Reason), Via: run.Surface, Model: run.Model, Limits: run.Limits,
+			Budget: string(end.Reason), Via: run.Surface, Model: run.Model, Limits: s.Limits,
 			Rounds: s.Spent.Rounds, Calls: s.Counts.Calls, Tokens: s.Spent.Tokens,
 		}))
 	}

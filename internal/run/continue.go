@@ -314,7 +314,7 @@ func (c *continuation) decisions(approvals []journal.Approval, next nextPart) (j
 	}
 	if late := c.req.Late; len(late) > 0 {
 		ref := inputRef(next.part)
-		if err := add(loop.InputAdded{ItemsRef: ref, By: "client", Bytes: textBytes(late)}); err != nil {
+		if err := add(loop.InputAdded{ItemsRef: ref, By: loop.ByClient, Bytes: textBytes(late)}); err != nil {
 			return b, err
 		}
 		b.Rows = append(b.Rows, journal.Row{Ref: ref, Value: item.List(late)})

@@ -24,7 +24,7 @@ const CommandLine = "command line"
 // from the facts that can be read: see Unreadable.
 type Detail struct {
 	Summary journal.Summary
-	Limits  budget.Limits // that the run was accepted with
+	Limits  budget.Limits // as they were raised last
 	Usage   model.Usage   // summed over all model calls, failed ones too
 	Calls   []DetailCall  // the complete calls of all turns, in the order of the model
 
@@ -197,7 +197,9 @@ func (d *detailFold) add(f loop.Fact) error {
 		d.refused = b
 	case loop.Finished:
 		d.finished = &b
-	case loop.Blocked, loop.CallResolved, loop.CallWaiting, loop.Catalogued, loop.Expired, loop.InputAdded,
+	case loop.LimitsRaised:
+		d.Limits = d.state.Limits
+	case loop.Blocked, loop.CallResolved, loop.CallWaiting, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.InputAdded,
 		loop.Parked, loop.Reserved, loop.Resumed: // not shown
 	}
 	return nil

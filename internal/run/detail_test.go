@@ -32,7 +32,7 @@ func detailed(t *testing.T, rows []journal.Row, bodies ...loop.Body) *memory.Jou
 		Targets: []loop.Target{{Provider: "up", Model: "m"}},
 	}
 	batch := journal.Batch{Sync: true, Rows: append(rows, journal.Row{Ref: "input", Value: item.List{item.NewText(item.User, "go")}})}
-	for i, body := range append([]loop.Body{accepted, loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}}, bodies...) {
+	for i, body := range append([]loop.Body{accepted, loop.InputAdded{ItemsRef: "input", By: loop.ByClient}, loop.Catalogued{}}, bodies...) {
 		batch.Facts = append(batch.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, At: 1, Version: loop.Version, Body: body})
 	}
 	if err := store.Append(t.Context(), journal.Lease{Org: "o", RunID: "run_1", Epoch: 1, Owner: "x"}, 0, batch); err != nil {

@@ -43,7 +43,7 @@
 //
 // Where to look:
 //
-//   - A deadline ends a run: startDeadline and noticeEnd in drive.go, the fact Expired in
+//   - A deadline ends a run: deadline and noticeEnd in drive.go, the fact Expired in
 //     loop/apply.go, and the case of an ended run in loop/decide.go.
 //   - A tool result is truncated: executeOne in tools.go gives the limit, Done.truncate in
 //     toolexec/execute.go decides, and toolexec/truncate.go cuts.

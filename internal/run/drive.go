@@ -31,6 +31,8 @@ type driver struct {
 	asked    func() // called when the run has asked for approvals
 	audience *audience
 
+	deadline deadline
+
 	aside   bool  // the run is set aside
 	failed  bool  // an error has stopped it here
 	givenUp error // why the run cannot be continued; nil = it can
@@ -88,7 +90,7 @@ func (d *driver) perform() error {
 
 // playUntilDeadline plays the run, and ends it at its deadline.
 func (d *driver) playUntilDeadline() error {
-	stop := d.startDeadline()
+	stop := d.deadline.start(&d.run)
 	defer stop()
 	return d.observed(false, d.play)
 }
@@ -112,16 +114,34 @@ func (d *driver) observed(takenOver bool, play func() error) error {
 	return err
 }
 
-// startDeadline cancels the run's context with errDeadline at the run's deadline, until stop is
-// called. noticeEnd then appends Expired, and the rules end the run. A relay has no
-// deadline.
-func (d *driver) startDeadline() (stop func()) {
-	at := d.run.state().DeadlineAt()
-	if d.run.relay || at == 0 {
+// deadline cancels the context of a run with errDeadline when its time is used up. noticeEnd then
+// appends Expired, and the rules end the run. A relay has none.
+type deadline struct {
+	timer *time.Timer // nil = there is none
+	at    int64       // when it fires, in Unix milliseconds
+}
+
+// start starts it, until stop is called.
+func (d *deadline) start(run *runState) (stop func()) {
+	at := run.state().DeadlineAt()
+	if run.relay || at == 0 {
 		return func() {}
 	}
-	timer := time.AfterFunc(time.Duration(at-d.run.now())*time.Millisecond, func() { d.run.cancel(errDeadline) })
+	timer := time.AfterFunc(time.Duration(at-run.now())*time.Millisecond, func() { run.cancel(errDeadline) })
+	d.timer, d.at = timer, at
 	return func() { timer.Stop() }
+}
+
+// follow moves it if somebody has raised the time limit, unless it has passed.
+func (d *deadline) follow(run *runState) {
+	at := run.state().DeadlineAt()
+	if d.timer == nil || at == 0 || at == d.at {
+		return
+	}
+	d.at = at
+	if d.timer.Stop() {
+		d.timer.Reset(time.Duration(at-run.now()) * time.Millisecond)
+	}
 }
 
 // play asks the rules for the next action and performs it, until the run has ended or waits.
@@ -130,6 +150,7 @@ func (d *driver) play() error {
 		if err := d.noticeEnd(); err != nil {
 			return err
 		}
+		d.deadline.follow(&d.run)
 		var err error
 		switch a := loop.Decide(*d.run.state()).(type) {
 		case loop.Discover:

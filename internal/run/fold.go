@@ -120,8 +120,8 @@ func (p *fold) tell(f loop.Fact) error {
 			return &journal.Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
 		}
 		p.emit(at, p.ending(b, f.At))
-	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.InputAdded,
-		loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
+	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.Compacted, loop.HookRan,
+		loop.InputAdded, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
 	}
 	return nil
 }
@@ -135,7 +135,8 @@ func (p *fold) skip(f loop.Fact) bool {
 	case loop.TurnStarted:
 		p.call, p.round = event.Position{Seq: f.Seq}, b.Round
 	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
-		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Expired, loop.InputAdded, loop.Parked,
+		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan,
+		loop.InputAdded, loop.LimitsRaised, loop.Parked,
 		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn: // no deltas belong to them
 	}
 	p.last = f.Seq

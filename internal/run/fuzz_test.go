@@ -23,7 +23,7 @@ import (
 func FuzzRetell(f *testing.F) {
 	const head = `accepted {"run_id":"run_1","grade":"durable","parallelism":"parallel","targets":[{}],"limits":{"rounds":3,"calls":9,"calls_per_turn":4,"active_ms":60000}}
 input [{"role":"user","parts":[{"kind":"text","text":"go"}]}]
-input_added {"items_ref":"input"}
+input_added {"items_ref":"input","by":"client"}
 catalogued {}
 turn_started {"round":0,"attempt":1,"purpose":"turn"}
 t0 [{"role":"assistant","parts":[{"kind":"text","text":"Looking."},{"kind":"reasoning","text":"hm"}]}]

@@ -39,7 +39,7 @@ func (w *town) waiting(t *testing.T, until int64) {
 	}
 	waits := func(key loop.CallKey, id string) loop.Body {
 		b := ask(key).(loop.CallPrepared)
-		return loop.CallWaiting{Key: key, WaitID: id, ExpiresAt: until, ToolDigest: b.ToolDigest, ArgsDigest: b.ArgsDigest}
+		return loop.CallWaiting{Key: key, WaitID: id, On: loop.OnApproval, ExpiresAt: until, ToolDigest: b.ToolDigest, ArgsDigest: b.ArgsDigest}
 	}
 	w.leave(t, "run_old", "k", asked(0, 1), turned(0, "once_a", "once_b"), ask("0.0"), ask("0.1"),
 		waits("0.0", "wait_a"), waits("0.1", "wait_b"), loop.Parked{ActiveMS: 10})

@@ -50,7 +50,7 @@ func (w *town) leave(t *testing.T, runID, key string, bodies ...loop.Body) {
 			RunID: runID, Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Durable, Parallelism: loop.Parallel, Limits: budget.Limits{Rounds: 10, Calls: 9, CallsPerTurn: 2, ActiveMS: 60_000}}, Model: "m",
 			Targets: []loop.Target{{Provider: "up", Model: "m"}},
 		},
-		loop.InputAdded{ItemsRef: "input", By: "client"},
+		loop.InputAdded{ItemsRef: "input", By: loop.ByClient},
 		loop.Catalogued{CatalogRef: "catalog"},
 	}
 	batch := journal.Batch{Sync: true, Opening: &journal.Opening{Key: &journal.SubmitKey{Principal: "p", Key: key, Hash: "h"}}, Rows: []journal.Row{
@@ -260,7 +260,7 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 		want   string
 	}{
 		"a fact of a newer build":           {slices.Concat(turn, []loop.Body{prophecy{}, started("0.1", 1)}), `fact 9 cannot be decoded: unknown fact kind: "prophecy"`},
-		"a row that is damaged":             {slices.Concat(turn, []loop.Body{loop.InputAdded{ItemsRef: "hurt"}, started("0.1", 1)}), "row hurt cannot be decoded"},
+		"a row that is damaged":             {slices.Concat(turn, []loop.Body{loop.InputAdded{ItemsRef: "hurt", By: loop.ByClient}, started("0.1", 1)}), "row hurt cannot be decoded"},
 		"the arguments of a call are gone":  {slices.Concat(turn[:3], []loop.Body{loop.CallPrepared{Key: "0.1", Owner: tool.Gateway, Class: tool.Keyed, Verdict: loop.Run, ArgsRef: "gone"}, started("0.0", 1), started("0.1", 1)}), "row gone cannot be decoded"},
 		"the first thing that the run said": {[]loop.Body{prophecy{}}, "fact 4 cannot be decoded"},
 	} {
@@ -464,7 +464,7 @@ func largeWaiting(expires int64) []loop.Body {
 	turn.Calls[0].Arguments = `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
 	call := preparedAs("0.0", tool.Once).(loop.CallPrepared)
 	call.Verdict = loop.Ask
-	return []loop.Body{asked(0, 1), turn, call, loop.CallWaiting{Key: "0.0", WaitID: "wait_a", ExpiresAt: expires}, loop.Parked{ActiveMS: 10}}
+	return []loop.Body{asked(0, 1), turn, call, loop.CallWaiting{Key: "0.0", WaitID: "wait_a", On: loop.OnApproval, ExpiresAt: expires}, loop.Parked{ActiveMS: 10}}
 }
 
 // C07: a run that cannot be added to its conversation, because another build has stored that
@@ -604,7 +604,7 @@ func TestARunThatWasSetAsideIsTriedByABuildThatKnowsMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		w := &town{log: slog.New(slog.NewTextHandler(&log, nil)), build: "b1"}
-		w.interrupted(t, asked(0, 1), loop.InputAdded{ItemsRef: "hurt"})
+		w.interrupted(t, asked(0, 1), loop.InputAdded{ItemsRef: "hurt", By: loop.ByClient})
 		w.restarted(t).Close(t.Context(), 0) // or else it may claim what the next build tries again
 		w.build = "b2"
 		w.restarted(t)
@@ -631,7 +631,7 @@ func TestAStoredFailureKeepsTheDialectOfItsBody(t *testing.T) {
 			}
 			for i, body := range []loop.Body{
 				loop.Accepted{RunID: "r", Targets: []loop.Target{{Provider: "up", Model: "m"}}, Policy: loop.Policy{Limits: budget.Limits{Rounds: 1}}},
-				loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}, asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError},
+				loop.InputAdded{ItemsRef: "input", By: loop.ByClient}, loop.Catalogued{}, asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError},
 			} {
 				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})
 			}
@@ -661,7 +661,7 @@ func TestAStoredFailureKeepsThePlaceThatWasRefused(t *testing.T) { // P22
 			story := &journal.Story{Summary: journal.Summary{Reason: tt.reason}, Rows: map[string]json.RawMessage{"failure:0.1": json.RawMessage(row)}}
 			facts := []loop.Body{
 				loop.Accepted{RunID: "r", Targets: []loop.Target{{Provider: "up", Model: "m"}}, Policy: loop.Policy{Limits: budget.Limits{Rounds: 1}}},
-				loop.InputAdded{ItemsRef: "input"}, loop.Catalogued{}, asked(0, 1), refused,
+				loop.InputAdded{ItemsRef: "input", By: loop.ByClient}, loop.Catalogued{}, asked(0, 1), refused,
 			}
 			for i, body := range append(append(facts, tt.before...), loop.Finished{Reason: tt.reason}) {
 				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})

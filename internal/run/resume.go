@@ -164,7 +164,7 @@ func (d *driver) read(story *journal.Story) error {
 // playRest plays the rest of a claimed run. A run whose models or tools are not available any
 // more is lost.
 func (d *driver) playRest(story *journal.Story) error {
-	stop := d.startDeadline()
+	stop := d.deadline.start(&d.run)
 	defer stop()
 	if d.run.state().Ended == "" && executesApproved(d.run.state()) {
 		if _, err := noticeGone(d); err != nil && !errors.Is(err, errDecideAgain) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -95,14 +96,14 @@ func TestAForeignCancelEndsTheRunAtTheNextFact(t *testing.T) {
 func TestAForeignFactInBetweenIsFolded(t *testing.T) {
 	s := newStage(t, nil, asks("add"), says("Done."))
 	s.req.Servers = newStage(t, box{"add": func(context.Context, tool.Call) (tool.Result, error) {
-		s.journal.write(loop.InputAdded{ItemsRef: "more", By: "client"})
+		s.journal.write(loop.InputAdded{ItemsRef: "more", By: loop.ByClient})
 		return tool.Text("ok"), nil
 	}}).req.Servers
 	if end := s.run(t); end.Reason != event.Complete {
 		t.Errorf("%+v", end)
 	}
-	if state := s.journal.replays(t); !slices.Contains(state.Transcript, "more") {
-		t.Errorf("transcript %v", state.Transcript)
+	if state := s.journal.replays(t); !slices.Contains(state.Seen(), "more") {
+		t.Errorf("transcript %v", state.Seen())
 	}
 }
 
@@ -311,6 +312,27 @@ func TestTheDeadlineEndsWhatIsUnderWay(t *testing.T) {
 		s.req.Policy.Limits.ActiveMS = 5_000
 		begin := time.Now()
 		if end := s.run(t); end.Reason != event.Deadline || time.Since(begin) != 5*time.Second {
+			t.Errorf("%+v after %v", end, time.Since(begin))
+		}
+	})
+}
+
+// A time limit that somebody raises while the run goes on counts. // P23
+func TestARaisedTimeLimitMovesTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil, asks("work"), says("Done."), says("Done."))
+		s.req.Servers = newStage(t, box{"work": func(context.Context, tool.Call) (tool.Result, error) {
+			time.Sleep(3 * time.Second)
+			s.journal.write(loop.LimitsRaised{By: "admin", Raise: budget.Raise{ActiveMS: 4_000}})
+			return tool.Text("ok"), nil
+		}}).req.Servers
+		s.model.turns[1] = func(ctx context.Context, _ func(model.Delta) error) (*model.Turn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		s.req.Policy.Limits.ActiveMS = 5_000
+		begin := time.Now()
+		if end := s.run(t); end.Reason != event.Deadline || time.Since(begin) != 9*time.Second {
 			t.Errorf("%+v after %v", end, time.Since(begin))
 		}
 	})

@@ -189,6 +189,15 @@ func (w *Writer) recall(f loop.Fact, rows map[string]json.RawMessage, restore fu
 	switch b := f.Body.(type) {
 	case loop.InputAdded:
 		return w.recallItems(b.ItemsRef, rows)
+	case loop.Compacted:
+		for _, ref := range b.Refs {
+			if w.Items(ref) != nil { // a row of the transcript
+				continue
+			}
+			if err := w.recallItems(ref, rows); err != nil {
+				return err
+			}
+		}
 	case loop.TurnFailed:
 		failed, err := recallFailure(b.ErrorRef, rows[b.ErrorRef])
 		if err != nil {
@@ -219,8 +228,8 @@ func (w *Writer) recall(f loop.Fact, rows map[string]json.RawMessage, restore fu
 	case loop.Finished:
 		return w.fold.checkEnd(b)
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CallStarted, loop.CallWaiting,
-		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.Parked, loop.ReserveRefused, loop.Reserved,
-		loop.Resumed, loop.TurnStarted: // they refer to no rows
+		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.Parked,
+		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnStarted: // they refer to no rows that the owner needs
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (j *Journal) Load(_ context.Context, orgID, runID string) (*journal.Story, 
 	story := &journal.Story{Summary: r.head.Summary, Rows: maps.Clone(r.rows)}
 	var bad *journal.Unreadable
 	for _, f := range r.facts {
-		if err := loop.CanDecode(f.Version, f.Body.Kind()); err == nil {
+		if err := loop.CheckKnown(f); err == nil {
 			story.Facts = append(story.Facts, f)
 		} else if bad == nil {
 			bad = &journal.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err, Story: story, Last: int64(len(r.facts))}
@@ -88,7 +88,7 @@ func (j *Journal) Facts(_ context.Context, orgID, runID string, after int64, lim
 			return nil, err
 		}
 		size += len(body)
-		err = loop.CanDecode(f.Version, f.Body.Kind())
+		err = loop.CheckKnown(f)
 		switch {
 		case len(out) > 0 && (size > limit || err != nil):
 			return out, nil

@@ -92,7 +92,7 @@ func (j *Journal) Append(_ context.Context, lease journal.Lease, after int64, b 
 		if errors.As(err, &behind) {
 			behind.Facts = slices.Clone(r.facts[after:])
 			for _, f := range behind.Facts {
-				if err := loop.CanDecode(f.Version, f.Body.Kind()); err != nil {
+				if err := loop.CheckKnown(f); err != nil {
 					return fmt.Errorf("run %s: %w", lease.RunID, &journal.Unreadable{Seq: f.Seq, Kind: f.Body.Kind(), Version: f.Version, Err: err})
 				}
 			}

@@ -41,7 +41,7 @@ func BenchmarkSyncedAppend(b *testing.B) {
 						ref := fmt.Sprint(seq)
 						batch := journal.Batch{
 							Sync: true, Rows: []journal.Row{{Ref: ref, Value: body}},
-							Facts: []loop.Fact{{Seq: seq, Epoch: 1, At: seq, Version: 1, Body: loop.InputAdded{ItemsRef: ref}}},
+							Facts: []loop.Fact{{Seq: seq, Epoch: 1, At: seq, Version: 1, Body: loop.InputAdded{ItemsRef: ref, By: loop.ByClient}}},
 						}
 						if err := s.Append(b.Context(), lease, seq-1, batch); err != nil {
 							return err
@@ -93,7 +93,7 @@ func lightRun(b *testing.B, s *Store, runID string) error {
 		ref    string
 		bodies []loop.Body
 	}{
-		{true, "input", []loop.Body{loop.Accepted{Org: "a", RunID: runID, Principal: "p", Surface: "chat", Policy: loop.Policy{Grade: loop.Light}, Model: "m"}, loop.InputAdded{ItemsRef: "input"}}},
+		{true, "input", []loop.Body{loop.Accepted{Org: "a", RunID: runID, Principal: "p", Surface: "chat", Policy: loop.Policy{Grade: loop.Light}, Model: "m"}, loop.InputAdded{ItemsRef: "input", By: loop.ByClient}}},
 		{false, "", []loop.Body{loop.Catalogued{}}},
 		{false, "", []loop.Body{loop.TurnStarted{Attempt: 1, Purpose: loop.PurposeTurn}}},
 		{false, "turn:0", []loop.Body{loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "turn:0", Usage: usage}}},

@@ -54,7 +54,7 @@ func newFullStore(t *testing.T) *fullStore {
 }
 
 func (f *fullStore) append(ctx context.Context, lease journal.Lease, seq int64, sync bool) error {
-	b := unsyncedBatch(seq, loop.InputAdded{ItemsRef: "x"})
+	b := unsyncedBatch(seq, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})
 	b.Sync = sync
 	if !sync {
 		b.Retain = func(bytes int) { f.retained.Add(int64(bytes)) }
@@ -209,7 +209,7 @@ func TestANewOwnerGetsNothingThatWaitsForSpace(t *testing.T) {
 	f.full.Store(false)
 	next := lease
 	next.Epoch, next.Owner = 2, "other"
-	b := unsyncedBatch(2, loop.InputAdded{ItemsRef: "x"})
+	b := unsyncedBatch(2, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})
 	b.Sync = true
 	var behind *journal.Behind
 	if err := f.Append(t.Context(), next, 1, b); err != nil && !errors.As(err, &behind) {

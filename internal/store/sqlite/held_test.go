@@ -73,7 +73,7 @@ func TestBatchesWithoutSyncAreWrittenWithTheNext(t *testing.T) {
 	lease := beginHeld(t, s)
 	release := blockWriter(t, s) // so that the timer changes nothing
 	for seq := int64(2); seq < 30; seq++ {
-		if err := s.Append(t.Context(), lease, seq-1, unsyncedBatch(seq, loop.InputAdded{ItemsRef: "x"})); err != nil {
+		if err := s.Append(t.Context(), lease, seq-1, unsyncedBatch(seq, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestWhatIsHeldBackIsWrittenBeforeOtherOperations(t *testing.T) {
 			s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 			lease := beginHeld(t, s)
 			for seq := int64(2); seq < 4; seq++ {
-				if err := s.Append(t.Context(), lease, seq-1, unsyncedBatch(seq, loop.InputAdded{ItemsRef: "x"})); err != nil {
+				if err := s.Append(t.Context(), lease, seq-1, unsyncedBatch(seq, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -130,13 +130,13 @@ func TestClosingWritesWhatIsHeldBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
 	lease := beginHeld(t, s)
-	if err := s.Append(t.Context(), lease, 1, unsyncedBatch(2, loop.InputAdded{ItemsRef: "x"})); err != nil {
+	if err := s.Append(t.Context(), lease, 1, unsyncedBatch(2, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Append(t.Context(), lease, 2, unsyncedBatch(3, loop.InputAdded{ItemsRef: "x"})); !errors.Is(err, ErrClosed) {
+	if err := s.Append(t.Context(), lease, 2, unsyncedBatch(3, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
 	checkStory(t, openStore(t, Options{Path: path}), 2, 1)
@@ -150,7 +150,7 @@ func TestARefusedBatchDoesNotUndoWhatWasHeldBack(t *testing.T) {
 			s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 			lease := beginHeldAs(t, s, grade)
 			started := loop.CallStarted{Key: "0.0", Attempt: 1}
-			for i, body := range []loop.Body{started, loop.InputAdded{ItemsRef: "x"}, started} { // the third repeats a fact
+			for i, body := range []loop.Body{started, loop.InputAdded{ItemsRef: "x", By: loop.ByClient}, started} { // the third repeats a fact
 				seq := int64(2 + i)
 				err := s.Append(t.Context(), lease, seq-1, unsyncedBatch(seq, body))
 				if refused := i == 2 && atOnce; refused != errors.Is(err, org.ErrExists) || !refused && err != nil {

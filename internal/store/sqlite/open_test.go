@@ -135,7 +135,7 @@ func TestAReaderReadsWhileTheGatewayRuns(t *testing.T) {
 	if err != nil || story.Summary.Status != journal.Running || len(story.Facts) != 1 {
 		t.Fatalf("got %+v, %v", story, err)
 	}
-	batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x", By: loop.ByClient}}}}
 	if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestAReaderReadsInPages(t *testing.T) { // P05
 	s := openStore(t, Options{Path: path})
 	beginRun(t, s, "a", "r")
 	r := openReader(t, path)
-	batch := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: 1}}, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	batch := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: 1}}, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x", By: loop.ByClient}}}}
 	if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestALargeBodyIsNotReadUnlessItIsReturned(t *testing.T) {
 	s := openStore(t, Options{Path: path})
 	beginRun(t, s, "a", "r")
 	large := strings.Repeat("x", size)
-	batch := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "small", Value: 1}, {Ref: "large", Value: large}}, Facts: []loop.Fact{{Seq: 2, Version: 1, Body: loop.InputAdded{ItemsRef: large}}}}
+	batch := journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "small", Value: 1}, {Ref: "large", Value: large}}, Facts: []loop.Fact{{Seq: 2, Version: 1, Body: loop.InputAdded{ItemsRef: large, By: loop.ByClient}}}}
 	if err := s.Append(t.Context(), journal.Lease{Org: "a", RunID: "r"}, 1, batch); err != nil {
 		t.Fatal(err)
 	}

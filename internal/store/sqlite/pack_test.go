@@ -49,12 +49,12 @@ func storePacked(t *testing.T, s *Store, grade loop.Grade) (facts []loop.Fact, r
 	turn := func(n int) loop.Turn {
 		return loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "t", Stop: model.StopCalls, Calls: []loop.TurnCall{{ProviderID: "c", Name: "t", Arguments: "{\"a\": 1e400, \"b\": \"\u2028\x00é\\\"" + strings.Repeat("x", n), Complete: true}}}
 	}
-	write([]any{"in", 12345678901234567, 1.50, []string{"<&>", "\u2028\\"}}, loop.Accepted{Org: "a", RunID: "r", Policy: loop.Policy{Grade: grade}}, loop.InputAdded{ItemsRef: "x"})
+	write([]any{"in", 12345678901234567, 1.50, []string{"<&>", "\u2028\\"}}, loop.Accepted{Org: "a", RunID: "r", Policy: loop.Policy{Grade: grade}}, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})
 	write(nil, loop.TurnStarted{Attempt: 1}, turn(0), loop.CallPrepared{Key: "0.0", Tool: "t"})
 	write([]any{"result"}, loop.CallStarted{Key: "0.0", Attempt: 1})
 	write(nil, loop.CallDone{Key: "0.0", Attempt: 1, Outcome: loop.OK})
-	write([]any{strings.Repeat("y", maxPacked), "z"}, loop.TurnStarted{Round: 1, Attempt: 1}, turn(maxPacked), loop.InputAdded{ItemsRef: "y"})
-	write(nil, loop.InputAdded{ItemsRef: "alone"})
+	write([]any{strings.Repeat("y", maxPacked), "z"}, loop.TurnStarted{Round: 1, Attempt: 1}, turn(maxPacked), loop.InputAdded{ItemsRef: "y", By: loop.ByClient})
+	write(nil, loop.InputAdded{ItemsRef: "alone", By: loop.ByClient})
 	write([]any{"only a row"})
 	var many []loop.Body
 	for range 20 { // more than a pack has room for
@@ -162,7 +162,7 @@ func TestNamesInPacksAreNotRepeated(t *testing.T) {
 		}
 		return err
 	}
-	input := loop.InputAdded{ItemsRef: "x"}
+	input := loop.InputAdded{ItemsRef: "x", By: loop.ByClient}
 	started := func(key loop.CallKey) loop.Body { return loop.CallStarted{Key: key, Attempt: 1} }
 	for _, err := range []error{
 		write("packed", loop.Accepted{Org: "a", RunID: "r", Policy: loop.Policy{Grade: loop.Light}}, started("0.0"), started("0.1")),

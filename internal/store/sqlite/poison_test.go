@@ -82,7 +82,7 @@ func refusesWrites(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
 	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
-	facts := []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x"}}}
+	facts := []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x", By: loop.ByClient}}}
 	for name, write := range map[string]func(context.Context) error{
 		"append": func(ctx context.Context) error {
 			return s.Append(ctx, lease, 1, journal.Batch{Sync: true, Facts: facts})
@@ -121,7 +121,7 @@ func TestOtherFailuresOfACommitAreTemporary(t *testing.T) {
 			beginRun(t, s, "a", "r")
 			failCommits(t, s, codeError(code))
 			lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
-			batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+			batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "x", By: loop.ByClient}}}}
 			var failed *Error
 			if err := s.Append(t.Context(), lease, 1, batch); !errors.As(err, &failed) || errors.Is(err, ErrPoisoned) {
 				t.Errorf("got %v, want an *Error", err)

@@ -52,7 +52,7 @@ func fillRuns(t *testing.T, s *Store, orgID string, runs, facts, size int) {
 		beginRun(t, s, orgID, runID)
 		for f := range facts {
 			ref := fmt.Sprintf("round.%d", f)
-			one := loop.Fact{Seq: int64(2 + f), Epoch: 1, At: 1, Version: 1, Body: loop.InputAdded{ItemsRef: ref, By: "client"}}
+			one := loop.Fact{Seq: int64(2 + f), Epoch: 1, At: 1, Version: 1, Body: loop.InputAdded{ItemsRef: ref, By: loop.ByClient}}
 			batch := journal.Batch{Facts: []loop.Fact{one}, Rows: []journal.Row{{Ref: ref, Value: text}}}
 			if err := s.Append(t.Context(), journal.Lease{Org: orgID, RunID: runID, Epoch: 1}, int64(1+f), batch); err != nil {
 				t.Fatal(err)

@@ -119,7 +119,7 @@ func TestACallerWhoseContextEndsDoesNotWaitForTheDisk(t *testing.T) {
 	release := blockWriter(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x"}}}}
+	batch := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 2, Body: loop.InputAdded{ItemsRef: "x", By: loop.ByClient}}}}
 	if err := s.Append(ctx, journal.Lease{Org: "a", RunID: "r"}, 1, batch); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the end of the context", err)
 	}
@@ -155,13 +155,13 @@ func TestAFullDiskIsAnErrorAndNothingIsHalfStored(t *testing.T) {
 	setMaxPages(t, s, "1")
 	lease := journal.Lease{Org: "a", RunID: "r", Epoch: 1}
 	big := journal.Batch{
-		Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "big"}}},
+		Facts: []loop.Fact{{Seq: 2, At: 2, Body: loop.InputAdded{ItemsRef: "big", By: loop.ByClient}}},
 		Rows:  []journal.Row{{Ref: "big", Value: make([]byte, 1<<20)}},
 	}
 	if err := s.Append(t.Context(), lease, 1, big); err != nil {
 		t.Fatal(err) // unsynced, so the error comes later
 	}
-	next := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, At: 3, Body: loop.InputAdded{ItemsRef: "next"}}}}
+	next := journal.Batch{Sync: true, Facts: []loop.Fact{{Seq: 3, At: 3, Body: loop.InputAdded{ItemsRef: "next", By: loop.ByClient}}}}
 	var failure *Error
 	if err := s.Append(t.Context(), lease, 2, next); !errors.As(err, &failure) || failure.Op != "append" {
 		t.Fatalf("got %v, want an *Error of append", err)

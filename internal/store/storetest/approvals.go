@@ -30,7 +30,7 @@ func approvalCases() []rule {
 // asked is the fact that asks for an approval.
 func asked(id string, call int, server string, expires int64) loop.CallWaiting {
 	return loop.CallWaiting{
-		Key: loop.CallKey(fmt.Sprint("0.", call)), WaitID: id, Name: "n_" + server, Server: server, Tool: "t", Asker: loop.AskedByServer,
+		Key: loop.CallKey(fmt.Sprint("0.", call)), WaitID: id, On: loop.OnApproval, Name: "n_" + server, Server: server, Tool: "t", Asker: loop.AskedByServer,
 		ToolDigest: "td", ArgsRef: fmt.Sprint("args:0.", call), ArgsDigest: "ad", Policy: "p", ExpiresAt: expires, CallerAt: "gw",
 	}
 }

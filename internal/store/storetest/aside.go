@@ -14,6 +14,7 @@ func asideCases() []rule {
 	return []rule{
 		{"a fact of an unknown kind is reported", "with the facts that can be decoded, so that the calls of the run can be accounted for", unknownKind},
 		{"a fact of an unknown version is reported", "its meaning is unknown even if its kind is known", unknownVersion},
+		{"a fact with an unknown value is reported", "it may mean something that this build does not know", unknownValue},
 		{"a writer is told of an unknown fact that it misses", "it cannot go on, and nothing is stored", unknownMissed},
 		{"a run that is set aside is not claimed", "every process of this build would fail on it again", asideNotClaimed},
 		{"a run that is set aside has no slot and no lease", "no process works on it", asideHoldsNothing},
@@ -69,6 +70,16 @@ func unknownVersion(b *testBench) {
 	b.checkError(bad, loop.ErrUnknownVersion)
 	if bad.Seq != 2 || bad.Kind != loop.KindInputAdded || bad.Version != loop.Version+1 || bad.Last != 2 {
 		b.Errorf("got fact %d of kind %s, version %d, of %d", bad.Seq, bad.Kind, bad.Version, bad.Last)
+	}
+}
+
+func unknownValue(b *testBench) {
+	a := b.begin("a", "r")
+	a.write(input("x"), loop.CallWaiting{Key: "0.0", WaitID: "w", On: "the stars"})
+	bad := a.checkUnreadable()
+	b.checkError(bad, loop.ErrUnknownValue)
+	if bad.Seq != 3 || bad.Kind != loop.KindCallWaiting || bad.Newer() {
+		b.Errorf("got fact %d of kind %s, by a newer build: %t", bad.Seq, bad.Kind, bad.Newer())
 	}
 }
 

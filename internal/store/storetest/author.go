@@ -87,7 +87,7 @@ func (b *testBench) checkBehind(err error, want ...loop.Fact) {
 }
 
 // Constructors of facts.
-func input(ref string) loop.Body { return loop.InputAdded{ItemsRef: ref, By: "client"} }
+func input(ref string) loop.Body { return loop.InputAdded{ItemsRef: ref, By: loop.ByClient} }
 
 func started(key loop.CallKey, attempt int) loop.Body {
 	return loop.CallStarted{Key: key, Attempt: attempt, IdemKey: "idem " + string(key)}

@@ -143,11 +143,11 @@ func storedCapped(b *testBench) {
 	first := b.author("a", "first")
 	b.ok(first.open(keyed))
 	small := journal.Row{Ref: "small", Value: "x"}
-	b.ok(first.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{small}}, loop.InputAdded{ItemsRef: "small"}))
+	b.ok(first.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{small}}, loop.InputAdded{ItemsRef: "small", By: loop.ByClient}))
 	second := b.author("a", "second")
 	b.ok(second.open(journal.Opening{}))
 	large := journal.Row{Ref: "large", Value: strings.Repeat("x", 1<<20)}
-	b.ok(second.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{large}}, loop.InputAdded{ItemsRef: "large"}))
+	b.ok(second.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{large}}, loop.InputAdded{ItemsRef: "large", By: loop.ByClient}))
 
 	b.checkCapError(b.author("a", "third").open(journal.Opening{}), "org_caps.stored_mib", 1)
 	b.checkMissing("a", "third")
@@ -155,7 +155,7 @@ func storedCapped(b *testBench) {
 	if err := b.author("a", "again").open(keyed); !errors.As(err, &known) || known.RunID != "first" {
 		b.Errorf("a repeated key got %v, want its run", err)
 	}
-	b.ok(second.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "more", Value: "x"}}}, loop.InputAdded{ItemsRef: "more"}))
+	b.ok(second.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "more", Value: "x"}}}, loop.InputAdded{ItemsRef: "more", By: loop.ByClient}))
 	second.write(loop.Finished{Reason: "complete"})
 	b.ok(b.author("b", "first").open(journal.Opening{}))
 }

@@ -41,13 +41,13 @@ func everyKind(b *testBench) {
 	usage := model.Usage{Input: 1, Output: 2, Total: 3, Reasoning: 1}
 	bodies := []loop.Body{
 		full,
-		loop.InputAdded{ItemsRef: "input", By: "client"},
+		loop.InputAdded{ItemsRef: "input", By: loop.ByClient},
 		loop.Catalogued{Servers: []loop.Server{{Label: "s", Tools: 2, Error: "<down> & out"}}, Conflict: &loop.Conflict{Tool: "t", Server: "s"}},
 		loop.TurnStarted{Round: 0, Attempt: 1, Purpose: loop.PurposeTurn, PromptDigest: "d"},
 		loop.TurnFailed{Attempt: 1, Class: model.Transient, Status: 503, ErrorRef: "e", RetryAt: 12, Usage: usage},
 		loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "t", Stop: model.StopCalls, Usage: usage, Calls: []loop.TurnCall{{ProviderID: "c", Name: "t", Arguments: "{\"a\": \"\u2028\x00é\"", Complete: true}}},
 		loop.CallPrepared{Key: "0.0", Owner: tool.Gateway, Tool: "t", Server: "s", Class: tool.Once, ArgsDigest: "d", Verdict: loop.Ask},
-		loop.CallWaiting{Key: "0.0", WaitID: "w", ExpiresAt: 99},
+		loop.CallWaiting{Key: "0.0", WaitID: "w", On: loop.OnApproval, ExpiresAt: 99},
 		loop.Parked{ActiveMS: 5},
 		loop.CallResolved{WaitID: "w", Approved: true, By: "somebody", Message: "go"},
 		loop.Resumed{},

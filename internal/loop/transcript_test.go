@@ -1,0 +1,150 @@
+package loop
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+func input(ref string, by Adder) Body { return InputAdded{ItemsRef: ref, By: by, Bytes: 30} }
+
+func summary(until int, refs ...string) Compacted {
+	return Compacted{Until: until, Refs: refs, Before: 900, After: 40, Usage: model.Usage{Input: 7, Output: 3}}
+}
+
+// afterOneRound are the facts of a run whose first round is over. Its transcript is in, t0.0, r0.0.
+func afterOneRound() []Body {
+	return []Body{accepted(), input("in", ByClient), catalogued(), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")}
+}
+
+// I03 P51: the model sees what a compaction puts in place, and then what came after it. What the
+// caller does not see stays whole.
+func TestWhatTheModelSees(t *testing.T) {
+	again := []Body{asked(1, 1), turn(1, model.StopCalls, "b"), prepared("1.0"), started("1.0"), done("1.0")}
+	for name, tt := range map[string]struct {
+		facts        []Body
+		seen, hidden []string
+	}{
+		"everything":             {afterOneRound(), []string{"in", "t0.0", "r0.0"}, []string{"t0.0", "r0.0"}},
+		"a summary of all":       {with(afterOneRound(), summary(3, "sum")), []string{"sum"}, []string{"t0.0", "r0.0"}},
+		"a summary and the rest": {with(with(afterOneRound(), summary(3, "sum")), again...), []string{"sum", "t1.0", "r1.0"}, []string{"t0.0", "r0.0", "t1.0", "r1.0"}},
+		"rows that stay":         {with(afterOneRound(), summary(3, "in", "t0.0", "pruned")), []string{"in", "t0.0", "pruned"}, []string{"t0.0", "r0.0"}},
+		"a second compaction":    {with(with(with(afterOneRound(), summary(2, "sum")), again...), summary(6, "sum2")), []string{"sum2"}, []string{"t0.0", "r0.0", "t1.0", "r1.0"}},
+		"an attempt that failed": {with(afterOneRound(), Compacted{Failed: true}), []string{"in", "t0.0", "r0.0"}, []string{"t0.0", "r0.0"}},
+		"input of a hook":        {[]Body{accepted(), input("in", ByClient), input("h", ByHook), catalogued()}, []string{"in", "h"}, []string{"h"}},
+		"input during a call":    {with(afterOneRound()[:6], input("late", ByClient), started("0.0"), done("0.0")), []string{"in", "t0.0", "r0.0", "late"}, []string{"t0.0", "r0.0", "late"}},
+		"input during a model call": {with(afterOneRound()[:4], input("late", ByOther), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")),
+			[]string{"in", "t0.0", "r0.0", "late"}, []string{"t0.0", "r0.0", "late"}},
+		"input during an attempt that failed": {with(afterOneRound()[:4], input("late", ByOther), failed(1, model.Transient), asked(0, 2)), []string{"in", "late"}, []string{"late"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, tt.facts...)
+			if diff := cmp.Diff(tt.seen, s.Seen()); diff != "" {
+				t.Errorf("seen (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.hidden, s.HiddenRefs()); diff != "" {
+				t.Errorf("hidden (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A compaction is no round, and its model call is paid for like any other. // I11
+func TestCompactionsArePaid(t *testing.T) {
+	s := play(t, with(afterOneRound(), summary(3, "sum"))...)
+	if s.Spent.Rounds != 1 || s.Spent.Tokens != 25 || s.Counts.Tokens != 25 || s.Usage != (model.Usage{Input: 17, Output: 8}) {
+		t.Errorf("%+v, %+v, %+v", s.Spent, s.Counts, s.Usage)
+	}
+	if s.CountedTokens != 40 || s.UncountedBytes != 0 {
+		t.Errorf("the next prompt has %d tokens and %d bytes", s.CountedTokens, s.UncountedBytes)
+	}
+}
+
+// I04: a call that failed because the context is too long is made again after a compaction.
+func TestATooLongContextIsCompacted(t *testing.T) {
+	tooLong := with(afterOneRound(), asked(1, 1), failed(1, model.TooLong))
+	if diff := cmp.Diff(finish(event.TooLong), strip(Decide(play(t, tooLong...)))); diff != "" {
+		t.Error(diff)
+	}
+	a, ok := Decide(play(t, with(tooLong, Compacted{Failed: true})...)).(Finish)
+	if !ok || a.Reason != event.TooLong {
+		t.Errorf("after an attempt that failed: %+v", a)
+	}
+	call, ok := Decide(play(t, with(tooLong, summary(3, "sum"))...)).(CallModel)
+	if !ok || call.Round != 1 || call.Attempt != 2 {
+		t.Errorf("%+v", call)
+	}
+	if a, ok := Decide(play(t, with(tooLong, summary(3, "sum"), asked(1, 2), failed(2, model.TooLong))...)).(Finish); !ok || a.Reason != event.TooLong {
+		t.Errorf("after another refusal: %+v", a)
+	}
+}
+
+func TestCompactionsThatAreNotAllowed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		facts []Body
+		next  Compacted
+	}{
+		"before the tools are known":   {[]Body{accepted(), input("in", ByClient)}, summary(1, "sum")},
+		"during a model call":          {with(afterOneRound(), asked(1, 1)), summary(3, "sum")},
+		"before a call has its result": {afterOneRound()[:7], summary(2, "sum")},
+		"after the answer":             {with(afterOneRound(), asked(1, 1), turn(1, model.StopEnd)), summary(3, "sum")},
+		"after the end has come":       {with(afterOneRound(), CancelRequested{Cause: event.Cancelled}), summary(3, "sum")},
+		"of more than there is":        {afterOneRound(), summary(4, "sum")},
+		"of nothing":                   {afterOneRound(), summary(0, "sum")},
+		"of less than the last one":    {with(afterOneRound(), summary(3, "sum")), summary(3, "sum2")},
+		"without items":                {afterOneRound(), summary(3)},
+		"failed, and with items":       {afterOneRound(), Compacted{Failed: true, Refs: []string{"sum"}}},
+		"with a negative size":         {afterOneRound(), Compacted{Until: 1, Refs: []string{"sum"}, After: -1}},
+		"of a relay":                   {[]Body{accepted(translated), input("in", ByClient)}, summary(1, "sum")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, tt.facts...)
+			f := Fact{Seq: s.Seq + 1, Epoch: 1, At: s.At, Version: Version, Body: tt.next}
+			if Allowed(s, f) == nil {
+				t.Error("it is allowed")
+			}
+			if after := Apply(s, f); !s.replaces(tt.next) && !cmp.Equal(s.Seen(), after.Seen()) {
+				t.Errorf("it changes what the model sees: %v", after.Seen())
+			}
+		})
+	}
+}
+
+// Input that comes after the answer, before the run has ended, gets a round of its own.
+func TestInputIsSeenByTheNextTurn(t *testing.T) {
+	said := with(afterOneRound(), asked(1, 1), turn(1, model.StopEnd))
+	for name, facts := range map[string][]Body{
+		"after the answer":  with(said, input("late", ByOther)),
+		"during the answer": with(afterOneRound(), asked(1, 1), input("late", ByOther), turn(1, model.StopEnd)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, facts...)
+			call, ok := Decide(s).(CallModel)
+			if !ok || call.Round != 2 {
+				t.Fatalf("%#v", Decide(s))
+			}
+			s = play(t, with(facts, asked(2, 1))...)
+			if diff := cmp.Diff([]string{"in", "t0.0", "r0.0", "t1.0", "late"}, s.Seen()); diff != "" {
+				t.Error(diff)
+			}
+			if s = play(t, with(facts, asked(2, 1), turn(2, model.StopEnd))...); !cmp.Equal(strip(Decide(s)), finish(event.Complete)) {
+				t.Errorf("%#v", Decide(s))
+			}
+		})
+	}
+	last := with([]Body{accepted(rounds(1))}, catalogued(), asked(0, 1), turn(0, model.StopEnd), input("late", ByOther))
+	if diff := cmp.Diff(finish(event.MaxRounds), strip(Decide(play(t, last...)))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The caller cannot send back what others have added. // A08
+func TestAddedInputIsHidden(t *testing.T) {
+	s := play(t, accepted(), input("in", ByClient), input("h", ByHook), catalogued(), asked(0, 1), turn(0, model.StopEnd))
+	if !s.HidesItems() {
+		t.Error("the input of the hook is not among the hidden items")
+	}
+}

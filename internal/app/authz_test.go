@@ -133,6 +133,7 @@ func access() map[string]struct {
 		"GET /api/keys":                              {reads, one(200, "/api/keys")},
 		"POST /api/keys":                             {manages, with(201, "/api/keys", newKey)},
 		"PATCH /api/keys/{id}":                       {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
+		"POST /api/keys/{id}/rotate":                 {manages, things(400, "/api/keys/%s/rotate", (*twoOrgs).key)},
 		"DELETE /api/keys/{id}":                      {manages, things(200, "/api/keys/%s", (*twoOrgs).key)},
 		"GET /api/mcp-servers":                       {reads, one(200, "/api/mcp-servers")},
 		"POST /api/mcp-servers":                      {manages, with(201, "/api/mcp-servers", func(w *twoOrgs) string { return w.serverBody(w.name()) })},

@@ -44,7 +44,7 @@ func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
 	if a := g.post(question, "Authorization", "Bearer "+secret); a.status != 200 {
 		t.Fatalf("status %d: %s", a.status, a.body)
 	}
-	if out, _ := keys(0, "update", was[0], "--role", "reader"); out != "updated "+was[0]+": name ci, role reader, rate limit: 600 a minute, 5 at once\n" {
+	if out, _ := keys(0, "update", was[0], "--role", "reader"); out != "updated "+was[0]+": name ci, role reader, rate limit: 600 a minute, 5 at once, may use: all, expires: never\n" {
 		t.Error(out)
 	}
 	if a := g.post(question, "Authorization", "Bearer "+secret); a.status != 403 {
@@ -71,7 +71,7 @@ func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
 		t.Error(out)
 	}
 	for args, want := range map[string]string{
-		"":                   "nothing to change: use --role, --requests-per-minute, --burst or --name",
+		"":                   "nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --expires or --name",
 		"--role king":        "owner, admin, member, approver or reader",
 		"--burst -1":         "out of range",
 		"--burst 3":          "requests_per_minute",

@@ -20,7 +20,7 @@ type resources struct {
 
 // For implements run.Resources.
 func (r resources) For(_ context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error) {
-	caller, ok := r.directory.Org(a.Org)
+	servers, ok := r.directory.ServersOf(a.Org, a.Principal)
 	if !ok {
 		return nil, nil, fmt.Errorf("org %s no longer exists or has no keys", a.Org)
 	}
@@ -33,5 +33,5 @@ func (r resources) For(_ context.Context, a *loop.Accepted) ([]route.Target, []c
 		}
 		targets[i] = found[at]
 	}
-	return targets, caller.Servers, nil
+	return targets, servers, nil
 }

@@ -27,8 +27,8 @@ const (
 	MaxBroughtBytes = 8 << 20
 
 	// maxSets is how many lists of servers an org keeps the assembled tools of. The least
-	// recently used is dropped.
-	maxSets = 8
+	// recently used is dropped. Each key with other tools has a list.
+	maxSets = 64
 )
 
 // key identifies a server within its org.
@@ -250,7 +250,7 @@ func (k *orgCache) caches(servers []Server, lists []*listing) bool {
 func sameSettings(a, b Server) bool {
 	return a.Name == b.Name && a.Brought == b.Brought && a.Origin == b.Origin && a.Revision == b.Revision &&
 		a.Naming == b.Naming && a.Prefix == b.Prefix && a.Required == b.Required &&
-		(a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools) && slices.Equal(a.Polling, b.Polling) &&
+		(a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools) && (a.Only == nil) == (b.Only == nil) && slices.Equal(a.Only, b.Only) && slices.Equal(a.Polling, b.Polling) &&
 		a.Shown == b.Shown && sameFlag(a.ReadOnly, b.ReadOnly) &&
 		a.Cache.Mode == b.Cache.Mode && slices.Equal(a.Cache.Names, b.Cache.Names)
 }

@@ -41,6 +41,7 @@ type Server struct {
 	Name     string // unique among the servers of a run
 	Source   tool.Source
 	Tools    []string // the names that may be offered; nil = all
+	Only     []string // globs over the names that the key of the run may use; nil = all. Other tools do not exist for the run
 	Naming   Naming
 	Prefix   string // for Prefixed; empty = from the name
 	Required bool   // a run without it fails
@@ -93,6 +94,25 @@ type Server struct {
 func (s Server) offers(d tool.Definition) bool {
 	reads := d.Annotations.ReadOnly != nil && *d.Annotations.ReadOnly
 	return (s.Tools == nil || slices.Contains(s.Tools, d.Name)) && (s.ReadOnly == nil || *s.ReadOnly == reads)
+}
+
+// exists reports whether the key of the run may use the tool of this name.
+func (s Server) exists(name string) bool { return org.Access{Tools: s.Only}.AllowsTool(name) }
+
+// Within returns those of the servers of an org that a key may use, with the tools that it may
+// use of them.
+func Within(servers []Server, a org.Access) []Server {
+	if a.IsFull() {
+		return servers
+	}
+	out := make([]Server, 0, len(servers))
+	for _, s := range servers {
+		if a.AllowsServer(s.Name) {
+			s.Only = a.Tools
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // ServerError says which server's failure ends a run.

@@ -12,6 +12,7 @@ import (
 // Sealed is a tool of a run as it was when the run began, to be stored with it.
 type Sealed struct {
 	Definition tool.Definition `json:"definition"`
+	Name       string          `json:"name"` // the server's own
 	Server     string          `json:"server"`
 	Class      tool.Class      `json:"class"`
 	Polling    bool            `json:"polling,omitempty"`
@@ -32,7 +33,7 @@ func (old Sealed) is(e *Entry) bool {
 func (s *Set) Seal() []Sealed {
 	out := make([]Sealed, len(s.entries))
 	for i, e := range s.entries {
-		out[i] = Sealed{Definition: e.Definition, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, Brought: e.Brought}
+		out[i] = Sealed{Definition: e.Definition, Name: e.Name, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, Brought: e.Brought}
 		if e.Brought {
 			out[i].Origin = e.Origin
 		}
@@ -48,7 +49,7 @@ func (s *Set) Seal() []Sealed {
 func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) {
 	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld), lists: s.lists}
 	for _, old := range sealed {
-		entry := Entry{Definition: old.Definition, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin}
+		entry := Entry{Definition: old.Definition, Name: old.Name, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin}
 		now := s.Lookup(old.Definition.Name)
 		if now != nil && accepted[old.Definition.Name] == now.Digest {
 			old.Digest = now.Digest
@@ -82,6 +83,11 @@ func (e *Entry) markGone(now *listing) error {
 	}
 	e.Schema, e.Tool = compiled, gone{e.Definition, fmt.Sprintf(why, e.Server)}
 	return nil
+}
+
+// withdrawn returns the tool of an entry that the key of the run may not use any more.
+func withdrawn(d tool.Definition) gone {
+	return gone{d, "the tool is not available to this run any more"}
 }
 
 // gone is a tool that existed when the run began, and why it cannot be executed.

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -19,6 +20,7 @@ import (
 // Entry is a tool as a run sees it.
 type Entry struct {
 	Definition tool.Definition // with the name that the model sees
+	Name       string          // the server's own
 	Server     string
 	Tool       tool.Tool
 	Schema     *schema.Schema
@@ -28,6 +30,27 @@ type Entry struct {
 	Digest     string // of the definition: changes when the tool does
 	Origin     string // of the server
 	Brought    bool   // the server is not one of the org
+
+	own bool // a tool of the gateway itself
+}
+
+// AllowedBy reports whether a key may use the tool.
+func (e *Entry) AllowedBy(a org.Access) bool {
+	switch {
+	case e.own:
+		return true
+	case e.Brought && !a.AllowsAddresses(), !e.Brought && !a.AllowsServer(e.Server):
+		return false
+	}
+	return a.AllowsTool(e.Name)
+}
+
+// Withdrawn returns the entry without what executes it: the key of the run may not use the
+// tool any more.
+func (e *Entry) Withdrawn() *Entry {
+	gone := *e
+	gone.Tool, gone.Cacheable = withdrawn(e.Definition), false
+	return &gone
 }
 
 // Set is the tools of a run. Their order depends only on the tools.
@@ -122,6 +145,23 @@ func (s *Set) With(e Entry) *Set {
 	return &more
 }
 
+// Within returns the set with the tools that a key may use. The others do not exist in it.
+func (s *Set) Within(a org.Access) *Set {
+	if a.IsFull() || !slices.ContainsFunc(s.entries, func(e Entry) bool { return !e.AllowedBy(a) }) {
+		return s
+	}
+	less := *s
+	less.entries, less.offered, less.byName = nil, nil, map[string]int{}
+	for i, e := range s.entries {
+		if e.AllowedBy(a) {
+			less.byName[e.Definition.Name] = len(less.entries)
+			less.entries = append(less.entries, e)
+			less.offered = append(less.offered, s.offered[i])
+		}
+	}
+	return &less
+}
+
 // Of returns the definitions of the server's tools that the set offers, with the names that
 // the server gives them.
 func (s *Set) Of(server string) []tool.Definition {
@@ -209,6 +249,9 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 	isTaken := func(name string) bool { _, ok := taken[name]; return ok }
 	for _, u := range list.tools {
 		original := u.definition.Name
+		if !server.exists(original) {
+			continue
+		}
 		name := server.name(original)
 		if !server.offers(u.definition) {
 			s.withheld[name] = server.Name
@@ -268,7 +311,7 @@ func NewEntry(t tool.Tool) (Entry, error) {
 		return Entry{}, fmt.Errorf("tool %s: schema: %w", def.Name, err)
 	}
 	e := newEntry(Server{Name: "turnpike"}, usable{tool: t, definition: def, schema: compiled}, def.Name)
-	e.Cacheable = false // what it answers is about its run
+	e.Cacheable, e.own = false, true // what it answers is about its run
 	return e, nil
 }
 
@@ -279,7 +322,7 @@ func newEntry(server Server, u usable, name string) Entry {
 		u.digest = digest(def)
 	}
 	return Entry{
-		Definition: def, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
+		Definition: def, Name: original.Name, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
 		Polling: slices.Contains(server.Polling, original.Name), Cacheable: server.reuses(original.Name, def.Annotations, class),
 		Digest: u.digest, Origin: server.Origin, Brought: server.Brought,
 	}

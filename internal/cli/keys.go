@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -214,6 +216,65 @@ type keyObject struct {
 	PerMinute                 int    `json:"requests_per_minute"`
 	Burst                     int    `json:"burst"`
 	RevokedAt                 *int64 `json:"revoked_at"`
+
+	Servers, Tools, Models nameList
+	EndUsers               bool       `json:"end_users"`
+	ExpiresAt              *time.Time `json:"expires_at"`
+	PreviousUntil          *time.Time `json:"previous_until"`
+}
+
+// nameList is "*", which is nil, or a list.
+type nameList []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *nameList) UnmarshalJSON(data []byte) error {
+	if string(data) == `"*"` {
+		*l = nil
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(l))
+}
+
+// access says what the key may use; "all" for a key without limits.
+func (k keyObject) access() string {
+	var parts []string
+	for _, one := range []struct {
+		setting string
+		names   nameList
+	}{{"servers", k.Servers}, {"tools", k.Tools}, {"models", k.Models}} {
+		switch {
+		case one.names == nil:
+		case len(one.names) == 0:
+			parts = append(parts, one.setting+": none")
+		default:
+			parts = append(parts, one.setting+": "+strings.Join(one.names, ", "))
+		}
+	}
+	if k.EndUsers {
+		parts = append(parts, "end users")
+	}
+	if parts == nil {
+		return "all"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// expiresSoon is how long before its end a key is marked.
+const expiresSoon = 7 * 24 * time.Hour
+
+// expires says when the key ends, with a mark if that is soon.
+func (k keyObject) expires(now time.Time) string {
+	if k.ExpiresAt == nil {
+		return "never"
+	}
+	text := k.ExpiresAt.UTC().Format(time.RFC3339)
+	switch left := k.ExpiresAt.Sub(now); {
+	case left <= 0:
+		return text + " (expired)"
+	case left <= expiresSoon:
+		return text + " (soon)"
+	}
+	return text
 }
 
 // rate says how often the key may be used.
@@ -230,48 +291,107 @@ func (k keyObject) rate() string {
 func keysCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Create, list, update and revoke API keys on a running gateway",
-		Long: `Create, list, update and revoke the API keys of an org over the management API of
-a running gateway. Set TURNPIKE_KEY to a key with the role owner or admin.`,
+		Short: "Create, list, update, rotate and revoke API keys on a running gateway",
+		Long: `Create, list, update, rotate and revoke the API keys of an org over the management
+API of a running gateway. Set TURNPIKE_KEY to a key with the role owner or admin. A
+key can be named by its id or its name.`,
 		Args: cobra.NoArgs,
 	}
 	m := remoteCommand(cmd, p)
-	cmd.AddCommand(createKey(m), listKeys(m), updateKey(m), revokeKey(m))
+	cmd.AddCommand(createKey(m), listKeys(m), updateKey(m), rotateKey(m), revokeKey(m))
 	return cmd
 }
 
 // keyFlags are the settings of a key.
 type keyFlags struct {
-	role             string
-	perMinute, burst int
+	role                   string
+	perMinute, burst       int
+	servers, tools, models []string
+	endUsers               bool
+	expires                string
 }
 
 func (f *keyFlags) add(cmd *cobra.Command, role string) {
 	cmd.Flags().StringVar(&f.role, "role", role, "role of the key: owner, admin, member, approver or reader")
 	cmd.Flags().IntVar(&f.perMinute, "requests-per-minute", 0, "rate limit of the key for all requests; 0 is no limit")
+	cmd.Flags().IntVar(&f.perMinute, "rate", 0, "the same as --requests-per-minute")
+	cmd.MarkFlagsMutuallyExclusive("rate", "requests-per-minute")
 	cmd.Flags().IntVar(&f.burst, "burst", 0, "maximum number of requests at once; 0 is the same as --requests-per-minute")
+	cmd.Flags().StringSliceVar(&f.servers, "servers", nil, `MCP servers that the key may use, with commas between them; '*' is all, "" is none`)
+	cmd.Flags().StringSliceVar(&f.tools, "tools", nil, `globs over the tools that the key may use, such as 'search_*'; '*' is all, "" is none`)
+	cmd.Flags().StringSliceVar(&f.models, "models", nil, `globs over the models that the key may ask for; '*' is all, "" is none`)
+	cmd.Flags().BoolVar(&f.endUsers, "end-users", false, "model requests with the key must name their end user")
+	cmd.Flags().StringVar(&f.expires, "expires", "", "when the key stops working: a time such as 2027-01-31T18:00:00Z, a time from now such as 12h or 90d, or never")
+}
+
+// expiresAt returns the time that --expires names, as the API has it; nil for never.
+func (f *keyFlags) expiresAt(now time.Time) (any, error) {
+	if f.expires == "never" {
+		return nil, nil
+	}
+	if t, err := time.Parse(time.RFC3339, f.expires); err == nil {
+		return t.UTC().Format(time.RFC3339), nil
+	}
+	text, unit := f.expires, int64(1)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		text, unit = days+"h", 24
+	}
+	after, err := time.ParseDuration(text)
+	if err != nil || after <= 0 || int64(after) > math.MaxInt64/unit {
+		return nil, fmt.Errorf("--expires is %q: want a time such as 2027-01-31T18:00:00Z, a time from now such as 12h or 90d, or never", f.expires)
+	}
+	return now.Add(time.Duration(int64(after) * unit)).UTC().Format(time.RFC3339), nil
 }
 
 // given returns the settings that the command line names, as the API has them.
-func (f *keyFlags) given(cmd *cobra.Command) map[string]any {
+func (f *keyFlags) given(cmd *cobra.Command) (map[string]any, error) {
 	all := map[string]any{}
-	for flag, v := range map[string]any{"role": f.role, "requests-per-minute": f.perMinute, "burst": f.burst} {
+	for flag, v := range map[string]any{
+		"role": f.role, "requests-per-minute": f.perMinute, "rate": f.perMinute, "burst": f.burst,
+		"servers": listGiven(f.servers), "tools": listGiven(f.tools), "models": listGiven(f.models), "end-users": f.endUsers,
+	} {
 		if cmd.Flags().Changed(flag) {
 			all[strings.ReplaceAll(flag, "-", "_")] = v
 		}
 	}
-	return all
+	if v, ok := all["rate"]; ok {
+		delete(all, "rate")
+		all["requests_per_minute"] = v
+	}
+	if cmd.Flags().Changed("expires") {
+		at, err := f.expiresAt(time.Now())
+		if err != nil {
+			return nil, err
+		}
+		all["expires_at"] = at
+	}
+	return all, nil
+}
+
+// listGiven returns a list of the command line as the API has it.
+func listGiven(names []string) any {
+	if slices.Equal(names, []string{"*"}) {
+		return "*"
+	}
+	return append([]string{}, names...)
 }
 
 func createKey(m *remote) *cobra.Command {
 	var settings keyFlags
 	cmd := &cobra.Command{
-		Use:     "create NAME",
-		Short:   "Create a key and print it; it cannot be shown again",
-		Example: "  turnpike keys create ci --role member --requests-per-minute 600",
-		Args:    oneName,
+		Use:   "create NAME",
+		Short: "Create a key and print it; it cannot be shown again",
+		Example: `  turnpike keys create ci --role member --rate 600
+  turnpike keys create app --servers docs --tools 'search_*,read' --models 'gpt-*' --expires 90d`,
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asked := settings.given(cmd)
+			asked, err := settings.given(cmd)
+			if err != nil {
+				return err
+			}
+			if asked["expires_at"] == nil {
+				delete(asked, "expires_at")
+			}
 			asked["name"], asked["role"] = args[0], settings.role
 			var made keyObject
 			if err := m.call(cmd.Context(), http.MethodPost, "/api/keys", asked, &made); err != nil {
@@ -291,15 +411,19 @@ func updateKey(m *remote) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "update ID",
-		Short: "Change the name, role or rate limit of a key, effective immediately",
-		Long: `Change the name, role or rate limit of a key, effective immediately. Only the
-settings that a flag names are changed. The key itself stays the same. Keys of
-the configuration file can only be changed there.`,
-		Example: `  turnpike keys update key_01kb… --role reader
-  turnpike keys update key_01kb… --requests-per-minute 60 --burst 10`,
+		Short: "Change the settings of a key, effective immediately",
+		Long: `Change the settings of a key, effective immediately. ID is the id or the name of
+the key. Only the settings that a flag names are changed. The key itself stays the
+same. Keys of the configuration file can only be changed there.`,
+		Example: `  turnpike keys update ci --role reader
+  turnpike keys update key_01kb… --rate 60 --burst 10
+  turnpike keys update app --servers docs --tools '*'`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asked := settings.given(cmd)
+			asked, err := settings.given(cmd)
+			if err != nil {
+				return err
+			}
 			if cmd.Flags().Changed("name") {
 				asked["name"] = name
 			}
@@ -307,13 +431,14 @@ the configuration file can only be changed there.`,
 				asked["burst"] = 0 // without a limit there is no burst
 			}
 			if len(asked) == 0 {
-				return errors.New("nothing to change: use --role, --requests-per-minute, --burst or --name")
+				return errors.New("nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --expires or --name")
 			}
 			var now keyObject
 			if err := m.call(cmd.Context(), http.MethodPatch, "/api/keys/"+url.PathEscape(args[0]), asked, &now); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "updated %s: name %s, role %s, rate limit: %s\n", plain(now.ID), plain(now.Name), plain(now.Role), now.rate())
+			fmt.Fprintf(cmd.OutOrStdout(), "updated %s: name %s, role %s, rate limit: %s, may use: %s, expires: %s\n",
+				plain(now.ID), plain(now.Name), plain(now.Role), now.rate(), plain(now.access()), now.expires(time.Now()))
 			return nil
 		},
 	}
@@ -332,9 +457,9 @@ func listKeys(m *remote) *cobra.Command {
 			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
 				return err
 			}
-			t := newTable(cmd.OutOrStdout(), "ID", "NAME", "ROLE", "RATE LIMIT", "KEY", "STATE")
+			t := newTable(cmd.OutOrStdout(), "ID", "NAME", "ROLE", "RATE LIMIT", "MAY USE", "KEY", "EXPIRES", "STATE")
 			for _, k := range all.Data {
-				t.row(k.ID, k.Name, k.Role, k.rate(), k.Hint, k.state())
+				t.row(k.ID, k.Name, k.Role, k.rate(), k.access(), k.Hint, k.expires(time.Now()), k.state())
 			}
 			return t.flush()
 		},
@@ -347,14 +472,46 @@ func (k keyObject) state() string {
 		return "revoked " + time.Unix(*k.RevokedAt, 0).UTC().Format(time.DateTime)
 	case k.Declared:
 		return "declared in the file"
+	case k.PreviousUntil != nil:
+		return "active; the old secret works until " + k.PreviousUntil.UTC().Format(time.DateTime)
 	}
 	return "active"
+}
+
+func rotateKey(m *remote) *cobra.Command {
+	var overlap time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate ID",
+		Short: "Give a key a new secret and print it; it cannot be shown again",
+		Long: `Give a key a new secret and print it; it cannot be shown again. ID is the id or the
+name of the key. The old secret works for the time --overlap, so that clients can
+change to the new one. Everything else of the key stays the same.`,
+		Example: "  turnpike keys rotate app --overlap 24h",
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var now keyObject
+			asked := map[string]any{"overlap": overlap.String()}
+			if err := m.call(cmd.Context(), http.MethodPost, "/api/keys/"+url.PathEscape(args[0])+"/rotate", asked, &now); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), plain(now.Key))
+			old := "the old one has stopped working"
+			if now.PreviousUntil != nil {
+				old = "the old one works until " + now.PreviousUntil.UTC().Format(time.RFC3339)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s has a new secret, which is not shown again; %s\n", plain(now.ID), old)
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the old secret still works, such as 24h; 0 ends it at once")
+	return cmd
 }
 
 func revokeKey(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke a key, effective immediately",
+		Long:  `Revoke a key, effective immediately. ID is the id or the name of the key.`,
 		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := m.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil); err != nil {

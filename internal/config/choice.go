@@ -12,37 +12,49 @@ import (
 )
 
 // toolsChoice reads "*", which is nil, or a list of names.
-type toolsChoice struct{ into *[]string }
+func toolsChoice(into *[]string) namesChoice { return namesChoice{into, "tool name", checkWord} }
 
-func (c toolsChoice) reset()              { *c.into = nil }
-func (c toolsChoice) typeName() string    { return `"*" or list of tool names` }
-func (c toolsChoice) defaultText() string { return `"*"` }
+// namesChoice reads "*", which is nil, or a list of texts that check accepts. A list with "*"
+// is the same as "*"; an empty list selects nothing.
+type namesChoice struct {
+	into  *[]string
+	want  string // one of them
+	check func(string) error
+}
 
-func (c toolsChoice) json() any {
+func (c namesChoice) list() list[string]  { return texts(c.into, nil, c.want, c.check) }
+func (c namesChoice) reset()              { *c.into = nil }
+func (c namesChoice) typeName() string    { return `"*" or list of ` + c.want + "s" }
+func (c namesChoice) defaultText() string { return `"*"` }
+
+func (c namesChoice) json() any {
 	if *c.into == nil {
 		return "*"
 	}
-	return toolNames(c.into).json()
+	return c.list().json()
 }
 
-func (c toolsChoice) shown() string {
+func (c namesChoice) shown() string {
 	if *c.into == nil {
 		return "*"
 	}
-	return toolNames(c.into).shown()
+	return c.list().shown()
 }
 
-func (c toolsChoice) decode(d *decoder, path string, n ast.Node) {
+func (c namesChoice) decode(d *decoder, path string, n ast.Node) {
 	if r := rawOf(n); r.kind == isText && r.text == "*" {
 		return
 	}
 	if rawOf(n).kind != isList {
-		d.failNode(n, path, `found %s, want "*" or a list of tool names`, rawOf(n))
+		d.failNode(n, path, `found %s, want "*" or a list of %ss`, rawOf(n), c.want)
 		return
 	}
-	var names []string
-	toolNames(&names).decode(d, path, n)
-	*c.into = append([]string{}, names...)
+	names := c
+	names.into = new([]string)
+	names.list().decode(d, path, n)
+	if !slices.Contains(*names.into, "*") {
+		*c.into = append([]string{}, *names.into...)
+	}
 }
 
 // cacheChoice reads read_only, all, or a list of names.

@@ -170,6 +170,11 @@ func (k *Key) keys() []key {
 		{name: "role", value: word(&k.Role, org.Member, "owner", "admin", "member", "approver", "reader"), doc: "Permissions of the key. owner, admin and member may start runs."},
 		{name: "requests_per_minute", value: integer(&k.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the key for all requests. One request is refilled every 60/N seconds. 0: no limit."},
 		{name: "burst", value: integer(&k.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
+		{name: "servers", value: namesChoice{&k.Access.Servers, "server name", checkID}, doc: "MCP servers of the org that requests with the key can use. With a list, requests cannot declare servers by URL. See access.md."},
+		{name: "tools", value: namesChoice{&k.Access.Tools, "glob", org.ValidPattern}, doc: "Tools that requests with the key can use: globs over the servers' own names of the tools."},
+		{name: "models", value: namesChoice{&k.Access.Models, "glob", org.ValidPattern}, doc: "Models that requests with the key can ask for: globs over the names that requests have."},
+		{name: "end_users", value: boolean(&k.Access.EndUsers, false), doc: "true: each model request with the key must name its end user in safety_identifier, user or metadata.user_id."},
+		{name: "expires_at", value: timestamp(&k.ExpiresAt), doc: "When the key stops working."},
 	}
 }
 
@@ -215,7 +220,7 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "command", fileOnly: "it starts a program on the gateway's machine", value: commandLine(&m.Command), doc: "Program and arguments of a stdio server. It runs in the gateway's working directory."},
 		{name: "env", fileOnly: "it belongs to command", value: variables(&m.Env), doc: "Environment variables of command."},
 		{name: "enabled", value: boolean(&m.Enabled, true), doc: "false: the server is not used."},
-		{name: "tools", value: toolsChoice{&m.Tools}, doc: "Tools of the server that runs can use."},
+		{name: "tools", value: toolsChoice(&m.Tools), doc: "Tools of the server that runs can use."},
 		{name: "headers", value: headers(&m.Headers), doc: `Headers of every request, such as {Authorization: "Bearer env:TOKEN"} or {Authorization: "Bearer secret:NAME"}.`},
 		{name: "require_approval", value: approvalChoice{&m.RequireApproval}, doc: "Calls that wait for the approval of a person. never: none. always: all. writes: all except those of read-only tools by annotation, if the server has trust: true. A map: those that always selects, and, if never is given, all that never does not select. See approvals.md."},
 		{name: "approval_timeout", value: duration(&m.ApprovalTimeout, org.DefaultApprovalTimeout, time.Second, 90*24*time.Hour), doc: "How long a call waits for approval. Then it counts as denied."},

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
@@ -24,4 +26,7 @@ type Key struct {
 	Key  secret.Text
 	Role org.Role
 	Rate org.Rate
+
+	Access    org.Access
+	ExpiresAt time.Time // zero = never
 }

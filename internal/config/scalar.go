@@ -295,3 +295,33 @@ func showDuration(d time.Duration) string {
 	}
 	return s
 }
+
+// timestamp is a time with seconds; the zero time is never.
+func timestamp(into *time.Time) scalar[time.Time] {
+	const want = "a time such as 2027-01-31T18:00:00Z"
+	show := func(t time.Time) string {
+		if t.IsZero() {
+			return "never"
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	return scalar[time.Time]{
+		into: into, typ: "time such as 2027-01-31T18:00:00Z", show: show,
+		wire: func(t time.Time) any {
+			if t.IsZero() {
+				return nil
+			}
+			return show(t)
+		},
+		parse: func(r raw) (time.Time, error) {
+			if r.kind != isText && r.kind != isLoose {
+				return time.Time{}, wrongType(r, want)
+			}
+			t, err := time.Parse(time.RFC3339, r.text)
+			if err != nil {
+				return time.Time{}, fmt.Errorf("%s is not %s", quote(r.text), want)
+			}
+			return t.UTC().Truncate(time.Second), nil
+		},
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
@@ -71,24 +72,34 @@ func newEntry(orgID string) *entry {
 // snapshot is what an org has. It never changes.
 type snapshot struct {
 	org     *org.Org
-	keys    []key             // by hash
-	names   map[string]string // of all keys, also of revoked ones, by id
+	keys    []key              // by hash
+	byID    map[string]org.Key // all keys, also revoked ones; of two with one id, the one that works
 	servers []catalog.Server
 }
 
-// key is a key that works.
+// key is a secret of a key that works.
 type key struct {
 	hash      [sha256.Size]byte
 	principal org.Principal
+	servers   []catalog.Server // that requests with it may use
 }
 
-// workingKeys returns the keys that are not revoked, by hash. Of two with one hash the
-// last counts.
-func workingKeys(all []org.Key) []key {
+// workingKeys returns the secrets of the keys that are not revoked, by hash. Of two with one
+// hash the last counts.
+func workingKeys(all []org.Key, servers []catalog.Server) []key {
 	keys := make([]key, 0, len(all))
 	for _, k := range all {
-		if k.RevokedAt.IsZero() {
-			keys = append(keys, key{k.Hash, org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate}})
+		if !k.RevokedAt.IsZero() {
+			continue
+		}
+		one := key{k.Hash, org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate, Access: k.Access, ExpiresAt: k.ExpiresAt}, catalog.Within(servers, k.Access)}
+		keys = append(keys, one)
+		if until := k.Previous.Until; !until.IsZero() {
+			one.hash = k.Previous.Hash
+			if one.principal.ExpiresAt.IsZero() || until.Before(one.principal.ExpiresAt) {
+				one.principal.ExpiresAt = until
+			}
+			keys = append(keys, one)
 		}
 	}
 	slices.Reverse(keys)
@@ -96,25 +107,27 @@ func workingKeys(all []org.Key) []key {
 	return slices.CompactFunc(keys, func(a, b key) bool { return a.hash == b.hash })
 }
 
-// namesOf returns the names of keys by id.
-func namesOf(all []org.Key) map[string]string {
-	names := make(map[string]string, len(all))
+// keysByID returns the keys by id.
+func keysByID(all []org.Key) map[string]org.Key {
+	byID := make(map[string]org.Key, len(all))
 	for _, k := range all {
-		names[k.ID] = k.Name
+		if other, taken := byID[k.ID]; !taken || !other.RevokedAt.IsZero() {
+			byID[k.ID] = k
+		}
 	}
-	return names
+	return byID
 }
 
-// principal returns who has the key with the hash; false for no key of the org.
-func (s *snapshot) principal(hash [sha256.Size]byte) (org.Principal, bool) {
+// key returns the secret with the hash; false for none of the org.
+func (s *snapshot) key(hash [sha256.Size]byte) (key, bool) {
 	i, ok := slices.BinarySearchFunc(s.keys, hash, func(k key, hash [sha256.Size]byte) int { return bytes.Compare(k.hash[:], hash[:]) })
 	if !ok {
-		return org.Principal{}, false
+		return key{}, false
 	}
-	return s.keys[i].principal, true
+	return s.keys[i], true
 }
 
-// Options are what a directory needs. All fields but Operator and Changed are required.
+// Options are what a directory needs. All fields but Operator, Now and Changed are required.
 type Options struct {
 	Store    org.Store
 	FromFile map[string]org.FromFile // by org: what the file says, see [FromFile]
@@ -122,6 +135,8 @@ type Options struct {
 	Pool     *mcppool.Pool
 	Catalog  *catalog.Catalog
 	Log      *slog.Logger
+
+	Now func() time.Time // nil = clock.Wall
 
 	// Changed is called after a change of an org has taken effect, also after its deletion. Nil =
 	// nobody is told.
@@ -131,6 +146,9 @@ type Options struct {
 // New returns a directory with all orgs. Orgs that the file declares get a row in the
 // store, so that more can be added to them over the API. Close it.
 func New(ctx context.Context, o Options) (*Directory, error) {
+	if o.Now == nil {
+		o.Now = clock.Wall
+	}
 	d := &Directory{options: o, operator: sha256.Sum256([]byte(o.Operator.Reveal())), entries: map[string]*entry{}}
 	d.fromFile.Store(&o.FromFile)
 	d.base, d.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -168,52 +186,61 @@ func (d *Directory) Authenticate(key string) (run.Caller, bool) {
 		return run.Caller{}, false
 	}
 	s := p.(*entry).now.Load()
-	principal, ok := s.principal(hash)
+	k, ok := s.key(hash)
 	if !ok {
 		return run.Caller{}, false
 	}
-	return run.Caller{Org: s.org, Principal: principal, Servers: s.servers}, true
+	return run.Caller{Org: s.org, Principal: k.principal, Servers: k.servers}, true
 }
 
-// Org returns what an org has now; false for one without a valid key.
-func (d *Directory) Org(orgID string) (run.Caller, bool) {
+// ServersOf returns the servers that a principal of an org may use now; false for an org
+// without a valid key.
+func (d *Directory) ServersOf(orgID, principal string) ([]catalog.Server, bool) {
+	s := d.snapshot(orgID)
+	return catalog.Within(s.servers, s.access(principal)), len(s.keys) > 0
+}
+
+// Access returns what a principal of an org may use now: nothing if there is no such key.
+func (d *Directory) Access(orgID, principal string) org.Access {
+	return d.snapshot(orgID).access(principal)
+}
+
+func (s *snapshot) access(principal string) org.Access {
+	if k, ok := s.byID[principal]; ok {
+		return k.Access
+	}
+	return org.NoAccess()
+}
+
+// snapshot returns what an org has now; an empty snapshot if there is no such org.
+func (d *Directory) snapshot(orgID string) *snapshot {
 	d.mu.Lock()
 	p := d.entries[orgID]
 	d.mu.Unlock()
 	if p == nil {
-		return run.Caller{}, false
+		return &snapshot{}
 	}
-	s := p.now.Load()
-	return run.Caller{Org: s.org, Servers: s.servers}, len(s.keys) > 0
+	return p.now.Load()
 }
 
 // Gone implements httpd.Directory.
 func (d *Directory) Gone(orgID, principal string) string {
-	d.mu.Lock()
-	p := d.entries[orgID]
-	d.mu.Unlock()
-	if p == nil {
-		return loop.Deleted
-	}
-	s := p.now.Load()
+	s := d.snapshot(orgID)
+	k, known := s.byID[principal]
 	switch {
 	case s.org == nil:
 		return loop.Deleted
-	case !slices.ContainsFunc(s.keys, func(k key) bool { return k.principal.ID == principal }):
+	case !known || !k.RevokedAt.IsZero():
 		return loop.KeyRevoked
+	case k.Expired(d.options.Now()):
+		return loop.KeyExpired
 	}
 	return ""
 }
 
 // KeyName returns the name of a key of the org, which may be revoked; "" if the org has no such key.
 func (d *Directory) KeyName(orgID, id string) string {
-	d.mu.Lock()
-	p := d.entries[orgID]
-	d.mu.Unlock()
-	if p == nil {
-		return ""
-	}
-	return p.now.Load().names[id]
+	return d.snapshot(orgID).byID[id].Name
 }
 
 // IsOperator implements httpd.Directory.
@@ -420,12 +447,12 @@ func (d *Directory) read(ctx context.Context, orgID string) (c org.Contents, err
 func (d *Directory) replace(p *entry, next *snapshot) {
 	before := p.now.Swap(next)
 	for _, k := range next.keys {
-		if _, known := before.principal(k.hash); !known {
+		if _, known := before.key(k.hash); !known {
 			d.keys.Store(k.hash, p)
 		}
 	}
 	for _, k := range before.keys {
-		if _, kept := next.principal(k.hash); !kept {
+		if _, kept := next.key(k.hash); !kept {
 			d.keys.CompareAndDelete(k.hash, p)
 		}
 	}
@@ -450,12 +477,13 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 		}
 	}
 	keys := slices.Concat(declared.Keys, stored.Keys)
+	servers := d.options.Pool.Keep(ctx, record.ID, slices.Concat(declared.Servers, stored.Servers), stored.Secrets)
 	return &snapshot{
 		org: &org.Org{
 			ID: record.ID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,
 		},
-		keys:    workingKeys(keys),
-		names:   namesOf(keys),
-		servers: d.options.Pool.Keep(ctx, record.ID, slices.Concat(declared.Servers, stored.Servers), stored.Secrets),
+		keys:    workingKeys(keys, servers),
+		byID:    keysByID(keys),
+		servers: servers,
 	}
 }

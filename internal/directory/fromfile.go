@@ -29,6 +29,7 @@ func FromFile(c *config.Config, keys *config.Secrets) map[string]org.FromFile {
 			value := keys.Keys[o.ID][k.Name].Reveal()
 			d.Keys = append(d.Keys, org.Key{
 				Org: o.ID, ID: k.Name, Name: k.Name, Role: k.Role, Hash: sha256.Sum256([]byte(value)), Hint: "declared", Rate: k.Rate,
+				Access: k.Access, ExpiresAt: k.ExpiresAt,
 			})
 		}
 		d.Servers = DeclaredServers(o)
@@ -105,7 +106,7 @@ func (r Reader) Key(json []byte, patched bool) (org.Key, error) {
 	if err != nil {
 		return org.Key{}, refusal(fault.Invalid, err)
 	}
-	return org.Key{Name: k.Name, Role: k.Role, Rate: k.Rate}, nil
+	return org.Key{Name: k.Name, Role: k.Role, Rate: k.Rate, Access: k.Access, ExpiresAt: k.ExpiresAt}, nil
 }
 
 // ServerSettings implements admin.Reader.

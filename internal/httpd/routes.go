@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -312,6 +314,8 @@ func (a *API) caller(r *http.Request) (run.Caller, error) {
 	}
 	caller, ok := a.o.Directory.Authenticate(key)
 	switch {
+	case ok && caller.Principal.Expired(clock.Wall()):
+		return run.Caller{}, expiredKey(caller.Principal)
 	case ok:
 		return caller, nil
 	case a.o.Directory.IsOperator(key):
@@ -341,6 +345,11 @@ func (a *API) authorizeOperator(rt route) http.HandlerFunc {
 		closeAfterResponse(w, r)
 		rt.errors.Write(w, err)
 	}
+}
+
+func expiredKey(p org.Principal) error {
+	return fault.New(fault.Unauthorized, "key_expired", "this API key expired at %s; an owner or admin of the org can create a new one, or set expires_at of this key "+
+		"(the old secret of a rotated key stays expired)", p.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 func unknownKey() error {

@@ -136,6 +136,7 @@ func table(o Options) []route {
 		{"POST /api/keys", manage, m.CreateKey()},
 		{"PATCH /api/keys/{id}", manage, m.PatchKey()},
 		{"DELETE /api/keys/{id}", manage, m.RevokeKey()},
+		{"POST /api/keys/{id}/rotate", manage, m.RotateKey()},
 		{"GET /api/mcp-servers", manage.by(readers), m.ListServers()},
 		{"POST /api/mcp-servers", manage, m.CreateServer()},
 		{"GET /api/mcp-servers/{name}", manage.by(readers), m.GetServer()},

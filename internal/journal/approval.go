@@ -153,6 +153,7 @@ type ApprovalQuery struct {
 	Statuses []ApprovalStatus // only approvals with one of these; none = all
 	RunID    string           // only approvals of this run; "" = all
 	Server   string           // only approvals of calls of this server; "" = all
+	Access   org.Access       // only approvals of calls that a key with it may make
 	Limit    int              // maximum number of approvals; 0 or less = none
 }
 
@@ -162,7 +163,12 @@ func (q ApprovalQuery) Chooses(a Approval) bool {
 	for _, s := range q.Statuses {
 		status = status || s == a.Status
 	}
-	return status && (q.RunID == "" || q.RunID == a.RunID) && (q.Server == "" || q.Server == a.Server)
+	return status && a.Within(q.Access) && (q.RunID == "" || q.RunID == a.RunID) && (q.Server == "" || q.Server == a.Server)
+}
+
+// Within reports whether the approval is about a call that a key may make.
+func (a Approval) Within(access org.Access) bool {
+	return access.AllowsServer(a.Server) && access.AllowsTool(a.Tool)
 }
 
 // Overdue reports whether it is too late to decide.
@@ -208,6 +214,10 @@ func GoneWords(code string) string {
 		return "the client left while the call waited, and nobody can come back for the answer"
 	case loop.KeyRevoked:
 		return "the API key that started the run is revoked"
+	case loop.KeyExpired:
+		return "the API key that started the run has expired"
+	case loop.ModelNotAllowed:
+		return "the API key that started the run may not use its model any more"
 	case loop.Deleted:
 		return "the org or the response of the run is deleted"
 	}
@@ -237,11 +247,14 @@ func ArgumentsOf(ctx context.Context, archive Archive, a Approval, limit int) (j
 	return rows[0], nil
 }
 
-// MayDecide returns nil if the principal may decide the approval, or the error for its caller. What
+// MayDecide returns nil if the principal may decide the approval, or the error for its caller:
+// org.ErrNotFound for a call that the principal may not make. What
 // only the caller's own request asks for is always the caller's own to decide.
 func (a Approval) MayDecide(o *org.Org, p org.Principal) error {
 	own := p.ID == a.Principal
 	switch {
+	case !a.Within(p.Access):
+		return org.ErrNotFound
 	case own && a.Asker == loop.AskedByRequest:
 		return nil
 	case own && o.Runtime.Approvers == org.OthersApprove:

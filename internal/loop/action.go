@@ -111,7 +111,7 @@ type Cause struct {
 	Param       string    // ModelError: the member of the request that cannot be sent to the provider
 	MemoryLimit string    // Memory: code of the limit that was reached
 	Detail      string    // Memory: which limit it was, in words for the caller
-	Gone        string    // Cancelled, CallerGone: ClientGone, KeyRevoked or Deleted; "" = somebody has cancelled the run
+	Gone        string    // Cancelled, CallerGone: ClientGone, KeyRevoked, KeyExpired, ModelNotAllowed or Deleted; "" = somebody has cancelled the run
 }
 
 func (Discover) action()     {}

@@ -443,7 +443,7 @@ type CancelRequested struct {
 	Cause event.Reason `json:"cause"` // event.Cancelled, event.CallerGone, event.Lost or event.Memory
 
 	// Code is the code of the memory limit that the run has reached, or [ClientGone],
-	// [KeyRevoked] or [Deleted]; "" = there is no more to say than Cause. Detail is about a
+	// [KeyRevoked], [KeyExpired], [ModelNotAllowed] or [Deleted]; "" = there is no more to say than Cause. Detail is about a
 	// memory limit.
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
@@ -454,7 +454,11 @@ type CancelRequested struct {
 const (
 	ClientGone = "client_gone" // the client has left, and nobody can come back for the answer
 	KeyRevoked = "key_revoked" // the key that started the run is revoked
+	KeyExpired = "key_expired" // it has expired
 	Deleted    = "deleted"     // the org or the response of the run is deleted
+
+	// ModelNotAllowed ends a run whose key may not use its model any more.
+	ModelNotAllowed = "model_not_allowed"
 )
 
 // Expired records a timeout: the deadline of the run if WaitID is "", else that of

@@ -53,13 +53,15 @@ func (a Author) OrgChanged(before, after *Record) audit.Entry {
 	return a.entry(diff(r.ID, "org", r.ID, orgMembers(before), orgMembers(after)))
 }
 
-// KeyChanged is OrgChanged for a key. The action of a revocation is "revoke". The entry
-// does not contain the key or its hash.
+// KeyChanged is OrgChanged for a key. The action of a revocation is "revoke", and that of a
+// new secret "rotate". The entry does not contain the key or its hash.
 func (a Author) KeyChanged(before, after *Key) audit.Entry {
 	k := newest(before, after)
 	m := diff(k.Org, "key", k.ID, keyMembers(before), keyMembers(after))
 	if before != nil && after != nil && before.RevokedAt.IsZero() && !after.RevokedAt.IsZero() {
 		m.Action = "revoke"
+	} else if before != nil && after != nil && before.Hash != after.Hash {
+		m.Action = "rotate"
 	}
 	return a.entry(m)
 }
@@ -194,8 +196,12 @@ func keyMembers(k *Key) members {
 		Role      Role   `json:"role"`
 		PerMinute int    `json:"requests_per_minute"`
 		Burst     int    `json:"burst"`
-		Revoked   bool   `json:"revoked"`
-	}{k.Name, k.Role, k.Rate.PerMinute, k.Rate.Burst, !k.RevokedAt.IsZero()})
+		Access
+		Hint          string    `json:"hint"`
+		PreviousUntil time.Time `json:"previous_until,omitzero"`
+		ExpiresAt     time.Time `json:"expires_at,omitzero"`
+		Revoked       bool      `json:"revoked"`
+	}{k.Name, k.Role, k.Rate.PerMinute, k.Rate.Burst, k.Access, k.Hint, k.Previous.Until.UTC(), k.ExpiresAt.UTC(), !k.RevokedAt.IsZero()})
 }
 
 func serverMembers(s *MCPServer) members {

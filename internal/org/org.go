@@ -3,6 +3,8 @@
 // that makes a request in it.
 package org
 
+import "time"
+
 // Role is the set of permissions of a principal in its org.
 type Role string
 
@@ -48,7 +50,17 @@ type Org struct {
 
 // Principal is the API key that makes a request.
 type Principal struct {
-	ID   string // unique in its org
-	Role Role
-	Rate Rate // limit on all requests with the key
+	ID        string // unique in its org
+	Role      Role
+	Rate      Rate      // limit on all requests with the key
+	Access    Access    // what the key may use
+	ExpiresAt time.Time // of the secret that was sent; zero = never
 }
+
+// Expired reports whether requests with the key are refused.
+func (p Principal) Expired(now time.Time) bool {
+	return !p.ExpiresAt.IsZero() && !now.Before(p.ExpiresAt)
+}
+
+// Grant returns what the key may use, how often and how long.
+func (p Principal) Grant() Grant { return Grant{p.Access, p.Rate, p.ExpiresAt} }

@@ -31,8 +31,32 @@ type Key struct {
 	Hash      [sha256.Size]byte // of the key; unique over all orgs
 	Hint      string            // the first characters of the key, for display
 	Rate      Rate              // limit on all requests with the key
+	Access    Access            // what the key may use
+	Previous  PreviousSecret    // before the latest rotation
 	CreatedAt time.Time
+	ExpiresAt time.Time // zero = never
 	RevokedAt time.Time // zero while the key is active
+}
+
+// PreviousSecret is the secret of a key that its latest rotation replaced. The zero value is
+// none.
+type PreviousSecret struct {
+	Hash  [sha256.Size]byte
+	Hint  string
+	Until time.Time // the secret works before this time
+}
+
+// Expired reports whether the key has stopped working by itself.
+func (k Key) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) }
+
+// Grant returns what the key may use, how often and how long.
+func (k Key) Grant() Grant { return Grant{k.Access, k.Rate, k.ExpiresAt} }
+
+// SameSettings reports whether two states of a key differ in nothing that can be changed:
+// [Store.UpdateKey] requires it.
+func (k Key) SameSettings(other Key) bool {
+	return k.Name == other.Name && k.Role == other.Role && k.Rate == other.Rate && k.Access.Equal(other.Access) &&
+		k.ExpiresAt.Equal(other.ExpiresAt) && k.RevokedAt.Equal(other.RevokedAt)
 }
 
 // MCPServer is a tool server of an org. Exactly one of URL and Command is set. The JSON

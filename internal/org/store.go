@@ -94,9 +94,14 @@ type Store interface {
 	// or the hash is taken, and ErrNameTaken if an active key of the org has its name.
 	// Keys may have no name.
 	CreateKey(ctx context.Context, k Key, by Author) error
-	// UpdateKey replaces Name, Role and Rate of a key. It returns ErrNotFound,
-	// ErrNameTaken if another active key of the org has a new name, or ErrChanged if these fields or RevokedAt of the stored key differ from was.
+	// UpdateKey replaces Name, Role, Rate, Access and ExpiresAt of a key. It returns
+	// ErrNotFound, ErrNameTaken if another active key of the org has a new name, or
+	// ErrChanged if the stored key differs from was: see [Key.SameSettings].
 	UpdateKey(ctx context.Context, was, k Key, by Author) error
+	// RotateKey replaces Hash, Hint and Previous of a key. It returns ErrNotFound,
+	// ErrExists if the hash is taken, or ErrChanged if the stored key has another hash than
+	// was, or differs from it as for UpdateKey.
+	RotateKey(ctx context.Context, was, k Key, by Author) error
 	// RevokeKey sets RevokedAt to at, in Unix milliseconds, or returns ErrNotFound.
 	// A key that is already revoked does not change.
 	RevokeKey(ctx context.Context, org, id string, at int64, by Author) error

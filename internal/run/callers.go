@@ -71,7 +71,7 @@ type audience struct {
 }
 
 // gone returns why nobody is left who may have the answer of a run: loop.ClientGone,
-// loop.KeyRevoked or loop.Deleted; "" if somebody is.
+// loop.KeyRevoked, loop.KeyExpired or loop.Deleted; "" if somebody is.
 func (u *audience) gone(ctx context.Context, w journal.WaitingRun) (string, error) {
 	if u.o.Gone != nil {
 		if code := u.o.Gone(w.Org, w.Principal); code != "" {
@@ -97,10 +97,13 @@ func (u *audience) gone(ctx context.Context, w journal.WaitingRun) (string, erro
 }
 
 // Gone returns the error for a caller whose request ends because its key is revoked, or its org deleted:
-// loop.KeyRevoked or loop.Deleted.
+// loop.KeyRevoked, loop.KeyExpired or loop.Deleted.
 func Gone(code string) *fault.Error {
-	if code == loop.Deleted {
+	switch code {
+	case loop.Deleted:
 		return fault.New(fault.Unauthorized, loop.Deleted, "the org of this API key was deleted while the request was open")
+	case loop.KeyExpired:
+		return fault.New(fault.Unauthorized, loop.KeyExpired, "this API key expired while the request was open; use another key")
 	}
 	return fault.New(fault.Unauthorized, loop.KeyRevoked, "this API key was revoked while the request was open; use another key")
 }
@@ -108,7 +111,7 @@ func Gone(code string) *fault.Error {
 // goneCode returns the code of an error that wraps one of Gone; "" = it does not.
 func goneCode(err error) string {
 	var gone *fault.Error
-	if errors.As(err, &gone) && (gone.Reason == loop.KeyRevoked || gone.Reason == loop.Deleted) {
+	if errors.As(err, &gone) && (gone.Reason == loop.KeyRevoked || gone.Reason == loop.KeyExpired || gone.Reason == loop.Deleted) {
 		return gone.Reason
 	}
 	return ""
@@ -244,6 +247,27 @@ func noticeGone(d *driver) (bool, error) {
 	}
 	d.run.log.Info("the run does not wait for approval: nobody is left who may have its answer", "reason", code)
 	return true, d.run.append(nil, endOfGone(a.Principal, code))
+}
+
+// noticeKey ends the run before it calls a model or a tool if its key is revoked, has expired or
+// may not use the model any more. It reports whether it did.
+func noticeKey(d *driver) (ended bool, err error) {
+	s := d.run.state()
+	if d.run.relay || s.Ended != "" { // the key of a relay was checked just now
+		return false, nil
+	}
+	code := ""
+	if d.o.Gone != nil {
+		code = d.o.Gone(s.Accepted.Org, s.Accepted.Principal)
+	}
+	if code == "" && !d.run.access().AllowsModel(s.Accepted.Model) {
+		code = loop.ModelNotAllowed
+	}
+	if code == "" {
+		return false, nil
+	}
+	d.run.log.Info("the run ends: its key may not go on", "principal", s.Accepted.Principal, "reason", code)
+	return true, d.run.append(nil, endOfGone(s.Accepted.Principal, code))
 }
 
 // executesApproved reports whether a call is to be executed that a person has approved.

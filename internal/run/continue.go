@@ -106,7 +106,7 @@ func (c *continuation) answered(ctx context.Context) ([]journal.Approval, error)
 		a, err := c.Archive.Approval(ctx, c.req.Org, answer.ID)
 		switch {
 		case errors.Is(err, org.ErrNotFound), err == nil && a.Principal != c.req.Principal:
-			return nil, fault.New(fault.Invalid, "approval_not_found", "%s: no approval request with this id waits for an answer of this API key", answer.Place).In(answer.Place)
+			return nil, approvalNotFound(answer)
 		case err != nil:
 			return nil, err
 		case len(out) > 0 && a.RunID != out[0].RunID:
@@ -117,7 +117,11 @@ func (c *continuation) answered(ctx context.Context) ([]journal.Approval, error)
 			void = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: %s", answer.Place, a.WhyVoid()).In(answer.Place)
 		case a.Status == journal.ApprovalWaiting:
 			waits = true
-			if err := c.req.MayDecide(a); err != nil {
+			err := c.req.MayDecide(a)
+			if errors.Is(err, org.ErrNotFound) {
+				err = approvalNotFound(answer)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -132,6 +136,10 @@ func (c *continuation) answered(ctx context.Context) ([]journal.Approval, error)
 		return nil, void
 	}
 	return out, c.checkContinues(ctx, out[0])
+}
+
+func approvalNotFound(answer Answer) error {
+	return fault.New(fault.Invalid, "approval_not_found", "%s: no approval request with this id waits for an answer of this API key", answer.Place).In(answer.Place)
 }
 
 // checkContinues returns an error unless the request continues the run of the approval: the

@@ -88,6 +88,10 @@ func (d *declaredServers) dial() error {
 			req.show(s)
 			continue
 		}
+		access := d.run.access()
+		if !access.AllowsAddresses() {
+			continue // the key was limited since the request: the tools of the server are gone
+		}
 		if d.dialer == nil {
 			return fmt.Errorf("server %q: the gateway connects to no servers of requests", s.Label)
 		}
@@ -97,7 +101,7 @@ func (d *declaredServers) dial() error {
 			origin = s.origin
 		}
 		req.Servers = append(req.Servers, catalog.Server{
-			Name: s.Server(), Source: source, Tools: s.Tools, ReadOnly: s.ReadOnly, Shown: true, Brought: true, Origin: origin, URL: hostOf(s.URL),
+			Name: s.Server(), Source: source, Tools: s.Tools, Only: access.Tools, ReadOnly: s.ReadOnly, Shown: true, Brought: true, Origin: origin, URL: hostOf(s.URL),
 		})
 	}
 	d.run.req = &req

@@ -280,6 +280,10 @@ func (d *detailFold) why(b loop.Finished) string {
 		switch {
 		case d.ended.Code == loop.KeyRevoked:
 			return fmt.Sprintf("The API key %s, which started the run, was revoked.", d.Summary.Principal)
+		case d.ended.Code == loop.KeyExpired:
+			return fmt.Sprintf("The API key %s, which started the run, has expired.", d.Summary.Principal)
+		case d.ended.Code == loop.ModelNotAllowed:
+			return fmt.Sprintf("The API key %s, which started the run, may not use the model any more.", d.Summary.Principal)
 		case d.ended.Code == loop.Deleted:
 			return "The org or the response of the run was deleted."
 		}

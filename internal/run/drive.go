@@ -46,7 +46,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Leas
 	d.observer.observer = r.o.Observer
 	d.run = runState{
 		req: req, lease: lease, journal: r.o.Journal, storeFailed: r.leases.health.failed,
-		keys: r.o.Keys, relay: req.Policy.Grade == loop.Relay, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
+		keys: r.o.Keys, allowed: r.o.Access, relay: req.Policy.Grade == loop.Relay, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
 	}
 	if !d.run.relay {
 		d.run.log = d.run.log.With("run", lease.RunID, "org", lease.Org)
@@ -156,13 +156,19 @@ func (d *driver) play() error {
 		case loop.Discover:
 			err = d.discover()
 		case loop.CallModel:
-			err = d.model.call(a)
+			var ended bool
+			if ended, err = noticeKey(d); !ended && err == nil {
+				err = d.model.call(a)
+			}
 		case loop.PrepareTools:
 			err = d.calls.prepare(a)
 		case loop.AnswerCalls:
 			err = d.calls.answer(a)
 		case loop.ExecuteTools:
-			err = d.calls.execute(a)
+			var ended bool
+			if ended, err = noticeKey(d); !ended && err == nil {
+				err = d.calls.execute(a)
+			}
 		case loop.Interrupt:
 			if err = d.park(a); err == nil {
 				return nil

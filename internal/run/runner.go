@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -45,10 +46,14 @@ type Options struct {
 	// started it; 0 = DefaultFollowers.
 	MaxFollowers int
 
-	// Gone returns loop.KeyRevoked if a principal of an org has no key any more, loop.Deleted if
-	// there is no such org, and otherwise "". The runs of such a principal do not wait for
-	// approval. Nil = nobody is gone.
+	// Gone returns loop.KeyRevoked if a principal of an org has no key any more, loop.KeyExpired
+	// if its key has expired, loop.Deleted if there is no such org, and otherwise "". The runs of
+	// such a principal do not wait for approval, and make no further calls. Nil = nobody is gone.
 	Gone func(orgID, principal string) string
+
+	// Access returns what a principal of an org may use now. Calls of other models and tools are
+	// not made, also in a run that began when the principal might. Nil = everybody may use all.
+	Access func(orgID, principal string) org.Access
 
 	Observer Observer // nil = none
 

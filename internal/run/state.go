@@ -42,8 +42,9 @@ type runState struct {
 	keys        *secret.Keyring // nil = nothing can be sealed
 	relay       bool            // one model call, of which nothing is stored
 	journal     journal.Journal
-	storeFailed func(error) // called when the store fails
-	onCommit    func()      // called after each commit; nil = nothing is
+	storeFailed func(error)                              // called when the store fails
+	allowed     func(orgID, principal string) org.Access // see Options.Access
+	onCommit    func()                                   // called after each commit; nil = nothing is
 	observer    *runObserver
 	timing      *timing // of the latest model call, for the audit log
 	log         *slog.Logger
@@ -57,6 +58,14 @@ type runState struct {
 	appends       context.Context // see appendContext; nil = none
 	cancelAppends context.CancelFunc
 	appendsSince  time.Time
+}
+
+// access returns what the key of the run may use now.
+func (s *runState) access() org.Access {
+	if s.allowed == nil {
+		return org.Access{}
+	}
+	return s.allowed(s.req.Org, s.req.Principal)
 }
 
 // state returns the state after the last fact. The caller must not change it; it changes

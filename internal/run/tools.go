@@ -226,6 +226,7 @@ func (t *toolCaller) execute(a loop.ExecuteTools) error {
 	if err := t.recheck(t.run.ctx); err != nil || t.run.state().Seq != before || t.run.ctx.Err() != nil {
 		return err // the rules decide again
 	}
+	t.withdraw(a.Calls)
 	waiting, err := t.fromCache(a.Calls)
 	if err != nil || len(waiting) == 0 {
 		return err
@@ -251,6 +252,20 @@ func (t *toolCaller) execute(a loop.ExecuteTools) error {
 	return failed
 }
 
+// withdraw makes calls fail, unsent, whose tools the key of the run may not use any more. Their
+// results are not taken from the cache either.
+func (t *toolCaller) withdraw(keys []loop.CallKey) {
+	access := t.run.access()
+	if access.IsFull() {
+		return
+	}
+	for _, key := range keys {
+		if entry := t.entries[key]; entry != nil && !entry.AllowedBy(access) {
+			t.entries[key] = entry.Withdrawn()
+		}
+	}
+}
+
 // execution is the state of one execute.
 type execution struct {
 	ctx      context.Context // of the calls
@@ -273,6 +288,7 @@ func (t *toolCaller) start(e *execution) error {
 	if len(keys) == 0 {
 		return nil
 	}
+	t.withdraw(keys)
 	calls, err := t.intend(keys)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -18,6 +19,23 @@ type toolSet struct {
 	run     *runState
 	catalog *catalog.Set     // the gateway's; set by Discover, or by the next owner
 	choice  model.ToolChoice // of the caller, with the names of the catalogue
+
+	usable struct { // what now has returned
+		of, set *catalog.Set
+		by      org.Access
+	}
+}
+
+// now returns the gateway's tools that the key of the run may use now.
+func (t *toolSet) now() *catalog.Set {
+	access := t.run.access()
+	if access.IsFull() {
+		return t.catalog
+	}
+	if u := &t.usable; u.of != t.catalog || !u.by.Equal(access) {
+		u.of, u.by, u.set = t.catalog, access, t.catalog.Within(access)
+	}
+	return t.usable.set
 }
 
 // choose sets the caller's choice, once the catalogue is set.
@@ -94,23 +112,26 @@ func (t *toolSet) callable() []string {
 	return t.allowed()
 }
 
-// visible returns the gateway's tools, with the one that reads truncated results once there
-// is one.
-func (t *toolSet) visible() *catalog.Set {
+// visible returns the gateway's tools that the key of the run may use now, with the one that
+// reads truncated results once there is one.
+func (t *toolSet) visible() *catalog.Set { return t.withReread(t.now()) }
+
+// withReread returns the set with the tool that reads truncated results, once there is one.
+func (t *toolSet) withReread(set *catalog.Set) *catalog.Set {
 	if !t.run.state().Truncated || t.clientNames()[rereadName] {
-		return t.catalog
+		return set
 	}
 	entry, err := catalog.NewEntry(reread{t.run.results.full, t.run.policy().ResultMaxBytes})
 	if err != nil {
 		panic(err) // our own schema, a constant
 	}
-	return t.catalog.With(entry)
+	return set.With(entry)
 }
 
 // offered returns the tools that a model call offers: the client's own, and the gateway's.
 // reread adds the tool that reads truncated results, if there is one.
 func (t *toolSet) offered(reread bool) []model.Tool {
-	gateway := t.catalog.Offered()
+	gateway := t.now().Offered()
 	if reread {
 		gateway = t.visible().Offered()
 	}

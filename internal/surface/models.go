@@ -26,14 +26,23 @@ type Tools struct {
 	Connected int // MCP servers
 }
 
-// Models returns the names that can be asked for.
-func (h *Handler) Models(ctx context.Context) []Model { return h.o.Models.Names(ctx) }
+// Models calls yield for the names that the caller can ask for.
+func (h *Handler) Models(ctx context.Context, caller run.Caller, yield func(Model)) {
+	for _, m := range h.o.Models.Names(ctx) {
+		if caller.Principal.Access.AllowsModel(m.Name) {
+			yield(m)
+		}
+	}
+}
 
 // Model returns the model with a name.
-func (h *Handler) Model(ctx context.Context, name string) (Model, error) {
-	m, found := h.o.Models.Find(ctx, name)
+func (h *Handler) Model(ctx context.Context, caller run.Caller, name string) (m Model, err error) {
+	found := caller.Principal.Access.AllowsModel(name)
+	if found {
+		m, found = h.o.Models.Find(ctx, name)
+	}
 	if !found {
-		return m, fault.New(fault.NotFound, "model_not_found", "no provider lists the model %q; %s; GET /v1/models lists all names", name, h.hints()).In("model")
+		return m, fault.New(fault.NotFound, "model_not_found", "no provider lists the model %q; %s; GET /v1/models lists all names", name, h.hints(caller)).In("model")
 	}
 	return m, nil
 }
@@ -59,18 +68,27 @@ func (h *Handler) Tools(ctx context.Context, caller run.Caller) Tools {
 	return out
 }
 
-// targets returns who serves a model, in the order in which they are tried.
-func (h *Handler) targets(name string) ([]route.Target, error) {
-	resolved := h.o.Router.Resolve(name)
+// targets returns who serves a model, in the order in which they are tried. A model that the
+// caller's key may not use does not exist.
+func (h *Handler) targets(caller run.Caller, name string) ([]route.Target, error) {
+	var resolved []route.Target
+	if caller.Principal.Access.AllowsModel(name) {
+		resolved = h.o.Router.Resolve(name)
+	}
 	if resolved == nil {
-		return nil, fault.New(fault.NotFound, "model_not_found", "no provider serves the model %q; %s", name, h.hints()).In("model")
+		return nil, fault.New(fault.NotFound, "model_not_found", "no provider serves the model %q; %s", name, h.hints(caller)).In("model")
 	}
 	return resolved, nil
 }
 
-// hints names some of the models that can be asked for.
-func (h *Handler) hints() string {
+// hints names some of the models that the caller can ask for.
+func (h *Handler) hints(caller run.Caller) string {
 	hints := h.o.Router.Hints()
+	if only := caller.Principal.Access.Models; only != nil {
+		if hints = only; len(only) == 0 {
+			return "this API key may use none"
+		}
+	}
 	more := ""
 	if len(hints) > maxHints {
 		hints, more = hints[:maxHints], ", …"

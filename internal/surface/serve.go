@@ -2,6 +2,7 @@ package surface
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -144,9 +145,12 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	targets, err := h.targets(name)
+	targets, err := h.targets(caller, name)
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if caller.Principal.Access.EndUsers && !namesEndUser(members) {
+		return nil, nil, nil, fault.New(fault.Invalid, "end_user_required", "requests with this API key must name their end user: set safety_identifier, user or metadata.user_id").In("safety_identifier")
 	}
 	req = &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
@@ -257,6 +261,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if len(req.Declared) > 0 && (relayed || !caller.Org.MCPOutbound) {
 		return undeclarable(caller.Org.MCPOutbound)
 	}
+	if err := checkDeclared(req, caller.Principal.Access); err != nil {
+		return err
+	}
 	if err := h.nameDropped(w, r, req, reply.Dropped); err != nil {
 		return err
 	}
@@ -275,6 +282,35 @@ func undeclarable(loopOff bool) *fault.Error {
 	}
 	return fault.New(fault.Forbidden, "mcp_not_enabled", "tools: MCP servers are not enabled for the org; leave out the tools of type mcp, "+
 		"or ask the operator to enable the org's feature mcp_outbound").In("tools")
+}
+
+// checkDeclared refuses a server by URL to a key that may use only some servers of the org.
+func checkDeclared(req *run.Request, access org.Access) error {
+	if access.AllowsAddresses() || !slices.ContainsFunc(req.Declared, func(d run.Declared) bool { return !d.URL.IsZero() }) {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "server_not_allowed", "tools: this API key may use only MCP servers of the org, and no others by server_url; "+
+		"leave out server_url to use the org's server with the label, or use another key").In("tools")
+}
+
+// namesEndUser reports whether the body of a request says for which end user it is.
+func namesEndUser(members []Member) bool {
+	named := func(raw json.RawMessage) bool {
+		var text string
+		return json.Unmarshal(raw, &text) == nil && strings.TrimSpace(text) != ""
+	}
+	return slices.ContainsFunc(members, func(m Member) bool {
+		switch m.Name {
+		case "safety_identifier", "user":
+			return named(m.Value)
+		case "metadata":
+			var metadata struct {
+				UserID json.RawMessage `json:"user_id"`
+			}
+			return json.Unmarshal(m.Value, &metadata) == nil && named(metadata.UserID)
+		}
+		return false
+	})
 }
 
 // setPolicy resolves the settings of the run.

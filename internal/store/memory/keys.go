@@ -45,11 +45,7 @@ func (o *Orgs) CreateKey(_ context.Context, k org.Key, by org.Author) error {
 	if working, _ := r.countKeys(); o.Caps.Keys > 0 && working >= o.Caps.Keys {
 		return fmt.Errorf("key %s: %w", k.ID, o.Caps.KeysError())
 	}
-	taken := slices.ContainsFunc(r.keys, func(other org.Key) bool { return other.ID == k.ID })
-	for _, other := range o.orgs {
-		taken = taken || slices.ContainsFunc(other.keys, func(other org.Key) bool { return other.Hash == k.Hash })
-	}
-	if taken {
+	if o.hashTaken(k) || slices.ContainsFunc(r.keys, func(other org.Key) bool { return other.ID == k.ID }) {
 		return fmt.Errorf("key %s: %w", k.ID, org.ErrExists)
 	}
 	if r.nameTaken(k) {
@@ -71,16 +67,47 @@ func (o *Orgs) UpdateKey(_ context.Context, was, k org.Key, by org.Author) error
 		return fmt.Errorf("key %s: %w", k.ID, org.ErrNotFound)
 	}
 	before := r.keys[i]
-	if before.Name != was.Name || before.Role != was.Role || before.Rate != was.Rate || !before.RevokedAt.Equal(was.RevokedAt) {
+	if !before.SameSettings(was) {
 		return fmt.Errorf("key %s: %w", k.ID, org.ErrChanged)
 	}
 	if k.Name != before.Name && r.nameTaken(k) {
 		return fmt.Errorf("key %s: %w", k.ID, org.ErrNameTaken)
 	}
 	after := before
-	after.Name, after.Role, after.Rate = k.Name, k.Role, k.Rate
+	after.Name, after.Role, after.Rate, after.Access, after.ExpiresAt = k.Name, k.Role, k.Rate, k.Access, k.ExpiresAt
 	r.keys[i] = after
 	return o.record(k.Org, by, by.KeyChanged(&before, &after))
+}
+
+// RotateKey implements org.Store.
+func (o *Orgs) RotateKey(_ context.Context, was, k org.Key, by org.Author) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, i := o.findKey(k.Org, k.ID)
+	if i < 0 {
+		return fmt.Errorf("key %s: %w", k.ID, org.ErrNotFound)
+	}
+	before := r.keys[i]
+	if before.Hash != was.Hash || !before.SameSettings(was) {
+		return fmt.Errorf("key %s: %w", k.ID, org.ErrChanged)
+	}
+	if before.Hash != k.Hash && o.hashTaken(k) {
+		return fmt.Errorf("key %s: %w", k.ID, org.ErrExists)
+	}
+	after := before
+	after.Hash, after.Hint, after.Previous = k.Hash, k.Hint, k.Previous
+	r.keys[i] = after
+	return o.record(k.Org, by, by.KeyChanged(&before, &after))
+}
+
+// hashTaken reports whether a key of any org has the hash of k.
+func (o *Orgs) hashTaken(k org.Key) bool {
+	for _, other := range o.orgs {
+		if slices.ContainsFunc(other.keys, func(other org.Key) bool { return other.Hash == k.Hash }) {
+			return true
+		}
+	}
+	return false
 }
 
 // nameTaken reports whether another active key has the name of k.

@@ -48,11 +48,33 @@ func (r *Reader) Approvals(ctx context.Context, orgID string, q journal.Approval
 	if err != nil {
 		return nil, err
 	}
+	var found []journal.Approval
+	for { // the rows of one query after the other, until enough are within q.Access
+		page, err := r.approvals(ctx, orgID, q, at, waiting, string(statuses))
+		if err != nil || q.Access.IsFull() || q.Limit <= 0 {
+			return page, err
+		}
+		for _, a := range page {
+			if a.Within(q.Access) && len(found) < q.Limit {
+				found = append(found, a)
+			}
+		}
+		if len(found) == q.Limit || len(page) < q.Limit {
+			return found, nil
+		}
+		last := page[len(page)-1]
+		at, q.Before = last.CreatedAt, last.ID
+	}
+}
+
+// approvals returns the approvals that q selects, apart from q.Access, before the time at and the
+// id q.Before.
+func (r *Reader) approvals(ctx context.Context, orgID string, q journal.ApprovalQuery, at int64, waiting, statuses string) ([]journal.Approval, error) {
 	found, err := list(ctx, r.db, scanApproval, `SELECT `+approvalColumns+` FROM approvals
 		WHERE org = ?1 AND (created_at, id) < (?2, ?3) AND (?4 = 0 OR status IN (SELECT value FROM json_each(?5)))
 		AND (?6 = '' OR run_id = ?6) AND (?7 = '' OR server = ?7)`+waiting+`
 		ORDER BY created_at DESC, id DESC LIMIT ?8`,
-		orgID, at, q.Before, len(q.Statuses), string(statuses), q.RunID, q.Server, max(q.Limit, 0))
+		orgID, at, q.Before, len(q.Statuses), statuses, q.RunID, q.Server, max(q.Limit, 0))
 	return found, r.wrap("list approvals", err)
 }
 

@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,7 +12,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-const keyColumns = `org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at`
+const keyColumns = `org, id, name, role, hash, hint, requests_per_minute, burst, access, expires_at,
+	previous_hash, previous_hint, previous_until, created_at, revoked_at`
 
 // Keys implements org.Store.
 func (r *Reader) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
@@ -42,9 +45,13 @@ func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
 		if err := t.checkName(k); err != nil {
 			return err
 		}
-		_, err := t.exec(`INSERT INTO api_keys (org, id, name, role, hash, hint, requests_per_minute, burst, created_at, revoked_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			k.Org, k.ID, k.Name, string(k.Role), k.Hash[:], k.Hint, k.Rate.PerMinute, k.Rate.Burst, millis(k.CreatedAt), millis(k.RevokedAt))
+		access, err := json.Marshal(k.Access)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`INSERT INTO api_keys (`+keyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			k.Org, k.ID, k.Name, string(k.Role), k.Hash[:], k.Hint, k.Rate.PerMinute, k.Rate.Burst, string(access), millis(k.ExpiresAt),
+			previousHash(k), k.Previous.Hint, millis(k.Previous.Until), millis(k.CreatedAt), millis(k.RevokedAt))
 		if err != nil {
 			return err
 		}
@@ -59,7 +66,7 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 		if err != nil {
 			return err
 		}
-		if before.Name != was.Name || before.Role != was.Role || before.Rate != was.Rate || !before.RevokedAt.Equal(was.RevokedAt) {
+		if !before.SameSettings(was) {
 			return org.ErrChanged
 		}
 		if k.Name != before.Name {
@@ -68,13 +75,45 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 			}
 		}
 		after := before
-		after.Name, after.Role, after.Rate = k.Name, k.Role, k.Rate
-		if err := requireFound(t.exec(`UPDATE api_keys SET name = ?, role = ?, requests_per_minute = ?, burst = ? WHERE org = ? AND id = ?`,
-			k.Name, string(k.Role), k.Rate.PerMinute, k.Rate.Burst, k.Org, k.ID)); err != nil {
+		after.Name, after.Role, after.Rate, after.Access, after.ExpiresAt = k.Name, k.Role, k.Rate, k.Access, k.ExpiresAt
+		access, err := json.Marshal(k.Access)
+		if err != nil {
+			return err
+		}
+		if err := requireFound(t.exec(`UPDATE api_keys SET name = ?, role = ?, requests_per_minute = ?, burst = ?, access = ?, expires_at = ? WHERE org = ? AND id = ?`,
+			k.Name, string(k.Role), k.Rate.PerMinute, k.Rate.Burst, string(access), millis(k.ExpiresAt), k.Org, k.ID)); err != nil {
 			return err
 		}
 		return t.record(k.Org, by, by.KeyChanged(&before, &after))
 	})
+}
+
+// RotateKey implements org.Store.
+func (s *Store) RotateKey(ctx context.Context, was, k org.Key, by org.Author) error {
+	return s.write(ctx, "rotate a key", "key "+k.ID, func(t *tx) error {
+		before, err := t.key(k.Org, k.ID)
+		if err != nil {
+			return err
+		}
+		if before.Hash != was.Hash || !before.SameSettings(was) {
+			return org.ErrChanged
+		}
+		after := before
+		after.Hash, after.Hint, after.Previous = k.Hash, k.Hint, k.Previous
+		if err := requireFound(t.exec(`UPDATE api_keys SET hash = ?, hint = ?, previous_hash = ?, previous_hint = ?, previous_until = ? WHERE org = ? AND id = ?`,
+			k.Hash[:], k.Hint, previousHash(k), k.Previous.Hint, millis(k.Previous.Until), k.Org, k.ID)); err != nil {
+			return err
+		}
+		return t.record(k.Org, by, by.KeyChanged(&before, &after))
+	})
+}
+
+// previousHash returns the hash of the key's previous secret; nil = there is none.
+func previousHash(k org.Key) []byte {
+	if k.Previous.Until.IsZero() {
+		return nil
+	}
+	return k.Previous.Hash[:]
 }
 
 // checkName returns org.ErrNameTaken if another active key of the org has the name of k.
@@ -129,10 +168,20 @@ func (t *tx) deleteOldRevoked(orgID string) error {
 
 func scanKey(row scanner) (org.Key, error) {
 	var k org.Key
-	var hash []byte
-	err := row.Scan(&k.Org, &k.ID, &k.Name, &k.Role, &hash, &k.Hint, &k.Rate.PerMinute, &k.Rate.Burst, asTime{&k.CreatedAt}, asTime{&k.RevokedAt})
-	if err == nil && copy(k.Hash[:], hash) != len(k.Hash) {
+	var hash, previous, access []byte
+	err := row.Scan(&k.Org, &k.ID, &k.Name, &k.Role, &hash, &k.Hint, &k.Rate.PerMinute, &k.Rate.Burst, &access, asTime{&k.ExpiresAt},
+		&previous, &k.Previous.Hint, asTime{&k.Previous.Until}, asTime{&k.CreatedAt}, asTime{&k.RevokedAt})
+	if err != nil {
+		return k, err
+	}
+	if copy(k.Hash[:], hash) != len(k.Hash) {
 		return k, fmt.Errorf("key %s: the stored hash has %d bytes", k.ID, len(hash))
 	}
-	return k, err
+	copy(k.Previous.Hash[:], previous)
+	known := json.NewDecoder(bytes.NewReader(access))
+	known.DisallowUnknownFields()
+	if known.Decode(&k.Access) != nil { // damaged, or a limit of another version: it must not be ignored
+		k.Access = org.NoAccess()
+	}
+	return k, nil
 }

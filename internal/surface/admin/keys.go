@@ -1,10 +1,13 @@
 package admin
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
@@ -24,12 +27,29 @@ type key struct {
 	Declared  bool   `json:"declared"`
 	PerMinute int    `json:"requests_per_minute"`
 	Burst     int    `json:"burst"`
+
+	Servers   any     `json:"servers"` // "*" or a list, as in the configuration file
+	Tools     any     `json:"tools"`
+	Models    any     `json:"models"`
+	EndUsers  bool    `json:"end_users"`
+	ExpiresAt *string `json:"expires_at"`
+
+	PreviousHint  string  `json:"previous_hint,omitempty"` // of the secret before the latest rotation, while it works
+	PreviousUntil *string `json:"previous_until,omitempty"`
+
 	CreatedAt *int64 `json:"created_at"`
 	RevokedAt *int64 `json:"revoked_at"`
 }
 
-func wireKey(k org.Key, declared bool) key {
-	out := key{ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst}
+func (h *Handler) wireKey(k org.Key, declared bool) key {
+	out := key{
+		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
+		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers,
+		ExpiresAt: wireTime(k.ExpiresAt),
+	}
+	if k.Previous.Until.After(h.o.Now()) {
+		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, wireTime(k.Previous.Until)
+	}
 	if !declared {
 		created := k.CreatedAt.Unix()
 		out.CreatedAt = &created
@@ -41,6 +61,21 @@ func wireKey(k org.Key, declared bool) key {
 	return out
 }
 
+// wireList returns a list of what a key may use: "*" for everything.
+func wireList(names []string) any {
+	if names == nil {
+		return "*"
+	}
+	return names
+}
+
+func wireTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC().Format(time.RFC3339))
+}
+
 // ListKeys answers GET /api/keys.
 func (h *Handler) ListKeys() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
@@ -50,10 +85,10 @@ func (h *Handler) ListKeys() surface.Endpoint {
 		}
 		out := []key{}
 		for _, k := range h.o.Directory.FromFile(caller.Org.ID).Keys {
-			out = append(out, wireKey(k, true))
+			out = append(out, h.wireKey(k, true))
 		}
 		for _, k := range stored {
-			out = append(out, wireKey(k, false))
+			out = append(out, h.wireKey(k, false))
 		}
 		return http.StatusOK, list[key]{out}, nil
 	})
@@ -66,7 +101,7 @@ func (h *Handler) CreateKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := mayGive(caller.Principal.Role, asked.Role); err != nil {
+		if err := mayGive(caller.Principal, asked); err != nil {
 			return 0, nil, err
 		}
 		return h.createKey(r, caller.Org.ID, asked, h.author(caller))
@@ -76,19 +111,22 @@ func (h *Handler) CreateKey() surface.Endpoint {
 func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Author) (int, any, error) {
 	secret := h.o.NewKey()
 	k.Org, k.ID, k.CreatedAt = orgID, id.New(org.KeyPrefix), h.o.Now()
-	k.Hash, k.Hint = sha256.Sum256([]byte(secret)), secret[:min(len(secret), 7)]+"…"
+	k.Hash, k.Hint = sha256.Sum256([]byte(secret)), hintOf(secret)
 	if err := h.freeName(orgID, k.Name); err != nil {
+		return 0, nil, err
+	}
+	if err := h.inFuture(k); err != nil {
 		return 0, nil, err
 	}
 	if err := h.o.Store.CreateKey(r.Context(), k, by); err != nil {
 		return 0, nil, keyError(err, k.Name, "org", orgID)
 	}
-	out := wireKey(k, false)
+	out := h.wireKey(k, false)
 	out.Key = secret
 	return http.StatusCreated, out, h.o.Directory.Reload(r.Context(), orgID)
 }
 
-// RevokeKey answers DELETE /api/keys/{id}.
+// RevokeKey answers DELETE /api/keys/{id}. The path may have the name of the key, too.
 func (h *Handler) RevokeKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		stored, err := h.storedKey(r, caller)
@@ -103,8 +141,8 @@ func (h *Handler) RevokeKey() surface.Endpoint {
 	})
 }
 
-// PatchKey answers PATCH /api/keys/{id}: name, role and rate. The key itself
-// stays as it is. The change holds for the next request.
+// PatchKey answers PATCH /api/keys/{id}: all settings. The secret stays as it is. The
+// change holds for the next request, and for the next call of a run.
 func (h *Handler) PatchKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		was, err := h.storedKey(r, caller)
@@ -116,6 +154,8 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		}
 		merged, err := mergePatch(r, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
+			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
+			"end_users": was.Access.EndUsers, "expires_at": wireTime(was.ExpiresAt),
 		})
 		if err != nil {
 			return 0, nil, err
@@ -124,11 +164,16 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := mayGive(caller.Principal.Role, asked.Role); err != nil {
+		k := was
+		k.Name, k.Role, k.Rate, k.Access, k.ExpiresAt = asked.Name, asked.Role, asked.Rate, asked.Access, asked.ExpiresAt
+		if err := mayGive(caller.Principal, k); err != nil {
 			return 0, nil, err
 		}
-		k := was
-		k.Name, k.Role, k.Rate = asked.Name, asked.Role, asked.Rate
+		if !k.ExpiresAt.Equal(was.ExpiresAt) {
+			if err := h.inFuture(k); err != nil {
+				return 0, nil, err
+			}
+		}
 		if k.Name != was.Name {
 			if err := h.freeName(k.Org, k.Name); err != nil {
 				return 0, nil, err
@@ -137,8 +182,81 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		if err := h.o.Store.UpdateKey(r.Context(), was, k, h.author(caller)); err != nil {
 			return 0, nil, keyError(err, k.Name, "key", k.ID)
 		}
-		return http.StatusOK, wireKey(k, false), h.o.Directory.Reload(r.Context(), k.Org)
+		return http.StatusOK, h.wireKey(k, false), h.o.Directory.Reload(r.Context(), k.Org)
 	})
+}
+
+// maxOverlap is the longest time for which both secrets of a rotated key work.
+const maxOverlap = 90 * 24 * time.Hour
+
+// RotateKey answers POST /api/keys/{id}/rotate: the key gets a new secret, and the one before
+// works for the time overlap.
+func (h *Handler) RotateKey() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		was, err := h.storedKey(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		overlap, err := readOverlap(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		now := h.o.Now()
+		switch {
+		case !was.RevokedAt.IsZero():
+			return 0, nil, fault.New(fault.Conflict, "revoked", "the key %q is revoked and cannot be rotated", was.ID)
+		case was.Expired(now):
+			return 0, nil, fault.New(fault.Conflict, "key_expired", "the key %q has expired; set expires_at to a later time before you rotate it", was.ID)
+		case overlap > 0 && was.Previous.Until.After(now):
+			return 0, nil, fault.New(fault.Conflict, "rotation_overlaps", "the secret before the last rotation of the key %q works until %s, and a key has at most two secrets; "+
+				"wait until then, or end both old secrets now with an overlap of 0s", was.ID, was.Previous.Until.UTC().Format(time.RFC3339))
+		}
+		if err := mayGive(caller.Principal, was); err != nil {
+			return 0, nil, err
+		}
+		secret, k := h.o.NewKey(), was
+		k.Hash, k.Hint, k.Previous = sha256.Sum256([]byte(secret)), hintOf(secret), org.PreviousSecret{}
+		if overlap > 0 {
+			k.Previous = org.PreviousSecret{Hash: was.Hash, Hint: was.Hint, Until: now.Add(overlap)}
+		}
+		if err := h.o.Store.RotateKey(r.Context(), was, k, h.author(caller)); err != nil {
+			return 0, nil, named(err, "key", k.ID)
+		}
+		out := h.wireKey(k, false)
+		out.Key = secret
+		return http.StatusOK, out, h.o.Directory.Reload(r.Context(), k.Org)
+	})
+}
+
+func hintOf(secret string) string { return secret[:min(len(secret), 7)] + "…" }
+
+// readOverlap reads the body of a rotation.
+func readOverlap(r *http.Request) (time.Duration, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return 0, err
+	}
+	var asked struct {
+		Overlap *string `json:"overlap"`
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&asked); err != nil || asked.Overlap == nil {
+		return 0, fault.New(fault.Invalid, "invalid_value", `send {"overlap": "24h"}: how long the secret that the key has now still works; "0s" ends it at once`).In("overlap")
+	}
+	overlap, err := time.ParseDuration(*asked.Overlap)
+	if err != nil || overlap < 0 || overlap > maxOverlap || overlap%time.Second != 0 {
+		return 0, fault.New(fault.Invalid, "invalid_value", "overlap is %.40q; want whole seconds as in \"24h\", from 0s to %s", *asked.Overlap, maxOverlap).In("overlap")
+	}
+	return overlap, nil
+}
+
+// inFuture refuses a key that would not work.
+func (h *Handler) inFuture(k org.Key) error {
+	if !k.Expired(h.o.Now()) {
+		return nil
+	}
+	return fault.New(fault.Invalid, "invalid_value", "expires_at is in the past; DELETE /api/keys/ID revokes a key at once").In("expires_at")
 }
 
 // freeName refuses the name of a key of the configuration file.
@@ -160,7 +278,8 @@ func nameTaken(name string) error {
 	return fault.New(fault.Conflict, "exists", "the org has a key called %q already; choose another name, or revoke that key", name).In("name")
 }
 
-// storedKey returns the key that the path names, if the caller may change it.
+// storedKey returns the key whose id or name the path has, if the role of the caller may
+// change it. Of the keys with a name, only the one that is not revoked is meant.
 func (h *Handler) storedKey(r *http.Request, caller run.Caller) (org.Key, error) {
 	keyID := r.PathValue("id")
 	isIt := func(k org.Key) bool { return k.ID == keyID }
@@ -169,11 +288,25 @@ func (h *Handler) storedKey(r *http.Request, caller run.Caller) (org.Key, error)
 	}
 	stored, err := h.o.Store.Key(r.Context(), caller.Org.ID, keyID)
 	if errors.Is(err, org.ErrNotFound) {
-		return org.Key{}, fault.New(fault.NotFound, "not_found", "there is no key with the id %q; GET /api/keys and \"turnpike keys list\" show the ids", keyID)
-	} else if err != nil {
+		stored, err = h.keyNamed(r, caller.Org.ID, keyID)
+	}
+	if err != nil {
 		return org.Key{}, err
 	}
-	return stored, mayGive(caller.Principal.Role, stored.Role)
+	return stored, mayHandle(caller.Principal.Role, stored.Role)
+}
+
+// keyNamed returns the active key with the name.
+func (h *Handler) keyNamed(r *http.Request, orgID, name string) (org.Key, error) {
+	all, err := h.o.Store.Keys(r.Context(), orgID)
+	if err != nil {
+		return org.Key{}, err
+	}
+	i := slices.IndexFunc(all, func(k org.Key) bool { return k.Name == name && k.RevokedAt.IsZero() })
+	if i < 0 {
+		return org.Key{}, fault.New(fault.NotFound, "not_found", "there is no key with the id or the name %q; GET /api/keys and \"turnpike keys list\" show the keys", name)
+	}
+	return all[i], nil
 }
 
 func (h *Handler) readKey(r *http.Request) (org.Key, error) {
@@ -184,8 +317,21 @@ func (h *Handler) readKey(r *http.Request) (org.Key, error) {
 	return h.o.Reader.Key(body, false)
 }
 
-// mayGive keeps an admin from making itself an owner.
-func mayGive(who, role org.Role) error {
+// mayGive returns an error if a key would be able to do more than the caller, who creates,
+// changes or rotates it.
+func mayGive(caller org.Principal, k org.Key) error {
+	if err := mayHandle(caller.Role, k.Role); err != nil {
+		return err
+	}
+	if setting, limit := k.Grant().Exceeds(caller.Grant()); setting != "" {
+		return fault.New(fault.Forbidden, "exceeds_own_key", "%s: a key cannot be given more than the key that gives it, which is limited to %s; "+
+			"set %s within that, or use another key", setting, limit, setting).In(setting)
+	}
+	return nil
+}
+
+// mayHandle keeps an admin from making itself an owner.
+func mayHandle(who, role org.Role) error {
 	if role == org.Owner && who != org.Owner {
 		return fault.New(fault.Forbidden, "role_not_allowed", "only a key with the role owner can create, change or revoke a key with the role owner")
 	}

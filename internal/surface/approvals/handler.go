@@ -75,6 +75,7 @@ func (h *Handler) List(inTurn func(surface.Endpoint) surface.Endpoint) surface.E
 		if err := caller.Account.Acquire((q.Limit + 1) * listedBytes); err != nil {
 			return err
 		}
+		q.Access = caller.Principal.Access
 		limit := q.Limit
 		q.Limit++ // one more shows whether there are older ones
 		var found []journal.Approval
@@ -114,6 +115,9 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 		return err
 	}
 	a, err := h.o.Archive.Approval(r.Context(), caller.Org.ID, r.PathValue("id"))
+	if err == nil && !a.Within(caller.Principal.Access) {
+		err = org.ErrNotFound
+	}
 	if err != nil {
 		return h.failed(err)
 	}

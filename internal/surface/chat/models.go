@@ -30,18 +30,17 @@ func newModelObject(m surface.Model, tools surface.Tools) modelObject {
 
 // ServeModels answers GET /v1/models with the names that can be asked for.
 func (h *Handler) ServeModels(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	models := h.kit.Models(r.Context())
 	tools := h.kit.Tools(r.Context(), caller)
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriter(w) // a list may be long, and is not put together in memory
 	_, _ = out.WriteString(`{"object":"list","data":[`)
-	for i, m := range models {
-		if i > 0 {
-			_ = out.WriteByte(',')
-		}
+	separator := ""
+	h.kit.Models(r.Context(), caller, func(m surface.Model) {
+		_, _ = out.WriteString(separator)
 		object, _ := surface.Marshal(newModelObject(m, tools)) // strings and numbers: cannot fail
 		_, _ = out.Write(object)
-	}
+		separator = ","
+	})
 	_, _ = out.WriteString("]}\n")
 	_ = out.Flush() // a failure: the caller has left
 	return nil
@@ -49,7 +48,7 @@ func (h *Handler) ServeModels(w http.ResponseWriter, r *http.Request, caller run
 
 // ServeModel answers GET /v1/models/{model}.
 func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	m, err := h.kit.Model(r.Context(), r.PathValue("model"))
+	m, err := h.kit.Model(r.Context(), caller, r.PathValue("model"))
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,11 @@ CREATE TABLE api_keys (
   revoked_at          INTEGER NOT NULL,
   requests_per_minute INTEGER NOT NULL DEFAULT 0, -- 0 = no limit
   burst               INTEGER NOT NULL DEFAULT 0, -- 0 = as many as requests_per_minute
+  access              TEXT    NOT NULL DEFAULT '{}', -- JSON: what the key may use
+  expires_at          INTEGER NOT NULL DEFAULT 0, -- 0 = never
+  previous_hash       BLOB, -- of the secret before the latest rotation
+  previous_hint       TEXT    NOT NULL DEFAULT '',
+  previous_until      INTEGER NOT NULL DEFAULT 0, -- when it ends; 0 = there is none
   PRIMARY KEY (org, id)
 ) STRICT;
 CREATE INDEX api_keys_working ON api_keys (org) WHERE revoked_at = 0;

@@ -1,0 +1,448 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// limitedSite is a gateway with the servers docs (search, read, write) and crm (customer), and
+// the key of an app.
+type limitedSite struct {
+	*gateway
+	up        *upstream
+	docs, crm *mcpServer
+	key       string
+}
+
+// newLimitedSite boots the gateway with a script of the model and makes a key with these
+// settings, which are JSON members.
+func newLimitedSite(t *testing.T, settings string, turns ...turn) *limitedSite {
+	t.Helper()
+	noLeaks(t)
+	s := &limitedSite{up: newUpstream(t, script(turns...))}
+	s.docs = newMCP(t, map[string]handler{"search": echo, "read": echo, "write": echo})
+	s.crm = newMCP(t, map[string]handler{"customer": echo})
+	s.gateway = MustRun(t, site{upstream: s.up.URL, servers: []string{server("docs", s.docs.URL), server("crm", s.crm.URL)}}.yaml())
+	s.key = s.newKey(settings)
+	return s
+}
+
+// newKey makes a key and returns its secret.
+func (s *limitedSite) newKey(settings string) string {
+	s.t.Helper()
+	var made struct{ Key string }
+	a := s.manage("POST", "/api/keys", `{"name":"app",`+settings+`}`)
+	if err := json.Unmarshal(a.body, &made); err != nil || a.status != 201 || made.Key == "" {
+		s.t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	return made.Key
+}
+
+// manage sends a request to the management API with the owner's key.
+func (s *limitedSite) manage(method, path, body string) answer {
+	s.t.Helper()
+	return s.send(method, path, strings.NewReader(body))
+}
+
+// ask sends a request with the app's key.
+func (s *limitedSite) ask(path, body string) answer {
+	s.t.Helper()
+	return s.send("POST", path, strings.NewReader(body), "Authorization", "Bearer "+s.key)
+}
+
+// offered returns the names of the tools in a request to the model.
+func offered(t *testing.T, r received) (names []string) {
+	t.Helper()
+	var tools []struct{ Function struct{ Name string } }
+	if raw := r.decode(t).Tools; raw != nil {
+		if err := json.Unmarshal(raw, &tools); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tool := range tools {
+		names = append(names, tool.Function.Name)
+	}
+	return names
+}
+
+const twoTools = `"servers":["docs"],"tools":["search","re*"]`
+
+// P46: an app whose key may use two tools of one server sees two. Calls of others are refused
+// whatever the model says, with the words for tools that do not exist.
+func TestALimitedKeySeesAndCallsOnlyItsTools(t *testing.T) {
+	for _, tt := range []struct{ name, path, body string }{
+		{"chat", "/v1/chat/completions", question},
+		{"chat, streamed", "/v1/chat/completions", streamedQuestion},
+		{"responses", "/v1/responses", `{"model":"m","input":"go"}`},
+		{"a declared server of the org", "/v1/responses", `{"model":"m","input":"go","tools":[{"type":"mcp","server_label":"docs","require_approval":"never"}]}`},
+		{"a declared server, and a tool that the key lacks", "/v1/responses", `{"model":"m","input":"go","tools":[{"type":"mcp","server_label":"docs","allowed_tools":["search","read","write"],"require_approval":"never"}]}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newLimitedSite(t, twoTools, asks(call{"write", `{"n":1}`}, call{"customer", `{"n":2}`}, call{"search", `{"n":3}`}), says("done"))
+			if a := s.ask(tt.path, tt.body); a.status != 200 {
+				t.Fatalf("status %d: %s", a.status, a.body)
+			} else if text := string(a.body); strings.Contains(text, `"write"`) && !strings.Contains(tt.body, "write") || strings.Contains(text, "crm") || strings.Contains(text, "customer") {
+				t.Errorf("the answer tells of tools that the key may not use: %s", text)
+			}
+			asked := s.up.requests()
+			if got := fmt.Sprint(offered(t, asked[0])); got != "[read search]" {
+				t.Errorf("the model is offered %s", got)
+			}
+			results := asked[1].results(t)
+			for i, name := range []string{"write", "customer"} {
+				if want := fmt.Sprintf(`unknown tool \"%s\"; the tools are: read, search`, name); !strings.Contains(results[i], want) {
+					t.Errorf("the result of %s is %s, want %s", name, results[i], want)
+				}
+			}
+			if !strings.Contains(results[2], `"n":3`) {
+				t.Errorf("the allowed call has the result %s", results[2])
+			}
+			if n := len(s.docs.of("tools/call")) + len(s.crm.of("tools/call")); n != 1 {
+				t.Errorf("%d calls have reached the servers, want 1", n)
+			}
+		})
+	}
+}
+
+// P46: what a key may not use does not exist for its requests: servers by label, servers by
+// URL, forced tools, models.
+func TestALimitedKeyCannotNameWhatItMayNotUse(t *testing.T) {
+	s := newLimitedSite(t, twoTools+`,"models":["g-*"]`, says("done"))
+	respond := func(tools string) string { return `{"model":"g-1","input":"go","tools":[` + tools + `]}` }
+	for _, tt := range []struct {
+		name, path, body string
+		status           int
+		want             string
+	}{
+		{"another server of the org", "/v1/responses", respond(`{"type":"mcp","server_label":"crm"}`), 400, `has no server_url, and the org has no MCP server \"crm\"`},
+		{"a missing server", "/v1/responses", respond(`{"type":"mcp","server_label":"none"}`), 400, `has no server_url, and the org has no MCP server \"none\"`},
+		{"a server by URL", "/v1/responses", respond(fmt.Sprintf(`{"type":"mcp","server_label":"docs","server_url":%q}`, s.crm.URL)), 403, "server_not_allowed"},
+		{"a tool by tool_choice", "/v1/chat/completions", `{"model":"g-1","messages":[{"role":"user","content":"go"}],"tool_choice":{"type":"function","function":{"name":"write"}}}`, 400, "write"},
+		{"a model", "/v1/chat/completions", question, 404, `no provider serves the model \"m\"; known are: g-*`},
+		{"a model, on Responses", "/v1/responses", `{"model":"m","input":"go"}`, 404, `no provider serves the model \"m\"; known are: g-*`},
+		{"a missing model", "/v1/chat/completions", `{"model":"zzz","messages":[{"role":"user","content":"go"}]}`, 404, `no provider serves the model \"zzz\"; known are: g-*`},
+		{"a model by its provider", "/v1/chat/completions", `{"model":"up/m","messages":[{"role":"user","content":"go"}]}`, 404, "model_not_found"},
+		{"tokens of a model", "/v1/responses/input_tokens", `{"model":"m","input":"go"}`, 404, "model_not_found"},
+	} {
+		if a := s.ask(tt.path, tt.body); a.status != tt.status || !strings.Contains(string(a.body), tt.want) {
+			t.Errorf("%s: status %d: %s, want %d with %s", tt.name, a.status, a.body, tt.status, tt.want)
+		}
+	}
+	off := s.send("POST", "/v1/chat/completions", strings.NewReader(question), "Authorization", "Bearer "+s.key, "turnpike-mcp-disabled", "true")
+	if off.status != 404 {
+		t.Errorf("a relay of another model: status %d: %s", off.status, off.body)
+	}
+	if len(s.up.requests()) > 0 {
+		t.Error("a refused request has reached the provider")
+	}
+	if a := s.ask("/v1/chat/completions", strings.ReplaceAll(question, `"m"`, `"g-1"`)); a.status != 200 {
+		t.Errorf("an allowed model: status %d: %s", a.status, a.body)
+	}
+}
+
+// P46: the list of models has those that the key may ask for, with the tools that it may use.
+func TestALimitedKeyListsItsModels(t *testing.T) {
+	s := newLimitedSite(t, twoTools+`,"models":["nothing","m*"]`, says("done"))
+	get := func(path string) answer {
+		return s.send("GET", path, strings.NewReader(""), "Authorization", "Bearer "+s.key)
+	}
+	if a := get("/v1/models"); !strings.Contains(string(a.body), `{"id":"m",`) || !strings.Contains(string(a.body), `"mcp_tools_count":2,"mcp_servers_connected":1`) {
+		t.Errorf("%s", a.body)
+	}
+	if a := s.manage("PATCH", "/api/keys/app", `{"models":["g-*"],"servers":[]}`); a.status != 200 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	if a := get("/v1/models"); strings.Contains(string(a.body), `"id":"m"`) {
+		t.Errorf("%s", a.body)
+	}
+	if a := get("/v1/models/m"); a.status != 404 {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	if a := get("/v1/models/g-1"); a.status != 200 || !strings.Contains(string(a.body), `"mcp_tools_count":0`) {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}
+
+// P46: a key with end_users must name the end user.
+func TestAKeyForEndUsersMustNameThem(t *testing.T) {
+	s := newLimitedSite(t, `"end_users":true`, says("done"))
+	for member, want := range map[string]int{
+		"": 400, `,"user":""`: 400, `,"user":"u1"`: 200, `,"safety_identifier":"u1"`: 200, `,"metadata":{"user_id":"u1"}`: 200, `,"metadata":{}`: 400,
+	} {
+		for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
+			body := strings.TrimSuffix(question, "}") + member + "}"
+			if path == "/v1/responses" {
+				body = `{"model":"m","input":"go"` + member + "}"
+			}
+			if a := s.ask(path, body); a.status != want || want == 400 && !strings.Contains(string(a.body), "end_user_required") {
+				t.Errorf("%s with %q: status %d: %s, want %d", path, member, a.status, a.body, want)
+			}
+		}
+	}
+}
+
+// P46: a key cannot give more than it has: not to another key, not to itself, and not by a
+// rotation, which would show a secret of a key that may do more.
+func TestAKeyGivesNoMoreThanItHas(t *testing.T) {
+	s := newLimitedSite(t, twoTools+`,"role":"admin","models":["g-*"],"requests_per_minute":600,"expires_at":"2999-01-01T00:00:00Z"`, says("done"))
+	const all = `"servers":["docs"],"tools":["read"],"models":["g-1","g-2*"],"requests_per_minute":60,"expires_at":"2998-01-01T00:00:00Z"`
+	send := func(method, path, body string) answer {
+		return s.send(method, path, strings.NewReader(body), "Authorization", "Bearer "+s.key)
+	}
+	if a := send("POST", "/api/keys", `{"name":"within",`+all+`}`); a.status != 201 {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	for i, tt := range []struct{ change, param string }{
+		{`"servers":["docs"]→"servers":["docs","crm"]`, "servers"},
+		{`"servers":["docs"]→"servers":"*"`, "servers"},
+		{`"tools":["read"]→"tools":["r*"]`, "tools"},
+		{`"models":["g-1","g-2*"]→"models":["*"]`, "models"},
+		{`"models":["g-1","g-2*"],→`, "models"},
+		{`"requests_per_minute":60→"requests_per_minute":0`, "requests_per_minute"},
+		{`"requests_per_minute":60→"requests_per_minute":6000`, "requests_per_minute"},
+		{`2998→3000`, "expires_at"},
+	} {
+		old, now, _ := strings.Cut(tt.change, "→")
+		body := strings.Replace(all, old, now, 1)
+		for _, a := range []answer{
+			send("POST", "/api/keys", fmt.Sprintf(`{"name":"n%d",%s}`, i, body)),
+			send("PATCH", "/api/keys/app", `{`+body+patchRest(body)+`}`),
+		} {
+			if a.status != 403 || !strings.Contains(string(a.body), "exceeds_own_key") || !strings.Contains(string(a.body), `"param":"`+tt.param+`"`) {
+				t.Errorf("%s: status %d: %s", tt.change, a.status, a.body)
+			}
+		}
+	}
+	s.manage("POST", "/api/keys", `{"name":"wide"}`)
+	for method, path := range map[string]string{"POST": "/api/keys/wide/rotate", "PATCH": "/api/keys/wide"} {
+		body := map[string]string{"POST": `{"overlap":"1h"}`, "PATCH": `{"name":"other"}`}[method]
+		if a := send(method, path, body); a.status != 403 {
+			t.Errorf("%s %s: status %d: %s", method, path, a.status, a.body)
+		}
+	}
+}
+
+// patchRest returns the members that a patch must have so that what a body leaves out has its default.
+func patchRest(body string) string {
+	if strings.Contains(body, `"models"`) {
+		return ""
+	}
+	return `,"models":null`
+}
+
+// P46: keys can be named by their name, which is unique in the org.
+func TestKeysAreNamedByTheirNames(t *testing.T) {
+	s := newLimitedSite(t, twoTools, says("done"))
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"POST", "/api/keys", `{"name":"app"}`, 409, "exists"},
+		{"POST", "/api/keys", `{"name":"a"}`, 409, "exists"}, // of the file
+		{"PATCH", "/api/keys/app", `{"name":"a"}`, 409, "exists"},
+		{"PATCH", "/api/keys/app", `{"name":"other"}`, 200, `"name":"other"`},
+		{"PATCH", "/api/keys/app", `{"name":"x"}`, 404, "not_found"},
+		{"PATCH", "/api/keys/a", `{"name":"x"}`, 409, "declared"},
+		{"DELETE", "/api/keys/other", ``, 200, `"id":"key_`},
+		{"DELETE", "/api/keys/other", ``, 404, "not_found"},
+	} {
+		if a := s.manage(tt.method, tt.path, tt.body); a.status != tt.status || !strings.Contains(string(a.body), tt.want) {
+			t.Errorf("%s %s %s: status %d: %s", tt.method, tt.path, tt.body, a.status, a.body)
+		}
+	}
+}
+
+// P46: after a rotation both secrets work until the old one ends, and a rotation without overlap
+// ends the old ones at once. The limits of the key hold for both.
+func TestARotatedKeyHasTwoSecrets(t *testing.T) {
+	s := newLimitedSite(t, `"models":["m"]`, says("done"))
+	works := func(key string) bool {
+		t.Helper()
+		a := s.send("POST", "/v1/chat/completions", strings.NewReader(question), "Authorization", "Bearer "+key)
+		if a.status != 200 && a.status != 401 {
+			t.Fatalf("status %d: %s", a.status, a.body)
+		}
+		other := s.send("POST", "/v1/chat/completions", strings.NewReader(strings.ReplaceAll(question, `"m"`, `"g-1"`)), "Authorization", "Bearer "+key)
+		if a.status == 200 && other.status != 404 {
+			t.Errorf("another model: status %d", other.status)
+		}
+		return a.status == 200
+	}
+	rotate := func(overlap string, want int) string {
+		t.Helper()
+		var made struct {
+			Key           string
+			PreviousUntil *string `json:"previous_until"`
+		}
+		a := s.manage("POST", "/api/keys/app/rotate", `{"overlap":"`+overlap+`"}`)
+		if err := json.Unmarshal(a.body, &made); err != nil || a.status != want || want == 200 && (made.PreviousUntil == nil) != (overlap == "0s") {
+			t.Fatalf("status %d: %s", a.status, a.body)
+		}
+		return made.Key
+	}
+	first := s.key
+	second := rotate("24h", 200)
+	if !works(first) || !works(second) {
+		t.Error("not both secrets work")
+	}
+	rotate("1h", 409)
+	third := rotate("0s", 200)
+	if works(first) || works(second) || !works(third) {
+		t.Error("a rotation without overlap has not ended the old secrets")
+	}
+	fourth := rotate("1h", 200)
+	if a := s.manage("DELETE", "/api/keys/app", ""); a.status != 200 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	if works(third) || works(fourth) {
+		t.Error("a revoked key works")
+	}
+	for _, body := range []string{`{}`, `{"overlap":"x"}`, `{"overlap":"-1s"}`, `{"overlap":"10000h"}`, `{"overlap":"1h","x":1}`} {
+		if a := s.manage("POST", "/api/keys/app/rotate", body); a.status != 404 && a.status != 400 {
+			t.Errorf("%s: status %d: %s", body, a.status, a.body)
+		}
+	}
+	rows := string(s.manage("GET", "/api/audit?kind=management&limit=50", "").body)
+	if n := strings.Count(rows, `"rotate"`); n != 3 {
+		t.Errorf("the audit log has %d rotations: %s", n, rows)
+	}
+}
+
+// P46: the limits hold at dispatch. A run that began before its key was limited is offered less
+// in its next round, and its calls of other tools are not sent and not answered from the cache.
+func TestAKeyIsLimitedWhileItsRunIsInProgress(t *testing.T) {
+	for name, path := range map[string]string{"chat": "/v1/chat/completions", "responses": "/v1/responses"} {
+		t.Run(name, func(t *testing.T) {
+			s := newLimitedSite(t, `"role":"member"`, asks(call{"change", `{}`}), asks(call{"read", `{}`}, call{"customer", `{}`}), says("done"))
+			s.docs.add("change", func(context.Context, string) (string, error) {
+				a := s.manage("PATCH", "/api/keys/app", `{"servers":["docs"],"tools":["search","change"]}`)
+				return fmt.Sprint(a.status), nil
+			}, false)
+			body := question
+			if path == "/v1/responses" {
+				body = `{"model":"m","input":"go"}`
+			}
+			if a := s.ask(path, body); a.status != 200 {
+				t.Fatalf("status %d: %s", a.status, a.body)
+			}
+			asked := s.up.requests()
+			if got := fmt.Sprint(offered(t, asked[0]), offered(t, asked[1])); got != "[change customer read search write] [change search]" {
+				t.Errorf("the model is offered %s", got)
+			}
+			for _, result := range asked[2].results(t)[1:] {
+				if !strings.Contains(result, "unknown tool") {
+					t.Errorf("a call has the result %s", result)
+				}
+			}
+			if n := len(s.docs.of("tools/call")) + len(s.crm.of("tools/call")); n != 1 {
+				t.Errorf("%d calls, want 1", n)
+			}
+		})
+	}
+}
+
+// P46: calls of one turn that are not sent yet when the key is limited are not sent, and not
+// answered from the result cache.
+func TestCallsOfATurnAreCheckedAtDispatch(t *testing.T) {
+	noLeaks(t)
+	s := &limitedSite{up: newUpstream(t, script(asks(call{"read", `{}`}), says("cached"), asks(call{"change", `{}`}, call{"read", `{}`}), says("done")))}
+	s.docs = newMCP(t, map[string]handler{"read": echo}, "read")
+	s.docs.add("change", func(context.Context, string) (string, error) {
+		return fmt.Sprint(s.manage("PATCH", "/api/keys/app", `{"tools":["change"]}`).status), nil
+	}, false)
+	s.gateway = MustRun(t, site{upstream: s.up.URL, runtime: "tool_parallelism: serial, tool_cache_ttl_seconds: 60", servers: []string{server("docs", s.docs.URL)}}.yaml())
+	s.key = s.newKey(`"role":"member"`)
+	for range 2 {
+		if a := s.ask("/v1/chat/completions", question); a.status != 200 {
+			t.Fatalf("status %d: %s", a.status, a.body)
+		}
+	}
+	results := s.up.requests()[3].results(t)
+	if len(results) != 2 || results[0] != "200" || !strings.Contains(results[1], "not available to this run any more") {
+		t.Errorf("the results are %q", results)
+	}
+	if n := len(s.docs.of("tools/call")); n != 2 {
+		t.Errorf("%d calls, want 2", n)
+	}
+}
+
+// P46: a run ends before its next model call if its key may not use the model any more.
+func TestARunEndsWhenItsKeyLosesTheModel(t *testing.T) {
+	s := newLimitedSite(t, `"role":"member"`, asks(call{"change", `{}`}), says("done"))
+	s.docs.add("change", func(context.Context, string) (string, error) {
+		return fmt.Sprint(s.manage("PATCH", "/api/keys/app", `{"models":["g-*"]}`).status), nil
+	}, false)
+	a := s.ask("/v1/chat/completions", question)
+	if a.status != 409 || !strings.Contains(string(a.body), "model_not_allowed") || !strings.Contains(string(a.body), "may not use its model any more") {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	if n := len(s.up.requests()); n != 1 {
+		t.Errorf("%d model calls, want 1", n)
+	}
+}
+
+// P46: approvals of calls that a key may not make do not exist for it, and a call that was
+// approved is not made if the key of the run was limited meanwhile.
+func TestApprovalsOfALimitedKey(t *testing.T) {
+	noLeaks(t)
+	s := &limitedSite{up: newUpstream(t, script(asks(call{"search", `{}`}), says("done")))}
+	s.docs = newMCP(t, map[string]handler{"search": echo, "read": echo})
+	s.gateway = MustRun(t, site{upstream: s.up.URL, servers: []string{server("docs", s.docs.URL, "require_approval: always")}}.yaml())
+	s.key = s.newKey(`"role":"member"`)
+	var approver struct{ Key string }
+	_ = json.Unmarshal(s.manage("POST", "/api/keys", `{"name":"judge","role":"approver","tools":["read"]}`).body, &approver)
+	judge := func(method, path, body string) answer {
+		return s.send(method, path, strings.NewReader(body), "Authorization", "Bearer "+approver.Key)
+	}
+	asked := s.ask("/v1/responses", `{"model":"m","input":"go"}`)
+	var page struct{ Data []struct{ ID string } }
+	if err := json.Unmarshal(s.manage("GET", "/v1/approvals?status=waiting", "").body, &page); err != nil || len(page.Data) != 1 {
+		t.Fatalf("no approval waits: %s", asked.body)
+	}
+	id := page.Data[0].ID
+	if a := judge("GET", "/v1/approvals?status=waiting", ""); a.status != 200 || strings.Contains(string(a.body), id) {
+		t.Errorf("the list has it: %s", a.body)
+	}
+	for _, a := range []answer{judge("GET", "/v1/approvals/"+id, ""), judge("POST", "/v1/approvals/"+id, `{"decision":"approve"}`)} {
+		if a.status != 404 {
+			t.Errorf("status %d: %s", a.status, a.body)
+		}
+	}
+	s.manage("PATCH", "/api/keys/app", `{"tools":["read"]}`)
+	if a := s.manage("POST", "/v1/approvals/"+id, `{"decision":"approve"}`); a.status != 200 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	for range 10_000 {
+		if len(s.up.requests()) == 2 {
+			break
+		}
+		runtime.Gosched()
+		_ = s.manage("GET", "/v1/approvals", "")
+	}
+	if results := s.up.requests()[1].results(t); len(results) != 1 || strings.Contains(results[0], "{}") {
+		t.Errorf("the results are %q", results)
+	}
+	if n := len(s.docs.of("tools/call")); n != 0 {
+		t.Errorf("%d calls, want none", n)
+	}
+}
+
+// P46: an expired key does not work, and says so.
+func TestAnExpiredKeyDoesNotWork(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("done")))
+	yaml := strings.Replace(site{upstream: up.URL}.yaml(), "{name: c, key: member-key, role: member}", "{name: c, key: member-key, role: member, expires_at: 2001-01-31T18:00:00Z}", 1)
+	g := MustRun(t, yaml)
+	a := g.post(question, "Authorization", "Bearer member-key")
+	if a.status != 401 || !strings.Contains(string(a.body), "key_expired") || !strings.Contains(string(a.body), "2001-01-31T18:00:00Z") {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	if a := g.send("POST", "/api/keys", strings.NewReader(`{"name":"late","expires_at":"2001-01-31T18:00:00Z"}`)); a.status != 400 || !strings.Contains(string(a.body), "past") {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}

@@ -10,6 +10,7 @@
 //	                      machine of the reader's
 //	sh ci                 is only checked to stand in .ci/run, which runs it
 //	yaml, json            must be a configuration that the gateway accepts; must be JSON
+//	yaml rates            must be a list of prices that the gateway accepts
 //	go                    must be Go
 //	… file=NAME           is written to NAME, for the blocks below it
 //	json output           what the block above printed; "…" stands for any value
@@ -138,6 +139,8 @@ func checkText(t *testing.T, b block) {
 	var err error
 	switch {
 	case b.is("output"):
+	case b.lang == "yaml" && b.is("rates"):
+		_, err = config.ReadRates(b.value("file"), []byte(b.text))
 	case b.lang == "yaml":
 		_, err = config.Parse(b.value("file"), []byte(b.text), func(string) (string, bool) { return "", false })
 	case b.lang == "json" && !json.Valid([]byte(b.text)):

@@ -29,8 +29,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+	"github.com/turnpike-gateway/turnpike/internal/rates"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -76,7 +78,8 @@ func (o Options) limits(c *config.Config) httpd.Limits {
 type App struct {
 	config  *config.Config // of the start
 	keys    *config.Secrets
-	current atomic.Pointer[settings] // what Reload changes is read from here
+	current atomic.Pointer[settings]   // what Reload changes is read from here
+	card    atomic.Pointer[money.Card] // the prices of models
 	log     *slog.Logger
 	out     *egress.Egress
 	secrets *secret.Resolver
@@ -122,6 +125,11 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.current.Store(&settings{a.config, a.keys})
+	card, err := rates.Card(a.config.RateRows)
+	if err != nil {
+		return err
+	}
+	a.card.Store(card)
 	if err := a.listen(); err != nil {
 		return err
 	}

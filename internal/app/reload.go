@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
+	"github.com/turnpike-gateway/turnpike/internal/rates"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
@@ -52,6 +54,10 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	}
 	a.recordConfiguration(ctx, c)
 	count := len(credentials)
+	if !bytes.Equal(config.FormatRates(was.config.RateRows), config.FormatRates(c.RateRows)) {
+		count++
+		a.log.Info("configuration changed: prices of models", "file", c.Rates, "rows", len(c.RateRows))
+	}
 	for _, path := range credentials {
 		m := configChange(path, map[string]string{}, map[string]string{})
 		m.Action = "replace"
@@ -80,9 +86,12 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 // apply makes next what the gateway works with. Providers that have not changed keep what
 // they have listed.
 func (a *App) apply(ctx context.Context, next *settings, newProviders bool) error {
+	card, err := rates.Card(next.config.RateRows)
+	if err != nil {
+		return err
+	}
 	var providers []route.Provider
 	if newProviders {
-		var err error
 		if providers, err = a.providers(next); err != nil {
 			return err
 		}
@@ -99,6 +108,7 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 	a.out.SetPolicy(OutboundPolicy(next.config.Outbound.SSRF))
 	a.runner.SetMaxFollowers(next.config.MaxFollowersPerRun)
 	a.disk.setFloor(next.config.MinFreeDiskMiB)
+	a.card.Store(card)
 	a.current.Store(next)
 	return nil
 }

@@ -62,6 +62,7 @@ func layers() []layer {
 		{"test kits", "the stories are told by all surfaces", []string{"internal/surface/surfacetest"}},
 
 		{"edges", "the edges are what the composition root puts together", []string{"internal/config", "internal/httpd"}},
+		{"edges", "the rate card is read like the rest of the configuration", []string{"internal/rates"}},
 		{"orgs", "the clients of MCP servers know which server, and not what else an org has", []string{"internal/mcppool"}},
 		{"orgs", "what an org has is the same for every surface and every run", []string{"internal/directory"}},
 		{"composition root", "one function builds every part; only the commands use the whole", []string{"internal/app"}},

@@ -20,6 +20,7 @@ package config
 import (
 	"net/netip"
 
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
@@ -46,7 +47,8 @@ type Config struct {
 	MasterKeyPrevious  secret.Text // the one before; empty: none
 	CachePepper        secret.Text // empty: a new one at every start
 	Providers          []Provider
-	Rates              string // file
+	Rates              string      // file
+	RateRows           []money.Row // of that file
 	Outbound           Outbound
 	Log                Log
 	Telemetry          Telemetry

@@ -41,7 +41,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			keys []key
 			but  []string // fields that are no settings
 		}{
-			{&c, c.keys(), []string{"Warnings"}},
+			{&c, c.keys(), []string{"Warnings", "RateRows"}},
 			{&p, p.keys(), nil},
 			{&o, o.keys(), nil},
 			{&k, k.keys(), nil},

@@ -22,8 +22,8 @@ const (
 )
 
 // Load reads the file at path and puts the environment's TURNPIKE_… variables
-// over it. What is wrong with its content is an *[Error], and so is a file without
-// providers.
+// over it, and reads the file with prices that it names. What is wrong with the content
+// of either is an *[Error], and so is a configuration without providers.
 func Load(path string, env Environment) (*Config, error) {
 	f, err := os.Open(path)
 	switch {
@@ -44,15 +44,32 @@ func Load(path string, env Environment) (*Config, error) {
 		at := nearestOrigin(c.where, "providers")
 		err = newError([]Mistake{at.mistake(path, "providers", "is missing; want at least one provider, such as {name: openai, api_key: env:OPENAI_API_KEY}")})
 	}
+	if err == nil {
+		err = c.loadRates()
+	}
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
+// loadRates reads the file with the operator's prices, if there is one.
+func (c *Config) loadRates() error {
+	if c.Rates == "" {
+		return nil
+	}
+	data, err := os.ReadFile(c.Rates)
+	if err != nil {
+		at := nearestOrigin(c.where, "rates")
+		return newError([]Mistake{at.mistake(c.file, "rates", fmt.Sprintf("%v; create the file (an empty one has no prices) or leave the key out", err))})
+	}
+	c.RateRows, err = ReadRates(c.Rates, data)
+	return err
+}
+
 // Parse reads a configuration; name stands for its file in messages. The
 // *[Error] holds every mistake, not only the first. An empty file is valid:
-// every key has its default. Relative paths in it are relative to the directory of
+// every key has its default. The file with prices is not read. Relative paths in it are relative to the directory of
 // name.
 func Parse(name string, data []byte, env Environment) (*Config, error) {
 	d := &decoder{file: name, where: map[string]origin{}}

@@ -178,7 +178,6 @@ func TestWhatIsNotBuiltIsRefusedOnlyWhereItIsAskedFor(t *testing.T) {
 		"a database":         {"database: env:DB", "t.yaml:1:11: database" + other + `""`},
 		"redis":              {"redis: 'redis://h'", "t.yaml:1:8: redis" + other + `""`},
 		"clickhouse":         {"clickhouse: 'http://h'", "t.yaml:1:13: clickhouse" + other + `""`},
-		"rates":              {"rates: r.yaml", "t.yaml:1:8: rates" + other + `""`},
 		"none of them":       {"database: ''\nredis: ''\nclickhouse: ''\nrates: ''", ""},
 		"an output limit":    {"providers: [{name: a, kind: openai, default_max_tokens: 5}]", "t.yaml:1:57: providers[0].default_max_tokens: is only for kind anthropic"},
 		"no output":          {"providers: [{name: a, kind: anthropic, default_max_tokens: 0}]", "t.yaml:1:60: providers[0].default_max_tokens: 0 is out of range (1..1000000)"},

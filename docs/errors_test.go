@@ -85,7 +85,8 @@ var passedOn = []string{"f.Code", "f.Reason", "end.Code", "cause.Code(end.Reason
 // computed are the codes of other expressions. A run that ends as caller_gone has
 // no client that could be told.
 var computed = map[string][]string{"string(reason)": {"cancelled"}, "string(end.Reason)": {"cancelled"}, "loop.CodeToolChoice": {loop.CodeToolChoice},
-	"loop.Deleted": {loop.Deleted}, "loop.KeyRevoked": {loop.KeyRevoked}, "loop.KeyExpired": {loop.KeyExpired},
+	"loop.CodeJournalRefused": {loop.CodeJournalRefused},
+	"loop.Deleted":            {loop.Deleted}, "loop.KeyRevoked": {loop.KeyRevoked}, "loop.KeyExpired": {loop.KeyExpired},
 	"c.Gone": {loop.ClientGone, loop.KeyRevoked, loop.KeyExpired, loop.ModelNotAllowed, loop.Deleted},
 }
 

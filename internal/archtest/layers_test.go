@@ -40,6 +40,7 @@ func layers() []layer {
 		{"the loop", "the settings of a run are one policy of the loop, resolved from what is plain data", []string{"internal/settings"}},
 
 		{"record", "what is stored of runs, and the rules of every store: stores import it and nothing of the driver", []string{"internal/journal"}},
+		{"record", "the events of a run are made from what is stored, and the driver adds to it; it never asks the driver", []string{"internal/eventlog"}},
 
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
@@ -109,8 +110,8 @@ func TestOrgsKnowNoSurface(t *testing.T) {
 func TestStoresKnowTheJournalOnly(t *testing.T) {
 	for _, p := range named(t, []string{"internal/store/memory", "internal/store/sqlite", "internal/store/storetest"}) {
 		for _, path := range p.Imports {
-			if isOurs(path) && inModule(path) == "internal/run" {
-				t.Errorf("%s imports internal/run: what stores implement belongs in internal/journal", p.name())
+			if isOurs(path) && (inModule(path) == "internal/run" || inModule(path) == "internal/eventlog") {
+				t.Errorf("%s imports %s: what stores implement belongs in internal/journal", p.name(), inModule(path))
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -102,7 +102,7 @@ func (p *factPrinter) print(f loop.Fact) {
 		}
 	case loop.Finished:
 		after := time.Duration(f.At-p.begun) * time.Millisecond
-		p.finished(string(b.Reason), fmt.Sprintf("   (%s after it was accepted)", after), run.DetailOf(p.story).Why)
+		p.finished(string(b.Reason), fmt.Sprintf("   (%s after it was accepted)", after), eventlog.DetailOf(p.story).Why)
 	case loop.CallStarted, loop.Parked, loop.Reserved: // not printed
 	}
 }
@@ -123,7 +123,7 @@ func (p *factPrinter) blocked(b loop.Blocked) {
 // turnFailed says how a model call failed and what the provider answered.
 func (p *factPrinter) turnFailed(b loop.TurnFailed, at int64) {
 	p.line("", "model", "attempt %d failed: %s%s   (%d ms)", b.Attempt, b.Class, statusOf(b.Status), at-p.asked)
-	f := run.ModelFailureOf(p.story, p.provider, b)
+	f := eventlog.ModelFailureOf(p.story, p.provider, b)
 	if f.Message != "" {
 		p.line("", "", "%s", p.short(f.Message))
 	}

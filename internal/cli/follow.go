@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 )
 
 func followRun(p Process, from *readStore) *cobra.Command {
@@ -30,7 +30,7 @@ With --json, each event is one JSON object per line, with its position.`,
   turnpike runs follow run_06gkq4tp7k0019kd0l5gbgo7f8 --after 12.3 --json`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f := run.Follow{RunID: audit.StoredRunID(args[0])}
+			f := eventlog.Follow{RunID: audit.StoredRunID(args[0])}
 			if cmd.Flags().Changed("after") {
 				var err error
 				if f.After, err = event.ParsePosition(after); err != nil {
@@ -49,11 +49,11 @@ With --json, each event is one JSON object per line, with its position.`,
 			if err != nil {
 				return err
 			}
-			sink := run.Sink(newEventPrinter(cmd.OutOrStdout()))
+			sink := eventlog.Sink(newEventPrinter(cmd.OutOrStdout()))
 			if asJSON {
 				sink = jsonEvents{cmd.OutOrStdout()}
 			}
-			err = run.FollowStored(cmd.Context(), store, f, sink)
+			err = eventlog.FollowStored(cmd.Context(), store, f, sink)
 			if l, ok := sink.(*eventPrinter); ok {
 				l.endLine()
 			}
@@ -71,7 +71,7 @@ With --json, each event is one JSON object per line, with its position.`,
 // jsonEvents prints events as lines of JSON.
 type jsonEvents struct{ out io.Writer }
 
-// Emit implements run.Sink.
+// Emit implements eventlog.Sink.
 func (s jsonEvents) Emit(at event.Position, e event.Event) error {
 	data, err := event.Encode(e)
 	if err != nil {
@@ -91,7 +91,7 @@ func newEventPrinter(out io.Writer) *eventPrinter {
 	return &eventPrinter{printer: printer{out: out}, calls: map[string]bool{}}
 }
 
-// Emit implements run.Sink.
+// Emit implements eventlog.Sink.
 func (p *eventPrinter) Emit(_ event.Position, e event.Event) error {
 	switch e := e.(type) {
 	case event.TextDelta:

@@ -20,6 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -137,7 +138,7 @@ func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, w
 	}
 	defer store.Close()
 	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
-	by := org.Author{Principal: run.CommandLine, At: time.Now().UnixMilli()}
+	by := org.Author{Principal: org.CommandLine, At: time.Now().UnixMilli()}
 	if _, err := from.orgWith(ctx, p, store, "run "+name, func(orgID string) error {
 		return runner.Cancel(ctx, orgID, audit.StoredRunID(name), by)
 	}); err != nil {
@@ -344,7 +345,7 @@ type factObject struct {
 }
 
 func newStoryObject(story *journal.Story, bad *journal.Unreadable, audited []audit.Row) storyObject {
-	detail := run.DetailOf(story)
+	detail := eventlog.DetailOf(story)
 	detail.Unreadable = bad
 	out := storyObject{Detail: runs.NewDetail(detail, true), Journal: []factObject{}, Rows: map[string]json.RawMessage{}}
 	for ref, row := range story.Rows {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -158,7 +159,7 @@ func Logged(runner surface.Runner) surface.Runner { return loggedRunner{runner} 
 type loggedRunner struct{ surface.Runner }
 
 // Run implements surface.Runner.
-func (l loggedRunner) Run(ctx context.Context, req *run.Request, sink run.Sink) error {
+func (l loggedRunner) Run(ctx context.Context, req *run.Request, sink eventlog.Sink) error {
 	if r, ok := ctx.Value(requestLogKey{}).(*requestLog); ok {
 		sink = &loggedSink{sink, r}
 	}
@@ -166,7 +167,7 @@ func (l loggedRunner) Run(ctx context.Context, req *run.Request, sink run.Sink) 
 }
 
 type loggedSink struct {
-	run.Sink
+	eventlog.Sink
 	r *requestLog
 }
 
@@ -174,7 +175,7 @@ type loggedSink struct {
 // name.
 const maxModel = 128
 
-// Emit implements run.Sink.
+// Emit implements eventlog.Sink.
 func (s *loggedSink) Emit(at event.Position, e event.Event) error {
 	switch e := e.(type) {
 	case event.RelayBody, event.TextDelta, event.ReasoningDelta:

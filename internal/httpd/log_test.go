@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -71,7 +72,7 @@ func TestTheLogLineOfARequest(t *testing.T) {
 type streamRunner struct{}
 
 // Run implements surface.Runner.
-func (streamRunner) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
+func (streamRunner) Run(_ context.Context, _ *run.Request, sink eventlog.Sink) error {
 	_ = sink.Emit(event.Position{}, event.Started{RunID: "req_1", Model: "m"})
 	piece := event.RelayBody{Data: []byte("data: x\n\n")}
 	for range 200 {
@@ -92,7 +93,7 @@ func (streamRunner) CountInput(context.Context, *run.Request) (int64, bool, erro
 
 type writerSink struct{ w http.ResponseWriter }
 
-// Emit implements run.Sink.
+// Emit implements eventlog.Sink.
 func (s writerSink) Emit(_ event.Position, e event.Event) error {
 	if b, ok := e.(event.RelayBody); ok {
 		_, err := s.w.Write(b.Data)
@@ -105,7 +106,7 @@ func (s writerSink) Emit(_ event.Position, e event.Event) error {
 // executed.
 type countingRunner struct{ streamRunner }
 
-func (countingRunner) Run(_ context.Context, _ *run.Request, sink run.Sink) error {
+func (countingRunner) Run(_ context.Context, _ *run.Request, sink eventlog.Sink) error {
 	for i, e := range []event.Event{event.ToolDone{Outcome: "not_run"}, event.ToolDone{Outcome: "ok"}, event.Finished{Reason: event.Complete, Rounds: 2, ToolCalls: 1}} {
 		if err := sink.Emit(event.Position{Seq: int64(i) + 1}, e); err != nil {
 			return err

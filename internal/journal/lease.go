@@ -1,8 +1,10 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -27,6 +29,17 @@ type Lease struct {
 	// Handed is set on a claimed lease if the run had no owner: the last one had
 	// released it, or there was none. It is false if the last lease had expired.
 	Handed bool
+}
+
+// Key returns the key of the run.
+func (l Lease) Key() RunKey { return RunKey{Org: l.Org, Run: l.RunID} }
+
+// RunKey names a run.
+type RunKey struct{ Org, Run string }
+
+// Compare compares two keys, by org and then by run.
+func (k RunKey) Compare(other RunKey) int {
+	return cmp.Or(strings.Compare(k.Org, other.Org), strings.Compare(k.Run, other.Run))
 }
 
 // ErrFenced is wrapped by the error for a writer whose lease another owner has taken

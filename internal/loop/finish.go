@@ -46,6 +46,9 @@ func (s *State) cause(reason event.Reason) Cause {
 	return Cause{}
 }
 
+// CodeJournalRefused is the code of a run that was given up because of its journal.
+const CodeJournalRefused = "journal_refused"
+
 // CodeToolChoice is the code of a tool_choice that no tool satisfies.
 const CodeToolChoice = "tool_choice_unavailable"
 

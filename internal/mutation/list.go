@@ -51,7 +51,7 @@ func gatewayMutations() []mutation {
 		},
 		{
 			Name: "a cancel does not wake the owner", Why: "a cancelled run waits for its model or tool until that answers",
-			In: "Runner.requestEnd", From: "r.leases.wake(runKey{orgID, runID})", To: "_ = runKey{orgID, runID}",
+			In: "Runner.requestEnd", From: "r.leases.wake(journal.RunKey{Org: orgID, Run: runID})", To: "_ = journal.RunKey{Org: orgID, Run: runID}",
 			Test: "TestACancelledRunEndsAtOnceAndAccountsForItsCalls",
 		},
 	}

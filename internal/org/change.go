@@ -31,6 +31,10 @@ type Author struct {
 	At        int64  // Unix milliseconds
 }
 
+// CommandLine is the author of what an operator changes without a key, on the machine
+// of the gateway.
+const CommandLine = "command line"
+
 // IsZero reports whether the author is the gateway itself.
 func (a Author) IsZero() bool { return a == Author{} }
 

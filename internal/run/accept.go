@@ -3,11 +3,11 @@ package run
 import (
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -18,9 +18,6 @@ import (
 
 // slotRetry is the Retry-After of a caller for whom no slot is free.
 const slotRetry = 60 * time.Second
-
-// storeRetry is the Retry-After of a caller while the store cannot be written.
-const storeRetry = 5 * time.Second
 
 // accept opens the journal with the request.
 func (d *driver) accept() error {
@@ -51,7 +48,7 @@ func (d *driver) accept() error {
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
 	}
 	crash.At(crash.BeforeAccept)
-	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: textBytes(items)}
+	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: eventlog.TextBytes(items)}
 	if err := d.run.commit(batch, body, added); err != nil {
 		return d.refused(err)
 	}
@@ -63,7 +60,7 @@ func (d *driver) accept() error {
 // the request to the provider that is made of them, which is encoded in a buffer that grows. What
 // is stored needs the same room, earlier.
 func (s *runState) roomFor(items []item.Item) (*memlimit.Share, error) {
-	n := heldBytes(items)
+	n := eventlog.HeldBytes(items)
 	room := s.req.Account.Share()
 	if err := room.Acquire(3 * n); err != nil {
 		return nil, err
@@ -101,7 +98,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 	}
 	items := slices.Concat(d.run.req.System, d.run.req.Items)
 	d.run.events.Store("input", items)
-	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: textBytes(items)})
+	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: eventlog.TextBytes(items)})
 }
 
 // accepted returns the fact that opens the journal of a run for the request.
@@ -133,75 +130,4 @@ func (d *driver) refused(err error) error {
 	}
 	d.unsure = true
 	return err
-}
-
-// unavailable returns the error for a caller while the store cannot be written.
-func unavailable(err error) error {
-	refused := fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot record runs at the moment; try again later")
-	refused.RetryAfter, refused.Err = storeRetry, err
-	return refused
-}
-
-// textBytes returns the size of the items in a prompt, in bytes of text.
-func textBytes(items []item.Item) int64 {
-	return int64(sizeOf(items, func(it item.Item) int { return promptBytes(it.Parts) }))
-}
-
-// heldBytes returns the memory that the items occupy, in bytes.
-func heldBytes(items []item.Item) int {
-	return sizeOf(items, func(it item.Item) int {
-		n := len(it.Structured) + dataBytes(it.Parts)
-		for _, p := range it.Parts {
-			n += len(p.Text)
-		}
-		return n
-	})
-}
-
-// sizeOf returns the size of names, arguments and content. Of each turn it counts the larger
-// of its native and its plain form, because the provider gets one of them.
-func sizeOf(items []item.Item, content func(item.Item) int) int {
-	total := 0
-	for turn := range item.Turns(items) {
-		native, plain := 0, 0
-		for _, it := range turn {
-			native += len(it.Native.JSON)
-			plain += len(it.Name) + len(it.Arguments) + content(it)
-		}
-		total += max(native, plain)
-	}
-	return total
-}
-
-// maxImageBytes is the maximum size of an image in a prompt. Providers scale large images
-// down, so that an image has a few thousand tokens at most.
-const maxImageBytes = 16 << 10
-
-// promptBytes returns the size of the parts in a prompt, in bytes of text. Binary content
-// other than images counts in full, because its tokens are not bounded.
-func promptBytes(parts []item.Part) int {
-	n := 0
-	for _, p := range parts {
-		switch {
-		case p.Data == "":
-			n += len(p.Text)
-		case strings.HasPrefix(p.MIMEType, "image/"):
-			n += min(len(p.Data), maxImageBytes)
-		default:
-			n += len(p.Data)
-		}
-		if p.Kind == item.Resource {
-			n += len(p.URL) + len(p.Name) + len(p.Title) + len(p.MIMEType) + len(p.Description)
-		}
-	}
-	return n
-}
-
-// dataBytes returns the size of the base64 data in the parts.
-func dataBytes(parts []item.Part) int {
-	n := 0
-	for _, p := range parts {
-		n += len(p.Data)
-	}
-	return n
 }

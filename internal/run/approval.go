@@ -49,7 +49,7 @@ func (u *audience) decide(ctx context.Context, a journal.Approval, d journal.Dec
 	code, err := u.gone(ctx, w)
 	switch {
 	case err != nil:
-		return a, unavailable(err)
+		return a, journal.Unavailable(err)
 	case code == "":
 		return u.resolve(ctx, a, d, by)
 	}
@@ -85,7 +85,7 @@ func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.De
 	}
 	crash.At(crash.AfterDecision)
 	u.leases.claimSoon()
-	u.followers.ring(approvalsOf(a.Org))
+	u.followers.Ring(approvalsOf(a.Org))
 	return u.o.Archive.Approval(ctx, a.Org, a.ID)
 }
 

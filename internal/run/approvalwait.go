@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -39,7 +40,7 @@ func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.App
 		}
 		defer account.Release(approvalWaitBytes)
 	}
-	next, done := r.followers.listen(approvalsOf(orgID))
+	next, done := r.followers.Listen(approvalsOf(orgID))
 	defer done()
 	end := time.NewTimer(longest)
 	defer end.Stop()
@@ -69,7 +70,7 @@ func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.App
 
 // approvalsOf is the key under which those listen who wait for approvals of an org. No run has
 // it.
-func approvalsOf(orgID string) runKey { return runKey{org: orgID} }
+func approvalsOf(orgID string) journal.RunKey { return journal.RunKey{Org: orgID} }
 
 // approvalWaits counts the callers that wait for approvals, by org. The zero value is ready to
 // use.
@@ -84,7 +85,7 @@ func (w *approvalWaits) enter(orgID string) error {
 	defer w.mu.Unlock()
 	if w.of[orgID] >= maxApprovalWaits {
 		full := fault.New(fault.Limited, "too_many_waiting", "%d requests of the org wait for approvals already; ask without wait, or try again when one of them has ended", maxApprovalWaits)
-		full.RetryAfter = attachRetry
+		full.RetryAfter = eventlog.AttachRetry
 		return full
 	}
 	if w.of == nil {

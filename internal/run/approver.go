@@ -128,10 +128,10 @@ func (u *audience) clientOf(ctx context.Context, a journal.Approval) (Client, er
 	code, err := u.gone(ctx, a.WaitingRun())
 	switch {
 	case err != nil:
-		return "", unavailable(err)
+		return "", journal.Unavailable(err)
 	case code != "":
 		return ClientLeft, nil
-	case a.CallerAt != "" || u.clients.has(runKey{a.Org, a.RunID}):
+	case a.CallerAt != "" || u.clients.has(journal.RunKey{Org: a.Org, Run: a.RunID}):
 		return ClientConnected, nil
 	}
 	return ClientAway, nil
@@ -141,15 +141,15 @@ func (u *audience) clientOf(ctx context.Context, a journal.Approval) (Client, er
 // zero value is ready to use.
 type clients struct {
 	mu sync.Mutex
-	of map[runKey]int
+	of map[journal.RunKey]int
 }
 
 // enter counts a request until leave is called.
-func (c *clients) enter(key runKey) (leave func()) {
+func (c *clients) enter(key journal.RunKey) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
-		c.of = map[runKey]int{}
+		c.of = map[journal.RunKey]int{}
 	}
 	c.of[key]++
 	return func() {
@@ -161,7 +161,7 @@ func (c *clients) enter(key runKey) (leave func()) {
 	}
 }
 
-func (c *clients) has(key runKey) bool {
+func (c *clients) has(key journal.RunKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of[key] > 0

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
@@ -24,20 +23,14 @@ func (d *driver) setAside(why *journal.Unreadable) error {
 	done, err := d.o.Leases.SetAside(ctx, d.run.lease, cmp.Or(why.Last, d.run.state().Seq), a)
 	if err != nil {
 		d.run.storeFailed(err)
-		return unavailable(fmt.Errorf("run %s: set aside: %w", d.run.lease.RunID, err))
+		return journal.Unavailable(fmt.Errorf("run %s: set aside: %w", d.run.lease.RunID, err))
 	}
 	if !done {
 		return errHandOver
 	}
 	d.aside = true
 	d.run.log.Error("run set aside: cancel it, or start the build that has written what cannot be decoded", "reason", a.Reason, "build", a.Build)
-	return unreadable(d.run.lease.RunID, a.Reason)
-}
-
-// unreadable returns the error for a caller of a run that is set aside.
-func unreadable(runID, reason string) error {
-	return fault.New(fault.Internal, "journal_unreadable",
-		"what is stored for run %s cannot be read by this build of the gateway (%s); its operator can cancel the run", runID, reason)
+	return journal.AsideError(d.run.lease.RunID, a.Reason)
 }
 
 // restore makes runs claimable that an earlier build has set aside, and that this build may

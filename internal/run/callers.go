@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -26,25 +27,25 @@ import (
 // nobody can come back. The zero value is ready to use.
 type callers struct {
 	mu sync.Mutex
-	of map[runKey]bool
+	of map[journal.RunKey]bool
 }
 
-func (c *callers) enter(key runKey) {
+func (c *callers) enter(key journal.RunKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
-		c.of = map[runKey]bool{}
+		c.of = map[journal.RunKey]bool{}
 	}
 	c.of[key] = true
 }
 
-func (c *callers) leave(key runKey) {
+func (c *callers) leave(key journal.RunKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.of, key)
 }
 
-func (c *callers) has(key runKey) bool {
+func (c *callers) has(key journal.RunKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of[key]
@@ -59,7 +60,7 @@ func (r *Request) held() bool {
 // audience knows who may have the answers of the runs that wait.
 type audience struct {
 	o         *Options
-	followers *followers
+	followers *eventlog.Followers
 	leases    *leaseKeeper
 	append    func(ctx context.Context, account *memlimit.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error // Runner.appendForeign
 	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error                  // Runner.requestEnd
@@ -82,7 +83,7 @@ func (u *audience) gone(ctx context.Context, w journal.WaitingRun) (string, erro
 	switch {
 	case w.CallerAt == "":
 	case w.CallerAt == u.o.Owner:
-		left = !u.callers.has(runKey{w.Org, w.RunID})
+		left = !u.callers.has(journal.RunKey{Org: w.Org, Run: w.RunID})
 	case u.o.Leases != nil:
 		alive, err := u.o.Leases.Alive(ctx, w.CallerAt)
 		if err != nil {
@@ -133,7 +134,7 @@ func (u *audience) endGone(ctx context.Context, w journal.WaitingRun, code strin
 		return nil
 	}
 	if err == nil {
-		u.followers.ring(approvalsOf(w.Org))
+		u.followers.Ring(approvalsOf(w.Org))
 		u.o.Log.Info("a run that waits is ended", "run", w.RunID, "org", w.Org, "principal", w.Principal, "reason", code)
 	}
 	return err
@@ -142,7 +143,7 @@ func (u *audience) endGone(ctx context.Context, w journal.WaitingRun, code strin
 // callerLeft ends the run of a request that was held open, if it waits or is light: nobody can come
 // back for its answer. If the store fails, endAbandoned tries it again.
 func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
-	u.callers.leave(runKey{req.Org, runID})
+	u.callers.leave(journal.RunKey{Org: req.Org, Run: runID})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
 	defer cancel()
 	head, err := u.o.Archive.Head(ctx, req.Org, runID)
@@ -183,7 +184,7 @@ func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal
 	if errors.Is(err, org.ErrNotFound) || err == nil && head.Summary.Status != journal.Waiting {
 		return nil
 	} else if err != nil {
-		return storeError(c.RunID, err)
+		return journal.ReadError(c.RunID, err)
 	}
 	later, err := FindResponse(ctx, u.o.Conversations, orgID, responseID(c.RunID, max(c.Part, 1), 0))
 	if err != nil || later != nil {
@@ -241,7 +242,7 @@ func noticeGone(d *driver) (bool, error) {
 	case err != nil && d.run.ctx.Err() != nil: // the run ends for another reason
 		return false, nil
 	case err != nil:
-		return false, unavailable(err)
+		return false, journal.Unavailable(err)
 	case code == "":
 		return false, nil
 	}
@@ -282,7 +283,7 @@ func executesApproved(s *loop.State) bool {
 
 // endSink notes whether the end of the run was reported.
 type endSink struct {
-	Sink
+	eventlog.Sink
 	ended bool
 }
 

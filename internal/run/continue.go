@@ -12,13 +12,12 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // A run whose surface does not hold its request open is told in parts: one ends each time the
@@ -30,18 +29,6 @@ type Answer struct {
 	ID string // of the approval
 	journal.Decision
 	Place string // in the request, for errors
-}
-
-// PartSuffix is what the ids of a response, and of its items, have after the id of the run: ""
-// for its first part.
-func PartSuffix(part int, step int64) string {
-	switch {
-	case part == 0:
-		return ""
-	case step == 0:
-		return "p" + strconv.Itoa(part)
-	}
-	return "p" + strconv.Itoa(part) + "s" + strconv.FormatInt(step, 10)
 }
 
 // partRef is the ref of the row with what a request that continues a run brings.
@@ -66,7 +53,7 @@ const maxDecideTries = 10
 // continues lets the request continue a run with its answers, and reports the next part of the
 // run. It returns false for a request whose answers are all history, and that has new input:
 // it is for a run of its own.
-func (r *Runner) continues(ctx context.Context, req *Request, sink Sink) (bool, error) {
+func (r *Runner) continues(ctx context.Context, req *Request, sink eventlog.Sink) (bool, error) {
 	c := &continuation{&r.o, r, req}
 	stored, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // a decision counts, also if the caller leaves
 	defer cancel()
@@ -86,7 +73,7 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink Sink) (bool, 
 		if errors.Is(err, errDecideAgain) && tries < maxDecideTries { // somebody else has decided meanwhile
 			continue
 		} else if errors.Is(err, errDecideAgain) {
-			err = unavailable(err)
+			err = journal.Unavailable(err)
 		}
 		if err != nil {
 			return true, err
@@ -177,7 +164,7 @@ func (c *continuation) storedRequestOf(ctx context.Context, a journal.Approval) 
 	memory := c.req.Account.Share()
 	defer memory.Close()
 	var rows []json.RawMessage
-	err = readCharged(memory, func(limit int) (err error) {
+	err = journal.ReadBatch(memory, func(limit int) (err error) {
 		rows, err = c.Archive.Rows(ctx, a.Org, a.RunID, []string{requestRef}, limit)
 		return err
 	})
@@ -203,7 +190,7 @@ type nextPart struct {
 func (c *continuation) locate(ctx context.Context, approvals []journal.Approval) (nextPart, error) {
 	next := nextPart{run: approvals[0].RunID}
 	var err error
-	next.state, err = foldMore(ctx, c.Archive, c.req.Account, c.req.Org, next.run, loop.State{}, func(before loop.State, f loop.Fact) {
+	next.state, err = journal.Fold(ctx, c.Archive, c.req.Account, c.req.Org, next.run, loop.State{}, func(before loop.State, f loop.Fact) {
 		if w, ok := f.Body.(loop.CallWaiting); ok && slices.ContainsFunc(approvals, func(a journal.Approval) bool { return a.ID == w.WaitID }) {
 			next.part = before.Parks + 1 // of the latest of them
 		}
@@ -256,7 +243,7 @@ func (c *continuation) decideAll(ctx context.Context, approvals []journal.Approv
 	if errors.As(err, &behind) {
 		return next, fmt.Errorf("%w: %w", errDecideAgain, err)
 	} else if err != nil {
-		return next, unavailable(fmt.Errorf("run %s: append decisions: %w", next.run, err))
+		return next, journal.Unavailable(fmt.Errorf("run %s: append decisions: %w", next.run, err))
 	}
 	crash.At(crash.AfterDecision)
 	for _, f := range b.Facts {
@@ -267,8 +254,8 @@ func (c *continuation) decideAll(ctx context.Context, approvals []journal.Approv
 			c.Observer.Recorded(c.req.Org, row)
 		}
 	}
-	c.runner.followers.ring(runKey{c.req.Org, next.run})
-	c.runner.followers.ring(approvalsOf(c.req.Org))
+	c.runner.followers.Ring(journal.RunKey{Org: c.req.Org, Run: next.run})
+	c.runner.followers.Ring(approvalsOf(c.req.Org))
 	c.runner.leases.claimSoon()
 	if next.open = undecided(next.state); len(next.open) > 0 {
 		next.step = next.state.Seq
@@ -322,7 +309,7 @@ func (c *continuation) decisions(approvals []journal.Approval, next nextPart) (j
 	}
 	if late := c.req.Late; len(late) > 0 {
 		ref := inputRef(next.part)
-		if err := add(loop.InputAdded{ItemsRef: ref, By: loop.ByClient, Bytes: textBytes(late)}); err != nil {
+		if err := add(loop.InputAdded{ItemsRef: ref, By: loop.ByClient, Bytes: eventlog.TextBytes(late)}); err != nil {
 			return b, err
 		}
 		b.Rows = append(b.Rows, journal.Row{Ref: ref, Value: item.List(late)})
@@ -352,23 +339,15 @@ func (c *continuation) sealDeclared(runID string) (out []storedDeclared, err err
 }
 
 // tellNext reports the next part of the run, or that further approvals have to be decided.
-func (c *continuation) tellNext(ctx context.Context, next nextPart, sink Sink) error {
+func (c *continuation) tellNext(ctx context.Context, next nextPart, sink eventlog.Sink) error {
 	if len(next.open) == 0 {
-		return c.runner.Follow(ctx, Follow{Org: c.req.Org, RunID: next.run, Account: c.req.Account, Final: true, Part: next.part + 1}, sink)
+		return c.runner.Follow(ctx, eventlog.Follow{Org: c.req.Org, RunID: next.run, Account: c.req.Account, Final: true, Part: next.part + 1}, sink)
 	}
 	waiting, err := c.keepStep(ctx, next)
 	if err != nil {
 		return err
 	}
-	return tellStep(sink, started(next.state, next.run, PartSuffix(next.part, next.step), waiting.At), waiting)
-}
-
-// tellStep reports a part in which nothing happened: further approvals have to be decided.
-func tellStep(sink Sink, begin event.Started, waiting event.Waiting) error {
-	if err := sink.Emit(event.Position{Seq: 1}, begin); err != nil {
-		return err
-	}
-	return sink.Emit(event.Position{Seq: 2}, waiting)
+	return eventlog.ShowStep(sink, started(next.state, next.run, eventlog.PartSuffix(next.part, next.step), waiting.At), waiting)
 }
 
 func started(s loop.State, runID, part string, at time.Time) event.Started {
@@ -398,7 +377,7 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 		if err := c.req.Account.Acquire(len(arguments)); err != nil {
 			return waiting, err
 		}
-		waiting.Approvals = append(waiting.Approvals, approvalEvent(w, arguments))
+		waiting.Approvals = append(waiting.Approvals, eventlog.ApprovalEvent(w, arguments))
 	}
 	if c.req.Keep == nil {
 		return waiting, nil
@@ -416,75 +395,7 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 	return waiting, err
 }
 
-// partSink reports one part of a run as if it were the whole: with a beginning of its own, and
-// its own usage.
-type partSink struct {
-	sink    Sink
-	part    int // from 1
-	passed  int // parts that are over
-	begin   event.Started
-	usage   model.Usage // of earlier parts
-	decided time.Time
-	begun   bool
-}
-
-// Emit implements Sink.
-func (p *partSink) Emit(at event.Position, e event.Event) error {
-	switch ev := e.(type) {
-	case event.Started:
-		p.begin = ev
-		if p.part > 1 {
-			return nil
-		}
-		p.begun = true
-	case event.Waiting:
-		p.passed++
-		if p.passed < p.part {
-			p.usage = ev.Usage
-			return nil
-		}
-		ev.Usage = ev.Usage.Sub(p.usage)
-		e = ev
-	case event.Finished:
-		ev.Usage = ev.Usage.Sub(p.usage)
-		e = ev
-	case event.ApprovalDecided:
-		p.decided = ev.At
-		if p.passed+1 != p.part || !p.begun {
-			return nil
-		}
-	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
-		event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead, event.RoundDone,
-		event.RoundStarted, event.TextDelta, event.ToolDone, event.ToolStarted, event.ToolsListed: // passed on unchanged
-	}
-	if p.passed+1 < p.part {
-		return nil
-	}
-	if !p.begun {
-		p.begun = true
-		p.begin.Part = PartSuffix(p.part-1, 0)
-		if !p.decided.IsZero() {
-			p.begin.At = p.decided
-		}
-		if err := p.sink.Emit(event.Position{Seq: at.Seq - 1}, p.begin); err != nil {
-			return err
-		}
-	}
-	return p.sink.Emit(at, e)
-}
-
-// ShowPart reports the events of a stored response.
-func ShowPart(ctx context.Context, from interface {
-	Follow(context.Context, Follow, Sink) error
-}, c *journal.Conversation, orgID string, account *memlimit.Account, model string, sink Sink) error {
-	if c.Waiting != nil {
-		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: PartSuffix(c.Part-1, c.Step)}
-		return tellStep(sink, begin, *c.Waiting)
-	}
-	return from.Follow(ctx, Follow{Org: orgID, RunID: c.RunID, Account: account, Final: true, ToWaiting: true, Part: c.Part}, sink)
-}
-
 // responseID returns the id of the response that tells a part of a run, from 0.
 func responseID(runID string, part int, step int64) string {
-	return ResponseOf(runID, PartSuffix(part, step))
+	return ResponseOf(runID, eventlog.PartSuffix(part, step))
 }

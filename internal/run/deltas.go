@@ -2,14 +2,13 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -40,25 +39,6 @@ type deltaGroups struct {
 	closed  bool
 	err     error
 }
-
-// storedDeltas is a group as it is stored.
-type storedDeltas struct {
-	Version int           `json:"v"`
-	Deltas  []storedDelta `json:"deltas"`
-}
-
-// storedDelta is a model.Delta as JSON.
-type storedDelta struct {
-	Kind   model.DeltaKind `json:"kind"`
-	Item   int             `json:"item,omitempty"`
-	Part   int             `json:"part,omitempty"`
-	CallID string          `json:"call_id,omitempty"`
-	Name   string          `json:"name,omitempty"`
-	Text   string          `json:"text,omitempty"`
-}
-
-// deltasRef returns the ref of group n, from 1, of the model call that began with fact seq.
-func deltasRef(seq int64, n int) string { return fmt.Sprintf("deltas:%d:%d", seq, n) }
 
 // newDeltaGroups returns the groups of the model call whose TurnStarted is the last fact.
 // It must be closed before the next fact is appended.
@@ -134,11 +114,7 @@ func (g *deltaGroups) rows() []journal.Row {
 	if len(g.pending) == 0 {
 		return nil
 	}
-	value := storedDeltas{Version: 1, Deltas: make([]storedDelta, len(g.pending))}
-	for i, p := range g.pending {
-		value.Deltas[i] = storedDelta(p)
-	}
-	return []journal.Row{{Ref: deltasRef(g.seq, g.stored+1), Value: value}}
+	return []journal.Row{eventlog.DeltasRow(g.seq, g.stored+1, g.pending)}
 }
 
 // emit emits the events of the pending deltas, which are stored.
@@ -162,20 +138,4 @@ func (g *deltaGroups) close() error {
 		g.timer.Stop()
 	}
 	return g.err
-}
-
-// recallDeltas reads a group of stored deltas.
-func recallDeltas(ref string, row json.RawMessage) ([]model.Delta, error) {
-	var group storedDeltas
-	if err := json.Unmarshal(row, &group); err != nil {
-		return nil, journal.Damaged(ref, err)
-	}
-	if group.Version != 1 {
-		return nil, journal.Damaged(ref, fmt.Errorf("version %d, this build reads 1", group.Version))
-	}
-	out := make([]model.Delta, len(group.Deltas))
-	for i, s := range group.Deltas {
-		out[i] = model.Delta(s)
-	}
-	return out, nil
 }

@@ -16,7 +16,6 @@
 //	Runner       runner.go       the public API: run, start, follow, resolve, cancel
 //	driver       drive.go        asks the rules and performs their actions; one for each run
 //	runState     state.go        the state of a run; numbers, stores and applies its facts
-//	Writer       writer.go       the event log of a run for its owner; fold.go makes events of facts
 //	modelCaller  model.go        model calls; relay.go has those of a raw relay
 //	toolCaller   tools.go        tool calls; cached.go has the result cache
 //	toolSet      toolset.go      the tools that the model sees
@@ -26,8 +25,8 @@
 // One goroutine owns a run: it folds, appends and emits. Tools run in
 // goroutines of their own, which end before the run does. A light run lives in
 // the goroutine of its caller and ends with it. A durable run has its own:
-// callers follow it (submit.go, follow.go). They read the latest events in its
-// feed, and earlier ones in the store, where every event is before it is in the feed.
+// callers follow it (submit.go, handle.go). They read the latest events in its
+// feed, and earlier ones in the store: see package eventlog.
 //
 //	caller ──► submit ──► driver ──► feed ──► followers     this process
 //	                        │ every fact on disk before the next effect
@@ -48,5 +47,5 @@
 //   - A tool result is truncated: executeOne in tools.go gives the limit, Done.truncate in
 //     toolexec/execute.go decides, and toolexec/truncate.go cuts.
 //   - An event gets its position: number in state.go numbers the facts, tell and nextDelta
-//     in fold.go make positions of the numbers.
+//     in eventlog/fold.go make positions of the numbers.
 package run

@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -41,7 +42,7 @@ type driver struct {
 
 // newDriver returns the driver of a run under the lease. Its parts share one run state. account is
 // charged with what the run keeps.
-func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Lease, account *memlimit.Account, sink Sink) *driver {
+func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Lease, account *memlimit.Account, sink eventlog.Sink) *driver {
 	d := &driver{o: &r.o, leases: r.leases}
 	d.observer.observer = r.o.Observer
 	d.run = runState{
@@ -53,7 +54,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Leas
 	}
 	d.run.ctx, d.run.cancel = context.WithCancelCause(ctx)
 	d.run.account = account
-	d.run.events = NewWriter(sink, account, d.run.cancel)
+	d.run.events = eventlog.NewWriter(sink, account, d.run.cancel)
 	d.run.results = &results{account: account}
 	d.tools = toolSet{run: &d.run}
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped}
@@ -61,7 +62,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Leas
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	d.audience = &r.audience
-	d.asked = func() { r.followers.ring(approvalsOf(lease.Org)) }
+	d.asked = func() { r.followers.Ring(approvalsOf(lease.Org)) }
 	return d
 }
 
@@ -206,7 +207,7 @@ func (d *driver) noticeEnd() error {
 	}
 	if !d.run.relay {
 		if err := d.leases.check(d.run.written); err != nil {
-			return unavailable(err)
+			return journal.Unavailable(err)
 		}
 	}
 	if d.run.ctx.Err() == nil || d.run.state().Ended != "" {
@@ -263,9 +264,9 @@ func (d *driver) finish(a loop.Finish) error {
 	}
 	switch {
 	case d.givenUp != nil:
-		body.Code, body.Detail = codeRefused, d.givenUp.Error()
+		body.Code, body.Detail = loop.CodeJournalRefused, d.givenUp.Error()
 	case a.Reason == event.Lost:
-		body.Detail = fatalCallMessage(d.run.state(), a.Cause)
+		body.Detail = eventlog.FatalCall(d.run.state(), a.Cause)
 	case a.Reason == event.Memory:
 		body.Detail = a.Cause.Detail
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -97,7 +98,7 @@ func TestAFollowerOfAFinishedRunHoldsABatch(t *testing.T) {
 		synctest.Wait()
 		hold := make(chan struct{})
 		var all sync.WaitGroup
-		for range run.DefaultFollowers {
+		for range eventlog.DefaultFollowers {
 			all.Go(func() {
 				f := &reader{hold: hold}
 				if err := r.Run(t.Context(), w.wants("p", "k", "h"), f); err != nil || f.text.String() != text {
@@ -106,8 +107,8 @@ func TestAFollowerOfAFinishedRunHoldsABatch(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if held := l.HeldBy("o"); held == 0 || held > run.DefaultFollowers*slowFollower {
-			t.Errorf("%d bytes are held for %d followers of a text of %d", held, run.DefaultFollowers, len(text))
+		if held := l.HeldBy("o"); held == 0 || held > eventlog.DefaultFollowers*slowFollower {
+			t.Errorf("%d bytes are held for %d followers of a text of %d", held, eventlog.DefaultFollowers, len(text))
 		}
 		err := r.Run(t.Context(), w.wants("p", "k", "h"), &reader{})
 		if f := fault.From(err); f.Code != fault.Limited || f.Reason != "too_many_followers" || f.RetryAfter == 0 {
@@ -143,7 +144,7 @@ func TestAFollowerThatFallsBehindReadsTheStore(t *testing.T) { // P40 L05
 		var all sync.WaitGroup
 		for _, f := range []*reader{slow, quick} {
 			all.Go(func() {
-				if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: runID}, f); err != nil || f.text.String() != text {
+				if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: runID}, f); err != nil || f.text.String() != text {
 					t.Errorf("a follower reads %d bytes: %v", f.text.Len(), err)
 				}
 			})
@@ -181,7 +182,7 @@ func TestAFollowerReadsNoTurnThatItHas(t *testing.T) {
 		}
 		synctest.Wait()
 		before := archive.bytes.Load()
-		f := run.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: all[len(all)-2]} // the turn is complete, and the end follows
+		f := eventlog.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: all[len(all)-2]} // the turn is complete, and the end follows
 		var rest places
 		if err := r.Follow(t.Context(), f, &rest); err != nil || len(rest) != 1 || rest[0] != all[len(all)-1] {
 			t.Errorf("after %v the follower gets %v, want %v: %v", f.After, rest, all[len(all)-1:], err)
@@ -200,7 +201,7 @@ func TestAFollowerThatLeavesGivesItsPlaceBack(t *testing.T) {
 		r, _, _ := w.counting(t, memlimit.Options{})
 		go func() { _ = r.Run(t.Context(), w.wants("p", "k", "h"), &reader{}) }()
 		synctest.Wait()
-		for range 3 * run.DefaultFollowers {
+		for range 3 * eventlog.DefaultFollowers {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			req := w.wants("p", "k", "h")

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -109,11 +110,11 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		var whole, first diary
 		var following sync.WaitGroup
 		following.Go(func() {
-			if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old"}, &whole); err != nil {
+			if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: "run_old"}, &whole); err != nil {
 				t.Error(err)
 			}
 		})
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old", ToWaiting: true}, &first); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: "run_old", ToWaiting: true}, &first); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok := first.events[len(first.events)-1].(event.Waiting); !ok {
@@ -167,7 +168,7 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		}
 		accounts(t, w.theRun(t))
 		var again diary
-		if err := run.FollowStored(t.Context(), &w.journal, run.Follow{Org: "o", RunID: "run_old"}, &again); err != nil {
+		if err := eventlog.FollowStored(t.Context(), &w.journal, eventlog.Follow{Org: "o", RunID: "run_old"}, &again); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(whole.encoded(t), again.encoded(t)); diff != "" {
@@ -197,7 +198,7 @@ func TestADecisionThatIsTooLateIsADenial(t *testing.T) {
 			t.Fatal(err)
 		}
 		var d diary
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old"}, &d); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: "run_old"}, &d); err != nil {
 			t.Fatal(err)
 		}
 		var denied []string
@@ -242,13 +243,13 @@ func TestARunIsStartedAndFollowedByItsID(t *testing.T) { // L05
 			t.Error("a light run was started without a caller")
 		}
 		var d diary
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &d); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &d); err != nil {
 			t.Fatal(err)
 		}
 		if _, end := d.said(); end.Reason != event.Complete {
 			t.Errorf("%+v", end)
 		}
-		for _, f := range []run.Follow{{Org: "o", RunID: "run_none"}, {Org: "bb", RunID: id}} {
+		for _, f := range []eventlog.Follow{{Org: "o", RunID: "run_none"}, {Org: "bb", RunID: id}} {
 			if err := r.Follow(t.Context(), f, &diary{}); !errors.Is(err, org.ErrNotFound) {
 				t.Errorf("%+v: %v", f, err)
 			}
@@ -285,14 +286,14 @@ func TestALightRunIsFollowed(t *testing.T) { // L05
 				toolAt = time.Since(begin)
 			}
 		}
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &follower); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &follower); err != nil {
 			t.Fatal(err)
 		}
 		all.Wait()
 		if took := time.Since(begin); toolAt > time.Second || took > 32*time.Second {
 			t.Errorf("the follower heard of the tool after %v, and of the end after %v", toolAt, took)
 		}
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &later); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &later); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(follower.encoded(t), later.encoded(t)); diff != "" {
@@ -316,7 +317,7 @@ func TestAFollowerOfAWaitingRunEndsWithTheGateway(t *testing.T) { // L05
 			t.Fatal(err)
 		}
 		followed := make(chan error, 1)
-		go func() { followed <- r.Follow(t.Context(), run.Follow{Org: "o", RunID: "run_old"}, &diary{}) }()
+		go func() { followed <- r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: "run_old"}, &diary{}) }()
 		time.Sleep(time.Hour)
 		begin := time.Now()
 		r.Close(t.Context(), time.Minute)
@@ -342,8 +343,8 @@ func TestAFollowerThatComesBackReadsOnlyTheRest(t *testing.T) { // P05
 	for i, after := range whole.at {
 		reads := &rowReads{Archive: &w.journal}
 		var rest diary
-		f := run.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: after}
-		if err := run.FollowStored(t.Context(), reads, f, &rest); err != nil {
+		f := eventlog.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: after}
+		if err := eventlog.FollowStored(t.Context(), reads, f, &rest); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(all[i+1:], rest.encoded(t), cmpopts.EquateEmpty()); diff != "" {
@@ -480,7 +481,7 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 		if _, err := r.Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: found[0].RunID}, &diary{}); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: found[0].RunID}, &diary{}); err != nil {
 			t.Fatal(err)
 		}
 		if len(told) != 2 || told[1] != "[bytes 0 to 14 of 14]\nthe whole text" {
@@ -528,7 +529,7 @@ func TestARunIsCancelledWhileItsNextOwnerReadsIt(t *testing.T) { // J22
 			t.Fatal(err)
 		}
 		var d diary
-		if err := next.Follow(t.Context(), run.Follow{Org: "o", RunID: found[0].RunID}, &d); err != nil {
+		if err := next.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: found[0].RunID}, &d); err != nil {
 			t.Fatal(err)
 		}
 		if _, end := d.said(); end.Reason != event.Cancelled || len(loading) != 0 || strings.Contains(log.String(), "level=ERROR") {

@@ -45,7 +45,7 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 	defer cancel()
 	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, journal.HandoverTTL, ids...); err != nil {
 		run.storeFailed(err)
-		return nil, nil, unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
+		return nil, nil, journal.Unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
 	}
 	return calls, h.CallIDs, nil
 }

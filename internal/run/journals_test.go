@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -635,7 +636,7 @@ func TestAStoredFailureKeepsTheDialectOfItsBody(t *testing.T) {
 			} {
 				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})
 			}
-			failure := run.DetailOf(story).Failure
+			failure := eventlog.DetailOf(story).Failure
 			if failure == nil || failure.Upstream == nil || failure.Upstream.Dialect != tt.dialect {
 				t.Errorf("%+v", failure)
 			}
@@ -666,7 +667,7 @@ func TestAStoredFailureKeepsThePlaceThatWasRefused(t *testing.T) { // P22
 			for i, body := range append(append(facts, tt.before...), loop.Finished{Reason: tt.reason}) {
 				story.Facts = append(story.Facts, loop.Fact{Seq: int64(i) + 1, Epoch: 1, Version: loop.Version, Body: body})
 			}
-			if diff := cmp.Diff(&tt.want, run.DetailOf(story).Failure); diff != "" {
+			if diff := cmp.Diff(&tt.want, eventlog.DetailOf(story).Failure); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -1,14 +1,12 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
@@ -56,10 +55,10 @@ type leaseKeeper struct {
 	checks   singleflight.Group // see check
 
 	mu      sync.Mutex
-	quiet   bool                // no new runs
-	live    map[runKey]*liveRun // runs that are performed here, except relays
-	orphans []orphan            // leases of this process without a run
-	renewed time.Time           // when the leases were last renewed; monotonic
+	quiet   bool                        // no new runs
+	live    map[journal.RunKey]*liveRun // runs that are performed here, except relays
+	orphans []orphan                    // leases of this process without a run
+	renewed time.Time                   // when the leases were last renewed; monotonic
 
 	claimed bool // the last claim has found runs; used by claim only, which is not called twice at a time
 }
@@ -71,27 +70,21 @@ type orphan struct {
 	at    time.Time // monotonic
 }
 
-type runKey struct{ org, run string }
-
-func (k runKey) compare(other runKey) int {
-	return cmp.Or(strings.Compare(k.org, other.org), strings.Compare(k.run, other.run))
-}
-
 // liveRun is a run that is performed in this process, as the lease keeper knows it.
 type liveRun struct {
 	lease  journal.Lease
 	cancel context.CancelCauseFunc
-	feed   *feed       // of a durable run; nil = it has none
-	leased bool        // this process has got the lease; guarded by leaseKeeper.mu
-	unstop func() bool // stops the context.AfterFunc on leaseKeeper.base
+	feed   *eventlog.Feed // of a durable run; nil = it has none
+	leased bool           // this process has got the lease; guarded by leaseKeeper.mu
+	unstop func() bool    // stops the context.AfterFunc on leaseKeeper.base
 }
 
-func (l *liveRun) key() runKey { return runKey{l.lease.Org, l.lease.RunID} }
+func (l *liveRun) key() journal.RunKey { return l.lease.Key() }
 
 func newLeaseKeeper(leases journal.Leases, owner string, health *storeHealth, takeOver func(journal.Lease), expire func(context.Context) error) *leaseKeeper {
 	k := &leaseKeeper{
 		leases: leases, owner: owner, health: health, takeOver: takeOver, expire: expire,
-		closing: make(chan struct{}), woken: make(chan struct{}, 1), live: map[runKey]*liveRun{},
+		closing: make(chan struct{}), woken: make(chan struct{}, 1), live: map[journal.RunKey]*liveRun{},
 	}
 	k.base, k.end = context.WithCancelCause(context.Background())
 	return k
@@ -242,11 +235,11 @@ func (k *leaseKeeper) renew() error {
 		return err
 	}
 	for _, l := range leases {
-		if run := others[runKey{l.Org, l.RunID}]; run != nil && run.lease.Epoch == l.Epoch {
-			delete(others, runKey{l.Org, l.RunID})
+		if run := others[l.Key()]; run != nil && run.lease.Epoch == l.Epoch {
+			delete(others, l.Key())
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(others), runKey.compare) { // so that a simulation can be repeated
+	for _, key := range slices.SortedFunc(maps.Keys(others), journal.RunKey.Compare) { // so that a simulation can be repeated
 		others[key].cancel(journal.ErrFenced)
 	}
 	k.mu.Lock()
@@ -264,10 +257,10 @@ func (k *leaseKeeper) renew() error {
 }
 
 // leased returns the live runs that have their lease.
-func (k *leaseKeeper) leased() map[runKey]*liveRun {
+func (k *leaseKeeper) leased() map[journal.RunKey]*liveRun {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := make(map[runKey]*liveRun, len(k.live))
+	out := make(map[journal.RunKey]*liveRun, len(k.live))
 	for key, run := range k.live {
 		if run.leased {
 			out[key] = run
@@ -297,7 +290,7 @@ func (k *leaseKeeper) adopt(run *liveRun, leased bool) error {
 	defer k.mu.Unlock()
 	if k.quiet {
 		stopping := fault.New(fault.Unavailable, "stopping", "the gateway is stopping; send the request again")
-		stopping.RetryAfter = attachRetry
+		stopping.RetryAfter = eventlog.AttachRetry
 		return stopping
 	}
 	k.tasks.Add(1)
@@ -373,7 +366,7 @@ func (k *leaseKeeper) release(ctx context.Context, lease journal.Lease) {
 
 // working reports whether a run of this process has the lease. It is called with mu held.
 func (k *leaseKeeper) working(l journal.Lease) bool {
-	run := k.live[runKey{l.Org, l.RunID}]
+	run := k.live[l.Key()]
 	return run != nil && run.lease.Epoch == l.Epoch
 }
 
@@ -410,17 +403,17 @@ func (k *leaseKeeper) doubtful(written time.Time) bool {
 // following returns the feed of a durable run that is performed here, or nil, and a
 // function that gives it back: the run's account stays open until then, because the run
 // may end before its followers have read everything.
-func (k *leaseKeeper) following(key runKey) (*feed, func()) {
+func (k *leaseKeeper) following(key journal.RunKey) (*eventlog.Feed, func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if run := k.live[key]; run != nil && run.feed != nil {
-		return run.feed, run.feed.account.Retain().Close
+		return run.feed, run.feed.Retain()
 	}
 	return nil, func() {}
 }
 
 // wake makes a run of this process read what another writer has appended to its journal.
-func (k *leaseKeeper) wake(key runKey) {
+func (k *leaseKeeper) wake(key journal.RunKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if run := k.live[key]; run != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -226,7 +227,7 @@ func (m *modelCaller) wanted(delta model.Delta) bool {
 func (m *modelCaller) record(a loop.CallModel, turn *model.Turn) error {
 	ref := fmt.Sprintf("turn:%d", a.Round)
 	items := m.signed(a, turn)
-	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage, Bytes: textBytes(items), Unsendable: m.unsendable(items)}
+	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage, Bytes: eventlog.TextBytes(items), Unsendable: m.unsendable(items)}
 	for _, c := range turn.Calls {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}

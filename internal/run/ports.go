@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -40,15 +39,6 @@ type Observer interface {
 
 	// Recorded reports an audit entry that was stored.
 	Recorded(org string, e audit.Entry)
-}
-
-// Sink receives a run's events in order, from one goroutine. An error means that nobody
-// receives events any more: the run ends as if its caller had disconnected. Implemented
-// by the surfaces.
-//
-// at is higher than that of the event before. It is zero for RelayHead and RelayBody.
-type Sink interface {
-	Emit(at event.Position, e event.Event) error
 }
 
 // Resources finds what a run needs beside its journal. Implemented by package app.

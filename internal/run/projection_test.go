@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -90,9 +91,9 @@ func TestAReplayHasTheEventsOfTheLiveRun(t *testing.T) { // L05
 				t.Errorf("live and repeated events differ (-live +repeated):\n%s", diff)
 			}
 			for i, after := range append([]event.Position{{}}, live.at...) {
-				f := run.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: after}
+				f := eventlog.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID, After: after}
 				var stored, followed diary
-				if err := run.FollowStored(t.Context(), &w.journal, f, &stored); err != nil {
+				if err := eventlog.FollowStored(t.Context(), &w.journal, f, &stored); err != nil {
 					t.Fatal(err)
 				}
 				if err := r.Follow(t.Context(), f, &followed); err != nil {
@@ -196,7 +197,7 @@ func TestEndsOfItems(t *testing.T) { // L05 O08
 			if err := r.Run(t.Context(), req, &live); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID}, &followed); err != nil {
+			if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: w.theRun(t).Summary.RunID}, &followed); err != nil {
 				t.Fatal(err)
 			}
 			want := []string{"started", "round_started", "text_delta", "item_done", "round_done", "finished"}

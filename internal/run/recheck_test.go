@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -142,7 +143,7 @@ func TestEachApprovedCallIsComparedBeforeItRuns(t *testing.T) {
 					lists := s.source.Lists() - before
 					s.decide(t, r, false)
 					var d diary
-					if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &d); err != nil {
+					if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &d); err != nil {
 						t.Fatal(err)
 					}
 					var called []string
@@ -210,7 +211,7 @@ func TestAnApprovedBatchIsComparedAfterARestart(t *testing.T) {
 					t.Errorf("%d approvals wait", n)
 				}
 				var d diary
-				if err := next.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &d); err != nil {
+				if err := next.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &d); err != nil {
 					t.Fatal(err)
 				}
 				if text, end := d.said(); end.Reason != event.Complete || !strings.HasPrefix(text, "seen by a Tool call denied") {
@@ -250,7 +251,7 @@ func TestCallsInProgressGoOnWhileAnotherIsCompared(t *testing.T) {
 		synctest.Wait()
 		s.decide(t, r, false)
 		var d diary
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &d); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &d); err != nil {
 			t.Fatal(err)
 		}
 		if text, end := d.said(); end.Reason != event.Complete || text != "done done slowly Tool call denied by user." {

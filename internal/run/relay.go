@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -23,7 +24,7 @@ func (d *driver) relay() error {
 		return d.perform()
 	}
 	if err := d.leases.health.err(); err != nil {
-		return unavailable(err)
+		return journal.Unavailable(err)
 	}
 	if err := d.perform(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -265,7 +266,7 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 		}
 		r.o.Log.Debug("the provider does not count tokens", "provider", req.Targets[0].Provider, "error", err)
 	}
-	bytes := textBytes(whole.items)
+	bytes := eventlog.TextBytes(whole.items)
 	for _, t := range asked.Tools {
 		bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -97,7 +98,7 @@ func (s *conversationSize) add(c *journal.Conversation) error {
 		return s.tooLong()
 	}
 	c.Echo = nil
-	n := heldBytes(c.Items)
+	n := eventlog.HeldBytes(c.Items)
 	for _, text := range c.Full {
 		n += len(text)
 	}
@@ -205,7 +206,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	encoded := heldBytes(c.Items) + len(c.Echo) // also beyond the limit: the run is at its end
+	encoded := eventlog.HeldBytes(c.Items) + len(c.Echo) // also beyond the limit: the run is at its end
 	run.req.Account.Add(encoded)
 	defer run.req.Account.Release(encoded)
 	id := responseID(run.lease.RunID, run.state().Parks, 0)
@@ -224,7 +225,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 		return err
 	}
 	run.storeFailed(err)
-	return unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))
+	return journal.Unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))
 }
 
 // dropResponse deletes the response that was stored for a run which does not wait after all.
@@ -276,26 +277,26 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 	case errors.Is(err, org.ErrNotFound), err == nil && (head.Summary.Status == journal.Done || head.Summary.Grade != loop.Durable || id != ResponseOf(runID, "")):
 		return nil, nil
 	case err != nil:
-		return nil, storeError(runID, err)
+		return nil, journal.ReadError(runID, err)
 	}
 	var rows []json.RawMessage
-	err = readCharged(caller.Account, func(limit int) (err error) {
+	err = journal.ReadBatch(caller.Account, func(limit int) (err error) {
 		rows, err = r.o.Archive.Rows(ctx, orgID, runID, []string{requestRef}, limit)
 		return err
 	})
 	if err != nil || len(rows) == 0 {
-		return nil, storeError(runID, err)
+		return nil, journal.ReadError(runID, err)
 	}
 	var q storedRequest
 	if err := json.Unmarshal(rows[0], &q); err != nil {
-		return nil, unreadable(runID, journal.Damaged(requestRef, err).Error())
+		return nil, journal.AsideError(runID, journal.Damaged(requestRef, err).Error())
 	}
 	if q.Keep == nil {
 		return nil, nil
 	}
-	state, err := foldMore(ctx, r.o.Archive, caller.Account, orgID, runID, loop.State{}, nil)
+	state, err := journal.Fold(ctx, r.o.Archive, caller.Account, orgID, runID, loop.State{}, nil)
 	if err != nil {
-		return nil, storeError(runID, err)
+		return nil, journal.ReadError(runID, err)
 	}
 	if state.Parks > 0 {
 		return nil, nil
@@ -309,7 +310,7 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, error) {
 	head, err := r.o.Archive.Head(ctx, orgID, runID)
 	if err != nil {
-		return false, storeError(runID, err)
+		return false, journal.ReadError(runID, err)
 	}
 	return head.Summary.Grade == loop.Durable, nil
 }

@@ -18,7 +18,6 @@ import (
 const (
 	requestRef = "request"
 	catalogRef = "catalog"
-	listedRef  = "listed" // of the tools that the run lists for its caller
 	inputFull  = "full:input"
 	traceRef   = "trace" // of the run's trace context, see Observer
 )
@@ -102,7 +101,7 @@ func (q *storedRequest) take(part storedPart) {
 // takeOver performs a run that was claimed. Callers can follow it when takeOver returns.
 func (r *Runner) takeOver(lease journal.Lease) {
 	account := r.o.Memory.Open(lease.Org)
-	feed := r.followers.newFeed(runKey{lease.Org, lease.RunID}, account, false)
+	feed := r.followers.NewFeed(lease.Key(), account, false)
 	d := r.newDriver(r.leases.base, &Request{Org: lease.Org, Account: account}, lease, account, feed)
 	d.live.feed = feed
 	if err := r.leases.adopt(&d.live, true); err != nil {
@@ -122,7 +121,7 @@ func (d *driver) resume() error {
 	story, err := d.o.Archive.Load(ctx, d.run.lease.Org, d.run.lease.RunID)
 	var bad *journal.Unreadable
 	if err != nil && !errors.As(err, &bad) {
-		return unavailable(fmt.Errorf("run %s: %w", d.run.lease.RunID, err))
+		return journal.Unavailable(fmt.Errorf("run %s: %w", d.run.lease.RunID, err))
 	}
 	if err == nil {
 		d.observer.recallTrace(story.Rows)

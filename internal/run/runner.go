@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -78,7 +79,7 @@ type Runner struct {
 	o Options
 
 	leases    *leaseKeeper
-	followers *followers // callers that follow a run
+	followers *eventlog.Followers // callers that follow a run
 
 	approvalWaits approvalWaits
 	audience      audience
@@ -105,7 +106,7 @@ func New(o Options) *Runner {
 	if o.Memory == nil {
 		o.Memory = memlimit.New(memlimit.Options{})
 	}
-	r := &Runner{o: o, followers: newFollowers(o.MaxFollowers)}
+	r := &Runner{o: o, followers: eventlog.NewFollowers(o.MaxFollowers)}
 	r.audience = audience{o: &r.o, followers: r.followers, append: r.appendForeign, end: r.requestEnd}
 	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.audience.maintain)
 	r.audience.leases = r.leases
@@ -134,7 +135,7 @@ func (r *Runner) Close(ctx context.Context, soft time.Duration) { r.leases.close
 
 // SetMaxFollowers replaces [Options.MaxFollowers]. Callers that follow a run already
 // continue to follow it.
-func (r *Runner) SetMaxFollowers(n int) { r.followers.limit(n) }
+func (r *Runner) SetMaxFollowers(n int) { r.followers.Limit(n) }
 
 // Health returns why the store cannot be written, or nil.
 func (r *Runner) Health() error { return r.leases.health.err() }
@@ -150,7 +151,6 @@ func (r *Runner) carried(ctx context.Context) context.Context {
 // The causes for which a run's context ends.
 var (
 	errDeadline  = errors.New("the run's active time is used up")
-	errNobody    = errors.New("nobody is left to report to")
 	errStopped   = errors.New("the gateway is stopping")
 	errWoken     = errors.New("another writer has appended to the journal")
 	errHandOver  = errors.New("the run was handed over")
@@ -164,7 +164,7 @@ var (
 //
 // When ctx ends, a light run is cancelled with its model call and tool calls. A durable run
 // continues without its caller.
-func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
+func (r *Runner) Run(ctx context.Context, req *Request, sink eventlog.Sink) error {
 	if req.Account == nil {
 		req.Account = r.o.Memory.Open(req.Org)
 		defer req.Account.Close()
@@ -182,7 +182,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 	}
 	lease := r.o.newLease(req)
 	if req.Policy.Grade != loop.Relay {
-		sink = ringingSink{sink, r.followers, runKey{lease.Org, lease.RunID}}
+		sink = r.followers.Ringing(lease.Key(), sink)
 	}
 	if req.Policy.Grade == loop.Relay {
 		d := r.newDriver(ctx, req, lease, req.Account, sink)
@@ -190,13 +190,13 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 		return d.relay()
 	}
 	if req.WaitFor > 0 && req.Policy.MayWait() { // before the run exists, for hold
-		if err := req.Account.Acquire(followerBytes); err != nil {
+		if err := req.Account.Acquire(eventlog.FollowerBytes); err != nil {
 			return err
 		}
-		defer req.Account.Release(followerBytes)
+		defer req.Account.Release(eventlog.FollowerBytes)
 	}
 	if req.callerAt != "" {
-		key := runKey{lease.Org, lease.RunID}
+		key := lease.Key()
 		r.audience.callers.enter(key)
 		defer r.audience.callers.leave(key)
 	}
@@ -212,7 +212,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink Sink) error {
 
 // runLight performs a light run until it ends or waits. It returns the position of the last
 // event of a run that waits.
-func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease, sink Sink) (waiting event.Position, err error) {
+func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease, sink eventlog.Sink) (waiting event.Position, err error) {
 	d := r.newDriver(ctx, req, lease, req.Account, sink)
 	defer d.run.cancel(errDiscarded)
 	if err := r.leases.adopt(&d.live, false); err != nil {
@@ -229,10 +229,10 @@ func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease
 // hold reports the rest of a light run that waits for approvals, and is durable now, to the
 // caller of its request: until the run ends, and for as long as its approvals wait. If the caller
 // leaves, the run ends. The account is charged with a follower already.
-func (r *Runner) hold(ctx context.Context, req *Request, lease journal.Lease, waiting event.Position, sink Sink) error {
+func (r *Runner) hold(ctx context.Context, req *Request, lease journal.Lease, waiting event.Position, sink eventlog.Sink) error {
 	r.leases.claimSoon() // somebody may have decided already
 	end := &endSink{Sink: sink}
-	err := r.follow(ctx, Follow{
+	err := r.follow(ctx, eventlog.Follow{
 		Org: lease.Org, RunID: lease.RunID, After: waiting, Account: req.Account, Final: true, ToWaiting: true, WaitFor: req.WaitFor + holdGrace,
 	}, end, nil)
 	if !end.ended && req.callerAt != "" {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // listings returns the labels of the servers that the run has listed, with the names of
@@ -66,7 +66,7 @@ func TestOnlyShownServersAreListed(t *testing.T) {
 				t.Errorf("shown are %q, hidden %q", seen, unseen)
 			}
 			id := live.events[0].(event.Started).RunID
-			if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &stored); err != nil {
+			if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &stored); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(without[event.CallDelta](live.events), without[event.CallDelta](stored.events)); diff != "" {
@@ -146,7 +146,7 @@ func TestACallThatAnswersAHostedTool(t *testing.T) {
 				t.Errorf("started %q, done %q", started, done)
 			}
 			id := live.events[0].(event.Started).RunID
-			if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &stored); err != nil {
+			if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &stored); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(without[event.CallDelta](live.events), without[event.CallDelta](stored.events)); diff != "" {

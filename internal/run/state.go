@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -32,7 +33,7 @@ const appendTimeout = 30 * time.Second
 type runState struct {
 	req     *Request
 	lease   journal.Lease
-	events  *Writer           // of the facts that are stored
+	events  *eventlog.Writer  // of the facts that are stored
 	results *results          // that were truncated
 	account *memlimit.Account // charged with what the run keeps; nil = nothing is counted
 
@@ -138,7 +139,7 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 			s.events.Add(f, loop.Apply(*s.state(), f))
 		}
 		if s.state().Ended != "" {
-			s.cancel(errNobody)
+			s.cancel(eventlog.ErrSinkFailed)
 		}
 	}
 }
@@ -153,7 +154,7 @@ func (s *runState) appendError(err error) error {
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
 	}
 	s.storeFailed(err)
-	return unavailable(fmt.Errorf("run %s: journal: %w", s.lease.RunID, err))
+	return journal.Unavailable(fmt.Errorf("run %s: journal: %w", s.lease.RunID, err))
 }
 
 // committed folds facts that the store has taken, after which the state is next, and
@@ -257,7 +258,7 @@ func (s *runState) write(b journal.Batch) error {
 	if s.relay {
 		return nil
 	}
-	forgets, parking := s.storesNothing(), parks(b.Facts)
+	forgets, parking := s.storesNothing(), eventlog.Parks(b.Facts)
 	var more withheld
 	switch {
 	case forgets && parking:

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -16,19 +16,15 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// attachRetry is how long a caller is asked to wait that may not follow a run
-// which is under way.
-const attachRetry = time.Second
-
 // submit starts a durable run and follows it; where the request's key stands
 // for a run already, it follows that one.
-func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
-	f := Follow{Org: req.Org, Account: r.o.Memory.Open(req.Org), ToWaiting: true, WaitFor: req.WaitFor, Final: true} // the run's account is not its reader's
+func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) error {
+	f := eventlog.Follow{Org: req.Org, Account: r.o.Memory.Open(req.Org), ToWaiting: true, WaitFor: req.WaitFor, Final: true} // the run's account is not its reader's
 	defer f.Account.Close()
 	if req.WaitFor == 0 {
 		f.Part = 1
 	}
-	if err := f.Account.Acquire(followerBytes); err != nil { // before the run exists: a refused request may be sent again
+	if err := f.Account.Acquire(eventlog.FollowerBytes); err != nil { // before the run exists: a refused request may be sent again
 		return err
 	}
 	feed, known, err := r.start(ctx, req)
@@ -36,16 +32,16 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink Sink) error {
 	case err != nil:
 		return err
 	case known == "":
-		f.RunID = feed.runID
+		f.RunID = feed.RunID
 		end := &endSink{Sink: sink}
 		err := r.follow(ctx, f, end, feed)
-		r.audience.callers.leave(runKey{req.Org, feed.runID})
+		r.audience.callers.leave(journal.RunKey{Org: req.Org, Run: feed.RunID})
 		if req.callerAt != "" && !end.ended {
-			r.audience.callerLeft(ctx, req, feed.runID)
+			r.audience.callerLeft(ctx, req, feed.RunID)
 		}
 		return err
 	}
-	f.Account.Release(followerBytes) // Follow charges it
+	f.Account.Release(eventlog.FollowerBytes) // Follow charges it
 	f.RunID = known
 	if !req.Attach {
 		if err := r.o.checkOver(ctx, req.Org, known); err != nil {
@@ -70,22 +66,23 @@ func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
 	if err != nil || known != "" {
 		return known, err
 	}
-	return feed.runID, nil
+	return feed.RunID, nil
 }
 
 // start starts a durable run and returns its feed, or returns the id of the run for which
 // the request's key stands already.
-func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error) {
+func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, string, error) {
 	lease := r.o.newLease(req)
-	feed := r.followers.newFeed(runKey{lease.Org, lease.RunID}, req.Account.Retain(), true) // the run outlives the request
-	d := r.newDriver(r.carried(ctx), req, lease, feed.account, feed)
+	account := req.Account.Retain() // the run outlives the request
+	feed := r.followers.NewFeed(lease.Key(), account, true)
+	d := r.newDriver(r.carried(ctx), req, lease, account, feed)
 	d.live.feed = feed
 	if req.callerAt != "" {
 		r.audience.callers.enter(d.live.key())
 	}
 	if err := r.leases.adopt(&d.live, false); err != nil {
 		r.audience.callers.leave(d.live.key())
-		feed.account.Close()
+		account.Close()
 		return nil, "", err
 	}
 	err := d.accept()
@@ -94,10 +91,10 @@ func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error)
 		return feed, "", nil
 	}
 	r.audience.callers.leave(d.live.key())
-	feed.end(err)
+	feed.End(err)
 	d.unregister()
 	d.run.cancel(errDiscarded)
-	feed.account.Close()
+	account.Close()
 	var known *journal.Submitted
 	if !errors.As(err, &known) {
 		return nil, "", err
@@ -114,21 +111,21 @@ func (r *Runner) start(ctx context.Context, req *Request) (*feed, string, error)
 func (o *Options) checkOver(ctx context.Context, orgID, runID string) error {
 	head, err := o.Archive.Head(ctx, orgID, runID)
 	if err != nil {
-		return unavailable(fmt.Errorf("run %s: %w", runID, err))
+		return journal.Unavailable(fmt.Errorf("run %s: %w", runID, err))
 	}
 	if s := head.Summary.Status; s == journal.Done || s == journal.IsAside || s == journal.Waiting {
 		return nil
 	}
 	asked, err := o.Archive.Approvals(ctx, orgID, journal.ApprovalQuery{RunID: runID, Limit: 1})
 	if err != nil {
-		return unavailable(fmt.Errorf("run %s: %w", runID, err))
+		return journal.Unavailable(fmt.Errorf("run %s: %w", runID, err))
 	}
 	if len(asked) > 0 {
 		return nil
 	}
 	busy := fault.New(fault.Conflict, "run_in_progress",
 		"the run of this Idempotency-Key is under way; send the request again when it is over")
-	busy.RetryAfter = attachRetry
+	busy.RetryAfter = eventlog.AttachRetry
 	return busy
 }
 
@@ -142,12 +139,12 @@ func (d *driver) lead(perform func() error) {
 		err = d.setAside(bad)
 	}
 	if errors.Is(err, errHandOver) || errors.Is(err, journal.ErrFenced) {
-		err = elsewhere(err)
+		err = eventlog.HandedOver(err)
 	} else if err != nil && !d.aside {
 		d.failed = true
 		d.run.log.Error("run stopped", "error", err)
 	}
-	d.live.feed.end(err)
+	d.live.feed.End(err)
 	d.unregister()
 }
 
@@ -172,7 +169,7 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 		return err
 	}
 	crash.At(crash.AfterCancel)
-	r.leases.wake(runKey{orgID, runID})
+	r.leases.wake(journal.RunKey{Org: orgID, Run: runID})
 	r.leases.claimSoon()
 	return nil
 }
@@ -197,7 +194,7 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: body}
 		if loop.AllowedAnytime(body) {
 			err = head.Allow(body)
-		} else if state, err = foldMore(ctx, r.o.Archive, account, orgID, runID, state, nil); err == nil {
+		} else if state, err = journal.Fold(ctx, r.o.Archive, account, orgID, runID, state, nil); err == nil {
 			fact.Seq, fact.At = state.Seq+1, max(at, state.At)
 			if loop.Allowed(state, fact) != nil {
 				return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
@@ -213,7 +210,7 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 		} else if err != nil {
 			return fmt.Errorf("run %s: append %s: %w", runID, body.Kind(), err)
 		}
-		r.followers.ring(runKey{orgID, runID})
+		r.followers.Ring(journal.RunKey{Org: orgID, Run: runID})
 		if r.o.Observer != nil {
 			for _, row := range rows {
 				r.o.Observer.Recorded(orgID, row)
@@ -221,43 +218,4 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 		}
 		return nil
 	}
-}
-
-// foldMore folds the facts of a run that follow s, which it reads in batches. The error
-// wraps [loop.ErrUnsafe] if the journal is not safe, and is an *[journal.Unreadable] if a fact cannot
-// be decoded. account is charged with a fact that is larger than a batch while it is folded.
-//
-// each is called with every fact, and the state before it; nil = nothing is.
-func foldMore(ctx context.Context, archive journal.Archive, account *memlimit.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
-	for {
-		next, err := foldBatch(ctx, archive, account, orgID, runID, s, each)
-		if err != nil || next.Seq == s.Seq {
-			return next, err
-		}
-		s = next
-	}
-}
-
-// foldBatch is foldMore for one batch.
-func foldBatch(ctx context.Context, archive journal.Archive, account *memlimit.Account, orgID, runID string, s loop.State, each func(loop.State, loop.Fact)) (loop.State, error) {
-	memory := account.Share()
-	defer memory.Close()
-	var facts []loop.Fact
-	err := readCharged(memory, func(limit int) (err error) {
-		facts, err = archive.Facts(ctx, orgID, runID, s.Seq, limit)
-		return err
-	})
-	if err != nil {
-		return s, err
-	}
-	for _, f := range facts {
-		if err := loop.CheckSafety(s, f); err != nil {
-			return s, err
-		}
-		if each != nil {
-			each(s, f)
-		}
-		s = loop.Apply(s, f)
-	}
-	return s, nil
 }

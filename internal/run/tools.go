@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -182,14 +183,14 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 	}
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
-		Bytes: int64(promptBytes(r.Parts)), Micros: took.Microseconds(),
+		Bytes: int64(eventlog.PromptBytes(r.Parts)), Micros: took.Microseconds(),
 	}, t.run.events.Store(ref, []item.Item{result})
 }
 
 // affordable returns the result without its binary content if the run has no
 // memory for it.
 func (t *toolCaller) affordable(r toolexec.Done) toolexec.Done {
-	n := dataBytes(r.Parts)
+	n := eventlog.DataBytes(r.Parts)
 	if err := t.run.account.Acquire(n); err != nil {
 		return r.WithoutData("the run has no memory left for it")
 	}

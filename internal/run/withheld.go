@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -17,18 +18,9 @@ import (
 // it.
 type withheld struct {
 	rows  []journal.Row
-	texts []withheldTexts
+	texts []eventlog.WithheldTexts
 	bytes int // that the run is charged with
 }
-
-// withheldTexts are the texts of one fact.
-type withheldTexts struct {
-	Seq int64 `json:"seq"`
-	*loop.Texts
-}
-
-// textsRef refers to the row with the texts that were withheld from facts.
-const textsRef = "texts"
 
 // add adds what another batch does not store. It is charged to the run, which keeps the items
 // themselves anyway.
@@ -69,31 +61,7 @@ func (w *withheld) all() []journal.Row {
 	if len(w.texts) == 0 {
 		return slices.Clip(w.rows)
 	}
-	return append(slices.Clip(w.rows), journal.Row{Ref: textsRef, Value: w.texts})
-}
-
-// factTexts are the texts that were withheld from facts, by the number of the fact.
-type factTexts map[int64]*loop.Texts
-
-// recallTexts returns the texts of a row; nil for the journal of a run that has withheld none.
-func recallTexts(row json.RawMessage) (factTexts, error) {
-	if row == nil {
-		return nil, nil
-	}
-	var list []withheldTexts
-	if err := json.Unmarshal(row, &list); err != nil {
-		return nil, journal.Damaged(textsRef, err)
-	}
-	all := factTexts{}
-	for _, one := range list {
-		all[one.Seq] = one.Texts
-	}
-	return all, nil
-}
-
-// parks reports whether the run waits after the facts.
-func parks(facts []loop.Fact) bool {
-	return slices.ContainsFunc(facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindParked })
+	return append(slices.Clip(w.rows), eventlog.TextsRow(w.texts))
 }
 
 // withoutBodies returns the batch without rows, and without the texts of a model or a tool
@@ -105,7 +73,7 @@ func withoutBodies(b journal.Batch) (journal.Batch, withheld) {
 	for i, f := range b.Facts {
 		var texts *loop.Texts
 		if b.Facts[i].Body, texts = loop.WithoutTexts(f.Body); texts != nil {
-			w.texts = append(w.texts, withheldTexts{f.Seq, texts})
+			w.texts = append(w.texts, eventlog.WithheldTexts{Seq: f.Seq, Texts: texts})
 		}
 	}
 	return b, w

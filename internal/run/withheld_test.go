@@ -10,11 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -56,7 +56,7 @@ func TestARunThatIsToBeForgottenIsWholeWhenItWaits(t *testing.T) {
 		}
 		id := live.events[0].(event.Started).RunID
 		var stored diary
-		if err := run.FollowStored(t.Context(), &w.journal, run.Follow{Org: "o", RunID: id, ToWaiting: true}, &stored); err != nil {
+		if err := eventlog.FollowStored(t.Context(), &w.journal, eventlog.Follow{Org: "o", RunID: id, ToWaiting: true}, &stored); err != nil {
 			t.Fatal(err)
 		}
 		text := func(events []event.Event) (out []string) { // a turn of a light run is stored as a whole
@@ -85,7 +85,7 @@ func TestARunThatIsToBeForgottenIsWholeWhenItWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		var whole diary
-		if err := r.Follow(t.Context(), run.Follow{Org: "o", RunID: id}, &whole); err != nil {
+		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: id}, &whole); err != nil {
 			t.Fatal(err)
 		}
 		if text, end := whole.said(); end.Reason != event.Complete || !strings.HasPrefix(text, "seen") || !strings.HasSuffix(text, "paid") {

@@ -238,7 +238,7 @@ type conn struct {
 	events []event.Event
 }
 
-// Emit implements run.Sink. Nobody hears what a process says that was killed,
+// Emit implements eventlog.Sink. Nobody hears what a process says that was killed,
 // or what comes after the cut.
 func (c *conn) Emit(_ event.Position, e event.Event) error {
 	if c.p.isDead() || c.most > 0 && len(c.events) >= c.most {

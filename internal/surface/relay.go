@@ -42,7 +42,7 @@ type relaySink struct {
 	end     event.Finished
 }
 
-// Emit implements run.Sink.
+// Emit implements eventlog.Sink.
 func (s *relaySink) Emit(_ event.Position, e event.Event) error {
 	switch e := e.(type) {
 	case event.RelayHead:

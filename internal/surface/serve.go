@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -90,7 +91,7 @@ type Reply struct {
 
 // Runner performs runs. Implemented by *run.Runner.
 type Runner interface {
-	Run(ctx context.Context, req *run.Request, sink run.Sink) error
+	Run(ctx context.Context, req *run.Request, sink eventlog.Sink) error
 	Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, error)
 	CountInput(ctx context.Context, req *run.Request) (tokens int64, estimated bool, err error)
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -40,7 +41,7 @@ type whole struct {
 	object Object
 }
 
-// Emit implements run.Sink.
+// Emit implements eventlog.Sink.
 func (s *whole) Emit(_ event.Position, e event.Event) error {
 	if err := s.add(e); err != nil {
 		return err
@@ -101,12 +102,12 @@ const holdRetry = 5 * time.Second
 
 // Follower reports the events of stored runs. Implemented by *run.Runner.
 type Follower interface {
-	Follow(ctx context.Context, f run.Follow, sink run.Sink) error
+	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
 }
 
 // Again makes the object of a stored run again, from its events, which tell reports. failure is
 // the error object of a run that failed; nil = it did not. The error is that of tell.
-func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell func(run.Sink) error, object func(*Answer) Object) (made Object, failure []byte, err error) {
+func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell func(eventlog.Sink) error, object func(*Answer) Object) (made Object, failure []byte, err error) {
 	s := &whole{Answer: Answer{account: caller.Account, passing: true, FinalOnly: finalOnly, Extensions: asked}}
 	s.object = object(&s.Answer)
 	if err := tell(s); err != nil {
@@ -121,7 +122,7 @@ func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell
 // Replay streams a stored run again, from its events, which tell reports while they happen and
 // after its end. The stream has all events; the encoder may leave out those that the client has.
 // The error is that of tell, if nothing was sent.
-func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Caller, finalOnly bool, tell func(run.Sink) error, encoder func(*Stream) Encoder) error {
+func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Caller, finalOnly bool, tell func(eventlog.Sink) error, encoder func(*Stream) Encoder) error {
 	asked, err := h.AskedExtensions(r.Header, caller)
 	if err != nil {
 		return err
@@ -243,7 +244,7 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	return nil
 }
 
-// Emit implements run.Sink. How a failure is told depends on whether the stream has
+// Emit implements eventlog.Sink. How a failure is told depends on whether the stream has
 // begun, which is settled after the run.
 func (s *Stream) Emit(_ event.Position, e event.Event) error {
 	if err := s.add(e); err != nil {

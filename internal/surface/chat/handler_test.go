@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -30,12 +31,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // teller is a Runner that tells its events, or does what its function does.
 type teller struct {
 	events []event.Event
-	do     func(ctx context.Context, sink run.Sink) error
+	do     func(ctx context.Context, sink eventlog.Sink) error
 	got    *run.Request
 }
 
 // Run implements Runner.
-func (r *teller) Run(ctx context.Context, req *run.Request, sink run.Sink) error {
+func (r *teller) Run(ctx context.Context, req *run.Request, sink eventlog.Sink) error {
 	r.got = req
 	for _, e := range r.events {
 		if err := sink.Emit(event.Position{}, e); err != nil {
@@ -297,7 +298,7 @@ func TestHowAFailureLooks(t *testing.T) {
 
 // A run that could not be recorded is a 500 that hides its cause.
 func TestARunThatCouldNotBeRecordedIs500(t *testing.T) {
-	broken := func(context.Context, run.Sink) error { return errors.New("CANARY disk full") }
+	broken := func(context.Context, eventlog.Sink) error { return errors.New("CANARY disk full") }
 	for _, body := range []string{ask, askStream} {
 		w := serve(&teller{do: broken}, org.Live, body, nil)
 		if w.Code != 500 || strings.Contains(w.Body.String(), "CANARY") || !strings.Contains(w.Body.String(), "internal_error") {
@@ -319,7 +320,7 @@ func TestAHeartbeatAtTheWrongMomentHidesNoFailure(t *testing.T) { // G14 G17
 				beats := sse.NewHeartbeats(time.Second)
 				beats.Start()
 				defer beats.Stop()
-				r := &teller{do: func(_ context.Context, sink run.Sink) error {
+				r := &teller{do: func(_ context.Context, sink eventlog.Sink) error {
 					if when == "before the end" {
 						time.Sleep(3 * time.Second) // of the bubble's clock
 					}
@@ -368,7 +369,7 @@ func TestTheAnswerOfARunThatWaits(t *testing.T) {
 // A sink whose client has gone says so, so that the run ends.
 func TestAClientThatHasGoneIsSaidToTheRun(t *testing.T) {
 	var told error
-	r := &teller{do: func(_ context.Context, sink run.Sink) error {
+	r := &teller{do: func(_ context.Context, sink eventlog.Sink) error {
 		_ = sink.Emit(event.Position{}, begun())
 		for range 3 {
 			told = sink.Emit(event.Position{}, event.TextDelta{Text: "x"})

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -90,7 +90,7 @@ func TestAnOrgReadsOneStoredResponseAtATime(t *testing.T) {
 				}
 			})
 		}
-		for range run.DefaultFollowers / 2 { // the first two of the three below follow the run after their read
+		for range eventlog.DefaultFollowers / 2 { // the first two of the three below follow the run after their read
 			get("acme", "stream=true", b.Streamed(b.Get))
 			get("acme", "", b.Get)
 			get("acme", "", b.InputItems)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -107,8 +108,8 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 		s.Response.plain = *asked.plain
 	}
 	tools := s.clientTools()
-	tell := func(sink run.Sink) error {
-		return run.ShowPart(r.Context(), h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)
+	tell := func(sink eventlog.Sink) error {
+		return eventlog.ShowPart(r.Context(), h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)
 	}
 	err = h.kit.Replay(w, r, caller, kept.FinalOnly, tell, func(out *surface.Stream) surface.Encoder {
 		e := newEncoder(&out.Answer, out, s.Response, tools)

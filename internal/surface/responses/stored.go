@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -80,8 +81,8 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversatio
 // org.ErrNotFound if the run was deleted.
 func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Extensions, kept *journal.Conversation, s *stored) (*response, error) {
 	tools := s.clientTools()
-	tell := func(sink run.Sink) error {
-		return run.ShowPart(ctx, h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)
+	tell := func(sink eventlog.Sink) error {
+		return eventlog.ShowPart(ctx, h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)
 	}
 	made, failure, err := h.errors.Again(caller, kept.FinalOnly, x, tell, func(a *surface.Answer) surface.Object {
 		a.Session = s.session()

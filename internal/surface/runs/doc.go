@@ -2,7 +2,7 @@
 // cancel it.
 //
 //	GET  /v1/runs               List     journal.Archive
-//	GET  /v1/runs/{id}          Get      run.Show
+//	GET  /v1/runs/{id}          Get      eventlog.Show
 //	GET  /v1/runs/{id}/events   Events   run.Runner.Follow ─► server-sent events
 //	POST /v1/runs/{id}/cancel   Cancel   run.Runner.Cancel
 //

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -34,7 +35,7 @@ func (h *Handler) Events(format *surface.Errors) surface.Endpoint {
 		}
 		out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 		defer out.Close()
-		f := run.Follow{Org: caller.Org.ID, RunID: s.RunID, After: after, Account: caller.Account}
+		f := eventlog.Follow{Org: caller.Org.ID, RunID: s.RunID, After: after, Account: caller.Account}
 		err = h.o.Runner.Follow(r.Context(), f, &stream{out, caller.Account, caller.Principal.Role.MaySeeAddresses()})
 		out.StopHeartbeats() // no other goroutine begins the stream now
 		switch {
@@ -79,7 +80,7 @@ type stream struct {
 	mayAddress bool
 }
 
-// Emit implements run.Sink. It returns when the client has taken the event.
+// Emit implements eventlog.Sink. It returns when the client has taken the event.
 func (s *stream) Emit(at event.Position, e event.Event) error {
 	data, err := event.Encode(visible(e, s.mayAddress))
 	if err != nil {

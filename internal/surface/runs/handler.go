@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -31,7 +32,7 @@ const (
 
 // Runner follows and cancels runs. Implemented by *run.Runner.
 type Runner interface {
-	Follow(ctx context.Context, f run.Follow, sink run.Sink) error
+	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
 	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
 }
 
@@ -92,7 +93,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 	if err != nil {
 		return h.failed(err)
 	}
-	d, err := run.Show(r.Context(), h.o.Archive, caller.Org.ID, s.RunID, caller.Account)
+	d, err := eventlog.Show(r.Context(), h.o.Archive, caller.Org.ID, s.RunID, caller.Account)
 	if err != nil {
 		return h.failed(err)
 	}
@@ -104,7 +105,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 }
 
 // shownBytes is about how large the JSON of a detail is.
-func shownBytes(d *run.Detail) int {
+func shownBytes(d *eventlog.Detail) int {
 	n := 4 << 10
 	for _, c := range d.Calls {
 		n += listedBytes/2 + len(c.Name)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -32,13 +33,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // follows is a Runner whose runs do what its function says.
 type follows struct {
-	got run.Follow
+	got eventlog.Follow
 	by  org.Author
-	do  func(ctx context.Context, sink run.Sink) error
+	do  func(ctx context.Context, sink eventlog.Sink) error
 }
 
 // Follow implements Runner.
-func (r *follows) Follow(ctx context.Context, f run.Follow, sink run.Sink) error {
+func (r *follows) Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error {
 	r.got = f
 	return r.do(ctx, sink)
 }
@@ -159,7 +160,7 @@ func TestAMemberSeesTheRunsOfItsKey(t *testing.T) { // K07
 		t.Errorf("%s\n%s", there.Body, not.Body)
 	}
 	for _, serve := range []func(*Handler) surface.Endpoint{get, events, cancel} {
-		runner := &follows{do: func(context.Context, run.Sink) error { return nil }}
+		runner := &follows{do: func(context.Context, eventlog.Sink) error { return nil }}
 		if w := ask(t, Options{Archive: store, Runner: runner}, serve, org.Member, "b", "/v1/runs/run_2"); w.Code != 404 || runner.got.Org != "" || !runner.by.IsZero() {
 			t.Errorf("another key's run: %d %s", w.Code, w.Body)
 		}
@@ -198,16 +199,16 @@ func failure() *event.Failure {
 // K09: addresses, and what a provider has answered, are for owners and admins.
 func TestOnlyOwnersAndAdminsGetAddresses(t *testing.T) {
 	hidden := []string{"10.0.0.7", "mcp", "req-header", "YXQgMTAuMC4wLjc"}
-	d := &run.Detail{
+	d := &eventlog.Detail{
 		Summary: journal.Summary{Reason: event.Blocked}, Failure: failure(),
-		ModelFailure: &run.ModelFailure{Message: "m", Cause: "dial 10.0.0.7", Body: []byte("at 10.0.0.7")},
+		ModelFailure: &eventlog.ModelFailure{Message: "m", Cause: "dial 10.0.0.7", Body: []byte("at 10.0.0.7")},
 	}
 	for role, sees := range map[org.Role]bool{org.Owner: true, org.Admin: true, org.Member: false} {
 		w := httptest.NewRecorder()
 		if err := surface.WriteJSON(w, 200, NewDetail(d, role.MaySeeAddresses())); err != nil {
 			t.Fatal(err)
 		}
-		runner := &follows{do: func(_ context.Context, sink run.Sink) error {
+		runner := &follows{do: func(_ context.Context, sink eventlog.Sink) error {
 			return sink.Emit(event.Position{Seq: 1}, event.Finished{Reason: event.Blocked, Failure: failure()})
 		}}
 		for _, body := range []string{w.Body.String(), ask(t, Options{Archive: stored(t, 3), Runner: runner}, events, role, "a", "/v1/runs/run_2/events").Body.String()} {
@@ -228,7 +229,7 @@ func TestOnlyOwnersAndAdminsGetAddresses(t *testing.T) {
 	}
 }
 
-func followed(t *testing.T, do func(ctx context.Context, sink run.Sink) error, target string, fields ...string) (*httptest.ResponseRecorder, run.Follow) {
+func followed(t *testing.T, do func(ctx context.Context, sink eventlog.Sink) error, target string, fields ...string) (*httptest.ResponseRecorder, eventlog.Follow) {
 	t.Helper()
 	runner := &follows{do: do}
 	return ask(t, Options{Archive: stored(t, 3), Runner: runner}, events, org.Owner, "owner", target, fields...), runner.got
@@ -236,7 +237,7 @@ func followed(t *testing.T, do func(ctx context.Context, sink run.Sink) error, t
 
 // L05
 func TestEventsHaveTheirPositionAndType(t *testing.T) {
-	w, got := followed(t, func(_ context.Context, sink run.Sink) error {
+	w, got := followed(t, func(_ context.Context, sink eventlog.Sink) error {
 		return errors.Join(
 			sink.Emit(event.Position{Seq: 1}, event.Started{RunID: "run_2", Model: "m", At: time.Unix(0, 0).UTC()}),
 			sink.Emit(event.Position{Seq: 3, Delta: 1}, event.TextDelta{Text: "a\nb\r\n<i>"}),
@@ -256,7 +257,7 @@ func TestEventsHaveTheirPositionAndType(t *testing.T) {
 
 // P05: a client goes on after the last event that it has.
 func TestAStreamBeginsAfterTheEventThatTheClientNames(t *testing.T) {
-	none := func(context.Context, run.Sink) error { return nil }
+	none := func(context.Context, eventlog.Sink) error { return nil }
 	for _, c := range []struct {
 		query  string
 		fields []string
@@ -286,18 +287,18 @@ func TestAStreamBeginsAfterTheEventThatTheClientNames(t *testing.T) {
 // A failure has its status before the stream has begun, and is its last event afterwards.
 func TestAFailedStream(t *testing.T) {
 	refused := fault.New(fault.Limited, "too_many_followers", "no place")
-	w, _ := followed(t, func(context.Context, run.Sink) error { return refused }, "/v1/runs/run_2/events")
+	w, _ := followed(t, func(context.Context, eventlog.Sink) error { return refused }, "/v1/runs/run_2/events")
 	if w.Code != 429 || !strings.HasPrefix(w.Body.String(), "too_many_followers") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	w, _ = followed(t, func(_ context.Context, sink run.Sink) error {
+	w, _ = followed(t, func(_ context.Context, sink eventlog.Sink) error {
 		return errors.Join(sink.Emit(event.Position{Seq: 2}, event.RoundStarted{}), errors.New("secret"))
 	}, "/v1/runs/run_2/events")
 	if w.Code != 200 || !strings.HasSuffix(w.Body.String(), "\n\nevent: error\ndata: {\"error\":\"internal_error\"}\n\n") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	big := strings.Repeat("x", 600<<10) // does not fit into the account
-	w, _ = followed(t, func(_ context.Context, sink run.Sink) error {
+	w, _ = followed(t, func(_ context.Context, sink eventlog.Sink) error {
 		return errors.Join(sink.Emit(event.Position{Seq: 2}, event.RoundStarted{}), sink.Emit(event.Position{Seq: 3}, event.ToolDone{Text: big}))
 	}, "/v1/runs/run_2/events")
 	if !strings.HasSuffix(w.Body.String(), "event: error\ndata: {\"error\":\"run_memory_exceeded\"}\n\n") || w.Body.Len() > 1000 {
@@ -310,7 +311,7 @@ func TestASilentStreamHasHeartbeats(t *testing.T) { // L05
 		beats := sse.NewHeartbeats(0)
 		beats.Start()
 		defer beats.Stop()
-		runner := &follows{do: func(context.Context, run.Sink) error { time.Sleep(35 * time.Second); return nil }}
+		runner := &follows{do: func(context.Context, eventlog.Sink) error { time.Sleep(35 * time.Second); return nil }}
 		w := ask(t, Options{Archive: stored(t, 3), Runner: runner, Heartbeats: beats}, events, org.Owner, "owner", "/v1/runs/run_2/events")
 		if w.Code != 200 || w.Body.String() != ": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n" {
 			t.Errorf("%d %q", w.Code, w.Body)

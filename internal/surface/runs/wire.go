@@ -6,9 +6,9 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -76,7 +76,7 @@ type ProviderError struct {
 
 // NewDetail returns the detail for a caller. Only one who may see addresses gets what
 // can contain one: addresses, URLs, causes and answers of providers.
-func NewDetail(d *run.Detail, mayAddress bool) Detail {
+func NewDetail(d *eventlog.Detail, mayAddress bool) Detail {
 	out := Detail{
 		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, Calls: make([]Call, len(d.Calls)), Why: d.Why,
 		Failure: visibleFailure(d.Failure, mayAddress),

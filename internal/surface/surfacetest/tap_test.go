@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -28,7 +29,7 @@ type timed struct {
 }
 
 // Run implements chat.Runner.
-func (p *tap) Run(ctx context.Context, req *run.Request, sink run.Sink) error {
+func (p *tap) Run(ctx context.Context, req *run.Request, sink eventlog.Sink) error {
 	return p.inner.Run(ctx, req, tapped{p, sink})
 }
 
@@ -55,10 +56,10 @@ func (p *tap) runID() string {
 // tapped passes events on.
 type tapped struct {
 	*tap
-	next run.Sink
+	next eventlog.Sink
 }
 
-// Emit implements run.Sink.
+// Emit implements eventlog.Sink.
 func (s tapped) Emit(at event.Position, e event.Event) error {
 	s.events = append(s.events, timed{e, time.Since(s.begin)})
 	return s.next.Emit(at, e)

@@ -1,4 +1,4 @@
-package run
+package eventlog
 
 import (
 	"cmp"
@@ -57,7 +57,7 @@ func (p *fold) failure(cause loop.Cause, end loop.Finished) *event.Failure {
 	case event.Memory:
 		f.Message = cause.Detail
 	case event.Lost:
-		f.Message = cmp.Or(fatalCallMessage(&p.state, cause), "the gateway was stopped while the run was under way, and the run could not be continued")
+		f.Message = cmp.Or(FatalCall(&p.state, cause), "the gateway was stopped while the run was under way, and the run could not be continued")
 	case event.Cancelled, event.CallerGone:
 		f.Message = "the run was cancelled"
 		if why := journal.GoneWords(cause.Gone); why != "" {
@@ -127,9 +127,9 @@ func (p *fold) failedTool(cause loop.Cause) string {
 	return fmt.Sprintf("tool %s failed: %s", c.Name, item.PlainText(result[0].Parts))
 }
 
-// fatalCallMessage names the tool call during which too many owners of the run died; "" if there
+// FatalCall names the tool call during which too many owners of the run died; "" if there
 // is none.
-func fatalCallMessage(s *loop.State, cause loop.Cause) string {
+func FatalCall(s *loop.State, cause loop.Cause) string {
 	c, ok := s.Call(cause.Call)
 	if !ok {
 		return ""

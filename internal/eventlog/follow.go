@@ -1,7 +1,9 @@
-package run
+package eventlog
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +29,7 @@ type Follow struct {
 	WaitFor   time.Duration
 
 	// Part reports only this part of the run, from 1, as if it were the whole: see
-	// [Request.Answers]. 0 = the whole run. After must be zero.
+	// run.Request.Answers. 0 = the whole run. After must be zero.
 	Part int
 
 	// Final leaves out the pieces of model calls that were made again because their
@@ -53,79 +55,30 @@ const asideEvery = 10 * time.Second
 // a thousand followers that have fallen behind read one after the other.
 const followTimeout = time.Minute
 
-// batchBytes is how much of facts, rows or events a follower takes at a time. One that is
-// larger is taken alone.
-const batchBytes = 64 << 10
-
-// Follow reports the events of a run to the sink, from the one after f.After to the end
-// of the run, while they happen. The same run has the same events at the same positions,
-// whenever and in whatever process it is followed; the pieces of a model call are events
-// of their own in a durable run, in a light run each text is one.
-//
-// It returns nil after the last event, and the cause of ctx when ctx ends. The error wraps
-// org.ErrNotFound if the org has no such run; it is a [fault.Error] if the run has too many
-// followers, if its journal cannot be read, or if this process hands the run over. An
-// error of the sink ends it too.
-func (r *Runner) Follow(ctx context.Context, f Follow, sink Sink) error {
-	key := runKey{f.Org, f.RunID}
-	if err := r.followers.enter(key); err != nil {
-		return err
-	}
-	defer r.followers.leave(key)
-	if f.Account != nil {
-		if err := f.Account.Acquire(followerBytes); err != nil {
-			return err
-		}
-		defer f.Account.Release(followerBytes)
-	}
-	return r.follow(ctx, f, sink, nil)
-}
-
-// follow is Follow without a place. own is the feed of a run that this request has
-// started; it is read after the run has left the process too.
-func (r *Runner) follow(ctx context.Context, f Follow, sink Sink, own *feed) error {
-	key := runKey{f.Org, f.RunID}
-	next, done := r.followers.listen(key)
-	defer done()
-	if f.WaitFor > 0 {
-		defer r.audience.clients.enter(key)()
-	}
-	return follow(ctx, f, sink, source{
-		archive: r.o.Archive,
-		feed: func() (*feed, func()) {
-			if own != nil {
-				return own, func() {}
-			}
-			return r.leases.following(key)
-		},
-		next: next, closing: r.leases.closing, longest: pollLongest,
-	})
-}
-
-// FollowStored is [Runner.Follow] for a process that performs no runs. It looks at the
-// store ten times a second.
+// FollowStored is [Report] for a process that performs no runs. It looks at the store ten
+// times a second.
 func FollowStored(ctx context.Context, archive journal.Archive, f Follow, sink Sink) error {
-	return follow(ctx, f, sink, source{
-		archive: archive,
-		feed:    func() (*feed, func()) { return nil, func() {} },
-		next:    func() <-chan struct{} { return nil },
+	return Report(ctx, f, sink, Source{
+		Archive: archive,
+		Feed:    func() (*Feed, func()) { return nil, func() {} },
+		Next:    func() <-chan struct{} { return nil },
 		longest: pollAlone,
 	})
 }
 
-// source is where a follower gets a run's events from.
-type source struct {
-	archive journal.Archive
-	feed    func() (*feed, func()) // of the run, if it is performed here; the function gives it back
-	next    func() <-chan struct{} // closed when the run has something new; nil = never
-	closing <-chan struct{}        // closed when this process ends; nil = never
-	longest time.Duration          // between two looks at the store
+// Source is where a follower gets a run's events from.
+type Source struct {
+	Archive journal.Archive
+	Feed    func() (*Feed, func()) // of the run, if it is performed here; the function gives it back
+	Next    func() <-chan struct{} // returns what is closed when the run has something new; nil = never
+	Closing <-chan struct{}        // closed when this process ends; nil = never
+	longest time.Duration          // between two looks at the store; 0 = pollLongest
 }
 
 // follower is one caller that follows a run.
 type follower struct {
 	Follow
-	source
+	Source
 	sink    teller
 	stored  *reader       // as far as it was read; nil = not at all
 	here    bool          // the run is performed in this process
@@ -134,15 +87,19 @@ type follower struct {
 	held    time.Time     // when an event.Waiting was reported that nothing follows yet; zero = not; monotonic
 }
 
-// follow reports events from the feed where it has them, and from the store where not.
-func follow(ctx context.Context, f Follow, sink Sink, from source) error {
+// Report reports the events of a run to the sink, from the one after f.After on, until the run
+// has ended: from the feed where it has them, and from the store where not. It returns nil after
+// the last event, and the cause of ctx when ctx ends. The error wraps org.ErrNotFound if the org
+// has no such run; it is a [fault.Error] if the journal of the run cannot be read, or if this
+// process hands the run over. An error of the sink is wrapped with [ErrSinkFailed].
+func Report(ctx context.Context, f Follow, sink Sink, from Source) error {
 	if f.Part > 0 {
 		sink = &partSink{sink: sink, part: f.Part}
 	}
-	w := &follower{Follow: f, source: from, sink: teller{sink: sink, told: f.After, parts: f.Part}}
+	w := &follower{Follow: f, Source: from, sink: teller{sink: sink, told: f.After, parts: f.Part}}
 	defer w.leave()
 	for {
-		rang := w.next()
+		rang := w.Next()
 		progress, err := w.step(ctx)
 		switch {
 		case err != nil:
@@ -197,7 +154,7 @@ func (w *follower) step(ctx context.Context) (bool, error) {
 // It also returns whether the run is not performed here, or not any more, and why it did not
 // come to its end here.
 func (w *follower) readFeed() (events []placed, all, over bool, failed error) {
-	feed, release := w.feed()
+	feed, release := w.Feed()
 	defer release()
 	w.here = feed != nil
 	if feed == nil {
@@ -214,7 +171,7 @@ func (w *follower) readFeed() (events []placed, all, over bool, failed error) {
 func (w *follower) tell(events []placed) error {
 	memory := w.Account.Share()
 	defer memory.Close()
-	if size := event.Size(events[0].event); size > batchBytes {
+	if size := event.Size(events[0].event); size > journal.BatchBytes {
 		if err := memory.Acquire(size); err != nil {
 			return err
 		}
@@ -224,7 +181,7 @@ func (w *follower) tell(events []placed) error {
 			break
 		}
 		if err := w.sink.Emit(e.at, e.event); err != nil {
-			return fmt.Errorf("%w: %w", errNobody, err)
+			return fmt.Errorf("%w: %w", ErrSinkFailed, err)
 		}
 	}
 	return nil
@@ -240,13 +197,13 @@ func (w *follower) heldFor() time.Duration {
 
 // wait waits until there may be something new.
 func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
-	w.patient = min(max(pollFirst, 2*w.patient), w.longest)
+	w.patient = min(max(pollFirst, 2*w.patient), cmp.Or(w.longest, pollLongest))
 	if !w.held.IsZero() {
 		w.patient = min(w.patient, max(time.Millisecond, w.WaitFor-w.heldFor()))
 	}
 	timer := time.NewTimer(w.patient)
 	defer timer.Stop()
-	closing := w.closing
+	closing := w.Closing
 	if w.here { // its feed says when the run is handed over
 		closing = nil
 	}
@@ -255,7 +212,7 @@ func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
 		w.patient = pollFirst / 2
 	case <-timer.C:
 	case <-closing:
-		return elsewhere(errStopped)
+		return HandedOver(errClosing)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -265,9 +222,9 @@ func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
 // readStore reports what the store has, or a batch of it.
 func (w *follower) readStore(ctx context.Context) (bool, error) {
 	if w.stored == nil {
-		w.stored = newReader(w.archive, w.Follow, &w.sink)
+		w.stored = newReader(w.Archive, w.Follow, &w.sink)
 		w.stored.owned = func() bool {
-			feed, release := w.feed()
+			feed, release := w.Feed()
 			defer release()
 			return feed != nil && feed.hasBegun()
 		}
@@ -289,12 +246,12 @@ func (w *follower) leave() {
 
 // checkAside returns an error if the run is set aside: nobody goes on with it.
 func (w *follower) checkAside(ctx context.Context) error {
-	head, err := w.archive.Head(ctx, w.Org, w.RunID)
+	head, err := w.Archive.Head(ctx, w.Org, w.RunID)
 	switch {
 	case err != nil:
-		return storeError(w.RunID, err)
+		return journal.ReadError(w.RunID, err)
 	case head.Summary.Status == journal.IsAside:
-		return unreadable(w.RunID, head.Summary.Aside.Reason)
+		return journal.AsideError(w.RunID, head.Summary.Aside.Reason)
 	}
 	return nil
 }
@@ -338,10 +295,13 @@ func (t *teller) Emit(at event.Position, e event.Event) error {
 	return t.failed
 }
 
-// elsewhere tells a caller that its run goes on without this process.
-func elsewhere(err error) error {
+// errClosing is wrapped by the error for a follower whose process ends.
+var errClosing = errors.New("the gateway is stopping")
+
+// HandedOver tells a caller that its run goes on without this process.
+func HandedOver(err error) error {
 	f := fault.New(fault.Unavailable, "run_handed_over",
 		"the gateway hands the run over to its next process; send the request again to follow it, with the same Idempotency-Key if it started the run")
-	f.RetryAfter, f.Err = attachRetry, err
+	f.RetryAfter, f.Err = AttachRetry, err
 	return f
 }

@@ -1,4 +1,4 @@
-package run
+package eventlog
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package run
+package eventlog
 
 import (
 	"encoding/json"
@@ -26,7 +26,7 @@ type Writer struct {
 }
 
 // NewWriter returns the event log of a run that has no facts yet. stop is called with an error
-// that wraps [errNobody] when the sink returns one. account is charged with the items that the
+// that wraps [ErrSinkFailed] when the sink returns one. account is charged with the items that the
 // run keeps; nil = nothing is counted.
 func NewWriter(sink Sink, account *memlimit.Account, stop func(error)) *Writer {
 	w := &Writer{account: account}
@@ -97,7 +97,7 @@ func (w *Writer) Store(ref string, items []item.Item) []journal.Row {
 		w.kept.items = map[string][]item.Item{}
 	}
 	w.kept.items[ref] = items
-	w.account.Add(heldBytes(items))
+	w.account.Add(HeldBytes(items))
 	return []journal.Row{{Ref: ref, Value: item.List(items)}}
 }
 
@@ -122,6 +122,9 @@ func (w *Writer) Transcript(refs []string) []item.Item {
 
 // Items returns the items of a ref. The caller must not change them.
 func (w *Writer) Items(ref string) []item.Item { return w.kept.items[ref] }
+
+// listedRef refers to the row with the tools that the run lists for its caller.
+const listedRef = "listed"
 
 // List sets what the run lists for its caller, and returns the row of it. It must be called
 // before the Catalogued that refers to the row is added.
@@ -163,7 +166,7 @@ func (w *Writer) Recover(story *journal.Story, restore func(loop.Body) error) (e
 			return err
 		}
 		if a, ok := f.Body.(loop.Accepted); ok {
-			w.rowless = a.ForgetsTexts() && !parks(story.Facts)
+			w.rowless = a.ForgetsTexts() && !Parks(story.Facts)
 		}
 		p.state = loop.Apply(p.state, f)
 		p.last = f.Seq

@@ -1,10 +1,11 @@
-package run
+package eventlog
 
 import (
 	"slices"
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
@@ -12,11 +13,11 @@ import (
 // whatever its size.
 const feedBytes = 256 << 10
 
-// feed has the latest events of a durable run that is performed in this process. It is
+// Feed has the latest events of a durable run that is performed in this process. It is
 // the run's Sink. Every event is in the store before it is emitted: a follower that is
 // too far behind for the feed reads it there.
-type feed struct {
-	runID   string
+type Feed struct {
+	RunID   string
 	account *memlimit.Account // of the run; charged with the events that are kept
 	ring    func()            // wakes the followers of the run
 
@@ -38,7 +39,7 @@ type placed struct {
 // Emit implements Sink. It does not wait for anybody. The error is that of the run's
 // account, which has no room for the event: followers then read the store. The end is
 // always kept.
-func (f *feed) Emit(at event.Position, e event.Event) error {
+func (f *Feed) Emit(at event.Position, e event.Event) error {
 	size := event.Size(e)
 	if _, last := e.(event.Finished); last {
 		f.account.Add(size)
@@ -53,7 +54,7 @@ func (f *feed) Emit(at event.Position, e event.Event) error {
 }
 
 // keep keeps an event and drops older ones. It returns the size of what it has dropped.
-func (f *feed) keep(e placed, size int) (dropped int) {
+func (f *Feed) keep(e placed, size int) (dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.begun {
@@ -74,7 +75,7 @@ func (f *feed) keep(e placed, size int) (dropped int) {
 }
 
 // drop drops all events up to a position, and returns their size.
-func (f *feed) drop(at event.Position) (dropped int) {
+func (f *Feed) drop(at event.Position) (dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dropped = f.bytes
@@ -82,8 +83,8 @@ func (f *feed) drop(at event.Position) (dropped int) {
 	return dropped
 }
 
-// end says that nothing follows.
-func (f *feed) end(err error) {
+// End says that nothing follows.
+func (f *Feed) End(err error) {
 	f.mu.Lock()
 	f.over, f.err = true, err
 	f.mu.Unlock()
@@ -92,7 +93,7 @@ func (f *feed) end(err error) {
 
 // after returns events that follow a position, about batchBytes of them at most. It
 // returns false if the feed does not have all of them.
-func (f *feed) after(at event.Position) ([]placed, bool) {
+func (f *Feed) after(at event.Position) ([]placed, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.begun || at.Compare(f.from) < 0 {
@@ -105,7 +106,7 @@ func (f *feed) after(at event.Position) ([]placed, bool) {
 		return 1
 	})
 	end, size := first, 0
-	for end < len(f.events) && (end == first || size+event.Size(f.events[end].event) <= batchBytes) {
+	for end < len(f.events) && (end == first || size+event.Size(f.events[end].event) <= journal.BatchBytes) {
 		size += event.Size(f.events[end].event)
 		end++
 	}
@@ -113,14 +114,18 @@ func (f *feed) after(at event.Position) ([]placed, bool) {
 }
 
 // hasBegun reports whether the owner has emitted an event, or began the run.
-func (f *feed) hasBegun() bool {
+func (f *Feed) hasBegun() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.begun
 }
 
+// Retain keeps the run's account open until release is called: the run may end before its followers
+// have read everything.
+func (f *Feed) Retain() (release func()) { return f.account.Retain().Close }
+
 // ended reports whether nothing follows, and why the run did not come to its end here.
-func (f *feed) ended() (bool, error) {
+func (f *Feed) ended() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.over, f.err

@@ -1,4 +1,4 @@
-package run
+package eventlog
 
 import (
 	"context"
@@ -12,13 +12,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
-
-// CommandLine is the author of what an operator changes without a key, on the machine
-// of the gateway.
-const CommandLine = "command line"
 
 // Detail is what the journal of a run says of it. The fields other than Summary come
 // from the facts that can be read: see Unreadable.
@@ -70,11 +67,11 @@ func Show(ctx context.Context, a journal.Archive, orgID, runID string, account *
 	if err != nil {
 		return nil, err
 	}
-	if err := account.Acquire(batchBytes); err != nil {
+	if err := account.Acquire(journal.BatchBytes); err != nil {
 		return nil, err
 	}
 	fold := newDetailFold(head.Summary, account, func(ref string) (row json.RawMessage, err error) {
-		err = readCharged(account, func(limit int) error {
+		err = journal.ReadBatch(account, func(limit int) error {
 			rows, err := a.Rows(ctx, orgID, runID, []string{ref}, limit)
 			if len(rows) > 0 {
 				row = rows[0]
@@ -100,7 +97,7 @@ func (d *detailFold) readPage(ctx context.Context, a journal.Archive, after, las
 	memory := d.account.Share()
 	defer memory.Close()
 	var facts []loop.Fact
-	err := readCharged(memory, func(limit int) (err error) {
+	err := journal.ReadBatch(memory, func(limit int) (err error) {
 		facts, err = a.Facts(ctx, d.Summary.Org, d.Summary.RunID, after, limit)
 		return err
 	})
@@ -126,20 +123,6 @@ func (d *detailFold) readPage(ctx context.Context, a journal.Archive, after, las
 		after = f.Seq
 	}
 	return after, nil
-}
-
-// readCharged reads a batch. A fact or row that is larger than a batch is charged before
-// it is read, twice, because it is decoded too.
-func readCharged(memory interface{ Acquire(n int) error }, read func(limit int) error) error {
-	err := read(batchBytes)
-	var large *journal.TooLarge
-	if !errors.As(err, &large) {
-		return err
-	}
-	if err := memory.Acquire(2 * large.Bytes); err != nil {
-		return err
-	}
-	return read(large.Bytes)
 }
 
 // detailFold makes a Detail of facts. Facts may be missing, and facts and rows may be
@@ -287,7 +270,7 @@ func (d *detailFold) why(b loop.Finished) string {
 		case d.ended.Code == loop.Deleted:
 			return "The org or the response of the run was deleted."
 		}
-		if d.ended.By == CommandLine {
+		if d.ended.By == org.CommandLine {
 			return "An operator cancelled the run on the command line."
 		}
 		return fmt.Sprintf("The key %s cancelled the run.", d.ended.By)

@@ -1,4 +1,4 @@
-package run_test
+package eventlog_test
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -58,7 +58,7 @@ func TestTheDetailOfARun(t *testing.T) {
 	)
 	account := memlimit.New(memlimit.Options{}).Open("o")
 	defer account.Close()
-	got, err := run.Show(t.Context(), store, "o", "run_1", account)
+	got, err := eventlog.Show(t.Context(), store, "o", "run_1", account)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +66,10 @@ func TestTheDetailOfARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &run.Detail{
+	want := &eventlog.Detail{
 		Summary: story.Summary, Limits: budget.Limits{Rounds: 2, Calls: 3, ActiveMS: 1000, Tokens: 1},
 		Usage: model.Usage{Input: 3, Output: 2, Total: 5, CachedInput: 1},
-		Calls: []run.DetailCall{
+		Calls: []eventlog.DetailCall{
 			{Key: "0.0", Name: "look", Server: "s", Owner: tool.Gateway, Attempts: 2, Outcome: loop.OK, Took: 1500 * time.Microsecond},
 			{Key: "0.1", Name: "theirs", Owner: tool.Client},
 		},
@@ -77,7 +77,7 @@ func TestTheDetailOfARun(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Show (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, run.DetailOf(story)); diff != "" {
+	if diff := cmp.Diff(want, eventlog.DetailOf(story)); diff != "" {
 		t.Errorf("Story.Detail (-want +got):\n%s", diff)
 	}
 	if used := account.Used(); used < 64<<10 || used > 70<<10 {
@@ -86,11 +86,11 @@ func TestTheDetailOfARun(t *testing.T) {
 	small := memlimit.New(memlimit.Options{Run: 128 << 10}).Open("o")
 	defer small.Close()
 	var refused *memlimit.Refused
-	if _, err := run.Show(t.Context(), store, "o", "run_1", small); !errors.As(err, &refused) {
+	if _, err := eventlog.Show(t.Context(), store, "o", "run_1", small); !errors.As(err, &refused) {
 		t.Errorf("with little memory: %v", err)
 	}
 	for _, name := range [][2]string{{"o", "run_2"}, {"p", "run_1"}, {"o", ""}} {
-		if _, err := run.Show(t.Context(), store, name[0], name[1], nil); !errors.Is(err, org.ErrNotFound) {
+		if _, err := eventlog.Show(t.Context(), store, name[0], name[1], nil); !errors.Is(err, org.ErrNotFound) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestTheDetailSaysWhyARunEnded(t *testing.T) {
 		"a budget":                       {bodies: []loop.Body{loop.ReserveRefused{Scope: "b"}, loop.Finished{Reason: event.Tokens}}, why: "The budget b has no room for another model call."},
 		"the time":                       {bodies: []loop.Body{loop.Expired{}, loop.Finished{Reason: event.Deadline}}, why: "The run reached its time limit of 1s (deadline)."},
 		"a key":                          {bodies: []loop.Body{loop.CancelRequested{By: "key_1", Cause: event.Cancelled}, loop.Finished{Reason: event.Cancelled}}, why: "The key key_1 cancelled the run.", failure: "cancelled"},
-		"an operator":                    {bodies: []loop.Body{loop.CancelRequested{By: run.CommandLine, Cause: event.Cancelled}, loop.Finished{Reason: event.Cancelled}}, why: "An operator cancelled the run on the command line.", failure: "cancelled"},
+		"an operator":                    {bodies: []loop.Body{loop.CancelRequested{By: org.CommandLine, Cause: event.Cancelled}, loop.Finished{Reason: event.Cancelled}}, why: "An operator cancelled the run on the command line.", failure: "cancelled"},
 		"a model":                        {rows: []journal.Row{failure}, bodies: []loop.Body{asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError}}, why: "The provider up answered 418: no tea", failure: "model_error", model: "The provider up answered 418: no tea"},
 		"a model, healed":                {rows: []journal.Row{failure}, bodies: []loop.Body{asked(0, 1), failedAt(1), asked(0, 2), loop.Finished{Reason: event.Complete}}, model: "The provider up answered 418: no tea"},
 		"a damaged row":                  {rows: []journal.Row{{Ref: "failure:0.1", Value: "no failure"}}, bodies: []loop.Body{asked(0, 1), failedAt(1), loop.Finished{Reason: event.ModelError}}},
@@ -129,7 +129,7 @@ func TestTheDetailSaysWhyARunEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := detailed(t, tt.rows, tt.bodies...)
-			got, err := run.Show(t.Context(), store, "o", "run_1", nil)
+			got, err := eventlog.Show(t.Context(), store, "o", "run_1", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestTheDetailSaysWhyARunEnded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(run.DetailOf(story), got); diff != "" {
+			if diff := cmp.Diff(eventlog.DetailOf(story), got); diff != "" {
 				t.Errorf("the story says otherwise (-story +pages):\n%s", diff)
 			}
 			code, message := "", ""
@@ -178,7 +178,7 @@ func (a newer) Facts(ctx context.Context, orgID, runID string, after int64, limi
 func TestTheDetailOfAJournalThatCannotBeDecoded(t *testing.T) {
 	store := detailed(t, nil, asked(0, 1), turned(0, "look"), loop.CancelRequested{By: "key_1", Cause: event.Cancelled}, loop.Finished{Reason: event.Cancelled})
 	for seq := int64(1); seq <= 7; seq++ {
-		got, err := run.Show(t.Context(), newer{store, seq}, "o", "run_1", nil)
+		got, err := eventlog.Show(t.Context(), newer{store, seq}, "o", "run_1", nil)
 		if err != nil || got.Unreadable == nil || got.Unreadable.Seq != seq || got.Failure != nil || got.Summary.Reason != event.Cancelled {
 			t.Errorf("fact %d: %v, %+v", seq, err, got)
 			continue
@@ -187,4 +187,20 @@ func TestTheDetailOfAJournalThatCannotBeDecoded(t *testing.T) {
 			t.Errorf("fact %d: %+v", seq, got)
 		}
 	}
+}
+
+func asked(round, attempt int) loop.Body {
+	return loop.TurnStarted{Round: round, Attempt: attempt, Purpose: loop.PurposeTurn}
+}
+
+func failedAt(attempt int) loop.Body {
+	return loop.TurnFailed{Attempt: attempt, Class: model.Transient, Status: 503, ErrorRef: "failure:0." + string(rune('0'+attempt))}
+}
+
+func turned(round int, names ...string) loop.Body {
+	b := loop.Turn{Round: round, Purpose: loop.PurposeTurn, ItemsRef: "turn:" + string(rune('0'+round)), Stop: model.StopCalls}
+	for _, name := range names {
+		b.Calls = append(b.Calls, loop.TurnCall{ProviderID: "p", Name: name, Arguments: "{}", Complete: true})
+	}
+	return b
 }

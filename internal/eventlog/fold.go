@@ -1,4 +1,4 @@
-package run
+package eventlog
 
 import (
 	"encoding/json"
@@ -13,6 +13,18 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
+
+// Sink receives a run's events in order, from one goroutine. An error means that nobody
+// receives events any more: the run ends as if its caller had disconnected. Implemented
+// by the surfaces.
+//
+// at is higher than that of the event before. It is zero for RelayHead and RelayBody.
+type Sink interface {
+	Emit(at event.Position, e event.Event) error
+}
+
+// ErrSinkFailed is wrapped by the error for a run or a follower whose sink returns an error.
+var ErrSinkFailed = errors.New("nobody is left to report to")
 
 // fold folds the facts of a run into the run's state and its events. Every event of a run
 // comes from here, except the head and body of a raw relay. The owner of a run ([Writer]) adds
@@ -47,7 +59,7 @@ type content interface {
 func (p *fold) emit(at event.Position, e event.Event) {
 	p.last = at.Seq
 	if err := p.sink.Emit(at, e); err != nil {
-		p.stop(fmt.Errorf("%w: %w", errNobody, err))
+		p.stop(fmt.Errorf("%w: %w", ErrSinkFailed, err))
 	}
 }
 
@@ -207,7 +219,7 @@ func (p *fold) waiting(at int64) (event.Waiting, error) {
 		if err != nil {
 			return e, err
 		}
-		e.Approvals = append(e.Approvals, approvalEvent(*c.Wait, arguments))
+		e.Approvals = append(e.Approvals, ApprovalEvent(*c.Wait, arguments))
 	}
 	return e, nil
 }
@@ -223,8 +235,8 @@ func (p *fold) decision(waitID, by, reason string, status journal.ApprovalStatus
 	return e
 }
 
-// approvalEvent returns what is asked for, as events have it.
-func approvalEvent(w loop.CallWaiting, arguments json.RawMessage) event.Approval {
+// ApprovalEvent returns what is asked for, as events have it.
+func ApprovalEvent(w loop.CallWaiting, arguments json.RawMessage) event.Approval {
 	a := event.Approval{ID: w.WaitID, Key: string(w.Key), Name: w.Name, Server: loop.LabelOf(w.Server), Tool: w.Tool, Arguments: arguments}
 	if w.ExpiresAt > 0 {
 		a.ExpiresAt = time.UnixMilli(w.ExpiresAt).UTC()

@@ -1,17 +1,15 @@
-package run
+package eventlog
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -146,12 +144,12 @@ func (s *reader) more(ctx context.Context) error {
 		last = s.facts[n-1].Seq
 	}
 	var next []loop.Fact
-	err := readCharged(s.page, func(limit int) (err error) {
+	err := journal.ReadBatch(s.page, func(limit int) (err error) {
 		next, err = s.archive.Facts(ctx, s.org, s.id, last, limit)
 		return err
 	})
 	if err != nil {
-		return storeError(s.id, err)
+		return journal.ReadError(s.id, err)
 	}
 	s.facts = append(s.facts, next...)
 	return nil
@@ -167,11 +165,11 @@ func (s *reader) row(ctx context.Context, ref string) (json.RawMessage, error) {
 }
 
 func (s *reader) rowsOf(ctx context.Context, refs []string) (rows []json.RawMessage, err error) {
-	err = readCharged(s.memory, func(limit int) (err error) {
+	err = journal.ReadBatch(s.memory, func(limit int) (err error) {
 		rows, err = s.archive.Rows(ctx, s.org, s.id, refs, limit)
 		return err
 	})
-	return rows, storeError(s.id, err)
+	return rows, journal.ReadError(s.id, err)
 }
 
 // fold folds a fact and emits its event.
@@ -215,7 +213,7 @@ func (s *reader) recallWithheld(ctx context.Context, a loop.Accepted) error {
 	}
 	head, err := s.archive.Head(ctx, s.org, s.id)
 	if err != nil {
-		return storeError(s.id, err)
+		return journal.ReadError(s.id, err)
 	}
 	if head.Summary.Grade != loop.Durable {
 		return fault.New(fault.NotFound, "run_not_stored", "the events of run %s are not stored, as its request asked", s.id)
@@ -329,9 +327,9 @@ func (s *reader) giveUp(ctx context.Context, why error) (bool, error) {
 	head, err := s.archive.Head(ctx, s.org, s.id)
 	switch {
 	case err != nil:
-		return false, storeError(s.id, err)
+		return false, journal.ReadError(s.id, err)
 	case head.Summary.Status == journal.IsAside:
-		return false, unreadable(s.id, head.Summary.Aside.Reason)
+		return false, journal.AsideError(s.id, head.Summary.Aside.Reason)
 	case head.Summary.Status == journal.Done:
 		if err := s.memory.Acquire(int(head.Bytes)); err != nil {
 			return false, err
@@ -342,7 +340,7 @@ func (s *reader) giveUp(ctx context.Context, why error) (bool, error) {
 			story, err = bad.Story, nil
 		}
 		if err != nil {
-			return false, storeError(s.id, err)
+			return false, journal.ReadError(s.id, err)
 		}
 		s.log.content = storedContent(func(string) (json.RawMessage, error) { return nil, nil })
 		if s.log.replayEnd(story) {
@@ -350,24 +348,10 @@ func (s *reader) giveUp(ctx context.Context, why error) (bool, error) {
 		}
 	}
 	if errors.Is(why, loop.ErrUnsafe) {
-		return false, fault.New(fault.Internal, codeRefused, "the journal of run %s cannot be repeated: %v", s.id, why)
+		return false, fault.New(fault.Internal, loop.CodeJournalRefused, "the journal of run %s cannot be repeated: %v", s.id, why)
 	}
-	return false, unreadable(s.id, why.Error())
+	return false, journal.AsideError(s.id, why.Error())
 }
-
-// storeError is what a follower is told when the store fails. An unknown run and a fault
-// stay what they are.
-func storeError(runID string, err error) error {
-	var bad *journal.Unreadable
-	var known *fault.Error
-	if err == nil || errors.Is(err, org.ErrNotFound) || errors.As(err, &bad) || errors.As(err, new(*memlimit.Refused)) || errors.As(err, &known) {
-		return err
-	}
-	return unavailable(fmt.Errorf("run %s: %w", runID, err))
-}
-
-// codeRefused is how a run ends that was given up because of its journal.
-const codeRefused = "journal_refused"
 
 // replayEnd emits the end of a run that was given up because of its journal, and
 // reports whether it was.
@@ -377,7 +361,7 @@ func (p *fold) replayEnd(story *journal.Story) bool {
 	}
 	last := story.Facts[len(story.Facts)-1]
 	end, _ := last.Body.(loop.Finished)
-	if end.Code != codeRefused {
+	if end.Code != loop.CodeJournalRefused {
 		return false
 	}
 	p.state = loop.Abandon(story.Facts, story.Last())

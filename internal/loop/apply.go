@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -115,7 +116,7 @@ func (s *State) resume(b Resumed, at, last int64) {
 	}
 	s.ActiveSince = at
 	if s.Attempt.Open && s.Reserved != nil { // the cost of the open call is unknown: count the whole reservation
-		s.Spent.Tokens += s.Reserved.Amount.Tokens
+		s.spend(s.Reserved.Amount)
 		s.Reserved = nil
 	}
 	_, deadly := s.FatalCall()
@@ -165,7 +166,7 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 	s.Attempt.Open = false
 	s.Attempt.Failed, s.Attempt.FailedAt = &b, at
 	s.Usage = s.Usage.Add(b.Usage)
-	s.Spent.Tokens += s.Cost(b).Tokens
+	s.spend(s.Cost(b))
 	s.Reserved = nil
 }
 
@@ -173,7 +174,7 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 // they are in no item of the turn either.
 func (s *State) addTurn(b Turn) {
 	s.Turn = &b
-	s.Spent.Tokens += s.Cost(b).Tokens
+	s.spend(s.Cost(b))
 	s.Reserved = nil
 	s.UncountedBytes += b.Bytes
 	if known := b.Usage.Input + b.Usage.Output; known > 0 {
@@ -256,6 +257,9 @@ func (s *State) finishCall(b CallDone) {
 	}
 	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil && c.Prepared.Class != tool.Read {
 		s.SideEffects = true
+	}
+	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil {
+		s.spend(budget.Amount{NanoUSD: max(0, int64(c.Prepared.PriceNano))})
 	}
 	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.historyIndex < len(s.History) {
 		s.History = slices.Clone(s.History)

@@ -15,7 +15,7 @@ import (
 func accepted(change ...func(*Accepted)) Body {
 	b := Accepted{
 		RunID: "r", Org: "o", Principal: "p", Surface: "chat", Policy: Policy{Grade: Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: Parallel, Guard: policy.Guard{Mode: policy.Nudge}},
-		Targets: []Target{{"up", "m"}},
+		Targets: []Target{{Provider: "up", Model: "m"}},
 	}
 	for _, c := range change {
 		c(&b)
@@ -28,7 +28,7 @@ func translated(b *Accepted)  { b.Grade = Relay; b.Limits = budget.Limits{} }
 func abortOnTool(b *Accepted) { b.AbortOnTool = true }
 func noTools(b *Accepted)     { b.NoTools = true }
 func answerLast(b *Accepted)  { b.Limits.OnLimit = budget.Answer }
-func twoTargets(b *Accepted)  { b.Targets = append(b.Targets, Target{"other", "m2"}) }
+func twoTargets(b *Accepted)  { b.Targets = append(b.Targets, Target{Provider: "other", Model: "m2"}) }
 
 func mode(p Parallelism) func(*Accepted) { return func(b *Accepted) { b.Parallelism = p } }
 func rounds(n int) func(*Accepted)       { return func(b *Accepted) { b.Limits.Rounds = n } }

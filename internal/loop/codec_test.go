@@ -14,7 +14,7 @@ import (
 
 func TestFactsRoundTrip(t *testing.T) {
 	bodies := []Body{
-		accepted(answerLast, tokens(5)), catalogued(Server{Label: "s", Tools: 2}), Blocked{Reason: "loopback", Address: "127.0.0.1", Server: "s"},
+		accepted(answerLast, tokens(5), priced), prepared("0.1", paid), catalogued(Server{Label: "s", Tools: 2}), Blocked{Reason: "loopback", Address: "127.0.0.1", Server: "s"},
 		InputAdded{"i", ByHook, "h", true, 7}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
 		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", OnChild, 7, 1, "n", "s", "t", "td", "args:0.0", "ad", AskedByServer, "pd", "gw"}, CallResolved{"w", true, "me", "ok"},
 		CancelRequested{"me", event.Memory, "c", "why"}, Expired{"w"}, Parked{5}, Resumed{"w", true}, Reserved{1, 2, []string{"run"}, budget.Amount{Tokens: 3}},

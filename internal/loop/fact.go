@@ -5,6 +5,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -87,6 +88,9 @@ type Accepted struct {
 type Target struct {
 	Provider string `json:"provider"`
 	Model    string `json:"model"` // the provider's name for it
+
+	// Price is what the model cost when the run was accepted. The run pays it to its end.
+	Price money.Price `json:"price,omitzero"`
 }
 
 // Catalogued records the tools of the run. It occurs at most once: a server whose
@@ -278,9 +282,10 @@ type CallPrepared struct {
 	ArgsDigest string     `json:"args_digest"`
 	Coerced    []Coerced  `json:"coerced,omitempty"` // changes to the model's arguments
 	Polling    bool       `json:"polling,omitempty"`
-	Verdict    Verdict    `json:"verdict,omitempty"` // "" for a client call
-	Answer     string     `json:"answer,omitempty"`  // the result, for the verdict Tell
-	Asker      Asker      `json:"asker,omitempty"`   // for the verdict Ask
+	Verdict    Verdict    `json:"verdict,omitempty"`    // "" for a client call
+	Answer     string     `json:"answer,omitempty"`     // the result, for the verdict Tell
+	PriceNano  money.Nano `json:"price_nano,omitempty"` // what an execution costs; 0 = it is free
+	Asker      Asker      `json:"asker,omitempty"`      // for the verdict Ask
 
 	// Again counts the preparations before this one. A call is prepared again if its tool or
 	// its arguments are not those that were approved, or if it cannot be asked for: an approval

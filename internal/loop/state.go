@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -284,7 +285,7 @@ func (c Call) lost() bool {
 }
 
 // Cost returns the cost of the model call that ended with the fact end, a Turn, a
-// TurnFailed or a Compacted: what the provider counted. Without a count it is the whole
+// TurnFailed or a Compacted: what the provider counted, at the price of the target. Without a count it is the whole
 // reservation, or zero if the provider refused the call with a status from 400. It
 // must be called with the state before the fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
@@ -301,9 +302,24 @@ func (s *State) Cost(end Body) budget.Amount {
 }
 
 func (s *State) cost(u model.Usage, refused bool) budget.Amount {
-	counted := budget.Amount{Tokens: u.Input + u.Output}
+	counted := budget.Amount{Tokens: u.Input + u.Output, NanoUSD: int64(money.Cost(s.price(), u))}
 	if counted.Tokens == 0 && !refused && s.Reserved != nil {
 		return s.Reserved.Amount
 	}
 	return counted
+}
+
+// price returns the price of the target of the latest model call; the zero value if the journal does
+// not have it.
+func (s *State) price() money.Price {
+	if i := s.Attempt.Target; i >= 0 && i < len(s.Accepted.Targets) {
+		return s.Accepted.Targets[i].Price
+	}
+	return money.Price{}
+}
+
+// spend counts what was spent. An amount of money that is out of range exceeds every limit.
+func (s *State) spend(a budget.Amount) {
+	s.Spent.Tokens += a.Tokens
+	s.Spent.NanoUSD = int64(money.Nano(s.Spent.NanoUSD).Add(money.Nano(a.NanoUSD)))
 }

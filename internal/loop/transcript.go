@@ -115,7 +115,7 @@ func (s *State) lateBytes() (n int64) {
 // compact makes the model see the replacement. A model call that failed because the context was
 // too long is then made again.
 func (s *State) compact(b Compacted) {
-	s.Spent.Tokens += s.Cost(b).Tokens
+	s.spend(s.Cost(b))
 	s.Usage = s.Usage.Add(b.Usage)
 	s.Reserved = nil
 	if b.Failed || !s.replaces(b) {

@@ -320,7 +320,7 @@ func TestTheDeadlineEndsWhatIsUnderWay(t *testing.T) {
 // A time limit that somebody raises while the run goes on counts. // P23
 func TestARaisedTimeLimitMovesTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, nil, asks("work"), says("Done."), says("Done."))
+		s := newStage(t, nil, asks("work"), says("never"))
 		s.req.Servers = newStage(t, box{"work": func(context.Context, tool.Call) (tool.Result, error) {
 			time.Sleep(3 * time.Second)
 			s.journal.write(loop.LimitsRaised{By: "admin", Raise: budget.Raise{ActiveMS: 4_000}})

@@ -1,0 +1,53 @@
+package loop
+
+import (
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// priced gives the target a price: 1 USD per million input tokens, and 3 per million output tokens.
+func priced(b *Accepted) {
+	b.Targets[0].Price = money.Price{From: "2026-03-01", Rates: money.Rates{Input: money.PerMillion, Output: 3 * money.PerMillion}}
+}
+
+func paid(b *CallPrepared) { b.PriceNano = 7_000 }
+
+func nanoUSD(n int64) func(*Accepted) { return func(b *Accepted) { b.Limits.NanoUSD = &n } }
+
+// P41: a run pays for its model calls by the price of its target, and for the calls of tools that
+// left by theirs.
+func TestWhatARunSpends(t *testing.T) {
+	const turnCost = 10*1_000 + 5*3_000 // 10 + 5 tokens
+	one := with(begin(priced), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0", paid), prepared("0.1", paid, badArgs))
+	for name, tt := range map[string]struct {
+		facts []Body
+		want  int64
+	}{
+		"a turn":                     {one, turnCost},
+		"a call that is under way":   {with(one, answered("0.1", Error), started("0.0")), turnCost},
+		"a call that was executed":   {with(one, answered("0.1", Error), started("0.0"), done("0.0")), turnCost + 7_000},
+		"a call that has failed":     {with(one, answered("0.1", Error), started("0.0"), errored("0.0")), turnCost + 7_000},
+		"a call that never left":     {with(one, answered("0.1", Error), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: NotRun}), turnCost},
+		"a call that is remembered":  {with(one, answered("0.1", Error), answered("0.0", Cached)), turnCost},
+		"a model call that failed":   {with(begin(priced), asked(0, 1), failed(1, model.Transient, func(b *TurnFailed) { b.Usage = model.Usage{Input: 2} })), 2_000},
+		"a compaction":               {with(begin(priced), Compacted{Failed: true, Usage: model.Usage{Output: 4}}), 12_000},
+		"a target without its price": {with(begin(), asked(0, 1), turn(0, model.StopEnd)), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := play(t, tt.facts...).Spent.NanoUSD; got != tt.want {
+				t.Errorf("%d nano-USD, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// P41: the run's own limit in money includes tools.
+func TestAPaidToolUsesUpTheLimit(t *testing.T) {
+	facts := with(begin(priced, nanoUSD(30_000)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0", paid), started("0.0"), done("0.0"))
+	if a, ok := Decide(play(t, facts...)).(Finish); !ok || a.Reason != event.Money {
+		t.Errorf("%+v", a)
+	}
+}

@@ -58,7 +58,7 @@ func layers() []layer {
 			"internal/provider/providertest", "internal/store/storetest", "internal/coord/coordtest"}},
 		{"test kits", "the specifications are beside the recordings", []string{"internal/surface/spectest"}},
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
-			"internal/provider/...", "internal/mcptool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
+			"internal/provider/...", "internal/mcptool", "internal/resulttool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"test kits", "the stories are told by all surfaces", []string{"internal/surface/surfacetest"}},
 

@@ -57,7 +57,7 @@ func TestWhoseResultsMayBeUsedAgain(t *testing.T) {
 }
 
 func TestWhatTheGatewaysOwnToolsAnswerIsNotUsedAgain(t *testing.T) {
-	e, err := NewEntry(fakeTool{tool.Definition{Name: "a", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true)}}, tool.Read})
+	e, err := newOwnEntry(fakeTool{tool.Definition{Name: "a", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true)}}, tool.Read})
 	if err != nil || e.Cacheable {
 		t.Errorf("got %+v, %v; what it answers is about one run", e, err)
 	}

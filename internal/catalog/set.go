@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -131,9 +132,26 @@ func (s *Set) NewCollisions() (out []loop.Collision) {
 // Offered returns the definitions for the model. The caller must not change them.
 func (s *Set) Offered() []model.Tool { return s.offered }
 
-// With returns the set with one more tool, which is offered last, so that the bytes of
-// the others in a request do not change. If the name is taken, the set is unchanged.
-func (s *Set) With(e Entry) *Set {
+// WithSource returns the set with the tools of a source of the gateway itself, which belong to no
+// server. They are offered last, so that the bytes of the others in a request do not change. A tool
+// whose name is taken is left out.
+func (s *Set) WithSource(ctx context.Context, source tool.Source) (*Set, error) {
+	tools, err := source.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tools {
+		e, err := newOwnEntry(t)
+		if err != nil {
+			return nil, err
+		}
+		s = s.with(e)
+	}
+	return s, nil
+}
+
+// with returns the set with one more tool. If the name is taken, the set is unchanged.
+func (s *Set) with(e Entry) *Set {
 	if s.Lookup(e.Definition.Name) != nil {
 		return s
 	}
@@ -304,7 +322,7 @@ func size(d tool.Definition) int {
 
 // NewEntry returns the entry of a tool of the gateway itself. It returns an error if the
 // schema is invalid.
-func NewEntry(t tool.Tool) (Entry, error) {
+func newOwnEntry(t tool.Tool) (Entry, error) {
 	def := t.Definition()
 	compiled, err := schema.Compile(def.InputSchema)
 	if err != nil {

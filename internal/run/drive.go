@@ -56,7 +56,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Leas
 	d.run.account = account
 	d.run.events = eventlog.NewWriter(sink, account, d.run.cancel)
 	d.run.results = &results{account: account}
-	d.tools = toolSet{run: &d.run}
+	d.tools = toolSet{run: &d.run, reader: r.o.Results}
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}

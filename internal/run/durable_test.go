@@ -24,6 +24,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/resulttool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
@@ -75,6 +76,7 @@ func (w *town) gatewayWith(t *testing.T, change func(*run.Options)) *run.Runner 
 	t.Helper()
 	c := catalog.New(catalog.Options{})
 	o := run.Options{
+		Results: resulttool.Reader{},
 		Catalog: c, Journal: &w.journal, Conversations: &w.conversations, Leases: &w.journal, Archive: archive{&w.journal, &w.read}, Resources: w, Observer: w.watch,
 		Log: w.log, Build: w.build,
 		Jitter: func(time.Duration) time.Duration { return 0 },

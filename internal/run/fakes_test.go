@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/resulttool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -296,6 +297,7 @@ func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	c := catalog.New(catalog.Options{})
 	t.Cleanup(c.Close)
 	s.runner = New(Options{
+		Results: resulttool.Reader{},
 		Catalog: c, Journal: s.journal, Conversations: s.conversations,
 		Jitter: func(time.Duration) time.Duration { return 0 },
 	})

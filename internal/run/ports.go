@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Observer is called when something happens in a run. Its methods are called by the goroutines
@@ -61,6 +62,18 @@ type Cache interface {
 	// Put stores a result for ttl. Failures are logged and not returned, because the
 	// result can be computed again.
 	Put(ctx context.Context, k CacheKey, result string, ttl time.Duration)
+}
+
+// ResultReader is the built-in tool with which the model reads the rest of truncated results.
+// Implemented by resulttool.Reader.
+type ResultReader interface {
+	// Name returns the name of the tool. A tool of the client or of a server with that name
+	// replaces it.
+	Name() string
+
+	// Of returns the source of the tool for one run. results are the whole results by the ids that
+	// the model knows; they do not change. limit is how many bytes an answer may have.
+	Of(results map[string]string, limit int) tool.Source
 }
 
 // CacheKey is the key of a cached result: a call of a tool by an org.

@@ -33,6 +33,7 @@ type Options struct {
 	Resources     Resources
 	Dialer        Dialer           // nil = requests declare no servers
 	Cache         Cache            // nil = results of tools are not cached
+	Results       ResultReader     // nil = the model cannot read the rest of a truncated result
 	Recorder      journal.Recorder // nil = relays are not audited
 
 	// Keys seal the addresses and the credentials of the servers that requests declare, in

@@ -205,7 +205,7 @@ func (t *toolCaller) ended(c loop.Call, attempt int, r toolexec.Done, took time.
 	if r.Full != "" {
 		body.FullRef = "full:" + string(c.Key)
 		rows = append(rows, journal.Row{Ref: body.FullRef, Value: r.Full})
-		t.run.results.keep(map[string]string{rereadID(t.run.lease.RunID, c.Key): r.Full})
+		t.run.results.keep(map[string]string{resultID(t.run.lease.RunID, c.Key): r.Full})
 	}
 	return body, rows
 }

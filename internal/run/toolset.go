@@ -19,6 +19,7 @@ type toolSet struct {
 	run     *runState
 	catalog *catalog.Set     // the gateway's; set by Discover, or by the next owner
 	choice  model.ToolChoice // of the caller, with the names of the catalogue
+	reader  ResultReader     // nil = truncated results cannot be read
 
 	usable struct { // what now has returned
 		of, set *catalog.Set
@@ -80,17 +81,18 @@ func (t *toolSet) clientNames() map[string]bool {
 }
 
 // rereadHint returns the sentence that tells the model how to read the rest of a truncated
-// result; "" if the client or a server has a tool called rereadName.
+// result; "" if it cannot.
 func (t *toolSet) rereadHint(key loop.CallKey) string {
 	if t.rereadIsTaken() {
 		return ""
 	}
-	return fmt.Sprintf(" Read the rest with %s, id %q.", rereadName, rereadID(t.run.lease.RunID, key))
+	return fmt.Sprintf(" Read the rest with %s, id %q.", t.reader.Name(), resultID(t.run.lease.RunID, key))
 }
 
-// rereadIsTaken reports whether the client or a server has a tool called rereadName.
+// rereadIsTaken reports whether the model cannot read truncated results, because the client or a
+// server has a tool with the name of the one that reads them, or because there is none.
 func (t *toolSet) rereadIsTaken() bool {
-	return t.clientNames()[rereadName] || t.catalog.Lookup(rereadName) != nil
+	return t.reader == nil || t.clientNames()[t.reader.Name()] || t.catalog.Lookup(t.reader.Name()) != nil
 }
 
 // allowed returns the names among which tool_choice lets the model choose; nil = all. The
@@ -100,7 +102,7 @@ func (t *toolSet) allowed() []string {
 	if only == nil || !t.run.state().Truncated || t.rereadIsTaken() {
 		return only
 	}
-	return append(slices.Clip(only), rereadName)
+	return append(slices.Clip(only), t.reader.Name())
 }
 
 // callable returns the names among which the latest turn had to choose; nil = all. A choice
@@ -118,14 +120,15 @@ func (t *toolSet) visible() *catalog.Set { return t.withReread(t.now()) }
 
 // withReread returns the set with the tool that reads truncated results, once there is one.
 func (t *toolSet) withReread(set *catalog.Set) *catalog.Set {
-	if !t.run.state().Truncated || t.clientNames()[rereadName] {
+	if !t.run.state().Truncated || t.reader == nil || t.clientNames()[t.reader.Name()] {
 		return set
 	}
-	entry, err := catalog.NewEntry(reread{t.run.results.full, t.run.policy().ResultMaxBytes})
+	with, err := set.WithSource(t.run.ctx, t.reader.Of(t.run.results.full, t.run.policy().ResultMaxBytes))
 	if err != nil {
-		panic(err) // our own schema, a constant
+		t.run.log.Error("the tool that reads truncated results is not offered", "tool", t.reader.Name(), "error", err)
+		return set
 	}
-	return set.With(entry)
+	return with
 }
 
 // offered returns the tools that a model call offers: the client's own, and the gateway's.

@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/resulttool"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -71,6 +72,7 @@ func (r *replica) boot(life int) *process {
 	p.life, p.expires = context.WithCancel(context.Background())
 	p.catalog = catalog.New(catalog.Options{})
 	p.runner = run.New(run.Options{
+		Results: resulttool.Reader{},
 		Catalog: p.catalog, Journal: p, Leases: p, Archive: p, Conversations: &r.w.store.conversations, Resources: resources{p},
 		Owner: p.name, NewID: p.newID, Now: p.now,
 		Jitter: func(limit time.Duration) time.Duration { return limit / 3 },

@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/resulttool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -110,6 +111,7 @@ func (st *stage) build() (stop func()) {
 	ids := map[string]int{}
 	kept := &memory.Conversations{}
 	runner := run.New(run.Options{
+		Results: resulttool.Reader{},
 		Catalog: tools, Journal: &st.journal, Archive: &st.journal, Forgetter: &st.journal, Conversations: kept,
 		NewID: func(prefix string) string {
 			ids[prefix]++

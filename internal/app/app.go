@@ -396,10 +396,10 @@ func (a *App) warnOfShortKeys(c *config.Config, keys *config.Secrets) {
 func (a *App) Orgs(ctx context.Context) (map[string]int, error) {
 	servers := map[string]int{}
 	for _, o := range a.current.Load().config.Orgs {
-		servers[o.ID] = len(o.MCPServers)
+		servers[o.ID] = 0
 	}
 	err := a.store.EachOrg(ctx, func(o org.Contents) error {
-		servers[o.ID] += len(o.Servers)
+		servers[o.ID] = len(a.directory.FromFile(o.ID).Servers) + len(o.Servers)
 		return nil
 	})
 	return servers, err

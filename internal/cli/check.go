@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -133,20 +134,26 @@ func refusedServers(c *config.Config) []config.Mistake {
 	way := egress.New(app.OutboundPolicy(c.Outbound.SSRF), egress.Options{})
 	defer way.CloseIdleConnections()
 	var all []config.Mistake
+	judge := func(path string, m org.MCPServer) {
+		if !m.Enabled {
+			return
+		}
+		if err := directory.JudgeServer(way)(m.URL); err != nil {
+			all = append(all, c.Mistake(path+".url", err.Error()))
+		}
+		if len(m.Command) == 0 {
+			return
+		}
+		if _, err := exec.LookPath(m.Command[0]); err != nil {
+			all = append(all, c.Mistake(path+".command", fmt.Sprintf("the program %q cannot be started: %v; install it, or write its path", m.Command[0], errors.Unwrap(err))))
+		}
+	}
+	for i, m := range c.MCPServers {
+		judge(fmt.Sprintf("mcp_servers[%d]", i), m.MCPServer)
+	}
 	for i, o := range c.Orgs {
 		for j, m := range o.MCPServers {
-			if !m.Enabled {
-				continue
-			}
-			if err := directory.JudgeServer(way)(m.URL); err != nil {
-				all = append(all, c.Mistake(fmt.Sprintf("orgs[%d].mcp_servers[%d].url", i, j), err.Error()))
-			}
-			if len(m.Command) == 0 {
-				continue
-			}
-			if _, err := exec.LookPath(m.Command[0]); err != nil {
-				all = append(all, c.Mistake(fmt.Sprintf("orgs[%d].mcp_servers[%d].command", i, j), fmt.Sprintf("the program %q cannot be started: %v; install it, or write its path", m.Command[0], errors.Unwrap(err))))
-			}
+			judge(fmt.Sprintf("orgs[%d].mcp_servers[%d]", i, j), m)
 		}
 	}
 	return all

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,7 +38,34 @@ func mcpCommand(p Process) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	from.flags(cmd)
-	cmd.AddCommand(listMCP(p, &from), checkMCP(p, &from))
+	cmd.AddCommand(listMCP(p, &from), checkMCP(p, &from), switchMCP(p, &from, true), switchMCP(p, &from, false))
+	return cmd
+}
+
+// switchMCP returns the command that switches a server of the org on or off.
+func switchMCP(p Process, from *readStore, on bool) *cobra.Command {
+	word, effect := "disable", "No request uses it any more, effective immediately"
+	if on {
+		word, effect = "enable", "The next request uses it"
+	}
+	m := &remote{own: from}
+	cmd := &cobra.Command{
+		Use:   word + " NAME",
+		Short: fmt.Sprintf("%s%s an MCP server of the org on a running gateway", strings.ToUpper(word[:1]), word[1:]),
+		Long: fmt.Sprintf(`%s%s an MCP server of the org over the management API of a running gateway.
+%s. Also for servers that the
+configuration file shares among orgs; other servers of the file can only be changed
+there. Set TURNPIKE_KEY to a key with the role owner or admin.`, strings.ToUpper(word[:1]), word[1:], effect),
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := m.call(cmd.Context(), http.MethodPatch, "/api/mcp-servers/"+url.PathEscape(args[0]), map[string]any{"enabled": on}, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is %sd\n", plain(args[0]), word)
+			return nil
+		},
+	}
+	m.flags(cmd, p)
 	return cmd
 }
 
@@ -58,16 +87,16 @@ func (s *readStore) servers(ctx context.Context, p Process) (c *config.Config, o
 	if orgID, err = s.oneOrg(ctx, p, known); err != nil {
 		return nil, "", nil, err
 	}
-	for _, o := range c.Orgs {
-		if o.ID == orgID {
-			all = append(all, directory.DeclaredServers(o)...)
-		}
-	}
+	all = directory.FromFile(c, &config.Secrets{}).Of(orgID).Servers
 	if known == nil {
 		return c, orgID, all, nil
 	}
+	off, err := store.ServersOff(ctx, orgID)
+	if err != nil {
+		return nil, "", nil, err
+	}
 	stored, err := store.MCPServers(ctx, orgID)
-	return c, orgID, append(all, stored...), err
+	return c, orgID, append(org.WithSwitches(all, off), stored...), err
 }
 
 // directory is where the gateway of the configuration keeps its data.
@@ -97,7 +126,10 @@ func listMCP(p Process, from *readStore) *cobra.Command {
 				if where == "" {
 					where = strings.Join(s.Command, " ")
 				}
-				if !s.Declared {
+				switch {
+				case s.Shared:
+					origin = "the file (shared)"
+				case !s.Declared:
 					origin = "the API"
 				}
 				t.row(s.Name, s.Enabled, where, tools, origin)

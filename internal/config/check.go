@@ -19,6 +19,7 @@ func (d *decoder) check(c *Config) {
 	for i := range c.Orgs {
 		d.checkOrg(fmt.Sprintf("orgs[%d]", i), &c.Orgs[i], c.MaxRoundsCap)
 	}
+	d.checkShared(c)
 	d.checkKeys(c.Orgs)
 	d.checkVault(c)
 }
@@ -115,6 +116,56 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	d.checkHostedOnce(path, o.MCPServers)
 	for i := range o.MCPServers {
 		d.checkServer(fmt.Sprintf("%s.mcp_servers[%d]", path, i), &o.MCPServers[i])
+	}
+}
+
+// checkShared compares the servers that orgs share with each other and with those of the orgs.
+func (d *decoder) checkShared(c *Config) {
+	unique(d, c.MCPServers, "mcp_servers[%d].name", func(m org.SharedServer) string { return m.Name })
+	for i := range c.MCPServers {
+		m, path := &c.MCPServers[i], fmt.Sprintf("mcp_servers[%d]", i)
+		d.checkServer(path, &m.MCPServer)
+		d.checkSharedTexts(path+".headers", m.Headers)
+		d.checkSharedTexts(path+".env", m.Env)
+		for j, o := range c.Orgs {
+			if _, has := m.For(o.ID); !has {
+				continue
+			}
+			for k, own := range o.MCPServers {
+				at := fmt.Sprintf("orgs[%d].mcp_servers[%d]", j, k)
+				if own.Name == m.Name && own.Name != "" {
+					d.failPath(at+".name", "%s is already used by %s.name, which the org shares", quote(own.Name), path)
+				}
+				for kind := range own.HostedTools() {
+					if m.HostedTools()[kind] != "" {
+						d.failPath(at+".hosted", "%s is already in %s.hosted, which the org shares; a type has one tool", kind, path)
+					}
+				}
+			}
+		}
+		for j := range i {
+			other := &c.MCPServers[j]
+			both := m.Orgs == nil || other.Orgs == nil || slices.ContainsFunc(m.Orgs, func(id string) bool { return slices.Contains(other.Orgs, id) })
+			for kind := range m.HostedTools() {
+				if both && other.HostedTools()[kind] != "" {
+					d.failPath(path+".hosted", "%s is already in mcp_servers[%d].hosted; a type has one tool", kind, j)
+				}
+			}
+		}
+	}
+}
+
+// checkSharedTexts reports references that a server of several orgs cannot have.
+func (d *decoder) checkSharedTexts(path string, texts map[string]string) {
+	for name, text := range texts {
+		t, err := secret.Parse(text)
+		switch {
+		case err != nil: // reported
+		case t.Ref().Kind() == secret.Vault:
+			d.failPath(join(path, name), "%s is a secret of one org, and the server is shared; want env:NAME or file:PATH", t.Ref())
+		case strings.Contains(string(t.Ref()), org.OrgInHeader):
+			d.failPath(join(path, name), "%s cannot be in a reference; want it in the text before", org.OrgInHeader)
+		}
 	}
 }
 

@@ -54,7 +54,8 @@ type Config struct {
 	Telemetry          Telemetry
 	Audit              Audit
 	Runs               Runs
-	MinFreeDiskMiB     int // below, no work is accepted; 0 = no floor
+	MinFreeDiskMiB     int                // below, no work is accepted; 0 = no floor
+	MCPServers         []org.SharedServer // in configuration order
 	Orgs               []Org
 
 	// Warnings are what is allowed and unwise, one line each, such as a

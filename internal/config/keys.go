@@ -60,6 +60,8 @@ func (c *Config) keys() []key {
 			doc: "Minimum free disk space of data, in MiB. Below it new runs and relayed requests are refused; runs in progress continue. 0: no minimum."},
 		{name: "telemetry", value: object{c.Telemetry.keys()},
 			doc: "OpenTelemetry traces and Prometheus metrics."},
+		{name: "mcp_servers", live: true, value: objects[org.SharedServer]{&c.MCPServers, sharedKeys},
+			doc: "MCP servers that orgs share. Each org sees them as its own, cannot change them, and can switch them off. See access.md."},
 		{name: "orgs", live: true, value: objects[Org]{&c.Orgs, (*Org).keys}, doc: "Isolated customers (tenants)."},
 	}
 }
@@ -237,6 +239,12 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "cache", value: cacheChoice{&m.Cache}, doc: "Tools whose results are cached, if tool_cache_ttl_seconds is set. read_only: tools that are read-only by annotation or in reads. all: all except tools that are known to write. A list: the named tools. Tools in polling must be named."},
 		{name: "max_concurrent_calls", value: integer(&m.MaxConcurrentCalls, 256, 1, 10_000), doc: "Maximum concurrent calls to the server, over all runs of the org. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
 	}
+}
+
+// sharedKeys are the settings of an MCP server that orgs share.
+func sharedKeys(m *org.SharedServer) []key {
+	return append(serverKeys(&m.MCPServer), key{name: "orgs", required: true, value: namesChoice{&m.Orgs, "org id", checkID},
+		doc: `Orgs that have the server: "*" for all, also those that are created later, or a list of ids. A header of the server can contain {org}, for the id of the org; its references can be env: and file:.`})
 }
 
 func approvalKeys(a *org.Approval) []key {

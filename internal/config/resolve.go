@@ -50,6 +50,9 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 			s.AWS[p.Name] = aws
 		}
 	}
+	for i, m := range c.MCPServers {
+		l.server(ctx, fmt.Sprintf("mcp_servers[%d]", i), m.MCPServer)
+	}
 	for i, o := range c.Orgs {
 		s.Keys[o.ID] = map[string]secret.Value{}
 		for j, k := range o.Keys {

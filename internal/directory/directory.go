@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -36,8 +37,8 @@ import (
 //	change in the store ─► Reload: one load at a time for each org
 type Directory struct {
 	options  Options
-	fromFile atomic.Pointer[map[string]org.FromFile] // by org: what the file declares now
-	operator [sha256.Size]byte                       // hash of the operator's key; of nothing when there is none
+	fromFile atomic.Pointer[org.File] // what the file declares now
+	operator [sha256.Size]byte        // hash of the operator's key; of nothing when there is none
 
 	base  context.Context // of loads: a change outlives the request that made it
 	stop  context.CancelFunc
@@ -130,8 +131,8 @@ func (s *snapshot) key(hash [sha256.Size]byte) (key, bool) {
 // Options are what a directory needs. All fields but Operator, Now and Changed are required.
 type Options struct {
 	Store    org.Store
-	FromFile map[string]org.FromFile // by org: what the file says, see [FromFile]
-	Operator secret.Value            // the operator's key; zero = there is no operator
+	FromFile org.File     // what the file says, see [FromFile]
+	Operator secret.Value // the operator's key; zero = there is no operator
 	Pool     *mcppool.Pool
 	Catalog  *catalog.Catalog
 	Log      *slog.Logger
@@ -161,7 +162,7 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 
 // loadAll asks the store twice, however many orgs there are.
 func (d *Directory) loadAll(ctx context.Context) error {
-	if err := d.options.Store.AddOrgs(ctx, records(d.options.FromFile)); err != nil {
+	if err := d.options.Store.AddOrgs(ctx, records(d.options.FromFile.Orgs)); err != nil {
 		return err
 	}
 	return d.options.Store.EachOrg(ctx, func(c org.Contents) error {
@@ -250,23 +251,34 @@ func (d *Directory) IsOperator(key string) bool {
 }
 
 // FromFile implements admin.Directory.
-func (d *Directory) FromFile(orgID string) org.FromFile { return (*d.fromFile.Load())[orgID] }
+func (d *Directory) FromFile(orgID string) org.FromFile { return d.fromFile.Load().Of(orgID) }
 
 // SetFromFile replaces what the configuration file declares. The next request of each org
 // sees it. An org that the file does not declare any more keeps what is stored of it. After
 // an error nothing was replaced. An org that cannot be loaded is not an error: that is
 // logged, and it is tried again until it can.
-func (d *Directory) SetFromFile(ctx context.Context, declared map[string]org.FromFile) error {
-	if err := d.options.Store.AddOrgs(ctx, records(declared)); err != nil {
+func (d *Directory) SetFromFile(ctx context.Context, declared org.File) error {
+	if err := d.options.Store.AddOrgs(ctx, records(declared.Orgs)); err != nil {
 		return err
 	}
 	before := *d.fromFile.Swap(&declared)
-	for id := range both(before, declared) {
-		if !reflect.DeepEqual(before[id], declared[id]) {
+	for _, id := range d.ids(before.Orgs, declared.Orgs) {
+		if !reflect.DeepEqual(before.Of(id), declared.Of(id)) {
 			_ = d.Reload(ctx, id)
 		}
 	}
 	return nil
+}
+
+// ids returns the ids of the orgs in either map, and of all others.
+func (d *Directory) ids(a, b map[string]org.FromFile) []string {
+	ids := both(a, b)
+	d.mu.Lock()
+	for id := range d.entries {
+		ids[id] = struct{}{}
+	}
+	d.mu.Unlock()
+	return slices.Sorted(maps.Keys(ids))
 }
 
 // records returns the records of the orgs that the file declares.
@@ -439,6 +451,9 @@ func (d *Directory) read(ctx context.Context, orgID string) (c org.Contents, err
 	if c.Servers, err = d.options.Store.MCPServers(ctx, orgID); err != nil {
 		return c, err
 	}
+	if c.Off, err = d.options.Store.ServersOff(ctx, orgID); err != nil {
+		return c, err
+	}
 	c.Secrets, err = d.options.Store.Secrets(ctx, orgID)
 	return c, err
 }
@@ -477,7 +492,7 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 		}
 	}
 	keys := slices.Concat(declared.Keys, stored.Keys)
-	servers := d.options.Pool.Keep(ctx, record.ID, slices.Concat(declared.Servers, stored.Servers), stored.Secrets)
+	servers := d.options.Pool.Keep(ctx, record.ID, slices.Concat(org.WithSwitches(declared.Servers, stored.Off), stored.Servers), stored.Secrets)
 	return &snapshot{
 		org: &org.Org{
 			ID: record.ID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,

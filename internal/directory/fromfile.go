@@ -16,7 +16,7 @@ import (
 )
 
 // FromFile turns the orgs of the file into what the directory works with.
-func FromFile(c *config.Config, keys *config.Secrets) map[string]org.FromFile {
+func FromFile(c *config.Config, keys *config.Secrets) org.File {
 	out := map[string]org.FromFile{}
 	for i, o := range c.Orgs {
 		path := fmt.Sprintf("orgs[%d]", i)
@@ -32,19 +32,13 @@ func FromFile(c *config.Config, keys *config.Secrets) map[string]org.FromFile {
 				Access: k.Access, ExpiresAt: k.ExpiresAt,
 			})
 		}
-		d.Servers = DeclaredServers(o)
+		d.Servers = slices.Clone(o.MCPServers)
+		for i := range d.Servers {
+			d.Servers[i].Org, d.Servers[i].Declared = o.ID, true
+		}
 		out[o.ID] = d
 	}
-	return out
-}
-
-// DeclaredServers returns the servers of an org of the file.
-func DeclaredServers(o config.Org) []org.MCPServer {
-	servers := slices.Clone(o.MCPServers)
-	for i := range servers {
-		servers[i].Org, servers[i].Declared = o.ID, true
-	}
-	return servers
+	return org.File{Orgs: out, Shared: c.MCPServers}
 }
 
 // Reader implements admin.Reader with the rules of the configuration file, and

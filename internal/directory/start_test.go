@@ -93,7 +93,7 @@ func TestTheStartAsksTheStoreAsOftenForManyOrgsAsForOne(t *testing.T) { // A07
 		}
 		before := runtime.NumGoroutine()
 		pool := mcppool.New(mcppool.Options{Log: log})
-		d, err := New(t.Context(), Options{Store: store, FromFile: declared, Pool: pool, Catalog: tools, Log: log})
+		d, err := New(t.Context(), Options{Store: store, FromFile: org.File{Orgs: declared}, Pool: pool, Catalog: tools, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}

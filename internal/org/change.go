@@ -77,6 +77,16 @@ func (a Author) MCPServerChanged(before, after *MCPServer) audit.Entry {
 	return a.entry(diff(s.Org, "mcp_server", s.Name, serverMembers(before), serverMembers(after)))
 }
 
+// ServerSwitched returns the audit entry for a shared MCP server that the org switched on or off.
+func (a Author) ServerSwitched(orgID, name string, on bool) audit.Entry {
+	enabled := func(on bool) members {
+		return toMembers(struct {
+			Enabled bool `json:"enabled"`
+		}{on})
+	}
+	return a.entry(diff(orgID, "mcp_server", name, enabled(!on), enabled(on)))
+}
+
 // SecretChanged is OrgChanged for a secret. The action of an update is "replace". The
 // entry does not contain the value.
 func (a Author) SecretChanged(before, after *Secret) audit.Entry {

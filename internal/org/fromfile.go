@@ -1,5 +1,24 @@
 package org
 
+import "slices"
+
+// File is what the configuration file says of orgs. The zero value is nothing.
+type File struct {
+	Orgs   map[string]FromFile
+	Shared []SharedServer
+}
+
+// Of returns what the file says of an org, with the servers that it shares with it.
+func (f File) Of(orgID string) FromFile {
+	of := f.Orgs[orgID]
+	for _, s := range f.Shared {
+		if m, ok := s.For(orgID); ok {
+			of.Servers = append(slices.Clip(of.Servers), m)
+		}
+	}
+	return of
+}
+
 // FromFile is what the configuration file says of an org. The zero value is nothing.
 type FromFile struct {
 	Org     bool // the file contains the org

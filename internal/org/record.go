@@ -92,6 +92,9 @@ type MCPServer struct {
 	// not stored.
 	Declared bool `json:"-"`
 
+	// Shared is true for a declared server that the file shares among orgs.
+	Shared bool `json:"-"`
+
 	// UnknownSettings names the stored settings that this version does not know and
 	// that are not empty. A server with any is not used.
 	UnknownSettings []string `json:"-"`

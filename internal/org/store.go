@@ -48,6 +48,7 @@ type Contents struct {
 	Record
 	Keys    []Key
 	Servers []MCPServer
+	Off     []string // names of shared servers that the org has switched off
 	Secrets []Secret
 }
 
@@ -117,6 +118,14 @@ type Store interface {
 	UpdateMCPServer(ctx context.Context, s MCPServer, by Author) error
 	// DeleteMCPServer deletes a server, or returns ErrNotFound.
 	DeleteMCPServer(ctx context.Context, org, name string, by Author) error
+
+	// ServersOff returns the names of the shared servers that the org has switched off,
+	// ordered by name.
+	ServersOff(ctx context.Context, org string) ([]string, error)
+	// SwitchServer switches a shared server of the org on or off. Whether there is one
+	// of the name is not checked. A server that is already so does not change. It
+	// returns ErrNotFound without the org.
+	SwitchServer(ctx context.Context, org, name string, on bool, by Author) error
 
 	// Secrets returns the org's secrets, ordered by name, without Sealed.
 	Secrets(ctx context.Context, org string) ([]Secret, error)

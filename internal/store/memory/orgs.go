@@ -32,6 +32,7 @@ type orgRecord struct {
 	keys    []org.Key       // in the order of Keys
 	servers []org.MCPServer // in the order of MCPServers
 	secrets []org.Secret    // in the order of Secrets
+	off     []string        // names of shared servers, sorted
 	results results
 }
 
@@ -64,7 +65,7 @@ func (o *Orgs) contents() []org.Contents {
 	var all []org.Contents
 	for _, id := range slices.Sorted(maps.Keys(o.orgs)) {
 		r := o.orgs[id]
-		all = append(all, org.Contents{Record: cloneOrg(r.Record), Keys: slices.Clone(r.keys), Servers: r.cloneServers(), Secrets: r.unsealed()})
+		all = append(all, org.Contents{Record: cloneOrg(r.Record), Keys: slices.Clone(r.keys), Servers: r.cloneServers(), Off: slices.Clone(r.off), Secrets: r.unsealed()})
 	}
 	return all
 }

@@ -108,3 +108,33 @@ func cloneServer(s org.MCPServer) org.MCPServer {
 	}
 	return c
 }
+
+// ServersOff implements org.Store.
+func (o *Orgs) ServersOff(_ context.Context, orgID string) ([]string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r, ok := o.orgs[orgID]; ok {
+		return slices.Clone(r.off), nil
+	}
+	return nil, nil
+}
+
+// SwitchServer implements org.Store.
+func (o *Orgs) SwitchServer(_ context.Context, orgID, name string, on bool, by org.Author) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, err := o.find(orgID)
+	if err != nil {
+		return fmt.Errorf("MCP server %s: %w", name, err)
+	}
+	i, isOff := slices.BinarySearch(r.off, name)
+	switch {
+	case isOff == !on:
+		return nil
+	case on:
+		r.off = slices.Delete(r.off, i, i+1)
+	default:
+		r.off = slices.Insert(r.off, i, name)
+	}
+	return o.record(orgID, by, by.ServerSwitched(orgID, name, on))
+}

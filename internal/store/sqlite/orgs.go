@@ -39,7 +39,7 @@ func scanText(row scanner) (text string, err error) {
 	return text, err
 }
 
-// EachOrg implements org.Store. Four queries run side by side in one transaction, all in
+// EachOrg implements org.Store. Five queries run side by side in one transaction, all in
 // the order of the orgs.
 func (r *Reader) EachOrg(ctx context.Context, each func(org.Contents) error) error {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -60,9 +60,14 @@ func (r *Reader) EachOrg(ctx context.Context, each func(org.Contents) error) err
 	secrets := openGroups(ctx, tx, scanSecret, func(s org.Secret) string { return s.Org },
 		`SELECT `+secretColumns+` FROM secrets ORDER BY org, name`)
 	defer secrets.close()
+	off := openGroups(ctx, tx, scanSwitch, func(s switchedOff) string { return s.org }, `SELECT org, name FROM mcp_servers_off ORDER BY org, name`)
+	defer off.close()
 	for _, record := range records {
 		c := org.Contents{Record: record, Keys: keys.take(record.ID), Servers: servers.take(record.ID), Secrets: secrets.take(record.ID)}
-		if err := errors.Join(keys.err, servers.err, secrets.err); err != nil {
+		for _, s := range off.take(record.ID) {
+			c.Off = append(c.Off, s.name)
+		}
+		if err := errors.Join(keys.err, servers.err, secrets.err, off.err); err != nil {
 			return r.wrap("read all orgs", fmt.Errorf("org %s: %w", record.ID, err))
 		}
 		if err := each(c); err != nil {

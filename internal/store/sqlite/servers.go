@@ -88,3 +88,38 @@ func scanServer(row scanner) (org.MCPServer, error) {
 	err := row.Scan(&m.Org, &m.Name, asSettings{&m, &m.UnknownSettings}, &m.Position, asTime{&m.CreatedAt}, asTime{&m.UpdatedAt})
 	return m, err
 }
+
+// switchedOff is a shared server that an org has switched off.
+type switchedOff struct{ org, name string }
+
+func scanSwitch(row scanner) (s switchedOff, err error) {
+	err = row.Scan(&s.org, &s.name)
+	return s, err
+}
+
+// ServersOff implements org.Store.
+func (r *Reader) ServersOff(ctx context.Context, orgID string) ([]string, error) {
+	off, err := list(ctx, r.db, scanText, `SELECT name FROM mcp_servers_off WHERE org = ? ORDER BY name`, orgID)
+	return off, r.wrap("list the MCP servers that are switched off", err)
+}
+
+// SwitchServer implements org.Store.
+func (s *Store) SwitchServer(ctx context.Context, orgID, name string, on bool, by org.Author) error {
+	return s.write(ctx, "switch an MCP server", "MCP server "+name, func(t *tx) error {
+		if err := t.mustExist(orgID); err != nil {
+			return err
+		}
+		var isOff bool
+		if err := t.queryRow(`SELECT count(*) FROM mcp_servers_off WHERE org = ? AND name = ?`, []any{orgID, name}, &isOff); err != nil || isOff == !on {
+			return err
+		}
+		change := `INSERT INTO mcp_servers_off (org, name) VALUES (?, ?)`
+		if on {
+			change = `DELETE FROM mcp_servers_off WHERE org = ? AND name = ?`
+		}
+		if _, err := t.exec(change, orgID, name); err != nil {
+			return err
+		}
+		return t.record(orgID, by, by.ServerSwitched(orgID, name, on))
+	})
+}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -14,6 +15,8 @@ func recordedCases() []rule {
 		{"a refused change leaves no audit row", "the row and the change are one transaction", refusalNotRecorded},
 		{"the operator's changes are recorded twice", "they are also in the operator's chain, which remains when the org is deleted", operatorRecorded},
 		{"a key is updated only if it has not changed since it was read", "concurrent updates must not undo each other", keyUpdated},
+		{"a key is rotated only if it has the secret that was read", "RotateKey replaces the secrets and nothing else", keyRotated},
+		{"an org switches shared servers off", "for itself, with an audit entry for each change", serverSwitched},
 	}
 }
 
@@ -96,6 +99,64 @@ func operatorRecorded(b *testBench) {
 	b.verifyChain(org.Operator)
 }
 
+func keyRotated(b *testBench) { // P46
+	ctx, by := b.Context(), b.by("k")
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, by))
+	was := org.Key{Org: "a", ID: "k", Name: "n", Role: org.Owner, Hash: hash(1), Hint: "h1", CreatedAt: b.now()}
+	b.ok(b.Orgs.CreateKey(ctx, was, by))
+	b.ok(b.Orgs.CreateKey(ctx, org.Key{Org: "a", ID: "other", Hash: hash(9), CreatedAt: b.now().Add(time.Second)}, org.Author{}))
+	now := was
+	now.Hash, now.Hint, now.Previous = hash(2), "h2", org.PreviousSecret{Hash: hash(1), Hint: "h1", Until: b.now().Add(time.Hour)}
+	changed := now
+	changed.Name, changed.Role = "m", org.Member // RotateKey ignores them
+	b.ok(b.Orgs.RotateKey(ctx, was, changed, by))
+	one, err := b.Orgs.Key(ctx, "a", "k")
+	b.ok(err)
+	b.equal(one, now)
+	b.checkError(b.Orgs.RotateKey(ctx, was, now, by), org.ErrChanged) // two at the same time: one wins
+	taken := now
+	taken.Hash = hash(9)
+	b.checkError(b.Orgs.RotateKey(ctx, now, taken, by), org.ErrExists)
+	b.checkError(b.Orgs.RotateKey(ctx, org.Key{Org: "a", ID: "none"}, org.Key{Org: "a", ID: "none"}, by), org.ErrNotFound)
+	again := now
+	again.Hash, again.Hint, again.Previous = hash(3), "h3", org.PreviousSecret{}
+	b.ok(b.Orgs.RotateKey(ctx, now, again, by))
+	one, err = b.Orgs.Key(ctx, "a", "k")
+	b.ok(err)
+	b.equal(one, again)
+	b.equal(b.managed("a"), []string{"k create org a/a", "k create key a/k", "k rotate key a/k", "k rotate key a/k"})
+}
+
+func serverSwitched(b *testBench) { // P47
+	ctx, by := b.Context(), b.by("k")
+	off := func(orgID string, want ...string) {
+		b.Helper()
+		got, err := b.Orgs.ServersOff(ctx, orgID)
+		b.ok(err)
+		b.equal(append([]string{}, got...), append([]string{}, want...))
+	}
+	b.checkError(b.Orgs.SwitchServer(ctx, "a", "s", false, by), org.ErrNotFound)
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, org.Author{}))
+	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "b"}, org.Author{}))
+	for _, name := range []string{"z", "s", "z"} {
+		b.ok(b.Orgs.SwitchServer(ctx, "a", name, false, by))
+	}
+	b.ok(b.Orgs.SwitchServer(ctx, "b", "s", true, by)) // it is on
+	off("a", "s", "z")
+	off("b")
+	b.ok(b.Orgs.EachOrg(ctx, func(c org.Contents) error {
+		if c.ID == "a" {
+			b.equal(c.Off, []string{"s", "z"})
+		}
+		return nil
+	}))
+	b.ok(b.Orgs.SwitchServer(ctx, "a", "z", true, by))
+	off("a", "s")
+	b.equal(b.managed("a"), []string{"k update mcp_server a/z", "k update mcp_server a/s", "k update mcp_server a/z"})
+	b.ok(b.Orgs.DeleteOrg(ctx, "a", org.Author{}))
+	off("a")
+}
+
 func keyUpdated(b *testBench) {
 	ctx, by := b.Context(), b.by("k")
 	b.ok(b.Orgs.CreateOrg(ctx, org.Record{ID: "a"}, by))
@@ -103,9 +164,11 @@ func keyUpdated(b *testBench) {
 	b.ok(b.Orgs.CreateKey(ctx, was, by))
 	now := was
 	now.Name, now.Role, now.Rate = "m", org.Member, org.Rate{PerMinute: 5, Burst: 2}
+	now.Access, now.ExpiresAt = org.Access{Servers: []string{}, Models: []string{"g*"}, EndUsers: true}, b.now().Add(time.Hour)
+	now.Previous = org.PreviousSecret{Hash: hash(3), Until: b.now()} // UpdateKey ignores it, too
 	now.Hash = hash(2) // UpdateKey ignores the hash
 	b.ok(b.Orgs.UpdateKey(ctx, was, now, by))
-	now.Hash = hash(1)
+	now.Hash, now.Previous = hash(1), org.PreviousSecret{}
 	b.keys("a", now)
 	b.checkError(b.Orgs.UpdateKey(ctx, was, was, by), org.ErrChanged)
 	b.ok(b.Orgs.RevokeKey(ctx, "a", "k", b.clock.Load(), by))

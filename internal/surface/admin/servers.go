@@ -26,7 +26,11 @@ func (h *Handler) ListServers() surface.Endpoint {
 			return 0, nil, err
 		}
 		out := []server{}
-		for _, s := range h.o.Directory.FromFile(caller.Org.ID).Servers {
+		off, err := h.o.Store.ServersOff(r.Context(), caller.Org.ID)
+		if err != nil {
+			return 0, nil, err
+		}
+		for _, s := range org.WithSwitches(h.o.Directory.FromFile(caller.Org.ID).Servers, off) {
 			out = append(out, h.server(s, true))
 		}
 		for _, s := range stored {
@@ -84,6 +88,9 @@ func (h *Handler) PatchServer() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
+		if old.Shared {
+			return h.switchServer(r, caller, old)
+		}
 		if declared {
 			return 0, nil, isDeclared("MCP server", old.Name)
 		}
@@ -114,12 +121,45 @@ func (h *Handler) PatchServer() surface.Endpoint {
 	})
 }
 
+// switchServer switches a server that orgs share on or off for the caller's org.
+func (h *Handler) switchServer(r *http.Request, caller run.Caller, old org.MCPServer) (int, any, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	var change struct {
+		Enabled *bool `json:"enabled"`
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&change); err != nil || change.Enabled == nil {
+		return 0, nil, fault.New(fault.Conflict, "declared", "the operator shares the MCP server %q among orgs, so an org can only switch it on or off: "+
+			`send {"enabled": false} or {"enabled": true}`, old.Name)
+	}
+	if declaredServer(h.o.Directory.FromFile(caller.Org.ID), old.Name).Enabled { // else the operator has disabled it
+		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *change.Enabled, h.author(caller)); err != nil {
+			return 0, nil, named(err, "MCP server", old.Name)
+		}
+		old.Enabled = *change.Enabled
+	} else if *change.Enabled {
+		return 0, nil, isDeclared("MCP server", old.Name)
+	}
+	if err := h.o.Directory.Reload(r.Context(), caller.Org.ID); err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, h.server(old, true), nil
+}
+
 // DeleteServer answers DELETE /api/mcp-servers/{name}.
 func (h *Handler) DeleteServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		s, declared, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
+		}
+		if s.Shared {
+			return 0, nil, fault.New(fault.Conflict, "declared", "the operator shares the MCP server %q among orgs, so an org cannot delete it; "+
+				`switch it off with PATCH and {"enabled": false}`, s.Name)
 		}
 		if declared {
 			return 0, nil, isDeclared("MCP server", s.Name)
@@ -135,7 +175,8 @@ func (h *Handler) DeleteServer() surface.Endpoint {
 func (h *Handler) find(r *http.Request, caller run.Caller) (s org.MCPServer, declared bool, err error) {
 	name := r.PathValue("name")
 	if d := declaredServer(h.o.Directory.FromFile(caller.Org.ID), name); d != nil {
-		return *d, true, nil
+		off, err := h.o.Store.ServersOff(r.Context(), caller.Org.ID)
+		return org.WithSwitches([]org.MCPServer{*d}, off)[0], true, err
 	}
 	stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
 	if err != nil {
@@ -227,6 +268,7 @@ type server struct {
 
 type serverState struct {
 	Declared  bool             `json:"declared"`
+	Shared    bool             `json:"shared,omitempty"` // by the operator, among orgs
 	Status    org.ServerStatus `json:"status"`
 	CreatedAt *int64           `json:"created_at"` // Unix seconds; null for declared ones
 	UpdatedAt *int64           `json:"updated_at"`
@@ -248,12 +290,15 @@ func (s server) MarshalJSON() ([]byte, error) {
 }
 
 func (h *Handler) server(s org.MCPServer, declared bool) server {
-	out := server{state: serverState{Declared: declared, Status: org.ServerStatus{State: "disabled"}}}
+	out := server{state: serverState{Declared: declared, Shared: s.Shared, Status: org.ServerStatus{State: "disabled"}}}
 	if s.Enabled {
 		out.state.Status = h.o.Directory.ServerStatus(s.Org, s.Name)
 	}
 	if declared {
 		s.Headers = redacted(s.Headers) // they may be credentials of the operator
+		if s.Shared {
+			s.URL = s.PublicURL()
+		}
 	} else {
 		created, updated := s.CreatedAt.Unix(), s.UpdatedAt.Unix()
 		out.state.CreatedAt, out.state.UpdatedAt = &created, &updated

@@ -52,6 +52,13 @@ CREATE TABLE mcp_outbound_servers (
   PRIMARY KEY (org, name)
 ) STRICT;
 
+-- Servers that the configuration file shares among orgs and that an org has switched off.
+CREATE TABLE mcp_servers_off (
+  org  TEXT NOT NULL REFERENCES orgs (id) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  PRIMARY KEY (org, name)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE secrets (
   org        TEXT    NOT NULL REFERENCES orgs (id) ON DELETE CASCADE,
   name       TEXT    NOT NULL,

@@ -166,7 +166,7 @@ func keyUpdated(b *testBench) {
 	now.Name, now.Role, now.Rate = "m", org.Member, org.Rate{PerMinute: 5, Burst: 2}
 	now.Access, now.ExpiresAt = org.Access{Servers: []string{}, Models: []string{"g*"}, EndUsers: true}, b.now().Add(time.Hour)
 	now.Previous = org.PreviousSecret{Hash: hash(3), Until: b.now()} // UpdateKey ignores it, too
-	now.Hash = hash(2) // UpdateKey ignores the hash
+	now.Hash = hash(2)                                               // UpdateKey ignores the hash
 	b.ok(b.Orgs.UpdateKey(ctx, was, now, by))
 	now.Hash, now.Previous = hash(1), org.PreviousSecret{}
 	b.keys("a", now)

@@ -411,3 +411,14 @@ func TestHeadAllowsWhatTheRulesAllow(t *testing.T) {
 		state, head = loop.Apply(state, f), head.After(journal.Lease{Org: "o", RunID: "r", Epoch: 1, Owner: "p"}, journal.Batch{Facts: []loop.Fact{f}}, time.Time{})
 	}
 }
+
+// A call that waits for an answer or for a run is no approval. // H01
+func TestOnlyApprovalsAreListed(t *testing.T) {
+	head := headOf(journal.Running, "me", 77)
+	for on, want := range map[loop.WaitOn]int{loop.OnApproval: 1, loop.OnQuestion: 0, loop.OnChild: 0} {
+		b := journal.Batch{Facts: []loop.Fact{{Seq: 6, At: 600, Body: loop.CallWaiting{Key: "0.0", WaitID: "w", On: on}}}}
+		if got := head.ApprovalChanges(b); len(got) != want {
+			t.Errorf("%s: %d approvals, want %d", on, len(got), want)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Leas
 	d := &driver{o: &r.o, leases: r.leases}
 	d.observer.observer = r.o.Observer
 	d.run = runState{
-		req: req, lease: lease, journal: r.o.Journal, storeFailed: r.leases.health.failed,
+		req: req, lease: lease, journal: r.o.Journal, others: othersInput{r.o.Archive}, storeFailed: r.leases.health.failed,
 		keys: r.o.Keys, allowed: r.o.Access, relay: req.Policy.Grade == loop.Relay, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
 	}
 	if !d.run.relay {

@@ -402,6 +402,44 @@ func TestALightRunEndsWithItsOwner(t *testing.T) { // B07
 	})
 }
 
+// Input that somebody adds while the model answers is seen by it before the run ends.
+func TestInputOfOthersIsSeenByTheNextTurn(t *testing.T) {
+	var w *town
+	var seen []string
+	w = &town{think: func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
+		seen = nil
+		for _, it := range transcript {
+			seen = append(seen, it.Text())
+		}
+		if len(seen) > 1 {
+			return says("both"), nil
+		}
+		runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		story, err := w.journal.Load(t.Context(), "o", runs[0].RunID)
+		if err != nil {
+			return nil, err
+		}
+		last := story.Facts[len(story.Facts)-1]
+		return says("one"), w.journal.Append(t.Context(), journal.Lease{Org: "o", RunID: runs[0].RunID}, last.Seq, journal.Batch{
+			Sync: true, Rows: []journal.Row{{Ref: "more", Value: item.List{item.NewText(item.User, "and that")}}},
+			Facts: []loop.Fact{{Seq: last.Seq + 1, At: last.At, Version: loop.Version, Body: loop.InputAdded{ItemsRef: "more", By: loop.ByOther, Who: "bob"}}},
+		})
+	}}
+	var d diary
+	if err := w.gateway(t).Run(t.Context(), w.wants("p", "k", "h"), &d); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"go", "one", "and that"}; !slices.Equal(seen, want) {
+		t.Errorf("the last call saw %q, want %q", seen, want)
+	}
+	if end := d.events[len(d.events)-1].(event.Finished); end.Reason != event.Complete || end.Rounds != 2 {
+		t.Errorf("%+v", end)
+	}
+}
+
 func TestACancelledRunEndsAtOnceAndAccountsForItsCalls(t *testing.T) { // P01
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("once_c"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){

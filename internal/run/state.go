@@ -46,6 +46,7 @@ type runState struct {
 	storeFailed func(error)                              // called when the store fails
 	allowed     func(orgID, principal string) org.Access // see Options.Access
 	onCommit    func()                                   // called after each commit; nil = nothing is
+	others      othersInput
 	observer    *runObserver
 	timing      *timing // of the latest model call, for the audit log
 	log         *slog.Logger
@@ -133,6 +134,9 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 		}
 		b, ok := errors.AsType[*journal.Behind](err)
 		if !ok {
+			return s.appendError(err)
+		}
+		if err := s.others.read(s, b.Facts); err != nil {
 			return s.appendError(err)
 		}
 		for _, f := range b.Facts {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -54,7 +55,7 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 	if s.policy().Forget {
 		return nil
 	}
-	said, ok := s.lastUserMessage()
+	said, ok := lastUserMessage(s.events)
 	if !ok {
 		return nil
 	}
@@ -68,9 +69,9 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 
 // lastUserMessage returns the text of the transcript's last message of a user, or false if it has
 // none.
-func (s *runState) lastUserMessage() (UserMessage, bool) {
-	for _, seg := range slices.Backward(s.state().Transcript) {
-		for _, it := range slices.Backward(s.events.Items(seg.Ref)) {
+func lastUserMessage(w *eventlog.Writer) (UserMessage, bool) {
+	for _, seg := range slices.Backward(w.State().Transcript) {
+		for _, it := range slices.Backward(w.Items(seg.Ref)) {
 			if it.Kind == item.Message && it.Role == item.User {
 				return newUserMessage(it.Parts)
 			}

@@ -65,6 +65,7 @@ var decoders = map[string]func([]byte) (Event, error){
 	Started{}.Type():         decode[Started],
 	ToolsListed{}.Type():     decode[ToolsListed],
 	RoundStarted{}.Type():    decode[RoundStarted],
+	ModelFallback{}.Type():   decode[ModelFallback],
 	TextDelta{}.Type():       decode[TextDelta],
 	ReasoningDelta{}.Type():  decode[ReasoningDelta],
 	RefusalDelta{}.Type():    decode[RefusalDelta],

@@ -31,7 +31,13 @@ var encodings = []struct {
 	}},
 		`{"v":1,"type":"tools_listed","servers":[{"server":"s","tools":[{"name":"look","description":"<Looks>.","input_schema":{"type":"object"}}]},` +
 			`{"server":"t","tools":null,"error":"down"}]}`},
-	{event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}}, `{"v":1,"type":"round_started","round":1,"attempt":2,"missing_servers":["s"]}`},
+	{event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}},
+		`{"v":1,"type":"round_started","round":1,"attempt":2,"missing_servers":["s"],"target":{"provider":"p","model":"m"}}`},
+	{event.ModelFallback{
+		Round: 1, From: event.Target{Provider: "p", Model: "m"}, To: event.Target{Provider: "q", Model: "n"}, Class: model.Transient,
+		Skipped: []event.SkippedTarget{{Target: event.Target{Provider: "r", Model: "o"}, Reason: "breaker_open"}},
+	}, `{"v":1,"type":"model_fallback","round":1,"from":{"provider":"p","model":"m"},"to":{"provider":"q","model":"n"},"class":"transient",` +
+		`"skipped":[{"target":{"provider":"r","model":"o"},"reason":"breaker_open"}]}`},
 	{event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "<a> & é"}, `{"v":1,"type":"text_delta","round":1,"item":2,"part":3,"text":"<a> & é"}`},
 	{event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "so"}, `{"v":1,"type":"reasoning_delta","round":1,"item":2,"part":3,"text":"so"}`},
 	{event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "no"}, `{"v":1,"type":"refusal_delta","round":1,"item":2,"part":3,"text":"no"}`},

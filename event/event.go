@@ -7,6 +7,7 @@
 //	  ToolsListed                                 if the request declared MCP servers
 //	  RoundStarted 0   TextDelta*  CallDelta*   RoundDone   ToolStarted*  ToolDone*
 //	  RoundStarted 1   …
+//	  ModelFallback    RoundStarted 1   …         if another target is tried after a failure
 //	Finished                                      exactly once, always last
 //
 // A run that waits for a human has Waiting after a round, ApprovalDecided for each decision,
@@ -74,6 +75,42 @@ type RoundStarted struct {
 	// Missing are the names of the org's servers that could not list their tools when the run
 	// began: the model call does not have them.
 	Missing []string `json:"missing_servers,omitempty"`
+
+	// Target is what is called; zero for an event that was stored without it.
+	Target Target `json:"target,omitzero"`
+}
+
+// Target is a model of a provider.
+type Target struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"` // the provider's name for it
+}
+
+// String returns the target as "provider/model", or "" for the zero value.
+func (t Target) String() string {
+	if t == (Target{}) {
+		return ""
+	}
+	return t.Provider + "/" + t.Model
+}
+
+// ModelFallback says that a target has failed for good in a round, and that another one is
+// tried. RoundStarted with the same round follows. It is reported only while none of the deltas
+// of the round has reached the caller.
+type ModelFallback struct {
+	Round int         `json:"round"`
+	From  Target      `json:"from"`
+	To    Target      `json:"to"`
+	Class model.Class `json:"class"` // how From failed
+
+	// Skipped are targets that are not tried, with the reason, such as breaker_open.
+	Skipped []SkippedTarget `json:"skipped,omitempty"`
+}
+
+// SkippedTarget is a target that is not tried in a round.
+type SkippedTarget struct {
+	Target Target `json:"target"`
+	Reason string `json:"reason"`
 }
 
 // TextDelta is visible text of the model, as it arrives. Item and Part are those
@@ -213,6 +250,7 @@ const (
 // RelayHead is the status and header of a relayed answer. Names in Header are in
 // the canonical form of net/http, whose Header can be assigned to and from it.
 type RelayHead struct {
+	Target Target // what answers; zero = it is not known yet
 	Status int
 	Header map[string][]string
 	Length int64 // of the body; -1 when unknown
@@ -318,6 +356,9 @@ func (ToolsListed) Type() string { return "tools_listed" }
 func (RoundStarted) Type() string { return "round_started" }
 
 // Type implements Event.
+func (ModelFallback) Type() string { return "model_fallback" }
+
+// Type implements Event.
 func (TextDelta) Type() string { return "text_delta" }
 
 // Type implements Event.
@@ -368,6 +409,7 @@ func (Finished) Type() string { return "finished" }
 func (Started) event()         {}
 func (ToolsListed) event()     {}
 func (RoundStarted) event()    {}
+func (ModelFallback) event()   {}
 func (TextDelta) event()       {}
 func (ReasoningDelta) event()  {}
 func (RefusalDelta) event()    {}

@@ -50,6 +50,8 @@ func Size(e Event) int {
 			}
 		}
 		return n
+	case ModelFallback:
+		return (4 + 2*len(e.Skipped)) * own
 	case Started, RoundStarted, RoundDone, ItemDone, RelayHead, RelayBody: // a relay retains nothing
 	}
 	return own
@@ -75,7 +77,7 @@ func Round(e Event) int {
 		return e.Round
 	case ItemDone:
 		return e.Round
-	case Started, ToolsListed, RoundStarted, RoundDone, ToolStarted, ToolDone, RelayHead, RelayBody,
+	case Started, ToolsListed, RoundStarted, ModelFallback, RoundDone, ToolStarted, ToolDone, RelayHead, RelayBody,
 		ApprovalDecided, Waiting, Finished: // the gateway said it
 	}
 	return -1

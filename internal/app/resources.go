@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
@@ -26,12 +25,12 @@ func (r resources) For(_ context.Context, a *loop.Accepted) ([]route.Target, []c
 	}
 	targets := make([]route.Target, len(a.Targets))
 	for i, t := range a.Targets {
-		found := slices.Concat(r.router.Resolve(a.Model), r.router.Resolve(t.Provider+"/"+t.Model))
-		at := slices.IndexFunc(found, func(f route.Target) bool { return f.Target == t })
-		if at < 0 {
+		found, ok := r.router.Target(t.Provider, t.Model)
+		if !ok {
 			return nil, nil, fmt.Errorf("provider %s with the model %s is no longer configured", t.Provider, t.Model)
 		}
-		targets[i] = found[at]
+		found.Target = t
+		targets[i] = found
 	}
 	return targets, servers, nil
 }

@@ -57,6 +57,11 @@ func (p *factPrinter) print(f loop.Fact) {
 		p.catalogued(b, f.At)
 	case loop.Blocked:
 		p.blocked(b)
+	case loop.Routed:
+		if b.Attempt > 0 && len(b.Order) > 0 && b.Order[0] >= 0 && b.Order[0] < len(p.accepted.Targets) {
+			t := p.accepted.Targets[b.Order[0]]
+			p.fallback(t.Provider + "/" + t.Model)
+		}
 	case loop.TurnStarted:
 		p.asked = f.At
 		if b.Target < len(p.accepted.Targets) {

@@ -101,6 +101,8 @@ func (p *eventPrinter) Emit(_ event.Position, e event.Event) error {
 	case event.RoundStarted:
 		p.begun = false
 		p.attempt(e.Round, e.Attempt)
+	case event.ModelFallback:
+		p.fallback(e.To.String())
 	case event.RoundDone:
 		p.roundDone(e)
 	case event.Started:

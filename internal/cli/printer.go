@@ -124,6 +124,9 @@ func (p *printer) decided(key, approval, decision, by, reason string) {
 	p.line("", key, "%s is %s%s%s", approval, decision, by, reason)
 }
 
+// fallback says which target is tried after another one has failed.
+func (p *printer) fallback(to string) { p.line("fallback", "", "to %s", to) }
+
 // finished says why the run ended.
 func (p *printer) finished(reason, note, failure string) {
 	p.line("finished", "", "%s%s", reason, note)

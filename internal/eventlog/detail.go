@@ -183,7 +183,7 @@ func (d *detailFold) add(f loop.Fact) error {
 	case loop.LimitsRaised:
 		d.Limits = d.state.Limits
 	case loop.Blocked, loop.CallResolved, loop.CallWaiting, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.InputAdded,
-		loop.Parked, loop.Reserved, loop.Resumed: // not shown
+		loop.Parked, loop.Reserved, loop.Resumed, loop.Routed: // not shown
 	}
 	return nil
 }
@@ -200,6 +200,15 @@ func (d *detailFold) end() error {
 		failure := ModelFailureOf(&journal.Story{Rows: map[string]json.RawMessage{d.failed.ErrorRef: row}}, d.provider, *d.failed)
 		d.ModelFailure = &failure
 		if p.failed, err = recallFailure(d.failed.ErrorRef, row); err != nil {
+			damaged = true
+		}
+	}
+	if first := d.state.Attempt.First; first != nil && first.ErrorRef != d.failed.ErrorRef {
+		row, err := d.rows(first.ErrorRef)
+		if err != nil {
+			return err
+		}
+		if p.first, err = recallFailure(first.ErrorRef, row); err != nil {
 			damaged = true
 		}
 	}

@@ -69,16 +69,20 @@ func (p *fold) failure(cause loop.Cause, end loop.Finished) *event.Failure {
 
 // describeModelError completes the failure of a run whose model call failed.
 func (p *fold) describeModelError(f *event.Failure, cause loop.Cause) {
+	failed := p.failed
+	if p.state.Attempt.First != nil && p.first != nil {
+		failed = p.first
+	}
 	switch {
-	case p.failed == nil: // the journal is damaged
+	case failed == nil: // the journal is damaged
 		f.Message = modelMessage(cause.Provider, nil)
 	case cause.Credential:
 		f.Message = fmt.Sprintf("The provider %s refuses the gateway's credential (status %d). The operator sets it with api_key of the provider",
-			cause.Provider, p.failed.Status)
+			cause.Provider, failed.Status)
 	case cause.Param != "":
-		f.Message, f.Param = p.failed.Message, cause.Param
+		f.Message, f.Param = failed.Message, cause.Param
 	default:
-		f.Message, f.Upstream = modelMessage(cause.Provider, p.failed), p.failed
+		f.Message, f.Upstream = modelMessage(cause.Provider, failed), failed
 	}
 }
 

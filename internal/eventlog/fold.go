@@ -40,6 +40,7 @@ type fold struct {
 	round  int            // of the latest model call
 	last   int64          // Seq of the last event's position
 	failed *model.Error   // the last failed model call
+	first  *model.Error   // that of [loop.Attempt].First
 	texts  factTexts      // that are not in the facts, because they were withheld at first
 }
 
@@ -74,7 +75,9 @@ func (p *fold) tell(f loop.Fact) error {
 	case loop.TurnStarted:
 		p.call, p.round = at, b.Round
 		if b.Purpose != loop.PurposeRaw {
-			p.emit(at, event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers()})
+			e := event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers()}
+			e.Target = targetOf(&p.state, b.Target)
+			p.emit(at, e)
 		}
 	case loop.TurnFailed:
 		return p.tellFailedCall(f.Seq, b)
@@ -134,6 +137,10 @@ func (p *fold) tell(f loop.Fact) error {
 		p.emit(at, p.ending(b, f.At))
 	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.Compacted, loop.HookRan,
 		loop.InputAdded, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
+	case loop.Routed:
+		if e, ok := fallbackEvent(&p.state); ok {
+			p.emit(at, e)
+		}
 	}
 	return nil
 }
@@ -149,10 +156,40 @@ func (p *fold) skip(f loop.Fact) bool {
 	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
 		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan,
 		loop.InputAdded, loop.LimitsRaised, loop.Parked,
-		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn: // no deltas belong to them
+		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.Turn: // no deltas belong to them
 	}
 	p.last = f.Seq
 	return true
+}
+
+// noteFirst keeps the failure that a caller is told if all targets fail.
+func (p *fold) noteFirst(b loop.TurnFailed) {
+	if first := p.state.Attempt.First; first != nil && first.Attempt == b.Attempt {
+		p.first = p.failed
+	}
+}
+
+// targetOf returns a target of the run; the zero value if the journal does not have it.
+func targetOf(s *loop.State, i int) event.Target {
+	if i < 0 || i >= len(s.Accepted.Targets) {
+		return event.Target{}
+	}
+	t := s.Accepted.Targets[i]
+	return event.Target{Provider: t.Provider, Model: t.Model}
+}
+
+// fallbackEvent returns the event of a Routed that was just folded, if another target is tried
+// after a failure.
+func fallbackEvent(s *loop.State) (event.ModelFallback, bool) {
+	from, to, ok := s.Fallback()
+	if !ok {
+		return event.ModelFallback{}, false
+	}
+	e := event.ModelFallback{Round: s.Routed.Round, From: targetOf(s, from), To: targetOf(s, to), Class: s.Attempt.Failed.Class}
+	for _, t := range s.SkippedTargets() {
+		e.Skipped = append(e.Skipped, event.SkippedTarget{Target: targetOf(s, t.Target), Reason: t.Reason})
+	}
+	return e, true
 }
 
 // tellFailedCall emits what the model said before its call failed.
@@ -161,6 +198,7 @@ func (p *fold) tellFailedCall(seq int64, b loop.TurnFailed) error {
 	if p.failed, err = p.content.failureOf(b.ErrorRef); err != nil {
 		return err
 	}
+	p.noteFirst(b)
 	return p.tellItems(seq, p.state.Spent.Rounds, b.PartialRef, nil, false)
 }
 

@@ -197,7 +197,7 @@ func (s *reader) fold(ctx context.Context, f loop.Fact) error {
 	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
 		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.Finished,
 		loop.HookRan, loop.InputAdded, loop.LimitsRaised,
-		loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnFailed: // no deltas follow them
+		loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnFailed: // no deltas follow them
 	}
 	if s.toldBefore(f) && p.skip(f) {
 		return nil
@@ -274,7 +274,7 @@ func (s *reader) lostItsOwner(ctx context.Context) (bool, error) {
 		case loop.Turn, loop.TurnFailed, loop.Finished:
 			return false, nil
 		case loop.Accepted, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
-			loop.CallWaiting, loop.Catalogued, loop.Compacted, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved: // they do not decide it
+			loop.CallWaiting, loop.Catalogued, loop.Compacted, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Routed: // they do not decide it
 		}
 	}
 }

@@ -207,6 +207,7 @@ func (w *Writer) recall(f loop.Fact, rows map[string]json.RawMessage, restore fu
 			return err
 		}
 		w.fold.failed = failed
+		w.fold.noteFirst(b)
 		return w.recallItems(b.PartialRef, rows)
 	case loop.Turn:
 		if err := w.recallItems(b.ItemsRef, rows); err != nil {
@@ -232,7 +233,7 @@ func (w *Writer) recall(f loop.Fact, rows map[string]json.RawMessage, restore fu
 		return w.fold.checkEnd(b)
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CallStarted, loop.CallWaiting,
 		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.Parked,
-		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnStarted: // they refer to no rows that the owner needs
+		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnStarted: // they refer to no rows that the owner needs
 	}
 	return nil
 }

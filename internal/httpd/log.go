@@ -192,7 +192,7 @@ func (s *loggedSink) Emit(at event.Position, e event.Event) error {
 			s.r.code = e.Failure.Code
 		}
 	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.NativeItem,
-		event.NativeProgress, event.RefusalDelta, event.RelayHead, event.RoundDone, event.RoundStarted,
+		event.ModelFallback, event.NativeProgress, event.RefusalDelta, event.RelayHead, event.RoundDone, event.RoundStarted,
 		event.ToolDone, event.ToolStarted, event.ToolsListed: // not logged
 	}
 	return s.Sink.Emit(at, e)

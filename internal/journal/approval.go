@@ -114,7 +114,7 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 				out = append(out, ApprovalChange{All: true, Status: ApprovalVoid, At: f.At})
 			}
 		case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallStarted, loop.Catalogued, loop.Compacted,
-			loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Turn, loop.TurnFailed,
+			loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.Turn, loop.TurnFailed,
 			loop.TurnStarted: // no change of an approval
 		}
 	}

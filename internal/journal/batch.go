@@ -95,7 +95,7 @@ func CallOf(body loop.Body) (key loop.CallKey, attempt int) {
 	case loop.CallWaiting:
 		return b.Key, b.Again
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Catalogued, loop.Expired,
-		loop.Compacted, loop.Finished, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed,
+		loop.Compacted, loop.Finished, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
 		loop.Turn, loop.TurnFailed, loop.TurnStarted: // they belong to no call, or occur once
 	}
 	return "", 0

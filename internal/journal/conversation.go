@@ -58,6 +58,10 @@ type Conversation struct {
 	Step    int64          `json:"step,omitempty"`
 	Waiting *event.Waiting `json:"waiting,omitempty"`
 
+	// Target is what answered a response last; zero = nothing did. The next request of the
+	// conversation is sent there first, for the provider's prompt cache.
+	Target event.Target `json:"target,omitzero"`
+
 	// Echo and FinalOnly are those of [Keep], for a response. For a session and items that
 	// were added to it, Echo is what the surface stores of them.
 	Echo      json.RawMessage `json:"echo,omitempty"`

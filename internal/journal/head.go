@@ -257,7 +257,7 @@ func (s Summary) After(f loop.Fact) Summary {
 		s.Status, s.Reason, s.FinishedAt, s.Aside, s.Waits = Done, b.Reason, f.At, Aside{}, 0
 	case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallStarted, loop.Catalogued, loop.Compacted,
 		loop.HookRan, loop.InputAdded, loop.LimitsRaised,
-		loop.ReserveRefused, loop.Reserved, loop.Turn, loop.TurnFailed, loop.TurnStarted: // the summary stays
+		loop.ReserveRefused, loop.Reserved, loop.Routed, loop.Turn, loop.TurnFailed, loop.TurnStarted: // the summary stays
 	}
 	return s
 }

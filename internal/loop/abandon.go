@@ -66,7 +66,7 @@ func Abandon(facts []Fact, last int64) State {
 		case Finished:
 			s.Finished = &b
 		case Blocked, CallResolved, CallWaiting, Catalogued, Compacted, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved,
-			Resumed: // no call or end is in them
+			Resumed, Routed: // no call or end is in them
 		}
 	}
 	if s.Accepted == nil {

@@ -25,6 +25,17 @@ const (
 // Facts: Catalogued, with the Conflict and the Missing tool of [Tools]; or Blocked.
 type Discover struct{}
 
+// Route asks the router in which order to try the targets of a round: at the begin of the
+// round, and after a target has failed for good. A run with one target has no Route.
+//
+// Fact: Routed with the same Round and Attempt.
+type Route struct {
+	Round   int
+	Attempt int   // model calls that the round has made
+	Left    []int // the targets that the round has not tried, in configuration order: indices into Accepted.Targets
+	Last    int   // the target that answered the round before; -1 = none did
+}
+
 // CallModel makes one model call.
 //
 // Facts: TurnStarted before the request leaves, then Turn or TurnFailed. If MaxCost
@@ -105,7 +116,7 @@ type Cause struct {
 	Conflict    *Conflict // Invalid: the client tool and the gateway tool with the same name
 	MissingTool string    // Invalid: the tool that tool_choice forces and that does not exist
 	Call        CallKey   // ToolAbort: the call that failed. Lost: the call during which too many owners died
-	Provider    string    // ModelError, TooLong: the provider of the last model call
+	Provider    string    // ModelError: the provider of the first target that the round tried. TooLong: that of the last model call
 	Exhausted   bool      // ModelError: the call failed with a transient error in each of its attempts
 	Credential  bool      // ModelError: the provider refuses the gateway's credential
 	Param       string    // ModelError: the member of the request that cannot be sent to the provider
@@ -115,6 +126,7 @@ type Cause struct {
 }
 
 func (Discover) action()     {}
+func (Route) action()        {}
 func (CallModel) action()    {}
 func (PrepareTools) action() {}
 func (AnswerCalls) action()  {}

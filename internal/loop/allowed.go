@@ -41,6 +41,8 @@ func allowed(s *State, body Body) error {
 			return err
 		}
 		return s.expects(Discover{}, s.Catalogued == nil && !s.relays())
+	case Routed:
+		return s.allowRouted(b)
 	case TurnStarted:
 		return s.allowTurnStarted(b)
 	case TurnFailed:
@@ -95,7 +97,7 @@ func AllowedAnytime(body Body) bool {
 	case Expired:
 		return b.WaitID == "" // the deadline of the run
 	case Accepted, CallDone, CallPrepared, CallResolved, CallStarted, CallWaiting, Catalogued, Compacted, Finished, HookRan, LimitsRaised, Parked,
-		ReserveRefused, Reserved, Turn, TurnFailed, TurnStarted: // only at their place
+		ReserveRefused, Reserved, Routed, Turn, TurnFailed, TurnStarted: // only at their place
 	}
 	return false
 }
@@ -117,6 +119,16 @@ func allowAccepted(b Accepted) error {
 		return fmt.Errorf("limits %+v allow no round or no time", b.Limits)
 	}
 	return nil
+}
+
+// allowRouted allows an order of targets that are left, each once.
+func (s *State) allowRouted(b Routed) error {
+	a, ok := Decide(*s).(Route)
+	ok = ok && a.Round == b.Round && a.Attempt == b.Attempt && (a.Attempt > 0 || len(b.Order) > 0)
+	for i, target := range b.Order {
+		ok = ok && slices.Contains(a.Left, target) && !slices.Contains(b.Order[:i], target)
+	}
+	return s.expects(Route{}, ok)
 }
 
 func (s *State) allowTurnStarted(b TurnStarted) error {

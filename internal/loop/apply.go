@@ -59,6 +59,8 @@ func Apply(s State, f Fact) State {
 		s.Reserved = &b
 	case ReserveRefused:
 		s.end(b.Reason)
+	case Routed:
+		s.Routed = &b
 	case TurnStarted:
 		s.startAttempt(b)
 	case TurnFailed:
@@ -159,12 +161,18 @@ func (s *State) startAttempt(b TurnStarted) {
 		s.Unanswered = false
 		s.admitLate()
 	}
-	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Open: true}
+	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Tried: s.Attempt.Tried, First: s.Attempt.First, Open: true}
 }
 
 func (s *State) failAttempt(b TurnFailed, at int64) {
 	s.Attempt.Open = false
 	s.Attempt.Failed, s.Attempt.FailedAt = &b, at
+	if !slices.Contains(s.Attempt.Tried, s.Attempt.Target) {
+		s.Attempt.Tried = append(slices.Clip(s.Attempt.Tried), s.Attempt.Target)
+	}
+	if s.Attempt.Tried[0] == s.Attempt.Target {
+		s.Attempt.First = &b
+	}
 	s.Usage = s.Usage.Add(b.Usage)
 	s.spend(s.Cost(b))
 	s.Reserved = nil

@@ -48,6 +48,16 @@ func asked(round, attempt int) Body {
 	return TurnStarted{Round: round, Attempt: attempt, Purpose: PurposeTurn}
 }
 
+// routed is the order of the targets of a round after a number of attempts.
+func routed(round, attempt int, order ...int) Body {
+	return Routed{Round: round, Attempt: attempt, Order: order}
+}
+
+// askedOf calls a target.
+func askedOf(target, round, attempt int) Body {
+	return TurnStarted{Round: round, Attempt: attempt, Target: target, Purpose: PurposeTurn}
+}
+
 func reserved(round, attempt int, tokens int64) Body {
 	return Reserved{Round: round, Attempt: attempt, Scopes: []string{"run"}, Amount: budget.Amount{Tokens: tokens}}
 }
@@ -147,3 +157,7 @@ func with(head []Body, tail ...Body) []Body { return append(append([]Body(nil), 
 func begin(change ...func(*Accepted)) []Body { return []Body{accepted(change...), catalogued()} }
 
 func finish(r event.Reason) Action { return Finish{Reason: r} }
+
+func retryAt(at int64) func(*TurnFailed) { return func(b *TurnFailed) { b.RetryAt = at } }
+func forwarded(b *TurnFailed)            { b.Forwarded = true }
+func status(n int) func(*TurnFailed)     { return func(b *TurnFailed) { b.Status = n } }

@@ -48,7 +48,7 @@ func checkValues(b Body) error {
 			checkValue("point", b.Point, OnRunStart, PreToolUse, OnDelegation, PostToolUse, PreResponse),
 			checkValue("verdict", b.Verdict, HookAllow, HookDeny, HookModify, HookAsk))
 	case Accepted, Blocked, CallDone, CallPrepared, CallResolved, CallStarted, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Turn, TurnFailed, TurnStarted: // every value is read
+		Expired, Finished, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Routed, Turn, TurnFailed, TurnStarted: // every value is read
 	}
 	return nil
 }
@@ -86,6 +86,8 @@ func Decode(version int, kind Kind, data []byte) (Body, error) {
 		return decode[Reserved](data)
 	case KindReserveRefused:
 		return decode[ReserveRefused](data)
+	case KindRouted:
+		return decode[Routed](data)
 	case KindTurnStarted:
 		return decode[TurnStarted](data)
 	case KindTurnFailed:

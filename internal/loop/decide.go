@@ -54,7 +54,7 @@ func Decide(s State) Action {
 	case s.Limits.Exhausted(s.Spent) != "":
 		return s.finish(s.Limits.Exhausted(s.Spent))
 	default:
-		return s.callModel(1, s.Attempt.Target, 0)
+		return s.callNext()
 	}
 }
 
@@ -113,10 +113,8 @@ func (s *State) failedCall() CallKey {
 // caller's.
 func (s *State) relay() Action {
 	switch {
-	case s.Turn == nil && s.Accepted.Raw:
-		return CallModel{Purpose: PurposeRaw, Attempt: 1}
 	case s.Turn == nil:
-		return CallModel{Purpose: PurposeTurn, Attempt: 1, OfferTools: true, KeepToolChoice: true}
+		return s.callNext()
 	case len(s.Calls) > 0 && s.answerReason() == event.Complete:
 		return s.finish(event.ClientCalls)
 	}
@@ -318,6 +316,12 @@ func (s *State) answerReason() event.Reason {
 }
 
 func (s *State) callModel(attempt, target int, notBefore int64) Action {
+	switch {
+	case s.Accepted.Raw:
+		return CallModel{Purpose: PurposeRaw, Attempt: attempt, Target: target, NotBefore: notBefore}
+	case s.relays():
+		return CallModel{Purpose: PurposeTurn, Attempt: attempt, Target: target, NotBefore: notBefore, OfferTools: true, KeepToolChoice: true}
+	}
 	limits := s.Limits
 	next := budget.Call{CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes, AskedOutput: s.Accepted.MaxTokens, Estimate: s.Accepted.Rules.Estimate}
 	most, output, ok := limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)

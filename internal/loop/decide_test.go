@@ -40,9 +40,6 @@ func strip(a Action) Action {
 func TestDecide(t *testing.T) {
 	cancel := CancelRequested{By: "p", Cause: event.Cancelled}
 	callGone := CancelRequested{By: "p", Cause: event.CallerGone}
-	retryAt := func(at int64) func(*TurnFailed) { return func(b *TurnFailed) { b.RetryAt = at } }
-	forwarded := func(b *TurnFailed) { b.Forwarded = true }
-	status := func(n int) func(*TurnFailed) { return func(b *TurnFailed) { b.Status = n } }
 	requiredDown := Server{Label: "s", Required: true, Error: "down"}
 
 	tests := []struct {
@@ -94,16 +91,15 @@ func TestDecide(t *testing.T) {
 		{"a retry later than RetryWaitMS ends the run", with(begin(), asked(0, 1), failed(1, model.Transient, retryAt(4000+MaxRetryWaitMS+1))), finish(event.ModelError)},
 		{"a retry beyond the deadline ends the run", with(begin(func(b *Accepted) { b.Limits.ActiveMS = 5000 }), asked(0, 1), failed(1, model.Transient, retryAt(6100))), finish(event.ModelError)},
 		{"nothing is repeated after text was forwarded", with(begin(), asked(0, 1), failed(1, model.Transient, forwarded)), finish(event.ModelError)},
-		{"an invalid request is not retried", with(begin(twoTargets), asked(0, 1), failed(1, model.Invalid)), finish(event.ModelError)},
-		{"a target error moves to the next target", with(begin(twoTargets), asked(0, 1), failed(1, model.Target)), CallModel{Purpose: PurposeTurn, Attempt: 2, Target: 1, OfferTools: true, KeepToolChoice: true}},
+		{"an invalid request is not retried", with(begin(twoTargets), routed(0, 0, 0, 1), asked(0, 1), failed(1, model.Invalid)), finish(event.ModelError)},
+		{"a target error moves to the next target", with(begin(twoTargets), routed(0, 0, 0, 1), asked(0, 1), failed(1, model.Target), routed(0, 1, 1)), CallModel{Purpose: PurposeTurn, Attempt: 2, Target: 1, OfferTools: true, KeepToolChoice: true}},
 		{"a target error of the last target ends the run", with(begin(), asked(0, 1), failed(1, model.Target)), finish(event.ModelError)},
 		{"a too long context has its own reason", with(begin(), asked(0, 1), failed(1, model.TooLong)), finish(event.TooLong)},
 		{"a filtered answer is a refusal", with(begin(), asked(0, 1), failed(1, model.Filtered, status(200))), finish(event.Refused)},
 		{"a filter that fails the request is a model error", with(begin(), asked(0, 1), failed(1, model.Filtered, status(400))), finish(event.ModelError)},
 		{"an attempt without a recorded end is repeated", with(begin(), asked(0, 1)), call(0, 2)},
 		{"the relay is never retried", []Body{accepted(raw), TurnStarted{Attempt: 1, Purpose: PurposeRaw}, failed(1, model.Transient)}, finish(event.ModelError)},
-		{"a translated relay is never retried", []Body{accepted(translated, twoTargets), asked(0, 1), failed(1, model.Transient)}, finish(event.ModelError)},
-		{"a translated relay does not move to the next target", []Body{accepted(translated, twoTargets), asked(0, 1), failed(1, model.Target)}, finish(event.ModelError)},
+		{"a translated relay to one target is never retried", []Body{accepted(translated), asked(0, 1), failed(1, model.Transient)}, finish(event.ModelError)},
 		{"a relay whose owner died is lost", []Body{accepted(raw), TurnStarted{Attempt: 1, Purpose: PurposeRaw}}, finish(event.Lost)},
 
 		// Discovery.

@@ -211,6 +211,24 @@ type ReserveRefused struct {
 	Reason  event.Reason  `json:"reason"` // event.Tokens or event.Money
 }
 
+// Routed records in which order the targets of a round are tried, beginning with the next
+// model call. Targets that the round has tried are not tried again.
+type Routed struct {
+	Round   int             `json:"round"`
+	Attempt int             `json:"attempt,omitempty"` // model calls that the round had made; 0 = the round begins
+	Order   []int           `json:"order,omitempty"`   // indices into Accepted.Targets; the others are not tried
+	Skipped []SkippedTarget `json:"skipped,omitempty"` // targets that the router leaves out
+}
+
+// SkippedTarget is a target that is not tried.
+type SkippedTarget struct {
+	Target int    `json:"target"` // index into Accepted.Targets
+	Reason string `json:"reason"` // such as SkipOpen
+}
+
+// SkipOpen is the reason of a target whose circuit breaker is open.
+const SkipOpen = "breaker_open"
+
 // TurnStarted records the intent to send a model call. It is appended before the
 // request leaves.
 type TurnStarted struct {
@@ -230,6 +248,7 @@ type TurnFailed struct {
 	RetryAt    int64       `json:"retry_at,omitempty"`  // earliest time of a retry, in Unix milliseconds
 	Forwarded  bool        `json:"forwarded,omitempty"` // part of the answer has reached the caller; it must not be retried
 	Usage      model.Usage `json:"usage,omitzero"`
+	ToolRan    bool        `json:"tool_ran,omitempty"` // a tool of the provider's own began to run; the call must not be retried
 	PartialRef string      `json:"partial_ref,omitempty"`
 	Credential bool        `json:"credential,omitempty"` // the provider refuses the gateway's credential
 	Param      string      `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
@@ -373,7 +392,7 @@ func WithoutTexts(b Body) (Body, *Texts) {
 		b.Answer = ""
 		return b, texts
 	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
 	}
 	return b, nil
 }
@@ -394,7 +413,7 @@ func WithTexts(b Body, t *Texts) Body {
 		b.Answer = t.Answer
 		return b
 	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // without texts
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
 	}
 	return b
 }
@@ -511,6 +530,7 @@ const (
 	KindLimitsRaised    Kind = "limits_raised"
 	KindReserved        Kind = "reserved"
 	KindReserveRefused  Kind = "reserve_refused"
+	KindRouted          Kind = "routed"
 	KindTurnStarted     Kind = "turn_started"
 	KindTurnFailed      Kind = "turn_failed"
 	KindTurn            Kind = "turn"
@@ -536,6 +556,7 @@ func (Compacted) Kind() Kind       { return KindCompacted }
 func (LimitsRaised) Kind() Kind    { return KindLimitsRaised }
 func (Reserved) Kind() Kind        { return KindReserved }
 func (ReserveRefused) Kind() Kind  { return KindReserveRefused }
+func (Routed) Kind() Kind          { return KindRouted }
 func (TurnStarted) Kind() Kind     { return KindTurnStarted }
 func (TurnFailed) Kind() Kind      { return KindTurnFailed }
 func (Turn) Kind() Kind            { return KindTurn }
@@ -559,6 +580,7 @@ func (Compacted) body()       {}
 func (LimitsRaised) body()    {}
 func (Reserved) body()        {}
 func (ReserveRefused) body()  {}
+func (Routed) body()          {}
 func (TurnStarted) body()     {}
 func (TurnFailed) body()      {}
 func (Turn) body()            {}

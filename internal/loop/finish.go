@@ -31,13 +31,13 @@ func (s *State) cause(reason event.Reason) Cause {
 		c, _ := s.FatalCall()
 		return Cause{Call: c.Key}
 	case reason == event.ModelError:
-		c := Cause{Provider: s.provider(), Exhausted: s.exhausted()}
-		if f := s.Attempt.Failed; f != nil {
-			c.Credential, c.Param = f.Credential, f.Param
+		c := Cause{Provider: s.providerOf(s.Attempt.Target), Exhausted: s.exhausted()}
+		if f := s.Attempt.First; f != nil {
+			c.Provider, c.Credential, c.Param = s.providerOf(s.Attempt.Tried[0]), f.Credential, f.Param
 		}
 		return c
 	case reason == event.TooLong:
-		return Cause{Provider: s.provider()}
+		return Cause{Provider: s.providerOf(s.Attempt.Target)}
 	case (reason == event.Cancelled || reason == event.CallerGone) && s.Cancelled != nil:
 		return Cause{Gone: s.Cancelled.Code}
 	case reason == event.Memory && s.Cancelled != nil && s.Cancelled.Code != "":
@@ -88,10 +88,9 @@ func (c Cause) Code(reason event.Reason) string {
 	return ""
 }
 
-// provider returns the name of the provider of the last model call; "" if the journal
-// does not have it.
-func (s *State) provider() string {
-	if i := s.Attempt.Target; i >= 0 && i < len(s.Accepted.Targets) {
+// providerOf returns the name of the provider of a target; "" if the journal does not have it.
+func (s *State) providerOf(i int) string {
+	if i >= 0 && i < len(s.Accepted.Targets) {
 		return s.Accepted.Targets[i].Provider
 	}
 	return ""

@@ -15,7 +15,6 @@ func TestFinishCarriesItsCause(t *testing.T) {
 	down := Server{Label: "s", Required: true, Error: "down"}
 	conflict := Conflict{Tool: "a", Server: "s"}
 	exhausted := with(begin(), asked(0, 1), failed(1, model.Transient), asked(0, 2), failed(2, model.Transient), asked(0, 3), failed(3, model.Transient))
-	second := TurnStarted{Attempt: 2, Target: 1, Purpose: PurposeTurn}
 	withoutLabel := Server{Required: true, Error: "down"}
 	deaths := func(a *Accepted) { a.Grade, a.Rules = Durable, Rules{DeadOwnersPerCall: 1} }
 	for name, tt := range map[string]struct {
@@ -35,8 +34,8 @@ func TestFinishCarriesItsCause(t *testing.T) {
 			started("0.1"), Resumed{}, CallDone{Key: "0.1", Attempt: 1, Outcome: Error, ResultRef: "r"}, answered("0.0", NotRun)),
 			Finish{Reason: event.Lost, Cause: Cause{Call: "0.1"}}},
 		"the provider, after all attempts": {exhausted, Finish{Reason: event.ModelError, Cause: Cause{Provider: "up", Exhausted: true}}},
-		"the provider of the last target": {with(begin(twoTargets), asked(0, 1), failed(1, model.Target), second, failed(2, model.Invalid)),
-			Finish{Reason: event.ModelError, Cause: Cause{Provider: "other"}}},
+		"the provider of the first target that was tried": {with(begin(twoTargets), routed(0, 0, 0, 1), asked(0, 1), failed(1, model.Target), routed(0, 1, 1), askedOf(1, 0, 2), failed(2, model.Invalid)),
+			Finish{Reason: event.ModelError, Cause: Cause{Provider: "up"}}},
 		"the provider of a prompt that is too long": {with(begin(), asked(0, 1), failed(1, model.TooLong)), Finish{Reason: event.TooLong, Cause: Cause{Provider: "up"}}},
 		"the credential that the provider refuses": {with(begin(), asked(0, 1), TurnFailed{Attempt: 1, Class: model.Target, Status: 401, Credential: true}),
 			Finish{Reason: event.ModelError, Cause: Cause{Provider: "up", Credential: true}}},

@@ -29,7 +29,7 @@ func pick[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
 // anyFact returns an arbitrary fact, which may not be allowed.
 func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
-	switch d.roll(22) {
+	switch d.roll(23) {
 	case 0:
 		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
 			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1,
@@ -66,6 +66,8 @@ func (d *dice) anyFact() Body {
 		return Resumed{}
 	case 16:
 		return Reserved{Round: d.roll(4), Attempt: d.roll(5), Amount: budget.Amount{Tokens: int64(d.roll(60))}}
+	case 21:
+		return Routed{Round: d.roll(3), Attempt: d.roll(3), Order: []int{d.roll(3), d.roll(3)}[:d.roll(3)]}
 	case 17:
 		return ReserveRefused{Round: d.roll(4), Attempt: d.roll(5), Reason: event.Tokens}
 	case 18:
@@ -252,6 +254,12 @@ func (w *world) perform(a Action) {
 	switch a := a.(type) {
 	case Discover:
 		w.append(Catalogued{Servers: []Server{{Required: w.roll(9) == 1, Error: pick(&w.dice, "", "down")}}})
+	case Route:
+		b := Routed{Round: a.Round, Attempt: a.Attempt, Order: a.Left}
+		if a.Attempt > 0 && w.roll(4) == 1 { // all others are open
+			b.Order = nil
+		}
+		w.append(b)
 	case CallModel:
 		if (a.MaxCost != budget.Amount{}) {
 			w.append(Reserved{Round: a.Round, Attempt: a.Attempt, Amount: a.MaxCost})

@@ -52,7 +52,7 @@ func FuzzDecode(f *testing.F) {
 // everyBody returns the zero body of each kind.
 func everyBody() []Body {
 	return []Body{
-		Accepted{}, Catalogued{}, Blocked{}, InputAdded{}, Reserved{}, ReserveRefused{}, TurnStarted{}, TurnFailed{}, Turn{}, CallPrepared{},
+		Accepted{}, Catalogued{}, Blocked{}, InputAdded{}, Reserved{}, ReserveRefused{}, Routed{}, TurnStarted{}, TurnFailed{}, Turn{}, CallPrepared{},
 		CallStarted{}, CallDone{}, CallWaiting{}, CallResolved{}, CancelRequested{}, Expired{}, Parked{}, Resumed{}, Finished{},
 		HookRan{}, Compacted{}, LimitsRaised{},
 	}

@@ -25,20 +25,23 @@ func (s *State) recover() Action {
 		return s.finish(event.TooLong)
 	case f.Class == model.Filtered && f.Status < 300: // the provider's filter answered successfully
 		return s.finish(event.Refused)
-	case s.relays() || f.Forwarded: // a relay never retries, nor does a call whose text reached the caller
+	case f.Forwarded || f.ToolRan: // nothing is repeated that the caller has seen, or that took effect
+		return s.finish(event.ModelError)
+	case s.relays() && len(s.Accepted.Targets) == 1: // the caller retries by itself
 		return s.finish(event.ModelError)
 	case f.Class == model.Transient && a.AttemptsOnTarget < s.Accepted.Rules.Attempts && s.retryFits(f.RetryAt):
 		return s.callModel(a.Number+1, a.Target, f.RetryAt)
-	case f.Class != model.Invalid && a.Target+1 < len(s.Accepted.Targets):
-		return s.callModel(a.Number+1, a.Target+1, 0)
+	case f.Class != model.Invalid && len(s.left()) > 0:
+		return s.callNext()
 	}
 	return s.finish(event.ModelError)
 }
 
 // retryFits reports whether the run may wait for a retry: not longer than
 // Rules.RetryWaitMS, and not beyond its deadline.
+// A relay has no deadline.
 func (s *State) retryFits(until int64) bool {
-	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && until < s.DeadlineAt()
+	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && (s.relays() || until < s.DeadlineAt())
 }
 
 // exhausted reports whether the last model call failed with a transient error and used
@@ -46,7 +49,7 @@ func (s *State) retryFits(until int64) bool {
 // such as a long Retry-After.
 func (s *State) exhausted() bool {
 	a := s.Attempt
-	return a.Failed != nil && !s.relays() && a.Failed.Class == model.Transient && a.AttemptsOnTarget >= s.Accepted.Rules.Attempts
+	return a.Failed != nil && !(s.relays() && len(s.Accepted.Targets) == 1) && a.Failed.Class == model.Transient && a.AttemptsOnTarget >= s.Accepted.Rules.Attempts
 }
 
 // The back-off between attempts, in milliseconds, if the provider does not ask for

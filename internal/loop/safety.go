@@ -67,7 +67,7 @@ func checkFact(s *State, f Fact) error {
 			return fmt.Errorf("it replaces %d segments of %d", b.Until, len(s.Transcript))
 		}
 	case Accepted, Blocked, CallResolved, CancelRequested, Catalogued, Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked,
-		ReserveRefused, Reserved, Resumed, TurnFailed, TurnStarted: // safe at any place
+		ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // safe at any place
 	}
 	return nil
 }

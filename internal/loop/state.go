@@ -35,6 +35,7 @@ type State struct {
 	DeadOwners int              // owners that died since ProgressAt
 	Halted     bool             // the progress guard requires the run to end with NoProgress
 
+	Routed          *Routed // the latest; nil before the first, and for a run with one target
 	Attempt         Attempt
 	Turn            *Turn  // the latest; nil before the first
 	Calls           []Call // the complete calls of the latest turn, in its order
@@ -74,6 +75,8 @@ type Attempt struct {
 	Target           int         // index into Accepted.Targets
 	AttemptsOnTarget int         // consecutive attempts on Target
 	Open             bool        // a TurnStarted without its Turn or TurnFailed
+	Tried            []int       // the targets that have failed in the round, in the order in which they did
+	First            *TurnFailed // how the last attempt at Tried[0] failed: what the caller is told if all targets fail
 	Failed           *TurnFailed // nil unless the attempt failed
 	Compacted        bool        // the transcript was compacted since it failed
 	FailedAt         int64       // At of Failed, in Unix milliseconds

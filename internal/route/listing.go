@@ -123,12 +123,12 @@ func sourcesOf(providers []Provider) (sources []*source) {
 	return sources
 }
 
-// Replace makes the router and its Listing use other providers from now on, for requests
-// that begin afterwards. Their lists are fetched when they are needed.
-func (l *Listing) Replace(providers []Provider) {
+// Replace makes the router and its Listing use other providers and routes from now on, for
+// requests that begin afterwards. Their lists are fetched when they are needed.
+func (l *Listing) Replace(providers []Provider, routes ...Route) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.router.replace(providers)
+	l.router.replace(providers, routes)
 	for _, s := range l.sources {
 		s.keep(nil)
 	}

@@ -138,7 +138,7 @@ func TestTheNamesThatCanBeAskedFor(t *testing.T) {
 		}, []string{"openai=gpt-5", "router=meta/llama"}},
 		{"an exact name that means another provider", []Provider{
 			{Name: "one", Models: []string{"a"}, Model: lists()}, {Name: "two", Models: []string{"one/b"}, Model: lists()},
-		}, []string{"one=a", "one=one/b"}},
+		}, []string{"one=a", "two=one/b"}},
 		{"when a model was made", []Provider{
 			{Name: "p", Models: []string{"a", "*"}, Model: &lister{list: []model.Listed{at("a", 1), at("b", 2), at("c", 0)}}},
 			{Name: "q", Models: []string{"*"}, Model: &lister{list: []model.Listed{at("b", 3), at("c", 4)}}},

@@ -1,12 +1,22 @@
-// Package route finds the providers that serve a model name, and the names that
-// they serve.
+// Package route finds the targets that serve a model name, and the names that can be asked
+// for. It says in which order the targets of a run are tried, and remembers how they answered.
+//
+//	name ─► Resolve: route, exact name, provider/model, glob ─► targets of the run
+//	round ─► Order: strategy, then the conversation's target, then breakers ─► the order
+//	answer ─► Report: breakers, latency, the conversation's target
+//
+// It decides nothing: package loop says which target is called, how often, and what is tried
+// after a failure.
 package route
 
 import (
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -37,59 +47,149 @@ func (t Target) Relays(dialect string) bool {
 	return ok && relayer.Relays(dialect)
 }
 
-// Router maps model names to providers. It is safe for concurrent use.
-type Router struct{ current atomic.Pointer[[]Provider] }
+// Router maps model names to targets. It is safe for concurrent use.
+type Router struct {
+	current atomic.Pointer[table]
+	now     func() time.Time // with a monotonic clock
+	random  func() float64   // in [0, 1)
 
-// New returns a Router over the providers, the preferred ones first.
-func New(providers []Provider) *Router {
-	r := &Router{}
-	r.replace(providers)
+	mu       sync.Mutex
+	breakers breakers
+	pins     pins
+	turns    map[string]uint64 // of the routes with round_robin, by model
+}
+
+// table is what a Router routes by. It never changes.
+type table struct {
+	providers []Provider
+	routes    []Route
+}
+
+// New returns a Router over the providers, the preferred ones first, and the routes.
+func New(providers []Provider, routes ...Route) *Router {
+	r := &Router{now: time.Now, random: rand.Float64, turns: map[string]uint64{}}
+	r.replace(providers, routes)
 	return r
 }
 
 // replace routes to other providers from now on. Targets that Resolve has returned stay
-// usable.
-func (r *Router) replace(providers []Provider) {
-	providers = slices.Clone(providers)
-	r.current.Store(&providers)
+// usable. What is known of targets is kept.
+func (r *Router) replace(providers []Provider, routes []Route) {
+	r.current.Store(&table{slices.Clone(providers), slices.Clone(routes)})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.turns)
 }
 
 // providers returns the current providers, which never change.
-func (r *Router) providers() []Provider { return *r.current.Load() }
+func (r *Router) providers() []Provider { return r.current.Load().providers }
 
-// Resolve returns the targets for a model name, best first: providers that list
-// the name exactly, then those with a glob that matches. "provider/model"
-// always means the provider called so. Nil means that nobody serves it.
+// provider returns the provider with a name, or false.
+func (t *table) provider(name string) (Provider, bool) {
+	i := slices.IndexFunc(t.providers, func(p Provider) bool { return p.Name == name })
+	if i < 0 {
+		return Provider{}, false
+	}
+	return t.providers[i], true
+}
+
+// route returns the route with a model name, or false.
+func (t *table) route(model string) (Route, bool) {
+	i := slices.IndexFunc(t.routes, func(r Route) bool { return r.Model == model })
+	if i < 0 {
+		return Route{}, false
+	}
+	return t.routes[i], true
+}
+
+// Resolve returns the targets for a model name, in configuration order: those of the route
+// with the name, or the providers that list the name exactly, or the provider of the name
+// "provider/model", or the providers with a glob that matches. Nil means that nobody serves it.
 func (r *Router) Resolve(name string) []Target {
-	providers := r.providers()
-	if p, rest, ok := strings.Cut(name, "/"); ok {
-		for _, provider := range providers {
-			if provider.Name == p && rest != "" {
-				return []Target{provider.target(rest)}
+	t := r.current.Load()
+	if found, ok := t.route(name); ok {
+		return t.targets(found)
+	}
+	if exact := t.serving(name, Provider.lists); exact != nil {
+		return exact
+	}
+	if p, rest, ok := strings.Cut(name, "/"); ok && rest != "" {
+		if provider, ok := t.provider(p); ok {
+			return []Target{provider.target(rest)}
+		}
+	}
+	return t.serving(name, Provider.globs)
+}
+
+// serving returns a target of each provider that serves the name.
+func (t *table) serving(name string, serves func(Provider, string) bool) (targets []Target) {
+	for _, p := range t.providers {
+		if serves(p, name) {
+			targets = append(targets, p.target(name))
+		}
+	}
+	return targets
+}
+
+// targets returns the targets of a route. Its providers exist.
+func (t *table) targets(r Route) (targets []Target) {
+	for _, rt := range r.Targets {
+		if p, ok := t.provider(rt.Provider); ok {
+			targets = append(targets, p.target(rt.Model))
+		}
+	}
+	return targets
+}
+
+// Target returns the target of a provider for its name of a model. The provider need not list it.
+func (r *Router) Target(provider, model string) (Target, bool) {
+	p, ok := r.current.Load().provider(provider)
+	return p.target(model), ok
+}
+
+// MaxList is how many names a list of models may have.
+const MaxList = 8
+
+// Names returns the names of a list of models, such as "a, b": a fallback list. It returns nil
+// for a text that is no list.
+func Names(list string) []string {
+	if !strings.Contains(list, ",") {
+		return nil
+	}
+	names := strings.Split(list, ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	return names
+}
+
+// ResolveList returns the targets of the names, each target once, in the order of the names.
+// If nobody serves one of them, it returns that name.
+func (r *Router) ResolveList(names []string) (targets []Target, unknown string) {
+	for _, name := range names {
+		found := r.Resolve(name)
+		if found == nil {
+			return nil, name
+		}
+		for _, t := range found {
+			if !slices.ContainsFunc(targets, func(has Target) bool { return nameOf(has.Target) == nameOf(t.Target) }) {
+				targets = append(targets, t)
 			}
 		}
 	}
-	for _, serves := range []func(Provider, string) bool{Provider.lists, Provider.globs} {
-		var targets []Target
-		for _, p := range providers {
-			if serves(p, name) {
-				targets = append(targets, p.target(name))
-			}
-		}
-		if targets != nil {
-			return targets
-		}
-	}
-	return nil
+	return targets, ""
 }
 
 func (p Provider) target(name string) Target {
 	return Target{Target: loop.Target{Provider: p.Name, Model: name}, Client: p.Model, RelayHeaders: p.RelayHeaders}
 }
 
-// exact returns the names of the configuration, globs left out, each once.
+// exact returns the names of the configuration, globs left out, each once. Routes come first.
 func (r *Router) exact() []string {
 	var names []string
+	for _, route := range r.current.Load().routes {
+		names = append(names, route.Model)
+	}
 	for _, p := range r.providers() {
 		for _, m := range p.Models {
 			if !isGlob(m) && !slices.Contains(names, m) {
@@ -104,6 +204,9 @@ func (r *Router) exact() []string {
 // name that nobody serves.
 func (r *Router) Hints() []string {
 	var hints []string
+	for _, route := range r.current.Load().routes {
+		hints = append(hints, route.Model)
+	}
 	for _, p := range r.providers() {
 		for _, m := range p.Models {
 			if !slices.Contains(hints, m) {

@@ -76,7 +76,7 @@ func (s *runState) begins(input beginning) {
 		return
 	}
 	req := *s.req // which belongs to the caller
-	req.notOwn, req.inherited, req.parts = input.before, input.inherited, input.parts
+	req.notOwn, req.inherited, req.parts, req.lastTarget = input.before, input.inherited, input.parts, input.lastTarget
 	for _, label := range input.listed {
 		if !slices.Contains(req.Listed, label) {
 			req.Listed = append(slices.Clip(req.Listed), label)

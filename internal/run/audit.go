@@ -73,7 +73,7 @@ func (a auditor) entries(before *loop.State, f loop.Fact) []audit.Entry {
 	case loop.Finished:
 		return a.closing(before, b, f.At)
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Compacted, loop.Expired,
-		loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.TurnFailed, loop.TurnStarted: // not in the audit log
+		loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnFailed, loop.TurnStarted: // not in the audit log
 	}
 	return nil
 }

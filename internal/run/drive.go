@@ -57,7 +57,7 @@ func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Leas
 	d.run.events = eventlog.NewWriter(sink, account, d.run.cancel)
 	d.run.results = &results{account: account}
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}
-	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped}
+	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
@@ -156,6 +156,8 @@ func (d *driver) play() error {
 		switch a := loop.Decide(*d.run.state()).(type) {
 		case loop.Discover:
 			err = d.discover()
+		case loop.Route:
+			err = d.model.route(a)
 		case loop.CallModel:
 			var ended bool
 			if ended, err = noticeKey(d); !ended && err == nil {

@@ -27,8 +27,12 @@ type modelCaller struct {
 	jitter   func(limit time.Duration) time.Duration
 	observer *runObserver
 	dropped  *droppedHeaders
+	router   Router // nil = targets are tried in the order of the request
+
+	conversation string // see conversationKey; "" = not computed yet
 
 	forwarded bool         // the caller has received output of the attempt
+	toolRan   bool         // a tool of the provider's own began to run
 	told      map[int]bool // the items of the attempt of which something was reported
 	timing    timing       // of the latest call
 	relayed   relayed      // of a relay
@@ -42,7 +46,8 @@ func (m *modelCaller) call(a loop.CallModel) error {
 	if err := m.begin(a); err != nil || m.run.state().Ended != "" {
 		return err
 	}
-	m.forwarded, m.told, m.timing = false, map[int]bool{}, timing{sent: time.Now()}
+	m.forwarded, m.toolRan, m.told, m.timing = false, false, map[int]bool{}, timing{sent: time.Now()}
+	m.relayed.attempts, m.relayed.status = m.relayed.attempts+1, 0
 	if a.Purpose == loop.PurposeRaw {
 		return m.relay(a)
 	}
@@ -88,6 +93,7 @@ func (m *modelCaller) stream(a loop.CallModel, memory *memlimit.Share) (*model.T
 		return m.pass(a.Round, delta)
 	})
 	called(ModelEnd{turn, err, m.timing.toFirst()})
+	m.answeredBy(a.Target, err)
 	return turn, err
 }
 
@@ -188,6 +194,7 @@ func (m *modelCaller) pass(round int, delta model.Delta) error {
 		return nil
 	}
 	m.timing.received(time.Now())
+	m.toolRan = m.toolRan || delta.Kind == model.ProgressDelta
 	p := m.run.policy()
 	m.forwarded = m.forwarded || slices.Contains(p.Live, delta.Kind) || p.Live != nil && p.Native != "" && (delta.Kind == model.NativeDelta || delta.Kind == model.ProgressDelta)
 	if !m.wanted(delta) {
@@ -275,7 +282,7 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 		warnOfCredential(log, failure.Status)
 	}
 	body := loop.TurnFailed{
-		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded,
+		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded, ToolRan: m.toolRan,
 		RetryAt: m.retryAt(a, failure), Credential: credential, Param: failure.Param,
 	}
 	if turn != nil {

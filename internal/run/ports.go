@@ -53,6 +53,16 @@ type Resources interface {
 	For(ctx context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error)
 }
 
+// Router orders the targets of runs and remembers how they answered. Implemented by
+// *route.Router.
+type Router interface {
+	// Order returns the order in which targets are tried.
+	Order(a route.Ask) route.Choice
+	// Report tells how a target answered a model call, and how long it took to the begin of the
+	// answer; 0 = not known.
+	Report(a route.Ask, target int, o route.Outcome, began time.Duration)
+}
+
 // Cache stores results of tool calls. Implemented by *toolcache.Cache.
 type Cache interface {
 	// Get returns a result that Put stored, or false. It returns false for an entry that

@@ -45,7 +45,7 @@ func (d *driver) relayEntry() audit.Entry {
 	target, now := d.run.req.Targets[d.run.state().Attempt.Target], d.o.Now()
 	r := audit.Request{
 		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, Provider: target.Provider, Model: d.run.req.Model, Target: target.Model,
-		Attempts: 1, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
+		Attempts: d.model.relayed.attempts, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
 	}
 	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
 	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay
@@ -57,7 +57,7 @@ func (d *driver) relayEntry() audit.Entry {
 	if d.model.relayed.status >= 400 {
 		r.Status = audit.Failed
 	}
-	if failed := d.run.events.Failed(); failed != nil {
+	if failed := d.run.state().Attempt.Failed; failed != nil {
 		r.Status, r.Class = audit.Failed, string(failed.Class)
 	}
 	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RequestID: d.run.lease.RunID, Body: r}
@@ -65,6 +65,8 @@ func (d *driver) relayEntry() audit.Entry {
 
 // relayed is what a relay has returned to its caller.
 type relayed struct {
+	attempts int // model calls
+
 	status int   // HTTP status of the provider; 0 = it has not answered
 	bytes  int64 // of the answer of a raw relay
 }

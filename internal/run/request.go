@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -66,7 +67,10 @@ type Request struct {
 	Account *memlimit.Account
 
 	Model   string         // as the caller named it
-	Targets []route.Target // at least one, in the order in which to try them
+	Targets []route.Target // at least one, in configuration order
+
+	// Affinity identifies the conversation to the router; "" = it is found in the fields below.
+	Affinity string
 
 	// Raw is the whole request of a relay to a provider that speaks the caller's
 	// dialect; nil for any other run. Its body belongs to the run, which releases
@@ -121,6 +125,8 @@ type Request struct {
 	inherited map[string]bool
 
 	parts []string // of Session, when the run began
+
+	lastTarget event.Target // that answered the conversation last; zero = not known
 
 	callerAt string // see [loop.Accepted].CallerAt
 

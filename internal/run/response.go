@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -79,6 +80,8 @@ type history struct {
 	listed  []string
 	parts   []string // of the session
 
+	lastTarget event.Target // that answered last; zero = not known
+
 	inherited map[string]bool // the ids of full
 }
 
@@ -135,6 +138,9 @@ func readHistory(ctx context.Context, kept journal.Conversations, req *Request, 
 		}
 		for ours, theirs := range c.CallIDs {
 			h.callIDs[ours] = theirs
+		}
+		if c.Target != (event.Target{}) {
+			h.lastTarget = c.Target
 		}
 		for _, label := range c.Listed {
 			if !slices.Contains(h.listed, label) {
@@ -197,6 +203,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
 		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
+		Target: lastTarget(run.state()),
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
 	for id, text := range run.results.full {

@@ -31,6 +31,7 @@ type Options struct {
 	Archive       journal.Archive
 	Forgetter     journal.Forgetter // nil = no responses are deleted
 	Resources     Resources
+	Router        Router           // nil = the targets of a request are tried in its order
 	Dialer        Dialer           // nil = requests declare no servers
 	Cache         Cache            // nil = results of tools are not cached
 	Results       ResultReader     // nil = the model cannot read the rest of a truncated result

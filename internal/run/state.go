@@ -204,7 +204,7 @@ func afterFact(body loop.Body) crash.Point {
 	case loop.Finished:
 		return crash.AfterFinish
 	case loop.Accepted, loop.Blocked, loop.CallPrepared, loop.CallResolved, loop.CallWaiting,
-		loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed,
+		loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
 		loop.TurnFailed: // no crash point
 	}
 	return ""
@@ -250,7 +250,7 @@ func (s *runState) mustSync(batch journal.Batch, bodies []loop.Body) bool {
 				return true
 			}
 		case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CancelRequested,
-			loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed,
+			loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
 			loop.Turn, loop.TurnFailed, loop.TurnStarted: // written with the next batch
 		}
 	}

@@ -29,7 +29,6 @@ func translation(t *testing.T, turns ...answer) *stage {
 	s.req.Dialect, s.req.Policy.MaxTokens = "mine", 77
 	s.req.ClientTools = []model.Tool{{Definition: tool.Definition{Name: "f"}}}
 	s.req.ToolChoice = model.ToolChoice{Mode: "required"}
-	s.req.Targets = append(s.req.Targets, route.Target{Target: loop.Target{Provider: "other", Model: "m2"}, Client: &speaker{turns: []answer{says("never")}}})
 	s.journal.fail = func(loop.Body) error { return errors.New("a relay has no stored run") }
 	return s
 }

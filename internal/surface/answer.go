@@ -41,7 +41,8 @@ type Answer struct {
 	// End has the reason, the tool calls for the client, and the usage.
 	End event.Finished
 
-	waiting bool // the run waits for a human: the answer is what was said so far
+	served  event.Target // of the latest model call
+	waiting bool         // the run waits for a human: the answer is what was said so far
 }
 
 // Round is what the model said in one round.
@@ -131,7 +132,7 @@ func (a *Answer) add(e event.Event) error {
 	case event.Started:
 		a.Started = e
 	case event.RoundStarted:
-		a.Missing = e.Missing
+		a.Missing, a.served = e.Missing, e.Target
 		kept := min(e.Round, len(a.Rounds))
 		for i := range a.Rounds[kept:] { // a repeated round is void
 			a.Release(a.Rounds[kept+i].size())
@@ -153,7 +154,7 @@ func (a *Answer) add(e event.Event) error {
 		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At}
 	case event.Finished:
 		a.waiting, a.End = false, e
-	case event.ApprovalDecided, event.CallDelta, event.ItemDone, event.NativeItem, event.NativeProgress,
+	case event.ApprovalDecided, event.CallDelta, event.ItemDone, event.ModelFallback, event.NativeItem, event.NativeProgress,
 		event.RelayBody, event.RelayHead, event.RoundDone, event.ToolsListed: // not part of an answer
 	}
 	return nil

@@ -26,6 +26,9 @@ const runIDHeader = "Turnpike-Run-Id"
 // missingHeader names the org's servers whose tools the run does not have.
 const missingHeader = "Turnpike-Missing-Servers"
 
+// servedHeader names the target that the answer comes from, as provider/model.
+const servedHeader = "Turnpike-Served-By"
+
 // Object makes the JSON object of an answer from the events of its run.
 type Object interface {
 	// Event adds e to the object. The Answer has taken it already. It does not get the end
@@ -67,6 +70,9 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	}
 	if s.waiting && req.WaitFor > 0 {
 		return stillWaiting(req)
+	}
+	if !s.End.Reason.Failed() && s.served != (event.Target{}) {
+		w.Header().Set(servedHeader, listOf([]string{s.served.String()}))
 	}
 	if s.End.Reason.Failed() {
 		h.s.Errors.writeEnd(w, s.End, caller.Principal.Role.MaySeeAddresses())
@@ -198,7 +204,8 @@ type Stream struct {
 
 	out     *sse.Writer
 	encoder Encoder
-	err     error // the client has gone
+	named   event.Target // in the header
+	err     error        // the client has gone
 }
 
 // liveDeltas are the kinds of delta that a live stream sends. In a relay every call is
@@ -237,6 +244,7 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 		h.logInternal(err)
 		s.encoder.Fail(h.s.Errors.Body(err))
 	case s.End.Reason.Failed() && !begun:
+		w.Header().Del(servedHeader) // of an earlier round
 		h.s.Errors.writeEnd(w, s.End, mayAddress)
 	case s.End.Reason.Failed():
 		s.encoder.Fail(h.s.Errors.endFrame(s.End, mayAddress))
@@ -264,10 +272,14 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 		if len(e.Missing) > 0 {
 			s.out.SetHeader(missingHeader, listOf(e.Missing))
 		}
-	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.NativeItem,
-		event.NativeProgress, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead,
-		event.RoundDone, event.TextDelta, event.ToolDone, event.ToolStarted,
-		event.ToolsListed, event.Waiting: // the encoder decides
+	case event.CallDelta, event.Citation, event.NativeItem, event.NativeProgress, event.ReasoningDelta,
+		event.RefusalDelta, event.RoundDone, event.TextDelta: // the target has answered
+		if s.named != s.served {
+			s.named = s.served
+			s.out.SetHeader(servedHeader, listOf([]string{s.served.String()}))
+		}
+	case event.ApprovalDecided, event.ItemDone, event.ModelFallback, event.RelayBody, event.RelayHead,
+		event.ToolDone, event.ToolStarted, event.ToolsListed, event.Waiting: // the encoder decides
 	}
 	if err := s.encoder.Event(e); err != nil {
 		return err

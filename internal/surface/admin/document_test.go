@@ -121,7 +121,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 	t.Helper()
 	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}
 	zero = []event.Event{
-		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.Citation{Citation: item.Citation{Kind: item.CitesURL}}, event.NativeProgress{JSON: []byte(`{}`)}, event.ItemDone{}, event.RoundDone{},
+		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.ModelFallback{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.Citation{Citation: item.Citation{Kind: item.CitesURL}}, event.NativeProgress{JSON: []byte(`{}`)}, event.ItemDone{}, event.RoundDone{},
 		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Finished{Reason: event.Complete},
 	}
 	full = []event.Event{
@@ -129,7 +129,11 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ToolsListed{Servers: []event.ListedServer{{Server: "s", Tools: []tool.Definition{{
 			Name: "look", Title: "Look", Description: "Looks.", InputSchema: []byte(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true), Destructive: new(true), Idempotent: new(true), OpenWorld: new(true)},
 		}}, Error: "down"}}},
-		event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}},
+		event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}},
+		event.ModelFallback{
+			Round: 1, From: event.Target{Provider: "p", Model: "m"}, To: event.Target{Provider: "q", Model: "n"}, Class: model.Transient,
+			Skipped: []event.SkippedTarget{{Target: event.Target{Provider: "r", Model: "o"}, Reason: "breaker_open"}},
+		},
 		event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "a"},
 		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
 		event.NativeItem{Round: 1, Item: 2, JSON: []byte(`{"type":"web_search_call"}`)},

@@ -70,7 +70,7 @@ func (e *encoder) progress(ev event.Event) {
 		for _, a := range ev.Approvals {
 			e.require(a)
 		}
-	case event.Started, event.ToolsListed, event.RoundStarted, event.TextDelta, event.ReasoningDelta, event.RefusalDelta,
+	case event.Started, event.ToolsListed, event.RoundStarted, event.ModelFallback, event.TextDelta, event.ReasoningDelta, event.RefusalDelta,
 		event.CallDelta, event.NativeItem, event.Citation, event.NativeProgress, event.ItemDone, event.RoundDone,
 		event.RelayHead, event.RelayBody, event.ApprovalDecided, event.Finished: // no step of a tool
 	}

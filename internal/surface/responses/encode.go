@@ -117,6 +117,7 @@ func (e *encoder) add(ev event.Event) error {
 		e.endRound(ev.Stop)
 	case event.Waiting:
 		return e.ask(ev)
+	case event.ModelFallback: // the items have no provider
 	case event.Started, event.ToolsListed, event.ToolStarted, event.ToolDone, event.ApprovalDecided,
 		event.RelayHead, event.RelayBody, event.Finished:
 		if err := e.charge(event.Size(ev)); err != nil {

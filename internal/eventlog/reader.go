@@ -352,19 +352,3 @@ func (s *reader) giveUp(ctx context.Context, why error) (bool, error) {
 	}
 	return false, journal.AsideError(s.id, why.Error())
 }
-
-// replayEnd emits the end of a run that was given up because of its journal, and
-// reports whether it was.
-func (p *fold) replayEnd(story *journal.Story) bool {
-	if len(story.Facts) == 0 {
-		return false
-	}
-	last := story.Facts[len(story.Facts)-1]
-	end, _ := last.Body.(loop.Finished)
-	if end.Code != loop.CodeJournalRefused {
-		return false
-	}
-	p.state = loop.Abandon(story.Facts, story.Last())
-	p.emit(event.Position{Seq: last.Seq}, p.ending(end, last.At))
-	return true
-}

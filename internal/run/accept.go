@@ -1,10 +1,15 @@
 package run
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -36,7 +41,7 @@ func (d *driver) accept() error {
 	d.run.begins(input)
 	body, items := d.run.req.accepted(d.run.lease.RunID), input.items
 	memory.Close()
-	room, err := d.run.roomFor(items)
+	room, err := roomFor(d.run.req.Account, items)
 	if err != nil {
 		return err
 	}
@@ -59,9 +64,9 @@ func (d *driver) accept() error {
 // roomFor charges what the run needs at least, before anything of it is stored: the items, and
 // the request to the provider that is made of them, which is encoded in a buffer that grows. What
 // is stored needs the same room, earlier.
-func (s *runState) roomFor(items []item.Item) (*memlimit.Share, error) {
+func roomFor(account *memlimit.Account, items []item.Item) (*memlimit.Share, error) {
 	n := eventlog.HeldBytes(items)
-	room := s.req.Account.Share()
+	room := account.Share()
 	if err := room.Acquire(3 * n); err != nil {
 		return nil, err
 	}
@@ -130,4 +135,224 @@ func (d *driver) refused(err error) error {
 	}
 	d.unsure = true
 	return err
+}
+
+// resume folds the journal, appends Resumed and continues the run. It returns an *[journal.Unreadable] if
+// the journal cannot be decoded, unless the run was cancelled. A journal that is not safe ends
+// the run.
+func (d *driver) resume() error {
+	// The run may be woken or stopped meanwhile. What is read then says what to do.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), storeTimeout)
+	defer cancel()
+	story, err := d.o.Archive.Load(ctx, d.run.lease.Org, d.run.lease.RunID)
+	var bad *journal.Unreadable
+	if err != nil && !errors.As(err, &bad) {
+		return journal.Unavailable(fmt.Errorf("run %s: %w", d.run.lease.RunID, err))
+	}
+	if err == nil {
+		d.observer.recallTrace(story.Rows)
+		d.run.account.Add(story.Size()) // also beyond the limit: the run was accepted
+		if err = d.read(story); errors.As(err, &bad) {
+			bad.Story, bad.Last = story, story.Last()
+		}
+	}
+	switch {
+	case bad != nil && cancelled(bad.Story.Facts):
+		d.observer.recallTrace(bad.Story.Rows)
+		return d.giveUp(bad.Story, bad.Last, bad)
+	case bad != nil:
+		return bad
+	case err != nil:
+		return d.giveUp(story, story.Last(), err)
+	}
+	if err := d.awaitTurn(); err != nil {
+		return err
+	}
+	d.run.date()
+	d.run.log.Info("run taken over", "grade", d.run.state().Grade, "epoch", d.run.lease.Epoch, "facts", len(story.Facts))
+	if err := d.run.append(nil, loop.Resumed{By: d.run.lease.Owner, HandedOver: d.run.lease.Handed}); err != nil {
+		return err
+	}
+	return d.observed(true, func() error { return d.playRest(story) })
+}
+
+// read folds the journal of a claimed run and restores its request. The error wraps
+// [loop.ErrUnsafe], or it is an *[journal.Unreadable].
+func (d *driver) read(story *journal.Story) error {
+	err := d.run.events.Recover(story, func(b loop.Body) error { return d.run.results.recall(d.run.lease.RunID, b, story.Rows) })
+	if err == nil {
+		d.run.req, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
+	}
+	return err
+}
+
+// playRest plays the rest of a claimed run. A run whose models or tools are not available any
+// more is lost.
+func (d *driver) playRest(story *journal.Story) error {
+	stop := d.deadline.start(&d.run)
+	defer stop()
+	if d.run.state().Ended == "" && executesApproved(d.run.state()) {
+		if _, err := noticeGone(d); err != nil && !errors.Is(err, errDecideAgain) {
+			return err
+		}
+	}
+	if d.run.state().Ended == "" {
+		now, err := d.restoreResources(d.run.ctx, story.Rows)
+		d.run.account.Release(story.Size()) // the rows are not needed any more
+		var bad *journal.Unreadable
+		if errors.As(err, &bad) {
+			return bad
+		}
+		if err != nil && d.run.ctx.Err() == nil { // if ctx has ended, that is the reason for the error
+			d.run.log.Error("the run cannot continue", "error", err)
+			if err := d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
+				return err
+			}
+		} else if err == nil && now != nil {
+			d.calls.latest = now
+			if err := d.calls.prepareAgain(now); err != nil && !errors.Is(err, errDecideAgain) {
+				return err
+			}
+		}
+	}
+	return d.play()
+}
+
+// giveUp ends a run that cannot be continued safely with its journal. Every call that was
+// started gets an outcome first.
+func (d *driver) giveUp(story *journal.Story, last int64, why error) error {
+	d.run.log.Error("the run is given up", "error", why)
+	d.givenUp = why
+	d.run.events.Abandon(story, last)
+	d.run.date()
+	d.run.req, _ = requestOf(d.run.state().Accepted, 0, nil) // without rows there is nothing to be decoded
+	d.run.req.Org = d.run.lease.Org
+	return d.observed(true, func() error {
+		if d.run.state().Ended == "" {
+			if err := d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
+				return err
+			}
+		}
+		return d.play()
+	})
+}
+
+// restoreResources finds the run's models and servers, and restores its tools as they were
+// when it began. It returns the tools as the servers have them now; nil if the run has not
+// listed them yet. The error is an *[journal.Unreadable] if its journal cannot be decoded.
+func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawMessage) (now *catalog.Set, err error) {
+	if d.run.req.Targets, d.run.req.Servers, err = d.o.Resources.For(ctx, d.run.state().Accepted); err != nil {
+		return nil, err
+	}
+	d.run.req.Declared = d.run.recallDeclared(d.run.req.stored)
+	if err := d.declared.dial(); err != nil {
+		return nil, err
+	}
+	if d.run.state().Catalogued == nil { // Discover follows
+		return nil, d.run.req.missesBrought()
+	}
+	var sealed []catalog.Sealed
+	if err := json.Unmarshal(rows[catalogRef], &sealed); err != nil {
+		return nil, journal.Damaged(catalogRef, err)
+	}
+	if now, err = d.o.Catalog.For(ctx, d.run.req.Org, d.run.req.Servers, d.run.listAge()); err != nil {
+		return nil, err
+	}
+	if d.tools.catalog, err = now.Recall(sealed, d.run.accepted()); err != nil {
+		return nil, journal.Damaged(catalogRef, err)
+	}
+	d.tools.choose()
+	for _, c := range d.run.state().Calls {
+		arguments, ok := d.run.events.Arguments(c.Key)
+		if !ok {
+			if c.Runnable() {
+				return nil, journal.Damaged("args:"+string(c.Key), errors.New("the arguments of a call are missing"))
+			}
+			continue
+		}
+		entry := d.tools.withReread(d.tools.catalog).Lookup(c.Name)
+		if entry == nil {
+			return nil, journal.Damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
+		}
+		d.calls.keep(c.Key, prepared{entry, arguments})
+	}
+	return now, nil
+}
+
+// lead performs a durable run in a goroutine of its own, which Close waits for.
+func (d *driver) lead(perform func() error) {
+	defer d.run.account.Close()
+	defer d.run.cancel(errDiscarded)
+	err := perform()
+	var bad *journal.Unreadable
+	if errors.As(err, &bad) {
+		err = d.setAside(bad)
+	}
+	if errors.Is(err, errHandOver) || errors.Is(err, journal.ErrFenced) {
+		err = eventlog.HandedOver(err)
+	} else if err != nil && !d.aside {
+		d.failed = true
+		d.run.log.Error("run stopped", "error", err)
+	}
+	d.live.feed.End(err)
+	d.unregister()
+}
+
+// awaitTurn waits until the run may be resumed, if it is a suspect. Its turn ends with the
+// commit after which it is none. It returns an error if this process must not continue
+// the run.
+func (d *driver) awaitTurn() error {
+	run := &d.run
+	if !run.state().Suspect() {
+		return nil
+	}
+	run.log.Warn("the last owners of the run died before it got further: no other such run is resumed at the same time", "owners", run.state().DeadOwners)
+	run.onCommit = func() {
+		if !run.state().Suspect() {
+			d.endTurn()
+		}
+	}
+	return d.leases.suspects.await(run.ctx, &d.live)
+}
+
+// endTurn ends the turn of a suspect. It does nothing for any other run.
+func (d *driver) endTurn() {
+	if d.run.onCommit != nil {
+		d.run.onCommit = nil
+		d.leases.suspects.leave(&d.live)
+	}
+}
+
+// setAside ends the lease of a run of which something cannot be decoded, and returns the error
+// for its callers. No process claims the run until it is cancelled, or until a build starts that
+// may be able to decode it. The error is errHandOver if somebody has written to the run since it
+// was read, or has its lease.
+func (d *driver) setAside(why *journal.Unreadable) error {
+	a := journal.Aside{Reason: why.Error(), Build: d.o.Build, At: d.o.Now().UnixMilli()}
+	if why.Newer() {
+		a.Kind, a.Version = why.Kind, why.Version
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), storeTimeout)
+	defer cancel()
+	done, err := d.o.Leases.SetAside(ctx, d.run.lease, cmp.Or(why.Last, d.run.state().Seq), a)
+	if err != nil {
+		d.run.storeFailed(err)
+		return journal.Unavailable(fmt.Errorf("run %s: set aside: %w", d.run.lease.RunID, err))
+	}
+	if !done {
+		return errHandOver
+	}
+	d.aside = true
+	d.run.log.Error("run set aside: cancel it, or start the build that has written what cannot be decoded", "reason", a.Reason, "build", a.Build)
+	return journal.AsideError(d.run.lease.RunID, a.Reason)
+}
+
+// cancelled reports whether the facts have a request to end the run.
+func cancelled(facts []loop.Fact) bool {
+	for _, f := range facts {
+		if f.Body.Kind() == loop.KindCancelRequested {
+			return true
+		}
+	}
+	return false
 }

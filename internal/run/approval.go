@@ -1,10 +1,8 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
@@ -17,30 +15,6 @@ import (
 
 // approvalPrefix begins the ids of approvals.
 const approvalPrefix = "appr_"
-
-// maxReason is the maximum length of the reason of a decision, in bytes.
-const maxReason = 4 << 10
-
-// Decide records a decision about an approval of the org, and returns the approval as it is
-// then. The run goes on when all its approvals are decided, in whatever process claims it. The
-// same decision again changes nothing and is no error. The error wraps org.ErrNotFound if the
-// org has no such approval; it is a [fault.Error] if the approval has another decision, has
-// expired, or is void.
-func (r *Runner) Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error) {
-	if len(d.Message) > maxReason {
-		return journal.Approval{}, fault.New(fault.Invalid, "invalid_value", "reason has %d bytes, and at most %d are allowed", len(d.Message), maxReason).In("reason")
-	}
-	a, err := r.o.Archive.Approval(ctx, orgID, id)
-	if err != nil {
-		return a, err
-	}
-	if a.Status == journal.ApprovalWaiting {
-		if a, err = r.audience.decide(ctx, a, d, by); err != nil {
-			return a, err
-		}
-	}
-	return a, a.Accepts(d)
-}
 
 // decide decides an approval that waits. If nobody is left who may have the answer of its run,
 // the run ends, and the approval is void.
@@ -127,67 +101,4 @@ func (u *audience) expireApprovals(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// park appends that the calls wait for a person. A waiting run has no
-// goroutine, lease or slot. A light run becomes durable: the request and the tools are stored
-// for its next owner.
-func (d *driver) park(a loop.Interrupt) error {
-	if ended, err := noticeGone(d); ended || err != nil {
-		return cmp.Or(err, errDecideAgain)
-	}
-	s := d.run.state()
-	var bodies []loop.Body
-	for _, key := range a.Calls {
-		if c, _ := s.Call(key); c.Wait == nil {
-			bodies = append(bodies, s.AskFor(key, d.o.NewID(approvalPrefix), d.run.now()))
-		}
-	}
-	active := d.run.now() - s.ActiveSince
-	var rows []journal.Row
-	if !d.run.durable() {
-		rows = append(d.run.requestRows(), d.tools.row())
-	}
-	rows = append(rows, d.run.userMessageRows(bodies)...)
-	if err := d.keepResponse(nil); err != nil {
-		return err
-	}
-	err := d.run.append(rows, append(bodies, loop.Parked{ActiveMS: active})...)
-	var capped *org.CapError
-	if errors.Is(err, errDecideAgain) || errors.As(err, &capped) {
-		dropResponse(d) // the run goes on, and its response with it
-	}
-	if errors.As(err, &capped) {
-		return d.calls.refuseToAsk(a.Calls, capped)
-	}
-	if err == nil {
-		d.asked()
-		for _, body := range bodies {
-			if w, ok := body.(loop.CallWaiting); ok {
-				d.run.log.Warn("approval_needed", "approval", w.WaitID, "call", w.Key, "server", w.Server, "tool", w.Tool,
-					"principal", d.run.req.Principal, "expires_at", time.UnixMilli(w.ExpiresAt).UTC())
-			}
-		}
-	}
-	return err
-}
-
-// refuseToAsk answers the calls that cannot be asked for.
-func (t *toolCaller) refuseToAsk(calls []loop.CallKey, why error) error {
-	t.run.log.Warn("tool calls are not executed: no more approvals can wait", "principal", t.run.req.Principal, "calls", len(calls), "error", why)
-	var bodies []loop.Body
-	for _, key := range calls {
-		c, _ := t.run.state().Call(key)
-		if c.Wait != nil {
-			continue
-		}
-		p := *c.Prepared
-		p.Again++
-		p.Verdict, p.Answer = loop.Tell, `{"error":"the call needs the approval of a person, and too many calls wait for one already; try again later"}`
-		bodies = append(bodies, p)
-	}
-	if err := t.run.append(nil, bodies...); err != nil {
-		return err
-	}
-	return errDecideAgain
 }

@@ -1,14 +1,12 @@
 package run
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
 const (
@@ -21,52 +19,6 @@ const (
 	// wake it at once; those of other processes, and other changes, do not.
 	approvalPoll = 5 * time.Second
 )
-
-// AwaitApprovals returns the approvals of the org that q selects, as [journal.Archive] returns them. If
-// there are none, it waits until there is one, but not longer than the time: then it returns
-// none. It also returns none when this process stops taking runs, so that callers ask its
-// successor. Account is charged with what the caller holds; nil = nothing is counted.
-//
-// It returns the cause of ctx when ctx ends, and a [fault.Error] if too many callers of the org
-// wait.
-func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *memlimit.Account) ([]journal.Approval, error) {
-	if err := r.approvalWaits.enter(orgID); err != nil {
-		return nil, err
-	}
-	defer r.approvalWaits.leave(orgID)
-	if account != nil {
-		if err := account.Acquire(approvalWaitBytes); err != nil {
-			return nil, err
-		}
-		defer account.Release(approvalWaitBytes)
-	}
-	next, done := r.followers.Listen(approvalsOf(orgID))
-	defer done()
-	end := time.NewTimer(longest)
-	defer end.Stop()
-	poll := time.NewTicker(approvalPoll)
-	defer poll.Stop()
-	for {
-		rang := next()
-		found, err := r.o.Archive.Approvals(ctx, orgID, q)
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil || len(found) > 0 {
-			return found, err
-		}
-		select {
-		case <-rang:
-		case <-poll.C:
-		case <-end.C:
-			return nil, nil
-		case <-r.leases.closing:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
 
 // approvalsOf is the key under which those listen who wait for approvals of an org. No run has
 // it.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -47,24 +46,6 @@ func UserMessageOf(ctx context.Context, archive journal.Archive, a journal.Appro
 		return nil, journal.Damaged(userMessageRef(a.ID), err)
 	}
 	return &m, nil
-}
-
-// userMessageRows returns the rows with what the user has said, for the approvals that the facts ask
-// for. A run whose texts are not to be stored has none.
-func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
-	if s.policy().Forget {
-		return nil
-	}
-	said, ok := lastUserMessage(s.events)
-	if !ok {
-		return nil
-	}
-	for _, f := range facts {
-		if w, asks := f.(loop.CallWaiting); asks {
-			rows = append(rows, journal.Row{Ref: userMessageRef(w.WaitID), Value: said})
-		}
-	}
-	return rows
 }
 
 // lastUserMessage returns the text of the transcript's last message of a user, or false if it has
@@ -120,22 +101,6 @@ const (
 // answer cannot be given later.
 func ClientOf(r *Runner) func(context.Context, journal.Approval) (Client, error) {
 	return r.audience.clientOf
-}
-
-func (u *audience) clientOf(ctx context.Context, a journal.Approval) (Client, error) {
-	if a.Status != journal.ApprovalWaiting {
-		return "", nil
-	}
-	code, err := u.gone(ctx, a.WaitingRun())
-	switch {
-	case err != nil:
-		return "", journal.Unavailable(err)
-	case code != "":
-		return ClientLeft, nil
-	case a.CallerAt != "" || u.clients.has(journal.RunKey{Org: a.Org, Run: a.RunID}):
-		return ClientConnected, nil
-	}
-	return ClientAway, nil
 }
 
 // clients counts the requests of this process that stay open while their run waits for approval. The

@@ -51,12 +51,6 @@ func (c *callers) has(key journal.RunKey) bool {
 	return c.of[key]
 }
 
-// held reports whether the run of the request may wait for approval, and nobody can come back for
-// its answer when the client has left.
-func (r *Request) held() bool {
-	return r.WaitFor > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && r.Policy.MayWait()
-}
-
 // audience knows who may have the answers of the runs that wait.
 type audience struct {
 	o         *Options
@@ -156,27 +150,6 @@ func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
 	}
 }
 
-// DeleteResponse deletes a stored response of the org, with its run if nothing else of it is
-// stored. A run that waits ends, if the response says that it waits. DeleteResponse reports whether
-// there was a response.
-func (r *Runner) DeleteResponse(ctx context.Context, orgID, id string) (bool, error) {
-	c, err := FindResponse(ctx, r.o.Conversations, orgID, id)
-	if err != nil || c == nil {
-		return false, err
-	}
-	if err := r.audience.responseDeleted(ctx, orgID, c); err != nil {
-		return false, err
-	}
-	if alone, err := isAlone(ctx, r.o.Conversations, orgID, c); err != nil {
-		return false, err
-	} else if alone {
-		if err := r.o.Forgetter.Forget(ctx, orgID, c.RunID); err != nil {
-			return false, err
-		}
-	}
-	return r.o.Conversations.Delete(ctx, orgID, "", responseKey(id))
-}
-
 // responseDeleted ends the run of a response that is about to be deleted, if the run waits and has
 // no later part.
 func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal.Conversation) error {
@@ -191,12 +164,6 @@ func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal
 		return err
 	}
 	return u.endGone(ctx, journal.WaitingRun{Org: orgID, RunID: c.RunID, Principal: head.Summary.Principal}, loop.Deleted)
-}
-
-// Changed says that a key was revoked or an org deleted: the runs that wait are checked at once.
-func (r *Runner) Changed() {
-	r.audience.changed.Store(true)
-	r.leases.claimSoon()
 }
 
 // abandonedEvery is how often all runs that wait are checked, unless Changed is called.
@@ -292,4 +259,20 @@ func (s *endSink) Emit(at event.Position, e event.Event) error {
 	_, last := e.(event.Finished)
 	s.ended = s.ended || last
 	return s.Sink.Emit(at, e)
+}
+
+func (u *audience) clientOf(ctx context.Context, a journal.Approval) (Client, error) {
+	if a.Status != journal.ApprovalWaiting {
+		return "", nil
+	}
+	code, err := u.gone(ctx, a.WaitingRun())
+	switch {
+	case err != nil:
+		return "", journal.Unavailable(err)
+	case code != "":
+		return ClientLeft, nil
+	case a.CallerAt != "" || u.clients.has(journal.RunKey{Org: a.Org, Run: a.RunID}):
+		return ClientConnected, nil
+	}
+	return ClientAway, nil
 }

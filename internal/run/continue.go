@@ -50,38 +50,6 @@ type continuation struct {
 // maxDecideTries is how often a request tries to decide while others write to the run.
 const maxDecideTries = 10
 
-// continues lets the request continue a run with its answers, and reports the next part of the
-// run. It returns false for a request whose answers are all history, and that has new input:
-// it is for a run of its own.
-func (r *Runner) continues(ctx context.Context, req *Request, sink eventlog.Sink) (bool, error) {
-	c := &continuation{&r.o, r, req}
-	stored, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // a decision counts, also if the caller leaves
-	defer cancel()
-	for tries := 1; ; tries++ {
-		approvals, err := c.answered(stored)
-		if err != nil {
-			return true, err
-		}
-		open := slices.ContainsFunc(approvals, func(a journal.Approval) bool { return a.Status == journal.ApprovalWaiting })
-		if !open && len(req.Late) > 0 {
-			took, err := c.tookInput(stored, approvals)
-			if err != nil || !took {
-				return err != nil, err
-			}
-		}
-		next, err := c.decideAll(stored, approvals)
-		if errors.Is(err, errDecideAgain) && tries < maxDecideTries { // somebody else has decided meanwhile
-			continue
-		} else if errors.Is(err, errDecideAgain) {
-			err = journal.Unavailable(err)
-		}
-		if err != nil {
-			return true, err
-		}
-		return true, c.tellNext(ctx, next, sink)
-	}
-}
-
 // answered finds the approvals that the request answers. They must be of one run of its
 // principal, which the request continues. Answers that are all settled, in a request with new
 // input, are history.

@@ -125,22 +125,6 @@ func hostOf(address secret.Value) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// show makes the org's server visible to the caller, with the tools that the request allows.
-func (r *Request) show(s Declared) {
-	i := slices.IndexFunc(r.Servers, func(have catalog.Server) bool { return have.Name == s.Label && !have.Brought })
-	if i < 0 {
-		return
-	}
-	have := &r.Servers[i]
-	have.Shown, have.ReadOnly = true, s.ReadOnly
-	switch {
-	case have.Tools == nil:
-		have.Tools = s.Tools
-	case s.Tools != nil:
-		have.Tools = slices.DeleteFunc(slices.Clone(have.Tools), func(name string) bool { return !slices.Contains(s.Tools, name) })
-	}
-}
-
 // storedDeclared is a Declared as it is stored with a durable run. Address is sealed.
 type storedDeclared struct {
 	Label    string   `json:"label"`
@@ -160,28 +144,6 @@ type address struct {
 // addressName is the name under which the addresses of a run are sealed.
 func addressName(runID string) string { return runID + "/declared_servers" }
 
-// storeDeclared returns the servers that the request declared, for the next owner of the run.
-// Without a master key it leaves out the servers with a URL: see [Request.missesBrought].
-func (s *runState) storeDeclared() (out []storedDeclared) {
-	for _, declared := range s.req.Declared {
-		stored := storedDeclared{Label: declared.Label, Name: declared.Server(), Tools: declared.Tools, ReadOnly: declared.ReadOnly}
-		if !declared.URL.IsZero() {
-			at := slices.IndexFunc(s.req.Servers, func(server catalog.Server) bool { return server.Name == declared.Server() })
-			if s.keys == nil || at < 0 {
-				continue
-			}
-			sealed, err := declared.seal(s.keys, s.req.Org, s.lease.RunID)
-			if err != nil {
-				s.log.Error("a server that the request declared is not stored", "server", declared.Label, "error", err)
-				continue
-			}
-			stored.Address, stored.Origin = sealed, s.req.Servers[at].Origin
-		}
-		out = append(out, stored)
-	}
-	return out
-}
-
 // seal seals the address of the server, for the store.
 func (d Declared) seal(keys *secret.Keyring, orgID, runID string) ([]byte, error) {
 	return keys.Seal(orgID, addressName(runID), secret.NewValue(d.address()))
@@ -196,27 +158,12 @@ func (d Declared) address() string {
 	return string(text)
 }
 
-// recallDeclared returns the servers that were stored. One that cannot be opened is left out.
-func (s *runState) recallDeclared(stored []storedDeclared) (out []Declared) {
-	for _, one := range stored {
-		declared := Declared{Label: one.Label, name: one.Name, Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
-		if one.Address != nil {
-			if err := s.open(one.Address, &declared); err != nil {
-				s.log.Error("a server that the request declared cannot be used", "server", one.Label, "error", err)
-				continue
-			}
-		}
-		out = append(out, declared)
-	}
-	return out
-}
-
-// open sets what was sealed of a server.
-func (s *runState) open(sealed []byte, into *Declared) error {
-	if s.keys == nil {
+// open sets what seal has sealed.
+func (d *Declared) open(keys *secret.Keyring, orgID, runID string, sealed []byte) error {
+	if keys == nil {
 		return secret.ErrMasterKey
 	}
-	text, err := s.keys.Open(s.lease.Org, addressName(s.lease.RunID), sealed)
+	text, err := keys.Open(orgID, addressName(runID), sealed)
 	if err != nil {
 		return err
 	}
@@ -224,9 +171,9 @@ func (s *runState) open(sealed []byte, into *Declared) error {
 	if err := json.Unmarshal([]byte(text.Reveal()), &a); err != nil {
 		return secret.ErrDamaged
 	}
-	into.URL, into.Headers = secret.NewValue(a.URL), map[string]secret.Value{}
+	d.URL, d.Headers = secret.NewValue(a.URL), map[string]secret.Value{}
 	for name := range maps.Keys(a.Headers) {
-		into.Headers[name] = secret.NewValue(a.Headers[name])
+		d.Headers[name] = secret.NewValue(a.Headers[name])
 	}
 	return nil
 }

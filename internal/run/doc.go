@@ -3,7 +3,7 @@
 //
 //	Runner.Run ─► accept.go ─► for { loop.Decide } ─► finished     drive.go
 //	                 │
-//	                 ├─ Discover      discover.go   catalog
+//	                 ├─ Discover      drive.go      catalog
 //	                 ├─ CallModel     model.go      provider/…  ─► deltas to the sink
 //	                 ├─ PrepareTools  tools.go      toolexec
 //	                 ├─ ExecuteTools  tools.go      toolexec ─► mcptool ─► egress
@@ -11,28 +11,31 @@
 //	                 ├─ Interrupt     drive.go      nothing is held
 //	                 └─ Finish        drive.go      hand over, last event
 //
-// The parts:
+// The parts, with the files of their methods:
 //
-//	Runner       runner.go       the public API: run, start, follow, resolve, cancel
-//	driver       drive.go        asks the rules and performs their actions; one for each run
-//	runState     state.go        the state of a run; numbers, stores and applies its facts
-//	modelCaller  model.go        model calls; relay.go has those of a raw relay
-//	toolCaller   tools.go        tool calls; cached.go has the result cache
-//	toolSet      toolset.go      the tools that the model sees
-//	leaseKeeper  keeper.go       leases: claim, renew, release; the runs of this process
-//	runObserver  observe.go      traces and metrics; audit.go makes the audit entries
+//	Runner       runner.go, handle.go   requests become runs; what others do to a run by its id
+//	driver       drive.go, accept.go    performs the actions of one run; how a run begins here and leaves
+//	runState     state.go, accept.go    the state of a run; numbers, stores and applies its facts
+//	modelCaller  model.go, relay.go     model calls; those of a raw relay
+//	toolCaller   tools.go, cached.go    tool calls; the result cache
+//	toolSet      toolset.go             the tools that the model sees
+//	leaseKeeper  keeper.go              leases: claim, renew, release; the runs of this process
+//	audience     callers.go, approval.go who waits for the answer of a run; decisions about its calls
+//	runObserver  observe.go             traces and metrics; audit.go makes the audit entries
+//
+// The events of a run, and its followers, are those of package eventlog.
 //
 // One goroutine owns a run: it folds, appends and emits. Tools run in
 // goroutines of their own, which end before the run does. A light run lives in
 // the goroutine of its caller and ends with it. A durable run has its own:
-// callers follow it (submit.go, handle.go). They read the latest events in its
+// callers follow it (handle.go). They read the latest events in its
 // feed, and earlier ones in the store: see package eventlog.
 //
 //	caller ──► submit ──► driver ──► feed ──► followers     this process
 //	                        │ every fact on disk before the next effect
 //	                     journal + lease          rules for both: package journal
 //	                        │ the lease ended: its process died, or released it
-//	           claim ──► resume ──► driver ──► feed ──► followers  the next process (keeper.go, resume.go)
+//	           claim ──► resume ──► driver ──► feed ──► followers  the next process (keeper.go, accept.go)
 //
 // There is no recovery mode: resume folds the journal, and the same loop asks the
 // same rules. A request can be followed in these steps:
@@ -48,4 +51,15 @@
 //     toolexec/execute.go decides, and toolexec/truncate.go cuts.
 //   - An event gets its position: number in state.go numbers the facts, tell and nextDelta
 //     in eventlog/fold.go make positions of the numbers.
+//   - The decision of an approver becomes a fact: Runner.Decide in handle.go, audience.resolve in
+//     approval.go, Runner.appendForeign in handle.go. A request that continues a run with its
+//     answers: continuation.decisions in continue.go.
+//   - A follower gets its next event: follower.step in eventlog/follow.go, Feed.after in
+//     eventlog/feed.go, reader.read in eventlog/reader.go.
+//   - The items that a model sees: State.Seen in loop/transcript.go, modelCaller.request in
+//     model.go, Request.modelRequest in request.go.
+//   - A setting of an org becomes a rule of a run: settings.Resolve in settings/settings.go, called
+//     in surface/serve.go; Request.accepted in accept.go puts the policy into the fact Accepted.
+//   - The goroutine of a durable run: Runner.start in runner.go begins it, driver.lead in accept.go
+//     is its body, leaseKeeper.adopt and close in keeper.go count it and wait for it.
 package run

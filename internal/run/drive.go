@@ -1,12 +1,15 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -14,6 +17,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // driver performs one run: it asks the rules what to do next, and does it with its parts.
@@ -42,7 +47,7 @@ type driver struct {
 
 // newDriver returns the driver of a run under the lease. Its parts share one run state. account is
 // charged with what the run keeps.
-func (r *Runner) newDriver(ctx context.Context, req *Request, lease journal.Lease, account *memlimit.Account, sink eventlog.Sink) *driver {
+func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease, account *memlimit.Account, sink eventlog.Sink) *driver {
 	d := &driver{o: &r.o, leases: r.leases}
 	d.observer.observer = r.o.Observer
 	d.run = runState{
@@ -278,4 +283,203 @@ func (d *driver) finish(a loop.Finish) error {
 	}
 	d.run.log.Debug("finished", "reason", a.Reason, "rounds", d.run.state().Spent.Rounds, "tokens", d.run.state().Spent.Tokens)
 	return nil
+}
+
+// discover lists the tools of the org's servers and appends what it found.
+func (d *driver) discover() error {
+	run := &d.run
+	set, err := d.o.Catalog.For(run.ctx, run.req.Org, run.req.Servers, time.Duration(run.policy().CatalogTTLNS))
+	if err != nil {
+		return run.stopped(err, failedServer(err))
+	}
+	d.tools.catalog = set
+	d.tools.choose()
+	known := d.tools.known()
+	body := loop.Catalogued{
+		Servers: run.state().Announce(set.Servers), Collisions: set.NewCollisions(), Conflict: known.Conflict(), Missing: known.Missing(d.tools.choice),
+	}
+	for _, t := range set.Offered() {
+		body.Bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
+	}
+	memory := run.account.Share()
+	defer memory.Close()
+	rows, err := d.tools.listed(&body, memory)
+	if err != nil {
+		return err
+	}
+	if run.durable() {
+		body.CatalogRef = catalogRef
+		rows = append(rows, d.tools.row())
+	}
+	return run.append(rows, body)
+}
+
+// park appends that the calls wait for a person. A waiting run has no
+// goroutine, lease or slot. A light run becomes durable: the request and the tools are stored
+// for its next owner.
+func (d *driver) park(a loop.Interrupt) error {
+	if ended, err := noticeGone(d); ended || err != nil {
+		return cmp.Or(err, errDecideAgain)
+	}
+	s := d.run.state()
+	var bodies []loop.Body
+	for _, key := range a.Calls {
+		if c, _ := s.Call(key); c.Wait == nil {
+			bodies = append(bodies, s.AskFor(key, d.o.NewID(approvalPrefix), d.run.now()))
+		}
+	}
+	active := d.run.now() - s.ActiveSince
+	var rows []journal.Row
+	if !d.run.durable() {
+		rows = append(d.run.requestRows(), d.tools.row())
+	}
+	rows = append(rows, d.run.userMessageRows(bodies)...)
+	if err := d.keepResponse(nil); err != nil {
+		return err
+	}
+	err := d.run.append(rows, append(bodies, loop.Parked{ActiveMS: active})...)
+	var capped *org.CapError
+	if errors.Is(err, errDecideAgain) || errors.As(err, &capped) {
+		dropResponse(d) // the run goes on, and its response with it
+	}
+	if errors.As(err, &capped) {
+		return d.calls.refuseToAsk(a.Calls, capped)
+	}
+	if err == nil {
+		d.asked()
+		for _, body := range bodies {
+			if w, ok := body.(loop.CallWaiting); ok {
+				d.run.log.Warn("approval_needed", "approval", w.WaitID, "call", w.Key, "server", w.Server, "tool", w.Tool,
+					"principal", d.run.req.Principal, "expires_at", time.UnixMilli(w.ExpiresAt).UTC())
+			}
+		}
+	}
+	return err
+}
+
+// handOver returns the calls with the ids under which the caller gets them. If the run
+// has items that the caller cannot send back, the ids are new, and the items are stored
+// under them first; callIDs maps them to the provider's.
+func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, callIDs map[string]string, err error) {
+	run := &d.run
+	h := journal.Conversation{RunID: run.lease.RunID, CallIDs: map[string]string{}}
+	hides := run.state().HidesItems()
+	var ids []journal.ConversationKey
+	for _, key := range keys {
+		c, _ := run.state().Call(key)
+		id := c.ProviderID
+		if hides {
+			id = d.o.NewID(mintedPrefix)
+			h.CallIDs[id] = c.ProviderID
+			ids = append(ids, journal.ConversationKey{Kind: journal.CallID, ID: id})
+		}
+		calls = append(calls, loop.HandedOverCall{Key: c.Key, ID: id})
+	}
+	if !hides {
+		return calls, nil, nil
+	}
+	h.Full = run.results.full
+	h.Items = run.events.Transcript(run.state().HiddenRefs())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
+	defer cancel()
+	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, journal.HandoverTTL, ids...); err != nil {
+		run.storeFailed(err)
+		return nil, nil, journal.Unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
+	}
+	return calls, h.CallIDs, nil
+}
+
+// keepResponse stores the conversation of the response before the run ends or waits. callIDs
+// are the ids of the calls that the client executes.
+//
+// The error wraps an *[journal.Unreadable] if the session of a durable run cannot be decoded. A light
+// run, which nobody could go on with, ends nevertheless, without its response in the session. So
+// does a run that is ended from outside or by a limit.
+func (d *driver) keepResponse(callIDs map[string]string) error {
+	run := &d.run
+	keep := run.req.Keep
+	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && journal.GoneReason(*c) == loop.Deleted {
+		return nil
+	}
+	input := run.events.Items("input")
+	input = input[min(run.req.notOwn, len(input)):]
+	c := journal.Conversation{
+		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
+		Target: lastTarget(run.state()),
+	}
+	c.Items = append(c.Items, run.unansweredCalls()...)
+	for id, text := range run.results.full {
+		if !run.req.inherited[id] {
+			c.Full[id] = text
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
+	defer cancel()
+	encoded := eventlog.HeldBytes(c.Items) + len(c.Echo) // also beyond the limit: the run is at its end
+	run.req.Account.Add(encoded)
+	defer run.req.Account.Release(encoded)
+	id := responseID(run.lease.RunID, run.state().Parks, 0)
+	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(id))
+	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
+		err = appendToSession(ctx, d.o.Conversations, run.req, id)
+	}
+	var bad *journal.Unreadable
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &bad) && (run.state().Ended != "" || !run.durable()):
+		run.log.Error("a response is not added to its conversation", "response", id, "error", err)
+		return nil
+	case bad != nil:
+		return err
+	}
+	run.storeFailed(err)
+	return journal.Unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))
+}
+
+// relay performs a relay and records it in the audit log. While the store cannot be
+// written, nothing is relayed.
+func (d *driver) relay() error {
+	if d.o.Recorder == nil {
+		return d.perform()
+	}
+	if err := d.leases.health.err(); err != nil {
+		return journal.Unavailable(err)
+	}
+	if err := d.perform(); err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(d.run.ctx) // also if the caller has disconnected
+	entry := d.relayEntry()
+	if err := d.o.Recorder.Record(ctx, d.run.req.Org, entry); err != nil {
+		d.run.log.Error("a relayed request was not recorded in the audit log", "request", d.run.lease.RunID, "org", d.run.req.Org, "error", err)
+		d.run.storeFailed(err)
+		return nil
+	}
+	d.observer.recorded(d.run.req.Org, entry)
+	return nil
+}
+
+// relayEntry returns the audit entry of the relay.
+func (d *driver) relayEntry() audit.Entry {
+	target, now := d.run.req.Targets[d.run.state().Attempt.Target], d.o.Now()
+	r := audit.Request{
+		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, Provider: target.Provider, Model: d.run.req.Model, Target: target.Model,
+		Attempts: d.model.relayed.attempts, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
+	}
+	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
+	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay
+		r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
+	}
+	if turn := d.run.state().Turn; turn != nil && turn.Purpose == loop.PurposeTurn {
+		r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
+	}
+	if d.model.relayed.status >= 400 {
+		r.Status = audit.Failed
+	}
+	if failed := d.run.state().Attempt.Failed; failed != nil {
+		r.Status, r.Class = audit.Failed, string(failed.Class)
+	}
+	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RequestID: d.run.lease.RunID, Body: r}
 }

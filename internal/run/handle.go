@@ -2,9 +2,21 @@ package run
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // Follow reports the events of a run to the sink, from the one after f.After to the end
@@ -50,4 +62,264 @@ func (r *Runner) follow(ctx context.Context, f eventlog.Follow, sink eventlog.Si
 		},
 		Next: next, Closing: r.leases.closing,
 	})
+}
+
+// Start accepts a durable run, which goes on without its caller, and returns its id. If
+// the request's key stands for a run already, it returns the id of that one. Otherwise
+// what Run says about errors holds.
+func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
+	if req.Policy.Grade != loop.Durable {
+		return "", fmt.Errorf("a run of the grade %s ends with its caller", req.Policy.Grade)
+	}
+	if req.Account == nil {
+		req.Account = r.o.Memory.Open(req.Org)
+		defer req.Account.Close()
+	}
+	feed, known, err := r.start(ctx, req)
+	if err != nil || known != "" {
+		return known, err
+	}
+	return feed.RunID, nil
+}
+
+// Cancel ends a run of the org, whoever performs it: what is under way is cut
+// off and accounted for. The error wraps org.ErrNotFound for an id that the org
+// has not; a run that is over is a [fault.Error].
+func (r *Runner) Cancel(ctx context.Context, orgID, runID string, by org.Author) error {
+	end := loop.CancelRequested{By: by.Principal, Cause: event.Cancelled}
+	return r.requestEnd(ctx, orgID, runID, end, []audit.Entry{by.RunCancelled(orgID, runID)})
+}
+
+// Lose ends a run as Cancel does, with the reason [event.Lost] and without an audit
+// row of its own. It is for runs whose journal may be older than what they have
+// done. Runs that nobody performs are ended by the next Open.
+func (r *Runner) Lose(ctx context.Context, orgID, runID, by string) error {
+	return r.requestEnd(ctx, orgID, runID, loop.CancelRequested{By: by, Cause: event.Lost}, nil)
+}
+
+// requestEnd records that the run is to end, with the rows for auditors.
+func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.CancelRequested, rows []audit.Entry) error {
+	if err := r.appendForeign(ctx, nil, orgID, runID, end, rows); err != nil {
+		return err
+	}
+	crash.At(crash.AfterCancel)
+	r.leases.wake(journal.RunKey{Org: orgID, Run: runID})
+	r.leases.claimSoon()
+	return nil
+}
+
+// appendForeign appends a fact to a run that this goroutine does not own, with rows for
+// auditors. Every fact that is not written by a run's owner goes through it. The error
+// wraps org.ErrNotFound if the org has no such run, and is a [fault.Error] if the run has
+// ended or its state does not allow the fact. It needs the journal only for a fact for
+// which the state of the run matters: see [journal.Head.Allow]. account is charged with what is read
+// then; nil = nothing is charged.
+func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error {
+	var state loop.State // of the run, if the fact depends on it
+	for {
+		head, err := r.o.Archive.Head(ctx, orgID, runID)
+		if err != nil {
+			return err
+		}
+		if head.Summary.Status == journal.Done {
+			return fault.New(fault.Conflict, "run_finished", "run %s has already ended (%s)", runID, head.Summary.Reason)
+		}
+		at := max(r.o.Now().UnixMilli(), head.At) // the wall clock may have been set back since
+		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: body}
+		if loop.AllowedAnytime(body) {
+			err = head.Allow(body)
+		} else if state, err = journal.Fold(ctx, r.o.Archive, account, orgID, runID, state, nil); err == nil {
+			fact.Seq, fact.At = state.Seq+1, max(at, state.At)
+			if loop.Allowed(state, fact) != nil {
+				return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("run %s: %w", runID, err)
+		}
+		err = r.o.Journal.Append(ctx, journal.Lease{Org: orgID, RunID: runID}, fact.Seq-1, journal.Batch{Sync: true, Audit: rows, Facts: []loop.Fact{fact}})
+		var behind *journal.Behind
+		if errors.As(err, &behind) || errors.As(err, new(*journal.Unreadable)) { // somebody else has written
+			continue // the run may have finished since
+		} else if err != nil {
+			return fmt.Errorf("run %s: append %s: %w", runID, body.Kind(), err)
+		}
+		r.followers.Ring(journal.RunKey{Org: orgID, Run: runID})
+		if r.o.Observer != nil {
+			for _, row := range rows {
+				r.o.Observer.Recorded(orgID, row)
+			}
+		}
+		return nil
+	}
+}
+
+// maxReason is the maximum length of the reason of a decision, in bytes.
+const maxReason = 4 << 10
+
+// Decide records a decision about an approval of the org, and returns the approval as it is
+// then. The run goes on when all its approvals are decided, in whatever process claims it. The
+// same decision again changes nothing and is no error. The error wraps org.ErrNotFound if the
+// org has no such approval; it is a [fault.Error] if the approval has another decision, has
+// expired, or is void.
+func (r *Runner) Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error) {
+	if len(d.Message) > maxReason {
+		return journal.Approval{}, fault.New(fault.Invalid, "invalid_value", "reason has %d bytes, and at most %d are allowed", len(d.Message), maxReason).In("reason")
+	}
+	a, err := r.o.Archive.Approval(ctx, orgID, id)
+	if err != nil {
+		return a, err
+	}
+	if a.Status == journal.ApprovalWaiting {
+		if a, err = r.audience.decide(ctx, a, d, by); err != nil {
+			return a, err
+		}
+	}
+	return a, a.Accepts(d)
+}
+
+// AwaitApprovals returns the approvals of the org that q selects, as [journal.Archive] returns them. If
+// there are none, it waits until there is one, but not longer than the time: then it returns
+// none. It also returns none when this process stops taking runs, so that callers ask its
+// successor. Account is charged with what the caller holds; nil = nothing is counted.
+//
+// It returns the cause of ctx when ctx ends, and a [fault.Error] if too many callers of the org
+// wait.
+func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *memlimit.Account) ([]journal.Approval, error) {
+	if err := r.approvalWaits.enter(orgID); err != nil {
+		return nil, err
+	}
+	defer r.approvalWaits.leave(orgID)
+	if account != nil {
+		if err := account.Acquire(approvalWaitBytes); err != nil {
+			return nil, err
+		}
+		defer account.Release(approvalWaitBytes)
+	}
+	next, done := r.followers.Listen(approvalsOf(orgID))
+	defer done()
+	end := time.NewTimer(longest)
+	defer end.Stop()
+	poll := time.NewTicker(approvalPoll)
+	defer poll.Stop()
+	for {
+		rang := next()
+		found, err := r.o.Archive.Approvals(ctx, orgID, q)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+		select {
+		case <-rang:
+		case <-poll.C:
+		case <-end.C:
+			return nil, nil
+		case <-r.leases.closing:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Unfinished is a durable run whose response is not stored yet: it has not ended.
+type Unfinished struct {
+	RunID string
+	Keep  Keep
+}
+
+// UnfinishedResponse returns the run that will give a response of the caller's org, or nil if the org
+// has no such run, or one that has ended, is not durable or does not store its response. A run that
+// has waited for approvals has given its first response. What it reads is charged to the caller's
+// account.
+func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
+	orgID := caller.Org.ID
+	runID := "run_" + strings.TrimPrefix(id, responsePrefix)
+	head, err := r.o.Archive.Head(ctx, orgID, runID)
+	switch {
+	case errors.Is(err, org.ErrNotFound), err == nil && (head.Summary.Status == journal.Done || head.Summary.Grade != loop.Durable || id != ResponseOf(runID, "")):
+		return nil, nil
+	case err != nil:
+		return nil, journal.ReadError(runID, err)
+	}
+	var rows []json.RawMessage
+	err = journal.ReadBatch(caller.Account, func(limit int) (err error) {
+		rows, err = r.o.Archive.Rows(ctx, orgID, runID, []string{requestRef}, limit)
+		return err
+	})
+	if err != nil || len(rows) == 0 {
+		return nil, journal.ReadError(runID, err)
+	}
+	var q storedRequest
+	if err := json.Unmarshal(rows[0], &q); err != nil {
+		return nil, journal.AsideError(runID, journal.Damaged(requestRef, err).Error())
+	}
+	if q.Keep == nil {
+		return nil, nil
+	}
+	state, err := journal.Fold(ctx, r.o.Archive, caller.Account, orgID, runID, loop.State{}, nil)
+	if err != nil {
+		return nil, journal.ReadError(runID, err)
+	}
+	if state.Parks > 0 {
+		return nil, nil
+	}
+	return &Unfinished{runID, *q.Keep}, nil
+}
+
+// HasPieces reports whether the pieces of what the model said in a run are stored, so that its
+// events are the same whenever they are followed. The error wraps org.ErrNotFound if the org has
+// no such run.
+func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, error) {
+	head, err := r.o.Archive.Head(ctx, orgID, runID)
+	if err != nil {
+		return false, journal.ReadError(runID, err)
+	}
+	return head.Summary.Grade == loop.Durable, nil
+}
+
+// DeleteResponse deletes a stored response of the org, with its run if nothing else of it is
+// stored. A run that waits ends, if the response says that it waits. DeleteResponse reports whether
+// there was a response.
+func (r *Runner) DeleteResponse(ctx context.Context, orgID, id string) (bool, error) {
+	c, err := FindResponse(ctx, r.o.Conversations, orgID, id)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if err := r.audience.responseDeleted(ctx, orgID, c); err != nil {
+		return false, err
+	}
+	if alone, err := isAlone(ctx, r.o.Conversations, orgID, c); err != nil {
+		return false, err
+	} else if alone {
+		if err := r.o.Forgetter.Forget(ctx, orgID, c.RunID); err != nil {
+			return false, err
+		}
+	}
+	return r.o.Conversations.Delete(ctx, orgID, "", responseKey(id))
+}
+
+// checkOver returns an error unless the run has ended, cannot go on, waits, or has waited: once it
+// has, a client may come back at any time and not only before the decision.
+func (o *Options) checkOver(ctx context.Context, orgID, runID string) error {
+	head, err := o.Archive.Head(ctx, orgID, runID)
+	if err != nil {
+		return journal.Unavailable(fmt.Errorf("run %s: %w", runID, err))
+	}
+	if s := head.Summary.Status; s == journal.Done || s == journal.IsAside || s == journal.Waiting {
+		return nil
+	}
+	asked, err := o.Archive.Approvals(ctx, orgID, journal.ApprovalQuery{RunID: runID, Limit: 1})
+	if err != nil {
+		return journal.Unavailable(fmt.Errorf("run %s: %w", runID, err))
+	}
+	if len(asked) > 0 {
+		return nil
+	}
+	busy := fault.New(fault.Conflict, "run_in_progress",
+		"the run of this Idempotency-Key is under way; send the request again when it is over")
+	busy.RetryAfter = eventlog.AttachRetry
+	return busy
 }

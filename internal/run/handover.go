@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -17,38 +16,6 @@ import (
 // mintedPrefix begins the call ids that the gateway makes. Ids without it are the provider's
 // and have no handover.
 const mintedPrefix = "call_tp_"
-
-// handOver returns the calls with the ids under which the caller gets them. If the run
-// has items that the caller cannot send back, the ids are new, and the items are stored
-// under them first; callIDs maps them to the provider's.
-func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, callIDs map[string]string, err error) {
-	run := &d.run
-	h := journal.Conversation{RunID: run.lease.RunID, CallIDs: map[string]string{}}
-	hides := run.state().HidesItems()
-	var ids []journal.ConversationKey
-	for _, key := range keys {
-		c, _ := run.state().Call(key)
-		id := c.ProviderID
-		if hides {
-			id = d.o.NewID(mintedPrefix)
-			h.CallIDs[id] = c.ProviderID
-			ids = append(ids, journal.ConversationKey{Kind: journal.CallID, ID: id})
-		}
-		calls = append(calls, loop.HandedOverCall{Key: c.Key, ID: id})
-	}
-	if !hides {
-		return calls, nil, nil
-	}
-	h.Full = run.results.full
-	h.Items = run.events.Transcript(run.state().HiddenRefs())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
-	defer cancel()
-	if err := d.o.Conversations.Save(ctx, run.req.Org, run.req.Principal, h, journal.HandoverTTL, ids...); err != nil {
-		run.storeFailed(err)
-		return nil, nil, journal.Unavailable(fmt.Errorf("run %s: hand over: %w", run.lease.RunID, err))
-	}
-	return calls, h.CallIDs, nil
-}
 
 // beginning is the transcript that a request begins with.
 type beginning struct {

@@ -5,63 +5,17 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/header"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 )
-
-// relay performs a relay and records it in the audit log. While the store cannot be
-// written, nothing is relayed.
-func (d *driver) relay() error {
-	if d.o.Recorder == nil {
-		return d.perform()
-	}
-	if err := d.leases.health.err(); err != nil {
-		return journal.Unavailable(err)
-	}
-	if err := d.perform(); err != nil {
-		return err
-	}
-	ctx := context.WithoutCancel(d.run.ctx) // also if the caller has disconnected
-	entry := d.relayEntry()
-	if err := d.o.Recorder.Record(ctx, d.run.req.Org, entry); err != nil {
-		d.run.log.Error("a relayed request was not recorded in the audit log", "request", d.run.lease.RunID, "org", d.run.req.Org, "error", err)
-		d.run.storeFailed(err)
-		return nil
-	}
-	d.observer.recorded(d.run.req.Org, entry)
-	return nil
-}
-
-// relayEntry returns the audit entry of the relay.
-func (d *driver) relayEntry() audit.Entry {
-	target, now := d.run.req.Targets[d.run.state().Attempt.Target], d.o.Now()
-	r := audit.Request{
-		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, Provider: target.Provider, Model: d.run.req.Model, Target: target.Model,
-		Attempts: d.model.relayed.attempts, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
-	}
-	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
-	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay
-		r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
-	}
-	if turn := d.run.state().Turn; turn != nil && turn.Purpose == loop.PurposeTurn {
-		r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
-	}
-	if d.model.relayed.status >= 400 {
-		r.Status = audit.Failed
-	}
-	if failed := d.run.state().Attempt.Failed; failed != nil {
-		r.Status, r.Class = audit.Failed, string(failed.Class)
-	}
-	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RequestID: d.run.lease.RunID, Body: r}
-}
 
 // relayed is what a relay has returned to its caller.
 type relayed struct {
@@ -190,4 +144,24 @@ func (b *relayBuffer) done() {
 	}
 	b.pool.Put(b.data)
 	b.data, b.pool = nil, nil
+}
+
+// dropHeaders removes the fields of the client's header that the target does not get. The
+// log names each once for each key, without its value.
+func (m *modelCaller) dropHeaders(a loop.CallModel) {
+	fields, allowed, key := m.run.req.Raw.Header, m.run.req.Targets[a.Target].RelayHeaders, m.run.req.Principal
+	for name := range fields {
+		if header.Usual(name) || slices.Contains(allowed, name) {
+			continue
+		}
+		delete(fields, name)
+		shown := name[:min(len(name), longestDropped)]
+		switch first, last := m.dropped.note(key, shown); {
+		case last:
+			m.providerLog(a).Warn("relay_headers_unreported", "principal", key, "limit", maxDropped, "limit_per_key", maxDroppedOfKey)
+		case first:
+			m.providerLog(a).Warn("relay_header_dropped", "header", shown, "principal", key,
+				"remedy", "if the provider needs it, add it to relay_headers of the provider")
+		}
+	}
 }

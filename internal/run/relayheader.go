@@ -1,32 +1,8 @@
 package run
 
 import (
-	"slices"
 	"sync"
-
-	"github.com/turnpike-gateway/turnpike/internal/header"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
-
-// dropHeaders removes the fields of the client's header that the target does not get. The
-// log names each once for each key, without its value.
-func (m *modelCaller) dropHeaders(a loop.CallModel) {
-	fields, allowed, key := m.run.req.Raw.Header, m.run.req.Targets[a.Target].RelayHeaders, m.run.req.Principal
-	for name := range fields {
-		if header.Usual(name) || slices.Contains(allowed, name) {
-			continue
-		}
-		delete(fields, name)
-		shown := name[:min(len(name), longestDropped)]
-		switch first, last := m.dropped.note(key, shown); {
-		case last:
-			m.providerLog(a).Warn("relay_headers_unreported", "principal", key, "limit", maxDropped, "limit_per_key", maxDroppedOfKey)
-		case first:
-			m.providerLog(a).Warn("relay_header_dropped", "header", shown, "principal", key,
-				"remedy", "if the provider needs it, add it to relay_headers of the provider")
-		}
-	}
-}
 
 // The limits of droppedHeaders: what clients invent must not fill the memory or the log.
 const (

@@ -2,17 +2,14 @@ package run
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
-	"github.com/turnpike-gateway/turnpike/internal/eventlog"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -193,48 +190,6 @@ type Dropped struct {
 	Params   []string // names in the request's dialect, sorted; at least one
 }
 
-// Dropped returns what each target leaves out of the request because its dialect
-// cannot express it. It makes no model call. It asks about the transcript that the
-// model would get, with the items that the gateway keeps for the caller: without its
-// own reasoning, a model may be unable to continue to reason.
-func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
-	items := slices.Concat(req.System, req.Items)
-	if req.Policy.Grade != loop.Relay {
-		memory := req.Account.Share()
-		defer memory.Close()
-		whole, err := splice(ctx, r.o.Conversations, req, memory)
-		if err != nil {
-			return nil, err
-		}
-		items = whole.items
-	}
-	var out []Dropped
-	for i, t := range req.Targets {
-		translator, ok := t.Client.(model.Translator)
-		if !ok {
-			continue
-		}
-		asked := req.modelRequest(i, items)
-		asked.MaxTokens = int(req.Policy.MaxTokens)
-		if tool, ok := req.expectedTool(); ok {
-			asked.Tools = append(slices.Clip(asked.Tools), tool)
-		}
-		params := translator.Dropped(asked)
-		if !t.Relays(req.Dialect) {
-			for _, h := range req.Hosted {
-				params = append(params, h.Place)
-			}
-		}
-		if name := req.continued(); name != "" && slices.ContainsFunc(items, func(it item.Item) bool { return it.IsOtherOf(t.Provider) }) {
-			params = append(params, name)
-		}
-		if len(params) > 0 {
-			out = append(out, Dropped{t.Provider, params})
-		}
-	}
-	return out, nil
-}
-
 // continued returns the member of the request that names a stored conversation; "" = none does.
 func (r *Request) continued() string {
 	switch {
@@ -244,40 +199,6 @@ func (r *Request) continued() string {
 		return "previous_response_id"
 	}
 	return ""
-}
-
-// CountInput returns how many tokens the input of the run's first model call has, as the
-// first target counts it, with the tools of the servers in Servers. If the provider cannot
-// count, it is an estimate, as for a limit on tokens: rather too high.
-func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, estimated bool, err error) {
-	memory := req.Account.Share()
-	defer memory.Close()
-	whole, err := splice(ctx, r.o.Conversations, req, memory)
-	if err != nil {
-		return 0, false, err
-	}
-	set, err := r.o.Catalog.For(ctx, req.Org, req.Servers, time.Duration(req.Policy.CatalogTTLNS))
-	if err != nil {
-		refused := fault.New(fault.Unavailable, "server_unavailable", "the tools of a required MCP server are not available; \"turnpike mcp check\" shows the cause")
-		refused.Err = err
-		return 0, false, refused
-	}
-	asked := req.modelRequest(0, whole.items)
-	asked.Memory = req.Account
-	asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
-	if counter, ok := req.Targets[0].Client.(model.Counter); ok {
-		tokens, err := counter.CountInput(ctx, asked)
-		if err == nil || ctx.Err() != nil {
-			return tokens, false, err
-		}
-		r.o.Log.Debug("the provider does not count tokens", "provider", req.Targets[0].Provider, "error", err)
-	}
-	bytes := eventlog.TextBytes(whole.items)
-	for _, t := range asked.Tools {
-		bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
-	}
-	per := req.Policy.Rules.Estimate.WithDefaults(budget.DefaultEstimate()).BytesPerToken
-	return (bytes + per - 1) / per, true, nil
 }
 
 // expectedTool returns a placeholder for the tools of the run's MCP servers, which are
@@ -315,3 +236,40 @@ type Caller struct {
 // LoopActive reports whether chat requests run the loop: the org has the feature, and at
 // least one enabled server.
 func (c Caller) LoopActive() bool { return c.Org.MCPOutbound && len(c.Servers) > 0 }
+
+// held reports whether the run of the request may wait for approval, and nobody can come back for
+// its answer when the client has left.
+func (r *Request) held() bool {
+	return r.WaitFor > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && r.Policy.MayWait()
+}
+
+// show makes the org's server visible to the caller, with the tools that the request allows.
+func (r *Request) show(s Declared) {
+	i := slices.IndexFunc(r.Servers, func(have catalog.Server) bool { return have.Name == s.Label && !have.Brought })
+	if i < 0 {
+		return
+	}
+	have := &r.Servers[i]
+	have.Shown, have.ReadOnly = true, s.ReadOnly
+	switch {
+	case have.Tools == nil:
+		have.Tools = s.Tools
+	case s.Tools != nil:
+		have.Tools = slices.DeleteFunc(slices.Clone(have.Tools), func(name string) bool { return !slices.Contains(s.Tools, name) })
+	}
+}
+
+// urlOf returns the URL of the org's server, without user information and query, because
+// these may have secrets; "" if there is no such server, or its URL cannot be parsed.
+func (r *Request) urlOf(server string) string {
+	i := slices.IndexFunc(r.Servers, func(s catalog.Server) bool { return s.Name == server })
+	if i < 0 {
+		return ""
+	}
+	u, err := url.Parse(r.Servers[i].URL)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,9 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -186,55 +183,6 @@ func readResponses(ctx context.Context, kept journal.Conversations, req *Request
 	return found, nil
 }
 
-// keepResponse stores the conversation of the response before the run ends or waits. callIDs
-// are the ids of the calls that the client executes.
-//
-// The error wraps an *[journal.Unreadable] if the session of a durable run cannot be decoded. A light
-// run, which nobody could go on with, ends nevertheless, without its response in the session. So
-// does a run that is ended from outside or by a limit.
-func (d *driver) keepResponse(callIDs map[string]string) error {
-	run := &d.run
-	keep := run.req.Keep
-	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && journal.GoneReason(*c) == loop.Deleted {
-		return nil
-	}
-	input := run.events.Items("input")
-	input = input[min(run.req.notOwn, len(input)):]
-	c := journal.Conversation{
-		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
-		Target: lastTarget(run.state()),
-	}
-	c.Items = append(c.Items, run.unansweredCalls()...)
-	for id, text := range run.results.full {
-		if !run.req.inherited[id] {
-			c.Full[id] = text
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
-	defer cancel()
-	encoded := eventlog.HeldBytes(c.Items) + len(c.Echo) // also beyond the limit: the run is at its end
-	run.req.Account.Add(encoded)
-	defer run.req.Account.Release(encoded)
-	id := responseID(run.lease.RunID, run.state().Parks, 0)
-	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(id))
-	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
-		err = appendToSession(ctx, d.o.Conversations, run.req, id)
-	}
-	var bad *journal.Unreadable
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &bad) && (run.state().Ended != "" || !run.durable()):
-		run.log.Error("a response is not added to its conversation", "response", id, "error", err)
-		return nil
-	case bad != nil:
-		return err
-	}
-	run.storeFailed(err)
-	return journal.Unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))
-}
-
 // dropResponse deletes the response that was stored for a run which does not wait after all.
 func dropResponse(d *driver) {
 	run := &d.run
@@ -247,77 +195,4 @@ func dropResponse(d *driver) {
 	if _, err := d.o.Conversations.Delete(ctx, run.req.Org, "", responseKey(id)); err != nil {
 		run.log.Error("the response of a run that does not wait is not deleted", "response", id, "error", err)
 	}
-}
-
-// unansweredCalls returns results for the calls of a turn that waits for approvals: those that
-// there are, and for the others that they were not made. They are for a client that goes on
-// without answering.
-func (s *runState) unansweredCalls() (out []item.Item) {
-	if !slices.ContainsFunc(s.state().Calls, func(c loop.Call) bool { return c.Prepared != nil && c.Prepared.Verdict == loop.Ask && !c.Done }) {
-		return nil
-	}
-	for _, c := range s.state().Calls {
-		if c.Done {
-			out = append(out, s.events.Items(c.ResultRef)...)
-			continue
-		}
-		out = append(out, item.NewResult(c.ProviderID, "Not run: nobody has approved the call.", true))
-	}
-	return out
-}
-
-// Unfinished is a durable run whose response is not stored yet: it has not ended.
-type Unfinished struct {
-	RunID string
-	Keep  Keep
-}
-
-// UnfinishedResponse returns the run that will give a response of the caller's org, or nil if the org
-// has no such run, or one that has ended, is not durable or does not store its response. A run that
-// has waited for approvals has given its first response. What it reads is charged to the caller's
-// account.
-func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
-	orgID := caller.Org.ID
-	runID := "run_" + strings.TrimPrefix(id, responsePrefix)
-	head, err := r.o.Archive.Head(ctx, orgID, runID)
-	switch {
-	case errors.Is(err, org.ErrNotFound), err == nil && (head.Summary.Status == journal.Done || head.Summary.Grade != loop.Durable || id != ResponseOf(runID, "")):
-		return nil, nil
-	case err != nil:
-		return nil, journal.ReadError(runID, err)
-	}
-	var rows []json.RawMessage
-	err = journal.ReadBatch(caller.Account, func(limit int) (err error) {
-		rows, err = r.o.Archive.Rows(ctx, orgID, runID, []string{requestRef}, limit)
-		return err
-	})
-	if err != nil || len(rows) == 0 {
-		return nil, journal.ReadError(runID, err)
-	}
-	var q storedRequest
-	if err := json.Unmarshal(rows[0], &q); err != nil {
-		return nil, journal.AsideError(runID, journal.Damaged(requestRef, err).Error())
-	}
-	if q.Keep == nil {
-		return nil, nil
-	}
-	state, err := journal.Fold(ctx, r.o.Archive, caller.Account, orgID, runID, loop.State{}, nil)
-	if err != nil {
-		return nil, journal.ReadError(runID, err)
-	}
-	if state.Parks > 0 {
-		return nil, nil
-	}
-	return &Unfinished{runID, *q.Keep}, nil
-}
-
-// HasPieces reports whether the pieces of what the model said in a run are stored, so that its
-// events are the same whenever they are followed. The error wraps org.ErrNotFound if the org has
-// no such run.
-func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, error) {
-	head, err := r.o.Archive.Head(ctx, orgID, runID)
-	if err != nil {
-		return false, journal.ReadError(runID, err)
-	}
-	return head.Summary.Grade == loop.Durable, nil
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -19,6 +21,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // Options are what a Runner needs. Catalog, Journal and Conversations are required;
@@ -187,7 +191,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink eventlog.Sink) erro
 		sink = r.followers.Ringing(lease.Key(), sink)
 	}
 	if req.Policy.Grade == loop.Relay {
-		d := r.newDriver(ctx, req, lease, req.Account, sink)
+		d := newDriver(ctx, r, req, lease, req.Account, sink)
 		defer d.run.cancel(errDiscarded)
 		return d.relay()
 	}
@@ -215,7 +219,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink eventlog.Sink) erro
 // runLight performs a light run until it ends or waits. It returns the position of the last
 // event of a run that waits.
 func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease, sink eventlog.Sink) (waiting event.Position, err error) {
-	d := r.newDriver(ctx, req, lease, req.Account, sink)
+	d := newDriver(ctx, r, req, lease, req.Account, sink)
 	defer d.run.cancel(errDiscarded)
 	if err := r.leases.adopt(&d.live, false); err != nil {
 		return waiting, err
@@ -246,3 +250,215 @@ func (r *Runner) hold(ctx context.Context, req *Request, lease journal.Lease, wa
 // holdGrace is how much longer than its approvals the caller of a light run is held: the run
 // goes on when they have expired.
 const holdGrace = 5 * time.Second
+
+// submit starts a durable run and follows it; where the request's key stands
+// for a run already, it follows that one.
+func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) error {
+	f := eventlog.Follow{Org: req.Org, Account: r.o.Memory.Open(req.Org), ToWaiting: true, WaitFor: req.WaitFor, Final: true} // the run's account is not its reader's
+	defer f.Account.Close()
+	if req.WaitFor == 0 {
+		f.Part = 1
+	}
+	if err := f.Account.Acquire(eventlog.FollowerBytes); err != nil { // before the run exists: a refused request may be sent again
+		return err
+	}
+	feed, known, err := r.start(ctx, req)
+	switch {
+	case err != nil:
+		return err
+	case known == "":
+		f.RunID = feed.RunID
+		end := &endSink{Sink: sink}
+		err := r.follow(ctx, f, end, feed)
+		r.audience.callers.leave(journal.RunKey{Org: req.Org, Run: feed.RunID})
+		if req.callerAt != "" && !end.ended {
+			r.audience.callerLeft(ctx, req, feed.RunID)
+		}
+		return err
+	}
+	f.Account.Release(eventlog.FollowerBytes) // Follow charges it
+	f.RunID = known
+	if !req.Attach {
+		if err := r.o.checkOver(ctx, req.Org, known); err != nil {
+			return err
+		}
+	}
+	return r.Follow(ctx, f, sink)
+}
+
+// start starts a durable run and returns its feed, or returns the id of the run for which
+// the request's key stands already.
+func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, string, error) {
+	lease := r.o.newLease(req)
+	account := req.Account.Retain() // the run outlives the request
+	feed := r.followers.NewFeed(lease.Key(), account, true)
+	d := newDriver(r.carried(ctx), r, req, lease, account, feed)
+	d.live.feed = feed
+	if req.callerAt != "" {
+		r.audience.callers.enter(d.live.key())
+	}
+	if err := r.leases.adopt(&d.live, false); err != nil {
+		r.audience.callers.leave(d.live.key())
+		account.Close()
+		return nil, "", err
+	}
+	err := d.accept()
+	if err == nil {
+		go d.lead(d.playUntilDeadline)
+		return feed, "", nil
+	}
+	r.audience.callers.leave(d.live.key())
+	feed.End(err)
+	d.unregister()
+	d.run.cancel(errDiscarded)
+	account.Close()
+	var known *journal.Submitted
+	if !errors.As(err, &known) {
+		return nil, "", err
+	}
+	if known.Hash != req.Key.Hash {
+		return nil, "", fault.New(fault.Unprocessable, "idempotency_key_reused",
+			"this Idempotency-Key was sent with another request; use a new key for a new request").In("Idempotency-Key")
+	}
+	return nil, known.RunID, nil
+}
+
+// continues lets the request continue a run with its answers, and reports the next part of the
+// run. It returns false for a request whose answers are all history, and that has new input:
+// it is for a run of its own.
+func (r *Runner) continues(ctx context.Context, req *Request, sink eventlog.Sink) (bool, error) {
+	c := &continuation{&r.o, r, req}
+	stored, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // a decision counts, also if the caller leaves
+	defer cancel()
+	for tries := 1; ; tries++ {
+		approvals, err := c.answered(stored)
+		if err != nil {
+			return true, err
+		}
+		open := slices.ContainsFunc(approvals, func(a journal.Approval) bool { return a.Status == journal.ApprovalWaiting })
+		if !open && len(req.Late) > 0 {
+			took, err := c.tookInput(stored, approvals)
+			if err != nil || !took {
+				return err != nil, err
+			}
+		}
+		next, err := c.decideAll(stored, approvals)
+		if errors.Is(err, errDecideAgain) && tries < maxDecideTries { // somebody else has decided meanwhile
+			continue
+		} else if errors.Is(err, errDecideAgain) {
+			err = journal.Unavailable(err)
+		}
+		if err != nil {
+			return true, err
+		}
+		return true, c.tellNext(ctx, next, sink)
+	}
+}
+
+// takeOver performs a run that was claimed. Callers can follow it when takeOver returns.
+func (r *Runner) takeOver(lease journal.Lease) {
+	account := r.o.Memory.Open(lease.Org)
+	feed := r.followers.NewFeed(lease.Key(), account, false)
+	d := newDriver(r.leases.base, r, &Request{Org: lease.Org, Account: account}, lease, account, feed)
+	d.live.feed = feed
+	if err := r.leases.adopt(&d.live, true); err != nil {
+		account.Close()
+		return // the lease expires
+	}
+	go d.lead(d.resume)
+}
+
+// restore makes runs claimable that an earlier build has set aside, and that this build may
+// be able to decode.
+func (r *Runner) restore(ctx context.Context) error {
+	n, err := r.o.Leases.Restore(ctx, func(a journal.Aside) bool { return a.Again(r.o.Build) })
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		r.o.Log.Info("runs that were set aside are tried again", "runs", n)
+	}
+	return nil
+}
+
+// Changed says that a key was revoked or an org deleted: the runs that wait are checked at once.
+func (r *Runner) Changed() {
+	r.audience.changed.Store(true)
+	r.leases.claimSoon()
+}
+
+// Dropped returns what each target leaves out of the request because its dialect
+// cannot express it. It makes no model call. It asks about the transcript that the
+// model would get, with the items that the gateway keeps for the caller: without its
+// own reasoning, a model may be unable to continue to reason.
+func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
+	items := slices.Concat(req.System, req.Items)
+	if req.Policy.Grade != loop.Relay {
+		memory := req.Account.Share()
+		defer memory.Close()
+		whole, err := splice(ctx, r.o.Conversations, req, memory)
+		if err != nil {
+			return nil, err
+		}
+		items = whole.items
+	}
+	var out []Dropped
+	for i, t := range req.Targets {
+		translator, ok := t.Client.(model.Translator)
+		if !ok {
+			continue
+		}
+		asked := req.modelRequest(i, items)
+		asked.MaxTokens = int(req.Policy.MaxTokens)
+		if tool, ok := req.expectedTool(); ok {
+			asked.Tools = append(slices.Clip(asked.Tools), tool)
+		}
+		params := translator.Dropped(asked)
+		if !t.Relays(req.Dialect) {
+			for _, h := range req.Hosted {
+				params = append(params, h.Place)
+			}
+		}
+		if name := req.continued(); name != "" && slices.ContainsFunc(items, func(it item.Item) bool { return it.IsOtherOf(t.Provider) }) {
+			params = append(params, name)
+		}
+		if len(params) > 0 {
+			out = append(out, Dropped{t.Provider, params})
+		}
+	}
+	return out, nil
+}
+
+// CountInput returns how many tokens the input of the run's first model call has, as the
+// first target counts it, with the tools of the servers in Servers. If the provider cannot
+// count, it is an estimate, as for a limit on tokens: rather too high.
+func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, estimated bool, err error) {
+	memory := req.Account.Share()
+	defer memory.Close()
+	whole, err := splice(ctx, r.o.Conversations, req, memory)
+	if err != nil {
+		return 0, false, err
+	}
+	set, err := r.o.Catalog.For(ctx, req.Org, req.Servers, time.Duration(req.Policy.CatalogTTLNS))
+	if err != nil {
+		refused := fault.New(fault.Unavailable, "server_unavailable", "the tools of a required MCP server are not available; \"turnpike mcp check\" shows the cause")
+		refused.Err = err
+		return 0, false, refused
+	}
+	asked := req.modelRequest(0, whole.items)
+	asked.Memory = req.Account
+	asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
+	if counter, ok := req.Targets[0].Client.(model.Counter); ok {
+		tokens, err := counter.CountInput(ctx, asked)
+		if err == nil || ctx.Err() != nil {
+			return tokens, false, err
+		}
+		r.o.Log.Debug("the provider does not count tokens", "provider", req.Targets[0].Provider, "error", err)
+	}
+	bytes := eventlog.TextBytes(whole.items)
+	for _, t := range asked.Tools {
+		bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
+	}
+	per := req.Policy.Rules.Estimate.WithDefaults(budget.DefaultEstimate()).BytesPerToken
+	return (bytes + per - 1) / per, true, nil
+}

@@ -541,7 +541,7 @@ func TestTheRestOfACutResultCanBeRead(t *testing.T) {
 // with is stored with the fact that parks it. // P01
 func TestARunThatWaitsKeepsWhatItsNextOwnerNeeds(t *testing.T) {
 	s := newStage(t, box{"echo": echoes}, asks("echo"))
-	d := s.runner.newDriver(t.Context(), s.req, s.runner.o.newLease(s.req), s.req.Account, s.sink)
+	d := newDriver(t.Context(), s.runner, s.req, s.runner.o.newLease(s.req), s.req.Account, s.sink)
 	defer d.run.cancel(nil)
 	facts := []loop.Body{
 		loop.TurnStarted{Attempt: 1, Purpose: loop.PurposeTurn},

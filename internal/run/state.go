@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -16,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -321,4 +323,149 @@ func (s *runState) storesNothing() bool {
 		p = &a.Policy
 	}
 	return p.ForgetsTexts() && !s.durable()
+}
+
+// requestRows returns the rows from which requestOf restores the request.
+func (s *runState) requestRows() []journal.Row {
+	q := s.req
+	rows := []journal.Row{{Ref: requestRef, Value: storedRequest{
+		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
+		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
+		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
+	}}}
+	if len(s.results.full) > 0 { // of a run that waits now, its own as well
+		rows = append(rows, journal.Row{Ref: inputFull, Value: s.results.full})
+	}
+	return rows
+}
+
+// listAge returns how old the tool lists may be from which a run goes on. Those for a call
+// that a person has approved are from after the decision.
+func (s *runState) listAge() time.Duration {
+	age := time.Duration(s.policy().CatalogTTLNS)
+	for _, c := range s.state().Calls {
+		if approvedToRun(c) {
+			age = min(age, time.Duration(max(0, s.now()-c.Decided))*time.Millisecond)
+		}
+	}
+	return age
+}
+
+// accepted returns the digests of the tools that were changed since the run began and were
+// shown to a person since, by name.
+func (s *runState) accepted() map[string]string {
+	out := map[string]string{}
+	for _, c := range s.state().Calls {
+		if c.Prepared != nil && c.Prepared.Again > 0 {
+			out[c.Name] = c.Prepared.ToolDigest
+		}
+	}
+	return out
+}
+
+// userMessageRows returns the rows with what the user has said, for the approvals that the facts ask
+// for. A run whose texts are not to be stored has none.
+func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
+	if s.policy().Forget {
+		return nil
+	}
+	said, ok := lastUserMessage(s.events)
+	if !ok {
+		return nil
+	}
+	for _, f := range facts {
+		if w, asks := f.(loop.CallWaiting); asks {
+			rows = append(rows, journal.Row{Ref: userMessageRef(w.WaitID), Value: said})
+		}
+	}
+	return rows
+}
+
+// storeDeclared returns the servers that the request declared, for the next owner of the run.
+// Without a master key it leaves out the servers with a URL: see [Request.missesBrought].
+func (s *runState) storeDeclared() (out []storedDeclared) {
+	for _, declared := range s.req.Declared {
+		stored := storedDeclared{Label: declared.Label, Name: declared.Server(), Tools: declared.Tools, ReadOnly: declared.ReadOnly}
+		if !declared.URL.IsZero() {
+			at := slices.IndexFunc(s.req.Servers, func(server catalog.Server) bool { return server.Name == declared.Server() })
+			if s.keys == nil || at < 0 {
+				continue
+			}
+			sealed, err := declared.seal(s.keys, s.req.Org, s.lease.RunID)
+			if err != nil {
+				s.log.Error("a server that the request declared is not stored", "server", declared.Label, "error", err)
+				continue
+			}
+			stored.Address, stored.Origin = sealed, s.req.Servers[at].Origin
+		}
+		out = append(out, stored)
+	}
+	return out
+}
+
+// recallDeclared returns the servers that were stored. One that cannot be opened is left out.
+func (s *runState) recallDeclared(stored []storedDeclared) (out []Declared) {
+	for _, one := range stored {
+		declared := Declared{Label: one.Label, name: one.Name, Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
+		if one.Address != nil {
+			if err := declared.open(s.keys, s.lease.Org, s.lease.RunID, one.Address); err != nil {
+				s.log.Error("a server that the request declared cannot be used", "server", one.Label, "error", err)
+				continue
+			}
+		}
+		out = append(out, declared)
+	}
+	return out
+}
+
+// stopped appends Blocked if err says that the outbound policy refused an address of the
+// server. It returns nil if the run has ended, or its context, for which noticeEnd appends a
+// fact. Any other error is returned.
+func (s *runState) stopped(err error, server string) error {
+	var fatal tool.Fatal
+	switch {
+	case errors.As(err, &fatal):
+		b := blockedBy(fatal)
+		b.Server, b.URL = server, s.req.urlOf(server)
+		s.log.Warn("the outbound policy refuses an MCP server", "server", b.Server, "url", b.URL, "reason", b.Reason, "address", b.Address, "setting", b.Setting)
+		return s.append(nil, b)
+	case s.ctx.Err() != nil || s.state().Ended != "":
+		return nil
+	}
+	return err
+}
+
+// unansweredCalls returns results for the calls of a turn that waits for approvals: those that
+// there are, and for the others that they were not made. They are for a client that goes on
+// without answering.
+func (s *runState) unansweredCalls() (out []item.Item) {
+	if !slices.ContainsFunc(s.state().Calls, func(c loop.Call) bool { return c.Prepared != nil && c.Prepared.Verdict == loop.Ask && !c.Done }) {
+		return nil
+	}
+	for _, c := range s.state().Calls {
+		if c.Done {
+			out = append(out, s.events.Items(c.ResultRef)...)
+			continue
+		}
+		out = append(out, item.NewResult(c.ProviderID, "Not run: nobody has approved the call.", true))
+	}
+	return out
+}
+
+// failedServer returns the server of a failure that the catalogue has returned; "" = unknown.
+func failedServer(err error) string {
+	if of, ok := errors.AsType[*catalog.ServerError](err); ok {
+		return of.Server
+	}
+	return ""
+}
+
+// blockedBy returns the fact that the outbound policy has refused an address.
+func blockedBy(fatal tool.Fatal) loop.Blocked {
+	var b loop.Blocked
+	b.Reason, b.Address = fatal.Blocked()
+	if remedy, ok := fatal.(interface{ Setting() string }); ok {
+		b.Setting = remedy.Setting()
+	}
+	return b
 }

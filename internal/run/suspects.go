@@ -99,28 +99,3 @@ func (s *suspects) await(ctx context.Context, run *liveRun) error {
 	}
 	return nil // another writer has ended the run: it is resumed without a call
 }
-
-// awaitTurn waits until the run may be resumed, if it is a suspect. Its turn ends with the
-// commit after which it is none. It returns an error if this process must not continue
-// the run.
-func (d *driver) awaitTurn() error {
-	run := &d.run
-	if !run.state().Suspect() {
-		return nil
-	}
-	run.log.Warn("the last owners of the run died before it got further: no other such run is resumed at the same time", "owners", run.state().DeadOwners)
-	run.onCommit = func() {
-		if !run.state().Suspect() {
-			d.endTurn()
-		}
-	}
-	return d.leases.suspects.await(run.ctx, &d.live)
-}
-
-// endTurn ends the turn of a suspect. It does nothing for any other run.
-func (d *driver) endTurn() {
-	if d.run.onCommit != nil {
-		d.run.onCommit = nil
-		d.leases.suspects.leave(&d.live)
-	}
-}

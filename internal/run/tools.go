@@ -408,3 +408,23 @@ func (t *toolCaller) observed(round int, c loop.Call, attempt int) ToolCall {
 	}
 	return call
 }
+
+// refuseToAsk answers the calls that cannot be asked for.
+func (t *toolCaller) refuseToAsk(calls []loop.CallKey, why error) error {
+	t.run.log.Warn("tool calls are not executed: no more approvals can wait", "principal", t.run.req.Principal, "calls", len(calls), "error", why)
+	var bodies []loop.Body
+	for _, key := range calls {
+		c, _ := t.run.state().Call(key)
+		if c.Wait != nil {
+			continue
+		}
+		p := *c.Prepared
+		p.Again++
+		p.Verdict, p.Answer = loop.Tell, `{"error":"the call needs the approval of a person, and too many calls wait for one already; try again later"}`
+		bodies = append(bodies, p)
+	}
+	if err := t.run.append(nil, bodies...); err != nil {
+		return err
+	}
+	return errDecideAgain
+}

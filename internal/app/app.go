@@ -149,7 +149,8 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := a.buildOrgs(ctx); err != nil {
+	router := route.New(providers)
+	if err := a.buildOrgs(ctx, router); err != nil {
 		return err
 	}
 	if err := a.startAudit(ctx); err != nil {
@@ -157,7 +158,6 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	inUse := newMemory("/sys/fs/cgroup")
 	retained := newLimiter(a.config, inUse)
-	router := route.New(providers)
 	if err := a.buildRunner(o, router, retained); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 
 // buildOrgs builds what orgs have: the clients of their MCP servers, the lists of their tools,
 // and the directory of orgs and keys.
-func (a *App) buildOrgs(ctx context.Context) (err error) {
+func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
 	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
 		return err
@@ -178,9 +178,14 @@ func (a *App) buildOrgs(ctx context.Context) (err error) {
 	a.shown.pool.Store(a.pool)
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
-		Changed: a.orgChanged,
+		Changed: a.orgChanged, Models: router.MayServe,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	a.shown.directory.Store(a.directory)
+	a.warnOfKeys(a.config)
+	return nil
 }
 
 // startAudit starts what keeps the audit log, and records what the configuration file changed.

@@ -1,12 +1,15 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // limitedSite is a gateway with the servers docs (search, read, write) and crm (customer), and
@@ -444,5 +447,47 @@ func TestAnExpiredKeyDoesNotWork(t *testing.T) {
 	}
 	if a := g.send("POST", "/api/keys", strings.NewReader(`{"name":"late","expires_at":"2001-01-31T18:00:00Z"}`)); a.status != 400 || !strings.Contains(string(a.body), "past") {
 		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}
+
+// P46: entries for which there is nothing allow nothing, and are named: in the log at the start, in
+// the key, and by keys check.
+func TestKeysThatNameWhatDoesNotExist(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("done")))
+	docs := newMCP(t, map[string]handler{"read": echo})
+	yaml := strings.Replace(site{upstream: up.URL, servers: []string{server("docs", docs.URL)}}.yaml(), "{name: c, key: member-key, role: member}",
+		`{name: c, key: member-key, role: member, servers: [docs, dosc], tools: [read, "wirte*"], models: [m, "q-*", "g-*", gpt]}`, 1)
+	g := MustRun(t, yaml)
+	for _, want := range []string{`key=c setting=servers names=dosc`, `key=c setting=models names="q-*, gpt"`} {
+		if !strings.Contains(g.log.String(), want) {
+			t.Errorf("the log has no %s", want)
+		}
+	}
+	check := func(want int) string {
+		t.Helper()
+		var out bytes.Buffer
+		env := func(name string) (string, bool) {
+			v, ok := map[string]string{"TURNPIKE_URL": g.URL, "TURNPIKE_KEY": "owner-key"}[name]
+			return v, ok
+		}
+		if status := cli.Main(t.Context(), cli.Process{Args: []string{"keys", "check"}, Env: env, Stdout: &out, Stderr: &out}); status != want {
+			t.Fatalf("status %d, want %d: %s", status, want, out.String())
+		}
+		return out.String()
+	}
+	if out := check(1); strings.Contains(out, "tools") {
+		t.Errorf("the tools are not known yet: %s", out)
+	}
+	if a := g.post(question, "Authorization", "Bearer member-key"); a.status != 200 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	if out := check(1); out != "c (c): servers: there is no dosc\nc (c): tools: there is no wirte*\nc (c): models: there is no q-*, no gpt\n"+
+		"turnpike: 3 findings in 5 active keys\n" {
+		t.Errorf("keys check says %q", out)
+	}
+	list := string(g.send("GET", "/api/keys", strings.NewReader("")).body)
+	if !strings.Contains(list, `"unmatched":[{"setting":"servers","names":["dosc"]}`) {
+		t.Error(list)
 	}
 }

@@ -79,6 +79,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 		}
 	}
 	a.warnOfShortKeys(c, keys)
+	a.warnOfKeys(c)
 	a.log.Info("the configuration was read again", "changes", count)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
@@ -36,7 +37,8 @@ type shown struct {
 	server    *http.Server
 	tasks     sync.WaitGroup
 
-	pool atomic.Pointer[mcppool.Pool] // whose servers the metrics show; nil = not made yet
+	pool      atomic.Pointer[mcppool.Pool]        // whose servers the metrics show; nil = not made yet
+	directory atomic.Pointer[directory.Directory] // whose keys they count; nil = not made yet
 }
 
 // showTelemetry makes the way out, on which requests say which trace they belong
@@ -58,7 +60,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Expiring: s.expiringKeys,
 	}
 	var err error
 	if s.spans {
@@ -81,6 +83,14 @@ func (s *shown) usedServers() (out []telemetry.Server) {
 		})
 	}
 	return out
+}
+
+// expiringKeys returns how many keys expire soon.
+func (s *shown) expiringKeys() int {
+	if d := s.directory.Load(); d != nil {
+		return d.Expiring()
+	}
+	return 0
 }
 
 // waitingApprovals returns how many approvals wait, -1 if the store cannot be read, and the age

@@ -221,6 +221,10 @@ type keyObject struct {
 	EndUsers               bool       `json:"end_users"`
 	ExpiresAt              *time.Time `json:"expires_at"`
 	PreviousUntil          *time.Time `json:"previous_until"`
+	Unmatched              []struct {
+		Setting string
+		Names   []string
+	}
 }
 
 // nameList is "*", which is nil, or a list.
@@ -298,7 +302,7 @@ key can be named by its id or its name.`,
 		Args: cobra.NoArgs,
 	}
 	m := remoteCommand(cmd, p)
-	cmd.AddCommand(createKey(m), listKeys(m), updateKey(m), rotateKey(m), revokeKey(m))
+	cmd.AddCommand(createKey(m), listKeys(m), updateKey(m), rotateKey(m), revokeKey(m), checkKeys(m))
 	return cmd
 }
 
@@ -464,6 +468,53 @@ func listKeys(m *remote) *cobra.Command {
 			return t.flush()
 		},
 	}
+}
+
+func checkKeys(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check the active keys of the org",
+		Long: `Check the active keys of the org. It names the servers, tools and models in their
+lists that do not exist, which allow nothing, keys that have expired or will within 7
+days, and names that two keys have. Tools are checked when their servers have listed
+them. The exit status is 1 if there is something to correct.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all struct{ Data []keyObject }
+			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
+				return err
+			}
+			active := slices.DeleteFunc(all.Data, func(k keyObject) bool { return k.RevokedAt != nil })
+			findings, names := 0, map[string]string{}
+			for _, k := range active {
+				lines := k.findings(time.Now())
+				if other := names[k.Name]; other != "" && k.Name != "" {
+					lines = append(lines, "the key "+other+" has the same name")
+				}
+				names[k.Name] = k.ID
+				for _, line := range lines {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s (%s): %s\n", plain(k.Name), plain(k.ID), plain(line))
+				}
+				findings += len(lines)
+			}
+			if findings > 0 {
+				return fmt.Errorf("%d findings in %d active keys", findings, len(active))
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d active keys, nothing to correct\n", len(active))
+			return nil
+		},
+	}
+}
+
+// findings returns what is to be corrected in the key.
+func (k keyObject) findings(now time.Time) (lines []string) {
+	for _, l := range k.Unmatched {
+		lines = append(lines, fmt.Sprintf("%s: there is no %s", l.Setting, strings.Join(l.Names, ", no ")))
+	}
+	if k.ExpiresAt != nil && k.ExpiresAt.Sub(now) <= expiresSoon {
+		lines = append(lines, "expires: "+k.expires(now))
+	}
+	return lines
 }
 
 func (k keyObject) state() string {

@@ -76,6 +76,8 @@ type snapshot struct {
 	keys    []key              // by hash
 	byID    map[string]org.Key // all keys, also revoked ones; of two with one id, the one that works
 	servers []catalog.Server
+
+	serverNames []string // of all servers, also of those that are switched off
 }
 
 // key is a secret of a key that works.
@@ -128,7 +130,7 @@ func (s *snapshot) key(hash [sha256.Size]byte) (key, bool) {
 	return s.keys[i], true
 }
 
-// Options are what a directory needs. All fields but Operator, Now and Changed are required.
+// Options are what a directory needs. All fields but Operator, Now, Models and Changed are required.
 type Options struct {
 	Store    org.Store
 	FromFile org.File     // what the file says, see [FromFile]
@@ -138,6 +140,10 @@ type Options struct {
 	Log      *slog.Logger
 
 	Now func() time.Time // nil = clock.Wall
+
+	// Models reports whether a request can ask for a model that the glob matches. Nil = it
+	// is not known.
+	Models func(pattern string) bool
 
 	// Changed is called after a change of an org has taken effect, also after its deletion. Nil =
 	// nobody is told.
@@ -492,13 +498,18 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 		}
 	}
 	keys := slices.Concat(declared.Keys, stored.Keys)
-	servers := d.options.Pool.Keep(ctx, record.ID, slices.Concat(org.WithSwitches(declared.Servers, stored.Off), stored.Servers), stored.Secrets)
+	all := slices.Concat(org.WithSwitches(declared.Servers, stored.Off), stored.Servers)
+	servers := d.options.Pool.Keep(ctx, record.ID, all, stored.Secrets)
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
 	return &snapshot{
 		org: &org.Org{
 			ID: record.ID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,
 		},
 		keys:    workingKeys(keys, servers),
 		byID:    keysByID(keys),
-		servers: servers,
+		servers: servers, serverNames: names,
 	}
 }

@@ -370,6 +370,18 @@ func (p *Pool) Status(orgID, name string) org.ServerStatus {
 	return status
 }
 
+// Tools returns the names of the tools that a server has listed; false if it has not listed them.
+func (p *Pool) Tools(orgID, name string) (names []string, known bool) {
+	p.mu.Lock()
+	c := p.clients[orgID][name]
+	p.mu.Unlock()
+	if c == nil {
+		return nil, false
+	}
+	names = c.client.Status().Names
+	return names, names != nil
+}
+
 // Used calls yield for each server that was asked for its tools, or called, with whether it
 // could be used. yield must not use the Pool.
 func (p *Pool) Used(yield func(orgID, server string, up bool)) {

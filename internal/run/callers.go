@@ -228,7 +228,7 @@ func noticeKey(d *driver) (ended bool, err error) {
 	if d.o.Gone != nil {
 		code = d.o.Gone(s.Accepted.Org, s.Accepted.Principal)
 	}
-	if code == "" && !d.run.access().AllowsModel(s.Accepted.Model) {
+	if code == "" && !accessOf(&d.run).AllowsModel(s.Accepted.Model) {
 		code = loop.ModelNotAllowed
 	}
 	if code == "" {

@@ -88,7 +88,7 @@ func (d *declaredServers) dial() error {
 			req.show(s)
 			continue
 		}
-		access := d.run.access()
+		access := accessOf(d.run)
 		if !access.AllowsAddresses() {
 			continue // the key was limited since the request: the tools of the server are gone
 		}

@@ -64,8 +64,8 @@ type runState struct {
 	appendsSince  time.Time
 }
 
-// access returns what the key of the run may use now.
-func (s *runState) access() org.Access {
+// accessOf returns what the key of the run may use now.
+func accessOf(s *runState) org.Access {
 	if s.allowed == nil {
 		return org.Access{}
 	}

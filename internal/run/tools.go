@@ -256,7 +256,7 @@ func (t *toolCaller) execute(a loop.ExecuteTools) error {
 // withdraw makes calls fail, unsent, whose tools the key of the run may not use any more. Their
 // results are not taken from the cache either.
 func (t *toolCaller) withdraw(keys []loop.CallKey) {
-	access := t.run.access()
+	access := accessOf(t.run)
 	if access.IsFull() {
 		return
 	}

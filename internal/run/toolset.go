@@ -29,7 +29,7 @@ type toolSet struct {
 
 // now returns the gateway's tools that the key of the run may use now.
 func (t *toolSet) now() *catalog.Set {
-	access := t.run.access()
+	access := accessOf(t.run)
 	if access.IsFull() {
 		return t.catalog
 	}

@@ -95,6 +95,11 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	failures := counter("provider_errors_total", "Failed attempts at model calls and failed relayed requests, by the HTTP status of the provider or the class of the failure.", "provider", "error")
 	r.MustRegister(failures)
 	m.failures = counters{failures, nil, new(sync.Map)}
+	if o.Expiring != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "turnpike", Name: "keys_expiring", Help: "API keys that expire within 7 days, over all orgs. Expired and revoked keys do not count.",
+		}, func() float64 { return float64(o.Expiring()) }))
+	}
 	if o.Queue != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, including the group that is being written.",

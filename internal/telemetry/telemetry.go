@@ -55,6 +55,8 @@ type Options struct {
 	// Servers returns the MCP servers of all orgs that were asked for their tools, or called.
 	// Nil leaves the metric out.
 	Servers func() []Server
+	// Expiring returns how many API keys expire within 7 days. Nil leaves the metric out.
+	Expiring func() int
 }
 
 // Server is an MCP server of an org.

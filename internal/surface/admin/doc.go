@@ -36,6 +36,8 @@ type Directory interface {
 	SecretChanged(ctx context.Context, orgID, name string) error
 	// FromFile returns what the configuration file says of the org.
 	FromFile(orgID string) org.FromFile
+	// Unmatched returns the entries of the lists of a key for which there is nothing.
+	Unmatched(orgID string, k org.Key) []org.ToolList
 	// ServerStatus says how an enabled server was last seen.
 	ServerStatus(orgID, name string) org.ServerStatus
 }

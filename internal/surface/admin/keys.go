@@ -34,6 +34,10 @@ type key struct {
 	EndUsers  bool    `json:"end_users"`
 	ExpiresAt *string `json:"expires_at"`
 
+	// Unmatched are the entries of servers, tools and models for which there is nothing. They
+	// allow nothing.
+	Unmatched []org.ToolList `json:"unmatched,omitempty"`
+
 	PreviousHint  string  `json:"previous_hint,omitempty"` // of the secret before the latest rotation, while it works
 	PreviousUntil *string `json:"previous_until,omitempty"`
 
@@ -46,6 +50,9 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers,
 		ExpiresAt: wireTime(k.ExpiresAt),
+	}
+	if k.RevokedAt.IsZero() {
+		out.Unmatched = h.o.Directory.Unmatched(k.Org, k)
 	}
 	if k.Previous.Until.After(h.o.Now()) {
 		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, wireTime(k.Previous.Until)

@@ -483,3 +483,16 @@ func (d *driver) relayEntry() audit.Entry {
 	}
 	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RequestID: d.run.lease.RunID, Body: r}
 }
+
+// lastTarget returns the target that has answered last in the run; zero = none has.
+func lastTarget(state *loop.State) event.Target {
+	if state.Turn == nil {
+		return event.Target{}
+	}
+	i := state.Attempt.Target
+	if i < 0 || i >= len(state.Accepted.Targets) {
+		return event.Target{}
+	}
+	t := state.Accepted.Targets[i]
+	return event.Target{Provider: t.Provider, Model: t.Model}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -321,4 +322,61 @@ func asModelError(err error) *model.Error {
 func (m *modelCaller) retryAt(a loop.CallModel, failure *model.Error) int64 {
 	wait, jitter := a.Backoff(failure.RetryAfter.Milliseconds())
 	return m.run.now() + wait + m.jitter(time.Duration(jitter)*time.Millisecond).Milliseconds()
+}
+
+// route asks the router for the order of the round's targets, and appends it.
+func (m *modelCaller) route(a loop.Route) error {
+	body := loop.Routed{Round: a.Round, Attempt: a.Attempt, Order: a.Left}
+	if m.router != nil {
+		ask := m.ask()
+		ask.Left = a.Left
+		if a.Last >= 0 {
+			ask.Last = a.Last
+		}
+		chosen := m.router.Order(ask)
+		body.Order, body.Skipped = chosen.Order, chosen.Skipped
+	}
+	for _, s := range body.Skipped {
+		t := m.run.req.Targets[s.Target]
+		m.run.log.Debug("a target is not tried", "provider", t.Provider, "model", t.Model, "reason", s.Reason)
+	}
+	return m.run.append(nil, body)
+}
+
+// ask returns the question of the run to the router, without what concerns one round.
+func (m *modelCaller) ask() route.Ask {
+	req := m.run.req
+	a := route.Ask{Model: req.Model, Last: -1}
+	for _, t := range req.Targets {
+		a.Targets = append(a.Targets, t.Target)
+	}
+	if len(a.Targets) == 1 {
+		return a
+	}
+	a.Last = slices.IndexFunc(a.Targets, func(t loop.Target) bool {
+		return t.Provider == req.lastTarget.Provider && t.Model == req.lastTarget.Model
+	})
+	if m.conversation == "" {
+		m.conversation = req.Org + " " + req.conversationKey(m.run.events.Items("input"))
+	}
+	a.Key = m.conversation
+	return a
+}
+
+// answeredBy tells the router how a target has answered a call that ended with err. A caller
+// who leaves and a request that is wrong say nothing about the target.
+func (m *modelCaller) answeredBy(target int, err error) {
+	if m.router == nil {
+		return
+	}
+	outcome := route.Answered
+	var failure *model.Error
+	switch {
+	case err == nil:
+	case m.run.ctx.Err() == nil && errors.As(err, &failure) && (failure.Class == model.Transient || failure.Class == model.Target):
+		outcome = route.Failed
+	default:
+		outcome = route.NoVerdict
+	}
+	m.router.Report(m.ask(), target, outcome, m.timing.toFirst())
 }

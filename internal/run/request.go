@@ -2,6 +2,8 @@ package run
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -272,4 +274,33 @@ func (r *Request) urlOf(server string) string {
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String()
+}
+
+// conversationKey identifies the conversation of the request, so that its requests get the same
+// target: the session, or the key that the caller gives for the provider's prompt cache, or
+// what the prompts of a conversation have in common, which ends with the first message of the user.
+func (r *Request) conversationKey(items []item.Item) string {
+	const cacheKey = "prompt_cache_key"
+	switch {
+	case r.Affinity != "":
+		return r.Affinity
+	case r.Session != "":
+		return "session " + r.Session
+	}
+	for _, p := range r.Params {
+		if p.Name == cacheKey && len(p.Value) > 2 { // neither null nor empty
+			return cacheKey + " " + string(p.Value)
+		}
+	}
+	h := sha256.New()
+	for _, it := range items {
+		fmt.Fprintf(h, "%s %s\n", it.Kind, it.Role)
+		for _, p := range it.Parts {
+			fmt.Fprintf(h, "%s %s%s%s\n", p.Kind, p.Text, p.URL, p.Data)
+		}
+		if it.Kind == item.Message && it.Role == item.User {
+			break
+		}
+	}
+	return "prefix " + hex.EncodeToString(h.Sum(nil))
 }

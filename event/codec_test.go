@@ -57,16 +57,16 @@ var encodings = []struct {
 	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Duration: 1500 * time.Microsecond, Shown: true, Tool: "look", Hosted: "web_search", Arguments: "{", Approval: "a", Image: "iVBO"},
 		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","duration_ns":1500000,"shown":true,"tool":"look","hosted":"web_search","arguments":"{","approval":"a","image":"iVBO"}`},
 	{event.Waiting{
-		Usage: model.Usage{Input: 1, Output: 2, Total: 3}, Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(),
+		Usage: model.Usage{Input: 1, Output: 2, Total: 3}, Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), CostNanoUSD: new(int64(7)),
 		Approvals: []event.Approval{{ID: "a", Key: "1.0", Name: "s__look", Server: "s", Tool: "look", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000001000).UTC()}},
 	},
-		`{"v":1,"type":"waiting","usage":{"input":1,"output":2,"total":3},"rounds":1,"tool_calls":2,"side_effects":true,"at":"2023-11-14T22:13:20.123Z",` +
+		`{"v":1,"type":"waiting","usage":{"input":1,"output":2,"total":3},"rounds":1,"tool_calls":2,"side_effects":true,"at":"2023-11-14T22:13:20.123Z","cost_nano_usd":7,` +
 			`"approvals":[{"id":"a","call_key":"1.0","name":"s__look","server":"s","tool":"look","arguments":{"a":1},"expires_at":"2023-11-14T22:13:21Z"}]}`},
 	{event.ApprovalDecided{ID: "a", Key: "1.0", Decision: "denied", By: "key_1", Reason: "no", At: time.UnixMilli(1700000000123).UTC()},
 		`{"v":1,"type":"approval_decided","id":"a","call_key":"1.0","decision":"denied","by":"key_1","reason":"no","at":"2023-11-14T22:13:20.123Z"}`},
 	{event.Finished{
 		Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c1", Name: "theirs", Arguments: "{}"}}, Usage: model.Usage{Input: 1, Output: 2, Total: 3},
-		Rounds: 1, At: time.UnixMilli(1700000000123).UTC(), ToolCalls: 2, SideEffects: true, GaveUp: true,
+		Rounds: 1, At: time.UnixMilli(1700000000123).UTC(), ToolCalls: 2, CostNanoUSD: new(int64(7)), SideEffects: true, GaveUp: true,
 		Failure: &event.Failure{
 			Code: "model_error", Message: "broken", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
 			Upstream: &model.Error{
@@ -75,7 +75,7 @@ var encodings = []struct {
 			},
 		}},
 		`{"v":1,"type":"finished","reason":"model_error","calls":[{"id":"c1","name":"theirs","arguments":"{}"}],` +
-			`"usage":{"input":1,"output":2,"total":3},"rounds":1,"at":"2023-11-14T22:13:20.123Z","tool_calls":2,"side_effects":true,"gave_up":true,` +
+			`"usage":{"input":1,"output":2,"total":3},"rounds":1,"at":"2023-11-14T22:13:20.123Z","tool_calls":2,"cost_nano_usd":7,"side_effects":true,"gave_up":true,` +
 			`"failure":{"code":"model_error","message":"broken","param":"p","address":"10.0.0.1","server":"s","url":"http://s","setting":"k",` +
 			`"upstream":{"class":"transient","status":500,"header":{"Retry-After":["1"]},"body":"e30=","dialect":"d",` +
 			`"code":"c","param":"p","credential":true,"message":"m"}}}`},

@@ -278,6 +278,9 @@ type Waiting struct {
 	SideEffects bool        `json:"side_effects,omitempty"` // as in [Finished]
 	At          time.Time   `json:"at,omitzero"`            // UTC; the zero time = not known
 
+	// CostNanoUSD is as in [Finished].
+	CostNanoUSD *int64 `json:"cost_nano_usd,omitempty"`
+
 	// Approvals are what has to be decided, in the order of the calls.
 	Approvals []Approval `json:"approvals,omitempty"`
 }
@@ -315,6 +318,10 @@ type Finished struct {
 	// ToolCalls is the number of tool calls that the gateway started. Further attempts
 	// at a call do not count, nor do calls that were answered without being executed.
 	ToolCalls int `json:"tool_calls"`
+
+	// CostNanoUSD is what the model calls and the tool calls of the run cost, in 10⁻⁹ US
+	// dollars. Nil = neither the models nor the tools have a price.
+	CostNanoUSD *int64 `json:"cost_nano_usd,omitempty"`
 
 	// SideEffects is true when a tool that may write has been called. A client must
 	// not repeat the request automatically.

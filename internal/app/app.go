@@ -81,6 +81,7 @@ type App struct {
 	keys    *config.Secrets
 	current atomic.Pointer[settings]   // what Reload changes is read from here
 	card    atomic.Pointer[money.Card] // the prices of models
+	prices  prices
 	log     *slog.Logger
 	out     *egress.Egress
 	secrets *secret.Resolver
@@ -212,6 +213,7 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, Forgetter: a.store,
 		Resources: resources{a.directory, router}, Router: router, Dialer: a.pool, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Recorder: a.store, Observer: a.shown.observer(),
+		Price:   a.price,
 		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	return nil

@@ -71,6 +71,9 @@ func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o
 		return v, ok
 	}
 	c, err := config.Parse("test.yaml", []byte(yaml), env)
+	if err == nil {
+		err = c.LoadRates()
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, yaml)
 	}

@@ -115,6 +115,7 @@ type Request struct {
 	OutputTokens    int64 `json:"output_tokens"`
 	CachedTokens    int64 `json:"cached_tokens,omitempty"`
 	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
+	CostNanoUSD     int64 `json:"cost_nano_usd,omitempty"` // in 10⁻⁹ US dollars; 0 also if the model has no price
 	ToolCalls       int   `json:"tool_calls"`
 	Bytes           int64 `json:"bytes,omitempty"` // size of a relayed response
 

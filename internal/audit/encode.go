@@ -32,6 +32,7 @@ func (r *Request) appendJSON(b []byte) ([]byte, error) {
 	w.number(`,"output_tokens":`, r.OutputTokens)
 	w.someNumber(`,"cached_tokens":`, r.CachedTokens)
 	w.someNumber(`,"reasoning_tokens":`, r.ReasoningTokens)
+	w.someNumber(`,"cost_nano_usd":`, r.CostNanoUSD)
 	w.number(`,"tool_calls":`, int64(r.ToolCalls))
 	w.someNumber(`,"bytes":`, r.Bytes)
 	w.float(`,"latency_ms":`, &r.LatencyMS)

@@ -184,5 +184,5 @@ func (p *eventPrinter) ended(e event.Finished) {
 	for _, c := range e.Calls {
 		p.call("client", c.Name, c.Arguments, "")
 	}
-	p.totals(e.Rounds, e.ToolCalls, e.Usage.Input+e.Usage.Output, "")
+	p.totals(e.Rounds, e.ToolCalls, e.Usage.Input+e.Usage.Output, e.CostNanoUSD, "")
 }

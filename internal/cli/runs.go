@@ -386,5 +386,5 @@ func printStory(out io.Writer, story *journal.Story, bad *journal.Unreadable, au
 	if s.Status == journal.Running {
 		note = fmt.Sprintf("; running for %s", max(0, time.Since(time.UnixMilli(s.CreatedAt))).Round(time.Millisecond))
 	}
-	p.totals(s.Rounds, s.Calls, s.Tokens, note)
+	p.totals(s.Rounds, s.Calls, s.Tokens, eventlog.DetailOf(story).Cost, note)
 }

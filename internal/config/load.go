@@ -45,7 +45,7 @@ func Load(path string, env Environment) (*Config, error) {
 		err = newError([]Mistake{at.mistake(path, "providers", "is missing; want at least one provider, such as {name: openai, api_key: env:OPENAI_API_KEY}")})
 	}
 	if err == nil {
-		err = c.loadRates()
+		err = c.LoadRates()
 	}
 	if err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func Load(path string, env Environment) (*Config, error) {
 	return c, nil
 }
 
-// loadRates reads the file with the operator's prices, if there is one.
-func (c *Config) loadRates() error {
+// LoadRates reads the file with the operator's prices, if there is one, as Load does.
+func (c *Config) LoadRates() error {
 	if c.Rates == "" {
 		return nil
 	}

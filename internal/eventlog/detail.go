@@ -23,6 +23,7 @@ type Detail struct {
 	Summary journal.Summary
 	Limits  budget.Limits // as they were raised last
 	Usage   model.Usage   // summed over all model calls, failed ones too
+	Cost    *int64        // of the run, in nano-USD; nil = nothing of it has a price
 	Calls   []DetailCall  // the complete calls of all turns, in the order of the model
 
 	// Why says in words why the run ended, for people; "" = it has not ended, or its
@@ -190,6 +191,7 @@ func (d *detailFold) add(f loop.Fact) error {
 
 // end completes the detail after the last fact. The error is that of the store.
 func (d *detailFold) end() error {
+	d.Cost = d.state.Paid()
 	p := fold{state: d.state, content: d.rows}
 	damaged := d.unsafe
 	if d.failed != nil {

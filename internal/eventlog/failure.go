@@ -21,7 +21,7 @@ func (p *fold) ending(body loop.Finished, at int64) event.Finished {
 	end := event.Finished{
 		Reason: body.Reason, At: time.UnixMilli(at).UTC(),
 		Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls,
-		SideEffects: p.state.SideEffects, GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
+		CostNanoUSD: p.state.Paid(), SideEffects: p.state.SideEffects, GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
 	}
 	for _, h := range body.HandedOver {
 		c, _ := p.state.Call(h.Key)

@@ -246,7 +246,7 @@ func firstImage(parts []item.Part) string {
 func (p *fold) waiting(at int64) (event.Waiting, error) {
 	s := &p.state
 	e := event.Waiting{
-		Usage: s.Usage, Rounds: s.Counts.Rounds, ToolCalls: s.Counts.Calls, SideEffects: s.SideEffects,
+		Usage: s.Usage, Rounds: s.Counts.Rounds, ToolCalls: s.Counts.Calls, SideEffects: s.SideEffects, CostNanoUSD: s.Paid(),
 		At: time.UnixMilli(at).UTC(),
 	}
 	for _, c := range s.Calls {

@@ -31,6 +31,7 @@ type partSink struct {
 	passed  int // parts that are over
 	begin   event.Started
 	usage   model.Usage // of earlier parts
+	cost    *int64      // of earlier parts
 	decided time.Time
 	begun   bool
 }
@@ -47,13 +48,13 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 	case event.Waiting:
 		p.passed++
 		if p.passed < p.part {
-			p.usage = ev.Usage
+			p.usage, p.cost = ev.Usage, ev.CostNanoUSD
 			return nil
 		}
-		ev.Usage = ev.Usage.Sub(p.usage)
+		ev.Usage, ev.CostNanoUSD = ev.Usage.Sub(p.usage), p.since(ev.CostNanoUSD)
 		e = ev
 	case event.Finished:
-		ev.Usage = ev.Usage.Sub(p.usage)
+		ev.Usage, ev.CostNanoUSD = ev.Usage.Sub(p.usage), p.since(ev.CostNanoUSD)
 		e = ev
 	case event.ApprovalDecided:
 		p.decided = ev.At
@@ -97,4 +98,13 @@ func ShowPart(ctx context.Context, from interface {
 		return ShowStep(sink, begin, *c.Waiting)
 	}
 	return from.Follow(ctx, Follow{Org: orgID, RunID: c.RunID, Account: account, Final: true, ToWaiting: true, Part: c.Part}, sink)
+}
+
+// since returns the cost of the part of a run that cost so much in all.
+func (p *partSink) since(cost *int64) *int64 {
+	if cost == nil || p.cost == nil {
+		return cost
+	}
+	rest := *cost - *p.cost
+	return &rest
 }

@@ -321,6 +321,16 @@ func (s *State) price() money.Price {
 	return money.Price{}
 }
 
+// Paid returns what the run has spent, in nano-USD; nil = neither a target nor a call has a price.
+func (s *State) Paid() *int64 {
+	paid := s.Spent.NanoUSD
+	priced := s.Accepted != nil && slices.ContainsFunc(s.Accepted.Targets, func(t Target) bool { return t.Price.Known() })
+	if !priced && paid == 0 {
+		return nil
+	}
+	return &paid
+}
+
 // spend counts what was spent. An amount of money that is out of range exceeds every limit.
 func (s *State) spend(a budget.Amount) {
 	s.Spent.Tokens += a.Tokens

@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -27,7 +28,7 @@ const slotRetry = 60 * time.Second
 // accept opens the journal with the request.
 func (d *driver) accept() error {
 	if d.run.relay {
-		return d.acceptRelay(d.run.req.accepted(d.run.lease.RunID))
+		return d.acceptRelay(d.run.req.accepted(d.run.lease.RunID, d.o.Price))
 	}
 	if err := d.declared.dial(); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (d *driver) accept() error {
 		return err
 	}
 	d.run.begins(input)
-	body, items := d.run.req.accepted(d.run.lease.RunID), input.items
+	body, items := d.run.req.accepted(d.run.lease.RunID, d.o.Price), input.items
 	memory.Close()
 	room, err := roomFor(d.run.req.Account, items)
 	if err != nil {
@@ -106,14 +107,19 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: eventlog.TextBytes(items)})
 }
 
-// accepted returns the fact that opens the journal of a run for the request.
-func (r *Request) accepted(runID string) loop.Accepted {
+// accepted returns the fact that opens the journal of a run for the request, and seals the
+// prices in its targets. Price may be nil.
+func (r *Request) accepted(runID string, price func(loop.Target) money.Price) loop.Accepted {
 	body := loop.Accepted{
 		RunID: runID, Org: r.Org, Principal: r.Principal, Surface: r.Surface,
 		Raw: r.Raw != nil, Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt,
 	}
 	for _, t := range r.Targets {
-		body.Targets = append(body.Targets, t.Target)
+		sealed := t.Target
+		if price != nil {
+			sealed.Price = price(sealed)
+		}
+		body.Targets = append(body.Targets, sealed)
 	}
 	return body
 }

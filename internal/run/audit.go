@@ -9,6 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // timing is the time at which the latest model call was sent, and the time at which the first
@@ -122,6 +124,7 @@ func (a auditor) answered(s *loop.State, turn loop.Turn) audit.Request {
 	r := a.round(s, turn.Round)
 	u := turn.Usage
 	r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
+	r.CostNanoUSD = costOf(s, u)
 	r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
 	return r
 }
@@ -155,7 +158,7 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 		r.Status = audit.Unknown
 		if f := s.Attempt.Failed; f != nil {
 			r.Status, r.Class, r.HTTPStatus = audit.Failed, string(f.Class), f.Status
-			r.InputTokens, r.OutputTokens = f.Usage.Input, f.Usage.Output
+			r.InputTokens, r.OutputTokens, r.CostNanoUSD = f.Usage.Input, f.Usage.Output, costOf(s, f.Usage)
 		}
 		out = append(out, a.entry(audit.KindRequest, round, at, r))
 	}
@@ -179,4 +182,9 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 		}))
 	}
 	return out
+}
+
+// costOf returns what the usage of the latest model call costs, in nano-USD.
+func costOf(s *loop.State, u model.Usage) int64 {
+	return int64(money.Cost(s.Accepted.Targets[s.Attempt.Target].Price, u))
 }

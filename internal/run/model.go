@@ -90,12 +90,22 @@ func (m *modelCaller) stream(a loop.CallModel, memory *memlimit.Share) (*model.T
 	req := m.request(a)
 	req.Memory = memory
 	ctx, called := m.observed(a, req)
+	began := time.Now()
 	turn, err := m.run.req.Targets[a.Target].Client.Stream(crash.OnSent(ctx, crash.AfterModelSend), req, func(delta model.Delta) error {
 		return m.pass(a.Round, delta)
 	})
+	m.billTime(a, turn, time.Since(began))
 	called(ModelEnd{turn, err, m.timing.toFirst()})
 	m.answeredBy(a.Target, err)
 	return turn, err
+}
+
+// billTime sets the time that a call is billed for, for a model whose price is one of time.
+func (m *modelCaller) billTime(a loop.CallModel, turn *model.Turn, took time.Duration) {
+	targets := m.run.state().Accepted.Targets
+	if turn != nil && turn.Usage.GPUMS == 0 && a.Target < len(targets) && targets[a.Target].Price.GPUSecond > 0 {
+		turn.Usage.GPUMS = (took + time.Millisecond - 1).Milliseconds()
+	}
 }
 
 // observed reports a model call that begins. The call of a relay is not reported, because the

@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -63,6 +64,10 @@ type Options struct {
 	Access func(orgID, principal string) org.Access
 
 	Observer Observer // nil = none
+
+	// Price returns what a target's model costs now. It is called when a run is accepted,
+	// and the result is sealed in the run. Nil = no model has a price.
+	Price func(loop.Target) money.Price
 
 	// Owner is the name of this process in leases. It must differ at every start; "" = a
 	// name is made.

@@ -151,7 +151,7 @@ func (a *Answer) add(e event.Event) error {
 		return a.trace(e)
 	case event.Waiting: // the answer ends here unless more events follow
 		a.waiting = true
-		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At}
+		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, CostNanoUSD: e.CostNanoUSD}
 	case event.Finished:
 		a.waiting, a.End = false, e
 	case event.ApprovalDecided, event.CallDelta, event.ItemDone, event.ModelFallback, event.NativeItem, event.NativeProgress,

@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -17,8 +18,8 @@ const extensionsHeader = "Turnpike-Extensions"
 
 // The names of the extensions. Those of unbuiltExtensions are refused.
 var (
-	builtExtensions   = []string{"trace", "progress", "session"}
-	unbuiltExtensions = []string{"files", "cost"}
+	builtExtensions   = []string{"trace", "progress", "session", "cost"}
+	unbuiltExtensions = []string{"files"}
 )
 
 // Extensions are what an answer has beyond its API, because the client or its org asks for it.
@@ -26,6 +27,7 @@ type Extensions struct {
 	Trace    bool // the calls of the gateway's tools, at the end
 	Progress bool // events of a stream about such calls while they happen
 	Session  bool // the id of the conversation
+	Cost     bool // what the run cost, at the end
 }
 
 // noProgress refuses the extension progress, for an API whose official clients accept no events
@@ -82,7 +84,7 @@ func extensionsOf(header http.Header, byDefault []string, relayed bool) (all, as
 		has := func(name string) bool {
 			return slices.ContainsFunc(lists, func(list []string) bool { return slices.Contains(list, name) })
 		}
-		return Extensions{Trace: has("trace"), Progress: has("progress"), Session: has("session")}
+		return Extensions{Trace: has("trace"), Progress: has("progress"), Session: has("session"), Cost: has("cost")}
 	}
 	return of(names, byDefault), of(names), nil
 }
@@ -104,6 +106,7 @@ func hidesTools(req *run.Request) bool {
 type Extra struct {
 	SessionID json.RawMessage `json:"session_id,omitempty"` // null for a run of no conversation
 	Calls     []TracedCall    `json:"agentic_tool_calls,omitzero"`
+	Cost      json.RawMessage `json:"cost,omitempty"` // null if nothing of the run has a price
 }
 
 // TracedCall is a call of a gateway's tool.
@@ -122,6 +125,12 @@ func (a *Answer) Extra() (x Extra) {
 		x.SessionID = json.RawMessage("null")
 		if a.Session != "" {
 			x.SessionID, _ = Marshal(a.Session) // a string: cannot fail
+		}
+	}
+	if a.Extensions.Cost {
+		x.Cost = json.RawMessage("null")
+		if cost := a.End.CostNanoUSD; cost != nil {
+			x.Cost = json.RawMessage(`{"usd":` + money.Nano(*cost).String() + `}`)
 		}
 	}
 	if a.Extensions.Trace {

@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -28,6 +29,10 @@ const missingHeader = "Turnpike-Missing-Servers"
 
 // servedHeader names the target that the answer comes from, as provider/model.
 const servedHeader = "Turnpike-Served-By"
+
+// costHeader is in JSON answers of runs whose model has a price. Its value is a decimal number
+// of US dollars. Streams do not have it: their cost is known at their end.
+const costHeader = "Turnpike-Cost-Usd"
 
 // Object makes the JSON object of an answer from the events of its run.
 type Object interface {
@@ -67,6 +72,9 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	}
 	if len(s.Missing) > 0 {
 		w.Header().Set(missingHeader, listOf(s.Missing))
+	}
+	if cost := s.End.CostNanoUSD; cost != nil {
+		w.Header().Set(costHeader, money.Nano(*cost).String())
 	}
 	if s.waiting && req.WaitFor > 0 {
 		return stillWaiting(req)

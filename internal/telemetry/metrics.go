@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -34,6 +35,7 @@ type requestMetrics struct {
 	duration, ttft           prometheus.Observer
 	input, output            prometheus.Counter
 	cachedInput, outReasoned prometheus.Counter
+	cost                     prometheus.Counter
 }
 
 // toolMetrics holds the metrics of the tool calls of an org and server.
@@ -113,7 +115,8 @@ func (m *metrics) registerRequests(r *prometheus.Registry) {
 	took := secondsHistogram("request_duration_seconds", "Duration of the last attempt of a round, or of a whole relayed request.", "surface", "org", "provider", "model")
 	first := secondsHistogram("time_to_first_token_seconds", "Time to the first token of a round, or to the first byte of a relayed response.", "surface", "org", "provider", "model")
 	tokens := counter("tokens_total", "Tokens of rounds, as reported by providers. input includes cached_input; output includes reasoning_output if the provider reports it.", "org", "provider", "model", "type")
-	r.MustRegister(total, took, first, tokens)
+	cost := counter("cost_usd_total", "Cost of model calls in US dollars, by the prices that were in effect when their runs began. Models without a price count 0.", "org", "provider", "model")
+	r.MustRegister(total, took, first, tokens, cost)
 	of := func(surface string, p series) *requestMetrics {
 		count := func(status string) prometheus.Counter {
 			return total.WithLabelValues(surface, p.org, p.provider, p.name, status)
@@ -128,6 +131,7 @@ func (m *metrics) registerRequests(r *prometheus.Registry) {
 		h := of(audit.SurfaceAgent, p)
 		of := func(kind string) prometheus.Counter { return tokens.WithLabelValues(p.org, p.provider, p.name, kind) }
 		h.input, h.output, h.cachedInput, h.outReasoned = of("input"), of("output"), of("cached_input"), of("reasoning_output")
+		h.cost = cost.WithLabelValues(p.org, p.provider, p.name)
 		return h
 	})
 }
@@ -300,6 +304,7 @@ func (m *metrics) request(org string, r audit.Request) {
 		h.output.Add(float64(r.OutputTokens))
 		h.cachedInput.Add(float64(r.CachedTokens))
 		h.outReasoned.Add(float64(r.ReasoningTokens))
+		h.cost.Add(float64(r.CostNanoUSD) / float64(money.USD))
 	}
 }
 

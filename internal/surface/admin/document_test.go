@@ -119,7 +119,7 @@ func TestTheDocumentHasAllKindsOfAuditRows(t *testing.T) {
 // with all fields.
 func storedEvents(t *testing.T) (zero, full []event.Event) {
 	t.Helper()
-	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}
+	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6, CacheWrite1h: 2, GPUMS: 7, ServiceTier: model.TierFlex}
 	zero = []event.Event{
 		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.ModelFallback{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.Citation{Citation: item.Citation{Kind: item.CitesURL}}, event.NativeProgress{JSON: []byte(`{}`)}, event.ItemDone{}, event.RoundDone{},
 		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Finished{Reason: event.Complete},
@@ -143,12 +143,13 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
 		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1"},
 		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1"},
-		event.Waiting{Usage: u, Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
+		event.Waiting{Usage: u, CostNanoUSD: new(int64(8)), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
 			{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},
 		}},
 		event.ApprovalDecided{ID: "appr_1", Key: "1.0", Decision: "denied", By: "dev", Reason: "no", At: time.UnixMilli(1700000000123).UTC()},
 		event.Finished{
-			Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
+			CostNanoUSD: new(int64(8)),
+			Reason:      event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
 			Failure: &event.Failure{
 				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
 				Upstream: &model.Error{

@@ -48,6 +48,7 @@ type Detail struct {
 	Object
 	Limits        budget.Limits  `json:"limits"`
 	Usage         model.Usage    `json:"usage"`
+	CostNanoUSD   *int64         `json:"cost_nano_usd,omitempty"` // in 10⁻⁹ US dollars; absent = nothing of the run has a price
 	Calls         []Call         `json:"calls"`
 	Why           string         `json:"why,omitempty"`
 	Failure       *event.Failure `json:"failure,omitempty"`
@@ -78,7 +79,7 @@ type ProviderError struct {
 // can contain one: addresses, URLs, causes and answers of providers.
 func NewDetail(d *eventlog.Detail, mayAddress bool) Detail {
 	out := Detail{
-		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, Calls: make([]Call, len(d.Calls)), Why: d.Why,
+		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, CostNanoUSD: d.Cost, Calls: make([]Call, len(d.Calls)), Why: d.Why,
 		Failure: visibleFailure(d.Failure, mayAddress),
 	}
 	for i, c := range d.Calls {

@@ -374,6 +374,26 @@ func TestCallsOfATurnAreCheckedAtDispatch(t *testing.T) {
 	}
 }
 
+// P46: a request that continues a stored response is limited as the key is now.
+func TestALimitedKeyContinuesAResponse(t *testing.T) {
+	s := newLimitedSite(t, `"role":"member"`, asks(call{"read", `{}`}), says("one"), asks(call{"read", `{}`}, call{"customer", `{}`}), says("two"))
+	var first struct{ ID string }
+	if err := json.Unmarshal(s.ask("/v1/responses", `{"model":"m","input":"go"}`).body, &first); err != nil || first.ID == "" {
+		t.Fatal(err)
+	}
+	s.manage("PATCH", "/api/keys/app", `{"servers":["docs"],"tools":["search"]}`)
+	if a := s.ask("/v1/responses", `{"model":"m","input":"on","previous_response_id":"`+first.ID+`"}`); a.status != 200 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	asked := s.up.requests()
+	if got := fmt.Sprint(offered(t, asked[2])); got != "[search]" {
+		t.Errorf("the model is offered %s", got)
+	}
+	if n := len(s.docs.of("tools/call")) + len(s.crm.of("tools/call")); n != 1 {
+		t.Errorf("%d calls, want the one of the first response", n)
+	}
+}
+
 // P46: a run ends before its next model call if its key may not use the model any more.
 func TestARunEndsWhenItsKeyLosesTheModel(t *testing.T) {
 	s := newLimitedSite(t, `"role":"member"`, asks(call{"change", `{}`}), says("done"))

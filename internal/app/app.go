@@ -150,7 +150,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	router := route.New(providers)
+	router := route.New(providers, a.config.Ordered()...)
 	if err := a.buildOrgs(ctx, router); err != nil {
 		return err
 	}

@@ -39,6 +39,14 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		s.good, s.bad = strconv.Itoa(good), strconv.Itoa(most+1)
 		return s
 	}
+	switch k.Path {
+	case "routes[].targets":
+		s.good, s.bad = `[{"provider":"p","model":"y"}]`, "[]"
+		return s
+	case "routes[].targets[].provider":
+		s.good, s.bad = `"q"`, `"sample"`
+		return s
+	}
 	if strings.HasPrefix(k.Type, "duration ") {
 		s.good, s.bad = `"1m30s"`, `"9999h"`
 		return s
@@ -56,6 +64,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"version":                                {`"sample"`, `"a b"`},
 		"prefix":                                 {`"sample"`, `"a b"`},
 		"model name or glob":                     {`"sample"`, `"a b"`},
+		"model name":                             {`"sample"`, `"a b"`},
 		"tool name":                              {`"sample"`, `"a b"`},
 		"text":                                   {`"sample"`, `"a\u0001"`},
 		"http or https URL":                      {`"http://127.0.0.1:9/sample"`, `"ftp://h"`},
@@ -114,10 +123,15 @@ func companions(path string) map[string]string {
 func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 	t.Helper()
 	var file map[string]any
-	const base = `{"providers":[{"name":"p"}],"orgs":[{"id":"a","runtime":{},` +
+	const base = `{"providers":[{"name":"p"},{"name":"q"}],"orgs":[{"id":"a","runtime":{},` +
 		`"keys":[{"name":"k","key":"env:K"}],"mcp_servers":[{"name":"s","url":"http://127.0.0.1:9/"}]}]}`
 	if err := json.Unmarshal([]byte(base), &file); err != nil {
 		t.Fatal(err)
+	}
+	if strings.HasPrefix(path, "routes[]") {
+		file["routes"] = []any{map[string]any{"model": "r", "strategy": "weighted", "targets": []any{
+			map[string]any{"provider": "p", "model": "x"}, map[string]any{"provider": "p", "model": "z"},
+		}}}
 	}
 	parts := strings.Split(path, ".")
 	inside := file
@@ -232,7 +246,7 @@ func checkGood(t *testing.T, k config.KeyDoc, s sample) {
 	c := parse(fileWith(t, k.Path, s.good, s.with), nil)
 	changes := config.Changes(parse(fileWith(t, k.Path, "", without), nil), c)
 	switch {
-	case strings.HasPrefix(k.Type, "map") && s.good == "{}", k.Type == "list of maps", k.Required: // has no value of its own, or is the name of its map
+	case strings.HasPrefix(k.Type, "map") && s.good == "{}", k.Type == "list of maps", k.Required, strings.HasPrefix(k.Path, "routes[].targets"): // has no value of its own, or is the name of its map
 	case len(changes) != 1 || withoutIndexes(changes[0].Path) != k.Path || changes[0].Live != k.Live:
 		t.Errorf("with %s, %+v changes, want only %s (live %v)", s.good, changes, k.Path, k.Live)
 	}

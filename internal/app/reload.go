@@ -43,7 +43,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	was, next := a.current.Load(), &settings{c, keys}
 	changes := config.Changes(was.config, c)
 	credentials := changedCredentials(was.keys, keys)
-	inProviders := func(c config.Change) bool { return c.Within("providers") }
+	inProviders := func(c config.Change) bool { return c.Within("providers") || c.Within("routes") }
 	newProviders := slices.ContainsFunc(changes, inProviders) || len(changedValues(was.keys.Providers, keys.Providers)) > 0
 	if err := a.apply(ctx, next, newProviders); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 		return err
 	}
 	if newProviders {
-		a.models.Replace(providers)
+		a.models.Replace(providers, next.config.Ordered()...)
 	}
 	a.out.SetPolicy(OutboundPolicy(next.config.Outbound.SSRF))
 	a.runner.SetMaxFollowers(next.config.MaxFollowersPerRun)

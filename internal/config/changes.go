@@ -92,8 +92,16 @@ func (s side) items(i int) []side {
 	return all
 }
 
-// name returns what identifies the item in its list: its first key.
-func (s side) name() string { return s.keys[0].value.(leaf).shown() }
+// name returns what identifies the item in its list: its first key, with the others that do.
+func (s side) name() string {
+	name := s.keys[0].value.(leaf).shown()
+	for _, k := range s.keys[1:] {
+		if k.identifies {
+			name += "/" + k.value.(leaf).shown()
+		}
+	}
+	return name
+}
 
 // itemChanges compares two lists of maps. Items with one name are the same item.
 func itemChanges(path string, live bool, old, new []side) (all []Change) {

@@ -15,6 +15,10 @@ func (d *decoder) check(c *Config) {
 	for i := range c.Providers {
 		d.checkProvider(fmt.Sprintf("providers[%d]", i), &c.Providers[i])
 	}
+	unique(d, c.Routes, "routes[%d].model", func(r Route) string { return r.Model })
+	for i := range c.Routes {
+		d.checkRoute(fmt.Sprintf("routes[%d]", i), &c.Routes[i], c.Providers)
+	}
 	unique(d, c.Orgs, "orgs[%d].id", func(o Org) string { return o.ID })
 	for i := range c.Orgs {
 		d.checkOrg(fmt.Sprintf("orgs[%d]", i), &c.Orgs[i], c.MaxRoundsCap)

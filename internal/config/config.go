@@ -47,6 +47,7 @@ type Config struct {
 	MasterKeyPrevious  secret.Text // the one before; empty: none
 	CachePepper        secret.Text // empty: a new one at every start
 	Providers          []Provider
+	Routes             []Route     // in configuration order
 	Rates              string      // file
 	RateRows           []money.Row // of that file
 	Outbound           Outbound
@@ -80,6 +81,21 @@ func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
 // Runs is how runs are kept.
 type Runs struct {
 	RetentionDays int // after their end; 0 = runs are never deleted
+}
+
+// Route is a model name of the gateway's own and the targets that serve it.
+type Route struct {
+	Model    string
+	Strategy string // fallback, round_robin, weighted or latency
+	Sticky   string // session or none; "" = session with more than one target, else none
+	Targets  []RouteTarget
+}
+
+// RouteTarget is a model of a provider in a route.
+type RouteTarget struct {
+	Provider string
+	Model    string // the provider's name for it
+	Weight   int    // for the strategy weighted
 }
 
 // Audit is how the audit is kept.

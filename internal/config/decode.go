@@ -12,15 +12,16 @@ import (
 
 // key is one line of the table that describes the file.
 type key struct {
-	name     string
-	value    value
-	env      string // the variable that overrides it
-	required bool
-	live     bool   // a change can be applied while the gateway serves; so can changes of the keys inside
-	presence bool   // the key changes something even if every key inside has its default
-	fileOnly string // why the management API does not have the key; "" = it does, if it has the keys around it
-	unbuilt  unbuilt
-	doc      string
+	name       string
+	value      value
+	env        string // the variable that overrides it
+	required   bool
+	live       bool   // a change can be applied while the gateway serves; so can changes of the keys inside
+	identifies bool   // together with the first key, the key identifies the item of a list that it is in
+	presence   bool   // the key changes something even if every key inside has its default
+	fileOnly   string // why the management API does not have the key; "" = it does, if it has the keys around it
+	unbuilt    unbuilt
+	doc        string
 }
 
 // value is where a key's content goes.

@@ -31,6 +31,8 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	var (
 		c      Config
 		p      Provider
+		r      Route
+		rt     RouteTarget
 		o      Org
 		k      Key
 		m      org.MCPServer
@@ -43,6 +45,8 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		}{
 			{&c, c.keys(), []string{"Warnings", "RateRows"}},
 			{&p, p.keys(), nil},
+			{&r, r.keys(), nil},
+			{&rt, rt.keys(), nil},
 			{&o, o.keys(), nil},
 			{&k, k.keys(), nil},
 			{&m, serverKeys(&m), []string{"Org", "Declared", "Shared", "UnknownSettings", "Position", "CreatedAt", "UpdatedAt"}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 )
 
 // keys is the table of the whole file.
@@ -48,7 +49,9 @@ func (c *Config) keys() []key {
 		{name: "cache_pepper", value: credentialKey(&c.CachePepper), env: "TURNPIKE_AGENT_CACHE_PEPPER",
 			doc: "Signs the entries of the result cache (tool_cache_ttl_seconds): a long random text. Changing it invalidates all entries. Empty: a new random value at every start."},
 		{name: "providers", live: true, value: objects[Provider]{&c.Providers, (*Provider).keys},
-			doc: "Model APIs. A request goes to the first provider whose models match. name/model always goes to the provider called name."},
+			doc: "Model APIs. A request goes to the first provider whose models match. name/model goes to the provider called name, unless a route or a provider lists that whole name."},
+		{name: "routes", live: true, value: objects[Route]{&c.Routes, (*Route).keys},
+			doc: "Model names that clients ask for, each with the targets that serve it. A model is looked up as route, then as exact name of providers, then as name/model, then by the globs of providers."},
 		{name: "rates", live: true, value: pathKey{text(&c.Rates, "", "file", anyText)}, env: "TURNPIKE_RATES",
 			doc: "File with your own prices of models. Its rows come before the prices that the program has."},
 		{name: "outbound", value: object{c.Outbound.keys()},
@@ -106,6 +109,25 @@ func (p *Provider) keys() []key {
 		{name: "secret_access_key", value: credentialKey(&p.SecretAccessKey), doc: "Only for bedrock, with access_key_id."},
 		{name: "session_token", value: credentialKey(&p.SessionToken), doc: "Only for bedrock, with access_key_id: for temporary credentials."},
 		{name: "api_version", value: text(&p.APIVersion, "", "version", checkWord).or("v1beta"), doc: "Only for gemini: the version of the API, a part of its URL."},
+	}
+}
+
+func (r *Route) keys() []key {
+	return []key{
+		{name: "model", value: text(&r.Model, "", "model name", checkRouted), required: true, doc: "Model name that clients ask for, unique among routes."},
+		{name: "strategy", value: word(&r.Strategy, string(route.Fallback), string(route.Fallback), string(route.RoundRobin), string(route.Weighted), string(route.Latency)),
+			doc: "Order in which targets are tried. fallback: as listed. round_robin: each first in turn. weighted: each first as often as its weight says. latency: the one that answers fastest first."},
+		{name: "sticky", value: word(&r.Sticky, "", stickySession, stickyNone).or("session with more than one target"),
+			doc: "session: a conversation keeps its target, so that the provider's prompt cache works. none: every model call is ordered anew."},
+		{name: "targets", value: objects[RouteTarget]{&r.Targets, (*RouteTarget).keys}, required: true, doc: "Models of providers that serve the model, 1 to 16."},
+	}
+}
+
+func (t *RouteTarget) keys() []key {
+	return []key{
+		{name: "provider", value: text(&t.Provider, "", "name", checkID), required: true, doc: "Name of a provider of this file."},
+		{name: "model", value: text(&t.Model, "", "model name", checkWord), required: true, identifies: true, doc: "The provider's name for the model. It need not be in models of the provider."},
+		{name: "weight", value: integer(&t.Weight, 1, 1, 1000), doc: "Only for strategy weighted: the target's share of the requests, relative to the other weights."},
 	}
 }
 
@@ -205,6 +227,7 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "durable", value: word(&r.Durable, "auto", "auto", "always"), doc: "Which runs survive a crash and a disconnected client. auto: runs with an Idempotency-Key. always: all runs. Each step of a durable run is on disk before the next one starts."},
 		{name: "approval_hold", value: duration(&r.ApprovalHold, org.DefaultApprovalHold, time.Second, 24*time.Hour), doc: "How long a chat request stays open while tool calls of its run wait for approval. A run without an Idempotency-Key waits no longer: then the calls count as denied."},
 		{name: "approvers", value: word(&r.Approvers, org.AnyApproves, org.AnyApproves, org.OthersApprove), doc: "Who may decide about tool calls that wait. any: every key with the role owner, admin or approver. others: not the key that started the run."},
+		{name: "model_lists", value: word(&r.ModelLists, org.RefuseLists, org.RefuseLists, org.AllowLists), doc: "Requests whose model is a list such as \"a, b\". refuse: they get 400. allow: the list is a fallback list of at most 8 models."},
 		{name: "requests_per_minute", value: integer(&r.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the org for the model API, over all its keys. One request is refilled every 60/N seconds. 0: no limit."},
 		{name: "burst", value: integer(&r.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
 		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"),

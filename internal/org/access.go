@@ -43,8 +43,19 @@ func (a Access) AllowsServer(name string) bool {
 // server must be allowed, too.
 func (a Access) AllowsTool(name string) bool { return allows(a.Tools, name) }
 
-// AllowsModel reports whether the key may ask for the model.
-func (a Access) AllowsModel(name string) bool { return allows(a.Models, name) }
+// AllowsModel reports whether the key may ask for the model, or for each model of a list such as
+// "a, b".
+func (a Access) AllowsModel(name string) bool {
+	if slices.Contains(a.Models, name) {
+		return true
+	}
+	for one := range strings.SplitSeq(name, ",") {
+		if !allows(a.Models, strings.TrimSpace(one)) {
+			return false
+		}
+	}
+	return true
+}
 
 // AllowsAddresses reports whether requests with the key may declare MCP servers by their URL.
 // A key that is limited to servers of the org may not: a label says nothing about the server.

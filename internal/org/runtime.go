@@ -38,7 +38,14 @@ type Runtime struct {
 	ApprovalHold       time.Duration `json:"approval_hold_ns"`    // how long an open request waits for approvals; 0 = DefaultApprovalHold
 	Approvers          string        `json:"approvers"`           // AnyApproves or OthersApprove; "" = AnyApproves
 	Extensions         []string      `json:"extensions"`          // of answers, by default
+	ModelLists         string        `json:"model_lists"`         // RefuseLists or AllowLists; "" = RefuseLists
 }
+
+// The values of [Runtime.ModelLists].
+const (
+	RefuseLists = "refuse" // a model that is a list of names is refused
+	AllowLists  = "allow"  // it is a fallback list
+)
 
 // The values of [Runtime.Approvers].
 const (

@@ -263,7 +263,7 @@ func (t *table) serves(name string) (out []WeightedTarget) {
 				out = append(out, WeightedTarget{Provider: p.Name, Model: name})
 			}
 		}
-		if out != nil {
+		if out != nil || Names(name) != nil {
 			return out
 		}
 	}

@@ -83,6 +83,9 @@ func TestWhichTargetsARouteHas(t *testing.T) { // M09
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
+	if got := New([]Provider{{Name: "any", Models: []string{"*"}}}).Resolve("any/a, b"); got != nil {
+		t.Errorf("a list is a model of a provider that serves all: %+v", got)
+	}
 	targets, unknown := r.ResolveList([]string{"one-a", "fast", "one/o"})
 	if unknown != "" || len(targets) != 3 {
 		t.Errorf("a list has %+v (%q)", targets, unknown)

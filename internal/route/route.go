@@ -113,6 +113,9 @@ func (r *Router) Resolve(name string) []Target {
 	if exact := t.serving(name, Provider.lists); exact != nil {
 		return exact
 	}
+	if Names(name) != nil { // see ResolveList
+		return nil
+	}
 	if p, rest, ok := strings.Cut(name, "/"); ok && rest != "" {
 		if provider, ok := t.provider(p); ok {
 			return []Target{provider.target(rest)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
@@ -75,10 +76,34 @@ func (h *Handler) targets(caller run.Caller, name string) ([]route.Target, error
 	if caller.Principal.Access.AllowsModel(name) {
 		resolved = h.o.Router.Resolve(name)
 	}
+	if names := route.Names(name); resolved == nil && names != nil {
+		return h.listed(caller, names)
+	}
 	if resolved == nil {
 		return nil, fault.New(fault.NotFound, "model_not_found", "no provider serves the model %q; %s", name, h.hints(caller)).In("model")
 	}
 	return resolved, nil
+}
+
+// listed returns the targets of a list of models, which is a fallback list.
+func (h *Handler) listed(caller run.Caller, names []string) ([]route.Target, error) {
+	switch {
+	case caller.Org.Runtime.ModelLists != org.AllowLists:
+		return nil, fault.New(fault.Invalid, "model_lists_refused", "model: a list of models is a fallback list, which the org does not allow; "+
+			"an owner or admin allows it with model_lists: allow in the org's runtime settings; otherwise ask for one model").In("model")
+	case len(names) > route.MaxList:
+		return nil, fault.New(fault.Invalid, "invalid_value", "model: the list has %d names; want at most %d", len(names), route.MaxList).In("model")
+	}
+	for _, name := range names {
+		if !caller.Principal.Access.AllowsModel(name) {
+			return h.targets(caller, name) // which names it
+		}
+	}
+	found, unknown := h.o.Router.ResolveList(names)
+	if found == nil {
+		return nil, fault.New(fault.NotFound, "model_not_found", "no provider serves the model %q of the list; %s", unknown, h.hints(caller)).In("model")
+	}
+	return found, nil
 }
 
 // hints names some of the models that the caller can ask for.

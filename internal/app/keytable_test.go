@@ -72,6 +72,10 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"TYPE=TOOL":                              {`"web_search=sample"`, `"web_search"`},
 		"true or false":                          {strconv.FormatBool(k.Default != "true"), `"maybe"`},
 		`"*" or list of tool names`:              {`["sample"]`, `"sample"`},
+		`"*" or list of server names`:            {`["sample"]`, `["a b"]`},
+		`"*" or list of org ids`:                 {`["sample"]`, `["a b"]`},
+		`"*" or list of globs`:                   {`["sample*"]`, `["[a"]`},
+		"time such as 2027-01-31T18:00:00Z":      {`"2027-01-31T18:00:00Z"`, `"2027-01-31"`},
 		"read_only, all or list of tool names":   {`["sample"]`, `"sample"`},
 		"never, always, writes or map of rules":  {`"always"`, `"sample"`},
 		"map of variable names to text, with at most one reference, at its end": {`{"A":"b"}`, `{"a b":"c"}`},
@@ -94,6 +98,9 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 
 // companions are the keys that a key needs beside it.
 func companions(path string) map[string]string {
+	if inside, shared := strings.CutPrefix(path, "mcp_servers[]."); shared { // the same keys
+		path = "orgs[].mcp_servers[]." + inside
+	}
 	switch path {
 	case "orgs[].keys[].burst", "orgs[].runtime.burst":
 		return map[string]string{"requests_per_minute": "5"}
@@ -123,7 +130,7 @@ func companions(path string) map[string]string {
 func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 	t.Helper()
 	var file map[string]any
-	const base = `{"providers":[{"name":"p"},{"name":"q"}],"orgs":[{"id":"a","runtime":{},` +
+	const base = `{"providers":[{"name":"p"},{"name":"q"}],"mcp_servers":[{"name":"z","url":"http://127.0.0.1:9/","orgs":"*"}],"orgs":[{"id":"a","runtime":{},` +
 		`"keys":[{"name":"k","key":"env:K"}],"mcp_servers":[{"name":"s","url":"http://127.0.0.1:9/"}]}]}`
 	if err := json.Unmarshal([]byte(base), &file); err != nil {
 		t.Fatal(err)
@@ -240,7 +247,7 @@ func checkGood(t *testing.T, k config.KeyDoc, s sample) {
 		return c
 	}
 	without := s.with
-	if k.Path == "orgs[].mcp_servers[].command" { // or the server has no way to reach it
+	if strings.HasSuffix(k.Path, "mcp_servers[].command") { // or the server has no way to reach it
 		without = map[string]string{"url": "", "command": `["other"]`}
 	}
 	c := parse(fileWith(t, k.Path, s.good, s.with), nil)

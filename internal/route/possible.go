@@ -13,6 +13,9 @@ func (r *Router) MayServe(pattern string) bool {
 	if !org.IsPattern(pattern) {
 		return r.Resolve(pattern) != nil
 	}
+	if slices.ContainsFunc(r.exact(), func(name string) bool { return org.Matches(pattern, name) }) {
+		return true
+	}
 	for _, p := range r.providers() {
 		served := slices.Concat(p.Models, []string{p.Name + "/*"})
 		if slices.ContainsFunc(served, func(name string) bool {

@@ -348,6 +348,10 @@ type Failure struct {
 	URL     string `json:"url,omitempty"`
 	Setting string `json:"setting,omitempty"`
 
+	// RetryAt is when the same request may succeed, in Unix milliseconds, for BudgetExceeded;
+	// 0 = not known, or never.
+	RetryAt int64 `json:"retry_at,omitempty"`
+
 	// Upstream is the last failed model call, for the reasons ModelError and TooLong;
 	// its Status is 0 if the provider gave no HTTP answer.
 	Upstream *model.Error `json:"upstream,omitempty"`

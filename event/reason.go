@@ -12,6 +12,7 @@ const (
 	Deadline          Reason = "deadline"           // the time limit; time spent waiting for a human does not count
 	Tokens            Reason = "tokens"             // the token budget
 	Money             Reason = "money"              // the money budget
+	BudgetExceeded    Reason = "budget_exceeded"    // a budget had no room for the first model call
 	NoProgress        Reason = "no_progress"        // the run repeated the same calls
 	OutputCut         Reason = "output_cut"         // the model's own output limit
 	Refused           Reason = "refused"            // the provider's content filter
@@ -31,7 +32,7 @@ const (
 // Reasons returns every reason, in the order of the constants.
 func Reasons() []Reason {
 	return []Reason{
-		Complete, ClientCalls, MaxRounds, MaxCalls, Deadline, Tokens, Money, NoProgress, OutputCut, Refused,
+		Complete, ClientCalls, MaxRounds, MaxCalls, Deadline, Tokens, Money, BudgetExceeded, NoProgress, OutputCut, Refused,
 		Invalid, HookDenied, Cancelled, CallerGone, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Memory,
 	}
 }
@@ -49,7 +50,7 @@ func (r Reason) Limit() bool {
 // Failed reports whether the caller gets an error instead of an answer.
 func (r Reason) Failed() bool {
 	switch r {
-	case Invalid, HookDenied, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Cancelled, CallerGone, Memory:
+	case Invalid, HookDenied, Blocked, ModelError, ServerUnavailable, ToolAbort, TooLong, Lost, Cancelled, CallerGone, Memory, BudgetExceeded:
 		return true
 	}
 	return false

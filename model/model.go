@@ -91,6 +91,9 @@ type RelayRequest struct {
 	Header map[string][]string
 
 	Body []byte
+
+	// Meter asks for the usage of the answer: see RelayResponse.Usage.
+	Meter bool
 }
 
 // RelayResponse is the provider's answer.
@@ -99,6 +102,11 @@ type RelayResponse struct {
 	Header map[string][]string // names as in RelayRequest
 	Body   io.ReadCloser
 	Length int64 // -1 when unknown
+
+	// Usage returns the usage that the part of Body says that was read, or otherwise an
+	// estimate of the output, with Estimated set and without input. It is zero for an answer
+	// with a status of 400 or more that says none. Nil unless RelayRequest.Meter is set.
+	Usage func() Usage
 }
 
 // Request is one model call.
@@ -419,6 +427,9 @@ type Usage struct {
 	// ServiceTier is TierFlex or TierPriority if the provider billed the call by that
 	// tier; "" = neither. Of a sum it is that of all summands, if they agree.
 	ServiceTier string `json:"service_tier,omitempty"`
+
+	// Estimated says that a part is an estimate, because the provider has not counted it.
+	Estimated bool `json:"estimated,omitempty"`
 }
 
 // The service tiers that have prices of their own.
@@ -449,7 +460,7 @@ func (u Usage) Add(v Usage) Usage {
 		Input: u.Input + v.Input, Output: u.Output + v.Output, Total: u.Total + v.Total,
 		CachedInput: u.CachedInput + v.CachedInput, CacheWrite: u.CacheWrite + v.CacheWrite,
 		Reasoning: u.Reasoning + v.Reasoning, CacheWrite1h: u.CacheWrite1h + v.CacheWrite1h,
-		GPUMS: u.GPUMS + v.GPUMS, ServiceTier: tier,
+		GPUMS: u.GPUMS + v.GPUMS, ServiceTier: tier, Estimated: u.Estimated || v.Estimated,
 	}
 }
 
@@ -459,6 +470,6 @@ func (u Usage) Sub(v Usage) Usage {
 		Input: u.Input - v.Input, Output: u.Output - v.Output, Total: u.Total - v.Total,
 		CachedInput: u.CachedInput - v.CachedInput, CacheWrite: u.CacheWrite - v.CacheWrite,
 		Reasoning: u.Reasoning - v.Reasoning, CacheWrite1h: u.CacheWrite1h - v.CacheWrite1h,
-		GPUMS: u.GPUMS - v.GPUMS, ServiceTier: u.ServiceTier,
+		GPUMS: u.GPUMS - v.GPUMS, ServiceTier: u.ServiceTier, Estimated: u.Estimated,
 	}
 }

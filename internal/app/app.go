@@ -37,6 +37,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -95,6 +96,7 @@ type App struct {
 	catalog    *catalog.Catalog
 	models     *route.Listing
 	directory  *directory.Directory
+	spend      *spend.Keeper
 	runner     *run.Runner
 	keeper     *audit.Keeper
 	retention  retention
@@ -209,10 +211,11 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 	if o.Watch != nil {
 		journal = o.Watch(journal)
 	}
+	a.spend = spend.New(a.store, id.New("process_"), a.log)
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, Forgetter: a.store,
 		Resources: resources{a.directory, router}, Router: router, Dialer: a.pool, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
-		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Recorder: a.store, Observer: a.shown.observer(),
+		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Recorder: a.store, Spend: a.spend, Observer: a.shown.observer(),
 		Price:   a.price,
 		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
@@ -235,7 +238,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Memory: retained, Log: a.log,
 		Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
-			Store: a.store, Audit: a.store, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
+			Store: a.store, Audit: a.store, Budgets: a.store, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
@@ -302,7 +305,10 @@ func (a *App) URL() string {
 // StopsWithin is the longest time that Serve and Close take together after the context
 // of Serve ends. The program of an MCP server that does not end when it is asked is
 // killed after four seconds, and its last output is read for one.
-const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + 5*time.Second
+const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpending + 5*time.Second
+
+// lastSpending is how long a stop takes to return slices of budgets.
+const lastSpending = 2 * time.Second
 
 // softStop is how long durable runs may go on while the gateway stops, before
 // they are left to its next process.
@@ -320,6 +326,7 @@ func (a *App) Serve(ctx context.Context) error {
 	}
 	a.serving.Store(true)
 	a.keeper.Start()
+	a.spend.Start()
 	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
 	served := make(chan error, 1)
 	go func() {
@@ -356,6 +363,11 @@ func (a *App) Close() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		a.runner.Close(now, 0)
+	}
+	if a.spend != nil {
+		stopping, cancel := context.WithTimeout(context.Background(), lastSpending)
+		a.spend.Stop(stopping)
+		cancel()
 	}
 	a.retention.stop()
 	if a.keeper != nil {

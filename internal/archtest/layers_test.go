@@ -45,6 +45,7 @@ func layers() []layer {
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
 		{"driver", "which targets serve a model is known before a run begins: the driver tries them in the order that it gets", []string{"internal/route"}},
+		{"driver", "the cost of calls is reserved before they leave, for runs and relays alike", []string{"internal/spend"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/run"}},
 		{"driver", "what a store returns is not believed, so that the cache knows no store", []string{"internal/toolcache"}},
 

@@ -99,9 +99,10 @@ const (
 // Request is one round of a run, or one relayed request.
 type Request struct {
 	Surface    string `json:"surface"`
-	Via        string `json:"via,omitempty"`   // the surface that the client used
-	Round      *int   `json:"round_index"`     // from 0; nil for a relayed request
-	Call       *int   `json:"tool_call_index"` // always nil: the row is about the round, not about a tool call
+	Via        string `json:"via,omitempty"`      // the surface that the client used
+	EndUser    string `json:"end_user,omitempty"` // whom the client names as its own user
+	Round      *int   `json:"round_index"`        // from 0; nil for a relayed request
+	Call       *int   `json:"tool_call_index"`    // always nil: the row is about the round, not about a tool call
 	Provider   string `json:"provider"`
 	Model      string `json:"model"`    // the client's name of the model
 	Target     string `json:"target"`   // the provider's name of the model

@@ -18,6 +18,7 @@ func (r *Request) appendJSON(b []byte) ([]byte, error) {
 	w := encoder{b: b}
 	w.text(`{"surface":`, r.Surface)
 	w.someText(`,"via":`, r.Via)
+	w.someText(`,"end_user":`, r.EndUser)
 	w.index(`,"round_index":`, r.Round)
 	w.index(`,"tool_call_index":`, r.Call)
 	w.text(`,"provider":`, r.Provider)

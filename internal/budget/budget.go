@@ -5,7 +5,10 @@
 //	Spent  ─┴─► Exhausted ─► the reason why the run ends, or none
 package budget
 
-import "github.com/turnpike-gateway/turnpike/event"
+import (
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/money"
+)
 
 // The defaults of a run.
 const (
@@ -189,16 +192,19 @@ type Call struct {
 	UncountedBytes int64 // bytes of the prompt after those tokens
 	AskedOutput    int64 // the caller's limit on output tokens; 0 = none
 
+	Price    money.Price // of the target; without a known one the call costs no money
+	Tier     string      // the service tier that the request asks for; "" = none
 	Estimate Estimate
 }
 
 // Plan returns the maximum cost of a call and the output limit, in tokens, that
 // enforces it. shared says whether the run spends from a shared budget. If neither
-// that nor l.Tokens limits the run, both results are zero: the call is not limited.
-// ok is false if l.Tokens leaves no room for the call.
-func (l Limits) Plan(s Spent, c Call, shared bool) (most Amount, output int64, ok bool) {
-	if l.Tokens <= 0 && !shared {
-		return Amount{}, 0, true
+// that nor a limit of the run in tokens or money applies, both results are zero: the call is
+// not limited. over is the limit of the run that leaves no room for the call: event.Tokens,
+// event.Money, or "".
+func (l Limits) Plan(s Spent, c Call, shared bool) (most Amount, output int64, over event.Reason) {
+	if l.Tokens <= 0 && l.NanoUSD == nil && !shared {
+		return Amount{}, 0, ""
 	}
 	e := c.Estimate.WithDefaults(DefaultEstimate())
 	per := min(e.BytesPerToken, maxBytesPerToken)
@@ -211,9 +217,21 @@ func (l Limits) Plan(s Spent, c Call, shared bool) (most Amount, output int64, o
 	if l.Tokens > 0 {
 		left := l.Tokens - min(s.Tokens, l.Tokens) - input
 		if left < e.MinOutput {
-			return Amount{}, 0, false
+			return Amount{}, 0, event.Tokens
 		}
 		output = min(output, left)
 	}
-	return Amount{Tokens: input + output}, output, true
+	prompt := money.Prompt{Counted: input, Tier: c.Tier, GPUMS: longestCall}
+	if l.NanoUSD != nil && c.Price.Known() {
+		affordable, ok := money.LargestOutput(c.Price, prompt, money.Nano(*l.NanoUSD).Sub(money.Nano(s.NanoUSD)), output)
+		if !ok || affordable < min(output, e.MinOutput) {
+			return Amount{}, 0, event.Money
+		}
+		output = affordable
+	}
+	return Amount{Tokens: input + output, NanoUSD: int64(money.MaxCost(c.Price, prompt, output))}, output, ""
 }
+
+// longestCall is how long a model call takes at most, in milliseconds, for the estimate of models
+// that are billed by time. A call that takes longer is an overrun.
+const longestCall = 10 * 60 * 1000

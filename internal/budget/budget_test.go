@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 )
 
 func TestExhausted(t *testing.T) {
@@ -45,5 +46,58 @@ func TestClampKeepsStoredValuesInBounds(t *testing.T) { // B02
 	want := Limits{Rounds: 10, Calls: 128, CallsPerTurn: 32, ActiveMS: 120_000}
 	if got != want {
 		t.Errorf("defaults = %+v, want %+v", got, want)
+	}
+}
+
+func TestReached(t *testing.T) {
+	w := Window{Limit: Amount{Tokens: 100, NanoUSD: 1 << 62}}
+	for spent, want := range map[int64]int{0: 0, 79: 0, 80: 80, 99: 80, 100: 100, 200: 100} {
+		if got := w.Reached(Amount{Tokens: spent}); got != want {
+			t.Errorf("%d of 100 are %d percent, want %d", spent, got, want)
+		}
+	}
+	if got := w.Reached(Amount{NanoUSD: 1 << 62}); got != 100 {
+		t.Errorf("all money is %d percent", got)
+	}
+	if got := (Window{}).Reached(Amount{Tokens: 1 << 62}); got != 0 {
+		t.Errorf("without a limit: %d percent", got)
+	}
+}
+
+// P03 P41: a limit on money lowers the output limit of a call, and a call for which not even that is enough
+// is not made. Failure 7 of other gateways: the reservation is at the tier that the prompt reaches.
+func TestPlanWithMoney(t *testing.T) {
+	price := money.Price{From: "2026-01-01", Rates: money.Rates{Input: 2 * money.PerMillion, Output: 10 * money.PerMillion}}
+	usd := func(text string) *int64 {
+		n, err := money.ParseUSD(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (*int64)(&n)
+	}
+	tiered := price
+	tiered.Above = money.LongPrompt{Tokens: 1000, Rates: money.Rates{Input: 4 * money.PerMillion, Output: 20 * money.PerMillion}}
+	for _, tt := range []struct {
+		name   string
+		limits Limits
+		spent  Spent
+		call   Call
+		shared bool
+		most   Amount
+		output int64
+		over   event.Reason
+	}{
+		{"a shared budget", Limits{}, Spent{}, Call{UncountedBytes: 3000, AskedOutput: 100, Price: price}, true, Amount{1100, 3_000_000}, 100, ""},
+		{"the limit lowers the output", Limits{NanoUSD: usd("0.0025")}, Spent{}, Call{CountedTokens: 1000, AskedOutput: 100, Price: price}, false, Amount{1050, 2_500_000}, 50, ""},
+		{"what is spent counts", Limits{NanoUSD: usd("0.0045")}, Spent{NanoUSD: 2_000_000}, Call{CountedTokens: 1000, Price: price}, false, Amount{1050, 2_500_000}, 50, ""},
+		{"nothing is left for the output", Limits{NanoUSD: usd("0.002")}, Spent{}, Call{CountedTokens: 1000, Price: price}, false, Amount{}, 0, event.Money},
+		{"not even for the prompt", Limits{NanoUSD: usd("0.001")}, Spent{}, Call{CountedTokens: 1000, Price: price}, false, Amount{}, 0, event.Money},
+		{"a long prompt", Limits{}, Spent{}, Call{CountedTokens: 1001, AskedOutput: 100, Price: tiered}, true, Amount{1101, 6_004_000}, 100, ""},
+		{"free", Limits{NanoUSD: usd("0.001")}, Spent{}, Call{CountedTokens: 1000, AskedOutput: 100, Price: money.Price{From: "2026-01-01"}}, false, Amount{1100, 0}, 100, ""},
+	} {
+		most, output, over := tt.limits.Plan(tt.spent, tt.call, tt.shared)
+		if most != tt.most || output != tt.output || over != tt.over {
+			t.Errorf("%s: %+v, %d, %q, want %+v, %d, %q", tt.name, most, output, over, tt.most, tt.output, tt.over)
+		}
 	}
 }

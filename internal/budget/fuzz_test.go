@@ -15,14 +15,14 @@ func FuzzPlan(f *testing.F) {
 			return // negative counts are not valid input
 		}
 		l := Limits{Tokens: limit}
-		most, output, ok := l.Plan(Spent{Tokens: spent}, Call{CountedTokens: known, UncountedBytes: fresh, AskedOutput: asked}, shared)
+		most, output, over := l.Plan(Spent{Tokens: spent}, Call{CountedTokens: known, UncountedBytes: fresh, AskedOutput: asked}, shared)
 		if limit == 0 && !shared {
-			if !ok || output != 0 || (most != Amount{}) {
-				t.Fatalf("Plan without a limit = %+v, %d, %v", most, output, ok)
+			if over != "" || output != 0 || (most != Amount{}) {
+				t.Fatalf("Plan without a limit = %+v, %d, %v", most, output, over)
 			}
 			return
 		}
-		if !ok {
+		if over != "" {
 			if limit == 0 {
 				t.Fatal("a run without a limit has no room for the call")
 			}

@@ -1,11 +1,6 @@
 package budget
 
-import (
-	"cmp"
-	"net/url"
-	"strings"
-	"time"
-)
+import "strings"
 
 // Period is how long a budget of several runs lasts before it begins anew, in UTC.
 type Period string
@@ -38,30 +33,19 @@ func ScopeOf(kind, id string) string {
 	if kind == ScopeOrg {
 		return kind
 	}
-	return kind + "/" + url.PathEscape(id)
+	return kind + "/" + escape(id)
 }
+
+// escape returns an id without slashes.
+func escape(id string) string { return strings.NewReplacer("%", "%25", "/", "%2F").Replace(id) }
+
+func unescape(id string) string { return strings.NewReplacer("%25", "%", "%2F", "/").Replace(id) }
 
 // Window is a budget in one of its periods. What is spent in one is nothing to the next.
 type Window struct {
 	Scope  string // unique in the org: that of the budget, its period, and the day or month
 	Limit  Amount // a field of 0 = no limit
 	EndsAt int64  // in Unix milliseconds; 0 = never
-}
-
-// At returns the window of a time in Unix milliseconds.
-func (s Shared) At(ms int64) Window {
-	t := time.UnixMilli(ms).UTC()
-	w := Window{Scope: s.Scope + "/" + string(cmp.Or(s.Period, Total)), Limit: s.Limit}
-	switch s.Period {
-	case Day:
-		w.Scope += "/" + t.Format("2006-01-02")
-		w.EndsAt = time.Date(t.Year(), t.Month(), t.Day()+1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	case Month:
-		w.Scope += "/" + t.Format("2006-01")
-		w.EndsAt = time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	case Total:
-	}
-	return w
 }
 
 // ParseWindow returns the parts of the scope of a [Window]: the kind (org, key or end_user), the
@@ -74,11 +58,7 @@ func ParseWindow(scope string) (kind, id string, period Period, window string, o
 		if len(parts) == 0 {
 			return "", "", "", "", false
 		}
-		var err error
-		if id, err = url.PathUnescape(parts[0]); err != nil {
-			return "", "", "", "", false
-		}
-		parts = parts[1:]
+		id, parts = unescape(parts[0]), parts[1:]
 	}
 	if len(parts) == 0 || len(parts) > 2 {
 		return "", "", "", "", false

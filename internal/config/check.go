@@ -178,6 +178,7 @@ func (d *decoder) checkRuntime(path string, r *org.Runtime, roundsCap int) {
 		d.failPath(join(path, "max_rounds"), "%d is above max_rounds_cap (%d)", *n, roundsCap)
 	}
 	d.checkBurst(path, r.Rate)
+	d.checkBudgets(join(path, "budgets"), r.Budgets)
 }
 
 // checkBurst reports a burst without a rate.

@@ -38,6 +38,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		m      org.MCPServer
 		a      org.Approval
 		f      org.ToolFilter
+		b      org.Budget
 		tables = []struct {
 			of   any
 			keys []key
@@ -52,6 +53,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&m, serverKeys(&m), []string{"Org", "Declared", "Shared", "UnknownSettings", "Position", "CreatedAt", "UpdatedAt"}},
 			{&a, approvalKeys(&a), []string{"Mode"}},
 			{&f, filterKeys(&f), nil},
+			{&b, budgetKeys(&b), nil},
 		}
 		keys, number = 0, len(Keys())
 	)

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -56,6 +58,8 @@ func (p *fold) failure(cause loop.Cause, end loop.Finished) *event.Failure {
 		f.Message = p.failedTool(cause)
 	case event.Memory:
 		f.Message = cause.Detail
+	case event.BudgetExceeded:
+		f.Message, f.RetryAt = budgetMessage(&p.state)
 	case event.Lost:
 		f.Message = cmp.Or(FatalCall(&p.state, cause), "the gateway was stopped while the run was under way, and the run could not be continued")
 	case event.Cancelled, event.CallerGone:
@@ -214,4 +218,35 @@ func (p *fold) replayEnd(story *journal.Story) bool {
 	p.state = loop.Abandon(story.Facts, story.Last())
 	p.emit(event.Position{Seq: last.Seq}, p.ending(end, last.At))
 	return true
+}
+
+// budgetMessage says which budget had no room for the first model call of the run, and when it
+// begins anew, in Unix milliseconds; 0 = never.
+func budgetMessage(s *loop.State) (message string, at int64) {
+	r := s.Refused
+	if r == nil {
+		limit := "max_run_cost_usd"
+		if s.Limits.NanoUSD != nil {
+			limit = fmt.Sprintf("%v USD (max_run_cost_usd)", money.Nano(*s.Limits.NanoUSD))
+		}
+		return fmt.Sprintf("the first model call of the run may cost more than the limit of the run, %s; send less, lower its output limit, or raise the limit", limit), 0
+	}
+	message = fmt.Sprintf("the budget %s has no room for this model call, which may cost %s: of %s, %s are spent or reserved",
+		r.Scope, amount(r.Amount, r.Limit), amount(r.Limit, r.Limit), amount(r.Used, r.Limit))
+	if r.EndsAt == 0 {
+		return message + "; raise the budget", 0
+	}
+	return message + "; it begins anew at " + time.UnixMilli(r.EndsAt).UTC().Format(time.RFC3339), r.EndsAt
+}
+
+// amount writes the fields of an amount that are limited.
+func amount(a, limit budget.Amount) string {
+	switch usd, tokens := money.Nano(a.NanoUSD), count(a.Tokens, "token"); {
+	case limit.Tokens == 0:
+		return fmt.Sprintf("%v USD", usd)
+	case limit.NanoUSD == 0:
+		return tokens
+	default:
+		return fmt.Sprintf("%v USD and %s", usd, tokens)
+	}
 }

@@ -145,6 +145,7 @@ func table(o Options) []route {
 		{"GET /api/secrets", manage, m.ListSecrets()},
 		{"PUT /api/secrets/{name}", manage, m.PutSecret()},
 		{"DELETE /api/secrets/{name}", manage, m.DeleteSecret()},
+		{"GET /api/budgets", manage.by(readers), m.ListBudgets()},
 		{"GET /api/audit", manage.by(readers), m.ListAudit()},
 		{"GET /api/audit/export", manage.by(readers).open(), m.ExportAudit()},
 		{"GET /api/orgs", operator, m.ListOrgs()},

@@ -63,13 +63,20 @@ type CallModel struct {
 	KeepToolChoice bool
 }
 
-// Refused returns the fact to append if the budget scope cannot cover MaxCost.
-func (a CallModel) Refused(scope string) ReserveRefused {
+// Refused returns the fact to append if the window of a budget, of which used is spent and
+// reserved, cannot cover MaxCost.
+func (a CallModel) Refused(w budget.Window, used budget.Amount) ReserveRefused {
 	reason := event.Tokens
-	if a.MaxCost.NanoUSD > 0 {
+	switch {
+	case a.Round == 0:
+		reason = event.BudgetExceeded
+	case !w.Fits(budget.Amount{NanoUSD: used.NanoUSD}, budget.Amount{NanoUSD: a.MaxCost.NanoUSD}):
 		reason = event.Money
 	}
-	return ReserveRefused{Round: a.Round, Attempt: a.Attempt, Scope: scope, Amount: a.MaxCost, Reason: reason}
+	return ReserveRefused{
+		Round: a.Round, Attempt: a.Attempt, Scope: w.Scope, Amount: a.MaxCost, Reason: reason,
+		Limit: w.Limit, Used: used, EndsAt: w.EndsAt,
+	}
 }
 
 // PrepareTools resolves the calls, parses and validates their arguments.

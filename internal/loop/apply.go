@@ -58,6 +58,7 @@ func Apply(s State, f Fact) State {
 	case Reserved:
 		s.Reserved = &b
 	case ReserveRefused:
+		s.Refused = &b
 		s.end(b.Reason)
 	case Routed:
 		s.Routed = &b

@@ -318,15 +318,17 @@ func (s *State) answerReason() event.Reason {
 func (s *State) callModel(attempt, target int, notBefore int64) Action {
 	switch {
 	case s.Accepted.Raw:
-		return CallModel{Purpose: PurposeRaw, Attempt: attempt, Target: target, NotBefore: notBefore}
+		return s.reserving(CallModel{Purpose: PurposeRaw, Attempt: attempt, Target: target, NotBefore: notBefore})
 	case s.relays():
-		return CallModel{Purpose: PurposeTurn, Attempt: attempt, Target: target, NotBefore: notBefore, OfferTools: true, KeepToolChoice: true}
+		return s.reserving(CallModel{Purpose: PurposeTurn, Attempt: attempt, Target: target, NotBefore: notBefore, OfferTools: true, KeepToolChoice: true})
 	}
 	limits := s.Limits
-	next := budget.Call{CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes, AskedOutput: s.Accepted.MaxTokens, Estimate: s.Accepted.Rules.Estimate}
-	most, output, ok := limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)
-	if !ok {
-		return s.conclude(event.Tokens)
+	most, output, over := s.plan(target)
+	if over == event.Money && s.Turn == nil {
+		over = event.BudgetExceeded
+	}
+	if over != "" {
+		return s.conclude(over)
 	}
 	answerNow := limits.OnLimit == budget.Answer && limits.LastRound(s.Spent)
 	return CallModel{
@@ -334,4 +336,29 @@ func (s *State) callModel(attempt, target int, notBefore int64) Action {
 		MaxOutput: output, MaxCost: most,
 		OfferTools: !answerNow, OfferReread: s.Truncated && !answerNow, KeepToolChoice: s.Spent.Rounds == 0 || s.Accepted.NoTools,
 	}
+}
+
+// plan returns the maximum cost of the next call of a target and its output limit, or which limit
+// of the run leaves no room for it.
+func (s *State) plan(target int) (most budget.Amount, output int64, over event.Reason) {
+	next := budget.Call{
+		CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes + s.Accepted.RawBytes, AskedOutput: s.Accepted.MaxTokens,
+		Price: s.priceOf(target), Estimate: s.Accepted.Rules.Estimate,
+	}
+	limits := s.Limits
+	if s.relays() { // which has no other limits
+		limits = budget.Limits{NanoUSD: limits.NanoUSD}
+	}
+	return limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)
+}
+
+// reserving returns the call of a relay with its maximum cost, if a limit applies. Its output is not
+// limited: what it costs beyond the maximum is an overrun.
+func (s *State) reserving(c CallModel) Action {
+	most, _, over := s.plan(c.Target)
+	if over != "" {
+		return s.finish(event.BudgetExceeded)
+	}
+	c.MaxCost = most
+	return c
 }

@@ -67,9 +67,11 @@ type Accepted struct {
 	RunID     string   `json:"run_id"`
 	Org       string   `json:"org"`
 	Principal string   `json:"principal"`
+	EndUser   string   `json:"end_user,omitempty"` // whom the client names as its own user; "" = nobody
 	Surface   string   `json:"surface"`
-	Raw       bool     `json:"raw,omitempty"` // a relay that passes bytes on unchanged; only with the grade Relay
-	Model     string   `json:"model"`         // as the caller named it
+	Raw       bool     `json:"raw,omitempty"`       // a relay that passes bytes on unchanged; only with the grade Relay
+	RawBytes  int64    `json:"raw_bytes,omitempty"` // size of the body of such a relay
+	Model     string   `json:"model"`               // as the caller named it
 	Targets   []Target `json:"targets"`
 	Policy
 
@@ -89,7 +91,8 @@ type Target struct {
 	Provider string `json:"provider"`
 	Model    string `json:"model"` // the provider's name for it
 
-	// Price is what the model cost when the run was accepted. The run pays it to its end.
+	// Price is what its calls cost in this run, whatever the rate card says later. Without a
+	// known price they cost no money, and no limit on money allows them.
 	Price money.Price `json:"price,omitzero"`
 }
 
@@ -206,9 +209,13 @@ type Reserved struct {
 type ReserveRefused struct {
 	Round   int           `json:"round"`
 	Attempt int           `json:"attempt"`
-	Scope   string        `json:"scope"`
+	Scope   string        `json:"scope"` // of the window
 	Amount  budget.Amount `json:"amount"`
-	Reason  event.Reason  `json:"reason"` // event.Tokens or event.Money
+	Reason  event.Reason  `json:"reason"` // event.BudgetExceeded before the first answer, else event.Tokens or event.Money
+
+	Limit  budget.Amount `json:"limit"`
+	Used   budget.Amount `json:"used"`              // spent and reserved
+	EndsAt int64         `json:"ends_at,omitempty"` // of the window, in Unix milliseconds; 0 = never
 }
 
 // Routed records in which order the targets of a round are tried, beginning with the next
@@ -226,8 +233,12 @@ type SkippedTarget struct {
 	Reason string `json:"reason"` // such as SkipOpen
 }
 
-// SkipOpen is the reason of a target whose circuit breaker is open.
-const SkipOpen = "breaker_open"
+// The reasons of [SkippedTarget].
+const (
+	SkipOpen      = "breaker_open" // its circuit breaker is open
+	SkipNoPrice   = "no_price"     // a limit on money applies, and its model has no price
+	SkipOverLimit = "over_limit"   // what is left of the run's limit on money is not enough for it
+)
 
 // TurnStarted records the intent to send a model call. It is appended before the
 // request leaves.
@@ -267,6 +278,10 @@ type Turn struct {
 	// Unsendable is true if the turn has something that the provider needs back and the
 	// caller does not get: signatures, encrypted reasoning, items of the provider's tools.
 	Unsendable bool `json:"unsendable,omitempty"`
+
+	// Refused says that the answer to a relay was an error of the provider, which costs
+	// nothing unless Usage says so.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // TurnCall is one tool call of a turn. Its key is [Key] of Turn.Round and its index

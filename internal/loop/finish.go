@@ -68,6 +68,8 @@ func (c Cause) Code(reason event.Reason) string {
 		return "model_error"
 	case reason == event.TooLong:
 		return "context_length_exceeded"
+	case reason == event.BudgetExceeded:
+		return "budget_exceeded"
 	case reason == event.Blocked:
 		return "outbound_ssrf_blocked"
 	case reason == event.ServerUnavailable:

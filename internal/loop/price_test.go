@@ -44,10 +44,24 @@ func TestWhatARunSpends(t *testing.T) {
 	}
 }
 
-// P41: the run's own limit in money includes tools.
+// P41: the run's own limit in money includes tools: without the price of this one, another model call would fit.
 func TestAPaidToolUsesUpTheLimit(t *testing.T) {
-	facts := with(begin(priced, nanoUSD(30_000)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0", paid), started("0.0"), done("0.0"))
-	if a, ok := Decide(play(t, facts...)).(Finish); !ok || a.Reason != event.Money {
-		t.Errorf("%+v", a)
+	for _, price := range []func(*CallPrepared){paid, func(*CallPrepared) {}} {
+		before := begin(priced, nanoUSD(94_000))
+		a := Decide(play(t, before...)).(CallModel)
+		reserved := Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: []string{"run"}, Amount: a.MaxCost}
+		state := play(t, with(before, reserved, asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0", price), started("0.0"), done("0.0"))...)
+		switch next := Decide(state).(type) {
+		case Finish:
+			if next.Reason != event.Money || state.Spent.NanoUSD != 32_000 {
+				t.Errorf("%+v after %d", next, state.Spent.NanoUSD)
+			}
+		case CallModel:
+			if left := 94_000 - state.Spent.NanoUSD; state.Spent.NanoUSD != 25_000 || next.MaxCost.NanoUSD > left {
+				t.Errorf("a call for %d, and %d are left", next.MaxCost.NanoUSD, left)
+			}
+		default:
+			t.Errorf("%+v", next)
+		}
 	}
 }

@@ -60,12 +60,17 @@ func TestBrokenTurnIsUsableIfTheGatewayCanExecuteACall(t *testing.T) {
 func TestRefusedReservationEndsTheRunForItsUnit(t *testing.T) {
 	s := play(t, begin(shared)...)
 	a := Decide(s).(CallModel)
-	s = play(t, with(begin(shared), a.Refused("org"))...)
-	if diff := cmp.Diff(Action(Finish{Reason: event.Tokens}), Decide(s)); diff != "" {
+	w, used := budget.Window{Scope: "org/total", Limit: budget.Amount{Tokens: 5, NanoUSD: 5}, EndsAt: 7}, budget.Amount{Tokens: 5, NanoUSD: 4}
+	s = play(t, with(begin(shared), a.Refused(w, used))...)
+	if diff := cmp.Diff(Action(Finish{Reason: event.BudgetExceeded}), Decide(s)); diff != "" {
 		t.Error(diff)
 	}
-	a.MaxCost = budget.Amount{NanoUSD: 1}
-	if got := a.Refused("org"); got.Reason != event.Money || got.Scope != "org" || got.Amount != a.MaxCost {
-		t.Errorf("%+v", got)
+	for round, usd := range []int64{1, 1, 2} {
+		a.Round, a.MaxCost = round, budget.Amount{Tokens: 1, NanoUSD: usd}
+		want := ReserveRefused{Round: round, Attempt: 1, Scope: w.Scope, Amount: a.MaxCost, Limit: w.Limit, Used: used, EndsAt: 7}
+		want.Reason = []event.Reason{event.BudgetExceeded, event.Tokens, event.Money}[round]
+		if diff := cmp.Diff(want, a.Refused(w, used)); diff != "" {
+			t.Error(diff)
+		}
 	}
 }

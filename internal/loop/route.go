@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 )
 
 // callNext returns the model call to the next target of the round, or Route if the order of
@@ -22,6 +23,9 @@ func (s *State) callNext() Action {
 		}
 	}
 	if s.Attempt.Failed == nil { // the rules exclude all targets
+		if s.Turn == nil {
+			return s.conclude(event.BudgetExceeded)
+		}
 		return s.conclude(event.Money)
 	}
 	return s.finish(event.ModelError)
@@ -54,7 +58,20 @@ func (s *State) left() []int {
 
 // unfit returns why a target must not be called in state s; "" = it may be. It is a rule:
 // it depends on the facts only, and its reasons are shown to people.
-func (s *State) unfit(int) (reason string) { return "" }
+func (s *State) unfit(target int) (reason string) {
+	if s.limitsMoney() && !s.priceOf(target).Known() {
+		return SkipNoPrice
+	}
+	if _, _, over := s.plan(target); over == event.Money {
+		return SkipOverLimit
+	}
+	return ""
+}
+
+// limitsMoney reports whether a limit on money applies to the run.
+func (s *State) limitsMoney() bool {
+	return s.Limits.NanoUSD != nil || slices.ContainsFunc(s.Accepted.Budgets, func(b budget.Shared) bool { return b.Limit.NanoUSD > 0 })
+}
 
 // SkippedTargets returns the targets of the latest Routed that are not tried, with the
 // reasons of the router and of the rules.

@@ -49,9 +49,10 @@ type State struct {
 	Usage          model.Usage
 	History        []policy.PastCall // tool calls for the progress guard, oldest first; at most Guard.Window and those of one turn
 
-	CountedTokens  int64     // tokens of the transcript that the provider has counted
-	UncountedBytes int64     // bytes of the transcript after those tokens
-	Reserved       *Reserved // the reservation of the model call in flight; nil once its cost is known
+	CountedTokens  int64           // tokens of the transcript that the provider has counted
+	UncountedBytes int64           // bytes of the transcript after those tokens
+	Reserved       *Reserved       // the reservation of the model call in flight; nil once its cost is known
+	Refused        *ReserveRefused // the budget that had no room for a call; nil = none
 
 	Transcript []Segment // all items of the run, in order; see Seen and HiddenRefs
 	Unanswered bool      // input has come after the latest turn
@@ -293,7 +294,7 @@ func (c Call) lost() bool {
 // must be called with the state before the fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
 	if b, ok := end.(Turn); ok {
-		return s.cost(b.Usage, false)
+		return s.cost(b.Usage, b.Refused)
 	}
 	if b, ok := end.(TurnFailed); ok {
 		return s.cost(b.Usage, b.Status >= 400)
@@ -312,11 +313,13 @@ func (s *State) cost(u model.Usage, refused bool) budget.Amount {
 	return counted
 }
 
-// price returns the price of the target of the latest model call; the zero value if the journal does
-// not have it.
-func (s *State) price() money.Price {
-	if i := s.Attempt.Target; i >= 0 && i < len(s.Accepted.Targets) {
-		return s.Accepted.Targets[i].Price
+// price returns the price of the target of the latest model call.
+func (s *State) price() money.Price { return s.priceOf(s.Attempt.Target) }
+
+// priceOf returns the price of a target; the zero value if the journal does not have it.
+func (s *State) priceOf(target int) money.Price {
+	if target >= 0 && target < len(s.Accepted.Targets) {
+		return s.Accepted.Targets[target].Price
 	}
 	return money.Price{}
 }

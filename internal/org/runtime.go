@@ -25,20 +25,22 @@ type Runtime struct {
 	CatalogTTL         time.Duration `json:"catalog_ttl_ns"`    // 0 = list tools for every run
 	ToolCacheTTL       time.Duration `json:"tool_cache_ttl_ns"` // 0 = cache no results
 	ToolResultMaxBytes *int          `json:"tool_result_max_bytes"`
-	ToolArgValidation  string        `json:"tool_arg_validation"` // strict, lenient, none
-	ToolErrorMode      string        `json:"tool_error_mode"`     // recover, abort
-	OnLimit            string        `json:"on_limit"`            // stop, answer
-	DoomLoop           string        `json:"doom_loop"`           // nudge, fail, off
-	DoomThreshold      int           `json:"doom_threshold"`      // 0 = the default
-	DoomFailures       int           `json:"doom_failures"`       // 0 = the default
-	DroppedParams      string        `json:"dropped_params"`      // name, refuse
-	MaxRunTokens       *int          `json:"max_run_tokens"`      // nil = no limit
-	Durable            string        `json:"durable"`             // auto, always; "" = auto
-	Rate               Rate          `json:"rate"`                // limit on requests to the model API
-	ApprovalHold       time.Duration `json:"approval_hold_ns"`    // how long an open request waits for approvals; 0 = DefaultApprovalHold
-	Approvers          string        `json:"approvers"`           // AnyApproves or OthersApprove; "" = AnyApproves
-	Extensions         []string      `json:"extensions"`          // of answers, by default
-	ModelLists         string        `json:"model_lists"`         // RefuseLists or AllowLists; "" = RefuseLists
+	ToolArgValidation  string        `json:"tool_arg_validation"`             // strict, lenient, none
+	ToolErrorMode      string        `json:"tool_error_mode"`                 // recover, abort
+	OnLimit            string        `json:"on_limit"`                        // stop, answer
+	DoomLoop           string        `json:"doom_loop"`                       // nudge, fail, off
+	DoomThreshold      int           `json:"doom_threshold"`                  // 0 = the default
+	DoomFailures       int           `json:"doom_failures"`                   // 0 = the default
+	DroppedParams      string        `json:"dropped_params"`                  // name, refuse
+	MaxRunTokens       *int          `json:"max_run_tokens"`                  // nil = no limit
+	MaxRunCost         int64         `json:"max_run_cost_nano_usd,omitempty"` // in 10⁻⁹ US dollars; 0 = no limit
+	Budgets            []Budget      `json:"budgets,omitempty"`
+	Durable            string        `json:"durable"`          // auto, always; "" = auto
+	Rate               Rate          `json:"rate"`             // limit on requests to the model API
+	ApprovalHold       time.Duration `json:"approval_hold_ns"` // how long an open request waits for approvals; 0 = DefaultApprovalHold
+	Approvers          string        `json:"approvers"`        // AnyApproves or OthersApprove; "" = AnyApproves
+	Extensions         []string      `json:"extensions"`       // of answers, by default
+	ModelLists         string        `json:"model_lists"`      // RefuseLists or AllowLists; "" = RefuseLists
 }
 
 // The values of [Runtime.ModelLists].

@@ -111,8 +111,8 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 // prices in its targets. Price may be nil.
 func (r *Request) accepted(runID string, price func(loop.Target) money.Price) loop.Accepted {
 	body := loop.Accepted{
-		RunID: runID, Org: r.Org, Principal: r.Principal, Surface: r.Surface,
-		Raw: r.Raw != nil, Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt,
+		RunID: runID, Org: r.Org, Principal: r.Principal, EndUser: r.EndUser, Surface: r.Surface,
+		Raw: r.Raw != nil, RawBytes: r.rawBytes(), Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt,
 	}
 	for _, t := range r.Targets {
 		sealed := t.Target

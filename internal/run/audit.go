@@ -111,7 +111,7 @@ func (a auditor) entry(kind audit.Kind, round int, at int64, body any) audit.Ent
 // model call.
 func (a auditor) round(s *loop.State, n int) audit.Request {
 	r := audit.Request{
-		Surface: audit.SurfaceAgent, Via: s.Accepted.Surface, Round: &n, Model: s.Accepted.Model,
+		Surface: audit.SurfaceAgent, Via: s.Accepted.Surface, EndUser: s.Accepted.EndUser, Round: &n, Model: s.Accepted.Model,
 		Provider: s.Accepted.Targets[s.Attempt.Target].Provider, Target: s.Accepted.Targets[s.Attempt.Target].Model,
 		Attempts: s.Attempt.Number, Status: audit.OK,
 	}

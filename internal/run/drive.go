@@ -62,7 +62,7 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.run.events = eventlog.NewWriter(sink, account, d.run.cancel)
 	d.run.results = &results{account: account}
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}
-	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router}
+	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, spend: r.o.Spend}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
@@ -465,7 +465,7 @@ func (d *driver) relay() error {
 func (d *driver) relayEntry() audit.Entry {
 	target, now := d.run.req.Targets[d.run.state().Attempt.Target], d.o.Now()
 	r := audit.Request{
-		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, Provider: target.Provider, Model: d.run.req.Model, Target: target.Model,
+		Surface: audit.SurfaceRelay, Via: d.run.req.Surface, EndUser: d.run.req.EndUser, Provider: target.Provider, Model: d.run.req.Model, Target: target.Model,
 		Attempts: d.model.relayed.attempts, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
 	}
 	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())

@@ -593,7 +593,7 @@ func TestASharedBudgetIsNeverOverspent(t *testing.T) {
 		}
 		wg.Wait()
 		slices.Sort(outcomes)
-		if got := fmt.Sprint(outcomes); got != "[complete complete complete tokens tokens tokens tokens tokens]" {
+		if got := fmt.Sprint(outcomes); got != "[budget_exceeded budget_exceeded budget_exceeded budget_exceeded budget_exceeded complete complete complete]" {
 			t.Error(got)
 		}
 		if used, err := w.journal.Used(t.Context(), "o", "pot/total"); err != nil || used.Spent.Tokens != 30 || used.Reserved.Tokens != 0 {

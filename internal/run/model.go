@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/route"
+	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -30,7 +31,10 @@ type modelCaller struct {
 	dropped  *droppedHeaders
 	router   Router // nil = targets are tried in the order of the request
 
-	conversation string // see conversationKey; "" = not computed yet
+	conversation string        // see conversationKey; "" = not computed yet
+	spend        *spend.Keeper // nil = every run reserves in its journal
+
+	hold *spend.Hold // the reservation of the call from slices; nil = there is none
 
 	forwarded bool         // the caller has received output of the attempt
 	toolRan   bool         // a tool of the provider's own began to run
@@ -129,34 +133,59 @@ func (m *modelCaller) refusedURL(a loop.CallModel, err error, b loop.Blocked) er
 	return m.run.append(nil, b)
 }
 
-// begin appends that a model call is about to be sent, and holds its maximum cost in the
+// begin appends that a model call is about to be sent, and reserves its maximum cost in the
 // budgets. If a budget has no room for it, the run ends.
+//
+// A durable run reserves in the batch that starts the call. The others reserve from slices, in
+// memory: nobody continues them after a crash, which counts slices as spent.
 func (m *modelCaller) begin(a loop.CallModel) error {
 	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose}
 	if (a.MaxCost == budget.Amount{}) {
 		return m.run.append(nil, started)
 	}
 	var batch journal.Batch
+	var windows []budget.Window
 	scopes := []string{"run"}
 	for _, b := range m.run.state().Accepted.Budgets {
-		batch.Reservations = append(batch.Reservations, journal.Reservation{ID: attemptID(a.Round, a.Attempt), Budget: b.At(m.run.now()), Amount: a.MaxCost})
-		scopes = append(scopes, b.Scope)
+		w := journal.WindowAt(b, m.run.now())
+		windows, scopes = append(windows, w), append(scopes, w.Scope)
+		if m.spend == nil || m.run.durable() {
+			batch.Reservations = append(batch.Reservations, journal.Reservation{ID: attemptID(a.Round, a.Attempt), Budget: w, Amount: a.MaxCost})
+		}
 	}
-	err := m.run.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)
-	var over *journal.OverBudget
-	if !errors.As(err, &over) {
-		return err
+	var hold *spend.Hold
+	var err error
+	if batch.Reservations == nil {
+		hold, err = m.spend.Reserve(m.run.ctx, m.run.lease.Org, windows, a.MaxCost)
 	}
-	return m.run.append(nil, a.Refused(over.Budget.Scope))
+	if err == nil {
+		err = m.run.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)
+	}
+	if err == nil {
+		m.hold = hold
+		return nil
+	}
+	hold.Settle(budget.Amount{})
+	if over, ok := errors.AsType[*journal.OverBudget](err); ok {
+		return m.run.append(nil, a.Refused(over.Budget, over.Used.Spent.Add(over.Used.Reserved)))
+	}
+	return err
 }
 
-// settled returns the cost of the model call that ends with the fact.
+// settled returns the settlement of the model call that ends with the fact, for the batch that
+// stores the fact. A reservation from slices it settles at once.
 func (m *modelCaller) settled(end loop.Body) []journal.Settled {
 	r := m.run.state().Reserved
 	if r == nil || len(m.run.state().Accepted.Budgets) == 0 {
 		return nil
 	}
-	return []journal.Settled{{ID: attemptID(r.Round, r.Attempt), Amount: m.run.state().Cost(end)}}
+	cost := m.run.state().Cost(end)
+	if m.hold != nil {
+		m.hold.Settle(cost)
+		m.hold = nil
+		return nil
+	}
+	return []journal.Settled{{ID: attemptID(r.Round, r.Attempt), Amount: cost}}
 }
 
 func attemptID(round, attempt int) string { return fmt.Sprintf("%d.%d", round, attempt) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/header"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -33,6 +34,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 		return m.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})
 	}
 	m.dropHeaders(a)
+	m.run.req.Raw.Meter = m.run.state().Reserved != nil
 	answer, err := relayer.Relay(m.run.ctx, m.run.req.Raw)
 	if err != nil {
 		return m.fail(a, nil, err)
@@ -43,10 +45,29 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	m.warnOfRelay(a, answer)
 	m.run.events.Relay(event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	m.forwarded = true
-	if err := m.pump(answer.Body); err != nil {
-		return m.fail(a, nil, err)
+	err = m.pump(answer.Body)
+	used := m.usageOf(answer)
+	if err != nil {
+		return m.fail(a, &model.Turn{Usage: used}, err)
 	}
-	return m.run.append(nil, loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd})
+	turn := loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd, Usage: used, Refused: answer.Status >= http.StatusBadRequest}
+	return m.run.commit(journal.Batch{Settled: m.settled(turn)}, turn)
+}
+
+// usageOf returns what an answer that was relayed has used, if the relay spends from budgets. What
+// the provider does not say is estimated: the input by the size of the request, as for its
+// reservation.
+func (m *modelCaller) usageOf(answer *model.RelayResponse) model.Usage {
+	if answer.Usage == nil {
+		return model.Usage{}
+	}
+	u := answer.Usage()
+	if u.Estimated && u.Input == 0 {
+		per := m.run.state().Accepted.Rules.Estimate.BytesPerToken
+		u.Input = (m.run.state().Accepted.RawBytes + per - 1) / per
+		u.Total = u.Input + u.Output
+	}
+	return u
 }
 
 // freeBody frees the body of the request, because the answer may take much longer.

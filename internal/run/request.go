@@ -27,6 +27,7 @@ type Request struct {
 	Org       string
 	Principal string
 	Surface   string
+	EndUser   string // whom the client names as its own user; "" = nobody
 
 	// ID is the id of a relay in the audit log; "" = one is made. Other runs have a run
 	// id, because several requests can follow one run.
@@ -303,4 +304,12 @@ func (r *Request) conversationKey(items []item.Item) string {
 		}
 	}
 	return "prefix " + hex.EncodeToString(h.Sum(nil))
+}
+
+// rawBytes returns the size of a request that is relayed unchanged.
+func (r *Request) rawBytes() int64 {
+	if r.Raw == nil {
+		return 0
+	}
+	return int64(len(r.Raw.Body))
 }

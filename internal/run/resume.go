@@ -59,7 +59,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		q.take(part)
 	}
 	return &Request{
-		Org: a.Org, Principal: a.Principal, Surface: a.Surface, Model: a.Model,
+		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
 	}, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -41,6 +42,7 @@ type Options struct {
 	Cache         Cache            // nil = results of tools are not cached
 	Results       ResultReader     // nil = the model cannot read the rest of a truncated result
 	Recorder      journal.Recorder // nil = relays are not audited
+	Spend         *spend.Keeper    // reserves the cost of relays and light runs; nil = light runs reserve as durable ones do, and relays have no budgets
 
 	// Keys seal the addresses and the credentials of the servers that requests declare, in
 	// the stored requests of durable runs. Nil = they are not stored: the next owner of such

@@ -38,6 +38,11 @@ type Request struct {
 	Calls     int               // limit on the tool calls of the run, which can only lower that of the org; 0 = none
 	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
 
+	Key        string       // id of the key
+	KeyBudgets []org.Budget // of the key, beside those of the org
+	EndUser    string       // whom the request names as its end user; "" = nobody
+	MaxCost    int64        // limit on the cost of the run in 10⁻⁹ US dollars, which can only lower that of the org; 0 = none
+
 	Servers        []Server        // the MCP servers of the org
 	RequestServers []RequestServer // those of the request
 }
@@ -65,10 +70,14 @@ func Resolve(maxRoundsCap int, rt org.Runtime, d Defaults, r Request) loop.Polic
 	p := loop.Policy{
 		Grade: loop.Relay, MaxTokens: r.MaxTokens, NoTools: r.NoTools,
 		StreamMode: string(org.Live), RefuseDropped: rt.DroppedParams == "refuse", ItemEnds: true,
+		Budgets: budgets(rt, r),
 	}
 	if !r.Relay {
 		setLoop(&p, maxRoundsCap, rt, d, r)
 		p.Forget, p.Native, p.Hosted = r.Forget, r.Native, r.Hosted
+	}
+	if most := leastLimit(rt.MaxRunCost, r.MaxCost); most > 0 {
+		p.Limits.NanoUSD = &most
 	}
 	if p.StreamMode == string(org.Live) {
 		p.Live = r.Live
@@ -102,6 +111,50 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Req
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
 	p.Slots = rt.Concurrency
 	p.Approvals = approvals(r, maxWait(r, rt, d))
+}
+
+// budgets returns the budgets of several runs that the run spends from: those of the org first, then
+// of its key, then of its end user. Of two budgets for the same calls and the same period both
+// limits hold.
+func budgets(rt org.Runtime, r Request) (all []budget.Shared) {
+	add := func(kind, id string, b org.Budget) {
+		one := budget.Shared{Scope: budget.ScopeOf(kind, id), Period: budget.Period(b.Period), Limit: budget.Amount{Tokens: b.Tokens, NanoUSD: b.NanoUSD}}
+		for i, known := range all {
+			if known.Scope == one.Scope && known.Period == one.Period {
+				all[i].Limit = budget.Amount{
+					Tokens:  leastLimit(known.Limit.Tokens, one.Limit.Tokens),
+					NanoUSD: leastLimit(known.Limit.NanoUSD, one.Limit.NanoUSD),
+				}
+				return
+			}
+		}
+		all = append(all, one)
+	}
+	for _, scope := range []string{budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser} {
+		id := map[string]string{budget.ScopeKey: r.Key, budget.ScopeEndUser: r.EndUser}[scope]
+		if scope != budget.ScopeOrg && id == "" {
+			continue
+		}
+		for _, b := range rt.Budgets {
+			if b.Scope == scope {
+				add(scope, id, b)
+			}
+		}
+		if scope == budget.ScopeKey {
+			for _, b := range r.KeyBudgets {
+				add(scope, id, b)
+			}
+		}
+	}
+	return all
+}
+
+// leastLimit returns the lower of two limits of which 0 is none.
+func leastLimit(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // ApprovalHold returns how long a request stays open while its run waits for approvals.

@@ -127,6 +127,8 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 			field.Set(reflect.ValueOf(new(5)))
 		case reflect.String:
 			field.SetString(words[name])
+		case reflect.Slice: // Budgets
+			field.Set(reflect.ValueOf([]org.Budget{{Scope: "org", Period: "day", Tokens: 5}}))
 		default:
 			field.SetInt(int64(5 * time.Millisecond))
 		}
@@ -195,5 +197,34 @@ func TestARunThatIsToBeForgottenWaitsForADay(t *testing.T) {
 		if got := time.Duration(p.Approvals[0].WaitMS) * time.Millisecond; got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// P03 P57: the budgets of a run are those of its org, of its key and of its end user, in this order. Of two
+// budgets for the same calls both limits hold.
+func TestTheBudgetsOfARun(t *testing.T) {
+	rt := org.Runtime{MaxRunCost: 70, Budgets: []org.Budget{
+		{Scope: "end_user", Period: "day", NanoUSD: 9}, {Scope: "key", Period: "day", Tokens: 8, NanoUSD: 5}, {Scope: "org", Period: "month", NanoUSD: 7},
+	}}
+	asked := settings.Request{Key: "k", EndUser: "a/b c", KeyBudgets: []org.Budget{{Period: "day", NanoUSD: 6, Tokens: 3}, {Period: "total", Tokens: 2}}, MaxCost: 90}
+	for _, relay := range []bool{false, true} {
+		asked.Relay = relay
+		got := settings.Resolve(budget.MaxRounds, rt, settings.Defaults{}, asked)
+		want := []budget.Shared{
+			{Scope: "org", Period: budget.Month, Limit: budget.Amount{NanoUSD: 7}},
+			{Scope: "key/k", Period: budget.Day, Limit: budget.Amount{Tokens: 3, NanoUSD: 5}},
+			{Scope: "key/k", Period: budget.Total, Limit: budget.Amount{Tokens: 2}},
+			{Scope: "end_user/a%2Fb c", Period: budget.Day, Limit: budget.Amount{NanoUSD: 9}},
+		}
+		if diff := cmp.Diff(want, got.Budgets); diff != "" {
+			t.Error(diff)
+		}
+		if got.Limits.NanoUSD == nil || *got.Limits.NanoUSD != 70 {
+			t.Errorf("the limit of the run: %v", got.Limits.NanoUSD)
+		}
+	}
+	asked.MaxCost, asked.EndUser = 60, ""
+	if got := settings.Resolve(budget.MaxRounds, rt, settings.Defaults{}, asked); len(got.Budgets) != 3 || *got.Limits.NanoUSD != 60 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -292,7 +292,7 @@ func (b *book) billed(c *client, tokens int64) {
 func (b *book) checkStep() {
 	for _, org := range orgs() {
 		for _, s := range b.budgets {
-			u := b.w.store.used(budgetKey{org, s.At(0).Scope})
+			u := b.w.store.used(budgetKey{org, journal.WindowAt(s, 0).Scope})
 			accounted := u.Spent.Tokens + u.Reserved.Tokens
 			if used := b.billing[org]; used > accounted || accounted > s.Limit.Tokens {
 				b.w.violate("I4: budget %s of org %s: %d tokens were used, %d are accounted for, %d is the limit", s.Scope, org, used, accounted, s.Limit.Tokens)
@@ -388,7 +388,7 @@ func (b *book) checkEnd() {
 	}
 	for _, org := range orgs() {
 		for _, s := range b.budgets {
-			if u := b.w.store.used(budgetKey{org, s.At(0).Scope}); u.Reserved != (budget.Amount{}) {
+			if u := b.w.store.used(budgetKey{org, journal.WindowAt(s, 0).Scope}); u.Reserved != (budget.Amount{}) {
 				b.w.violate("I5: %d tokens of budget %s of org %s are still set aside", u.Reserved.Tokens, s.Scope, org)
 			}
 		}

@@ -47,7 +47,7 @@ func TestEveryReasonForWhichARunFailsHasAnError(t *testing.T) {
 	for reason, want := range map[event.Reason]fault.Code{
 		event.Invalid: fault.Unprocessable, event.HookDenied: fault.Forbidden, event.Blocked: fault.Forbidden, event.ModelError: fault.Upstream,
 		event.ServerUnavailable: fault.Unavailable, event.ToolAbort: fault.Upstream, event.TooLong: fault.Invalid, event.Lost: fault.Internal,
-		event.Cancelled: fault.Conflict, event.CallerGone: fault.Conflict, event.Memory: fault.TooLarge,
+		event.Cancelled: fault.Conflict, event.CallerGone: fault.Conflict, event.Memory: fault.TooLarge, event.BudgetExceeded: fault.Limited,
 	} {
 		if got := faultOf(event.Finished{Reason: reason, Failure: &event.Failure{Code: "c", Message: "m"}}, false); got.Code != want || got.Reason != "c" {
 			t.Errorf("%s: %s %s, want %s", reason, got.Code, got.Reason, want)
@@ -65,7 +65,7 @@ func TestEveryReasonForWhichARunFailsHasAnError(t *testing.T) {
 			failures++
 		}
 	}
-	if failures != 11 {
+	if failures != 12 {
 		t.Errorf("%d reasons are failures: the table of this test is not complete", failures)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -23,6 +24,11 @@ func (x *Errors) writeEnd(w http.ResponseWriter, end event.Finished, mayAddress 
 			}
 		}
 	}
+	if f := end.Failure; f != nil && f.RetryAt > 0 {
+		if n := seconds(time.Until(time.UnixMilli(f.RetryAt))); n > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(n))
+		}
+	}
 	if final(end) {
 		w.Header().Set("X-Should-Retry", "false")
 	}
@@ -30,10 +36,10 @@ func (x *Errors) writeEnd(w http.ResponseWriter, end event.Finished, mayAddress 
 }
 
 // final reports whether a client must not send the request again by itself: a tool
-// that may write has run, somebody has cancelled the run, the gateway has used up its
+// that may write has run, somebody has cancelled the run, a budget is used up, the gateway has used up its
 // own attempts, or only the operator can help.
 func final(end event.Finished) bool {
-	return end.SideEffects || end.Reason == event.Cancelled || end.GaveUp ||
+	return end.SideEffects || end.Reason == event.Cancelled || end.Reason == event.BudgetExceeded || end.GaveUp ||
 		end.Failure != nil && end.Failure.Code == "upstream_credential_refused"
 }
 
@@ -153,6 +159,8 @@ func faultOf(end event.Finished, mayAddress bool) *fault.Error {
 		code = fault.Conflict
 	case event.Memory:
 		code = boundCode(f.Code)
+	case event.BudgetExceeded:
+		code = fault.Limited
 	}
 	return fault.New(code, f.Code, "%s", message).In(f.Param)
 }

@@ -155,7 +155,7 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 	}
 	req = &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
-		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account,
+		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account, EndUser: endUser(members),
 	}
 	if caller.LoopActive() {
 		req.Servers = caller.Servers
@@ -193,7 +193,9 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 		return 0, false, fault.New(fault.Invalid, "unsupported_value", "tools: the tools of an MCP server are known only when a run lists them; "+
 			"leave out the tools of type mcp").In("tools")
 	}
-	h.setPolicy(req, caller, settings.Request{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens})
+	if err := h.setPolicy(r.Header, req, caller, settings.Request{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens}); err != nil {
+		return 0, false, err
+	}
 	if err := h.nameDropped(w, r.WithContext(ctx), req, reply.Dropped); err != nil {
 		return 0, false, Failed(h.o.Log, err)
 	}
@@ -219,7 +221,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 			if _, err := h.s.extensionsOf(r.Header, nil, true, false); err != nil {
 				return err
 			}
-			h.setPolicy(req, caller, settings.Request{Relay: true})
+			if err := h.setPolicy(r.Header, req, caller, settings.Request{Relay: true, MaxTokens: maxTokens(members)}); err != nil {
+				return err
+			}
 			return h.relay(w, r, req, body, members)
 		}
 	}
@@ -255,7 +259,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if reply.Stream {
 		asked.Live = liveDeltas(relayed)
 	}
-	h.setPolicy(req, caller, asked)
+	if err := h.setPolicy(r.Header, req, caller, asked); err != nil {
+		return err
+	}
 	if req.Keep != nil {
 		req.Keep.For, req.Keep.FinalOnly = h.o.KeepFor(), req.Policy.StreamMode == string(org.FinalOnly)
 	}
@@ -315,7 +321,11 @@ func namesEndUser(members []Member) bool {
 }
 
 // setPolicy resolves the settings of the run.
-func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked settings.Request) {
+func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Caller, asked settings.Request) (err error) {
+	asked.Key, asked.EndUser = caller.Principal.ID, req.EndUser
+	if asked.MaxCost, err = maxCost(header); err != nil {
+		return err
+	}
 	for _, s := range req.Servers {
 		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
 	}
@@ -326,6 +336,7 @@ func (h *Handler) setPolicy(req *run.Request, caller run.Caller, asked settings.
 	if h.s.Defaults.Hold {
 		req.WaitFor = settings.ApprovalHold(caller.Org.Runtime)
 	}
+	return nil
 }
 
 // nameDropped says which members of the request are left out, here or by a provider

@@ -102,7 +102,7 @@ func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.R
 	if req.Path != chatPath {
 		to = p.client.URL(req.Path)
 	}
-	return p.client.Relay(ctx, to, req)
+	return p.client.Relay(ctx, to, req, usageOf)
 }
 
 // List implements model.Lister with GET {base}/models. The caller sets the

@@ -104,13 +104,16 @@ func (a *assembly) opaque() bool {
 }
 
 // addUsage takes a usage object. Some providers repeat it on every chunk, with
-// all tokens so far: the last one counts. Where the numbers show that the output
-// does not include the reasoning, it is added.
+// all tokens so far: the last one counts.
 func (a *assembly) addUsage(v []byte) {
-	if !jsonscan.IsKind(v, '{') {
-		return
+	if jsonscan.IsKind(v, '{') {
+		a.usage = usageOf(v)
 	}
-	var u model.Usage
+}
+
+// usageOf reads a usage object. Where the numbers show that the output does not include the
+// reasoning, it is added.
+func usageOf(v []byte) (u model.Usage) {
 	for name, v := range jsonscan.Members(v) {
 		switch string(name) {
 		case "prompt_tokens":
@@ -140,7 +143,7 @@ func (a *assembly) addUsage(v []byte) {
 			u.Total = min(max(u.Total, u.Input+u.Output), wire.MaxUsage)
 		}
 	}
-	a.usage = u
+	return u
 }
 
 // tokens returns a token count between 0 and [wire.MaxUsage], or otherwise if v is not a

@@ -92,7 +92,7 @@ func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.R
 	if req.Path != responsesPath {
 		to = p.client.URL(req.Path)
 	}
-	return p.client.Relay(ctx, to, req)
+	return p.client.Relay(ctx, to, req, usageOf)
 }
 
 // CountInput implements model.Counter with POST {base}/responses/input_tokens, which compatible

@@ -327,8 +327,9 @@ func (s *source) finish() {
 
 // Relay sends the request unchanged to a URL, and returns the answer as the provider
 // gave it, without the fields that concern only this connection. It repeats
-// nothing, reads nothing of the answer, and has no deadline but the caller's.
-func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest) (*model.RelayResponse, error) {
+// nothing, reads nothing of the answer but its usage, and that only if req.Meter is set, and
+// has no deadline but the caller's. usageOf reads a usage object of the dialect.
+func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest, usageOf func(object []byte) model.Usage) (*model.RelayResponse, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -344,9 +345,14 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 		return nil, callError(ctx, ctx, err)
 	}
 	endToEnd(resp.Header)
-	return &model.RelayResponse{
+	answer := &model.RelayResponse{
 		Status: resp.StatusCode, Header: resp.Header, Body: resp.Body, Length: resp.ContentLength,
-	}, nil
+	}
+	if req.Meter {
+		m := &usageMeter{ReadCloser: resp.Body, usageOf: usageOf, status: resp.StatusCode}
+		answer.Body, answer.Usage = m, m.usage
+	}
+	return answer, nil
 }
 
 // endToEnd removes the fields that are about this connection or the provider's own

@@ -32,7 +32,8 @@ func (r *Reader) UsedAll(ctx context.Context, orgID, prefix, after string, limit
 }
 
 func scanUsed(row scanner) (u journal.Used, err error) {
-	return u, row.Scan(usedFields(&u)...)
+	err = row.Scan(usedFields(&u)...)
+	return u, err
 }
 
 // usedFields returns where the values of usedColumns go.
@@ -119,7 +120,8 @@ type reserved struct {
 }
 
 func scanReserved(row scanner) (r reserved, err error) {
-	return r, row.Scan(&r.scope, &r.amount.Tokens, &r.amount.NanoUSD)
+	err = row.Scan(&r.scope, &r.amount.Tokens, &r.amount.NanoUSD)
+	return r, err
 }
 
 // settle applies journal.Used.Settle to the budgets of a reservation, and removes it.

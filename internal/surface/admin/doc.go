@@ -68,6 +68,7 @@ type Reader interface {
 type Options struct {
 	Store     org.Store
 	Audit     audit.Rows
+	Budgets   Budgets
 	Directory Directory
 	Reader    Reader
 	Judge     func(url string) error // refuses what the outbound policy refuses without a lookup

@@ -119,7 +119,7 @@ func TestTheDocumentHasAllKindsOfAuditRows(t *testing.T) {
 // with all fields.
 func storedEvents(t *testing.T) (zero, full []event.Event) {
 	t.Helper()
-	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6, CacheWrite1h: 2, GPUMS: 7, ServiceTier: model.TierFlex}
+	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6, CacheWrite1h: 7, GPUMS: 8, ServiceTier: model.TierFlex, Estimated: true}
 	zero = []event.Event{
 		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.ModelFallback{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.Citation{Citation: item.Citation{Kind: item.CitesURL}}, event.NativeProgress{JSON: []byte(`{}`)}, event.ItemDone{}, event.RoundDone{},
 		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Finished{Reason: event.Complete},
@@ -151,7 +151,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 			CostNanoUSD: new(int64(8)),
 			Reason:      event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
 			Failure: &event.Failure{
-				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
+				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k", RetryAt: 9,
 				Upstream: &model.Error{
 					Class: model.Transient, Status: 500, Header: map[string][]string{"Retry-After": {"1"}}, Body: []byte("{}"), Dialect: "d", Code: "c", Param: "p",
 					Credential: true, Message: "m",

@@ -1,0 +1,68 @@
+package wire
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// P03: the usage of a relayed answer is read while it passes, in pieces of any size. Without one, the
+// output is estimated, and never 0.
+func TestMeter(t *testing.T) {
+	long := strings.Repeat("x", 3*meterTail)
+	for _, tt := range []struct {
+		name, body string
+		status     int
+		want       model.Usage
+	}{
+		{"JSON", `{"choices":[{"message":{"content":"` + long + `"}}], "usage" : {"in":3,"out":{"n":1},"o":4}}`, 200, model.Usage{Input: 3, Output: 4}},
+		{"a stream", "data: {\"usage\":null}\n\ndata: {\"usage\":{\"in\":3,\"o\":4}}\n\ndata: [DONE]\n\n", 200, model.Usage{Input: 3, Output: 4}},
+		{"the last counts", `{"usage":{"in":1,"o":1}} {"usage":{"in":3,"o":4},"metadata":{"usage":"x","a":"\"usage\":{\"in\":9,\"o\":9}"}}`, 200, model.Usage{Input: 3, Output: 4}},
+		{"a text that looks like it", `{"content":"\"usage\":{\"in\":9,\"o\":9}"}`, 200, model.Usage{Output: 14, Total: 14, Estimated: true}},
+		{"three events", "data: {}\n\ndata: {}\n\ndata: {}\n\n", 200, model.Usage{Output: 3, Total: 3, Estimated: true}},
+		{"cut in the middle", `{"content":"abc`, 200, model.Usage{Output: 5, Total: 5, Estimated: true}},
+		{"cut in the usage", `{"usage":{"in":3,`, 200, model.Usage{Output: 6, Total: 6, Estimated: true}},
+		{"an error", `{"error":{}}`, 429, model.Usage{}},
+		{"long events", strings.Repeat("\ndata: "+strings.Repeat("y", 400), 10), 200, model.Usage{Output: 824, Total: 824, Estimated: true}},
+	} {
+		for _, piece := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, func(r io.Reader) io.Reader { return r }} {
+			m := &usageMeter{ReadCloser: io.NopCloser(piece(strings.NewReader(tt.body))), status: tt.status, usageOf: func(v []byte) model.Usage {
+				return model.Usage{Input: jsonscan.Number(jsonscan.Member(v, "in"), 0), Output: jsonscan.Number(jsonscan.Member(v, "o"), 0)}
+			}}
+			if read, err := io.ReadAll(m); err != nil || string(read) != tt.body {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			if got := m.usage(); got != tt.want {
+				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+			}
+			if cap(m.tail) > 2*meterTail {
+				t.Errorf("%s: %d bytes are kept", tt.name, cap(m.tail))
+			}
+		}
+	}
+}
+
+// FuzzMeter: whatever passes, passes unchanged, and the usage is one that the answer says or an estimate.
+func FuzzMeter(f *testing.F) {
+	f.Add("data: {\"usage\":{\"in\":1}}\n\n", 7)
+	f.Fuzz(func(t *testing.T, body string, piece int) {
+		m := &usageMeter{ReadCloser: io.NopCloser(strings.NewReader(body)), status: 200, usageOf: func(v []byte) model.Usage {
+			if !jsonscan.Valid(v) {
+				t.Fatalf("no JSON: %q", v)
+			}
+			return model.Usage{Input: 1}
+		}}
+		var passed strings.Builder
+		if _, err := io.CopyBuffer(struct{ io.Writer }{&passed}, m, make([]byte, 1+max(0, piece)%100)); err != nil || passed.String() != body {
+			t.Fatal(fmt.Sprint(err), passed.String())
+		}
+		if u := m.usage(); !u.Estimated && u.Input != 1 || u.Output < 0 {
+			t.Fatalf("%+v", u)
+		}
+	})
+}

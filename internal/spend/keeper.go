@@ -1,0 +1,331 @@
+// Package spend reserves the cost of model calls in budgets without a write for each call.
+//
+// Relays and light runs are many and short. So a process draws a slice of a budget, which counts
+// as reserved, and its calls reserve from the slice in memory. The store is asked when a slice is
+// used up, and once a minute for what was spent. What was drawn is used while the store cannot be
+// written; nothing is drawn then.
+//
+//	Reserve ──► slice with enough left ──► Hold ──► Settle
+//	               └ otherwise journal.Slices.Exchange
+package spend
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+)
+
+// Constants of slices.
+const (
+	idleTime     = time.Minute      // a slice that is not used for as long is returned, and the spending of others is stored as often
+	tickInterval = 15 * time.Second // how often the Keeper looks for them
+	exchangeTime = 10 * time.Second // how long a model call waits for the store
+
+	// maxSlices is how many slices of one org are kept. Each end user has one for each
+	// budget. Beyond it those are returned that were not used for the longest time.
+	maxSlices = 10_000
+	evicted   = 100 // at once
+)
+
+// Keeper holds the slices of a process. It is safe for concurrent use.
+type Keeper struct {
+	store journal.Slices
+	owner string
+	log   *slog.Logger
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+
+	mu   sync.Mutex // guards orgs, and all slices
+	orgs map[string]*ofOrg
+}
+
+// ofOrg has the slices of an org, by scope of the window.
+type ofOrg struct {
+	turn   chan struct{} // has room for one: who exchanges slices, or takes from them
+	users  int           // who has the turn or waits for it
+	slices map[string]*slice
+}
+
+// slice is what the process has drawn of one window.
+type slice struct {
+	budget budget.Window
+	drawn  budget.Amount // and not spent, as the store knows it
+	spent  budget.Amount // since the slice was made
+	told   budget.Amount // the part of spent that the store knows
+	held   budget.Amount // by calls that have not ended
+	holds  int
+	used   time.Time // when a call last reserved or ended
+	asked  time.Time // when the store was last asked
+	recent recent
+}
+
+// left returns what calls can reserve.
+func (s *slice) left() budget.Amount { return s.drawn.Sub(s.spent.Sub(s.told)).Sub(s.held) }
+
+// recent is the spending of this minute and the one before it.
+type recent struct {
+	since     time.Time
+	now, last budget.Amount
+}
+
+func (r *recent) add(a budget.Amount, now time.Time) {
+	r.advance(now)
+	r.now = r.now.Add(a)
+}
+
+// inAMinute returns the spending of a minute.
+func (r *recent) inAMinute(now time.Time) budget.Amount {
+	r.advance(now)
+	return r.now.Max(r.last)
+}
+
+func (r *recent) advance(now time.Time) {
+	switch past := now.Sub(r.since); {
+	case past < time.Minute:
+	case past < 2*time.Minute:
+		r.since, r.now, r.last = now, budget.Amount{}, r.now
+	default:
+		*r = recent{since: now}
+	}
+}
+
+// New returns a Keeper whose slices belong to the owner, a process. It returns idle slices only
+// between Start and Stop.
+func New(store journal.Slices, owner string, log *slog.Logger) *Keeper {
+	return &Keeper{store: store, owner: owner, log: log, orgs: map[string]*ofOrg{}}
+}
+
+// Start starts the Keeper's goroutine, which runs until Stop.
+func (k *Keeper) Start() {
+	ctx, stop := context.WithCancel(context.Background())
+	k.stop = stop
+	k.done.Go(func() {
+		ticks := time.NewTicker(tickInterval)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+			}
+			k.report(ctx, func(s *slice, now time.Time) bool {
+				return s.holds == 0 && now.Sub(s.used) >= idleTime || s.spent != s.told && now.Sub(s.asked) >= idleTime
+			})
+		}
+	})
+}
+
+// Stop ends the goroutine, and returns what no call holds.
+func (k *Keeper) Stop(ctx context.Context) {
+	if k.stop != nil {
+		k.stop()
+		k.done.Wait()
+	}
+	k.report(ctx, func(*slice, time.Time) bool { return true })
+}
+
+// Hold is the reservation of one model call. The zero Hold reserves nothing.
+type Hold struct {
+	keeper *Keeper
+	slices []*slice
+	amount budget.Amount
+}
+
+// Reserve reserves amount in all windows of the org's budgets, or in none. If one has no room, the
+// error wraps a *[journal.OverBudget]; any other error is one of the store. The caller must settle
+// the Hold.
+func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Window, amount budget.Amount) (*Hold, error) {
+	if len(windows) == 0 {
+		return &Hold{}, nil
+	}
+	o, err := k.enter(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	defer k.leave(org, o)
+	k.makeRoom(ctx, org, o, len(windows))
+	h := &Hold{keeper: k, amount: amount}
+	var uses []journal.SliceUse
+	var asking []*slice
+	k.mu.Lock()
+	now := time.Now()
+	for _, w := range windows {
+		s := o.slices[w.Scope]
+		if s == nil {
+			s = &slice{}
+			o.slices[w.Scope] = s
+		}
+		s.budget, s.used = w, now
+		h.slices = append(h.slices, s)
+		if need := w.Limited(amount); !s.left().Covers(need) {
+			uses = append(uses, journal.SliceUse{Budget: w, Spent: s.spent, Need: s.held.Add(need), Want: s.recent.inAMinute(now)})
+			asking = append(asking, s)
+		}
+	}
+	k.mu.Unlock()
+	if err := k.exchange(ctx, org, uses, asking); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range h.slices {
+		s.held = s.held.Add(s.budget.Limited(amount))
+		s.holds++
+	}
+	return h, nil
+}
+
+// Settle ends the reservation: the call has cost this much. Further calls do nothing. It does not
+// block.
+func (h *Hold) Settle(cost budget.Amount) {
+	if h == nil || h.slices == nil {
+		return
+	}
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	now := time.Now()
+	for _, s := range h.slices {
+		s.held = s.held.Sub(s.budget.Limited(h.amount))
+		s.holds--
+		s.spent = s.spent.Add(cost)
+		s.recent.add(cost, now)
+		s.used = now
+	}
+	h.slices = nil
+}
+
+// enter waits for the turn of an org. The caller must leave.
+func (k *Keeper) enter(ctx context.Context, org string) (*ofOrg, error) {
+	k.mu.Lock()
+	o := k.orgs[org]
+	if o == nil {
+		o = &ofOrg{turn: make(chan struct{}, 1), slices: map[string]*slice{}}
+		k.orgs[org] = o
+	}
+	o.users++
+	k.mu.Unlock()
+	select {
+	case o.turn <- struct{}{}:
+		return o, nil
+	case <-ctx.Done():
+		k.forget(org, o)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (k *Keeper) leave(org string, o *ofOrg) {
+	<-o.turn
+	k.forget(org, o)
+}
+
+// forget removes an org that has no slices and no users any more.
+func (k *Keeper) forget(org string, o *ofOrg) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o.users--; o.users == 0 && len(o.slices) == 0 {
+		delete(k.orgs, org)
+	}
+}
+
+// exchange asks the store, and sets what the slices have afterwards. It is called with the turn of
+// the org.
+func (k *Keeper) exchange(ctx context.Context, org string, uses []journal.SliceUse, asking []*slice) error {
+	if len(uses) == 0 {
+		return nil
+	}
+	// A client that leaves must not leave behind a write of which nobody knows the outcome.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
+	defer cancel()
+	got, err := k.store.Exchange(ctx, org, k.owner, uses)
+	if err != nil {
+		return fmt.Errorf("budgets: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	for i, s := range asking {
+		s.drawn, s.told, s.asked = got[i].Drawn, uses[i].Spent, now
+	}
+	return nil
+}
+
+// makeRoom returns slices of the org if it has no room for more. It is called with its turn.
+func (k *Keeper) makeRoom(ctx context.Context, org string, o *ofOrg, more int) {
+	k.mu.Lock()
+	full := len(o.slices)+more > maxSlices
+	var oldest time.Time
+	if full {
+		var used []time.Time
+		for _, s := range o.slices {
+			if s.holds == 0 {
+				used = append(used, s.used)
+			}
+		}
+		slices.SortFunc(used, time.Time.Compare)
+		if len(used) > 0 {
+			oldest = used[min(evicted, len(used))-1]
+		}
+	}
+	k.mu.Unlock()
+	if full {
+		k.give(ctx, org, o, func(s *slice, _ time.Time) bool { return s.holds == 0 && !s.used.After(oldest) })
+	}
+}
+
+// report tells the store what was spent of the chosen slices, and returns what no call holds. The
+// first failure of an org is logged; it is tried again later.
+func (k *Keeper) report(ctx context.Context, choose func(*slice, time.Time) bool) {
+	k.mu.Lock()
+	orgs := make([]string, 0, len(k.orgs))
+	for org := range k.orgs {
+		orgs = append(orgs, org)
+	}
+	k.mu.Unlock()
+	slices.Sort(orgs)
+	for _, org := range orgs {
+		o, err := k.enter(ctx, org)
+		if err != nil {
+			return
+		}
+		k.give(ctx, org, o, choose)
+		k.leave(org, o)
+	}
+}
+
+// give returns what no call holds of the chosen slices. It is called with the turn of the org.
+func (k *Keeper) give(ctx context.Context, org string, o *ofOrg, choose func(*slice, time.Time) bool) {
+	var uses []journal.SliceUse
+	var asking []*slice
+	k.mu.Lock()
+	now := time.Now()
+	for _, s := range o.slices {
+		if choose(s, now) {
+			uses = append(uses, journal.SliceUse{Budget: s.budget, Spent: s.spent, Need: s.held, Return: true})
+			asking = append(asking, s)
+		}
+	}
+	k.mu.Unlock()
+	if len(uses) == 0 {
+		return
+	}
+	slices.SortFunc(uses, func(a, b journal.SliceUse) int { return cmp.Compare(a.Budget.Scope, b.Budget.Scope) })
+	slices.SortFunc(asking, func(a, b *slice) int { return cmp.Compare(a.budget.Scope, b.budget.Scope) })
+	if err := k.exchange(ctx, org, uses, asking); err != nil {
+		k.log.Warn("what was spent of budgets was not stored; it is tried again", "org", org, "error", err)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range asking {
+		if s.holds == 0 && s.spent == s.told && s.drawn == (budget.Amount{}) {
+			delete(o.slices, s.budget.Scope)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package spend_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/spend"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counted is a store that counts its calls and can be away.
+type counted struct {
+	memory.Journal
+	mu    sync.Mutex
+	calls int
+	away  error // that Exchange returns; nil = it is there
+	after error // that Exchange returns after it has stored
+}
+
+func (c *counted) Exchange(ctx context.Context, org, owner string, uses []journal.SliceUse) ([]journal.Slice, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	if c.away != nil {
+		return nil, c.away
+	}
+	got, err := c.Journal.Exchange(ctx, org, owner, uses)
+	if err == nil && c.after != nil {
+		return nil, c.after
+	}
+	return got, err
+}
+
+func (c *counted) used(t *testing.T, scope string) journal.Used {
+	t.Helper()
+	u, err := c.Used(t.Context(), "o", scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func tokens(n int64) budget.Amount { return budget.Amount{Tokens: n} }
+
+func limited(scope string, n int64) []budget.Window {
+	return []budget.Window{{Scope: scope, Limit: tokens(n)}}
+}
+
+func newKeeper() (*spend.Keeper, *counted) {
+	store := &counted{}
+	return spend.New(store, "p", slog.New(slog.DiscardHandler)), store
+}
+
+func reserve(t *testing.T, k *spend.Keeper, w []budget.Window, n int64) *spend.Hold {
+	t.Helper()
+	h, err := k.Reserve(t.Context(), "o", w, tokens(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// P03: the store is asked less than once in 100 calls while more than 5 % of the cap is left.
+func TestFewCallsAskTheStore(t *testing.T) {
+	k, store := newKeeper()
+	w := limited("org", 10_000_000)
+	if _, err := store.Exchange(t.Context(), "o", "other", []journal.SliceUse{{Budget: w[0], Spent: tokens(9_400_000), Return: true}}); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 10_000 // one percent of the budget
+	for range calls {
+		reserve(t, k, w, 10).Settle(tokens(9))
+	}
+	if store.calls > calls/100 {
+		t.Errorf("%d calls of the store for %d model calls", store.calls, calls)
+	}
+	k.Stop(t.Context())
+	if u := store.used(t, "org"); u.Spent != tokens(9_400_000+9*calls) || u.Reserved != tokens(0) {
+		t.Errorf("%+v", u)
+	}
+}
+
+// P03 P57: what is spent and reserved never exceeds the cap, whatever the calls cost in the end.
+func TestConcurrentCallsStayWithinTheCap(t *testing.T) {
+	k, store := newKeeper()
+	windows := append(limited("org", 50_000), limited("end_user/u", 30_000)...)
+	var g sync.WaitGroup
+	var refused, granted int
+	var mu sync.Mutex
+	for range 200 {
+		g.Go(func() {
+			h, err := k.Reserve(context.Background(), "o", windows, tokens(300))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				if over := (*journal.OverBudget)(nil); !errors.As(err, &over) || over.Budget.Scope != "end_user/u" {
+					t.Error(err)
+				}
+				refused++
+				return
+			}
+			granted++
+			defer h.Settle(tokens(200))
+			for _, w := range windows {
+				if u := store.used(t, w.Scope); !w.Limit.Covers(u.Spent.Add(u.Reserved)) {
+					t.Errorf("%s: %+v", w.Scope, u)
+				}
+			}
+		})
+	}
+	g.Wait()
+	if granted < 100 || granted+refused != 200 {
+		t.Errorf("%d granted, %d refused", granted, refused)
+	}
+	k.Stop(t.Context())
+	for _, w := range windows {
+		if u := store.used(t, w.Scope); u.Spent != tokens(int64(200*granted)) || u.Reserved != tokens(0) {
+			t.Errorf("%s: %+v, %d granted", w.Scope, u, granted)
+		}
+	}
+}
+
+// P03: a slice is used while the store is away, and nothing is drawn then.
+func TestTheStoreIsAway(t *testing.T) {
+	k, store := newKeeper()
+	w := limited("org", 1_000_000)
+	reserve(t, k, w, 100).Settle(tokens(0)) // nothing of its slice is spent
+	store.away = errors.New("the disk is full")
+	reserve(t, k, w, 100).Settle(tokens(100))
+	if h, err := k.Reserve(t.Context(), "o", w, tokens(1)); !errors.Is(err, store.away) || h != nil {
+		t.Errorf("%v %v", h, err)
+	}
+	store.away = nil
+	reserve(t, k, w, 1).Settle(tokens(1))
+	k.Stop(t.Context())
+	if u := store.used(t, "org"); u.Spent != tokens(101) || u.Reserved != tokens(0) {
+		t.Errorf("%+v", u)
+	}
+}
+
+// An exchange whose outcome is not known is neither lost nor counted twice.
+func TestAnExchangeOfUnknownOutcome(t *testing.T) {
+	k, store := newKeeper()
+	w := limited("org", 1_000_000)
+	reserve(t, k, w, 100).Settle(tokens(90))
+	store.after = context.DeadlineExceeded
+	for range 3 {
+		if _, err := k.Reserve(t.Context(), "o", w, tokens(500)); !errors.Is(err, store.after) {
+			t.Error(err)
+		}
+	}
+	store.after = nil
+	reserve(t, k, w, 500).Settle(tokens(400))
+	k.Stop(t.Context())
+	if u := store.used(t, "org"); u.Spent != tokens(490) || u.Reserved != tokens(0) || u.Overrun != tokens(0) {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestAnOverrunIsSeenByTheNextCall(t *testing.T) {
+	k, store := newKeeper()
+	w := limited("org", 1_000)
+	reserve(t, k, w, 900).Settle(tokens(1_050))
+	var over *journal.OverBudget
+	if _, err := k.Reserve(t.Context(), "o", w, tokens(1)); !errors.As(err, &over) {
+		t.Error(err)
+	}
+	k.Stop(t.Context())
+	if u := store.used(t, "org"); u.Spent != tokens(1_050) || u.Overrun != tokens(150) || u.Reserved != tokens(0) {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestAnIdleSliceIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, store := newKeeper()
+		k.Start()
+		w := limited("org", 1_000)
+		open := reserve(t, k, w, 100)
+		reserve(t, k, w, 50).Settle(tokens(20))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if u := store.used(t, "org"); u.Spent != tokens(20) || u.Reserved != tokens(100) {
+			t.Errorf("with an open call: %+v", u)
+		}
+		open.Settle(tokens(10))
+		open.Settle(tokens(10)) // does nothing
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if u := store.used(t, "org"); u.Spent != tokens(30) || u.Reserved != tokens(0) {
+			t.Errorf("after all calls: %+v", u)
+		}
+		if orgs, _ := spend.Kept(k); orgs != 0 {
+			t.Errorf("%d orgs are kept", orgs)
+		}
+		calls := store.calls
+		time.Sleep(time.Hour)
+		k.Stop(t.Context())
+		if store.calls != calls {
+			t.Errorf("%d calls of the store while nothing happens", store.calls-calls)
+		}
+	})
+}
+
+// P57: each end user has slices of its own, and their number is bounded.
+func TestManyEndUsers(t *testing.T) {
+	k, store := newKeeper()
+	for i := range spend.MaxSlices + 500 {
+		reserve(t, k, limited(fmt.Sprint("end_user/", i), 1_000), 10).Settle(tokens(5))
+	}
+	if _, n := spend.Kept(k); n > spend.MaxSlices {
+		t.Errorf("%d slices", n)
+	}
+	k.Stop(t.Context())
+	for i := range spend.MaxSlices + 500 {
+		if u := store.used(t, fmt.Sprint("end_user/", i)); u.Spent != tokens(5) || u.Reserved != tokens(0) {
+			t.Fatalf("end user %d: %+v", i, u)
+		}
+	}
+}

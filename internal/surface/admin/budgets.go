@@ -1,0 +1,154 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// The most budgets that an answer has, and how many it has unless told.
+const (
+	maxBudgets     = 200
+	defaultBudgets = 50
+)
+
+// Budgets reads what budgets were charged with. Implemented by the stores.
+type Budgets interface {
+	UsedAll(ctx context.Context, org, prefix, after string, limit int) ([]journal.Used, error)
+}
+
+// budgetView is a budget as the API shows it. Money is in US dollars.
+type budgetView struct {
+	ID             string       `json:"id"` // also where the next page begins
+	Scope          string       `json:"scope"`
+	Whose          string       `json:"whose,omitempty"` // id of the key or of the end user
+	Period         string       `json:"period"`
+	Window         string       `json:"window,omitempty"`
+	ResetsAt       *string      `json:"resets_at"` // nil = never
+	LimitUSD       *surface.USD `json:"limit_usd"` // nil = no limit
+	SpentUSD       surface.USD  `json:"spent_usd"`
+	ReservedUSD    surface.USD  `json:"reserved_usd"`
+	OverrunUSD     surface.USD  `json:"overrun_usd"`
+	LimitTokens    *int64       `json:"limit_tokens"` // nil = no limit
+	SpentTokens    int64        `json:"spent_tokens"`
+	ReservedTokens int64        `json:"reserved_tokens"`
+	OverrunTokens  int64        `json:"overrun_tokens"`
+}
+
+type budgetPage struct {
+	Data []budgetView `json:"data"`
+	Next *string      `json:"next"` // nil at the end
+}
+
+// ListBudgets answers GET /api/budgets.
+func (h *Handler) ListBudgets() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		q, err := budgetQueryOf(r.URL.Query())
+		if err != nil {
+			return 0, nil, err
+		}
+		now := h.o.Now().UnixMilli()
+		page := budgetPage{Data: []budgetView{}}
+		if q.after == "" {
+			for _, b := range caller.Org.Runtime.Budgets { // those of which nothing was spent yet, too
+				w := journal.WindowAt(budget.Shared{Scope: budget.ScopeOf(budget.ScopeOrg, ""), Period: budget.Period(b.Period), Limit: budget.Amount{Tokens: b.Tokens, NanoUSD: b.NanoUSD}}, now)
+				if b.Scope != budget.ScopeOrg || !strings.HasPrefix(w.Scope, q.prefix) {
+					continue
+				}
+				used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, w.Scope, "", 1)
+				if err != nil {
+					return 0, nil, err
+				}
+				if len(used) == 0 || used[0].Budget.Scope != w.Scope {
+					page.Data = append(page.Data, viewOfBudget(journal.Used{Budget: w}))
+				}
+			}
+		}
+		for len(page.Data) < q.limit {
+			used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, q.prefix, q.after, q.limit)
+			if err != nil {
+				return 0, nil, err
+			}
+			for _, u := range used {
+				q.after = u.Budget.Scope
+				if u.Budget.EndsAt > 0 && u.Budget.EndsAt <= now && !q.ended {
+					continue
+				}
+				if page.Data = append(page.Data, viewOfBudget(u)); len(page.Data) == q.limit {
+					page.Next = &u.Budget.Scope
+					break
+				}
+			}
+			if len(used) < q.limit {
+				break
+			}
+		}
+		return http.StatusOK, page, nil
+	})
+}
+
+func viewOfBudget(u journal.Used) budgetView {
+	kind, id, period, window, _ := budget.ParseWindow(u.Budget.Scope)
+	v := budgetView{
+		ID: u.Budget.Scope, Scope: kind, Whose: id, Period: string(period), Window: window,
+		SpentUSD: surface.USD(u.Spent.NanoUSD), ReservedUSD: surface.USD(u.Reserved.NanoUSD), OverrunUSD: surface.USD(u.Overrun.NanoUSD),
+		SpentTokens: u.Spent.Tokens, ReservedTokens: u.Reserved.Tokens, OverrunTokens: u.Overrun.Tokens,
+	}
+	if u.Budget.EndsAt > 0 {
+		at := time.UnixMilli(u.Budget.EndsAt).UTC().Format(time.RFC3339)
+		v.ResetsAt = &at
+	}
+	if limit := surface.USD(u.Budget.Limit.NanoUSD); limit > 0 {
+		v.LimitUSD = &limit
+	}
+	if u.Budget.Limit.Tokens > 0 {
+		v.LimitTokens = &u.Budget.Limit.Tokens
+	}
+	return v
+}
+
+type budgetQuery struct {
+	prefix, after string
+	ended         bool
+	limit         int
+}
+
+func budgetQueryOf(values url.Values) (q budgetQuery, err error) {
+	q.limit = defaultBudgets
+	for name, given := range values {
+		if len(given) > 1 {
+			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
+		}
+		switch value := given[0]; name {
+		case "scope":
+			switch value {
+			case budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser:
+				q.prefix = value + "/"
+			default:
+				return q, fault.New(fault.Invalid, "invalid_value", "scope must be org, key or end_user").In(name)
+			}
+		case "after":
+			q.after = value
+		case "ended":
+			if q.ended, err = strconv.ParseBool(value); err != nil {
+				return q, fault.New(fault.Invalid, "invalid_value", "ended must be true or false").In(name)
+			}
+		case "limit":
+			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > maxBudgets {
+				return q, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxBudgets).In(name)
+			}
+		default:
+			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are scope, ended, after, limit", name).In(name)
+		}
+	}
+	return q, nil
+}

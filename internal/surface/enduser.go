@@ -1,0 +1,75 @@
+package surface
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/money"
+)
+
+// maxEndUser is the longest id of an end user that is kept as it is, in bytes. The API allows 64
+// characters for safety_identifier.
+const maxEndUser = 256
+
+// endUser returns whom a request names as its end user: in safety_identifier, or else in user, or
+// else in metadata.user_id. Of a longer id than maxEndUser it returns a hash. "" = nobody.
+func endUser(members []Member) string {
+	var of [3]string
+	for _, m := range members {
+		switch m.Name {
+		case "safety_identifier":
+			of[0] = jsonscan.Text(m.Value)
+		case "user":
+			of[1] = jsonscan.Text(m.Value)
+		case "metadata":
+			if jsonscan.IsKind(m.Value, '{') {
+				of[2] = jsonscan.Text(jsonscan.TrimSpace(jsonscan.Member(m.Value, "user_id")))
+			}
+		}
+	}
+	for _, id := range of {
+		if len(id) > maxEndUser {
+			sum := sha256.Sum256([]byte(id))
+			return "sha256:" + hex.EncodeToString(sum[:])
+		}
+		if id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// maxCostHeader limits what one request may cost.
+const maxCostHeader = "Turnpike-Max-Run-Cost-Usd"
+
+// maxCost returns the limit of the header on the cost of the run, in 10⁻⁹ US dollars; 0 = none.
+func maxCost(header http.Header) (int64, error) {
+	text := header.Get(maxCostHeader)
+	if text == "" {
+		return 0, nil
+	}
+	limit, err := money.ParseUSD(text)
+	if err != nil || limit <= 0 {
+		return 0, fault.New(fault.Invalid, "invalid_value", "the header turnpike-max-run-cost-usd must be US dollars above 0, such as 0.05, with at most 9 decimals").
+			In("turnpike-max-run-cost-usd")
+	}
+	return int64(limit), nil
+}
+
+// maxTokens returns the output limit of a request that is relayed unchanged, in tokens; 0 = none.
+func maxTokens(members []Member) int64 {
+	var most int64
+	for _, m := range members {
+		switch m.Name {
+		case "max_completion_tokens", "max_output_tokens", "max_tokens":
+			if n, err := strconv.ParseInt(string(m.Value), 10, 64); err == nil {
+				most = max(most, n)
+			}
+		}
+	}
+	return most
+}

@@ -1,0 +1,181 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+const (
+	roleFrame = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n"
+	textFrame = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%q},\"finish_reason\":null}]}\n\n"
+	endFrames = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"x\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]," +
+		"\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2,\"total_tokens\":12}}\n\ndata: [DONE]\n\n"
+)
+
+// says answers a chat request with a stream.
+func saysChat(text string) func(http.ResponseWriter, *http.Request, received) {
+	return func(w http.ResponseWriter, _ *http.Request, _ received) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, roleFrame, fmt.Sprintf(textFrame, text), endFrames)
+	}
+}
+
+// breaksAfter sends the frames and breaks the connection.
+func breaksAfter(frames string) func(http.ResponseWriter, *http.Request, received) {
+	return func(w http.ResponseWriter, _ *http.Request, _ received) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, frames)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// refuses answers with a status.
+func refuses(status int) func(http.ResponseWriter, *http.Request, received) {
+	return func(w http.ResponseWriter, _ *http.Request, _ received) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"error":{"message":"first says %d","type":"server_error"}}`, status)
+	}
+}
+
+// routesYAML is a gateway with a route over two providers.
+func routesYAML(one, two, route string) string {
+	return strings.Replace(site{upstream: one}.yaml(), "outbound:", fmt.Sprintf(
+		"  - {name: two, base_url: %q, api_key: env:UPSTREAM_KEY, models: [only-two]}\nroutes:\n  - {model: fast, %s targets: [{provider: up, model: a}, {provider: two, model: b}]}\noutbound:", two+"/v1", route), 1)
+}
+
+// Before the first content, a stream that fails falls back, and the client sees one answer only.
+// After it, nothing falls back.
+func TestAStreamFallsBackBeforeItsFirstContent(t *testing.T) { // M09 I08 I09, failures 1, 2, 3 and 4
+	noLeaks(t)
+	errorFrame := "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\",\"code\":\"overloaded\"}}\n\n"
+	for name, tt := range map[string]struct {
+		first    func(http.ResponseWriter, *http.Request, received)
+		calls    int // of the first target
+		fallback bool
+	}{
+		"the first read fails":            {breaksAfter(""), 3, true},
+		"after the lifecycle frames":      {breaksAfter(roleFrame), 3, true},
+		"an error after lifecycle frames": {func(w http.ResponseWriter, r *http.Request, x received) { breaksAfter(roleFrame+errorFrame)(w, r, x) }, 3, true},
+		"503":                             {refuses(503), 3, true},
+		"a credential that is refused":    {refuses(401), 1, true},
+		"an unknown model":                {refuses(404), 1, true},
+		"a request that is wrong":         {refuses(400), 1, false},
+		"after text":                      {breaksAfter(roleFrame + fmt.Sprintf(textFrame, "half")), 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, two := newUpstream(t, tt.first), newUpstream(t, saysChat("from two"))
+			g := MustRun(t, routesYAML(one.URL, two.URL, ""))
+			got := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"fast","input":"hi","stream":true,"store":false}`))
+			if n := len(one.requests()); n != tt.calls {
+				t.Errorf("%d calls of the first target, want %d", n, tt.calls)
+			}
+			if fell := len(two.requests()) == 1; fell != tt.fallback {
+				t.Fatalf("fallback %v, want %v: %d %s", fell, tt.fallback, got.status, got.body)
+			}
+			if !tt.fallback {
+				return
+			}
+			if got.status != 200 || strings.Count(string(got.body), "event: response.created\n") != 1 || !strings.Contains(string(got.body), "from two") ||
+				strings.Contains(string(got.body), "overloaded") || got.header.Get("Turnpike-Served-By") != "two/b" {
+				t.Errorf("%d %v\n%s", got.status, got.header, got.body)
+			}
+			// A name of one target is never served by another.
+			if got := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"up/a","input":"hi","stream":true,"store":false}`)); got.status == 200 || len(two.requests()) != 1 {
+				t.Errorf("up/a: %d, and %d calls of the other target", got.status, len(two.requests()))
+			}
+		})
+	}
+}
+
+// If all targets fail before anything was sent, the client gets a real HTTP error: that of the
+// first target.
+func TestTheErrorOfTheFirstTarget(t *testing.T) { // I09
+	noLeaks(t)
+	one, two := newUpstream(t, refuses(404)), newUpstream(t, refuses(401))
+	g := MustRun(t, routesYAML(one.URL, two.URL, ""))
+	for _, stream := range []bool{true, false} {
+		got := g.send("POST", "/v1/responses", strings.NewReader(fmt.Sprintf(`{"model":"fast","input":"hi","stream":%v,"store":false}`, stream)))
+		if got.status != 404 || !strings.Contains(string(got.body), "first says 404") || got.header.Get("Turnpike-Served-By") != "" {
+			t.Errorf("stream %v: %d %v %s", stream, got.status, got.header, got.body)
+		}
+	}
+}
+
+// Ten turns of a conversation reach one target, also after a restart of the gateway, and then the
+// other one when it goes away.
+func TestAConversationStaysAtItsTarget(t *testing.T) { // M09, failure 14
+	noLeaks(t)
+	var down atomic.Int32 // number of the target that is down
+	answers := func(number int32) func(http.ResponseWriter, *http.Request, received) {
+		return func(w http.ResponseWriter, r *http.Request, x received) {
+			if down.Load() == number {
+				refuses(404)(w, r, x)
+				return
+			}
+			saysChat("ok")(w, r, x)
+		}
+	}
+	ups := []*upstream{newUpstream(t, answers(1)), newUpstream(t, answers(2))}
+	yaml, data := routesYAML(ups[0].URL, ups[1].URL, "strategy: round_robin,"), t.TempDir()
+	served := func(n int) (by []int) {
+		for _, up := range ups {
+			by = append(by, len(up.requests()))
+		}
+		if by[0]+by[1] < n {
+			t.Fatalf("%v requests, want %d", by, n)
+		}
+		return by
+	}
+	history := `{"role":"user","content":"question 0"}`
+	turn := func(g *gateway, i int) {
+		t.Helper()
+		if got := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"fast","instructions":"Be brief.","store":false,"input":[`+history+`]}`)); got.status != 200 {
+			t.Fatalf("turn %d: %d %s", i, got.status, got.body)
+		}
+		history += fmt.Sprintf(`,{"role":"assistant","content":"ok"},{"role":"user","content":"question %d"}`, i+1)
+	}
+	g := mustRunIn(t, data, yaml, environment())
+	for i := range 5 {
+		turn(g, i)
+	}
+	g.stop()
+	g = mustRunIn(t, data, yaml, environment())
+	for i := range 5 {
+		turn(g, 5+i)
+	}
+	by := served(10)
+	if by[0] != 0 && by[1] != 0 {
+		t.Fatalf("ten turns of one conversation reached %v", by)
+	}
+	at := 0
+	if by[1] > 0 {
+		at = 1
+	}
+	down.Store(int32(at + 1))
+	turn(g, 10)
+	down.Store(0) // the conversation keeps the new target
+	turn(g, 11)
+	turn(g, 12)
+	if after := served(13); after[1-at] != 3 || after[at] != 11 {
+		t.Errorf("after the target %d went away: %v", at+1, after)
+	}
+}
+
+func TestListsOfModels(t *testing.T) { // I09
+	noLeaks(t)
+	one, two := newUpstream(t, refuses(404)), newUpstream(t, saysChat("from two"))
+	body := `{"model":"m, only-two","input":"hi","store":false}`
+	g := MustRun(t, routesYAML(one.URL, two.URL, ""))
+	if got := g.send("POST", "/v1/responses", strings.NewReader(body)); got.status != 400 || !strings.Contains(string(got.body), "model_lists: allow") {
+		t.Errorf("not allowed: %d %s", got.status, got.body)
+	}
+	g = MustRun(t, strings.Replace(routesYAML(one.URL, two.URL, ""), "runtime: {", "runtime: {model_lists: allow", 1))
+	if got := g.send("POST", "/v1/responses", strings.NewReader(body)); got.status != 200 || got.header.Get("Turnpike-Served-By") != "two/only-two" {
+		t.Errorf("allowed: %d %v %s", got.status, got.header, got.body)
+	}
+}

@@ -153,6 +153,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	router := route.New(providers, a.config.Ordered()...)
+	a.shown.router.Store(router)
 	if err := a.buildOrgs(ctx, router); err != nil {
 		return err
 	}

@@ -179,3 +179,31 @@ func TestListsOfModels(t *testing.T) { // I09
 		t.Errorf("allowed: %d %v %s", got.status, got.header, got.body)
 	}
 }
+
+// A relayed request of a route falls back as the loop does, and a translated answer names its
+// target. A request for one target is passed on unchanged.
+func TestARelayOfARouteFallsBack(t *testing.T) { // M09 I09, failures 1 and 2
+	noLeaks(t)
+	for name, first := range map[string]func(http.ResponseWriter, *http.Request, received){
+		"the first read fails":       breaksAfter(""),
+		"after the lifecycle frames": breaksAfter(roleFrame),
+		"503":                        refuses(503),
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, two := newUpstream(t, first), newUpstream(t, saysChat("from two"))
+			g := MustRun(t, strings.Replace(routesYAML(one.URL, two.URL, ""), "features: [mcp_outbound]", "features: []", 1))
+			got := g.post(`{"model":"fast","messages":[{"role":"user","content":"hi"}],"stream":true}`)
+			if got.status != 200 || strings.Count(string(got.body), `"role":"assistant"`) != 1 || !strings.Contains(string(got.body), "from two") || got.header.Get("Turnpike-Served-By") != "two/b" {
+				t.Errorf("%d %v\n%s", got.status, got.header, got.body)
+			}
+			if got := g.post(`{"model":"two/b","messages":[{"role":"user","content":"hi"}]}`); got.header.Get("Turnpike-Served-By") != "two/b" {
+				t.Errorf("relayed: %v", got.header)
+			}
+		})
+	}
+	one, two := newUpstream(t, refuses(503)), newUpstream(t, refuses(500))
+	g := MustRun(t, strings.Replace(routesYAML(one.URL, two.URL, ""), "features: [mcp_outbound]", "features: []", 1))
+	if got := g.post(`{"model":"fast","messages":[{"role":"user","content":"hi"}],"stream":true}`); got.status != 503 || !strings.Contains(string(got.body), "first says 503") {
+		t.Errorf("all fail: %d %s", got.status, got.body)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/telemetry"
 )
@@ -37,6 +38,7 @@ type shown struct {
 	server    *http.Server
 	tasks     sync.WaitGroup
 
+	router    atomic.Pointer[route.Router]        // whose breakers the metrics show; nil = not made yet
 	pool      atomic.Pointer[mcppool.Pool]        // whose servers the metrics show; nil = not made yet
 	directory atomic.Pointer[directory.Directory] // whose keys they count; nil = not made yet
 }
@@ -60,7 +62,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Expiring: s.expiringKeys,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys,
 	}
 	var err error
 	if s.spans {
@@ -81,6 +83,16 @@ func (s *shown) usedServers() (out []telemetry.Server) {
 		pool.Used(func(orgID, server string, up bool) {
 			out = append(out, telemetry.Server{Org: orgID, Name: server, Up: up})
 		})
+	}
+	return out
+}
+
+// targets returns the circuit breakers of targets.
+func (s *shown) targets() (out []telemetry.Target) {
+	if router := s.router.Load(); router != nil {
+		for _, t := range router.Targets() {
+			out = append(out, telemetry.Target{Provider: t.Provider, Model: t.Model, Breaker: string(t.Breaker)})
+		}
 	}
 	return out
 }

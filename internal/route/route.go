@@ -150,6 +150,17 @@ func (r *Router) Target(provider, model string) (Target, bool) {
 	return p.target(model), ok
 }
 
+// FallsBack reports whether relayed requests for the name fall back: it is a route with several
+// targets, or a list of models. Such a relay is translated, so that its stream can be held until
+// its first content. Others are passed on unchanged to the first provider.
+func (r *Router) FallsBack(name string) bool {
+	t := r.current.Load()
+	if found, ok := t.route(name); ok {
+		return len(found.Targets) > 1
+	}
+	return t.serves(name) == nil && Names(name) != nil
+}
+
 // MaxList is how many names a list of models may have.
 const MaxList = 8
 

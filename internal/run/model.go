@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -400,6 +401,12 @@ func (m *modelCaller) ask() route.Ask {
 	}
 	a.Key = m.conversation
 	return a
+}
+
+// servedBy returns a target as events name it.
+func (m *modelCaller) servedBy(target int) event.Target {
+	t := m.run.req.Targets[target]
+	return event.Target{Provider: t.Provider, Model: t.Model}
 }
 
 // answeredBy tells the router how a target has answered a call that ended with err. A caller

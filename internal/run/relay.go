@@ -43,7 +43,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	m.freeBody()
 	m.relayed.status = answer.Status
 	m.warnOfRelay(a, answer)
-	m.run.events.Relay(event.RelayHead{Status: answer.Status, Header: answer.Header, Length: answer.Length})
+	m.run.events.Relay(event.RelayHead{Target: m.servedBy(a.Target), Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	m.forwarded = true
 	err = m.pump(answer.Body)
 	used := m.usageOf(answer)

@@ -71,6 +71,9 @@ func (s *relaySink) head(e event.RelayHead) {
 	header[usual] = usualID
 	maps.Copy(header, e.Header) // with the provider's own X-Request-Id, if it sent one
 	header[ours] = id
+	if e.Target != (event.Target{}) {
+		header[servedHeader] = []string{listOf([]string{e.Target.String()})}
+	}
 	if e.Length >= 0 {
 		setLength(header, e.Length)
 	}

@@ -210,9 +210,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	}
 	relayed := optedOut(r.Header) || !caller.LoopActive() && !h.s.AlwaysLoop
 	if relayed {
-		req.ID, req.Targets, req.Servers = caller.RequestID, req.Targets[:1], nil
+		req.ID, req.Servers = caller.RequestID, nil
+		if !h.o.Router.FallsBack(req.Model) { // the caller retries by itself
+			req.Targets = req.Targets[:1]
+		}
 		req.Policy.Grade = loop.Relay
-		if req.Targets[0].Relays(h.s.Dialect) {
+		if len(req.Targets) == 1 && req.Targets[0].Relays(h.s.Dialect) {
 			if h.s.CheckRelay != nil {
 				if err := h.s.CheckRelay(members); err != nil {
 					return err

@@ -94,6 +94,7 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	m.registerOrgs(r)
 	m.registerApprovals(r, o.Waiting)
 	registerServers(r, o.Servers)
+	registerBreakers(r, o.Targets)
 	failures := counter("provider_errors_total", "Failed attempts at model calls and failed relayed requests, by the HTTP status of the provider or the class of the failure.", "provider", "error")
 	r.MustRegister(failures)
 	m.failures = counters{failures, nil, new(sync.Map)}
@@ -221,6 +222,45 @@ func (s *serverStates) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	s.up.Collect(to)
+}
+
+// registerBreakers adds the states of the circuit breakers, which each scrape reads.
+func registerBreakers(r *prometheus.Registry, targets func() []Target) {
+	if targets == nil {
+		return
+	}
+	r.MustRegister(&breakerStates{targets: targets, state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "target_breaker_state", Help: "1 for the state of the target's circuit breaker: closed, open or half_open. 0 for the others.",
+	}, []string{"provider", "model", "state"})})
+}
+
+// breakerStates is the collector of the states of the circuit breakers.
+type breakerStates struct {
+	targets func() []Target
+
+	mu    sync.Mutex // of scrapes
+	state *prometheus.GaugeVec
+}
+
+// Describe implements [prometheus.Collector].
+func (b *breakerStates) Describe(to chan<- *prometheus.Desc) { b.state.Describe(to) }
+
+// Collect implements [prometheus.Collector]. Targets beyond [maxSeries] are left out.
+func (b *breakerStates) Collect(to chan<- prometheus.Metric) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state.Reset()
+	targets := b.targets()
+	for _, t := range targets[:min(len(targets), maxSeries)] {
+		for _, state := range []string{"closed", "open", "half_open"} {
+			value := 0.0
+			if t.Breaker == state {
+				value = 1
+			}
+			b.state.WithLabelValues(t.Provider, t.Model, state).Set(value)
+		}
+	}
+	b.state.Collect(to)
 }
 
 // startRun counts a run as in progress. The returned function counts its end; it is

@@ -55,9 +55,15 @@ type Options struct {
 	// Servers returns the MCP servers of all orgs that were asked for their tools, or called.
 	// Nil leaves the metric out.
 	Servers func() []Server
+	// Targets returns the circuit breakers of the targets of routes, and of others that are not
+	// closed. Nil leaves the metric out.
+	Targets func() []Target
 	// Expiring returns how many API keys expire within 7 days. Nil leaves the metric out.
 	Expiring func() int
 }
+
+// Target is a provider's model with the state of its circuit breaker: closed, open or half_open.
+type Target struct{ Provider, Model, Breaker string }
 
 // Server is an MCP server of an org.
 type Server struct {

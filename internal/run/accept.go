@@ -27,8 +27,12 @@ const slotRetry = 60 * time.Second
 
 // accept opens the journal with the request.
 func (d *driver) accept() error {
+	begins := d.run.req.accepted(d.run.lease.RunID, d.o.Price)
+	if err := checkPrices(begins); err != nil {
+		return err
+	}
 	if d.run.relay {
-		return d.acceptRelay(d.run.req.accepted(d.run.lease.RunID, d.o.Price))
+		return d.acceptRelay(begins)
 	}
 	if err := d.declared.dial(); err != nil {
 		return err
@@ -122,6 +126,17 @@ func (r *Request) accepted(runID string, price func(loop.Target) money.Price) lo
 		body.Targets = append(body.Targets, sealed)
 	}
 	return body
+}
+
+// checkPrices refuses a run with a limit on money of whose models none has a price: nobody could say
+// what it costs.
+func checkPrices(a loop.Accepted) error {
+	if !a.LimitsMoney() || slices.ContainsFunc(a.Targets, func(t loop.Target) bool { return t.Price.Known() }) {
+		return nil
+	}
+	t := a.Targets[0]
+	return fault.New(fault.Invalid, "model_without_price", "the model %s of the provider %s has no price, and a limit on money applies (budgets or max_run_cost_usd); "+
+		"use a model with a price, or ask the operator to add one to rates", t.Model, t.Provider).In("model")
 }
 
 // refused returns the error for the caller of a run that was not accepted.

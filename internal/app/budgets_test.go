@@ -1,0 +1,242 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+)
+
+// counts answers a chat request and says how many tokens it had.
+func counts(input, output int) func(http.ResponseWriter, *http.Request, received) {
+	return func(w http.ResponseWriter, _ *http.Request, got received) {
+		usage := fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, input, output, input+output)
+		if strings.Contains(string(got.body), `"stream":true`) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"Done.\"},\"finish_reason\":\"stop\"}]}\n\ndata: {\"choices\":[],\"usage\":%s}\n\ndata: [DONE]\n\n", usage)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}],"usage":%s}`, usage)
+	}
+}
+
+// inBudget starts a gateway whose model m costs 1 USD per million tokens of input and 10 of output.
+func inBudget(t *testing.T, data string, up *upstream, budgets string) *gateway {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rates.yaml")
+	if err := os.WriteFile(file, []byte("- {model: m, provider: up, from: 2020-01-01, input: 1, output: 10}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return mustRunIn(t, data, "rates: "+file+"\n"+site{upstream: up.URL, runtime: budgets + ", concurrency: 1000", servers: []string{server("tools", newMCP(t, map[string]handler{"echo": echo}).URL)}}.yaml(), environment())
+}
+
+// budgetsOf returns the budgets of the org, by their ids.
+func budgetsOf(t *testing.T, g *gateway) map[string]map[string]any {
+	t.Helper()
+	a := g.send("GET", "/api/budgets?limit=200", nil, "Authorization", "Bearer owner-key")
+	var page struct{ Data []map[string]any }
+	if err := json.Unmarshal(a.body, &page); err != nil || a.status != 200 {
+		t.Fatalf("%d %s %v", a.status, a.body, err)
+	}
+	out := map[string]map[string]any{}
+	for _, b := range page.Data {
+		out[b["id"].(string)] = b
+	}
+	return out
+}
+
+// P03 P57: 200 requests at once against one cap, as runs, as durable runs and as relays, of a key and of an end user,
+// while the provider counts 20 percent more than was reserved. What is spent and reserved exceeds the cap by
+// at most the overrun, and no call starts at the cap. Failures 7 and 8 of other gateways.
+func TestParallelRequestsStayWithinABudget(t *testing.T) {
+	for _, scope := range []string{"key", "end_user"} {
+		for _, how := range []string{"runs", "durable runs", "relays"} {
+			t.Run(scope+"/"+how, func(t *testing.T) {
+				noLeaks(t)
+				up := newUpstream(t, counts(30, 120))
+				g := inBudget(t, t.TempDir(), up, "budgets: [{scope: "+scope+", period: day, usd: 0.05}]")
+				done, watched := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(watched)
+					for {
+						for id, b := range budgetsOf(t, g) {
+							used, most := b["spent_usd"].(float64)+b["reserved_usd"].(float64), 0.05+b["overrun_usd"].(float64)
+							if used > most+1e-9 {
+								t.Errorf("%s: %v of %v", id, used, most)
+							}
+						}
+						select {
+						case <-done:
+							return
+						case <-time.After(time.Millisecond):
+						}
+					}
+				}()
+				statuses := map[int]int{}
+				var mu sync.Mutex
+				var all sync.WaitGroup
+				for i := range 200 {
+					all.Go(func() {
+						header := []string{"Authorization", "Bearer member-key"}
+						switch how {
+						case "relays":
+							header = append(header, "turnpike-mcp-disabled", "true")
+						case "durable runs":
+							header = append(header, "Idempotency-Key", fmt.Sprint("k", i))
+						}
+						a := g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","user":"u","max_tokens":100,"messages":[{"role":"user","content":"x"}]}`), header...)
+						mu.Lock()
+						statuses[a.status]++
+						mu.Unlock()
+						if a.status == 429 && (!strings.Contains(string(a.body), "budget_exceeded") || a.header.Get("Retry-After") == "" || a.header.Get("X-Should-Retry") != "false") {
+							t.Errorf("%v %s", a.header, a.body)
+						}
+					})
+				}
+				all.Wait()
+				close(done)
+				<-watched
+				answered := len(up.requests())
+				if statuses[200] != answered || statuses[200]+statuses[429] != 200 || answered < 10 || answered > 50 {
+					t.Errorf("%v, and the provider was called %d times", statuses, answered)
+				}
+				for range 3 { // no call starts at the cap, also after everything is settled
+					g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","user":"u","max_tokens":4000,"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer member-key")
+				}
+				if len(up.requests()) != answered {
+					t.Errorf("%d calls at the cap", len(up.requests())-answered)
+				}
+			})
+		}
+	}
+}
+
+// P03: the refusal says which budget it is, the audit log says it once, and another end user is not concerned.
+func TestABudgetThatIsUsedUp(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, counts(100, 400)) // 0.0041 USD
+	g := inBudget(t, t.TempDir(), up, "budgets: [{scope: end_user, period: month, usd: 0.01}, {scope: org, period: total, tokens: 100000}]")
+	ask := func(user string, header ...string) answer {
+		body := `{"model":"m","safety_identifier":"` + user + `","max_tokens":400,"messages":[{"role":"user","content":"x"}]}`
+		return g.send("POST", "/v1/chat/completions", strings.NewReader(body), append([]string{"Authorization", "Bearer owner-key"}, header...)...)
+	}
+	for range 2 {
+		if a := ask("u/1"); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	for range 2 {
+		a := ask("u/1", "turnpike-mcp-disabled", "true")
+		if a.status != 429 || !strings.Contains(string(a.body), "end_user/u%2F1/month/") || !strings.Contains(string(a.body), "0.01 USD") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if a := ask("u2"); a.status != 200 {
+		t.Errorf("another end user: %d %s", a.status, a.body)
+	}
+	if a := g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"g-free","messages":[{"role":"user","content":"x"}],"user":"u3"}`), "Authorization", "Bearer owner-key"); a.status != 400 || !strings.Contains(string(a.body), "model_without_price") {
+		t.Errorf("a model without a price: %d %s", a.status, a.body)
+	}
+	if a := ask("u4", "turnpike-max-run-cost-usd", "0.0000001"); a.status != 429 || !strings.Contains(string(a.body), "max_run_cost_usd") {
+		t.Errorf("a run that may cost nothing: %d %s", a.status, a.body)
+	}
+	if a := ask("u4", "turnpike-max-run-cost-usd", "-1"); a.status != 400 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if len(up.requests()) != 3 {
+		t.Errorf("%d calls", len(up.requests()))
+	}
+	var events []string
+	for _, kind := range []audit.Kind{audit.KindBudgetThreshold, audit.KindBudgetExceeded} {
+		var page struct{ Data []struct{ Body audit.Budget } }
+		a := g.send("GET", "/api/audit?kind="+kind.Short(), nil, "Authorization", "Bearer owner-key")
+		if err := json.Unmarshal(a.body, &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range page.Data {
+			events = append(events, fmt.Sprint(kind.Short(), " ", strings.Split(row.Body.Budget, "/month")[0], " ", row.Body.Percent))
+		}
+	}
+	if got := fmt.Sprint(events); got != "[budget.exceeded end_user/u%2F1 100]" {
+		t.Error(got)
+	}
+}
+
+// P03: a relayed answer is charged with what the provider counts, an answer that the client cuts off with an
+// estimate, which is never 0, and an error of the provider with nothing. Failure 10 and 11 of other gateways.
+func TestWhatARelayIsCharged(t *testing.T) {
+	noLeaks(t)
+	release := make(chan struct{})
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		switch {
+		case strings.Contains(string(got.body), "fail"):
+			http.Error(w, `{"error":{"message":"no"}}`, 500)
+		case strings.Contains(string(got.body), "cut"):
+			w.Header().Set("Content-Type", "text/event-stream")
+			for range 3 {
+				io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"}}]}\n\n")
+			}
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			close(release)
+		default:
+			counts(1000, 100)(w, r, got)
+		}
+	})
+	data, reached := t.TempDir(), make(chan struct{})
+	g := inBudget(t, data, up, "budgets: [{scope: org, period: day, usd: 10}]")
+	relay := func(content, more string) answer {
+		return g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m",`+more+`"max_tokens":1000,"messages":[{"role":"user","content":"`+content+`"}]}`),
+			"Authorization", "Bearer owner-key", "turnpike-mcp-disabled", "true")
+	}
+	relay("x", "")
+	relay("x", `"stream":true,"stream_options":{"include_usage":true},`)
+	relay("fail", "")
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		defer close(reached)
+		request := g.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","stream":true,"max_tokens":1000,"messages":[{"role":"user","content":"cut"}]}`),
+			"Authorization", "Bearer owner-key", "turnpike-mcp-disabled", "true")
+		resp, err := g.client.Do(request)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		if _, err := resp.Body.Read(make([]byte, 10)); err != nil {
+			t.Error(err)
+		}
+	}()
+	wait(t, reached, "the answer")
+	leave()
+	wait(t, release, "the provider is left")
+	if err := g.stop(); err != nil { // which stores what was spent
+		t.Fatal(err)
+	}
+	store, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	all, err := store.UsedAll(t.Context(), "o", "org/day/", "", 2)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%+v %v", all, err)
+	}
+	used := all[0]
+	const counted = 2 * (1000*1_000 + 100*10_000)
+	if cut := used.Spent.NanoUSD - counted; cut < 20_000 || cut > 2_000_000 || used.Reserved.NanoUSD != 0 {
+		t.Errorf("%+v: the answer that was cut off is charged with %d", used, cut)
+	}
+}

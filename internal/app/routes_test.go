@@ -143,7 +143,7 @@ func TestAConversationStaysAtItsTarget(t *testing.T) { // M09, failure 14
 	for i := range 5 {
 		turn(g, i)
 	}
-	g.stop()
+	_ = g.stop()
 	g = mustRunIn(t, data, yaml, environment())
 	for i := range 5 {
 		turn(g, 5+i)

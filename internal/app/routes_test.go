@@ -207,3 +207,34 @@ func TestARelayOfARouteFallsBack(t *testing.T) { // M09 I09, failures 1 and 2
 		t.Errorf("all fail: %d %s", got.status, got.body)
 	}
 }
+
+// Streams that end in an error open the breaker of their target, which is not tried then; so do
+// relayed requests that are passed on unchanged.
+func TestStreamsFeedTheBreaker(t *testing.T) { // M09, failure 5
+	noLeaks(t)
+	one, two := newUpstream(t, breaksAfter(roleFrame)), newUpstream(t, saysChat("from two"))
+	yaml := routesYAML(one.URL, two.URL, "sticky: none,")
+	ask := func(g *gateway) {
+		t.Helper()
+		got := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"fast","input":"hi","stream":true,"store":false}`))
+		if got.status != 200 || got.header.Get("Turnpike-Served-By") != "two/b" {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	g := MustRun(t, yaml)
+	for range 4 {
+		ask(g)
+	}
+	if n := len(one.requests()); n != 6 { // three attempts each for two requests
+		t.Errorf("%d calls of a target whose breaker is open after 5 failures, want 6", n)
+	}
+	refused := newUpstream(t, refuses(503))
+	g = MustRun(t, routesYAML(refused.URL, two.URL, ""))
+	for range 5 {
+		g.post(`{"model":"up/a","messages":[]}`)
+	}
+	ask(g)
+	if n := len(refused.requests()); n != 5 {
+		t.Errorf("%d calls of a target after 5 relayed requests failed, want 5", n)
+	}
+}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -37,6 +38,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	m.run.req.Raw.Meter = m.run.state().Reserved != nil
 	answer, err := relayer.Relay(m.run.ctx, m.run.req.Raw)
 	if err != nil {
+		m.answeredBy(a.Target, err)
 		return m.fail(a, nil, err)
 	}
 	defer answer.Body.Close()
@@ -46,12 +48,22 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	m.run.events.Relay(event.RelayHead{Target: m.servedBy(a.Target), Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	m.forwarded = true
 	err = m.pump(answer.Body)
+	m.answeredBy(a.Target, cmp.Or(err, refusal(answer.Status)))
 	used := m.usageOf(answer)
 	if err != nil {
 		return m.fail(a, &model.Turn{Usage: used}, err)
 	}
 	turn := loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd, Usage: used, Refused: answer.Status >= http.StatusBadRequest}
 	return m.run.commit(journal.Batch{Settled: m.settled(turn)}, turn)
+}
+
+// refusal returns the error of a status that speaks against the provider, and not against the
+// request; nil for any other.
+func refusal(status int) error {
+	if status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
+		return &model.Error{Class: model.Transient, Status: status}
+	}
+	return nil
 }
 
 // usageOf returns what an answer that was relayed has used, if the relay spends from budgets. What

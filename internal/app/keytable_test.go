@@ -46,6 +46,9 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 	case "routes[].targets[].provider":
 		s.good, s.bad = `"q"`, `"sample"`
 		return s
+	case "orgs[].runtime.budgets":
+		s.good, s.bad = `[{"scope":"key","period":"month","usd":2.5}]`, `[{"scope":"key","period":"month"}]`
+		return s
 	}
 	if strings.HasPrefix(k.Type, "duration ") {
 		s.good, s.bad = `"1m30s"`, `"9999h"`
@@ -80,6 +83,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"never, always, writes or map of rules":  {`"always"`, `"sample"`},
 		"map of variable names to text, with at most one reference, at its end": {`{"A":"b"}`, `{"a b":"c"}`},
 		"map of header names to text, with at most one reference, at its end":   {`{"X-A":"b"}`, `{"a b":"c"}`},
+		"US dollars above 0, with at most 9 decimals":                           {"2.5", "0"},
 		"map":          {"{}", `"sample"`},
 		"list of maps": {"[]", `"sample"`},
 	}
@@ -139,6 +143,11 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 		file["routes"] = []any{map[string]any{"model": "r", "strategy": "weighted", "targets": []any{
 			map[string]any{"provider": "p", "model": "x"}, map[string]any{"provider": "p", "model": "z"},
 		}}}
+	}
+	if strings.HasPrefix(path, "orgs[].runtime.budgets[]") {
+		file["orgs"].([]any)[0].(map[string]any)["runtime"] = map[string]any{"budgets": []any{
+			map[string]any{"period": "month", "usd": 7, "tokens": 7},
+		}}
 	}
 	parts := strings.Split(path, ".")
 	inside := file
@@ -252,10 +261,14 @@ func checkGood(t *testing.T, k config.KeyDoc, s sample) {
 	}
 	c := parse(fileWith(t, k.Path, s.good, s.with), nil)
 	changes := config.Changes(parse(fileWith(t, k.Path, "", without), nil), c)
+	want := k.Path
+	if strings.HasPrefix(want, "orgs[].runtime.budgets[].") { // the management API writes the list as a whole, so that it is compared as a whole
+		want = "orgs[].runtime.budgets"
+	}
 	switch {
-	case strings.HasPrefix(k.Type, "map") && s.good == "{}", k.Type == "list of maps", k.Required, strings.HasPrefix(k.Path, "routes[].targets"): // has no value of its own, or is the name of its map
-	case len(changes) != 1 || withoutIndexes(changes[0].Path) != k.Path || changes[0].Live != k.Live:
-		t.Errorf("with %s, %+v changes, want only %s (live %v)", s.good, changes, k.Path, k.Live)
+	case strings.HasPrefix(k.Type, "map") && s.good == "{}", k.Type == "list of maps" && s.good == "[]", k.Required, strings.HasPrefix(k.Path, "routes[].targets"): // has no value of its own, or is the name of its map
+	case len(changes) != 1 || withoutIndexes(changes[0].Path) != want || changes[0].Live != k.Live:
+		t.Errorf("with %s, %+v changes, want only %s (live %v)", s.good, changes, want, k.Live)
 	}
 	if k.Env != "" {
 		from := parse(fileWith(t, k.Path, "", s.with), map[string]string{k.Env: asVariable(t, s.good)})

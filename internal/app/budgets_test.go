@@ -240,3 +240,47 @@ func TestWhatARelayIsCharged(t *testing.T) {
 		t.Errorf("%+v: the answer that was cut off is charged with %d", used, cut)
 	}
 }
+
+// P46 P03: a key can have budgets of its own, and gives none of its keys more.
+func TestAKeyWithABudget(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, counts(100, 400)) // 0.0041 USD
+	g := manage(inBudget(t, t.TempDir(), up, "budgets: [{scope: key, period: month, usd: 5}]"))
+	made := g.do("POST", "/api/keys", "owner-key", `{"name":"team","role":"admin","budgets":[{"period":"day","usd":0.01}]}`, 201)
+	key := made["key"].(string)
+	if got := fmt.Sprint(made["budgets"]); got != "[map[period:day usd:0.01]]" {
+		t.Errorf("budgets %s", got)
+	}
+	ask := func() answer {
+		return g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","max_tokens":400,"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer "+key)
+	}
+	for range 2 {
+		if a := ask(); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := ask(); a.status != 429 || !strings.Contains(string(a.body), made["id"].(string)+"/day/") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for body, status := range map[string]int{
+		`{"name":"x"}`: 403, `{"name":"x","budgets":[{"period":"month","usd":0.01}]}`: 403, `{"name":"x","budgets":[{"period":"day","usd":0.02}]}`: 403,
+		`{"name":"y","budgets":[{"period":"day","usd":0.01,"tokens":5}]}`: 201, `{"name":"z","budgets":[{"period":"day"}]}`: 400,
+	} {
+		if a := g.send("POST", "/api/keys", strings.NewReader(body), "Authorization", "Bearer "+key); a.status != status {
+			t.Errorf("%s: %d %s, want %d", body, a.status, a.body, status)
+		}
+	}
+	id := made["id"].(string)
+	if changed := g.do("PATCH", "/api/keys/"+id, "owner-key", `{"budgets":[{"period":"day","usd":1}]}`, 200); fmt.Sprint(changed["budgets"]) != "[map[period:day usd:1]]" {
+		t.Errorf("%v", changed)
+	}
+	if a := ask(); a.status != 200 {
+		t.Errorf("with a larger budget: %d %s", a.status, a.body)
+	}
+	if renamed := g.do("PATCH", "/api/keys/"+id, "owner-key", `{"name":"other"}`, 200); fmt.Sprint(renamed["budgets"]) != "[map[period:day usd:1]]" {
+		t.Errorf("%v", renamed)
+	}
+	if none := g.do("PATCH", "/api/keys/"+id, "owner-key", `{"budgets":null}`, 200); fmt.Sprint(none["budgets"]) != "[]" {
+		t.Errorf("%v", none)
+	}
+}

@@ -46,6 +46,9 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 	case "routes[].targets[].provider":
 		s.good, s.bad = `"q"`, `"sample"`
 		return s
+	case "orgs[].keys[].budgets":
+		s.good, s.bad = `[{"period":"month","usd":2.5}]`, `[{"period":"month"}]`
+		return s
 	case "orgs[].runtime.budgets":
 		s.good, s.bad = `[{"scope":"key","period":"month","usd":2.5}]`, `[{"scope":"key","period":"month"}]`
 		return s
@@ -144,10 +147,13 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 			map[string]any{"provider": "p", "model": "x"}, map[string]any{"provider": "p", "model": "z"},
 		}}}
 	}
-	if strings.HasPrefix(path, "orgs[].runtime.budgets[]") {
-		file["orgs"].([]any)[0].(map[string]any)["runtime"] = map[string]any{"budgets": []any{
-			map[string]any{"period": "month", "usd": 7, "tokens": 7},
-		}}
+	if strings.Contains(path, ".budgets[]") {
+		one := file["orgs"].([]any)[0].(map[string]any)
+		holder := one["runtime"]
+		if strings.Contains(path, ".keys[].") {
+			holder = one["keys"].([]any)[0]
+		}
+		holder.(map[string]any)["budgets"] = []any{map[string]any{"period": "month", "usd": 7, "tokens": 7}}
 	}
 	parts := strings.Split(path, ".")
 	inside := file
@@ -262,8 +268,8 @@ func checkGood(t *testing.T, k config.KeyDoc, s sample) {
 	c := parse(fileWith(t, k.Path, s.good, s.with), nil)
 	changes := config.Changes(parse(fileWith(t, k.Path, "", without), nil), c)
 	want := k.Path
-	if strings.HasPrefix(want, "orgs[].runtime.budgets[].") { // the management API writes the list as a whole, so that it is compared as a whole
-		want = "orgs[].runtime.budgets"
+	if list, _, inside := strings.Cut(want, ".budgets[]."); inside { // the management API writes the list as a whole, so that it is compared as a whole
+		want = list + ".budgets"
 	}
 	switch {
 	case strings.HasPrefix(k.Type, "map") && s.good == "{}", k.Type == "list of maps" && s.good == "[]", k.Required, strings.HasPrefix(k.Path, "routes[].targets"): // has no value of its own, or is the name of its map

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 )
 
 // remote is a running gateway, spoken to over its management API: the process
@@ -218,7 +220,8 @@ type keyObject struct {
 	RevokedAt                 *int64 `json:"revoked_at"`
 
 	Servers, Tools, Models nameList
-	EndUsers               bool       `json:"end_users"`
+	EndUsers               bool `json:"end_users"`
+	Budgets                []keyBudget
 	ExpiresAt              *time.Time `json:"expires_at"`
 	PreviousUntil          *time.Time `json:"previous_until"`
 	Unmatched              []struct {
@@ -256,6 +259,14 @@ func (k keyObject) access() string {
 	}
 	if k.EndUsers {
 		parts = append(parts, "end users")
+	}
+	for _, b := range k.Budgets {
+		if b.USD != "" {
+			parts = append(parts, fmt.Sprintf("%s USD for each %s", b.USD, b.per()))
+		}
+		if b.Tokens > 0 {
+			parts = append(parts, fmt.Sprintf("%d tokens for each %s", b.Tokens, b.per()))
+		}
 	}
 	if parts == nil {
 		return "all"
@@ -312,6 +323,7 @@ type keyFlags struct {
 	perMinute, burst       int
 	servers, tools, models []string
 	endUsers               bool
+	budgets                []string
 	expires                string
 }
 
@@ -325,6 +337,7 @@ func (f *keyFlags) add(cmd *cobra.Command, role string) {
 	cmd.Flags().StringSliceVar(&f.tools, "tools", nil, `globs over the tools that the key may use, such as 'search_*'; '*' is all, "" is none`)
 	cmd.Flags().StringSliceVar(&f.models, "models", nil, `globs over the models that the key may ask for; '*' is all, "" is none`)
 	cmd.Flags().BoolVar(&f.endUsers, "end-users", false, "model requests with the key must name their end user")
+	cmd.Flags().StringSliceVar(&f.budgets, "budgets", nil, `limits on what the model calls of the key cost, such as 'day=20,month=300' in US dollars or 'day=50000tokens'; "" is none`)
 	cmd.Flags().StringVar(&f.expires, "expires", "", "when the key stops working: a time such as 2027-01-31T18:00:00Z, a time from now such as 12h or 90d, or never")
 }
 
@@ -361,6 +374,13 @@ func (f *keyFlags) given(cmd *cobra.Command) (map[string]any, error) {
 	if v, ok := all["rate"]; ok {
 		delete(all, "rate")
 		all["requests_per_minute"] = v
+	}
+	if cmd.Flags().Changed("budgets") {
+		budgets, err := budgetsGiven(f.budgets)
+		if err != nil {
+			return nil, err
+		}
+		all["budgets"] = budgets
 	}
 	if cmd.Flags().Changed("expires") {
 		at, err := f.expiresAt(time.Now())
@@ -435,7 +455,7 @@ same. Keys of the configuration file can only be changed there.`,
 				asked["burst"] = 0 // without a limit there is no burst
 			}
 			if len(asked) == 0 {
-				return errors.New("nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --expires or --name")
+				return errors.New("nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --budgets, --expires or --name")
 			}
 			var now keyObject
 			if err := m.call(cmd.Context(), http.MethodPatch, "/api/keys/"+url.PathEscape(args[0]), asked, &now); err != nil {
@@ -572,4 +592,48 @@ func revokeKey(m *remote) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// keyBudget is a budget of a key, as the management API has it.
+type keyBudget struct {
+	Period string      `json:"period"`
+	USD    json.Number `json:"usd,omitempty"`
+	Tokens int64       `json:"tokens,omitempty"`
+}
+
+// per returns how long the budget lasts.
+func (b keyBudget) per() string {
+	if b.Period == "total" {
+		return "life of the key"
+	}
+	return b.Period
+}
+
+// budgetsGiven returns the budgets of the command line as the API has them. A period may be given
+// twice: once with US dollars, and once with tokens.
+func budgetsGiven(texts []string) ([]keyBudget, error) {
+	all := []keyBudget{}
+	for _, text := range texts {
+		period, limit, ok := strings.Cut(strings.TrimSpace(text), "=")
+		if !ok {
+			return nil, fmt.Errorf("--budgets: %q is no budget; want PERIOD=LIMIT such as day=20 (US dollars) or month=50000tokens", text)
+		}
+		i := slices.IndexFunc(all, func(b keyBudget) bool { return b.Period == period })
+		if i < 0 {
+			i, all = len(all), append(all, keyBudget{Period: period})
+		}
+		if tokens, is := strings.CutSuffix(limit, "tokens"); is {
+			n, err := strconv.ParseInt(strings.TrimSpace(tokens), 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("--budgets: %q: want a whole number before tokens", text)
+			}
+			all[i].Tokens = n
+			continue
+		}
+		if _, err := money.ParseUSD(limit); err != nil {
+			return nil, fmt.Errorf("--budgets: %q: want US dollars such as 20 or 0.5, or a number of tokens such as 50000tokens", text)
+		}
+		all[i].USD = json.Number(limit)
+	}
+	return all, nil
 }

@@ -116,6 +116,7 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	}
 	for i, k := range o.Keys {
 		d.checkBurst(fmt.Sprintf("%s.keys[%d]", path, i), k.Rate)
+		d.checkBudgets(fmt.Sprintf("%s.keys[%d].budgets", path, i), k.Access.Budgets)
 	}
 	d.checkHostedOnce(path, o.MCPServers)
 	for i := range o.MCPServers {

@@ -62,7 +62,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		keys += len(places)
 		checkFields(t, reflect.ValueOf(table.of).Elem(), places, table.but)
 	}
-	// Maps of known keys have no place of their own; filterKeys are there twice.
+	// Maps of known keys have no place of their own; filterKeys, with two keys, and periodKeys, with three, are there twice.
 	for _, doc := range Keys() {
 		if strings.HasPrefix(doc.Path, "mcp_servers[].") { // those of orgs[].mcp_servers[], and orgs
 			number--
@@ -70,7 +70,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			number--
 		}
 	}
-	if number -= 2; keys != number {
+	if number -= 2 + 3; keys != number {
 		t.Errorf("the tables have %d keys, and %d are documented", keys, number)
 	}
 }

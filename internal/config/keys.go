@@ -198,6 +198,7 @@ func (k *Key) keys() []key {
 		{name: "tools", value: namesChoice{&k.Access.Tools, "glob", org.ValidPattern}, doc: "Tools that requests with the key can use: globs over the servers' own names of the tools."},
 		{name: "models", value: namesChoice{&k.Access.Models, "glob", org.ValidPattern}, doc: "Models that requests with the key can ask for: globs over the names that requests have."},
 		{name: "end_users", value: boolean(&k.Access.EndUsers, false), doc: "true: each model request with the key must name its end user in safety_identifier, user or metadata.user_id."},
+		{name: "budgets", value: budgetList(&k.Access.Budgets, periodKeys), doc: "Limits on what the model calls of the key cost together, beside the budgets of the org. What does not fit is refused with 429."},
 		{name: "expires_at", value: timestamp(&k.ExpiresAt), doc: "When the key stops working."},
 	}
 }

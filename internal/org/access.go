@@ -18,6 +18,10 @@ type Access struct {
 
 	// EndUsers says that each model request must name its end user.
 	EndUsers bool `json:"end_users,omitempty"`
+
+	// Budgets limit what the model calls of the key cost together, beside those of its org.
+	// Their Scope is "".
+	Budgets []Budget `json:"budgets,omitempty"`
 }
 
 // NoAccess returns the Access of a key that may use nothing.
@@ -25,13 +29,13 @@ func NoAccess() Access { return Access{Servers: []string{}, Tools: []string{}, M
 
 // IsFull reports whether nothing is narrowed.
 func (a Access) IsFull() bool {
-	return a.Servers == nil && a.Tools == nil && a.Models == nil && !a.EndUsers
+	return a.Servers == nil && a.Tools == nil && a.Models == nil && !a.EndUsers && len(a.Budgets) == 0
 }
 
 // Equal reports whether two keys may use the same.
 func (a Access) Equal(b Access) bool {
 	same := func(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
-	return same(a.Servers, b.Servers) && same(a.Tools, b.Tools) && same(a.Models, b.Models) && a.EndUsers == b.EndUsers
+	return same(a.Servers, b.Servers) && same(a.Tools, b.Tools) && same(a.Models, b.Models) && a.EndUsers == b.EndUsers && slices.Equal(a.Budgets, b.Budgets)
 }
 
 // AllowsServer reports whether the key may use the org's server.
@@ -105,6 +109,11 @@ func (g Grant) Exceeds(by Grant) (setting, limit string) {
 	}{{"servers", g.Servers, by.Servers}, {"tools", g.Tools, by.Tools}, {"models", g.Models, by.Models}} {
 		if !within(l.g, l.by) {
 			return l.setting, cmp.Or(strings.Join(l.by, ", "), "none")
+		}
+	}
+	for _, b := range by.Budgets {
+		if !slices.ContainsFunc(g.Budgets, func(own Budget) bool { return own.Period == b.Period && own.within(b) }) {
+			return "budgets", "a budget for the same period (" + b.Period + ") that is not larger"
 		}
 	}
 	switch {

@@ -325,7 +325,7 @@ func namesEndUser(members []Member) bool {
 
 // setPolicy resolves the settings of the run.
 func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Caller, asked settings.Request) (err error) {
-	asked.Key, asked.EndUser = caller.Principal.ID, req.EndUser
+	asked.Key, asked.KeyBudgets, asked.EndUser = caller.Principal.ID, caller.Principal.Access.Budgets, req.EndUser
 	if asked.MaxCost, err = maxCost(header); err != nil {
 		return err
 	}

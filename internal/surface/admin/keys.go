@@ -28,11 +28,12 @@ type key struct {
 	PerMinute int    `json:"requests_per_minute"`
 	Burst     int    `json:"burst"`
 
-	Servers   any     `json:"servers"` // "*" or a list, as in the configuration file
-	Tools     any     `json:"tools"`
-	Models    any     `json:"models"`
-	EndUsers  bool    `json:"end_users"`
-	ExpiresAt *string `json:"expires_at"`
+	Servers   any         `json:"servers"` // "*" or a list, as in the configuration file
+	Tools     any         `json:"tools"`
+	Models    any         `json:"models"`
+	EndUsers  bool        `json:"end_users"`
+	Budgets   []keyBudget `json:"budgets"`
+	ExpiresAt *string     `json:"expires_at"`
 
 	// Unmatched are the entries of servers, tools and models for which there is nothing. They
 	// allow nothing.
@@ -49,6 +50,7 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 	out := key{
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers,
+		Budgets:   wireBudgets(k.Access.Budgets),
 		ExpiresAt: wireTime(k.ExpiresAt),
 	}
 	if k.RevokedAt.IsZero() {
@@ -162,7 +164,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		merged, err := mergePatch(r, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
-			"end_users": was.Access.EndUsers, "expires_at": wireTime(was.ExpiresAt),
+			"end_users": was.Access.EndUsers, "budgets": wireBudgets(was.Access.Budgets), "expires_at": wireTime(was.ExpiresAt),
 		})
 		if err != nil {
 			return 0, nil, err
@@ -343,4 +345,19 @@ func mayHandle(who, role org.Role) error {
 		return fault.New(fault.Forbidden, "role_not_allowed", "only a key with the role owner can create, change or revoke a key with the role owner")
 	}
 	return nil
+}
+
+// keyBudget is a budget of a key.
+type keyBudget struct {
+	Period string      `json:"period"`
+	USD    surface.USD `json:"usd,omitzero"`
+	Tokens int64       `json:"tokens,omitempty"`
+}
+
+func wireBudgets(all []org.Budget) []keyBudget {
+	out := []keyBudget{}
+	for _, b := range all {
+		out = append(out, keyBudget{b.Period, surface.USD(b.NanoUSD), b.Tokens})
+	}
+	return out
 }

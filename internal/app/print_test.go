@@ -66,6 +66,9 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"mcp disable":       {{hostile}, {"fail" + hostile}},
 		"mcp enable":        {{hostile}, {"fail" + hostile}},
 		"mcp check":         {{"s", "--org", "o"}, {site.server, "--org", "o"}, {hostile}},
+		"rates":             {{"-c", "rated.yaml"}, {"-c", "wrong.yaml"}, {"--on", hostile}, {"--model", hostile}},
+		"rates import":      {{"prices.yaml"}, {"-c", "rated.yaml", "--write", "prices.yaml"}, {hostilePath}, {hostile}, {"--from", hostile, "prices.yaml"}},
+		"outbound":          {{}},
 		"outbound check":    {{hostile}, {hostile, "https://example.com" + hostile}, {"-"}},
 		"audit list":        {{"--org", "o"}, {"--from", hostile}},
 		"audit export":      {{"--org", "o"}},
@@ -106,7 +109,7 @@ func commands(r rune) bool {
 func leaves(c *cobra.Command, name string) (names []string) {
 	for _, sub := range c.Commands() {
 		full := strings.TrimSpace(name + " " + sub.Name())
-		if !sub.HasSubCommands() {
+		if sub.Runnable() {
 			names = append(names, full)
 		}
 		names = append(names, leaves(sub, full)...)
@@ -135,11 +138,15 @@ func newHostileSite(t *testing.T) *hostileSite {
 			"OPENAI_API_KEY": "k", "TURNPIKE_OUTBOUND_SSRF_ALLOWLIST_CIDRS": "127.0.0.0/8"}[name]
 		return v, ok
 	}
+	model := strings.NewReplacer("[", "", "]", "").Replace(quotedHostile(t)) // names in prices have no brackets
 	right := "listen: 127.0.0.1:0\nproviders: [{name: d, kind: demo, models: [" + quotedHostile(t) + "]}]\norgs: [{id: o, keys: [{name: k, key: k, role: owner}]}]\n"
 	for name, text := range map[string]string{
-		"right.yaml": right,
-		"wrong.yaml": "listen: " + quotedHostile(t) + "\n" + quotedHostile(t) + ": 1\norgs: [{id: " + quotedHostile(t) + "}]\n",
-		hostilePath:  "providers: 5\n",
+		"right.yaml":  right,
+		"rated.yaml":  "providers: [{name: o, kind: openai, api_key: k}]\nrates: rates.yaml\n",
+		"rates.yaml":  "- {model: " + model + ", from: 2026-01-01, input: 3, output: 4}\n",
+		"prices.yaml": `{` + model + `:{"litellm_provider":"openai","input_cost_per_token":1e-6,"output_cost_per_token":2e-6}}`,
+		"wrong.yaml":  "listen: " + quotedHostile(t) + "\n" + quotedHostile(t) + ": 1\norgs: [{id: " + quotedHostile(t) + "}]\n",
+		hostilePath:   "providers: 5\n",
 	} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -218,8 +218,8 @@ func TestReasoningThatIsLostAtTheClient(t *testing.T) {
 }
 
 // P08 M08: a provider that takes over gets neither the reasoning nor the native forms of
-// the one before it, also where both speak the same dialect. The one before gets its own
-// back when it is asked again.
+// the one before it, also where both speak the same dialect. The conversation stays at the
+// one that took over, until that one fails too: the one before gets its own back then.
 func TestReasoningStaysWithItsProvider(t *testing.T) {
 	for _, tt := range []struct{ first, second string }{
 		{"anthropic", "openai"},
@@ -244,7 +244,7 @@ func TestReasoningStaysWithItsProvider(t *testing.T) {
 			tools := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, turnpiketest.Tool{Name: "look", Result: "ours"})
 			t.Cleanup(tools.Close)
 			one := strictUpstream(t, "reasoning One thinks.\nreasoning\ntext Looking.\ncall a1 look {}\n\nfail 401 who are you\n\nreasoning One ends.\ntext Done.")
-			two := strictUpstream(t, "reasoning Two thinks.\nreasoning\ncall b1 look {\"n\":2}\n\nreasoning Two goes on.\ncall b2 mine {}")
+			two := strictUpstream(t, "reasoning Two thinks.\nreasoning\ncall b1 look {\"n\":2}\n\nreasoning Two goes on.\ncall b2 mine {}\n\nfail 401 who are you")
 			yaml := site{upstream: strings.TrimSuffix(one.URL, "/v1"), servers: []string{server("s", tools.URL)}}.yaml()
 			yaml, name := ofKind(yaml, tt.first)
 			second := fmt.Sprintf("kind: %s, api_key: env:UPSTREAM_KEY", tt.second)
@@ -268,7 +268,7 @@ func TestReasoningStaysWithItsProvider(t *testing.T) {
 			if pieces = 2; tt.second == "openai" {
 				pieces = 1
 			}
-			wantReasoning(t, two, tt.second, 0, pieces)
+			wantReasoning(t, two, tt.second, 0, pieces, pieces+1)
 			for i, r := range one.Requests() {
 				if strings.Contains(string(r.Body), "Two ") || strings.Contains(string(r.Body), "One thinks.") != (i > 0) {
 					t.Errorf("request %d to the first provider is %s", i, r.Body)

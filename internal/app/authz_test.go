@@ -129,6 +129,7 @@ func access() map[string]struct {
 		"GET /api/org":                               {reads, one(200, "/api/org")},
 		"PATCH /api/org/runtime":                     {manages, one(200, "/api/org/runtime")},
 		"GET /api/budgets":                           {reads, one(200, "/api/budgets")},
+		"GET /api/usage":                             {reads, one(200, "/api/usage")},
 		"GET /api/audit":                             {reads, one(200, "/api/audit")},
 		"GET /api/audit/export":                      {reads, one(200, "/api/audit/export")},
 		"GET /api/keys":                              {reads, one(200, "/api/keys")},

@@ -284,3 +284,46 @@ func TestAKeyWithABudget(t *testing.T) {
 		t.Errorf("%v", none)
 	}
 }
+
+// P57: the sums of the API are those of the requests, by whom and for whom they were made.
+func TestUsageOverTheAPI(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, counts(30, 120))
+	g := inBudget(t, t.TempDir(), up, "budgets: [{scope: org, period: total, usd: 1}]")
+	for user, relay := range map[string]string{"a": "false", "b": "false", "c": "true"} {
+		for range 2 {
+			a := g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","user":"`+user+`","max_tokens":200,"messages":[{"role":"user","content":"x"}]}`),
+				"Authorization", "Bearer member-key", "turnpike-mcp-disabled", relay)
+			if a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+	}
+	refused := g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","max_tokens":200000,"messages":[{"role":"user","content":"x"}]}`),
+		"Authorization", "Bearer member-key", "turnpike-mcp-disabled", "true")
+	if refused.status != 429 {
+		t.Errorf("%d %s", refused.status, refused.body)
+	}
+	of := func(query string) string {
+		return string(g.send("GET", "/api/usage"+query, nil, "Authorization", "Bearer owner-key").body)
+	}
+	got := of("")
+	for end := time.Now().Add(patience); !strings.Contains(got, `"requests":6`) && time.Now().Before(end); { // a relay is recorded after its answer
+		got = of("")
+	}
+	if !strings.HasPrefix(got, `{"data":[{"requests":6,"input_tokens":180,`) {
+		t.Error(got)
+	}
+	const sum = `"requests":2,"input_tokens":60,"cached_tokens":0,"output_tokens":240,"cost_usd":0.00246}`
+	if got := of("?by=end_user,key"); !strings.Contains(got, `"end_user":"b",`+sum) || !strings.Contains(got, `"end_user":"c",`+sum) || strings.Count(got, "requests") != 3 {
+		t.Error(got)
+	}
+	if got := of("?from=2100-01-01T00:00:00Z"); !strings.Contains(got, `{"data":[]}`) {
+		t.Error(got)
+	}
+	for _, wrong := range []string{"?by=team", "?of=key", "?from=today", "?by=key&by=day"} {
+		if got := of(wrong); !strings.Contains(got, `"error"`) {
+			t.Errorf("%s: %s", wrong, got)
+		}
+	}
+}

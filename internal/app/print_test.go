@@ -74,6 +74,8 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"audit export":      {{"--org", "o"}},
 		"audit verify":      {{}, {"--public-key", hostile}, {"--checkpoints", hostile}},
 		"audit key":         {{}, {"--data", hostile}},
+		"budgets":           {{"--org", "o"}, {"--scope", hostile}},
+		"usage":             {{"--org", "o", "--by", "key,model,end_user,day"}, {"--by", hostile}, {"--from", hostile}},
 		"backup":            {{hostile + "/x"}, {hostilePath}},
 		"restore":           {{"right.yaml", "--data", hostile}, {hostile, "--data", hostile}},
 		"config init":       {{hostilePath}, {hostile + "/x"}},

@@ -146,6 +146,7 @@ func table(o Options) []route {
 		{"PUT /api/secrets/{name}", manage, m.PutSecret()},
 		{"DELETE /api/secrets/{name}", manage, m.DeleteSecret()},
 		{"GET /api/budgets", manage.by(readers), m.ListBudgets()},
+		{"GET /api/usage", manage.by(readers), m.ListUsage()},
 		{"GET /api/audit", manage.by(readers), m.ListAudit()},
 		{"GET /api/audit/export", manage.by(readers).open(), m.ExportAudit()},
 		{"GET /api/orgs", operator, m.ListOrgs()},

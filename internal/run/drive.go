@@ -469,13 +469,14 @@ func (d *driver) relayEntry() audit.Entry {
 		Attempts: d.model.relayed.attempts, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
 	}
 	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
-	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay
+	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay, or of one that spends from budgets
 		r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
+		r.CostNanoUSD = costOf(d.run.state(), u)
 	}
 	if turn := d.run.state().Turn; turn != nil && turn.Purpose == loop.PurposeTurn {
 		r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
 	}
-	if d.model.relayed.status >= 400 {
+	if d.model.relayed.status >= 400 || d.model.relayed.attempts == 0 { // refused by the provider, or by a budget
 		r.Status = audit.Failed
 	}
 	if failed := d.run.state().Attempt.Failed; failed != nil {

@@ -26,8 +26,8 @@ type Budgets interface {
 	UsedAll(ctx context.Context, org, prefix, after string, limit int) ([]journal.Used, error)
 }
 
-// budgetView is a budget as the API shows it. Money is in US dollars.
-type budgetView struct {
+// BudgetView is a budget as the API shows it. Money is in US dollars.
+type BudgetView struct {
 	ID             string       `json:"id"` // also where the next page begins
 	Scope          string       `json:"scope"`
 	Whose          string       `json:"whose,omitempty"` // id of the key or of the end user
@@ -45,7 +45,7 @@ type budgetView struct {
 }
 
 type budgetPage struct {
-	Data []budgetView `json:"data"`
+	Data []BudgetView `json:"data"`
 	Next *string      `json:"next"` // nil at the end
 }
 
@@ -57,7 +57,7 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 			return 0, nil, err
 		}
 		now := h.o.Now().UnixMilli()
-		page := budgetPage{Data: []budgetView{}}
+		page := budgetPage{Data: []BudgetView{}}
 		if q.after == "" {
 			for _, b := range caller.Org.Runtime.Budgets { // those of which nothing was spent yet, too
 				w := journal.WindowAt(budget.Shared{Scope: budget.ScopeOf(budget.ScopeOrg, ""), Period: budget.Period(b.Period), Limit: budget.Amount{Tokens: b.Tokens, NanoUSD: b.NanoUSD}}, now)
@@ -69,7 +69,7 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 					return 0, nil, err
 				}
 				if len(used) == 0 || used[0].Budget.Scope != w.Scope {
-					page.Data = append(page.Data, viewOfBudget(journal.Used{Budget: w}))
+					page.Data = append(page.Data, NewBudgetView(journal.Used{Budget: w}))
 				}
 			}
 		}
@@ -83,7 +83,7 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 				if u.Budget.EndsAt > 0 && u.Budget.EndsAt <= now && !q.ended {
 					continue
 				}
-				if page.Data = append(page.Data, viewOfBudget(u)); len(page.Data) == q.limit {
+				if page.Data = append(page.Data, NewBudgetView(u)); len(page.Data) == q.limit {
 					page.Next = &u.Budget.Scope
 					break
 				}
@@ -96,9 +96,10 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 	})
 }
 
-func viewOfBudget(u journal.Used) budgetView {
+// NewBudgetView returns a budget as the API shows it.
+func NewBudgetView(u journal.Used) BudgetView {
 	kind, id, period, window, _ := budget.ParseWindow(u.Budget.Scope)
-	v := budgetView{
+	v := BudgetView{
 		ID: u.Budget.Scope, Scope: kind, Whose: id, Period: string(period), Window: window,
 		SpentUSD: surface.USD(u.Spent.NanoUSD), ReservedUSD: surface.USD(u.Reserved.NanoUSD), OverrunUSD: surface.USD(u.Overrun.NanoUSD),
 		SpentTokens: u.Spent.Tokens, ReservedTokens: u.Reserved.Tokens, OverrunTokens: u.Overrun.Tokens,

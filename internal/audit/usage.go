@@ -1,0 +1,156 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What [SumUsage] groups requests by.
+const (
+	ByKey     = "key"
+	ByModel   = "model"
+	ByEndUser = "end_user"
+	ByDay     = "day" // in UTC
+)
+
+// MaxUsageGroups is the most groups that [SumUsage] returns.
+const MaxUsageGroups = 10_000
+
+// Errors of [SumUsage].
+var (
+	ErrUsageGroups = fmt.Errorf("the requests have more than %d groups; choose a shorter time, or group them by less", MaxUsageGroups)
+	ErrUsageRows   = errors.New("there are too many requests to add up at once; choose a shorter time")
+)
+
+// UsageQuery selects requests that were sent to a provider: rounds of runs, and relayed requests.
+type UsageQuery struct {
+	From, To int64    // Unix milliseconds: From <= At < To; To 0 = no end
+	By       []string // see [ParseUsageBy]; empty = one group
+	Rows     int      // the most rows to read; 0 = no limit
+
+	// Grow is called before memory is used that SumUsage keeps, with its size in bytes. An
+	// error of it ends SumUsage. nil = no limit
+	Grow func(bytes int) error
+}
+
+// UsageGroup is what the requests of a group have in common. What they are not grouped by is "".
+type UsageGroup struct{ Key, Model, EndUser, Day string }
+
+// Usage is the sum of the requests of a group.
+type Usage struct {
+	UsageGroup
+	Requests     int64
+	InputTokens  int64 // with CachedTokens
+	CachedTokens int64
+	OutputTokens int64
+	CostNanoUSD  int64 // in 10⁻⁹ US dollars, of the requests whose model has a price
+}
+
+// ParseUsageBy returns the parts of a list such as "key,day"; "" is the empty list.
+func ParseUsageBy(text string) ([]string, error) {
+	known := []string{ByKey, ByModel, ByEndUser, ByDay}
+	if text == "" {
+		return nil, nil
+	}
+	by := strings.Split(text, ",")
+	for i, one := range by {
+		switch {
+		case !slices.Contains(known, one):
+			return nil, fmt.Errorf("unknown group %q; use a list of %s", one, strings.Join(known, ", "))
+		case slices.Contains(by[:i], one):
+			return nil, fmt.Errorf("%s is given twice", one)
+		}
+	}
+	return by, nil
+}
+
+// SumUsage adds up the requests that q selects, and returns the groups in the order of their keys,
+// models, end users and days. It returns an error rather than a part of the requests.
+func SumUsage(ctx context.Context, org string, rows Rows, q UsageQuery) ([]Usage, error) {
+	sums, read := map[UsageGroup]*Usage{}, 0
+	for page := (Query{Kind: KindRequest, From: q.From, To: q.To, Limit: MaxRows, Bytes: exportBytes}); ; {
+		some, err := rows.AuditRows(ctx, org, page)
+		if err != nil {
+			return nil, err
+		}
+		if read += len(some); q.Rows > 0 && read > q.Rows {
+			return nil, ErrUsageRows
+		}
+		size := 0
+		for _, row := range some {
+			size += row.Size()
+			if err := q.add(sums, row); err != nil {
+				return nil, err
+			}
+		}
+		if !page.Full(len(some), size) {
+			break
+		}
+		page.After = some[len(some)-1].Number
+	}
+	all := make([]Usage, 0, len(sums))
+	for _, u := range sums {
+		all = append(all, *u)
+	}
+	slices.SortFunc(all, func(a, b Usage) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Model, b.Model), strings.Compare(a.EndUser, b.EndUser), strings.Compare(a.Day, b.Day))
+	})
+	return all, nil
+}
+
+// usageBytes is about what a group needs beside its texts, with its copy in the result and in an
+// answer.
+const usageBytes = 1024
+
+// add adds a row to the sum of its group.
+func (q UsageQuery) add(sums map[UsageGroup]*Usage, row Row) error {
+	var body Request
+	if err := json.Unmarshal(row.Body, &body); err != nil {
+		return fmt.Errorf("row %d: %w", row.Number, err)
+	}
+	if body.Attempts == 0 { // it was refused before it was sent
+		return nil
+	}
+	group := q.groupOf(row, body)
+	sum := sums[group]
+	if sum == nil {
+		if len(sums) == MaxUsageGroups {
+			return ErrUsageGroups
+		}
+		if q.Grow != nil {
+			if err := q.Grow(usageBytes + 4*(len(group.Key)+len(group.Model)+len(group.EndUser))); err != nil {
+				return err
+			}
+		}
+		sum = &Usage{UsageGroup: group}
+		sums[group] = sum
+	}
+	sum.Requests++
+	sum.InputTokens += body.InputTokens
+	sum.CachedTokens += body.CachedTokens
+	sum.OutputTokens += body.OutputTokens
+	sum.CostNanoUSD += body.CostNanoUSD
+	return nil
+}
+
+func (q UsageQuery) groupOf(row Row, body Request) (g UsageGroup) {
+	for _, by := range q.By {
+		switch by {
+		case ByKey:
+			g.Key = row.Principal
+		case ByModel:
+			g.Model = body.Model
+		case ByEndUser:
+			g.EndUser = body.EndUser
+		case ByDay:
+			g.Day = time.UnixMilli(row.At).UTC().Format(time.DateOnly)
+		}
+	}
+	return g
+}

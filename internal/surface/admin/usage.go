@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// maxUsageRows is the most requests that one answer adds up. It takes a few seconds, in which the
+// org's other management requests wait.
+const maxUsageRows = 250_000
+
+// UsageView is the sum of the requests of a group as the API shows it. What the requests are not
+// grouped by is left out.
+type UsageView struct {
+	Day          *string     `json:"day,omitempty"` // in UTC
+	Key          *string     `json:"key_id,omitempty"`
+	Model        *string     `json:"model,omitempty"`
+	EndUser      *string     `json:"end_user,omitempty"` // "" = the requests name nobody
+	Requests     int64       `json:"requests"`
+	InputTokens  int64       `json:"input_tokens"`
+	CachedTokens int64       `json:"cached_tokens"`
+	OutputTokens int64       `json:"output_tokens"`
+	CostUSD      surface.USD `json:"cost_usd"`
+}
+
+// NewUsageView returns the sum as the API shows it, of requests that are grouped by the given.
+func NewUsageView(u audit.Usage, by []string) UsageView {
+	v := UsageView{
+		Requests: u.Requests, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens,
+		CostUSD: surface.USD(u.CostNanoUSD),
+	}
+	for _, one := range by {
+		switch one {
+		case audit.ByDay:
+			v.Day = &u.Day
+		case audit.ByKey:
+			v.Key = &u.Key
+		case audit.ByModel:
+			v.Model = &u.Model
+		case audit.ByEndUser:
+			v.EndUser = &u.EndUser
+		}
+	}
+	return v
+}
+
+type usageList struct {
+	Data []UsageView `json:"data"`
+}
+
+// ListUsage answers GET /api/usage.
+func (h *Handler) ListUsage() surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		held := 0 // until the answer is written
+		defer func() { caller.Account.Release(held) }()
+		grow := func(bytes int) error {
+			if err := caller.Account.Acquire(bytes); err != nil {
+				return err
+			}
+			held += bytes
+			return nil
+		}
+		return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+			q, err := usageQuery(r.URL.Query())
+			if err != nil {
+				return 0, nil, err
+			}
+			if err := grow(exportBytes); err != nil {
+				return 0, nil, err
+			}
+			q.Grow = grow
+			sums, err := audit.SumUsage(r.Context(), caller.Org.ID, h.o.Audit, q)
+			if errors.Is(err, audit.ErrUsageGroups) || errors.Is(err, audit.ErrUsageRows) {
+				return 0, nil, fault.New(fault.Invalid, "usage_too_large", "%v", err)
+			}
+			if err != nil {
+				return 0, nil, err
+			}
+			list := usageList{Data: []UsageView{}}
+			for _, u := range sums {
+				list.Data = append(list.Data, NewUsageView(u, q.By))
+			}
+			return http.StatusOK, list, nil
+		})(w, r, caller)
+	}
+}
+
+func usageQuery(values url.Values) (q audit.UsageQuery, err error) {
+	q.Rows = maxUsageRows
+	for name, given := range values {
+		if len(given) > 1 {
+			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
+		}
+		if !slices.Contains([]string{"by", "from", "to"}, name) {
+			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are by, from, to", name).In(name)
+		}
+	}
+	if q.By, err = audit.ParseUsageBy(values.Get("by")); err != nil {
+		return q, fault.New(fault.Invalid, "invalid_value", "by: %v", err).In("by")
+	}
+	if q.From, err = auditTime(values, "from"); err != nil {
+		return q, err
+	}
+	q.To, err = auditTime(values, "to")
+	return q, err
+}

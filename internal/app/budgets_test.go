@@ -318,6 +318,13 @@ func TestUsageOverTheAPI(t *testing.T) {
 	if got := of("?by=end_user,key"); !strings.Contains(got, `"end_user":"b",`+sum) || !strings.Contains(got, `"end_user":"c",`+sum) || strings.Count(got, "requests") != 3 {
 		t.Error(got)
 	}
+	rows := ""
+	for end := time.Now().Add(patience); !strings.Contains(rows, `"attempts":0,"status":"failed"`); {
+		if time.Now().After(end) {
+			t.Fatalf("the request that was refused has no row that says so: %s", rows)
+		}
+		rows = string(g.send("GET", "/api/audit?kind=request", nil, "Authorization", "Bearer owner-key").body)
+	}
 	if got := of("?from=2100-01-01T00:00:00Z"); !strings.Contains(got, `{"data":[]}`) {
 		t.Error(got)
 	}

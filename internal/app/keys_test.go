@@ -71,7 +71,7 @@ func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
 		t.Error(out)
 	}
 	for args, want := range map[string]string{
-		"":                   "nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --expires or --name",
+		"":                   "nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --budgets, --expires or --name",
 		"--role king":        "owner, admin, member, approver or reader",
 		"--burst -1":         "out of range",
 		"--burst 3":          "requests_per_minute",
